@@ -1,0 +1,169 @@
+package embedtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// Client is an etcd client with connections of its own: to the servers it is
+// another process. Its methods may be called from several goroutines at once.
+type Client struct {
+	*clientv3.Client
+	c *Cluster
+}
+
+// ClientOptions says how a client connects. Nil means the defaults.
+type ClientOptions struct {
+	// Member pins the client to one member. Defaults to all members.
+	Member *int
+
+	// Endpoints replaces the cluster's endpoints, and Member. Defaults to the
+	// cluster's.
+	Endpoints []string
+
+	// Username and Password authenticate the client. Default to none, or to
+	// root after EnableAuth.
+	Username, Password string
+
+	// Configure has the last word on the client's configuration. Append to
+	// DialOptions instead of replacing them: the faults live there. Defaults
+	// to none.
+	Configure func(*clientv3.Config)
+}
+
+// NewClient returns a client with connections of its own, closed at the end of
+// the test and before the servers. Errors fail tb.
+func (c *Cluster) NewClient(tb TB) *Client {
+	tb.Helper()
+	return c.NewClientWith(tb, nil)
+}
+
+// NewClientWith is NewClient with options.
+func (c *Cluster) NewClientWith(tb TB, opts *ClientOptions) *Client {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	cl, err := c.DialWith(ctx, opts)
+	if err != nil {
+		tb.Fatalf("%v", err)
+		return nil
+	}
+	tb.Cleanup(cl.close)
+	return cl
+}
+
+// Dial returns a client with connections of its own. The caller may close it;
+// Cluster.Close does in any case. The connection is made by the first request.
+// The error is that of the client's configuration, of authentication, or ctx's
+// when it ends first.
+func (c *Cluster) Dial(ctx context.Context) (*Client, error) { return c.DialWith(ctx, nil) }
+
+// DialWith is Dial with options; its errors are those of Dial.
+func (c *Cluster) DialWith(ctx context.Context, opts *ClientOptions) (*Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var o ClientOptions
+	if opts != nil {
+		o = *opts
+	}
+	cl := &Client{c: c}
+	cfg, err := c.clientConfig(&o)
+	if err != nil {
+		return nil, err
+	}
+	if o.Configure != nil {
+		o.Configure(&cfg)
+	}
+	raw, err := clientv3.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("embedtest: client: %w", err)
+	}
+	cl.Client = raw
+	c.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.clients[cl] = struct{}{}
+	}
+	c.mu.Unlock()
+	if closed {
+		_ = raw.Close()
+		return nil, errClosed
+	}
+	return cl, nil
+}
+
+// dialAdmin makes the cluster's own client.
+func (c *Cluster) dialAdmin() (*clientv3.Client, error) {
+	cfg, err := c.clientConfig(&ClientOptions{})
+	if err != nil {
+		return nil, err
+	}
+	cl, err := clientv3.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("embedtest: client: %w", err)
+	}
+	return cl, nil
+}
+
+func (c *Cluster) clientConfig(o *ClientOptions) (clientv3.Config, error) {
+	eps := o.Endpoints
+	if len(eps) == 0 {
+		eps = c.Endpoints()
+		if o.Member != nil {
+			if *o.Member < 0 || *o.Member >= len(eps) {
+				return clientv3.Config{}, fmt.Errorf("embedtest: no member %d among %d", *o.Member, len(eps))
+			}
+			eps = eps[*o.Member : *o.Member+1]
+		}
+	}
+	if len(eps) == 0 {
+		return clientv3.Config{}, errClosed
+	}
+	who := credentials{o.Username, o.Password}
+	if who.user == "" {
+		c.mu.Lock()
+		who = c.root
+		c.mu.Unlock()
+	}
+	cfg := clientv3.Config{
+		Endpoints:   eps,
+		DialTimeout: 5 * time.Second, // of authentication
+		Username:    who.user,
+		Password:    who.password,
+		Logger:      c.log.Named("client"),
+		DialOptions: []grpc.DialOption{
+			// gRPC's own back-off grows to minutes; a test that mends a network
+			// wants to see the effect now.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 100 * time.Millisecond},
+				MinConnectTimeout: 5 * time.Second,
+			}),
+		},
+	}
+	if c.tls != nil {
+		cfg.TLS = c.tls.client.Clone()
+	}
+	return cfg, nil
+}
+
+// Close closes the client's connections. It may be called again; the error is
+// that of the first call's underlying close.
+func (cl *Client) Close() error {
+	cl.c.mu.Lock()
+	delete(cl.c.clients, cl)
+	cl.c.mu.Unlock()
+	err := cl.Client.Close()
+	if errors.Is(err, context.Canceled) {
+		return nil // closed before
+	}
+	return err
+}
+
+func (cl *Client) close() { _ = cl.Close() }

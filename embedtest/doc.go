@@ -1,0 +1,48 @@
+// Package embedtest runs a real etcd inside a Go test.
+//
+// A member is ready in tens of milliseconds, a cluster of three in about a
+// hundred, and both stop at once even while watches are open. Nothing is
+// mocked: the server is etcd's own, over loopback TCP, with its data in a
+// directory that disappears with the test.
+//
+//	func TestSomething(t *testing.T) {
+//		c := embedtest.Start(t, nil)
+//		prefix := c.Prefix(t)
+//		_, err := c.Client().Put(t.Context(), prefix+"a", "1")
+//		…
+//	}
+//
+// Tests that do not break the server can share one per test binary: use
+// [Shared] with a [Cluster.Prefix] each, and [Main] as the body of TestMain.
+// Examples and main programs have no testing.TB and use [New].
+//
+// # Breaking things
+//
+// A real etcd is of use because real things go wrong. Members can be crashed,
+// restarted and cut from each other ([Cluster.Crash], [Cluster.Restart],
+// [Cluster.CutPeers], [Cluster.MoveLeader]); leases can end, the key space can
+// fill up or be compacted, authentication can be turned on. Every [Client]
+// made by [Cluster.NewClient] has connections of its own, so it stands for
+// another process, and breaks by itself: its network can be cut, made silent
+// or slow, and single requests can be held, repeated, refused, or carried out
+// without the caller ever learning of it ([Client.Inject]).
+//
+// # A real cluster instead
+//
+// With EMBEDTEST_ENDPOINTS set to a comma separated list of endpoints, no
+// server is started: the same tests run against that cluster, and those that
+// need to break a server are skipped. [Cluster.Prefix] then also removes the
+// keys a test leaves behind.
+//
+// # What stays real time
+//
+// etcd measures leases on the wall clock; no fast forward exists. The short
+// ticks used here allow leases of one second (etcd's floor is
+// ceil(1.5 × election timeout) in whole seconds), and
+// [Cluster.ExpireLease] ends one at once. A testing/synctest bubble cannot
+// hold a server, because a goroutine blocked on a socket is never idle there.
+//
+// etcd itself keeps a few things per process, whatever the number of members:
+// its Prometheus metrics in the default registry, and the logger of the raft
+// library, which is that of the member started last.
+package embedtest

@@ -1,0 +1,59 @@
+package embedtest
+
+import (
+	"os"
+	"sync"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// logKeep bounds what a long test keeps of its log; the end is what explains a
+// failure.
+const logKeep = 256 << 10
+
+// logBuffer keeps the newest part of a log. Nothing is handed to the test
+// until the servers are gone: a server's goroutine that logs through a test
+// that is over makes the testing package panic.
+type logBuffer struct {
+	mu      sync.Mutex
+	buf     []byte
+	dropped bool
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf = append(b.buf, p...)
+	if len(b.buf) > 2*logKeep {
+		b.buf = append(b.buf[:0], b.buf[len(b.buf)-logKeep:]...)
+		b.dropped = true
+	}
+	return len(p), nil
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dropped {
+		return "… (older lines dropped)\n" + string(b.buf)
+	}
+	return string(b.buf)
+}
+
+// newLogger returns the logger of one cluster, and the buffer behind it unless
+// the log goes elsewhere.
+func newLogger(given *zap.Logger) (*zap.Logger, *logBuffer) {
+	if given != nil {
+		return given, nil
+	}
+	buf := &logBuffer{}
+	var sink zapcore.WriteSyncer = zapcore.AddSync(buf)
+	level := zapcore.InfoLevel
+	if os.Getenv("EMBEDTEST_LOG") != "" {
+		buf, sink = nil, zapcore.Lock(os.Stderr)
+	}
+	enc := zap.NewDevelopmentEncoderConfig()
+	core := zapcore.NewCore(zapcore.NewConsoleEncoder(enc), sink, level)
+	return zap.New(core), buf
+}

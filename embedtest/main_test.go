@@ -1,0 +1,5 @@
+package embedtest
+
+import "testing"
+
+func TestMain(m *testing.M) { Main(m) }

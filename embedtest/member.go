@@ -1,0 +1,218 @@
+package embedtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
+	grpccreds "google.golang.org/grpc/credentials"
+)
+
+// member is one etcd server. Its directory and its addresses outlive a stop.
+type member struct {
+	c    *Cluster
+	name string
+	dir  string
+
+	clientAddr, peerAddr, httpAddr string // httpAddr only with TLS
+	free                           []func()
+	initialCluster                 string
+
+	life sync.Mutex // one start or stop at a time
+	mu   sync.Mutex
+	run  *running // nil while stopped
+}
+
+// running is one life of a member.
+type running struct {
+	etcd *embed.Etcd
+
+	mu         sync.Mutex
+	grpc       []*grpc.Server
+	registered chan struct{} // closed when the first gRPC server is known
+}
+
+func (c *Cluster) addMembers() error {
+	c.members = nil
+	var peers []string
+	for i := range c.opts.Members {
+		m := &member{c: c, name: fmt.Sprintf("m%d", i)}
+		m.dir = filepath.Join(c.dir, m.name)
+		c.members = append(c.members, m)
+		if err := os.MkdirAll(m.dir, 0o700); err != nil {
+			return fmt.Errorf("embedtest: data directory: %w", err)
+		}
+		addrs := []*string{&m.clientAddr, &m.peerAddr}
+		if c.tls != nil {
+			addrs = append(addrs, &m.httpAddr)
+		}
+		for _, a := range addrs {
+			addr, release, err := reservePort()
+			if err != nil {
+				return err
+			}
+			*a = addr
+			m.free = append(m.free, release)
+		}
+		peers = append(peers, m.name+"=http://"+m.peerAddr)
+	}
+	for _, m := range c.members {
+		m.initialCluster = strings.Join(peers, ",")
+	}
+	return nil
+}
+
+func (m *member) endpoint() string {
+	if m.c.tls != nil {
+		return "https://" + m.clientAddr
+	}
+	return "http://" + m.clientAddr
+}
+
+// config builds etcd's configuration for the next life of the member.
+func (m *member) config(r *running) *embed.Config {
+	o := &m.c.opts
+	cfg := embed.NewConfig()
+	cfg.Name = m.name
+	cfg.Dir = m.dir
+	cfg.TickMs = uint(o.Tick.Milliseconds())
+	cfg.ElectionMs = uint(o.Election.Milliseconds())
+	cfg.UnsafeNoFsync = !o.Fsync
+	cfg.QuotaBackendBytes = o.QuotaBytes
+	cfg.BcryptCost = 4 // bcrypt's minimum; passwords here protect nothing
+	if o.AuthTokenTTL > 0 {
+		cfg.AuthTokenTTL = uint(o.AuthTokenTTL.Seconds())
+	}
+	cfg.EnableGRPCGateway = false
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.c.log.Named(m.name))
+	cfg.SocketOpts.ReusePort = portsHeld
+
+	cfg.InitialCluster = m.initialCluster
+	cfg.ListenPeerUrls = []url.URL{{Scheme: "http", Host: m.peerAddr}}
+	cfg.AdvertisePeerUrls = cfg.ListenPeerUrls
+	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: m.clientAddr}}
+	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
+	if m.c.tls != nil {
+		// gRPC alone on the client port, with credentials from memory: etcd's
+		// own TLS settings want the key in a file.
+		cfg.ListenClientHttpUrls = []url.URL{{Scheme: "http", Host: m.httpAddr}}
+		cfg.AdvertiseClientUrls = []url.URL{{Scheme: "https", Host: m.clientAddr}}
+		cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions,
+			grpc.Creds(grpccreds.NewTLS(m.c.tls.server)))
+	}
+	if o.Configure != nil {
+		o.Configure(cfg)
+	}
+	next := cfg.ServiceRegister
+	cfg.ServiceRegister = func(s *grpc.Server) {
+		r.add(s)
+		if next != nil {
+			next(s)
+		}
+	}
+	return cfg
+}
+
+func (r *running) add(s *grpc.Server) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.grpc = append(r.grpc, s)
+	if len(r.grpc) == 1 {
+		close(r.registered)
+	}
+}
+
+// start begins a life of the member and returns before it serves.
+func (m *member) start() error {
+	m.life.Lock()
+	defer m.life.Unlock()
+	if m.running() != nil {
+		return fmt.Errorf("embedtest: member %s runs already", m.name)
+	}
+	if !portsHeld {
+		m.release()
+	}
+	r := &running{registered: make(chan struct{})}
+	e, err := embed.StartEtcd(m.config(r))
+	if err != nil {
+		return fmt.Errorf("embedtest: start member %s: %w", m.name, err)
+	}
+	r.etcd = e
+	m.mu.Lock()
+	m.run = r
+	m.mu.Unlock()
+	return nil
+}
+
+// waitServing waits until the member has joined and its gRPC server is known,
+// which is what a quick stop needs.
+func (m *member) waitServing(ctx context.Context) error {
+	r := m.running()
+	if r == nil {
+		return errClosed
+	}
+	select {
+	case <-r.registered:
+		return nil
+	case <-r.etcd.Server.StopNotify():
+		return fmt.Errorf("embedtest: member %s stopped by itself", m.name)
+	case err, ok := <-r.etcd.Err():
+		if !ok {
+			err = errors.New("stopped")
+		}
+		return fmt.Errorf("embedtest: member %s: %w", m.name, err)
+	case <-ctx.Done():
+		return fmt.Errorf("embedtest: member %s is not ready: %w", m.name, ctx.Err())
+	}
+}
+
+func (m *member) running() *running {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.run
+}
+
+// stop ends the member's life; hard means without handing leadership over.
+// The gRPC servers go first: etcd would wait for open watches to end by
+// themselves, for more than five seconds.
+func (m *member) stop(hard bool) {
+	m.life.Lock()
+	defer m.life.Unlock()
+	m.mu.Lock()
+	r := m.run
+	m.run = nil
+	m.mu.Unlock()
+	if r == nil {
+		return
+	}
+	ready := true
+	select {
+	case <-r.registered:
+	default:
+		ready = false // etcd's Close would wait for readiness for ever
+	}
+	r.mu.Lock()
+	servers := r.grpc
+	r.mu.Unlock()
+	for _, s := range servers {
+		s.Stop()
+	}
+	if hard || !ready {
+		r.etcd.Server.HardStop()
+	}
+	r.etcd.Close()
+}
+
+// release gives the member's ports back.
+func (m *member) release() {
+	for _, f := range m.free {
+		f()
+	}
+}
