@@ -1,0 +1,89 @@
+# The front door of etcdkit. `make` alone prints what it can do.
+# Results go to stdout; announcements go to stderr.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PKGS        ?= ./...
+TESTFLAGS   ?=
+TESTTIMEOUT ?= 10m
+FUZZTIME    ?= 20s
+BENCH       ?= .
+BENCHTIME   ?= 1s
+ARGS        ?=
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ETCD37      := v3.7.3
+ETCD37MOD   := .ci/etcd37.mod
+
+# Says so on stderr when a command, usually a cold build, is slow.
+patiently := .ci/patiently
+
+# $(call holding,Fuzz) lists the package folders whose tests have such functions.
+holding = grep -rlE '^func $(1)[A-Z]' --include='*_test.go' . | xargs -r -n1 dirname | sort -u
+
+.PHONY: help
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  Variables: PKGS=$(PKGS) TESTFLAGS= TESTTIMEOUT=$(TESTTIMEOUT) FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) ARGS="
+	@echo "  EMBEDTEST_ENDPOINTS=host:port,... runs the tests against a cluster of yours (CONTRIBUTING.md)."
+
+.PHONY: demo
+demo: ## Run a fleet of real processes under one limit, on an embedded etcd (ARGS="-limit 3")
+	@$(patiently) go build -o bin/fleet ./examples/fleet
+	@bin/fleet $(ARGS)
+
+.PHONY: test
+test: ## Vet and run all tests; needs only Go
+	@$(patiently) go vet $(PKGS)
+	@go test -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+
+.PHONY: race
+race: ## Run all tests in random order under the race detector; needs a C compiler
+	@cc=$$(go env CC); command -v "$${cc%% *}" >/dev/null || { \
+		echo "make race: the race detector needs a C compiler, and '$$cc' (go env CC) is not to be found. 'make test' needs only Go." >&2; exit 1; }
+	@export CGO_ENABLED=1; \
+		$(patiently) go vet -race $(PKGS); \
+		go test -race -shuffle=on -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+
+.PHONY: etcd37
+etcd37: ## Vet and run all tests with etcd 3.7.3 in place of the floor in go.mod
+	@$(patiently) go vet -modfile=$(ETCD37MOD) $(PKGS)
+	@go test -modfile=$(ETCD37MOD) -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+
+.PHONY: etcd37-sync
+etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again
+	@cp go.mod $(ETCD37MOD) && cp go.sum $(ETCD37MOD:.mod=.sum)
+	@go mod edit $(foreach m,api client server,-require=go.etcd.io/etcd/$(m)/v3@$(ETCD37)) $(ETCD37MOD)
+	@go mod tidy -modfile=$(ETCD37MOD)
+
+.PHONY: lint
+lint: export GOTOOLCHAIN := local
+lint: ## gofmt, go vet, bash -n, staticcheck, and golangci-lint where installed
+	@bad=$$(gofmt -l .); [[ -z $$bad ]] || { echo "not gofmt'ed (make fmt):" $$bad >&2; exit 1; }
+	@for script in .ci/run .ci/patiently; do bash -n $$script; done
+	@$(patiently) go vet $(PKGS)
+	@$(patiently) go run $(STATICCHECK) $(PKGS)
+	@if command -v golangci-lint >/dev/null; then golangci-lint run $(PKGS); \
+		else echo "lint: golangci-lint is not installed, its part is left out" >&2; fi
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME
+	@for dir in $$($(call holding,Fuzz)); do \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Z][A-Za-z0-9_]*)\(.*/\1/p' $$dir/*_test.go); do \
+			echo "fuzz: $$dir $$target for $(FUZZTIME)" >&2; \
+			go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) $$dir; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## Run all benchmarks, one package at a time (BENCH=regexp BENCHTIME=1s)
+	@dirs=$$($(call holding,Benchmark)); \
+		[[ -z $$dirs ]] || go test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem -timeout=30m $$dirs
+
+.PHONY: fmt
+fmt: ## Format all Go files
+	@gofmt -s -w .
