@@ -22,7 +22,7 @@ ETCD37MOD   := .ci/etcd37.mod
 patiently := .ci/patiently
 
 # $(call holding,Fuzz) lists the package folders whose tests have such functions.
-holding = grep -rlE '^func $(1)[A-Z]' --include='*_test.go' . | xargs -r -n1 dirname | sort -u
+holding = { grep -rlE '^func $(1)[A-Z]' --include='*_test.go' . || true; } | xargs -r -n1 dirname | sort -u
 
 .PHONY: help
 help: ## Print this list
@@ -82,7 +82,8 @@ fuzz: ## Run every fuzz target for FUZZTIME
 .PHONY: bench
 bench: ## Run all benchmarks, one package at a time (BENCH=regexp BENCHTIME=1s)
 	@dirs=$$($(call holding,Benchmark)); \
-		[[ -z $$dirs ]] || go test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem -timeout=30m $$dirs
+		if [[ -z $$dirs ]]; then echo "bench: there are no benchmarks yet" >&2; exit; fi; \
+		go test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem -timeout=30m $$dirs
 
 .PHONY: fmt
 fmt: ## Format all Go files
