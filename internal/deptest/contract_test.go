@@ -109,7 +109,9 @@ func (c *contract) typ(s *ast.TypeSpec, group string) {
 	switch t := s.Type.(type) {
 	case *ast.StructType:
 		for _, field := range t.Fields.List {
-			c.field(name, field)
+			if strings.HasSuffix(name, "Options") {
+				c.option(name, field)
+			}
 		}
 	case *ast.InterfaceType:
 		for _, method := range t.Methods.List {
@@ -121,14 +123,12 @@ func (c *contract) typ(s *ast.TypeSpec, group string) {
 	}
 }
 
-func (c *contract) field(owner string, field *ast.Field) {
-	doc := field.Doc.Text() + field.Comment.Text()
+// option judges the comment of a field of an options struct. Fields of other
+// structs may lean on the comment of their type.
+func (c *contract) option(owner string, field *ast.Field) {
+	doc := strings.Join(strings.Fields(field.Doc.Text()+" "+field.Comment.Text()), " ")
 	for _, name := range field.Names {
-		switch {
-		case !name.IsExported():
-		case doc == "":
-			c.breach(name.Pos(), "%s.%s has no comment", owner, name.Name)
-		case strings.HasSuffix(owner, "Options") && !strings.Contains(strings.Join(strings.Fields(doc), " "), "Defaults to"):
+		if name.IsExported() && !strings.Contains(doc, "Defaults to") {
 			c.breach(name.Pos(), `%s.%s does not say what it "Defaults to"`, owner, name.Name)
 		}
 	}
@@ -174,7 +174,6 @@ func TestContractFails(t *testing.T) {
 		"method":           {"// Package p.\npackage p\n// T is.\ntype T[K any] struct{}\nfunc (t *T[K]) M() {}", "T.M has no comment"},
 		"constant":         {"// Package p.\npackage p\nconst C = 1", "C has no comment"},
 		"variable":         {"// Package p.\npackage p\nvar (\n\tV int\n)", "V has no comment"},
-		"field":            {"// Package p.\npackage p\n// T is.\ntype T struct {\n\tF int\n}", "T.F has no comment"},
 		"option":           {"// Package p.\npackage p\n// TOptions are.\ntype TOptions struct {\n\t// F is.\n\tF int\n}", `does not say what it "Defaults to"`},
 		"interface method": {"// Package p.\npackage p\n// T is.\ntype T interface {\n\tM() error\n}", "T.M has no comment"},
 		"error":            {"// Package p.\npackage p\n// F does.\nfunc F() (int, error) { return 0, nil }", "F returns an error and its comment names none"},
@@ -204,7 +203,7 @@ var (
 
 // HeldError says who.
 type HeldError struct {
-	Owner string // who it is
+	Owner string
 	since int
 }
 
