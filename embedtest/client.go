@@ -15,7 +15,10 @@ import (
 // another process. Its methods may be called from several goroutines at once.
 type Client struct {
 	*clientv3.Client
-	c *Cluster
+	c      *Cluster
+	link   *link
+	faults *faults
+	counts *counts
 }
 
 // ClientOptions says how a client connects. Nil means the defaults.
@@ -73,11 +76,18 @@ func (c *Cluster) DialWith(ctx context.Context, opts *ClientOptions) (*Client, e
 	if opts != nil {
 		o = *opts
 	}
-	cl := &Client{c: c}
+	cl := &Client{c: c, link: newLink(), faults: newFaults(), counts: newCounts()}
 	cfg, err := c.clientConfig(&o)
 	if err != nil {
 		return nil, err
 	}
+	cfg.DialOptions = append(cfg.DialOptions,
+		grpc.WithContextDialer(cl.link.dial),
+		// etcd's client installs its retries as the one outer interceptor;
+		// chained ones come after it and see every attempt.
+		grpc.WithChainUnaryInterceptor(cl.unary),
+		grpc.WithChainStreamInterceptor(cl.stream),
+	)
 	if o.Configure != nil {
 		o.Configure(&cfg)
 	}
@@ -159,6 +169,7 @@ func (cl *Client) Close() error {
 	cl.c.mu.Lock()
 	delete(cl.c.clients, cl)
 	cl.c.mu.Unlock()
+	cl.faults.close()
 	err := cl.Client.Close()
 	if errors.Is(err, context.Canceled) {
 		return nil // closed before

@@ -23,11 +23,15 @@ type member struct {
 
 	clientAddr, peerAddr, httpAddr string // httpAddr only with TLS
 	free                           []func()
+	front                          *front // nil without peers
 	initialCluster                 string
+
+	cut bool // by CutPeers; guarded by c.mu
 
 	life sync.Mutex // one start or stop at a time
 	mu   sync.Mutex
 	run  *running // nil while stopped
+	last *running // its member ID outlives it
 }
 
 // running is one life of a member.
@@ -61,7 +65,14 @@ func (c *Cluster) addMembers() error {
 			*a = addr
 			m.free = append(m.free, release)
 		}
-		peers = append(peers, m.name+"=http://"+m.peerAddr)
+		if c.opts.Members > 1 {
+			f, err := newFront(m.peerAddr)
+			if err != nil {
+				return err
+			}
+			m.front = f
+		}
+		peers = append(peers, m.name+"="+m.peerURL())
 	}
 	for _, m := range c.members {
 		m.initialCluster = strings.Join(peers, ",")
@@ -74,6 +85,13 @@ func (m *member) endpoint() string {
 		return "https://" + m.clientAddr
 	}
 	return "http://" + m.clientAddr
+}
+
+func (m *member) peerURL() string {
+	if m.front != nil {
+		return "http://" + m.front.addr()
+	}
+	return "http://" + m.peerAddr
 }
 
 // config builds etcd's configuration for the next life of the member.
@@ -97,6 +115,9 @@ func (m *member) config(r *running) *embed.Config {
 	cfg.InitialCluster = m.initialCluster
 	cfg.ListenPeerUrls = []url.URL{{Scheme: "http", Host: m.peerAddr}}
 	cfg.AdvertisePeerUrls = cfg.ListenPeerUrls
+	if m.front != nil {
+		cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: m.front.addr()}}
+	}
 	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: m.clientAddr}}
 	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
 	if m.c.tls != nil {
@@ -137,16 +158,22 @@ func (m *member) start() error {
 		return fmt.Errorf("embedtest: member %s runs already", m.name)
 	}
 	if !portsHeld {
-		m.release()
+		m.freePorts()
+	}
+	if m.front != nil {
+		m.front.lift()
 	}
 	r := &running{registered: make(chan struct{})}
 	e, err := embed.StartEtcd(m.config(r))
 	if err != nil {
+		if m.front != nil {
+			m.front.sever()
+		}
 		return fmt.Errorf("embedtest: start member %s: %w", m.name, err)
 	}
 	r.etcd = e
 	m.mu.Lock()
-	m.run = r
+	m.run, m.last = r, r
 	m.mu.Unlock()
 	return nil
 }
@@ -179,6 +206,13 @@ func (m *member) running() *running {
 	return m.run
 }
 
+// known returns the present life or the one before it, or nil.
+func (m *member) known() *running {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
 // stop ends the member's life; hard means without handing leadership over.
 // The gRPC servers go first: etcd would wait for open watches to end by
 // themselves, for more than five seconds.
@@ -206,13 +240,26 @@ func (m *member) stop(hard bool) {
 	}
 	if hard || !ready {
 		r.etcd.Server.HardStop()
+	} else {
+		r.etcd.Server.Stop()
+	}
+	if m.front != nil {
+		m.front.sever()
 	}
 	r.etcd.Close()
 }
 
-// release gives the member's ports back.
+// release gives the member's addresses back.
 func (m *member) release() {
+	if m.front != nil {
+		m.front.close()
+	}
+	m.freePorts()
+}
+
+func (m *member) freePorts() {
 	for _, f := range m.free {
 		f()
 	}
+	m.free = nil
 }

@@ -1,0 +1,143 @@
+package embedtest
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+// stream strikes the messages of streams and counts them.
+func (cl *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, fullMethod string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	method := shortName(fullMethod)
+	cl.counts.add(method)
+	ctx, cancel := context.WithCancel(ctx)
+	raw, err := streamer(ctx, desc, cc, fullMethod, opts...)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	s := &faultStream{ClientStream: raw, cl: cl, method: method, ctx: ctx, cancel: cancel}
+	cl.counts.opened(method)
+	context.AfterFunc(ctx, func() { cl.counts.ended(method) })
+	return s, nil
+}
+
+// faultStream is a stream as its caller sees it. Like any gRPC stream it has
+// at most one sender and one receiver at a time.
+type faultStream struct {
+	grpc.ClientStream
+	cl     *Client
+	method string
+	ctx    context.Context // ended by cancel, which ends the stream
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	broken error // by FailWith
+}
+
+func (s *faultStream) SendMsg(msg any) error {
+	if s.brokenBy() != nil {
+		return io.EOF
+	}
+	inj := s.take(msg, Pass, HoldRequest, FailWith)
+	if inj == nil {
+		return s.send(msg)
+	}
+	f := &inj.f
+	switch f.Do {
+	case FailWith:
+		s.fail(inj)
+		return io.EOF // gRPC's way: RecvMsg has the reason
+	case HoldRequest:
+		gate := inj.released()
+		inj.hit()
+		if err := s.cl.faults.wait(s.ctx, gate); err != nil {
+			return err
+		}
+	}
+	call(f.Before)
+	err := s.send(msg)
+	if f.Do == Pass {
+		inj.hit()
+	}
+	return err
+}
+
+func (s *faultStream) send(msg any) error {
+	s.cl.counts.add(s.method + messageKind(msg))
+	return s.ClientStream.SendMsg(msg)
+}
+
+func (s *faultStream) RecvMsg(msg any) error {
+	for {
+		if err := s.ClientStream.RecvMsg(msg); err != nil {
+			s.cancel()
+			if broken := s.brokenBy(); broken != nil {
+				return broken
+			}
+			return err
+		}
+		inj := s.take(msg, Pass, DropAnswer, HoldAnswer, FailWith)
+		if inj == nil {
+			return nil
+		}
+		f := &inj.f
+		call(f.After)
+		switch f.Do {
+		case Pass:
+			inj.hit()
+			return nil
+		case DropAnswer:
+			inj.hit() // receiving the next one clears msg first
+		case HoldAnswer:
+			gate := inj.released()
+			inj.hit()
+			return s.cl.faults.wait(s.ctx, gate)
+		case FailWith:
+			s.fail(inj)
+			return f.err()
+		}
+	}
+}
+
+func (s *faultStream) take(msg any, actions ...Action) *Injection {
+	return s.cl.faults.take(s.method, msg, func(f *Fault) bool {
+		if f.Method != s.method {
+			return false
+		}
+		for _, a := range actions {
+			if f.Do == a {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (s *faultStream) fail(inj *Injection) {
+	s.mu.Lock()
+	s.broken = inj.f.err()
+	s.mu.Unlock()
+	s.cancel()
+	inj.hit()
+}
+
+func (s *faultStream) brokenBy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
+}
+
+// messageKind tells a watch's creation from the other requests on its stream.
+func messageKind(msg any) string {
+	if w, ok := msg.(*pb.WatchRequest); ok && w.GetCreateRequest() == nil {
+		if w.GetCancelRequest() != nil {
+			return ".Cancel"
+		}
+		return ".Progress"
+	}
+	return ".Send"
+}

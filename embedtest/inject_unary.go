@@ -1,0 +1,158 @@
+package embedtest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that deepCopy uses
+	"google.golang.org/grpc/status"
+)
+
+// held is one unary request on its way, independent of its caller: with a copy
+// of the message, a reply of its own and a context that the caller's end does
+// not end, it can be sent when the caller is long gone.
+type held struct {
+	fault  *Fault
+	ctx    context.Context
+	method string
+	req    any
+	reply  any
+	invoke func(ctx context.Context, req, reply any) error
+
+	done   chan struct{} // closed when answered
+	result LateResult
+}
+
+func (h *held) send() LateResult {
+	call(h.fault.Before)
+	reply := newLike(h.reply)
+	err := h.invoke(h.ctx, h.req, reply)
+	call(h.fault.After)
+	h.result = LateResult{Method: h.method, Err: err}
+	if err == nil {
+		h.result.Reply = reply
+	}
+	close(h.done)
+	return h.result
+}
+
+func (h *held) again() *held {
+	return &held{fault: h.fault, ctx: h.ctx, method: h.method, req: h.req, reply: h.reply, invoke: h.invoke, done: make(chan struct{})}
+}
+
+func call(hook func()) {
+	if hook != nil {
+		hook()
+	}
+}
+
+// unary strikes unary calls. It sits inside the retries of etcd's client.
+func (cl *Client) unary(ctx context.Context, fullMethod string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	method := shortName(fullMethod)
+	invoke := func(ctx context.Context, req, reply any) error {
+		cl.counts.add(method)
+		return invoker(ctx, fullMethod, req, reply, cc, opts...)
+	}
+	inj := cl.faults.take(method, req, func(f *Fault) bool { return f.Method == method || f.Method == "" })
+	if inj == nil {
+		return invoke(ctx, req, reply)
+	}
+	f := &inj.f
+	switch f.Do {
+	case Pass:
+		call(f.Before)
+		err := invoke(ctx, req, reply)
+		call(f.After)
+		inj.hit()
+		return err
+	case FailWith:
+		inj.hit()
+		return f.err()
+	}
+
+	copied, err := deepCopy(req)
+	if err != nil {
+		return err
+	}
+	h := &held{
+		fault: f, ctx: context.WithoutCancel(ctx), method: method,
+		req: copied, reply: reply, invoke: invoke, done: make(chan struct{}),
+	}
+	var gate <-chan struct{}
+	answered := make(chan struct{})
+	if f.Do == HoldRequest {
+		inj.keep(h)
+		inj.hit()
+		answered = h.done
+	} else {
+		go func() {
+			h.send()
+			if f.Do == Duplicate {
+				inj.keep(h.again())
+			}
+			gate = inj.released() // of the first Release after the strike
+			inj.hit()
+			close(answered)
+		}()
+	}
+	if err := cl.faults.wait(ctx, answered); err != nil {
+		return err
+	}
+	switch f.Do {
+	case DropAnswer, Duplicate:
+		return f.err()
+	case HoldAnswer:
+		if err := cl.faults.wait(ctx, gate); err != nil {
+			return err
+		}
+	}
+	if h.result.Err != nil {
+		return h.result.Err
+	}
+	return copyInto(reply, h.result.Reply)
+}
+
+func (i *Injection) keep(h *held) {
+	i.mu.Lock()
+	i.held = append(i.held, h)
+	i.mu.Unlock()
+}
+
+// wait returns nil when c is closed, and otherwise what gRPC says at the end
+// of a call's context or of its connection.
+func (fs *faults) wait(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	case <-fs.closed:
+		return status.Error(codes.Canceled, "embedtest: the client is closed")
+	}
+}
+
+// deepCopy copies a message with gRPC's own codec, which knows the messages of
+// every generation of etcd's API.
+func deepCopy(msg any) (any, error) {
+	c := newLike(msg)
+	return c, copyInto(c, msg)
+}
+
+func newLike(msg any) any { return reflect.New(reflect.TypeOf(msg).Elem()).Interface() }
+
+func copyInto(dst, src any) error {
+	codec := encoding.GetCodecV2("proto")
+	data, err := codec.Marshal(src)
+	if err != nil {
+		return fmt.Errorf("embedtest: copy %T: %w", src, err)
+	}
+	defer data.Free()
+	if err := codec.Unmarshal(data, dst); err != nil {
+		return fmt.Errorf("embedtest: copy %T: %w", src, err)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package embedtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// RevokeLease revokes a lease as any client may: its keys are gone when it
+// returns. Its errors are etcd's, rpctypes.ErrLeaseNotFound among them.
+func (c *Cluster) RevokeLease(ctx context.Context, id clientv3.LeaseID) error {
+	_, err := c.Client().Revoke(ctx, id)
+	return err
+}
+
+// ExpireLease ends a lease as if its time were up, without waiting for it: its
+// keys are gone when it returns. It makes the leader take the one step that it
+// takes when it finds a lease expired, a revocation in its own name, which
+// needs no permission and which no client sent. What it skips is the moment
+// before: a lease that really expires is refused renewals up to half a second
+// before its keys go. On an external cluster it is RevokeLease. Its errors are
+// etcd's, those of a lease that is not found among them, and that of ctx.
+func (c *Cluster) ExpireLease(ctx context.Context, id clientv3.LeaseID) error {
+	if c.external {
+		return c.RevokeLease(ctx, id)
+	}
+	r, err := c.leader(ctx)
+	if err != nil {
+		return err
+	}
+	s := r.etcd.Server
+	if _, err := s.LeaseRevoke(s.AuthStore().WithRoot(ctx), &pb.LeaseRevokeRequest{ID: int64(id)}); err != nil {
+		return fmt.Errorf("embedtest: expire lease %x: %w", int64(id), err)
+	}
+	return nil
+}
+
+// Compact compacts the history at the newest revision and returns that
+// revision: reads and watches of older ones get rpctypes.ErrCompacted. Its
+// errors are etcd's.
+func (c *Cluster) Compact(ctx context.Context) (int64, error) {
+	rev, err := c.Revision(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := c.Client().Compact(ctx, rev, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return 0, err
+	}
+	return rev, nil
+}
+
+// SetNoSpace raises or disarms the NOSPACE alarm, as a full backend would:
+// while it is raised, what stores data is refused with rpctypes.ErrNoSpace and
+// what only deletes passes. Its errors are etcd's and ErrExternal.
+func (c *Cluster) SetNoSpace(ctx context.Context, raised bool) error {
+	if err := c.ownServer(); err != nil {
+		return err
+	}
+	r, err := c.leader(ctx)
+	if err != nil {
+		return err
+	}
+	alarm := func(action pb.AlarmRequest_AlarmAction, member uint64) error {
+		_, err := r.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: action, MemberID: member, Alarm: pb.AlarmType_NOSPACE})
+		if err != nil {
+			return fmt.Errorf("embedtest: alarm: %w", err)
+		}
+		return nil
+	}
+	if raised {
+		return alarm(pb.AlarmRequest_ACTIVATE, uint64(r.etcd.Server.MemberID()))
+	}
+	for _, a := range r.etcd.Server.Alarms() { // each member may have raised its own
+		if err := alarm(pb.AlarmRequest_DEACTIVATE, a.MemberID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RaftIndex returns the index of the newest raft entry that the leader has
+// applied, so that the difference of two tells how many entries an operation
+// cost; zero without a leader. The cluster's own start is over when Start
+// returns and adds no entries later, but elections do.
+func (c *Cluster) RaftIndex() uint64 {
+	i := c.Leader()
+	if i < 0 {
+		return 0
+	}
+	if c.external {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		st, err := c.Client().Status(ctx, c.Endpoints()[i])
+		if err != nil {
+			return 0
+		}
+		return st.RaftAppliedIndex
+	}
+	r := c.members[i].running()
+	if r == nil {
+		return 0
+	}
+	return r.etcd.Server.AppliedIndex()
+}
+
+// Revision returns the newest revision of the key space. Its errors are etcd's.
+func (c *Cluster) Revision(ctx context.Context) (int64, error) {
+	resp, err := c.Client().Get(ctx, "embedtest/revision", clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return resp.Header.GetRevision(), nil
+}
+
+// Dump returns the keys below a prefix, one per line, for a test's log. It
+// returns the error's text when the keys cannot be read.
+func (c *Cluster) Dump(ctx context.Context, prefix string) string {
+	resp, err := c.Client().Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return fmt.Sprintf("(cannot read %s: %v)\n", prefix, err)
+	}
+	var b strings.Builder
+	for _, kv := range resp.Kvs {
+		fmt.Fprintf(&b, "%s = %q (created %d, modified %d, version %d, lease %x)\n",
+			kv.Key, kv.Value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease)
+	}
+	return b.String()
+}
