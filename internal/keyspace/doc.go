@@ -1,0 +1,23 @@
+// Package keyspace turns names into etcd keys and back. It is the only place
+// in the project that builds a key or a key range.
+//
+// Guaranteed: every encoding is injective, and the range of one name never
+// contains a key of another: each component is escaped to a safe alphabet and
+// ended by '/', so neither a common prefix ("a", "ab") nor a hostile byte
+// (0xff, which etcd cannot step over when it computes the end of a prefix) can
+// widen a range.
+//
+// The layout below <prefix>/v1/<namespace>/:
+//
+//	session/<lease>/alive            presence of one session, and its fence
+//	session/<lease>/notice/<token>   word to that session that a request ended
+//	sem/<name>/limit                 the limit of a semaphore
+//	sem/<name>/queue/1/…             its requests of weight 1
+//	sem/<name>/queue/n/<weight>/…    its heavier requests
+//	mutex/<name>/queue/1/…           the requests for a mutex
+//	id/sem/<name>/<id>               which request a caller's ID stands for
+//
+// Weight and kind of a request stand in its key's name, never in its value: a
+// name cannot be overwritten, so whatever decides over admission is immutable
+// and the same for those who list and those who only count.
+package keyspace

@@ -1,0 +1,100 @@
+package keyspace
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxName is the greatest length, in bytes, of a name, an ID or a namespace
+// before it is escaped.
+const MaxName = 255
+
+// CheckName tells whether s can name a semaphore, a mutex or a namespace: not
+// empty, at most MaxName bytes of valid UTF-8, without '/' and without control
+// characters. The error says what is wrong, but not what the name is for.
+func CheckName(s string) error {
+	if err := CheckID(s); err != nil {
+		return err
+	}
+	if !utf8.ValidString(s) {
+		return fmt.Errorf("%q is not valid UTF-8", s)
+	}
+	for _, r := range s {
+		if r == '/' || unicode.IsControl(r) {
+			return fmt.Errorf("%q contains %q", s, r)
+		}
+	}
+	return nil
+}
+
+// CheckID tells whether s can be an ID, which is a caller's data and may hold
+// any bytes: not empty and at most MaxName bytes.
+func CheckID(s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("it is empty")
+	case len(s) > MaxName:
+		return fmt.Errorf("%.20q… has %d bytes, more than %d", s, len(s), MaxName)
+	}
+	return nil
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// escape writes every byte outside [A-Za-z0-9._~-] as %XX.
+func escape(s string) string {
+	plain := true
+	for i := 0; i < len(s); i++ {
+		if !safe(s[i]) {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; safe(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('%')
+			b.WriteByte(upperHex[c>>4])
+			b.WriteByte(upperHex[c&15])
+		}
+	}
+	return b.String()
+}
+
+// unescape undoes escape. It refuses every text that escape does not write, so
+// that one name has one encoding.
+func unescape(s string) (string, bool) {
+	if !strings.Contains(s, "%") {
+		return s, escape(s) == s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", false
+		}
+		hi, lo := strings.IndexByte(upperHex, s[i+1]), strings.IndexByte(upperHex, s[i+2])
+		if hi < 0 || lo < 0 {
+			return "", false
+		}
+		b.WriteByte(byte(hi<<4 | lo))
+		i += 2
+	}
+	out := b.String()
+	return out, escape(out) == s
+}
+
+func safe(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		c == '.' || c == '_' || c == '~' || c == '-'
+}

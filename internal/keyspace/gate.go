@@ -1,0 +1,107 @@
+package keyspace
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Gate is the part of etcd that belongs to one queue.
+type Gate struct {
+	Range string // limit and queue: what a mirror follows
+	ids   string
+}
+
+// Limit is the key of the limit.
+func (g Gate) Limit() string { return g.Range + "limit" }
+
+// Light is the range of all requests of weight 1. They can be counted.
+func (g Gate) Light() string { return g.Range + "queue/1/" }
+
+// Heavy is the range of all requests of a greater weight.
+func (g Gate) Heavy() string { return g.Range + "queue/n/" }
+
+// Queue is the range of all requests.
+func (g Gate) Queue() string { return g.Range + "queue/" }
+
+// ID is the key that says which request an ID stands for. It lies outside the
+// counted ranges, because etcd's index keeps every deleted name until it is
+// compacted and walks over it at each count.
+func (g Gate) ID(id string) string { return g.ids + escape(id) }
+
+// Slot is the name of a request: everything that decides over its admission but
+// its age. Slots of a session are reused, lowest first, so that the names in
+// etcd's index stay few.
+type Slot struct {
+	Lease  int64
+	Number int
+	Weight int64
+	// Try marks a request that may go away at once instead of waiting. Others
+	// are not refused because of it.
+	Try bool
+}
+
+// MaxSlot is the greatest number of a slot.
+const MaxSlot = 0xffff
+
+// Slot returns the key of a request.
+func (g Gate) Slot(s Slot) string {
+	var b strings.Builder
+	if s.Weight == 1 {
+		b.WriteString(g.Light())
+	} else {
+		b.WriteString(g.Heavy())
+		b.WriteString(strconv.FormatInt(s.Weight, 10))
+		b.WriteByte('/')
+	}
+	b.WriteString(hex16(s.Lease))
+	fmt.Fprintf(&b, "-%04x", s.Number)
+	if s.Try {
+		b.WriteString("-try")
+	}
+	return b.String()
+}
+
+// ParseSlot undoes Slot. It accepts only what Slot writes, so that no two keys
+// stand for the same slot.
+func (g Gate) ParseSlot(key string) (s Slot, ok bool) {
+	rest, ok := strings.CutPrefix(key, g.Queue())
+	if !ok {
+		return Slot{}, false
+	}
+	if tail, light := strings.CutPrefix(rest, "1/"); light {
+		s.Weight, rest = 1, tail
+	} else {
+		weight, tail, found := strings.Cut(strings.TrimPrefix(rest, "n/"), "/")
+		w, err := strconv.ParseInt(weight, 10, 64)
+		if !found || err != nil || w < 2 || w > math.MaxInt32 {
+			return Slot{}, false
+		}
+		s.Weight, rest = w, tail
+	}
+	rest, s.Try = strings.CutSuffix(rest, "-try")
+	lease, number, found := strings.Cut(rest, "-")
+	if !found || len(number) != 4 {
+		return Slot{}, false
+	}
+	n, err := strconv.ParseUint(number, 16, 16)
+	if err != nil {
+		return Slot{}, false
+	}
+	s.Number = int(n)
+	if s.Lease, ok = parseHex16(lease); !ok {
+		return Slot{}, false
+	}
+	return s, g.Slot(s) == key
+}
+
+func hex16(n int64) string { return fmt.Sprintf("%016x", uint64(n)) }
+
+func parseHex16(s string) (int64, bool) {
+	n, err := strconv.ParseUint(s, 16, 64)
+	if err != nil || len(s) != 16 || hex16(int64(n)) != s {
+		return 0, false
+	}
+	return int64(n), true
+}

@@ -1,0 +1,133 @@
+package keyspace
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"pgregory.net/rapid"
+)
+
+func space(t require.TestingT, namespace string) Space {
+	s, err := New(DefaultPrefix, namespace)
+	require.NoError(t, err)
+	return s
+}
+
+func TestEscapeIsInjective(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.String().Draw(t, "a"), string(rapid.SliceOf(rapid.Byte()).Draw(t, "b"))
+		for _, s := range []string{a, b} {
+			back, ok := unescape(escape(s))
+			require.True(t, ok)
+			require.Equal(t, s, back)
+			require.NotContains(t, escape(s), "/")
+		}
+		require.Equal(t, a == b, escape(a) == escape(b))
+	})
+}
+
+// TestRangesDoNotMeet draws pairs of names, near ones above all, and asserts
+// that no key of one lies in a range of the other.
+func TestRangesDoNotMeet(t *testing.T) {
+	name := rapid.StringMatching(`[ab/%\x00é\-1n]{1,4}`).Filter(func(s string) bool { return CheckName(s) == nil })
+	rapid.Check(t, func(t *rapid.T) {
+		nsA, nsB := name.Draw(t, "namespace A"), name.Draw(t, "namespace B")
+		a, b := name.Draw(t, "name A"), name.Draw(t, "name B")
+		kindA := rapid.SampledFrom([]Kind{Semaphore, Mutex}).Draw(t, "kind A")
+		kindB := rapid.SampledFrom([]Kind{Semaphore, Mutex}).Draw(t, "kind B")
+		if nsA == nsB && a == b && kindA == kindB {
+			return
+		}
+		ga, gb := space(t, nsA).Gate(kindA, a), space(t, nsB).Gate(kindB, b)
+		slot := Slot{Lease: rapid.Int64().Draw(t, "lease"), Number: 3, Weight: int64(rapid.IntRange(1, 20).Draw(t, "weight"))}
+		for _, key := range []string{gb.Slot(slot), gb.Limit(), gb.ID(rapid.String().Draw(t, "id"))} {
+			require.False(t, inRange(key, ga.Range), "%s lies in the range of %s", key, ga.Range)
+			_, ok := ga.ParseSlot(key)
+			require.False(t, ok)
+		}
+	})
+}
+
+// inRange asks etcd's own client where a prefix ends.
+func inRange(key, prefix string) bool {
+	return key >= prefix && key < clientv3.GetPrefixRangeEnd(prefix)
+}
+
+func TestSlotRoundTrip(t *testing.T) {
+	g := space(t, "ns").Gate(Semaphore, "a/b%")
+	rapid.Check(t, func(t *rapid.T) {
+		s := Slot{
+			Lease:  rapid.Int64().Draw(t, "lease"),
+			Number: rapid.IntRange(0, MaxSlot).Draw(t, "number"),
+			Weight: int64(rapid.Int32Min(1).Draw(t, "weight")),
+			Try:    rapid.Bool().Draw(t, "try"),
+		}
+		back, ok := g.ParseSlot(g.Slot(s))
+		require.True(t, ok)
+		require.Equal(t, s, back)
+		require.Equal(t, s.Weight == 1, inRange(g.Slot(s), g.Light()))
+		require.Equal(t, s.Weight != 1, inRange(g.Slot(s), g.Heavy()))
+	})
+}
+
+func TestSlotRefusesOtherSpellings(t *testing.T) {
+	g := space(t, "ns").Gate(Semaphore, "x")
+	good := g.Slot(Slot{Lease: 0xabc, Number: 10, Weight: 1})
+	heavy := g.Slot(Slot{Lease: 0xabc, Number: 10, Weight: 7})
+	for _, key := range []string{
+		"", g.Range, g.Limit(), g.Queue(), good + "x", good + "-try-try", strings.ToUpper(good),
+		strings.Replace(heavy, "/n/7/", "/n/07/", 1), strings.Replace(heavy, "/n/7/", "/n/1/", 1),
+		strings.Replace(heavy, "/n/7/", "/n/-7/", 1), strings.Replace(heavy, "/n/7/", "/n/9999999999/", 1),
+		strings.Replace(good, "-000a", "-00A", 1), strings.Replace(good, "-000a", "-a", 1),
+	} {
+		_, ok := g.ParseSlot(key)
+		require.False(t, ok, key)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, s := range []string{"a", "größe", "with space", "a.b-c_d~", strings.Repeat("x", MaxName), "%41"} {
+		require.NoError(t, CheckName(s), s)
+	}
+	for _, s := range []string{"", "a/b", "/", "a\x00", "\xff", "a\xffb", "\n", strings.Repeat("x", MaxName+1)} {
+		require.Error(t, CheckName(s), "%q", s)
+	}
+	require.NoError(t, CheckID("any/bytes\x00\xff"))
+	require.Error(t, CheckID(""))
+	require.Error(t, CheckID(strings.Repeat("x", MaxName+1)))
+	for _, prefix := range []string{"", "/", "//", "a//b", "a/\xff"} {
+		_, err := New(prefix, "ns")
+		require.Error(t, err, "%q", prefix)
+	}
+	_, err := New("/p", "a/b")
+	require.ErrorContains(t, err, "namespace")
+	s, err := New("p/q/", "ns")
+	require.NoError(t, err)
+	require.Equal(t, "p/q/v1/ns/", s.Root())
+}
+
+func TestNoticeRoundTrip(t *testing.T) {
+	s := space(t, "ns").Session(-5)
+	token, ok := s.ParseNotice(s.Notice(77))
+	require.True(t, ok)
+	require.EqualValues(t, 77, token)
+	for _, key := range []string{s.Alive(), s.Notice(77) + "0", s.Range + "notice/4D00000000000000"} {
+		_, ok := s.ParseNotice(key)
+		require.False(t, ok, key)
+	}
+	require.True(t, inRange(s.Alive(), s.Range))
+	require.False(t, inRange(space(t, "ns").Session(5).Alive(), s.Range))
+}
+
+func FuzzParseSlot(f *testing.F) {
+	g := Space{root: "/etcdkit/v1/ns/"}.Gate(Semaphore, "x")
+	f.Add(g.Slot(Slot{Lease: 1, Number: 2, Weight: 3, Try: true}))
+	f.Add(g.Queue() + "n/")
+	f.Fuzz(func(t *testing.T, key string) {
+		if s, ok := g.ParseSlot(key); ok && g.Slot(s) != key {
+			t.Fatalf("%q parsed as %+v, which is %q", key, s, g.Slot(s))
+		}
+	})
+}

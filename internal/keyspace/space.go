@@ -1,0 +1,85 @@
+package keyspace
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DefaultPrefix is the prefix of every key when the user names none.
+const DefaultPrefix = "/etcdkit"
+
+// format stands in every key. A change of layout that older clients cannot
+// read needs a new one.
+const format = "/v1/"
+
+// Space is the part of etcd that belongs to one namespace.
+type Space struct {
+	root string // ends in '/'
+}
+
+// New returns the space of a namespace below prefix. Services that share a
+// prefix and a namespace share their semaphores.
+func New(prefix, namespace string) (Space, error) {
+	trimmed := strings.TrimRight(prefix, "/")
+	if trimmed == "" {
+		return Space{}, fmt.Errorf("prefix %q: it is empty", prefix)
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(trimmed, "/"), "/") {
+		if err := CheckName(part); err != nil {
+			return Space{}, fmt.Errorf("prefix %q: %w", prefix, err)
+		}
+	}
+	if err := CheckName(namespace); err != nil {
+		return Space{}, fmt.Errorf("namespace: %w", err)
+	}
+	return Space{root: trimmed + format + escape(namespace) + "/"}, nil
+}
+
+// Root is the prefix of all keys of the space, '/' included: the one range
+// that a role in etcd must be granted.
+func (s Space) Root() string { return s.root }
+
+// Session returns the keys of the session on a lease.
+func (s Space) Session(lease int64) Session {
+	return Session{Range: s.root + "session/" + hex16(lease) + "/"}
+}
+
+// Session is the part of etcd that belongs to one session, that is, to one
+// lease. Its owner watches all of it.
+type Session struct {
+	Range string
+}
+
+// Alive is the presence key: it stands as long as the lease and is the fence of
+// everything that the session creates.
+func (s Session) Alive() string { return s.Range + "alive" }
+
+// Notice is where the session is told how its request with that token ended.
+func (s Session) Notice(token int64) string { return s.Range + "notice/" + hex16(token) }
+
+// ParseNotice returns the token of a notice key of this session.
+func (s Session) ParseNotice(key string) (token int64, ok bool) {
+	rest, ok := strings.CutPrefix(key, s.Range+"notice/")
+	if !ok {
+		return 0, false
+	}
+	return parseHex16(rest)
+}
+
+// Kind tells the kinds of queue apart, so that a semaphore and a mutex of one
+// name do not meet.
+type Kind string
+
+// The kinds of queue.
+const (
+	Semaphore Kind = "sem"
+	Mutex     Kind = "mutex"
+)
+
+// Gate returns the keys of a queue. The name must have passed CheckName.
+func (s Space) Gate(kind Kind, name string) Gate {
+	return Gate{
+		Range: s.root + string(kind) + "/" + escape(name) + "/",
+		ids:   s.root + "id/" + string(kind) + "/" + escape(name) + "/",
+	}
+}
