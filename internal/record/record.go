@@ -1,0 +1,134 @@
+// Package record holds the values that are written to etcd: small, versioned
+// JSON, readable with etcdctl.
+//
+// Whatever is read back is hostile: it may be too big, cut off, of a later
+// version or no JSON at all. Decoding never panics and reports such a value by
+// ok = false; nothing that decides over admission is ever read from a value but
+// the limit. Fields of later versions are ignored, because old and new programs
+// share a fleet during every rolling deploy.
+package record
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// version is what this release writes. A record of a greater version was
+// changed in a way that this release cannot read.
+const version = 1
+
+// maxSize bounds what is decoded.
+const maxSize = 16 << 10
+
+// Request is the value of a slot key. It is there for people and for settling
+// an unanswered Txn; rank and weight stand in the key's name.
+type Request struct {
+	Version int    `json:"v"`
+	Nonce   string `json:"nonce"`            // unique for each attempt to create the key
+	Holder  string `json:"holder,omitempty"` // who asks
+	ID      string `json:"id,omitempty"`     // the caller's name for it
+	Note    string `json:"note,omitempty"`
+	AtMS    int64  `json:"at"` // by the asker's wall clock: for people only
+}
+
+// Limit is the value of a semaphore's limit key.
+type Limit struct {
+	Version int    `json:"v"`
+	Limit   int64  `json:"limit"`
+	Nonce   string `json:"nonce"`
+	By      string `json:"by,omitempty"`
+	AtMS    int64  `json:"at"`
+	// Through is the token up to which requests were admitted under the limits
+	// before this one. Admission goes in order, so one number tells all of them.
+	Through int64 `json:"through,omitempty"`
+	// Previous is the limit that this one replaced. It is set while Through may
+	// be too low, see Settled.
+	Previous int64 `json:"previous,omitempty"`
+	// Settled says that Through is exact: it was read in the Txn that changed
+	// the limit and added right after it.
+	Settled bool `json:"settled,omitempty"`
+}
+
+// ID is the value of an ID key: which request the ID stands for. Both keys are
+// created in one Txn, so the request lives exactly as long as a slot key with
+// the ID key's create revision.
+type ID struct {
+	Version int    `json:"v"`
+	Slot    string `json:"slot"`
+	Holder  string `json:"holder,omitempty"`
+	Lease   int64  `json:"lease"`
+}
+
+// Session is the value of a presence key.
+type Session struct {
+	Version int    `json:"v"`
+	Holder  string `json:"holder"`
+	AtMS    int64  `json:"at"`
+}
+
+// Notice tells a session why one of its requests ended.
+type Notice struct {
+	Version int    `json:"v"`
+	Cause   string `json:"cause"`
+	Reason  string `json:"reason,omitempty"`
+	By      string `json:"by,omitempty"`
+}
+
+// The causes of a Notice.
+const (
+	CauseEvicted  = "evicted"
+	CauseReleased = "released"
+)
+
+// Encode writes a record. The records of this package always encode.
+func (r Request) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r Limit) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r ID) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r Session) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r Notice) Encode() string { r.Version = version; return encode(r) }
+
+// DecodeRequest reads a Request.
+func DecodeRequest(b []byte) (r Request, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version
+}
+
+// DecodeLimit reads a Limit.
+func DecodeLimit(b []byte) (r Limit, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version && valid(r.Limit) && valid(r.Previous) && r.Through >= 0
+}
+
+// DecodeID reads an ID.
+func DecodeID(b []byte) (r ID, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version
+}
+
+// DecodeNotice reads a Notice.
+func DecodeNotice(b []byte) (r Notice, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version
+}
+
+func valid(limit int64) bool { return 0 <= limit && limit <= math.MaxInt32 }
+
+func encode(r any) string {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and integers only
+	}
+	return string(b)
+}
+
+func decode(b []byte, into any) bool {
+	return len(b) <= maxSize && json.Unmarshal(b, into) == nil
+}

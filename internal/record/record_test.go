@@ -1,0 +1,50 @@
+package record
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestGolden holds the stored form still: releases share a fleet during every
+// rolling deploy. A line here is changed only together with the version.
+func TestGolden(t *testing.T) {
+	golden := map[string]string{
+		Request{Nonce: "n", Holder: "h", ID: "i", Note: "x", AtMS: 7}.Encode():                         `{"v":1,"nonce":"n","holder":"h","id":"i","note":"x","at":7}`,
+		Limit{Limit: 3, Nonce: "n", By: "b", AtMS: 7, Through: 9, Previous: 2, Settled: true}.Encode(): `{"v":1,"limit":3,"nonce":"n","by":"b","at":7,"through":9,"previous":2,"settled":true}`,
+		ID{Slot: "s", Holder: "h", Lease: 5}.Encode():                                                  `{"v":1,"slot":"s","holder":"h","lease":5}`,
+		Session{Holder: "h", AtMS: 7}.Encode():                                                         `{"v":1,"holder":"h","at":7}`,
+		Notice{Cause: CauseEvicted, Reason: "r", By: "b"}.Encode():                                     `{"v":1,"cause":"evicted","reason":"r","by":"b"}`,
+	}
+	for got, want := range golden {
+		require.Equal(t, want, got)
+	}
+}
+
+func TestDecodeIsWary(t *testing.T) {
+	r, ok := DecodeRequest([]byte(`{"v":1,"nonce":"n","later":"field"}`))
+	require.True(t, ok, "unknown fields of later releases are ignored")
+	require.Equal(t, "n", r.Nonce)
+	for _, bad := range []string{"", "null", "{}", "[]", `"x"`, `{"v":2,"limit":3}`, `{"v":1,"limit":-1}`, `{"v":1,"limit":3000000000}`,
+		`{"v":1,"limit":3,"through":-1}`, `{"v":1,"limit":1e99}`, `{"v":1,"limit":3`, `{"v":1,"limit":3,"by":"` + strings.Repeat("x", maxSize) + `"}`} {
+		_, ok := DecodeLimit([]byte(bad))
+		require.False(t, ok, "%.60s", bad)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(Request{Nonce: "n"}.Encode()))
+	f.Add([]byte(Limit{Limit: 3}.Encode()))
+	f.Add([]byte(`{"v":1,"slot":"s","lease":9}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, ok := DecodeLimit(b); ok {
+			again, ok := DecodeLimit([]byte(r.Encode()))
+			require.True(t, ok)
+			require.Equal(t, r, again)
+		}
+		DecodeRequest(b)
+		DecodeID(b)
+		DecodeNotice(b)
+	})
+}
