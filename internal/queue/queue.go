@@ -1,0 +1,191 @@
+// Package queue is the pure heart of a semaphore: requests in revision order, a
+// limit, and who of them is admitted. It does no I/O, reads no clock and is not
+// safe for concurrent use.
+//
+// The rule, in one place so that it can be replaced: requests stand in the order
+// of their create revision; a request fits if the weight of all live requests
+// before it and its own are within the limit. Since the sums only grow along the
+// queue, the admitted requests are always its front part, and a single revision,
+// Through, separates those who hold from those who wait. At a fixed limit that
+// point never moves back: later requests get later revisions, and weights never
+// change. A lowered limit admits nobody until the sums fit again, and takes
+// nothing back.
+package queue
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Fits is the admission rule: whether a request of this weight may enter, given
+// the weight of all live requests before it.
+func Fits(ahead, weight, limit int64) bool { return ahead+weight <= limit }
+
+// Entry is one live request.
+type Entry struct {
+	Key    string // breaks ties of Create
+	Create int64  // create revision: the age and the token
+	Weight int64
+	Try    bool // may go away at once, so it is no reason to refuse others
+}
+
+func (e Entry) before(o Entry) int {
+	return cmp.Or(cmp.Compare(e.Create, o.Create), cmp.Compare(e.Key, o.Key))
+}
+
+// Queue is one queue as of one revision.
+type Queue struct {
+	entries []Entry
+	held    int   // entries[:held] are admitted
+	used    int64 // their weight
+	limit   int64
+	known   bool // whether a limit was ever set; nobody enters before
+	through int64
+}
+
+// Reset replaces the entries. What was admitted before stays so: Through is
+// kept, because admission is for as long as the key lives.
+func (q *Queue) Reset(entries []Entry) {
+	q.entries = slices.SortedFunc(slices.Values(entries), Entry.before)
+	q.recount()
+}
+
+// SetLimit sets the limit and the token up to which an earlier limit has
+// admitted. A limit of 0 pauses. It returns the entries that enter by it.
+func (q *Queue) SetLimit(limit, through int64) (admitted []Entry) {
+	q.limit, q.known = limit, true
+	if through > q.through {
+		q.through = through
+		q.recount()
+	}
+	return q.Admit()
+}
+
+// ForgetLimit says that the limit is unknown: nobody enters until it is set.
+func (q *Queue) ForgetLimit() { q.known = false }
+
+// recount finds the admitted front part anew from Through.
+func (q *Queue) recount() {
+	q.held, q.used = 0, 0
+	for q.held < len(q.entries) && q.entries[q.held].Create <= q.through {
+		q.used += q.entries[q.held].Weight
+		q.held++
+	}
+}
+
+// Insert adds an entry. Call Admit when all changes of a revision are made.
+func (q *Queue) Insert(e Entry) {
+	at, found := slices.BinarySearchFunc(q.entries, e, Entry.before)
+	if found {
+		return
+	}
+	q.entries = slices.Insert(q.entries, at, e)
+	if at < q.held || e.Create <= q.through {
+		q.held++
+		q.used += e.Weight
+	}
+}
+
+// Delete removes an entry, if it is there.
+func (q *Queue) Delete(key string, create int64) bool {
+	at, found := q.find(key, create)
+	if !found {
+		return false
+	}
+	if at < q.held {
+		q.held--
+		q.used -= q.entries[at].Weight
+	}
+	q.entries = slices.Delete(q.entries, at, at+1)
+	return true
+}
+
+// Admit lets enter whoever fits and returns them, in order. The result is valid
+// until the next call on q.
+func (q *Queue) Admit() []Entry {
+	first := q.held
+	for q.known && q.held < len(q.entries) && Fits(q.used, q.entries[q.held].Weight, q.limit) {
+		e := q.entries[q.held]
+		q.used += e.Weight
+		q.through = max(q.through, e.Create)
+		q.held++
+	}
+	return q.entries[first:q.held]
+}
+
+func (q *Queue) find(key string, create int64) (int, bool) {
+	return slices.BinarySearchFunc(q.entries, Entry{Key: key, Create: create}, Entry.before)
+}
+
+// Position tells where an entry stands: how many requests are before it and
+// whether it is admitted. ok is false if it is not in the queue.
+func (q *Queue) Position(key string, create int64) (ahead int, admitted, ok bool) {
+	at, ok := q.find(key, create)
+	return at, ok && at < q.held, ok
+}
+
+// Limit returns the limit, and whether one is known.
+func (q *Queue) Limit() (limit int64, known bool) { return q.limit, q.known }
+
+// Through returns the greatest token that was ever admitted.
+func (q *Queue) Through() int64 { return q.through }
+
+// Holders returns the admitted entries, in order; they share q's memory.
+func (q *Queue) Holders() []Entry { return q.entries[:q.held] }
+
+// Waiters returns the other entries, in order; they share q's memory.
+func (q *Queue) Waiters() []Entry { return q.entries[q.held:] }
+
+// Used returns the weight of the admitted entries. After the limit was lowered
+// it may be above the limit.
+func (q *Queue) Used() int64 { return q.used }
+
+// Bounded answers a caller who does not want to stand behind more than
+// maxWaiters others: one who would join at the end, or, with a token, one who
+// stands in the queue.
+func (q *Queue) Bounded(token, weight int64, maxWaiters int) Answer {
+	var all, lasting sum
+	for i, e := range q.entries {
+		if token > 0 && e.Create >= token {
+			break
+		}
+		all.add(e, i < q.held)
+		if !e.Try {
+			lasting.add(e, i < q.held)
+		}
+	}
+	switch {
+	case q.known && all.accepts(weight, q.limit, maxWaiters):
+		return Enter
+	case q.known && lasting.accepts(weight, q.limit, maxWaiters):
+		return Unclear
+	default:
+		return Refuse
+	}
+}
+
+// Answer is what Bounded says.
+type Answer int
+
+// The answers of Bounded.
+const (
+	Refuse  Answer = iota // the queue is too long, whatever the tries do
+	Unclear               // only tries stand in the way, and they may go at once
+	Enter                 // the caller fits, or may wait
+)
+
+type sum struct {
+	weight  int64
+	waiters int
+}
+
+func (s *sum) add(e Entry, held bool) {
+	s.weight += e.Weight
+	if !held {
+		s.waiters++
+	}
+}
+
+func (s *sum) accepts(weight, limit int64, maxWaiters int) bool {
+	return Fits(s.weight, weight, limit) || s.waiters < maxWaiters
+}
