@@ -1,0 +1,41 @@
+package commit
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// CallTimeout bounds one call to etcd. A healthy cluster answers in
+// milliseconds; its own limit for a request is 5 s and two election timeouts.
+const CallTimeout = 5 * time.Second
+
+// Call derives the ctx of one call to etcd: bounded, and answered at once by a
+// member that sees no leader instead of held by it.
+func Call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(clientv3.WithRequireLeader(ctx), CallTimeout)
+}
+
+// Backoff waits longer after each failure in a row, from about 10 ms to about a
+// second, with jitter so that a fleet does not strike in step. The zero value is
+// ready; it is not safe for concurrent use.
+type Backoff struct{ failures int }
+
+// Wait waits once more. It returns ctx's error if ctx ends first.
+func (b *Backoff) Wait(ctx context.Context) error {
+	d := 10 * time.Millisecond << min(b.failures, 7)
+	b.failures++
+	t := time.NewTimer(d/2 + rand.N(d))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Reset forgets the failures.
+func (b *Backoff) Reset() { b.failures = 0 }

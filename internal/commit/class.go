@@ -1,0 +1,80 @@
+package commit
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// class sorts the errors of a write by what they say about it.
+type class int
+
+const (
+	// unanswered: the write may have been applied, or may still be.
+	unanswered class = iota
+	// answered: it may have been applied, but this copy of it is done with.
+	answered
+	// refused: not applied, and it would be refused again.
+	refused
+	// busy: not applied; worth another try.
+	busy
+	// orphaned: not applied, because the lease is gone.
+	orphaned
+)
+
+// classify is a whitelist of what says "not applied", as etcd checks it before
+// it proposes or applies anything. All else may have been applied: etcd answers
+// "request timed out", "leader changed" and "server stopped" while the proposal
+// is still on its way, and "no space" even after it was applied. "No leader" is
+// safe only because every call here carries the require-leader metadata, with
+// which etcd answers so before it proposes.
+func classify(err error) class {
+	known, ok := asEtcd(err)
+	if !ok {
+		return unanswered
+	}
+	switch known {
+	case rpctypes.ErrNoSpace, rpctypes.ErrCorrupt:
+		return answered
+	case rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader, rpctypes.ErrAuthOldRevision:
+		return busy
+	case rpctypes.ErrLeaseNotFound:
+		return orphaned
+	}
+	switch known.Code() {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
+		return refused
+	}
+	return unanswered
+}
+
+func asEtcd(err error) (known rpctypes.EtcdError, ok bool) {
+	return known, errors.As(rpctypes.Error(err), &known)
+}
+
+// Denied tells whether err says that the client may not do this or is not
+// known: no repetition helps until an operator has acted. A token that ran out
+// is no such case, clientv3 gets a new one.
+func Denied(err error) bool {
+	known, ok := asEtcd(err)
+	return ok && (known.Code() == codes.PermissionDenied || known == rpctypes.ErrAuthFailed || known == rpctypes.ErrUserEmpty)
+}
+
+// Transient tells whether a call that changed nothing and failed with err is
+// worth repeating. Whether the caller's own ctx has ended is his to look at.
+func Transient(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	if known, ok := asEtcd(err); ok {
+		return known.Code() == codes.Unavailable || classify(err) == busy || known == rpctypes.ErrInvalidAuthToken
+	}
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Internal, codes.Unknown:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,191 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ErrOccupied says that the key to be created exists already, and is not ours.
+var ErrOccupied = errors.New("key is occupied by another")
+
+// Creation is one key to be created together with what belongs to it.
+type Creation struct {
+	Key, Value string
+	// Mine tells whether a value found at Key was written by this creation.
+	// It must be true of no other creation, earlier ones of this process
+	// included: that is what a nonce is for.
+	Mine func(value []byte) bool
+	If   []clientv3.Cmp // conditions beyond the absence of Key and the fence
+	Also []clientv3.Op  // put in the same Txn, after Key
+	Read []clientv3.Op  // read in the same Txn, after all puts
+	Else []clientv3.Op  // read instead if a condition fails
+}
+
+// Result is the outcome of a creation.
+type Result struct {
+	// Token is the create revision of the key, or 0 if the conditions in If
+	// were not met and nothing was created.
+	Token int64
+	// Read has the answers of Read, or of Else if Token is 0. It is nil if
+	// the creation was found applied only afterwards.
+	Read []*etcdserverpb.ResponseOp
+}
+
+// Create creates c.Key, which must not exist, on the fence's lease.
+//
+// It returns ErrOccupied if somebody else's key stands there, ErrGone if the
+// session is lost, or an error of etcd's that repeating would not change; then
+// nothing was created. It repeats by itself what is worth repeating, until ctx
+// ends.
+//
+// A *PendingError means that the outcome is not known: ctx ended, or etcd is out
+// of space. The key may stand or may still appear; the caller must have it
+// discarded, and must not create c.Key again before that.
+func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
+	var pause Backoff
+	for {
+		at := f.mod.Load()
+		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.Key), "=", 0), f.stands(at)}, c.If...)
+		then := make([]clientv3.Op, 0, 1+len(c.Also)+len(c.Read))
+		then = append(then, clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(f.lease)))
+		then = append(append(then, c.Also...), c.Read...)
+		els := append([]clientv3.Op{clientv3.OpGet(c.Key), clientv3.OpGet(f.key)}, c.Else...)
+
+		resp, err := f.txn(ctx, cmps, then, els)
+		switch {
+		case err == nil && resp.Succeeded:
+			return Result{Token: resp.Header.Revision, Read: resp.Responses[1+len(c.Also):]}, nil
+		case err == nil:
+			r := resp.Responses
+			if err := f.check(r[1].GetResponseRange().Kvs); err != nil {
+				return Result{}, err
+			}
+			if kvs := r[0].GetResponseRange().Kvs; len(kvs) > 0 {
+				return found(c, kvs)
+			}
+			if f.mod.Load() == at {
+				return Result{Read: r[2:]}, nil // the caller's conditions, then
+			}
+			continue // the fence was raised meanwhile
+		}
+		switch classify(err) {
+		case refused:
+			return Result{}, err
+		case orphaned:
+			return Result{}, ErrGone
+		case answered:
+			return Result{}, &PendingError{fence: f, creation: c, cause: err}
+		case unanswered:
+			kvs, settled := f.settle(ctx, c.Key)
+			if settled != nil {
+				if errors.Is(settled, ErrGone) {
+					return Result{}, ErrGone
+				}
+				return Result{}, &PendingError{fence: f, creation: c, cause: errors.Join(settled, err)}
+			}
+			if len(kvs) > 0 {
+				return found(c, kvs)
+			}
+		}
+		if wait := pause.Wait(ctx); wait != nil {
+			return Result{}, errors.Join(wait, err) // settled: nothing was created
+		}
+	}
+}
+
+func found(c Creation, kvs []*mvccpb.KeyValue) (Result, error) {
+	if c.Mine(kvs[0].Value) {
+		return Result{Token: kvs[0].CreateRevision}, nil
+	}
+	return Result{}, ErrOccupied
+}
+
+// settle shuts out every copy of a creation that may still be under way and
+// returns what stands at key. The presence key is put again, so that compares
+// with its former revision fail for ever. It repeats until ctx ends.
+func (f *Fence) settle(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
+	at := f.mod.Load()
+	var pause Backoff
+	for {
+		resp, err := f.txn(ctx, []clientv3.Cmp{f.stands(at)},
+			[]clientv3.Op{f.put(), clientv3.OpGet(key)},
+			[]clientv3.Op{clientv3.OpGet(f.key), clientv3.OpGet(key)})
+		switch {
+		case err == nil && resp.Succeeded:
+			f.learn(resp.Header.Revision)
+			return resp.Responses[1].GetResponseRange().Kvs, nil
+		case err == nil:
+			// Raised by another call, or by a copy of this one: either
+			// way, what was sent with the former revision is void.
+			if err := f.check(resp.Responses[0].GetResponseRange().Kvs); err != nil {
+				return nil, err
+			}
+			return resp.Responses[1].GetResponseRange().Kvs, nil
+		case classify(err) == orphaned:
+			return nil, ErrGone
+		}
+		if wait := pause.Wait(ctx); wait != nil {
+			return nil, errors.Join(wait, err)
+		}
+	}
+}
+
+// PendingError says that it is not known whether a key was created.
+type PendingError struct {
+	fence    *Fence
+	creation Creation
+	cause    error
+}
+
+// Error names the key and why its fate is not known.
+func (e *PendingError) Error() string {
+	return fmt.Sprintf("creation of %q is not settled: %v", e.creation.Key, e.cause)
+}
+
+// Unwrap returns why.
+func (e *PendingError) Unwrap() error { return e.cause }
+
+// Discard settles the creation and removes what it has left. It repeats until
+// that is done or ctx ends. It returns nil once nothing of the creation stands
+// or can still appear, which includes the end of its lease.
+func (e *PendingError) Discard(ctx context.Context, also ...string) error {
+	c := e.creation
+	var pause Backoff
+	for {
+		kvs, err := e.look(ctx)
+		switch {
+		case errors.Is(err, ErrGone):
+			return nil
+		case err == nil:
+			if len(kvs) == 0 || !c.Mine(kvs[0].Value) {
+				return nil
+			}
+			_, err = Remove(ctx, e.fence.kv, c.Key, kvs[0].CreateRevision, also...)
+			return err
+		}
+		if wait := pause.Wait(ctx); wait != nil {
+			return errors.Join(wait, err)
+		}
+	}
+}
+
+// look finds out what stands at the key. Where etcd has answered, no copy is
+// under way and a linearizable read will do; that matters when etcd is out of
+// space and refuses to settle, which takes a put.
+func (e *PendingError) look(ctx context.Context) ([]*mvccpb.KeyValue, error) {
+	if classify(e.cause) != answered {
+		return e.fence.settle(ctx, e.creation.Key)
+	}
+	ctx, cancel := Call(ctx)
+	defer cancel()
+	resp, err := e.fence.kv.Get(ctx, e.creation.Key)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Kvs, nil
+}

@@ -1,0 +1,95 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ErrGone says that the presence key is gone: its session is lost.
+var ErrGone = errors.New("presence key is gone")
+
+// Fence is the presence key of one session. Its mod revision stands in the
+// compares of everything that the session creates; to put it again is to shut
+// out every copy that was sent before. It is safe for concurrent use.
+type Fence struct {
+	kv    clientv3.KV
+	lease clientv3.LeaseID
+	key   string
+	value string
+	born  int64        // create revision
+	mod   atomic.Int64 // mod revision, as far as known here; it only rises
+}
+
+// Raise creates the presence key on a new lease and returns the fence. It
+// returns ErrGone if the lease has ended, an error of etcd's that repeating
+// would not change, or ctx's error if that ends first. If it fails, the key goes
+// with the lease.
+func Raise(ctx context.Context, kv clientv3.KV, lease clientv3.LeaseID, key, value string) (*Fence, error) {
+	f := &Fence{kv: kv, lease: lease, key: key, value: value}
+	var pause Backoff
+	for {
+		// Only this process writes the key, and only once, so whoever
+		// finds it has found his own.
+		resp, err := f.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+			[]clientv3.Op{f.put()}, []clientv3.Op{clientv3.OpGet(key)})
+		switch {
+		case err == nil && resp.Succeeded:
+			f.born = resp.Header.Revision
+			f.learn(f.born)
+			return f, nil
+		case err == nil:
+			if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 {
+				f.born = kvs[0].CreateRevision
+				f.learn(kvs[0].ModRevision)
+				return f, nil
+			}
+		case classify(err) == orphaned:
+			return nil, ErrGone
+		case classify(err) == refused, classify(err) == answered:
+			return nil, err
+		}
+		if wait := pause.Wait(ctx); wait != nil {
+			return nil, errors.Join(wait, err)
+		}
+	}
+}
+
+// Born is the create revision of the presence key.
+func (f *Fence) Born() int64 { return f.born }
+
+func (f *Fence) put() clientv3.Op {
+	return clientv3.OpPut(f.key, f.value, clientv3.WithLease(f.lease))
+}
+
+func (f *Fence) txn(ctx context.Context, cmps []clientv3.Cmp, then, els []clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := Call(ctx)
+	defer cancel()
+	return f.kv.Txn(ctx).If(cmps...).Then(then...).Else(els...).Commit()
+}
+
+func (f *Fence) stands(at int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(f.key), "=", at)
+}
+
+func (f *Fence) learn(mod int64) {
+	for {
+		known := f.mod.Load()
+		if mod <= known || f.mod.CompareAndSwap(known, mod) {
+			return
+		}
+	}
+}
+
+// check learns from a read of the presence key and tells whether it still is
+// this session's.
+func (f *Fence) check(kvs []*mvccpb.KeyValue) error {
+	if len(kvs) != 1 || kvs[0].CreateRevision != f.born {
+		return ErrGone
+	}
+	f.learn(kvs[0].ModRevision)
+	return nil
+}

@@ -1,0 +1,81 @@
+package commit
+
+import (
+	"context"
+	"errors"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Removal is what Remove found.
+type Removal int
+
+// The outcomes of Remove.
+const (
+	// Absent: the key was gone before.
+	Absent Removal = iota
+	// Removed: this call removed it.
+	Removed
+	// Vanished: an answer was lost, and then the key was gone: most likely,
+	// this call removed it.
+	Vanished
+)
+
+// Guard is the compare that holds only while the key of that token stands.
+func Guard(key string, token int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), "=", token)
+}
+
+// Remove deletes key, and with it the keys in also, if its create revision is
+// token; a key that was created anew is never touched. It repeats until the
+// outcome is known, an error of etcd's that repeating would not change comes, or
+// ctx ends; then it returns an error, and the key may stand or not.
+//
+// The Txn only deletes, so it passes while etcd is out of space.
+func Remove(ctx context.Context, kv clientv3.KV, key string, token int64, also ...string) (Removal, error) {
+	return remove(ctx, kv, key, token, nil, also...)
+}
+
+// RemoveAndPut is Remove with puts in the same Txn. It does not pass while etcd
+// is out of space.
+func RemoveAndPut(ctx context.Context, kv clientv3.KV, key string, token int64, puts []clientv3.Op, also ...string) (Removal, error) {
+	return remove(ctx, kv, key, token, puts, also...)
+}
+
+func remove(ctx context.Context, kv clientv3.KV, key string, token int64, puts []clientv3.Op, also ...string) (Removal, error) {
+	ops := make([]clientv3.Op, 0, 1+len(also)+len(puts))
+	ops = append(ops, clientv3.OpDelete(key))
+	for _, k := range also {
+		ops = append(ops, clientv3.OpDelete(k))
+	}
+	ops = append(ops, puts...)
+	gone := Absent
+	var pause Backoff
+	for {
+		call, cancel := Call(ctx)
+		resp, err := kv.Txn(call).If(Guard(key, token)).Then(ops...).Commit()
+		cancel()
+		switch {
+		case err == nil && resp.Succeeded:
+			return Removed, nil
+		case err == nil:
+			return gone, nil
+		}
+		switch classify(err) {
+		case refused:
+			return gone, err
+		case orphaned: // a put to the lease of the removed key: both are gone
+			return gone, nil
+		case answered:
+			if len(puts) > 0 {
+				return gone, err
+			}
+			gone = Vanished
+		case unanswered:
+			gone = Vanished
+		}
+		if wait := pause.Wait(ctx); wait != nil {
+			return gone, errors.Join(wait, err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package commit
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ErrConflict says that a key was changed since it was read.
+var ErrConflict = errors.New("key was changed since it was read")
+
+// Swap is a compare-and-set: it puts value at key if the key's mod revision is
+// mod, 0 for a key that does not exist. mine tells this value from all others.
+// It returns the revision of the change and the answers to read, which is read in
+// the same Txn; they are nil if the change was found applied only afterwards.
+//
+// It returns ErrConflict if another change came first. If an answer was lost and
+// then another's change is found, that one came at the same time as this, so this
+// is taken as done just before it: to repeat it could undo what is newer. It
+// repeats until the outcome is known, an error of etcd's that repeating would not
+// change comes, or ctx ends; then the change may be made or not.
+func Swap(ctx context.Context, kv clientv3.KV, key string, mod int64, value string, mine func([]byte) bool, read ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
+	doubt := false
+	var pause Backoff
+	for {
+		call, cancel := Call(ctx)
+		resp, err := kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", mod)).
+			Then(append([]clientv3.Op{clientv3.OpPut(key, value)}, read...)...).
+			Else(clientv3.OpGet(key)).Commit()
+		cancel()
+		switch {
+		case err == nil && resp.Succeeded:
+			return resp.Header.Revision, resp.Responses[1:], nil
+		case err == nil:
+			kvs := resp.Responses[0].GetResponseRange().Kvs
+			if len(kvs) == 1 && mine(kvs[0].Value) {
+				return kvs[0].ModRevision, nil, nil
+			}
+			if doubt {
+				return resp.Header.Revision, nil, nil
+			}
+			return 0, nil, ErrConflict
+		}
+		switch classify(err) {
+		case refused, orphaned, answered:
+			return 0, nil, err
+		case unanswered:
+			doubt = true
+		}
+		if wait := pause.Wait(ctx); wait != nil {
+			return 0, nil, errors.Join(wait, err)
+		}
+	}
+}
