@@ -1,0 +1,180 @@
+// Package mirror follows a range of etcd and keeps a copy of it here: by watch,
+// list and resync. It is the one place that watches.
+//
+// Guaranteed: a view never goes back, and every state that it shows was the
+// state of the range at one revision; between resyncs it goes through every
+// revision in order. Not guaranteed: that it is up to date. For the queue that
+// is safe: once a view has seen a request, an older view can only make its
+// position look worse than it is.
+//
+// The watch is created first, from now on, and then the range is listed; events
+// up to the list's revision are dropped. The other way round, a watch from a
+// revision that has passed waits for etcd's 100 ms catch-up loop.
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// Source is where mirrors of one session read from. It is safe for concurrent
+// use.
+type Source struct {
+	KV      clientv3.KV
+	Watcher clientv3.Watcher
+	// Refresh is the mean time between lists that look for events which the
+	// watch has lost. Zero means never.
+	Refresh time.Duration
+	Log     *zap.Logger
+
+	// stream numbers the watch streams. clientv3 shares a stream among all
+	// watches with equal outgoing metadata, and a stream keeps the auth
+	// token with which it was opened for ever. So our watches share one of
+	// their own, and a failure leads to a new one.
+	stream atomic.Int64
+}
+
+// Handler takes what was read. Its methods are called by one goroutine, one
+// after the other, with rising revisions.
+type Handler interface {
+	// Reset replaces everything by the range as of a revision.
+	Reset(kvs []*mvccpb.KeyValue, revision int64)
+	// Apply applies the events of one revision.
+	Apply(events []*clientv3.Event, revision int64)
+}
+
+// Follow keeps h up to date with all keys below prefix until ctx ends. Whatever
+// goes wrong on the way (a lost connection, a compacted revision, a member
+// without a leader, an expired token) delays it and is mended by a new list.
+func (s *Source) Follow(ctx context.Context, prefix string, h Handler) {
+	f := follower{source: s, prefix: prefix, handler: h}
+	var pause commit.Backoff
+	for ctx.Err() == nil {
+		before := f.revision
+		err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.Log.Debug("watch ended; it is set up anew", zap.String("prefix", prefix), zap.Error(err))
+		if f.revision > before {
+			pause.Reset()
+		}
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			continue
+		}
+		s.stream.Add(1)
+		if pause.Wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+type follower struct {
+	source   *Source
+	prefix   string
+	handler  Handler
+	revision int64 // what h has seen
+}
+
+// follow watches and lists once. It returns when the watch has ended.
+func (f *follower) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	wctx := metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx),
+		"etcdkit-stream", strconv.FormatInt(f.source.stream.Load(), 10))
+
+	// Watch returns when the server has created the watch. It has no
+	// deadline of its own.
+	created := time.AfterFunc(commit.CallTimeout, func() { cancel(errors.New("the watch was not created in time")) })
+	events := f.source.Watcher.Watch(wctx, f.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	select {
+	case first, ok := <-events:
+		created.Stop()
+		if !ok {
+			return errors.Join(errors.New("the watch was refused"), context.Cause(ctx))
+		}
+		if err := first.Err(); err != nil {
+			return err
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := f.list(ctx); err != nil {
+		return err
+	}
+	refresh := time.NewTimer(f.untilRefresh())
+	defer refresh.Stop()
+	for {
+		select {
+		case resp, ok := <-events:
+			if !ok {
+				return errors.New("the watch was closed")
+			}
+			if err := resp.Err(); err != nil {
+				return err
+			}
+			f.apply(resp.Events)
+		case <-refresh.C:
+			if err := f.list(ctx); err != nil {
+				return err
+			}
+			refresh.Reset(f.untilRefresh())
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (f *follower) untilRefresh() time.Duration {
+	d := f.source.Refresh
+	if d <= 0 {
+		return 1 << 62
+	}
+	return d/2 + rand.N(d)
+}
+
+func (f *follower) list(ctx context.Context) error {
+	ctx, cancel := commit.Call(ctx)
+	defer cancel()
+	resp, err := f.source.KV.Get(ctx, f.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	// A read that is older than what was seen would take the view back.
+	// etcd's linearizable reads have had such a bug.
+	if resp.Header.Revision < f.revision {
+		return fmt.Errorf("list of revision %d is older than %d, which was seen", resp.Header.Revision, f.revision)
+	}
+	f.revision = resp.Header.Revision
+	f.handler.Reset(resp.Kvs, f.revision)
+	return nil
+}
+
+// apply hands on the events that are new, revision by revision. A response
+// always holds whole revisions.
+func (f *follower) apply(events []*clientv3.Event) {
+	for len(events) > 0 {
+		revision, n := events[0].Kv.ModRevision, 1
+		for n < len(events) && events[n].Kv.ModRevision == revision {
+			n++
+		}
+		if revision > f.revision {
+			f.revision = revision
+			f.handler.Apply(events[:n], revision)
+		}
+		events = events[n:]
+	}
+}

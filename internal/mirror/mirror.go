@@ -1,0 +1,248 @@
+package mirror
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Mirror is a copy of one queue in etcd. All callers and primitives of a process
+// that use a queue share one. It is safe for concurrent use.
+type Mirror struct {
+	keys  keyspace.Gate
+	fixed int64 // the limit, if it is not stored
+
+	mu       sync.Mutex
+	queue    queue.Queue
+	requests map[string]*Request // by key
+	limit    record.Limit
+	limitRev int64
+	revision int64
+	foreign  int
+	waiting  map[string]*Waiter
+	changed  chan struct{} // closed and replaced at each change
+}
+
+// Request is one live request as it stands in etcd.
+type Request struct {
+	queue.Entry
+	Slot   keyspace.Slot
+	Record record.Request
+}
+
+// New returns a mirror that has seen nothing yet. A fixed limit above 0 is used
+// instead of a stored one.
+func New(keys keyspace.Gate, fixed int64) *Mirror {
+	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, waiting: map[string]*Waiter{}, changed: make(chan struct{})}
+	if fixed > 0 {
+		m.queue.SetLimit(fixed, 0)
+	}
+	return m
+}
+
+// Run keeps the mirror up to date until ctx ends.
+func (m *Mirror) Run(ctx context.Context, s *Source) { s.Follow(ctx, m.keys.Range, m) }
+
+// Reset implements Handler.
+func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests, m.foreign = make(map[string]*Request, len(kvs)), 0
+	var limit *mvccpb.KeyValue
+	for _, kv := range kvs {
+		if string(kv.Key) == m.keys.Limit() {
+			limit = kv
+		} else if r, ok := m.parse(kv); ok {
+			m.requests[r.Key] = r
+		} else {
+			m.foreign++
+		}
+	}
+	m.setLimit(limit)
+	entries := make([]queue.Entry, 0, len(m.requests))
+	for _, r := range m.requests {
+		entries = append(entries, r.Entry)
+	}
+	m.queue.Reset(entries)
+	m.queue.Admit()
+	m.settle(revision, nil)
+}
+
+// Apply implements Handler.
+func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	touched, all := make([]string, 0, len(events)+1), false
+	for _, ev := range events {
+		key := string(ev.Kv.Key)
+		touched = append(touched, key)
+		if key == m.keys.Limit() {
+			all = true
+			if ev.Type == clientv3.EventTypeDelete {
+				m.setLimit(nil)
+			} else {
+				m.setLimit(ev.Kv)
+			}
+			continue
+		}
+		old, known := m.requests[key]
+		if ev.Type == clientv3.EventTypeDelete {
+			if known {
+				delete(m.requests, key)
+				m.queue.Delete(key, old.Create)
+			} else if m.foreign > 0 {
+				m.foreign--
+			}
+			continue
+		}
+		// A key that is written again keeps its place: rank depends on the
+		// create revision. But without a lease it is nobody's.
+		r, ok := m.parse(ev.Kv)
+		switch {
+		case known && (!ok || r.Create != old.Create):
+			delete(m.requests, key)
+			m.queue.Delete(key, old.Create)
+		case known:
+			old.Record = r.Record
+			continue
+		}
+		if ok {
+			m.requests[key] = r
+			m.queue.Insert(r.Entry)
+		} else if ev.IsCreate() || known {
+			m.foreign++
+		}
+	}
+	for _, e := range m.queue.Admit() {
+		touched = append(touched, e.Key)
+	}
+	if all {
+		touched = nil
+	}
+	m.settle(revision, touched)
+}
+
+// parse reads a request. A key that is not one of ours, or that hangs on no
+// lease and so would stand for ever, is foreign: it blocks nobody.
+func (m *Mirror) parse(kv *mvccpb.KeyValue) (*Request, bool) {
+	slot, ok := m.keys.ParseSlot(string(kv.Key))
+	if !ok || kv.Lease == 0 {
+		return nil, false
+	}
+	r := &Request{Slot: slot, Entry: queue.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Weight: slot.Weight, Try: slot.Try}}
+	r.Record, _ = record.DecodeRequest(kv.Value) // for people; rank does not depend on it
+	return r, true
+}
+
+// setLimit takes over the stored limit. An unreadable one admits nobody.
+func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
+	if m.fixed > 0 {
+		return
+	}
+	if kv == nil {
+		m.queue.ForgetLimit()
+		m.limit, m.limitRev = record.Limit{}, 0
+		return
+	}
+	l, ok := record.DecodeLimit(kv.Value)
+	if !ok {
+		m.queue.ForgetLimit()
+		m.foreign++
+		return
+	}
+	m.limit, m.limitRev = l, kv.ModRevision
+	m.queue.SetLimit(l.Limit, l.Through)
+}
+
+// settle ends a change: those of the touched keys that wait here, or all if none
+// are named, are told what became of them.
+func (m *Mirror) settle(revision int64, touched []string) {
+	m.revision = revision
+	if touched == nil {
+		for _, w := range m.waiting {
+			m.tell(w)
+		}
+	}
+	for _, key := range touched {
+		if w, ok := m.waiting[key]; ok {
+			m.tell(w)
+		}
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (m *Mirror) tell(w *Waiter) {
+	if outcome, done := m.outcome(w); done {
+		delete(m.waiting, w.key)
+		w.outcome <- outcome
+	}
+}
+
+// View is one state of a queue.
+type View struct {
+	Revision int64
+	Limit    int64
+	Known    bool // whether a limit is stored and readable
+	Record   record.Limit
+	LimitRev int64
+	Used     int64 // weight of the holders
+	Through  int64 // greatest token ever admitted, as far as this view tells
+	Foreign  int   // keys in the range that are not ours
+	Holders  []Request
+	Waiters  []Request
+	queue    queue.Queue
+}
+
+// Bounded answers whether a caller who does not want to stand behind more than
+// maxWaiters others may join, or stay if his request has that token already.
+func (v *View) Bounded(token, weight int64, maxWaiters int) queue.Answer {
+	return v.queue.Bounded(token, weight, maxWaiters)
+}
+
+// View returns the present state. Changed is closed at the next change.
+func (m *Mirror) View() (v View, changed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v = View{Revision: m.revision, Record: m.limit, LimitRev: m.limitRev, Used: m.queue.Used(), Through: m.queue.Through(), Foreign: m.foreign}
+	v.Limit, v.Known = m.queue.Limit()
+	v.queue = m.queue
+	v.queue.Reset(slices.Concat(m.queue.Holders(), m.queue.Waiters()))
+	v.Holders = m.describe(m.queue.Holders())
+	v.Waiters = m.describe(m.queue.Waiters())
+	// A limit that was lowered just now may not yet say exactly who had been
+	// admitted before. Until it does, all who may have been count as holders.
+	if m.limit.Previous > 0 && !m.limit.Settled {
+		used := v.Used
+		for len(v.Waiters) > 0 && v.Waiters[0].Create < m.limitRev && queue.Fits(used, v.Waiters[0].Weight, m.limit.Previous) {
+			used += v.Waiters[0].Weight
+			v.Through = v.Waiters[0].Create
+			v.Holders, v.Waiters = append(v.Holders, v.Waiters[0]), v.Waiters[1:]
+		}
+		v.Used = used
+	}
+	return v, m.changed
+}
+
+func (m *Mirror) describe(entries []queue.Entry) []Request {
+	out := make([]Request, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, *m.requests[e.Key])
+	}
+	return out
+}
+
+// Read returns the state that a list shows.
+func Read(keys keyspace.Gate, fixed int64, kvs []*mvccpb.KeyValue, revision int64) View {
+	m := New(keys, fixed)
+	m.Reset(kvs, revision)
+	v, _ := m.View()
+	return v
+}
