@@ -1,0 +1,110 @@
+package concurrency
+
+import (
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// AcquireOption changes one call that asks for a permit.
+type AcquireOption func(*request)
+
+// maxNote bounds a note, in bytes.
+const maxNote = 1024
+
+// request is what one call asks for.
+type request struct {
+	weight     int64
+	id         string
+	hasID      bool
+	note       string
+	wait       time.Duration
+	hasWait    bool
+	maxHold    time.Duration
+	hasMaxHold bool
+	maxWaiters int // -1: any number
+	takeOver   bool
+}
+
+// Weight asks for n permits at once instead of one: all or none, in one place of
+// the queue. n is at least 1 and at most the limit.
+func Weight(n int) AcquireOption { return func(r *request) { r.weight = int64(n) } }
+
+// ID names the request, so that at most one live request of the semaphore has
+// this ID in the whole fleet: a second call gets a *HeldError that names the
+// owner. A permit with an ID can be released by it from another process, see
+// ReleaseID. An ID is any non-empty text of up to 255 bytes.
+func ID(id string) AcquireOption { return func(r *request) { r.id, r.hasID = id, true } }
+
+// TakeOver, together with ID, evicts the live request with this ID, waiting or
+// holding, and queues in its stead. The former owner's context ends, but maybe
+// only after the permit is free: see Semaphore.Evict.
+func TakeOver() AcquireOption { return func(r *request) { r.takeOver = true } }
+
+// Note attaches a text for operators, up to 1024 bytes of valid UTF-8. It is
+// stored in etcd: no secrets.
+func Note(text string) AcquireOption { return func(r *request) { r.note = text } }
+
+// Wait bounds the wait: after d the call gives up with a *FullError. It adds to
+// the bound that ctx sets, whose end is told as ctx's error instead.
+func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.hasWait = d, true } }
+
+// MaxWaiters refuses to join a long queue: with n or more requests waiting
+// before it, the call gives up at once with a *FullError. It takes one more read
+// of etcd per call.
+func MaxWaiters(n int) AcquireOption { return func(r *request) { r.maxWaiters = n } }
+
+// MaxHold ends the permit after d: its context ends with ErrHeldTooLong, and the
+// permit is given back, even if the holder is stuck. It is the in-flight limit of
+// a request, at least a millisecond.
+func MaxHold(d time.Duration) AcquireOption {
+	return func(r *request) { r.maxHold, r.hasMaxHold = d, true }
+}
+
+// newRequest applies and checks options. try says that the call never waits.
+func newRequest(try bool, opts []AcquireOption) (request, error) {
+	r := request{weight: 1, maxWaiters: -1}
+	for i, o := range opts {
+		if o == nil {
+			return r, invalid("option %d is nil", i)
+		}
+		bounded := r.maxWaiters
+		r.maxWaiters = math.MinInt // so that a negative argument is told from none
+		o(&r)
+		switch {
+		case r.maxWaiters == math.MinInt:
+			r.maxWaiters = bounded
+		case r.maxWaiters < 0:
+			return r, invalid("MaxWaiters(%d) is negative", r.maxWaiters)
+		}
+	}
+	switch {
+	case r.weight < 1 || r.weight > math.MaxInt32:
+		return r, invalid("Weight(%d) is not between 1 and %d", r.weight, math.MaxInt32)
+	case r.hasWait && r.wait <= 0:
+		return r, invalid("Wait(%v) is not above 0; use TryAcquire to not wait", r.wait)
+	case r.hasMaxHold && r.maxHold < time.Millisecond:
+		return r, invalid("MaxHold(%v) is below a millisecond", r.maxHold)
+	case len(r.note) > maxNote:
+		return r, invalid("Note has %d bytes, more than %d", len(r.note), maxNote)
+	case !utf8.ValidString(r.note):
+		return r, invalid("Note %.20q is not valid UTF-8", r.note)
+	case r.takeOver && !r.hasID:
+		return r, invalid("TakeOver needs an ID")
+	case try && r.hasWait:
+		return r, invalid("Wait(%v) contradicts a try", r.wait)
+	case try && r.maxWaiters >= 0:
+		return r, invalid("MaxWaiters(%d) contradicts a try", r.maxWaiters)
+	}
+	if r.hasID {
+		if err := keyspace.CheckID(r.id); err != nil {
+			return r, invalid("ID: %w", err)
+		}
+	}
+	if try {
+		r.maxWaiters = 0
+	}
+	return r, nil
+}

@@ -1,0 +1,104 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
+)
+
+const (
+	// optimistic is how often a bounded request is written on the condition
+	// that nobody has come since the queue was read.
+	optimistic = 4
+	// patience is for how long tries that stand in the way, and are about to
+	// go, are given the time to do so.
+	patience = 100 * time.Millisecond
+)
+
+// enqueueBounded writes a request only if not too many stand before it: none, for
+// a try, if it is not admitted at once.
+//
+// A request that is written first and withdrawn when it turns out to be too late
+// would make others fail although nobody holds. So the queue is read first,
+// which costs no Raft entry if the answer is no, and the request is written on
+// the condition that no other has come since: then what was read still holds, or
+// the queue got shorter. Where others keep coming, it is written all the same
+// after a few rounds, and looked at again; as a try it is marked by its name, so
+// that nobody is refused because of it.
+func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim, bool, error) {
+	var pause commit.Backoff
+	begun := time.Now()
+	for round := 0; ; round++ {
+		v, err := g.read(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		switch v.Bounded(0, r.weight, r.maxWaiters) {
+		case queue.Refuse:
+			return nil, false, fullError(g.name, v)
+		case queue.Unclear:
+			if time.Since(begun) > patience {
+				return nil, false, fullError(g.name, v)
+			}
+			if err := pause.Wait(ctx); err != nil {
+				return nil, false, err
+			}
+			continue
+		}
+		if round >= optimistic {
+			return g.enqueueAnyway(ctx, e, r)
+		}
+		c, admitted, err := g.put(ctx, e, r, false, g.unchanged(v))
+		if errors.Is(err, errRefused) {
+			continue
+		}
+		fits := v.Bounded(0, r.weight, 0) == queue.Enter
+		return c, admitted || err == nil && fits, err
+	}
+}
+
+// unchanged is the condition that no request has come and the limit is the same
+// since a view.
+func (g *gate) unchanged(v mirror.View) []clientv3.Cmp {
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(g.keys.Queue()), "<", v.Revision+1).WithPrefix()}
+	if g.fixed == 0 {
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(g.keys.Limit()), "=", v.LimitRev))
+	}
+	return cmps
+}
+
+// enqueueAnyway writes the request first and then looks whether it may stay.
+func (g *gate) enqueueAnyway(ctx context.Context, e *epoch, r request) (*claim, bool, error) {
+	c, admitted, err := g.put(ctx, e, r, r.maxWaiters == 0, nil)
+	if err != nil || admitted {
+		return c, admitted, err
+	}
+	v, err := g.read(ctx)
+	if err != nil {
+		g.withdrawLater(e, c)
+		return nil, false, err
+	}
+	switch v.Bounded(c.token, r.weight, r.maxWaiters) {
+	case queue.Refuse:
+		g.withdraw(e, c)
+		return nil, false, fullError(g.name, v)
+	case queue.Unclear:
+		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
+		defer cancel()
+		err := g.await(wait, e, c, time.Now())
+		if err != nil && ctx.Err() == nil && context.Cause(wait) == errWaited {
+			err = fullError(g.name, v)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		return c, true, nil
+	}
+	return c, false, nil
+}

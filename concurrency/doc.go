@@ -1,0 +1,39 @@
+// Package concurrency bounds what a fleet of processes does at the same time: at
+// most N of us (Semaphore), or one of us (Mutex). It shares its name, but no
+// code, with go.etcd.io/etcd/client/v3/concurrency; import it under another name
+// where both are used.
+//
+// # Guaranteed
+//
+// Every admission fits the limit in force at its own revision of etcd, and a call
+// returns a permit only if its own request was admitted. That rests on etcd's
+// revision order alone and on no clock (see docs/guarantees in the repository's
+// README for the levels G1 to G5).
+//
+// A Txn that carries a permit's Guard takes effect only while the permit's key
+// stands. The Token of a mutex's permit rises from holder to holder.
+//
+// A permit's context ends, with a cause, before etcd gives the permit to another.
+// This is the one promise that rests on clocks: on the local one and etcd's
+// running at the same rate within the session's margin. Evict, TakeOver, the
+// deletion of keys by hand and a stopped and continued leader of etcd are
+// exceptions: there the context ends as soon as word arrives.
+//
+// A crashed holder's permit is usable again after the session's TTL and half a
+// second, longer where etcd changes its leader. Waiters are served in the order
+// of their requests.
+//
+// # Not guaranteed
+//
+// That outside effects exclude each other: a process can be paused between
+// looking at its permit and acting, so an effect that must not happen twice needs
+// a check of the token at its target, or a Txn with the guard. That outside
+// effects happen exactly once.
+//
+// # Terms
+//
+// A session is this process's standing with etcd, on a lease. A request is one
+// call's place in a queue; it waits or it holds a permit. The token of a request
+// is its create revision in etcd: its age, its name and its fencing token. A
+// notice is word from another process that it has ended a request of ours.
+package concurrency

@@ -1,0 +1,162 @@
+package concurrency
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// enqueue writes a request, in one Txn that also reads what tells whether it is
+// admitted at once. If it fails, nothing is left but what is being removed in the
+// background.
+func (g *gate) enqueue(ctx context.Context, e *epoch, r request, ifs ...clientv3.Cmp) (c *claim, admitted bool, err error) {
+	return g.put(ctx, e, r, false, ifs)
+}
+
+// errRefused says that the caller's own conditions were not met.
+var errRefused = errors.New("the conditions of the request are not met")
+
+func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []clientv3.Cmp) (*claim, bool, error) {
+	for {
+		number, err := e.takeSlot(g)
+		if err != nil {
+			return nil, false, err
+		}
+		c := &claim{gate: g, request: r, slot: keyspace.Slot{Lease: e.lease.ID(), Number: number, Weight: r.weight, Try: try}}
+		c.key = g.keys.Slot(c.slot)
+		res, err := e.fence.Create(ctx, g.creation(e, c, ifs))
+		var pending *commit.PendingError
+		switch {
+		case errors.As(err, &pending):
+			// The slot stays taken until it is certain what became of it.
+			g.sess.background(func() {
+				if err := pending.Discard(e.ctx, c.also...); err == nil {
+					e.freeSlot(c)
+				}
+			})
+			return nil, false, err
+		case errors.Is(err, commit.ErrOccupied):
+			g.sess.log.Warn("a slot of this session is taken by a foreign key", zap.String("key", c.key))
+			continue // it stays taken, and the next one is tried
+		case errors.Is(err, commit.ErrGone):
+			e.lease.Lose(errPresence)
+			e.valid()
+			return nil, false, errEpoch
+		case err != nil:
+			e.freeSlot(c)
+			return nil, false, err
+		case res.Token == 0:
+			e.freeSlot(c)
+			again, err := g.resolve(ctx, e, r, res.Read)
+			if err != nil || !again {
+				return nil, false, errors.Join(err)
+			}
+			continue
+		}
+		c.token = res.Token
+		admitted, err := g.admitted(ctx, c, res.Read)
+		if err != nil {
+			g.withdrawLater(e, c)
+			return nil, false, err
+		}
+		return c, admitted, nil
+	}
+}
+
+// creation is the Txn that writes a request.
+func (g *gate) creation(e *epoch, c *claim, ifs []clientv3.Cmp) commit.Creation {
+	nonce := rand.Text()
+	r := c.request
+	value := record.Request{Nonce: nonce, Holder: g.sess.opts.Holder, ID: r.id, Note: r.note, AtMS: nowMS()}
+	tx := commit.Creation{
+		Key: c.key, Value: value.Encode(), If: ifs,
+		Mine: func(b []byte) bool {
+			found, ok := record.DecodeRequest(b)
+			return ok && found.Nonce == nonce
+		},
+		Read: []clientv3.Op{
+			clientv3.OpGet(g.keys.Light(), clientv3.WithPrefix(), clientv3.WithCountOnly()),
+			clientv3.OpGet(g.keys.Heavy(), clientv3.WithPrefix(), clientv3.WithCountOnly()),
+		},
+	}
+	if g.fixed == 0 {
+		tx.Read = append(tx.Read, clientv3.OpGet(g.keys.Limit()))
+	}
+	if r.hasID {
+		key := g.keys.ID(r.id)
+		c.also = []string{key}
+		value := record.ID{Slot: c.key, Holder: g.sess.opts.Holder, Lease: e.lease.ID()}.Encode()
+		tx.If = append(tx.If, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
+		tx.Also = []clientv3.Op{clientv3.OpPut(key, value, clientv3.WithLease(clientv3.LeaseID(e.lease.ID())))}
+		tx.Else = []clientv3.Op{clientv3.OpGet(key)}
+	}
+	return tx
+}
+
+// admitted tells whether what was read in the Txn that wrote a request shows it
+// admitted. Counts say it where weights do not matter: with no heavy request in
+// the queue, or none but this one. Otherwise the mirror will tell.
+func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.ResponseOp) (bool, error) {
+	if read == nil {
+		return false, nil // settled after a lost answer
+	}
+	limit := g.fixed
+	if limit == 0 {
+		kvs := read[2].GetResponseRange().Kvs
+		if len(kvs) == 0 { // somebody has deleted it
+			_, err := g.storeLimit(ctx, g.limit.Load())
+			return false, err
+		}
+		stored, ok := record.DecodeLimit(kvs[0].Value)
+		if !ok {
+			return false, errLimit
+		}
+		limit = stored.Limit
+		g.limit.Store(limit)
+	}
+	if limit > 0 && c.slot.Weight > limit {
+		return false, g.tooHeavy(c.slot.Weight, limit)
+	}
+	light, heavy := read[0].GetResponseRange().Count, read[1].GetResponseRange().Count
+	if c.slot.Weight == 1 {
+		return heavy == 0 && queue.Fits(light-1, 1, limit), nil
+	}
+	return heavy == 1 && queue.Fits(light, c.slot.Weight, limit), nil
+}
+
+// resolve looks at why a request was refused by its conditions. It returns true
+// if it is worth asking again, errRefused if the caller's own conditions were not
+// met, or a *HeldError.
+func (g *gate) resolve(ctx context.Context, e *epoch, r request, read []*etcdserverpb.ResponseOp) (again bool, err error) {
+	if !r.hasID {
+		return false, errRefused
+	}
+	kvs := read[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return false, errRefused
+	}
+	owner, live, err := g.ownerOf(ctx, r.id)
+	switch {
+	case err != nil:
+		return false, err
+	case !live:
+		return true, nil
+	case !r.takeOver:
+		return false, &HeldError{Name: g.name, ID: r.id, Owner: owner.describe()}
+	}
+	err = g.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: g.sess.opts.Holder})
+	if err != nil && !errors.Is(err, ErrNotHeld) {
+		return false, err
+	}
+	return true, nil
+}

@@ -1,0 +1,118 @@
+package concurrency
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The errors of this package, one for each decision that a caller can make. They
+// come wrapped with the name and the value in question: compare with errors.Is.
+// An error that is none of these comes from etcd, as its client returned it, or
+// is the error of a ctx, which is always joined and never masked.
+var (
+	// ErrInvalid: an argument, an option or a combination of them is wrong.
+	// Nothing was written to etcd; repeating does not help.
+	ErrInvalid = errors.New("invalid argument")
+
+	// ErrFull: no permit is free and the caller did not want to wait (longer).
+	// Nothing is wrong. It always comes as a *FullError.
+	ErrFull = errors.New("no permit is free")
+
+	// ErrLost: a permit ended while its holder still wanted it: its session's
+	// lease is lost, or its key was deleted. It also matches the more exact
+	// ErrHeldTooLong, ErrEvicted and ErrClosed where those end a permit.
+	ErrLost = errors.New("permit is lost")
+
+	// ErrHeldTooLong: a permit ended because MaxHold had passed.
+	ErrHeldTooLong = errors.New("permit was held too long")
+
+	// ErrEvicted: a request or permit was taken away by Evict or TakeOver.
+	ErrEvicted = errors.New("evicted")
+
+	// ErrReleased: a permit ended because it was released, by its holder or by
+	// ReleaseID. It is no loss and does not match ErrLost.
+	ErrReleased = errors.New("permit is released")
+
+	// ErrClosed: the session is closed, or its client is.
+	ErrClosed = errors.New("session is closed")
+
+	// ErrNotHeld: no live request has this ID or token.
+	ErrNotHeld = errors.New("no such request")
+
+	// ErrTooMany: this session has as many requests as SessionOptions.MaxPermits
+	// allows.
+	ErrTooMany = errors.New("too many requests on one session")
+)
+
+// FullError says how full a queue was when a caller was refused. errors.Is
+// matches it with ErrFull.
+type FullError struct {
+	Name    string // of the semaphore or mutex
+	Limit   int    // in force then; 0 if it is paused
+	Held    int    // weight of the holders
+	Waiting int    // number of waiting requests
+}
+
+// Error names the queue and the counts.
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%q: %v: %d of %d held, %d waiting", e.Name, ErrFull, e.Held, e.Limit, e.Waiting)
+}
+
+// Is tells that a FullError is an ErrFull.
+func (e *FullError) Is(target error) bool { return target == ErrFull }
+
+// HeldError says that a live request with the caller's ID exists already.
+type HeldError struct {
+	Name  string // of the semaphore
+	ID    string
+	Owner Request // whose request it is
+}
+
+// Error names the ID and its owner.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("%q: ID %q is in use by %s (token %d)", e.Name, e.ID, e.Owner.Holder, e.Owner.Token)
+}
+
+// LimitMismatchError says that a semaphore was built with another limit than the
+// one stored in etcd. Either the program's configuration is out of date, or the
+// stored limit is to be changed with SetLimit; SemaphoreOptions.AdoptLimit takes
+// the stored one as it is.
+type LimitMismatchError struct {
+	Name   string
+	Stored int
+	Wanted int
+}
+
+// Error names both limits.
+func (e *LimitMismatchError) Error() string {
+	return fmt.Sprintf("semaphore %q: its limit is %d in etcd, not %d", e.Name, e.Stored, e.Wanted)
+}
+
+// LostError says which permit or request ended, and why. Unwrap gives the cause:
+// ErrLost, ErrHeldTooLong, ErrEvicted, ErrReleased or ErrClosed. errors.Is
+// matches it with ErrLost unless it was released.
+type LostError struct {
+	Name   string // of the semaphore or mutex
+	Token  int64
+	Cause  error
+	Reason string // details for people: who evicted it and why, what happened to the lease
+}
+
+// Error names the permit, the cause and the reason.
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("%q (token %d): %v", e.Name, e.Token, e.Cause)
+	if e.Reason != "" {
+		s += ": " + e.Reason
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *LostError) Unwrap() error { return e.Cause }
+
+// Is tells that every end but a release is an ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost && e.Cause != ErrReleased }
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}

@@ -1,0 +1,146 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// owner is somebody's live request, found by its ID or token.
+type owner struct {
+	mirror.Request
+	also []string // its ID key
+}
+
+func (o owner) describe() Request { return describe(o.Request) }
+
+// ownerOf finds the live request with an ID. An ID key whose request is gone,
+// because someone deleted the request by hand, is removed on the way.
+func (g *gate) ownerOf(ctx context.Context, id string) (o owner, live bool, err error) {
+	idKey := g.keys.ID(id)
+	kvs, err := g.get(ctx, idKey)
+	if err != nil || len(kvs) == 0 {
+		return owner{}, false, err
+	}
+	born := kvs[0].CreateRevision
+	rec, readable := record.DecodeID(kvs[0].Value)
+	slot, ours := g.keys.ParseSlot(rec.Slot)
+	if readable && ours {
+		kvs, err := g.get(ctx, rec.Slot)
+		if err != nil {
+			return owner{}, false, err
+		}
+		// Both keys were created in one Txn.
+		if len(kvs) == 1 && kvs[0].CreateRevision == born {
+			o.Request = mirror.Request{Slot: slot}
+			o.Key, o.Create, o.Weight, o.Try = rec.Slot, born, slot.Weight, slot.Try
+			o.Record, _ = record.DecodeRequest(kvs[0].Value)
+			o.also = []string{idKey}
+			return o, true, nil
+		}
+	}
+	_, err = commit.Remove(ctx, g.sess.client, idKey, born)
+	return owner{}, false, err
+}
+
+// withToken finds the live request with a token.
+func (g *gate) withToken(ctx context.Context, token int64) (owner, bool, error) {
+	v, err := g.read(ctx)
+	if err != nil {
+		return owner{}, false, err
+	}
+	for _, list := range [][]mirror.Request{v.Holders, v.Waiters} {
+		for _, r := range list {
+			if r.Create == token {
+				o := owner{Request: r}
+				if r.Record.ID != "" {
+					o.also = []string{g.keys.ID(r.Record.ID)}
+				}
+				return o, true, nil
+			}
+		}
+	}
+	return owner{}, false, nil
+}
+
+// evict takes a request away from its owner and leaves word for him, in one Txn.
+// It returns ErrNotHeld if the request is gone already.
+func (g *gate) evict(ctx context.Context, o owner, n record.Notice) error {
+	notice := g.sess.space.Session(o.Slot.Lease).Notice(o.Create)
+	put := clientv3.OpPut(notice, n.Encode(), clientv3.WithLease(clientv3.LeaseID(o.Slot.Lease)))
+	removal, err := commit.RemoveAndPut(ctx, g.sess.client, o.Key, o.Create, []clientv3.Op{put}, o.also...)
+	switch {
+	case err != nil:
+		return err
+	case removal == commit.Absent:
+		return ErrNotHeld
+	}
+	return nil
+}
+
+// end finds a request and evicts it.
+func (g *gate) end(ctx context.Context, find func() (owner, bool, error), n record.Notice) error {
+	if g.sess.accept.Err() != nil {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(n.Reason) > maxNote {
+		return invalid("the reason has %d bytes, more than %d", len(n.Reason), maxNote)
+	}
+	n.By = g.sess.opts.Holder
+	o, live, err := find()
+	if err != nil {
+		return err
+	}
+	if !live {
+		return ErrNotHeld
+	}
+	return g.evict(ctx, o, n)
+}
+
+func (g *gate) endID(ctx context.Context, id string, n record.Notice) error {
+	if err := keyspace.CheckID(id); err != nil {
+		return g.failed(n.Cause, invalid("ID: %w", err))
+	}
+	if err := g.end(ctx, func() (owner, bool, error) { return g.ownerOf(ctx, id) }, n); err != nil {
+		return g.failed(fmt.Sprintf("%s of ID %q", n.Cause, id), err)
+	}
+	return nil
+}
+
+func (g *gate) endToken(ctx context.Context, token int64, n record.Notice) error {
+	if err := g.end(ctx, func() (owner, bool, error) { return g.withToken(ctx, token) }, n); err != nil {
+		return g.failed(fmt.Sprintf("%s of token %d", n.Cause, token), err)
+	}
+	return nil
+}
+
+// noticeFor looks for word on a request of this session's.
+func (e *epoch) noticeFor(ctx context.Context, token int64) (record.Notice, bool) {
+	e.mu.Lock()
+	n, ok := e.notices[token]
+	delete(e.notices, token)
+	e.mu.Unlock()
+	if ok {
+		return n, true
+	}
+	// It was written in the same Txn, but this session's watch may lag.
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	resp, err := e.sess.client.Get(call, e.keys.Notice(token))
+	if err != nil || len(resp.Kvs) == 0 {
+		return record.Notice{}, false
+	}
+	return record.DecodeNotice(resp.Kvs[0].Value)
+}
+
+var errLimit = errors.New("the limit in etcd cannot be read: it is damaged, or of a later release")

@@ -1,0 +1,294 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+)
+
+// gate is one queue in etcd as one session uses it. All semaphores of a name, or
+// all mutexes, share it and its mirror.
+type gate struct {
+	sess  *Session
+	name  string
+	fixed int64 // the limit if it is not stored in etcd: a mutex's
+	keys  keyspace.Gate
+
+	mu      sync.Mutex
+	mirror  *mirror.Mirror // runs while somebody uses it and a little longer
+	users   int
+	halt    context.CancelFunc
+	linger  *time.Timer
+	checked time.Time // when foreign keys were last reported
+
+	limit atomic.Int64 // as last seen
+}
+
+// lingers is for how long a mirror goes on when nobody waits any more: under
+// contention the next waiter comes soon.
+const lingers = 5 * time.Second
+
+// gate returns the session's gate of that kind and name.
+func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, error) {
+	if err := keyspace.CheckName(name); err != nil {
+		return nil, invalid("name: %w", err)
+	}
+	if s == nil {
+		return nil, invalid("%q: the session is nil", name)
+	}
+	if s.accept.Err() != nil {
+		return nil, fmt.Errorf("%q: %w", name, ErrClosed)
+	}
+	keys := s.space.Gate(kind, name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.gates[keys.Range]
+	if g == nil {
+		g = &gate{sess: s, name: name, fixed: fixed, keys: keys}
+		s.gates[keys.Range] = g
+	}
+	return g, nil
+}
+
+// join returns the gate's mirror, which runs at least until leave.
+func (g *gate) join() *mirror.Mirror {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.users++
+	if g.linger != nil {
+		g.linger.Stop()
+		g.linger = nil
+	}
+	if g.mirror == nil {
+		ctx, halt := context.WithCancel(g.sess.ctx)
+		m := mirror.New(g.keys, g.fixed)
+		g.mirror, g.halt = m, halt
+		g.sess.background(func() { m.Run(ctx, g.sess.source) })
+	}
+	return g.mirror
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.users--
+	if g.users > 0 {
+		return
+	}
+	var t *time.Timer
+	t = time.AfterFunc(lingers, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.linger == t { // nobody has joined meanwhile
+			g.halt()
+			g.mirror, g.linger = nil, nil
+		}
+	})
+	g.linger = t
+}
+
+// read lists the queue and its limit, at one revision.
+func (g *gate) read(ctx context.Context) (mirror.View, error) {
+	var pause commit.Backoff
+	for {
+		call, cancel := commit.Call(ctx)
+		resp, err := g.sess.client.Get(call, g.keys.Range, clientv3.WithPrefix())
+		cancel()
+		if err == nil {
+			v := mirror.Read(g.keys, g.fixed, resp.Kvs, resp.Header.Revision)
+			g.report(v.Foreign)
+			return v, nil
+		}
+		if !commit.Transient(err) {
+			return mirror.View{}, err
+		}
+		if wait := pause.Wait(ctx); wait != nil {
+			return mirror.View{}, errors.Join(wait, err)
+		}
+	}
+}
+
+// report warns, at most once a minute, of keys that do not belong there.
+func (g *gate) report(foreign int) {
+	if foreign == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.checked) > time.Minute {
+		g.checked = time.Now()
+		g.sess.log.Warn("foreign keys in the range of a queue are ignored", zap.String("name", g.name), zap.Int("keys", foreign))
+	}
+}
+
+// claim is one request that this session has written, or is about to.
+type claim struct {
+	gate    *gate
+	request request
+	slot    keyspace.Slot
+	key     string
+	also    []string // keys that go with it: that of its ID
+	token   int64
+	freed   bool // guarded by the epoch
+}
+
+// acquire is the life of one call that asks for a permit.
+func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
+	begun := time.Now()
+	if err := ctx.Err(); err != nil {
+		return nil, g.failed("acquire", err)
+	}
+	wait := ctx
+	if r.hasWait {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeoutCause(ctx, r.wait, errWaited)
+		defer cancel()
+	}
+	for {
+		e, err := g.sess.live(wait)
+		if err == nil {
+			var p *Permit
+			if p, err = g.acquireOn(wait, e, r, begun); err == nil {
+				g.sess.opts.Trace.acquired(AcquireInfo{Name: g.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
+				return p, nil
+			}
+		}
+		switch {
+		case errors.Is(err, errEpoch) || errors.Is(err, errAnew):
+			continue
+		case ctx.Err() == nil && context.Cause(wait) == errWaited:
+			return nil, g.full()
+		}
+		return nil, g.failed("acquire", err)
+	}
+}
+
+var (
+	errWaited = errors.New("waited long enough")
+	errAnew   = errors.New("the request is gone; it queues anew")
+)
+
+// failed names the queue in an error.
+func (g *gate) failed(doing string, err error) error {
+	switch err.(type) {
+	case *FullError, *HeldError, *LostError, *LimitMismatchError:
+		return err
+	}
+	return fmt.Errorf("%s %q: %w", doing, g.name, err)
+}
+
+// full tells how full the queue is, as far as this process knows it.
+func (g *gate) full() *FullError {
+	g.mu.Lock()
+	m := g.mirror
+	g.mu.Unlock()
+	if m == nil {
+		return &FullError{Name: g.name}
+	}
+	v, _ := m.View()
+	return fullError(g.name, v)
+}
+
+func fullError(name string, v mirror.View) *FullError {
+	return &FullError{Name: name, Limit: int(v.Limit), Held: int(v.Used), Waiting: len(v.Waiters)}
+}
+
+// acquireOn asks on one lease. errEpoch and errAnew mean: ask again. When it
+// fails, the request is gone or is being removed in the background.
+func (g *gate) acquireOn(ctx context.Context, e *epoch, r request, begun time.Time) (*Permit, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.accept, func() { cancel(context.Cause(e.accept)) })()
+
+	var c *claim
+	var admitted bool
+	var err error
+	if r.maxWaiters >= 0 {
+		c, admitted, err = g.enqueueBounded(ctx, e, r)
+	} else {
+		c, admitted, err = g.enqueue(ctx, e, r)
+	}
+	if err == nil && !admitted {
+		err = g.await(ctx, e, c, begun)
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause == errEpoch || cause == ErrClosed {
+			return nil, cause
+		}
+		return nil, err
+	}
+	// An answer that comes after the lease's deadline is no permit.
+	p := newPermit(ctx, e, c)
+	if err := e.add(p); err != nil {
+		g.withdrawLater(e, c)
+		return nil, err
+	}
+	return p, nil
+}
+
+// await waits until the request is admitted.
+func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) error {
+	m := g.join()
+	defer g.leave()
+	w := m.Wait(c.key, c.token, c.slot.Weight)
+	defer m.Forget(w)
+	reports := g.reports(ctx, m, c, begun)
+	defer reports()
+	select {
+	case outcome := <-w.Outcome():
+		switch outcome {
+		case mirror.Admitted:
+			return nil
+		case mirror.TooHeavy:
+			g.withdrawLater(e, c)
+			v, _ := m.View()
+			return g.tooHeavy(c.slot.Weight, v.Limit)
+		default:
+			e.freeSlot(c)
+			return g.whyGone(ctx, e, c)
+		}
+	case <-ctx.Done():
+		g.withdrawLater(e, c)
+		return ctx.Err()
+	}
+}
+
+func (g *gate) tooHeavy(weight, limit int64) error {
+	return invalid("Weight(%d) is above the limit of %d", weight, limit)
+}
+
+// whyGone tells why a waiting request's key is gone.
+func (g *gate) whyGone(ctx context.Context, e *epoch, c *claim) error {
+	if !e.valid() {
+		return errEpoch
+	}
+	if n, ok := e.noticeFor(ctx, c.token); ok {
+		return noticed(g.name, c.token, n)
+	}
+	return errAnew // deleted by hand, or the lease is gone and we hear of it soon
+}
+
+// withdraw removes a request whose caller has given up, and frees its slot. It
+// repeats until that is done or the lease has ended, which does it as well.
+func (g *gate) withdraw(e *epoch, c *claim) {
+	_, err := commit.Remove(e.ctx, g.sess.client, c.key, c.token, c.also...)
+	if err == nil {
+		e.freeSlot(c)
+	} else if e.ctx.Err() == nil {
+		g.sess.log.Warn("a given-up request stays until the lease ends", zap.String("name", g.name), zap.Error(err))
+	}
+}
+
+func (g *gate) withdrawLater(e *epoch, c *claim) {
+	g.sess.background(func() { g.withdraw(e, c) })
+}

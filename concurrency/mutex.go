@@ -1,0 +1,88 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Mutex is held by at most one request at a time, in all processes whose sessions
+// share its prefix and namespace. Waiters are served in the order in which etcd
+// received them. It is the queue of a Semaphore with one permit, whose limit is
+// not stored and cannot be changed; a semaphore of the same name is another.
+//
+// Its permits' tokens strictly rise from holder to holder: see Permit.Token.
+//
+// A Mutex is safe for concurrent use. It is not reentrant: two calls of one
+// process are two requests.
+type Mutex struct{ gate *gate }
+
+// MutexOptions configure a Mutex. nil means all defaults. There are none yet.
+type MutexOptions struct{}
+
+// NewMutex returns the mutex of that name. It does no I/O. It returns ErrInvalid
+// if the session is nil or the name cannot be one (see NewSemaphore), and
+// ErrClosed if the session is closed.
+func NewMutex(s *Session, name string, _ *MutexOptions) (*Mutex, error) {
+	if s == nil {
+		return nil, invalid("mutex %q: the session is nil", name)
+	}
+	g, err := s.gate(keyspace.Mutex, name, 1)
+	if err != nil {
+		return nil, fmt.Errorf("mutex: %w", err)
+	}
+	return &Mutex{gate: g}, nil
+}
+
+// Lock waits until the mutex is free and returns the permit that holds it; Release
+// of the permit unlocks. The options ID, TakeOver, Note, Wait, MaxWaiters and
+// MaxHold may be given. ctx and the state after a failure are those of
+// Semaphore.Acquire, and so are the errors, with no *LimitMismatchError and with
+// ErrInvalid for any Weight but 1.
+func (m *Mutex) Lock(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
+	return m.lock(ctx, false, opts)
+}
+
+// TryLock returns the permit if the mutex is free now, and a *FullError (ErrFull)
+// if not. Everything else is as in Semaphore.TryAcquire.
+func (m *Mutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
+	return m.lock(ctx, true, opts)
+}
+
+func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
+	r, err := newRequest(try, opts)
+	if err == nil && r.weight != 1 {
+		err = invalid("Weight(%d) on a mutex", r.weight)
+	}
+	if err != nil {
+		return nil, m.gate.failed("lock", err)
+	}
+	return m.gate.acquire(ctx, r)
+}
+
+// Do locks the mutex, runs fn and unlocks it, as Semaphore.Do does with a permit.
+// It returns the errors of Lock if it does not get the mutex, and otherwise fn's
+// error, joined with a *LostError if the mutex was lost meanwhile.
+func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
+	if fn == nil {
+		return invalid("mutex %q: the function is nil", m.gate.name)
+	}
+	p, err := m.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return p.do(ctx, fn)
+}
+
+// Status reads the present state, as Semaphore.Status does. It returns ErrClosed,
+// ctx's error or one of etcd's.
+func (m *Mutex) Status(ctx context.Context) (Status, error) { return m.gate.status(ctx) }
+
+// EvictToken takes the mutex, or a place in its queue, away from the request with
+// this token, as Semaphore.EvictToken does. It returns ErrNotHeld and the other
+// errors of Semaphore.Evict.
+func (m *Mutex) EvictToken(ctx context.Context, token int64, reason string) error {
+	return m.gate.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+}

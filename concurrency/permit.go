@@ -1,0 +1,233 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// Permit is the right to go ahead that a semaphore or a mutex has granted. It
+// ends when it is released or lost, and then stays ended. It is safe for
+// concurrent use.
+type Permit struct {
+	gate  *gate
+	epoch *epoch
+	claim *claim
+	token int64
+	since time.Time
+	until time.Time // end of MaxHold, or zero
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer // MaxHold
+	lost   chan struct{}
+
+	mu    sync.Mutex
+	ended error
+
+	release sync.Once
+	done    chan struct{} // closed when the release is done
+	err     error         // its outcome
+}
+
+func newPermit(ctx context.Context, e *epoch, c *claim) *Permit {
+	p := &Permit{gate: c.gate, epoch: e, claim: c, token: c.token, since: time.Now(), lost: make(chan struct{}), done: make(chan struct{})}
+	if c.request.hasMaxHold {
+		p.until = p.since.Add(c.request.maxHold)
+	}
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return p
+}
+
+// arm starts the clock of MaxHold.
+func (p *Permit) arm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.until.IsZero() {
+		p.timer = time.AfterFunc(time.Until(p.until), p.heldTooLong)
+	}
+}
+
+// Context returns a context that ends when the permit ends, with a *LostError as
+// its cause (see context.Cause). It keeps the values of the ctx given to Acquire
+// but not its cancellation, because that bounded only the wait.
+//
+// It ends before etcd gives the permit to another, under the assumptions named
+// in the package documentation.
+func (p *Permit) Context() context.Context { return p.ctx }
+
+// Lost returns a channel that is closed when the permit ends other than by
+// Release of this permit.
+func (p *Permit) Lost() <-chan struct{} { return p.lost }
+
+// Err returns nil while the permit is held, and a *LostError that says why it
+// ended from then on: errors.Is matches it with ErrLost and the exact cause, or
+// with ErrReleased. It reads the clocks itself, so right after a pause of the
+// process it tells the truth even if no timer has fired yet.
+func (p *Permit) Err() error {
+	p.mu.Lock()
+	err := p.ended
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if !p.until.IsZero() && !time.Now().Before(p.until) {
+		p.heldTooLong()
+	} else if p.epoch.valid() {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
+}
+
+// Token returns the permit's fencing token: the revision of etcd at which the
+// request was made. For a mutex, tokens strictly rise from holder to holder, so a
+// resource that refuses a smaller token than the greatest it has seen is safe
+// from former holders. For a limit above 1 that rule would refuse rightful
+// holders: use Guard there. After etcd was restored from a backup, tokens can
+// repeat, see docs/operations.md.
+func (p *Permit) Token() int64 { return p.token }
+
+// Guard returns a condition for a Txn of the caller's own: the Txn takes effect
+// only while the permit's key stands in etcd. It holds whatever the clocks do.
+// The client must see the same keys as the session's.
+func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.claim.key, p.token) }
+
+// Deadline returns until when the permit is trusted as things stand: it moves on
+// with each renewal of the session's lease, up to the end of MaxHold.
+func (p *Permit) Deadline() time.Time {
+	d := p.epoch.lease.Deadline()
+	if !p.until.IsZero() && p.until.Before(d) {
+		return p.until
+	}
+	return d
+}
+
+// Release gives the permit back and ends its context. The work that it protects
+// must have ended before.
+//
+// It returns nil once etcd has confirmed, and a *LostError if the permit had
+// ended before: what was done under it may have overlapped with another holder.
+// If ctx ends first, or has ended already, it returns ctx's error and the release
+// goes on in the background, until etcd confirms it or the lease ends. Calling it
+// again is safe: it waits for the first release and returns its outcome.
+func (p *Permit) Release(ctx context.Context) error {
+	first := false
+	p.release.Do(func() { first = true })
+	if first {
+		p.giveBack(ctx)
+	}
+	select {
+	case <-p.done:
+		return p.err
+	default:
+	}
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return fmt.Errorf("release %q (token %d): it goes on in the background: %w", p.gate.name, p.token, ctx.Err())
+	}
+}
+
+// giveBack deletes the permit's key. It returns when that is done or ctx has
+// ended; then it is done in the background.
+func (p *Permit) giveBack(ctx context.Context) {
+	held := time.Since(p.since)
+	if p.Err() == nil {
+		p.end(ErrReleased, "")
+	}
+	p.mu.Lock()
+	lost, _ := p.ended.(*LostError)
+	p.mu.Unlock()
+	if lost.Cause != ErrReleased || !p.owns() {
+		p.finish(lost)
+		return
+	}
+	work := func(ctx context.Context) bool {
+		removal, err := commit.Remove(ctx, p.gate.sess.client, p.claim.key, p.token, p.claim.also...)
+		switch {
+		case err != nil && ctx.Err() != nil && p.epoch.ctx.Err() == nil:
+			return false
+		case err != nil:
+			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "while it was released: " + err.Error()})
+			return true
+		case removal == commit.Absent:
+			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
+		default:
+			p.gate.sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
+			p.finish(nil)
+		}
+		p.epoch.freeSlot(p.claim)
+		return true
+	}
+	if ctx.Err() == nil {
+		merged, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(p.epoch.ctx, cancel)
+		done := work(merged)
+		stop()
+		cancel()
+		if done {
+			return
+		}
+	}
+	if !p.gate.sess.background(func() { work(p.epoch.ctx) }) {
+		work(p.epoch.ctx) // it has ended: nothing is left to do
+	}
+}
+
+// owns tells whether the end of this permit was its own release, and not
+// ReleaseID's from elsewhere, which has removed the key already.
+func (p *Permit) owns() bool {
+	select {
+	case <-p.lost:
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *Permit) finish(lost *LostError) {
+	if lost != nil && lost.Cause != ErrReleased {
+		p.err = lost
+	}
+	p.epoch.drop(p)
+	close(p.done)
+}
+
+// end ends the permit here. Whether its key is gone is the caller's business. The
+// first cause counts.
+func (p *Permit) end(cause error, reason string) bool {
+	p.mu.Lock()
+	if p.ended != nil {
+		p.mu.Unlock()
+		return false
+	}
+	err := &LostError{Name: p.gate.name, Token: p.token, Cause: cause, Reason: reason}
+	p.ended = err
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
+	p.cancel(err)
+	if cause != ErrReleased || reason != "" {
+		close(p.lost)
+		p.gate.sess.opts.Trace.lost(err)
+	}
+	return true
+}
+
+// heldTooLong ends the permit by MaxHold and gives it back.
+func (p *Permit) heldTooLong() {
+	if !p.end(ErrHeldTooLong, fmt.Sprintf("MaxHold of %v has passed", p.claim.request.maxHold)) {
+		return
+	}
+	p.epoch.drop(p)
+	p.gate.sess.background(func() { p.gate.withdraw(p.epoch, p.claim) })
+}

@@ -1,0 +1,237 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"sync/atomic"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Semaphore lets requests of a total weight of at most its limit hold permits at
+// the same time, in all processes whose sessions share its prefix and namespace.
+// Who waits is served in the order in which etcd received the requests; a heavy
+// request is not overtaken by light ones behind it.
+//
+// A Semaphore is safe for concurrent use, and needs no closing. All Semaphore
+// values of one name on one session share one view of the queue.
+type Semaphore struct {
+	gate    *gate
+	limit   int64
+	adopt   bool
+	checked atomic.Bool // the stored limit was compared with ours
+}
+
+// SemaphoreOptions configure a Semaphore. nil means all defaults.
+type SemaphoreOptions struct {
+	// AdoptLimit takes the limit that is stored in etcd as it is, instead of
+	// failing with a *LimitMismatchError if it differs from this program's.
+	// This program's limit then counts only if none is stored. Defaults to
+	// false.
+	AdoptLimit bool
+}
+
+// NewSemaphore returns the semaphore of that name. It does no I/O. The limit is
+// stored in etcd by the first call for a permit, if none is stored yet; from then
+// on the stored one is in force, and SetLimit changes it for all.
+//
+// It returns ErrInvalid if the session is nil, the limit is below 0 or above
+// math.MaxInt32, or the name is empty, longer than 255 bytes, not valid UTF-8, or
+// contains '/' or control characters; and ErrClosed if the session is closed.
+func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*Semaphore, error) {
+	if s == nil {
+		return nil, invalid("semaphore %q: the session is nil", name)
+	}
+	if limit < 0 || limit > math.MaxInt32 {
+		return nil, invalid("semaphore %q: limit %d is not between 0 and %d", name, limit, math.MaxInt32)
+	}
+	g, err := s.gate(keyspace.Semaphore, name, 0)
+	if err != nil {
+		return nil, fmt.Errorf("semaphore: %w", err)
+	}
+	return &Semaphore{gate: g, limit: int64(limit), adopt: opts != nil && opts.AdoptLimit}, nil
+}
+
+// Acquire waits until a permit is granted and returns it. The options Weight, ID,
+// TakeOver, Note, Wait, MaxWaiters and MaxHold change what is asked for.
+//
+// ctx bounds the wait, not the permit: the permit's own context keeps ctx's
+// values but not its end. When ctx ends, Acquire returns ctx's error at once; the
+// request is removed from etcd in the background, and a permit that is granted at
+// that very moment is given back.
+//
+// It returns a *FullError (ErrFull) if Wait or MaxWaiters refuses to wait longer;
+// a *HeldError if the ID is in use; a *LimitMismatchError if the stored limit is
+// not this program's; a *LostError (ErrEvicted, or ErrReleased by ReleaseID) if
+// the request was taken out of the queue by others; ErrInvalid for bad options or
+// a weight above the limit; ErrClosed; ErrTooMany; or an error of etcd's, for
+// example that it is out of space. After an error no request of this call
+// counts: nothing is left in etcd, or it is being removed in the background as
+// soon as etcd can be reached, at the latest by the end of the lease.
+//
+// If the session loses its lease while the call waits, the call queues anew, at
+// the end.
+func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
+	return s.acquire(ctx, false, opts)
+}
+
+// TryAcquire returns a permit if one is free now, and a *FullError (ErrFull) if
+// not. Others who wait come first, even if this request would fit beside them.
+// The options Weight, ID, TakeOver, Note and MaxHold may be given.
+//
+// A refusal writes nothing to etcd in general. If many callers come at the same
+// time it may take some rounds, and up to about 100 ms, to tell a permit that is
+// held from one that another try is just giving back. Errors, ctx and the state
+// after a failure are those of Acquire.
+func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
+	return s.acquire(ctx, true, opts)
+}
+
+// Do acquires a permit, runs fn under it and releases it, even if fn panics or
+// exits its goroutine. ctx bounds the wait and fn: fn's context is a child of ctx
+// and also ends, with a *LostError as its cause, when the permit ends. fn must
+// have ended its work when it returns.
+//
+// It returns the errors of Acquire if it gets no permit; then fn was not run.
+// Otherwise it returns fn's error, joined with a *LostError if the permit was
+// lost before it was released, even if fn succeeded. If ctx has ended when fn
+// returns, the release goes on in the background.
+func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
+	if fn == nil {
+		return invalid("semaphore %q: the function is nil", s.gate.name)
+	}
+	p, err := s.Acquire(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return p.do(ctx, fn)
+}
+
+func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
+	r, err := newRequest(try, opts)
+	if err != nil {
+		return nil, s.gate.failed("acquire", err)
+	}
+	if err := s.prepare(ctx, r.weight); err != nil {
+		return nil, s.gate.failed("acquire", err)
+	}
+	return s.gate.acquire(ctx, r)
+}
+
+// prepare checks a request against the limit before anything is written. The
+// first call compares the stored limit with this program's.
+func (s *Semaphore) prepare(ctx context.Context, weight int64) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.checked.Load() && weight == 1 {
+		return nil
+	}
+	ctx, cancel := s.gate.sess.untilClosed(ctx)
+	defer cancel()
+	defer func() {
+		if err != nil && s.gate.sess.accept.Err() != nil {
+			err = ErrClosed
+		}
+	}()
+	if !s.checked.Load() {
+		if err := s.check(ctx); err != nil {
+			return err
+		}
+		s.checked.Store(true)
+	}
+	if limit := s.gate.limit.Load(); limit > 0 && weight > limit {
+		// It may have been raised since this process last saw it.
+		limit, known, err := s.gate.readLimit(ctx)
+		if err != nil {
+			return err
+		}
+		if known && limit > 0 && weight > limit {
+			return s.gate.tooHeavy(weight, limit)
+		}
+	}
+	return nil
+}
+
+func (s *Semaphore) check(ctx context.Context) error {
+	stored, known, err := s.gate.readLimit(ctx)
+	if err == nil && !known {
+		stored, err = s.gate.storeLimit(ctx, s.limit)
+	}
+	if err != nil {
+		return err
+	}
+	// A paused semaphore is in agreement with everybody: pausing must not
+	// keep programs from starting.
+	if stored != s.limit && stored != 0 && !s.adopt {
+		return &LimitMismatchError{Name: s.gate.name, Stored: int(stored), Wanted: int(s.limit)}
+	}
+	return nil
+}
+
+// SetLimit changes the limit for all, at once: what it admits from then on fits
+// the new limit. Raising wakes those who fit. Lowering takes no permit back;
+// nobody is admitted until enough are released; a waiting request that is heavier
+// than the new limit fails with ErrInvalid. A limit of 0 pauses: waiters stay.
+//
+// A waiter that was admitted just before the change may return from Acquire just
+// after SetLimit has returned. Status tells it as a holder. So "SetLimit(0), and
+// then nobody held" is a barrier after which nobody works under a permit.
+//
+// It returns ErrInvalid if n is below 0 or above math.MaxInt32, ErrClosed, ctx's
+// error, or one of etcd's; after the last two the limit may be changed or not. Of
+// two calls at the same time the later one wins, in etcd's order.
+func (s *Semaphore) SetLimit(ctx context.Context, n int) error {
+	if n < 0 || n > math.MaxInt32 {
+		return s.gate.failed("set limit of", invalid("limit %d is not between 0 and %d", n, math.MaxInt32))
+	}
+	if s.gate.sess.accept.Err() != nil {
+		return s.gate.failed("set limit of", ErrClosed)
+	}
+	if err := s.gate.setLimit(ctx, int64(n)); err != nil {
+		return s.gate.failed("set limit of", err)
+	}
+	return nil
+}
+
+// Status reads the present state. It is linearizable: it shows everything that
+// had returned before the call. It returns ErrClosed, ctx's error or one of
+// etcd's.
+func (s *Semaphore) Status(ctx context.Context) (Status, error) { return s.gate.status(ctx) }
+
+// Watch yields the present state and then each change, for as long as the loop
+// goes on; changes that follow each other quickly may be told as one. Trouble with
+// etcd delays it but does not end it. It ends with one error: ctx's when ctx ends,
+// or ErrClosed. It costs one watch for all watchers and waiters of this name in
+// the process. The iterator may be used more than once.
+func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] { return s.gate.watch(ctx) }
+
+// Evict takes the request with this ID away from its owner, whether it waits or
+// holds, and gives the reason, up to 1024 bytes, to him: his Acquire fails, or his
+// permit's context ends, with ErrEvicted. That can be after the permit is free
+// and another has it: use it on holders that are stuck or do not matter, and
+// Guard or Token where it does.
+//
+// It returns ErrNotHeld if no live request has this ID, ErrInvalid, ErrClosed,
+// ctx's error or one of etcd's; after the last two the request may be gone or
+// not. It does not work while etcd is out of space.
+func (s *Semaphore) Evict(ctx context.Context, id, reason string) error {
+	return s.gate.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+}
+
+// EvictToken is Evict for the request with this token, as Status shows it.
+func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) error {
+	return s.gate.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+}
+
+// ReleaseID gives back the permit with this ID on behalf of its owner: the end of
+// work that began in another process. The owner's context ends with ErrReleased.
+// A waiting request ends as well. It returns ErrNotHeld if no live request has
+// this ID, for instance because it was released before; and the other errors of
+// Evict.
+func (s *Semaphore) ReleaseID(ctx context.Context, id string) error {
+	return s.gate.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
+}

@@ -1,0 +1,307 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+)
+
+// Session is this process's standing with etcd: a lease that is kept alive for
+// as long as the process lives, and a namespace. Every primitive is built on
+// one; one per process is enough.
+//
+// If the lease is lost, all permits that were taken on it are lost: their
+// contexts end. The session then takes a new lease by itself, waiting calls
+// queue anew on it, and new calls go on; nothing has to be rebuilt.
+//
+// A Session is safe for concurrent use.
+type Session struct {
+	client *clientv3.Client
+	opts   SessionOptions
+	space  keyspace.Space
+	lease  lease.API
+	source *mirror.Source
+	log    *zap.Logger
+
+	accept context.Context // ends when Close begins: no new work
+	refuse context.CancelFunc
+	ctx    context.Context // ends when Close has waited for the holders
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	current  *epoch        // nil between leases
+	turn     chan struct{} // closed and replaced when current changes
+	gates    map[string]*gate
+	held     int           // live permits
+	idle     chan struct{} // closed when none is live; made by Close
+	closing  bool
+	finished bool // no goroutine is started any more
+
+	closed   chan struct{} // closed when Close is done
+	closeErr error
+}
+
+// NewSession takes a lease in etcd and starts a session. Services that share a
+// prefix and a namespace share what is built on their sessions. The session
+// works with a client whose KV, Watcher and Lease are wrapped by etcd's namespace
+// package. The caller keeps the client open until after Close.
+//
+// It returns ErrInvalid if the client is nil, the namespace cannot be one (see
+// NewSemaphore for names) or an option is out of range; an error of etcd's; or
+// ctx's error, joined with the last one of etcd's, if etcd did not answer before
+// ctx ended. After an error nothing is left that does not expire by itself. ctx
+// bounds this call only; without a deadline in it the call lasts until etcd can
+// be reached.
+func NewSession(ctx context.Context, client *clientv3.Client, namespace string, opts *SessionOptions) (*Session, error) {
+	if client == nil {
+		return nil, invalid("session: the client is nil")
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	space, err := keyspace.New(o.Prefix, namespace)
+	if err != nil {
+		return nil, invalid("session: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	s := &Session{
+		client: client, opts: o, space: space, lease: lease.Etcd(client),
+		log:   o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),
+		turn:  make(chan struct{}),
+		gates: map[string]*gate{}, closed: make(chan struct{}),
+	}
+	s.source = &mirror.Source{KV: client, Watcher: client, Refresh: o.TTL, Log: s.log}
+	s.accept, s.refuse = context.WithCancel(context.Background())
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	e, err := s.openEpoch(ctx)
+	if err != nil {
+		s.refuse()
+		s.stop()
+		return nil, fmt.Errorf("session in %q: %w", namespace, err)
+	}
+	s.current = e
+	s.background(func() { s.run(e) })
+	return s, nil
+}
+
+// Holder returns the name by which others see this session.
+func (s *Session) Holder() string { return s.opts.Holder }
+
+// Lease returns the ID of the present lease, or 0 between two leases and after
+// Close.
+func (s *Session) Lease() clientv3.LeaseID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return 0
+	}
+	return clientv3.LeaseID(s.current.lease.ID())
+}
+
+// Prefix returns the prefix of all keys of this session's namespace: the range
+// for which a role in etcd needs read and write permission.
+func (s *Session) Prefix() string { return s.space.Root() }
+
+// background runs fn in a goroutine that Close waits for. After Close it does
+// nothing and returns false: the lease, with all its keys, is gone then.
+func (s *Session) background(fn func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished {
+		return false
+	}
+	s.wg.Go(fn)
+	return true
+}
+
+// run sees one lease after the other to its end.
+func (s *Session) run(e *epoch) {
+	for {
+		select {
+		case <-e.lease.Done():
+		case <-s.client.Ctx().Done():
+			e.lease.Lose(errors.New("the client was closed"))
+		case <-s.ctx.Done():
+			return
+		}
+		cause := e.lease.Cause()
+		s.become(nil)
+		e.end(ErrLost, cause)
+		id := clientv3.LeaseID(e.lease.ID())
+		s.log.Warn("session lost its lease; its permits are lost", zap.String("lease", fmt.Sprintf("%016x", int64(id))), zap.Error(cause))
+		s.opts.Trace.sessionLost(id, cause)
+		// The lease may still live in etcd, with permits that nobody
+		// holds any more.
+		old := e.lease
+		s.background(func() { old.Close(cause); s.revoke(old) })
+		if e = s.reopen(); e == nil {
+			return
+		}
+		s.become(e)
+		s.log.Info("session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
+		s.opts.Trace.sessionRenewed(clientv3.LeaseID(e.lease.ID()))
+	}
+}
+
+// revoke ends a lost lease in etcd, until that is certain or the session closes.
+func (s *Session) revoke(l *lease.Lease) {
+	if err := l.Revoke(s.ctx); err != nil {
+		s.log.Debug("lost lease is left to expire", zap.Error(err))
+	}
+}
+
+// reopen takes a new lease, however long that takes. It returns nil if the
+// session or its client is closed.
+func (s *Session) reopen() *epoch {
+	ctx, cancel := context.WithCancel(s.accept)
+	defer cancel()
+	defer context.AfterFunc(s.client.Ctx(), cancel)()
+	var pause commit.Backoff
+	for {
+		e, err := s.openEpoch(ctx)
+		if err == nil {
+			return e
+		}
+		s.log.Debug("no new lease yet", zap.Error(err))
+		if pause.Wait(ctx) != nil {
+			if s.accept.Err() == nil { // the client is closed: nothing will work again
+				s.refuse()
+			}
+			return nil
+		}
+	}
+}
+
+// become sets the present epoch.
+func (s *Session) become(e *epoch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = e
+	close(s.turn)
+	s.turn = make(chan struct{})
+}
+
+// live returns the present epoch, and waits for one between two leases. It
+// returns ErrClosed or ctx's error.
+func (s *Session) live(ctx context.Context) (*epoch, error) {
+	for {
+		s.mu.Lock()
+		e, turn := s.current, s.turn
+		s.mu.Unlock()
+		if s.accept.Err() != nil {
+			return nil, ErrClosed
+		}
+		if e != nil && e.valid() {
+			return e, nil
+		}
+		select {
+		case <-turn:
+		case <-s.accept.Done():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second): // an ended epoch that is still current gives way at once
+		}
+	}
+}
+
+// untilClosed derives a ctx that also ends when Close begins.
+func (s *Session) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.accept, func() { cancel(ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+func (s *Session) remember() {
+	s.mu.Lock()
+	s.held++
+	s.mu.Unlock()
+}
+
+func (s *Session) forget(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held -= n
+	if s.held == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// Close ends the session. New and waiting calls get ErrClosed at once. Close then
+// waits until all permits are released, or until ctx ends; permits that are still
+// held then end with ErrClosed as their cause. It revokes the lease, which frees
+// them in etcd, and returns when no goroutine of the session is left.
+//
+// Revoking does not depend on ctx: it happens even if ctx has ended before the
+// call, and is bounded by two seconds. Close returns ctx's error if it had to end
+// permits, and an error of etcd's if the lease could not be revoked; it then
+// expires after its TTL. In every case the session is closed. A second call waits
+// for the first one and returns the same.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		<-s.closed
+		return s.closeErr
+	}
+	s.closing = true
+	var idle chan struct{}
+	if s.held > 0 {
+		idle = make(chan struct{})
+		s.idle = idle
+	}
+	s.mu.Unlock()
+
+	s.refuse()
+	var err error
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			err = fmt.Errorf("close session: permits were still held: %w", ctx.Err())
+		}
+	}
+	s.stop()
+	s.mu.Lock()
+	e := s.current
+	s.current = nil
+	s.mu.Unlock()
+	if e != nil {
+		e.end(ErrClosed, errors.New("the session was closed while it was held"))
+		e.lease.Close(ErrClosed)
+		err = errors.Join(err, s.revokeAtClose(ctx, e.lease))
+	}
+	s.mu.Lock()
+	s.finished = true
+	s.mu.Unlock()
+	s.wg.Wait()
+	s.closeErr = err
+	close(s.closed)
+	return err
+}
+
+func (s *Session) revokeAtClose(ctx context.Context, l *lease.Lease) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	defer context.AfterFunc(s.client.Ctx(), cancel)()
+	if err := l.Revoke(ctx); err != nil {
+		return fmt.Errorf("close session: lease %016x is left to expire: %w", l.ID(), err)
+	}
+	return nil
+}
+
+func nowMS() int64 { return time.Now().UnixMilli() }

@@ -1,0 +1,114 @@
+package concurrency
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// SessionOptions configure a Session. nil means all defaults.
+type SessionOptions struct {
+	// TTL is how long etcd keeps this process's permits after it last heard of
+	// it: whole seconds, from 5 s to 300 s. With an explicit Margin it may be
+	// as short as 1 s; etcd may grant more, about 1.5 of its election timeouts
+	// at least. Defaults to 15 s.
+	TTL time.Duration
+
+	// Margin is how long before etcd could free them that permits count as
+	// lost. It must cover the difference in rate of this machine's and etcd's
+	// clocks over one TTL, and about one election timeout of etcd for a leader
+	// change at a bad moment. At most half of the TTL. Defaults to a fifth of
+	// the TTL, but not less than 1.2 s.
+	Margin time.Duration
+
+	// Prefix is the prefix of all keys in etcd. Defaults to "/etcdkit".
+	Prefix string
+
+	// Holder is how other processes and operators see this one. Defaults to
+	// host, process ID and a few random letters.
+	Holder string
+
+	// MaxPermits bounds the live requests of this session, waiting ones
+	// included, from 1 to 65536. With auth enabled, etcd checks each key of a
+	// lease at every Put to it. Defaults to 4096.
+	MaxPermits int
+
+	// ReportEvery is the time between two calls of Trace.Waiting for one
+	// waiting caller. Defaults to 10 s.
+	ReportEvery time.Duration
+
+	// Logger gets what an operator should know: lost sessions and foreign keys
+	// as warnings, the rest at debug level. Defaults to no logging.
+	Logger *zap.Logger
+
+	// Trace has hooks for metrics and tests. Defaults to none.
+	Trace *Trace
+}
+
+// The bounds and defaults of SessionOptions.
+const (
+	defaultTTL        = 15 * time.Second
+	shortTTL          = 5 * time.Second // below it, the margin must be chosen by hand
+	maxTTL            = 300 * time.Second
+	leastMargin       = 1200 * time.Millisecond
+	defaultMaxPermits = 4096
+	maxHolder         = 255
+)
+
+// withDefaults returns a checked copy in which nothing is left open.
+func (o *SessionOptions) withDefaults() (SessionOptions, error) {
+	var c SessionOptions
+	if o != nil {
+		c = *o
+	}
+	if c.TTL == 0 {
+		c.TTL = defaultTTL
+	}
+	floor := shortTTL
+	if c.Margin != 0 {
+		floor = time.Second
+	}
+	if c.TTL < floor || c.TTL > maxTTL || c.TTL%time.Second != 0 {
+		return c, invalid("TTL %v is not a number of whole seconds from %v to %v", c.TTL, floor, maxTTL)
+	}
+	if c.Margin == 0 {
+		c.Margin = max(c.TTL/5, leastMargin)
+	}
+	if c.Margin < 0 || c.Margin > c.TTL/2 {
+		return c, invalid("Margin %v is not between 0 and half of the TTL of %v", c.Margin, c.TTL)
+	}
+	if c.Prefix == "" {
+		c.Prefix = keyspace.DefaultPrefix
+	}
+	if c.Holder == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		c.Holder = fmt.Sprintf("%.200s-%d-%s", host, os.Getpid(), rand.Text()[:6])
+	}
+	if len(c.Holder) > maxHolder {
+		return c, invalid("Holder %.20q… has %d bytes, more than %d", c.Holder, len(c.Holder), maxHolder)
+	}
+	if c.MaxPermits == 0 {
+		c.MaxPermits = defaultMaxPermits
+	}
+	if c.MaxPermits < 1 || c.MaxPermits > keyspace.MaxSlot+1 {
+		return c, invalid("MaxPermits %d is not between 1 and %d", c.MaxPermits, keyspace.MaxSlot+1)
+	}
+	if c.ReportEvery == 0 {
+		c.ReportEvery = 10 * time.Second
+	}
+	if c.ReportEvery < time.Millisecond {
+		return c, invalid("ReportEvery %v is below a millisecond", c.ReportEvery)
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c, nil
+}

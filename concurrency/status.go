@@ -1,0 +1,101 @@
+package concurrency
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/mirror"
+)
+
+// Status is the state of a semaphore or mutex at one revision of etcd.
+type Status struct {
+	Name     string
+	Limit    int   // 0 if it is paused, or if nobody has stored a limit yet
+	Held     int   // weight of the holders; above Limit for a while after it was lowered
+	Revision int64 // of etcd, as of which all this is true
+	Holders  []Request
+	Waiters  []Request // in the order in which they are served
+	// Foreign counts keys in the queue's range that are not this library's or
+	// hang on no lease. They block nobody.
+	Foreign int
+}
+
+// Request is one request that waits or holds.
+type Request struct {
+	Token  int64  // identifies it, see Semaphore.EvictToken; lower is older
+	ID     string // if its caller gave one
+	Holder string // whose it is: SessionOptions.Holder there
+	Note   string
+	Weight int
+	Lease  clientv3.LeaseID
+	// Since is when it was made, by the clock of the machine that made it.
+	Since time.Time
+}
+
+func describe(r mirror.Request) Request {
+	return Request{
+		Token: r.Create, ID: r.Record.ID, Holder: r.Record.Holder, Note: r.Record.Note,
+		Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Slot.Lease), Since: time.UnixMilli(r.Record.AtMS),
+	}
+}
+
+func describeAll(rs []mirror.Request) []Request {
+	out := make([]Request, len(rs))
+	for i, r := range rs {
+		out[i] = describe(r)
+	}
+	return out
+}
+
+func (g *gate) describe(v mirror.View) Status {
+	return Status{
+		Name: g.name, Limit: int(v.Limit), Held: int(v.Used), Revision: v.Revision,
+		Holders: describeAll(v.Holders), Waiters: describeAll(v.Waiters), Foreign: v.Foreign,
+	}
+}
+
+func (g *gate) status(ctx context.Context) (Status, error) {
+	if g.sess.accept.Err() != nil {
+		return Status{}, g.failed("status of", ErrClosed)
+	}
+	v, err := g.read(ctx)
+	if err != nil {
+		return Status{}, g.failed("status of", err)
+	}
+	return g.describe(v), nil
+}
+
+// watch yields the present state and then each later one, as the mirror sees
+// them; states that follow each other quickly may be skipped.
+func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
+		if g.sess.accept.Err() != nil {
+			yield(Status{}, g.failed("watch", ErrClosed))
+			return
+		}
+		m := g.join()
+		defer g.leave()
+		var seen int64
+		for {
+			v, changed := m.View()
+			if v.Revision > seen {
+				seen = v.Revision
+				if !yield(g.describe(v), nil) {
+					return
+				}
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				yield(Status{}, g.failed("watch", ctx.Err()))
+				return
+			case <-g.sess.accept.Done():
+				yield(Status{}, g.failed("watch", ErrClosed))
+				return
+			}
+		}
+	}
+}

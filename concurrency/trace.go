@@ -1,0 +1,97 @@
+package concurrency
+
+import (
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Trace is a set of hooks into a session, for metrics, logs and tests. Any of
+// them may be nil. They are called synchronously, by several goroutines at once
+// and with no lock held: a hook may call anything of this package, but while it
+// runs, the caller that it reports on waits. After loss and close hooks the
+// permit's context has ended already.
+type Trace struct {
+	// Waiting is called when a caller begins to wait for a permit, and again
+	// every SessionOptions.ReportEvery while it waits.
+	Waiting func(WaitInfo)
+	// Acquired is called when a permit was granted, before its caller has it.
+	Acquired func(AcquireInfo)
+	// Released is called when the holder has given a permit back and etcd has
+	// confirmed that.
+	Released func(ReleaseInfo)
+	// Lost is called when a permit ended otherwise.
+	Lost func(*LostError)
+	// SessionLost is called when the session's lease is lost, after its
+	// permits' contexts have ended.
+	SessionLost func(lease clientv3.LeaseID, cause error)
+	// SessionRenewed is called when a lost session has a new lease.
+	SessionRenewed func(lease clientv3.LeaseID)
+}
+
+// AcquireInfo describes a granted permit.
+type AcquireInfo struct {
+	Name   string // of the semaphore or mutex
+	Token  int64
+	Weight int
+	Waited time.Duration // from the call to the grant
+}
+
+// ReleaseInfo describes a released permit.
+type ReleaseInfo struct {
+	Name  string
+	Token int64
+	Held  time.Duration // from the grant to the release
+}
+
+// WaitInfo tells why a caller waits.
+type WaitInfo struct {
+	Name   string
+	Token  int64         // of the waiting request
+	Waited time.Duration // since the call
+	Limit  int
+	Ahead  int // number of requests before it, holders included
+	// Blocking are the holders, oldest first; at most the first ten.
+	Blocking []Request
+	// FreesBy is when the oldest holder's permit would be free again at the
+	// latest if that holder were dead: what etcd says of its lease, plus half
+	// a second, by this machine's clock. It is zero in the first report and
+	// where etcd did not say. Leader changes in etcd lengthen it.
+	FreesBy time.Time
+}
+
+func (t *Trace) waiting(i WaitInfo) {
+	if t != nil && t.Waiting != nil {
+		t.Waiting(i)
+	}
+}
+
+func (t *Trace) acquired(i AcquireInfo) {
+	if t != nil && t.Acquired != nil {
+		t.Acquired(i)
+	}
+}
+
+func (t *Trace) released(i ReleaseInfo) {
+	if t != nil && t.Released != nil {
+		t.Released(i)
+	}
+}
+
+func (t *Trace) lost(e *LostError) {
+	if t != nil && t.Lost != nil {
+		t.Lost(e)
+	}
+}
+
+func (t *Trace) sessionLost(lease clientv3.LeaseID, cause error) {
+	if t != nil && t.SessionLost != nil {
+		t.SessionLost(lease, cause)
+	}
+}
+
+func (t *Trace) sessionRenewed(lease clientv3.LeaseID) {
+	if t != nil && t.SessionRenewed != nil {
+		t.SessionRenewed(lease)
+	}
+}
