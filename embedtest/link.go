@@ -30,7 +30,8 @@ func newLink() *link {
 }
 
 // Cut closes the client's connections and refuses new ones until Heal.
-// Requests under way fail at once, whether or not they were applied.
+// Requests under way fail at once, whether or not they were applied; new ones
+// wait for a connection until their context ends, as etcd's client always does.
 func (cl *Client) Cut() {
 	l := cl.link
 	l.mu.Lock()

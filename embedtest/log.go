@@ -1,6 +1,7 @@
 package embedtest
 
 import (
+	"bytes"
 	"os"
 	"sync"
 
@@ -8,9 +9,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// logKeep bounds what a long test keeps of its log; the end is what explains a
-// failure.
-const logKeep = 256 << 10
+// logKeep bounds what is kept and shown of a log: etcd writes a lot, and the end
+// is what explains a failure.
+const logKeep = 16 << 10
 
 // logBuffer keeps the newest part of a log. Nothing is handed to the test
 // until the servers are gone: a server's goroutine that logs through a test
@@ -35,10 +36,16 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 func (b *logBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.dropped {
-		return "… (older lines dropped)\n" + string(b.buf)
+	tail := b.buf
+	if len(tail) > logKeep {
+		tail = tail[len(tail)-logKeep:]
+	} else if !b.dropped {
+		return string(tail)
 	}
-	return string(b.buf)
+	if i := bytes.IndexByte(tail, '\n'); i >= 0 {
+		tail = tail[i+1:]
+	}
+	return "(older lines left out; EMBEDTEST_LOG=1 shows all)\n" + string(tail)
 }
 
 // newLogger returns the logger of one cluster, and the buffer behind it unless

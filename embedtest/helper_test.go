@@ -1,0 +1,62 @@
+package embedtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// patience bounds what must happen; it never makes a test pass.
+const patience = 20 * time.Second
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// value reads a key through the cluster's own client; "" when it is absent.
+func value(t *testing.T, c *Cluster, key string) string {
+	t.Helper()
+	resp, err := c.Client().Get(within(t, patience), key)
+	require.NoError(t, err)
+	if len(resp.Kvs) == 0 {
+		return ""
+	}
+	return string(resp.Kvs[0].Value)
+}
+
+func put(t *testing.T, cl *clientv3.Client, key, val string, opts ...clientv3.OpOption) {
+	t.Helper()
+	_, err := cl.Put(within(t, patience), key, val, opts...)
+	require.NoError(t, err)
+}
+
+func grant(t *testing.T, cl *clientv3.Client, ttl int64) clientv3.LeaseID {
+	t.Helper()
+	resp, err := cl.Grant(within(t, patience), ttl)
+	require.NoError(t, err)
+	return resp.ID
+}
+
+// async runs f and returns the channel of its error.
+func async(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+func result(t *testing.T, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		t.Fatal("nothing came back")
+		return nil
+	}
+}

@@ -1,0 +1,187 @@
+package embedtest
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestCutAndHeal(t *testing.T) {
+	t.Parallel()
+	c := Shared(t)
+	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	put(t, cl.Client, key, "1")
+
+	cl.Delay(time.Hour)
+	done := async(func() error { _, err := cl.Put(within(t, patience), key, "2"); return err })
+	require.Eventually(t, func() bool { return cl.Requests()["Put"] == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { // on its way
+		cl.link.mu.Lock()
+		defer cl.link.mu.Unlock()
+		for conn := range cl.link.conns {
+			conn.out.mu.Lock()
+			n := len(conn.out.chunks)
+			conn.out.mu.Unlock()
+			if n > 0 {
+				return true
+			}
+		}
+		return false
+	}, patience, time.Millisecond)
+	cl.Cut()
+	err := result(t, done)
+	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+	_, err = cl.Put(within(t, 50*time.Millisecond), key, "2")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, "1", value(t, c, key), "others are not cut")
+	require.Empty(t, cl.link.conns)
+
+	cl.Heal()
+	put(t, cl.Client, key, "3")
+	require.Equal(t, "3", value(t, c, key))
+}
+
+func TestCutEndsAWatchStreamAndHealResumesIt(t *testing.T) {
+	t.Parallel()
+	c := Shared(t)
+	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	ch := watching(t, cl.Client, key)
+	cl.Cut()
+	put(t, c.Client(), key, "1")
+	cl.Heal()
+	require.Equal(t, "1", string(next(t, ch).Events[0].Kv.Value))
+}
+
+func TestBlackHoleHangsWhileTheServerLives(t *testing.T) {
+	t.Parallel()
+	c := Shared(t)
+	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	put(t, cl.Client, key, "1")
+
+	cl.BlackHole()
+	_, err := cl.Put(within(t, 50*time.Millisecond), key, "2")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, "1", value(t, c, key), "the request went nowhere")
+	require.Len(t, cl.link.conns, 1, "the connection is still open")
+
+	done := async(func() error { _, err := cl.Get(within(t, patience), key); return err })
+	cl.Heal()
+	require.NoError(t, result(t, done), "what was under way arrives")
+}
+
+func TestBlackHoleHangsNewConnections(t *testing.T) {
+	t.Parallel()
+	c := Shared(t)
+	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl.BlackHole() // before the first request has connected, or just after
+	_, err := cl.Get(within(t, 50*time.Millisecond), key)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	dial := async(func() error { _, err := cl.link.dial(ctx, "127.0.0.1:1"); return err })
+	cancel()
+	require.ErrorIs(t, result(t, dial), context.Canceled)
+
+	cl.Heal()
+	_, err = cl.Get(within(t, patience), key)
+	require.NoError(t, err)
+}
+
+// An answer can be lost in the hole although the request was applied.
+func TestBlackHoleHoldsAnswersToo(t *testing.T) {
+	t.Parallel()
+	c := Shared(t)
+	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	ch := watching(t, cl.Client, key)
+	cl.BlackHole()
+	put(t, c.Client(), key, "1")
+	select {
+	case r := <-ch:
+		t.Fatalf("an event came through the hole: %v", r)
+	case <-time.After(50 * time.Millisecond):
+	}
+	cl.Heal()
+	require.Equal(t, "1", string(next(t, ch).Events[0].Kv.Value))
+}
+
+func TestDelayDelaysBothDirections(t *testing.T) {
+	t.Parallel()
+	c := Shared(t)
+	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	put(t, cl.Client, key, "0")
+	const d = 40 * time.Millisecond
+	cl.Delay(d)
+	begin := time.Now()
+	put(t, cl.Client, key, "1")
+	require.GreaterOrEqual(t, time.Since(begin), 2*d)
+
+	cl.Delay(time.Hour)
+	done := async(func() error { _, err := cl.Get(within(t, patience), key); return err })
+	cl.Heal()
+	require.NoError(t, result(t, done), "Heal lets go what is under way")
+}
+
+func TestDelayKeepsTheOrderAndTheRate(t *testing.T) {
+	t.Parallel()
+	a, b := net.Pipe()
+	l := newLink()
+	l.delay = 20 * time.Millisecond
+	c := &linkConn{Conn: a, link: l, in: newLane(l), out: newLane(l)}
+	go c.receive()
+	defer c.Close()
+	const n = 100
+	begin := time.Now()
+	go func() {
+		for i := range n {
+			_, _ = b.Write([]byte{byte(i)})
+		}
+		_ = b.Close()
+	}()
+	var got []byte
+	buf := make([]byte, 7)
+	for {
+		k, err := c.Read(buf)
+		got = append(got, buf[:k]...)
+		if err != nil {
+			break
+		}
+	}
+	require.Len(t, got, n)
+	for i := range got {
+		require.Equal(t, byte(i), got[i])
+	}
+	took := time.Since(begin)
+	require.GreaterOrEqual(t, took, l.delay)
+	require.Less(t, took, n*l.delay/2, "a delay is not a limit of the rate")
+}
+
+func TestClientPinnedToAMember(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3, nil)
+	for i, ep := range c.Endpoints() {
+		cl := c.NewClientWith(t, &ClientOptions{Member: &i})
+		require.Equal(t, []string{ep}, cl.Endpoints())
+		resp, err := cl.Get(within(t, patience), "x")
+		require.NoError(t, err)
+		require.Equal(t, uint64(c.members[i].running().etcd.Server.MemberID()), resp.Header.GetMemberId())
+	}
+	none := 3
+	_, err := c.DialWith(t.Context(), &ClientOptions{Member: &none})
+	require.ErrorContains(t, err, "no member 3")
+}
+
+func TestClientOptionsConfigure(t *testing.T) {
+	t.Parallel()
+	c := Shared(t)
+	cl := c.NewClientWith(t, &ClientOptions{
+		Endpoints: []string{"127.0.0.1:1"},
+		Configure: func(cfg *clientv3.Config) { cfg.Endpoints = c.Endpoints() },
+	})
+	put(t, cl.Client, c.Prefix(t)+"k", "1")
+}

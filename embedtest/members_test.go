@@ -1,0 +1,190 @@
+package embedtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func leaderOf(t *testing.T, c *Cluster) int {
+	t.Helper()
+	i, err := c.WaitLeader(within(t, patience))
+	require.NoError(t, err)
+	return i
+}
+
+func TestMoveLeader(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3, nil)
+	from := leaderOf(t, c)
+	to := (from + 1) % 3
+	require.NoError(t, c.MoveLeader(within(t, patience), to))
+	require.Equal(t, to, c.Leader())
+	put(t, c.Client(), "k", "1")
+	require.NoError(t, c.MoveLeader(within(t, patience), to), "it leads already")
+	require.Error(t, c.MoveLeader(within(t, patience), 3))
+}
+
+func TestCrashAndRestartKeepDataAndAddress(t *testing.T) {
+	t.Parallel()
+	c := Start(t, nil)
+	put(t, c.Client(), "k", "1")
+	eps := c.Endpoints()
+	cl := c.NewClient(t)
+	ch := watching(t, cl.Client, "k")
+
+	require.NoError(t, c.Crash(0))
+	_, err := cl.Put(within(t, 50*time.Millisecond), "k", "2")
+	require.Error(t, err)
+	require.Equal(t, -1, c.Leader())
+	require.NoError(t, c.Crash(0), "crashed already")
+
+	require.NoError(t, c.Restart(within(t, patience), 0))
+	require.Equal(t, eps, c.Endpoints())
+	require.Equal(t, "1", value(t, c, "k"))
+	put(t, cl.Client, "k", "3")
+	for got := ""; got != "3"; { // etcd's client may begin with what it saw before
+		for _, ev := range next(t, ch).Events {
+			got = string(ev.Kv.Value)
+		}
+	}
+}
+
+// F67: a crash hands nothing over, so the others elect; a stop does.
+func TestCrashAndStopOfTheLeader(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(*Cluster, int) error{"crash": (*Cluster).Crash, "stop": (*Cluster).Stop} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := StartCluster(t, 3, nil)
+			put(t, c.Client(), "k", "1")
+			old := leaderOf(t, c)
+			var atEnd uint64
+			dying := c.members[old].running().etcd.Server
+			require.NoError(t, stop(c, old))
+			atEnd = dying.Lead()
+			handedOver := atEnd != uint64(dying.MemberID())
+			require.Equal(t, name == "stop", handedOver)
+
+			require.NotEqual(t, old, leaderOf(t, c))
+			cl := c.NewClient(t)
+			require.NoError(t, waitRead(within(t, patience), cl.Client))
+			put(t, cl.Client, "k", "2")
+			require.NoError(t, c.Restart(within(t, patience), old))
+			resp, err := c.NewClientWith(t, &ClientOptions{Member: &old}).Get(within(t, patience), "k")
+			require.NoError(t, err)
+			require.Equal(t, "2", string(resp.Kvs[0].Value), "the member caught up")
+		})
+	}
+}
+
+func TestRestartOfAllMembers(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3, nil)
+	put(t, c.Client(), "k", "1")
+	for i := range 3 {
+		require.NoError(t, c.Crash(i))
+	}
+	// F66: one member alone is not ready, and neither Restart nor Close may
+	// hang over that.
+	require.ErrorIs(t, c.Restart(within(t, 100*time.Millisecond), 0), context.DeadlineExceeded)
+	require.NoError(t, c.Restart(within(t, patience), 0, 1, 2))
+	require.Equal(t, "1", value(t, c, "k"))
+}
+
+// F66: etcd's Close waits for ever for a member that never became ready.
+func TestCloseOfAMemberThatIsNotReady(t *testing.T) {
+	t.Parallel()
+	c, err := New(t.Context(), &Options{Members: 3})
+	require.NoError(t, err)
+	for i := range 3 {
+		require.NoError(t, c.Crash(i))
+	}
+	require.ErrorIs(t, c.Restart(within(t, 50*time.Millisecond), 0), context.DeadlineExceeded)
+	require.NoError(t, result(t, async(c.Close)))
+}
+
+func TestNewStopsWhatItStartedWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := New(ctx, &Options{Members: 3})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestCutPeersIsolatesAMember(t *testing.T) {
+	t.Parallel()
+	for _, who := range []string{"leader", "follower"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			c := StartCluster(t, 3, nil)
+			put(t, c.Client(), "k", "1")
+			i := leaderOf(t, c)
+			if who == "follower" {
+				i = (i + 1) % 3
+			}
+			inside := c.NewClientWith(t, &ClientOptions{Member: &i})
+			require.NoError(t, waitRead(within(t, patience), inside.Client))
+
+			require.NoError(t, c.CutPeers(i))
+			_, err := inside.Get(within(t, 300*time.Millisecond), "k")
+			require.Error(t, err, "a linearizable read needs a majority")
+			resp, err := inside.Get(within(t, patience), "k", clientv3.WithSerializable())
+			require.NoError(t, err, "its clients still reach it")
+			require.Equal(t, "1", string(resp.Kvs[0].Value))
+
+			other := leaderOf(t, c)
+			require.NotEqual(t, i, other)
+			outside := c.NewClientWith(t, &ClientOptions{Member: &other})
+			require.NoError(t, waitRead(within(t, patience), outside.Client))
+			put(t, outside.Client, "k", "2")
+		})
+	}
+}
+
+func TestMendPeers(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3, nil)
+	i := (leaderOf(t, c) + 1) % 3
+	inside := c.NewClientWith(t, &ClientOptions{Member: &i})
+	require.NoError(t, c.CutPeers(i))
+	_, err := inside.Get(within(t, 300*time.Millisecond), "k")
+	require.Error(t, err)
+	require.NoError(t, c.MendPeers(i))
+	require.NoError(t, waitRead(within(t, patience), inside.Client))
+	require.Error(t, c.CutPeers(-1))
+}
+
+// F68: a lease renewal at a cut follower still reaches the leader, over HTTP,
+// while the follower has not noticed that it lost it.
+func TestCutPeersLetsLeaseRenewalsPass(t *testing.T) {
+	t.Parallel()
+	c := Start(t, &Options{Members: 3, Tick: 100 * time.Millisecond, Election: 3 * time.Second})
+	id := grant(t, c.Client(), 60)
+	i := (leaderOf(t, c) + 1) % 3
+	inside := c.NewClientWith(t, &ClientOptions{Member: &i})
+	_, err := inside.KeepAliveOnce(within(t, patience), id)
+	require.NoError(t, err)
+
+	require.NoError(t, c.CutPeers(i))
+	_, err = inside.KeepAliveOnce(within(t, patience), id)
+	require.NoError(t, err, "past raft")
+
+	server := c.members[i].running().etcd.Server
+	require.Eventually(t, func() bool { return server.Lead() == 0 }, patience, pollEvery)
+	_, err = inside.KeepAliveOnce(within(t, 100*time.Millisecond), id)
+	require.Error(t, err, "no leader to forward to any more")
+}
+
+func TestCutOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3, nil)
+	i := (leaderOf(t, c) + 1) % 3
+	require.NoError(t, c.CutPeers(i))
+	require.Error(t, c.Restart(within(t, 500*time.Millisecond), i))
+	require.NoError(t, c.MendPeers(i))
+	require.NoError(t, c.Restart(within(t, patience), i))
+}
