@@ -49,16 +49,12 @@ type credentials struct{ user, password string }
 // that only an own server can honour skip tb. Call it on the test's goroutine.
 func Start(tb TB, opts *Options) *Cluster {
 	tb.Helper()
-	if externalEndpoints() != nil && opts.needsOwnServer() {
+	if eps := externalEndpoints(); eps != nil && opts.needsOwnServer(len(eps)) {
 		tb.Skipf("%v", ErrExternal)
-	}
-	var o Options
-	if opts != nil {
-		o = *opts
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	c, err := newCluster(ctx, tb, &o)
+	c, err := newCluster(ctx, tb, opts)
 	if err != nil {
 		tb.Fatalf("%v", err)
 		return nil
@@ -92,7 +88,7 @@ func StartCluster(tb TB, members int, opts *Options) *Cluster {
 // starting, and ErrExternal when options ask for what the external cluster
 // cannot be assumed to have.
 func New(ctx context.Context, opts *Options) (*Cluster, error) {
-	if externalEndpoints() != nil && opts.needsOwnServer() {
+	if eps := externalEndpoints(); eps != nil && opts.needsOwnServer(len(eps)) {
 		return nil, ErrExternal
 	}
 	return newCluster(ctx, nil, opts)

@@ -2,27 +2,35 @@ package embedtest
 
 import (
 	"context"
+	"net"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 )
 
-func TestStartAnswersAtOnce(t *testing.T) {
+func TestStartedClusterAnswersAtEveryMember(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
-		begin := time.Now()
 		c := StartCluster(t, n, nil)
-		t.Logf("%d members: %v", n, time.Since(begin))
-		_, err := c.Client().Get(t.Context(), "x")
-		require.NoError(t, err)
+		require.Len(t, c.Endpoints(), n)
+		for i := range n {
+			_, err := c.NewClientWith(t, &ClientOptions{Member: &i}).Put(within(t, patience), "k", "v")
+			require.NoError(t, err)
+		}
+		require.NotEqual(t, -1, c.Leader())
+		require.False(t, c.External())
 	}
 }
 
 // A watch that is open must not hold Close up; etcd alone waits 5 s for it.
 func TestCloseWithOpenWatches(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 3} {
 		c, err := New(t.Context(), &Options{Members: n})
 		require.NoError(t, err)
@@ -37,22 +45,130 @@ func TestCloseWithOpenWatches(t *testing.T) {
 		dir := c.dir
 		begin := time.Now()
 		require.NoError(t, c.Close())
-		took := time.Since(begin)
-		t.Logf("%d members closed in %v", n, took)
-		require.Less(t, took, 2*time.Second)
+		require.Less(t, time.Since(begin), 4*time.Second)
 		require.NoDirExists(t, dir)
 		require.NoError(t, c.Close(), "a second Close")
+		require.NoError(t, cl.Close(), "closed with the cluster")
 		require.NoError(t, outside.Close())
+		_, err = c.Dial(t.Context())
+		require.Error(t, err)
 	}
 }
 
 func TestDataDirIsPrivateAndTemporary(t *testing.T) {
+	t.Parallel()
 	c, err := New(t.Context(), nil)
 	require.NoError(t, err)
-	st, err := os.Stat(c.members[0].dir)
-	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o700), st.Mode().Perm())
-	dir := c.dir
+	for _, dir := range []string{c.dir, c.members[0].dir} {
+		st, err := os.Stat(dir)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o700), st.Mode().Perm())
+	}
 	require.NoError(t, c.Close())
-	require.NoDirExists(t, dir)
+	require.NoDirExists(t, c.dir)
+}
+
+func TestGivenDirSurvives(t *testing.T) {
+	t.Parallel()
+	opts := &Options{Dir: t.TempDir(), Fsync: true}
+	c, err := New(t.Context(), opts)
+	require.NoError(t, err)
+	put(t, c.Client(), "k", "kept")
+	require.NoError(t, c.Close())
+	require.Equal(t, "kept", value(t, Start(t, opts), "k"))
+}
+
+// F65: whoever takes ports at the same time gets others.
+func TestPortsWithoutARace(t *testing.T) {
+	t.Parallel()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var taken []net.Listener
+		for len(taken) < 500 {
+			select {
+			case <-stop:
+			default:
+				l, err := net.Listen("tcp4", "127.0.0.1:0")
+				if err == nil {
+					taken = append(taken, l)
+					continue
+				}
+			}
+			break
+		}
+		<-stop
+		for _, l := range taken {
+			_ = l.Close()
+		}
+	})
+	var clusters sync.WaitGroup
+	errs := make(chan error, 8)
+	for range 8 {
+		clusters.Go(func() {
+			c, err := New(within(t, patience), nil)
+			if err == nil {
+				err = c.Close()
+			}
+			errs <- err
+		})
+	}
+	clusters.Wait()
+	close(stop)
+	wg.Wait()
+	for range 8 {
+		require.NoError(t, <-errs)
+	}
+}
+
+func TestReservedPortIsOurs(t *testing.T) {
+	t.Parallel()
+	addr, release, err := reservePort()
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(addr, "127.0.0.1:"))
+	_, err = net.Listen("tcp4", addr)
+	require.Error(t, err)
+	require.Equal(t, !portsHeld, addressTaken(err))
+	release()
+	l, err := net.Listen("tcp4", addr)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]Options{
+		"Members":      {Members: -1},
+		"Tick":         {Tick: time.Microsecond},
+		"Election":     {Election: 20 * time.Millisecond},
+		"AuthTokenTTL": {AuthTokenTTL: 1500 * time.Millisecond},
+	} {
+		_, err := New(t.Context(), &o)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestConfigureHasTheLastWord(t *testing.T) {
+	t.Parallel()
+	c := Start(t, &Options{Configure: func(cfg *embed.Config) { cfg.MaxTxnOps = 1 }})
+	_, err := c.Client().Txn(t.Context()).Then(clientv3.OpPut("a", ""), clientv3.OpPut("b", "")).Commit()
+	require.ErrorContains(t, err, "too many operations")
+}
+
+func TestShortLeases(t *testing.T) {
+	t.Parallel()
+	c := Start(t, nil)
+	resp, err := c.Client().Grant(t.Context(), 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, resp.TTL)
+}
+
+func TestPrefixesDiffer(t *testing.T) {
+	t.Parallel()
+	t.Run("with a/slash and ünïcode", func(t *testing.T) {
+		c := Shared(t)
+		a, b := c.Prefix(t), c.Prefix(t)
+		require.NotEqual(t, a, b)
+		require.Regexp(t, `^/embedtest/TestPrefixesDiffer-with_a-slash_and_-n-code-[0-9a-f]{12}/$`, a)
+	})
 }

@@ -162,7 +162,7 @@ func TestMendPeers(t *testing.T) {
 // while the follower has not noticed that it lost it.
 func TestCutPeersLetsLeaseRenewalsPass(t *testing.T) {
 	t.Parallel()
-	c := Start(t, &Options{Members: 3, Tick: 100 * time.Millisecond, Election: 3 * time.Second})
+	c := Start(t, &Options{Members: 3, Tick: 50 * time.Millisecond, Election: time.Second})
 	id := grant(t, c.Client(), 60)
 	i := (leaderOf(t, c) + 1) % 3
 	inside := c.NewClientWith(t, &ClientOptions{Member: &i})

@@ -104,7 +104,7 @@ func (o *Options) resolve() (Options, error) {
 }
 
 // needsOwnServer reports whether the options ask for something that an
-// external cluster cannot be assumed to have.
-func (o *Options) needsOwnServer() bool {
-	return o != nil && (o.TLS || o.QuotaBytes != 0 || o.AuthTokenTTL != 0 || o.Configure != nil || o.Dir != "")
+// external cluster of that many members cannot be assumed to have.
+func (o *Options) needsOwnServer(members int) bool {
+	return o != nil && (o.Members > members || o.TLS || o.QuotaBytes != 0 || o.AuthTokenTTL != 0 || o.Configure != nil || o.Dir != "")
 }

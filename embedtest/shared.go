@@ -41,14 +41,21 @@ func Shared(tb TB) *Cluster {
 }
 
 // Main is the body of TestMain: it runs the tests, stops the shared member,
-// fails when goroutines are left behind, and exits.
+// shows its log if a test failed, fails when goroutines are left behind, and
+// exits.
 //
 //	func TestMain(m *testing.M) { embedtest.Main(m) }
 func Main(m *testing.M) {
 	code := m.Run()
-	if err := closeShared(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
+	c := takeShared()
+	if c != nil {
+		if err := c.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+		if code != 0 && c.logBuf != nil {
+			fmt.Fprintf(os.Stderr, "embedtest: log of the shared etcd:\n%s", c.logBuf)
+		}
 	}
 	if code == 0 { // goroutines of a failed test are no news
 		if err := findLeaks(); err != nil {
@@ -59,15 +66,13 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-func closeShared() error {
+// takeShared returns the shared member, or nil, and forgets it.
+func takeShared() *Cluster {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	c := shared.c
 	shared.c = nil
-	if c == nil {
-		return nil
-	}
-	return c.Close()
+	return c
 }
 
 // findLeaks looks for two seconds: connections that were just closed end
