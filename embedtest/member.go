@@ -109,6 +109,9 @@ func (m *member) config(r *running) *embed.Config {
 		cfg.AuthTokenTTL = uint(o.AuthTokenTTL.Seconds())
 	}
 	cfg.EnableGRPCGateway = false
+	// Outside of etcd's own flags this is zero, and every request is put into
+	// words and logged as slow.
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.c.log.Named(m.name))
 	cfg.SocketOpts.ReusePort = portsHeld
 
