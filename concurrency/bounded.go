@@ -66,9 +66,9 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 // unchanged is the condition that no request has come and the limit is the same
 // since a view.
 func (g *gate) unchanged(v mirror.View) []clientv3.Cmp {
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(g.keys.Queue()), "<", v.Revision+1).WithPrefix()}
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(g.keys.Queue), "<", v.Revision+1).WithPrefix()}
 	if g.fixed == 0 {
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(g.keys.Limit()), "=", v.LimitRev))
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(g.keys.Limit), "=", v.LimitRev))
 	}
 	return cmps
 }

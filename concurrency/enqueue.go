@@ -75,7 +75,7 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 
 // creation is the Txn that writes a request.
 func (g *gate) creation(e *epoch, c *claim, ifs []clientv3.Cmp) commit.Creation {
-	nonce := rand.Text()
+	nonce := rand.Text()[:16]
 	r := c.request
 	value := record.Request{Nonce: nonce, Holder: g.sess.opts.Holder, ID: r.id, Note: r.note, AtMS: nowMS()}
 	tx := commit.Creation{
@@ -85,12 +85,12 @@ func (g *gate) creation(e *epoch, c *claim, ifs []clientv3.Cmp) commit.Creation 
 			return ok && found.Nonce == nonce
 		},
 		Read: []clientv3.Op{
-			clientv3.OpGet(g.keys.Light(), clientv3.WithPrefix(), clientv3.WithCountOnly()),
-			clientv3.OpGet(g.keys.Heavy(), clientv3.WithPrefix(), clientv3.WithCountOnly()),
+			clientv3.OpGet(g.keys.Light, clientv3.WithPrefix(), clientv3.WithCountOnly()),
+			clientv3.OpGet(g.keys.Heavy, clientv3.WithPrefix(), clientv3.WithCountOnly()),
 		},
 	}
 	if g.fixed == 0 {
-		tx.Read = append(tx.Read, clientv3.OpGet(g.keys.Limit()))
+		tx.Read = append(tx.Read, clientv3.OpGet(g.keys.Limit))
 	}
 	if r.hasID {
 		key := g.keys.ID(r.id)
@@ -114,15 +114,13 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	if limit == 0 {
 		kvs := read[2].GetResponseRange().Kvs
 		if len(kvs) == 0 { // somebody has deleted it
-			_, err := g.storeLimit(ctx, g.limit.Load())
+			_, err := g.storeLimit(ctx, g.lastLimit())
 			return false, err
 		}
-		stored, ok := record.DecodeLimit(kvs[0].Value)
-		if !ok {
-			return false, errLimit
+		var err error
+		if limit, err = g.learnLimit(kvs[0]); err != nil {
+			return false, err
 		}
-		limit = stored.Limit
-		g.limit.Store(limit)
 	}
 	if limit > 0 && c.slot.Weight > limit {
 		return false, g.tooHeavy(c.slot.Weight, limit)

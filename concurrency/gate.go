@@ -31,8 +31,11 @@ type gate struct {
 	linger  *time.Timer
 	checked time.Time // when foreign keys were last reported
 
-	limit atomic.Int64 // as last seen
+	limit atomic.Pointer[seenLimit]
 }
+
+// seenLimit is the stored limit as of the revision at which it was changed.
+type seenLimit struct{ limit, revision int64 }
 
 // lingers is for how long a mirror goes on when nobody waits any more: under
 // contention the next waiter comes soon.

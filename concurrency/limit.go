@@ -34,16 +34,37 @@ func (g *gate) get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) 
 
 // readLimit returns the stored limit, or known = false if there is none.
 func (g *gate) readLimit(ctx context.Context) (limit int64, known bool, err error) {
-	kvs, err := g.get(ctx, g.keys.Limit())
+	kvs, err := g.get(ctx, g.keys.Limit)
 	if err != nil || len(kvs) == 0 {
 		return 0, false, err
 	}
-	r, ok := record.DecodeLimit(kvs[0].Value)
-	if !ok {
-		return 0, false, errLimit
+	limit, err = g.learnLimit(kvs[0])
+	return limit, err == nil, err
+}
+
+// learnLimit reads the stored limit and remembers it. It is looked at with each
+// request but seldom changes, so it is decoded once per revision.
+func (g *gate) learnLimit(kv *mvccpb.KeyValue) (int64, error) {
+	seen := g.limit.Load()
+	if seen != nil && seen.revision == kv.ModRevision {
+		return seen.limit, nil
 	}
-	g.limit.Store(r.Limit)
-	return r.Limit, true, nil
+	r, ok := record.DecodeLimit(kv.Value)
+	if !ok {
+		return 0, errLimit
+	}
+	if seen == nil || seen.revision < kv.ModRevision {
+		g.limit.Store(&seenLimit{limit: r.Limit, revision: kv.ModRevision})
+	}
+	return r.Limit, nil
+}
+
+// lastLimit returns the limit as this process last saw it, 0 if it never did.
+func (g *gate) lastLimit() int64 {
+	if seen := g.limit.Load(); seen != nil {
+		return seen.limit
+	}
+	return 0
 }
 
 // storeLimit stores a limit if there is none, and returns the one that is stored
@@ -52,7 +73,7 @@ func (g *gate) storeLimit(ctx context.Context, limit int64) (int64, error) {
 	for {
 		r, mine := g.newLimit(limit)
 		r.Settled = true
-		_, _, err := commit.Swap(ctx, g.sess.client, g.keys.Limit(), 0, r.Encode(), mine)
+		_, _, err := commit.Swap(ctx, g.sess.client, g.keys.Limit, 0, r.Encode(), mine)
 		if err != nil && !errors.Is(err, commit.ErrConflict) {
 			return 0, err
 		}
@@ -88,7 +109,7 @@ func (g *gate) setLimit(ctx context.Context, limit int64) error {
 		if !v.Known && v.LimitRev == 0 && v.Foreign > 0 {
 			// An unreadable record may stand there. It is replaced by
 			// deleting it by hand, not by chance.
-			if kvs, err := g.get(ctx, g.keys.Limit()); err != nil || len(kvs) > 0 {
+			if kvs, err := g.get(ctx, g.keys.Limit); err != nil || len(kvs) > 0 {
 				return errors.Join(err, errLimit)
 			}
 		}
@@ -100,15 +121,14 @@ func (g *gate) setLimit(ctx context.Context, limit int64) error {
 		} else {
 			r.Settled = true // whoever was admitted fits or is within Through
 		}
-		rev, read, err := commit.Swap(ctx, g.sess.client, g.keys.Limit(), v.LimitRev, r.Encode(), mine,
-			clientv3.OpGet(g.keys.Queue(), clientv3.WithPrefix()))
+		rev, read, err := commit.Swap(ctx, g.sess.client, g.keys.Limit, v.LimitRev, r.Encode(), mine,
+			clientv3.OpGet(g.keys.Queue, clientv3.WithPrefix()))
 		if errors.Is(err, commit.ErrConflict) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		g.limit.Store(limit)
 		if lowers && read != nil {
 			g.settleLimit(ctx, r, rev, v, read[0].GetResponseRange().Kvs)
 		}
@@ -119,10 +139,10 @@ func (g *gate) setLimit(ctx context.Context, limit int64) error {
 // settleLimit makes the record of a lowered limit exact. If it fails, the record
 // errs on the side of telling too many as holders.
 func (g *gate) settleLimit(ctx context.Context, r record.Limit, rev int64, before mirror.View, queue []*mvccpb.KeyValue) {
-	old := &mvccpb.KeyValue{Key: []byte(g.keys.Limit()), Value: []byte(before.Record.Encode()), ModRevision: before.LimitRev}
+	old := &mvccpb.KeyValue{Key: []byte(g.keys.Limit), Value: []byte(before.Record.Encode()), ModRevision: before.LimitRev}
 	r.Through = max(r.Through, mirror.Read(g.keys, 0, append(queue, old), rev).Through)
 	r.Settled, r.Nonce = true, rand.Text()
-	_, _, _ = commit.Swap(ctx, g.sess.client, g.keys.Limit(), rev, r.Encode(), func(b []byte) bool {
+	_, _, _ = commit.Swap(ctx, g.sess.client, g.keys.Limit, rev, r.Encode(), func(b []byte) bool {
 		found, ok := record.DecodeLimit(b)
 		return ok && found.Nonce == r.Nonce
 	})

@@ -143,7 +143,7 @@ func (s *Semaphore) prepare(ctx context.Context, weight int64) (err error) {
 		}
 		s.checked.Store(true)
 	}
-	if limit := s.gate.limit.Load(); limit > 0 && weight > limit {
+	if limit := s.gate.lastLimit(); limit > 0 && weight > limit {
 		// It may have been raised since this process last saw it.
 		limit, known, err := s.gate.readLimit(ctx)
 		if err != nil {

@@ -54,22 +54,20 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 		then := make([]clientv3.Op, 0, 1+len(c.Also)+len(c.Read))
 		then = append(then, clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(f.lease)))
 		then = append(append(then, c.Also...), c.Read...)
-		els := append([]clientv3.Op{clientv3.OpGet(c.Key), clientv3.OpGet(f.key)}, c.Else...)
 
-		resp, err := f.txn(ctx, cmps, then, els)
+		resp, err := f.txn(ctx, cmps, then, c.Else)
 		switch {
 		case err == nil && resp.Succeeded:
 			return Result{Token: resp.Header.Revision, Read: resp.Responses[1+len(c.Also):]}, nil
 		case err == nil:
-			r := resp.Responses
-			if err := f.check(r[1].GetResponseRange().Kvs); err != nil {
+			kvs, err := f.look(ctx, c.Key)
+			switch {
+			case err != nil:
 				return Result{}, err
-			}
-			if kvs := r[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			case len(kvs) > 0:
 				return found(c, kvs)
-			}
-			if f.mod.Load() == at {
-				return Result{Read: r[2:]}, nil // the caller's conditions, then
+			case f.mod.Load() == at:
+				return Result{Read: resp.Responses}, nil // the caller's conditions, then
 			}
 			continue // the fence was raised meanwhile
 		}
@@ -79,7 +77,7 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 		case orphaned:
 			return Result{}, ErrGone
 		case answered:
-			return Result{}, &PendingError{fence: f, creation: c, cause: err}
+			return Result{}, &PendingError{fence: f, creation: c, answered: true, cause: err}
 		case unanswered:
 			kvs, settled := f.settle(ctx, c.Key)
 			if settled != nil {
@@ -105,9 +103,32 @@ func found(c Creation, kvs []*mvccpb.KeyValue) (Result, error) {
 	return Result{}, ErrOccupied
 }
 
+// look reads what stands at key and learns of the fence, after a condition of a
+// creation has failed. The usual creation is spared the two reads. It repeats
+// until ctx ends.
+func (f *Fence) look(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
+	var pause Backoff
+	for {
+		resp, err := f.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(f.key), clientv3.OpGet(key)}, nil)
+		if err == nil {
+			if err := f.check(resp.Responses[0].GetResponseRange().Kvs); err != nil {
+				return nil, err
+			}
+			return resp.Responses[1].GetResponseRange().Kvs, nil
+		}
+		if !Transient(err) {
+			return nil, err
+		}
+		if wait := pause.Wait(ctx); wait != nil {
+			return nil, errors.Join(wait, err)
+		}
+	}
+}
+
 // settle shuts out every copy of a creation that may still be under way and
 // returns what stands at key. The presence key is put again, so that compares
-// with its former revision fail for ever. It repeats until ctx ends.
+// with its former revision fail for ever. It repeats until that is done, etcd
+// refuses it, or ctx ends.
 func (f *Fence) settle(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
 	at := f.mod.Load()
 	var pause Backoff
@@ -128,6 +149,8 @@ func (f *Fence) settle(ctx context.Context, key string) ([]*mvccpb.KeyValue, err
 			return resp.Responses[1].GetResponseRange().Kvs, nil
 		case classify(err) == orphaned:
 			return nil, ErrGone
+		case classify(err) == refused, classify(err) == answered:
+			return nil, err
 		}
 		if wait := pause.Wait(ctx); wait != nil {
 			return nil, errors.Join(wait, err)
@@ -139,6 +162,7 @@ func (f *Fence) settle(ctx context.Context, key string) ([]*mvccpb.KeyValue, err
 type PendingError struct {
 	fence    *Fence
 	creation Creation
+	answered bool // no copy is under way
 	cause    error
 }
 
@@ -154,19 +178,11 @@ func (e *PendingError) Unwrap() error { return e.cause }
 // that is done or ctx ends. It returns nil once nothing of the creation stands
 // or can still appear, which includes the end of its lease.
 func (e *PendingError) Discard(ctx context.Context, also ...string) error {
-	c := e.creation
 	var pause Backoff
 	for {
-		kvs, err := e.look(ctx)
-		switch {
-		case errors.Is(err, ErrGone):
+		err := e.discard(ctx, also)
+		if err == nil || errors.Is(err, ErrGone) {
 			return nil
-		case err == nil:
-			if len(kvs) == 0 || !c.Mine(kvs[0].Value) {
-				return nil
-			}
-			_, err = Remove(ctx, e.fence.kv, c.Key, kvs[0].CreateRevision, also...)
-			return err
 		}
 		if wait := pause.Wait(ctx); wait != nil {
 			return errors.Join(wait, err)
@@ -174,18 +190,29 @@ func (e *PendingError) Discard(ctx context.Context, also ...string) error {
 	}
 }
 
-// look finds out what stands at the key. Where etcd has answered, no copy is
-// under way and a linearizable read will do; that matters when etcd is out of
-// space and refuses to settle, which takes a put.
-func (e *PendingError) look(ctx context.Context) ([]*mvccpb.KeyValue, error) {
-	if classify(e.cause) != answered {
-		return e.fence.settle(ctx, e.creation.Key)
+// discard looks what stands at the key and removes it. Where etcd has answered,
+// no copy is under way and a linearizable read will do. Otherwise copies must be
+// shut out first, which takes a put; while etcd is out of space it refuses that,
+// but what stands already can be removed all the same.
+func (e *PendingError) discard(ctx context.Context, also []string) error {
+	var settled error
+	var kvs []*mvccpb.KeyValue
+	if !e.answered {
+		kvs, settled = e.fence.settle(ctx, e.creation.Key)
 	}
-	ctx, cancel := Call(ctx)
-	defer cancel()
-	resp, err := e.fence.kv.Get(ctx, e.creation.Key)
-	if err != nil {
-		return nil, err
+	if e.answered || settled != nil && classify(settled) == answered {
+		call, cancel := Call(ctx)
+		defer cancel()
+		resp, err := e.fence.kv.Get(call, e.creation.Key)
+		if err != nil {
+			return errors.Join(settled, err)
+		}
+		kvs = resp.Kvs
 	}
-	return resp.Kvs, nil
+	if len(kvs) > 0 && e.creation.Mine(kvs[0].Value) {
+		if _, err := Remove(ctx, e.fence.kv, e.creation.Key, kvs[0].CreateRevision, also...); err != nil {
+			return errors.Join(settled, err)
+		}
+	}
+	return settled
 }

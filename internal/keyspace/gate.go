@@ -1,29 +1,20 @@
 package keyspace
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
 )
 
-// Gate is the part of etcd that belongs to one queue.
+// Gate is the part of etcd that belongs to one queue. Its names are built once.
 type Gate struct {
 	Range string // limit and queue: what a mirror follows
+	Limit string // the key of the limit
+	Queue string // the range of all requests
+	Light string // the range of all requests of weight 1; they can be counted
+	Heavy string // the range of all requests of a greater weight
 	ids   string
 }
-
-// Limit is the key of the limit.
-func (g Gate) Limit() string { return g.Range + "limit" }
-
-// Light is the range of all requests of weight 1. They can be counted.
-func (g Gate) Light() string { return g.Range + "queue/1/" }
-
-// Heavy is the range of all requests of a greater weight.
-func (g Gate) Heavy() string { return g.Range + "queue/n/" }
-
-// Queue is the range of all requests.
-func (g Gate) Queue() string { return g.Range + "queue/" }
 
 // ID is the key that says which request an ID stands for. It lies outside the
 // counted ranges, because etcd's index keeps every deleted name until it is
@@ -48,15 +39,17 @@ const MaxSlot = 0xffff
 // Slot returns the key of a request.
 func (g Gate) Slot(s Slot) string {
 	var b strings.Builder
+	b.Grow(len(g.Light) + 40)
 	if s.Weight == 1 {
-		b.WriteString(g.Light())
+		b.WriteString(g.Light)
 	} else {
-		b.WriteString(g.Heavy())
+		b.WriteString(g.Heavy)
 		b.WriteString(strconv.FormatInt(s.Weight, 10))
 		b.WriteByte('/')
 	}
 	b.WriteString(hex16(s.Lease))
-	fmt.Fprintf(&b, "-%04x", s.Number)
+	b.WriteByte('-')
+	b.WriteString(hexN(uint64(s.Number), 4))
 	if s.Try {
 		b.WriteString("-try")
 	}
@@ -66,7 +59,7 @@ func (g Gate) Slot(s Slot) string {
 // ParseSlot undoes Slot. It accepts only what Slot writes, so that no two keys
 // stand for the same slot.
 func (g Gate) ParseSlot(key string) (s Slot, ok bool) {
-	rest, ok := strings.CutPrefix(key, g.Queue())
+	rest, ok := strings.CutPrefix(key, g.Queue)
 	if !ok {
 		return Slot{}, false
 	}
@@ -96,7 +89,17 @@ func (g Gate) ParseSlot(key string) (s Slot, ok bool) {
 	return s, g.Slot(s) == key
 }
 
-func hex16(n int64) string { return fmt.Sprintf("%016x", uint64(n)) }
+func hex16(n int64) string { return hexN(uint64(n), 16) }
+
+// hexN writes n with that many hexadecimal digits.
+func hexN(n uint64, digits int) string {
+	var b [16]byte
+	for i := digits - 1; i >= 0; i-- {
+		b[i] = "0123456789abcdef"[n&15]
+		n >>= 4
+	}
+	return string(b[:digits])
+}
 
 func parseHex16(s string) (int64, bool) {
 	n, err := strconv.ParseUint(s, 16, 64)

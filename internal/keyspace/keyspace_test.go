@@ -42,7 +42,7 @@ func TestRangesDoNotMeet(t *testing.T) {
 		}
 		ga, gb := space(t, nsA).Gate(kindA, a), space(t, nsB).Gate(kindB, b)
 		slot := Slot{Lease: rapid.Int64().Draw(t, "lease"), Number: 3, Weight: int64(rapid.IntRange(1, 20).Draw(t, "weight"))}
-		for _, key := range []string{gb.Slot(slot), gb.Limit(), gb.ID(rapid.String().Draw(t, "id"))} {
+		for _, key := range []string{gb.Slot(slot), gb.Limit, gb.ID(rapid.String().Draw(t, "id"))} {
 			require.False(t, inRange(key, ga.Range), "%s lies in the range of %s", key, ga.Range)
 			_, ok := ga.ParseSlot(key)
 			require.False(t, ok)
@@ -67,8 +67,8 @@ func TestSlotRoundTrip(t *testing.T) {
 		back, ok := g.ParseSlot(g.Slot(s))
 		require.True(t, ok)
 		require.Equal(t, s, back)
-		require.Equal(t, s.Weight == 1, inRange(g.Slot(s), g.Light()))
-		require.Equal(t, s.Weight != 1, inRange(g.Slot(s), g.Heavy()))
+		require.Equal(t, s.Weight == 1, inRange(g.Slot(s), g.Light))
+		require.Equal(t, s.Weight != 1, inRange(g.Slot(s), g.Heavy))
 	})
 }
 
@@ -77,7 +77,7 @@ func TestSlotRefusesOtherSpellings(t *testing.T) {
 	good := g.Slot(Slot{Lease: 0xabc, Number: 10, Weight: 1})
 	heavy := g.Slot(Slot{Lease: 0xabc, Number: 10, Weight: 7})
 	for _, key := range []string{
-		"", g.Range, g.Limit(), g.Queue(), good + "x", good + "-try-try", strings.ToUpper(good),
+		"", g.Range, g.Limit, g.Queue, good + "x", good + "-try-try", strings.ToUpper(good),
 		strings.Replace(heavy, "/n/7/", "/n/07/", 1), strings.Replace(heavy, "/n/7/", "/n/1/", 1),
 		strings.Replace(heavy, "/n/7/", "/n/-7/", 1), strings.Replace(heavy, "/n/7/", "/n/9999999999/", 1),
 		strings.Replace(good, "-000a", "-00A", 1), strings.Replace(good, "-000a", "-a", 1),
@@ -124,7 +124,7 @@ func TestNoticeRoundTrip(t *testing.T) {
 func FuzzParseSlot(f *testing.F) {
 	g := Space{root: "/etcdkit/v1/ns/"}.Gate(Semaphore, "x")
 	f.Add(g.Slot(Slot{Lease: 1, Number: 2, Weight: 3, Try: true}))
-	f.Add(g.Queue() + "n/")
+	f.Add(g.Queue + "n/")
 	f.Fuzz(func(t *testing.T, key string) {
 		if s, ok := g.ParseSlot(key); ok && g.Slot(s) != key {
 			t.Fatalf("%q parsed as %+v, which is %q", key, s, g.Slot(s))

@@ -78,8 +78,11 @@ const (
 
 // Gate returns the keys of a queue. The name must have passed CheckName.
 func (s Space) Gate(kind Kind, name string) Gate {
+	tail := string(kind) + "/" + escape(name) + "/"
+	root := s.root + tail
 	return Gate{
-		Range: s.root + string(kind) + "/" + escape(name) + "/",
-		ids:   s.root + "id/" + string(kind) + "/" + escape(name) + "/",
+		Range: root, Limit: root + "limit",
+		Queue: root + "queue/", Light: root + "queue/1/", Heavy: root + "queue/n/",
+		ids: s.root + "id/" + tail,
 	}
 }

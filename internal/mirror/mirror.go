@@ -57,7 +57,7 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	m.requests, m.foreign = make(map[string]*Request, len(kvs)), 0
 	var limit *mvccpb.KeyValue
 	for _, kv := range kvs {
-		if string(kv.Key) == m.keys.Limit() {
+		if string(kv.Key) == m.keys.Limit {
 			limit = kv
 		} else if r, ok := m.parse(kv); ok {
 			m.requests[r.Key] = r
@@ -83,7 +83,7 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 	for _, ev := range events {
 		key := string(ev.Kv.Key)
 		touched = append(touched, key)
-		if key == m.keys.Limit() {
+		if key == m.keys.Limit {
 			all = true
 			if ev.Type == clientv3.EventTypeDelete {
 				m.setLimit(nil)
