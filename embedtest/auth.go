@@ -14,9 +14,10 @@ const rootUser = "root"
 // EnableAuth turns authentication on with a user that may do everything. etcd
 // insists on one named root, which is made too, with the same password, if user
 // is another. From then on Client and new clients without a name of their own
-// are that user, and clients made before are refused. The tokens live for
-// Options.AuthTokenTTL. Its errors are etcd's and ErrExternal; after one,
-// authentication may be half set up.
+// are that user, and clients made before are refused; every member that is not
+// cut off knows. The tokens live for Options.AuthTokenTTL. Its errors are
+// etcd's, that of ctx, and ErrExternal; after one, authentication may be half
+// set up.
 func (c *Cluster) EnableAuth(ctx context.Context, user, password string) error {
 	if err := c.ownServer(); err != nil {
 		return err
@@ -36,6 +37,9 @@ func (c *Cluster) EnableAuth(ctx context.Context, user, password string) error {
 	}
 	if _, err := admin.AuthEnable(ctx); err != nil {
 		return fmt.Errorf("embedtest: enable authentication: %w", err)
+	}
+	if err := c.everywhere(ctx, func(r *running) bool { return r.etcd.Server.AuthStore().IsAuthEnabled() }); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	c.root = credentials{user, password}

@@ -15,7 +15,7 @@ import (
 
 func TestAuth(t *testing.T) {
 	t.Parallel()
-	c := Start(t, nil)
+	c := StartCluster(t, 3, nil)
 	before := c.NewClient(t)
 	put(t, before.Client, "k", "1")
 	require.NoError(t, c.EnableAuth(t.Context(), "boss", "pw"))

@@ -30,8 +30,8 @@ type ClientOptions struct {
 	// cluster's.
 	Endpoints []string
 
-	// Username and Password authenticate the client. Default to none, or to
-	// root after EnableAuth.
+	// Username and Password authenticate the client. Defaults to none, and
+	// after EnableAuth to the user made there.
 	Username, Password string
 
 	// Configure has the last word on the client's configuration. Append to
@@ -63,11 +63,13 @@ func (c *Cluster) NewClientWith(tb TB, opts *ClientOptions) *Client {
 
 // Dial returns a client with connections of its own. The caller may close it;
 // Cluster.Close does in any case. The connection is made by the first request.
-// The error is that of the client's configuration, of authentication, or ctx's
-// when it ends first.
+// It returns an error when ctx has ended already, when the cluster is closed,
+// and etcd's own: of the configuration, or of authentication, such as
+// rpctypes.ErrAuthFailed, which may take five seconds to give up.
 func (c *Cluster) Dial(ctx context.Context) (*Client, error) { return c.DialWith(ctx, nil) }
 
-// DialWith is Dial with options; its errors are those of Dial.
+// DialWith is Dial with options. It returns an error where Dial does, and for a
+// member that does not exist.
 func (c *Cluster) DialWith(ctx context.Context, opts *ClientOptions) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -163,8 +165,9 @@ func (c *Cluster) clientConfig(o *ClientOptions) (clientv3.Config, error) {
 	return cfg, nil
 }
 
-// Close closes the client's connections. It may be called again; the error is
-// that of the first call's underlying close.
+// Close closes the client's connections and ends the calls that faults hold.
+// It may be called again. It returns an error only if etcd's client does, and
+// the connections are closed even so.
 func (cl *Client) Close() error {
 	cl.c.mu.Lock()
 	delete(cl.c.clients, cl)

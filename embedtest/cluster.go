@@ -215,8 +215,8 @@ func (c *Cluster) versionKnown() bool {
 
 // Close closes the clients, then the servers, and removes the data directory
 // unless Options.Dir named it. It takes milliseconds even while watches are
-// open, and may be called again. The error is that of removing the data; the
-// cluster is closed in any case.
+// open, and may be called again. It returns an error when the data cannot be
+// removed; the cluster is closed in any case.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -175,8 +175,8 @@ func (i *Injection) Struck() int {
 	return i.struck
 }
 
-// Wait returns when the fault has taken effect at least once; its error is
-// that of ctx when ctx ends first.
+// Wait returns when the fault has taken effect at least once. When ctx ends
+// first it returns an error, that of ctx.
 func (i *Injection) Wait(ctx context.Context) error {
 	select {
 	case <-i.first:
@@ -187,9 +187,9 @@ func (i *Injection) Wait(ctx context.Context) error {
 }
 
 // Release lets go what is held now, sends held requests and the copies of
-// Duplicate in their order, and returns when the server has answered them. Its
-// error joins the errors among those answers; LateResults has them one by one.
-// The fault stays in force.
+// Duplicate in their order, and returns when the server has answered them. It
+// returns an error, the join of those answers that are errors, when there are
+// any; LateResults has the answers one by one. The fault stays in force.
 func (i *Injection) Release() error {
 	i.mu.Lock()
 	close(i.gate)

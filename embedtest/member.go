@@ -157,6 +157,12 @@ func (r *running) add(s *grpc.Server) {
 func (m *member) start() error {
 	m.life.Lock()
 	defer m.life.Unlock()
+	m.c.mu.Lock()
+	closed := m.c.closed
+	m.c.mu.Unlock()
+	if closed {
+		return errClosed
+	}
 	if m.running() != nil {
 		return fmt.Errorf("embedtest: member %s runs already", m.name)
 	}

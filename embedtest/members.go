@@ -48,8 +48,8 @@ func (c *Cluster) externalLeader() int {
 	return -1
 }
 
-// WaitLeader waits for a leader that a majority knows and returns its index.
-// Its error is that of ctx when ctx ends first.
+// WaitLeader waits for a leader that a majority knows and returns its index. It
+// returns an error, that of ctx, only when ctx ends first.
 func (c *Cluster) WaitLeader(ctx context.Context) (int, error) {
 	for {
 		if i := c.Leader(); i >= 0 {
@@ -94,14 +94,15 @@ func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
 	return err
 }
 
-// Stop stops a member in good order: a leader hands over first. Its data and
-// its addresses stay for Restart. A stopped member is left alone. The error is
-// ErrExternal, or that of an unknown index.
+// Stop stops a member in good order: a leader hands over first, and waits more
+// than five seconds for a successor when none can be reached. Its data and its
+// addresses stay for Restart. A stopped member is left alone. It returns an
+// error for a member that does not exist, and ErrExternal.
 func (c *Cluster) Stop(i int) error { return c.stopMember(i, false) }
 
 // Crash stops a member without telling the others, who notice after the
 // election timeout. No process dies, so even without Options.Fsync nothing that
-// the member acknowledged is lost. The error is as with Stop.
+// the member acknowledged is lost. It returns an error where Stop does.
 func (c *Cluster) Crash(i int) error { return c.stopMember(i, true) }
 
 func (c *Cluster) stopMember(i int, hard bool) error {
@@ -119,8 +120,9 @@ func (c *Cluster) stopMember(i int, hard bool) error {
 // Restart starts stopped members again, on the same data and addresses, and
 // returns when each answers a linearizable read; one that still runs is stopped
 // first. Without a majority no member becomes ready, so restart as many as that
-// takes in one call. At the end of ctx its error is returned and the members
-// go on starting; other errors are etcd's and ErrExternal.
+// takes in one call. It returns an error for a member that does not exist, when
+// etcd does not start, ErrExternal, and that of ctx when ctx ends first; the
+// members then go on starting.
 func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 	if err := c.ownServer(); err != nil {
 		return err
@@ -165,11 +167,11 @@ func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 // election timeouts. A leader that is cut off renews leases on its own for
 // about as long. Use Client.Cut as well to keep a client's renewals out.
 //
-// The error is ErrExternal, or that of an unknown index.
+// It returns an error for a member that does not exist, and ErrExternal.
 func (c *Cluster) CutPeers(i int) error { return c.setCut(i, true) }
 
 // MendPeers ends CutPeers. The member takes part again within about an
-// election timeout. The error is as with CutPeers.
+// election timeout. It returns an error where CutPeers does.
 func (c *Cluster) MendPeers(i int) error { return c.setCut(i, false) }
 
 func (c *Cluster) setCut(i int, cut bool) error {
@@ -226,6 +228,26 @@ func (c *Cluster) leader(ctx context.Context) (*running, error) {
 		return r, nil
 	}
 	return nil, fmt.Errorf("embedtest: member %d is stopped", i)
+}
+
+// everywhere waits until ok holds for every running member that can hear of
+// changes at all.
+func (c *Cluster) everywhere(ctx context.Context, ok func(*running) bool) error {
+	for _, m := range c.members {
+		err := retry(ctx, func() error {
+			c.mu.Lock()
+			cut := m.cut
+			c.mu.Unlock()
+			if r := m.running(); r != nil && !cut && !ok(r) {
+				return fmt.Errorf("embedtest: member %s is behind", m.name)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waitRead reads until a read succeeds or ctx ends. Errors on the way are

@@ -6,9 +6,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
-
-	"go.uber.org/goleak"
 )
 
 var shared struct {
@@ -59,7 +56,7 @@ func Main(m *testing.M) {
 	}
 	if code == 0 { // goroutines of a failed test are no news
 		if err := findLeaks(); err != nil {
-			fmt.Fprintf(os.Stderr, "embedtest: goroutines left behind: %v\n", err)
+			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
@@ -73,15 +70,4 @@ func takeShared() *Cluster {
 	c := shared.c
 	shared.c = nil
 	return c
-}
-
-// findLeaks looks for two seconds: connections that were just closed end
-// their goroutines a moment later.
-func findLeaks() error {
-	var err error
-	for end := time.Now().Add(2 * time.Second); ; {
-		if err = goleak.Find(); err == nil || time.Now().After(end) {
-			return err
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/lease"
 )
 
 // RevokeLease revokes a lease as any client may: its keys are gone when it
@@ -25,7 +26,7 @@ func (c *Cluster) RevokeLease(ctx context.Context, id clientv3.LeaseID) error {
 // needs no permission and which no client sent. What it skips is the moment
 // before: a lease that really expires is refused renewals up to half a second
 // before its keys go. On an external cluster it is RevokeLease. Its errors are
-// etcd's, those of a lease that is not found among them, and that of ctx.
+// etcd's, rpctypes.ErrLeaseNotFound among them, and that of ctx.
 func (c *Cluster) ExpireLease(ctx context.Context, id clientv3.LeaseID) error {
 	if c.external {
 		return c.RevokeLease(ctx, id)
@@ -35,15 +36,19 @@ func (c *Cluster) ExpireLease(ctx context.Context, id clientv3.LeaseID) error {
 		return err
 	}
 	s := r.etcd.Server
-	if _, err := s.LeaseRevoke(s.AuthStore().WithRoot(ctx), &pb.LeaseRevokeRequest{ID: int64(id)}); err != nil {
+	_, err = s.LeaseRevoke(s.AuthStore().WithRoot(ctx), &pb.LeaseRevokeRequest{ID: int64(id)})
+	if errors.Is(err, lease.ErrLeaseNotFound) {
+		err = rpctypes.ErrLeaseNotFound // as a client knows it
+	}
+	if err != nil {
 		return fmt.Errorf("embedtest: expire lease %x: %w", int64(id), err)
 	}
 	return nil
 }
 
 // Compact compacts the history at the newest revision and returns that
-// revision: reads and watches of older ones get rpctypes.ErrCompacted. Its
-// errors are etcd's.
+// revision: reads and watches of older ones get rpctypes.ErrCompacted. It
+// returns an error only if etcd does.
 func (c *Cluster) Compact(ctx context.Context) (int64, error) {
 	rev, err := c.Revision(ctx)
 	if err != nil {
@@ -55,9 +60,10 @@ func (c *Cluster) Compact(ctx context.Context) (int64, error) {
 	return rev, nil
 }
 
-// SetNoSpace raises or disarms the NOSPACE alarm, as a full backend would:
-// while it is raised, what stores data is refused with rpctypes.ErrNoSpace and
-// what only deletes passes. Its errors are etcd's and ErrExternal.
+// SetNoSpace raises or disarms the NOSPACE alarm, as a full backend would, and
+// returns when every member that is not cut off knows: while it is raised, what
+// stores data is refused with rpctypes.ErrNoSpace and what only deletes passes.
+// Its errors are etcd's, that of ctx, and ErrExternal.
 func (c *Cluster) SetNoSpace(ctx context.Context, raised bool) error {
 	if err := c.ownServer(); err != nil {
 		return err
@@ -74,14 +80,26 @@ func (c *Cluster) SetNoSpace(ctx context.Context, raised bool) error {
 		return nil
 	}
 	if raised {
-		return alarm(pb.AlarmRequest_ACTIVATE, uint64(r.etcd.Server.MemberID()))
+		if err := alarm(pb.AlarmRequest_ACTIVATE, uint64(r.etcd.Server.MemberID())); err != nil {
+			return err
+		}
+		return c.everywhere(ctx, func(r *running) bool { return outOfSpace(r) })
 	}
 	for _, a := range r.etcd.Server.Alarms() { // each member may have raised its own
 		if err := alarm(pb.AlarmRequest_DEACTIVATE, a.MemberID); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.everywhere(ctx, func(r *running) bool { return !outOfSpace(r) })
+}
+
+func outOfSpace(r *running) bool {
+	for _, a := range r.etcd.Server.Alarms() {
+		if a.Alarm == pb.AlarmType_NOSPACE {
+			return true
+		}
+	}
+	return false
 }
 
 // RaftIndex returns the index of the newest raft entry that the leader has
@@ -109,7 +127,8 @@ func (c *Cluster) RaftIndex() uint64 {
 	return r.etcd.Server.AppliedIndex()
 }
 
-// Revision returns the newest revision of the key space. Its errors are etcd's.
+// Revision returns the newest revision of the key space. It returns an error
+// only if etcd does.
 func (c *Cluster) Revision(ctx context.Context) (int64, error) {
 	resp, err := c.Client().Get(ctx, "embedtest/revision", clientv3.WithCountOnly())
 	if err != nil {

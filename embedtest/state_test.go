@@ -21,7 +21,7 @@ func TestLeasesEndAtOnce(t *testing.T) {
 			require.Equal(t, "1", value(t, c, name))
 			require.NoError(t, end(id))
 			require.Empty(t, value(t, c, name))
-			require.ErrorContains(t, end(id), "lease not found")
+			require.ErrorIs(t, end(id), rpctypes.ErrLeaseNotFound)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestCompact(t *testing.T) {
 
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
-	c := Start(t, nil)
+	c := StartCluster(t, 3, nil)
 	put(t, c.Client(), "k", "1")
 	require.NoError(t, c.SetNoSpace(t.Context(), true))
 	_, err := c.Client().Put(t.Context(), "k", "2")
