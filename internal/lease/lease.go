@@ -30,6 +30,9 @@ type Options struct {
 	Margin time.Duration // how long before its expiry the lease counts as lost
 	Log    *zap.Logger
 	Now    func() time.Time // defaults to time.Now; must carry a monotonic reading
+	// Later runs what may be left to do after a failed Grant, with a context
+	// that bounds it. Defaults to a goroutine and two seconds.
+	Later func(func(ctx context.Context))
 }
 
 // Lease is one lease that is kept alive until Close, or lost. It is safe for
@@ -41,23 +44,24 @@ type Lease struct {
 	log    *zap.Logger
 	window window
 
-	stop context.CancelFunc
-	done chan struct{}
-	wg   sync.WaitGroup
-
-	once  sync.Once
-	cause error // set before done is closed
+	ctx context.Context // ends when the lease is lost or closed, with the cause
+	end context.CancelCauseFunc
+	wg  sync.WaitGroup
 }
 
 // Grant takes a new lease and keeps it alive. It returns an error if etcd
 // refuses or ctx ends first; then a lease that may have been granted all the
-// same is revoked, or expires. ctx bounds the call only.
+// same is revoked by what it gives to Options.Later, or expires. ctx bounds the
+// call only.
 func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
+	}
+	if o.Later == nil {
+		o.Later = later
 	}
 	// A client-chosen ID makes a repeated grant harmless: it finds its own
 	// lease. The time of trust counts from the first try.
@@ -87,28 +91,25 @@ func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 			}
 			err = errors.Join(wait, err)
 		}
-		go discard(api, id)
+		o.Later(func(ctx context.Context) { _ = api.Revoke(ctx, id) }) // it expires in any case
 		return nil, fmt.Errorf("grant a lease: %w", err)
 	}
 }
 
-// discard revokes a lease of which nobody knows whether it was granted.
-func discard(api API, id int64) {
-	ctx, cancel := context.WithTimeout(context.Background(), commit.CallTimeout)
-	defer cancel()
-	_ = api.Revoke(ctx, id) // it expires in any case
+func later(fn func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	go func() { defer cancel(); fn(ctx) }()
 }
 
 func start(api API, id, granted int64, sent time.Time, o Options) *Lease {
-	ctx, stop := context.WithCancel(context.Background())
 	ttl := time.Duration(granted) * time.Second
 	l := &Lease{
 		api: api, id: id, now: o.Now, log: o.Log.With(zap.String("lease", fmt.Sprintf("%016x", id))),
 		window: window{ttl: ttl, margin: o.Margin, deadline: sent.Add(ttl - o.Margin)},
-		stop:   stop, done: make(chan struct{}),
 	}
-	l.wg.Go(func() { l.renew(ctx) })
-	l.wg.Go(func() { l.watch(ctx) })
+	l.ctx, l.end = context.WithCancelCause(context.Background())
+	l.wg.Go(l.renew)
+	l.wg.Go(l.watch)
 	return l
 }
 
@@ -122,13 +123,11 @@ func (l *Lease) TTL() time.Duration { return l.window.ttl }
 func (l *Lease) Deadline() time.Time { return l.window.until() }
 
 // Valid tells whether the lease may be trusted now. It reads the clocks itself,
-// so it is right even before a late timer has fired. If it returns false, Done is
-// closed.
+// so it is right even before a late timer has fired. If it returns false, the
+// lease's context has ended.
 func (l *Lease) Valid() bool {
-	select {
-	case <-l.done:
+	if l.ctx.Err() != nil {
 		return false
-	default:
 	}
 	if l.window.open(l.now()) {
 		return true
@@ -137,28 +136,15 @@ func (l *Lease) Valid() bool {
 	return false
 }
 
-// Done is closed when the lease is lost or closed.
-func (l *Lease) Done() <-chan struct{} { return l.done }
+// Context ends when the lease is lost or closed. Its cause tells why.
+func (l *Lease) Context() context.Context { return l.ctx }
 
-// Cause tells why Done is closed, or nil while it is not.
-func (l *Lease) Cause() error {
-	select {
-	case <-l.done:
-		return l.cause
-	default:
-		return nil
-	}
-}
+// Cause tells why the lease has ended, or nil while it has not.
+func (l *Lease) Cause() error { return context.Cause(l.ctx) }
 
 // Lose ends the lease for a reason that is known elsewhere. The first reason
 // counts.
-func (l *Lease) Lose(cause error) {
-	l.once.Do(func() {
-		l.cause = cause
-		l.stop()
-		close(l.done)
-	})
-}
+func (l *Lease) Lose(cause error) { l.end(cause) }
 
 // Close stops the renewals, with that cause, and waits for the lease's
 // goroutines. It does not revoke: see Revoke.
@@ -188,13 +174,13 @@ func (l *Lease) Revoke(ctx context.Context) error {
 
 // watch ends the lease at its deadline. It looks at least twice a second, since
 // timers stand still while a machine is suspended and the wall clock does not.
-func (l *Lease) watch(ctx context.Context) {
+func (l *Lease) watch() {
 	const look = 500 * time.Millisecond
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-l.ctx.Done():
 			return
 		case <-t.C:
 			if !l.Valid() {
