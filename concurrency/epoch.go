@@ -31,6 +31,7 @@ type epoch struct {
 
 	mu      sync.Mutex
 	ended   bool
+	cause   error
 	reason  error
 	permits map[int64]*Permit       // by token
 	notices map[int64]record.Notice // that came before their permit was known
@@ -40,7 +41,7 @@ type epoch struct {
 
 // openEpoch takes a lease and raises its fence.
 func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
-	l, err := lease.Grant(ctx, s.lease, lease.Options{TTL: s.opts.TTL, Margin: s.opts.Margin, Log: s.log})
+	l, err := lease.Grant(ctx, s.lease, lease.Options{TTL: s.opts.TTL, Margin: s.opts.Margin, Log: s.log, Later: s.later})
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +50,7 @@ func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
 	value := record.Session{Holder: s.opts.Holder, AtMS: nowMS()}.Encode()
 	e.fence, err = commit.Raise(ctx, s.client, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
 	if err != nil {
-		l.Close(err)
-		s.background(func() { s.revoke(l) })
+		s.background(func() { _ = s.revoke(l, err) })
 		return nil, err
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
@@ -58,30 +58,41 @@ func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
 	e.accept = accept
 	stop := context.AfterFunc(s.accept, func() { refuse(ErrClosed) })
 	context.AfterFunc(e.ctx, func() { stop() })
+	s.background(func() {
+		<-l.Context().Done()
+		e.end(ErrLost, l.Cause())
+	})
 	s.background(func() { s.source.Follow(e.ctx, e.keys.Range, e) })
 	return e, nil
 }
 
-// end ends the epoch and all its permits. The first cause counts.
+// end ends the epoch and all its permits. The first cause counts. Hooks are
+// called only when all contexts have ended, since they may take their time.
 func (e *epoch) end(cause error, reason error) {
 	e.mu.Lock()
 	if e.ended {
 		e.mu.Unlock()
 		return
 	}
-	e.ended, e.reason = true, reason
+	e.ended, e.cause, e.reason = true, cause, reason
 	permits := e.permits
 	e.permits = map[int64]*Permit{}
 	e.mu.Unlock()
+	var lost []*LostError
 	for _, p := range permits {
-		p.end(cause, reason.Error())
+		if err := p.lose(cause, reason.Error()); err != nil {
+			lost = append(lost, err)
+		}
 	}
 	e.cancel(errEpoch)
 	e.sess.forget(len(permits))
+	for _, err := range lost {
+		e.sess.opts.Trace.lost(err)
+	}
 }
 
-// valid tells whether the lease may be trusted now. If not, the epoch has ended
-// when it returns, all contexts included.
+// valid tells whether the lease may be trusted now. If not, the epoch is ended,
+// maybe at this moment by another goroutine.
 func (e *epoch) valid() bool {
 	if e.lease.Valid() {
 		return true
@@ -90,8 +101,15 @@ func (e *epoch) valid() bool {
 	return false
 }
 
-// add registers a permit. It fails if the epoch has ended, or if word has come
-// already that the permit was taken away.
+// why tells how an epoch has ended.
+func (e *epoch) why() (cause, reason error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cause, e.reason
+}
+
+// add registers a permit. It fails if the epoch has ended, if the session closes,
+// or if word has come already that the permit was taken away.
 func (e *epoch) add(p *Permit) error {
 	if !e.valid() {
 		return errEpoch
@@ -104,9 +122,11 @@ func (e *epoch) add(p *Permit) error {
 	if n, ok := e.notices[p.token]; ok {
 		return noticed(p.gate.name, p.token, n)
 	}
+	if !e.sess.remember() {
+		return ErrClosed
+	}
 	p.arm()
 	e.permits[p.token] = p
-	e.sess.remember()
 	return nil
 }
 
@@ -122,11 +142,14 @@ func (e *epoch) drop(p *Permit) {
 }
 
 // Reset implements mirror.Handler for the session's own range.
-func (e *epoch) Reset(kvs []*mvccpb.KeyValue, _ int64) {
+func (e *epoch) Reset(kvs []*mvccpb.KeyValue, revision int64) {
+	if revision < e.fence.Born() {
+		return // a stale read: etcd's linearizable reads have had such a bug
+	}
 	alive := false
 	for _, kv := range kvs {
 		if string(kv.Key) == e.keys.Alive() {
-			alive = kv.CreateRevision == e.fence.Born()
+			alive = kv.CreateRevision == e.fence.Born() && kv.Lease == e.lease.ID()
 		} else {
 			e.notice(kv)
 		}
@@ -139,24 +162,31 @@ func (e *epoch) Reset(kvs []*mvccpb.KeyValue, _ int64) {
 // Apply implements mirror.Handler for the session's own range.
 func (e *epoch) Apply(events []*clientv3.Event, _ int64) {
 	for _, ev := range events {
-		if ev.Type != clientv3.EventTypeDelete {
-			e.notice(ev.Kv)
-		} else if string(ev.Kv.Key) == e.keys.Alive() {
+		switch {
+		case string(ev.Kv.Key) != e.keys.Alive():
+			if ev.Type != clientv3.EventTypeDelete {
+				e.notice(ev.Kv)
+			}
+		case ev.Type == clientv3.EventTypeDelete || ev.Kv.Lease != e.lease.ID():
+			// On another lease, or on none, it would no longer tell
+			// that ours has ended.
 			e.lease.Lose(errPresence)
 		}
 	}
 }
 
-var errPresence = errors.New("the lease's presence key was deleted: it expired, was revoked or taken away")
+var errPresence = errors.New("the lease's presence key was deleted or taken over: the lease expired, was revoked, or somebody meddled")
 
 // maxNotices bounds what is kept for permits that are not known (yet).
 const maxNotices = 1024
 
-// notice takes word that one of this session's requests was ended by others.
+// notice takes word that one of this session's requests was ended by others, and
+// removes it from etcd. For a request that is no permit (yet) it is kept here for
+// the caller, who will ask why.
 func (e *epoch) notice(kv *mvccpb.KeyValue) {
 	token, ok := e.keys.ParseNotice(string(kv.Key))
 	if !ok {
-		return // the presence key, or a foreign one
+		return // a foreign key
 	}
 	n, ok := record.DecodeNotice(kv.Value)
 	if !ok {
@@ -164,17 +194,25 @@ func (e *epoch) notice(kv *mvccpb.KeyValue) {
 	}
 	e.mu.Lock()
 	p := e.permits[token]
-	if p == nil && len(e.notices) < maxNotices {
+	if p == nil {
+		if len(e.notices) >= maxNotices { // whose callers had given up: any of them may go
+			for old := range e.notices {
+				delete(e.notices, old)
+				break
+			}
+		}
 		e.notices[token] = n
 	}
 	e.mu.Unlock()
-	if p == nil {
-		return // it stays for a caller that asks why; it goes with the lease
+	if p != nil {
+		word := noticed(p.gate.name, token, n)
+		lost := p.lose(word.Cause, word.Reason)
+		e.drop(p)
+		e.freeSlot(p.claim)
+		if lost != nil {
+			e.sess.opts.Trace.lost(lost)
+		}
 	}
-	lost := noticed(p.gate.name, token, n)
-	p.end(lost.Cause, lost.Reason)
-	e.drop(p)
-	e.freeSlot(p.claim)
 	e.sess.background(func() {
 		_, _ = commit.Remove(e.ctx, e.sess.client, string(kv.Key), kv.CreateRevision)
 	})

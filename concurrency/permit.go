@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -76,10 +77,17 @@ func (p *Permit) Err() error {
 	if err != nil {
 		return err
 	}
-	if !p.until.IsZero() && !time.Now().Before(p.until) {
+	switch {
+	case !p.until.IsZero() && !time.Now().Before(p.until):
 		p.heldTooLong()
-	} else if p.epoch.valid() {
+	case p.epoch.valid():
 		return nil
+	default:
+		// Whoever ends the epoch may have other permits to end first.
+		cause, reason := p.epoch.why()
+		if lost := p.lose(cause, reason.Error()); lost != nil {
+			p.gate.sess.opts.Trace.lost(lost)
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,36 +148,32 @@ func (p *Permit) Release(ctx context.Context) error {
 // ended; then it is done in the background.
 func (p *Permit) giveBack(ctx context.Context) {
 	held := time.Since(p.since)
-	if p.Err() == nil {
-		p.end(ErrReleased, "")
-	}
-	p.mu.Lock()
-	lost, _ := p.ended.(*LostError)
-	p.mu.Unlock()
-	if lost.Cause != ErrReleased || !p.owns() {
-		p.finish(lost)
+	if p.Err() != nil || p.end(ErrReleased, "") == nil {
+		p.finish(p.Err())
 		return
 	}
+	sess, e := p.gate.sess, p.epoch
 	work := func(ctx context.Context) bool {
-		removal, err := commit.Remove(ctx, p.gate.sess.client, p.claim.key, p.token, p.claim.also...)
-		switch {
-		case err != nil && ctx.Err() != nil && p.epoch.ctx.Err() == nil:
-			return false
-		case err != nil:
+		removal, err := commit.Remove(ctx, sess.client, p.claim.key, p.token, p.claim.also...)
+		if err != nil {
+			if ctx.Err() != nil && e.ctx.Err() == nil {
+				return false
+			}
 			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "while it was released: " + err.Error()})
 			return true
-		case removal == commit.Absent:
-			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
-		default:
-			p.gate.sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
-			p.finish(nil)
 		}
-		p.epoch.freeSlot(p.claim)
+		e.freeSlot(p.claim)
+		if removal == commit.Absent {
+			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
+		} else {
+			p.finish(nil)
+			sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
+		}
 		return true
 	}
 	if ctx.Err() == nil {
 		merged, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(p.epoch.ctx, cancel)
+		stop := context.AfterFunc(e.ctx, cancel)
 		done := work(merged)
 		stop()
 		cancel()
@@ -177,37 +181,28 @@ func (p *Permit) giveBack(ctx context.Context) {
 			return
 		}
 	}
-	if !p.gate.sess.background(func() { work(p.epoch.ctx) }) {
-		work(p.epoch.ctx) // it has ended: nothing is left to do
+	if !sess.background(func() { work(e.ctx) }) {
+		work(e.ctx) // it has ended: nothing is left to do
 	}
 }
 
-// owns tells whether the end of this permit was its own release, and not
-// ReleaseID's from elsewhere, which has removed the key already.
-func (p *Permit) owns() bool {
-	select {
-	case <-p.lost:
-		return false
-	default:
-		return true
-	}
-}
-
-func (p *Permit) finish(lost *LostError) {
-	if lost != nil && lost.Cause != ErrReleased {
-		p.err = lost
+// finish ends the release with its outcome. That others released the permit, by
+// its ID, is a good one.
+func (p *Permit) finish(err error) {
+	if err != nil && errors.Is(err, ErrLost) {
+		p.err = err
 	}
 	p.epoch.drop(p)
 	close(p.done)
 }
 
-// end ends the permit here. Whether its key is gone is the caller's business. The
-// first cause counts.
-func (p *Permit) end(cause error, reason string) bool {
+// end ends the permit here and returns the error that tells so, or nil if it had
+// ended before. Whether its key is gone is the caller's business.
+func (p *Permit) end(cause error, reason string) *LostError {
 	p.mu.Lock()
 	if p.ended != nil {
 		p.mu.Unlock()
-		return false
+		return nil
 	}
 	err := &LostError{Name: p.gate.name, Token: p.token, Cause: cause, Reason: reason}
 	p.ended = err
@@ -216,18 +211,26 @@ func (p *Permit) end(cause error, reason string) bool {
 	}
 	p.mu.Unlock()
 	p.cancel(err)
-	if cause != ErrReleased || reason != "" {
+	return err
+}
+
+// lose is end for every end but the holder's own release. If it returns an error,
+// the caller reports it to Trace.Lost once it holds nothing up by that.
+func (p *Permit) lose(cause error, reason string) *LostError {
+	err := p.end(cause, reason)
+	if err != nil {
 		close(p.lost)
-		p.gate.sess.opts.Trace.lost(err)
 	}
-	return true
+	return err
 }
 
 // heldTooLong ends the permit by MaxHold and gives it back.
 func (p *Permit) heldTooLong() {
-	if !p.end(ErrHeldTooLong, fmt.Sprintf("MaxHold of %v has passed", p.claim.request.maxHold)) {
+	lost := p.lose(ErrHeldTooLong, fmt.Sprintf("MaxHold of %v has passed", p.claim.request.maxHold))
+	if lost == nil {
 		return
 	}
 	p.epoch.drop(p)
-	p.gate.sess.background(func() { p.gate.withdraw(p.epoch, p.claim) })
+	p.gate.withdrawLater(p.epoch, p.claim)
+	p.gate.sess.opts.Trace.lost(lost)
 }

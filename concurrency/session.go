@@ -33,22 +33,27 @@ type Session struct {
 	source *mirror.Source
 	log    *zap.Logger
 
-	accept context.Context // ends when Close begins: no new work
-	refuse context.CancelFunc
-	ctx    context.Context // ends when Close has waited for the holders
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	// Three contexts end one after the other. All end with the client.
+	accept  context.Context // ends when Close begins: no new work
+	refuse  context.CancelFunc
+	ctx     context.Context // ends when Close has waited for the holders
+	stop    context.CancelFunc
+	late    context.Context // ends two seconds later: for what etcd must still be told
+	abandon context.CancelFunc
+
+	wg   sync.WaitGroup
+	ran  chan struct{} // closed when run has ended
+	shut sync.Once
 
 	mu       sync.Mutex
 	current  *epoch        // nil between leases
 	turn     chan struct{} // closed and replaced when current changes
 	gates    map[string]*gate
 	held     int           // live permits
-	idle     chan struct{} // closed when none is live; made by Close
+	idle     chan struct{} // closed when Close has begun and none is live
 	closing  bool
 	finished bool // no goroutine is started any more
 
-	closed   chan struct{} // closed when Close is done
 	closeErr error
 }
 
@@ -82,13 +87,20 @@ func NewSession(ctx context.Context, client *clientv3.Client, namespace string, 
 		client: client, opts: o, space: space, lease: lease.Etcd(client),
 		log:   o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),
 		turn:  make(chan struct{}),
-		gates: map[string]*gate{}, closed: make(chan struct{}),
+		gates: map[string]*gate{}, ran: make(chan struct{}), idle: make(chan struct{}),
 	}
 	s.source = &mirror.Source{KV: client, Watcher: client, Refresh: o.TTL, Log: s.log}
-	s.accept, s.refuse = context.WithCancel(context.Background())
-	s.ctx, s.stop = context.WithCancel(context.Background())
-	e, err := s.openEpoch(ctx)
+	s.accept, s.refuse = context.WithCancel(client.Ctx())
+	s.ctx, s.stop = context.WithCancel(client.Ctx())
+	s.late, s.abandon = context.WithCancel(client.Ctx())
+	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
+	opening, cancel := s.untilClosed(ctx)
+	defer cancel()
+	e, err := s.openEpoch(opening)
 	if err != nil {
+		if s.accept.Err() != nil {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
 		s.refuse()
 		s.stop()
 		return nil, fmt.Errorf("session in %q: %w", namespace, err)
@@ -130,57 +142,60 @@ func (s *Session) background(fn func()) bool {
 
 // run sees one lease after the other to its end.
 func (s *Session) run(e *epoch) {
-	for {
+	defer close(s.ran)
+	for e != nil {
 		select {
-		case <-e.lease.Done():
-		case <-s.client.Ctx().Done():
-			e.lease.Lose(errors.New("the client was closed"))
+		case <-e.ctx.Done():
 		case <-s.ctx.Done():
+			s.become(nil)
+			e.end(ErrClosed, errors.New("the session or its client was closed while it was held"))
+			if err := s.revoke(e.lease, ErrClosed); err != nil {
+				s.fail(fmt.Errorf("close session: lease %016x is left to expire: %w", e.lease.ID(), err))
+			}
 			return
 		}
-		cause := e.lease.Cause()
 		s.become(nil)
-		e.end(ErrLost, cause)
-		id := clientv3.LeaseID(e.lease.ID())
-		s.log.Warn("session lost its lease; its permits are lost", zap.String("lease", fmt.Sprintf("%016x", int64(id))), zap.Error(cause))
-		s.opts.Trace.sessionLost(id, cause)
+		cause := e.lease.Cause()
+		lost := e.lease
 		// The lease may still live in etcd, with permits that nobody
 		// holds any more.
-		old := e.lease
-		s.background(func() { old.Close(cause); s.revoke(old) })
-		if e = s.reopen(); e == nil {
-			return
+		s.background(func() {
+			if err := s.revoke(lost, cause); err != nil {
+				s.log.Debug("lost lease is left to expire", zap.Error(err))
+			}
+		})
+		s.log.Warn("session lost its lease; its permits are lost", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(cause))
+		s.opts.Trace.sessionLost(clientv3.LeaseID(lost.ID()), cause)
+		if e = s.reopen(); e != nil {
+			s.become(e)
+			s.log.Info("session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
+			s.opts.Trace.sessionRenewed(clientv3.LeaseID(e.lease.ID()))
 		}
-		s.become(e)
-		s.log.Info("session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
-		s.opts.Trace.sessionRenewed(clientv3.LeaseID(e.lease.ID()))
 	}
 }
 
-// revoke ends a lost lease in etcd, until that is certain or the session closes.
-func (s *Session) revoke(l *lease.Lease) {
-	if err := l.Revoke(s.ctx); err != nil {
-		s.log.Debug("lost lease is left to expire", zap.Error(err))
-	}
+// revoke ends a lease here and in etcd. It repeats until that is certain, or
+// until two seconds after the session's end.
+func (s *Session) revoke(l *lease.Lease, cause error) error {
+	l.Close(cause)
+	return l.Revoke(s.late)
 }
+
+// later runs fn in the background, with a ctx that outlasts the session by two
+// seconds.
+func (s *Session) later(fn func(context.Context)) { s.background(func() { fn(s.late) }) }
 
 // reopen takes a new lease, however long that takes. It returns nil if the
 // session or its client is closed.
 func (s *Session) reopen() *epoch {
-	ctx, cancel := context.WithCancel(s.accept)
-	defer cancel()
-	defer context.AfterFunc(s.client.Ctx(), cancel)()
 	var pause commit.Backoff
 	for {
-		e, err := s.openEpoch(ctx)
+		e, err := s.openEpoch(s.accept)
 		if err == nil {
 			return e
 		}
 		s.log.Debug("no new lease yet", zap.Error(err))
-		if pause.Wait(ctx) != nil {
-			if s.accept.Err() == nil { // the client is closed: nothing will work again
-				s.refuse()
-			}
+		if pause.Wait(s.accept) != nil {
 			return nil
 		}
 	}
@@ -209,11 +224,10 @@ func (s *Session) live(ctx context.Context) (*epoch, error) {
 			return e, nil
 		}
 		select {
-		case <-turn:
+		case <-turn: // an epoch that has ended gives way at once
 		case <-s.accept.Done():
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(time.Second): // an ended epoch that is still current gives way at once
 		}
 	}
 }
@@ -225,20 +239,31 @@ func (s *Session) untilClosed(ctx context.Context) (context.Context, context.Can
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-func (s *Session) remember() {
+// remember counts one more permit. It returns false if Close has begun: then
+// nothing is granted any more.
+func (s *Session) remember() bool {
 	s.mu.Lock()
-	s.held++
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.held++
+	}
+	return !s.closing
 }
 
 func (s *Session) forget(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held -= n
-	if s.held == 0 && s.idle != nil {
+	if n > 0 && s.held == 0 && s.closing {
 		close(s.idle)
-		s.idle = nil
 	}
+}
+
+// fail notes an error for Close to return.
+func (s *Session) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closeErr = errors.Join(s.closeErr, err)
 }
 
 // Close ends the session. New and waiting calls get ErrClosed at once. Close then
@@ -249,59 +274,40 @@ func (s *Session) forget(n int) {
 // Revoking does not depend on ctx: it happens even if ctx has ended before the
 // call, and is bounded by two seconds. Close returns ctx's error if it had to end
 // permits, and an error of etcd's if the lease could not be revoked; it then
-// expires after its TTL. In every case the session is closed. A second call waits
-// for the first one and returns the same.
+// expires after its TTL. In every case the session is closed. Close may be called
+// again, also at the same time: each call returns when all is done, with the same
+// error, and the first ctx that ends is the one that ends the wait for holders.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
-		<-s.closed
-		return s.closeErr
-	}
-	s.closing = true
-	var idle chan struct{}
-	if s.held > 0 {
-		idle = make(chan struct{})
-		s.idle = idle
+	if !s.closing {
+		s.closing = true
+		if s.held == 0 {
+			close(s.idle)
+		}
 	}
 	s.mu.Unlock()
-
 	s.refuse()
-	var err error
-	if idle != nil {
+	select {
+	case <-s.idle:
+	case <-s.ctx.Done():
+	case <-ctx.Done():
 		select {
-		case <-idle:
-		case <-ctx.Done():
-			err = fmt.Errorf("close session: permits were still held: %w", ctx.Err())
+		case <-s.idle:
+		case <-s.ctx.Done():
+		default:
+			s.fail(fmt.Errorf("close session: permits were still held: %w", ctx.Err()))
 		}
 	}
 	s.stop()
-	s.mu.Lock()
-	e := s.current
-	s.current = nil
-	s.mu.Unlock()
-	if e != nil {
-		e.end(ErrClosed, errors.New("the session was closed while it was held"))
-		e.lease.Close(ErrClosed)
-		err = errors.Join(err, s.revokeAtClose(ctx, e.lease))
-	}
-	s.mu.Lock()
-	s.finished = true
-	s.mu.Unlock()
-	s.wg.Wait()
-	s.closeErr = err
-	close(s.closed)
-	return err
-}
-
-func (s *Session) revokeAtClose(ctx context.Context, l *lease.Lease) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	defer context.AfterFunc(s.client.Ctx(), cancel)()
-	if err := l.Revoke(ctx); err != nil {
-		return fmt.Errorf("close session: lease %016x is left to expire: %w", l.ID(), err)
-	}
-	return nil
+	s.shut.Do(func() {
+		<-s.ran // it may still start what must be told to etcd
+		s.mu.Lock()
+		s.finished = true
+		s.mu.Unlock()
+		s.wg.Wait()
+		s.abandon()
+	})
+	return s.closeErr
 }
 
 func nowMS() int64 { return time.Now().UnixMilli() }

@@ -8,9 +8,10 @@ import (
 
 // Trace is a set of hooks into a session, for metrics, logs and tests. Any of
 // them may be nil. They are called synchronously, by several goroutines at once
-// and with no lock held: a hook may call anything of this package, but while it
-// runs, the caller that it reports on waits. After loss and close hooks the
-// permit's context has ended already.
+// and with no lock held: a hook may call anything of this package but
+// Session.Close, which waits for hooks. While a hook runs, the caller that it
+// reports on waits, and while SessionLost runs the session takes no new lease. No
+// permit's context ends later because of a hook.
 type Trace struct {
 	// Waiting is called when a caller begins to wait for a permit, and again
 	// every SessionOptions.ReportEvery while it waits.
