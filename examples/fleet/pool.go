@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxAttempts ends a run in which an execution never succeeds.
+const maxAttempts = 50
+
+// pool has the executions done by a fixed number of workers. A worker whose
+// process dies gets a new one.
+type pool struct {
+	config
+	settings
+	plan plan
+	log  *history
+
+	todo chan task // holds each unfinished execution at most once
+	left atomic.Int64
+}
+
+type task struct{ execution, attempt int }
+
+func newPool(c config, s settings, log *history) *pool {
+	p := &pool{config: c, settings: s, plan: newPlan(c), log: log, todo: make(chan task, c.executions)}
+	for i := range c.executions {
+		p.todo <- task{i, 1}
+	}
+	p.left.Store(int64(c.executions))
+	return p
+}
+
+// run returns when all executions have succeeded and all processes have ended. It
+// returns ctx's cause if ctx ends first, and an error if a worker ends by itself.
+func (p *pool) run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var wg sync.WaitGroup
+	for row := range p.workers {
+		wg.Go(func() {
+			if err := p.serve(ctx, row); err != nil {
+				fail(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// serve is one row of the pool: it hands one task after the other to its process.
+func (p *pool) serve(ctx context.Context, row int) error {
+	var proc *process
+	defer func() {
+		if proc != nil {
+			proc.end()
+		}
+	}()
+	for {
+		var t task
+		var more bool
+		select {
+		case <-ctx.Done():
+			return nil
+		case t, more = <-p.todo:
+		}
+		if !more {
+			return nil
+		}
+		if proc == nil {
+			var err error
+			if proc, err = startProcess(ctx, p.settings); err != nil {
+				return err
+			}
+		}
+		r := run{pool: p, proc: proc, row: row, job: p.plan.job(t.execution, t.attempt)}
+		end, err := r.run(ctx)
+		if r.dead {
+			proc = nil
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		p.log.ended(end)
+		switch {
+		case end != succeeded && t.attempt == maxAttempts:
+			return fmt.Errorf("execution %d has failed %d times, the last time with the end %q: %s", t.execution, t.attempt, labels[end], r.reason)
+		case end != succeeded:
+			p.todo <- task{t.execution, t.attempt + 1}
+		case p.left.Add(-1) == 0:
+			close(p.todo)
+		}
+	}
+}
+
+// run is one attempt in a process: it listens, and strikes at the planned step.
+type run struct {
+	*pool
+	proc   *process
+	row    int
+	job    job
+	paused bool
+	dead   bool   // the process has ended and is reaped
+	reason string // of a bad end
+}
+
+func (r *run) run(ctx context.Context) (ending, error) {
+	if err := r.proc.jobs.Encode(r.job); err != nil {
+		return "", r.lostProcess(err)
+	}
+	for {
+		e, ok, err := r.proc.next()
+		if !ok {
+			return "", r.lostProcess(err)
+		}
+		r.note(e)
+		switch {
+		case e.Kind == evDone:
+			return r.done(e), nil
+		case r.job.End == killed && r.isTime(e):
+			return r.kill(ctx)
+		case r.job.End == paused && r.isTime(e):
+			if err := r.pauseProcess(ctx); err != nil {
+				return "", err
+			}
+		}
+	}
+}
+
+// isTime tells whether the planned end is to come now.
+func (r *run) isTime(e event) bool {
+	if r.job.At == 0 {
+		return e.Kind == evWait
+	}
+	return e.Kind == evBegin && e.Step == r.job.At
+}
+
+// note adds an event to the history.
+func (r *run) note(e event) {
+	e.Worker, e.Process = r.row, r.proc.id()
+	r.log.add(e)
+}
+
+// mark adds what the parent itself did.
+func (r *run) mark(kind string, at int64) {
+	r.note(event{At: at, Kind: kind, Execution: r.job.Execution, Attempt: r.job.Attempt})
+}
+
+func (r *run) done(e event) ending {
+	r.reason = e.Error
+	if e.End == lost && r.paused {
+		return paused
+	}
+	return e.End
+}
+
+// kill kills the process. It counts as dead only once it is reaped: for the
+// referee, it may have worked until then.
+func (r *run) kill(ctx context.Context) (ending, error) {
+	if r.job.At == 0 {
+		sleep(ctx, 50*time.Millisecond) // for the request to stand in the queue
+	}
+	if err := r.proc.cmd.Process.Kill(); err != nil {
+		return "", fmt.Errorf("kill a worker: %w", err)
+	}
+	end := killed
+	for {
+		e, ok, _ := r.proc.next()
+		if !ok {
+			break
+		}
+		r.note(e)
+		if e.Kind == evDone { // it was faster
+			end = r.done(e)
+		}
+	}
+	_ = r.proc.wait()
+	r.dead = true
+	r.mark(evKill, hostClock())
+	return end, nil
+}
+
+// pauseProcess stops the process until its permit must be gone.
+func (r *run) pauseProcess(ctx context.Context) error {
+	r.paused = true
+	if err := stopProcess(r.proc.cmd.Process); err != nil {
+		return fmt.Errorf("pause a worker: %w", err)
+	}
+	r.mark(evStop, hostClock())
+	sleep(ctx, r.pause())
+	r.mark(evCont, hostClock())
+	if err := continueProcess(r.proc.cmd.Process); err != nil {
+		return fmt.Errorf("continue a worker: %w", err)
+	}
+	return nil
+}
+
+// lostProcess reaps a process that has ended by itself.
+func (r *run) lostProcess(err error) error {
+	status := r.proc.wait()
+	r.dead = true
+	if status == nil {
+		status = errors.New("it ended by itself")
+	}
+	return fmt.Errorf("worker %d: %w", r.row+1, errors.Join(status, err))
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
