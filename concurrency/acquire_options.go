@@ -24,7 +24,8 @@ type request struct {
 	hasWait    bool
 	maxHold    time.Duration
 	hasMaxHold bool
-	maxWaiters int // -1: any number
+	bounded    bool
+	maxWaiters int // if bounded
 	takeOver   bool
 }
 
@@ -54,7 +55,9 @@ func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.h
 // MaxWaiters refuses to join a long queue: with n or more requests waiting
 // before it, the call gives up at once with a *FullError. It takes one more read
 // of etcd per call.
-func MaxWaiters(n int) AcquireOption { return func(r *request) { r.maxWaiters = n } }
+func MaxWaiters(n int) AcquireOption {
+	return func(r *request) { r.maxWaiters, r.bounded = n, true }
+}
 
 // MaxHold ends the permit after d: its context ends with ErrHeldTooLong, and the
 // permit is given back, even if the holder is stuck. It is the in-flight limit of
@@ -65,20 +68,12 @@ func MaxHold(d time.Duration) AcquireOption {
 
 // newRequest applies and checks options. try says that the call never waits.
 func newRequest(try bool, opts []AcquireOption) (request, error) {
-	r := request{weight: 1, maxWaiters: -1}
+	r := request{weight: 1}
 	for i, o := range opts {
 		if o == nil {
 			return r, invalid("option %d is nil", i)
 		}
-		bounded := r.maxWaiters
-		r.maxWaiters = math.MinInt // so that a negative argument is told from none
 		o(&r)
-		switch {
-		case r.maxWaiters == math.MinInt:
-			r.maxWaiters = bounded
-		case r.maxWaiters < 0:
-			return r, invalid("MaxWaiters(%d) is negative", r.maxWaiters)
-		}
 	}
 	switch {
 	case r.weight < 1 || r.weight > math.MaxInt32:
@@ -95,7 +90,9 @@ func newRequest(try bool, opts []AcquireOption) (request, error) {
 		return r, invalid("TakeOver needs an ID")
 	case try && r.hasWait:
 		return r, invalid("Wait(%v) contradicts a try", r.wait)
-	case try && r.maxWaiters >= 0:
+	case r.maxWaiters < 0:
+		return r, invalid("MaxWaiters(%d) is negative", r.maxWaiters)
+	case try && r.bounded:
 		return r, invalid("MaxWaiters(%d) contradicts a try", r.maxWaiters)
 	}
 	if r.hasID {
@@ -104,7 +101,7 @@ func newRequest(try bool, opts []AcquireOption) (request, error) {
 		}
 	}
 	if try {
-		r.maxWaiters = 0
+		r.bounded = true // with nobody before it
 	}
 	return r, nil
 }

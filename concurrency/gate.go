@@ -216,7 +216,7 @@ func (g *gate) acquireOn(ctx context.Context, e *epoch, r request, begun time.Ti
 	var c *claim
 	var admitted bool
 	var err error
-	if r.maxWaiters >= 0 {
+	if r.bounded {
 		c, admitted, err = g.enqueueBounded(ctx, e, r)
 	} else {
 		c, admitted, err = g.enqueue(ctx, e, r)

@@ -194,6 +194,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int) error {
 	if err := s.gate.setLimit(ctx, int64(n)); err != nil {
 		return s.gate.failed("set limit of", err)
 	}
+	s.checked.Store(true) // whoever sets the limit agrees with it
 	return nil
 }
 

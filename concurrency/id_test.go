@@ -1,0 +1,252 @@
+package concurrency_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+func TestIDIsHeldOnce(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, _ := f.session(&concurrency.SessionOptions{Holder: "alice"})
+	b, _ := f.session(&concurrency.SessionOptions{Holder: "bob"})
+	sa, sb := sem(t, a, "x", 3), sem(t, b, "x", 3)
+	id := "order/17\xff" // any bytes
+	p := acquire(t, ctx, sa, concurrency.ID(id), concurrency.Note("hello"))
+
+	var held *concurrency.HeldError
+	for _, call := range []func() (*concurrency.Permit, error){
+		func() (*concurrency.Permit, error) { return sb.Acquire(ctx, concurrency.ID(id)) },
+		func() (*concurrency.Permit, error) { return sb.TryAcquire(ctx, concurrency.ID(id)) },
+		func() (*concurrency.Permit, error) { return sa.Acquire(ctx, concurrency.ID(id)) },
+	} {
+		_, err := call()
+		require.ErrorAs(t, err, &held)
+		require.Equal(t, "alice", held.Owner.Holder)
+		require.Equal(t, p.Token(), held.Owner.Token)
+		require.Equal(t, "hello", held.Owner.Note)
+	}
+	require.Len(t, f.keys("queue/"), 1, "those who were refused leave nothing")
+	require.NoError(t, p.Release(ctx))
+	require.Empty(t, f.keys("/id/"), "the ID goes with its permit")
+	q := acquire(t, ctx, sb, concurrency.ID(id))
+	require.NoError(t, q.Release(ctx))
+}
+
+// At most one of many simultaneous calls with one ID gets through.
+func TestIDRace(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	var g gauge
+	var wg sync.WaitGroup
+	for range 4 {
+		s, _ := f.session(nil)
+		sm := sem(t, s, "x", 100)
+		for range 4 {
+			wg.Go(func() {
+				for range 10 {
+					p, err := sm.Acquire(ctx, concurrency.ID("one"))
+					var held *concurrency.HeldError
+					if err != nil {
+						require.ErrorAs(t, err, &held)
+						continue
+					}
+					g.enter(1)
+					g.leave(1)
+					require.NoError(t, p.Release(ctx))
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, g.peak.Load())
+}
+
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, _ := f.session(&concurrency.SessionOptions{Holder: "alice"})
+	b, _ := f.session(&concurrency.SessionOptions{Holder: "bob"})
+	sa, sb := sem(t, a, "x", 1), sem(t, b, "x", 1)
+	p := acquire(t, ctx, sa, concurrency.ID("i"))
+	q := acquire(t, ctx, sb, concurrency.ID("i"), concurrency.TakeOver())
+	require.Greater(t, q.Token(), p.Token())
+	closed(t, p.Lost(), "the former owner is told")
+	require.ErrorIs(t, p.Err(), concurrency.ErrEvicted)
+	require.ErrorContains(t, p.Err(), "bob")
+	require.ErrorIs(t, p.Release(ctx), concurrency.ErrEvicted)
+	require.NoError(t, q.Err(), "and his release does not touch the successor")
+
+	// A waiting request is taken over as well.
+	w := ask(t, ctx, sa, concurrency.ID("w"))
+	w2 := ask2(ctx, sb, concurrency.ID("w"), concurrency.TakeOver())
+	a1 := got(t, w, "the waiting owner is told")
+	require.ErrorIs(t, a1.err, concurrency.ErrEvicted)
+	require.NoError(t, q.Release(ctx))
+	require.NoError(t, granted(t, w2, "the successor").Release(ctx))
+	f.noKeys("queue/")
+	f.noKeys("/id/")
+}
+
+func ask2(ctx context.Context, sm *concurrency.Semaphore, opts ...concurrency.AcquireOption) <-chan answer {
+	ch := make(chan answer, 1)
+	go func() {
+		p, err := sm.Acquire(ctx, opts...)
+		ch <- answer{p, err}
+	}()
+	return ch
+}
+
+// T15: a request of which only the ID key or only the queue key is left blocks
+// nobody.
+func TestHalfDeletedRequests(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sm, concurrency.ID("i"))
+	for _, key := range f.keys("queue/") {
+		_, err := f.Client().Delete(ctx, key)
+		require.NoError(t, err)
+	}
+	q := acquire(t, ctx, sm, concurrency.ID("i"))
+	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost, "the release tells that the key was gone")
+	require.NoError(t, q.Err())
+	for _, key := range f.keys("/id/") {
+		_, err := f.Client().Delete(ctx, key)
+		require.NoError(t, err)
+	}
+	require.NoError(t, q.Release(ctx))
+	f.noKeys("queue/")
+}
+
+func TestReleaseIDFromElsewhere(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, _ := f.session(nil)
+	b, _ := f.session(nil)
+	sa, sb := sem(t, a, "x", 1), sem(t, b, "x", 1)
+	p := acquire(t, ctx, sa, concurrency.ID("flow"))
+	require.NoError(t, sb.ReleaseID(ctx, "flow"))
+	closed(t, p.Lost(), "its holder is told")
+	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
+	require.NotErrorIs(t, p.Err(), concurrency.ErrLost, "an end that was wanted is no loss")
+	require.NoError(t, p.Release(ctx))
+	require.ErrorIs(t, sb.ReleaseID(ctx, "flow"), concurrency.ErrNotHeld)
+	require.NoError(t, acquire(t, ctx, sb).Release(ctx))
+	f.noKeys("/id/")
+}
+
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	lost := make(chan *concurrency.LostError, 4)
+	a, _ := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
+	admin, _ := f.session(&concurrency.SessionOptions{Holder: "operator"})
+	sa, control := sem(t, a, "x", 1), sem(t, admin, "x", 1)
+	p := acquire(t, ctx, sa, concurrency.ID("holder"))
+	w := ask(t, ctx, sa, concurrency.ID("waiter"))
+
+	require.NoError(t, control.Evict(ctx, "waiter", "too many"))
+	require.ErrorIs(t, got(t, w, "the waiter is told").err, concurrency.ErrEvicted)
+	require.NoError(t, control.Evict(ctx, "holder", "it is stuck"))
+	closed(t, p.Context().Done(), "the holder is told")
+	e := got(t, lost, "the hook")
+	require.Equal(t, concurrency.ErrEvicted, e.Cause)
+	require.Equal(t, "by operator: it is stuck", e.Reason)
+	require.ErrorIs(t, control.Evict(ctx, "holder", ""), concurrency.ErrNotHeld)
+	require.ErrorIs(t, control.EvictToken(ctx, p.Token(), ""), concurrency.ErrNotHeld)
+	require.ErrorIs(t, control.Evict(ctx, "x", strings.Repeat("x", 1025)), concurrency.ErrInvalid)
+	f.noKeys("queue/")
+	f.noKeys("notice/") // told, and then cleaned up
+	require.NoError(t, acquire(t, ctx, sa, concurrency.ID("holder")).Release(ctx))
+}
+
+func TestStatusAndWatch(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	s, _ := f.session(&concurrency.SessionOptions{Holder: "me"})
+	watcher, _ := f.session(nil)
+	sm := sem(t, s, "x", 2)
+	begun := time.Now().Add(-time.Second)
+	p := acquire(t, ctx, sm, concurrency.Note("first"), concurrency.Weight(2))
+	w := ask(t, ctx, sm, concurrency.ID("second"))
+	st, err := sm.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 2, st.Held)
+	require.Len(t, st.Holders, 1)
+	h := st.Holders[0]
+	require.WithinRange(t, h.Since, begun, time.Now().Add(time.Second))
+	require.Equal(t, concurrency.Request{Token: p.Token(), Holder: "me", Note: "first", Weight: 2, Lease: s.Lease(), Since: h.Since}, h)
+	require.Len(t, st.Waiters, 1)
+	require.Equal(t, "second", st.Waiters[0].ID)
+
+	steps := make(chan concurrency.Status, 100)
+	ended := make(chan error, 1)
+	go func() {
+		for st, err := range sem(t, watcher, "x", 2).Watch(ctx) {
+			if err != nil {
+				ended <- err
+				return
+			}
+			steps <- st
+		}
+	}()
+	until := func(what string, ok func(concurrency.Status) bool) {
+		for {
+			if st := got(t, steps, what); ok(st) {
+				return
+			}
+		}
+	}
+	until("the present state", func(st concurrency.Status) bool { return len(st.Waiters) == 1 && st.Held == 2 })
+	require.NoError(t, p.Release(ctx))
+	q := granted(t, w, "second")
+	until("the waiter holds", func(st concurrency.Status) bool { return len(st.Holders) == 1 && st.Holders[0].ID == "second" })
+	require.NoError(t, sm.SetLimit(ctx, 7))
+	until("the limit", func(st concurrency.Status) bool { return st.Limit == 7 })
+	require.NoError(t, q.Release(ctx))
+	until("nobody", func(st concurrency.Status) bool { return st.Held == 0 && len(st.Holders) == 0 })
+	cancel()
+	require.ErrorIs(t, got(t, ended, "the watch ends"), context.Canceled)
+}
+
+// A caller who waits long is told why: who holds, since when, and when a dead one
+// frees at the latest.
+func TestWaitingIsTold(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	infos := make(chan concurrency.WaitInfo, 100)
+	s, _ := f.session(&concurrency.SessionOptions{ReportEvery: 20 * time.Millisecond,
+		Trace: &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { infos <- i }}})
+	other, _ := f.session(&concurrency.SessionOptions{Holder: "other"})
+	p := acquire(t, ctx, sem(t, other, "x", 1), concurrency.Note("busy"))
+	w := ask(t, ctx, sem(t, s, "x", 1))
+	first := got(t, infos, "the first report")
+	require.Equal(t, 1, first.Ahead)
+	require.Equal(t, 1, first.Limit)
+	require.Len(t, first.Blocking, 1)
+	require.Equal(t, "other", first.Blocking[0].Holder)
+	require.Equal(t, "busy", first.Blocking[0].Note)
+	require.True(t, first.FreesBy.IsZero())
+	second := got(t, infos, "a later report")
+	require.WithinDuration(t, time.Now().Add(15*time.Second), second.FreesBy, 7*time.Second)
+	require.Greater(t, second.Waited, first.Waited)
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, granted(t, w, "at last").Release(ctx))
+}
