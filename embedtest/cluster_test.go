@@ -15,6 +15,7 @@ import (
 )
 
 func TestStartedClusterAnswersAtEveryMember(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		c := StartCluster(t, n, nil)
@@ -30,6 +31,7 @@ func TestStartedClusterAnswersAtEveryMember(t *testing.T) {
 
 // A watch that is open must not hold Close up; etcd alone waits 5 s for it.
 func TestCloseWithOpenWatches(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		c, err := New(t.Context(), &Options{Members: n})
@@ -56,6 +58,7 @@ func TestCloseWithOpenWatches(t *testing.T) {
 }
 
 func TestDataDirIsPrivateAndTemporary(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	c, err := New(t.Context(), nil)
 	require.NoError(t, err)
@@ -69,6 +72,7 @@ func TestDataDirIsPrivateAndTemporary(t *testing.T) {
 }
 
 func TestGivenDirSurvives(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	opts := &Options{Dir: t.TempDir(), Fsync: true}
 	c, err := New(t.Context(), opts)
@@ -80,6 +84,7 @@ func TestGivenDirSurvives(t *testing.T) {
 
 // F65: whoever takes ports at the same time gets others.
 func TestPortsWithoutARace(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -136,6 +141,7 @@ func TestReservedPortIsOurs(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	for want, o := range map[string]Options{
 		"Members":      {Members: -1},
@@ -156,6 +162,7 @@ func TestConfigureHasTheLastWord(t *testing.T) {
 }
 
 func TestShortLeases(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	c := Start(t, nil)
 	resp, err := c.Client().Grant(t.Context(), 1)

@@ -12,6 +12,15 @@ import (
 // patience bounds what must happen; it never makes a test pass.
 const patience = 20 * time.Second
 
+// ownServersOnly skips tests of embedtest itself that make no sense on an
+// external cluster.
+func ownServersOnly(t *testing.T) {
+	t.Helper()
+	if externalEndpoints() != nil {
+		t.Skipf("%v", ErrExternal)
+	}
+}
+
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)

@@ -47,7 +47,7 @@ const (
 type Fault struct {
 	// Method is the short name of an RPC, as in Client.Requests: "Txn",
 	// "LeaseGrant", or a stream: "Watch", "LeaseKeepAlive". Empty means any
-	// unary call.
+	// unary call, Authenticate included.
 	Method string
 
 	// Match decides after Method, from the request; on a stream from the

@@ -27,6 +27,7 @@ func TestLeasesEndAtOnce(t *testing.T) {
 }
 
 func TestCompact(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	c := Start(t, nil)
 	put(t, c.Client(), "k", "1")
@@ -74,6 +75,7 @@ func TestQuota(t *testing.T) {
 }
 
 func TestRaftIndexCountsWritesOnly(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	for _, members := range []int{1, 3} {
 		c := StartCluster(t, members, nil)

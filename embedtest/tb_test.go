@@ -64,6 +64,7 @@ func (f *fakeTB) run(body func()) *fakeTB {
 }
 
 func TestLogIsShownOnlyOnFailure(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	for _, fail := range []bool{false, true} {
 		tb := &fakeTB{T: t}
@@ -78,6 +79,7 @@ func TestLogIsShownOnlyOnFailure(t *testing.T) {
 }
 
 func TestGivenLoggerGetsTheLog(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	var buf logBuffer
 	enc := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
@@ -104,6 +106,7 @@ func TestLogKeepsItsEnd(t *testing.T) {
 }
 
 func TestStartFailsTheTest(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	tb := &fakeTB{T: t}
 	tb.run(func() { Start(tb, &Options{Members: -1}) })
@@ -113,6 +116,7 @@ func TestStartFailsTheTest(t *testing.T) {
 // With EMBEDTEST_ENDPOINTS the same tests run against a cluster that nobody
 // may break.
 func TestExternal(t *testing.T) {
+	ownServersOnly(t)
 	own, err := New(t.Context(), nil)
 	require.NoError(t, err)
 	defer own.Close()
