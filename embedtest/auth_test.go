@@ -18,7 +18,7 @@ func TestAuth(t *testing.T) {
 	c := StartCluster(t, 3, nil)
 	before := c.NewClient(t)
 	put(t, before.Client, "k", "1")
-	require.NoError(t, c.EnableAuth(t.Context(), "boss", "pw"))
+	require.NoError(t, c.EnableAuth(within(t, patience), "boss", "pw"))
 	_, err := before.Get(t.Context(), "k")
 	require.ErrorIs(t, err, rpctypes.ErrUserEmpty)
 	require.Equal(t, "1", value(t, c, "k"), "the cluster's client is root now")
@@ -38,8 +38,8 @@ func TestAuth(t *testing.T) {
 
 	id := grant(t, c.Client(), 60)
 	require.NoError(t, c.ExpireLease(t.Context(), id), "expiry asks for no permission")
-	require.NoError(t, c.SetNoSpace(t.Context(), true))
-	require.NoError(t, c.SetNoSpace(t.Context(), false))
+	require.NoError(t, c.SetNoSpace(within(t, patience), true))
+	require.NoError(t, c.SetNoSpace(within(t, patience), false))
 }
 
 // A stream keeps the token it was opened with, and a raw stream has nobody to
@@ -47,7 +47,7 @@ func TestAuth(t *testing.T) {
 func TestExpiredTokenIsNoticedOnARawStream(t *testing.T) {
 	t.Parallel()
 	c := Start(t, &Options{AuthTokenTTL: time.Second})
-	require.NoError(t, c.EnableAuth(t.Context(), "root", "pw"))
+	require.NoError(t, c.EnableAuth(within(t, patience), "root", "pw"))
 	cl := c.NewClient(t)
 	id := grant(t, cl.Client, 60)
 	put(t, cl.Client, "k", "1", clientv3.WithLease(id))

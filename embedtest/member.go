@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
-	grpccreds "google.golang.org/grpc/credentials"
 )
 
 // member is one etcd server. Its directory and its addresses outlive a stop.
@@ -92,56 +90,6 @@ func (m *member) peerURL() string {
 		return "http://" + m.front.addr()
 	}
 	return "http://" + m.peerAddr
-}
-
-// config builds etcd's configuration for the next life of the member.
-func (m *member) config(r *running) *embed.Config {
-	o := &m.c.opts
-	cfg := embed.NewConfig()
-	cfg.Name = m.name
-	cfg.Dir = m.dir
-	cfg.TickMs = uint(o.Tick.Milliseconds())
-	cfg.ElectionMs = uint(o.Election.Milliseconds())
-	cfg.UnsafeNoFsync = !o.Fsync
-	cfg.QuotaBackendBytes = o.QuotaBytes
-	cfg.BcryptCost = 4 // bcrypt's minimum; passwords here protect nothing
-	if o.AuthTokenTTL > 0 {
-		cfg.AuthTokenTTL = uint(o.AuthTokenTTL.Seconds())
-	}
-	cfg.EnableGRPCGateway = false
-	// Outside of etcd's own flags this is zero, and every request is put into
-	// words and logged as slow.
-	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.c.log.Named(m.name))
-	cfg.SocketOpts.ReusePort = portsHeld
-
-	cfg.InitialCluster = m.initialCluster
-	cfg.ListenPeerUrls = []url.URL{{Scheme: "http", Host: m.peerAddr}}
-	cfg.AdvertisePeerUrls = cfg.ListenPeerUrls
-	if m.front != nil {
-		cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: m.front.addr()}}
-	}
-	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: m.clientAddr}}
-	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
-	if m.c.tls != nil {
-		// gRPC alone on the client port, with credentials from memory: etcd's
-		// own TLS settings want the key in a file.
-		cfg.ListenClientHttpUrls = []url.URL{{Scheme: "http", Host: m.httpAddr}}
-		cfg.AdvertiseClientUrls = []url.URL{{Scheme: "https", Host: m.clientAddr}}
-		cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions,
-			grpc.Creds(grpccreds.NewTLS(m.c.tls.server)))
-	}
-	if o.Configure != nil {
-		o.Configure(cfg)
-	}
-	next := cfg.ServiceRegister
-	cfg.ServiceRegister = func(s *grpc.Server) {
-		r.add(s)
-		if next != nil {
-			next(s)
-		}
-	}
-	return cfg
 }
 
 func (r *running) add(s *grpc.Server) {

@@ -50,7 +50,7 @@ func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, 3, nil)
 	put(t, c.Client(), "k", "1")
-	require.NoError(t, c.SetNoSpace(t.Context(), true))
+	require.NoError(t, c.SetNoSpace(within(t, patience), true))
 	_, err := c.Client().Put(t.Context(), "k", "2")
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	_, err = c.Client().Grant(t.Context(), 60)
@@ -58,7 +58,7 @@ func TestNoSpace(t *testing.T) {
 	d, err := c.Client().Delete(t.Context(), "k")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, d.Deleted)
-	require.NoError(t, c.SetNoSpace(t.Context(), false))
+	require.NoError(t, c.SetNoSpace(within(t, patience), false))
 	put(t, c.Client(), "k", "3")
 }
 

@@ -1,0 +1,151 @@
+package embedtest
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// linkConn is one connection. A Write never blocks: HTTP/2 flow control bounds
+// what can be under way.
+type linkConn struct {
+	net.Conn
+	link    *link
+	in, out *lane
+	once    sync.Once
+}
+
+func (c *linkConn) Read(p []byte) (int, error)  { return c.in.take(p) }
+func (c *linkConn) Write(p []byte) (int, error) { return c.out.put(p, nil) }
+
+// Deadlines have no effect: gRPC bounds its calls by closing the connection.
+func (c *linkConn) SetDeadline(time.Time) error      { return nil }
+func (c *linkConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *linkConn) SetWriteDeadline(time.Time) error { return nil }
+
+func (c *linkConn) Close() (err error) {
+	c.once.Do(func() {
+		err = c.Conn.Close()
+		c.in.close()
+		c.out.close()
+		c.link.mu.Lock()
+		delete(c.link.conns, c)
+		c.link.mu.Unlock()
+	})
+	return err
+}
+
+func (c *linkConn) receive() {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := c.Conn.Read(buf)
+		if _, gone := c.in.put(buf[:n], err); err != nil || gone != nil {
+			return
+		}
+	}
+}
+
+func (c *linkConn) send() {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := c.out.take(buf)
+		if err != nil {
+			return
+		}
+		if _, err = c.Conn.Write(buf[:n]); err != nil {
+			return // the reading side learns of it too
+		}
+	}
+}
+
+// lane is one direction of a connection: bytes with the time they were sent.
+type lane struct {
+	link   *link
+	wake   chan struct{} // of capacity 1: there is something to take
+	closed chan struct{}
+	once   sync.Once
+
+	mu     sync.Mutex
+	chunks []chunk
+}
+
+type chunk struct {
+	sent  time.Time
+	bytes []byte
+	err   error // after the bytes
+}
+
+func newLane(l *link) *lane {
+	return &lane{link: l, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+func (l *lane) close() { l.once.Do(func() { close(l.closed) }) }
+
+func (l *lane) put(p []byte, end error) (int, error) {
+	select {
+	case <-l.closed:
+		return 0, net.ErrClosed
+	default:
+	}
+	c := chunk{sent: time.Now(), bytes: append([]byte(nil), p...), err: end}
+	l.mu.Lock()
+	l.chunks = append(l.chunks, c)
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// take waits until the oldest bytes are due and returns them. There is one
+// taker per lane.
+func (l *lane) take(p []byte) (int, error) {
+	for {
+		l.mu.Lock()
+		head := chunk{}
+		some := len(l.chunks) > 0
+		if some {
+			head = l.chunks[0]
+		}
+		l.mu.Unlock()
+
+		var changed <-chan struct{}
+		var timer <-chan time.Time
+		if some {
+			var wait time.Duration
+			if wait, changed = l.link.due(head.sent); wait == 0 {
+				return l.advance(p)
+			} else if wait > 0 {
+				timer = time.After(wait)
+			}
+		}
+		select {
+		case <-l.wake:
+		case <-changed:
+		case <-timer:
+		case <-l.closed:
+			return 0, io.EOF
+		}
+	}
+}
+
+func (l *lane) advance(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	head := &l.chunks[0]
+	n := copy(p, head.bytes)
+	if head.bytes = head.bytes[n:]; len(head.bytes) > 0 {
+		return n, nil
+	}
+	err := head.err
+	if err != nil && n > 0 {
+		return n, nil // the error stays for the next take
+	}
+	if err == nil {
+		l.chunks[0] = chunk{}
+		l.chunks = l.chunks[1:]
+	}
+	return n, err
+}

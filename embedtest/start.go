@@ -1,0 +1,181 @@
+package embedtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// startTimeout bounds Start; a healthy start is a hundred times faster.
+const startTimeout = 30 * time.Second
+
+// Start starts a cluster for one test and returns when it answers a
+// linearizable read. It is closed by tb.Cleanup. Errors fail tb, with the
+// servers' log. With EMBEDTEST_ENDPOINTS set no server is started, and options
+// that only an own server can honour skip tb. Call it on the test's goroutine.
+func Start(tb TB, opts *Options) *Cluster {
+	tb.Helper()
+	if eps := externalEndpoints(); eps != nil && opts.needsOwnServer(len(eps)) {
+		tb.Skipf("%v", ErrExternal)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	c, err := newCluster(ctx, tb, opts)
+	if err != nil {
+		tb.Fatalf("%v", err)
+		return nil
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Logf("embedtest: close: %v", err)
+		}
+		if tb.Failed() && c.logBuf != nil {
+			tb.Logf("embedtest: log of etcd:\n%s", c.logBuf)
+		}
+	})
+	return c
+}
+
+// StartCluster is Start with a number of members.
+func StartCluster(tb TB, members int, opts *Options) *Cluster {
+	tb.Helper()
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Members = members
+	return Start(tb, &o)
+}
+
+// New starts a cluster without a test and returns when it answers a
+// linearizable read; the caller closes it. The end of ctx before that makes
+// New stop what it started and return ctx's error; ctx has no meaning
+// afterwards. Other errors are invalid options, what etcd itself returns from
+// starting, and ErrExternal when options ask for what the external cluster
+// cannot be assumed to have.
+func New(ctx context.Context, opts *Options) (*Cluster, error) {
+	if eps := externalEndpoints(); eps != nil && opts.needsOwnServer(len(eps)) {
+		return nil, ErrExternal
+	}
+	return newCluster(ctx, nil, opts)
+}
+
+func newCluster(ctx context.Context, tb TB, opts *Options) (*Cluster, error) {
+	o, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{
+		opts:    o,
+		tb:      tb,
+		clients: make(map[*Client]struct{}),
+		done:    make(chan struct{}),
+	}
+	c.log, c.logBuf = newLogger(o.Logger)
+	if eps := externalEndpoints(); eps != nil {
+		c.external = true
+		err = c.connect(ctx)
+	} else {
+		err = c.startMembers(ctx)
+	}
+	if err != nil {
+		if c.logBuf != nil {
+			err = fmt.Errorf("%w\nlog of etcd:\n%s", err, c.logBuf)
+		}
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// startMembers starts all members and connects. Where ports cannot be held it
+// begins anew, with other ports, when somebody took one.
+func (c *Cluster) startMembers(ctx context.Context) (err error) {
+	if c.opts.TLS {
+		if c.tls, err = newServerTLS(); err != nil {
+			return err
+		}
+	}
+	for range 5 {
+		if err = c.makeDir(); err != nil {
+			return err
+		}
+		if err = c.addMembers(); err != nil {
+			return err
+		}
+		if err = c.startAll(ctx); err == nil {
+			return c.connect(ctx)
+		}
+		if portsHeld || !addressTaken(err) || !c.ownDir {
+			return err
+		}
+		c.stopMembers()
+	}
+	return err
+}
+
+func (c *Cluster) makeDir() (err error) {
+	c.dir, c.ownDir = c.opts.Dir, c.opts.Dir == ""
+	if c.ownDir {
+		parent := ""
+		if c.tb != nil {
+			parent = c.tb.TempDir()
+		}
+		c.dir, err = os.MkdirTemp(parent, "etcd-")
+	} else {
+		err = os.MkdirAll(c.dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("embedtest: data directory: %w", err)
+	}
+	return nil
+}
+
+// startAll starts the members one after the other without waiting in between:
+// a member that finds another's port bound but not served waits a whole second
+// for it.
+func (c *Cluster) startAll(ctx context.Context) error {
+	for _, m := range c.members {
+		if err := m.start(); err != nil {
+			return err
+		}
+	}
+	for _, m := range c.members {
+		if err := m.waitServing(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect makes the admin client and proves that a linearizable read works.
+func (c *Cluster) connect(ctx context.Context) error {
+	admin, err := c.dialAdmin()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.admin = admin
+	c.mu.Unlock()
+	if err := waitRead(ctx, admin); err != nil {
+		return fmt.Errorf("embedtest: not ready: %w", err)
+	}
+	// The leader still has to write the cluster's version into the log; a test
+	// that counts raft entries must not see that one.
+	for !c.external && !c.versionKnown() {
+		if err := sleep(ctx, pollEvery); err != nil {
+			return fmt.Errorf("embedtest: not ready: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) versionKnown() bool {
+	for _, m := range c.members {
+		if r := m.running(); r != nil && r.etcd.Server.ClusterVersion() == nil {
+			return false
+		}
+	}
+	return true
+}
