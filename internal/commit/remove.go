@@ -21,9 +21,12 @@ const (
 	Vanished
 )
 
-// Guard is the compare that holds only while the key of that token stands.
+// Guard is the compare that holds only while the key of that token stands as it
+// was created. The mod revision says more than the create revision: a key that
+// somebody has put again, maybe on another lease or on none, is no longer what
+// its owner was granted.
 func Guard(key string, token int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(key), "=", token)
+	return clientv3.Compare(clientv3.ModRevision(key), "=", token)
 }
 
 // Remove deletes key, and with it the keys in also, if its create revision is
@@ -53,7 +56,7 @@ func remove(ctx context.Context, kv clientv3.KV, key string, token int64, puts [
 	var pause Backoff
 	for {
 		call, cancel := Call(ctx)
-		resp, err := kv.Txn(call).If(Guard(key, token)).Then(ops...).Commit()
+		resp, err := kv.Txn(call).If(clientv3.Compare(clientv3.CreateRevision(key), "=", token)).Then(ops...).Commit()
 		cancel()
 		switch {
 		case err == nil && resp.Succeeded:
