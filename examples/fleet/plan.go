@@ -65,20 +65,20 @@ func newPlan(c config) plan {
 		p.steps[i] = leastSteps + r.IntN(mostSteps-leastSteps+1)
 	}
 	count := func(share float64) int { return int(math.Round(share * float64(c.executions))) }
-	p.deal(r, killed, count(c.kill))
-	p.deal(r, failed, max(1, count(failShare)))
-	p.deal(r, panicked, max(1, count(panicShare)))
-	p.deal(r, stuck, max(1, count(stuckShare)))
+	p.deal(r, killed, count(c.kill), c.executions)
+	p.deal(r, failed, max(1, count(failShare)), c.executions)
+	p.deal(r, panicked, max(1, count(panicShare)), c.executions)
+	p.deal(r, stuck, max(1, count(stuckShare)), max(1, c.executions/2)) // not last: nobody likes to wait for it
 	if canPause {
 		p.ends[c.executions/3] = append(p.ends[c.executions/3], job{End: paused, At: 3})
 	}
 	return p
 }
 
-// deal spreads n bad ends over executions; one may get several.
-func (p *plan) deal(r *rand.Rand, end ending, n int) {
+// deal spreads n bad ends over the first executions; one may get several.
+func (p *plan) deal(r *rand.Rand, end ending, n, first int) {
 	for i := range n {
-		e := r.IntN(len(p.steps))
+		e := r.IntN(first)
 		at := 1 + r.IntN(p.steps[e]*3/4)
 		if end == killed && i%4 == 3 {
 			at = 0 // dead waiters must not block the queue either

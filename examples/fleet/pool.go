@@ -165,7 +165,7 @@ func (r *run) done(e event) ending {
 // referee, it may have worked until then.
 func (r *run) kill(ctx context.Context) (ending, error) {
 	if r.job.At == 0 {
-		sleep(ctx, 50*time.Millisecond) // for the request to stand in the queue
+		sleep(ctx, 150*time.Millisecond) // for the request to stand in the queue
 	}
 	if err := r.proc.cmd.Process.Kill(); err != nil {
 		return "", fmt.Errorf("kill a worker: %w", err)

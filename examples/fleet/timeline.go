@@ -1,6 +1,269 @@
 package main
 
-type picture struct{}
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
-func newPicture(config, int64, []event, verdict, []change) picture { return picture{} }
-func (picture) svg() []byte                                        { return nil }
+// The measures of the timeline, in pixels.
+const (
+	pictureWidth = 1200
+	plotLeft     = 84
+	plotRight    = pictureWidth - 28
+	rowsTop      = 122
+	chartGap     = 62
+	chartHeight  = 132
+)
+
+// The colours of the timeline. They tell the ends apart for colour-blind readers
+// too.
+const (
+	paper    = "#ffffff"
+	ink      = "#1b2733"
+	faint    = "#66727f"
+	grid     = "#e6eaee"
+	waiting  = "#d3dae1"
+	inEtcd   = "#dbe7f3"
+	atWork   = "#2f6f9f"
+	limitInk = "#c62f3b"
+)
+
+var endColours = map[ending]string{
+	succeeded: "#57a889",
+	failed:    "#f0a63a",
+	panicked:  "#c978b4",
+	stuck:     "#4f63c4",
+	killed:    "#d8545f",
+	paused:    "#3fa7d6",
+	lost:      "#8d99a6",
+	stopped:   "#8d99a6",
+}
+
+// svg draws the timeline: a row for each worker, and below them how many were at
+// work. It is a function of the picture alone.
+func (p picture) svg() []byte {
+	d := drawing{picture: p}
+	d.rowHeight = min(24, max(6, 560/float64(max(1, p.rows))))
+	d.rowsBottom = rowsTop + d.rowHeight*float64(p.rows)
+	d.chartTop = d.rowsBottom + chartGap
+	d.chartBottom = d.chartTop + chartHeight
+	d.height = d.chartBottom + 44
+	d.top = max(p.limit, maxN(p.working), maxN(p.taken)) + 1
+
+	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %s" width="%d" height="%s" font-family="system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif" font-size="13" fill="%s">`,
+		pictureWidth, px(d.height), pictureWidth, px(d.height), ink)
+	d.printf(`<title>%s, %s</title>`, escape(p.title), escape(p.subtitle))
+	d.printf(`<defs><pattern id="paused" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="%s" stroke-width="4"/></pattern></defs>`, endColours[paused])
+	d.printf(`<rect width="%d" height="%s" rx="8" fill="%s"/>`, pictureWidth, px(d.height), paper)
+	d.heading()
+	d.legend()
+	d.axis()
+	d.workers()
+	d.chart()
+	d.printf(`</svg>`)
+	return d.out.Bytes()
+}
+
+// drawing is a timeline in the making.
+type drawing struct {
+	picture
+	out                                                  bytes.Buffer
+	rowHeight, rowsBottom, chartTop, chartBottom, height float64
+	top                                                  int // of the chart's scale
+}
+
+func (d *drawing) printf(format string, args ...any) {
+	fmt.Fprintf(&d.out, format, args...)
+	d.out.WriteByte('\n')
+}
+
+func (d *drawing) heading() {
+	colour := faint
+	if d.bad {
+		colour = limitInk
+	}
+	d.printf(`<text x="24" y="40" font-size="22" font-weight="600">%s</text>`, escape(d.title))
+	d.printf(`<text x="24" y="64" font-size="14" fill="%s">%s</text>`, colour, escape(d.subtitle))
+}
+
+// legend names the colours of what occurs in the picture.
+func (d *drawing) legend() {
+	x, y := 24.0, 92.0
+	entry := func(mark, text string) {
+		d.printf(`<g transform="translate(%s %s)">%s<text x="26" font-size="12.5">%s</text></g>`, px(x), px(y), mark, escape(text))
+		x += 26 + 6.8*float64(len(text)) + 18
+	}
+	box := func(fill string) string {
+		return fmt.Sprintf(`<rect y="-10" width="18" height="11" rx="2" fill="%s"/>`, fill)
+	}
+	entry(fmt.Sprintf(`<rect y="-7" width="18" height="5" fill="%s"/>`, waiting), "waits")
+	occurs := map[ending]bool{succeeded: true}
+	for _, b := range d.holds {
+		occurs[b.end] = true
+	}
+	for _, e := range endings {
+		switch {
+		case e == paused && len(d.pauses) > 0:
+			entry(box(endColours[e]), "works, is paused")
+			entry(box("url(#paused)"), "stopped")
+		case e == succeeded:
+			entry(box(endColours[e]), "works, succeeds")
+		case occurs[e] && e != killed:
+			entry(box(endColours[e]), labels[e])
+		case occurs[e] || e == killed && len(d.kills) > 0:
+			entry(box(endColours[e])+cross(16, -4.5), "killed")
+		}
+	}
+}
+
+// axis draws the seconds, through the rows and the chart.
+func (d *drawing) axis() {
+	span := time.Duration(d.length)
+	every := time.Second
+	for _, e := range []time.Duration{1, 2, 5, 10, 20, 30, 60, 120, 300, 600} {
+		if every = e * time.Second; span/every <= 14 {
+			break
+		}
+	}
+	var path strings.Builder
+	for t := time.Duration(0); t <= span; t += every {
+		x := px(d.x(int64(t)))
+		fmt.Fprintf(&path, "M%s %s", x, px(rowsTop-4))
+		fmt.Fprintf(&path, "V%sM%s %sV%s", px(d.rowsBottom+2), x, px(d.chartTop), px(d.chartBottom))
+		d.printf(`<text x="%s" y="%s" text-anchor="middle" font-size="12" fill="%s">%d s</text>`, x, px(d.chartBottom+20), faint, t/time.Second)
+	}
+	d.printf(`<path d="%s" stroke="%s" fill="none"/>`, path.String(), grid)
+}
+
+func (d *drawing) workers() {
+	gap := min(4, d.rowHeight/4)
+	if d.rowHeight >= 11 {
+		for row := range d.rows {
+			d.printf(`<text x="%d" y="%s" text-anchor="end" font-size="%s" fill="%s">worker %d</text>`,
+				plotLeft-10, px(d.y(row)+d.rowHeight/2+4), px(min(12, d.rowHeight-1)), faint, row+1)
+		}
+	}
+	thin := max(2, d.rowHeight/5)
+	var path strings.Builder
+	for _, b := range d.waits {
+		d.rect(&path, b, thin)
+	}
+	d.printf(`<path d="%s" fill="%s"/>`, path.String(), waiting)
+	for _, e := range endings {
+		bars := 0
+		for _, b := range d.holds {
+			if b.end == e {
+				if bars++; bars == 1 {
+					d.printf(`<g fill="%s">`, endColours[e])
+				}
+				d.printf(`<rect x="%s" y="%s" width="%s" height="%s" rx="2"><title>%s</title></rect>`, px(d.x(b.from)), px(d.y(b.row)+gap/2),
+					px(max(1, d.x(b.to)-d.x(b.from)-0.5)), px(d.rowHeight-gap), escape(b.hint))
+			}
+		}
+		if bars > 0 {
+			d.printf(`</g>`)
+		}
+	}
+	for _, b := range d.beyond {
+		path.Reset()
+		d.rect(&path, b, thin)
+		d.printf(`<path d="%s" fill="%s" opacity=".45"/>`, path.String(), endColours[b.end])
+	}
+	for _, b := range d.pauses {
+		path.Reset()
+		d.rect(&path, b, d.rowHeight-gap-4)
+		d.printf(`<path d="%s" fill="url(#paused)" opacity=".7"/>`, path.String())
+		if w := d.x(b.to) - d.x(b.from); w > 70 && d.rowHeight > 14 {
+			x, y := d.x(b.from)+w/2, d.y(b.row)+d.rowHeight/2
+			d.printf(`<rect x="%s" y="%s" width="58" height="15" rx="7.5" fill="%s"/>`, px(x-29), px(y-7.5), paper)
+			d.printf(`<text x="%s" y="%s" text-anchor="middle" font-size="11.5">stopped</text>`, px(x), px(y+4))
+		}
+	}
+	for _, b := range d.kills {
+		d.printf(`%s`, cross(d.x(b.from), d.y(b.row)+d.rowHeight/2))
+	}
+}
+
+// chart draws how many were at work, and how many permits were taken, under the
+// limit.
+func (d *drawing) chart() {
+	head := d.chartTop - 16
+	d.printf(`<text x="24" y="%s" font-size="14" font-weight="600">At the same time</text>`, px(head))
+	d.printf(`<path d="M176 %sh22" stroke="%s" stroke-width="2.5"/><text x="206" y="%s" font-size="12.5">at work, as the workers tell</text>`, px(head-4.5), atWork, px(head))
+	if len(d.taken) > 0 {
+		d.printf(`<rect x="398" y="%s" width="18" height="11" rx="2" fill="%s"/><text x="424" y="%s" font-size="12.5">permits taken in etcd; a dead process keeps its permit until its TTL has passed</text>`, px(head-10), inEtcd, px(head))
+		d.printf(`<path d="%sV%sH%sZ" fill="%s"/>`, d.steps(d.taken), px(d.level(0)), px(d.x(d.taken[0].At)), inEtcd)
+	}
+	for n := 0; n <= d.top; n++ {
+		if n == 0 || n == d.limit || d.top <= 10 {
+			d.printf(`<text x="%d" y="%s" text-anchor="end" font-size="12" fill="%s">%d</text>`, plotLeft-10, px(d.level(n)+4), faint, n)
+		}
+	}
+	d.printf(`<path d="M%d %sH%d" stroke="%s"/>`, plotLeft, px(d.level(0)), plotRight, faint)
+	d.printf(`<path d="M%d %sH%d" stroke="%s" stroke-width="1.5" stroke-dasharray="6 4"/>`, plotLeft, px(d.level(d.limit)), plotRight, limitInk)
+	d.printf(`<text x="%d" y="%s" text-anchor="end" font-size="12.5" fill="%s">limit</text>`, plotRight, px(d.level(d.limit)-6), limitInk)
+	if len(d.working) > 0 {
+		d.printf(`<path d="M%d %sH%s%s" fill="none" stroke="%s" stroke-width="1.75" stroke-linejoin="round"/>`, plotLeft, px(d.level(0)),
+			px(d.x(d.working[0].At)), strings.Replace(d.steps(d.working), "M", "L", 1), atWork)
+	}
+}
+
+// steps is the path of a step chart.
+func (d *drawing) steps(changes []change) string {
+	var path strings.Builder
+	for i, c := range changes {
+		x, y := px(d.x(min(c.At, d.length))), px(d.level(c.N))
+		if i == 0 {
+			fmt.Fprintf(&path, "M%s %s", x, y)
+		} else {
+			fmt.Fprintf(&path, "H%sV%s", x, y)
+		}
+	}
+	return path.String()
+}
+
+func (d *drawing) x(t int64) float64 {
+	return plotLeft + float64(t)/float64(max(1, d.length))*(plotRight-plotLeft)
+}
+
+func (d *drawing) y(row int) float64 { return rowsTop + float64(row)*d.rowHeight }
+
+func (d *drawing) level(n int) float64 {
+	return d.chartBottom - float64(n)/float64(d.top)*chartHeight
+}
+
+// rect adds a bar of some thickness, in the middle of its row, to a path.
+func (d *drawing) rect(path *strings.Builder, b bar, thick float64) {
+	x := d.x(b.from)
+	w := px(max(0.5, d.x(b.to)-x))
+	fmt.Fprintf(path, "M%s %sh%sv%sh-%sz", px(x), px(d.y(b.row)+(d.rowHeight-thick)/2), w, px(thick), w)
+}
+
+// cross marks a death.
+func cross(x, y float64) string {
+	const arms = "l4.5 4.5m0 -4.5l-4.5 4.5"
+	at := fmt.Sprintf("M%s %s%s", px(x-2.25), px(y-2.25), arms)
+	return fmt.Sprintf(`<circle cx="%s" cy="%s" r="6" fill="#8c1420" stroke="%s" stroke-width="1.5"/><path d="%s" stroke="%s" stroke-width="1.8" fill="none"/>`, px(x), px(y), paper, at, paper)
+}
+
+func maxN(changes []change) (n int) {
+	for _, c := range changes {
+		n = max(n, c.N)
+	}
+	return n
+}
+
+// px writes a coordinate with one decimal at most.
+func px(v float64) string {
+	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+}
+
+func escape(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
+	return b.String()
+}

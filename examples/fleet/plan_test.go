@@ -1,0 +1,60 @@
+package main
+
+import (
+	"io"
+	"reflect"
+	"testing"
+)
+
+func TestPlan(t *testing.T) {
+	c := config{executions: 100, kill: 0.1, seed: 7}
+	p := newPlan(c)
+	if !reflect.DeepEqual(p, newPlan(c)) {
+		t.Error("the same seed gives two plans")
+	}
+	c.seed = 8
+	if reflect.DeepEqual(p, newPlan(c)) {
+		t.Error("two seeds give the same plan")
+	}
+	ends := map[ending]int{}
+	for e := range p.steps {
+		attempt := 1
+		for ; ; attempt++ {
+			j := p.job(e, attempt)
+			ends[j.End]++
+			if j.Execution != e || j.Attempt != attempt || j.Steps != p.steps[e] || j.At > j.Steps {
+				t.Fatalf("attempt %d at execution %d of %d steps: %+v", attempt, e, p.steps[e], j)
+			}
+			if j.End == succeeded {
+				break
+			}
+		}
+	}
+	want := map[ending]int{succeeded: 100, failed: 6, panicked: 6, stuck: 3, killed: 10}
+	if canPause {
+		want[paused] = 1
+	}
+	if !reflect.DeepEqual(ends, want) {
+		t.Errorf("ends %v, want %v", ends, want)
+	}
+}
+
+func TestPlanOfOne(t *testing.T) {
+	p := newPlan(config{executions: 1, kill: 1})
+	if n := len(p.ends[0]); n < 4 {
+		t.Errorf("%d bad ends, want one of each kind", n)
+	}
+}
+
+func TestFlagsAreChecked(t *testing.T) {
+	for _, args := range [][]string{
+		{"-limit", "0"}, {"-executions", "0"}, {"-workers", "0"}, {"-kill", "1.5"}, {"-kill", "NaN"}, {"-ttl", "500ms"}, {"-timeout", "0"}, {"extra"},
+	} {
+		if _, err := parseFlags(args, io.Discard); err == nil {
+			t.Errorf("%q is accepted", args)
+		}
+	}
+	if c, err := parseFlags(nil, io.Discard); err != nil || c.limit != 5 || c.executions != 100 {
+		t.Errorf("the defaults are refused: %+v, %v", c, err)
+	}
+}
