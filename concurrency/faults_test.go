@@ -66,6 +66,24 @@ func TestTrapL1LateAcquireLeavesNothing(t *testing.T) {
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 }
 
+// A second copy of a request that arrives when its permit was released leaves
+// nothing.
+func TestTrapL1DoubledAcquire(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	double := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate})
+	p := acquire(t, ctx, sm)
+	require.Equal(t, 1, double.Struck())
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, double.Release())
+	require.Empty(t, f.keys("queue/"))
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+}
+
 // F23: the request was applied, and its caller had given up before the answer
 // came.
 func TestGivenUpAcquireIsRemoved(t *testing.T) {

@@ -257,7 +257,12 @@ func TestLoweredLimit(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrFull, "setting the same limit refills nothing")
 
 	w1, w2 := ask(t, ctx, sm), ask(t, ctx, sm)
-	require.NoError(t, control.SetLimit(ctx, 2))
+	for _, n := range []int{1, 3, 2} { // down and up: they stay holders
+		require.NoError(t, control.SetLimit(ctx, n))
+		st, err := control.Status(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 4, st.Held)
+	}
 	for i := range 3 {
 		st, err := control.Status(ctx)
 		require.NoError(t, err)

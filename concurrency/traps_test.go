@@ -273,6 +273,26 @@ func TestTrapL4Try(t *testing.T) {
 	require.Len(t, f.keys("queue/"), 1, "and those who were refused leave nothing")
 }
 
+// Whoever comes between a try's look at the queue and its request is seen.
+func TestTrapL4NobodySlipsIn(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	other, _ := f.session(nil)
+	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	var p *concurrency.Permit
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Before: func() { p = acquire(t, ctx, there) }})
+	_, err := sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	require.NoError(t, p.Release(ctx))
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Before: func() { require.NoError(t, there.SetLimit(ctx, 0)) }})
+	_, err = sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull, "the limit counts as of the request")
+	f.noKeys("queue/")
+}
+
 // Many tries at once: never more than the limit, and never all refused while a
 // permit is free.
 func TestTriesInACrowd(t *testing.T) {
