@@ -62,14 +62,19 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 		case err == nil:
 			kvs, err := f.look(ctx, c.Key)
 			switch {
-			case err != nil:
+			case errors.Is(err, ErrGone):
 				return Result{}, err
+			case err != nil:
+				// clientv3 repeats a Txn when it takes the end of the
+				// call for its own: an earlier copy may be what failed
+				// this one.
+				return Result{}, &PendingError{fence: f, creation: c, cause: err}
 			case len(kvs) > 0:
 				return found(c, kvs)
-			case f.mod.Load() == at:
+			case f.mod.Load() == at && len(c.If) > 0:
 				return Result{Read: resp.Responses}, nil // the caller's conditions, then
 			}
-			continue // the fence was raised meanwhile
+			continue // the fence was raised meanwhile, or what stood there has gone
 		}
 		switch classify(err) {
 		case refused:

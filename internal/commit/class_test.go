@@ -1,0 +1,85 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// F46, F47, F45, F20: what each error says about the write that got it. All that
+// is not known to mean "not applied" is not answered.
+func TestClasses(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want class
+	}{
+		{rpctypes.ErrGRPCEmptyKey, refused},
+		{rpctypes.ErrGRPCTooManyOps, refused},
+		{rpctypes.ErrGRPCDuplicateKey, refused},
+		{rpctypes.ErrGRPCRequestTooLarge, refused},
+		{rpctypes.ErrGRPCValueProvided, refused},
+		{rpctypes.ErrGRPCLeaseProvided, refused},
+		{rpctypes.ErrGRPCInvalidSortOption, refused},
+		{rpctypes.ErrGRPCPermissionDenied, refused},
+		{rpctypes.ErrGRPCUserEmpty, refused},
+		{rpctypes.ErrGRPCAuthFailed, refused},
+		{rpctypes.ErrGRPCInvalidAuthToken, refused}, // clientv3 has got a new one, many times
+
+		{rpctypes.ErrGRPCRequestTooManyRequests, busy},
+		{rpctypes.ErrGRPCNoLeader, busy},
+		{rpctypes.ErrGRPCAuthOldRevision, busy},
+
+		{rpctypes.ErrGRPCLeaseNotFound, orphaned},
+
+		{rpctypes.ErrGRPCNoSpace, answered},
+		{rpctypes.ErrGRPCCorrupt, answered},
+
+		{rpctypes.ErrGRPCLeaderChanged, unanswered},
+		{rpctypes.ErrGRPCStopped, unanswered},
+		{rpctypes.ErrGRPCTimeout, unanswered},
+		{rpctypes.ErrGRPCTimeoutDueToLeaderFail, unanswered},
+		{rpctypes.ErrGRPCTimeoutDueToConnectionLost, unanswered},
+		{rpctypes.ErrGRPCTimeoutWaitAppliedIndex, unanswered},
+		{rpctypes.ErrGRPCUnhealthy, unanswered},
+		{rpctypes.ErrGRPCCanceled, unanswered},
+		{rpctypes.ErrGRPCDeadlineExceeded, unanswered},
+		{rpctypes.ErrGRPCNotCapable, unanswered},
+		{rpctypes.ErrGRPCNotLeader, unanswered},
+		{rpctypes.ErrGRPCNotSupportedForLearner, unanswered},
+		{rpctypes.ErrGRPCAuthNotEnabled, unanswered},
+		{context.DeadlineExceeded, unanswered},
+		{context.Canceled, unanswered},
+		{errors.New("?"), unanswered},
+		{status.Error(codes.Unavailable, "transport is closing"), unanswered},
+		{status.Error(codes.Internal, "stream terminated"), unanswered},
+		{status.Error(codes.Unknown, "raft: raft proposal dropped"), unanswered},
+		{status.Error(codes.Canceled, "the client connection is closing"), unanswered},
+		{status.Error(codes.ResourceExhausted, "message larger than max"), unanswered},
+		// Not etcd's own words: a proxy may have said so after passing it on.
+		{status.Error(codes.InvalidArgument, "?"), unanswered},
+		{status.Error(codes.PermissionDenied, "?"), unanswered},
+		{status.Error(codes.NotFound, "?"), unanswered},
+		{status.Error(codes.Unauthenticated, "?"), unanswered},
+	} {
+		// As the server sends it, as clientv3 returns it, and wrapped.
+		for _, err := range []error{tt.err, rpctypes.Error(tt.err), fmt.Errorf("txn: %w", rpctypes.Error(tt.err)), errors.Join(context.Canceled, rpctypes.Error(tt.err))} {
+			require.Equal(t, tt.want, classify(err), "%v", err)
+		}
+		require.False(t, Transient(tt.err) && Denied(tt.err), "%v", tt.err)
+		if tt.want == busy {
+			require.True(t, Transient(tt.err), "%v", tt.err)
+		}
+		if tt.want == orphaned || tt.want == answered {
+			require.False(t, Transient(tt.err) || Denied(tt.err), "%v", tt.err)
+		}
+	}
+	require.True(t, Denied(rpctypes.ErrGRPCPermissionDenied) && Denied(rpctypes.ErrGRPCAuthFailed) && Denied(rpctypes.ErrGRPCUserEmpty))
+	require.False(t, Denied(rpctypes.ErrGRPCInvalidAuthToken), "a token that ran out is replaced")
+	require.True(t, Transient(rpctypes.ErrGRPCInvalidAuthToken))
+}

@@ -1,0 +1,159 @@
+package commit_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// F27, T23: what Remove tells, with and without lost answers.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		fault *embedtest.Fault
+		off   int64 // added to the token
+		want  commit.Removal
+	}{
+		"removed":          {nil, 0, commit.Removed},
+		"not this one":     {nil, 1, commit.Absent},
+		"answer lost":      {&embedtest.Fault{Do: embedtest.DropAnswer}, 0, commit.Vanished},
+		"request lost":     {&embedtest.Fault{Do: embedtest.FailWith}, 0, commit.Removed},
+		"overload":         {&embedtest.Fault{Do: embedtest.FailWith, Err: rpctypes.ErrGRPCRequestTooManyRequests}, 1, commit.Absent},
+		"no space, or not": {&embedtest.Fault{Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCNoSpace}, 0, commit.Vanished},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, embedtest.Shared(t))
+			token := f.create(f.creation())
+			_, err := f.client.Put(ctxT(t), f.prefix+"also", "")
+			require.NoError(t, err)
+			if tt.fault != nil {
+				tt.fault.Method = "Txn"
+				defer func(inj *embedtest.Injection) { require.Equal(t, 1, inj.Struck()) }(f.client.Inject(*tt.fault))
+			}
+			removal, err := commit.Remove(ctxT(t), f.client, f.key(), token+tt.off, f.prefix+"also")
+			require.NoError(t, err)
+			require.Equal(t, tt.want, removal)
+			require.Equal(t, tt.off != 0, f.stands(f.key()))
+			require.Equal(t, tt.off != 0, f.stands(f.prefix+"also"))
+		})
+	}
+}
+
+// T20, F26: a late copy of a removal does not remove the key's successor.
+func TestTrapLateRemove(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t))
+	token := f.create(f.creation())
+	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate})
+	removal, err := commit.Remove(ctxT(t), f.client, f.key(), token)
+	require.NoError(t, err)
+	require.Equal(t, commit.Vanished, removal)
+	successor := f.create(f.creation())
+	require.NoError(t, inj.Release())
+	require.False(t, inj.LateResults()[0].Reply.(*etcdserverpb.TxnResponse).Succeeded)
+	require.Equal(t, successor, f.get(f.key()).Kvs[0].CreateRevision)
+}
+
+// Remove gives up with its ctx, and for good with an error that says never.
+func TestRemoveGivesUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t))
+	token := f.create(f.creation())
+	ctx, cancel := context.WithCancel(ctxT(t))
+	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1, Before: cancel})
+	go func() { _ = inj.Wait(ctx); cancel() }()
+	_, err := commit.Remove(ctx, f.client, f.key(), token)
+	require.ErrorIs(t, err, context.Canceled)
+	inj.Remove()
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
+	_, err = commit.Remove(ctxT(t), f.client, f.key(), token)
+	require.Equal(t, rpctypes.ErrPermissionDenied, err)
+	require.True(t, f.stands(f.key()))
+}
+
+// A notice to a lease that has ended: the request went with it.
+func TestRemoveAndPutOnLostLease(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t))
+	token := f.create(f.creation())
+	put := []clientv3.Op{clientv3.OpPut(f.prefix+"notice", "", clientv3.WithLease(f.lease))}
+	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
+	done := make(chan error, 1)
+	go func() {
+		removal, err := commit.RemoveAndPut(ctxT(t), f.client, f.key(), token, put)
+		if err == nil && removal != commit.Absent {
+			err = context.Canceled
+		}
+		done <- err
+	}()
+	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, f.cluster.RevokeLease(ctxT(t), f.lease))
+	require.NoError(t, inj.Release())
+	require.NoError(t, <-done)
+	require.False(t, f.stands(f.prefix+"notice"))
+}
+
+func TestSwap(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t))
+	key := f.prefix + "limit"
+	mine := func(v string) func([]byte) bool { return func(b []byte) bool { return string(b) == v } }
+	swap := func(mod int64, v string) (int64, []*etcdserverpb.ResponseOp, error) {
+		return commit.Swap(ctxT(t), f.client, key, mod, v, mine(v), clientv3.OpGet(f.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))
+	}
+	a, read, err := swap(0, "a")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, read[0].GetResponseRange().Count)
+	require.Equal(t, f.get(key).Kvs[0].ModRevision, a)
+
+	_, _, err = swap(0, "b")
+	require.ErrorIs(t, err, commit.ErrConflict)
+	_, _, err = swap(a-1, "b")
+	require.ErrorIs(t, err, commit.ErrConflict)
+
+	// The answer is lost: the change is found, and made once.
+	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+	b, read, err := swap(a, "b")
+	require.NoError(t, err)
+	require.Nil(t, read)
+	require.Equal(t, 1, inj.Struck())
+	kv := f.get(key).Kvs[0]
+	require.Equal(t, "b", string(kv.Value))
+	require.Equal(t, []int64{b, 2}, []int64{kv.ModRevision, kv.Version})
+
+	// S6: the answer is lost and another's change has come since: this one is
+	// not made again, it would undo the newer one.
+	inj = f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, After: func() {
+		_, err := f.cluster.Client().Put(ctxT(t), key, "newer")
+		require.NoError(t, err)
+	}})
+	_, read, err = swap(b, "c")
+	require.NoError(t, err)
+	require.Nil(t, read)
+	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, "newer", string(f.get(key).Kvs[0].Value))
+
+	// A late copy undoes nothing either.
+	newer := f.get(key).Kvs[0].ModRevision
+	inj = f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
+	ctx, cancel := context.WithCancel(ctxT(t))
+	go func() { _ = inj.Wait(ctx); cancel() }()
+	_, _, err = commit.Swap(ctx, f.client, key, newer, "late", mine("late"))
+	require.ErrorIs(t, err, context.Canceled)
+	d, _, err := swap(newer, "d")
+	require.NoError(t, err)
+	require.NoError(t, inj.Release())
+	require.Equal(t, d, f.get(key).Kvs[0].ModRevision)
+
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
+	_, _, err = swap(d, "e")
+	require.Equal(t, rpctypes.ErrPermissionDenied, err)
+}
