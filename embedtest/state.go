@@ -103,8 +103,9 @@ func outOfSpace(r *running) bool {
 }
 
 // RaftIndex returns the index of the newest raft entry that the leader has
-// applied, so that the difference of two tells how many entries an operation
-// cost; zero without a leader. The cluster's own start is over when Start
+// committed, so that the difference of two tells how many entries an operation
+// cost; zero without a leader. (The index of what is applied moves a moment
+// after the client has its answer.) The cluster's own start is over when Start
 // returns and adds no entries later, but elections do.
 func (c *Cluster) RaftIndex() uint64 {
 	i := c.Leader()
@@ -118,13 +119,13 @@ func (c *Cluster) RaftIndex() uint64 {
 		if err != nil {
 			return 0
 		}
-		return st.RaftAppliedIndex
+		return st.RaftIndex
 	}
 	r := c.members[i].running()
 	if r == nil {
 		return 0
 	}
-	return r.etcd.Server.AppliedIndex()
+	return r.etcd.Server.CommittedIndex()
 }
 
 // Revision returns the newest revision of the key space. It returns an error
