@@ -7,17 +7,18 @@
 //
 // Every admission fits the limit in force at its own revision of etcd, and a call
 // returns a permit only if its own request was admitted. That rests on etcd's
-// revision order alone and on no clock (see docs/guarantees in the repository's
-// README for the levels G1 to G5).
+// revision order alone and on no clock. (This is level G1 of five; all are in
+// https://github.com/etcdkit/etcdkit/blob/main/docs/guarantees.md.)
 //
 // A Txn that carries a permit's Guard takes effect only while the permit's key
 // stands. The Token of a mutex's permit rises from holder to holder.
 //
 // A permit's context ends, with a cause, before etcd gives the permit to another.
 // This is the one promise that rests on clocks: on the local one and etcd's
-// running at the same rate within the session's margin. Evict, TakeOver, the
-// deletion of keys by hand and a stopped and continued leader of etcd are
-// exceptions: there the context ends as soon as word arrives.
+// running at the same rate within the session's margin. Evict, TakeOver, a lease
+// revoked by hand and a stopped and continued leader of etcd are exceptions: there
+// the context ends as soon as word arrives. Of a single permit's key that was
+// deleted by hand only Release, and the guard, tell.
 //
 // A crashed holder's permit is usable again after the session's TTL and half a
 // second, longer where etcd changes its leader. Waiters are served in the order

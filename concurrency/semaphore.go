@@ -223,7 +223,9 @@ func (s *Semaphore) Evict(ctx context.Context, id, reason string) error {
 	return s.gate.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
 
-// EvictToken is Evict for the request with this token, as Status shows it.
+// EvictToken is Evict for the request with this token, as Status shows it. It
+// returns ErrNotHeld if no live request has this token, and the other errors of
+// Evict.
 func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) error {
 	return s.gate.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
