@@ -153,8 +153,10 @@ func (p *Permit) giveBack(ctx context.Context) {
 		return
 	}
 	sess, e := p.gate.sess, p.epoch
+	doubt := false // an answer was lost: if the key is gone, that was us
 	work := func(ctx context.Context) bool {
 		removal, err := commit.Remove(ctx, sess.client, p.claim.key, p.token, p.claim.also...)
+		doubt = doubt || removal == commit.Vanished
 		if err != nil {
 			if ctx.Err() != nil && e.ctx.Err() == nil {
 				return false
@@ -163,7 +165,7 @@ func (p *Permit) giveBack(ctx context.Context) {
 			return true
 		}
 		e.freeSlot(p.claim)
-		if removal == commit.Absent {
+		if removal == commit.Absent && !doubt {
 			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
 		} else {
 			p.finish(nil)

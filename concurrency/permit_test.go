@@ -1,0 +1,309 @@
+package concurrency_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+func errorsIs(err, target error) bool { return errors.Is(err, target) }
+
+// G4, F01, F06, F33, T22: whatever cuts a holder off, its permit's context ends
+// before etcd deletes its key: all on one machine's clock. And when the network
+// is whole again, neither permit nor key comes back.
+func TestContextEndsBeforeKey(t *testing.T) {
+	t.Parallel()
+	pin := func(f fixture, member int) *embedtest.Client {
+		return f.NewClientWith(f.t, &embedtest.ClientOptions{Member: &member})
+	}
+	keepAlive := func(f embedtest.Fault) func(fixture) (*embedtest.Client, func()) {
+		return func(x fixture) (*embedtest.Client, func()) {
+			c := x.NewClient(x.t)
+			f.Method, f.Times = "LeaseKeepAlive", -1
+			return c, func() { c.Inject(f) }
+		}
+	}
+	for name, tt := range map[string]struct {
+		members int
+		holder  func(f fixture) (c *embedtest.Client, strike func())
+	}{
+		"cut":        {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.t); return c, c.Cut }},
+		"black hole": {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.t); return c, c.BlackHole }},
+		"slow": {1, func(f fixture) (*embedtest.Client, func()) {
+			c := f.NewClient(f.t)
+			return c, func() { c.Delay(600 * time.Millisecond) }
+		}},
+		"answers lost":    {1, keepAlive(embedtest.Fault{Do: embedtest.DropAnswer})},
+		"answers stuck":   {1, keepAlive(embedtest.Fault{Do: embedtest.HoldAnswer})},
+		"requests stuck":  {1, keepAlive(embedtest.Fault{Do: embedtest.HoldRequest})},
+		"renewals broken": {1, keepAlive(embedtest.Fault{Do: embedtest.FailWith})},
+		"at a cut follower": {3, func(f fixture) (*embedtest.Client, func()) {
+			leader, err := f.WaitLeader(ctxT(f.t))
+			require.NoError(f.t, err)
+			m := (leader + 1) % 3
+			return pin(f, m), func() { require.NoError(f.t, f.CutPeers(m)) }
+		}},
+		"at a cut leader": {3, func(f fixture) (*embedtest.Client, func()) {
+			leader, err := f.WaitLeader(ctxT(f.t))
+			require.NoError(f.t, err)
+			return pin(f, leader), func() { require.NoError(f.t, f.CutPeers(leader)) }
+		}},
+		"at a former leader": {3, func(f fixture) (*embedtest.Client, func()) {
+			leader, err := f.WaitLeader(ctxT(f.t))
+			require.NoError(f.t, err)
+			return pin(f, leader), func() {
+				require.NoError(f.t, f.MoveLeader(ctxT(f.t), (leader+1)%3))
+				require.NoError(f.t, f.CutPeers(leader))
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			if tt.members > 1 {
+				f = own(t, tt.members)
+			}
+			c, strike := tt.holder(f)
+			opts, told := traced(quick())
+			s := f.sessionOn(c.Client, opts)
+			p := lock(t, s, "x")
+			key := f.keys("/queue/")[0]
+			deleted := make(chan time.Time, 1)
+			watching := make(chan struct{})
+			go func() {
+				ctx, once := ctxT(t), sync.OnceFunc(func() { close(watching) })
+				for ctx.Err() == nil { // a member without a leader ends the watch
+					for r := range f.Client().Watch(clientv3.WithRequireLeader(ctx), key, clientv3.WithRev(p.Token()), clientv3.WithCreatedNotify()) {
+						once()
+						for _, ev := range r.Events {
+							if ev.Type == clientv3.EventTypeDelete {
+								deleted <- time.Now()
+								return
+							}
+						}
+					}
+				}
+			}()
+			closed(t, watching, "the key is watched")
+			ended := make(chan time.Time, 1)
+			context.AfterFunc(p.Context(), func() { ended <- time.Now() })
+			strike()
+			end := got(t, ended, "the permit's context ends")
+			gone := got(t, deleted, "the key is deleted")
+			t.Logf("%v before the key", gone.Sub(end))
+			require.True(t, end.Before(gone), "the context ended %v after the key", end.Sub(gone))
+			require.ErrorIs(t, p.Err(), concurrency.ErrLost)
+			got(t, told.lost, "SessionLost")
+			c.Heal()
+			require.ErrorIs(t, p.Release(ctxT(t)), concurrency.ErrLost)
+			require.Empty(t, f.keys("/queue/"))
+		})
+	}
+}
+
+// T26, F02: a process is stopped beyond its TTL and another gets the mutex. When
+// it runs on, its first look at the permit tells the loss, and its guard holds.
+func TestPausedProcess(t *testing.T) {
+	if os.Getenv("ETCDKIT_PAUSED") != "" {
+		pausedProcess(t)
+		return
+	}
+	t.Parallel()
+	f := shared(t)
+	if f.External() {
+		t.Skip("the other process connects to an own server only")
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(ctxT(t), self, "-test.run=^TestPausedProcess$", "-test.v")
+	cmd.Env = append(os.Environ(), "ETCDKIT_PAUSED="+f.prefix+" "+f.Endpoints()[0])
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for sc := bufio.NewScanner(out); sc.Scan(); {
+			if line, ok := strings.CutPrefix(sc.Text(), "paused: "); ok {
+				lines <- line
+			}
+		}
+	}()
+	require.Equal(t, "held", got(t, lines, "the other process holds"))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	s, _ := f.session(nil)
+	p := lock(t, s, "x")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	require.Equal(t, "lost true, context ended true, effect false", got(t, lines, "the other process runs on"))
+	require.NoError(t, p.Err())
+	require.NoError(t, p.Release(ctxT(t)))
+}
+
+func pausedProcess(t *testing.T) {
+	prefix, endpoint, _ := strings.Cut(os.Getenv("ETCDKIT_PAUSED"), " ")
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+	require.NoError(t, err)
+	defer c.Close()
+	o := quick()
+	o.Prefix = prefix
+	s, err := concurrency.NewSession(ctxT(t), c, "test", o)
+	require.NoError(t, err)
+	defer func() { _ = s.Close(ctxT(t)) }()
+	p := lock(t, s, "x")
+	fmt.Println("paused: held")
+	for last := time.Now(); ; last = time.Now() {
+		// Nothing but this loop has run since the process runs on, if need be.
+		if now := time.Now(); now.Sub(last) < 300*time.Millisecond && now.Round(0).Sub(last.Round(0)) < 300*time.Millisecond {
+			continue
+		}
+		lost := p.Err() != nil
+		ended := p.Context().Err() != nil
+		resp, err := c.Txn(ctxT(t)).If(p.Guard()).Then(clientv3.OpPut(prefix+"effect", "")).Commit()
+		require.NoError(t, err)
+		fmt.Printf("paused: lost %v, context ended %v, effect %v\n", lost, ended, resp.Succeeded)
+		return
+	}
+}
+
+// T32, F25: with etcd out of reach, Acquire and Release return when their ctx
+// ends. The release goes on by itself.
+func TestReleaseHonoursCtx(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, c := f.session(nil)
+	p := lock(t, s, "x")
+	c.BlackHole()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	require.ErrorIs(t, p.Release(ctx), context.DeadlineExceeded)
+	require.ErrorIs(t, p.Release(done), context.Canceled)
+	_, err := mutex(t, s, "x").Lock(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(begun), 2*time.Second)
+	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
+	c.Heal()
+	require.NoError(t, p.Release(ctxT(t)), "it has gone on")
+	f.noKeys("/queue/")
+}
+
+// A release with a ctx that has ended is a release.
+func TestReleaseWithDeadCtx(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.session(nil)
+	p := lock(t, s, "x")
+	if err := p.Release(done); err != nil {
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.NoError(t, p.Release(ctxT(t)))
+	require.NoError(t, lock(t, s, "x").Release(ctxT(t)))
+	f.noKeys("/queue/")
+}
+
+// Release meets loss, MaxHold, Close and itself. Everybody hears the same, once it
+// is over, and the permit is not held by anyone.
+func TestReleaseRaces(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	for i := range 60 {
+		opts, _ := traced(nil)
+		s, _ := f.session(opts)
+		p, err := mutex(t, s, "x").Lock(ctxT(t), concurrency.MaxHold([]time.Duration{time.Hour, time.Millisecond}[i%2]))
+		require.NoError(t, err)
+		lease := s.Lease()
+		var wg sync.WaitGroup
+		results := make([]error, 4)
+		for j := range results {
+			wg.Go(func() { results[j] = p.Release(ctxT(t)) })
+		}
+		switch i / 2 % 3 {
+		case 0:
+			wg.Go(func() { _, _ = f.Client().Revoke(ctxT(t), lease) })
+		case 1:
+			wg.Go(func() { _ = s.Close(done) })
+		}
+		wg.Go(func() { _ = p.Err() })
+		wg.Wait()
+		for _, r := range results {
+			require.Equal(t, results[0], r)
+			if r != nil {
+				require.ErrorIs(t, r, concurrency.ErrLost)
+			}
+		}
+		require.Error(t, p.Err())
+		require.Error(t, p.Context().Err())
+		f.noKeys("/queue/")
+		require.NoError(t, f.closeQuietly(s))
+	}
+}
+
+func (f fixture) closeQuietly(s *concurrency.Session) error {
+	if err := s.Close(ctxT(f.t)); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// The permit's context keeps the values of Acquire's, not its end; its deadline
+// moves on with the renewals, up to MaxHold.
+func TestPermitContextAndDeadline(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.session(quick())
+	type key struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+	p, err := mutex(t, s, "x").Lock(ctx)
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, p.Context().Err())
+	require.Equal(t, "value", p.Context().Value(key{}))
+	first := p.Deadline()
+	require.Less(t, time.Until(first), 700*time.Millisecond)
+	require.Eventually(t, func() bool { return p.Deadline().After(first) }, soon, time.Millisecond)
+	require.NoError(t, p.Release(ctxT(t)))
+	q, err := mutex(t, s, "x").Lock(t.Context(), concurrency.MaxHold(100*time.Millisecond))
+	require.NoError(t, err)
+	require.LessOrEqual(t, time.Until(q.Deadline()), 100*time.Millisecond)
+	lostBy(t, q, concurrency.ErrHeldTooLong)
+	f.noKeys("/queue/")
+}
+
+// Notices do not pile up, neither in etcd nor here.
+func TestNoticesAreRemoved(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.session(nil)
+	admin, _ := f.session(nil)
+	lock(t, s, "x")
+	mu, other := mutex(t, s, "x"), mutex(t, admin, "x")
+	for range 3 {
+		waiting := make(chan error, 1)
+		go func() { _, err := mu.Lock(ctxT(t)); waiting <- err }()
+		var st concurrency.Status
+		require.Eventually(t, func() bool {
+			var err error
+			st, err = other.Status(ctxT(t))
+			return err == nil && len(st.Waiters) == 1
+		}, soon, time.Millisecond)
+		require.NoError(t, other.EvictToken(ctxT(t), st.Waiters[0].Token, "no"))
+		require.ErrorIs(t, got(t, waiting, "the waiter is told"), concurrency.ErrEvicted)
+	}
+	f.noKeys("/notice/")
+}
