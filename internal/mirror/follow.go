@@ -43,7 +43,9 @@ type Source struct {
 	// stream numbers the watch streams. clientv3 shares a stream among all
 	// watches with equal outgoing metadata, and a stream keeps the auth
 	// token with which it was opened for ever. So our watches share one of
-	// their own, and a failure leads to a new one.
+	// their own, and a failure leads to another. The numbers go in a circle,
+	// because clientv3 never gives up to open a stream: a new one for each
+	// failure would pile up while etcd is away.
 	stream atomic.Int64
 }
 
@@ -93,25 +95,11 @@ type follower struct {
 func (f *follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	wctx := metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx),
-		"etcdkit-stream", strconv.FormatInt(f.source.stream.Load(), 10))
-
-	// Watch returns when the server has created the watch. It has no
-	// deadline of its own.
-	created := time.AfterFunc(commit.CallTimeout, func() { cancel(errors.New("the watch was not created in time")) })
-	events := f.source.Watcher.Watch(wctx, f.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
-	select {
-	case first, ok := <-events:
-		created.Stop()
-		if !ok {
-			return errors.Join(errors.New("the watch was refused"), context.Cause(ctx))
-		}
-		if err := first.Err(); err != nil {
-			return err
-		}
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	events, stop, err := f.watch(ctx)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	if err := f.list(ctx); err != nil {
 		return err
 	}
@@ -135,6 +123,42 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// streams is the number of watch streams that are used in turn.
+const streams = 8
+
+// leaving is how long a watch that is no longer wanted may still take to be
+// created.
+const leaving = 200 * time.Millisecond
+
+// watch creates the watch. clientv3's Watch returns when the server has created
+// it, and has no deadline of its own. If its ctx ends before that, clientv3 keeps
+// the stream open for nobody, until the client is closed; so a watch that is not
+// wanted any more is given a moment to come into being.
+func (f *follower) watch(ctx context.Context) (clientv3.WatchChan, context.CancelFunc, error) {
+	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := func() { cancel(nil) }
+	late := time.AfterFunc(commit.CallTimeout, func() { cancel(errors.New("the watch was not created in time")) })
+	defer late.Stop()
+	defer context.AfterFunc(ctx, func() { late.Reset(leaving) })()
+	events := f.source.Watcher.Watch(metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(wctx),
+		"etcdkit-stream", strconv.FormatInt(f.source.stream.Load()%streams, 10)),
+		f.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	select {
+	case first, ok := <-events:
+		if !ok {
+			stop()
+			return nil, nil, errors.Join(errors.New("the watch was refused"), context.Cause(wctx))
+		}
+		if err := first.Err(); err != nil {
+			stop()
+			return nil, nil, err
+		}
+		return events, stop, nil
+	case <-wctx.Done():
+		return nil, nil, context.Cause(wctx)
 	}
 }
 
