@@ -4,13 +4,15 @@ import (
 	"context"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // API is what a lease needs of etcd. It is small so that the protocol can be
-// tested without a server.
+// tested without a server. Errors are those of clientv3, so that callers can
+// compare them with the ones of package rpctypes.
 type API interface {
 	// Grant asks for a lease with this ID and returns the TTL that etcd
 	// gives, in seconds.
@@ -47,7 +49,7 @@ func (e etcd) Grant(ctx context.Context, id, seconds int64) (int64, error) {
 	defer cancel()
 	resp, err := e.raw.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{ID: id, TTL: seconds})
 	if err != nil {
-		return 0, err
+		return 0, rpctypes.Error(err)
 	}
 	return resp.TTL, nil
 }
@@ -57,7 +59,7 @@ func (e etcd) Granted(ctx context.Context, id int64) (int64, error) {
 	defer cancel()
 	resp, err := e.raw.LeaseTimeToLive(ctx, &etcdserverpb.LeaseTimeToLiveRequest{ID: id})
 	if err != nil {
-		return 0, err
+		return 0, rpctypes.Error(err)
 	}
 	if resp.TTL < 1 {
 		return 0, nil
@@ -72,7 +74,7 @@ func (e etcd) Revoke(ctx context.Context, id int64) error {
 	if isNotFound(err) {
 		return nil
 	}
-	return err
+	return rpctypes.Error(err)
 }
 
 func (e etcd) Renewals(ctx context.Context) (Stream, error) {
@@ -94,7 +96,7 @@ func (s stream) Send(id int64) error {
 func (s stream) Recv() (id, seconds int64, err error) {
 	resp, err := s.Lease_LeaseKeepAliveClient.Recv()
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, rpctypes.Error(err)
 	}
 	return resp.ID, resp.TTL, nil
 }
