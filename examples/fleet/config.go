@@ -21,6 +21,7 @@ type config struct {
 	ttl        time.Duration
 	seed       uint64
 	timeline   string
+	history    string
 	timeout    time.Duration
 
 	sabotage string // of the workers, by the tests: see sabotage.go
@@ -38,6 +39,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.DurationVar(&c.ttl, "ttl", 2*time.Second, "TTL of the workers' sessions, whole seconds")
 	f.Uint64Var(&c.seed, "seed", 1, "decides which execution ends how")
 	f.StringVar(&c.timeline, "timeline", "", "write a picture of the run to this SVG file")
+	f.StringVar(&c.history, "history", "", "write all events to this file, one JSON object per line")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
 	f.Usage = func() {
 		fmt.Fprintln(out, "fleet runs executions under one limit in many processes, breaks them in every way,\nand measures from outside whether the limit held.")
@@ -69,8 +71,8 @@ func (c config) check(rest []string) error {
 	return nil
 }
 
-// margin is a quarter of the TTL: short enough for a short demonstration on a
-// busy machine, long enough for the step in flight when a permit ends.
+// margin is a quarter of the TTL: short enough for a short demonstration, and far
+// more than the clocks of one host differ by.
 func (c config) margin() time.Duration { return c.ttl / 4 }
 
 // pause is how long the paused process is stopped: until its permit has gone to

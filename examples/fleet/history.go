@@ -1,6 +1,12 @@
 package main
 
-import "sync"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+)
 
 // history is what happened in a run, in the order in which the parent learned of
 // it.
@@ -9,6 +15,7 @@ type history struct {
 	events []event
 	now    []string // what each worker does: the last event that says so
 	ends   map[ending]int
+	astray []string // how attempts ended that should have ended otherwise
 }
 
 func newHistory(workers int) *history {
@@ -25,11 +32,15 @@ func (h *history) add(e event) {
 	}
 }
 
-// ended counts an attempt.
-func (h *history) ended(e ending) {
+// ended counts an attempt, and remembers it if that was not the plan.
+func (h *history) ended(r *run, e ending) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ends[e]++
+	if e != r.job.End {
+		h.astray = append(h.astray, fmt.Sprintf("worker %d, execution %d, attempt %d: %s instead of %s: %s",
+			r.row+1, r.job.Execution, r.job.Attempt, labels[e], labels[r.job.End], r.reason))
+	}
 }
 
 // scene is a run at a glance, for the progress line.
@@ -51,4 +62,16 @@ func (h *history) scene() (s scene) {
 	}
 	s.succeeded, s.killed = h.ends[succeeded], h.ends[killed]
 	return s
+}
+
+// write writes all events to a file, for referees of the user's own.
+func (h *history) write(file string) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	for _, e := range h.events {
+		if err := enc.Encode(e); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(file, b.Bytes(), 0o644)
 }

@@ -17,7 +17,7 @@
 // table and one line of JSON. It ends with status 0 only if every execution has
 // succeeded, never more than the limit worked at a time, no step began after its
 // permit's deadline, and nothing is left of the semaphore's queue in etcd. With
-// -timeline it draws the run.
+// -timeline it draws the run, with -history it writes all events to a file.
 //
 // What it does not show: that outside effects exclude each other across a pause
 // of a process. The step that was in flight when its process was paused ends
@@ -117,7 +117,12 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 			return false, err
 		}
 	}
-	r := newReport(c, p.plan, log.ends, v, left, elapsed)
+	if c.history != "" {
+		if err := log.write(c.history); err != nil {
+			return false, err
+		}
+	}
+	r := newReport(c, p.plan, log, v, left, elapsed)
 	r.write(os.Stdout)
 	return r.OK, nil
 }

@@ -65,13 +65,15 @@ func newPlan(c config) plan {
 		p.steps[i] = leastSteps + r.IntN(mostSteps-leastSteps+1)
 	}
 	count := func(share float64) int { return int(math.Round(share * float64(c.executions))) }
-	p.deal(r, killed, count(c.kill), c.executions)
-	p.deal(r, failed, max(1, count(failShare)), c.executions)
-	p.deal(r, panicked, max(1, count(panicShare)), c.executions)
-	p.deal(r, stuck, max(1, count(stuckShare)), max(1, c.executions/2)) // not last: nobody likes to wait for it
+	// What takes long comes first, and not in the last executions: a run should
+	// not end with everybody waiting for one.
 	if canPause {
 		p.ends[c.executions/3] = append(p.ends[c.executions/3], job{End: paused, At: 3})
 	}
+	p.deal(r, stuck, max(1, count(stuckShare)), max(1, c.executions/3))
+	p.deal(r, killed, count(c.kill), c.executions)
+	p.deal(r, failed, max(1, count(failShare)), c.executions)
+	p.deal(r, panicked, max(1, count(panicShare)), c.executions)
 	return p
 }
 

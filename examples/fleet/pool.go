@@ -88,7 +88,7 @@ func (p *pool) serve(ctx context.Context, row int) error {
 		case err != nil:
 			return err
 		}
-		p.log.ended(end)
+		p.log.ended(&r, end)
 		switch {
 		case end != succeeded && t.attempt == maxAttempts:
 			return fmt.Errorf("execution %d has failed %d times, the last time with the end %q: %s", t.execution, t.attempt, labels[end], r.reason)

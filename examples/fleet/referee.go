@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -75,9 +76,22 @@ func judge(events []event, limit int) verdict {
 		}
 	}
 	if v.Peak > limit {
-		v.Violations = append(v.Violations, fmt.Sprintf("%d worked at the same time under a limit of %d", v.Peak, limit))
+		v.Violations = append(v.Violations, fmt.Sprintf("%d worked at the same time under a limit of %d: %s",
+			v.Peak, limit, v.who(attempts, v.PeakAt)))
 	}
 	return v
+}
+
+// who names those at work at a time, those who had begun last at the end.
+func (v *verdict) who(attempts []attempt, at int64) string {
+	var names []string
+	slices.SortFunc(v.Work, func(a, b span) int { return cmp.Compare(a.From, b.From) })
+	for _, s := range v.Work {
+		if s.From <= at && at < s.To {
+			names = append(names, fmt.Sprintf("%s (%v of %v)", attempts[s.Attempt].name(), time.Duration(at-s.From).Round(time.Millisecond), time.Duration(s.To-s.From).Round(time.Millisecond)))
+		}
+	}
+	return strings.Join(names, "; ")
 }
 
 // spans returns the one time of work of an attempt, or the two around a pause. An

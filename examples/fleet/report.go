@@ -19,6 +19,7 @@ type report struct {
 	Peak       int            `json:"peak"`
 	Violations int            `json:"violations"`
 	First      []string       `json:"first_violations,omitempty"`
+	Astray     []string       `json:"astray,omitempty"`
 	LateSteps  int            `json:"late_steps"`
 	LeftBehind int            `json:"left_behind"`
 	Elapsed    float64        `json:"elapsed_s"`
@@ -27,10 +28,11 @@ type report struct {
 	Clock      string         `json:"clock"`
 }
 
-func newReport(c config, p plan, ends map[ending]int, v verdict, left int, elapsed time.Duration) report {
+func newReport(c config, p plan, log *history, v verdict, left int, elapsed time.Duration) report {
+	ends := log.ends
 	r := report{
 		Limit: c.limit, Executions: c.executions, Succeeded: ends[succeeded], Workers: c.workers, Ends: map[ending]int{},
-		Peak: v.Peak, Violations: len(v.Violations), First: v.Violations[:min(maxShown, len(v.Violations))], LateSteps: v.Late, LeftBehind: left,
+		Peak: v.Peak, Violations: len(v.Violations), First: v.Violations[:min(maxShown, len(v.Violations))], Astray: log.astray[:min(maxShown, len(log.astray))], LateSteps: v.Late, LeftBehind: left,
 		Elapsed: elapsed.Round(time.Millisecond).Seconds(),
 		Ideal:   (time.Duration(p.work()) * step / time.Duration(c.limit)).Round(time.Millisecond).Seconds(),
 		Seed:    c.seed, Clock: clockName,
@@ -45,7 +47,8 @@ func newReport(c config, p plan, ends map[ending]int, v verdict, left int, elaps
 	return r
 }
 
-// maxShown bounds the violations that are shown.
+// maxShown bounds the violations, and the attempts that went astray, that are
+// shown.
 const maxShown = 5
 
 // write prints the table and the line of JSON.
@@ -60,6 +63,9 @@ func (r report) write(out io.Writer) {
 		if n := r.Ends[e]; n > 0 {
 			row("  "+labels[e], "%4d", n)
 		}
+	}
+	for _, a := range r.Astray {
+		fmt.Fprintf(out, "    %s\n", a)
 	}
 	row("peak", "%4d at work at a time, by the workers' own clock stamps", r.Peak)
 	row("violations", "%4d", r.Violations)

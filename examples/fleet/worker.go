@@ -165,8 +165,8 @@ func (w *worker) work(ctx context.Context, p *concurrency.Permit) error {
 }
 
 // room is what a step may take in the worst case. A step that could outlive its
-// permit is not begun: when MaxHold ends a permit, the next holder follows at
-// once.
+// permit is not begun: when MaxHold or the deadline ends a permit, it is given
+// back at once and the next holder may follow within milliseconds.
 const room = 100 * time.Millisecond
 
 // step does one step, if the permit still lives right before it.
