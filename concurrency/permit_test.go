@@ -203,6 +203,22 @@ func TestReleaseHonoursCtx(t *testing.T) {
 	f.noKeys("/queue/")
 }
 
+// T23: a release that its caller gave up on was applied all the same. It counts
+// as one, not as a loss.
+func TestGivenUpReleaseIsNoLoss(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, c := f.session(nil)
+	p := lock(t, s, "x")
+	inj := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldAnswer})
+	ctx, cancel := context.WithCancel(ctxT(t))
+	go func() { _ = inj.Wait(ctx); cancel() }()
+	require.ErrorIs(t, p.Release(ctx), context.Canceled)
+	require.Empty(t, f.keys("/queue/"), "it was applied")
+	require.NoError(t, p.Release(ctxT(t)))
+	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
+}
+
 // A release with a ctx that has ended is a release.
 func TestReleaseWithDeadCtx(t *testing.T) {
 	t.Parallel()

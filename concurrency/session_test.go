@@ -77,7 +77,8 @@ func TestTrapS3LostEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			opts, told := traced(nil)
+			// So long that neither the deadline nor a refresh can tell.
+			opts, told := traced(&concurrency.SessionOptions{TTL: 300 * time.Second})
 			s, _ := f.session(opts)
 			p := lock(t, s, "x")
 			lease := s.Lease()
