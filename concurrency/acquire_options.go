@@ -48,8 +48,9 @@ func TakeOver() AcquireOption { return func(r *request) { r.takeOver = true } }
 // stored in etcd: no secrets.
 func Note(text string) AcquireOption { return func(r *request) { r.note = text } }
 
-// Wait bounds the wait: after d the call gives up with a *FullError. It adds to
-// the bound that ctx sets, whose end is told as ctx's error instead.
+// Wait bounds the wait: after d the call gives up with a *FullError, or with
+// context.DeadlineExceeded if etcd could not even be asked by then. It adds to the
+// bound that ctx sets, whose end is told as ctx's error.
 func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.hasWait = d, true } }
 
 // MaxWaiters refuses to join a long queue: with n or more requests waiting

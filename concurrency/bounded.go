@@ -92,9 +92,6 @@ func (g *gate) enqueueAnyway(ctx context.Context, e *epoch, r request) (*claim, 
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
 		defer cancel()
 		err := g.await(wait, e, c, time.Now())
-		if err != nil && ctx.Err() == nil && context.Cause(wait) == errWaited {
-			err = fullError(g.name, v)
-		}
 		if err != nil {
 			return nil, false, err
 		}

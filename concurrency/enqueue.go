@@ -57,9 +57,8 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 			return nil, false, err
 		case res.Token == 0:
 			e.freeSlot(c)
-			again, err := g.resolve(ctx, e, r, res.Read)
-			if err != nil || !again {
-				return nil, false, errors.Join(err)
+			if err := g.resolve(ctx, r, res.Read); err != nil {
+				return nil, false, err
 			}
 			continue
 		}
@@ -132,29 +131,23 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	return heavy == 1 && queue.Fits(light, c.slot.Weight, limit), nil
 }
 
-// resolve looks at why a request was refused by its conditions. It returns true
-// if it is worth asking again, errRefused if the caller's own conditions were not
+// resolve looks at why a request was refused by its conditions. It returns nil if
+// it is worth asking again, errRefused if the caller's own conditions were not
 // met, or a *HeldError.
-func (g *gate) resolve(ctx context.Context, e *epoch, r request, read []*etcdserverpb.ResponseOp) (again bool, err error) {
-	if !r.hasID {
-		return false, errRefused
-	}
-	kvs := read[0].GetResponseRange().Kvs
-	if len(kvs) == 0 {
-		return false, errRefused
+func (g *gate) resolve(ctx context.Context, r request, read []*etcdserverpb.ResponseOp) error {
+	if !r.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
+		return errRefused
 	}
 	owner, live, err := g.ownerOf(ctx, r.id)
 	switch {
-	case err != nil:
-		return false, err
-	case !live:
-		return true, nil
+	case err != nil || !live:
+		return err
 	case !r.takeOver:
-		return false, &HeldError{Name: g.name, ID: r.id, Owner: owner.describe()}
+		return &HeldError{Name: g.name, ID: r.id, Owner: owner.describe()}
 	}
 	err = g.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: g.sess.opts.Holder})
-	if err != nil && !errors.Is(err, ErrNotHeld) {
-		return false, err
+	if errors.Is(err, ErrNotHeld) {
+		return nil
 	}
-	return true, nil
+	return err
 }

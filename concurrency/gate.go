@@ -166,13 +166,9 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 				return p, nil
 			}
 		}
-		switch {
-		case errors.Is(err, errEpoch) || errors.Is(err, errAnew):
-			continue
-		case ctx.Err() == nil && context.Cause(wait) == errWaited:
-			return nil, g.full()
+		if !errors.Is(err, errEpoch) && !errors.Is(err, errAnew) {
+			return nil, g.failed("acquire", err)
 		}
-		return nil, g.failed("acquire", err)
 	}
 }
 
@@ -188,18 +184,6 @@ func (g *gate) failed(doing string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s %q: %w", doing, g.name, err)
-}
-
-// full tells how full the queue is, as far as this process knows it.
-func (g *gate) full() *FullError {
-	g.mu.Lock()
-	m := g.mirror
-	g.mu.Unlock()
-	if m == nil {
-		return &FullError{Name: g.name}
-	}
-	v, _ := m.View()
-	return fullError(g.name, v)
 }
 
 func fullError(name string, v mirror.View) *FullError {
@@ -262,6 +246,10 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 		}
 	case <-ctx.Done():
 		g.withdrawLater(e, c)
+		if context.Cause(ctx) == errWaited {
+			v, _ := m.View()
+			return fullError(g.name, v)
+		}
 		return ctx.Err()
 	}
 }

@@ -2,6 +2,7 @@ package concurrency_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime"
@@ -34,19 +35,16 @@ type answer struct {
 	err error
 }
 
-// ask calls Acquire in a goroutine and returns when its request stands in etcd.
+// ask calls Acquire in a goroutine and returns when its request stands in etcd, or
+// the answer is there.
 func ask(t testing.TB, ctx context.Context, sm *concurrency.Semaphore, opts ...concurrency.AcquireOption) <-chan answer {
 	t.Helper()
-	before, err := sm.Status(ctx)
-	require.NoError(t, err)
-	ch := make(chan answer, 1)
-	go func() {
-		p, err := sm.Acquire(ctx, opts...)
-		ch <- answer{p, err}
-	}()
+	note := rand.Text()
+	ch := ask2(ctx, sm, append(slices.Clone(opts), concurrency.Note(note))...)
 	require.Eventually(t, func() bool {
 		now, err := sm.Status(ctx)
-		return err == nil && len(now.Holders)+len(now.Waiters) > len(before.Holders)+len(before.Waiters)
+		mine := func(r concurrency.Request) bool { return r.Note == note }
+		return len(ch) > 0 || err == nil && (slices.ContainsFunc(now.Holders, mine) || slices.ContainsFunc(now.Waiters, mine))
 	}, soon, time.Millisecond, "the request does not appear")
 	return ch
 }
@@ -447,7 +445,7 @@ func TestMaxHold(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	lost := make(chan *concurrency.LostError, 1)
+	lost := make(chan *concurrency.LostError, 10)
 	s, _ := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
 	sm := sem(t, s, "x", 2)
 	stuck := acquire(t, ctx, sm, concurrency.MaxHold(50*time.Millisecond))
