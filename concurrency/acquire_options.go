@@ -61,8 +61,9 @@ func MaxWaiters(n int) AcquireOption {
 }
 
 // MaxHold ends the permit after d: its context ends with ErrHeldTooLong, and the
-// permit is given back, even if the holder is stuck. It is the in-flight limit of
-// a request, at least a millisecond.
+// permit is given back at once, even if the holder is stuck. It is the in-flight
+// limit of a request, at least a millisecond; choose it so that work that looks at
+// its context has stopped long before.
 func MaxHold(d time.Duration) AcquireOption {
 	return func(r *request) { r.maxHold, r.hasMaxHold = d, true }
 }

@@ -160,6 +160,7 @@ func (s *Session) run(e *epoch) {
 		// The lease may still live in etcd, with permits that nobody
 		// holds any more.
 		s.background(func() {
+			s.grace(lost, cause)
 			if err := s.revoke(lost, cause); err != nil {
 				s.log.Debug("lost lease is left to expire", zap.Error(err))
 			}
@@ -171,6 +172,21 @@ func (s *Session) run(e *epoch) {
 			s.log.Info("session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
 			s.opts.Trace.sessionRenewed(clientv3.LeaseID(e.lease.ID()))
 		}
+	}
+}
+
+// grace waits out the margin of a lease that was lost at its deadline. Its permits'
+// contexts have just ended, and what works under them needs a moment to stop:
+// that is what the margin leaves, and to revoke the lease at once would take it.
+func (s *Session) grace(l *lease.Lease, cause error) {
+	if !errors.Is(cause, lease.ErrDeadline) {
+		return
+	}
+	t := time.NewTimer(time.Until(l.Deadline().Add(s.opts.Margin)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.ctx.Done():
 	}
 }
 

@@ -20,9 +20,10 @@ type SessionOptions struct {
 	TTL time.Duration
 
 	// Margin is how long before etcd could free them that permits count as
-	// lost. It must cover the difference in rate of this machine's and etcd's
-	// clocks over one TTL, and about one election timeout of etcd for a leader
-	// change at a bad moment. At most half of the TTL. Defaults to a fifth of
+	// lost: the time that work has to stop when their contexts end. It must
+	// also cover the difference in rate of this machine's and etcd's clocks
+	// over one TTL, and about one election timeout of etcd for a leader change
+	// at a bad moment. At most half of the TTL. Defaults to a fifth of
 	// the TTL, but not less than 1.2 s.
 	Margin time.Duration
 
