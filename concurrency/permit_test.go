@@ -166,10 +166,12 @@ func pausedProcess(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = s.Close(ctxT(t)) }()
 	p := lock(t, s, "x")
+	last := time.Now() // before the word that the parent waits for
 	fmt.Println("paused: held")
-	for last := time.Now(); ; last = time.Now() {
+	for {
 		// Nothing but this loop has run since the process runs on, if need be.
 		if now := time.Now(); now.Sub(last) < 300*time.Millisecond && now.Round(0).Sub(last.Round(0)) < 300*time.Millisecond {
+			last = now
 			continue
 		}
 		lost := p.Err() != nil
