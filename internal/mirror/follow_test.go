@@ -182,8 +182,10 @@ func TestFollow(t *testing.T) {
 		clientv3.OpPut(f.prefix+"c", "3"), clientv3.OpDelete(f.prefix+"b"), clientv3.OpPut(f.prefix+"d", "4")).Commit()
 	require.NoError(t, err)
 	f.copy.shows(map[string]string{f.prefix + "c": "3", f.prefix + "d": "4"})
-	require.Equal(t, []int{1, 1, 3}, f.copy.applied)
 	require.Equal(t, 1, f.resets())
+	f.copy.mu.Lock()
+	require.Equal(t, []int{1, 1, 3}, f.copy.applied)
+	f.copy.mu.Unlock()
 	r := f.client.Requests()
 	require.Equal(t, []int{1, 1}, []int{r["Watch.Send"], r["Range"]}, "%v", r)
 }
@@ -354,6 +356,8 @@ func TestFollowHealsLostEvents(t *testing.T) {
 	w.mu.Unlock()
 	f.del("a")
 	f.upToDate()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	require.Equal(t, 1, w.eaten)
 }
 
