@@ -2,9 +2,9 @@ package concurrency
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -74,7 +74,8 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 
 // creation is the Txn that writes a request.
 func (g *gate) creation(e *epoch, c *claim, ifs []clientv3.Cmp) commit.Creation {
-	nonce := rand.Text()[:16]
+	// With the lease in the key's name, a count makes the value unique.
+	nonce := strconv.FormatUint(g.sess.nonces.Add(1), 36)
 	r := c.request
 	value := record.Request{Nonce: nonce, Holder: g.sess.opts.Holder, ID: r.id, Note: r.note, AtMS: nowMS()}
 	tx := commit.Creation{

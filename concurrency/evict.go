@@ -60,10 +60,17 @@ func (g *gate) withToken(ctx context.Context, token int64) (owner, bool, error) 
 		for _, r := range list {
 			if r.Create == token {
 				o := owner{Request: r}
-				if r.Record.ID != "" {
-					o.also = []string{g.keys.ID(r.Record.ID)}
+				if r.Record.ID == "" {
+					return o, true, nil
 				}
-				return o, true, nil
+				// The ID as the value tells it may not be exact (JSON knows
+				// text only), and the key of another must not be touched.
+				idKey := g.keys.ID(r.Record.ID)
+				kvs, err := g.get(ctx, idKey)
+				if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == token {
+					o.also = []string{idKey}
+				}
+				return o, true, err
 			}
 		}
 	}

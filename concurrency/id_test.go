@@ -175,6 +175,27 @@ func TestEvict(t *testing.T) {
 	require.NoError(t, acquire(t, ctx, sa, concurrency.ID("holder")).Release(ctx))
 }
 
+// Two IDs that look alike as text stay apart, also when one is evicted by token.
+func TestEvictTokenSparesOtherIDs(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 9)
+	a := acquire(t, ctx, sm, concurrency.ID("a\xff"))
+	b := acquire(t, ctx, sm, concurrency.ID("a\uFFFD"))
+	require.NoError(t, sm.EvictToken(ctx, a.Token(), "for a test"))
+	closed(t, a.Lost(), "eviction")
+	var held *concurrency.HeldError
+	_, err := sm.Acquire(ctx, concurrency.ID("a\uFFFD"))
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, b.Token(), held.Owner.Token)
+	require.NoError(t, acquire(t, ctx, sm, concurrency.ID("a\xff")).Release(ctx))
+	require.NoError(t, sm.EvictToken(ctx, b.Token(), "for a test"))
+	closed(t, b.Lost(), "eviction")
+	f.noKeys("/id/")
+}
+
 func TestStatusAndWatch(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -32,6 +33,7 @@ type Session struct {
 	lease  lease.API
 	source *mirror.Source
 	log    *zap.Logger
+	nonces atomic.Uint64 // tells the attempts to create a request apart
 
 	// Three contexts end one after the other. All end with the client.
 	accept  context.Context // ends when Close begins: no new work

@@ -14,11 +14,15 @@ import (
 const CallTimeout = 5 * time.Second
 
 // Call derives the ctx of one call to etcd: bounded, and answered at once by a
-// member that sees no leader instead of held by it.
+// member that sees no leader instead of held by it. The bound is a timer here and
+// no deadline in ctx, which gRPC would send along, as a header that differs each
+// time, and have the server time as well.
 func Call(ctx context.Context) (context.Context, context.CancelFunc) {
 	// As clientv3.WithRequireLeader does, but without copying what ctx has.
 	ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
-	return context.WithTimeout(ctx, CallTimeout)
+	ctx, cancel := context.WithCancel(ctx)
+	t := time.AfterFunc(CallTimeout, cancel)
+	return ctx, func() { t.Stop(); cancel() }
 }
 
 // Backoff waits longer after each failure in a row, from about 10 ms to about a

@@ -11,6 +11,8 @@ package record
 import (
 	"encoding/json"
 	"math"
+	"strconv"
+	"strings"
 )
 
 // version is what this release writes. A record of a greater version was
@@ -80,8 +82,36 @@ const (
 	CauseReleased = "released"
 )
 
-// Encode writes a record. The records of this package always encode.
-func (r Request) Encode() string { r.Version = version; return encode(r) }
+// Encode writes a record. The records of this package always encode. This one is
+// written with each request, so it is put together by hand: encoding/json takes
+// several per cent of an uncontended acquire.
+func (r Request) Encode() string {
+	b := make([]byte, 0, 96+len(r.Nonce)+len(r.Holder)+len(r.ID)+len(r.Note))
+	b = append(b, `{"v":1,"nonce":`...)
+	b = appendString(b, r.Nonce)
+	for _, field := range [...]struct{ name, value string }{{"holder", r.Holder}, {"id", r.ID}, {"note", r.Note}} {
+		if field.value != "" {
+			b = append(b, ',', '"')
+			b = append(b, field.name...)
+			b = append(b, '"', ':')
+			b = appendString(b, field.value)
+		}
+	}
+	b = append(b, `,"at":`...)
+	b = strconv.AppendInt(b, r.AtMS, 10)
+	return string(append(b, '}'))
+}
+
+func appendString(b []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c > '~' || strings.IndexByte(`"\\<>&`, c) >= 0 {
+			return append(b, encode(s)...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}
 
 // Encode writes a record.
 func (r Limit) Encode() string { r.Version = version; return encode(r) }

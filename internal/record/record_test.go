@@ -1,10 +1,12 @@
 package record
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // TestGolden holds the stored form still: releases share a fleet during every
@@ -20,6 +22,19 @@ func TestGolden(t *testing.T) {
 	for got, want := range golden {
 		require.Equal(t, want, got)
 	}
+}
+
+// TestRequestByHand holds the encoding that is put together by hand to what
+// encoding/json makes of the same record.
+func TestRequestByHand(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z<>&"\\\x00-\x1f ]*`), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
+		r := Request{Nonce: text.Draw(t, "nonce"), Holder: text.Draw(t, "holder"), ID: text.Draw(t, "id"), Note: text.Draw(t, "note"), AtMS: rapid.Int64().Draw(t, "at")}
+		r.Version = version
+		want, err := json.Marshal(r)
+		require.NoError(t, err)
+		require.Equal(t, string(want), r.Encode())
+	})
 }
 
 func TestDecodeIsWary(t *testing.T) {
