@@ -39,8 +39,8 @@ func requiredIDs() []string {
 }
 
 // idBreaches compares the table with the required ids and with the tests that
-// exist. With strict set, a TODO is a breach too.
-func idBreaches(doc string, tests map[string]bool, strict bool) []string {
+// exist.
+func idBreaches(doc string, tests map[string]bool) []string {
 	var found []string
 	breach := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 
@@ -55,16 +55,12 @@ func idBreaches(doc string, tests map[string]bool, strict bool) []string {
 			breach("%s does not say what must hold", id)
 		}
 		switch {
-		case test == "TODO":
-			if strict {
-				breach("%s has no test yet", id)
-			}
 		case idReasons.MatchString(test):
 		default:
 			for name := range strings.SplitSeq(test, ", ") {
 				m := idTest.FindStringSubmatch(name)
 				if m == nil {
-					breach("%s: %q is neither `package.TestName`, nor \"waits for …: reason\", \"cannot run here: reason\" or TODO", id, name)
+					breach("%s: %q is neither `package.TestName`, nor \"waits for …: reason\" nor \"cannot run here: reason\"", id, name)
 				} else if !tests[m[1]+"."+m[2]] {
 					breach("%s: there is no test %s.%s", id, m[1], m[2])
 				}
@@ -95,15 +91,13 @@ func testFuncs(tr *tree) map[string]bool {
 	return names
 }
 
-// TestIDs holds docs/testing.md to the tests that exist. Set
-// ETCDKIT_TESTIDS=strict to have every TODO fail.
+// TestIDs holds docs/testing.md to the tests that exist.
 func TestIDs(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/testing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	strict := os.Getenv("ETCDKIT_TESTIDS") == "strict"
-	for _, breach := range idBreaches(string(doc), testFuncs(repository(t)), strict) {
+	for _, breach := range idBreaches(string(doc), testFuncs(repository(t))) {
 		t.Errorf("docs/testing.md: %s", breach)
 	}
 }
@@ -118,7 +112,7 @@ func TestIDsFail(t *testing.T) {
 	for _, id := range requiredIDs() {
 		good += "| " + id + " | `queue.TestFront/sub`, `queue.TestFront` | it holds |\n"
 	}
-	if got := idBreaches(good, tests, true); len(got) != 0 {
+	if got := idBreaches(good, tests); len(got) != 0 {
 		t.Fatalf("a good list is refused: %q", got)
 	}
 
@@ -135,11 +129,11 @@ func TestIDsFail(t *testing.T) {
 		"not a test":  {replaceT1("| T1 | `queue.TestNot` | it holds |\n"), "no test queue.TestNot"},
 		"no reason":   {replaceT1("| T1 | waits for schedlock: | it holds |\n"), "neither"},
 		"no sentence": {replaceT1("| T1 | `queue.TestFront` | |\n"), "does not say"},
-		"todo":        {replaceT1("| T1 | TODO | it holds |\n"), "has no test yet"},
+		"todo":        {replaceT1("| T1 | TODO | it holds |\n"), "neither"},
 	}
 	for name, tt := range lists {
 		t.Run(name, func(t *testing.T) {
-			got := idBreaches(tt.doc, tests, name == "todo")
+			got := idBreaches(tt.doc, tests)
 			if !slices.ContainsFunc(got, func(b string) bool { return strings.Contains(b, tt.want) }) {
 				t.Errorf("breaches %q, want one: %s", got, tt.want)
 			}
@@ -147,7 +141,7 @@ func TestIDsFail(t *testing.T) {
 	}
 
 	excused := replaceT1("| T1 | waits for schedlock: its claims | it holds |\n")
-	if got := idBreaches(excused, tests, true); len(got) != 0 {
+	if got := idBreaches(excused, tests); len(got) != 0 {
 		t.Errorf("a row with a reason is refused: %q", got)
 	}
 }
