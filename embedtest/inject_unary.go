@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -78,6 +79,7 @@ func (cl *Client) unary(ctx context.Context, fullMethod string, req, reply any, 
 	if err != nil {
 		return err
 	}
+	opts = forLater(opts)
 	h := &held{
 		fault: f, ctx: context.WithoutCancel(ctx), method: method,
 		req: copied, reply: reply, invoke: invoke, done: make(chan struct{}),
@@ -114,6 +116,18 @@ func (cl *Client) unary(ctx context.Context, fullMethod string, req, reply any, 
 		return h.result.Err
 	}
 	return copyInto(reply, h.result.Reply)
+}
+
+// forLater leaves out the options by which gRPC writes to its caller's memory when
+// a call ends: by then the caller may have gone on.
+func forLater(opts []grpc.CallOption) []grpc.CallOption {
+	return slices.DeleteFunc(slices.Clone(opts), func(o grpc.CallOption) bool {
+		switch o.(type) {
+		case grpc.PeerCallOption, grpc.HeaderCallOption, grpc.TrailerCallOption:
+			return true
+		}
+		return false
+	})
 }
 
 func (i *Injection) keep(h *held) {
