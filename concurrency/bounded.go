@@ -46,7 +46,7 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 			if time.Since(begun) > patience {
 				return nil, false, fullError(g.name, v)
 			}
-			if err := pause.Wait(ctx); err != nil {
+			if err := pause.Wait(ctx, nil); err != nil {
 				return nil, false, err
 			}
 			continue

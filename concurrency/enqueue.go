@@ -57,7 +57,11 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 			return nil, false, err
 		case res.Token == 0:
 			e.freeSlot(c)
-			if err := g.resolve(ctx, r, res.Read); err != nil {
+			err := g.resolve(ctx, r, res.Read)
+			if err == errRefused && len(ifs) == 0 {
+				continue // what stood in the way is gone again
+			}
+			if err != nil {
 				return nil, false, err
 			}
 			continue

@@ -232,11 +232,12 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, c := f.session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	holder := f.keys("queue/")[0]
 	w := ask(t, ctx, sm)
+	anew := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 	for _, key := range f.keys("queue/") {
 		if key != holder {
 			_, err := f.Client().Txn(ctx).Then(clientv3.OpDelete(key)).Commit()
@@ -245,6 +246,8 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
+	require.NoError(t, anew.Wait(ctx))
+	require.NoError(t, anew.Release())
 	require.Eventually(t, func() bool { return len(f.keys("queue/")) == 3 }, soon, time.Millisecond, "it asks in another slot")
 	require.NoError(t, p.Release(ctx))
 	waiting(t, w, "the impostor is before it: it stands on a lease and counts")

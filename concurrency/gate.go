@@ -115,8 +115,8 @@ func (g *gate) read(ctx context.Context) (mirror.View, error) {
 		if !commit.Transient(err) {
 			return mirror.View{}, err
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return mirror.View{}, errors.Join(wait, err)
+		if err := pause.Wait(ctx, err); err != nil {
+			return mirror.View{}, err
 		}
 	}
 }

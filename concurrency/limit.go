@@ -26,8 +26,8 @@ func (g *gate) get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) 
 		if !commit.Transient(err) {
 			return nil, err
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return nil, errors.Join(wait, err)
+		if err := pause.Wait(ctx, err); err != nil {
+			return nil, err
 		}
 	}
 }

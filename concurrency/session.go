@@ -50,6 +50,7 @@ type Session struct {
 	mu       sync.Mutex
 	current  *epoch        // nil between leases
 	turn     chan struct{} // closed and replaced when current changes
+	trouble  error         // why there is no lease, if etcd refuses one
 	gates    map[string]*gate
 	held     int           // live permits
 	idle     chan struct{} // closed when Close has begun and none is live
@@ -213,7 +214,10 @@ func (s *Session) reopen() *epoch {
 			return e
 		}
 		s.log.Debug("no new lease yet", zap.Error(err))
-		if pause.Wait(s.accept) != nil {
+		s.mu.Lock()
+		s.trouble = err
+		s.mu.Unlock()
+		if pause.Wait(s.accept, nil) != nil {
 			return nil
 		}
 	}
@@ -223,13 +227,13 @@ func (s *Session) reopen() *epoch {
 func (s *Session) become(e *epoch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = e
+	s.current, s.trouble = e, nil
 	close(s.turn)
 	s.turn = make(chan struct{})
 }
 
 // live returns the present epoch, and waits for one between two leases. It
-// returns ErrClosed or ctx's error.
+// returns ErrClosed, or ctx's error joined with why there is no lease.
 func (s *Session) live(ctx context.Context) (*epoch, error) {
 	for {
 		s.mu.Lock()
@@ -245,7 +249,9 @@ func (s *Session) live(ctx context.Context) (*epoch, error) {
 		case <-turn: // an epoch that has ended gives way at once
 		case <-s.accept.Done():
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return nil, errors.Join(ctx.Err(), s.trouble)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package concurrency_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strconv"
 	"strings"
@@ -420,6 +421,14 @@ func TestPermissionLost(t *testing.T) {
 	require.NoError(t, err)
 	lostBy(t, p, concurrency.ErrLost)
 	require.Contains(t, p.Err().Error(), "denied")
+	// Whoever asks now is told why he gets nothing. The reason is known when the
+	// first new lease was refused.
+	require.Eventually(t, func() bool {
+		short, cancel := context.WithTimeout(ctxT(t), 20*time.Millisecond)
+		defer cancel()
+		_, err := mutex(t, s, "z").Lock(short)
+		return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "permission denied")
+	}, soon, time.Millisecond)
 	_, err = c.Client().RoleGrantPermission(ctxT(t), "worker", f.prefix, end, clientv3.PermissionType(clientv3.PermReadWrite))
 	require.NoError(t, err)
 	got(t, told.renewed, "SessionRenewed")

@@ -397,6 +397,8 @@ func TestLoadBudget(t *testing.T) {
 	s, c := f.session(nil)
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // stores the limit
+	// The limit was read twice, and the session lists its own range once.
+	require.Eventually(t, func() bool { return c.Requests()["Range"] == 3 }, soon, time.Millisecond)
 	count := func(what string, want map[string]int, entries uint64, fn func()) {
 		t.Helper()
 		c.ResetRequests()

@@ -27,7 +27,7 @@ func (h *history) add(e event) {
 	defer h.mu.Unlock()
 	h.events = append(h.events, e)
 	switch e.Kind {
-	case evWait, evHold, evBack, evDone, evKill:
+	case evWait, evHold, evBack, evDone, evKill, evStop:
 		h.now[e.Worker] = e.Kind
 	}
 }

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -30,8 +31,10 @@ func Call(ctx context.Context) (context.Context, context.CancelFunc) {
 // ready; it is not safe for concurrent use.
 type Backoff struct{ failures int }
 
-// Wait waits once more. It returns ctx's error if ctx ends first.
-func (b *Backoff) Wait(ctx context.Context) error {
+// Wait waits once more. If ctx ends first it returns ctx's error, joined with the
+// last one of what is being repeated, unless that says no more than that a call was
+// cut short: its bound (see Call) is not the caller's ctx and must not look like it.
+func (b *Backoff) Wait(ctx context.Context, last error) error {
 	d := 10 * time.Millisecond << min(b.failures, 7)
 	b.failures++
 	t := time.NewTimer(d/2 + rand.N(d))
@@ -40,8 +43,11 @@ func (b *Backoff) Wait(ctx context.Context) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
+	}
+	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) {
 		return ctx.Err()
 	}
+	return errors.Join(ctx.Err(), last)
 }
 
 // Reset forgets the failures.

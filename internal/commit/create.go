@@ -95,8 +95,8 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 				return found(c, kvs)
 			}
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return Result{}, errors.Join(wait, err) // settled: nothing was created
+		if err := pause.Wait(ctx, err); err != nil {
+			return Result{}, err // settled: nothing was created
 		}
 	}
 }
@@ -124,8 +124,8 @@ func (f *Fence) look(ctx context.Context, key string) ([]*mvccpb.KeyValue, error
 		if !Transient(err) {
 			return nil, err
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return nil, errors.Join(wait, err)
+		if err := pause.Wait(ctx, err); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -157,8 +157,8 @@ func (f *Fence) settle(ctx context.Context, key string) ([]*mvccpb.KeyValue, err
 		case classify(err) == refused, classify(err) == answered:
 			return nil, err
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return nil, errors.Join(wait, err)
+		if err := pause.Wait(ctx, err); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -189,8 +189,8 @@ func (e *PendingError) Discard(ctx context.Context, also ...string) error {
 		if err == nil || errors.Is(err, ErrGone) {
 			return nil
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return errors.Join(wait, err)
+		if err := pause.Wait(ctx, err); err != nil {
+			return err
 		}
 	}
 }

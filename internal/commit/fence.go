@@ -52,8 +52,8 @@ func Raise(ctx context.Context, kv clientv3.KV, lease clientv3.LeaseID, key, val
 		case classify(err) == refused, classify(err) == answered:
 			return nil, err
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return nil, errors.Join(wait, err)
+		if err := pause.Wait(ctx, err); err != nil {
+			return nil, err
 		}
 	}
 }

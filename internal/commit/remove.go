@@ -2,7 +2,6 @@ package commit
 
 import (
 	"context"
-	"errors"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -77,8 +76,8 @@ func remove(ctx context.Context, kv clientv3.KV, key string, token int64, puts [
 		case unanswered:
 			gone = Vanished
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return gone, errors.Join(wait, err)
+		if err := pause.Wait(ctx, err); err != nil {
+			return gone, err
 		}
 	}
 }

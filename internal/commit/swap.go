@@ -49,8 +49,8 @@ func Swap(ctx context.Context, kv clientv3.KV, key string, mod int64, value stri
 		case unanswered:
 			doubt = true
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return 0, nil, errors.Join(wait, err)
+		if err := pause.Wait(ctx, err); err != nil {
+			return 0, nil, err
 		}
 	}
 }

@@ -85,11 +85,9 @@ func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 			continue
 		}
 		if commit.Transient(err) {
-			wait := pause.Wait(ctx)
-			if wait == nil {
+			if err = pause.Wait(ctx, err); err == nil {
 				continue
 			}
-			err = errors.Join(wait, err)
 		}
 		o.Later(func(ctx context.Context) { _ = api.Revoke(ctx, id) }) // it expires in any case
 		return nil, fmt.Errorf("grant a lease: %w", err)
@@ -166,8 +164,8 @@ func (l *Lease) Revoke(ctx context.Context) error {
 		if commit.Denied(err) {
 			return err // a key on the lease is outside our role: it must expire
 		}
-		if wait := pause.Wait(ctx); wait != nil {
-			return errors.Join(wait, err)
+		if err := pause.Wait(ctx, err); err != nil {
+			return err
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (l *Lease) renew() {
 		if acknowledged {
 			pause.Reset()
 		}
-		if pause.Wait(l.ctx) != nil {
+		if pause.Wait(l.ctx, nil) != nil {
 			return
 		}
 	}

@@ -78,7 +78,7 @@ func (s *Source) Follow(ctx context.Context, prefix string, h Handler) {
 			continue
 		}
 		s.stream.Add(1)
-		if pause.Wait(ctx) != nil {
+		if pause.Wait(ctx, nil) != nil {
 			return
 		}
 	}
