@@ -90,7 +90,7 @@ func BenchmarkUncontended(b *testing.B) {
 			b.Cleanup(func() { _ = s.Close(ctx) })
 			sm := sem(b, s, "free", 10)
 			client := c.NewClient(b).Client
-			lease, err := client.Grant(ctx, 60)
+			lease, err := client.Grant(ctx, 3600)
 			require.NoError(b, err)
 			ours := func() {
 				p, err := sm.Acquire(ctx)

@@ -88,13 +88,12 @@ func (g *gate) creation(e *epoch, c *claim, ifs []clientv3.Cmp) commit.Creation 
 			found, ok := record.DecodeRequest(b)
 			return ok && found.Nonce == nonce
 		},
-		Read: []clientv3.Op{
-			clientv3.OpGet(g.keys.Light, clientv3.WithPrefix(), clientv3.WithCountOnly()),
-			clientv3.OpGet(g.keys.Heavy, clientv3.WithPrefix(), clientv3.WithCountOnly()),
-		},
+		Read: []clientv3.Op{clientv3.OpGet(g.keys.Light, clientv3.WithPrefix(), clientv3.WithCountOnly())},
 	}
 	if g.fixed == 0 {
-		tx.Read = append(tx.Read, clientv3.OpGet(g.keys.Limit))
+		// The limit, and as many of the heavy requests as it takes to know
+		// whether there are any but this one.
+		tx.Read = append(tx.Read, clientv3.OpGet(g.keys.Limit, clientv3.WithRange(g.keys.Light), clientv3.WithLimit(3)))
 	}
 	if r.hasID {
 		key := g.keys.ID(r.id)
@@ -114,26 +113,27 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	if read == nil {
 		return false, nil // settled after a lost answer
 	}
-	limit := g.fixed
-	if limit == 0 {
-		kvs := read[2].GetResponseRange().Kvs
-		if len(kvs) == 0 { // somebody has deleted it
-			_, err := g.storeLimit(ctx, g.lastLimit())
-			return false, err
-		}
-		var err error
-		if limit, err = g.learnLimit(kvs[0]); err != nil {
-			return false, err
-		}
+	light := read[0].GetResponseRange().Count
+	if g.fixed > 0 {
+		return queue.Fits(light-1, 1, g.fixed), nil
+	}
+	// The limit comes first, then the heavy requests.
+	heavy := read[1].GetResponseRange().Kvs
+	if len(heavy) == 0 || string(heavy[0].Key) != g.keys.Limit { // somebody has deleted it
+		_, err := g.storeLimit(ctx, g.lastLimit())
+		return false, err
+	}
+	limit, err := g.learnLimit(heavy[0])
+	if err != nil {
+		return false, err
 	}
 	if limit > 0 && c.slot.Weight > limit {
 		return false, g.tooHeavy(c.slot.Weight, limit)
 	}
-	light, heavy := read[0].GetResponseRange().Count, read[1].GetResponseRange().Count
 	if c.slot.Weight == 1 {
-		return heavy == 0 && queue.Fits(light-1, 1, limit), nil
+		return len(heavy) == 1 && queue.Fits(light-1, 1, limit), nil
 	}
-	return heavy == 1 && queue.Fits(light, c.slot.Weight, limit), nil
+	return len(heavy) == 2 && queue.Fits(light, c.slot.Weight, limit), nil
 }
 
 // resolve looks at why a request was refused by its conditions. It returns nil if

@@ -336,7 +336,7 @@ func TestForeignKeysBlockNobody(t *testing.T) {
 	s, _ := f.session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/1/")[0]
+	slot := f.keys("queue/light/")[0]
 	require.NoError(t, p.Release(ctx))
 	base := slot[:len(slot)-len("0000000000000000-0000")]
 	for _, key := range []string{

@@ -25,7 +25,7 @@ func TestTrapS1Batches(t *testing.T) {
 	s, _ := f.session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/1/")[0]
+	slot := f.keys("queue/light/")[0]
 	require.NoError(t, p.Release(ctx))
 	base := strings.TrimSuffix(slot, "0000")
 	resp, err := f.Client().Txn(ctx).Then(
@@ -53,7 +53,7 @@ func TestTrapS2OwnershipByPut(t *testing.T) {
 	s, c := f.session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/1/")[0]
+	slot := f.keys("queue/light/")[0]
 	_, err := f.Client().Put(ctx, slot, `{"v":1,"holder":"thief"}`, clientv3.WithLease(s.Lease()))
 	require.NoError(t, err)
 	resp, err := c.Txn(ctx).If(p.Guard()).Commit()
@@ -254,7 +254,7 @@ func TestTrapL4Try(t *testing.T) {
 	other, _ := f.session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/1/")[0]
+	slot := f.keys("queue/light/")[0]
 	require.NoError(t, p.Release(ctx))
 	plant := func() { // a try that will find itself too late
 		_, err := f.Client().Put(ctx, slot+"-try", "{}", clientv3.WithLease(other.Lease()))

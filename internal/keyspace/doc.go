@@ -12,9 +12,9 @@
 //	session/<lease>/alive            presence of one session, and its fence
 //	session/<lease>/notice/<token>   word to that session that a request ended
 //	sem/<name>/limit                 the limit of a semaphore
-//	sem/<name>/queue/1/…             its requests of weight 1
-//	sem/<name>/queue/n/<weight>/…    its heavier requests
-//	mutex/<name>/queue/1/…           the requests for a mutex
+//	sem/<name>/queue/light/…             its requests of weight 1
+//	sem/<name>/queue/heavy/<weight>/…    its heavier requests
+//	mutex/<name>/queue/light/…           the requests for a mutex
 //	id/sem/<name>/<id>               which request a caller's ID stands for
 //
 // Weight and kind of a request stand in its key's name, never in its value: a

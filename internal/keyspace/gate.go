@@ -13,7 +13,9 @@ type Gate struct {
 	Queue string // the range of all requests
 	Light string // the range of all requests of weight 1; they can be counted
 	Heavy string // the range of all requests of a greater weight
-	ids   string
+	// Keys lie in this order: the limit, the heavy requests, the light ones. So
+	// [Limit, Light) is what a light request must see besides its like.
+	ids string
 }
 
 // ID is the key that says which request an ID stands for. It lies outside the
@@ -63,10 +65,10 @@ func (g Gate) ParseSlot(key string) (s Slot, ok bool) {
 	if !ok {
 		return Slot{}, false
 	}
-	if tail, light := strings.CutPrefix(rest, "1/"); light {
+	if tail, light := strings.CutPrefix(rest, "light/"); light {
 		s.Weight, rest = 1, tail
 	} else {
-		weight, tail, found := strings.Cut(strings.TrimPrefix(rest, "n/"), "/")
+		weight, tail, found := strings.Cut(strings.TrimPrefix(rest, "heavy/"), "/")
 		w, err := strconv.ParseInt(weight, 10, 64)
 		if !found || err != nil || w < 2 || w > math.MaxInt32 {
 			return Slot{}, false

@@ -68,6 +68,7 @@ func TestSlotRoundTrip(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, s, back)
 		require.Equal(t, s.Weight == 1, inRange(g.Slot(s), g.Light))
+		require.Equal(t, s.Weight != 1, g.Limit < g.Slot(s) && g.Slot(s) < g.Light)
 		require.Equal(t, s.Weight != 1, inRange(g.Slot(s), g.Heavy))
 	})
 }
@@ -78,8 +79,8 @@ func TestSlotRefusesOtherSpellings(t *testing.T) {
 	heavy := g.Slot(Slot{Lease: 0xabc, Number: 10, Weight: 7})
 	for _, key := range []string{
 		"", g.Range, g.Limit, g.Queue, good + "x", good + "-try-try", strings.ToUpper(good),
-		strings.Replace(heavy, "/n/7/", "/n/07/", 1), strings.Replace(heavy, "/n/7/", "/n/1/", 1),
-		strings.Replace(heavy, "/n/7/", "/n/-7/", 1), strings.Replace(heavy, "/n/7/", "/n/9999999999/", 1),
+		strings.Replace(heavy, "/heavy/7/", "/heavy/07/", 1), strings.Replace(heavy, "/heavy/7/", "/heavy/1/", 1),
+		strings.Replace(heavy, "/heavy/7/", "/heavy/-7/", 1), strings.Replace(heavy, "/heavy/7/", "/heavy/9999999999/", 1),
 		strings.Replace(good, "-000a", "-00A", 1), strings.Replace(good, "-000a", "-a", 1),
 	} {
 		_, ok := g.ParseSlot(key)
@@ -124,7 +125,7 @@ func TestNoticeRoundTrip(t *testing.T) {
 func FuzzParseSlot(f *testing.F) {
 	g := Space{root: "/etcdkit/v1/ns/"}.Gate(Semaphore, "x")
 	f.Add(g.Slot(Slot{Lease: 1, Number: 2, Weight: 3, Try: true}))
-	f.Add(g.Queue + "n/")
+	f.Add(g.Queue + "heavy/")
 	f.Fuzz(func(t *testing.T, key string) {
 		if s, ok := g.ParseSlot(key); ok && g.Slot(s) != key {
 			t.Fatalf("%q parsed as %+v, which is %q", key, s, g.Slot(s))

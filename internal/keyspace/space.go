@@ -82,7 +82,7 @@ func (s Space) Gate(kind Kind, name string) Gate {
 	root := s.root + tail
 	return Gate{
 		Range: root, Limit: root + "limit",
-		Queue: root + "queue/", Light: root + "queue/1/", Heavy: root + "queue/n/",
+		Queue: root + "queue/", Light: root + "queue/light/", Heavy: root + "queue/heavy/",
 		ids: s.root + "id/" + tail,
 	}
 }
