@@ -152,7 +152,7 @@ func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
 		return
 	}
 	l, ok := record.DecodeLimit(kv.Value)
-	if !ok {
+	if !ok || l.Through >= kv.ModRevision { // nobody was admitted before he came
 		m.queue.ForgetLimit()
 		m.foreign++
 		return
@@ -223,7 +223,6 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 		used := v.Used
 		for len(v.Waiters) > 0 && v.Waiters[0].Create < m.limitRev && queue.Fits(used, v.Waiters[0].Weight, m.limit.Previous) {
 			used += v.Waiters[0].Weight
-			v.Through = v.Waiters[0].Create
 			v.Holders, v.Waiters = append(v.Holders, v.Waiters[0]), v.Waiters[1:]
 		}
 		v.Used = used
