@@ -86,7 +86,7 @@ func (g *gate) enqueueAnyway(ctx context.Context, e *epoch, r request) (*claim, 
 	}
 	switch v.Bounded(c.token, r.weight, r.maxWaiters) {
 	case queue.Refuse:
-		g.withdraw(e, c)
+		g.withdrawLater(e, c)
 		return nil, false, fullError(g.name, v)
 	case queue.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
