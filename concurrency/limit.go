@@ -131,6 +131,14 @@ func (g *gate) setLimit(ctx context.Context, limit int64) error {
 		}
 		if lowers && read != nil {
 			g.settleLimit(ctx, r, rev, v, read[0].GetResponseRange().Kvs)
+		} else if lowers {
+			// Found applied after a lost answer: look back to that revision.
+			call, cancel := commit.Call(ctx)
+			resp, err := g.sess.client.Get(call, g.keys.Queue, clientv3.WithPrefix(), clientv3.WithRev(rev))
+			cancel()
+			if err == nil {
+				g.settleLimit(ctx, r, rev, v, resp.Kvs)
+			}
 		}
 		return nil
 	}
