@@ -210,7 +210,8 @@ func (e *epoch) notice(kv *mvccpb.KeyValue) {
 		e.drop(p)
 		e.freeSlot(p.claim)
 		if lost != nil {
-			e.sess.opts.Trace.lost(lost)
+			// Not here: this goroutine watches the presence key.
+			e.sess.background(func() { e.sess.opts.Trace.lost(lost) })
 		}
 	}
 	e.sess.background(func() {
