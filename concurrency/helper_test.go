@@ -2,6 +2,9 @@ package concurrency_test
 
 import (
 	"context"
+	"crypto/rand"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,4 +127,113 @@ func (f fixture) keys(part string) []string {
 func (f fixture) noKeys(part string) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool { return len(f.keys(part)) == 0 }, soon, 5*time.Millisecond, "keys are left: %v", f.keys(part))
+}
+
+func assertNoError(t *testing.T, err error) bool {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+// events are what a session's hooks tell, as channels.
+type events struct {
+	lost, renewed chan clientv3.LeaseID
+	permit        chan *concurrency.LostError
+}
+
+// traced returns options whose hooks tell on channels.
+func traced(o *concurrency.SessionOptions) (*concurrency.SessionOptions, events) {
+	if o == nil {
+		o = &concurrency.SessionOptions{}
+	}
+	e := events{make(chan clientv3.LeaseID, 100), make(chan clientv3.LeaseID, 100), make(chan *concurrency.LostError, 100)}
+	o.Trace = &concurrency.Trace{
+		SessionLost:    func(id clientv3.LeaseID, _ error) { e.lost <- id },
+		SessionRenewed: func(id clientv3.LeaseID) { e.renewed <- id },
+		Lost:           func(err *concurrency.LostError) { e.permit <- err },
+	}
+	return o, e
+}
+
+func lock(t testing.TB, s *concurrency.Session, name string) *concurrency.Permit {
+	t.Helper()
+	p, err := mutex(t, s, name).Lock(ctxT(t))
+	require.NoError(t, err)
+	return p
+}
+
+// lostBy asserts that a permit has ended, everywhere, by that cause.
+func lostBy(t testing.TB, p *concurrency.Permit, cause error) {
+	t.Helper()
+	closed(t, p.Context().Done(), "the permit's context ends")
+	closed(t, p.Lost(), "the permit is lost")
+	require.ErrorIs(t, p.Err(), cause)
+	require.ErrorIs(t, p.Err(), concurrency.ErrLost)
+	require.Equal(t, p.Err(), context.Cause(p.Context()))
+	require.ErrorIs(t, p.Release(ctxT(t)), concurrency.ErrLost)
+}
+
+// gauge measures how many are inside at once, in this process and apart from
+// etcd.
+type gauge struct{ now, peak atomic.Int64 }
+
+func (g *gauge) enter(n int64) {
+	now := g.now.Add(n)
+	for p := g.peak.Load(); now > p && !g.peak.CompareAndSwap(p, now); p = g.peak.Load() {
+	}
+}
+func (g *gauge) leave(n int64) { g.now.Add(-n) }
+
+// answer is what an Acquire in a goroutine has to tell.
+type answer struct {
+	p   *concurrency.Permit
+	err error
+}
+
+// ask calls Acquire in a goroutine and returns when its request stands in etcd, or
+// the answer is there.
+func ask(t testing.TB, ctx context.Context, sm *concurrency.Semaphore, opts ...concurrency.AcquireOption) <-chan answer {
+	t.Helper()
+	note := rand.Text()
+	ch := ask2(ctx, sm, append(slices.Clone(opts), concurrency.Note(note))...)
+	require.Eventually(t, func() bool {
+		now, err := sm.Status(ctx)
+		mine := func(r concurrency.Request) bool { return r.Note == note }
+		return len(ch) > 0 || err == nil && (slices.ContainsFunc(now.Holders, mine) || slices.ContainsFunc(now.Waiters, mine))
+	}, soon, time.Millisecond, "the request does not appear")
+	return ch
+}
+
+func granted(t testing.TB, ch <-chan answer, what string) *concurrency.Permit {
+	t.Helper()
+	a := got(t, ch, what)
+	require.NoError(t, a.err, what)
+	return a.p
+}
+
+func acquire(t testing.TB, ctx context.Context, sm *concurrency.Semaphore, opts ...concurrency.AcquireOption) *concurrency.Permit {
+	t.Helper()
+	p, err := sm.Acquire(ctx, opts...)
+	require.NoError(t, err)
+	return p
+}
+
+func waiting(t testing.TB, ch <-chan answer, why string) {
+	t.Helper()
+	select {
+	case a := <-ch:
+		require.FailNow(t, "it did not wait: "+why, "%v", a.err)
+	default:
+	}
+}
+
+func ask2(ctx context.Context, sm *concurrency.Semaphore, opts ...concurrency.AcquireOption) <-chan answer {
+	ch := make(chan answer, 1)
+	go func() {
+		p, err := sm.Acquire(ctx, opts...)
+		ch <- answer{p, err}
+	}()
+	return ch
 }

@@ -98,15 +98,6 @@ func TestTakeOver(t *testing.T) {
 	f.noKeys("/id/")
 }
 
-func ask2(ctx context.Context, sm *concurrency.Semaphore, opts ...concurrency.AcquireOption) <-chan answer {
-	ch := make(chan answer, 1)
-	go func() {
-		p, err := sm.Acquire(ctx, opts...)
-		ch <- answer{p, err}
-	}()
-	return ch
-}
-
 // T15: a request of which only the ID key or only the queue key is left blocks
 // nobody.
 func TestHalfDeletedRequests(t *testing.T) {

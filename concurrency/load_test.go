@@ -114,3 +114,60 @@ func TestLoadBudgetOfRenewals(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond)
 	require.LessOrEqual(t, c.Requests()["Range"], 1+int(time.Since(begun)/(500*time.Millisecond)))
 }
+
+// F42: the load of waiting: one watch per process and name, whoever waits, and a
+// release costs one Txn.
+func TestLoadBudget(t *testing.T) {
+	t.Parallel()
+	f := own(t, 1)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // stores the limit
+	// The limit was read twice, and the session lists its own range once.
+	require.Eventually(t, func() bool { return c.Requests()["Range"] == 3 }, soon, time.Millisecond)
+	count := func(what string, want map[string]int, entries uint64, fn func()) {
+		t.Helper()
+		c.ResetRequests()
+		index := f.RaftIndex()
+		fn()
+		got := c.Requests()
+		for _, quiet := range []string{"LeaseKeepAlive.Send", "LeaseKeepAlive"} {
+			delete(got, quiet)
+		}
+		for method, n := range got {
+			require.LessOrEqual(t, n, want[method], "%s: %s in %v", what, method, got)
+		}
+		require.LessOrEqual(t, f.RaftIndex()-index, entries, "Raft entries of %s", what)
+	}
+	var p *concurrency.Permit
+	count("an uncontended acquire", map[string]int{"Txn": 1}, 1, func() { p = acquire(t, ctx, sm) })
+	count("a refused try", map[string]int{"Range": 1}, 0, func() {
+		_, err := sm.TryAcquire(ctx)
+		require.ErrorIs(t, err, concurrency.ErrFull)
+	})
+	var w []<-chan answer
+	count("64 waiters", map[string]int{"Txn": 64, "Range": 1, "Watch.Send": 1}, 64, func() {
+		for range 64 {
+			w = append(w, ask2(ctx, sm))
+		}
+		require.Eventually(t, func() bool { return len(f.keys("queue/")) == 65 && c.Requests()["Range"] > 0 }, soon, time.Millisecond)
+	})
+	next := make(chan *concurrency.Permit, 64)
+	for _, ch := range w {
+		go func() {
+			a := <-ch
+			assertNoError(t, a.err)
+			next <- a.p
+		}()
+	}
+	for range w {
+		count("a release with waiters", map[string]int{"Txn": 1}, 1, func() {
+			require.NoError(t, p.Release(ctx))
+			p = got(t, next, "the next in the queue")
+		})
+	}
+	require.NoError(t, p.Release(ctx))
+	require.Equal(t, 1, c.OpenStreams()["Watch"])
+	require.Equal(t, 1, c.OpenStreams()["LeaseKeepAlive"])
+}

@@ -1,0 +1,106 @@
+package concurrency_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// F22, F36, L9: with passwords, and tokens that live for a second, a session
+// lives on, waiting works, and authentication is not asked for again and again.
+func TestTrapL9ShortTokens(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Start(t, &embedtest.Options{AuthTokenTTL: time.Second})
+	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
+	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
+	opts, told := traced(&concurrency.SessionOptions{TTL: 2 * time.Second, Margin: 500 * time.Millisecond})
+	worker := func() *embedtest.Client {
+		return c.NewClientWith(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
+	}
+	one, two := worker(), worker()
+	s1, s2 := f.sessionOn(one.Client, opts), f.sessionOn(two.Client, opts)
+	p := lock(t, s1, "x")
+	waiting := make(chan *concurrency.Permit, 1)
+	mu := mutex(t, s2, "x")
+	go func() {
+		p, err := mu.Lock(ctxT(t))
+		if err != nil {
+			t.Error(err)
+		}
+		waiting <- p
+	}()
+	time.Sleep(4 * time.Second) // four lives of a token, two of a lease
+	require.NoError(t, p.Err())
+	require.NoError(t, p.Release(ctxT(t)))
+	q := got(t, waiting, "the waiter gets in")
+	require.NoError(t, lock(t, s2, "y").Release(ctxT(t)))
+	require.NoError(t, q.Release(ctxT(t)))
+	require.Empty(t, told.lost)
+	require.NoError(t, s1.Close(ctxT(t)))
+	require.NoError(t, s2.Close(ctxT(t)))
+	require.Empty(t, f.keys(""))
+	for _, c := range []*embedtest.Client{one, two} {
+		n := c.Requests()["Authenticate"]
+		t.Logf("%d authentications, streams %v", n, c.Requests())
+		require.Less(t, n, 25, "a storm: %v", c.Requests())
+	}
+}
+
+// F22: as long as the tokens live, there is one authentication for the client and
+// one for each stream, however many renewals and calls there are.
+func TestNoAuthStorm(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Start(t, nil)
+	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
+	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
+	client := c.NewClientWith(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
+	s := f.sessionOn(client.Client, quick())
+	for range 50 {
+		require.NoError(t, lock(t, s, "x").Release(ctxT(t)))
+	}
+	require.Eventually(t, func() bool { return client.Requests()["LeaseKeepAlive.Send"] >= 6 }, soon, 10*time.Millisecond)
+	r := client.Requests()
+	require.LessOrEqual(t, r["Authenticate"], 1+r["LeaseKeepAlive"]+r["Watch"], "%v", r)
+	require.LessOrEqual(t, r["Authenticate"], 4, "%v", r)
+}
+
+// F21: the role loses the prefix. That ends the permits, and the cause says why;
+// when it has the prefix again the session goes on.
+func TestPermissionLost(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Start(t, nil)
+	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
+	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
+	client := c.NewClientWith(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
+	opts, told := traced(&concurrency.SessionOptions{TTL: 6 * time.Second})
+	s := f.sessionOn(client.Client, opts)
+	p := lock(t, s, "x")
+	end := clientv3.GetPrefixRangeEnd(f.prefix)
+	_, err := c.Client().RoleRevokePermission(ctxT(t), "worker", f.prefix, end)
+	require.NoError(t, err)
+	lostBy(t, p, concurrency.ErrLost)
+	require.Contains(t, p.Err().Error(), "denied")
+	// Whoever asks now is told why he gets nothing. The reason is known when the
+	// first new lease was refused.
+	require.Eventually(t, func() bool {
+		short, cancel := context.WithTimeout(ctxT(t), 20*time.Millisecond)
+		defer cancel()
+		_, err := mutex(t, s, "z").Lock(short)
+		return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "permission denied")
+	}, soon, time.Millisecond)
+	_, err = c.Client().RoleGrantPermission(ctxT(t), "worker", f.prefix, end, clientv3.PermissionType(clientv3.PermReadWrite))
+	require.NoError(t, err)
+	got(t, told.renewed, "SessionRenewed")
+	require.NoError(t, lock(t, s, "y").Release(ctxT(t)))
+}

@@ -1,0 +1,101 @@
+package concurrency_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// S3, F05, F07, F10: whatever ends a lease early, or takes its presence key away,
+// ends the permits at once, long before their time. The session goes on with a
+// new lease, and the old one leaves nothing (L6).
+func TestTrapS3LostEarly(t *testing.T) {
+	t.Parallel()
+	for name, strike := range map[string]func(f fixture, lease clientv3.LeaseID, presence string) error{
+		"revoked": func(f fixture, lease clientv3.LeaseID, _ string) error { return f.RevokeLease(ctxT(f.t), lease) },
+		"expired": func(f fixture, lease clientv3.LeaseID, _ string) error { return f.ExpireLease(ctxT(f.t), lease) },
+		"deleted": func(f fixture, _ clientv3.LeaseID, presence string) error {
+			_, err := f.Client().Delete(ctxT(f.t), presence)
+			return err
+		},
+		"overwritten": func(f fixture, _ clientv3.LeaseID, presence string) error {
+			_, err := f.Client().Put(ctxT(f.t), presence, "mine now")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			// So long that neither the deadline nor a refresh can tell.
+			opts, told := traced(&concurrency.SessionOptions{TTL: 300 * time.Second})
+			s, _ := f.session(opts)
+			p := lock(t, s, "x")
+			lease := s.Lease()
+			require.NoError(t, strike(f, lease, f.keys("/alive")[0]))
+			lostBy(t, p, concurrency.ErrLost)
+			require.Equal(t, lease, got(t, told.lost, "SessionLost"))
+			require.Equal(t, p.Token(), got(t, told.permit, "Lost").Token)
+			next := got(t, told.renewed, "SessionRenewed")
+			require.Equal(t, s.Lease(), next)
+			require.NotEqual(t, lease, next)
+			q := lock(t, s, "x") // at once: no ghost of the old lease is in the way
+			require.Greater(t, q.Token(), p.Token())
+			require.Eventually(t, func() bool {
+				ttl, err := f.Client().TimeToLive(ctxT(t), lease)
+				return err == nil && ttl.TTL == -1
+			}, soon, 5*time.Millisecond, "the old lease is revoked")
+			require.NoError(t, q.Release(ctxT(t)))
+		})
+	}
+}
+
+// A victim of an early end (eviction, takeover) hears of it by the one range that
+// its session watches, also when that watch was broken meanwhile.
+func TestTrapS9EarlyEndIsTold(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	admin, _ := f.session(nil)
+	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer})
+	require.NoError(t, sem(t, admin, "x", 1).Evict(ctx, "i", "why"))
+	require.NoError(t, lost.Wait(ctx))
+	require.NoError(t, p.Err(), "the word was lost, and the permit believes in itself")
+	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith}) // the next message breaks it
+	acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
+	require.NoError(t, sem(t, admin, "x", 1).Evict(ctx, "i", "again"))
+	closed(t, p.Lost(), "the list tells what the watch has lost")
+	require.ErrorContains(t, p.Err(), "why")
+}
+
+// F20: the lease goes while a request is under way. The call queues anew on the
+// next one.
+func TestLeaseGoesUnderARequest(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, c := f.session(nil)
+	mu := mutex(t, s, "x")
+	inj := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
+	ch := make(chan *concurrency.Permit, 1)
+	go func() {
+		p, err := mu.Lock(ctxT(t))
+		if err != nil {
+			t.Error(err)
+		}
+		ch <- p
+	}()
+	require.NoError(t, inj.Wait(ctxT(t)))
+	old := s.Lease()
+	require.NoError(t, f.RevokeLease(ctxT(t), old))
+	require.NoError(t, inj.Release())
+	p := got(t, ch, "the call succeeds on the next lease")
+	require.NotEqual(t, old, s.Lease())
+	require.NoError(t, p.Err())
+	require.NoError(t, p.Release(ctxT(t)))
+}

@@ -1,0 +1,216 @@
+package concurrency_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// T2: raising the limit wakes all who fit now.
+func TestRaisedLimitWakesWaiters(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	admin, _ := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	first := acquire(t, ctx, sm)
+	b, c, d := ask(t, ctx, sm), ask(t, ctx, sm), ask(t, ctx, sm)
+	require.NoError(t, sem(t, admin, "x", 1).SetLimit(ctx, 3))
+	pb, pc := granted(t, b, "second"), granted(t, c, "third")
+	waiting(t, d, "three are held")
+	for _, p := range []*concurrency.Permit{first, pb, pc} {
+		require.NoError(t, p.Release(ctx))
+	}
+	require.NoError(t, granted(t, d, "fourth").Release(ctx))
+}
+
+// T17, T18: setting the limit refills nothing, and lowering it below the present
+// use admits nobody until enough is released. Status tells holders from waiters
+// all the while.
+func TestLoweredLimit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	admin, _ := f.session(nil)
+	sm, control := sem(t, s, "x", 4), sem(t, admin, "x", 4)
+	var held []*concurrency.Permit
+	for range 4 {
+		held = append(held, acquire(t, ctx, sm))
+	}
+	require.NoError(t, control.SetLimit(ctx, 4))
+	_, err := sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull, "setting the same limit refills nothing")
+
+	w1, w2 := ask(t, ctx, sm), ask(t, ctx, sm)
+	for _, n := range []int{1, 3, 2} { // down and up: they stay holders
+		require.NoError(t, control.SetLimit(ctx, n))
+		st, err := control.Status(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 4, st.Held)
+	}
+	for i := range 3 {
+		st, err := control.Status(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 4-i, st.Held, "after %d releases", i)
+		require.Len(t, st.Waiters, 2)
+		_, err = control.TryAcquire(ctx)
+		require.ErrorIs(t, err, concurrency.ErrFull)
+		if i < 2 {
+			waiting(t, w1, "more than the limit are held")
+			require.NoError(t, held[i].Release(ctx))
+		}
+	}
+	waiting(t, w1, "two of two are held")
+	require.NoError(t, held[2].Release(ctx))
+	p := granted(t, w1, "one of two is held")
+	require.NoError(t, held[3].Release(ctx))
+	require.NoError(t, p.Release(ctx))
+	granted(t, w2, "the last")
+}
+
+// A change of the limit that arrives late does not undo a newer one, and
+// SetLimit(0) followed by "nobody held" is a barrier, even for a waiter that was
+// admitted just before and hears of it late.
+func TestTrapS6Limit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	admin, ac := f.session(nil)
+	sm, control := sem(t, s, "x", 1), sem(t, admin, "x", 1)
+	p := acquire(t, ctx, sm)
+
+	late := ac.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
+	given, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- control.SetLimit(given, 50) }()
+	require.NoError(t, late.Wait(ctx))
+	cancel()
+	require.ErrorIs(t, got(t, done, "giving up"), context.Canceled)
+	require.NoError(t, sm.SetLimit(ctx, 2))
+	require.NoError(t, late.Release())
+	st, err := sm.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 2, st.Limit, "the late change is void")
+
+	// The waiter's mirror hears nothing from here on.
+	second := acquire(t, ctx, sm)
+	w := ask(t, ctx, sm)
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldAnswer})
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, mute.Wait(ctx))
+	require.NoError(t, control.SetLimit(ctx, 0))
+	st, err = control.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 2, st.Held, "the waiter was admitted before the pause")
+	require.Empty(t, st.Waiters)
+	mute.Remove()
+	require.NoError(t, mute.Release())
+	q := granted(t, w, "it holds as of before the pause")
+	require.NoError(t, q.Release(ctx))
+	require.NoError(t, second.Release(ctx))
+	st, err = control.Status(ctx)
+	require.NoError(t, err)
+	require.Zero(t, st.Held)
+
+	// The same where the watch is lost and only a list tells of both.
+	require.NoError(t, control.SetLimit(ctx, 1))
+	p = acquire(t, ctx, sm)
+	w = ask(t, ctx, sm)
+	broken := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldAnswer})
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, broken.Wait(ctx))
+	require.NoError(t, control.SetLimit(ctx, 0))
+	broken.Remove()
+	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith})
+	require.NoError(t, broken.Release())
+	require.NoError(t, granted(t, w, "by the list").Release(ctx))
+}
+
+// A setter that dies between changing the limit and telling exactly who had been
+// admitted leaves a record that tells too many as holders, never too few.
+func TestTrapS6UnsettledLimit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	admin, ac := f.session(nil)
+	sm, control := sem(t, s, "x", 3), sem(t, admin, "x", 3)
+	var ps []*concurrency.Permit
+	for range 3 {
+		ps = append(ps, acquire(t, ctx, sm))
+	}
+	w := ask(t, ctx, sm)
+	ac.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Skip: 1, Err: rpctypes.ErrGRPCPermissionDenied})
+	require.NoError(t, control.SetLimit(ctx, 1))
+	require.NoError(t, ps[0].Release(ctx))
+	st, err := control.Status(ctx)
+	require.NoError(t, err)
+	require.Len(t, st.Holders, 3, "the waiter fits the former limit now, so it may have held")
+	waiting(t, w, "but it does not")
+	require.NoError(t, control.SetLimit(ctx, 1))
+	for _, p := range ps[1:] {
+		require.NoError(t, p.Release(ctx))
+	}
+	require.NoError(t, granted(t, w, "it fits").Release(ctx))
+}
+
+// A waiter that became heavier than the limit tells its caller instead of blocking
+// the queue; a pause is no such case.
+func TestTrapL5TooHeavyWaiter(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 3)
+	p := acquire(t, ctx, sm)
+	heavy := ask(t, ctx, sm, concurrency.Weight(3))
+	light := ask(t, ctx, sm)
+	require.NoError(t, sm.SetLimit(ctx, 0))
+	st, err := sm.Status(ctx)
+	require.NoError(t, err)
+	require.Len(t, st.Waiters, 2)
+	waiting(t, heavy, "paused")
+	require.NoError(t, sm.SetLimit(ctx, 2))
+	require.ErrorIs(t, got(t, heavy, "it can never fit").err, concurrency.ErrInvalid)
+	q := granted(t, light, "it does not stand behind the heavy one any more")
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, q.Release(ctx))
+	f.noKeys("queue/")
+}
+
+// T12: the limit is not looked at when a permit is released; a limit that was
+// deleted, or that nobody can read, frees and eats nothing.
+func TestDamagedLimit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 2)
+	p, q := acquire(t, ctx, sm), acquire(t, ctx, sm)
+	key := f.keys("/limit")[0]
+	_, err := f.Client().Delete(ctx, key)
+	require.NoError(t, err)
+	require.NoError(t, p.Release(ctx))
+	p = acquire(t, ctx, sm) // stores the limit again, as this process knows it
+	_, err = sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+
+	_, err = f.Client().Put(ctx, key, `{"v":2,"limit":{"of":"a later release"}}`)
+	require.NoError(t, err)
+	require.NoError(t, q.Release(ctx))
+	_, err = sm.Acquire(ctx)
+	require.ErrorContains(t, err, "later release")
+	_, err = sm.TryAcquire(ctx)
+	require.Error(t, err)
+	require.Error(t, sm.SetLimit(ctx, 3), "an unreadable record is not overwritten by chance")
+	require.NoError(t, p.Release(ctx))
+	f.noKeys("queue/")
+}

@@ -1,0 +1,211 @@
+package concurrency_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// T10, F23: a request whose answer was lost is found and used, not made twice, and
+// a session goes on as if nothing had happened.
+func TestAcquireFindsItsLostRequest(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // the limit is stored
+	lost := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+	p := acquire(t, ctx, sm)
+	require.Equal(t, 1, lost.Struck())
+	require.Len(t, f.keys("queue/"), 1)
+	require.NoError(t, p.Err())
+	require.NoError(t, p.Release(ctx))
+
+	// The same for one that then has to wait.
+	p = acquire(t, ctx, sm)
+	lost = c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+	w := ask(t, ctx, sm)
+	require.NoError(t, lost.Wait(ctx))
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, granted(t, w, "the waiter").Release(ctx))
+	f.noKeys("queue/")
+}
+
+// F46: a Txn is not repeated blindly: with each of its answers lost, a request is
+// still made once.
+func TestRequestsAreNotRepeatedBlindly(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 10)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	for skip := range 3 {
+		c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Skip: skip})
+		p := acquire(t, ctx, sm)
+		require.Len(t, f.keys("queue/"), 1)
+		require.NoError(t, p.Release(ctx))
+	}
+	f.noKeys("queue/")
+}
+
+// T9, T27, F23: an acquire that was given up while its request was under way
+// leaves nothing, even if the request arrives after all, and even if its name was
+// used by others meanwhile.
+func TestTrapL1LateAcquireLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+
+	held := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
+	given, cancel := context.WithCancel(ctx)
+	ch := ask2(given, sm)
+	require.NoError(t, held.Wait(ctx))
+	cancel()
+	require.ErrorIs(t, got(t, ch, "giving up").err, context.Canceled)
+
+	reused := acquire(t, ctx, sm) // the same slot, most likely, once it is settled
+	require.NoError(t, held.Release())
+	require.Len(t, f.keys("queue/"), 1, "the late copy did not apply")
+	require.NoError(t, reused.Err())
+	require.NoError(t, reused.Release(ctx))
+	f.noKeys("queue/")
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+}
+
+// A second copy of a request that arrives when its permit was released leaves
+// nothing.
+func TestTrapL1DoubledAcquire(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	double := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate})
+	p := acquire(t, ctx, sm)
+	require.Equal(t, 1, double.Struck())
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, double.Release())
+	require.Empty(t, f.keys("queue/"))
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+}
+
+// F23: the request was applied, and its caller had given up before the answer
+// came.
+func TestGivenUpAcquireIsRemoved(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	held := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldAnswer})
+	given, cancel := context.WithCancel(ctx)
+	ch := ask2(given, sm, concurrency.ID("i"))
+	require.NoError(t, held.Wait(ctx))
+	require.Len(t, f.keys("queue/"), 1)
+	cancel()
+	require.ErrorIs(t, got(t, ch, "giving up").err, context.Canceled)
+	f.noKeys("queue/")
+	f.noKeys("/id/")
+	p, err := sm.TryAcquire(ctx, concurrency.ID("i"))
+	require.NoError(t, err)
+	require.NoError(t, p.Release(ctx))
+}
+
+// F24: the clean-up of a given-up request does not depend on the ctx that ended.
+func TestCleanUpOutlivesCtx(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sm)
+	given, cancel := context.WithCancel(ctx)
+	w := ask(t, given, sm)
+	// The first tries to remove it fail.
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: 3})
+	cancel()
+	require.ErrorIs(t, got(t, w, "giving up").err, context.Canceled)
+	require.Eventually(t, func() bool { return len(f.keys("queue/")) == 1 }, soon, 5*time.Millisecond)
+	require.NoError(t, p.Release(ctx))
+}
+
+// T11, T23: a release whose answer is lost succeeds.
+func TestReleaseWithLostAnswer(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sm)
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Times: 2})
+	require.NoError(t, p.Release(ctx))
+	f.noKeys("queue/")
+}
+
+// T20, F26: a copy of a release that arrives late does not remove the next request
+// in the same slot.
+func TestLateReleaseSparesTheSuccessor(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sm)
+	late := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate})
+	require.NoError(t, p.Release(ctx))
+	keys := func() []string { return f.keys("queue/") }
+	require.Empty(t, keys())
+	next := acquire(t, ctx, sm)
+	slot := keys()
+	require.NoError(t, late.Release())
+	require.Equal(t, slot, keys(), "the successor stands")
+	require.NoError(t, next.Release(ctx))
+}
+
+// F25, T32: while etcd cannot be reached, Acquire and Release return when their
+// ctx ends, and what they left is cleaned up when etcd is back.
+func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(*embedtest.Client){
+		"cut": (*embedtest.Client).Cut, "black hole": (*embedtest.Client).BlackHole,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.session(nil)
+			sm := sem(t, s, "x", 2)
+			p := acquire(t, ctx, sm)
+			away(c)
+			short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+			begun := time.Now()
+			_, err := sm.Acquire(short)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			_, err = sm.TryAcquire(short)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			_, err = sm.Acquire(ctx, concurrency.Wait(50*time.Millisecond))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NotErrorIs(t, err, concurrency.ErrFull, "nobody knows whether it is full")
+			require.ErrorIs(t, p.Release(short), context.DeadlineExceeded)
+			require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
+			require.Less(t, time.Since(begun), 3*time.Second)
+			c.Heal()
+			require.NoError(t, p.Release(ctx), "it went on in the background")
+			f.noKeys("queue/")
+			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package concurrency_test
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// T33, F33: streams of renewals break, go silent or hang, again and again, and the
+// session lives on through several TTLs.
+func TestRenewalsRecover(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]embedtest.Fault{
+		"broken":        {Do: embedtest.FailWith},
+		"bad token":     {Do: embedtest.FailWith, Err: rpctypes.ErrGRPCInvalidAuthToken},
+		"answer lost":   {Do: embedtest.DropAnswer},
+		"answer stuck":  {Do: embedtest.HoldAnswer},
+		"request stuck": {Do: embedtest.HoldRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			opts, told := traced(&concurrency.SessionOptions{TTL: 2 * time.Second, Margin: 500 * time.Millisecond})
+			s, c := f.session(opts)
+			p := lock(t, s, "x")
+			fault.Method, fault.Times = "LeaseKeepAlive", 3
+			// Every other message is struck, so that a stream breaks
+			// after it has worked.
+			var n atomic.Int64
+			fault.Match = func(string, any) bool { return n.Add(1)%2 == 0 }
+			inj := c.Inject(fault)
+			select {
+			case <-p.Context().Done():
+				require.NoError(t, context.Cause(p.Context()))
+			case <-time.After(4 * time.Second): // two TTLs
+			}
+			require.Equal(t, 3, inj.Struck())
+			require.Empty(t, told.lost)
+			require.NoError(t, p.Release(ctxT(t)))
+		})
+	}
+}
+
+// F08, T34: leaders come and go and a member restarts, for longer than the TTL.
+// No holder is lost; a holder that died is gone in the end.
+func TestLeaderChangesCostNoHolder(t *testing.T) {
+	t.Parallel()
+	f := own(t, 3)
+	opts, told := traced(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 500 * time.Millisecond})
+	s, _ := f.session(opts)
+	p := lock(t, s, "x")
+	dead, c := f.session(opts)
+	lock(t, dead, "y")
+	for end := time.Now().Add(3500 * time.Millisecond); time.Now().Before(end); {
+		leader, err := f.WaitLeader(ctxT(t))
+		require.NoError(t, err)
+		require.NoError(t, f.MoveLeader(ctxT(t), (leader+1)%3))
+		time.Sleep(300 * time.Millisecond)
+	}
+	leader, err := f.WaitLeader(ctxT(t))
+	require.NoError(t, err)
+	require.NoError(t, f.Crash(leader))
+	require.NoError(t, f.Restart(ctxT(t), leader))
+	require.NoError(t, p.Err())
+	require.Empty(t, told.lost)
+	c.Cut()
+	q := lock(t, s, "y")
+	require.NoError(t, q.Release(ctxT(t)))
+	require.NoError(t, p.Release(ctxT(t)))
+}
+
+// F47: the leader crashes while many acquire and release. Nobody fails, nobody
+// overlaps, nothing is left.
+func TestLeaderCrashUnderLoad(t *testing.T) {
+	t.Parallel()
+	f := own(t, 3)
+	ctx := ctxT(t)
+	var g gauge
+	var wg sync.WaitGroup
+	halfway := make(chan struct{})
+	var once sync.Once
+	for range 4 {
+		s, _ := f.session(nil)
+		sm := sem(t, s, "x", 2)
+		wg.Go(func() {
+			for i := range 30 {
+				p, err := sm.Acquire(ctx)
+				if !assertNoError(t, err) {
+					return
+				}
+				g.enter(1)
+				g.leave(1)
+				assertNoError(t, p.Release(ctx))
+				if i == 10 {
+					once.Do(func() { close(halfway) })
+				}
+			}
+		})
+	}
+	closed(t, halfway, "the load runs")
+	leader, err := f.WaitLeader(ctx)
+	require.NoError(t, err)
+	require.NoError(t, f.Crash(leader))
+	wg.Wait()
+	require.LessOrEqual(t, g.peak.Load(), int64(2))
+	require.NoError(t, f.Restart(ctx, leader))
+	f.noKeys("queue/")
+}
+
+// F33: a waiter whose watch is at a member that is cut off from the others is
+// served through another member.
+func TestWaiterAtACutMember(t *testing.T) {
+	t.Parallel()
+	f := own(t, 3)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	leader, err := f.WaitLeader(ctx)
+	require.NoError(t, err)
+	other := f.sessionOn(f.NewClientWith(t, &embedtest.ClientOptions{Endpoints: []string{f.Endpoints()[leader]}}).Client, nil)
+	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
+	p := acquire(t, ctx, there)
+	w := ask(t, ctx, sm)
+	cut := (leader + 1) % 3
+	require.NoError(t, f.CutPeers(cut))
+	defer func() { _ = f.MendPeers(cut) }()
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, granted(t, w, "despite the cut member").Release(ctx))
+}
+
+// hole is a network in which one member can be made a black hole: connections to
+// it stay open, and nothing comes through.
+type hole struct{ addr atomic.Value }
+
+type holeConn struct {
+	net.Conn
+	hole   *hole
+	addr   string
+	done   chan struct{}
+	closed atomic.Bool
+}
+
+func (h *hole) dial(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &holeConn{Conn: c, hole: h, addr: addr, done: make(chan struct{})}, nil
+}
+
+func (c *holeConn) Write(p []byte) (int, error) {
+	if c.hole.addr.Load() == c.addr {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *holeConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil && c.hole.addr.Load() == c.addr {
+		<-c.done
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (c *holeConn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		close(c.done)
+	}
+	return c.Conn.Close()
+}
+
+// F13: one member of three is a black hole. Whichever it is, the session finds
+// its way to the others, and so do calls.
+func TestBlackHoledMember(t *testing.T) {
+	t.Parallel()
+	f := own(t, 3)
+	for i, endpoint := range f.Endpoints() {
+		t.Run(endpoint, func(t *testing.T) {
+			t.Parallel()
+			h := &hole{}
+			h.addr.Store("")
+			c := f.NewClientWith(t, &embedtest.ClientOptions{Configure: func(cfg *clientv3.Config) {
+				cfg.DialOptions = append(cfg.DialOptions, grpc.WithContextDialer(h.dial))
+			}})
+			opts, told := traced(&concurrency.SessionOptions{TTL: 2 * time.Second, Margin: 500 * time.Millisecond})
+			s := f.sessionOn(c.Client, opts)
+			p := lock(t, s, strconv.Itoa(i))
+			h.addr.Store(strings.TrimPrefix(endpoint, "http://"))
+			select {
+			case <-p.Context().Done():
+				require.NoError(t, context.Cause(p.Context()))
+			case <-time.After(2500 * time.Millisecond):
+			}
+			require.Empty(t, told.lost)
+			require.NoError(t, p.Release(ctxT(t)))
+		})
+	}
+}

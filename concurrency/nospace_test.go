@@ -1,0 +1,53 @@
+package concurrency_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// While etcd is out of space, acquiring fails clearly, releasing works, and
+// nothing is left.
+func TestTrapL3NoSpace(t *testing.T) {
+	t.Parallel()
+	f := own(t, 1)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 2)
+	p := acquire(t, ctx, sm, concurrency.ID("i"))
+	require.NoError(t, f.SetNoSpace(ctx, true))
+	_, err := sm.Acquire(ctx)
+	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+	_, err = sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+	require.ErrorIs(t, sm.SetLimit(ctx, 3), rpctypes.ErrNoSpace)
+	require.ErrorIs(t, sm.Evict(ctx, "i", ""), rpctypes.ErrNoSpace)
+	require.NoError(t, p.Err())
+	require.NoError(t, p.Release(ctx))
+	f.noKeys("queue/")
+	require.NoError(t, f.SetNoSpace(ctx, false))
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	f.noKeys("queue/")
+}
+
+// F45: "no space" can be the answer to a request that was applied.
+func TestNoSpaceAfterApply(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCNoSpace})
+	_, err := sm.Acquire(ctx)
+	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+	f.noKeys("queue/")
+	p := acquire(t, ctx, sm)
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCNoSpace})
+	require.NoError(t, p.Release(ctx))
+	f.noKeys("queue/")
+}

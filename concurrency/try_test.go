@@ -1,0 +1,103 @@
+package concurrency_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// The key of a try that is about to go makes nobody fail when nobody holds.
+func TestTrapL4Try(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	other, _ := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sm)
+	slot := f.keys("queue/light/")[0]
+	require.NoError(t, p.Release(ctx))
+	plant := func() { // a try that will find itself too late
+		_, err := f.Client().Put(ctx, slot+"-try", "{}", clientv3.WithLease(other.Lease()))
+		require.NoError(t, err)
+	}
+	plant()
+	gone := time.AfterFunc(20*time.Millisecond, func() { _, _ = f.Client().Delete(ctx, slot+"-try") })
+	defer gone.Stop()
+	p, err := sm.TryAcquire(ctx)
+	require.NoError(t, err)
+	require.NoError(t, p.Release(ctx))
+
+	plant() // one that stays does hold
+	_, err = sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	require.Len(t, f.keys("queue/"), 1, "and those who were refused leave nothing")
+}
+
+// Whoever comes between a try's look at the queue and its request is seen.
+func TestTrapL4NobodySlipsIn(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	other, _ := f.session(nil)
+	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	var p *concurrency.Permit
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Before: func() { p = acquire(t, ctx, there) }})
+	_, err := sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	require.NoError(t, p.Release(ctx))
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Before: func() { require.NoError(t, there.SetLimit(ctx, 0)) }})
+	_, err = sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull, "the limit counts as of the request")
+	f.noKeys("queue/")
+}
+
+// Many tries at once: never more than the limit, and never all refused while a
+// permit is free.
+func TestTriesInACrowd(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	var g gauge
+	type result struct{ won, refused int }
+	results := make(chan result, 8)
+	for range 8 {
+		s, _ := f.session(nil)
+		sm := sem(t, s, "x", 3)
+		go func() {
+			var r result
+			for range 25 {
+				p, err := sm.TryAcquire(ctx)
+				if errors.Is(err, concurrency.ErrFull) {
+					r.refused++
+					continue
+				}
+				if !assertNoError(t, err) {
+					break
+				}
+				g.enter(1)
+				r.won++
+				g.leave(1)
+				assertNoError(t, p.Release(ctx))
+			}
+			results <- r
+		}()
+	}
+	var sum result
+	for range 8 {
+		r := got(t, results, "the tries end")
+		sum.won, sum.refused = sum.won+r.won, sum.refused+r.refused
+	}
+	t.Logf("won %d, refused %d, peak %d", sum.won, sum.refused, g.peak.Load())
+	require.LessOrEqual(t, g.peak.Load(), int64(3))
+	require.Positive(t, sum.won)
+	f.noKeys("queue/")
+}

@@ -1,0 +1,312 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// F32, T6: history is compacted between list and watch, and while the connection
+// is down. The mirror lists anew and goes on.
+func TestFollowThroughCompaction(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Start(t, nil), nil)
+	inj := f.client.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldAnswer})
+	f.follow()
+	require.NoError(t, inj.Wait(ctxT(t)))
+	for i := range 5 {
+		f.put("a", fmt.Sprint(i))
+	}
+	_, err := f.cluster.Compact(ctxT(t))
+	require.NoError(t, err)
+	require.NoError(t, inj.Release())
+	f.upToDate()
+
+	resets := f.resets()
+	f.client.Cut()
+	f.put("b", "1")
+	f.del("a")
+	f.put("c", "1")
+	_, err = f.cluster.Compact(ctxT(t))
+	require.NoError(t, err)
+	f.client.Heal()
+	f.upToDate()
+	require.Greater(t, f.resets(), resets, "what the watch has missed is compacted: only a list can tell")
+}
+
+// F35: whatever ends the watch, it is set up anew.
+func TestFollowThroughBrokenWatches(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"unavailable": nil, "no leader": rpctypes.ErrGRPCNoLeader, "bad token": rpctypes.ErrGRPCInvalidAuthToken,
+		"denied": rpctypes.ErrGRPCPermissionDenied, "cancelled": rpctypes.ErrGRPCWatchCanceled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, embedtest.Shared(t), nil)
+			f.put("a", "0")
+			f.follow()
+			f.upToDate()
+			inj := f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith, Times: 3, Err: err})
+			for i := range 5 {
+				f.put("a", fmt.Sprint(i+1))
+				f.upToDate()
+			}
+			require.Positive(t, inj.Struck())
+		})
+	}
+}
+
+// F35: the server cancels the watch, without a reason, and lists fail.
+func TestFollowCancelled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t), nil)
+	w := &watcher{Watcher: f.client}
+	f.source.Watcher = w
+	f.follow()
+	f.put("a", "1")
+	f.upToDate()
+	for _, end := range []clientv3.WatchResponse{{Canceled: true}, {CompactRevision: 5}, {}} {
+		inj := f.client.Inject(embedtest.Fault{Method: "Range", Do: embedtest.FailWith, Times: 2, Err: errors.New("?")})
+		w.end(end)
+		require.NoError(t, inj.Wait(ctxT(t)))
+		f.put("a", fmt.Sprint(end))
+		f.upToDate()
+		require.Equal(t, 2, inj.Struck())
+	}
+}
+
+// watcher wraps a real one. It can end all watches, or swallow their next events.
+type watcher struct {
+	clientv3.Watcher
+
+	mu      sync.Mutex
+	ends    []chan clientv3.WatchResponse
+	swallow int
+	eaten   int
+}
+
+func (w *watcher) end(r clientv3.WatchResponse) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, ch := range w.ends {
+		ch <- r
+	}
+	w.ends = nil
+}
+
+func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	in, out, end := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse), make(chan clientv3.WatchResponse, 1)
+	w.mu.Lock()
+	w.ends = append(w.ends, end)
+	w.mu.Unlock()
+	go func() {
+		defer close(out)
+		for {
+			var r clientv3.WatchResponse
+			last := false
+			select {
+			case resp, ok := <-in:
+				if !ok {
+					return
+				}
+				r = resp
+			case r = <-end:
+				last = true
+			}
+			w.mu.Lock()
+			eat := w.swallow > 0 && len(r.Events) > 0
+			if eat {
+				w.swallow--
+				w.eaten++
+			}
+			w.mu.Unlock()
+			if eat {
+				continue
+			}
+			if !last || r.Canceled || r.CompactRevision > 0 {
+				select {
+				case out <- r:
+				case <-ctx.Done():
+					return
+				}
+			}
+			if last {
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// F34: events are lost on the way. The next refresh finds what they would have
+// told.
+func TestFollowHealsLostEvents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t), nil)
+	w := &watcher{Watcher: f.client}
+	f.source.Watcher, f.source.Refresh = w, 200*time.Millisecond
+	f.follow()
+	f.put("a", "1")
+	f.upToDate()
+	w.mu.Lock()
+	w.swallow = 1
+	w.mu.Unlock()
+	f.del("a")
+	f.upToDate()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Equal(t, 1, w.eaten)
+}
+
+// reader wraps a real KV whose answers can be of the past.
+type reader struct {
+	clientv3.KV
+
+	mu    sync.Mutex
+	past  int // answers that are old
+	stale *clientv3.GetResponse
+	given int
+}
+
+func (r *reader) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := r.KV.Get(ctx, key, opts...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stale != nil && r.past > 0 {
+		r.past--
+		r.given++
+		return r.stale, nil
+	}
+	if err == nil && r.stale == nil {
+		r.stale = resp
+	}
+	return resp, err
+}
+
+// F37: a list that is older than what was seen is not believed. (The handler
+// fails the test if it is.)
+func TestFollowRejectsStaleLists(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t), nil)
+	r := &reader{KV: f.client}
+	f.source.KV, f.source.Refresh = r, 100*time.Millisecond
+	f.put("a", "old")
+	f.follow()
+	f.upToDate()
+	f.put("a", "new")
+	f.upToDate()
+	r.mu.Lock()
+	r.past = 3
+	r.mu.Unlock()
+	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.given == 3 }, soon, time.Millisecond)
+	f.put("b", "1")
+	f.upToDate()
+}
+
+// F33, T33: the watch is at a member that loses its leader. It moves to another
+// one.
+func TestFollowMovesFromMemberWithoutLeader(t *testing.T) {
+	t.Parallel()
+	c := embedtest.StartCluster(t, 3, nil)
+	leader, err := c.WaitLeader(ctxT(t))
+	require.NoError(t, err)
+	// All members but the leader, so that the watch is at one that can be cut.
+	var eps []string
+	for i, ep := range c.Endpoints() {
+		if i != leader {
+			eps = append(eps, ep)
+		}
+	}
+	for i := range c.Endpoints() {
+		if i == leader {
+			continue
+		}
+		f := newFixture(t, c, &embedtest.ClientOptions{Endpoints: eps})
+		f.writer = c.NewClientWith(t, &embedtest.ClientOptions{Member: &leader}).Client
+		f.follow()
+		f.put("a", "1")
+		f.upToDate()
+		require.NoError(t, c.CutPeers(i))
+		f.put("a", "2")
+		f.upToDate()
+		require.NoError(t, c.MendPeers(i))
+		_, err := c.WaitLeader(ctxT(t))
+		require.NoError(t, err)
+	}
+}
+
+// F36: the token with which the watch's stream was opened runs out. A new watch on
+// it is refused; it moves to a new stream, with a new token.
+func TestFollowBeyondItsToken(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Start(t, &embedtest.Options{AuthTokenTTL: time.Second})
+	prefix := c.Prefix(t)
+	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", prefix))
+	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
+	f := newFixture(t, c, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
+	f.prefix = prefix + "one/"
+	f.follow()
+	f.put("a", "1")
+	f.upToDate()
+	time.Sleep(2500 * time.Millisecond) // a token's life and the sweep after it
+	// The first watch keeps the old stream open; a second one comes to it.
+	g := *f
+	g.prefix, g.copy, g.want = prefix+"two/", newCopy(t), map[string]string{}
+	g.follow()
+	g.put("a", "1")
+	g.upToDate()
+	f.put("a", "2")
+	f.upToDate()
+	require.Less(t, f.client.Requests()["Authenticate"], 10)
+}
+
+// etcd is away for a while. That leaves no streams behind, and one that was never
+// opened keeps nobody waiting.
+func TestFollowLeavesNoStreams(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t), nil)
+	for range 10 { // ended before, while and just after the watch is created
+		ctx, cancel := context.WithCancel(t.Context())
+		f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.Pass, Before: cancel})
+		f.source.Follow(ctx, f.prefix, f.copy)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Microsecond)
+		f.source.Follow(ctx, f.prefix, f.copy)
+		cancel()
+	}
+	require.Eventually(t, func() bool { return len(f.client.OpenStreams()) == 0 }, soon, time.Millisecond, "%v", f.client.OpenStreams())
+	f.follow()
+	f.put("a", "1")
+	f.upToDate()
+	f.client.BlackHole()
+	time.Sleep(100 * time.Millisecond)
+	f.client.Cut()
+	f.put("a", "2")
+	f.client.Heal()
+	f.upToDate()
+	require.LessOrEqual(t, f.client.OpenStreams()["Watch"], 1)
+}
+
+// F33: a watch that is never created is given up after a time.
+func TestFollowStuckWatch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t), nil)
+	inj := f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldRequest, Match: func(_ string, m any) bool {
+		r, ok := m.(*etcdserverpb.WatchRequest)
+		return ok && r.GetCreateRequest() != nil
+	}})
+	f.follow()
+	f.put("a", "1")
+	require.NoError(t, inj.Wait(ctxT(t)))
+	f.upToDate()
+}
