@@ -24,8 +24,9 @@
 // fill up or be compacted, authentication can be turned on. Every [Client]
 // made by [Cluster.NewClient] has connections of its own, so it stands for
 // another process, and breaks by itself: its network can be cut, made silent
-// or slow, and single requests can be held, repeated, refused, or carried out
-// without the caller ever learning of it ([Client.Inject]).
+// or slow, as a whole or towards one member, and single requests can be held,
+// repeated, refused, or carried out without the caller ever learning of it
+// ([Client.Inject]).
 //
 // # A real cluster instead
 //

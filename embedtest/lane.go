@@ -12,6 +12,7 @@ import (
 type linkConn struct {
 	net.Conn
 	link    *link
+	addr    string // of the server, as it was dialled
 	in, out *lane
 	once    sync.Once
 }
@@ -62,6 +63,7 @@ func (c *linkConn) send() {
 // lane is one direction of a connection: bytes with the time they were sent.
 type lane struct {
 	link   *link
+	addr   string        // of the server
 	wake   chan struct{} // of capacity 1: there is something to take
 	closed chan struct{}
 	once   sync.Once
@@ -76,8 +78,8 @@ type chunk struct {
 	err   error // after the bytes
 }
 
-func newLane(l *link) *lane {
-	return &lane{link: l, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+func newLane(l *link, addr string) *lane {
+	return &lane{link: l, addr: addr, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 func (l *lane) close() { l.once.Do(func() { close(l.closed) }) }
@@ -115,7 +117,7 @@ func (l *lane) take(p []byte) (int, error) {
 		var timer <-chan time.Time
 		if some {
 			var wait time.Duration
-			if wait, changed = l.link.due(head.sent); wait == 0 {
+			if wait, changed = l.link.due(l.addr, head.sent); wait == 0 {
 				return l.advance(p)
 			} else if wait > 0 {
 				timer = time.After(wait)

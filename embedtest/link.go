@@ -15,31 +15,42 @@ import (
 // connection, it is late, or the connection ends.
 type link struct {
 	mu      sync.Mutex
-	cut     bool
-	hole    bool
+	state   reach            // of all servers
+	towards map[string]reach // of single ones, by address, beyond state
 	delay   time.Duration
 	changed chan struct{} // closed and replaced whenever the above change
 	conns   map[*linkConn]struct{}
 }
 
+// reach is how far a client's bytes get.
+type reach int
+
+const (
+	open reach = iota
+	hole
+	cut // the strongest
+)
+
+// to says how far bytes get to and from a server. It needs l.mu.
+func (l *link) to(addr string) reach { return max(l.state, l.towards[addr]) }
+
 var errCut = errors.New("embedtest: the client's network is cut")
 
 func newLink() *link {
-	return &link{changed: make(chan struct{}), conns: make(map[*linkConn]struct{})}
+	return &link{towards: make(map[string]reach), changed: make(chan struct{}), conns: make(map[*linkConn]struct{})}
 }
 
 // Cut closes the client's connections and refuses new ones until Heal.
 // Requests under way fail at once, whether or not they were applied; new ones
 // wait for a connection until their context ends, as etcd's client always does.
-func (cl *Client) Cut() {
-	l := cl.link
-	l.mu.Lock()
-	l.cut, l.hole = true, false
-	conns := l.change()
-	l.mu.Unlock()
-	for _, c := range conns {
-		_ = c.Close()
-	}
+func (cl *Client) Cut() { cl.link.set(func(l *link) { l.state = cut }) }
+
+// CutFrom is Cut for the connections to one member; the other members are still
+// reached, and etcd's client turns to them. It panics for a member that does not
+// exist.
+func (cl *Client) CutFrom(member int) {
+	addr := cl.address(member)
+	cl.link.set(func(l *link) { l.towards[addr] = cut })
 }
 
 // BlackHole keeps the client's connections open while bytes go nowhere in
@@ -47,55 +58,64 @@ func (cl *Client) Cut() {
 // wait for their context. As in a real network the bytes are not lost, TCP
 // would repeat them: after Heal they arrive, unless the connection was given
 // up by then. In particular a request sent into the hole may still be applied.
-func (cl *Client) BlackHole() {
-	l := cl.link
-	l.mu.Lock()
-	l.cut, l.hole = false, true
-	l.change()
-	l.mu.Unlock()
+func (cl *Client) BlackHole() { cl.link.set(func(l *link) { l.state = hole }) }
+
+// BlackHoleFrom is BlackHole for the connections to one member. etcd's client
+// goes on sending requests there in turn. It panics for a member that does not
+// exist.
+func (cl *Client) BlackHoleFrom(member int) {
+	addr := cl.address(member)
+	cl.link.set(func(l *link) { l.towards[addr] = hole })
 }
 
 // Delay delays every byte by d in each direction, in order, and without
 // limiting the rate. It applies to bytes under way too. Zero ends the delay.
-func (cl *Client) Delay(d time.Duration) {
-	l := cl.link
-	l.mu.Lock()
-	l.delay = max(d, 0)
-	l.change()
-	l.mu.Unlock()
-}
+func (cl *Client) Delay(d time.Duration) { cl.link.set(func(l *link) { l.delay = max(d, 0) }) }
 
 // Heal ends Cut, BlackHole and Delay, and makes the client reconnect without
 // waiting for its back-off. Injections stay in force.
 func (cl *Client) Heal() {
-	l := cl.link
-	l.mu.Lock()
-	l.cut, l.hole, l.delay = false, false, 0
-	l.change()
-	l.mu.Unlock()
+	cl.link.set(func(l *link) {
+		l.state, l.delay = open, 0
+		clear(l.towards)
+	})
 	if conn := cl.ActiveConnection(); conn != nil {
 		conn.ResetConnectBackoff()
 	}
 }
 
-// change wakes everyone who waits on the link's state. It needs l.mu.
-func (l *link) change() []*linkConn {
-	close(l.changed)
-	l.changed = make(chan struct{})
-	conns := make([]*linkConn, 0, len(l.conns))
-	for c := range l.conns {
-		conns = append(conns, c)
-	}
-	return conns
+// address is what the dialer gets for a member: its endpoint without the scheme.
+func (cl *Client) address(member int) string {
+	_, addr, _ := strings.Cut(cl.c.Endpoints()[member], "://")
+	return addr
 }
 
-// due says how long bytes sent at that time still have to wait, negative for
-// as long as the link does not change, and returns a channel that is closed
-// when the answer may have changed.
-func (l *link) due(sent time.Time) (time.Duration, <-chan struct{}) {
+// set changes the link's state, wakes everyone who waits on it and ends the
+// connections that are cut by it.
+func (l *link) set(change func(*link)) {
+	l.mu.Lock()
+	change(l)
+	close(l.changed)
+	l.changed = make(chan struct{})
+	var ended []*linkConn
+	for c := range l.conns {
+		if l.to(c.addr) == cut {
+			ended = append(ended, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range ended {
+		_ = c.Close()
+	}
+}
+
+// due says how long bytes that were sent to or by a server at that time still have
+// to wait, negative for as long as the link does not change, and returns a channel
+// that is closed when the answer may have changed.
+func (l *link) due(addr string, sent time.Time) (time.Duration, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hole {
+	if l.to(addr) == hole {
 		return -1, l.changed
 	}
 	if l.delay == 0 {
@@ -109,12 +129,12 @@ func (l *link) due(sent time.Time) (time.Duration, <-chan struct{}) {
 func (l *link) dial(ctx context.Context, addr string) (net.Conn, error) {
 	for {
 		l.mu.Lock()
-		cut, hole, changed := l.cut, l.hole, l.changed
+		reached, changed := l.to(addr), l.changed
 		l.mu.Unlock()
-		if cut {
+		if reached == cut {
 			return nil, errCut
 		}
-		if !hole {
+		if reached == open {
 			break
 		}
 		select {
@@ -123,23 +143,23 @@ func (l *link) dial(ctx context.Context, addr string) (net.Conn, error) {
 			return nil, ctx.Err()
 		}
 	}
-	network := "tcp"
+	network, target := "tcp", addr
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		network, addr = "unix", strings.TrimPrefix(path, "//")
+		network, target = "unix", strings.TrimPrefix(path, "//")
 	}
 	var d net.Dialer
-	raw, err := d.DialContext(ctx, network, addr)
+	raw, err := d.DialContext(ctx, network, target)
 	if err != nil {
 		return nil, err
 	}
-	c := &linkConn{Conn: raw, link: l, in: newLane(l), out: newLane(l)}
+	c := &linkConn{Conn: raw, link: l, addr: addr, in: newLane(l, addr), out: newLane(l, addr)}
 	l.mu.Lock()
-	cut := l.cut
-	if !cut {
+	late := l.to(addr) == cut
+	if !late {
 		l.conns[c] = struct{}{}
 	}
 	l.mu.Unlock()
-	if cut {
+	if late {
 		_ = raw.Close()
 		return nil, errCut
 	}

@@ -138,7 +138,7 @@ func TestDelayKeepsTheOrderAndTheRate(t *testing.T) {
 	a, b := net.Pipe()
 	l := newLink()
 	l.delay = 20 * time.Millisecond
-	c := &linkConn{Conn: a, link: l, in: newLane(l), out: newLane(l)}
+	c := &linkConn{Conn: a, link: l, in: newLane(l, ""), out: newLane(l, "")}
 	go c.receive()
 	defer c.Close()
 	const n = 100
@@ -190,4 +190,43 @@ func TestClientOptionsConfigure(t *testing.T) {
 		Configure: func(cfg *clientv3.Config) { cfg.Endpoints = c.Endpoints() },
 	})
 	put(t, cl.Client, c.Prefix(t)+"k", "1")
+}
+
+func TestCutFromOneMember(t *testing.T) {
+	t.Parallel()
+	ownServersOnly(t)
+	c := StartCluster(t, 3, nil)
+	cl := c.NewClient(t)
+	id := func(i int) uint64 { return uint64(c.members[i].running().etcd.Server.MemberID()) }
+	// answered counts the members that answer one of the next requests.
+	answered := func() (by map[uint64]int, silent int) {
+		by = map[uint64]int{}
+		for range 12 {
+			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+			resp, err := cl.Get(ctx, "x", clientv3.WithSerializable())
+			cancel()
+			if err != nil {
+				silent++
+			} else {
+				by[resp.Header.GetMemberId()]++
+			}
+		}
+		return by, silent
+	}
+	allThree := func() bool { by, _ := answered(); return len(by) == 3 }
+	require.Eventually(t, allThree, patience, time.Millisecond)
+
+	cl.CutFrom(0)
+	by, _ := answered()
+	require.Zero(t, by[id(0)])
+	require.NotEmpty(t, by, "the others are reached")
+
+	cl.BlackHoleFrom(1)
+	by, silent := answered()
+	require.Zero(t, by[id(0)]+by[id(1)])
+	require.Positive(t, by[id(2)])
+	require.Positive(t, silent, "a request to the silent member hangs")
+
+	cl.Heal()
+	require.Eventually(t, allThree, patience, time.Millisecond)
 }
