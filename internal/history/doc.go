@@ -1,0 +1,51 @@
+// Package history records what a run of a test did and saw, so that checkers can
+// judge it afterwards, and again from a file.
+//
+// A history is a list of flat events, one JSON object per line. Each is written
+// by one client, and nothing is changed once it is written. All times are
+// nanoseconds of the host's CLOCK_MONOTONIC, which all processes of a host share
+// and nobody sets: histories of several processes merge by sorting.
+//
+// # What is recorded
+//
+//	call, return       an operation: name, gate, weight, ID, …; ok, fail or unknown
+//	granted, held,     the belief of one holder: from when it was told that it has
+//	ended              the permit, when it last asked and was told yes, and why it ended
+//	effect             a write to something that permits protect, accepted or refused
+//	put, delete        what a Tap saw in etcd, with revision, version and lease
+//	begin, finish      a nemesis at work
+//	count, mark, set   numbers, phases of the run, settings
+//
+// A Recorder takes events from any number of goroutines. The usual pattern:
+//
+//	c := recorder.Client("c3")
+//	call := c.Call(history.Event{Name: history.Acquire, Gate: "sem/render", Weight: 2})
+//	p, err := sem.Acquire(ctx, concurrency.Weight(2), concurrency.Note(call.Tag()))
+//	if err != nil {
+//		call.Return(history.Event{Outcome: history.Fail, Error: err.Error()})
+//		return
+//	}
+//	belief := call.Granted(p.Token())
+//	for work() && belief.Check(p) {
+//	}
+//	belief.End(history.Released)
+//	rel := c.Call(history.Event{Name: history.Release, Gate: "sem/render", Token: p.Token()})
+//	rel.Done(p.Release(ctx), isDefinite)
+//
+// # What makes a belief exact
+//
+// Whoever stamps an event is late, by a scheduler's whim. So every stamp errs on
+// the side that hides a fault, never on the side that invents one: a grant is
+// stamped after the call has returned; Check stamps before it asks, and only if
+// the answer is yes; a release is stamped before it is called. A belief lasts from
+// its granted event to the last time at which it was confirmed. With a Check every
+// few milliseconds the interval is exact to that.
+//
+// # Adding operations and checkers
+//
+// The sets of kinds, operations, causes and counters are open: Kind and Name are
+// strings, and Attr carries what no field fits. Another package's harness names
+// its own operations ("job.claim", "attempt.complete"), uses the fields for what
+// they say, and Attr for the rest. Checkers ignore kinds and names that they do
+// not know; they are values of one small interface, see package check.
+package history
