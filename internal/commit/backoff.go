@@ -1,13 +1,16 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 )
 
 // CallTimeout bounds one call to etcd. A healthy cluster answers in
@@ -27,15 +30,19 @@ func Call(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Backoff waits longer after each failure in a row, from about 10 ms to about a
-// second, with jitter so that a fleet does not strike in step. The zero value is
-// ready; it is not safe for concurrent use.
-type Backoff struct{ failures int }
+// second, or to Most if that is set, with jitter so that a fleet does not strike in
+// step. The zero value is ready; it is not safe for concurrent use.
+type Backoff struct {
+	Most     time.Duration
+	failures int
+}
 
 // Wait waits once more. If ctx ends first it returns ctx's error, joined with the
 // last one of what is being repeated, unless that says no more than that a call was
 // cut short: its bound (see Call) is not the caller's ctx and must not look like it.
 func (b *Backoff) Wait(ctx context.Context, last error) error {
-	d := 10 * time.Millisecond << min(b.failures, 7)
+	d := 10 * time.Millisecond << min(b.failures, 20)
+	d = min(d, cmp.Or(b.Most, 1280*time.Millisecond))
 	b.failures++
 	t := time.NewTimer(d/2 + rand.N(d))
 	defer t.Stop()
@@ -44,10 +51,16 @@ func (b *Backoff) Wait(ctx context.Context, last error) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) {
-		return ctx.Err()
+	return because(ctx.Err(), last)
+}
+
+// because joins a ctx's error with the last one of what was being repeated, if
+// that says more.
+func because(ended, last error) error {
+	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) || status.Code(last) == codes.Canceled {
+		return ended
 	}
-	return errors.Join(ctx.Err(), last)
+	return errors.Join(ended, last)
 }
 
 // Reset forgets the failures.

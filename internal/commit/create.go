@@ -68,7 +68,7 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 				// clientv3 repeats a Txn when it takes the end of the
 				// call for its own: an earlier copy may be what failed
 				// this one.
-				return Result{}, &PendingError{fence: f, creation: c, cause: err}
+				return Result{}, &PendingError{fence: f, creation: c, at: at, cause: err}
 			case len(kvs) > 0:
 				return found(c, kvs)
 			case f.mod.Load() == at && len(c.If) > 0:
@@ -84,12 +84,12 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 		case answered:
 			return Result{}, &PendingError{fence: f, creation: c, answered: true, cause: err}
 		case unanswered:
-			kvs, settled := f.settle(ctx, c.Key)
+			kvs, settled := f.settle(ctx, c.Key, at)
 			if settled != nil {
 				if errors.Is(settled, ErrGone) {
 					return Result{}, ErrGone
 				}
-				return Result{}, &PendingError{fence: f, creation: c, cause: errors.Join(settled, err)}
+				return Result{}, &PendingError{fence: f, creation: c, at: at, cause: because(settled, err)}
 			}
 			if len(kvs) > 0 {
 				return found(c, kvs)
@@ -130,12 +130,13 @@ func (f *Fence) look(ctx context.Context, key string) ([]*mvccpb.KeyValue, error
 	}
 }
 
-// settle shuts out every copy of a creation that may still be under way and
-// returns what stands at key. The presence key is put again, so that compares
-// with its former revision fail for ever. It repeats until that is done, etcd
-// refuses it, or ctx ends.
-func (f *Fence) settle(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
-	at := f.mod.Load()
+// settle shuts out every copy of a creation that was sent when the fence stood at
+// that revision and may still be under way, and returns what stands at key. The
+// presence key is put again, so that compares with its former revision fail for
+// ever. Where another has done that since, it only looks: one raise settles all
+// that was sent before it. It repeats until that is done, etcd refuses it, or ctx
+// ends.
+func (f *Fence) settle(ctx context.Context, key string, at int64) ([]*mvccpb.KeyValue, error) {
 	var pause Backoff
 	for {
 		resp, err := f.txn(ctx, []clientv3.Cmp{f.stands(at)},
@@ -167,7 +168,8 @@ func (f *Fence) settle(ctx context.Context, key string) ([]*mvccpb.KeyValue, err
 type PendingError struct {
 	fence    *Fence
 	creation Creation
-	answered bool // no copy is under way
+	at       int64 // where the fence stood when it was sent
+	answered bool  // no copy is under way
 	cause    error
 }
 
@@ -183,7 +185,7 @@ func (e *PendingError) Unwrap() error { return e.cause }
 // that is done or ctx ends. It returns nil once nothing of the creation stands
 // or can still appear, which includes the end of its lease.
 func (e *PendingError) Discard(ctx context.Context, also ...string) error {
-	var pause Backoff
+	pause := Backoff{Most: slowly}
 	for {
 		err := e.discard(ctx, also)
 		if err == nil || errors.Is(err, ErrGone) {
@@ -203,7 +205,7 @@ func (e *PendingError) discard(ctx context.Context, also []string) error {
 	var settled error
 	var kvs []*mvccpb.KeyValue
 	if !e.answered {
-		kvs, settled = e.fence.settle(ctx, e.creation.Key)
+		kvs, settled = e.fence.settle(ctx, e.creation.Key, e.at)
 	}
 	if e.answered || settled != nil && classify(settled) == answered {
 		call, cancel := Call(ctx)

@@ -2,6 +2,8 @@ package commit_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,6 +176,30 @@ func TestTrapL1ConcurrentRaise(t *testing.T) {
 	require.False(t, inj.LateResults()[0].Reply.(*etcdserverpb.TxnResponse).Succeeded)
 	require.NoError(t, <-created)
 	require.True(t, f.stands(f.key()))
+}
+
+// One raise settles all creations that were sent before it: the others only look.
+func TestRaisedOnceForAll(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t))
+	const all = 8
+	var answered sync.WaitGroup
+	answered.Add(all)
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Times: all,
+		After: func() { answered.Done(); answered.Wait() }})
+	created := make(chan error, all)
+	for i := range all {
+		c := f.creation()
+		c.Key = fmt.Sprint(f.prefix, "many", i)
+		go func() {
+			_, err := f.fence.Create(ctxT(t), c)
+			created <- err
+		}()
+	}
+	for range all {
+		require.NoError(t, <-created)
+	}
+	require.EqualValues(t, 2, f.get(f.presence()).Kvs[0].Version)
 }
 
 // F46: clientv3 has repeated the Txn, the second copy failed on the first, and

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -18,7 +19,14 @@ const (
 	// Vanished: an answer was lost, and then the key was gone: most likely,
 	// this call removed it.
 	Vanished
+	// Orphaned: a lease on which a key was to be put is gone. Nothing was
+	// removed.
+	Orphaned
 )
+
+// slowly is the longest pause between tries of what must be done in the end, by
+// many at once maybe, while etcd refuses it.
+const slowly = 10 * time.Second
 
 // Guard is the compare that holds only while the key of that token stands as it
 // was created. The mod revision says more than the create revision: a key that
@@ -28,14 +36,35 @@ func Guard(key string, token int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", token)
 }
 
-// Remove deletes key, and with it the keys in also, if its create revision is
-// token; a key that was created anew is never touched. It repeats until the
+// Remove deletes key, and with it the keys in also that were created in the same
+// Txn, if its create revision is token; a key that was created anew is never
+// touched. It repeats until the
 // outcome is known, an error of etcd's that repeating would not change comes, or
 // ctx ends; then it returns an error, and the key may stand or not.
 //
 // The Txn only deletes, so it passes while etcd is out of space.
 func Remove(ctx context.Context, kv clientv3.KV, key string, token int64, also ...string) (Removal, error) {
 	return remove(ctx, kv, key, token, nil, also...)
+}
+
+// Erase is Remove for what has nobody left to tell: it goes on even while etcd
+// refuses, since that may be mended, and returns an error only if ctx has ended. The
+// first refusal is told to refused.
+func Erase(ctx context.Context, kv clientv3.KV, key string, token int64, refused func(error), also ...string) (Removal, error) {
+	pause := Backoff{Most: slowly}
+	for {
+		removal, err := Remove(ctx, kv, key, token, also...)
+		if err == nil {
+			return removal, nil
+		}
+		if ctx.Err() == nil && refused != nil {
+			refused(err)
+			refused = nil
+		}
+		if err := pause.Wait(ctx, err); err != nil {
+			return removal, err
+		}
+	}
 }
 
 // RemoveAndPut is Remove with puts in the same Txn. It does not pass while etcd
@@ -48,7 +77,8 @@ func remove(ctx context.Context, kv clientv3.KV, key string, token int64, puts [
 	ops := make([]clientv3.Op, 0, 1+len(also)+len(puts))
 	ops = append(ops, clientv3.OpDelete(key))
 	for _, k := range also {
-		ops = append(ops, clientv3.OpDelete(k))
+		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k), "=", token)},
+			[]clientv3.Op{clientv3.OpDelete(k)}, nil))
 	}
 	ops = append(ops, puts...)
 	gone := Absent
@@ -66,8 +96,8 @@ func remove(ctx context.Context, kv clientv3.KV, key string, token int64, puts [
 		switch classify(err) {
 		case refused:
 			return gone, err
-		case orphaned: // a put to the lease of the removed key: both are gone
-			return gone, nil
+		case orphaned:
+			return Orphaned, nil
 		case answered:
 			if len(puts) > 0 {
 				return gone, err

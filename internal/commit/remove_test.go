@@ -31,18 +31,21 @@ func TestRemove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, embedtest.Shared(t))
-			token := f.create(f.creation())
-			_, err := f.client.Put(ctxT(t), f.prefix+"also", "")
+			c := f.creation()
+			c.Also = []clientv3.Op{clientv3.OpPut(f.prefix+"also", "")}
+			token := f.create(c)
+			_, err := f.client.Put(ctxT(t), f.prefix+"another's", "")
 			require.NoError(t, err)
 			if tt.fault != nil {
 				tt.fault.Method = "Txn"
 				defer func(inj *embedtest.Injection) { require.Equal(t, 1, inj.Struck()) }(f.client.Inject(*tt.fault))
 			}
-			removal, err := commit.Remove(ctxT(t), f.client, f.key(), token+tt.off, f.prefix+"also")
+			removal, err := commit.Remove(ctxT(t), f.client, f.key(), token+tt.off, f.prefix+"also", f.prefix+"another's")
 			require.NoError(t, err)
 			require.Equal(t, tt.want, removal)
 			require.Equal(t, tt.off != 0, f.stands(f.key()))
 			require.Equal(t, tt.off != 0, f.stands(f.prefix+"also"))
+			require.True(t, f.stands(f.prefix+"another's"), "it was not created together with the key")
 		})
 	}
 }
@@ -99,6 +102,14 @@ func TestRemoveAndPutOnLostLease(t *testing.T) {
 	require.NoError(t, inj.Release())
 	require.NoError(t, <-done)
 	require.False(t, f.stands(f.prefix+"notice"))
+
+	// The request stands all the same: somebody has hung it on another lease.
+	resp, err := f.client.Put(ctxT(t), f.key(), "")
+	require.NoError(t, err)
+	removal, err := commit.RemoveAndPut(ctxT(t), f.client, f.key(), resp.Header.Revision, put)
+	require.NoError(t, err)
+	require.Equal(t, commit.Orphaned, removal)
+	require.True(t, f.stands(f.key()))
 }
 
 func TestSwap(t *testing.T) {
@@ -156,4 +167,18 @@ func TestSwap(t *testing.T) {
 	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
 	_, _, err = swap(d, "e")
 	require.Equal(t, rpctypes.ErrPermissionDenied, err)
+}
+
+// What must be gone in the end is tried again even after etcd has refused it.
+func TestErase(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t))
+	token := f.create(f.creation())
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: 2, Err: rpctypes.ErrGRPCPermissionDenied})
+	var told []error
+	removal, err := commit.Erase(ctxT(t), f.client, f.key(), token, func(err error) { told = append(told, err) })
+	require.NoError(t, err)
+	require.Equal(t, commit.Removed, removal)
+	require.Equal(t, []error{rpctypes.ErrPermissionDenied}, told, "told once")
+	require.False(t, f.stands(f.key()))
 }
