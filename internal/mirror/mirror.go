@@ -13,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Mirror is a copy of one queue in etcd. All callers and primitives of a process
+// Mirror is a copy of one queue in etcd. All callers and primitives of a session
 // that use a queue share one. It is safe for concurrent use.
 type Mirror struct {
 	keys  keyspace.Gate
@@ -24,6 +24,7 @@ type Mirror struct {
 	requests map[string]*Request // by key
 	limit    record.Limit
 	limitRev int64
+	damaged  bool // a limit is stored that cannot be read
 	revision int64
 	foreign  int
 	waiting  map[string]*Waiter
@@ -148,17 +149,24 @@ func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
 	}
 	if kv == nil {
 		m.queue.ForgetLimit()
-		m.limit, m.limitRev = record.Limit{}, 0
+		m.limit, m.limitRev, m.damaged = record.Limit{}, 0, false
 		return
 	}
-	l, ok := record.DecodeLimit(kv.Value)
-	if !ok || l.Through >= kv.ModRevision { // nobody was admitted before he came
+	l, ok := ReadLimit(kv)
+	if !ok {
 		m.queue.ForgetLimit()
-		m.foreign++
+		m.limit, m.limitRev, m.damaged = record.Limit{}, kv.ModRevision, true
 		return
 	}
-	m.limit, m.limitRev = l, kv.ModRevision
+	m.limit, m.limitRev, m.damaged = l, kv.ModRevision, false
 	m.queue.SetLimit(l.Limit, l.Through)
+}
+
+// ReadLimit reads a stored limit. One that tells of admissions after itself is none:
+// nobody is admitted before he comes.
+func ReadLimit(kv *mvccpb.KeyValue) (record.Limit, bool) {
+	l, ok := record.DecodeLimit(kv.Value)
+	return l, ok && l.Through < kv.ModRevision
 }
 
 // settle ends a change: those of the touched keys that wait here, or all if none
@@ -191,11 +199,12 @@ type View struct {
 	Revision int64
 	Limit    int64
 	Known    bool // whether a limit is stored and readable
+	Damaged  bool // whether one is stored that is not
 	Record   record.Limit
 	LimitRev int64
 	Used     int64 // weight of the holders
 	Through  int64 // greatest token ever admitted, as far as this view tells
-	Foreign  int   // keys in the range that are not ours
+	Foreign  int   // keys in the range that are not ours, a damaged limit included
 	Holders  []Request
 	Waiters  []Request
 	queue    queue.Queue
@@ -207,11 +216,22 @@ func (v *View) Bounded(token, weight int64, maxWaiters int) queue.Answer {
 	return v.queue.Bounded(token, weight, maxWaiters)
 }
 
+// Without returns the view as it would be without one request, for Bounded only.
+func (v View) Without(key string, token int64) View {
+	v.queue.Reset(slices.Concat(v.queue.Holders(), v.queue.Waiters()))
+	v.queue.Delete(key, token)
+	v.queue.Admit()
+	return v
+}
+
 // View returns the present state. Changed is closed at the next change.
 func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v = View{Revision: m.revision, Record: m.limit, LimitRev: m.limitRev, Used: m.queue.Used(), Through: m.queue.Through(), Foreign: m.foreign}
+	v = View{Revision: m.revision, Record: m.limit, LimitRev: m.limitRev, Used: m.queue.Used(), Through: m.queue.Through(), Damaged: m.damaged, Foreign: m.foreign}
+	if m.damaged {
+		v.Foreign++
+	}
 	v.Limit, v.Known = m.queue.Limit()
 	v.queue = m.queue
 	v.queue.Reset(slices.Concat(m.queue.Holders(), m.queue.Waiters()))
@@ -219,7 +239,7 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	v.Waiters = m.describe(m.queue.Waiters())
 	// A limit that was lowered just now may not yet say exactly who had been
 	// admitted before. Until it does, all who may have been count as holders.
-	if m.limit.Previous > 0 && !m.limit.Settled {
+	if m.limit.Unsettled() {
 		used := v.Used
 		for len(v.Waiters) > 0 && v.Waiters[0].Create < m.limitRev && queue.Fits(used, v.Waiters[0].Weight, m.limit.Previous) {
 			used += v.Waiters[0].Weight
@@ -228,6 +248,30 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 		v.Used = used
 	}
 	return v, m.changed
+}
+
+// Brief is what there is to tell to one who waits.
+type Brief struct {
+	Revision int64
+	Limit    int64
+	Used     int64 // weight of the holders
+	Waiting  int
+	Ahead    int  // number of requests before his
+	Waits    bool // whether his stands in the queue and is not admitted
+	Holders  []Request
+}
+
+// Brief returns how things stand for one request, with the first few holders. It
+// costs little however long the queue is. Changed is closed at the next change.
+func (m *Mirror) Brief(key string, token int64, holders int) (b Brief, changed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := m.queue.Holders()
+	b = Brief{Revision: m.revision, Used: m.queue.Used(), Waiting: len(m.queue.Waiters()), Holders: m.describe(first[:min(len(first), holders)])}
+	b.Limit, _ = m.queue.Limit()
+	ahead, admitted, ok := m.queue.Position(key, token)
+	b.Ahead, b.Waits = ahead, ok && !admitted
+	return b, m.changed
 }
 
 func (m *Mirror) describe(entries []queue.Entry) []Request {

@@ -18,6 +18,8 @@ const (
 	Admitted Outcome = iota // it is admitted, for as long as its key stands
 	Gone                    // its key is gone: evicted, deleted or expired
 	TooHeavy                // the limit was lowered below its weight, so it never fits
+	Unset                   // somebody has deleted the limit
+	Damaged                 // the limit cannot be read
 )
 
 // Wait waits for the request with that key and token. Call Forget when the
@@ -58,15 +60,10 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 		return Admitted, true
 	case known && limit > 0 && !queue.Fits(0, w.weight, limit):
 		return TooHeavy, true
+	case known:
+		return 0, false
+	case m.damaged:
+		return Damaged, true
 	}
-	return 0, false
-}
-
-// Ahead returns how many requests stand before one, and whether the mirror
-// knows it.
-func (m *Mirror) Ahead(key string, token int64) (ahead int, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ahead, _, ok = m.queue.Position(key, token)
-	return ahead, ok
+	return Unset, true
 }

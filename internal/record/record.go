@@ -46,10 +46,16 @@ type Limit struct {
 	// Previous is the limit that this one replaced. It is set while Through may
 	// be too low, see Settled.
 	Previous int64 `json:"previous,omitempty"`
+	// Initial says that no SetLimit wrote it: it is what the first program to
+	// come was built with.
+	Initial bool `json:"initial,omitempty"`
 	// Settled says that Through is exact: it was read in the Txn that changed
 	// the limit and added right after it.
 	Settled bool `json:"settled,omitempty"`
 }
+
+// Unsettled tells whether Through may be too low.
+func (r Limit) Unsettled() bool { return r.Previous > 0 && !r.Settled }
 
 // ID is the value of an ID key: which request the ID stands for. Both keys are
 // created in one Txn, so the request lives exactly as long as a slot key with
