@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"context"
 	"math"
 	"time"
 	"unicode/utf8"
@@ -8,7 +9,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
-// AcquireOption changes one call that asks for a permit.
+// AcquireOption changes one call that asks for a permit. Of options that set the
+// same thing, the last one counts.
 type AcquireOption func(*request)
 
 // maxNote bounds a note, in bytes.
@@ -27,6 +29,17 @@ type request struct {
 	bounded    bool
 	maxWaiters int // if bounded
 	takeOver   bool
+
+	limit   int64                       // this program's, to be stored if there is none
+	prepare func(context.Context) error // checks the request against the stored limit
+}
+
+// bound derives the ctx of a call from the caller's.
+func (r *request) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !r.hasWait {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, r.wait, errWaited)
 }
 
 // Weight asks for n permits at once instead of one: all or none, in one place of
@@ -53,9 +66,10 @@ func Note(text string) AcquireOption { return func(r *request) { r.note = text }
 // bound that ctx sets, whose end is told as ctx's error.
 func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.hasWait = d, true } }
 
-// MaxWaiters refuses to join a long queue: with n or more requests waiting
-// before it, the call gives up at once with a *FullError. It takes one more read
-// of etcd per call.
+// MaxWaiters refuses to join a long queue: if the request is not granted at once and
+// n or more wait before it, the call gives up with a *FullError. With 0 it waits
+// only where others are about to go, as TryAcquire does. It takes one more read of
+// etcd per call.
 func MaxWaiters(n int) AcquireOption {
 	return func(r *request) { r.maxWaiters, r.bounded = n, true }
 }
@@ -92,6 +106,8 @@ func newRequest(try bool, opts []AcquireOption) (request, error) {
 		return r, invalid("TakeOver needs an ID")
 	case try && r.hasWait:
 		return r, invalid("Wait(%v) contradicts a try", r.wait)
+	case r.bounded && r.maxWaiters == 0 && r.hasWait:
+		return r, invalid("Wait(%v) contradicts MaxWaiters(0)", r.wait)
 	case r.maxWaiters < 0:
 		return r, invalid("MaxWaiters(%d) is negative", r.maxWaiters)
 	case try && r.bounded:

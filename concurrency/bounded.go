@@ -39,7 +39,31 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 		if err != nil {
 			return nil, false, err
 		}
-		switch v.Bounded(0, r.weight, r.maxWaiters) {
+		switch limit := (seenLimit{limit: v.Limit}); {
+		case v.Damaged:
+			return nil, false, errLimit
+		case !v.Known: // somebody has deleted it
+			if _, err := g.storeLimit(ctx, r.limit); err != nil {
+				return nil, false, err
+			}
+			continue
+		case limit.tooLow(r.weight):
+			return nil, false, g.tooHeavy(r.weight, v.Limit)
+		}
+		answer := v.Bounded(0, r.weight, r.maxWaiters)
+		if answer != queue.Enter && r.hasID {
+			made, err := g.makeRoom(ctx, e, r, v)
+			if err != nil && err != errOurs {
+				return nil, false, err
+			}
+			if made {
+				continue
+			}
+			if err == errOurs {
+				answer = queue.Unclear
+			}
+		}
+		switch answer {
 		case queue.Refuse:
 			return nil, false, fullError(g.name, v)
 		case queue.Unclear:
@@ -61,6 +85,22 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 		fits := v.Bounded(0, r.weight, 0) == queue.Enter
 		return c, admitted || err == nil && fits, err
 	}
+}
+
+// makeRoom looks at the ID of a request for which a queue is too full. The ID
+// decides before the queue does: who owns it is told, or taken over if that helps.
+func (g *gate) makeRoom(ctx context.Context, e *epoch, r request, v mirror.View) (made bool, err error) {
+	owner, live, err := g.ownerOf(ctx, r.id)
+	if err != nil || !live {
+		return false, err
+	}
+	if r.takeOver && !e.gone(owner) {
+		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, r.weight, r.maxWaiters) == queue.Refuse {
+			return false, fullError(g.name, v)
+		}
+	}
+	err = g.claimID(ctx, e, r, owner)
+	return err == nil, err
 }
 
 // unchanged is the condition that no request has come and the limit is the same

@@ -253,3 +253,24 @@ func TestSlowHooksDelayNoLoss(t *testing.T) {
 	closed(t, p.Context().Done(), "its context ends while the hook runs")
 	close(gate)
 }
+
+// What a session is asked without a deadline ends with it, with etcd away, too.
+func TestCloseEndsQuestions(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	c.BlackHole()
+	answers := make(chan error, 4)
+	forever := context.Background()
+	go func() { _, err := sm.Status(forever); answers <- err }()
+	go func() { answers <- sm.SetLimit(forever, 2) }()
+	go func() { answers <- sm.Evict(forever, "i", "") }()
+	go func() { answers <- sm.EvictToken(forever, 1, "") }()
+	_ = s.Close(ctx)
+	for range 4 {
+		require.ErrorIs(t, got(t, answers, "the session is closed"), concurrency.ErrClosed)
+	}
+}

@@ -15,7 +15,7 @@ func (p *Permit) do(ctx context.Context, fn func(context.Context, *Permit) error
 		cancel(nil)
 		// If ctx has ended, the release goes on in the background; that
 		// alone is no news for the caller.
-		if released := p.Release(ctx); released != nil && errors.Is(released, ErrLost) {
+		if released := p.Release(ctx); released != nil && (ctx.Err() == nil || errors.Is(released, ErrLost)) {
 			err = errors.Join(err, released)
 		}
 	}()

@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ func (g *gate) enqueue(ctx context.Context, e *epoch, r request, ifs ...clientv3
 var errRefused = errors.New("the conditions of the request are not met")
 
 func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []clientv3.Cmp) (*claim, bool, error) {
+	var pause commit.Backoff
 	for {
 		number, err := e.takeSlot(g)
 		if err != nil {
@@ -39,15 +41,17 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 		switch {
 		case errors.As(err, &pending):
 			// The slot stays taken until it is certain what became of it.
-			g.sess.background(func() {
-				if err := pending.Discard(e.ctx, c.also...); err == nil {
+			e.goes(c)
+			g.sess.later(func(ctx context.Context) {
+				if err := pending.Discard(ctx, c.also...); err == nil {
 					e.freeSlot(c)
 				}
 			})
 			return nil, false, err
 		case errors.Is(err, commit.ErrOccupied):
 			g.sess.log.Warn("a slot of this session is taken by a foreign key", zap.String("key", c.key))
-			continue // it stays taken, and the next one is tried
+			e.wasteSlot(c)
+			continue // with the next one
 		case errors.Is(err, commit.ErrGone):
 			e.lease.Lose(errPresence)
 			e.valid()
@@ -57,11 +61,14 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 			return nil, false, err
 		case res.Token == 0:
 			e.freeSlot(c)
-			err := g.resolve(ctx, r, res.Read)
-			if err == errRefused && len(ifs) == 0 {
-				continue // what stood in the way is gone again
-			}
-			if err != nil {
+			switch err := g.resolve(ctx, e, r, res.Read); {
+			case err == nil:
+			case err == errRefused && len(ifs) == 0: // what stood in the way is gone again
+			case err == errOurs:
+				if err := pause.Wait(ctx, nil); err != nil {
+					return nil, false, err
+				}
+			default:
 				return nil, false, err
 			}
 			continue
@@ -120,13 +127,14 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	// The limit comes first, then the heavy requests.
 	heavy := read[1].GetResponseRange().Kvs
 	if len(heavy) == 0 || string(heavy[0].Key) != g.keys.Limit { // somebody has deleted it
-		_, err := g.storeLimit(ctx, g.lastLimit())
+		_, err := g.storeLimit(ctx, c.request.limit)
 		return false, err
 	}
-	limit, err := g.learnLimit(heavy[0])
+	seen, err := g.learnLimit(heavy[0])
 	if err != nil {
 		return false, err
 	}
+	limit := seen.limit
 	if limit > 0 && c.slot.Weight > limit {
 		return false, g.tooHeavy(c.slot.Weight, limit)
 	}
@@ -136,21 +144,40 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	return len(heavy) == 2 && queue.Fits(light, c.slot.Weight, limit), nil
 }
 
+// errOurs says that the ID is that of an earlier request of this session, which is
+// on its way out.
+var errOurs = errors.New("the ID is still in use by an earlier request of this session")
+
 // resolve looks at why a request was refused by its conditions. It returns nil if
-// it is worth asking again, errRefused if the caller's own conditions were not
-// met, or a *HeldError.
-func (g *gate) resolve(ctx context.Context, r request, read []*etcdserverpb.ResponseOp) error {
+// it is worth asking again at once, errOurs if it is in a moment, errRefused if the
+// caller's own conditions were not met, or a *HeldError.
+func (g *gate) resolve(ctx context.Context, e *epoch, r request, read []*etcdserverpb.ResponseOp) error {
 	if !r.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
 		return errRefused
 	}
 	owner, live, err := g.ownerOf(ctx, r.id)
-	switch {
-	case err != nil || !live:
+	if err != nil || !live {
 		return err
-	case !r.takeOver:
+	}
+	return g.claimID(ctx, e, r, owner)
+}
+
+// claimID makes room for a request whose ID is in use, as far as it may.
+func (g *gate) claimID(ctx context.Context, e *epoch, r request, owner owner) error {
+	if e.gone(owner) {
+		return errOurs
+	}
+	if !r.takeOver {
+		if owner.Slot.Lease == e.lease.ID() {
+			// It may have gone between the read and the look.
+			now, live, err := g.ownerOf(ctx, r.id)
+			if err != nil || !live || now.Create != owner.Create || e.gone(now) {
+				return cmp.Or(err, errOurs)
+			}
+		}
 		return &HeldError{Name: g.name, ID: r.id, Owner: owner.describe()}
 	}
-	err = g.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: g.sess.opts.Holder})
+	err := g.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: g.sess.opts.Holder})
 	if errors.Is(err, ErrNotHeld) {
 		return nil
 	}

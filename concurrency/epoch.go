@@ -3,6 +3,8 @@ package concurrency
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -37,6 +39,7 @@ type epoch struct {
 	notices map[int64]record.Notice // that came before their permit was known
 	slots   map[string]*slots       // by the range of the gate
 	used    int                     // slots in use, in all gates
+	going   map[string]struct{}     // keys that are being deleted
 }
 
 // openEpoch takes a lease and raises its fence.
@@ -46,7 +49,7 @@ func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
 		return nil, err
 	}
 	e := &epoch{sess: s, lease: l, keys: s.space.Session(l.ID()),
-		permits: map[int64]*Permit{}, notices: map[int64]record.Notice{}, slots: map[string]*slots{}}
+		permits: map[int64]*Permit{}, notices: map[int64]record.Notice{}, slots: map[string]*slots{}, going: map[string]struct{}{}}
 	value := record.Session{Holder: s.opts.Holder, AtMS: nowMS()}.Encode()
 	e.fence, err = commit.Raise(ctx, s.client, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
 	if err != nil {
@@ -177,7 +180,8 @@ func (e *epoch) Apply(events []*clientv3.Event, _ int64) {
 
 var errPresence = errors.New("the lease's presence key was deleted or taken over: the lease expired, was revoked, or somebody meddled")
 
-// maxNotices bounds what is kept for permits that are not known (yet).
+// maxNotices bounds what is kept for permits that are not known (yet), beyond one
+// for each live request.
 const maxNotices = 1024
 
 // notice takes word that one of this session's requests was ended by others, and
@@ -195,11 +199,8 @@ func (e *epoch) notice(kv *mvccpb.KeyValue) {
 	e.mu.Lock()
 	p := e.permits[token]
 	if p == nil {
-		if len(e.notices) >= maxNotices { // whose callers had given up: any of them may go
-			for old := range e.notices {
-				delete(e.notices, old)
-				break
-			}
+		if len(e.notices) >= maxNotices+e.sess.opts.MaxPermits {
+			delete(e.notices, slices.Min(slices.Collect(maps.Keys(e.notices)))) // its caller has given up long ago
 		}
 		e.notices[token] = n
 	}
@@ -215,7 +216,7 @@ func (e *epoch) notice(kv *mvccpb.KeyValue) {
 		}
 	}
 	e.sess.background(func() {
-		_, _ = commit.Remove(e.ctx, e.sess.client, string(kv.Key), kv.CreateRevision)
+		_, _ = commit.Erase(e.ctx, e.sess.client, string(kv.Key), kv.CreateRevision, nil)
 	})
 }
 

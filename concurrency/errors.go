@@ -50,7 +50,7 @@ type FullError struct {
 	Name    string // of the semaphore or mutex
 	Limit   int    // in force then; 0 if it is paused
 	Held    int    // weight of the holders
-	Waiting int    // number of waiting requests
+	Waiting int    // number of other waiting requests
 }
 
 // Error names the queue and the counts.
@@ -63,7 +63,7 @@ func (e *FullError) Is(target error) bool { return target == ErrFull }
 
 // HeldError says that a live request with the caller's ID exists already.
 type HeldError struct {
-	Name  string // of the semaphore
+	Name  string // of the semaphore or mutex
 	ID    string
 	Owner Request // whose request it is
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -85,48 +86,59 @@ func (g *gate) evict(ctx context.Context, o owner, n record.Notice) error {
 	removal, err := commit.RemoveAndPut(ctx, g.sess.client, o.Key, o.Create, []clientv3.Op{put}, o.also...)
 	switch {
 	case err != nil:
-		return err
-	case removal == commit.Absent:
+	case removal == commit.Orphaned:
+		// Somebody has hung the key on another lease than its name says, so
+		// there is nobody to leave word for.
+		removal, err = commit.Remove(ctx, g.sess.client, o.Key, o.Create, o.also...)
+	}
+	if err == nil && removal == commit.Absent {
 		return ErrNotHeld
 	}
-	return nil
+	return err
 }
 
 // end finds a request and evicts it.
-func (g *gate) end(ctx context.Context, find func() (owner, bool, error), n record.Notice) error {
-	if g.sess.accept.Err() != nil {
-		return ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if len(n.Reason) > maxNote {
+func (g *gate) end(ctx context.Context, find func(context.Context) (owner, bool, error), n record.Notice) error {
+	switch {
+	case len(n.Reason) > maxNote:
 		return invalid("the reason has %d bytes, more than %d", len(n.Reason), maxNote)
+	case !utf8.ValidString(n.Reason):
+		return invalid("the reason %.20q is not valid UTF-8", n.Reason)
 	}
 	n.By = g.sess.opts.Holder
-	o, live, err := find()
-	if err != nil {
-		return err
+	return g.open(ctx, func(ctx context.Context) error {
+		o, live, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		if !live {
+			return ErrNotHeld
+		}
+		return g.evict(ctx, o, n)
+	})
+}
+
+// doing names what a notice does.
+func doing(n record.Notice) string {
+	if n.Cause == record.CauseReleased {
+		return "release"
 	}
-	if !live {
-		return ErrNotHeld
-	}
-	return g.evict(ctx, o, n)
+	return "evict"
 }
 
 func (g *gate) endID(ctx context.Context, id string, n record.Notice) error {
 	if err := keyspace.CheckID(id); err != nil {
-		return g.failed(n.Cause, invalid("ID: %w", err))
+		return g.failed(doing(n), invalid("ID: %w", err))
 	}
-	if err := g.end(ctx, func() (owner, bool, error) { return g.ownerOf(ctx, id) }, n); err != nil {
-		return g.failed(fmt.Sprintf("%s of ID %q", n.Cause, id), err)
+	if err := g.end(ctx, func(ctx context.Context) (owner, bool, error) { return g.ownerOf(ctx, id) }, n); err != nil {
+		return g.failed(fmt.Sprintf("%s ID %q of", doing(n), id), err)
 	}
 	return nil
 }
 
 func (g *gate) endToken(ctx context.Context, token int64, n record.Notice) error {
-	if err := g.end(ctx, func() (owner, bool, error) { return g.withToken(ctx, token) }, n); err != nil {
-		return g.failed(fmt.Sprintf("%s of token %d", n.Cause, token), err)
+	if err := g.end(ctx, func(ctx context.Context) (owner, bool, error) { return g.withToken(ctx, token) }, n); err != nil {
+		return g.failed(fmt.Sprintf("%s token %d of", doing(n), token), err)
 	}
 	return nil
 }
@@ -137,11 +149,9 @@ func (e *epoch) noticeFor(ctx context.Context, token int64) (record.Notice, bool
 		return n, true
 	}
 	// It was written in the same Txn, but this session's watch may lag.
-	call, cancel := commit.Call(ctx)
-	defer cancel()
-	resp, err := e.sess.client.Get(call, e.keys.Notice(token))
-	if err == nil && len(resp.Kvs) > 0 {
-		return record.DecodeNotice(resp.Kvs[0].Value)
+	kvs, err := get(ctx, e.sess.client, e.keys.Notice(token))
+	if err == nil && len(kvs) > 0 {
+		return record.DecodeNotice(kvs[0].Value)
 	}
 	return e.noticed(token) // the watch has brought it meanwhile, and it was removed
 }

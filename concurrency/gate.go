@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -30,12 +32,20 @@ type gate struct {
 	halt    context.CancelFunc
 	linger  *time.Timer
 	checked time.Time // when foreign keys were last reported
+	frees   map[int64]frees
 
 	limit atomic.Pointer[seenLimit]
 }
 
 // seenLimit is the stored limit as of the revision at which it was changed.
-type seenLimit struct{ limit, revision int64 }
+type seenLimit struct {
+	limit    int64
+	initial  bool // stored by a constructor's limit, not by SetLimit
+	revision int64
+}
+
+// tooLow tells whether a weight never fits; 0 only pauses.
+func (l seenLimit) tooLow(weight int64) bool { return l.limit > 0 && weight > l.limit }
 
 // lingers is for how long a mirror goes on when nobody waits any more: under
 // contention the next waiter comes soon.
@@ -55,12 +65,23 @@ func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, err
 	keys := s.space.Gate(kind, name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.gates[keys.Range]
-	if g == nil {
-		g = &gate{sess: s, name: name, fixed: fixed, keys: keys}
-		s.gates[keys.Range] = g
+	if g := s.gates[keys.Range].Value(); g != nil {
+		return g, nil
 	}
+	g := &gate{sess: s, name: name, fixed: fixed, keys: keys}
+	s.gates[keys.Range] = weak.Make(g)
+	runtime.AddCleanup(g, s.forgetGate, keys.Range)
 	return g, nil
+}
+
+// forgetGate is called when nothing refers to a gate any more: a session of a
+// process that uses ever new names stays small.
+func (s *Session) forgetGate(keys string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gates[keys].Value() == nil {
+		delete(s.gates, keys)
+	}
 }
 
 // join returns the gate's mirror, which runs at least until leave.
@@ -76,7 +97,8 @@ func (g *gate) join() *mirror.Mirror {
 		ctx, halt := context.WithCancel(g.sess.ctx)
 		m := mirror.New(g.keys, g.fixed)
 		g.mirror, g.halt = m, halt
-		g.sess.background(func() { m.Run(ctx, g.sess.source) })
+		source := g.sess.source
+		g.sess.background(func() { m.Run(ctx, source) })
 	}
 	return g.mirror
 }
@@ -142,7 +164,7 @@ type claim struct {
 	key     string
 	also    []string // keys that go with it: that of its ID
 	token   int64
-	freed   bool // guarded by the epoch
+	freed   bool // guarded by the epoch, as is that it is going
 }
 
 // acquire is the life of one call that asks for a permit.
@@ -151,22 +173,30 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, g.failed("acquire", err)
 	}
-	wait := ctx
-	if r.hasWait {
-		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeoutCause(ctx, r.wait, errWaited)
-		defer cancel()
+	ctx, cancel := r.bound(ctx)
+	defer cancel()
+	if r.prepare != nil {
+		if err := r.prepare(ctx); err != nil {
+			return nil, g.failed("acquire", err)
+		}
 	}
+	var pause commit.Backoff
 	for {
-		e, err := g.sess.live(wait)
+		e, err := g.sess.live(ctx)
 		if err == nil {
 			var p *Permit
-			if p, err = g.acquireOn(wait, e, r, begun); err == nil {
+			if p, err = g.acquireOn(ctx, e, r, begun); err == nil {
 				g.sess.opts.Trace.acquired(AcquireInfo{Name: g.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
 				return p, nil
 			}
 		}
-		if !errors.Is(err, errEpoch) && !errors.Is(err, errAnew) {
+		switch {
+		case errors.Is(err, errEpoch):
+		case errors.Is(err, errAnew):
+			if err := pause.Wait(ctx, nil); err != nil {
+				return nil, g.failed("acquire", err)
+			}
+		default:
 			return nil, g.failed("acquire", err)
 		}
 	}
@@ -228,29 +258,45 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 	m := g.join()
 	defer g.leave()
 	w := m.Wait(c.key, c.token, c.slot.Weight)
-	defer m.Forget(w)
 	reports := g.reports(ctx, m, c, begun)
 	defer reports()
-	select {
-	case outcome := <-w.Outcome():
-		switch outcome {
-		case mirror.Admitted:
-			return nil
-		case mirror.TooHeavy:
+	var pause commit.Backoff
+	for {
+		select {
+		case outcome := <-w.Outcome():
+			switch outcome {
+			case mirror.Admitted:
+				return nil
+			case mirror.Gone:
+				e.freeSlot(c)
+				return g.whyGone(ctx, e, c)
+			case mirror.TooHeavy:
+				g.withdrawLater(e, c)
+				b, _ := m.Brief(c.key, c.token, 0)
+				return g.tooHeavy(c.slot.Weight, b.Limit)
+			case mirror.Damaged:
+				g.withdrawLater(e, c)
+				return errLimit
+			}
+			// The limit is not set: somebody has deleted it.
+			_, err := g.storeLimit(ctx, c.request.limit)
+			if err == nil {
+				err = pause.Wait(ctx, nil)
+			}
+			if err != nil && ctx.Err() == nil {
+				g.withdrawLater(e, c)
+				return err
+			}
+			w = m.Wait(c.key, c.token, c.slot.Weight)
+		case <-ctx.Done():
+			m.Forget(w)
 			g.withdrawLater(e, c)
-			v, _ := m.View()
-			return g.tooHeavy(c.slot.Weight, v.Limit)
-		default:
-			e.freeSlot(c)
-			return g.whyGone(ctx, e, c)
+			if context.Cause(ctx) == errWaited {
+				b, _ := m.Brief(c.key, c.token, 0)
+				return &FullError{Name: g.name, Limit: int(b.Limit), Held: int(b.Used), Waiting: b.Waiting - 1}
+			}
+			return ctx.Err()
 		}
-	case <-ctx.Done():
-		g.withdrawLater(e, c)
-		if context.Cause(ctx) == errWaited {
-			v, _ := m.View()
-			return fullError(g.name, v)
-		}
-		return ctx.Err()
 	}
 }
 
@@ -269,17 +315,22 @@ func (g *gate) whyGone(ctx context.Context, e *epoch, c *claim) error {
 	return errAnew // deleted by hand, or the lease is gone and we hear of it soon
 }
 
-// withdraw removes a request whose caller has given up, and frees its slot. It
-// repeats until that is done or the lease has ended, which does it as well.
-func (g *gate) withdraw(e *epoch, c *claim) {
-	_, err := commit.Remove(e.ctx, g.sess.client, c.key, c.token, c.also...)
-	if err == nil {
-		e.freeSlot(c)
-	} else if e.ctx.Err() == nil {
-		g.sess.log.Warn("a given-up request stays until the lease ends", zap.String("name", g.name), zap.Error(err))
-	}
+// withdrawLater removes a request that its caller has given up, in the background,
+// and then frees its slot. It goes on after the lease was lost, which may not have
+// ended in etcd yet, until the key is gone.
+func (g *gate) withdrawLater(e *epoch, c *claim) {
+	e.goes(c)
+	g.sess.later(func(ctx context.Context) {
+		if _, err := commit.Erase(ctx, g.sess.client, c.key, c.token, g.refusal(c), c.also...); err == nil {
+			e.freeSlot(c)
+		}
+	})
 }
 
-func (g *gate) withdrawLater(e *epoch, c *claim) {
-	g.sess.background(func() { g.withdraw(e, c) })
+// refusal logs that etcd refuses to delete a request.
+func (g *gate) refusal(c *claim) func(error) {
+	return func(err error) {
+		g.sess.log.Warn("etcd refuses to delete a request that has ended; it is tried again until the lease ends",
+			zap.String("name", g.name), zap.Int64("token", c.token), zap.Error(err))
+	}
 }

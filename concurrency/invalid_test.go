@@ -39,6 +39,11 @@ func TestBadInput(t *testing.T) {
 	_, err = concurrency.NewMutex(nil, "x", nil)
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 
+	for _, holder := range []string{"a\x00b", "\xff", "a\nb", strings.Repeat("x", 256)} {
+		_, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix, Holder: holder})
+		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", holder)
+	}
+
 	sm := sem(t, s, "x", 3)
 	mu := mutex(t, s, "x")
 	type opts = []concurrency.AcquireOption
@@ -78,6 +83,16 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, sm.SetLimit(ctx, -1), concurrency.ErrInvalid)
 	require.ErrorIs(t, sm.Evict(ctx, "", ""), concurrency.ErrInvalid)
 	require.ErrorIs(t, sm.ReleaseID(ctx, ""), concurrency.ErrInvalid)
+	require.ErrorIs(t, sm.Evict(ctx, "i", "\xff"), concurrency.ErrInvalid)
+	require.ErrorIs(t, sm.EvictToken(ctx, 1, strings.Repeat("x", 1025)), concurrency.ErrInvalid)
+	_, err = sm.Acquire(ctx, concurrency.MaxWaiters(0), concurrency.Wait(time.Second))
+	require.ErrorIs(t, err, concurrency.ErrInvalid, "nobody waits behind nobody")
+	_, err = sm.Acquire(ctx, concurrency.Weight(4))
+	require.ErrorIs(t, err, concurrency.ErrInvalid, "above the limit that it would store")
+	adopts, err := concurrency.NewSemaphore(s, "x", 3, &concurrency.SemaphoreOptions{AdoptLimit: true})
+	require.NoError(t, err)
+	_, err = adopts.Acquire(ctx, concurrency.Weight(4))
+	require.ErrorIs(t, err, concurrency.ErrInvalid, "nobody has stored another")
 
 	ended, cancel := context.WithCancel(ctx)
 	cancel()

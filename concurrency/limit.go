@@ -13,12 +13,33 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
+// open runs a call that ends when the session is closed, with ErrClosed then.
+func (g *gate) open(ctx context.Context, call func(context.Context) error) error {
+	if g.sess.accept.Err() != nil {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := g.sess.untilClosed(ctx)
+	defer cancel()
+	err := call(ctx)
+	if err != nil && context.Cause(ctx) == ErrClosed {
+		return ErrClosed
+	}
+	return err
+}
+
 // get reads one key, linearizably.
 func (g *gate) get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
+	return get(ctx, g.sess.client, key)
+}
+
+func get(ctx context.Context, kv clientv3.KV, key string) ([]*mvccpb.KeyValue, error) {
 	var pause commit.Backoff
 	for {
 		call, cancel := commit.Call(ctx)
-		resp, err := g.sess.client.Get(call, key)
+		resp, err := kv.Get(call, key)
 		cancel()
 		if err == nil {
 			return resp.Kvs, nil
@@ -33,10 +54,10 @@ func (g *gate) get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) 
 }
 
 // readLimit returns the stored limit, or known = false if there is none.
-func (g *gate) readLimit(ctx context.Context) (limit int64, known bool, err error) {
+func (g *gate) readLimit(ctx context.Context) (limit seenLimit, known bool, err error) {
 	kvs, err := g.get(ctx, g.keys.Limit)
 	if err != nil || len(kvs) == 0 {
-		return 0, false, err
+		return seenLimit{}, false, err
 	}
 	limit, err = g.learnLimit(kvs[0])
 	return limit, err == nil, err
@@ -44,41 +65,44 @@ func (g *gate) readLimit(ctx context.Context) (limit int64, known bool, err erro
 
 // learnLimit reads the stored limit and remembers it. It is looked at with each
 // request but seldom changes, so it is decoded once per revision.
-func (g *gate) learnLimit(kv *mvccpb.KeyValue) (int64, error) {
-	seen := g.limit.Load()
-	if seen != nil && seen.revision == kv.ModRevision {
-		return seen.limit, nil
+func (g *gate) learnLimit(kv *mvccpb.KeyValue) (seenLimit, error) {
+	if seen := g.limit.Load(); seen != nil && seen.revision == kv.ModRevision {
+		return *seen, nil
 	}
-	r, ok := record.DecodeLimit(kv.Value)
+	r, ok := mirror.ReadLimit(kv)
 	if !ok {
-		return 0, errLimit
+		return seenLimit{}, errLimit
 	}
-	if seen == nil || seen.revision < kv.ModRevision {
-		g.limit.Store(&seenLimit{limit: r.Limit, revision: kv.ModRevision})
-	}
-	return r.Limit, nil
+	return g.saw(r, kv.ModRevision), nil
 }
 
-// lastLimit returns the limit as this process last saw it, 0 if it never did.
-func (g *gate) lastLimit() int64 {
-	if seen := g.limit.Load(); seen != nil {
-		return seen.limit
+// saw remembers the limit that was stored at a revision.
+func (g *gate) saw(r record.Limit, revision int64) seenLimit {
+	saw := seenLimit{limit: r.Limit, initial: r.Initial, revision: revision}
+	for {
+		seen := g.limit.Load()
+		if seen != nil && seen.revision >= revision || g.limit.CompareAndSwap(seen, &saw) {
+			return saw
+		}
 	}
-	return 0
 }
 
 // storeLimit stores a limit if there is none, and returns the one that is stored
-// then.
-func (g *gate) storeLimit(ctx context.Context, limit int64) (int64, error) {
+// then. If this process has seen another limit before, that one is stored: somebody
+// has deleted it by hand.
+func (g *gate) storeLimit(ctx context.Context, limit int64) (seenLimit, error) {
+	initial := true
+	if seen := g.limit.Load(); seen != nil {
+		limit, initial = seen.limit, seen.initial
+	}
 	for {
 		r, mine := g.newLimit(limit)
-		r.Settled = true
+		r.Settled, r.Initial = true, initial
 		_, _, err := commit.Swap(ctx, g.sess.client, g.keys.Limit, 0, r.Encode(), mine)
 		if err != nil && !errors.Is(err, commit.ErrConflict) {
-			return 0, err
+			return seenLimit{}, err
 		}
-		stored, known, err := limit, true, error(nil)
-		if stored, known, err = g.readLimit(ctx); known || err != nil {
+		if stored, known, err := g.readLimit(ctx); known || err != nil {
 			return stored, err
 		}
 	}
@@ -99,28 +123,33 @@ func (g *gate) newLimit(limit int64) (r record.Limit, mine func([]byte) bool) {
 // cannot tell it exactly, since a waiter may have been admitted in between; the
 // queue is therefore read once more in the Txn of the change, and the exact token
 // is added to the record right after it. Until then, and if this process dies in
-// between, all who may have been admitted count as holders.
+// between, all who may have been admitted count as holders. The next change tries
+// to settle that first, and hands it on if it cannot.
 func (g *gate) setLimit(ctx context.Context, limit int64) error {
+	tried := int64(0)
 	for {
 		v, err := g.read(ctx)
 		if err != nil {
 			return err
 		}
-		if !v.Known && v.LimitRev == 0 && v.Foreign > 0 {
-			// An unreadable record may stand there. It is replaced by
-			// deleting it by hand, not by chance.
-			if kvs, err := g.get(ctx, g.keys.Limit); err != nil || len(kvs) > 0 {
-				return errors.Join(err, errLimit)
-			}
+		if v.Damaged { // replaced by deleting it by hand, not by chance
+			return errLimit
+		}
+		if v.Record.Unsettled() && v.LimitRev != tried {
+			tried = v.LimitRev
+			g.settleLimit(ctx, v.Record, v.LimitRev, nil)
+			continue
 		}
 		r, mine := g.newLimit(limit)
 		r.Through = v.Through
+		if v.Record.Unsettled() {
+			r.Previous = v.Record.Previous
+		}
 		lowers := v.Known && limit < v.Limit
 		if lowers {
-			r.Previous = v.Limit
-		} else {
-			r.Settled = true // whoever was admitted fits or is within Through
+			r.Previous = max(r.Previous, v.Limit)
 		}
+		r.Settled = r.Previous == 0 // whoever was admitted fits or is within Through
 		rev, read, err := commit.Swap(ctx, g.sess.client, g.keys.Limit, v.LimitRev, r.Encode(), mine,
 			clientv3.OpGet(g.keys.Queue, clientv3.WithPrefix()))
 		if errors.Is(err, commit.ErrConflict) {
@@ -129,26 +158,37 @@ func (g *gate) setLimit(ctx context.Context, limit int64) error {
 		if err != nil {
 			return err
 		}
-		if lowers && read != nil {
-			g.settleLimit(ctx, r, rev, v, read[0].GetResponseRange().Kvs)
-		} else if lowers {
-			// Found applied after a lost answer: look back to that revision.
-			call, cancel := commit.Call(ctx)
-			resp, err := g.sess.client.Get(call, g.keys.Queue, clientv3.WithPrefix(), clientv3.WithRev(rev))
-			cancel()
-			if err == nil {
-				g.settleLimit(ctx, r, rev, v, resp.Kvs)
-			}
+		g.saw(r, rev)
+		switch {
+		case !lowers || v.Record.Unsettled():
+		case read == nil: // found applied after a lost answer
+			g.settleLimit(ctx, r, rev, nil)
+		default:
+			old := &mvccpb.KeyValue{Key: []byte(g.keys.Limit), Value: []byte(v.Record.Encode()), ModRevision: v.LimitRev}
+			g.settleLimit(ctx, r, rev, append(read[0].GetResponseRange().Kvs, old))
 		}
 		return nil
 	}
 }
 
-// settleLimit makes the record of a lowered limit exact. If it fails, the record
-// errs on the side of telling too many as holders.
-func (g *gate) settleLimit(ctx context.Context, r record.Limit, rev int64, before mirror.View, queue []*mvccpb.KeyValue) {
-	old := &mvccpb.KeyValue{Key: []byte(g.keys.Limit), Value: []byte(before.Record.Encode()), ModRevision: before.LimitRev}
-	r.Through = max(r.Through, mirror.Read(g.keys, 0, append(queue, old), rev).Through)
+// settleLimit makes the record of a limit that was lowered at a revision exact, from
+// the queue and limit just before that; they are looked up if before is nil. If it
+// fails, the record errs on the side of telling too many as holders.
+func (g *gate) settleLimit(ctx context.Context, r record.Limit, rev int64, before []*mvccpb.KeyValue) {
+	if before == nil {
+		call, cancel := commit.Call(ctx)
+		defer cancel()
+		resp, err := g.sess.client.Get(call, g.keys.Range, clientv3.WithPrefix(), clientv3.WithRev(rev-1))
+		if err != nil { // compacted, for instance
+			return
+		}
+		before = resp.Kvs
+	}
+	v := mirror.Read(g.keys, 0, before, rev)
+	if v.Record.Unsettled() || !v.Known {
+		return
+	}
+	r.Through = max(r.Through, v.Through)
 	r.Settled, r.Nonce = true, rand.Text()
 	_, _, _ = commit.Swap(ctx, g.sess.client, g.keys.Limit, rev, r.Encode(), func(b []byte) bool {
 		found, ok := record.DecodeLimit(b)

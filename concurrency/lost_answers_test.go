@@ -199,6 +199,8 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 			_, err = sm.Acquire(ctx, concurrency.Wait(50*time.Millisecond))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.NotErrorIs(t, err, concurrency.ErrFull, "nobody knows whether it is full")
+			_, err = sem(t, s, "new", 2).Acquire(ctx, concurrency.Wait(50*time.Millisecond))
+			require.ErrorIs(t, err, context.DeadlineExceeded, "the first call of a semaphore")
 			require.ErrorIs(t, p.Release(short), context.DeadlineExceeded)
 			require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
 			require.Less(t, time.Since(begun), 3*time.Second)
@@ -207,5 +209,28 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 			f.noKeys("queue/")
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 		})
+	}
+}
+
+// A call to etcd has a bound of its own. What the caller is told is the end of his
+// ctx, which is no cancellation.
+func TestTimeoutIsNoCancellation(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(&concurrency.SessionOptions{TTL: 60 * time.Second})
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	c.BlackHole()
+	long, cancel := context.WithTimeout(ctx, 5500*time.Millisecond) // longer than one call
+	defer cancel()
+	answers := make(chan error, 3)
+	go func() { _, err := sm.Status(long); answers <- err }()
+	go func() { _, err := sm.TryAcquire(long); answers <- err }()
+	go func() { _, err := sm.Acquire(long); answers <- err }()
+	for range 3 {
+		err := got(t, answers, "the end of ctx")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, context.Canceled)
 	}
 }

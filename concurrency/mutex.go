@@ -3,6 +3,7 @@ package concurrency
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -64,7 +65,8 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Perm
 
 // Do locks the mutex, runs fn and unlocks it, as Semaphore.Do does with a permit.
 // It returns the errors of Lock if it does not get the mutex, and otherwise fn's
-// error, joined with a *LostError if the mutex was lost meanwhile.
+// error, joined with the error of Permit.Release if there is one: a *LostError if
+// the mutex was lost meanwhile.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return invalid("mutex %q: the function is nil", m.gate.name)
@@ -79,6 +81,23 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) 
 // Status reads the present state, as Semaphore.Status does. It returns ErrClosed,
 // ctx's error or one of etcd's.
 func (m *Mutex) Status(ctx context.Context) (Status, error) { return m.gate.status(ctx) }
+
+// Watch yields the present state and then each change, as Semaphore.Watch does. It
+// ends with ctx's error or ErrClosed.
+func (m *Mutex) Watch(ctx context.Context) iter.Seq2[Status, error] { return m.gate.watch(ctx) }
+
+// Evict takes the mutex, or a place in its queue, away from the request with this
+// ID, as Semaphore.Evict does. It returns ErrNotHeld and the other errors of
+// Semaphore.Evict.
+func (m *Mutex) Evict(ctx context.Context, id, reason string) error {
+	return m.gate.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+}
+
+// ReleaseID unlocks on behalf of the request with this ID, as Semaphore.ReleaseID
+// does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
+func (m *Mutex) ReleaseID(ctx context.Context, id string) error {
+	return m.gate.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
+}
 
 // EvictToken takes the mutex, or a place in its queue, away from the request with
 // this token, as Semaphore.EvictToken does. It returns ErrNotHeld and the other

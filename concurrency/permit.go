@@ -34,10 +34,11 @@ type Permit struct {
 	release sync.Once
 	done    chan struct{} // closed when the release is done
 	err     error         // its outcome
+	refused chan error    // has an error of etcd's if it refuses the release for now
 }
 
 func newPermit(ctx context.Context, e *epoch, c *claim) *Permit {
-	p := &Permit{gate: c.gate, epoch: e, claim: c, token: c.token, since: time.Now(), lost: make(chan struct{}), done: make(chan struct{})}
+	p := &Permit{gate: c.gate, epoch: e, claim: c, token: c.token, since: time.Now(), lost: make(chan struct{}), done: make(chan struct{}), refused: make(chan error, 1)}
 	if c.request.hasMaxHold {
 		p.until = p.since.Add(c.request.maxHold)
 	}
@@ -121,10 +122,12 @@ func (p *Permit) Deadline() time.Time {
 // must have ended before.
 //
 // It returns nil once etcd has confirmed, and a *LostError if the permit had
-// ended before: what was done under it may have overlapped with another holder.
-// If ctx ends first, or has ended already, it returns ctx's error and the release
-// goes on in the background, until etcd confirms it or the lease ends. Calling it
-// again is safe: it waits for the first release and returns its outcome.
+// ended before: what was done under it may have overlapped with another holder. A
+// permit that was given back with ReleaseID is no loss: that is nil, too. If ctx
+// ends first, or has ended already, it returns ctx's error; if etcd refuses, for
+// want of a permission perhaps, etcd's error. Either way the release goes on in the
+// background, until etcd confirms it or the lease ends. Calling it again is safe: it
+// waits for the first release and returns its outcome.
 func (p *Permit) Release(ctx context.Context) error {
 	first := false
 	p.release.Do(func() { first = true })
@@ -136,12 +139,16 @@ func (p *Permit) Release(ctx context.Context) error {
 		return p.err
 	default:
 	}
+	var err error
 	select {
 	case <-p.done:
 		return p.err
+	case err = <-p.refused:
+		p.refused <- err // for the next call
 	case <-ctx.Done():
-		return fmt.Errorf("release %q (token %d): it goes on in the background: %w", p.gate.name, p.token, ctx.Err())
+		err = ctx.Err()
 	}
+	return fmt.Errorf("release %q (token %d): it goes on in the background: %w", p.gate.name, p.token, err)
 }
 
 // giveBack deletes the permit's key. It returns when that is done or ctx has
@@ -152,40 +159,51 @@ func (p *Permit) giveBack(ctx context.Context) {
 		p.finish(p.Err())
 		return
 	}
-	sess, e := p.gate.sess, p.epoch
+	p.epoch.goes(p.claim)
 	doubt := false // an answer was lost: if the key is gone, that was us
-	work := func(ctx context.Context) bool {
-		removal, err := commit.Remove(ctx, sess.client, p.claim.key, p.token, p.claim.also...)
-		doubt = doubt || removal == commit.Vanished
-		if err != nil {
-			if ctx.Err() != nil && e.ctx.Err() == nil {
-				return false
-			}
-			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "while it was released: " + err.Error()})
-			return true
-		}
-		e.freeSlot(p.claim)
-		if removal == commit.Absent && !doubt {
-			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
-		} else {
-			p.finish(nil)
-			sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
-		}
-		return true
-	}
 	if ctx.Err() == nil {
 		merged, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(e.ctx, cancel)
-		done := work(merged)
+		stop := context.AfterFunc(p.epoch.ctx, cancel)
+		removal, err := commit.Remove(merged, p.gate.sess.client, p.claim.key, p.token, p.claim.also...)
 		stop()
 		cancel()
-		if done {
+		if err == nil {
+			p.gaveBack(removal, held)
 			return
 		}
+		doubt = removal == commit.Vanished
 	}
-	if !sess.background(func() { work(e.ctx) }) {
-		work(e.ctx) // it has ended: nothing is left to do
+	again := func() {
+		removal, err := commit.Erase(p.epoch.ctx, p.gate.sess.client, p.claim.key, p.token, p.refusal, p.claim.also...)
+		switch {
+		case err != nil:
+			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "while it was released: " + err.Error()})
+		case removal == commit.Absent && doubt:
+			p.gaveBack(commit.Vanished, held)
+		default:
+			p.gaveBack(removal, held)
+		}
 	}
+	if p.epoch.ctx.Err() != nil || !p.gate.sess.background(again) {
+		again() // the lease has ended: nothing is left to do
+	}
+}
+
+// gaveBack ends a release of which it is known whether it removed the key.
+func (p *Permit) gaveBack(removal commit.Removal, held time.Duration) {
+	p.epoch.freeSlot(p.claim)
+	if removal == commit.Absent {
+		p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
+		return
+	}
+	p.finish(nil)
+	p.gate.sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
+}
+
+// refusal tells the callers of Release that etcd refuses it.
+func (p *Permit) refusal(err error) {
+	p.gate.refusal(p.claim)(err)
+	p.refused <- err
 }
 
 // finish ends the release with its outcome. That others released the permit, by

@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,10 +25,9 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun ti
 	done := make(chan struct{})
 	report := func() {
 		defer close(done)
-		var tick <-chan time.Time
-		for {
-			v, changed := m.View()
-			if tick == nil && v.Revision < c.token {
+		for again := false; ; {
+			b, changed := m.Brief(c.key, c.token, maxBlocking)
+			if b.Revision < c.token { // the mirror has not seen the request yet
 				select {
 				case <-changed:
 					continue
@@ -35,20 +35,21 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun ti
 					return
 				}
 			}
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || !b.Waits {
 				return
 			}
-			info, waits := g.waitInfo(v, c, begun)
-			if !waits {
-				return
-			}
-			if tick != nil && len(v.Holders) > 0 {
-				info.FreesBy = g.freesBy(ctx, v.Holders[0].Slot.Lease)
+			info := WaitInfo{Name: g.name, Token: c.token, Waited: time.Since(begun), Limit: int(b.Limit), Ahead: b.Ahead}
+			for _, r := range b.Holders {
+				blocker := Blocker{Request: describe(r)}
+				if again { // most waits are over before
+					blocker.FreesBy = g.freesBy(ctx, r.Slot.Lease)
+				}
+				info.Blocking = append(info.Blocking, blocker)
 			}
 			t.waiting(info)
-			tick = time.After(g.sess.opts.ReportEvery)
+			again = true
 			select {
-			case <-tick:
+			case <-time.After(g.sess.opts.ReportEvery):
 			case <-ctx.Done():
 				return
 			}
@@ -60,29 +61,32 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun ti
 	return func() { cancel(); <-done }
 }
 
-func (g *gate) waitInfo(v mirror.View, c *claim, begun time.Time) (info WaitInfo, waits bool) {
-	ahead := len(v.Holders)
-	for _, r := range v.Waiters {
-		if r.Create == c.token {
-			blocking := v.Holders
-			if len(blocking) > maxBlocking {
-				blocking = blocking[:maxBlocking]
-			}
-			return WaitInfo{Name: g.name, Token: c.token, Waited: time.Since(begun), Limit: int(v.Limit), Ahead: ahead, Blocking: describeAll(blocking)}, true
-		}
-		ahead++
-	}
-	return WaitInfo{}, false
-}
+// frees is what etcd said about a lease, and when.
+type frees struct{ by, asked time.Time }
 
-// freesBy asks etcd how long a lease has left. etcd rounds the answer down to
-// seconds and looks for expired leases every half second.
+// freesBy asks etcd how long a lease has left, once for all waiters of the gate.
 func (g *gate) freesBy(ctx context.Context, lease int64) time.Time {
+	fresh := g.sess.opts.ReportEvery / 2
+	g.mu.Lock()
+	known := g.frees[lease]
+	g.mu.Unlock()
+	if time.Since(known.asked) < fresh {
+		return known.by
+	}
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
+	asked := time.Now()
 	resp, err := g.sess.client.TimeToLive(ctx, clientv3.LeaseID(lease))
 	if err != nil {
 		return time.Time{}
 	}
-	return time.Now().Add(time.Duration(max(resp.TTL, 0))*time.Second + 1500*time.Millisecond)
+	by := time.Now().Add(time.Duration(max(resp.TTL, 0))*time.Second + 1500*time.Millisecond)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.frees, func(_ int64, f frees) bool { return asked.Sub(f.asked) > fresh })
+	if g.frees == nil {
+		g.frees = map[int64]frees{}
+	}
+	g.frees[lease] = frees{by: by, asked: asked}
+	return by
 }

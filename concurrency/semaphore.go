@@ -96,9 +96,9 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Per
 // have ended its work when it returns.
 //
 // It returns the errors of Acquire if it gets no permit; then fn was not run.
-// Otherwise it returns fn's error, joined with a *LostError if the permit was
-// lost before it was released, even if fn succeeded. If ctx has ended when fn
-// returns, the release goes on in the background.
+// Otherwise it returns fn's error, joined with the error of Permit.Release if there
+// is one: a *LostError if the permit was lost meanwhile, even if fn succeeded. If ctx
+// has ended when fn returns, the release goes on in the background.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return invalid("semaphore %q: the function is nil", s.gate.name)
@@ -115,59 +115,58 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 	if err != nil {
 		return nil, s.gate.failed("acquire", err)
 	}
-	if err := s.prepare(ctx, r.weight); err != nil {
-		return nil, s.gate.failed("acquire", err)
+	if r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load() {
+		return nil, s.gate.failed("acquire", s.gate.tooHeavy(r.weight, s.limit))
+	}
+	r.limit = s.limit
+	if !s.checked.Load() || r.weight > 1 {
+		r.prepare = func(ctx context.Context) error { return s.prepare(ctx, r.weight) }
 	}
 	return s.gate.acquire(ctx, r)
 }
 
 // prepare checks a request against the limit before anything is written. The
 // first call compares the stored limit with this program's.
-func (s *Semaphore) prepare(ctx context.Context, weight int64) (err error) {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if s.checked.Load() && weight == 1 {
-		return nil
-	}
-	ctx, cancel := s.gate.sess.untilClosed(ctx)
-	defer cancel()
-	defer func() {
-		if err != nil && s.gate.sess.accept.Err() != nil {
-			err = ErrClosed
-		}
-	}()
+func (s *Semaphore) prepare(ctx context.Context, weight int64) error {
+	return s.gate.open(ctx, func(ctx context.Context) error { return s.fits(ctx, weight) })
+}
+
+func (s *Semaphore) fits(ctx context.Context, weight int64) error {
 	if !s.checked.Load() {
-		if err := s.check(ctx); err != nil {
+		if err := s.check(ctx, weight); err != nil {
 			return err
 		}
 		s.checked.Store(true)
 	}
-	if limit := s.gate.lastLimit(); limit > 0 && weight > limit {
+	if seen := s.gate.limit.Load(); seen != nil && seen.tooLow(weight) {
 		// It may have been raised since this process last saw it.
-		limit, known, err := s.gate.readLimit(ctx)
+		stored, known, err := s.gate.readLimit(ctx)
 		if err != nil {
 			return err
 		}
-		if known && limit > 0 && weight > limit {
-			return s.gate.tooHeavy(weight, limit)
+		if known && stored.tooLow(weight) {
+			return s.gate.tooHeavy(weight, stored.limit)
 		}
 	}
 	return nil
 }
 
-func (s *Semaphore) check(ctx context.Context) error {
+func (s *Semaphore) check(ctx context.Context, weight int64) error {
 	stored, known, err := s.gate.readLimit(ctx)
 	if err == nil && !known {
+		if own := (seenLimit{limit: s.limit}); own.tooLow(weight) {
+			return s.gate.tooHeavy(weight, s.limit)
+		}
 		stored, err = s.gate.storeLimit(ctx, s.limit)
 	}
 	if err != nil {
 		return err
 	}
-	// A paused semaphore is in agreement with everybody: pausing must not
-	// keep programs from starting.
-	if stored != s.limit && stored != 0 && !s.adopt {
-		return &LimitMismatchError{Name: s.gate.name, Stored: int(stored), Wanted: int(s.limit)}
+	// A semaphore that was paused is in agreement with everybody: pausing must
+	// not keep programs from starting.
+	paused := stored.limit == 0 && !stored.initial
+	if stored.limit != s.limit && !paused && !s.adopt {
+		return &LimitMismatchError{Name: s.gate.name, Stored: int(stored.limit), Wanted: int(s.limit)}
 	}
 	return nil
 }
@@ -188,10 +187,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int) error {
 	if n < 0 || n > math.MaxInt32 {
 		return s.gate.failed("set limit of", invalid("limit %d is not between 0 and %d", n, math.MaxInt32))
 	}
-	if s.gate.sess.accept.Err() != nil {
-		return s.gate.failed("set limit of", ErrClosed)
-	}
-	if err := s.gate.setLimit(ctx, int64(n)); err != nil {
+	if err := s.gate.open(ctx, func(ctx context.Context) error { return s.gate.setLimit(ctx, int64(n)) }); err != nil {
 		return s.gate.failed("set limit of", err)
 	}
 	s.checked.Store(true) // whoever sets the limit agrees with it
@@ -206,8 +202,8 @@ func (s *Semaphore) Status(ctx context.Context) (Status, error) { return s.gate.
 // Watch yields the present state and then each change, for as long as the loop
 // goes on; changes that follow each other quickly may be told as one. Trouble with
 // etcd delays it but does not end it. It ends with one error: ctx's when ctx ends,
-// or ErrClosed. It costs one watch for all watchers and waiters of this name in
-// the process. The iterator may be used more than once.
+// or ErrClosed. It costs one watch for all watchers and waiters of this name on
+// the session. The iterator may be used more than once.
 func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] { return s.gate.watch(ctx) }
 
 // Evict takes the request with this ID away from its owner, whether it waits or
@@ -231,8 +227,8 @@ func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) 
 }
 
 // ReleaseID gives back the permit with this ID on behalf of its owner: the end of
-// work that began in another process. The owner's context ends with ErrReleased.
-// A waiting request ends as well. It returns ErrNotHeld if no live request has
+// work that began in another process. The owner's context ends with ErrReleased, and
+// its own Release returns nil. A waiting request ends as well. It returns ErrNotHeld if no live request has
 // this ID, for instance because it was released before; and the other errors of
 // Evict.
 func (s *Semaphore) ReleaseID(ctx context.Context, id string) error {

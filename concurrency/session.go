@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -51,9 +52,10 @@ type Session struct {
 	current  *epoch        // nil between leases
 	turn     chan struct{} // closed and replaced when current changes
 	trouble  error         // why there is no lease, if etcd refuses one
-	gates    map[string]*gate
-	held     int           // live permits
-	idle     chan struct{} // closed when Close has begun and none is live
+	gates    map[string]weak.Pointer[gate]
+	past     map[int64]struct{} // leases that were lost; they may live on in etcd
+	held     int                // live permits
+	idle     chan struct{}      // closed when Close has begun and none is live
 	closing  bool
 	finished bool // no goroutine is started any more
 
@@ -90,7 +92,7 @@ func NewSession(ctx context.Context, client *clientv3.Client, namespace string, 
 		client: client, opts: o, space: space, lease: lease.Etcd(client),
 		log:   o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),
 		turn:  make(chan struct{}),
-		gates: map[string]*gate{}, ran: make(chan struct{}), idle: make(chan struct{}),
+		gates: map[string]weak.Pointer[gate]{}, past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
 	}
 	s.source = &mirror.Source{KV: client, Watcher: client, Refresh: o.TTL, Log: s.log}
 	s.accept, s.refuse = context.WithCancel(client.Ctx())
@@ -157,9 +159,11 @@ func (s *Session) run(e *epoch) {
 			}
 			return
 		}
+		lost, cause := e.lease, e.lease.Cause()
+		s.mu.Lock()
+		s.past[lost.ID()] = struct{}{}
+		s.mu.Unlock()
 		s.become(nil)
-		cause := e.lease.Cause()
-		lost := e.lease
 		// The lease may still live in etcd, with permits that nobody
 		// holds any more.
 		s.background(func() {
@@ -331,6 +335,8 @@ func (s *Session) Close(ctx context.Context) error {
 		s.wg.Wait()
 		s.abandon()
 	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.closeErr
 }
 

@@ -4,7 +4,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -30,8 +33,9 @@ type SessionOptions struct {
 	// Prefix is the prefix of all keys in etcd. Defaults to "/etcdkit".
 	Prefix string
 
-	// Holder is how other processes and operators see this one. Defaults to
-	// host, process ID and a few random letters.
+	// Holder is how other processes and operators see this one: text of up to
+	// 255 bytes without control characters. Defaults to host, process ID and a
+	// few random letters.
 	Holder string
 
 	// MaxPermits bounds the live requests of this session, waiting ones
@@ -43,8 +47,9 @@ type SessionOptions struct {
 	// waiting caller. Defaults to 10 s.
 	ReportEvery time.Duration
 
-	// Logger gets what an operator should know: lost sessions and foreign keys
-	// as warnings, the rest at debug level. Defaults to no logging.
+	// Logger gets what an operator should know: lost sessions, foreign keys and
+	// refused deletions as warnings, new leases as information, the rest at
+	// debug level. Defaults to no logging.
 	Logger *zap.Logger
 
 	// Trace has hooks for metrics and tests. Defaults to none.
@@ -91,10 +96,14 @@ func (o *SessionOptions) withDefaults() (SessionOptions, error) {
 		if err != nil {
 			host = "unknown"
 		}
+		host = strings.ToValidUTF8(host, "?")
 		c.Holder = fmt.Sprintf("%.200s-%d-%s", host, os.Getpid(), rand.Text()[:6])
 	}
-	if len(c.Holder) > maxHolder {
+	switch {
+	case len(c.Holder) > maxHolder:
 		return c, invalid("Holder %.20q… has %d bytes, more than %d", c.Holder, len(c.Holder), maxHolder)
+	case !utf8.ValidString(c.Holder) || strings.ContainsFunc(c.Holder, unicode.IsControl):
+		return c, invalid("Holder %.20q is not text without control characters", c.Holder)
 	}
 	if c.MaxPermits == 0 {
 		c.MaxPermits = defaultMaxPermits

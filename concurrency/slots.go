@@ -25,7 +25,16 @@ func (s *slots) take() (n int) {
 	return (len(*s) - 1) * 64
 }
 
-func (s *slots) free(n int) { (*s)[n/64] &^= 1 << (n % 64) }
+// free returns a number, and tells whether none is taken any more.
+func (s *slots) free(n int) (idle bool) {
+	(*s)[n/64] &^= 1 << (n % 64)
+	for _, word := range *s {
+		if word != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // takeSlot reserves a slot of the gate. It returns ErrTooMany if the session has
 // as many as it may.
@@ -56,7 +65,42 @@ func (e *epoch) freeSlot(c *claim) {
 	defer e.mu.Unlock()
 	if !c.freed {
 		c.freed = true
-		e.slots[c.gate.keys.Range].free(c.slot.Number)
+		delete(e.going, c.key)
+		if e.slots[c.gate.keys.Range].free(c.slot.Number) {
+			delete(e.slots, c.gate.keys.Range)
+		}
 		e.used--
 	}
+}
+
+// wasteSlot gives up the slot of a claim whose name is taken by a foreign key.
+func (e *epoch) wasteSlot(c *claim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.freed = true
+	e.used--
+}
+
+// goes notes that a claim's key is being deleted.
+func (e *epoch) goes(c *claim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !c.freed {
+		e.going[c.key] = struct{}{}
+	}
+}
+
+// gone tells whether a request is one of this session's own that nobody holds or
+// waits for any more: its lease is lost, or its key is being deleted.
+func (e *epoch) gone(o owner) bool {
+	if o.Slot.Lease != e.lease.ID() {
+		e.sess.mu.Lock()
+		defer e.sess.mu.Unlock()
+		_, past := e.sess.past[o.Slot.Lease]
+		return past
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, going := e.going[o.Key]
+	return going
 }

@@ -58,10 +58,11 @@ func (g *gate) describe(v mirror.View) Status {
 }
 
 func (g *gate) status(ctx context.Context) (Status, error) {
-	if g.sess.accept.Err() != nil {
-		return Status{}, g.failed("status of", ErrClosed)
-	}
-	v, err := g.read(ctx)
+	var v mirror.View
+	err := g.open(ctx, func(ctx context.Context) (err error) {
+		v, err = g.read(ctx)
+		return err
+	})
 	if err != nil {
 		return Status{}, g.failed("status of", err)
 	}

@@ -10,8 +10,9 @@ import (
 // them may be nil. They are called synchronously, by several goroutines at once
 // and with no lock held: a hook may call anything of this package but
 // Session.Close, which waits for hooks. While a hook runs, the caller that it
-// reports on waits, and while SessionLost runs the session takes no new lease. No
-// permit's context ends later because of a hook.
+// reports on waits, and while SessionLost runs the session takes no new lease, so
+// SessionLost must not ask for a permit itself. No permit's context ends later
+// because of a hook.
 type Trace struct {
 	// Waiting is called when a caller begins to wait for a permit, and again
 	// every SessionOptions.ReportEvery while it waits.
@@ -53,11 +54,17 @@ type WaitInfo struct {
 	Limit  int
 	Ahead  int // number of requests before it, holders included
 	// Blocking are the holders, oldest first; at most the first ten.
-	Blocking []Request
-	// FreesBy is when the oldest holder's permit would be free again at the
-	// latest if that holder were dead: what etcd says of its lease, plus half
-	// a second, by this machine's clock. It is zero in the first report and
-	// where etcd did not say. Leader changes in etcd lengthen it.
+	Blocking []Blocker
+}
+
+// Blocker is a holder that stands in a waiter's way.
+type Blocker struct {
+	Request
+	// FreesBy is when its permit would be free again at the latest if the holder
+	// were dead: what etcd says of its lease, by this machine's clock, plus a
+	// second and a half, because etcd rounds down to seconds and looks for
+	// expired leases every half second. It is zero in the first report and where
+	// etcd did not say. Leader changes in etcd lengthen it.
 	FreesBy time.Time
 }
 

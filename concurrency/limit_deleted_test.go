@@ -1,0 +1,160 @@
+package concurrency_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// deleteLimit takes the limit away by hand, as no one should.
+func (f fixture) deleteLimit() {
+	f.t.Helper()
+	_, err := f.Client().Delete(ctxT(f.t), f.keys("/limit")[0])
+	require.NoError(f.t, err)
+}
+
+// A limit that was deleted by hand comes back, whatever is called next.
+func TestDeletedLimitComesBack(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sm)
+	w := ask(t, ctx, sm)
+	f.deleteLimit()
+	require.NoError(t, p.Release(ctx))
+	p = granted(t, w, "a waiter stores it again")
+
+	f.deleteLimit()
+	_, err := sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	var full *concurrency.FullError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, &concurrency.FullError{Name: "x", Limit: 1, Held: 1}, full)
+	require.NoError(t, p.Release(ctx))
+	f.deleteLimit()
+	p, err = sm.TryAcquire(ctx)
+	require.NoError(t, err)
+	require.NoError(t, p.Release(ctx))
+
+	require.NoError(t, sm.SetLimit(ctx, 3))
+	f.deleteLimit()
+	require.NoError(t, acquire(t, ctx, sm, concurrency.Weight(3)).Release(ctx), "as it was last seen here")
+}
+
+// SetLimit is the first call that a process makes. It knows the limit from then on.
+func TestDeletedLimitAfterSetLimit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 5)
+	require.NoError(t, sm.SetLimit(ctx, 5))
+	f.deleteLimit()
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	st, err := sm.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 5, st.Limit)
+}
+
+// A waiter does not wait behind a limit that nobody can read.
+func TestWaiterOfADamagedLimit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sm)
+	w := ask(t, ctx, sm)
+	_, err := f.Client().Put(ctx, f.keys("/limit")[0], "bad")
+	require.NoError(t, err)
+	require.ErrorContains(t, got(t, w, "it fails").err, "cannot be read")
+	require.NoError(t, p.Err(), "holders stay")
+	require.NoError(t, p.Release(ctx))
+	f.noKeys("queue/")
+}
+
+// A damaged limit counts as one foreign key, however often it is written, and as
+// none when it is mended.
+func TestDamagedLimitIsOneForeignKey(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	defer cancel()
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	limit := f.keys("/limit")[0]
+	good, err := f.Client().Get(ctx, limit)
+	require.NoError(t, err)
+	var bad, mended int64
+	for st, err := range sm.Watch(ctx) {
+		require.NoError(t, err)
+		switch {
+		case bad == 0:
+			for range 3 {
+				resp, err := f.Client().Put(ctx, limit, "bad")
+				require.NoError(t, err)
+				bad = resp.Header.Revision
+			}
+		case mended == 0 && st.Revision >= bad:
+			require.Equal(t, 1, st.Foreign)
+			resp, err := f.Client().Put(ctx, limit, string(good.Kvs[0].Value))
+			require.NoError(t, err)
+			mended = resp.Header.Revision
+		case mended > 0 && st.Revision >= mended:
+			require.Equal(t, 1, st.Limit)
+			require.Zero(t, st.Foreign)
+			return
+		}
+	}
+}
+
+// A program that is built with a limit of 0 does not pause the others unseen. To
+// pause is what SetLimit is for.
+func TestOnlySetLimitPausesAll(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	other, _ := f.session(nil)
+	_, err := sem(t, s, "x", 0).TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	var mismatch *concurrency.LimitMismatchError
+	_, err = sem(t, other, "x", 5).TryAcquire(ctx)
+	require.ErrorAs(t, err, &mismatch)
+	require.Equal(t, &concurrency.LimitMismatchError{Name: "x", Stored: 0, Wanted: 5}, mismatch)
+
+	sm := sem(t, other, "x", 5)
+	require.NoError(t, sm.SetLimit(ctx, 5))
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	require.NoError(t, sm.SetLimit(ctx, 0))
+	f.deleteLimit()
+	_, err = sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull, "still paused")
+	third, _ := f.session(nil)
+	_, err = sem(t, third, "x", 5).TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull, "paused is no mismatch")
+}
+
+// A limit that was lowered after this process has seen it: what never fits is told
+// so, in a try, too.
+func TestTryTooHeavyForALoweredLimit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	other, _ := f.session(nil)
+	sm := sem(t, s, "x", 5)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	require.NoError(t, sem(t, other, "x", 5).SetLimit(ctx, 3))
+	_, err := sm.TryAcquire(ctx, concurrency.Weight(4))
+	require.ErrorIs(t, err, concurrency.ErrInvalid)
+	_, err = sm.Acquire(ctx, concurrency.Weight(4), concurrency.MaxWaiters(1))
+	require.ErrorIs(t, err, concurrency.ErrInvalid)
+	require.Empty(t, f.keys("queue/"))
+}

@@ -1,0 +1,78 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// A process that uses ever new names, a mutex for each user, say, keeps nothing of
+// those that it no longer refers to.
+func TestNamesAreForgotten(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Shared(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := NewSession(ctx, c.Client(), "test", &SessionOptions{Prefix: c.Prefix(t)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close(ctx)) }()
+	kept, err := NewMutex(s, "user-0", nil)
+	require.NoError(t, err)
+	p, err := kept.Lock(ctx)
+	require.NoError(t, err)
+	for i := range 50 {
+		mu, err := NewMutex(s, fmt.Sprint("user-", i), nil)
+		require.NoError(t, err)
+		if i > 0 {
+			require.NoError(t, mu.Do(ctx, func(context.Context, *Permit) error { return nil }))
+		}
+	}
+	for range 1000 {
+		_, err := NewMutex(s, "one of a thousand", nil)
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.gates) == 1
+	}, 20*time.Second, time.Millisecond, "only the one that is in use is kept")
+	s.current.mu.Lock()
+	require.Len(t, s.current.slots, 1)
+	require.Equal(t, 1, s.current.used)
+	s.current.mu.Unlock()
+	require.NoError(t, p.Release(ctx))
+	runtime.KeepAlive(kept)
+}
+
+// A foreign key stands where this session's next request would. It costs none of
+// the permits that the session may have.
+func TestForeignKeyCostsNoPermit(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Shared(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := NewSession(ctx, c.Client(), "test", &SessionOptions{Prefix: c.Prefix(t), MaxPermits: 1})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close(ctx)) }()
+	mu, err := NewMutex(s, "x", nil)
+	require.NoError(t, err)
+	p, err := mu.Lock(ctx)
+	require.NoError(t, err)
+	slot := p.claim.key
+	require.NoError(t, p.Release(ctx))
+	_, err = c.Client().Put(ctx, slot, "foreign")
+	require.NoError(t, err)
+	for range 3 {
+		p, err = mu.Lock(ctx)
+		require.NoError(t, err)
+		require.NotEqual(t, slot, p.claim.key)
+		require.NoError(t, p.Release(ctx))
+	}
+}
