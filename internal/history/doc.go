@@ -41,6 +41,24 @@
 // its granted event to the last time at which it was confirmed. With a Check every
 // few milliseconds the interval is exact to that.
 //
+// # What checkers rely on
+//
+//   - A session's Holder is the name of the client that records for it, and the Note
+//     of a request is the Tag of its call: so a key is traced to its call even if
+//     nobody was told of it. Open and Close are calls too, with their Lease.
+//   - A returned Fail means that the caller has nothing; Cause is Full if it was
+//     refused for want of room. A SetLimit, Evict or Release whose answer did not
+//     come is Unknown.
+//   - Every nemesis that touches etcd's state names what it strikes: Lease if it
+//     revokes one, Attr["key"] if it deletes, overwrites or plants a key, Client if it
+//     kills or stops one. What is struck that way is excused, and reported.
+//   - An effect names its register in Attr["register"], how it was protected in
+//     Attr["mode"] (ModeGuard, ModeToken), and the Token. In mode guard, Rev is the
+//     Txn's revision; if the answer was lost, Attr["value"] is what was put at the
+//     register's key, below the tapped prefix. In mode token, N numbers the attempts
+//     in the register's own order.
+//   - Complete the tap before each of the marks calm, quiet and drained.
+//
 // # Adding operations and checkers
 //
 // The sets of kinds, operations, causes and counters are open: Kind and Name are

@@ -50,6 +50,18 @@ const (
 	Unknown Outcome = "unknown" // it may have, or may yet
 )
 
+// Causes of a failed call. The set is open.
+const (
+	Full = "full" // no room, and the caller did not want to wait (longer)
+	Gone = "gone" // its request or session was taken away
+)
+
+// Modes of protecting an effect.
+const (
+	ModeGuard = "guard" // a Txn on the permit's guard
+	ModeToken = "token" // a register that refuses a smaller token than the greatest it has seen
+)
+
 // Causes of the end of a belief. The set is open.
 const (
 	Released    = "released"      // its holder gives it back

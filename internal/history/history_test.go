@@ -61,6 +61,7 @@ func TestBelief(t *testing.T) {
 	require.InDelta(t, history.At(p.until), s.Ended.Until, float64(time.Second))
 	require.Equal(t, "sem/a 2 x 7", fmt.Sprint(s.Granted.Gate, " ", s.Granted.Weight, " ", s.Granted.ID, " ", s.Granted.Token))
 	require.Empty(t, s.Again)
+	require.True(t, s.Confirmed)
 
 	p.set(nil)
 	require.True(t, granted.Check(p), "a permit that comes back from the dead")
@@ -153,8 +154,7 @@ func TestFiles(t *testing.T) {
 	require.Equal(t, map[string]int64{"expiries": 3}, merged.Counts())
 	require.Len(t, merged.Nemeses(), 1)
 	require.GreaterOrEqual(t, merged.Nemeses()[0].End, merged.Nemeses()[0].Begin.At)
-	_, ok := merged.Marked(history.MarkCalm)
-	require.True(t, ok)
+	require.Len(t, merged.Marks(history.MarkCalm), 1)
 }
 
 func TestReadDamaged(t *testing.T) {

@@ -212,10 +212,17 @@ func (b *Belief) End(cause string) {
 	}
 }
 
-// At returns the time of the host clock that corresponds to t.
+// At returns the time of the host clock that corresponds to t, to a millisecond.
 func At(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return Now() + int64(time.Until(t))
+	for range 10 {
+		before := Now()
+		at := before + int64(time.Until(t))
+		if Now()-before < int64(time.Millisecond) {
+			return at
+		}
+	}
+	return Now() + int64(time.Until(t)) // on a machine that is never quiet
 }

@@ -55,7 +55,10 @@ type Span struct {
 	Granted Event  // who, which gate, weight and token
 	Ended   *Event // nil if it was never told
 	From    int64  // when the holder was told that it has the permit
-	To      int64  // when that was last confirmed: never before From
+	To      int64  // when that was last confirmed, From if it never was
+	// Confirmed says whether it was. If not, the holder may have been told late,
+	// and From proves nothing.
+	Confirmed bool
 	// Again has confirmations that came after the end.
 	Again []Event
 }
@@ -79,11 +82,11 @@ func (h *History) Beliefs() []Span {
 			switch {
 			case e.Kind == KindEnded && s.Ended == nil:
 				s.Ended = &h.Events[i]
-				s.To = max(s.To, e.Held)
+				s.To, s.Confirmed = max(s.To, e.Held), s.Confirmed || e.Held > 0
 			case e.Kind == KindHeld && s.Ended != nil:
 				s.Again = append(s.Again, e)
 			case e.Kind == KindHeld:
-				s.To = max(s.To, e.At)
+				s.To, s.Confirmed = max(s.To, e.At), true
 			}
 		}
 	}
@@ -165,14 +168,14 @@ func (h *History) Settings(prefix string) map[string]string {
 	return values
 }
 
-// Marked returns the first mark of that name.
-func (h *History) Marked(name string) (Event, bool) {
+// Marks returns the marks of that name, in the order of time.
+func (h *History) Marks(name string) (marks []Event) {
 	for _, e := range h.Events {
 		if e.Kind == KindMark && e.Name == name {
-			return e, true
+			marks = append(marks, e)
 		}
 	}
-	return Event{}, false
+	return marks
 }
 
 // Counts sums up the counters.
