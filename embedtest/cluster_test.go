@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -127,20 +126,6 @@ func TestPortsWithoutARace(t *testing.T) {
 	for range 8 {
 		require.NoError(t, <-errs)
 	}
-}
-
-func TestReservedPortIsOurs(t *testing.T) {
-	t.Parallel()
-	addr, release, err := reservePort()
-	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(addr, "127.0.0.1:"))
-	_, err = net.Listen("tcp4", addr)
-	require.Error(t, err)
-	require.Equal(t, !portsHeld, addressTaken(err))
-	release()
-	l, err := net.Listen("tcp4", addr)
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
 }
 
 func TestOptionsAreChecked(t *testing.T) {

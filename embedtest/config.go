@@ -6,6 +6,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
 	grpccreds "google.golang.org/grpc/credentials"
+
+	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
 // config builds etcd's configuration for the next life of the member.
@@ -27,7 +29,7 @@ func (m *member) config(r *running) *embed.Config {
 	// words and logged as slow.
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.c.log.Named(m.name))
-	cfg.SocketOpts.ReusePort = portsHeld
+	cfg.SocketOpts.ReusePort = ports.Held
 
 	cfg.InitialCluster = m.initialCluster
 	cfg.ListenPeerUrls = []url.URL{{Scheme: "http", Host: m.peerAddr}}

@@ -11,6 +11,8 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
+
+	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
 // member is one etcd server. Its directory and its addresses outlive a stop.
@@ -56,9 +58,9 @@ func (c *Cluster) addMembers() error {
 			addrs = append(addrs, &m.httpAddr)
 		}
 		for _, a := range addrs {
-			addr, release, err := reservePort()
+			addr, release, err := ports.Reserve()
 			if err != nil {
-				return err
+				return fmt.Errorf("embedtest: %w", err)
 			}
 			*a = addr
 			m.free = append(m.free, release)
@@ -114,7 +116,7 @@ func (m *member) start() error {
 	if m.running() != nil {
 		return fmt.Errorf("embedtest: member %s runs already", m.name)
 	}
-	if !portsHeld {
+	if !ports.Held {
 		m.freePorts()
 	}
 	if m.front != nil {

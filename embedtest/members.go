@@ -6,6 +6,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
 // pollEvery is how often a state that etcd does not announce is looked at.
@@ -56,7 +58,7 @@ func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 		m.stop(false)
 		for err := m.start(); err != nil; err = m.start() {
 			// Where ports cannot be held somebody may be using ours for a moment.
-			if !addressTaken(err) || sleep(ctx, pollEvery) != nil {
+			if !ports.Taken(err) || sleep(ctx, pollEvery) != nil {
 				return err
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
 // startTimeout bounds Start; a healthy start is a hundred times faster.
@@ -107,7 +109,7 @@ func (c *Cluster) startMembers(ctx context.Context) (err error) {
 		if err = c.startAll(ctx); err == nil {
 			return c.connect(ctx)
 		}
-		if portsHeld || !addressTaken(err) || !c.ownDir {
+		if ports.Held || !ports.Taken(err) || !c.ownDir {
 			return err
 		}
 		c.stopMembers()

@@ -1,6 +1,6 @@
 //go:build !linux || mips || mipsle || mips64 || mips64le || sparc64
 
-package embedtest
+package ports
 
 import (
 	"fmt"
@@ -9,25 +9,25 @@ import (
 	"sync"
 )
 
-// portsHeld says that a reserved port is free again before etcd binds it, so
+// Held says that a reserved port is free again before a server binds it, so
 // that somebody else may be faster.
-const portsHeld = false
+const Held = false
 
-// reservePort returns a loopback address that belongs to us until release is
-// called, which must happen before etcd can bind it. All ports of a cluster
+// Reserve returns a loopback address that belongs to us until release is
+// called, which must happen before a server can bind it. All ports of a cluster
 // are reserved before the first is released, so they differ.
-func reservePort() (addr string, release func(), err error) {
+func Reserve() (addr string, release func(), err error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, fmt.Errorf("embedtest: reserve a port: %w", err)
+		return "", nil, fmt.Errorf("reserve a port: %w", err)
 	}
 	var once sync.Once
 	return l.Addr().String(), func() { once.Do(func() { _ = l.Close() }) }, nil
 }
 
-// addressTaken recognises the lost race. The texts are those of Unix and of
+// Taken recognises the lost race. The texts are those of Unix and of
 // Windows; etcd does not keep the error's type everywhere.
-func addressTaken(err error) bool {
+func Taken(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "address already in use") ||
 		strings.Contains(err.Error(), "Only one usage of each socket address"))
 }

@@ -1,0 +1,5 @@
+// Package ports reserves loopback ports for servers that are started for tests,
+// so that servers started at the same time, by whatever process, never meet on
+// one. Where the system cannot hold a port for a server (see Held), the race can
+// be lost, and is recognised (see Taken).
+package ports
