@@ -1,0 +1,106 @@
+package procs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// statusTimeout bounds the question to one member, which may be stopped.
+const statusTimeout = 500 * time.Millisecond
+
+// Leader returns the index of the member that leads as far as a majority of all
+// members says, or -1 while there is none. Members that are killed or stopped
+// have no say: what a stopped one would answer when it goes on is old.
+func (c *Cluster) Leader(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	votes, ids := map[uint64]int{}, map[uint64]int{}
+	var wg sync.WaitGroup
+	for i, m := range c.members {
+		if p := m.process(); p.Ended() || p.Paused() {
+			continue
+		}
+		wg.Go(func() {
+			st, err := m.admin.Status(ctx, m.client)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			votes[st.Leader]++
+			ids[st.Header.GetMemberId()] = i
+		})
+	}
+	wg.Wait()
+	for id, n := range votes {
+		if i, ok := ids[id]; ok && 2*n > len(c.members) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Says returns the index of the member that member i takes for the leader, or -1.
+func (c *Cluster) Says(ctx context.Context, i int) int {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	ask := func(m *member) (leader, own uint64) {
+		st, err := m.admin.Status(ctx, m.client)
+		if err != nil {
+			return 0, 0
+		}
+		return st.Leader, st.Header.GetMemberId()
+	}
+	leader, _ := ask(c.members[i])
+	for j, m := range c.members {
+		if _, own := ask(m); leader != 0 && own == leader {
+			return j
+		}
+	}
+	return -1
+}
+
+// WaitLeader waits for a leader that a majority knows, and returns its index. It
+// returns an error, that of ctx, only when ctx ends first.
+func (c *Cluster) WaitLeader(ctx context.Context) (int, error) {
+	for {
+		if i := c.Leader(ctx); i >= 0 {
+			return i, nil
+		}
+		select {
+		case <-ctx.Done():
+			return -1, fmt.Errorf("no leader: %w", ctx.Err())
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// MoveLeader makes a member the leader, by etcd's own transfer, and returns when a
+// majority follows it.
+func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
+	from, err := c.WaitLeader(ctx)
+	if err != nil || from == to {
+		return err
+	}
+	st, err := c.members[to].admin.Status(ctx, c.members[to].client)
+	if err != nil {
+		return fmt.Errorf("move the leader: %w", err)
+	}
+	if _, err := c.members[from].admin.MoveLeader(ctx, st.Header.GetMemberId()); err != nil {
+		return fmt.Errorf("move the leader: %w", err)
+	}
+	for {
+		i, err := c.WaitLeader(ctx)
+		if err != nil || i == to {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("member %d leads instead of %d: %w", i, to, ctx.Err())
+		case <-time.After(pollEvery):
+		}
+	}
+}
