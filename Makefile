@@ -60,6 +60,11 @@ etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again
 	@go mod edit $(foreach m,api client server,-require=go.etcd.io/etcd/$(m)/v3@$(ETCD37)) $(ETCD37MOD)
 	@go mod tidy -modfile=$(ETCD37MOD)
 
+.PHONY: compat
+compat: ## Run all tests against real servers of etcd 3.5, 3.6 and 3.7, one after the other; takes minutes
+	@$(patiently) go vet ./compat $(PKGS)
+	@go run ./compat -- -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+
 .PHONY: lint
 lint: export GOTOOLCHAIN := local
 lint: ## gofmt, go vet, bash -n, staticcheck, and golangci-lint where installed

@@ -1,0 +1,10 @@
+// Command etcd37 is the etcd server, version 3.7.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
