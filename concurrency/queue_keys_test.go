@@ -51,7 +51,9 @@ func TestTrapS2OwnershipByPut(t *testing.T) {
 	slot := f.keys("queue/light/")[0]
 	_, err := f.Client().Put(ctx, slot, `{"v":1,"holder":"thief"}`, clientv3.WithLease(s.Lease()))
 	require.NoError(t, err)
-	resp, err := c.Txn(ctx).If(p.Guard()).Commit()
+	// With a read: a Txn of nothing but conditions is answered from the memory of
+	// one member, which may lag behind.
+	resp, err := c.Txn(ctx).If(p.Guard()).Then(clientv3.OpGet(slot)).Commit()
 	require.NoError(t, err)
 	require.False(t, resp.Succeeded, "the key is not what the permit was granted for")
 	_, err = sm.TryAcquire(ctx)
