@@ -36,7 +36,9 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 		}
 		c := &claim{gate: g, request: r, slot: keyspace.Slot{Lease: e.lease.ID(), Number: number, Weight: r.weight, Try: try}}
 		c.key = g.keys.Slot(c.slot)
-		res, err := e.fence.Create(ctx, g.creation(e, c, ifs))
+		tx := g.creation(e, c, ifs)
+		e.name(c)
+		res, err := e.fence.Create(ctx, tx)
 		var pending *commit.PendingError
 		switch {
 		case errors.As(err, &pending):

@@ -40,6 +40,7 @@ type epoch struct {
 	slots   map[string]*slots       // by the range of the gate
 	used    int                     // slots in use, in all gates
 	going   map[string]struct{}     // keys that are being deleted
+	names   map[string]int          // keys of all requests, and by how many each is used
 }
 
 // openEpoch takes a lease and raises its fence.
@@ -49,7 +50,7 @@ func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
 		return nil, err
 	}
 	e := &epoch{sess: s, lease: l, keys: s.space.Session(l.ID()),
-		permits: map[int64]*Permit{}, notices: map[int64]record.Notice{}, slots: map[string]*slots{}, going: map[string]struct{}{}}
+		permits: map[int64]*Permit{}, notices: map[int64]record.Notice{}, slots: map[string]*slots{}, going: map[string]struct{}{}, names: map[string]int{}}
 	value := record.Session{Holder: s.opts.Holder, AtMS: nowMS()}.Encode()
 	e.fence, err = commit.Raise(ctx, s.client, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
 	if err != nil {
@@ -65,7 +66,8 @@ func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
 		<-l.Context().Done()
 		e.end(ErrLost, l.Cause())
 	})
-	s.background(func() { s.source.Follow(e.ctx, e.keys.Range, e) })
+	s.background(e.sweeps)
+	s.background(func() { s.source.Follow(e.ctx, e.keys.Range, e.fence.Born(), e) })
 	return e, nil
 }
 
@@ -147,7 +149,8 @@ func (e *epoch) drop(p *Permit) {
 // Reset implements mirror.Handler for the session's own range.
 func (e *epoch) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	if revision < e.fence.Born() {
-		return // a stale read: etcd's linearizable reads have had such a bug
+		e.lease.Lose(errRewound)
+		return
 	}
 	alive := false
 	for _, kv := range kvs {
@@ -179,6 +182,8 @@ func (e *epoch) Apply(events []*clientv3.Event, _ int64) {
 }
 
 var errPresence = errors.New("the lease's presence key was deleted or taken over: the lease expired, was revoked, or somebody meddled")
+
+var errRewound = errors.New("etcd's history was taken back, to before the session began: a backup was restored")
 
 // maxNotices bounds what is kept for permits that are not known (yet), beyond one
 // for each live request.

@@ -167,6 +167,9 @@ type claim struct {
 	freed   bool // guarded by the epoch, as is that it is going
 }
 
+// keys are all keys that belong to the claim.
+func (c *claim) keys() []string { return append([]string{c.key}, c.also...) }
+
 // acquire is the life of one call that asks for a permit.
 func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 	begun := time.Now()

@@ -155,7 +155,7 @@ func (g *gate) setLimit(ctx context.Context, limit int64) error {
 		if errors.Is(err, commit.ErrConflict) {
 			continue
 		}
-		if err != nil {
+		if err != nil || rev == 0 { // 0: another change came just after it
 			return err
 		}
 		g.saw(r, rev)

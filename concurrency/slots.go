@@ -65,6 +65,7 @@ func (e *epoch) freeSlot(c *claim) {
 	defer e.mu.Unlock()
 	if !c.freed {
 		c.freed = true
+		e.unname(c)
 		delete(e.going, c.key)
 		if e.slots[c.gate.keys.Range].free(c.slot.Number) {
 			delete(e.slots, c.gate.keys.Range)
@@ -78,6 +79,7 @@ func (e *epoch) wasteSlot(c *claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.freed = true
+	e.unname(c)
 	e.used--
 }
 

@@ -18,8 +18,8 @@ var ErrConflict = errors.New("key was changed since it was read")
 //
 // It returns ErrConflict if another change came first. If an answer was lost and
 // then another's change is found, that one came at the same time as this, so this
-// is taken as done just before it: to repeat it could undo what is newer. It
-// repeats until the outcome is known, an error of etcd's that repeating would not
+// is taken as done just before it, at a revision that is not known and returned as
+// 0: to repeat it could undo what is newer. It repeats until the outcome is known, an error of etcd's that repeating would not
 // change comes, or ctx ends; then the change may be made or not.
 func Swap(ctx context.Context, kv clientv3.KV, key string, mod int64, value string, mine func([]byte) bool, read ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
 	doubt := false
@@ -39,7 +39,7 @@ func Swap(ctx context.Context, kv clientv3.KV, key string, mod int64, value stri
 				return kvs[0].ModRevision, nil, nil
 			}
 			if doubt {
-				return resp.Header.Revision, nil, nil
+				return 0, nil, nil
 			}
 			return 0, nil, ErrConflict
 		}

@@ -39,6 +39,20 @@ func New(prefix, namespace string) (Space, error) {
 // that a role in etcd must be granted.
 func (s Space) Root() string { return s.root }
 
+// Queued tells whether a key is, or could be, that of a request or of its ID.
+func (s Space) Queued(key string) bool {
+	rest, ok := strings.CutPrefix(key, s.root)
+	if !ok {
+		return false
+	}
+	for _, part := range [...]string{string(Semaphore) + "/", string(Mutex) + "/", "id/"} {
+		if strings.HasPrefix(rest, part) {
+			return true
+		}
+	}
+	return false
+}
+
 // Session returns the keys of the session on a lease.
 func (s Space) Session(lease int64) Session {
 	return Session{Range: s.root + "session/" + hex16(lease) + "/"}

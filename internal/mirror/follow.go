@@ -52,17 +52,20 @@ type Source struct {
 // Handler takes what was read. Its methods are called by one goroutine, one
 // after the other, with rising revisions.
 type Handler interface {
-	// Reset replaces everything by the range as of a revision.
+	// Reset replaces everything by the range as of a revision. A revision below
+	// what was seen before means that etcd's history was taken back: a backup was
+	// restored.
 	Reset(kvs []*mvccpb.KeyValue, revision int64)
 	// Apply applies the events of one revision.
 	Apply(events []*clientv3.Event, revision int64)
 }
 
-// Follow keeps h up to date with all keys below prefix until ctx ends. Whatever
-// goes wrong on the way (a lost connection, a compacted revision, a member
-// without a leader, an expired token) delays it and is mended by a new list.
-func (s *Source) Follow(ctx context.Context, prefix string, h Handler) {
-	f := follower{source: s, prefix: prefix, handler: h}
+// Follow keeps h up to date with all keys below prefix until ctx ends. h has seen
+// the revision from already, 0 for none: what is older is not told. Whatever goes
+// wrong on the way (a lost connection, a compacted revision, a member without a
+// leader, an expired token) delays it and is mended by a new list.
+func (s *Source) Follow(ctx context.Context, prefix string, from int64, h Handler) {
+	f := follower{source: s, prefix: prefix, handler: h, revision: from}
 	var pause commit.Backoff
 	for ctx.Err() == nil {
 		before := f.revision
@@ -89,6 +92,9 @@ type follower struct {
 	prefix   string
 	handler  Handler
 	revision int64 // what h has seen
+
+	stale      int // lists in a row that were older
+	staleSince time.Time
 }
 
 // follow watches and lists once. It returns when the watch has ended.
@@ -177,14 +183,35 @@ func (f *follower) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A read that is older than what was seen would take the view back.
-	// etcd's linearizable reads have had such a bug.
-	if resp.Header.Revision < f.revision {
+	if resp.Header.Revision < f.revision && !f.rewound() {
 		return fmt.Errorf("list of revision %d is older than %d, which was seen", resp.Header.Revision, f.revision)
 	}
+	f.stale = 0
 	f.revision = resp.Header.Revision
 	f.handler.Reset(resp.Kvs, f.revision)
 	return nil
+}
+
+// A read that is older than what was seen would take the view back. etcd's
+// linearizable reads have had such a bug. But if all reads stay older, a backup was
+// restored, and what was seen before has never been.
+const (
+	staleReads = 5
+	staleFor   = 3 * time.Second
+)
+
+// rewound tells of one more list that is older than what was seen whether that is
+// the truth now.
+func (f *follower) rewound() bool {
+	if f.stale == 0 {
+		f.staleSince = time.Now()
+	}
+	f.stale++
+	if f.stale < staleReads || time.Since(f.staleSince) < staleFor {
+		return false
+	}
+	f.source.Log.Warn("etcd's history was taken back: tokens may repeat", zap.String("prefix", f.prefix), zap.Int64("seen", f.revision))
+	return true
 }
 
 // apply hands on the events that are new, revision by revision. A response

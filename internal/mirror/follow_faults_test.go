@@ -10,10 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
 // F32, T6: history is compacted between list and watch, and while the connection
@@ -214,6 +217,41 @@ func TestFollowRejectsStaleLists(t *testing.T) {
 	f.upToDate()
 }
 
+// Who was admitted in a history that was taken back has never been.
+func TestMirrorAfterARestore(t *testing.T) {
+	t.Parallel()
+	space, err := keyspace.New("/p", "n")
+	require.NoError(t, err)
+	keys := space.Gate(keyspace.Mutex, "x")
+	request := func(slot int, create int64) *mvccpb.KeyValue {
+		key := keys.Slot(keyspace.Slot{Lease: 7, Number: slot, Weight: 1})
+		return &mvccpb.KeyValue{Key: []byte(key), CreateRevision: create, ModRevision: create, Lease: 7}
+	}
+	m := mirror.New(keys, 1)
+	m.Reset([]*mvccpb.KeyValue{request(0, 90)}, 100)
+	m.Reset([]*mvccpb.KeyValue{request(1, 10), request(2, 20)}, 50)
+	v, _ := m.View()
+	require.EqualValues(t, 50, v.Revision)
+	require.Len(t, v.Holders, 1)
+	require.Len(t, v.Waiters, 1)
+}
+
+// A backup was restored: every list is older than what was seen, and stays so. Then
+// that is the truth.
+func TestFollowAfterARestore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t), nil)
+	f.put("a", "1")
+	m := mirror.New(keyspace.Gate{Range: f.prefix, Queue: f.prefix + "queue/"}, 1)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	done := make(chan struct{})
+	go func() { f.source.Follow(ctx, f.prefix, 1<<40, m); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	require.Eventually(t, func() bool { v, _ := m.View(); return v.Foreign == 1 }, soon, time.Millisecond)
+	f.put("b", "1")
+	require.Eventually(t, func() bool { v, _ := m.View(); return v.Foreign == 2 }, soon, time.Millisecond)
+}
+
 // F33, T33: the watch is at a member that loses its leader. It moves to another
 // one.
 func TestFollowMovesFromMemberWithoutLeader(t *testing.T) {
@@ -279,9 +317,9 @@ func TestFollowLeavesNoStreams(t *testing.T) {
 	for range 10 { // ended before, while and just after the watch is created
 		ctx, cancel := context.WithCancel(t.Context())
 		f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.Pass, Before: cancel})
-		f.source.Follow(ctx, f.prefix, f.copy)
+		f.source.Follow(ctx, f.prefix, 0, f.copy)
 		ctx, cancel = context.WithTimeout(t.Context(), time.Microsecond)
-		f.source.Follow(ctx, f.prefix, f.copy)
+		f.source.Follow(ctx, f.prefix, 0, f.copy)
 		cancel()
 	}
 	require.Eventually(t, func() bool { return len(f.client.OpenStreams()) == 0 }, soon, time.Millisecond, "%v", f.client.OpenStreams())

@@ -123,7 +123,7 @@ type fixture struct {
 func (f *fixture) follow() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { f.source.Follow(ctx, f.prefix, f.copy); close(done) }()
+	go func() { f.source.Follow(ctx, f.prefix, 0, f.copy); close(done) }()
 	f.t.Cleanup(func() {
 		cancel()
 		select {

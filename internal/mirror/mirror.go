@@ -49,12 +49,18 @@ func New(keys keyspace.Gate, fixed int64) *Mirror {
 }
 
 // Run keeps the mirror up to date until ctx ends.
-func (m *Mirror) Run(ctx context.Context, s *Source) { s.Follow(ctx, m.keys.Range, m) }
+func (m *Mirror) Run(ctx context.Context, s *Source) { s.Follow(ctx, m.keys.Range, 0, m) }
 
 // Reset implements Handler.
 func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if revision < m.revision { // who was admitted then has never been
+		m.queue = queue.Queue{}
+		if m.fixed > 0 {
+			m.queue.SetLimit(m.fixed, 0)
+		}
+	}
 	m.requests, m.foreign = make(map[string]*Request, len(kvs)), 0
 	var limit *mvccpb.KeyValue
 	for _, kv := range kvs {

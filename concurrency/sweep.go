@@ -1,0 +1,83 @@
+package concurrency
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// sweeps removes, about once per TTL, what hangs on the epoch's lease and belongs to
+// none of its requests, until the epoch ends.
+//
+// There should be no such thing. But clientv3 sends a Txn once more, unasked and
+// unseen, when a proxy or a stopping member answers it with "cancelled". The copy that
+// is answered is settled and maybe long released when the other one arrives, with
+// conditions that hold again. Only the session knows that nobody asked for it.
+func (e *epoch) sweeps() {
+	for {
+		t := time.NewTimer(e.sess.opts.TTL/2 + rand.N(e.sess.opts.TTL))
+		select {
+		case <-t.C:
+			e.sweep(e.ctx)
+		case <-e.ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}
+
+func (e *epoch) sweep(ctx context.Context) {
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	resp, err := e.sess.client.TimeToLive(call, clientv3.LeaseID(e.lease.ID()), clientv3.WithAttachedKeys())
+	if err != nil {
+		return // next time
+	}
+	for _, k := range resp.Keys {
+		key := string(k)
+		if !e.sess.space.Queued(key) || e.owns(key) {
+			continue
+		}
+		kvs, err := get(ctx, e.sess.client, key)
+		// A request that is made from now on has a greater token than what was
+		// read; one that was made before is known here.
+		if err != nil || len(kvs) == 0 || kvs[0].Lease != e.lease.ID() || e.owns(key) {
+			continue
+		}
+		removal, err := commit.Remove(ctx, e.sess.client, key, kvs[0].CreateRevision)
+		if err == nil && removal != commit.Absent {
+			e.sess.log.Warn("a request that nobody made was removed: a late copy of an earlier one", zap.String("key", key))
+		}
+	}
+}
+
+// owns tells whether a key belongs to a request that is being made, stands or is
+// being deleted.
+func (e *epoch) owns(key string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.names[key] > 0
+}
+
+// names a claim's keys as the session's own, before they are written.
+func (e *epoch) name(c *claim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, key := range c.keys() {
+		e.names[key]++
+	}
+}
+
+// unname undoes name. The epoch is locked.
+func (e *epoch) unname(c *claim) {
+	for _, key := range c.keys() {
+		if e.names[key]--; e.names[key] == 0 {
+			delete(e.names, key)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package concurrency_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// sentTwice has etcd's client send a Txn once more by itself. Release sends the
+// first copy again: it was under way all the time.
+func sentTwice(c *embedtest.Client) *embedtest.Injection {
+	return c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate, Err: status.Error(codes.Canceled, "reset by a proxy")})
+}
+
+// L1: an acquire that etcd's client has sent twice. One copy was answered, and its
+// permit released, when the other arrives: a request that nobody made. The session
+// removes it, with its ID, and spares what is somebody's.
+func TestTrapL1AnsweredAndUnderWay(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(quick())
+	o, _ := f.session(nil)
+	sm, other := sem(t, s, "x", 2), sem(t, o, "x", 2)
+	kept := acquire(t, ctx, sm, concurrency.ID("kept"))
+	mine, err := c.Put(ctx, f.prefix+"/of-the-user", "", clientv3.WithLease(s.Lease()))
+	require.NoError(t, err)
+	require.NotZero(t, mine.Header.Revision)
+	copied := sentTwice(c)
+	p := acquire(t, ctx, sm, concurrency.ID("job"))
+	require.Equal(t, 1, copied.Struck())
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, copied.Release(), "the other copy arrives")
+	require.Len(t, f.keys("queue/"), 2)
+	require.Eventually(t, func() bool { return len(f.keys("queue/")) == 1 }, soon, time.Millisecond)
+	require.NoError(t, acquire(t, ctx, other, concurrency.ID("job")).Release(ctx), "the ID and the permit are free again")
+	require.NoError(t, kept.Err())
+	require.Len(t, f.keys("queue/"), 1)
+	require.Len(t, f.keys("/id/"), 1)
+	require.Len(t, f.keys("/of-the-user"), 1)
+	require.NoError(t, kept.Release(ctx))
+}
+
+// L1: one copy is refused, because the ID is in use, and the other arrives when it
+// is not any more.
+func TestTrapL1RefusedAndUnderWay(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(quick())
+	o, _ := f.session(nil)
+	sm, other := sem(t, s, "x", 2), sem(t, o, "x", 2)
+	p := acquire(t, ctx, other, concurrency.ID("job"))
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // the limit is known
+	copied := sentTwice(c)
+	_, err := sm.Acquire(ctx, concurrency.ID("job"))
+	var held *concurrency.HeldError
+	require.ErrorAs(t, err, &held)
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, copied.Release())
+	require.Len(t, f.keys("queue/"), 1)
+	f.noKeys("queue/")
+	f.noKeys("/id/")
+}
+
+// What is being made and released all the time is never swept.
+func TestSweepSparesTheLiving(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(quick())
+	sm := sem(t, s, "x", 4)
+	swept := c.Inject(embedtest.Fault{Method: "LeaseTimeToLive", Do: embedtest.Pass, Times: -1})
+	errs := make(chan error, 8)
+	var rounds atomic.Int64
+	for worker := range 4 {
+		go func() {
+			for swept.Struck() < 4 {
+				p, err := sm.Acquire(ctx, concurrency.ID(string(rune('a'+worker))))
+				if err == nil {
+					err = p.Release(ctx)
+				}
+				if err != nil {
+					errs <- err
+					return
+				}
+				rounds.Add(1)
+			}
+			errs <- nil
+		}()
+	}
+	for range 4 {
+		require.NoError(t, got(t, errs, "a worker"))
+	}
+	require.Greater(t, rounds.Load(), int64(20))
+}
+
+// The sweep reads a name that was used and is free, and then it is in use again.
+func TestSweepSparesASuccessor(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(quick())
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sm)
+	slot := f.keys("queue/")[0]
+	listed := c.Inject(embedtest.Fault{Method: "LeaseTimeToLive", Do: embedtest.HoldAnswer})
+	require.NoError(t, listed.Wait(ctx))
+	require.NoError(t, p.Release(ctx))
+	read := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldRequest, Match: func(_ string, msg any) bool {
+		return string(msg.(*pb.RangeRequest).Key) == slot
+	}})
+	require.NoError(t, listed.Release())
+	require.NoError(t, read.Wait(ctx))
+	p = acquire(t, ctx, sm)
+	require.Equal(t, slot, f.keys("queue/")[0])
+	next := c.Inject(embedtest.Fault{Method: "LeaseTimeToLive", Do: embedtest.Pass})
+	require.NoError(t, read.Release())
+	require.NoError(t, next.Wait(ctx), "the sweep is over")
+	require.NoError(t, p.Release(ctx))
+}
