@@ -228,12 +228,14 @@ func TestMirrorAfterARestore(t *testing.T) {
 		return &mvccpb.KeyValue{Key: []byte(key), CreateRevision: create, ModRevision: create, Lease: 7}
 	}
 	m := mirror.New(keys, 1)
-	m.Reset([]*mvccpb.KeyValue{request(0, 90)}, 100)
+	m.Reset([]*mvccpb.KeyValue{request(0, 90), request(3, 95)}, 100)
+	w := m.Wait(string(request(3, 95).Key), 95, 1)
 	m.Reset([]*mvccpb.KeyValue{request(1, 10), request(2, 20)}, 50)
 	v, _ := m.View()
 	require.EqualValues(t, 50, v.Revision)
 	require.Len(t, v.Holders, 1)
 	require.Len(t, v.Waiters, 1)
+	require.Equal(t, mirror.Gone, <-w.Outcome())
 }
 
 // A backup was restored: every list is older than what was seen, and stays so. Then

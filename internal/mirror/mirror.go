@@ -55,7 +55,8 @@ func (m *Mirror) Run(ctx context.Context, s *Source) { s.Follow(ctx, m.keys.Rang
 func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if revision < m.revision { // who was admitted then has never been
+	rewound := revision < m.revision
+	if rewound { // who was admitted then has never been
 		m.queue = queue.Queue{}
 		if m.fixed > 0 {
 			m.queue.SetLimit(m.fixed, 0)
@@ -80,6 +81,11 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	m.queue.Reset(entries)
 	m.queue.Admit()
 	m.settle(revision, nil)
+	for _, w := range m.waiting {
+		if _, _, ok := m.queue.Position(w.key, w.create); rewound && !ok {
+			m.finish(w, Gone)
+		}
+	}
 }
 
 // Apply implements Handler.
@@ -195,9 +201,13 @@ func (m *Mirror) settle(revision int64, touched []string) {
 
 func (m *Mirror) tell(w *Waiter) {
 	if outcome, done := m.outcome(w); done {
-		delete(m.waiting, w.key)
-		w.outcome <- outcome
+		m.finish(w, outcome)
 	}
+}
+
+func (m *Mirror) finish(w *Waiter, o Outcome) {
+	delete(m.waiting, w.key)
+	w.outcome <- o
 }
 
 // View is one state of a queue.
