@@ -13,6 +13,8 @@ FUZZTIME    ?= 20s
 BENCH       ?= .
 BENCHTIME   ?= 1s
 ARGS        ?=
+FILE        ?=
+OUT         ?=
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ETCD37      := v3.7.3
@@ -74,6 +76,11 @@ lint: ## gofmt, go vet, bash -n, staticcheck, and golangci-lint where installed
 	@$(patiently) go run $(STATICCHECK) $(PKGS)
 	@if command -v golangci-lint >/dev/null; then golangci-lint run $(PKGS); \
 		else echo "lint: golangci-lint is not installed, its part is left out" >&2; fi
+
+.PHONY: chaos-replay
+chaos-replay: ## Judge a recorded history again (FILE=.../history.jsonl, OUT=folder for pictures)
+	@[[ -n "$(FILE)" ]] || { echo "chaos-replay: FILE= names no history" >&2; exit 2; }
+	@go run ./internal/check/replay $(if $(OUT),-o $(OUT)) $(FILE)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME

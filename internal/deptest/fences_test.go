@@ -86,7 +86,7 @@ var fences = []fence{
 		name: "only tests import test libraries",
 		why:  "assertions and generators do not belong into users' binaries",
 		bans: func(f file, imp string) bool {
-			return within(imp, "github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid") && !f.test
+			return within(imp, "github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/anishathalye/porcupine") && !f.test
 		},
 		planted: [2]string{"embedtest/start.go", "github.com/stretchr/testify/require"},
 	},

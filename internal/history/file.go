@@ -99,7 +99,8 @@ func ReadFiles(names ...string) (*History, error) {
 	return Merge(all...), nil
 }
 
-func tag(client string, op int64) string { return client + "#" + strconv.FormatInt(op, 10) }
+// Tag names a call in the whole run, see Call.Tag.
+func Tag(client string, op int64) string { return client + "#" + strconv.FormatInt(op, 10) }
 
 // ParseTag returns the client and the op of a Call's Tag.
 func ParseTag(s string) (client string, op int64, ok bool) {

@@ -120,7 +120,7 @@ type Call struct {
 
 // Tag names the call in the whole run, so that what it writes to etcd can be
 // traced to it: give it as the Note of a request. ParseTag undoes it.
-func (c *Call) Tag() string { return tag(c.call.Client, c.call.Op) }
+func (c *Call) Tag() string { return Tag(c.call.Client, c.call.Op) }
 
 // Return records that the operation has returned: call it right after. Outcome is
 // required; name, gate, weight and ID are taken from the call.

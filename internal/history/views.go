@@ -39,10 +39,10 @@ func (h *History) Ops() []Op {
 	for i, e := range h.Events {
 		switch e.Kind {
 		case KindCall:
-			index[tag(e.Client, e.Op)] = len(ops)
+			index[Tag(e.Client, e.Op)] = len(ops)
 			ops = append(ops, Op{Call: e})
 		case KindReturn:
-			if at, ok := index[tag(e.Client, e.Op)]; ok && ops[at].Return == nil {
+			if at, ok := index[Tag(e.Client, e.Op)]; ok && ops[at].Return == nil {
 				ops[at].Return = &h.Events[i]
 			}
 		}
@@ -71,10 +71,10 @@ func (h *History) Beliefs() []Span {
 	for i, e := range h.Events {
 		switch e.Kind {
 		case KindGranted:
-			index[tag(e.Client, e.Op)] = len(spans)
+			index[Tag(e.Client, e.Op)] = len(spans)
 			spans = append(spans, Span{Granted: e, From: e.At, To: e.At})
 		case KindHeld, KindEnded:
-			at, ok := index[tag(e.Client, e.Op)]
+			at, ok := index[Tag(e.Client, e.Op)]
 			if !ok {
 				continue
 			}
@@ -106,10 +106,10 @@ func (h *History) Nemeses() []Window {
 	for _, e := range h.Events {
 		switch e.Kind {
 		case KindBegin:
-			index[tag(e.Client, e.Op)] = len(windows)
+			index[Tag(e.Client, e.Op)] = len(windows)
 			windows = append(windows, Window{Begin: e, End: never})
 		case KindFinish:
-			if at, ok := index[tag(e.Client, e.Op)]; ok {
+			if at, ok := index[Tag(e.Client, e.Op)]; ok {
 				windows[at].End = e.At
 			}
 		}

@@ -1,0 +1,592 @@
+package check
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/history"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// tale is a sim that is told what to do, rule or no rule. Its semaphore begins with
+// a limit of 2, and its clients are c0 to c2.
+type tale struct {
+	*sim
+	sem, mutex *simGate
+}
+
+func newTale() *tale {
+	s := &sim{now: 1_000_000, rev: 10, keys: map[string]history.KV{}, written: map[string]int64{}}
+	s.pick = func(n int) int { return min(1, n-1) } // a limit of 2; no answer is lost
+	s.begin()
+	return &tale{sim: s, sem: s.gates[0], mutex: s.gates[1]}
+}
+
+// asks is a call of client n with its request.
+func (t *tale) asks(n int, g *simGate, weight int64) *simCall {
+	c := t.ask(t.clients[n], g, weight, true)
+	t.advance(c)
+	return c
+}
+
+// gives is a release from its first to its last step.
+func (t *tale) gives(c *simCall) {
+	t.giveBack(c)
+	t.advance(c)
+}
+
+// forget makes a call a matter of the past: finish leaves it alone.
+func (t *tale) forget(calls ...*simCall) {
+	for _, c := range calls {
+		c.state = "done"
+	}
+}
+
+// last returns the last event of a kind.
+func (t *tale) last(kind history.Kind) *history.Event {
+	for i := len(t.events) - 1; i >= 0; i-- {
+		if t.events[i].Kind == kind {
+			return &t.events[i]
+		}
+	}
+	panic("no such event")
+}
+
+func (t *tale) set(name, value string) {
+	t.emit(history.Event{Kind: history.KindSet, Name: name, Attr: map[string]string{"value": value}})
+}
+
+// putAgain writes a key once more.
+func (t *tale) putAgain(key string, lease int64) {
+	t.commit(change{key: key, value: "again", lease: lease})
+}
+
+// golden histories, each of a few steps. killers are all who find a rule broken,
+// as "checker/rule": none in a good history.
+var golden = []struct {
+	name    string
+	killers string
+	tell    func(t *tale)
+}{
+	{"nothing happens", "", func(*tale) {}},
+	{"one after the other", "", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.byGuard(a)
+		t.byToken(a)
+		t.gives(a)
+		t.grant(b)
+		t.byToken(b)
+	}},
+	{"a lowered limit takes nothing back", "", func(t *tale) {
+		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1), t.asks(2, t.sem, 1)
+		t.grant(a)
+		t.grant(b)
+		t.askLimit(1, 0)
+		t.statusOf(t.sem, 0)
+		t.gives(a)
+		t.check(b)
+		t.gives(b)
+		t.grant(c)
+	}},
+	{"a heavy request is served in order", "", func(t *tale) {
+		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 2), t.asks(2, t.sem, 1)
+		t.grant(a)
+		t.gives(a)
+		t.grant(b)
+		t.gives(b)
+		t.grant(c)
+	}},
+	{"an expiry that its holder knew of", "", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.expire(t.clients[0])
+		t.grant(b)
+		t.gives(a)
+	}},
+	{"an eviction that its holder did not know of", "", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.evictOne(a.req)
+		t.grant(b)
+		t.check(a)
+		t.byGuard(a)
+		t.end(a, history.Evicted)
+	}},
+	{"a lease that etcd ends early", "", func(t *tale) {
+		t.set(SettingEarly, "a, stop leader")
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.nemesis(history.Event{Name: "stop leader"}, func() {})
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.grant(b)
+		t.check(a)
+	}},
+	{"a presence key deleted by hand", "", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + alive(a.req.lease)}}, func() {
+			t.commit(change{key: alive(a.req.lease), del: true})
+		})
+		t.end(a, history.Lost)
+		t.drop(a.req.lease, "revoked")
+		t.open(t.clients[0])
+	}},
+	{"a permit that nobody was told of", "", func(t *tale) {
+		a := t.asks(0, t.sem, 2)
+		t.fails(a, "")
+		a.state = "withdraw"
+		t.advance(a)
+	}},
+	{"a late stamp proves nothing", "", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.grant(b)
+		e := t.event(a, history.KindReturn) // it had the permit, but its process stood still
+		e.Outcome = history.OK
+		t.emit(e)
+		t.emit(t.event(a, history.KindGranted))
+		t.end(a, history.Lost)
+		t.forget(a)
+	}},
+	{"a try is refused for a reason", "", func(t *tale) {
+		a := t.asks(0, t.sem, 2)
+		t.grant(a)
+		t.tryAt(t.clients[1], t.sem)
+	}},
+
+	{"over the limit", "belief/overlap linear/order store/limit", func(t *tale) {
+		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1), t.asks(2, t.sem, 1)
+		t.grant(a)
+		t.grant(b)
+		t.grant(c)
+		t.gives(c)
+	}},
+	{"weight is not counted", "belief/overlap linear/order store/limit", func(t *tale) {
+		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 2)
+		t.grant(a)
+		t.grant(b)
+		t.gives(b)
+	}},
+	{"before the limit was raised", "linear/order store/early", func(t *tale) {
+		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1), t.asks(2, t.sem, 1)
+		t.grant(a)
+		t.grant(b)
+		t.askLimit(1, 0)
+		t.grant(c)
+		t.askLimit(3, 0)
+	}},
+	{"another overtakes", "store/order", func(t *tale) {
+		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 2), t.asks(2, t.sem, 1)
+		t.grant(a)
+		t.grant(c)
+		t.gives(c)
+		t.forget(b)
+		t.gives(a)
+		t.remove(b.req, "withdrawn")
+		t.fails(b, "")
+	}},
+	{"told too early", "belief/overlap linear/order store/early", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.grant(b)
+		t.gives(a)
+	}},
+	{"another weight", "store/weight", func(t *tale) {
+		a := t.asks(0, t.sem, 2)
+		a.weight = 1
+		t.grant(a)
+	}},
+	{"the token of another revision", "store/delete store/token", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		b := t.asks(1, t.sem, 1)
+		token := a.req.token
+		a.req.token = b.req.token + 5 // as if it were the header's
+		t.grant(a)
+		a.req.token = token
+		t.forget(a, b)
+		t.remove(b.req, "withdrawn")
+		b.req = t.put(b)
+		t.grant(b)
+		b.state = "hold"
+		t.remove(a.req, "released")
+	}},
+	{"the token of another's request", "store/token", func(t *tale) {
+		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
+		a.req, b.req = b.req, a.req
+		t.grant(a)
+		t.grant(b)
+	}},
+	{"one token twice", "belief/overlap linear/order store/token", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		b := t.ask(t.clients[1], t.mutex, 1, false)
+		b.req = a.req
+		t.grant(b)
+		t.check(a)
+		t.forget(b)
+	}},
+	{"tokens fall", "belief/overlap belief/stale store/token", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.grant(b)
+		t.grant(a)
+		t.check(b)
+		t.end(a, history.Lost)
+		t.forget(a)
+	}},
+	{"seen before it was asked for", "store/time", func(t *tale) {
+		a := t.ask(t.clients[0], t.sem, 1, false)
+		call := len(t.events) - 1
+		t.advance(a)
+		t.now += 1_000_000
+		t.events[call].At = t.now
+		t.grant(a)
+	}},
+	{"a key is written again", "store/once", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.putAgain(a.req.key, a.req.lease)
+		t.grant(a)
+	}},
+	{"a key is written again without a lease", "belief/stale store/delete store/once", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.grant(a)
+		t.putAgain(a.req.key, 0)
+		a.req.leave("disowned")
+		t.check(a)
+		t.check(a)
+		t.commit(change{key: a.req.key, del: true}, change{key: "id/sem/a/" + a.id, del: true})
+		t.giveBack(a)
+	}},
+	{"two requests in one batch", "linear/order store/once", func(t *tale) {
+		a, b := t.ask(t.clients[0], t.sem, 1, false), t.ask(t.clients[1], t.sem, 1, false)
+		var changes []change
+		for i, c := range []*simCall{a, b} {
+			c.req = &simReq{gate: t.sem, call: c, weight: 1, lease: c.client.lease, token: t.rev + 1}
+			c.req.key = fmt.Sprintf("sem/a/queue/light/%016x-000%d", c.req.lease, i)
+			t.sem.queue = append(t.sem.queue, c.req)
+			changes = append(changes, change{key: c.req.key, lease: c.req.lease, value: record.Request{Note: history.Tag(c.client.name, c.op)}.Encode()})
+		}
+		t.commit(changes...)
+		a.state, b.state = "queued", "queued"
+		t.fails(a, "")
+		t.fails(b, "")
+		a.state, b.state = "withdraw", "withdraw"
+	}},
+	{"a key on another lease", "store/once", func(t *tale) {
+		a := t.ask(t.clients[0], t.sem, 1, false)
+		name := t.clients[0].lease
+		a.req = &simReq{gate: t.sem, call: a, weight: 1, lease: t.clients[1].lease, token: t.rev + 1, key: fmt.Sprintf("sem/a/queue/light/%016x-0000", name)}
+		t.sem.queue = append(t.sem.queue, a.req)
+		t.commit(change{key: a.req.key, lease: a.req.lease})
+		a.state = "queued"
+		t.fails(a, "")
+		a.state = "withdraw"
+	}},
+	{"a limit that remembers too much", "store/through", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.askLimit(1, 0)
+		b := t.asks(1, t.sem, 1)
+		t.sem.above = b.req.token
+		t.askLimit(2, 0)
+		t.forget(a, b)
+		t.fails(a, "")
+		t.remove(a.req, "withdrawn")
+		t.fails(b, "")
+		t.remove(b.req, "withdrawn")
+	}},
+	{"a limit that forgets who holds", "store/through", func(t *tale) {
+		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
+		t.grant(a)
+		t.grant(b)
+		t.sem.limit, t.sem.above = 1, 0 // it is lowered, and does not say so
+		t.askLimit(1, 0)
+	}},
+	{"status tells too few", "store/status", func(t *tale) {
+		t.grant(t.asks(0, t.sem, 1))
+		t.statusOf(t.sem, -1)
+	}},
+	{"status tells too many", "store/status", func(t *tale) { t.statusOf(t.sem, 1) }},
+	{"deleted under its holder", "belief/stale store/delete", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.grant(a)
+		t.remove(a.req, "?")
+		t.check(a)
+		t.check(a)
+		t.giveBack(a)
+	}},
+	{"a late release deletes the next request", "store/delete", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.gives(a)
+		b := t.asks(0, t.mutex, 1)
+		t.remove(b.req, "late release")
+		b.req = t.put(b)
+		t.grant(b)
+	}},
+	{"evicted by nobody", "store/delete", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.evictOne(a.req)
+		t.last(history.KindCall).ID = "somebody else"
+	}},
+	{"a request outlives its presence key", "store/delete", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.commit(change{key: alive(a.req.lease), del: true})
+		t.grant(a)
+	}},
+	{"a release that deletes nothing", "store/left store/release", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.grant(a)
+		t.giveBack(a)
+		t.returned(a, history.OK)
+		t.forget(a)
+		t.clients[0].lease = 7 // what is left goes with no lease
+	}},
+	{"a release that is confirmed too early", "store/release", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.giveBack(a)
+		t.returned(a, history.OK)
+		t.advance(t.ask(t.clients[1], t.mutex, 1, false)) // the revision before is later than the answer
+		t.remove(a.req, "released")
+		t.forget(a)
+	}},
+	{"a request that nobody wants", "store/left", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.fails(a, "")
+		t.forget(a)
+	}},
+	{"a session that does not end", "store/left", func(t *tale) { t.clients = t.clients[1:] }},
+	{"held after the key had gone", "belief/stale", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.check(a)
+		t.end(a, history.Lost)
+	}},
+	{"two hold after an expiry", "belief/overlap belief/stale", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.grant(b)
+		t.check(a)
+		t.end(a, history.Lost)
+		t.check(b)
+	}},
+	{"a nemesis that was not at work", "belief/stale", func(t *tale) {
+		t.set(SettingEarly, "stop leader")
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.nemesis(history.Event{Name: "stop leader"}, func() {})
+		t.now += 2e9 // more than a TTL later
+		t.check(a)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.check(a)
+		t.end(a, history.Lost)
+	}},
+	{"another lease was revoked", "belief/stale", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.nemesis(history.Event{Name: "revoke", Lease: a.req.lease + 1}, func() {})
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.check(a)
+		t.end(a, history.Lost)
+	}},
+	{"held after its deadline", "belief/deadline", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		a.until = t.now
+		t.now += 20_000_000
+		t.check(a)
+		t.gives(a)
+	}},
+	{"back from the dead", "belief/terminal", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.end(a, history.Lost)
+		t.check(a)
+	}},
+	{"a guard that holds too long", "fence/guard", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.byGuard(a)
+		t.gives(a)
+		e := *t.last(history.KindEffect)
+		e.Rev = t.commit(change{key: "reg/x", value: "late"})
+		t.emit(e)
+	}},
+	{"a guard that holds too long, and no answer", "fence/guard", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.byGuard(a)
+		t.gives(a)
+		e := *t.last(history.KindEffect)
+		e.Outcome, e.Rev, e.Attr = history.Unknown, 0, map[string]string{"register": simPrefix + "reg/x", "value": "late", "mode": history.ModeGuard}
+		t.commit(change{key: "reg/x", value: "late"})
+		t.emit(e)
+	}},
+	{"a guard on a key that was written again", "fence/guard store/once", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.byGuard(a)
+		e := *t.last(history.KindEffect)
+		t.putAgain(a.req.key, a.req.lease)
+		e.Rev = t.commit(change{key: "reg/x", value: "late"})
+		t.emit(e)
+	}},
+	{"a write before admission", "fence/guard", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		b.ended = true
+		t.byGuard(b)
+		b.ended = false
+		t.gives(a)
+		t.grant(b)
+	}},
+	{"a write by nobody's guard", "fence/guard", func(t *tale) {
+		t.emit(history.Event{Kind: history.KindEffect, Client: "c0", Gate: "mutex/m", Token: 3, Rev: t.rev, Outcome: history.OK,
+			Attr: map[string]string{"register": "r", "mode": history.ModeGuard}})
+	}},
+	{"a register that takes a smaller token", "fence/falls", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.gives(a)
+		t.grant(b)
+		t.byToken(b)
+		t.written["token"] = 0
+		a.ended = true
+		t.byToken(a)
+	}},
+	{"a holder is refused by its token", "fence/refused", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.written["token"] = a.req.token + 1
+		t.byToken(a)
+		t.gives(a)
+	}},
+	{"a holder is refused by its guard", "fence/refused", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		kv := t.keys[a.req.key]
+		t.keys[a.req.key] = history.KV{}
+		t.byGuard(a)
+		t.keys[a.req.key] = kv
+		t.check(a)
+		t.gives(a)
+	}},
+	{"released well after expiry", "linear/order", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		a.ended, a.state = true, "done"
+		a.release = 900
+		t.emit(history.Event{Kind: history.KindEnded, Client: "c0", Op: a.op, Held: a.held, Cause: history.Released})
+		t.now += 1_000_000
+		t.emit(history.Event{Kind: history.KindCall, Client: "c0", Op: 900, Name: history.Release, Gate: "mutex/m", Token: a.req.token})
+		t.returned(a, history.OK)
+	}},
+	{"a call that returns too late", "live/late", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.events[slices.IndexFunc(t.events, func(e history.Event) bool { return e.Op == a.op && e.Kind == history.KindCall })].Until = t.now
+		t.now += 3e9
+	}},
+	{"a call that never returns", "live/late", func(t *tale) {
+		a := t.ask(t.clients[0], t.sem, 1, false)
+		t.last(history.KindCall).Until = t.now
+		t.forget(a)
+		t.now += 3e9
+	}},
+	{"a refusal without a reason", "live/refused", func(t *tale) {
+		t.sem.known = false
+		t.tryAt(t.clients[0], t.sem)
+		t.sem.known = true
+	}},
+	{"admitted and not told", "live/told", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		a := t.asks(0, t.sem, 1)
+		t.now += 4e9
+		t.grant(a)
+		t.skipCalm = true
+	}},
+	{"waiting for nothing", "live/forgotten", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		a := t.asks(0, t.sem, 1)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.now += 4e9
+		t.fails(a, history.Gone)
+		t.forget(a)
+		t.skipCalm = true
+	}},
+	{"a key that nobody wants any more", "live/left", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		a := t.asks(0, t.sem, 1)
+		t.fails(a, "")
+		a.state = "withdraw"
+		t.now += 7e9
+		t.skipCalm = true
+	}},
+}
+
+// TestGolden: each checker finds what it is for, and nothing else does.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for _, g := range golden {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			tale := newTale()
+			g.tell(tale)
+			tale.finish()
+			h := tale.history()
+			r := Judge(h, all...)
+			if got := strings.Join(r.Killers(), " "); got != g.killers {
+				t.Errorf("killers %q, want %q\n%s\n%s", got, g.killers, r, dump(h))
+			}
+			if want := map[bool]Verdict{true: Green, false: Red}[g.killers == ""]; r.Verdict != want {
+				t.Errorf("verdict %s, want %s", r.Verdict, want)
+			}
+		})
+	}
+}
+
+// TestEveryRuleCanFail: each rule that a checker's comment lists is broken by one
+// of the golden histories, or told by TestVerdicts.
+func TestEveryRuleCanFail(t *testing.T) {
+	t.Parallel()
+	broken := map[string]bool{"store/tap": true, "linear/search": true}
+	for _, g := range golden {
+		for killer := range strings.FieldsSeq(g.killers) {
+			broken[killer] = true
+		}
+	}
+	rule := regexp.MustCompile(`(?m)^//\t([a-z]+)  +[a-z]`)
+	for _, c := range all {
+		source, err := os.ReadFile(c.Name() + ".go")
+		require.NoError(t, err)
+		doc, _, _ := strings.Cut(string(source), "\nfunc ")
+		rules := rule.FindAllStringSubmatch(doc, -1)
+		require.NotEmpty(t, rules, "the comment of %s lists no rules", c.Name())
+		for _, m := range rules {
+			if name := c.Name() + "/" + m[1]; !broken[name] {
+				t.Errorf("no golden history breaks %s", name)
+			}
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package check
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// keyKind is what a key is for.
+type keyKind int
+
+const (
+	keyOther   keyKind = iota // foreign, or of no meaning for admission
+	keyRequest                // a request in a queue
+	keyLimit                  // a queue's limit
+	keyID                     // which request an ID stands for
+	keyAlive                  // presence of a session
+	keyNotice                 // word to a session
+)
+
+// parsedKey is what a key's name says.
+type parsedKey struct {
+	kind   keyKind
+	gate   string
+	weight int64
+	lease  int64
+	try    bool
+	token  int64 // of a notice
+}
+
+// layout reads the names of keys, without the tapped prefix.
+type layout struct {
+	parse func(name string) parsedKey
+	// fixed is the limit of a queue that is not stored, or 0.
+	fixed func(gate string) int64
+	// presence says that each lease has a presence key: if that goes at the same
+	// revision, a request went with its lease.
+	presence bool
+}
+
+// The names of layouts.
+const (
+	LayoutEtcdkit = "etcdkit"
+	LayoutEtcd    = "etcd" // <gate>/<lease>, as etcd's own Mutex has it
+)
+
+func layoutNamed(name string) layout {
+	if name == LayoutEtcd {
+		return layout{parse: parseEtcd, fixed: func(string) int64 { return 1 }}
+	}
+	return layout{parse: parseEtcdkit, fixed: fixedEtcdkit, presence: true}
+}
+
+// The names of keys once more, apart from keyspace: see the package comment.
+var (
+	requestName = regexp.MustCompile(`^((?:sem|mutex)/[^/]+)/queue/(?:light|heavy/([1-9][0-9]*))/([0-9a-f]{16})-[0-9a-f]{4}(-try)?$`)
+	limitName   = regexp.MustCompile(`^(sem/[^/]+)/limit$`)
+	idName      = regexp.MustCompile(`^id/((?:sem|mutex)/[^/]+)/`)
+	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16}))$`)
+	etcdName    = regexp.MustCompile(`^(.+)/([0-9a-f]+)$`)
+)
+
+func hex(s string) int64 {
+	n, _ := strconv.ParseUint(s, 16, 64)
+	return int64(n) //nolint:gosec // leases use all bits
+}
+
+func parseEtcdkit(name string) parsedKey {
+	if m := requestName.FindStringSubmatch(name); m != nil {
+		k := parsedKey{kind: keyRequest, gate: m[1], weight: 1, lease: hex(m[3]), try: m[4] != ""}
+		if m[2] != "" {
+			weight, err := strconv.ParseInt(m[2], 10, 64)
+			if err != nil || weight < 2 || weight > math.MaxInt32 {
+				return parsedKey{}
+			}
+			k.weight = weight
+		}
+		return k
+	}
+	if m := limitName.FindStringSubmatch(name); m != nil {
+		return parsedKey{kind: keyLimit, gate: m[1]}
+	}
+	if m := idName.FindStringSubmatch(name); m != nil {
+		return parsedKey{kind: keyID, gate: m[1]}
+	}
+	if m := sessionName.FindStringSubmatch(name); m != nil {
+		if m[2] != "" {
+			return parsedKey{kind: keyAlive, lease: hex(m[1])}
+		}
+		return parsedKey{kind: keyNotice, lease: hex(m[1]), token: hex(m[3])}
+	}
+	return parsedKey{}
+}
+
+func fixedEtcdkit(gate string) int64 {
+	if strings.HasPrefix(gate, "mutex/") {
+		return 1
+	}
+	return 0
+}
+
+func parseEtcd(name string) parsedKey {
+	if m := etcdName.FindStringSubmatch(name); m != nil {
+		return parsedKey{kind: keyRequest, gate: m[1], weight: 1, lease: hex(m[2])}
+	}
+	return parsedKey{}
+}

@@ -1,0 +1,53 @@
+package check
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// TestLayoutAgreesWithKeyspace: what the product writes is read here as what it is,
+// by a parser that shares nothing with it.
+func TestLayoutAgreesWithKeyspace(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		space, err := keyspace.New("/pre", "ns")
+		require.NoError(t, err)
+		name := rapid.StringMatching(`[a-zA-Z0-9 %._-]{1,12}`).Draw(t, "name")
+		kind := rapid.SampledFrom([]keyspace.Kind{keyspace.Semaphore, keyspace.Mutex}).Draw(t, "kind")
+		gate := space.Gate(kind, name)
+		label := strings.TrimSuffix(strings.TrimPrefix(gate.Range, space.Root()), "/")
+		parse := func(key string) parsedKey { return parseEtcdkit(strings.TrimPrefix(key, space.Root())) }
+
+		slot := keyspace.Slot{Lease: rapid.Int64().Draw(t, "lease"), Number: rapid.IntRange(0, keyspace.MaxSlot).Draw(t, "number"),
+			Weight: int64(rapid.IntRange(1, 1<<31-1).Draw(t, "weight")), Try: rapid.Bool().Draw(t, "try")}
+		require.Equal(t, parsedKey{kind: keyRequest, gate: label, weight: slot.Weight, lease: slot.Lease, try: slot.Try}, parse(gate.Slot(slot)))
+		require.Equal(t, parsedKey{kind: keyID, gate: label}, parse(gate.ID(rapid.StringN(1, 10, 50).Draw(t, "id"))))
+		if kind == keyspace.Semaphore {
+			require.Equal(t, parsedKey{kind: keyLimit, gate: label}, parse(gate.Limit))
+		}
+		session := space.Session(slot.Lease)
+		require.Equal(t, parsedKey{kind: keyAlive, lease: slot.Lease}, parse(session.Alive()))
+		require.Equal(t, parsedKey{kind: keyNotice, lease: slot.Lease, token: 77}, parse(session.Notice(77)))
+
+		// And what it refuses is a foreign key here too.
+		strange := gate.Queue + rapid.StringMatching(`(light|heavy/[0-9]{1,11})/[0-9a-fA-F]{15,17}-[0-9a-f]{3,5}(-try|-)?`).Draw(t, "strange")
+		parsed, ours := gate.ParseSlot(strange)
+		if got := parse(strange); ours {
+			require.Equal(t, keyRequest, got.kind)
+			require.Equal(t, parsed.Weight, got.weight)
+		} else {
+			require.Equal(t, keyOther, got.kind, strange)
+		}
+	})
+}
+
+func TestLayoutOfEtcd(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, parsedKey{kind: keyRequest, gate: "mutex/up", weight: 1, lease: 0x694d}, parseEtcd("mutex/up/694d"))
+	require.Equal(t, keyOther, parseEtcd("mutex").kind)
+}

@@ -1,0 +1,173 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/etcdkit/etcdkit/internal/history"
+)
+
+// Verdict is what a run shows.
+type Verdict string
+
+// The verdicts, from the worst to the best.
+const (
+	Red          Verdict = "red"          // a rule was broken
+	Inconclusive Verdict = "inconclusive" // it cannot be told
+	Void         Verdict = "void"         // nothing was broken, but too little was tried
+	Green        Verdict = "green"
+)
+
+// Report is a verdict with its reasons.
+type Report struct {
+	Verdict  Verdict
+	Findings []Finding        // the worst first
+	Effects  map[string]int64 // what happened, and how often
+	Missing  []string         // required effects that did not happen often enough
+	Events   int
+}
+
+// Names of effects that are counted from the history itself, besides the counters
+// that a harness records.
+const (
+	EffectGrants    = "grants"
+	EffectExpiries  = "expiries"        // leases that ended, not by Close and not revoked by a nemesis
+	EffectEvictions = "evictions"       // requests taken away, with a notice
+	EffectUnknown   = "unknown results" // calls whose outcome their caller did not learn
+	EffectLimits    = "limit changes"
+	EffectExcused   = "excused" // findings that are documented exceptions
+)
+
+// Judge runs the checkers on a history.
+func Judge(h *history.History, checkers ...Checker) *Report {
+	r := &Report{Events: len(h.Events)}
+	for _, c := range checkers {
+		for _, f := range c.Check(h) {
+			f.Checker = c.Name()
+			r.Findings = append(r.Findings, f)
+		}
+	}
+	r.Findings = sorted(r.Findings)
+	r.Effects = effects(h)
+	for _, f := range r.Findings {
+		if f.Level == Excused {
+			r.Effects[EffectExcused]++
+		}
+	}
+	for name, most := range numbers(h, ToleratePrefix) {
+		if n := r.Effects[name]; n > most {
+			f := unclear("tolerate", "", "%d %s, more than the %d that are tolerated", n, name, most)
+			f.Checker = "effects"
+			r.Findings = sorted(append(r.Findings, f))
+		}
+	}
+	for name, least := range numbers(h, RequirePrefix) {
+		if n := r.Effects[name]; n < least {
+			r.Missing = append(r.Missing, fmt.Sprintf("%s: %d, at least %d are required", name, n, least))
+		}
+	}
+	slices.Sort(r.Missing)
+	r.Verdict = r.verdict()
+	return r
+}
+
+func (r *Report) verdict() Verdict {
+	worst := Excused
+	for _, f := range r.Findings {
+		worst = max(worst, f.Level)
+	}
+	switch {
+	case worst == Bad:
+		return Red
+	case worst == Unclear:
+		return Inconclusive
+	case len(r.Missing) > 0:
+		return Void
+	}
+	return Green
+}
+
+// Killers returns the names of the checkers and rules that say that a rule is
+// broken, as "checker/rule".
+func (r *Report) Killers() []string {
+	names := map[string]bool{}
+	for _, f := range r.Findings {
+		if f.Level == Bad {
+			names[f.Checker+"/"+f.Rule] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// effects counts what happened.
+func effects(h *history.History) map[string]int64 {
+	n := h.Counts()
+	w := join(h)
+	n[EffectGrants] += int64(len(w.spans))
+	for _, op := range w.ops {
+		if op.Return != nil && op.Return.Outcome == history.Unknown {
+			n[EffectUnknown]++
+		}
+	}
+	for _, g := range w.gates {
+		n[EffectLimits] += int64(len(g.limits))
+		for _, r := range g.requests {
+			if r.how == withNotice {
+				n[EffectEvictions]++
+			}
+		}
+	}
+	for _, l := range w.leases {
+		if l.gone != never && !w.endedOnPurpose(l) {
+			n[EffectExpiries]++
+		}
+	}
+	return n
+}
+
+// endedOnPurpose tells whether a lease was revoked by its session's Close or by a
+// nemesis.
+func (w *world) endedOnPurpose(l *lease) bool {
+	if n := w.struckLease(l.id, l.gone); n != nil && !w.early[n.Begin.Name] {
+		return true
+	}
+	client := w.lease[l.id]
+	for i := range w.ops {
+		if c := &w.ops[i].Call; c.Name == history.Close && c.Client == client && c.At <= l.goneAt && (c.Lease == 0 || c.Lease == l.id) {
+			return true
+		}
+	}
+	return false
+}
+
+// most is how many findings of one level are printed.
+const most = 20
+
+// String tells the verdict and its reasons.
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d events", strings.ToUpper(string(r.Verdict)), r.Events)
+	for _, name := range slices.Sorted(maps.Keys(r.Effects)) {
+		fmt.Fprintf(&b, ", %s %d", name, r.Effects[name])
+	}
+	b.WriteByte('\n')
+	for _, m := range r.Missing {
+		fmt.Fprintf(&b, "  missing: %s\n", m)
+	}
+	printed, left := map[Level]int{}, map[Level]int{}
+	for _, f := range r.Findings {
+		if printed[f.Level]++; printed[f.Level] > most {
+			left[f.Level]++
+			continue
+		}
+		fmt.Fprintf(&b, "  %s\n", f)
+	}
+	for _, l := range []Level{Bad, Unclear, Excused} {
+		if left[l] > 0 {
+			fmt.Fprintf(&b, "  %s: %d more\n", l, left[l])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,81 @@
+package check
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/history"
+)
+
+// Settings that checkers read, with their defaults. A run sets them with
+// Recorder.Set.
+const (
+	// SettingSuite names the suite of checkers. Defaults to "concurrency".
+	SettingSuite = "suite"
+	// SettingLayout names the layout of keys: LayoutEtcdkit, or LayoutEtcd for
+	// the locks of etcd's own client. Defaults to LayoutEtcdkit.
+	SettingLayout = "layout"
+	// SettingTTL is the sessions' TTL. Defaults to 15s.
+	SettingTTL = "ttl"
+	// SettingEarly lists, separated by commas, the nemeses that make etcd end
+	// live leases early: a stopped and continued leader. What ends while they are
+	// at work, or a TTL later, is excused. Defaults to none.
+	SettingEarly = "early expiry"
+	// SettingLag is how much later than it was made the tap may see a revision: what
+	// a nemesis did is looked for that long after it. Defaults to 1s.
+	SettingLag = "tap lag"
+	// SettingTold is how long a request may be admitted, in a calm cluster,
+	// before its caller is told. Defaults to 3s.
+	SettingTold = "bound.told"
+	// SettingLeft is how long a key may stay, in a calm cluster, after nobody
+	// wants it any more. Defaults to the TTL and 5s.
+	SettingLeft = "bound.left"
+	// SettingReturn is how long after the end of its context a call may return.
+	// Defaults to 1s. Stalls of the whole process are added, see CountStall.
+	SettingReturn = "bound.return"
+	// SettingLinear is how long the linear checker may search, for each queue.
+	// Defaults to 30s.
+	SettingLinear = "linear.timeout"
+	// RequirePrefix begins the settings that say how often something must have
+	// happened: "require:expiries" = "1".
+	RequirePrefix = "require:"
+	// ToleratePrefix begins the settings that say how often something may happen
+	// before the run is inconclusive: "tolerate:uncaused leader changes" = "3".
+	ToleratePrefix = "tolerate:"
+)
+
+// CountStall is the counter by which a harness tells that its process stood still:
+// at At, for N nanoseconds.
+const CountStall = "stall"
+
+// early returns the nemeses after which leases may end early.
+func early(h *history.History) map[string]bool {
+	names := map[string]bool{}
+	for name := range strings.SplitSeq(h.Setting(SettingEarly), ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names[name] = true
+		}
+	}
+	return names
+}
+
+func duration(h *history.History, setting string, normal time.Duration) int64 {
+	if d, err := time.ParseDuration(h.Setting(setting)); err == nil {
+		return int64(d)
+	}
+	return int64(normal)
+}
+
+func ttl(h *history.History) int64 { return duration(h, SettingTTL, 15*time.Second) }
+
+// numbers returns the settings below a prefix that are numbers.
+func numbers(h *history.History, prefix string) map[string]int64 {
+	values := map[string]int64{}
+	for name, value := range h.Settings(prefix) {
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+			values[name] = n
+		}
+	}
+	return values
+}

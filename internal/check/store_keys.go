@@ -1,0 +1,176 @@
+package check
+
+import (
+	"github.com/etcdkit/etcdkit/internal/history"
+)
+
+// deletes asks of every request that went why, and of every confirmed release
+// whether the key went.
+func (w *world) deletes() (f []Finding) {
+	for _, name := range w.names() {
+		for _, r := range w.gates[name].requests {
+			if why := w.unexplained(r); why != "" {
+				f = append(f, at(r.gone, bad("delete", name, r.goneAt, "%s: %s", w.name(r), why)))
+			}
+			for _, op := range w.releases[id{name, r.token}] {
+				if op.Outcome() != history.OK {
+					continue
+				}
+				if r.gone == never {
+					f = append(f, at(r.token, bad("release", name, op.Return.At, "%s: its release was confirmed, but its key stands", w.name(r))))
+				} else if late := w.notBefore(r.gone) - op.Return.At; late > 0 {
+					f = append(f, at(r.gone, bad("release", name, op.Return.At, "%s: its release was confirmed %s before its key can have gone", w.name(r), ms(late))))
+				}
+			}
+		}
+	}
+	return append(f, w.presences()...)
+}
+
+// unexplained returns what is wrong with how a request's key went, or "".
+func (w *world) unexplained(r *request) string {
+	if r.how == stands || w.struck(r) != nil {
+		return ""
+	}
+	switch r.how {
+	case withLease:
+		return "" // a lease may end at any time; package belief asks whether its holder knew
+	case withNotice:
+		if !w.taken(r) {
+			return "it was taken away (" + r.notice.Cause + "), but nobody has called for that"
+		}
+		return ""
+	case disowned:
+		return "it was written again without a lease"
+	}
+	span, op := w.spanOf[r], w.opOf[r]
+	switch {
+	case span != nil && w.released(r) <= r.goneAt:
+		return ""
+	case span != nil:
+		// MaxHold ends a permit by itself; word of that may come late.
+		e := span.Ended
+		if e != nil && (e.At <= r.goneAt && e.Cause != history.Released || e.Cause == history.HeldTooLong && e.Until <= addTime(r.goneAt, slip)) {
+			return ""
+		}
+		return "it was deleted while its holder believed in it, and before it was released"
+	case op != nil && op.Outcome() == history.OK && op.Call.Name == history.Acquire && w.again(r, op):
+		return "it was deleted while its caller waited, and he queued anew"
+	}
+	return "" // its caller had given up, or was refused
+}
+
+// slip is by how much two readings of one clock in one process may differ that
+// were not taken at once.
+const slip = int64(10_000_000)
+
+// taken tells whether somebody has called to take a request away.
+func (w *world) taken(r *request) bool {
+	for i := range w.ops {
+		c := &w.ops[i].Call
+		if c.Gate != r.gate.name || c.At > r.goneAt {
+			continue
+		}
+		switch c.Name {
+		case history.Evict, history.ReleaseID:
+			if c.ID == r.rec.ID && r.rec.ID != "" {
+				return true
+			}
+		case history.EvictToken:
+			if c.Token == r.token {
+				return true
+			}
+		case history.Acquire, history.Try:
+			if c.ID == r.rec.ID && r.rec.ID != "" && c.Attr["takeover"] != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// again tells whether the call of a request made another on the same lease, though
+// it bounds its wait by nothing that would make it ask in rounds.
+func (w *world) again(r *request, op *history.Op) bool {
+	if op.Call.Attr["maxwaiters"] != "" {
+		return false
+	}
+	for _, o := range w.madeBy[op] {
+		if o.lease == r.lease && o.token > r.token {
+			return true
+		}
+	}
+	return false
+}
+
+// presences: a presence key goes with its lease, and with nothing but it.
+func (w *world) presences() (f []Finding) {
+	for _, l := range w.leases {
+		if l.gone == never {
+			continue
+		}
+		for _, g := range w.gates {
+			for _, r := range g.requests {
+				if r.lease == l.id && r.token < l.gone && r.gone > l.gone && w.struckLease(l.id, l.gone) == nil {
+					f = append(f, at(l.gone, bad("delete", g.name, l.goneAt, "%s stands after the presence key of its lease %x has gone", w.name(r), l.id)))
+				}
+			}
+		}
+	}
+	return f
+}
+
+// leftOver looks at what stands when it should not.
+func (w *world) leftOver() (f []Finding) {
+	for _, phase := range []struct {
+		mark  string
+		kinds []keyKind
+	}{
+		{history.MarkQuiet, []keyKind{keyRequest, keyID}},
+		{history.MarkDrained, []keyKind{keyRequest, keyID, keyAlive, keyNotice}},
+	} {
+		for _, m := range w.h.Marks(phase.mark) {
+			rev, ok := w.tappedBefore(m.At)
+			if !ok {
+				f = append(f, unclear("tap", "", "the tap was not completed before the mark %q", phase.mark))
+				continue
+			}
+			for _, k := range w.standing(rev) {
+				for _, kind := range phase.kinds {
+					if k.parsed.kind == kind && !w.planted(k) && !w.widowed(k) {
+						f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", phase.mark, k.name)))
+					}
+				}
+			}
+		}
+	}
+	return f
+}
+
+// planted tells whether a nemesis has written a key since it was created.
+func (w *world) planted(k *liveKey) bool {
+	for i := range w.strikes {
+		if n := &w.strikes[i]; n.Begin.Attr["key"] == w.prefix+k.name && n.End >= w.notBefore(k.created) {
+			return true
+		}
+	}
+	return false
+}
+
+// widowed tells whether a key is that of an ID whose request was deleted by hand: it
+// stays until the lease ends, or somebody else asks for the ID.
+func (w *world) widowed(k *liveKey) bool {
+	r := w.byToken[id{k.parsed.gate, k.created}]
+	return k.parsed.kind == keyID && r != nil && w.struck(r) != nil
+}
+
+// tappedBefore returns the revision up to which the tap had last been completed
+// before a time.
+func (w *world) tappedBefore(at int64) (rev int64, ok bool) {
+	for _, m := range w.h.Marks(history.MarkTapComplete) {
+		if m.At <= at {
+			rev, ok = m.Rev, true
+		}
+	}
+	return rev, ok
+}
