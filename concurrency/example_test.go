@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -28,7 +29,9 @@ func Example() {
 }
 
 func run(ctx context.Context, client *clientv3.Client) error {
-	sess, err := concurrency.NewSession(ctx, client, "payments", nil) // one per process
+	opening, cancel := context.WithTimeout(ctx, 5*time.Second) // in case there is no etcd
+	defer cancel()
+	sess, err := concurrency.NewSession(opening, client, "payments", nil) // one per process
 	if err != nil {
 		return err
 	}

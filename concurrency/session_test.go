@@ -35,7 +35,15 @@ func TestNewSessionWithoutEtcd(t *testing.T) {
 	}
 }
 
-// F48: so it does when the client is closed, before or meanwhile.
+// F14: the program of the README does not hang when there is no etcd.
+func TestReadmeProgramWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	c := shared(t).NewClient(t)
+	c.BlackHole()
+	require.ErrorIs(t, run(t.Context(), c.Client), context.DeadlineExceeded)
+}
+
+// F48: NewSession returns when the client is closed, before or meanwhile.
 func TestNewSessionOnClosedClient(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -6,7 +6,9 @@ package cluster
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -16,24 +18,32 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
+// Flag parses the command line of a program whose only flag is -endpoints, and
+// returns what it says. It ends the program with status 2 if there is more.
+func Flag() (endpoints string) {
+	flag.StringVar(&endpoints, "endpoints", "", "etcd endpoints, separated by commas (default: an embedded etcd)")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(flag.CommandLine.Output(), "unexpected argument %q\n", flag.Arg(0))
+		flag.Usage()
+		os.Exit(2)
+	}
+	return endpoints
+}
+
 // Open returns where etcd is to be found: at the endpoints, separated by commas,
 // or in this process if there are none. The caller calls stop at the end, which
 // ends an embedded etcd and removes its data. It returns an error if an embedded
 // etcd cannot be started.
 func Open(ctx context.Context, endpoints string) (found []string, stop func(), err error) {
-	for e := range strings.SplitSeq(endpoints, ",") {
-		if e = strings.TrimSpace(e); e != "" {
-			found = append(found, e)
-		}
-	}
-	if len(found) > 0 {
+	if found = split(endpoints); len(found) > 0 {
 		return found, func() {}, nil
 	}
-	etcd, err := embedtest.New(ctx, nil)
+	etcd, stop, err := start(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("start an embedded etcd: %w", err)
+		return nil, nil, err
 	}
-	return etcd.Endpoints(), func() { _ = etcd.Close() }, nil
+	return etcd.Endpoints(), stop, nil
 }
 
 // Dial returns a client of the etcd at these endpoints. It returns an error if an
@@ -45,13 +55,32 @@ func Dial(endpoints []string) (*clientv3.Client, error) {
 // Client is Open and Dial in one. stop closes the client as well. Its errors are
 // those of both.
 func Client(ctx context.Context, endpoints string) (client *clientv3.Client, stop func(), err error) {
-	found, end, err := Open(ctx, endpoints)
-	if err != nil {
-		return nil, nil, err
+	found := split(endpoints)
+	if len(found) == 0 {
+		etcd, stop, err := start(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return etcd.Client(), stop, nil
 	}
 	if client, err = Dial(found); err != nil {
-		end()
 		return nil, nil, err
 	}
-	return client, func() { _ = client.Close(); end() }, nil
+	return client, func() { _ = client.Close() }, nil
+}
+
+func split(endpoints string) (found []string) {
+	for e := range strings.SplitSeq(endpoints, ",") {
+		if e = strings.TrimSpace(e); e != "" {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func start(ctx context.Context) (etcd *embedtest.Cluster, stop func(), err error) {
+	if etcd, err = embedtest.New(ctx, nil); err != nil {
+		return nil, nil, fmt.Errorf("start an embedded etcd: %w", err)
+	}
+	return etcd, func() { _ = etcd.Close() }, nil
 }

@@ -5,24 +5,22 @@
 //	go run ./examples/quickstart/mutex
 //	go run ./examples/quickstart/mutex -endpoints 127.0.0.1:2379
 //
-// It prints who migrates and who waits.
+// It prints who migrates and who does not.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
 )
 
 func main() {
-	endpoints := flag.String("endpoints", "", "etcd endpoints, separated by commas (default: an embedded etcd)")
-	flag.Parse()
-	if err := run(context.Background(), *endpoints); err != nil {
+	if err := run(context.Background(), cluster.Flag()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -33,9 +31,11 @@ func run(ctx context.Context, endpoints string) error {
 		return err
 	}
 	defer stop()
+	opening, cancel := context.WithTimeout(ctx, 5*time.Second) // without an end to it, NewSession waits for etcd
+	defer cancel()
 	var locks [2]*concurrency.Mutex
 	for i := range locks {
-		sess, err := concurrency.NewSession(ctx, client, "quickstart", nil) // one per process
+		sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // one per process
 		if err != nil {
 			return err
 		}

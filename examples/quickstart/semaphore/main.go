@@ -4,12 +4,13 @@
 //	go run ./examples/quickstart/semaphore
 //	go run ./examples/quickstart/semaphore -endpoints 127.0.0.1:2379
 //
-// It prints how many rendered at most at the same time.
+// It prints how many rendered at most at the same time. On an etcd of yours it
+// leaves one key, the limit.
 package main
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"log"
 	"sync"
@@ -21,9 +22,7 @@ import (
 )
 
 func main() {
-	endpoints := flag.String("endpoints", "", "etcd endpoints, separated by commas (default: an embedded etcd)")
-	flag.Parse()
-	if err := run(context.Background(), *endpoints); err != nil {
+	if err := run(context.Background(), cluster.Flag()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -34,7 +33,9 @@ func run(ctx context.Context, endpoints string) error {
 		return err
 	}
 	defer stop()
-	sess, err := concurrency.NewSession(ctx, client, "quickstart", nil) // one per process
+	opening, cancel := context.WithTimeout(ctx, 5*time.Second) // without an end to it, NewSession waits for etcd
+	defer cancel()
+	sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // one per process
 	if err != nil {
 		return err
 	}
@@ -45,10 +46,11 @@ func run(ctx context.Context, endpoints string) error {
 	}
 
 	var wg sync.WaitGroup
-	var now, peak, done atomic.Int64
-	for range 10 {
+	var now, peak atomic.Int64
+	errs := make([]error, 10)
+	for i := range errs {
 		wg.Go(func() {
-			err := sem.Do(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
+			errs[i] = sem.Do(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
 				n := now.Add(1)
 				defer now.Add(-1)
 				for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
@@ -60,14 +62,12 @@ func run(ctx context.Context, endpoints string) error {
 					return context.Cause(ctx)
 				}
 			})
-			if err != nil {
-				log.Print(err)
-				return
-			}
-			done.Add(1)
 		})
 	}
 	wg.Wait()
-	fmt.Printf("%d of 10 rendered, at most %d at a time\n", done.Load(), peak.Load())
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	fmt.Printf("10 rendered, at most %d at a time\n", peak.Load())
 	return nil
 }
