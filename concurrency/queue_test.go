@@ -71,7 +71,7 @@ func TestCancelAtTheInstantOfTheGrant(t *testing.T) {
 // heavy.
 func TestOneEventFreesMany(t *testing.T) {
 	t.Parallel()
-	f := own(t, 1)
+	f := shared(t)
 	ctx := ctxT(t)
 	s, _ := f.session(nil)
 	dying, _ := f.session(nil)

@@ -108,46 +108,53 @@ func TestSessionsOfOneClient(t *testing.T) {
 // A session works under etcd's namespace wrappers, and over TLS.
 func TestSessionOnWrappedClients(t *testing.T) {
 	t.Parallel()
-	tls := embedtest.Start(t, &embedtest.Options{TLS: true})
-	for name, f := range map[string]fixture{"namespace": shared(t), "TLS": {Cluster: tls, t: t, prefix: tls.Prefix(t)}} {
-		c := f.NewClient(t).Client
-		outer := ""
-		if name == "namespace" {
-			outer = f.prefix
-			f.prefix = "/inner"
-			c.KV, c.Watcher, c.Lease = namespace.NewKV(c.KV, outer), namespace.NewWatcher(c.Watcher, outer), namespace.NewLease(c.Lease, outer)
+	t.Run("namespace", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		c, outer := f.NewClient(t).Client, f.prefix
+		c.KV, c.Watcher, c.Lease = namespace.NewKV(c.KV, outer), namespace.NewWatcher(c.Watcher, outer), namespace.NewLease(c.Lease, outer)
+		f.prefix = "/inner"
+		sessionOnWrappedClient(t, f, c, outer)
+	})
+	t.Run("TLS", func(t *testing.T) {
+		t.Parallel()
+		tls := embedtest.Start(t, &embedtest.Options{TLS: true})
+		f := fixture{Cluster: tls, t: t, prefix: tls.Prefix(t)}
+		sessionOnWrappedClient(t, f, f.NewClient(t).Client, "")
+	})
+}
+
+func sessionOnWrappedClient(t *testing.T, f fixture, c *clientv3.Client, outer string) {
+	opts, told := traced(nil)
+	s := f.sessionOn(c, opts)
+	sm := sem(t, s, "x", 1)
+	p, err := sm.Acquire(ctxT(t), concurrency.ID("job"))
+	require.NoError(t, err)
+	resp, err := c.Txn(ctxT(t)).If(p.Guard()).Then(clientv3.OpPut(s.Prefix()+"effect", "1")).Commit()
+	require.NoError(t, err)
+	require.True(t, resp.Succeeded, "the guard sees the session's keys")
+	ch := make(chan *concurrency.Permit, 1)
+	go func() {
+		q, err := sm.Acquire(ctxT(t))
+		if err != nil {
+			t.Error(err)
 		}
-		opts, told := traced(nil)
-		s := f.sessionOn(c, opts)
-		sm := sem(t, s, "x", 1)
-		p, err := sm.Acquire(ctxT(t), concurrency.ID("job"))
-		require.NoError(t, err)
-		resp, err := c.Txn(ctxT(t)).If(p.Guard()).Then(clientv3.OpPut(s.Prefix()+"effect", "1")).Commit()
-		require.NoError(t, err)
-		require.True(t, resp.Succeeded, "the guard sees the session's keys")
-		ch := make(chan *concurrency.Permit, 1)
-		go func() {
-			q, err := sm.Acquire(ctxT(t))
-			if err != nil {
-				t.Error(err)
-			}
-			ch <- q
-		}()
-		require.Eventually(t, func() bool {
-			st, err := sm.Status(ctxT(t))
-			return err == nil && len(st.Waiters) == 1
-		}, soon, time.Millisecond)
-		require.NoError(t, sm.Evict(ctxT(t), "job", "enough"))
-		lostBy(t, p, concurrency.ErrEvicted)
-		require.NoError(t, got(t, ch, "the waiter gets in").Release(ctxT(t)))
-		_, err = c.Delete(ctxT(t), s.Prefix()+"session/", clientv3.WithPrefix())
-		require.NoError(t, err)
-		got(t, told.renewed, "its presence key is watched")
-		require.NoError(t, s.Close(ctxT(t)))
-		left, err := f.Client().Get(ctxT(t), outer+s.Prefix(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		require.NoError(t, err)
-		require.Len(t, left.Kvs, 2, "the limit and the effect: %v", left.Kvs)
-	}
+		ch <- q
+	}()
+	require.Eventually(t, func() bool {
+		st, err := sm.Status(ctxT(t))
+		return err == nil && len(st.Waiters) == 1
+	}, soon, time.Millisecond)
+	require.NoError(t, sm.Evict(ctxT(t), "job", "enough"))
+	lostBy(t, p, concurrency.ErrEvicted)
+	require.NoError(t, got(t, ch, "the waiter gets in").Release(ctxT(t)))
+	_, err = c.Delete(ctxT(t), s.Prefix()+"session/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	got(t, told.renewed, "its presence key is watched")
+	require.NoError(t, s.Close(ctxT(t)))
+	left, err := f.Client().Get(ctxT(t), outer+s.Prefix(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	require.Len(t, left.Kvs, 2, "the limit and the effect: %v", left.Kvs)
 }
 
 // Options out of range are refused before anything is written.

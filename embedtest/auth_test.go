@@ -14,6 +14,7 @@ import (
 )
 
 func TestAuth(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	c := StartCluster(t, 3, nil)
 	before := c.NewClient(t)

@@ -97,6 +97,7 @@ func (c *Cluster) DialWith(ctx context.Context, opts *ClientOptions) (*Client, e
 	if err != nil {
 		return nil, fmt.Errorf("embedtest: client: %w", err)
 	}
+	c.confine(raw)
 	cl.Client = raw
 	c.mu.Lock()
 	closed := c.closed
@@ -121,6 +122,7 @@ func (c *Cluster) dialAdmin() (*clientv3.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedtest: client: %w", err)
 	}
+	c.confine(cl)
 	return cl, nil
 }
 

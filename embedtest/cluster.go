@@ -16,6 +16,7 @@ type Cluster struct {
 	opts     Options
 	tb       TB // nil when started without a test
 	external bool
+	space    string // where all keys lie, on an external cluster without a test
 	log      *zap.Logger
 	logBuf   *logBuffer
 	dir      string
@@ -23,22 +24,23 @@ type Cluster struct {
 	tls      *serverTLS
 	members  []*member
 
-	mu      sync.Mutex
-	admin   *clientv3.Client
-	root    credentials
-	clients map[*Client]struct{}
-	old     []*clientv3.Client // admin clients from before EnableAuth
-	closed  bool
-	done    chan struct{} // closed when Close has finished
-	err     error         // of Close
+	mu       sync.Mutex
+	admin    *clientv3.Client
+	root     credentials
+	clients  map[*Client]struct{}
+	prefixes []string           // that Prefix has given out on an external cluster
+	old      []*clientv3.Client // admin clients from before EnableAuth
+	closed   bool
+	done     chan struct{} // closed when Close has finished
+	err      error         // of Close
 }
 
 type credentials struct{ user, password string }
 
 // Close closes the clients, then the servers, and removes the data directory
 // unless Options.Dir named it. It takes milliseconds even while watches are
-// open, and may be called again. It returns an error when the data cannot be
-// removed; the cluster is closed in any case.
+// open, and may be called again. It returns an error when the data, or on an
+// external cluster the keys, cannot be removed; the cluster is closed in any case.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -56,12 +58,13 @@ func (c *Cluster) Close() error {
 	for cl := range clients {
 		cl.close()
 	}
+	c.err = c.tidy(admins[len(admins)-1])
 	for _, a := range admins {
 		if a != nil {
 			_ = a.Close()
 		}
 	}
-	c.err = c.stopMembers()
+	c.err = errors.Join(c.err, c.stopMembers())
 	return c.err
 }
 

@@ -33,7 +33,7 @@
 // With EMBEDTEST_ENDPOINTS set to a comma separated list of endpoints, no
 // server is started: the same tests run against that cluster, and those that
 // need to break a server are skipped. [Cluster.Prefix] then also removes the
-// keys a test leaves behind.
+// keys a test leaves behind, and what [New] returns keeps to keys of its own.
 //
 // # What stays real time
 //

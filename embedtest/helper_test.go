@@ -13,7 +13,7 @@ import (
 const patience = 20 * time.Second
 
 // ownServersOnly skips tests of embedtest itself that make no sense on an
-// external cluster.
+// external cluster, and those that use keys which could be somebody's there.
 func ownServersOnly(t *testing.T) {
 	t.Helper()
 	if externalEndpoints() != nil {
@@ -37,6 +37,17 @@ func value(t *testing.T, c *Cluster, key string) string {
 		return ""
 	}
 	return string(resp.Kvs[0].Value)
+}
+
+// below lists the keys with a prefix.
+func below(t *testing.T, c *Cluster, prefix string) (keys []string) {
+	t.Helper()
+	resp, err := c.Client().Get(within(t, patience), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	for _, kv := range resp.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
 }
 
 func put(t *testing.T, cl *clientv3.Client, key, val string, opts ...clientv3.OpOption) {

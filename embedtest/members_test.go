@@ -17,6 +17,7 @@ func leaderOf(t *testing.T, c *Cluster) int {
 }
 
 func TestMoveLeader(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	c := StartCluster(t, 3, nil)
 	from := leaderOf(t, c)
@@ -29,6 +30,7 @@ func TestMoveLeader(t *testing.T) {
 }
 
 func TestCrashAndRestartKeepDataAndAddress(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	c := Start(t, nil)
 	put(t, c.Client(), "k", "1")
@@ -55,6 +57,7 @@ func TestCrashAndRestartKeepDataAndAddress(t *testing.T) {
 
 // F67: a crash hands nothing over, so the others elect; a stop does.
 func TestCrashAndStopOfTheLeader(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	for name, stop := range map[string]func(*Cluster, int) error{"crash": (*Cluster).Crash, "stop": (*Cluster).Stop} {
 		t.Run(name, func(t *testing.T) {
@@ -82,6 +85,7 @@ func TestCrashAndStopOfTheLeader(t *testing.T) {
 }
 
 func TestRestartOfAllMembers(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	c := StartCluster(t, 3, nil)
 	put(t, c.Client(), "k", "1")
@@ -118,6 +122,7 @@ func TestNewStopsWhatItStartedWhenItsContextEnds(t *testing.T) {
 }
 
 func TestCutPeersIsolatesAMember(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {
@@ -148,6 +153,7 @@ func TestCutPeersIsolatesAMember(t *testing.T) {
 }
 
 func TestMendPeers(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	c := StartCluster(t, 3, nil)
 	i := (leaderOf(t, c) + 1) % 3

@@ -56,6 +56,9 @@ func StartCluster(tb TB, members int, opts *Options) *Cluster {
 // afterwards. Other errors are invalid options, what etcd itself returns from
 // starting, and ErrExternal when options ask for what the external cluster
 // cannot be assumed to have.
+//
+// On an external cluster its clients, those of Dial included, see a key space of
+// their own, which is below /embedtest/ for everybody else. Close empties it.
 func New(ctx context.Context, opts *Options) (*Cluster, error) {
 	if eps := externalEndpoints(); eps != nil && opts.needsOwnServer(len(eps)) {
 		return nil, ErrExternal
@@ -77,6 +80,9 @@ func newCluster(ctx context.Context, tb TB, opts *Options) (*Cluster, error) {
 	c.log, c.logBuf = newLogger(o.Logger)
 	if eps := externalEndpoints(); eps != nil {
 		c.external = true
+		if tb == nil {
+			c.space = uniquePrefix("new")
+		}
 		err = c.connect(ctx)
 	} else {
 		err = c.startMembers(ctx)

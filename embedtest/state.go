@@ -47,9 +47,12 @@ func (c *Cluster) ExpireLease(ctx context.Context, id clientv3.LeaseID) error {
 }
 
 // Compact compacts the history at the newest revision and returns that
-// revision: reads and watches of older ones get rpctypes.ErrCompacted. It
-// returns an error only if etcd does.
+// revision: reads and watches of older ones get rpctypes.ErrCompacted. Its errors
+// are etcd's and ErrExternal: others may need the history of an external cluster.
 func (c *Cluster) Compact(ctx context.Context) (int64, error) {
+	if err := c.ownServer(); err != nil {
+		return 0, err
+	}
 	rev, err := c.Revision(ctx)
 	if err != nil {
 		return 0, err

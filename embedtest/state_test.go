@@ -17,10 +17,11 @@ func TestLeasesEndAtOnce(t *testing.T) {
 			"revoke": func(id clientv3.LeaseID) error { return c.RevokeLease(within(t, patience), id) },
 		} {
 			id := grant(t, c.Client(), 3600)
-			put(t, c.Client(), name, "1", clientv3.WithLease(id))
-			require.Equal(t, "1", value(t, c, name))
+			key := c.Prefix(t) + name
+			put(t, c.Client(), key, "1", clientv3.WithLease(id))
+			require.Equal(t, "1", value(t, c, key))
 			require.NoError(t, end(id))
-			require.Empty(t, value(t, c, name))
+			require.Empty(t, value(t, c, key))
 			require.ErrorIs(t, end(id), rpctypes.ErrLeaseNotFound)
 		}
 	}
@@ -47,6 +48,7 @@ func TestCompact(t *testing.T) {
 }
 
 func TestNoSpace(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	c := StartCluster(t, 3, nil)
 	put(t, c.Client(), "k", "1")

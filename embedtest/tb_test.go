@@ -148,6 +148,7 @@ func TestExternal(t *testing.T) {
 		"Restart":  func(_ *fakeTB, c *Cluster) { _ = c.Restart(t.Context(), 0) },
 		"CutPeers": func(_ *fakeTB, c *Cluster) { _ = c.CutPeers(0) },
 		"Move":     func(_ *fakeTB, c *Cluster) { _ = c.MoveLeader(t.Context(), 0) },
+		"Compact":  func(_ *fakeTB, c *Cluster) { _, _ = c.Compact(t.Context()) },
 		"NoSpace":  func(_ *fakeTB, c *Cluster) { _ = c.SetNoSpace(t.Context(), true) },
 		"Auth":     func(_ *fakeTB, c *Cluster) { _ = c.EnableAuth(t.Context(), "root", "x") },
 		"AddUser":  func(_ *fakeTB, c *Cluster) { _ = c.AddUser(t.Context(), "u", "x") },
@@ -162,7 +163,14 @@ func TestExternal(t *testing.T) {
 	c, err := New(t.Context(), nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, c.Crash(0), ErrExternal)
+	worker, err := c.Dial(t.Context())
+	require.NoError(t, err)
+	put(t, worker.Client, "k", "confined")
+	require.Equal(t, "confined", value(t, c, "k"), "all its clients see the same keys")
+	require.Empty(t, value(t, own, "k"), "but nobody else's")
+	require.Len(t, below(t, own, "/embedtest/new-"), 1)
 	require.NoError(t, c.Close())
+	require.Empty(t, below(t, own, ""), "nothing is left")
 	_, err = New(t.Context(), &Options{Members: 3})
 	require.ErrorIs(t, err, ErrExternal)
 }
