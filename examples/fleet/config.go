@@ -65,6 +65,8 @@ func (c config) check(rest []string) error {
 		return fmt.Errorf("-kill is %v, want 0 to 1", c.kill)
 	case c.ttl < time.Second || c.ttl > time.Minute || c.ttl%time.Second != 0:
 		return fmt.Errorf("-ttl is %v, want whole seconds from 1s to 1m", c.ttl)
+	case c.timeline != "" && c.timeline == c.history:
+		return errors.New("-timeline and -history name the same file")
 	case c.timeout <= 0:
 		return errors.New("-timeout has to be above 0")
 	}

@@ -152,6 +152,44 @@ func TestInterrupt(t *testing.T) {
 	nothingIn(t, cmd)
 }
 
+// A file that cannot be written is told before the run, not after it.
+func TestOutputsComeFirst(t *testing.T) {
+	t.Parallel()
+	nowhere := filepath.Join(t.TempDir(), "no such folder", "out")
+	for _, flag := range []string{"-timeline", "-history"} {
+		cmd, stdout, stderr := program(t, "", flag, nowhere, "-executions", "1")
+		if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "no such folder") || stdout.Len() > 0 {
+			t.Errorf("%s: status %d, stdout %s, stderr %s", flag, cmd.ProcessState.ExitCode(), stdout, stderr)
+		}
+	}
+}
+
+// A run that fails leaves its history, in place of what stood there.
+func TestHistoryOfAFailedRun(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "history")
+	if err := os.WriteFile(file, bytes.Repeat([]byte("old\n"), 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _, stderr := program(t, "", "-history", file, "-timeout", "2s")
+	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "not done after 2s") {
+		t.Errorf("status %d, stderr %s", cmd.ProcessState.ExitCode(), stderr)
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(written) {
+		var e event
+		if err := json.Unmarshal(line, &e); err != nil || e.Kind == "" {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	if !bytes.Contains(written, []byte(evReady)) {
+		t.Errorf("%d bytes of history, stderr %s", len(written), stderr)
+	}
+}
+
 func TestEtcdThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	cmd, _, stderr := program(t, "", "-endpoints", "127.0.0.1:1", "-timeout", "1s")

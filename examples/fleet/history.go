@@ -1,25 +1,24 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
 	"sync"
 )
 
 // history is what happened in a run, in the order in which the parent learned of
 // it.
 type history struct {
+	maxHold int64
+
 	mu     sync.Mutex
 	events []event
-	now    []string // what each worker does: the last event that says so
+	now    []event // what each worker does: the last event that says so
 	ends   map[ending]int
 	astray []string // how attempts ended that should have ended otherwise
 }
 
-func newHistory(workers int) *history {
-	return &history{now: make([]string, workers), ends: map[ending]int{}}
+func newHistory(c config) *history {
+	return &history{maxHold: int64(c.maxHold()), now: make([]event, c.workers), ends: map[ending]int{}}
 }
 
 func (h *history) add(e event) {
@@ -28,7 +27,7 @@ func (h *history) add(e event) {
 	h.events = append(h.events, e)
 	switch e.Kind {
 	case evWait, evHold, evBack, evDone, evKill, evStop:
-		h.now[e.Worker] = e.Kind
+		h.now[e.Worker] = e
 	}
 }
 
@@ -49,11 +48,11 @@ type scene struct{ waiting, holding, succeeded, attempts, killed int }
 func (h *history) scene() (s scene) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, kind := range h.now {
-		switch kind {
-		case evWait:
+	for _, e := range h.now {
+		switch {
+		case e.Kind == evWait:
 			s.waiting++
-		case evHold:
+		case e.Kind == evHold && hostClock()-e.At < h.maxHold: // after that it is stuck, without a permit
 			s.holding++
 		}
 	}
@@ -62,16 +61,4 @@ func (h *history) scene() (s scene) {
 	}
 	s.succeeded, s.killed = h.ends[succeeded], h.ends[killed]
 	return s
-}
-
-// write writes all events to a file, for referees of the user's own.
-func (h *history) write(file string) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	for _, e := range h.events {
-		if err := enc.Encode(e); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile(file, b.Bytes(), 0o644)
 }

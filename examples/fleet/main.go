@@ -79,6 +79,10 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	if !canPause {
 		fmt.Fprintln(os.Stderr, "fleet: processes cannot be paused on this system: that part is left out")
 	}
+	out := outputs{c.timeline, c.history}
+	if err := out.check(); err != nil {
+		return false, err
+	}
 	endpoints, stop, err := cluster.Open(ctx, c.endpoints)
 	if err != nil {
 		return false, err
@@ -93,7 +97,7 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	log := newHistory(c.workers)
+	log := newHistory(c)
 	p := newPool(c, s, log)
 	quiet := showProgress(os.Stderr, c, log)
 	begun, from := time.Now(), hostClock()
@@ -107,20 +111,13 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	if closed := watcher.close(); err == nil && closed != nil {
 		err = fmt.Errorf("clean up: %w", closed)
 	}
+	v := judge(log.events, c.limit)
+	picture := newPicture(c, from, log.events, v, watcher.taken)
+	if wrote := out.write(picture, log); err == nil { // a run that failed is worth a look, too
+		err = wrote
+	}
 	if err != nil {
 		return false, err
-	}
-	v := judge(log.events, c.limit)
-	if c.timeline != "" {
-		picture := newPicture(c, from, log.events, v, watcher.taken)
-		if err := os.WriteFile(c.timeline, picture.svg(), 0o644); err != nil {
-			return false, err
-		}
-	}
-	if c.history != "" {
-		if err := log.write(c.history); err != nil {
-			return false, err
-		}
 	}
 	r := newReport(c, p.plan, log, v, left, elapsed)
 	r.write(os.Stdout)

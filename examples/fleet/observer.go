@@ -31,7 +31,7 @@ func observe(ctx context.Context, s settings) (o *observer, err error) {
 	if o.client, err = cluster.Dial(s.Endpoints); err != nil {
 		return nil, err
 	}
-	start, cancel := context.WithTimeout(ctx, 20*time.Second)
+	start, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if o.sess, err = concurrency.NewSession(start, o.client, s.Namespace, nil); err == nil {
 		o.sem, err = concurrency.NewSemaphore(o.sess, semaphoreName, s.Limit, nil)

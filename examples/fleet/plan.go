@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // ending is a way in which an attempt at an execution ends.
@@ -99,10 +100,13 @@ func (p *plan) job(execution, attempt int) job {
 	return j
 }
 
-// work is the number of steps that the executions need if nothing goes wrong.
-func (p *plan) work() (steps int) {
+// ideal is how many steps the plan takes if nothing goes wrong, when so many
+// executions are at work at a time, in their order.
+func (p *plan) ideal(atATime int) int {
+	busy := make([]int, min(atATime, len(p.steps))) // until when each of them is
 	for _, n := range p.steps {
-		steps += n
+		slices.Sort(busy)
+		busy[0] += n
 	}
-	return steps
+	return slices.Max(busy)
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"reflect"
 	"testing"
+	"time"
 )
 
 func TestPlan(t *testing.T) {
@@ -46,9 +47,35 @@ func TestPlanOfOne(t *testing.T) {
 	}
 }
 
+func TestIdeal(t *testing.T) {
+	p := plan{steps: []int{5, 1, 2, 4}}
+	for atATime, want := range map[int]int{1: 12, 2: 7, 3: 5, 4: 5, 100: 5} {
+		if got := p.ideal(atATime); got != want {
+			t.Errorf("%d at a time take %d steps, want %d", atATime, got, want)
+		}
+	}
+	for _, c := range []config{{limit: 100, workers: 2, executions: 4}, {limit: 2, workers: 100, executions: 4}} {
+		if r := newReport(c, p, newHistory(c), verdict{}, 0, 0); r.Ideal != (7 * step).Seconds() {
+			t.Errorf("limit %d, %d workers: ideal %v", c.limit, c.workers, r.Ideal)
+		}
+	}
+}
+
+// A worker that has held for too long is stuck, but has no permit any more.
+func TestScene(t *testing.T) {
+	c := config{workers: 3, ttl: time.Second}
+	h := newHistory(c)
+	h.add(event{Kind: evHold, Worker: 0, At: hostClock()})
+	h.add(event{Kind: evHold, Worker: 1, At: hostClock() - int64(c.maxHold())})
+	h.add(event{Kind: evWait, Worker: 2, At: hostClock()})
+	if s := h.scene(); s.holding != 1 || s.waiting != 1 {
+		t.Errorf("%d hold, %d wait", s.holding, s.waiting)
+	}
+}
+
 func TestFlagsAreChecked(t *testing.T) {
 	for _, args := range [][]string{
-		{"-limit", "0"}, {"-executions", "0"}, {"-workers", "0"}, {"-kill", "1.5"}, {"-kill", "NaN"}, {"-ttl", "500ms"}, {"-timeout", "0"}, {"extra"},
+		{"-limit", "0"}, {"-executions", "0"}, {"-workers", "0"}, {"-kill", "1.5"}, {"-kill", "NaN"}, {"-ttl", "500ms"}, {"-timeout", "0"}, {"-timeline", "x", "-history", "x"}, {"extra"},
 	} {
 		if _, err := parseFlags(args, io.Discard); err == nil {
 			t.Errorf("%q is accepted", args)

@@ -34,7 +34,7 @@ func newReport(c config, p plan, log *history, v verdict, left int, elapsed time
 		Limit: c.limit, Executions: c.executions, Succeeded: ends[succeeded], Workers: c.workers, Ends: map[ending]int{},
 		Peak: v.Peak, Violations: len(v.Violations), First: v.Violations[:min(maxShown, len(v.Violations))], Astray: log.astray[:min(maxShown, len(log.astray))], LateSteps: v.Late, LeftBehind: left,
 		Elapsed: elapsed.Round(time.Millisecond).Seconds(),
-		Ideal:   (time.Duration(p.work()) * step / time.Duration(c.limit)).Round(time.Millisecond).Seconds(),
+		Ideal:   (time.Duration(p.ideal(min(c.limit, c.workers))) * step).Seconds(),
 		Seed:    c.seed, Clock: clockName,
 	}
 	for _, e := range endings {
