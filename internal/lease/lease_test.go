@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,44 +236,39 @@ func TestOneStreamPerLease(t *testing.T) {
 	})
 }
 
-// F02, F03: after a suspension the lease is lost as soon as anyone looks, and
-// within half a second even if nobody does.
-func TestSuspensionIsNoticed(t *testing.T) {
-	for _, looks := range []bool{true, false} {
-		name := "somebody looks"
-		if !looks {
-			name = "nobody looks"
-		}
-		base := time.Now() // in a bubble it has no monotonic reading
+// F11: when a lease has ended, for whatever reason, its streams are closed and no
+// renewal is sent for it any more.
+func TestNoRenewalAfterTheEnd(t *testing.T) {
+	for name, end := range map[string]func(l *Lease, s *scripted){
+		"closed":   func(l *Lease, _ *scripted) { l.Close(errTest) },
+		"lost":     func(l *Lease, _ *scripted) { l.Lose(errTest) },
+		"gone":     func(_ *Lease, s *scripted) { s.answer(0, 0) },
+		"denied":   func(_ *Lease, s *scripted) { <-s.sent; s.answers <- answer{err: rpctypes.ErrGRPCPermissionDenied} },
+		"deadline": func(l *Lease, _ *scripted) { <-l.Context().Done() },
+	} {
 		bubble(t, name, func(t *testing.T) {
 			a := newAPI()
-			var mu sync.Mutex
-			var slept time.Duration
-			begun := time.Now()
-			now := func() time.Time {
-				mu.Lock()
-				defer mu.Unlock()
-				run := time.Since(begun)
-				return at(base, run+slept, run)
-			}
-			l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin, Now: now})
-			require.NoError(t, err)
+			l := grant(t, a)
 			defer l.Close(errTest)
-			(<-a.streams).answer(0, 15)
-			synctest.Wait()
-			require.True(t, l.Valid())
-			mu.Lock()
-			slept = ttl - margin
-			mu.Unlock()
-			if looks {
-				require.False(t, l.Valid())
-				require.Error(t, l.Context().Err())
-				return
-			}
-			suspended := time.Now()
+			streams := []*scripted{<-a.streams}
+			streams[0].answer(0, 15)
+			end(l, streams[0])
 			<-l.Context().Done()
-			require.LessOrEqual(t, time.Since(suspended), 500*time.Millisecond)
-			require.ErrorIs(t, l.Cause(), ErrDeadline)
+			synctest.Wait()
+			for len(a.streams) > 0 {
+				streams = append(streams, <-a.streams)
+			}
+			for _, s := range streams {
+				require.Error(t, s.ctx.Err(), "the stream is closed")
+				for len(s.sent) > 0 {
+					<-s.sent
+				}
+			}
+			time.Sleep(10 * ttl)
+			require.Empty(t, a.streams, "no stream is opened")
+			for _, s := range streams {
+				require.Empty(t, s.sent, "nothing is sent")
+			}
 		})
 	}
 }
