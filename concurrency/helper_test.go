@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +19,9 @@ import (
 // soon bounds what should happen at once; it is far above what it takes, and far
 // below go test's own limit.
 const soon = 20 * time.Second
+
+// tick is the time between two looks at what is not signalled.
+const tick = time.Millisecond
 
 func ctxT(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -51,6 +55,11 @@ func own(t testing.TB, members int) fixture {
 // quick is the shortest session that a test uses: a TTL of one second.
 func quick() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}
+}
+
+// calm are the options of a session that does nothing by itself during a test.
+func calm() *concurrency.SessionOptions {
+	return &concurrency.SessionOptions{TTL: 300 * time.Second}
 }
 
 // session starts a session on a connection of its own: another process, as far as
@@ -131,6 +140,26 @@ func (f fixture) keys(part string) []string {
 func (f fixture) noKeys(part string) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool { return len(f.keys(part)) == 0 }, soon, 5*time.Millisecond, "keys are left: %v", f.keys(part))
+}
+
+// sees returns the view on which the waiting callers of this process are told, as
+// soon as it has seen all that stands in etcd now.
+func (f fixture) sees(ctx context.Context, sm *concurrency.Semaphore) concurrency.Status {
+	f.t.Helper()
+	mark := strings.TrimSuffix(f.keys("/limit")[0], "limit") + "seen" // foreign, and not counted
+	put, err := f.Client().Put(ctx, mark, "")
+	require.NoError(f.t, err)
+	defer func() {
+		_, err := f.Client().Delete(ctx, mark)
+		require.NoError(f.t, err)
+	}()
+	for st, err := range sm.Watch(ctx) {
+		require.NoError(f.t, err)
+		if st.Revision >= put.Header.Revision {
+			return st
+		}
+	}
+	panic("unreachable")
 }
 
 func assertNoError(t *testing.T, err error) bool {

@@ -1,82 +1,121 @@
 package concurrency_test
 
 import (
-	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// T36: hooks may call the library, for the very semaphore that they report on.
+// T36: hooks may call the library, for the very semaphore that they report on and
+// for others: no lock is held meanwhile.
 func TestHooksMayCallBack(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	var sm *concurrency.Semaphore
-	var calls atomic.Int64
+	var s *concurrency.Session
+	var sm, free *concurrency.Semaphore
+	ran := make(chan string, 100)
 	look := func() {
-		calls.Add(1)
-		if _, err := sm.Status(ctx); !errors.Is(err, concurrency.ErrClosed) { // the test may be over
-			assertNoError(t, err)
-		}
-		if p, err := sm.TryAcquire(ctx); err == nil {
+		_, err := sm.Status(ctx)
+		assertNoError(t, err)
+		assertNoError(t, sm.SetLimit(ctx, 1))
+		assert.ErrorIs(t, sm.EvictToken(ctx, 1, ""), concurrency.ErrNotHeld)
+		again, err := concurrency.NewSemaphore(s, "free", 100, nil)
+		assertNoError(t, err)
+		if p, err := again.Acquire(ctx); assertNoError(t, err) {
+			assertNoError(t, p.Err())
 			assertNoError(t, p.Release(ctx))
 		}
-	}
-	var quiet atomic.Bool // hooks of what hooks do would go on for ever
-	hook := func() {
-		if quiet.CompareAndSwap(false, true) {
-			look()
-			quiet.Store(false)
+		for _, err := range free.Watch(ctx) {
+			assertNoError(t, err)
+			break
 		}
 	}
-	s, _ := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{
-		Waiting:  func(concurrency.WaitInfo) { hook() },
-		Acquired: func(concurrency.AcquireInfo) { hook() },
-		Released: func(concurrency.ReleaseInfo) { hook() },
-		Lost:     func(*concurrency.LostError) { hook() },
+	all := func(what, name string) {
+		if name == "x" { // hooks of what hooks do would go on for ever
+			look()
+			ran <- what
+		}
+	}
+	s, _ = f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{
+		Waiting:        func(i concurrency.WaitInfo) { all("waiting", i.Name) },
+		Acquired:       func(i concurrency.AcquireInfo) { all("acquired", i.Name) },
+		Released:       func(i concurrency.ReleaseInfo) { all("released", i.Name) },
+		Lost:           func(e *concurrency.LostError) { all("lost", e.Name) },
+		SessionLost:    func(clientv3.LeaseID, error) { _, _ = sm.Status(ctx); _ = s.Lease(); ran <- "session lost" },
+		SessionRenewed: func(clientv3.LeaseID) { all("session renewed", "x") },
 	}})
-	sm = sem(t, s, "x", 1)
-	p := acquire(t, ctx, sm)
-	w := ask(t, ctx, sm)
-	require.NoError(t, p.Release(ctx))
+	sm, free = sem(t, s, "x", 1), sem(t, s, "free", 100)
+	within := func(what ...string) {
+		t.Helper()
+		for len(what) > 0 {
+			ran := got(t, ran, what[0])
+			what = slices.DeleteFunc(what, func(w string) bool { return w == ran })
+		}
+	}
+	ch := ask2(ctx, sm)
+	within("acquired")
+	p := granted(t, ch, "the first")
+	w := ask2(ctx, sm)
+	within("waiting")
+	done := make(chan error, 1)
+	go func() { done <- p.Release(ctx) }()
+	within("released", "acquired")
+	require.NoError(t, got(t, done, "the release"))
 	q := granted(t, w, "the waiter")
 	require.NoError(t, sm.EvictToken(ctx, q.Token(), "for a test"))
-	closed(t, q.Lost(), "eviction")
-	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	require.GreaterOrEqual(t, calls.Load(), int64(2))
+	within("lost")
+	go func() { _, _ = sm.Acquire(ctx) }()
+	within("acquired")
+	require.NoError(t, f.RevokeLease(ctx, s.Lease()))
+	within("lost", "session lost", "session renewed")
 }
 
 // T3: a release that comes between the request and the start of waiting is not
-// missed.
+// missed, whatever the process knows of the queue by then.
 func TestReleaseBeforeWaiting(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, c := f.session(nil)
-	other, _ := f.session(nil)
-	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
-	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	p := acquire(t, ctx, there)
-	between := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, After: func() { assertNoError(t, p.Release(ctx)) }})
-	q := acquire(t, ctx, sm)
-	require.Equal(t, 1, between.Struck())
-	require.NoError(t, q.Release(ctx))
-
-	// And between the watch and the list.
-	p = acquire(t, ctx, there)
-	between = c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.Pass, Before: func() { assertNoError(t, p.Release(ctx)) }})
-	fresh := sem(t, s, "y", 1) // a mirror of its own
-	require.NoError(t, acquire(t, ctx, sem(t, other, "y", 1)).Release(ctx))
-	p = acquire(t, ctx, sem(t, other, "y", 1))
-	w := ask2(ctx, fresh)
-	require.NoError(t, granted(t, w, "despite all").Release(ctx))
-	require.Equal(t, 1, between.Struck())
+	for name, strike := range map[string]func(f fixture, c *embedtest.Client, sm *concurrency.Semaphore, release func()) *embedtest.Injection{
+		"nothing": func(_ fixture, c *embedtest.Client, _ *concurrency.Semaphore, release func()) *embedtest.Injection {
+			return c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass, After: release})
+		},
+		"nothing, and it comes while the queue is listed": func(_ fixture, c *embedtest.Client, _ *concurrency.Semaphore, release func()) *embedtest.Injection {
+			return c.Inject(embedtest.Fault{Method: "Range", Match: lists, Do: embedtest.Pass, Before: release})
+		},
+		"nothing, and it comes after the queue was listed": func(_ fixture, c *embedtest.Client, _ *concurrency.Semaphore, release func()) *embedtest.Injection {
+			return c.Inject(embedtest.Fault{Method: "Range", Match: lists, Do: embedtest.Pass, After: release})
+		},
+		"all, the release too": func(f fixture, c *embedtest.Client, sm *concurrency.Semaphore, release func()) *embedtest.Injection {
+			f.sees(ctxT(f.t), sm) // its mirror runs on for a while
+			return c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass, After: func() {
+				release()
+				f.sees(ctxT(f.t), sm)
+			}})
+		},
+	} {
+		t.Run("it knows "+name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.session(calm())
+			other, _ := f.session(nil)
+			sm := sem(t, s, "x", 1)
+			require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // the limit is stored, and known
+			p := acquire(t, ctx, sem(t, other, "x", 1))
+			between := strike(f, c, sm, func() { assertNoError(t, p.Release(ctx)) })
+			require.NoError(t, granted(t, ask2(ctx, sm), "despite all").Release(ctx))
+			require.Equal(t, 1, between.Struck())
+		})
+	}
 }
 
 // F43: no Txn comes near etcd's bound of 128 operations, whatever the limit, the
@@ -103,4 +142,33 @@ func TestTxnsAreSmall(t *testing.T) {
 	closed(t, p.Lost(), "eviction")
 	require.Positive(t, watch.Struck())
 	require.LessOrEqual(t, most.Load(), int64(8))
+}
+
+// S3, S9: a hook that is told of one permit's end and takes its time neither
+// delays the word of another end nor hides that the lease is lost: contexts end
+// while it runs.
+func TestSlowLostHookHidesNoLoss(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	runs, gate := make(chan struct{}, 10), make(chan struct{})
+	defer close(gate)
+	s, _ := f.session(&concurrency.SessionOptions{
+		TTL:   300 * time.Second, // neither a deadline nor a refresh can tell
+		Trace: &concurrency.Trace{Lost: func(*concurrency.LostError) { runs <- struct{}{}; <-gate }},
+	})
+	other, _ := f.session(nil)
+	sm, there := sem(t, s, "x", 2), sem(t, other, "x", 2)
+	a, b := acquire(t, ctx, sm, concurrency.ID("a")), acquire(t, ctx, sm, concurrency.ID("b"))
+	mu := lock(t, s, "x")
+	require.NoError(t, there.Evict(ctx, "a", ""))
+	closed(t, a.Context().Done(), "it is evicted")
+	got(t, runs, "the hook runs")
+	require.NoError(t, there.Evict(ctx, "b", ""))
+	closed(t, b.Context().Done(), "it is evicted while the hook runs")
+	require.NoError(t, f.RevokeLease(ctx, s.Lease()))
+	next := lock(t, other, "x")
+	closed(t, mu.Context().Done(), "the lease is lost while the hook runs, and the next one holds")
+	require.ErrorIs(t, mu.Err(), concurrency.ErrLost)
+	require.Greater(t, next.Token(), mu.Token())
 }

@@ -78,6 +78,38 @@ func TestWaiterOfADamagedLimit(t *testing.T) {
 	f.noKeys("queue/")
 }
 
+// A record that tells of admissions later than itself, as one copied from another
+// etcd may, cannot be read: it admits nobody, whoever asks in whatever way, and
+// only its deletion replaces it.
+func TestLimitOfTheFutureAdmitsNobody(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sm)
+	next := ask(t, ctx, sm)
+	f.sees(ctx, sm)
+	_, err := f.Client().Put(ctx, f.keys("/limit")[0], `{"v":1,"limit":1,"nonce":"n","at":1,"through":9000000000,"settled":true}`)
+	require.NoError(t, err)
+	require.ErrorContains(t, got(t, next, "the waiter").err, "cannot be read")
+	st, err := sm.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 0, 1}, []int{st.Limit, st.Held, st.Foreign}, "nobody is known to be admitted")
+	require.NoError(t, p.Err(), "holders stay")
+	for range 2 { // while one holds, and then none
+		_, err = sm.Acquire(ctx)
+		require.ErrorContains(t, err, "cannot be read")
+		_, err = sm.TryAcquire(ctx)
+		require.ErrorContains(t, err, "cannot be read")
+		require.ErrorContains(t, sm.SetLimit(ctx, 5), "cannot be read")
+		require.NoError(t, p.Release(ctx))
+	}
+	f.noKeys("queue/")
+	f.deleteLimit()
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx), "as it was last seen here")
+}
+
 // A damaged limit counts as one foreign key, however often it is written, and as
 // none when it is mended.
 func TestDamagedLimitIsOneForeignKey(t *testing.T) {

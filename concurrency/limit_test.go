@@ -49,11 +49,14 @@ func TestLoweredLimit(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrFull, "setting the same limit refills nothing")
 
 	w1, w2 := ask(t, ctx, sm), ask(t, ctx, sm)
-	for _, n := range []int{1, 3, 2} { // down and up: they stay holders
+	for _, n := range []int{4, 1, 3, 2} { // again, down and up: they stay holders
+		require.Len(t, f.sees(ctx, sm).Waiters, 2)
 		require.NoError(t, control.SetLimit(ctx, n))
 		st, err := control.Status(ctx)
 		require.NoError(t, err)
-		require.Equal(t, 4, st.Held)
+		require.Equal(t, []int{n, 4, 2}, []int{st.Limit, st.Held, len(st.Waiters)})
+		st = f.sees(ctx, sm)
+		require.Equal(t, []int{n, 4, 2}, []int{st.Limit, st.Held, len(st.Waiters)}, "and so those who wait are told")
 	}
 	for i := range 3 {
 		st, err := control.Status(ctx)
@@ -63,10 +66,12 @@ func TestLoweredLimit(t *testing.T) {
 		_, err = control.TryAcquire(ctx)
 		require.ErrorIs(t, err, concurrency.ErrFull)
 		if i < 2 {
+			require.Len(t, f.sees(ctx, sm).Waiters, 2)
 			waiting(t, w1, "more than the limit are held")
 			require.NoError(t, held[i].Release(ctx))
 		}
 	}
+	require.Len(t, f.sees(ctx, sm).Waiters, 2)
 	waiting(t, w1, "two of two are held")
 	require.NoError(t, held[2].Release(ctx))
 	p := granted(t, w1, "one of two is held")
@@ -160,6 +165,40 @@ func TestTrapS6UnsettledLimit(t *testing.T) {
 		require.NoError(t, p.Release(ctx))
 	}
 	require.NoError(t, granted(t, w, "it fits").Release(ctx))
+}
+
+// S6: the limit that counts is the one in force at a request's own revision, not
+// what this process has seen of it before: where it was lowered meanwhile a request
+// waits, where it was raised it does not.
+func TestTrapS6LimitOfTheRequest(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	waits := make(chan int64, 1)
+	opts := calm()
+	opts.Trace = &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { waits <- i.Token }}
+	s, c := f.session(opts)
+	admin, _ := f.session(nil)
+	sm, control := sem(t, s, "x", 2), sem(t, admin, "x", 2)
+	p := acquire(t, ctx, sm)
+	require.NoError(t, control.SetLimit(ctx, 1))
+	w := ask2(ctx, sm)
+	select {
+	case <-waits:
+	case a := <-w:
+		require.FailNow(t, "it did not wait", "the limit is 1 now (%v)", a.err)
+	}
+	require.NoError(t, control.SetLimit(ctx, 2))
+	q := granted(t, w, "it fits")
+	require.NoError(t, control.SetLimit(ctx, 3))
+	c.ResetRequests()
+	r := acquire(t, ctx, sm)
+	require.Equal(t, 1, c.Requests()["Txn"])
+	require.Zero(t, c.Requests()["Range"], "its own Txn told that it fits")
+	require.Empty(t, waits)
+	for _, p := range []*concurrency.Permit{p, q, r} {
+		require.NoError(t, p.Release(ctx))
+	}
 }
 
 // A waiter that became heavier than the limit tells its caller instead of blocking

@@ -1,0 +1,38 @@
+package concurrency_test
+
+import (
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// What embedtest.Fault.Match is given here: the messages that a test strikes.
+
+// txn matches Txns that put or delete a request.
+func txn(put bool) func(string, any) bool {
+	return func(_ string, msg any) bool {
+		r, ok := msg.(*etcdserverpb.TxnRequest)
+		if !ok || len(r.Success) == 0 {
+			return false
+		}
+		key := r.Success[0].GetRequestPut().GetKey()
+		if !put {
+			key = r.Success[0].GetRequestDeleteRange().GetKey()
+		}
+		return strings.Contains(string(key), "/queue/")
+	}
+}
+
+// lists matches reads of a whole queue.
+func lists(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.RangeRequest)
+	return ok && len(r.RangeEnd) > 0
+}
+
+// tells matches answers of watches that bring an event on a key with this part.
+func tells(part string) func(string, any) bool {
+	return func(_ string, msg any) bool {
+		r, ok := msg.(*etcdserverpb.WatchResponse)
+		return ok && len(r.Events) > 0 && strings.Contains(string(r.Events[0].Kv.Key), part)
+	}
+}

@@ -1,0 +1,163 @@
+package concurrency_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// A try writes its request on the condition that nobody has come since it looked
+// at the queue. Only when that has failed four times does it write first and look
+// then. These tests bring it there.
+
+// optimism is how often a try is written on that condition.
+const optimism = 4
+
+// outrun lets somebody come between look and request of the next tries over c, and
+// go again, as often as they are optimistic.
+func outrun(ctx context.Context, c *embedtest.Client, there *concurrency.Semaphore) *embedtest.Injection {
+	var p *concurrency.Permit
+	return c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Times: optimism, Do: embedtest.Pass,
+		Before: func() { p, _ = there.Acquire(ctx) },
+		After:  func() { _ = p.Release(ctx) }})
+}
+
+// L4: a try that was outrun writes its request, marked as a try, and is refused.
+// While its key is still there, nobody holds, and nobody is refused for it.
+func TestTrapL4LosingTryRefusesNobody(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
+	other, _ := f.session(nil)
+	third, tc := f.session(calm())
+	sm, there, late := sem(t, s, "x", 1), sem(t, other, "x", 1), sem(t, third, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	require.NoError(t, acquire(t, ctx, late).Release(ctx))
+
+	for quick := false; !quick; { // the third caller's patience is 100 ms: a busy machine may use it up
+		outruns := outrun(ctx, c, there)
+		var holder *concurrency.Permit
+		writes := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass,
+			Before: func() { holder, _ = there.Acquire(ctx) }})
+		removal := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.HoldRequest})
+		_, err := sm.TryAcquire(ctx)
+		require.ErrorIs(t, err, concurrency.ErrFull)
+		require.Equal(t, []int{optimism, 1}, []int{outruns.Struck(), writes.Struck()})
+		require.NoError(t, removal.Wait(ctx))
+		require.NoError(t, holder.Release(ctx))
+		keys := f.keys("queue/")
+		require.Len(t, keys, 1)
+		require.True(t, strings.HasSuffix(keys[0], "-try"), "%v", keys)
+
+		// A third caller finds it, and then it goes.
+		begun := time.Now()
+		looks := tc.Inject(embedtest.Fault{Method: "Range", Match: lists, Do: embedtest.Pass, After: func() {
+			assertNoError(t, removal.Release())
+			quick = time.Since(begun) < 80*time.Millisecond
+		}})
+		p, err := late.TryAcquire(ctx)
+		require.Equal(t, 1, looks.Struck())
+		if err == nil {
+			require.NoError(t, p.Release(ctx))
+		} else {
+			require.ErrorIs(t, err, concurrency.ErrFull)
+			require.False(t, quick, "nobody held: %v", err)
+		}
+		f.noKeys("queue/")
+	}
+}
+
+// L4: the same where the third caller was outrun as well, so that his request
+// stands behind the losing one's: he is given the time that this takes to go.
+func TestTrapL4OutrunBehindLosingTry(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
+	other, _ := f.session(nil)
+	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
+	p := acquire(t, ctx, there)
+	losing := f.keys("queue/")[0] + "-try"
+	w := ask(t, ctx, sm) // its mirror runs on for a while
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, granted(t, w, "nobody holds").Release(ctx))
+
+	for quick := false; !quick; {
+		outruns := outrun(ctx, c, there)
+		plants := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass,
+			Before: func() {
+				_, err := f.Client().Put(ctx, losing, "{}", clientv3.WithLease(other.Lease()))
+				assertNoError(t, err)
+			}})
+		begun, both := time.Now(), 0
+		// It sees the losing try before it, which goes right then.
+		looks := c.Inject(embedtest.Fault{Method: "Range", Match: lists, Skip: optimism + 1, Do: embedtest.Pass, After: func() {
+			both = len(f.keys("-try"))
+			begun = time.Now()
+			_, err := f.Client().Delete(ctx, losing)
+			assertNoError(t, err)
+			quick = time.Since(begun) < 50*time.Millisecond
+		}})
+		p, err := sm.TryAcquire(ctx)
+		quick = quick && time.Since(begun) < 80*time.Millisecond
+		require.Equal(t, []int{optimism, 1, 1, 2}, []int{outruns.Struck(), plants.Struck(), looks.Struck(), both})
+		if err == nil {
+			require.NoError(t, p.Release(ctx))
+		} else {
+			require.ErrorIs(t, err, concurrency.ErrFull)
+			require.False(t, quick, "nobody held: %v", err)
+		}
+		f.noKeys("queue/")
+	}
+}
+
+// T32, F25: a try that has written its request and must take it back returns when
+// it knows that it is refused, or when its ctx ends, also when etcd goes away at
+// that moment. What it has written goes later.
+func TestRefusedTryHonoursCtx(t *testing.T) {
+	t.Parallel()
+	for name, strike := range map[string]func(c *embedtest.Client, giveUp func()) (after func(), want error){
+		"etcd goes away when it has written": func(c *embedtest.Client, giveUp func()) (func(), error) {
+			return func() { c.BlackHole(); giveUp() }, context.Canceled
+		},
+		"etcd goes away when it has looked": func(c *embedtest.Client, _ func()) (func(), error) {
+			c.Inject(embedtest.Fault{Method: "Range", Match: lists, Skip: optimism + 1, Do: embedtest.Pass, After: c.BlackHole})
+			return nil, concurrency.ErrFull
+		},
+		"its removal gets stuck": func(c *embedtest.Client, _ func()) (func(), error) {
+			c.Inject(embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.HoldRequest})
+			return nil, concurrency.ErrFull
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.session(calm())
+			other, _ := f.session(nil)
+			sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
+			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+			outruns := outrun(ctx, c, there)
+			given, giveUp := context.WithCancel(ctx)
+			defer giveUp()
+			after, want := strike(c, giveUp)
+			writes := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass,
+				Before: func() { _, _ = there.Acquire(ctx) }, After: after})
+			refused := make(chan error, 1)
+			go func() { _, err := sm.TryAcquire(given); refused <- err }()
+			require.ErrorIs(t, got(t, refused, "the try returns"), want)
+			require.Equal(t, []int{optimism, 1}, []int{outruns.Struck(), writes.Struck()})
+			require.Len(t, f.keys("-try"), 1, "its request is still there")
+			c.Heal()
+			f.noKeys("-try")
+		})
+	}
+}
