@@ -55,12 +55,31 @@ func TestTrapS3LostEarly(t *testing.T) {
 }
 
 // A victim of an early end (eviction, takeover) hears of it by the one range that
-// its session watches, also when that watch was broken meanwhile.
+// its session watches, also when that watch has lost the word and goes on: the
+// range is listed anew now and then.
 func TestTrapS9EarlyEndIsTold(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.session(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 500 * time.Millisecond})
+	admin, _ := f.session(nil)
+	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/notice/")})
+	require.NoError(t, sem(t, admin, "x", 1).Evict(ctx, "i", "why"))
+	require.NoError(t, mute.Wait(ctx))
+	require.NoError(t, p.Err(), "the word was lost, and the permit believes in itself")
+	closed(t, p.Lost(), "the list tells what the watch has lost")
+	require.ErrorIs(t, p.Err(), concurrency.ErrEvicted)
+	require.ErrorContains(t, p.Err(), "why")
+	require.Equal(t, 1, c.Requests()["Watch"], "the watch was not broken")
+}
+
+// The same where the watch breaks after it has lost the word.
+func TestTrapS9ToldAfterABreak(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
 	admin, _ := f.session(nil)
 	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
 	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer})

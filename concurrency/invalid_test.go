@@ -113,6 +113,16 @@ func TestBadInput(t *testing.T) {
 	require.NoError(t, sm.SetLimit(ctx, 4))
 	require.NoError(t, acquire(t, ctx, sm, concurrency.Weight(4)).Release(ctx))
 
+	// Where nothing has to be looked up first, a ctx that has ended asks nothing.
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	asked := func() int { r := c.Requests(); return r["Txn"] + r["Range"] }
+	c.ResetRequests()
+	for _, call := range []func(context.Context, ...concurrency.AcquireOption) (*concurrency.Permit, error){sm.Acquire, sm.TryAcquire, mu.Lock, mu.TryLock} {
+		_, err = call(ended)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.Zero(t, asked())
+
 	require.NoError(t, s.Close(ctx))
 	_, err = sm.Acquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrClosed)

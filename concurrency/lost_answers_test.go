@@ -2,10 +2,12 @@ package concurrency_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -56,30 +58,49 @@ func TestRequestsAreNotRepeatedBlindly(t *testing.T) {
 }
 
 // T9, T27, F23: an acquire that was given up while its request was under way
-// leaves nothing, even if the request arrives after all, and even if its name was
-// used by others meanwhile.
+// leaves nothing, even if the request arrives after all, and whether or not its
+// name was used anew meanwhile: by one who holds, or by one who has gone again.
 func TestTrapL1LateAcquireLeavesNothing(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, c := f.session(nil)
-	sm := sem(t, s, "x", 1)
-	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	for _, reused := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reused=%v", reused), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.session(calm())
+			sm := sem(t, s, "x", 2)
+			p := acquire(t, ctx, sm)
+			name := f.keys("queue/")[0]
+			require.NoError(t, p.Release(ctx))
 
-	held := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
-	given, cancel := context.WithCancel(ctx)
-	ch := ask2(given, sm)
-	require.NoError(t, held.Wait(ctx))
-	cancel()
-	require.ErrorIs(t, got(t, ch, "giving up").err, context.Canceled)
+			held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
+			given, cancel := context.WithCancel(ctx)
+			ch := ask2(given, sm)
+			require.NoError(t, held.Wait(ctx))
+			cancel()
+			require.ErrorIs(t, got(t, ch, "giving up").err, context.Canceled)
 
-	reused := acquire(t, ctx, sm) // the same slot, most likely, once it is settled
-	require.NoError(t, held.Release())
-	require.Len(t, f.keys("queue/"), 1, "the late copy did not apply")
-	require.NoError(t, reused.Err())
-	require.NoError(t, reused.Release(ctx))
-	f.noKeys("queue/")
-	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+			// The name is used anew as soon as it is certain what became of it.
+			for p = acquire(t, ctx, sm); f.keys("queue/")[0] != name; p = acquire(t, ctx, sm) {
+				require.NoError(t, p.Release(ctx))
+			}
+			if !reused {
+				require.NoError(t, p.Release(ctx))
+			}
+			before := f.keys("queue/")
+			require.NoError(t, held.Release())
+			require.False(t, held.LateResults()[0].Reply.(*etcdserverpb.TxnResponse).Succeeded, "the late copy is void")
+			require.Equal(t, before, f.keys("queue/"))
+			if reused {
+				require.NoError(t, p.Err())
+				require.NoError(t, p.Release(ctx))
+			}
+			f.noKeys("queue/")
+			p, err := sm.TryAcquire(ctx, concurrency.Weight(2))
+			require.NoError(t, err, "nothing is held")
+			require.NoError(t, p.Release(ctx))
+		})
+	}
 }
 
 // A second copy of a request that arrives when its permit was released leaves
@@ -185,25 +206,37 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(nil)
-			sm := sem(t, s, "x", 2)
-			p := acquire(t, ctx, sm)
+			s, c := f.session(calm()) // no loss of the lease helps
+			sm := sem(t, s, "x", 3)
+			p := acquire(t, ctx, sm, concurrency.Weight(2))
+			given, giveUp := context.WithCancel(ctx)
+			w := ask(t, given, sm, concurrency.Weight(3))
+			f.sees(ctx, sm)
 			away(c)
-			short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-			defer cancel()
-			begun := time.Now()
-			_, err := sm.Acquire(short)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			_, err = sm.TryAcquire(short)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			_, err = sm.Acquire(ctx, concurrency.Wait(50*time.Millisecond))
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.NotErrorIs(t, err, concurrency.ErrFull, "nobody knows whether it is full")
-			_, err = sem(t, s, "new", 2).Acquire(ctx, concurrency.Wait(50*time.Millisecond))
-			require.ErrorIs(t, err, context.DeadlineExceeded, "the first call of a semaphore")
-			require.ErrorIs(t, p.Release(short), context.DeadlineExceeded)
+			call := func(what string, fn func(context.Context) error) {
+				t.Helper()
+				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() { ended <- fn(short) }()
+				err := got(t, ended, what+" returns")
+				require.ErrorIs(t, err, context.DeadlineExceeded, what)
+				require.NotErrorIs(t, err, concurrency.ErrFull, "nobody knows whether it is full")
+			}
+			call("Acquire", func(ctx context.Context) error { _, err := sm.Acquire(ctx); return err })
+			call("TryAcquire", func(ctx context.Context) error { _, err := sm.TryAcquire(ctx); return err })
+			call("Acquire with Wait", func(context.Context) error {
+				_, err := sm.Acquire(ctx, concurrency.Wait(50*time.Millisecond))
+				return err
+			})
+			call("the first call of a semaphore", func(context.Context) error {
+				_, err := sem(t, s, "new", 2).Acquire(ctx, concurrency.Wait(50*time.Millisecond))
+				return err
+			})
+			call("Release", p.Release)
 			require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
-			require.Less(t, time.Since(begun), 3*time.Second)
+			giveUp()
+			require.ErrorIs(t, got(t, w, "the waiter returns").err, context.Canceled)
 			c.Heal()
 			require.NoError(t, p.Release(ctx), "it went on in the background")
 			f.noKeys("queue/")

@@ -40,6 +40,64 @@ func TestLimitIsExact(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 }
 
+// T28: the same for those who are willing to wait: whoever fits exactly does not,
+// and whoever is one too many does, by count and by weight.
+func TestLimitIsExactForCallers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		limit int // 0: a mutex
+		held  []int
+		more  int // one too many
+	}{
+		"a mutex":              {0, []int{1}, 1},
+		"light beside light":   {3, []int{1, 1, 1}, 1},
+		"light beside heavy":   {3, []int{3}, 1},
+		"light beside both":    {4, []int{1, 2, 1}, 1},
+		"heavy beside light":   {3, []int{1, 1}, 2},
+		"heavy beside heavy":   {5, []int{3}, 3},
+		"heavy beside both":    {6, []int{1, 3}, 3},
+		"as heavy as possible": {3, []int{1}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			waits := make(chan int64, 1)
+			s, _ := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{
+				Waiting: func(i concurrency.WaitInfo) { waits <- i.Token },
+			}})
+			var acquire func(weight int) (*concurrency.Permit, error)
+			if tt.limit == 0 {
+				mu := mutex(t, s, "x")
+				acquire = func(int) (*concurrency.Permit, error) { return mu.Lock(ctx) }
+			} else {
+				sm := sem(t, s, "x", tt.limit)
+				acquire = func(weight int) (*concurrency.Permit, error) { return sm.Acquire(ctx, concurrency.Weight(weight)) }
+			}
+			var ps []*concurrency.Permit
+			for _, w := range tt.held {
+				p, err := acquire(w)
+				require.NoError(t, err)
+				ps = append(ps, p)
+			}
+			ch := make(chan answer, 1)
+			go func() { p, err := acquire(tt.more); ch <- answer{p, err} }()
+			select {
+			case a := <-ch:
+				require.FailNow(t, "it did not wait", "%v", a.err)
+			case <-waits:
+			case <-ctx.Done():
+				require.NoError(t, ctx.Err())
+			}
+			waiting(t, ch, "all are held")
+			for _, p := range ps {
+				require.NoError(t, p.Release(ctx))
+			}
+			require.NoError(t, granted(t, ch, "it fits").Release(ctx))
+		})
+	}
+}
+
 // T16: a new process counts the holders that were there before it.
 func TestNewcomersSeeHolders(t *testing.T) {
 	t.Parallel()

@@ -13,13 +13,13 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// F28, F30, T21: a waiter whose session's lease is lost does not wait for those
-// before it: it queues anew, and never returns a permit on the lost lease.
+// F28, T21: a waiter whose session's lease is lost does not wait for those before
+// it, nor for word from the queue: it queues anew at once.
 func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, c := f.session(calm())
 	other, _ := f.session(nil)
 	mu, there := mutex(t, s, "x"), mutex(t, other, "x")
 	holder, err := there.Lock(ctx)
@@ -37,12 +37,45 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 	}
 	standing(1, 0)
 	old := s.Lease()
+	// The session watches its presence; what it watches of the queue gets lost.
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/queue/")})
 	require.NoError(t, f.RevokeLease(ctx, old))
 	standing(1, old)
+	mute.Remove()
+	require.Positive(t, mute.Struck())
+	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith}) // so that it lists the queue
 	require.NoError(t, holder.Release(ctx))
 	p := granted(t, ch, "on the new lease")
 	require.NoError(t, p.Err())
 	require.NoError(t, p.Release(ctx))
+}
+
+// F30, S10: a request is admitted, and before the caller has the answer the lease
+// is lost. That is no permit: the call goes on, on the next lease.
+func TestTrapS10LateGrantIsNoPermit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	opts, told := traced(calm())
+	s, c := f.session(opts)
+	sm := sem(t, s, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	old := s.Lease()
+	late := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass, After: func() {
+		assertNoError(t, f.RevokeLease(ctx, old))
+		got(t, told.lost, "SessionLost")
+	}})
+	p := acquire(t, ctx, sm)
+	require.Equal(t, 1, late.Struck())
+	require.NoError(t, p.Err())
+	require.NotEqual(t, old, s.Lease())
+	st, err := sm.Status(ctx)
+	require.NoError(t, err)
+	require.Len(t, st.Holders, 1)
+	require.Equal(t, p.Token(), st.Holders[0].Token)
+	require.Equal(t, s.Lease(), st.Holders[0].Lease)
+	require.NoError(t, p.Release(ctx))
+	f.noKeys("queue/")
 }
 
 // F29: a waiting request that was deleted by hand queues anew; one that someone
@@ -56,12 +89,13 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 	p := acquire(t, ctx, sm)
 	holder := f.keys("queue/")[0]
 	w := ask(t, ctx, sm)
+	const impostor = `{"v":1,"nonce":"of another","at":1}`
 	anew := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 	for _, key := range f.keys("queue/") {
 		if key != holder {
 			_, err := f.Client().Txn(ctx).Then(clientv3.OpDelete(key)).Commit()
 			require.NoError(t, err)
-			_, err = f.Client().Put(ctx, key, "an impostor", clientv3.WithLease(s.Lease()))
+			_, err = f.Client().Put(ctx, key, impostor, clientv3.WithLease(s.Lease()))
 			require.NoError(t, err)
 		}
 	}
@@ -73,7 +107,7 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 	for _, key := range f.keys("queue/") {
 		resp, err := f.Client().Get(ctx, key)
 		require.NoError(t, err)
-		if string(resp.Kvs[0].Value) == "an impostor" {
+		if string(resp.Kvs[0].Value) == impostor {
 			_, err := f.Client().Delete(ctx, key)
 			require.NoError(t, err)
 		}
