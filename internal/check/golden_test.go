@@ -162,6 +162,31 @@ var golden = []struct {
 		t.grant(a)
 		t.tryAt(t.clients[1], t.sem)
 	}},
+	{"a limit deleted by hand forgets who holds", "", func(t *tale) {
+		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
+		t.grant(a)
+		t.grant(b)
+		t.askLimit(1, 0)
+		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
+			t.commit(change{key: "sem/a/limit", del: true})
+		})
+		above := t.sem.above
+		t.sem.above = 0
+		t.setLimit(t.sem, 1, true, 0)
+		t.statusOf(t.sem, -1)
+		t.sem.above = above
+	}},
+	{"MaxHold gives a permit back, and word of it comes late", "", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.grant(a)
+		a.until = t.now + 500
+		t.check(a)
+		t.now += 1000
+		t.remove(a.req, "held too long")
+		t.now += 1_000_000
+		t.end(a, history.Released)
+		t.giveBack(a)
+	}},
 
 	{"over the limit", "belief/overlap linear/order store/limit", func(t *tale) {
 		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1), t.asks(2, t.sem, 1)
@@ -323,6 +348,24 @@ var golden = []struct {
 		t.check(a)
 		t.check(a)
 		t.giveBack(a)
+	}},
+	{"deleted under its holder, as its release was told", "store/delete", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.grant(a)
+		t.giveBack(a)
+		t.remove(a.req, "?")
+		t.returned(a, history.Fail)
+		t.forget(a)
+		t.now += 2e9 // its lease goes on
+	}},
+	{"a release that fails with its lease", "", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.grant(a)
+		t.giveBack(a)
+		t.remove(a.req, "released")
+		t.returned(a, history.Fail)
+		t.forget(a)
+		t.expire(t.clients[0])
 	}},
 	{"a late release deletes the next request", "store/delete", func(t *tale) {
 		a := t.asks(0, t.mutex, 1)

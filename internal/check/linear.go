@@ -56,7 +56,7 @@ func (w *world) stuck(name string, ops []porcupine.Operation, timeout time.Durat
 		if len(partition) == 0 {
 			continue
 		}
-		longest := slices.MaxFunc(partition, func(a, b []int) int { return cmp.Compare(len(a), len(b)) })
+		longest := slices.MaxFunc(partition, func(a, b []int) int { return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(b, a)) })
 		for _, i := range longest {
 			placed[i] = true
 		}

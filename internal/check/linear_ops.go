@@ -82,7 +82,7 @@ func (b *linearBuilder) permit(s *history.Span) {
 	if s.Confirmed {
 		last = s.To
 	}
-	if r != nil && last > gone { // it was held beyond its end; package belief says whether that is excused
+	if r != nil && (last > gone || b.excuse(r) != "") { // what its holder believed tells nothing; checker belief judges that
 		last = called
 	}
 	release := b.confirmed(g)

@@ -35,7 +35,7 @@ const (
 	EffectGrants    = "grants"
 	EffectExpiries  = "expiries"        // leases that ended, not by Close and not revoked by a nemesis
 	EffectEvictions = "evictions"       // requests taken away, with a notice
-	EffectUnknown   = "unknown results" // calls whose outcome their caller did not learn
+	EffectUnknown   = "unknown results" // calls that change something, and effects, whose answer was lost
 	EffectLimits    = "limit changes"
 	EffectExcused   = "excused" // findings that are documented exceptions
 )
@@ -107,7 +107,16 @@ func effects(h *history.History) map[string]int64 {
 	w := join(h)
 	n[EffectGrants] += int64(len(w.spans))
 	for _, op := range w.ops {
-		if op.Return != nil && op.Return.Outcome == history.Unknown {
+		switch op.Call.Name {
+		case history.Acquire, history.Try, history.Status: // their context may have ended while they waited
+		default:
+			if op.Return != nil && op.Return.Outcome == history.Unknown {
+				n[EffectUnknown]++
+			}
+		}
+	}
+	for _, e := range h.Events {
+		if e.Kind == history.KindEffect && e.Outcome == history.Unknown {
 			n[EffectUnknown]++
 		}
 	}

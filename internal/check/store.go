@@ -186,7 +186,11 @@ func (w *world) limits() (f []Finding) {
 			case l.record.Through > l.above:
 				f = append(f, at(l.rev, bad("through", name, l.at, "the limit of %d tells that all up to token %d had been admitted, but that was only %d", l.n, l.record.Through, l.above)))
 			case l.hidden != 0:
-				f = append(f, at(l.rev, bad("through", name, l.at, "the limit of %d hides that token %d had been admitted", l.n, l.hidden)))
+				finding := at(l.rev, bad("through", name, l.at, "the limit of %d hides that token %d had been admitted", l.n, l.hidden))
+				if w.byToken[id{name, l.hidden}].admitted <= w.restored(g, l.rev) {
+					finding.Level = Excused // a nemesis deleted the record that told so
+				}
+				f = append(f, finding)
 			}
 		}
 	}
@@ -201,16 +205,39 @@ func (w *world) statuses() (f []Finding) {
 		if r == nil || r.Name != history.Status || r.Outcome != history.OK || r.Rev == 0 || r.Rev > w.through {
 			continue
 		}
-		st, exact := state{}, true
+		st, exact, forgotten := state{}, true, false
 		if g := w.gates[r.Gate]; g != nil {
 			st, _ = g.stateAt(r.Rev)
-			exact = g.fixed > 0 || g.limitAt(r.Rev).record.Settled
+			exact = g.fixed > 0 || !g.limitAt(r.Rev).record.Unsettled()
+			forgotten = w.forgets(g, r.Rev)
 		}
-		if r.N < st.held || exact && r.N > st.held {
+		if r.N < st.held && !forgotten || exact && r.N > st.held {
 			f = append(f, at(r.Rev, bad("status", r.Gate, r.At, "%s was told that %d are held, but that was %d", r.Client, r.N, st.held)))
 		}
 	}
 	return f
+}
+
+// restored returns the last revision before rev at which a limit that a nemesis had
+// deleted was stored again. What it told of earlier admissions is lost.
+func (w *world) restored(g *gate, rev int64) (last int64) {
+	for _, l := range g.limits {
+		if l.first && l.rev <= rev && w.named(w.prefix+g.name+"/limit") {
+			last = l.rev
+		}
+	}
+	return last
+}
+
+// forgets tells whether somebody holds who was admitted before that.
+func (w *world) forgets(g *gate, rev int64) bool {
+	restored := w.restored(g, rev)
+	for _, r := range g.requests {
+		if r.admitted != 0 && r.admitted <= restored && r.gone > rev {
+			return true
+		}
+	}
+	return false
 }
 
 func at(rev int64, f Finding) Finding {

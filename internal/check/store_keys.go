@@ -34,7 +34,7 @@ func (w *world) unexplained(r *request) string {
 	}
 	switch r.how {
 	case withLease:
-		return "" // a lease may end at any time; package belief asks whether its holder knew
+		return "" // a lease may end at any time; checker belief asks whether its holder knew
 	case withNotice:
 		if !w.taken(r) {
 			return "it was taken away (" + r.notice.Cause + "), but nobody has called for that"
@@ -46,11 +46,15 @@ func (w *world) unexplained(r *request) string {
 	span, op := w.spanOf[r], w.opOf[r]
 	switch {
 	case span != nil && w.released(r) <= r.goneAt:
+		if w.disputed(r) {
+			return "it was deleted, and its holder was told that this was not by his release"
+		}
 		return ""
 	case span != nil:
-		// MaxHold ends a permit by itself; word of that may come late.
+		// MaxHold ends a permit by itself, and word of that may come late: its own
+		// deadline counts.
 		e := span.Ended
-		if e != nil && (e.At <= r.goneAt && e.Cause != history.Released || e.Cause == history.HeldTooLong && e.Until <= addTime(r.goneAt, slip)) {
+		if e != nil && (e.At <= r.goneAt && e.Cause != history.Released || e.Until > 0 && e.Until <= addTime(r.goneAt, slip)) {
 			return ""
 		}
 		return "it was deleted while its holder believed in it, and before it was released"
@@ -58,6 +62,18 @@ func (w *world) unexplained(r *request) string {
 		return "it was deleted while its caller waited, and he queued anew"
 	}
 	return "" // its caller had given up, or was refused
+}
+
+// disputed tells whether a release was told that the key had gone before, although
+// nothing else ended the permit. If the lease ends soon after, that was the reason:
+// the holder was told so while his release was under way.
+func (w *world) disputed(r *request) bool {
+	ops := w.releases[id{r.gate.name, r.token}]
+	l, span := w.leases[r.lease], w.spanOf[r]
+	if len(ops) != 1 || ops[0].Outcome() != history.Fail || l == nil || l.goneAt < addTime(ops[0].Return.At, w.ttl) {
+		return false
+	}
+	return span.Ended != nil && span.Ended.Cause == history.Released && (span.Ended.Until == 0 || span.Ended.Until > r.goneAt)
 }
 
 // slip is by how much two readings of one clock in one process may differ that
@@ -89,12 +105,8 @@ func (w *world) taken(r *request) bool {
 	return false
 }
 
-// again tells whether the call of a request made another on the same lease, though
-// it bounds its wait by nothing that would make it ask in rounds.
+// again tells whether the call of a request made another on the same lease.
 func (w *world) again(r *request, op *history.Op) bool {
-	if op.Call.Attr["maxwaiters"] != "" {
-		return false
-	}
 	for _, o := range w.madeBy[op] {
 		if o.lease == r.lease && o.token > r.token {
 			return true

@@ -48,9 +48,9 @@
 //     nobody was told of it. Open and Close are calls too, with their Lease.
 //   - A returned Fail means that the caller has nothing; Cause is Full if it was
 //     refused for want of room. A SetLimit, Evict or Release whose answer did not
-//     come is Unknown. An acquire with TakeOver has Attr["takeover"], one with
-//     MaxWaiters Attr["maxwaiters"]; of a Status, Rev is the revision and N the
-//     weight of the holders. A call with a context that ends says when, in Until.
+//     come is Unknown. An acquire with TakeOver has Attr["takeover"]; of a Status, Rev
+//     is the revision and N the weight of the holders. A call with a context that ends
+//     says when, in Until.
 //   - Every nemesis that touches etcd's state names what it strikes: Lease if it
 //     revokes one, Attr["key"] if it deletes, overwrites or plants a key (the whole
 //     key), Client if it kills or stops one. What is struck that way is excused, and
