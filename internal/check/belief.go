@@ -94,9 +94,6 @@ func (w *world) overlaps(gate string, spans []*history.Span) (f []Finding) {
 	var active []*history.Span
 	for _, s := range spans {
 		active = slices.DeleteFunc(active, func(o *history.Span) bool { return o.To <= s.From })
-		if s.To <= s.From {
-			continue
-		}
 		active = append(active, s)
 		if over := w.over(gate, s.From, active); over != nil {
 			f = append(f, *over)

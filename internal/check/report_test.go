@@ -89,6 +89,53 @@ func TestNoTap(t *testing.T) {
 	}
 }
 
+// TestBeliefsWithoutTap: what can be told without etcd's own events is told.
+func TestBeliefsWithoutTap(t *testing.T) {
+	t.Parallel()
+	told := func(tell func(t *tale)) []string {
+		tale := newTale()
+		tell(tale)
+		tale.finish()
+		h := &history.History{}
+		for _, e := range tale.history().Events {
+			if e.KV == nil && e.Kind != history.KindMark {
+				h.Events = append(h.Events, e)
+			}
+		}
+		return Judge(h, Belief{}, Fence{}, Linear{}, Live{}).Killers()
+	}
+	require.Empty(t, told(func(t *tale) {
+		t.askLimit(2, 0)
+		a, b, c := t.asks(0, t.mutex, 1), t.asks(1, t.sem, 2), t.asks(2, t.mutex, 1)
+		t.grant(a)
+		t.grant(b)
+		t.byGuard(b)
+		t.byToken(a)
+		t.end(a, history.Lost)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.grant(c)
+		t.byToken(c)
+	}))
+	require.Equal(t, []string{"belief/overlap", "linear/order"}, told(func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.grant(b)
+	}))
+	require.Equal(t, []string{"linear/order"}, told(func(t *tale) { // a limit that was set, and by nobody else
+		t.askLimit(1, 0)
+		t.grant(t.asks(0, t.sem, 1))
+		t.grant(t.asks(1, t.sem, 1))
+	}))
+	require.Empty(t, told(func(t *tale) { // whose answer was lost: it may be so
+		t.askLimit(1, 0)
+		t.askLimit(2, 0)
+		t.last(history.KindReturn).Outcome = history.Unknown
+		t.grant(t.asks(0, t.sem, 1))
+		t.grant(t.asks(1, t.sem, 1))
+	}))
+}
+
 // TestSave: everything is written, and the picture shows the queue.
 func TestSave(t *testing.T) {
 	t.Parallel()
