@@ -8,7 +8,7 @@
 // What stands after the flags goes to `go test`; that is ./... if nothing does.
 // Packages run one after the other, and tests that must break a member are
 // skipped, since the servers are not theirs. The exit status is 0 only if the
-// tests pass on every line.
+// tests pass on every line and leave no key behind.
 package main
 
 import (
@@ -26,6 +26,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/procs"
 )
@@ -119,7 +121,23 @@ func run(ctx context.Context, line string, members int, tests []string) (version
 	if err := cmd.Run(); err != nil {
 		return version, errors.Join(err, gone(c, members))
 	}
-	return version, gone(c, members)
+	return version, errors.Join(gone(c, members), left(ctx, c.Client()))
+}
+
+// left tells of keys that tests have left behind. On a user's cluster they would
+// be in somebody's way, and in that of the next run.
+func left(ctx context.Context, kv clientv3.KV) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	resp, err := kv.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(10))
+	if err != nil || resp.Count == 0 {
+		return err
+	}
+	keys := make([]string, len(resp.Kvs))
+	for i, pair := range resp.Kvs {
+		keys[i] = string(pair.Key)
+	}
+	return fmt.Errorf("%d keys are left behind: %q", resp.Count, keys)
 }
 
 // gone tells of servers that have ended by themselves.

@@ -8,6 +8,7 @@ import (
 
 // After a restore what came later has never been: keys, leases and revisions.
 func TestRestore(t *testing.T) {
+	ownServersOnly(t)
 	t.Parallel()
 	for _, members := range []int{1, 3} {
 		c := StartCluster(t, members, nil)
