@@ -1,101 +1,211 @@
 package concurrency_test
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"maps"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// The load budget of docs/operations.md, operation by operation: requests by
-// method, Raft entries and revisions, exactly. TestLoadBudget has the crowd.
+type load = map[string]int // requests by method
+
+// budget measures operations, and keeps what they cost as rows of the table in
+// docs/operations.md.
+type budget struct {
+	fixture
+	ctx  context.Context
+	rows []string
+}
+
+// count asserts what an operation costs: the requests of one client, and etcd's
+// Raft entries and revisions, exactly. Operations of one name cost the same.
+func (b *budget) count(name string, c *embedtest.Client, want load, entries, revisions int, operation func()) {
+	b.t.Helper()
+	c.ResetRequests()
+	index := b.RaftIndex()
+	rev, err := b.Revision(b.ctx)
+	require.NoError(b.t, err)
+	operation()
+	var got load
+	same := func() bool {
+		got = c.Requests()
+		delete(got, "Watch.Cancel") // or the stream ends first
+		return maps.Equal(want, got)
+	}
+	for end := time.Now().Add(soon); !same() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	require.Equal(b.t, want, got, name)
+	require.EqualValues(b.t, entries, b.RaftIndex()-index, "Raft entries of %s", name)
+	now, err := b.Revision(b.ctx)
+	require.NoError(b.t, err)
+	require.EqualValues(b.t, revisions, now-rev, "revisions of %s", name)
+	if row := fmt.Sprintf("| %s | %s | %d | %d |", name, inWords(want), entries, revisions); !slices.Contains(b.rows, row) {
+		b.rows = append(b.rows, row)
+	}
+}
+
+// inWords tells requests as the table does.
+func inWords(l load) string {
+	var words []string
+	for _, m := range [][2]string{
+		{"LeaseGrant"}, {"LeaseRevoke"}, {"Range"}, {"Txn"}, {"Watch.Send", "watch"}, {"LeaseKeepAlive.Send", "renewal"},
+		{"Watch", "Watch stream"}, {"LeaseKeepAlive", "LeaseKeepAlive stream"},
+	} {
+		if n := l[m[0]]; n > 0 {
+			words = append(words, fmt.Sprint(n, " ", cmp.Or(m[1], m[0])))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// The load budget of docs/operations.md, row by row. TestLoadBudget has the crowd,
+// the two after this one what goes on by itself.
 func TestLoadBudgetOfEachOperation(t *testing.T) {
 	t.Parallel()
-	type load = map[string]int
-	f := own(t, 1)
-	ctx := ctxT(t)
-	c, elsewhere := f.NewClient(t), f.NewClient(t)
+	b := budget{fixture: own(t, 1), ctx: ctxT(t)}
+	ctx, c, elsewhere := b.ctx, b.NewClient(t), b.NewClient(t)
 	opts := func() *concurrency.SessionOptions { // no renewal and no refresh while we count
-		return &concurrency.SessionOptions{TTL: 300 * time.Second, Prefix: f.prefix}
-	}
-	count := func(what string, want load, entries, revisions int, fn func()) {
-		t.Helper()
-		c.ResetRequests()
-		index := f.RaftIndex()
-		rev, err := f.Revision(ctx)
-		require.NoError(t, err)
-		fn()
-		var got load
-		same := func() bool {
-			got = c.Requests()
-			delete(got, "Watch.Cancel") // or the stream ends first
-			return maps.Equal(want, got)
-		}
-		for end := time.Now().Add(soon); !same() && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
-		require.Equal(t, want, got, what)
-		require.EqualValues(t, entries, f.RaftIndex()-index, "Raft entries of %s", what)
-		now, err := f.Revision(ctx)
-		require.NoError(t, err)
-		require.EqualValues(t, revisions, now-rev, "revisions of %s", what)
+		return &concurrency.SessionOptions{TTL: 300 * time.Second, Prefix: b.prefix}
 	}
 	var s *concurrency.Session
 	var err error
-	count("a new session", load{"LeaseGrant": 1, "Txn": 1, "Range": 1, "Watch": 1, "Watch.Send": 1, "LeaseKeepAlive": 1, "LeaseKeepAlive.Send": 1}, 2, 1, func() {
+	b.count("`NewSession`", c, load{"LeaseGrant": 1, "Txn": 1, "Range": 1, "Watch": 1, "Watch.Send": 1, "LeaseKeepAlive": 1, "LeaseKeepAlive.Send": 1}, 2, 1, func() {
 		s, err = concurrency.NewSession(ctx, c.Client, "test", opts())
 		require.NoError(t, err)
 	})
 	far, err := concurrency.NewSession(ctx, elsewhere.Client, "test", opts())
 	require.NoError(t, err)
 	defer far.Close(ctx)
+	require.Eventually(t, func() bool { return elsewhere.Requests()["Range"] == 1 }, soon, time.Millisecond)
 	sm, there := sem(t, s, "x", 2), sem(t, far, "x", 2)
 
 	var p, q *concurrency.Permit
-	count("the first acquire of a new name", load{"Range": 2, "Txn": 2}, 2, 2, func() { p = acquire(t, ctx, sm) })
-	count("the first acquire of this value", load{"Range": 1, "Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sem(t, s, "x", 2)) })
-	require.NoError(t, q.Release(ctx))
-	count("an acquire", load{"Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sm) })
-	count("a release", load{"Txn": 1}, 1, 1, func() { require.NoError(t, q.Release(ctx)) })
-	count("an acquire with an ID", load{"Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sm, concurrency.ID("i")) })
-	count("a release with an ID", load{"Txn": 1}, 1, 1, func() { require.NoError(t, q.Release(ctx)) })
-	count("a granted try", load{"Range": 1, "Txn": 1}, 1, 1, func() { q, err = sm.TryAcquire(ctx); require.NoError(t, err) })
-	count("a refused try", load{"Range": 1}, 0, 0, func() { _, err = sm.TryAcquire(ctx); require.ErrorIs(t, err, concurrency.ErrFull) })
-	require.NoError(t, q.Release(ctx))
-	require.NoError(t, p.Release(ctx))
-	count("a heavy acquire", load{"Txn": 1}, 1, 1, func() { p = acquire(t, ctx, sm, concurrency.Weight(2)) })
-	require.NoError(t, p.Release(ctx))
-	count("a status", load{"Range": 1}, 0, 0, func() { _, err = sm.Status(ctx); require.NoError(t, err) })
-	count("raising the limit", load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, sm.SetLimit(ctx, 3)) })
-	count("lowering the limit", load{"Range": 1, "Txn": 2}, 2, 2, func() { require.NoError(t, sm.SetLimit(ctx, 2)) })
+	release := func(p *concurrency.Permit) {
+		t.Helper()
+		b.count("`Release`", c, load{"Txn": 1}, 1, 1, func() { require.NoError(t, p.Release(ctx)) })
+	}
+	b.count("the first `Acquire` of a new name", c, load{"Range": 2, "Txn": 2}, 2, 2, func() { p = acquire(t, ctx, sm) })
+	b.count("the first `Acquire` of a `Semaphore` value", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sem(t, s, "x", 2)) })
+	release(q)
+	const free = "`Acquire`, `Lock`, whether they wait or not"
+	b.count(free, c, load{"Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sm, concurrency.ID("i")) })
+	release(q)
+	b.count(free, c, load{"Txn": 1}, 1, 1, func() { q = lock(t, s, "a mutex") })
+	release(q)
+	const bounded, refused = "`TryAcquire`, `TryLock`, `MaxWaiters`", "these, refused"
+	b.count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q, err = sm.TryAcquire(ctx); require.NoError(t, err) })
+	b.count(refused, c, load{"Range": 1}, 0, 0, func() { _, err = sm.TryAcquire(ctx); require.ErrorIs(t, err, concurrency.ErrFull) })
+	release(q)
+	b.count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q, err = mutex(t, s, "a mutex").TryLock(ctx); require.NoError(t, err) })
+	release(q)
+	b.count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sm, concurrency.MaxWaiters(1)) })
+	release(p)
+	release(q)
+	b.count(free, c, load{"Txn": 1}, 1, 1, func() { p = acquire(t, ctx, sm, concurrency.Weight(2)) })
+	release(p)
+	b.count("`Status`", c, load{"Range": 1}, 0, 0, func() { _, err = sm.Status(ctx); require.NoError(t, err) })
+	b.count("`SetLimit`", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, sm.SetLimit(ctx, 3)) })
+	b.count("`SetLimit` that lowers", c, load{"Range": 1, "Txn": 2}, 2, 2, func() { require.NoError(t, sm.SetLimit(ctx, 2)) })
 
-	q = acquire(t, ctx, there, concurrency.ID("i"))
-	// The victim's session removes the notice that it was left.
-	count("an eviction by ID", load{"Range": 2, "Txn": 1}, 2, 2, func() {
-		require.NoError(t, sm.Evict(ctx, "i", ""))
-		closed(t, q.Lost(), "the word comes")
-		f.noKeys("notice/")
-	})
-	q = acquire(t, ctx, there)
-	count("an eviction by token", load{"Range": 1, "Txn": 1}, 2, 2, func() {
-		require.NoError(t, sm.EvictToken(ctx, q.Token(), ""))
-		closed(t, q.Lost(), "the word comes")
-		f.noKeys("notice/")
-	})
+	// Somebody else's permit ends early. His session removes the notice that it
+	// was left.
+	ends := func(name string, want load, end func(*concurrency.Permit) error, opts ...concurrency.AcquireOption) {
+		t.Helper()
+		q := acquire(t, ctx, there, opts...)
+		elsewhere.ResetRequests()
+		b.count(name, c, want, 2, 2, func() {
+			require.NoError(t, end(q))
+			closed(t, q.Lost(), "the word comes")
+			b.noKeys("notice/")
+		})
+		require.Equal(t, load{"Txn": 1}, elsewhere.Requests(), "for the session that is told")
+	}
+	const byID = "`Evict`, `ReleaseID`, and 1 Txn of the holder's session"
+	ends(byID, load{"Range": 2, "Txn": 1}, func(*concurrency.Permit) error { return sm.Evict(ctx, "i", "") }, concurrency.ID("i"))
+	ends(byID, load{"Range": 2, "Txn": 1}, func(*concurrency.Permit) error { return sm.ReleaseID(ctx, "i") }, concurrency.ID("i"))
+	byToken := func(p *concurrency.Permit) error { return sm.EvictToken(ctx, p.Token(), "") }
+	ends("`EvictToken`, and 1 Txn of the holder's session", load{"Range": 1, "Txn": 1}, byToken)
+	ends("`EvictToken` of a request with an `ID`, and 1 Txn of the holder's session", load{"Range": 2, "Txn": 1}, byToken, concurrency.ID("i"))
 
 	q = acquire(t, ctx, there, concurrency.Weight(2))
-	count("the first wait", load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 2, 2, func() {
-		w := ask2(ctx, sm)
-		require.Eventually(t, func() bool { return len(f.keys("queue/")) == 2 && c.Requests()["Range"] == 1 }, soon, time.Millisecond)
-		require.NoError(t, q.Release(ctx)) // from elsewhere
-		p = granted(t, w, "the next")
+	var w [3]<-chan answer
+	waiting := func(i int, opts ...concurrency.AcquireOption) func() {
+		return func() {
+			w[i] = ask2(ctx, sm, opts...)
+			require.Eventually(t, func() bool { return len(b.keys("queue/")) == i+2 }, soon, time.Millisecond)
+		}
+	}
+	b.count("`Acquire`, `Lock` as the first of a session and name to wait", c, load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 1, 1, waiting(0))
+	b.count(free, c, load{"Txn": 1}, 1, 1, waiting(1))
+	b.count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, waiting(2, concurrency.MaxWaiters(3)))
+	b.count(refused, c, load{"Range": 1}, 0, 0, func() {
+		_, err = sm.Acquire(ctx, concurrency.MaxWaiters(3))
+		require.ErrorIs(t, err, concurrency.ErrFull)
 	})
-	require.NoError(t, p.Release(ctx))
+	require.NoError(t, q.Release(ctx))
+	for i := range w {
+		release(granted(t, w[i], "the next"))
+	}
 	require.Equal(t, load{"Watch": 1, "LeaseKeepAlive": 1}, c.OpenStreams())
-	count("closing the session", load{"LeaseRevoke": 1}, 1, 1, func() { require.NoError(t, s.Close(ctx)) })
+	b.count("`Close`", c, load{"LeaseRevoke": 1}, 1, 1, func() { require.NoError(t, s.Close(ctx)) })
+
+	doc, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(doc), "\n## Load\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	_, table, _ := strings.Cut(section, "\n|---|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	require.ElementsMatch(t, b.rows, strings.Split(table, "\n"), "the table of docs/operations.md")
+}
+
+// Reports to Trace.Waiting ask nothing for a caller's first one. Later ones ask for
+// the lease of each holder that they tell of, once at most.
+func TestLoadBudgetOfReports(t *testing.T) {
+	t.Parallel()
+	f := own(t, 1)
+	ctx := ctxT(t)
+	const holders, waiters, every = 2, 8, 200 * time.Millisecond
+	opts := &concurrency.SessionOptions{TTL: 300 * time.Second, ReportEvery: every}
+	reports := make(chan concurrency.WaitInfo, 10000)
+	opts.Trace = &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { reports <- i }}
+	s, c := f.session(opts)
+	for range holders {
+		holder, _ := f.session(nil)
+		acquire(t, ctx, sem(t, holder, "x", holders))
+	}
+	sm := sem(t, s, "x", holders)
+	_, err := sm.Status(ctx)
+	require.NoError(t, err)
+	index := f.RaftIndex()
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for range waiters {
+		ask2(waiting, sm)
+	}
+	times := map[int64]int{} // by token
+	for n := 0; n < 5*waiters; n++ {
+		i := got(t, reports, "a report")
+		require.Len(t, i.Blocking, holders)
+		for _, b := range i.Blocking {
+			require.Equal(t, times[i.Token] == 0, b.FreesBy.IsZero())
+		}
+		times[i.Token]++
+	}
+	asked := c.Requests()["LeaseTimeToLive"]
+	require.NotZero(t, asked)
+	require.LessOrEqual(t, asked, holders*5*waiters) // each caller's next report may be under way
+	require.EqualValues(t, waiters, f.RaftIndex()-index, "the requests alone")
 }
 
 // A renewal is one message on the stream that is open anyway, every third of the
@@ -112,7 +222,10 @@ func TestLoadBudgetOfRenewals(t *testing.T) {
 	require.Equal(t, index, f.RaftIndex())
 	require.Zero(t, c.Requests()["LeaseKeepAlive"], "no new stream")
 	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond)
-	require.LessOrEqual(t, c.Requests()["Range"], 1+int(time.Since(begun)/(500*time.Millisecond)))
+	for _, method := range []string{"Range", "LeaseTimeToLive"} {
+		require.Eventually(t, func() bool { return c.Requests()[method] > 0 }, soon, time.Millisecond)
+		require.LessOrEqual(t, c.Requests()[method], 1+int(time.Since(begun)/(500*time.Millisecond)), method)
+	}
 }
 
 // F42: the load of waiting: one watch per process and name, whoever waits, and a
