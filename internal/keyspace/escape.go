@@ -68,32 +68,6 @@ func escape(s string) string {
 	return b.String()
 }
 
-// unescape undoes escape. It refuses every text that escape does not write, so
-// that one name has one encoding.
-func unescape(s string) (string, bool) {
-	if !strings.Contains(s, "%") {
-		return s, escape(s) == s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b.WriteByte(s[i])
-			continue
-		}
-		if i+2 >= len(s) {
-			return "", false
-		}
-		hi, lo := strings.IndexByte(upperHex, s[i+1]), strings.IndexByte(upperHex, s[i+2])
-		if hi < 0 || lo < 0 {
-			return "", false
-		}
-		b.WriteByte(byte(hi<<4 | lo))
-		i += 2
-	}
-	out := b.String()
-	return out, escape(out) == s
-}
-
 func safe(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		c == '.' || c == '_' || c == '~' || c == '-'

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -19,8 +20,8 @@ func TestEscapeIsInjective(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.String().Draw(t, "a"), string(rapid.SliceOf(rapid.Byte()).Draw(t, "b"))
 		for _, s := range []string{a, b} {
-			back, ok := unescape(escape(s))
-			require.True(t, ok)
+			back, err := url.PathUnescape(escape(s))
+			require.NoError(t, err)
 			require.Equal(t, s, back)
 			require.NotContains(t, escape(s), "/")
 		}
@@ -120,6 +121,19 @@ func TestNoticeRoundTrip(t *testing.T) {
 	}
 	require.True(t, inRange(s.Alive(), s.Range))
 	require.False(t, inRange(space(t, "ns").Session(5).Alive(), s.Range))
+}
+
+func FuzzParseNotice(f *testing.F) {
+	s := Space{root: "/etcdkit/v1/ns/"}.Session(-5)
+	f.Add(s.Notice(77))
+	f.Add(s.Notice(-1))
+	f.Add(s.Range + "notice/")
+	f.Add(s.Alive())
+	f.Fuzz(func(t *testing.T, key string) {
+		if token, ok := s.ParseNotice(key); ok && s.Notice(token) != key {
+			t.Fatalf("%q parsed as %d, which is %q", key, token, s.Notice(token))
+		}
+	})
 }
 
 func FuzzParseSlot(f *testing.F) {
