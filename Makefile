@@ -69,10 +69,10 @@ compat: ## Run all tests against real servers of etcd 3.5, 3.6 and 3.7, one afte
 
 .PHONY: lint
 lint: export GOTOOLCHAIN := local
-lint: ## gofmt, go vet, bash -n, staticcheck, and golangci-lint where installed
+lint: ## gofmt, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed
 	@bad=$$(gofmt -l .); [[ -z $$bad ]] || { echo "not gofmt'ed (make fmt):" $$bad >&2; exit 1; }
 	@for script in .ci/run .ci/patiently; do bash -n $$script; done
-	@$(patiently) go vet $(PKGS)
+	@for os in linux darwin windows; do GOOS=$$os $(patiently) go vet $(PKGS); done
 	@$(patiently) go run $(STATICCHECK) $(PKGS)
 	@if command -v golangci-lint >/dev/null; then golangci-lint run $(PKGS); \
 		else echo "lint: golangci-lint is not installed, its part is left out" >&2; fi
