@@ -67,6 +67,11 @@ compat: ## Run all tests against real servers of etcd 3.5, 3.6 and 3.7, one afte
 	@$(patiently) go vet ./compat $(PKGS)
 	@go run ./compat -- -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
+.PHONY: mutants
+mutants: ## Take one rule after the other out of the product and show which checker or test notices (ARGS="-only m04"); takes half an hour
+	@$(patiently) go build -o bin/mutants ./internal/mutants/cmd
+	@bin/mutants $(ARGS)
+
 .PHONY: lint
 lint: export GOTOOLCHAIN := local
 lint: ## gofmt, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed
