@@ -22,7 +22,7 @@ func TestHooksMayCallBack(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	var s *concurrency.Session
-	var sm, free *concurrency.Semaphore
+	var sm *concurrency.Semaphore
 	ran := make(chan string, 100)
 	look := func() {
 		_, err := sm.Status(ctx)
@@ -35,9 +35,11 @@ func TestHooksMayCallBack(t *testing.T) {
 			assertNoError(t, p.Err())
 			assertNoError(t, p.Release(ctx))
 		}
-		for _, err := range free.Watch(ctx) {
-			assertNoError(t, err)
-			break
+		for _, sm := range []*concurrency.Semaphore{sm, again} {
+			for _, err := range sm.Watch(ctx) {
+				assertNoError(t, err)
+				break
+			}
 		}
 	}
 	all := func(what, name string) {
@@ -54,7 +56,7 @@ func TestHooksMayCallBack(t *testing.T) {
 		SessionLost:    func(clientv3.LeaseID, error) { _, _ = sm.Status(ctx); _ = s.Lease(); ran <- "session lost" },
 		SessionRenewed: func(clientv3.LeaseID) { all("session renewed", "x") },
 	}})
-	sm, free = sem(t, s, "x", 1), sem(t, s, "free", 100)
+	sm = sem(t, s, "x", 1)
 	within := func(what ...string) {
 		t.Helper()
 		for len(what) > 0 {

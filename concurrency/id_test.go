@@ -2,6 +2,7 @@ package concurrency_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,54 @@ func TestHalfDeletedRequests(t *testing.T) {
 	}
 	require.NoError(t, q.Release(ctx))
 	f.noKeys("queue/")
+}
+
+// T15: of a request with an ID only the ID's key is left, and its slot is used by
+// another request by now. That one is not taken for the owner of the ID: it is neither
+// named nor evicted, and the ID is free.
+func TestHalfDeletedRequestSparesTheNextInItsSlot(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(calm())
+	other, _ := f.session(nil)
+	sm, there := sem(t, s, "x", 2), sem(t, other, "x", 2)
+	for _, call := range []func() error{
+		func() error { return there.Evict(ctx, "i", "") },
+		func() error { return there.ReleaseID(ctx, "i") },
+		func() error {
+			p, err := there.Acquire(ctx, concurrency.ID("i"), concurrency.TakeOver())
+			if err == nil {
+				err = p.Release(ctx)
+			}
+			return errors.Join(concurrency.ErrNotHeld, err)
+		},
+		func() error {
+			p, err := there.Acquire(ctx, concurrency.ID("i"))
+			if err == nil {
+				err = p.Release(ctx)
+			}
+			return errors.Join(concurrency.ErrNotHeld, err)
+		},
+	} {
+		p := acquire(t, ctx, sm, concurrency.ID("i"))
+		slot := f.keys("queue/")
+		_, err := f.Client().Delete(ctx, slot[0])
+		require.NoError(t, err)
+		require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
+		require.Len(t, f.keys("/id/"), 1)
+		next := acquire(t, ctx, sm)
+		require.Equal(t, slot, f.keys("queue/"), "the same slot")
+		err = call()
+		require.ErrorIs(t, err, concurrency.ErrNotHeld)
+		require.NotErrorIs(t, err, concurrency.ErrLost)
+		var held *concurrency.HeldError
+		require.NotErrorAs(t, err, &held)
+		require.Equal(t, slot, f.keys("queue/"), "it stands")
+		require.NoError(t, next.Err())
+		require.NoError(t, next.Release(ctx))
+		f.noKeys("/id/")
+	}
 }
 
 func TestReleaseIDFromElsewhere(t *testing.T) {

@@ -231,6 +231,49 @@ func TestPermitContextAndDeadline(t *testing.T) {
 	f.noKeys("/queue/")
 }
 
+// F06, T37: until when a permit is trusted, to the fraction of a second: the TTL that
+// etcd granted, less the margin, or MaxHold. The default margin covers etcd's default
+// election timeout of a second, for as long as a former leader that is cut off may
+// promise to renew.
+func TestDeadlineIsExact(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, tt := range map[string]struct {
+		opts   concurrency.SessionOptions
+		margin time.Duration
+		hold   []concurrency.AcquireOption
+		until  time.Duration // instead of TTL and margin
+	}{
+		"defaults":                  {margin: 3000 * ms},
+		"the shortest by default":   {opts: concurrency.SessionOptions{TTL: 5000 * ms}, margin: 1200 * ms},
+		"a fifth of the TTL":        {opts: concurrency.SessionOptions{TTL: 9000 * ms}, margin: 1800 * ms},
+		"a margin of one's own":     {opts: concurrency.SessionOptions{TTL: 9000 * ms, Margin: 1750 * ms}, margin: 1750 * ms},
+		"MaxHold below a second":    {hold: []concurrency.AcquireOption{concurrency.MaxHold(900 * ms)}, until: 900 * ms},
+		"MaxHold between seconds":   {hold: []concurrency.AcquireOption{concurrency.MaxHold(2500 * ms)}, until: 2500 * ms},
+		"MaxHold beyond the margin": {hold: []concurrency.AcquireOption{concurrency.MaxHold(time.Hour)}, margin: 3000 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			before := time.Now()
+			s, _ := f.session(&tt.opts)
+			if tt.until > 0 {
+				before = time.Now() // it counts from the grant of the permit
+			}
+			p, err := mutex(t, s, "x").Lock(t.Context(), tt.hold...)
+			require.NoError(t, err)
+			until := tt.until
+			if until == 0 {
+				granted, err := f.Client().TimeToLive(ctxT(t), s.Lease())
+				require.NoError(t, err)
+				until = time.Duration(granted.GrantedTTL)*time.Second - tt.margin
+			}
+			require.WithinRange(t, p.Deadline(), before.Add(until), time.Now().Add(until))
+			require.NoError(t, p.Release(ctxT(t)))
+		})
+	}
+}
+
 // Notices do not pile up, neither in etcd nor here.
 func TestNoticesAreRemoved(t *testing.T) {
 	t.Parallel()

@@ -110,6 +110,21 @@ func TestTrapL1LateCopy(t *testing.T) {
 	f.create(f.creation())
 }
 
+// L1, F46: a creation was sent twice, since the first answer was lost. When its key
+// has long been removed the first copy arrives once more: nothing appears.
+func TestTrapL1DoubledCreate(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t))
+	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate})
+	token := f.create(f.creation())
+	removal, err := commit.Remove(ctxT(t), f.client, f.key(), token)
+	require.NoError(t, err)
+	require.Equal(t, commit.Removed, removal)
+	require.NoError(t, inj.Release())
+	require.False(t, inj.LateResults()[0].Reply.(*etcdserverpb.TxnResponse).Succeeded)
+	require.False(t, f.stands(f.key()))
+}
+
 // L1: the name was used anew in between, and is free again or in use.
 func TestTrapL1ReusedName(t *testing.T) {
 	t.Parallel()
