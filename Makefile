@@ -82,6 +82,11 @@ lint: ## gofmt, go vet for Linux, macOS and Windows, bash -n, staticcheck, and g
 	@if command -v golangci-lint >/dev/null; then golangci-lint run $(PKGS); \
 		else echo "lint: golangci-lint is not installed, its part is left out" >&2; fi
 
+.PHONY: chaos
+chaos: ## Semaphores and mutexes on three members while everything fails, judged by five checkers (SEED=7 MINUTES=3, ARGS="-nemeses compaction")
+	@$(patiently) go build -o bin/chaos ./internal/chaos/cmd
+	@bin/chaos $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
+
 .PHONY: chaos-replay
 chaos-replay: ## Judge a recorded history again (FILE=.../history.jsonl, OUT=folder for pictures)
 	@[[ -n "$(FILE)" ]] || { echo "chaos-replay: FILE= names no history" >&2; exit 2; }

@@ -73,6 +73,12 @@ func Judge(h *history.History, checkers ...Checker) *Report {
 	return r
 }
 
+// Add adds a finding of others, and judges anew.
+func (r *Report) Add(f Finding) {
+	r.Findings = sorted(append(r.Findings, f))
+	r.Verdict = r.verdict()
+}
+
 func (r *Report) verdict() Verdict {
 	worst := Excused
 	for _, f := range r.Findings {

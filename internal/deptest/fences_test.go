@@ -70,7 +70,7 @@ var fences = []fence{
 		why:  "it brings a whole etcd server, which no user's binary shall carry",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(dir, "embedtest") && !f.test && !within(f.dir, "embedtest", "examples", "cmd")
+			return ok && within(dir, "embedtest") && !f.test && !within(f.dir, "embedtest", "examples", "cmd", "internal/chaos")
 		},
 		planted: [2]string{"concurrency/session.go", module + "/embedtest"},
 	},

@@ -1,0 +1,148 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/history"
+)
+
+// How long things may take when nothing harms them any more. A session that is
+// lost needs a new lease; a dead one's permits come back after its TTL, half a
+// second, and up to 7 s if the revocation fails at the server.
+const (
+	recovery = 20 * time.Second
+	cleanup  = 3 * time.Second
+)
+
+// calm is the part of the run after the storm: everything has to work again, and
+// nothing may be left. It returns what does not.
+func (w *World) calm(ctx context.Context, subjects []Subject) (findings []string) {
+	w.mend("the members", func(ctx context.Context) error {
+		for i := range w.Members() {
+			if !w.answers(ctx, i, true) {
+				return fmt.Errorf("member %d does not answer", i)
+			}
+		}
+		return nil
+	})
+	w.mark(ctx, history.MarkCalm)
+	findings = append(findings, w.probe(ctx, subjects)...)
+	_ = sleep(ctx, cleanup)
+	w.mark(ctx, history.MarkQuiet)
+	findings = append(findings, w.left("after all permits were given back", w.Space.Root()+"sem/", w.Space.Root()+"mutex/", w.Space.Root()+"id/")...)
+
+	longest := time.Duration(0)
+	for _, p := range w.Processes {
+		longest = max(longest, p.plan.ttl)
+		bounded, cancel := context.WithTimeout(ctx, recovery)
+		if err := p.close(bounded); err != nil {
+			findings = append(findings, fmt.Sprintf("%s: close: %v", p.Name, err))
+		}
+		cancel()
+	}
+	for end := time.Now().Add(longest + recovery); ; {
+		left := w.left("after all sessions were closed", w.Space.Root())
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			findings = append(findings, left...)
+			break
+		}
+		_ = sleep(ctx, 100*time.Millisecond)
+	}
+	w.mark(ctx, history.MarkDrained)
+	return findings
+}
+
+// mark records that the run has reached a phase, when the tap has seen all before.
+func (w *World) mark(ctx context.Context, phase string) {
+	ctx, cancel := context.WithTimeout(ctx, recovery)
+	defer cancel()
+	if err := w.tap.Complete(ctx); err != nil {
+		w.note("the tap is not complete: %v", err)
+	}
+	w.Recorder.Mark(phase)
+}
+
+// probe uses every subject from every process.
+func (w *World) probe(ctx context.Context, subjects []Subject) (findings []string) {
+	ctx, cancel := context.WithTimeout(ctx, recovery)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, p := range w.Processes {
+		wg.Go(func() {
+			for err := p.open(ctx); err != nil; err = p.open(ctx) {
+				if sleep(ctx, 100*time.Millisecond) != nil {
+					break
+				}
+			}
+			for _, s := range subjects {
+				if err := s.Probe(ctx, p); err != nil {
+					mu.Lock()
+					findings = append(findings, fmt.Sprintf("%s of %s do not work when all is well again: %v", s.Name(), p.Name, err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return findings
+}
+
+// left lists what stands below prefixes, apart from limits, which stay.
+func (w *World) left(when string, prefixes ...string) (findings []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), recovery)
+	defer cancel()
+	for _, prefix := range prefixes {
+		resp, err := w.Admin().Get(ctx, prefix, clientv3.WithPrefix())
+		if err != nil {
+			findings = append(findings, fmt.Sprintf("cannot list %s: %v", prefix, err))
+			continue
+		}
+		for _, kv := range resp.Kvs {
+			key := string(kv.Key)
+			if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, w.register("")) {
+				findings = append(findings, fmt.Sprintf("%s stands %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
+			}
+		}
+	}
+	return findings
+}
+
+// ours marks goroutines of what is under test.
+var ours = []string{
+	"etcdkit/etcdkit/concurrency", "etcdkit/internal/lease", "etcdkit/internal/mirror", "etcdkit/internal/commit",
+	"etcdkit/schedlock", "etcdkit/idempotency",
+}
+
+// leftGoroutines lists goroutines of the product that do not end.
+func leftGoroutines() []string {
+	var left []string
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		left = nil
+		buf := make([]byte, 16<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+	next:
+		for _, stack := range strings.Split(string(buf), "\n\n") {
+			for _, part := range ours {
+				if strings.Contains(stack, part) {
+					left = append(left, "a goroutine is left:\n"+stack)
+					continue next
+				}
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+	}
+	return left
+}

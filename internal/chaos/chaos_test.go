@@ -1,0 +1,84 @@
+package chaos
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/check"
+	"github.com/etcdkit/etcdkit/internal/history"
+)
+
+func TestMain(m *testing.M) { embedtest.Main(m) }
+
+// The short form of make chaos. CHAOS_SEED sets another seed.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a minute")
+	}
+	seed := uint64(1)
+	if s := os.Getenv("CHAOS_SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("seed %d", seed)
+	res, err := Run(context.Background(), Config{Seed: Seed(seed), Duration: whole, Progress: t.Logf})
+	require.NoError(t, err)
+	report, checkers, err := res.Judge()
+	require.NoError(t, err)
+	if report.Verdict != check.Green {
+		replay, err := report.Save(os.TempDir(), res.History, checkers...)
+		require.NoError(t, err)
+		t.Logf("%v\nto judge it again: %s", report, replay)
+	}
+	require.Equal(t, check.Green, report.Verdict)
+}
+
+// The seed alone decides what is done.
+func TestSeedDecides(t *testing.T) {
+	t.Parallel()
+	draw := func(seed Seed) (all []string) {
+		s := newSchedule(seed, Nemeses())
+		for range 30 {
+			st := s.next()
+			all = append(all, st.String(), st.For.String())
+		}
+		r := seed.Stream("worker")
+		for _, s := range Subjects() {
+			for range 20 {
+				all = append(all, s.Plan(r).Name)
+			}
+		}
+		return all
+	}
+	require.Equal(t, draw(1), draw(1))
+	require.NotEqual(t, draw(1), draw(2))
+}
+
+// A run in which nothing is harmed and nothing happens is green, and a run that has
+// to contain harm and has none is void.
+func TestVoid(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	res, err := Run(context.Background(), Config{Seed: 2, Duration: 2 * time.Second, Nemeses: []Nemesis{}})
+	require.NoError(t, err)
+	report, _, err := res.Judge()
+	require.NoError(t, err)
+	require.Equal(t, check.Green, report.Verdict, "%v", report)
+	demanding := history.NewRecorder()
+	demanding.Set(check.RequirePrefix+check.EffectExpiries, "1")
+	more, err := demanding.History()
+	require.NoError(t, err)
+	res.History = history.Merge(res.History, more)
+	report, _, err = res.Judge()
+	require.NoError(t, err)
+	require.Equal(t, check.Void, report.Verdict)
+}

@@ -1,0 +1,62 @@
+package chaos
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/check"
+)
+
+// whole is the shortest run that has to contain all that it is made for.
+const whole = time.Minute
+
+// Effects that are counted here and judged by package check.
+const (
+	effectCompactions = "compactions"
+	effectLeaders     = "leader changes"
+	effectUncaused    = "leader changes that nobody caused"
+	effectLateCopies  = "late copies applied"
+)
+
+// declare tells the checkers what kind of run this is.
+func (w *World) declare(c Config) {
+	longest := time.Duration(0)
+	for _, p := range w.Processes {
+		longest = max(longest, p.plan.ttl)
+	}
+	set := w.Recorder.Set
+	set("seed", strconv.FormatUint(uint64(w.Seed), 10))
+	set(check.SettingSuite, "concurrency")
+	set(check.SettingTTL, longest.String())
+	set(check.ToleratePrefix+effectUncaused, "3") // else the machine was too busy to keep etcd's time
+	if c.Duration >= whole && c.All() {
+		for _, effect := range []string{check.EffectExpiries, check.EffectEvictions, check.EffectUnknown, check.EffectGrants, check.EffectLimits, effectCompactions, effectLeaders} {
+			set(check.RequirePrefix+effect, "1")
+		}
+	}
+}
+
+// count hands what was counted beside the history to it.
+func (w *World) count() {
+	for _, effect := range []string{effectCompactions, effectLeaders, effectUncaused, effectLateCopies} {
+		w.Recorder.Count(effect, int64(w.Stats.Get(effect)))
+	}
+}
+
+// Judge has the run's history judged, and adds what the run has found itself.
+func (r *Result) Judge() (*check.Report, []check.Checker, error) {
+	checkers, err := check.Suite(r.History)
+	if err != nil {
+		return nil, nil, err
+	}
+	report := check.Judge(r.History, checkers...)
+	for _, f := range r.Findings {
+		rule, _, _ := strings.Cut(f, "\n")
+		report.Add(check.Finding{Level: check.Bad, Checker: "end", Rule: "left", Text: rule})
+	}
+	for _, d := range r.Doubts {
+		report.Add(check.Finding{Level: check.Unclear, Checker: "end", Rule: "doubt", Text: d})
+	}
+	return report, checkers, nil
+}

@@ -1,0 +1,24 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// Subject is something under test: operations on it, and what must be true of it.
+// Whatever implements it takes part in a run beside the others.
+type Subject interface {
+	// Name is short and nobody else's.
+	Name() string
+	// Gates are the subject's queues in etcd, if it has any, into which
+	// nemeses may plant keys.
+	Gates(keyspace.Space) []keyspace.Gate
+	// Plan draws the next operation of a worker: all that is random about it is
+	// drawn from r now, so that the seed decides it.
+	Plan(r *rand.Rand) Operation
+	// Probe uses the subject from one process once all harm has ended and all
+	// operations have returned. It must succeed before ctx ends.
+	Probe(ctx context.Context, p *Process) error
+}
