@@ -105,15 +105,15 @@ func (w *world) guardEnds(r *request) int64 {
 	return end
 }
 
-// stoodAt tells whether it is certain that a request was admitted and its key
-// stood, as it was created, until the effect's outcome was known.
+// stoodAt tells whether it is certain that a request's key stood, as it was created,
+// until the effect's outcome was known.
 func (w *world) stoodAt(r *request, now int64) bool {
-	if r.admitted == 0 || len(r.again) > 0 || w.struck(r) != nil {
+	if len(r.again) > 0 || w.struck(r) != nil {
 		return false
 	}
 	switch r.how {
 	case stands:
-		return r.gone == never && w.through > 0
+		return true
 	case plain:
 		released := w.released(r)
 		return released != never && now < released && w.spanOf[r] != nil && now <= w.spanOf[r].To

@@ -48,6 +48,13 @@ func (t *tale) forget(calls ...*simCall) {
 	}
 }
 
+// storeLimit stores a limit as it stands.
+func (t *tale) storeLimit(r record.Limit) {
+	t.commit(change{key: "sem/a/limit", value: r.Encode()})
+	t.sem.limit, t.sem.known = r.Limit, r.Through < t.rev
+	t.admit(t.sem)
+}
+
 // last returns the last event of a kind.
 func (t *tale) last(kind history.Kind) *history.Event {
 	for i := len(t.events) - 1; i >= 0; i-- {
@@ -56,6 +63,11 @@ func (t *tale) last(kind history.Kind) *history.Event {
 		}
 	}
 	panic("no such event")
+}
+
+// callOf returns the event of a call.
+func (t *tale) callOf(c *simCall) *history.Event {
+	return &t.events[slices.IndexFunc(t.events, func(e history.Event) bool { return e.Op == c.op && e.Kind == history.KindCall })]
 }
 
 func (t *tale) set(name, value string) {
@@ -187,6 +199,115 @@ var golden = []struct {
 		t.end(a, history.Released)
 		t.giveBack(a)
 	}},
+	{"an eviction that the tap saw late", "(belief/overlap)", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.tapAt = t.now + 1_000_000
+		t.evictOne(a.req)
+		t.grant(b)
+		t.now = t.tapAt - 1 - 1000
+		t.check(a) // at the very time
+		t.check(b)
+		t.end(a, history.Evicted)
+	}},
+	{"a value that was put elsewhere", "", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.gives(a)
+		t.commit(change{key: "reg/y", value: "late"})
+		t.emit(history.Event{Kind: history.KindEffect, Client: "c0", Gate: "mutex/m", Token: a.req.token, Outcome: history.Unknown,
+			Attr: map[string]string{"register": simPrefix + "reg/x", "value": "late", "mode": history.ModeGuard}})
+	}},
+	{"a call that returns late, because all stood still", "", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now
+		t.now += 3e9
+		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 2.5e9})
+	}},
+	{"a call of a process that is stopped", "", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		t.skipCalm = true
+		a, b := t.asks(0, t.sem, 1), t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now
+		t.nemesis(history.Event{Name: "stop process", Client: "c0"}, func() { t.now += 6e9 })
+		t.drop(b.req.lease, "expired")
+		t.open(t.clients[0])
+	}},
+	{"nobody says that all is calm", "", func(t *tale) {
+		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
+		t.fails(b, "")
+		b.state = "withdraw"
+		t.now += 10e9
+		t.grant(a)
+		c := t.asks(2, t.sem, 1)
+		t.drop(c.req.lease, "expired")
+		t.open(t.clients[2])
+		t.now += 10e9
+		t.skipCalm = true
+	}},
+	{"a status that takes long", "", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		t.skipCalm = true
+		t.statusOf(t.sem, 0)
+		back := t.last(history.KindReturn)
+		t.now += 4e9
+		back.At = t.now
+	}},
+	{"a try at a limit that cannot be read", "", func(t *tale) {
+		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
+			t.commit(change{key: "sem/a/limit", value: `{"v":9,"limit":5}`})
+		})
+		t.sem.known = false
+		t.tryAt(t.clients[0], t.sem)
+		t.commit(change{key: "sem/a/limit", del: true})
+		t.setLimit(t.sem, 2, true, 0)
+	}},
+	{"a key that a nemesis planted", "", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		t.skipCalm = true
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.gives(a)
+		t.nemesis(history.Event{Name: "plant", Attr: map[string]string{"key": simPrefix + "mutex/m/queue/light/0000000000000001-00aa"}}, func() {
+			t.commit(change{key: "mutex/m/queue/light/0000000000000001-00aa", value: `{"v":1,"holder":"c0"}`, lease: 1})
+		})
+		t.now += 20e9
+		t.commit(change{key: "mutex/m/queue/light/0000000000000001-00aa", del: true})
+	}},
+	{"a key that nobody wants, while all stood still", "", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		t.skipCalm = true
+		a := t.asks(0, t.sem, 1)
+		t.fails(a, "")
+		a.state = "withdraw"
+		t.now += 7e9
+		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 6e9})
+	}},
+	{"a call whose context had ended before", "", func(t *tale) {
+		t.now += 3e9
+		a := t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now - 2e9
+	}},
+	{"a raised limit need not remember", "", func(t *tale) {
+		t.grant(t.asks(0, t.sem, 1))
+		t.storeLimit(record.Limit{Limit: 2, Settled: true})
+	}},
+	{"a lowered limit that is not settled yet", "", func(t *tale) {
+		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
+		t.grant(a)
+		t.grant(b)
+		t.storeLimit(record.Limit{Limit: 1, Previous: 2})
+		t.statusOf(t.sem, 0)
+		t.gives(a)
+		c := t.asks(2, t.sem, 1)
+		t.statusOf(t.sem, 1) // who came later can be no holder, but one who left may have been
+		t.gives(b)
+		t.grant(c)
+	}},
 
 	{"over the limit", "belief/overlap linear/order store/limit", func(t *tale) {
 		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1), t.asks(2, t.sem, 1)
@@ -237,6 +358,13 @@ var golden = []struct {
 		t.check(a)
 		t.check(b)
 		t.gives(c)
+	}},
+	{"two hold, until the first one's lease ends", "belief/overlap linear/order", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.grant(b)
+		t.check(a)
+		t.expire(t.clients[0])
 	}},
 	{"told too early", "belief/overlap linear/order store/early", func(t *tale) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
@@ -354,6 +482,21 @@ var golden = []struct {
 		t.grant(b)
 		t.sem.limit, t.sem.above = 1, 0 // it is lowered, and does not say so
 		t.askLimit(1, 0)
+	}},
+	{"a settled limit that forgets who holds", "store/through", func(t *tale) {
+		t.grant(t.asks(0, t.sem, 1))
+		t.grant(t.asks(1, t.sem, 1))
+		t.storeLimit(record.Limit{Limit: 1, Previous: 2, Settled: true})
+	}},
+	{"a limit that knows the future admits nobody", "belief/overlap linear/order store/limit", func(t *tale) {
+		a := t.asks(0, t.sem, 2)
+		t.storeLimit(record.Limit{Limit: 3, Through: 10_000, Settled: true})
+		b := t.asks(1, t.sem, 1)
+		t.grant(a)
+		t.grant(b)
+		t.check(a)
+		t.gives(b)
+		t.storeLimit(record.Limit{Limit: 3, Through: a.req.token, Settled: true})
 	}},
 	{"status tells too few", "store/status", func(t *tale) {
 		t.grant(t.asks(0, t.sem, 1))
@@ -518,6 +661,12 @@ var golden = []struct {
 		t.gives(a)
 		t.grant(b)
 	}},
+	{"a write before the request", "fence/guard", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.byGuard(a)
+		t.last(history.KindEffect).Rev = a.req.token - 1
+	}},
 	{"a write by nobody's guard", "fence/guard", func(t *tale) {
 		t.emit(history.Event{Kind: history.KindEffect, Client: "c0", Gate: "mutex/m", Token: 3, Rev: t.rev, Outcome: history.OK,
 			Attr: map[string]string{"register": "r", "mode": history.ModeGuard}})
@@ -563,8 +712,28 @@ var golden = []struct {
 	}},
 	{"a call that returns too late", "live/late", func(t *tale) {
 		a := t.asks(0, t.sem, 1)
-		t.events[slices.IndexFunc(t.events, func(e history.Event) bool { return e.Op == a.op && e.Kind == history.KindCall })].Until = t.now
+		t.callOf(a).Until = t.now
 		t.now += 3e9
+	}},
+	{"a call that returns late, and other things stood still", "live/late", func(t *tale) {
+		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 2.5e9})
+		t.now += 1e9
+		a := t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now
+		t.now += 3e9
+		t.emit(history.Event{Kind: history.KindCount, Name: "something else", N: 2.5e9})
+		t.grant(a)
+		t.now += 3e9
+		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 2.5e9})
+	}},
+	{"a call that returns late, and others were stopped", "live/late", func(t *tale) {
+		t.nemesis(history.Event{Name: "stop process", Client: "c0"}, func() {})
+		t.now += 2e9
+		a := t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now
+		t.nemesis(history.Event{Name: "stop process", Client: "c1"}, func() { t.now += 3e9 })
+		t.grant(a)
+		t.nemesis(history.Event{Name: "stop process", Client: "c0"}, func() {})
 	}},
 	{"a call that never returns", "live/late", func(t *tale) {
 		a := t.ask(t.clients[0], t.sem, 1, false)

@@ -37,11 +37,7 @@ func (w *world) linearOps(name string) []porcupine.Operation {
 		}
 	}
 	for _, l := range g.limits {
-		from := int64(0)
-		if at := w.limitCalled(g, l); at != never && !l.first {
-			from = at
-		}
-		b.add("tap", action{kind: "limit", limit: l.n, known: l.known}, max(from, w.notBefore(l.rev)), l.at)
+		b.add("tap", action{kind: "limit", limit: l.n, known: l.known}, w.notBefore(l.rev), l.at)
 	}
 	return b.ops
 }

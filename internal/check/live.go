@@ -61,10 +61,10 @@ func (l *live) stalled(from, to int64) (sum int64) {
 
 // late: a call returns when its context ends.
 func (l *live) late(op *history.Op) []Finding {
-	end := op.Call.Until
-	if end == 0 {
+	if op.Call.Until == 0 {
 		return nil
 	}
+	end := max(op.Call.Until, op.Call.At) // it may have ended before
 	bound := end + l.back
 	if min(op.Ended(), l.end) <= bound || l.killed(op) {
 		return nil
@@ -113,7 +113,7 @@ func (l *live) forgotten() (f []Finding) {
 	}
 	for i := range l.ops {
 		op := &l.ops[i]
-		if op.Call.Name != history.Acquire || op.Ended() <= l.calm || l.killed(op) {
+		if op.Call.Name != history.Acquire || l.killed(op) {
 			continue
 		}
 		since, waits := max(l.calm, op.Call.At), false
@@ -123,7 +123,7 @@ func (l *live) forgotten() (f []Finding) {
 			}
 		}
 		until := min(op.Ended(), l.end)
-		if !waits && until > since+l.told+l.stalled(since, until) && !l.grantedIn(op) {
+		if !waits && until > since+l.told+l.stalled(since, until) {
 			f = append(f, bad("forgotten", op.Call.Gate, since, "%s of %s (call %d) has had no request in etcd for %s", op.Call.Name, op.Call.Client, op.Call.Op, ms(until-since)))
 		}
 	}
@@ -139,11 +139,6 @@ func (l *live) unclaimed(op *history.Op) (rs []*request) {
 		}
 	}
 	return rs
-}
-
-// grantedIn tells whether a call has returned with a permit.
-func (l *live) grantedIn(op *history.Op) bool {
-	return op.Return != nil && op.Return.Outcome == history.OK
 }
 
 // refused: a try is refused because of somebody. Whoever stood in the queue at any

@@ -57,7 +57,6 @@ type limit struct {
 	record  record.Limit
 	above   int64 // the greatest token admitted before
 	hidden  int64 // token of a live admitted request that the record does not tell as held, or 0
-	lowered bool
 }
 
 type state struct {
@@ -235,9 +234,6 @@ func (g *gate) setLimit(e history.Event, c history.Commit) {
 		r, ok := record.DecodeLimit([]byte(e.KV.Value))
 		l.n, l.known, l.by, l.record = r.Limit, ok && r.Through < c.Rev, r.By, r
 		l.first = e.KV.Version == 1
-	}
-	if was := g.limitAt(c.Rev); was.known && l.known {
-		l.lowered = l.n < was.n
 	}
 	if shown := g.shown(l); l.known && shown < g.held {
 		l.hidden = g.queue[shown].token

@@ -110,6 +110,7 @@ func (r *Report) Killers() []string {
 // effects counts what happened.
 func effects(h *history.History) map[string]int64 {
 	n := h.Counts()
+	delete(n, CountStall) // these are times
 	w := join(h)
 	n[EffectGrants] += int64(len(w.spans))
 	for _, op := range w.ops {
@@ -157,8 +158,8 @@ func (w *world) endedOnPurpose(l *lease) bool {
 	return false
 }
 
-// most is how many findings of one level are printed.
-const most = 20
+// most is how many findings of one level, checker and rule are printed.
+const most = 5
 
 // String tells the verdict and its reasons.
 func (r *Report) String() string {
@@ -171,18 +172,21 @@ func (r *Report) String() string {
 	for _, m := range r.Missing {
 		fmt.Fprintf(&b, "  missing: %s\n", m)
 	}
-	printed, left := map[Level]int{}, map[Level]int{}
-	for _, f := range r.Findings {
-		if printed[f.Level]++; printed[f.Level] > most {
-			left[f.Level]++
-			continue
-		}
-		fmt.Fprintf(&b, "  %s\n", f)
+	type kind struct {
+		level         Level
+		checker, rule string
 	}
-	for _, l := range []Level{Bad, Unclear, Excused} {
-		if left[l] > 0 {
-			fmt.Fprintf(&b, "  %s: %d more\n", l, left[l])
+	printed, order := map[kind]int{}, []kind{}
+	for _, f := range r.Findings {
+		k := kind{f.Level, f.Checker, f.Rule}
+		if printed[k]++; printed[k] <= most {
+			fmt.Fprintf(&b, "  %s\n", f)
+		} else if printed[k] == most+1 {
+			order = append(order, k)
 		}
+	}
+	for _, k := range order {
+		fmt.Fprintf(&b, "  %s: %s/%s: %d more\n", k.level, k.checker, k.rule, printed[k]-most)
 	}
 	return b.String()
 }

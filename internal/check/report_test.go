@@ -122,8 +122,10 @@ func TestBeliefsWithoutTap(t *testing.T) {
 		t.grant(a)
 		t.grant(b)
 	}))
-	require.Equal(t, []string{"linear/order"}, told(func(t *tale) { // a limit that was set, and by nobody else
+	require.Equal(t, []string{"linear/order"}, told(func(t *tale) { // a limit that was set, and another's
 		t.askLimit(1, 0)
+		t.askLimit(2, 0)
+		t.last(history.KindCall).Gate, t.last(history.KindReturn).Gate = "sem/b", "sem/b"
 		t.grant(t.asks(0, t.sem, 1))
 		t.grant(t.asks(1, t.sem, 1))
 	}))
