@@ -319,7 +319,8 @@ var corruptions = []struct {
 		if !ok {
 			return false
 		}
-		s.edit(func(e *history.Event) bool { return of(op.Call)(e) && e.Kind == history.KindCall }, func(e *history.Event) { e.Until = op.Ended() - 2e9 })
+		s.edit(func(e *history.Event) bool { return of(op.Call)(e) && e.Kind == history.KindCall }, func(e *history.Event) { e.Until = e.At })
+		s.edit(func(e *history.Event) bool { return of(op.Call)(e) && e.Kind == history.KindReturn }, func(e *history.Event) { e.At += 3e9 })
 		return true
 	}},
 }
