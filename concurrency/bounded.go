@@ -2,7 +2,6 @@ package concurrency
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -28,9 +27,9 @@ const (
 // would make others fail although nobody holds. So the queue is read first,
 // which costs no Raft entry if the answer is no, and the request is written on
 // the condition that no other has come since: then what was read still holds, or
-// the queue got shorter. Where others keep coming, it is written all the same
-// after a few rounds, and looked at again; as a try it is marked by its name, so
-// that nobody is refused because of it.
+// the queue got shorter. Where others keep coming, it is written all the same after a
+// few rounds, and looked at again. Then it is marked by its name, so that nobody is
+// refused at once because of it.
 func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim, bool, error) {
 	var pause commit.Backoff
 	begun := time.Now()
@@ -51,40 +50,50 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 			return nil, false, g.tooHeavy(r.weight, v.Limit)
 		}
 		answer := v.Bounded(0, r.weight, r.maxWaiters)
+		full := error(fullError(g.name, v, 0))
 		if answer != queue.Enter && r.hasID {
 			made, err := g.makeRoom(ctx, e, r, v)
-			if err != nil && err != errOurs {
+			switch ours := asOurs(err); {
+			case ours != nil:
+				answer, full = queue.Unclear, ours.held
+			case err != nil:
 				return nil, false, err
-			}
-			if made {
+			case made:
 				continue
 			}
-			if err == errOurs {
-				answer = queue.Unclear
+		}
+		if answer == queue.Enter {
+			c, admitted, err := g.enter(ctx, e, r, v, round)
+			if err == errRefused {
+				continue
+			}
+			if ours := asOurs(err); ours != nil {
+				answer, full = queue.Unclear, ours.held
+			} else {
+				return c, admitted, err
 			}
 		}
-		switch answer {
-		case queue.Refuse:
-			return nil, false, fullError(g.name, v)
-		case queue.Unclear:
-			if time.Since(begun) > patience {
-				return nil, false, fullError(g.name, v)
+		if answer == queue.Refuse || time.Since(begun) > patience {
+			return nil, false, full
+		}
+		if err := pause.Wait(ctx, nil); err != nil {
+			if context.Cause(ctx) == errWaited {
+				return nil, false, full
 			}
-			if err := pause.Wait(ctx, nil); err != nil {
-				return nil, false, err
-			}
-			continue
+			return nil, false, err
 		}
-		if round >= optimistic {
-			return g.enqueueAnyway(ctx, e, r)
-		}
-		c, admitted, err := g.put(ctx, e, r, false, g.unchanged(v))
-		if errors.Is(err, errRefused) {
-			continue
-		}
-		fits := v.Bounded(0, r.weight, 0) == queue.Enter
-		return c, admitted || err == nil && fits, err
 	}
+}
+
+// enter writes a request that may join as far as a view tells, on the condition that
+// this is still so, or after a few rounds without.
+func (g *gate) enter(ctx context.Context, e *epoch, r request, v mirror.View, round int) (*claim, bool, error) {
+	if round >= optimistic {
+		return g.enqueueAnyway(ctx, e, r)
+	}
+	c, admitted, err := g.put(ctx, e, r, false, g.unchanged(v))
+	fits := v.Bounded(0, r.weight, 0) == queue.Enter
+	return c, admitted || err == nil && fits, err
 }
 
 // makeRoom looks at the ID of a request for which a queue is too full. The ID
@@ -96,7 +105,7 @@ func (g *gate) makeRoom(ctx context.Context, e *epoch, r request, v mirror.View)
 	}
 	if r.takeOver && !e.gone(owner) {
 		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, r.weight, r.maxWaiters) == queue.Refuse {
-			return false, fullError(g.name, v)
+			return false, fullError(g.name, v, 0)
 		}
 	}
 	err = g.claimID(ctx, e, r, owner)
@@ -115,7 +124,7 @@ func (g *gate) unchanged(v mirror.View) []clientv3.Cmp {
 
 // enqueueAnyway writes the request first and then looks whether it may stay.
 func (g *gate) enqueueAnyway(ctx context.Context, e *epoch, r request) (*claim, bool, error) {
-	c, admitted, err := g.put(ctx, e, r, r.maxWaiters == 0, nil)
+	c, admitted, err := g.put(ctx, e, r, true, nil)
 	if err != nil || admitted {
 		return c, admitted, err
 	}
@@ -127,7 +136,7 @@ func (g *gate) enqueueAnyway(ctx context.Context, e *epoch, r request) (*claim, 
 	switch v.Bounded(c.token, r.weight, r.maxWaiters) {
 	case queue.Refuse:
 		g.withdrawLater(e, c)
-		return nil, false, fullError(g.name, v)
+		return nil, false, fullError(g.name, v, c.token)
 	case queue.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
 		defer cancel()
@@ -137,5 +146,5 @@ func (g *gate) enqueueAnyway(ctx context.Context, e *epoch, r request) (*claim, 
 		}
 		return c, true, nil
 	}
-	return c, false, nil
+	return c, v.Bounded(c.token, r.weight, 0) == queue.Enter, nil
 }

@@ -1,7 +1,6 @@
 package concurrency
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +26,14 @@ func (g *gate) enqueue(ctx context.Context, e *epoch, r request, ifs ...clientv3
 // errRefused says that the caller's own conditions were not met.
 var errRefused = errors.New("the conditions of the request are not met")
 
-func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []clientv3.Cmp) (*claim, bool, error) {
+func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []clientv3.Cmp) (_ *claim, _ bool, err error) {
 	var pause commit.Backoff
+	var ours *oursError // why the call has waited so far
+	defer func() {
+		if err != nil && ours != nil && context.Cause(ctx) == errWaited {
+			err = ours.held
+		}
+	}()
 	for {
 		number, err := e.takeSlot(g)
 		if err != nil {
@@ -38,6 +43,7 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 		c.key = g.keys.Slot(c.slot)
 		tx := g.creation(e, c, ifs)
 		e.name(c)
+		seen := g.sess.seen.Load()
 		res, err := e.fence.Create(ctx, tx)
 		var pending *commit.PendingError
 		switch {
@@ -66,7 +72,8 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 			switch err := g.resolve(ctx, e, r, res.Read); {
 			case err == nil:
 			case err == errRefused && len(ifs) == 0: // what stood in the way is gone again
-			case err == errOurs:
+			case asOurs(err) != nil && !r.bounded:
+				ours = asOurs(err)
 				if err := pause.Wait(ctx, nil); err != nil {
 					return nil, false, err
 				}
@@ -75,6 +82,12 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 			}
 			continue
 		}
+		if res.Token <= seen {
+			g.sess.rewound()
+			e.valid()
+			return nil, false, errEpoch
+		}
+		g.sess.see(res.Token)
 		c.token = res.Token
 		admitted, err := g.admitted(ctx, c, res.Read)
 		if err != nil {
@@ -146,12 +159,20 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	return len(heavy) == 2 && queue.Fits(light, c.slot.Weight, limit), nil
 }
 
-// errOurs says that the ID is that of an earlier request of this session, which is
+// oursError says that the ID is that of an earlier request of this session, which is
 // on its way out.
-var errOurs = errors.New("the ID is still in use by an earlier request of this session")
+type oursError struct{ held *HeldError }
 
-// resolve looks at why a request was refused by its conditions. It returns nil if
-// it is worth asking again at once, errOurs if it is in a moment, errRefused if the
+func (e *oursError) Error() string { return e.held.Error() }
+
+func asOurs(err error) *oursError {
+	var ours *oursError
+	errors.As(err, &ours)
+	return ours
+}
+
+// resolve looks at why a request was refused by its conditions. It returns nil if it
+// is worth asking again at once, an *oursError if it is in a moment, errRefused if the
 // caller's own conditions were not met, or a *HeldError.
 func (g *gate) resolve(ctx context.Context, e *epoch, r request, read []*etcdserverpb.ResponseOp) error {
 	if !r.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
@@ -166,18 +187,22 @@ func (g *gate) resolve(ctx context.Context, e *epoch, r request, read []*etcdser
 
 // claimID makes room for a request whose ID is in use, as far as it may.
 func (g *gate) claimID(ctx context.Context, e *epoch, r request, owner owner) error {
+	held := &HeldError{Name: g.name, ID: r.id, Owner: owner.describe()}
 	if e.gone(owner) {
-		return errOurs
+		return &oursError{held}
 	}
 	if !r.takeOver {
 		if owner.Slot.Lease == e.lease.ID() {
 			// It may have gone between the read and the look.
 			now, live, err := g.ownerOf(ctx, r.id)
-			if err != nil || !live || now.Create != owner.Create || e.gone(now) {
-				return cmp.Or(err, errOurs)
+			if err != nil {
+				return err
+			}
+			if !live || now.Create != owner.Create || e.gone(now) {
+				return &oursError{held}
 			}
 		}
-		return &HeldError{Name: g.name, ID: r.id, Owner: owner.describe()}
+		return held
 	}
 	err := g.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: g.sess.opts.Holder})
 	if errors.Is(err, ErrNotHeld) {

@@ -149,8 +149,7 @@ func (e *epoch) drop(p *Permit) {
 // Reset implements mirror.Handler for the session's own range.
 func (e *epoch) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	if revision < e.fence.Born() {
-		e.lease.Lose(errRewound)
-		return
+		return // the session hears of it, see rewound
 	}
 	alive := false
 	for _, kv := range kvs {
@@ -182,8 +181,6 @@ func (e *epoch) Apply(events []*clientv3.Event, _ int64) {
 }
 
 var errPresence = errors.New("the lease's presence key was deleted or taken over: the lease expired, was revoked, or somebody meddled")
-
-var errRewound = errors.New("etcd's history was taken back, to before the session began: a backup was restored")
 
 // maxNotices bounds what is kept for permits that are not known (yet), beyond one
 // for each live request.

@@ -44,8 +44,8 @@ var (
 	ErrTooMany = errors.New("too many requests on one session")
 )
 
-// FullError says how full a queue was when a caller was refused. errors.Is
-// matches it with ErrFull.
+// FullError says how full a queue was when a caller was refused, as far as the caller's
+// process knew. errors.Is matches it with ErrFull.
 type FullError struct {
 	Name    string // of the semaphore or mutex
 	Limit   int    // in force then; 0 if it is paused

@@ -33,7 +33,10 @@ func (g *gate) ownerOf(ctx context.Context, id string) (o owner, live bool, err 
 	born := kvs[0].CreateRevision
 	rec, readable := record.DecodeID(kvs[0].Value)
 	slot, ours := g.keys.ParseSlot(rec.Slot)
-	if readable && ours {
+	if !readable {
+		return owner{}, false, errID
+	}
+	if ours {
 		kvs, err := g.get(ctx, rec.Slot)
 		if err != nil {
 			return owner{}, false, err
@@ -164,5 +167,7 @@ func (e *epoch) noticed(token int64) (n record.Notice, ok bool) {
 	delete(e.notices, token)
 	return n, ok
 }
+
+var errID = errors.New("the ID's record in etcd cannot be read: it is damaged, or of a later release")
 
 var errLimit = errors.New("the limit in etcd cannot be read: it is damaged, or of a later release")

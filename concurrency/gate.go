@@ -30,6 +30,7 @@ type gate struct {
 	mirror  *mirror.Mirror // runs while somebody uses it and a little longer
 	users   int
 	halt    context.CancelFunc
+	fresh   chan struct{} // closed when the mirror is replaced
 	linger  *time.Timer
 	checked time.Time // when foreign keys were last reported
 	frees   map[int64]frees
@@ -41,6 +42,7 @@ type gate struct {
 type seenLimit struct {
 	limit    int64
 	initial  bool // stored by a constructor's limit, not by SetLimit
+	value    string
 	revision int64
 }
 
@@ -96,11 +98,18 @@ func (g *gate) join() *mirror.Mirror {
 	if g.mirror == nil {
 		ctx, halt := context.WithCancel(g.sess.ctx)
 		m := mirror.New(g.keys, g.fixed)
-		g.mirror, g.halt = m, halt
+		g.mirror, g.halt, g.fresh = m, halt, make(chan struct{})
 		source := g.sess.source
 		g.sess.background(func() { m.Run(ctx, source) })
 	}
 	return g.mirror
+}
+
+// replaced is closed when the mirror that join returned is no longer the gate's.
+func (g *gate) replaced() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.fresh
 }
 
 func (g *gate) leave() {
@@ -114,7 +123,7 @@ func (g *gate) leave() {
 	t = time.AfterFunc(lingers, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.linger == t { // nobody has joined meanwhile
+		if g.linger == t && g.mirror != nil { // nobody has joined meanwhile
 			g.halt()
 			g.mirror, g.linger = nil, nil
 		}
@@ -197,6 +206,9 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 		case errors.Is(err, errEpoch):
 		case errors.Is(err, errAnew):
 			if err := pause.Wait(ctx, nil); err != nil {
+				if context.Cause(ctx) == errWaited {
+					err = &FullError{Name: g.name}
+				}
 				return nil, g.failed("acquire", err)
 			}
 		default:
@@ -219,8 +231,15 @@ func (g *gate) failed(doing string, err error) error {
 	return fmt.Errorf("%s %q: %w", doing, g.name, err)
 }
 
-func fullError(name string, v mirror.View) *FullError {
-	return &FullError{Name: name, Limit: int(v.Limit), Held: int(v.Used), Waiting: len(v.Waiters)}
+// fullError tells how full a queue is, but for the caller's own request.
+func fullError(name string, v mirror.View, own int64) *FullError {
+	full := &FullError{Name: name, Limit: int(v.Limit), Held: int(v.Used)}
+	for _, r := range v.Waiters {
+		if r.Create != own {
+			full.Waiting++
+		}
+	}
+	return full
 }
 
 // acquireOn asks on one lease. errEpoch and errAnew mean: ask again. When it
@@ -295,12 +314,24 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 			m.Forget(w)
 			g.withdrawLater(e, c)
 			if context.Cause(ctx) == errWaited {
-				b, _ := m.Brief(c.key, c.token, 0)
-				return &FullError{Name: g.name, Limit: int(b.Limit), Held: int(b.Used), Waiting: b.Waiting - 1}
+				return g.waitedError(m, c)
 			}
 			return ctx.Err()
 		}
 	}
+}
+
+// waitedError tells of a wait that has lasted as long as its caller wanted.
+func (g *gate) waitedError(m *mirror.Mirror, c *claim) error {
+	b, _ := m.Brief(c.key, c.token, 0)
+	full := &FullError{Name: g.name, Limit: int(b.Limit), Held: int(b.Used), Waiting: b.Waiting}
+	if b.Waits {
+		full.Waiting--
+	}
+	if seen := g.limit.Load(); b.Revision < c.token && seen != nil { // the mirror knows nothing yet
+		full.Limit = int(seen.limit)
+	}
+	return full
 }
 
 func (g *gate) tooHeavy(weight, limit int64) error {

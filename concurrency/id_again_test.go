@@ -211,3 +211,26 @@ func TestMutexWithID(t *testing.T) {
 	closed(t, q.Lost(), "evicted")
 	require.ErrorIs(t, q.Release(ctx), concurrency.ErrEvicted)
 }
+
+// The former request cannot be removed for now. Who does not want to wait is told who
+// has the ID.
+func TestIDThatIsNotYetFree(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	sm := sem(t, s, "x", 5)
+	p := acquire(t, ctx, sm, concurrency.ID("job"))
+	inj := denied(c, -1)
+	require.Error(t, p.Release(ctx))
+	var held *concurrency.HeldError
+	_, err := sm.TryAcquire(ctx, concurrency.ID("job"))
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, p.Token(), held.Owner.Token)
+	_, err = sm.Acquire(ctx, concurrency.ID("job"), concurrency.MaxWaiters(3))
+	require.ErrorAs(t, err, &held)
+	_, err = sm.Acquire(ctx, concurrency.ID("job"), concurrency.Wait(200*time.Millisecond))
+	require.ErrorAs(t, err, &held)
+	inj.Remove()
+	require.NoError(t, acquire(t, ctx, sm, concurrency.ID("job")).Release(ctx))
+}

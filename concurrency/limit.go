@@ -66,19 +66,20 @@ func (g *gate) readLimit(ctx context.Context) (limit seenLimit, known bool, err 
 // learnLimit reads the stored limit and remembers it. It is looked at with each
 // request but seldom changes, so it is decoded once per revision.
 func (g *gate) learnLimit(kv *mvccpb.KeyValue) (seenLimit, error) {
-	if seen := g.limit.Load(); seen != nil && seen.revision == kv.ModRevision {
+	if seen := g.limit.Load(); seen != nil && seen.revision == kv.ModRevision && seen.value == string(kv.Value) {
 		return *seen, nil
 	}
 	r, ok := mirror.ReadLimit(kv)
 	if !ok {
 		return seenLimit{}, errLimit
 	}
-	return g.saw(r, kv.ModRevision), nil
+	return g.saw(r, string(kv.Value), kv.ModRevision), nil
 }
 
 // saw remembers the limit that was stored at a revision.
-func (g *gate) saw(r record.Limit, revision int64) seenLimit {
-	saw := seenLimit{limit: r.Limit, initial: r.Initial, revision: revision}
+func (g *gate) saw(r record.Limit, value string, revision int64) seenLimit {
+	saw := seenLimit{limit: r.Limit, initial: r.Initial, value: value, revision: revision}
+	g.sess.see(revision)
 	for {
 		seen := g.limit.Load()
 		if seen != nil && seen.revision >= revision || g.limit.CompareAndSwap(seen, &saw) {
@@ -158,7 +159,7 @@ func (g *gate) setLimit(ctx context.Context, limit int64) error {
 		if err != nil || rev == 0 { // 0: another change came just after it
 			return err
 		}
-		g.saw(r, rev)
+		g.saw(r, r.Encode(), rev)
 		switch {
 		case !lowers || v.Record.Unsettled():
 		case read == nil: // found applied after a lost answer

@@ -63,8 +63,8 @@ func (p *Permit) arm() {
 // in the package documentation.
 func (p *Permit) Context() context.Context { return p.ctx }
 
-// Lost returns a channel that is closed when the permit ends other than by
-// Release of this permit.
+// Lost returns a channel that is closed when the permit ends other than by Release of
+// this permit; what Release itself finds out is told by its error alone.
 func (p *Permit) Lost() <-chan struct{} { return p.lost }
 
 // Err returns nil while the permit is held, and a *LostError that says why it
@@ -168,7 +168,7 @@ func (p *Permit) giveBack(ctx context.Context) {
 		stop()
 		cancel()
 		if err == nil {
-			p.gaveBack(removal, held)
+			p.gaveBack(ctx, removal, held)
 			return
 		}
 		doubt = removal == commit.Vanished
@@ -177,11 +177,11 @@ func (p *Permit) giveBack(ctx context.Context) {
 		removal, err := commit.Erase(p.epoch.ctx, p.gate.sess.client, p.claim.key, p.token, p.refusal, p.claim.also...)
 		switch {
 		case err != nil:
-			p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "while it was released: " + err.Error()})
+			p.finishLost(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "while it was released: " + err.Error()})
 		case removal == commit.Absent && doubt:
-			p.gaveBack(commit.Vanished, held)
+			p.gaveBack(p.epoch.ctx, commit.Vanished, held)
 		default:
-			p.gaveBack(removal, held)
+			p.gaveBack(p.epoch.ctx, removal, held)
 		}
 	}
 	if p.epoch.ctx.Err() != nil || !p.gate.sess.background(again) {
@@ -189,11 +189,16 @@ func (p *Permit) giveBack(ctx context.Context) {
 	}
 }
 
-// gaveBack ends a release of which it is known whether it removed the key.
-func (p *Permit) gaveBack(removal commit.Removal, held time.Duration) {
+// gaveBack ends a release of which it is known whether it removed the key. If it did
+// not, there may be word of who did that has not come yet.
+func (p *Permit) gaveBack(ctx context.Context, removal commit.Removal, held time.Duration) {
 	p.epoch.freeSlot(p.claim)
 	if removal == commit.Absent {
-		p.finish(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
+		lost := &LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"}
+		if n, ok := p.epoch.noticeFor(ctx, p.token); ok {
+			lost = noticed(p.gate.name, p.token, n)
+		}
+		p.finishLost(lost)
 		return
 	}
 	p.finish(nil)
@@ -204,6 +209,12 @@ func (p *Permit) gaveBack(removal commit.Removal, held time.Duration) {
 func (p *Permit) refusal(err error) {
 	p.gate.refusal(p.claim)(err)
 	p.refused <- err
+}
+
+// finishLost ends a release that found the permit gone.
+func (p *Permit) finishLost(lost *LostError) {
+	p.finish(lost)
+	p.gate.sess.opts.Trace.lost(lost)
 }
 
 // finish ends the release with its outcome. That others released the permit, by

@@ -1,17 +1,29 @@
 package concurrency_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 )
 
+// passRevisions has etcd give out revisions to somebody else.
+func (f fixture) passRevisions(n int) {
+	f.t.Helper()
+	for range n {
+		_, err := f.Client().Put(ctxT(f.t), "elsewhere", "")
+		require.NoError(f.t, err)
+	}
+}
+
 // F44: a backup was restored, revisions began anew, and no process was stopped for
-// it. Permits from before are back in etcd and with their holders. Sessions from
-// after are told that they are lost, and their waiting calls are served again.
+// it. Sessions notice it by themselves, whether they hold, wait or ask; their permits
+// end, and they go on with new leases.
 func TestRestoreFromABackup(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
@@ -24,24 +36,139 @@ func TestRestoreFromABackup(t *testing.T) {
 
 	require.NoError(t, gone.Release(ctx))
 	after, _ := f.session(&concurrency.SessionOptions{TTL: 5 * time.Second})
-	for range 50 { // the new history shall take a while to get as far as the old one
-		require.NoError(t, acquire(t, ctx, sem(t, after, "x", 1)).Release(ctx))
-	}
+	f.passRevisions(100) // the new history shall take a while to get as far
 	p := acquire(t, ctx, sem(t, after, "x", 1))
 	w := ask(t, ctx, sem(t, before, "x", 1))
-	late := ask(t, ctx, sem(t, after, "kept", 1))
 	require.NoError(t, f.Restore(ctx, b))
 
 	closed(t, p.Lost(), "a permit that has never been")
-	require.ErrorIs(t, p.Err(), concurrency.ErrLost)
-	q := granted(t, w, "a waiter of an old session queues anew")
+	closed(t, kept.Lost(), "nobody knows which permits are still there")
+	require.ErrorIs(t, kept.Err(), concurrency.ErrLost)
+	q := granted(t, w, "a waiter queues anew")
 	require.Less(t, q.Token(), p.Token(), "tokens repeat: docs/operations.md says what to do")
 	require.NoError(t, q.Release(ctx))
-	require.NoError(t, kept.Err(), "it is as it was")
-	require.NoError(t, kept.Release(ctx))
-	require.NoError(t, granted(t, late, "a waiter of a lost session").Release(ctx))
+	for _, name := range []string{"kept", "gone", "x"} {
+		require.NoError(t, acquire(t, ctx, sem(t, before, name, 1)).Release(ctx))
+		require.NoError(t, acquire(t, ctx, sem(t, after, name, 1)).Release(ctx))
+	}
+}
 
-	// What was released after the backup is taken again, by nobody. The session knows
-	// nothing of it and removes it.
-	require.NoError(t, acquire(t, ctx, sem(t, before, "gone", 1)).Release(ctx))
+// F44: a session asks for a permit right after the restore. A revision that was met
+// before tells it at once, also where its fence had been raised since the backup.
+func TestRestoreIsMetByTheNextRequest(t *testing.T) {
+	t.Parallel()
+	for name, raised := range map[string]bool{"fence as it was": false, "fence raised since": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := own(t, 1)
+			ctx := ctxT(t)
+			s, c := f.session(&concurrency.SessionOptions{TTL: 60 * time.Second})
+			sm := sem(t, s, "x", 2)
+			held := acquire(t, ctx, sm)
+			b, err := f.Backup(ctx)
+			require.NoError(t, err)
+			if raised {
+				c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Match: func(_ string, msg any) bool {
+					return msg.(*pb.TxnRequest).Success[0].GetRequestPut() != nil
+				}})
+			}
+			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+			f.passRevisions(50)
+			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+			require.NoError(t, f.Restore(ctx, b))
+			c.ResetRequests()
+			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+			require.ErrorIs(t, held.Err(), concurrency.ErrLost)
+			require.Less(t, c.Requests()["Txn"], 20)
+		})
+	}
+}
+
+// F44, G1: the same on a busy cluster, whose revisions soon pass the old ones. What a
+// mirror knew of the old history admits nobody in the new one.
+func TestRestoreAdmitsNobodyTwice(t *testing.T) {
+	t.Parallel()
+	f := own(t, 1)
+	ctx := ctxT(t)
+	long := &concurrency.SessionOptions{TTL: 30 * time.Second}
+	old, _ := f.session(long)
+	young, _ := f.session(long)
+	there, here := sem(t, old, "m", 1), sem(t, young, "m", 1)
+	require.NoError(t, acquire(t, ctx, here).Release(ctx))
+	b, err := f.Backup(ctx)
+	require.NoError(t, err)
+	f.passRevisions(100)
+	p := acquire(t, ctx, here)
+	w := ask(t, ctx, there) // it waits, so it has a mirror, whose view is now far
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, granted(t, w, "it has waited").Release(ctx))
+	require.NoError(t, f.Restore(ctx, b))
+
+	p = acquire(t, ctx, here)
+	w = ask(t, ctx, there)
+	f.passRevisions(150)
+	st, err := here.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, p.Token(), st.Holders[0].Token)
+	require.Equal(t, 1, st.Held)
+	waiting(t, w, "another holds")
+	require.NoError(t, p.Err())
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, granted(t, w, "at last").Release(ctx))
+}
+
+// F44: a limit is known by what it says, not only by the revision at which it was set.
+func TestRestoreForgetsTheLimit(t *testing.T) {
+	t.Parallel()
+	f := own(t, 1)
+	ctx := ctxT(t)
+	long := &concurrency.SessionOptions{TTL: 30 * time.Second}
+	old, _ := f.session(long)
+	other, _ := f.session(long)
+	sm, so := sem(t, old, "x", 5), sem(t, other, "x", 5)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	b, err := f.Backup(ctx)
+	require.NoError(t, err)
+	f.passRevisions(10)
+	require.NoError(t, sm.SetLimit(ctx, 100))
+	was, err := f.Revision(ctx)
+	require.NoError(t, err)
+	require.NoError(t, f.Restore(ctx, b))
+	now, err := f.Revision(ctx)
+	require.NoError(t, err)
+	f.passRevisions(int(was - now - 1))
+	require.NoError(t, so.SetLimit(ctx, 2)) // at the revision of the 100
+	acquire(t, ctx, sm)
+	acquire(t, ctx, sm)
+	_, err = sm.Acquire(ctx, concurrency.Wait(300*time.Millisecond))
+	require.ErrorIs(t, err, concurrency.ErrFull)
+}
+
+// F44: whoever watches sees the new history, too.
+func TestRestoreIsWatched(t *testing.T) {
+	t.Parallel()
+	f := own(t, 1)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	defer cancel()
+	s, _ := f.session(&concurrency.SessionOptions{TTL: 5 * time.Second})
+	sm := sem(t, s, "x", 5)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	b, err := f.Backup(ctx)
+	require.NoError(t, err)
+	f.passRevisions(100)
+	states := make(chan concurrency.Status, 1000)
+	go func() {
+		for st := range sm.Watch(ctx) {
+			states <- st
+		}
+	}()
+	got(t, states, "the present state")
+	require.NoError(t, f.Restore(ctx, b))
+	p := acquire(t, ctx, sm)
+	for st := range states {
+		if st.Held == 1 && st.Holders[0].Token == p.Token() {
+			break
+		}
+	}
+	require.NoError(t, p.Release(ctx))
 }

@@ -35,6 +35,7 @@ type Session struct {
 	source *mirror.Source
 	log    *zap.Logger
 	nonces atomic.Uint64 // tells the attempts to create a request apart
+	seen   atomic.Int64  // greatest revision of etcd that was ever met
 
 	// Three contexts end one after the other. All end with the client.
 	accept  context.Context // ends when Close begins: no new work
@@ -94,7 +95,7 @@ func NewSession(ctx context.Context, client *clientv3.Client, namespace string, 
 		turn:  make(chan struct{}),
 		gates: map[string]weak.Pointer[gate]{}, past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
 	}
-	s.source = &mirror.Source{KV: client, Watcher: client, Refresh: o.TTL, Log: s.log}
+	s.source = &mirror.Source{KV: client, Watcher: client, Refresh: o.TTL, Log: s.log, Seen: s.see, Rewound: func() { s.rewound() }}
 	s.accept, s.refuse = context.WithCancel(client.Ctx())
 	s.ctx, s.stop = context.WithCancel(client.Ctx())
 	s.late, s.abandon = context.WithCancel(client.Ctx())

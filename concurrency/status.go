@@ -51,6 +51,9 @@ func describeAll(rs []mirror.Request) []Request {
 }
 
 func (g *gate) describe(v mirror.View) Status {
+	if !v.Known {
+		v.Limit = 0
+	}
 	return Status{
 		Name: g.name, Limit: int(v.Limit), Held: int(v.Used), Revision: v.Revision,
 		Holders: describeAll(v.Holders), Waiters: describeAll(v.Waiters), Foreign: v.Foreign,
@@ -79,10 +82,11 @@ func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 		}
 		m := g.join()
 		defer g.leave()
+		replaced := g.replaced()
 		var seen int64
 		for {
 			v, changed := m.View()
-			if v.Revision > seen {
+			if v.Revision != seen && v.Revision > 0 {
 				seen = v.Revision
 				if !yield(g.describe(v), nil) {
 					return
@@ -90,6 +94,10 @@ func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 			}
 			select {
 			case <-changed:
+			case <-replaced:
+				m = g.join()
+				defer g.leave()
+				replaced = g.replaced()
 			case <-ctx.Done():
 				yield(Status{}, g.failed("watch", ctx.Err()))
 				return

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -100,4 +101,49 @@ func TestTriesInACrowd(t *testing.T) {
 	require.LessOrEqual(t, g.peak.Load(), int64(3))
 	require.Positive(t, sum.won)
 	f.noKeys("queue/")
+}
+
+// Others get in between a try's look and its write, four times. Written all the same,
+// it is granted by what the list shows, and needs no watch for that.
+func TestTryNeedsNoWatch(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	o, _ := f.session(nil)
+	sm, other := sem(t, s, "x", 5), sem(t, o, "x", 5)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	heavy := acquire(t, ctx, other, concurrency.Weight(2)) // counts do not tell then
+	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldRequest, Times: -1})
+	var between *concurrency.Permit
+	puts := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Times: 4, Match: func(_ string, msg any) bool {
+		r, ok := msg.(*pb.TxnRequest)
+		return ok && len(r.Success) > 0 && r.Success[0].GetRequestPut() != nil
+	}, Before: func() { between = acquire(t, ctx, other) }, After: func() { assertNoError(t, between.Release(ctx)) }})
+	p, err := sm.TryAcquire(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 4, puts.Struck())
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, heavy.Release(ctx))
+}
+
+// A wait that ends before the queue could be listed does not make numbers up.
+func TestFullErrorKnowsWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	o, _ := f.session(nil)
+	s, c := f.session(nil)
+	p := acquire(t, ctx, sem(t, o, "x", 1))
+	sm := sem(t, s, "x", 1)
+	_, err := sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	slow := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldAnswer, Times: -1})
+	_, err = sm.Acquire(ctx, concurrency.Wait(300*time.Millisecond))
+	slow.Remove()
+	require.NoError(t, slow.Release())
+	var full *concurrency.FullError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, &concurrency.FullError{Name: "x", Limit: 1}, full)
+	require.NoError(t, p.Release(ctx))
 }

@@ -74,7 +74,11 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 			case f.mod.Load() == at && len(c.If) > 0:
 				return Result{Read: resp.Responses}, nil // the caller's conditions, then
 			}
-			continue // the fence was raised meanwhile, or what stood there has gone
+			// The fence was raised meanwhile, or what stood there has gone.
+			if err := pause.Wait(ctx, nil); err != nil {
+				return Result{}, &PendingError{fence: f, creation: c, at: at, cause: err}
+			}
+			continue
 		}
 		switch classify(err) {
 		case refused:
@@ -114,9 +118,10 @@ func found(c Creation, kvs []*mvccpb.KeyValue) (Result, error) {
 func (f *Fence) look(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
 	var pause Backoff
 	for {
+		before := f.mod.Load()
 		resp, err := f.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(f.key), clientv3.OpGet(key)}, nil)
 		if err == nil {
-			if err := f.check(resp.Responses[0].GetResponseRange().Kvs); err != nil {
+			if err := f.check(resp.Responses[0].GetResponseRange().Kvs, before); err != nil {
 				return nil, err
 			}
 			return resp.Responses[1].GetResponseRange().Kvs, nil
@@ -149,7 +154,7 @@ func (f *Fence) settle(ctx context.Context, key string, at int64) ([]*mvccpb.Key
 		case err == nil:
 			// Raised by another call, or by a copy of this one: either
 			// way, what was sent with the former revision is void.
-			if err := f.check(resp.Responses[0].GetResponseRange().Kvs); err != nil {
+			if err := f.check(resp.Responses[0].GetResponseRange().Kvs, at); err != nil {
 				return nil, err
 			}
 			return resp.Responses[1].GetResponseRange().Kvs, nil

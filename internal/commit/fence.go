@@ -84,10 +84,11 @@ func (f *Fence) learn(mod int64) {
 	}
 }
 
-// check learns from a read of the presence key and tells whether it still is
-// this session's.
-func (f *Fence) check(kvs []*mvccpb.KeyValue) error {
-	if len(kvs) != 1 || kvs[0].CreateRevision != f.born {
+// check learns from a read of the presence key and tells whether it still is this
+// session's. The fence was known to stand at that revision before the read: one that
+// stands lower does so because etcd's history was taken back.
+func (f *Fence) check(kvs []*mvccpb.KeyValue, before int64) error {
+	if len(kvs) != 1 || kvs[0].CreateRevision != f.born || kvs[0].ModRevision < before {
 		return ErrGone
 	}
 	f.learn(kvs[0].ModRevision)

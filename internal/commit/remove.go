@@ -52,11 +52,16 @@ func Remove(ctx context.Context, kv clientv3.KV, key string, token int64, also .
 // first refusal is told to refused.
 func Erase(ctx context.Context, kv clientv3.KV, key string, token int64, refused func(error), also ...string) (Removal, error) {
 	pause := Backoff{Most: slowly}
+	doubt := false
 	for {
 		removal, err := Remove(ctx, kv, key, token, also...)
+		if err == nil && removal == Absent && doubt {
+			return Vanished, nil
+		}
 		if err == nil {
 			return removal, nil
 		}
+		doubt = doubt || removal == Vanished
 		if ctx.Err() == nil && refused != nil {
 			refused(err)
 			refused = nil

@@ -39,6 +39,10 @@ type Source struct {
 	// watch has lost. Zero means never.
 	Refresh time.Duration
 	Log     *zap.Logger
+	// Seen, if set, is told each revision that a mirror has come to; Rewound, that
+	// etcd's history was taken back.
+	Seen    func(revision int64)
+	Rewound func()
 
 	// stream numbers the watch streams. clientv3 shares a stream among all
 	// watches with equal outgoing metadata, and a stream keeps the auth
@@ -187,7 +191,7 @@ func (f *follower) list(ctx context.Context) error {
 		return fmt.Errorf("list of revision %d is older than %d, which was seen", resp.Header.Revision, f.revision)
 	}
 	f.stale = 0
-	f.revision = resp.Header.Revision
+	f.came(resp.Header.Revision)
 	f.handler.Reset(resp.Kvs, f.revision)
 	return nil
 }
@@ -211,7 +215,17 @@ func (f *follower) rewound() bool {
 		return false
 	}
 	f.source.Log.Warn("etcd's history was taken back: tokens may repeat", zap.String("prefix", f.prefix), zap.Int64("seen", f.revision))
+	if f.source.Rewound != nil {
+		f.source.Rewound()
+	}
 	return true
+}
+
+func (f *follower) came(revision int64) {
+	f.revision = revision
+	if f.source.Seen != nil {
+		f.source.Seen(revision)
+	}
 }
 
 // apply hands on the events that are new, revision by revision. A response
@@ -223,7 +237,7 @@ func (f *follower) apply(events []*clientv3.Event) {
 			n++
 		}
 		if revision > f.revision {
-			f.revision = revision
+			f.came(revision)
 			f.handler.Apply(events[:n], revision)
 		}
 		events = events[n:]

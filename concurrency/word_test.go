@@ -1,0 +1,114 @@
+package concurrency_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// A holder releases what another has just taken away from it, before its watch has
+// brought word of that. Release tells it all the same: given back on its behalf is no
+// loss, and evicted is evicted.
+func TestReleaseAsksForWord(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	lost := make(chan *concurrency.LostError, 10)
+	s, c := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
+	o, _ := f.session(nil)
+	sm, other := sem(t, s, "x", 1), sem(t, o, "x", 1)
+	silent := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: func(_ string, msg any) bool {
+		r, ok := msg.(*pb.WatchResponse)
+		return ok && len(r.Events) > 0
+	}})
+	p := acquire(t, ctx, sm, concurrency.ID("flow"))
+	require.NoError(t, other.ReleaseID(ctx, "flow"))
+	require.NoError(t, p.Release(ctx))
+	require.ErrorIs(t, got(t, lost, "the hook"), concurrency.ErrReleased)
+
+	p = acquire(t, ctx, sm, concurrency.ID("flow"))
+	require.NoError(t, other.Evict(ctx, "flow", "enough"))
+	err := p.Release(ctx)
+	require.ErrorIs(t, err, concurrency.ErrEvicted)
+	require.ErrorContains(t, err, "enough")
+	require.ErrorIs(t, got(t, lost, "the hook"), concurrency.ErrEvicted)
+
+	p = acquire(t, ctx, sm)
+	_, err = f.Client().Delete(ctx, f.keys("queue/")[0])
+	require.NoError(t, err)
+	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
+	require.ErrorContains(t, got(t, lost, "the hook"), "gone before it was released")
+	require.Positive(t, silent.Struck())
+}
+
+// An answer to a release is lost, and then etcd refuses it for a moment. That the key
+// is gone in the end is this release's doing.
+func TestReleaseRemembersItsDoubt(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(nil)
+	p := acquire(t, ctx, sem(t, s, "x", 1))
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Match: deletes})
+	inj := denied(c, 1)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, p.Release(ended), context.Canceled) // it goes on in the background
+	require.NoError(t, inj.Wait(ctx))
+	require.Eventually(t, func() bool {
+		err := p.Release(ctx)
+		require.NotErrorIs(t, err, concurrency.ErrLost)
+		return err == nil
+	}, soon, time.Millisecond)
+}
+
+// What Watch says of a limit that was deleted, or cannot be read, is what Status says.
+func TestWatchAgreesWithStatus(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 7)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	step := 0
+	for st, err := range sm.Watch(ctx) {
+		require.NoError(t, err)
+		switch {
+		case step == 0:
+			require.Equal(t, 7, st.Limit)
+			_, err := f.Client().Put(ctx, f.keys("/limit")[0], "bad")
+			require.NoError(t, err)
+		case step == 1:
+			require.Zero(t, st.Limit)
+			f.deleteLimit()
+		default:
+			require.Zero(t, st.Limit)
+			return
+		}
+		step++
+	}
+}
+
+// An ID whose record is of a later release, or damaged, is not given away.
+func TestUnreadableID(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	sm := sem(t, s, "x", 5)
+	p := acquire(t, ctx, sm, concurrency.ID("job"))
+	key := f.keys("/id/")[0]
+	_, err := f.Client().Put(ctx, key, `{"v":2}`)
+	require.NoError(t, err)
+	_, err = sm.Acquire(ctx, concurrency.ID("job"))
+	require.ErrorContains(t, err, "cannot be read")
+	require.ErrorContains(t, sm.Evict(ctx, "job", ""), "cannot be read")
+	require.Len(t, f.keys("/id/"), 1)
+	require.NoError(t, p.Release(ctx))
+}
