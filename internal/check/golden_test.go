@@ -308,6 +308,17 @@ var golden = []struct {
 		t.gives(b)
 		t.grant(c)
 	}},
+	{"a key that lost its lease and got it back", "(store/once)", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.grant(a)
+		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + a.req.key}}, func() {
+			t.putAgain(a.req.key, 0)
+			t.statusOf(t.sem, -1)
+			t.putAgain(a.req.key, a.req.lease)
+			t.statusOf(t.sem, 0)
+		})
+		t.check(a)
+	}},
 
 	{"over the limit", "belief/overlap linear/order store/limit", func(t *tale) {
 		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1), t.asks(2, t.sem, 1)
