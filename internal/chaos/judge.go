@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/check"
@@ -44,19 +43,11 @@ func (w *World) count() {
 	}
 }
 
-// Judge has the run's history judged, and adds what the run has found itself.
+// Judge has the run's history judged.
 func (r *Result) Judge() (*check.Report, []check.Checker, error) {
 	checkers, err := check.Suite(r.History)
 	if err != nil {
 		return nil, nil, err
 	}
-	report := check.Judge(r.History, checkers...)
-	for _, f := range r.Findings {
-		rule, _, _ := strings.Cut(f, "\n")
-		report.Add(check.Finding{Level: check.Bad, Checker: "end", Rule: "left", Text: rule})
-	}
-	for _, d := range r.Doubts {
-		report.Add(check.Finding{Level: check.Unclear, Checker: "end", Rule: "doubt", Text: d})
-	}
-	return report, checkers, nil
+	return check.Judge(r.History, checkers...), checkers, nil
 }

@@ -38,11 +38,6 @@ func Subjects() []Subject { return []Subject{NewSemaphores(), NewMutexes()} }
 type Result struct {
 	History *history.History
 	Stats   map[string]int
-	// Findings are what was seen to be wrong at the end of the run itself:
-	// waiters that are not served, keys and goroutines that are left.
-	Findings []string
-	// Doubts are why the run can tell nothing, if it cannot.
-	Doubts []string
 }
 
 // Run starts a world, has its processes work while nemeses strike, mends it, and
@@ -85,14 +80,17 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	watchers.Go(func() { w.watchLeaders(watching) })
 	watchers.Go(func() { w.watchStalls(watching) })
 	w.storm(ctx, c, able)
-	res := &Result{}
-	res.Findings = w.calm(ctx, c.Subjects)
+	findings := w.calm(ctx, c.Subjects)
 	stop()
 	watchers.Wait()
 	w.close()
-	res.Findings = append(res.Findings, leftGoroutines()...)
-	res.Doubts = w.doubts()
-	res.Stats = w.Stats.All()
+	for _, f := range append(findings, leftGoroutines()...) {
+		w.Recorder.Finding("left", false, f)
+	}
+	for _, d := range w.doubts() {
+		w.Recorder.Finding("mend", true, d)
+	}
+	res := &Result{Stats: w.Stats.All()}
 	w.count()
 	if res.History, err = w.Recorder.History(); err != nil {
 		return nil, err

@@ -119,10 +119,22 @@ func (q semaphore) call(e history.Event, bound time.Duration, do func(context.Co
 }
 
 func (q semaphore) status(bound time.Duration) Operation {
-	return q.call(history.Event{Name: history.Status}, bound, func(ctx context.Context, s *concurrency.Semaphore) error {
-		_, err := s.Status(ctx)
-		return err
-	})
+	return Operation{Name: history.Status + " " + q.name, Do: func(ctx context.Context, p *Process) error {
+		sem, err := q.on(p)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, bound)
+		defer cancel()
+		c := p.rec.Call(history.Event{Name: history.Status, Gate: q.gate(), Until: deadline(ctx)})
+		st, err := sem.Status(ctx)
+		if err != nil {
+			failed(c, err)
+			return err
+		}
+		c.Return(history.Event{Outcome: history.OK, Rev: st.Revision, N: int64(st.Held)})
+		return nil
+	}}
 }
 
 // watch takes some states, or what comes within the bound.

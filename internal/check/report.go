@@ -40,7 +40,8 @@ const (
 	EffectExcused   = "excused" // findings that are documented exceptions
 )
 
-// Judge runs the checkers on a history.
+// Judge runs the checkers on a history, and adds what the run has found itself, as
+// checker "end".
 func Judge(h *history.History, checkers ...Checker) *Report {
 	r := &Report{Events: len(h.Events)}
 	for _, c := range checkers {
@@ -49,7 +50,7 @@ func Judge(h *history.History, checkers ...Checker) *Report {
 			r.Findings = append(r.Findings, f)
 		}
 	}
-	r.Findings = sorted(r.Findings)
+	r.Findings = sorted(append(r.Findings, own(h)...))
 	r.Effects = effects(h)
 	for _, f := range r.Findings {
 		if f.Level == Excused {
@@ -73,10 +74,19 @@ func Judge(h *history.History, checkers ...Checker) *Report {
 	return r
 }
 
-// Add adds a finding of others, and judges anew.
-func (r *Report) Add(f Finding) {
-	r.Findings = sorted(append(r.Findings, f))
-	r.Verdict = r.verdict()
+// own returns what the run has found itself.
+func own(h *history.History) (f []Finding) {
+	for _, e := range h.Events {
+		if e.Kind != history.KindFinding {
+			continue
+		}
+		level := Bad
+		if e.Cause == history.Doubt {
+			level = Unclear
+		}
+		f = append(f, Finding{Level: level, Checker: "end", Rule: e.Name, At: e.At, Text: e.Error})
+	}
+	return f
 }
 
 func (r *Report) verdict() Verdict {

@@ -45,6 +45,12 @@ func TestVerdicts(t *testing.T) {
 		"the tap has a gap": {func(t *tale) {
 			t.emit(history.Event{Kind: history.KindMark, Name: history.MarkTapGap, Error: "compacted"})
 		}, Inconclusive, "compacted"},
+		"the run found something": {func(t *tale) {
+			t.emit(history.Event{Kind: history.KindFinding, Name: "left", Error: "a goroutine"})
+		}, Red, "end/left: a goroutine"},
+		"the run has a doubt": {func(t *tale) {
+			t.emit(history.Event{Kind: history.KindFinding, Name: "mend", Cause: history.Doubt, Error: "a member is away"})
+		}, Inconclusive, "end/mend: a member is away"},
 		"red beats inconclusive": {func(t *tale) {
 			t.set(ToleratePrefix+"x", "0")
 			t.emit(history.Event{Kind: history.KindCount, Name: "x", N: 1})

@@ -15,6 +15,7 @@
 //	put, delete        what a Tap saw in etcd, with revision, version and lease
 //	begin, finish      a nemesis at work
 //	count, mark, set   numbers, phases of the run, settings
+//	finding            what the run itself has seen to be wrong
 //
 // A Recorder takes events from any number of goroutines. The usual pattern:
 //

@@ -21,9 +21,10 @@ const (
 	KindDelete  Kind = "delete"  // the tap saw KV deleted at revision Rev
 	KindBegin   Kind = "begin"   // a nemesis begins; Op pairs it with its finish
 	KindFinish  Kind = "finish"
-	KindCount   Kind = "count" // N more of what Name says
-	KindMark    Kind = "mark"  // the run has reached the phase Name
-	KindSet     Kind = "set"   // the setting Name has the value Attr["value"]
+	KindCount   Kind = "count"   // N more of what Name says
+	KindMark    Kind = "mark"    // the run has reached the phase Name
+	KindSet     Kind = "set"     // the setting Name has the value Attr["value"]
+	KindFinding Kind = "finding" // the run itself has seen something wrong, or has a doubt
 )
 
 // Names of operations. The set is open.

@@ -56,6 +56,20 @@ func (r *Recorder) Set(name, value string) {
 // Mark records that the run has reached a phase.
 func (r *Recorder) Mark(name string) { r.Add(Event{Kind: KindMark, Name: name}) }
 
+// Finding records what the run itself has seen to be wrong, which no event shows: a
+// goroutine that is left, for instance. A doubt makes the run inconclusive. rule is
+// one word.
+func (r *Recorder) Finding(rule string, doubt bool, text string) {
+	e := Event{Kind: KindFinding, Name: rule, Error: text}
+	if doubt {
+		e.Cause = Doubt
+	}
+	r.Add(e)
+}
+
+// Doubt is the cause of a finding that leaves it open whether anything is wrong.
+const Doubt = "doubt"
+
 // Count records n more of something, for instance "leader changes".
 func (r *Recorder) Count(name string, n int64) {
 	r.Add(Event{Kind: KindCount, Name: name, N: n})
