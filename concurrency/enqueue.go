@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -137,6 +138,7 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	}
 	light := read[0].GetResponseRange().Count
 	if g.fixed > 0 {
+		c.found = mirror.Found{Known: true, Ahead: int(light - 1)}
 		return queue.Fits(light-1, 1, g.fixed), nil
 	}
 	// The limit comes first, then the heavy requests.
@@ -150,6 +152,8 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 		return false, err
 	}
 	limit := seen.limit
+	others := read[1].GetResponseRange().Count - 1 // etcd counts beyond the limit of a read
+	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: heavy[0].ModRevision}
 	if limit > 0 && c.slot.Weight > limit {
 		return false, g.tooHeavy(c.slot.Weight, limit)
 	}

@@ -173,6 +173,7 @@ type claim struct {
 	key     string
 	also    []string // keys that go with it: that of its ID
 	token   int64
+	found   mirror.Found
 	freed   bool // guarded by the epoch, as is that it is going
 }
 
@@ -279,7 +280,7 @@ func (g *gate) acquireOn(ctx context.Context, e *epoch, r request, begun time.Ti
 func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) error {
 	m := g.join()
 	defer g.leave()
-	w := m.Wait(c.key, c.token, c.slot.Weight)
+	w := m.Wait(c.key, c.token, c.slot.Weight, c.found)
 	reports := g.reports(ctx, m, c, begun)
 	defer reports()
 	var pause commit.Backoff
@@ -309,7 +310,7 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 				g.withdrawLater(e, c)
 				return err
 			}
-			w = m.Wait(c.key, c.token, c.slot.Weight)
+			w = m.Wait(c.key, c.token, c.slot.Weight, c.found)
 		case <-ctx.Done():
 			m.Forget(w)
 			g.withdrawLater(e, c)

@@ -28,7 +28,9 @@ func TestRestoreFromABackup(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
-	before, _ := f.session(&concurrency.SessionOptions{TTL: 5 * time.Second})
+	waits := make(chan concurrency.WaitInfo, 100)
+	before, _ := f.session(&concurrency.SessionOptions{TTL: 5 * time.Second,
+		Trace: &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { waits <- i }}})
 	kept := acquire(t, ctx, sem(t, before, "kept", 1))
 	gone := acquire(t, ctx, sem(t, before, "gone", 1))
 	b, err := f.Backup(ctx)
@@ -39,6 +41,7 @@ func TestRestoreFromABackup(t *testing.T) {
 	f.passRevisions(100) // the new history shall take a while to get as far
 	p := acquire(t, ctx, sem(t, after, "x", 1))
 	w := ask(t, ctx, sem(t, before, "x", 1))
+	got(t, waits, "its mirror has met the revisions that will be taken back")
 	require.NoError(t, f.Restore(ctx, b))
 
 	closed(t, p.Lost(), "a permit that has never been")

@@ -3,9 +3,11 @@
 //
 // Guaranteed: a view never goes back, and every state that it shows was the
 // state of the range at one revision; between resyncs it goes through every
-// revision in order. Not guaranteed: that it is up to date. For the queue that
-// is safe: once a view has seen a request, an older view can only make its
-// position look worse than it is.
+// revision in order, as far as the watch brings them. Not guaranteed: that it is up to
+// date. For the queue that is safe: once a view has seen a request, an older view can
+// only make its position look worse than it is. A view that lacks an event of somebody
+// who came before would make it look better: so each waiter says how many stood before
+// it in etcd, and a view that has seen others is listed anew before it admits anybody.
 //
 // The watch is created first, from now on, and then the range is listed; events
 // up to the list's revision are dropped. The other way round, a watch from a
@@ -113,6 +115,10 @@ func (f *follower) follow(ctx context.Context) error {
 	if err := f.list(ctx); err != nil {
 		return err
 	}
+	var again <-chan struct{}
+	if h, ok := f.handler.(interface{ Again() <-chan struct{} }); ok {
+		again = h.Again()
+	}
 	refresh := time.NewTimer(f.untilRefresh())
 	defer refresh.Stop()
 	for {
@@ -125,6 +131,10 @@ func (f *follower) follow(ctx context.Context) error {
 				return err
 			}
 			f.apply(resp.Events)
+		case <-again:
+			if err := f.list(ctx); err != nil {
+				return err
+			}
 		case <-refresh.C:
 			if err := f.list(ctx); err != nil {
 				return err

@@ -229,7 +229,7 @@ func TestMirrorAfterARestore(t *testing.T) {
 	}
 	m := mirror.New(keys, 1)
 	m.Reset([]*mvccpb.KeyValue{request(0, 90), request(3, 95)}, 100)
-	w := m.Wait(string(request(3, 95).Key), 95, 1)
+	w := m.Wait(string(request(3, 95).Key), 95, 1, mirror.Found{})
 	m.Reset([]*mvccpb.KeyValue{request(1, 10), request(2, 20)}, 50)
 	v, _ := m.View()
 	require.EqualValues(t, 50, v.Revision)

@@ -27,6 +27,8 @@ type Mirror struct {
 	damaged  bool // a limit is stored that cannot be read
 	revision int64
 	foreign  int
+	listed   int64 // revision of the last list
+	again    chan struct{}
 	waiting  map[string]*Waiter
 	changed  chan struct{} // closed and replaced at each change
 }
@@ -36,12 +38,13 @@ type Request struct {
 	queue.Entry
 	Slot   keyspace.Slot
 	Record record.Request
+	ahead  int // how many stood before it when its event came
 }
 
 // New returns a mirror that has seen nothing yet. A fixed limit above 0 is used
 // instead of a stored one.
 func New(keys keyspace.Gate, fixed int64) *Mirror {
-	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, waiting: map[string]*Waiter{}, changed: make(chan struct{})}
+	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, waiting: map[string]*Waiter{}, changed: make(chan struct{}), again: make(chan struct{}, 1)}
 	if fixed > 0 {
 		m.queue.SetLimit(fixed, 0)
 	}
@@ -56,11 +59,11 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rewound := revision < m.revision
-	if rewound { // who was admitted then has never been
-		m.queue = queue.Queue{}
-		if m.fixed > 0 {
-			m.queue.SetLimit(m.fixed, 0)
-		}
+	// Who was admitted follows from the list and the limit's record. What was
+	// thought before may be wrong: an event was lost, or history taken back.
+	m.queue = queue.Queue{}
+	if m.fixed > 0 {
+		m.queue.SetLimit(m.fixed, 0)
 	}
 	m.requests, m.foreign = make(map[string]*Request, len(kvs)), 0
 	var limit *mvccpb.KeyValue
@@ -80,6 +83,7 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	}
 	m.queue.Reset(entries)
 	m.queue.Admit()
+	m.listed = revision
 	m.settle(revision, nil)
 	for _, w := range m.waiting {
 		if _, _, ok := m.queue.Position(w.key, w.create); rewound && !ok {
@@ -87,6 +91,9 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 		}
 	}
 }
+
+// Again is received from when the mirror wants the range listed anew.
+func (m *Mirror) Again() <-chan struct{} { return m.again }
 
 // Apply implements Handler.
 func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
@@ -129,6 +136,7 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 		if ok {
 			m.requests[key] = r
 			m.queue.Insert(r.Entry)
+			r.ahead, _, _ = m.queue.Position(key, r.Create)
 		} else if ev.IsCreate() || known {
 			m.foreign++
 		}

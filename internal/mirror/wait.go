@@ -7,7 +7,18 @@ type Waiter struct {
 	key     string
 	create  int64
 	weight  int64
+	found   Found
 	outcome chan Outcome
+}
+
+// Found is what the Txn that wrote a request has read besides. A watch that has lost
+// an event of somebody who came before would take the request for admitted too early;
+// this tells.
+type Found struct {
+	Known    bool
+	Ahead    int   // how many stood before it
+	Heavy    bool  // some of them, or it, have a weight above 1
+	LimitRev int64 // mod revision of the limit, 0 if it is not stored
 }
 
 // Outcome is what became of a waiting request.
@@ -24,8 +35,8 @@ const (
 
 // Wait waits for the request with that key and token. Call Forget when the
 // outcome is no longer wanted.
-func (m *Mirror) Wait(key string, token, weight int64) *Waiter {
-	w := &Waiter{key: key, create: token, weight: weight, outcome: make(chan Outcome, 1)}
+func (m *Mirror) Wait(key string, token, weight int64, found Found) *Waiter {
+	w := &Waiter{key: key, create: token, weight: weight, found: found, outcome: make(chan Outcome, 1)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if outcome, done := m.outcome(w); done {
@@ -56,6 +67,12 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 	switch {
 	case !ok:
 		return Gone, m.revision >= w.create
+	case admitted && m.doubts(w):
+		select {
+		case m.again <- struct{}{}:
+		default:
+		}
+		return 0, false
 	case admitted:
 		return Admitted, true
 	case known && limit > 0 && !queue.Fits(0, w.weight, limit):
@@ -66,4 +83,16 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 		return Damaged, true
 	}
 	return Unset, true
+}
+
+// doubts tells whether the view may lack somebody who came before a request. A list
+// that is newer than the request lacks nobody, and later events can only be of those
+// who came after it, or who go. Without one, as many must have stood before it here as
+// in etcd; that is enough where all weigh the same.
+func (m *Mirror) doubts(w *Waiter) bool {
+	if m.listed >= w.create {
+		return false
+	}
+	r := m.requests[w.key]
+	return !w.found.Known || w.found.Heavy || r.ahead != w.found.Ahead || m.limitRev < w.found.LimitRev
 }

@@ -1,0 +1,51 @@
+package concurrency_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// G1: a watch loses the event by which somebody came before. Nobody is admitted in
+// his stead: each waiter knows from its own Txn how many stood before it.
+func TestLostEventAdmitsNobody(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]concurrency.AcquireOption{"light": nil, "heavy": {concurrency.Weight(2)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			first, _ := f.session(nil)
+			second, _ := f.session(nil)
+			s, c := f.session(&concurrency.SessionOptions{TTL: 300e9}) // no list by itself
+			limit := 1 + len(opts)
+			p := acquire(t, ctx, sem(t, first, "x", limit), opts...)
+			sm := sem(t, s, "x", limit)
+			x := ask(t, ctx, sm, opts...) // the session's mirror runs
+			lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Match: func(_ string, msg any) bool {
+				r, ok := msg.(*pb.WatchResponse)
+				return ok && len(r.Events) > 0 && r.Events[0].Type == mvccpb.PUT &&
+					strings.Contains(string(r.Events[0].Kv.Key), fmt.Sprintf("%016x-", int64(second.Lease())))
+			}})
+			y := ask(t, ctx, sem(t, second, "x", limit), opts...)
+			require.NoError(t, lost.Wait(ctx))
+			z := ask(t, ctx, sm, opts...)
+			require.NoError(t, p.Release(ctx))
+			require.NoError(t, granted(t, x, "the first").Release(ctx))
+			q := granted(t, y, "the second")
+			st, err := sm.Status(ctx)
+			require.NoError(t, err)
+			require.Len(t, st.Waiters, 1)
+			require.Never(t, func() bool { return len(z) > 0 }, 200e6, 10e6, "two were admitted")
+			require.NoError(t, q.Release(ctx))
+			require.NoError(t, granted(t, z, "the third").Release(ctx))
+		})
+	}
+}
