@@ -27,7 +27,8 @@ func TestTrapL9ShortTokens(t *testing.T) {
 		return c.NewClientWith(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
 	}
 	one, two := worker(), worker()
-	s1, s2 := f.sessionOn(one.Client, opts), f.sessionOn(two.Client, opts)
+	quiet, toldToo := traced(calm()) // its token is not used in between, which would extend it
+	s1, s2 := f.sessionOn(one.Client, opts), f.sessionOn(two.Client, quiet)
 	p := lock(t, s1, "x")
 	waiting := make(chan *concurrency.Permit, 1)
 	mu := mutex(t, s2, "x")
@@ -44,7 +45,16 @@ func TestTrapL9ShortTokens(t *testing.T) {
 	q := got(t, waiting, "the waiter gets in")
 	require.NoError(t, lock(t, s2, "y").Release(ctxT(t)))
 	require.NoError(t, q.Release(ctxT(t)))
+	// A new watch, on a stream whose token ran out long ago.
+	p = lock(t, s1, "z")
+	ch := make(chan answer, 1)
+	go func() { p, err := mutex(t, s2, "z").Lock(ctxT(t)); ch <- answer{p, err} }()
+	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
+	require.NoError(t, p.Release(ctxT(t)))
+	require.NoError(t, granted(t, ch, "the next waiter gets in").Release(ctxT(t)))
+	require.Greater(t, two.Requests()["Watch"], 1, "the first stream was of no use any more")
 	require.Empty(t, told.lost)
+	require.Empty(t, toldToo.lost)
 	require.NoError(t, s1.Close(ctxT(t)))
 	require.NoError(t, s2.Close(ctxT(t)))
 	require.Empty(t, f.keys(""))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -74,22 +75,23 @@ func TestTrapS9EarlyEndIsTold(t *testing.T) {
 	require.Equal(t, 1, c.Requests()["Watch"], "the watch was not broken")
 }
 
-// The same where the watch breaks after it has lost the word.
+// The same where the watch ends after it has lost the word: the range is listed anew
+// at once.
 func TestTrapS9ToldAfterABreak(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
 	s, c := f.session(calm())
 	admin, _ := f.session(nil)
-	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
-	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer})
-	require.NoError(t, sem(t, admin, "x", 1).Evict(ctx, "i", "why"))
+	p, q := acquire(t, ctx, sem(t, s, "x", 2), concurrency.ID("i")), acquire(t, ctx, sem(t, s, "x", 2), concurrency.ID("j"))
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Match: tells("/notice/")})
+	require.NoError(t, sem(t, admin, "x", 2).Evict(ctx, "i", "why"))
 	require.NoError(t, lost.Wait(ctx))
 	require.NoError(t, p.Err(), "the word was lost, and the permit believes in itself")
-	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith}) // the next message breaks it
-	acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
-	require.NoError(t, sem(t, admin, "x", 1).Evict(ctx, "i", "again"))
-	closed(t, p.Lost(), "the list tells what the watch has lost")
+	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCNoLeader}) // the next message ends it
+	require.NoError(t, sem(t, admin, "x", 2).Evict(ctx, "j", "why too"))
+	closed(t, q.Lost(), "the list tells")
+	closed(t, p.Lost(), "what the watch had lost, too")
 	require.ErrorContains(t, p.Err(), "why")
 }
 

@@ -213,28 +213,47 @@ func TestTrapS6MayHaveHeldAdmitsNobody(t *testing.T) {
 }
 
 // S6: of two setters at once, the one that comes between the change and the
-// settling of the other takes no guess for a fact either.
+// settling of the other takes no guess for a fact either, and is not undone.
 func TestTrapS6TwoSetters(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	one, oc := f.session(nil)
-	two, _ := f.session(nil)
-	sm, first, second := sem(t, s, "x", 2), sem(t, one, "x", 2), sem(t, two, "x", 2)
-	a, b := acquire(t, ctx, sm, concurrency.Note("a")), acquire(t, ctx, sm, concurrency.Note("b"))
-	next := ask2(ctx, sm, concurrency.Note("c"))
-	require.Eventually(t, func() bool { return len(f.keys("queue/")) == 3 }, soon, tick)
-	between := oc.Inject(embedtest.Fault{Method: "Txn", Skip: 1, Do: embedtest.Pass, Before: func() {
-		assertNoError(t, a.Release(ctx))
-		assertNoError(t, second.SetLimit(ctx, 1))
-	}})
-	require.NoError(t, first.SetLimit(ctx, 1))
-	require.Equal(t, 1, between.Struck(), "the settling")
-	f.holdsAndWaits(ctx, sm, notes{1, []string{"b"}, []string{"c"}})
-	waiting(t, next, "b holds the one permit")
-	require.NoError(t, b.Release(ctx))
-	require.NoError(t, granted(t, next, "it fits").Release(ctx))
+	for _, compacted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("compacted=%v", compacted), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			if compacted {
+				f = own(t, 1)
+			}
+			ctx := ctxT(t)
+			s, _ := f.session(nil)
+			one, oc := f.session(nil)
+			two, _ := f.session(nil)
+			sm, first, second := sem(t, s, "x", 3), sem(t, one, "x", 3), sem(t, two, "x", 3)
+			a := acquire(t, ctx, sm, concurrency.Note("a"))
+			b := acquire(t, ctx, sm, concurrency.Note("b"), concurrency.Weight(2))
+			next := ask2(ctx, sm, concurrency.Note("c"))
+			require.Eventually(t, func() bool { return len(f.keys("queue/")) == 3 }, soon, tick)
+			f.sees(ctx, sm)
+			between := oc.Inject(embedtest.Fault{Method: "Txn", Skip: 1, Do: embedtest.Pass, Before: func() {
+				assertNoError(t, a.Release(ctx))
+				if compacted { // nobody can look back
+					_, err := f.Compact(ctx)
+					assertNoError(t, err)
+				}
+				assertNoError(t, second.SetLimit(ctx, 2))
+			}})
+			require.NoError(t, first.SetLimit(ctx, 1))
+			require.Equal(t, 1, between.Struck(), "the settling")
+			if compacted {
+				st := f.sees(ctx, sm)
+				require.Equal(t, []int{2, 2}, []int{st.Limit, len(st.Holders)}, "in doubt")
+			} else {
+				f.holdsAndWaits(ctx, sm, notes{2, []string{"b"}, []string{"c"}})
+			}
+			waiting(t, next, "b holds two of two permits")
+			require.NoError(t, b.Release(ctx))
+			require.NoError(t, granted(t, next, "it fits").Release(ctx))
+		})
+	}
 }
 
 // S6: a change whose answer was lost is settled like any other, so "SetLimit(0),

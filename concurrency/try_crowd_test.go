@@ -2,6 +2,7 @@ package concurrency_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -29,49 +30,68 @@ func outrun(ctx context.Context, c *embedtest.Client, there *concurrency.Semapho
 		After:  func() { _ = p.Release(ctx) }})
 }
 
-// L4: a try that was outrun writes its request, marked as a try, and is refused.
-// While its key is still there, nobody holds, and nobody is refused for it.
+// L4: a try that was outrun writes its request, marked as a try, and is refused; so
+// is a caller who does not want to stand behind a waiter. While the key is still
+// there, nobody holds, and nobody is refused for it.
 func TestTrapL4LosingTryRefusesNobody(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, c := f.session(calm())
-	other, _ := f.session(nil)
-	third, tc := f.session(calm())
-	sm, there, late := sem(t, s, "x", 1), sem(t, other, "x", 1), sem(t, third, "x", 1)
-	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	require.NoError(t, acquire(t, ctx, late).Release(ctx))
+	for _, waiter := range []bool{false, true} {
+		t.Run(fmt.Sprintf("MaxWaiters=%v", waiter), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.session(calm())
+			other, _ := f.session(nil)
+			third, tc := f.session(calm())
+			sm, there, late := sem(t, s, "x", 1), sem(t, other, "x", 1), sem(t, third, "x", 1)
+			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+			require.NoError(t, acquire(t, ctx, late).Release(ctx))
 
-	for quick := false; !quick; { // the third caller's patience is 100 ms: a busy machine may use it up
-		outruns := outrun(ctx, c, there)
-		var holder *concurrency.Permit
-		writes := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass,
-			Before: func() { holder, _ = there.Acquire(ctx) }})
-		removal := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.HoldRequest})
-		_, err := sm.TryAcquire(ctx)
-		require.ErrorIs(t, err, concurrency.ErrFull)
-		require.Equal(t, []int{optimism, 1}, []int{outruns.Struck(), writes.Struck()})
-		require.NoError(t, removal.Wait(ctx))
-		require.NoError(t, holder.Release(ctx))
-		keys := f.keys("queue/")
-		require.Len(t, keys, 1)
-		require.True(t, strings.HasSuffix(keys[0], "-try"), "%v", keys)
+			for quick := false; !quick; { // the third caller's patience is 100 ms: a busy machine may use it up
+				outruns := outrun(ctx, c, there)
+				var holder *concurrency.Permit
+				var behind <-chan answer
+				writes := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass, Before: func() {
+					holder = acquire(t, ctx, there)
+					if waiter {
+						behind = ask(t, ctx, there)
+					}
+				}})
+				removal := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.HoldRequest})
+				var err error
+				if waiter {
+					_, err = sm.Acquire(ctx, concurrency.MaxWaiters(1))
+				} else {
+					_, err = sm.TryAcquire(ctx)
+				}
+				require.ErrorIs(t, err, concurrency.ErrFull)
+				require.Equal(t, []int{optimism, 1}, []int{outruns.Struck(), writes.Struck()})
+				require.NoError(t, removal.Wait(ctx))
+				require.NoError(t, holder.Release(ctx))
+				if waiter {
+					require.NoError(t, granted(t, behind, "it waited").Release(ctx))
+				}
+				keys := f.keys("queue/")
+				require.Len(t, keys, 1)
+				require.True(t, strings.HasSuffix(keys[0], "-try"), "%v", keys)
 
-		// A third caller finds it, and then it goes.
-		begun := time.Now()
-		looks := tc.Inject(embedtest.Fault{Method: "Range", Match: lists, Do: embedtest.Pass, After: func() {
-			assertNoError(t, removal.Release())
-			quick = time.Since(begun) < 80*time.Millisecond
-		}})
-		p, err := late.TryAcquire(ctx)
-		require.Equal(t, 1, looks.Struck())
-		if err == nil {
-			require.NoError(t, p.Release(ctx))
-		} else {
-			require.ErrorIs(t, err, concurrency.ErrFull)
-			require.False(t, quick, "nobody held: %v", err)
-		}
-		f.noKeys("queue/")
+				// A third caller finds it, and then it goes.
+				begun := time.Now()
+				looks := tc.Inject(embedtest.Fault{Method: "Range", Match: lists, Do: embedtest.Pass, After: func() {
+					assertNoError(t, removal.Release())
+					quick = time.Since(begun) < 80*time.Millisecond
+				}})
+				p, err := late.TryAcquire(ctx)
+				require.Equal(t, 1, looks.Struck())
+				if err == nil {
+					require.NoError(t, p.Release(ctx))
+				} else {
+					require.ErrorIs(t, err, concurrency.ErrFull)
+					require.False(t, quick, "nobody held: %v", err)
+				}
+				f.noKeys("queue/")
+			}
+		})
 	}
 }
 

@@ -2,11 +2,14 @@ package concurrency_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -79,40 +82,50 @@ func TestTrapS10LateGrantIsNoPermit(t *testing.T) {
 }
 
 // F29: a waiting request that was deleted by hand queues anew; one that someone
-// created in its place is not taken for it.
+// created in its place is not taken for it, whether the process saw both happen or
+// only what has come of it.
 func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, c := f.session(nil)
-	sm := sem(t, s, "x", 1)
-	p := acquire(t, ctx, sm)
-	holder := f.keys("queue/")[0]
-	w := ask(t, ctx, sm)
-	const impostor = `{"v":1,"nonce":"of another","at":1}`
-	anew := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
-	for _, key := range f.keys("queue/") {
-		if key != holder {
-			_, err := f.Client().Txn(ctx).Then(clientv3.OpDelete(key)).Commit()
-			require.NoError(t, err)
-			_, err = f.Client().Put(ctx, key, impostor, clientv3.WithLease(s.Lease()))
-			require.NoError(t, err)
-		}
-	}
-	require.NoError(t, anew.Wait(ctx))
-	require.NoError(t, anew.Release())
-	require.Eventually(t, func() bool { return len(f.keys("queue/")) == 3 }, soon, time.Millisecond, "it asks in another slot")
-	require.NoError(t, p.Release(ctx))
-	waiting(t, w, "the impostor is before it: it stands on a lease and counts")
-	for _, key := range f.keys("queue/") {
-		resp, err := f.Client().Get(ctx, key)
-		require.NoError(t, err)
-		if string(resp.Kvs[0].Value) == impostor {
+	for _, sees := range []bool{true, false} {
+		t.Run(fmt.Sprintf("sees=%v", sees), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.session(calm())
+			sm := sem(t, s, "x", 1)
+			p := acquire(t, ctx, sm)
+			holder := f.keys("queue/")
+			w := ask(t, ctx, sm)
+			f.sees(ctx, sm)
+			key := slices.DeleteFunc(f.keys("queue/"), func(key string) bool { return key == holder[0] })[0]
+			anew := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
+			mute := embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/queue/")}
+			if sees {
+				mute.Do = embedtest.Pass
+			}
+			muted := c.Inject(mute)
 			_, err := f.Client().Delete(ctx, key)
 			require.NoError(t, err)
-		}
+			_, err = f.Client().Put(ctx, key, `{"v":1,"nonce":"of another","at":1}`, clientv3.WithLease(s.Lease()))
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return muted.Struck() > 0 }, soon, tick)
+			if !sees {
+				f.sees(ctx, sm) // what comes after it
+				muted.Remove()
+				c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCNoLeader})
+				f.sees(ctx, sm) // by a list: such a watch is not resumed
+			}
+			require.NoError(t, anew.Wait(ctx), "its request is gone")
+			require.NoError(t, anew.Release())
+			require.Eventually(t, func() bool { return len(f.keys("queue/")) == 3 }, soon, tick, "it asks in another slot")
+			require.NoError(t, p.Release(ctx))
+			f.sees(ctx, sm)
+			waiting(t, w, "the impostor is before it: it stands on a lease and counts")
+			_, err = f.Client().Delete(ctx, key)
+			require.NoError(t, err)
+			require.NoError(t, granted(t, w, "the impostor is gone").Release(ctx))
+		})
 	}
-	require.NoError(t, granted(t, w, "the impostor is gone").Release(ctx))
 }
 
 // F32, T6: compaction at the head, again and again, does not disturb waiting

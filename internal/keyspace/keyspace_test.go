@@ -33,11 +33,21 @@ func TestEscapeIsInjective(t *testing.T) {
 // that no key of one lies in a range of the other.
 func TestRangesDoNotMeet(t *testing.T) {
 	name := rapid.StringMatching(`[ab/%\x00é\-1n]{1,4}`).Filter(func(s string) bool { return CheckName(s) == nil })
+	// near draws a name that is the same, or begins with it, or is any other.
+	near := func(t *rapid.T, s, what string) string {
+		switch other := name.Draw(t, what); rapid.IntRange(0, 2).Draw(t, "near") {
+		case 0:
+			return s
+		case 1:
+			return s + other
+		default:
+			return other
+		}
+	}
+	kind := rapid.SampledFrom([]Kind{Semaphore, Mutex})
 	rapid.Check(t, func(t *rapid.T) {
-		nsA, nsB := name.Draw(t, "namespace A"), name.Draw(t, "namespace B")
-		a, b := name.Draw(t, "name A"), name.Draw(t, "name B")
-		kindA := rapid.SampledFrom([]Kind{Semaphore, Mutex}).Draw(t, "kind A")
-		kindB := rapid.SampledFrom([]Kind{Semaphore, Mutex}).Draw(t, "kind B")
+		nsA, a, kindA := name.Draw(t, "namespace A"), name.Draw(t, "name A"), kind.Draw(t, "kind A")
+		nsB, b, kindB := near(t, nsA, "namespace B"), near(t, a, "name B"), kind.Draw(t, "kind B")
 		if nsA == nsB && a == b && kindA == kindB {
 			return
 		}
@@ -47,6 +57,7 @@ func TestRangesDoNotMeet(t *testing.T) {
 			require.False(t, inRange(key, ga.Range), "%s lies in the range of %s", key, ga.Range)
 			_, ok := ga.ParseSlot(key)
 			require.False(t, ok)
+			require.Equal(t, nsA == nsB, inRange(key, space(t, nsA).Root()), "%s, %s", key, space(t, nsA).Root())
 		}
 	})
 }
