@@ -32,6 +32,9 @@ func (w *world) unexplained(r *request) string {
 	if r.how == stands || w.struck(r) != nil {
 		return ""
 	}
+	if r.gone != never && w.struckLease(r.lease, r.gone) != nil {
+		return "" // its session was told that it is lost, and has revoked the lease itself
+	}
 	switch r.how {
 	case withLease:
 		return "" // a lease may end at any time; checker belief asks whether its holder knew
