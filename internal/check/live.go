@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/etcdkit/etcdkit/internal/history"
@@ -153,24 +154,24 @@ func (l *live) refused(op *history.Op) []Finding {
 		return nil
 	}
 	weight := max(op.Call.Weight, 1)
-	last, from := state{limit: g.fixed, known: g.fixed > 0}, int64(0)
 	fits := func(s state) bool { return s.known && s.all+weight <= s.limit }
-	for _, s := range g.states {
-		switch {
-		case s.at < op.Call.At:
-			last, from = s, s.rev // certainly before
-		case l.notBefore(s.rev) > op.Return.At:
-			// certainly after
-		default:
-			if !fits(s) {
-				return nil
-			}
-		}
+	last := state{limit: g.fixed, known: g.fixed > 0}
+	first, _ := slices.BinarySearchFunc(g.states, op.Call.At, func(s state, at int64) int { return cmp.Compare(s.at, at) })
+	if first > 0 {
+		last = g.states[first-1] // certainly before
 	}
 	if !fits(last) {
 		return nil
 	}
-	return []Finding{at(from, bad("refused", g.name, op.Call.At, "%s (call %d) was refused weight %d, but %d of %d were asked for at most", op.Call.Client, op.Call.Op, weight, last.all, last.limit))}
+	for _, s := range g.states[first:] {
+		if l.notBefore(s.rev) > op.Return.At {
+			break // certainly after
+		}
+		if !fits(s) {
+			return nil
+		}
+	}
+	return []Finding{at(last.rev, bad("refused", g.name, op.Call.At, "%s (call %d) was refused weight %d, but %d of %d were asked for at most", op.Call.Client, op.Call.Op, weight, last.all, last.limit))}
 }
 
 // leftBehind: when its call has failed, or its permit has ended, a request goes.

@@ -159,9 +159,8 @@ func (w *world) endedOnPurpose(l *lease) bool {
 	if n := w.struckLease(l.id, l.gone); n != nil && !w.early[n.Begin.Name] {
 		return true
 	}
-	client := w.lease[l.id]
-	for i := range w.ops {
-		if c := &w.ops[i].Call; c.Name == history.Close && c.Client == client && c.At <= l.goneAt && (c.Lease == 0 || c.Lease == l.id) {
+	for _, op := range w.closers[w.lease[l.id]] {
+		if c := &op.Call; c.At <= l.goneAt && (c.Lease == 0 || c.Lease == l.id) {
 			return true
 		}
 	}

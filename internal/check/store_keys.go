@@ -85,24 +85,13 @@ const slip = int64(10_000_000)
 
 // taken tells whether somebody has called to take a request away.
 func (w *world) taken(r *request) bool {
-	for i := range w.ops {
-		c := &w.ops[i].Call
-		if c.Gate != r.gate.name || c.At > r.goneAt {
+	for _, op := range w.takers[r.gate.name] {
+		c := &op.Call
+		if c.At > r.goneAt {
 			continue
 		}
-		switch c.Name {
-		case history.Evict, history.ReleaseID:
-			if c.ID == r.rec.ID && r.rec.ID != "" {
-				return true
-			}
-		case history.EvictToken:
-			if c.Token == r.token {
-				return true
-			}
-		case history.Acquire, history.Try:
-			if c.ID == r.rec.ID && r.rec.ID != "" && c.Attr["takeover"] != "" {
-				return true
-			}
+		if c.Name == history.EvictToken && c.Token == r.token || c.Name != history.EvictToken && c.ID == r.rec.ID && c.ID != "" {
+			return true
 		}
 	}
 	return false
@@ -164,8 +153,8 @@ func (w *world) leftOver() (f []Finding) {
 
 // planted tells whether a nemesis has written a key since it was created.
 func (w *world) planted(k *liveKey) bool {
-	for i := range w.strikes {
-		if n := &w.strikes[i]; n.Begin.Attr["key"] == w.prefix+k.name && n.End >= w.notBefore(k.created) {
+	for _, n := range w.meddlers[w.prefix+k.name] {
+		if n.End >= w.notBefore(k.created) {
 			return true
 		}
 	}

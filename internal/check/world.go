@@ -30,6 +30,12 @@ type world struct {
 	releases map[id][]*history.Op
 	low      []int64 // by commit: it was made after this time
 	lease    map[int64]string
+	setters  map[setter]int64             // when a limit was first set so
+	takers   map[string][]*history.Op     // by gate: calls that take requests away
+	closers  map[string][]*history.Op     // by client
+	meddlers map[string][]*history.Window // by key
+	revokers map[int64][]*history.Window  // by lease
+	hasty    []*history.Window            // those that make etcd end leases early
 	ttl      int64
 	lag      int64
 	early    map[string]bool
@@ -47,6 +53,8 @@ func join(h *history.History) *world {
 		byToken: map[id]*request{}, opOf: map[*request]*history.Op{}, spanOf: map[*request]*history.Span{},
 		madeBy: map[*history.Op][]*request{}, untagged: map[string][]*request{},
 		spanOp: map[string]*history.Span{}, opByTag: map[string]*history.Op{}, releases: map[id][]*history.Op{}, lease: map[int64]string{},
+		setters: map[setter]int64{}, takers: map[string][]*history.Op{}, closers: map[string][]*history.Op{},
+		meddlers: map[string][]*history.Window{}, revokers: map[int64][]*history.Window{},
 		ttl: ttl(h), lag: duration(h, SettingLag, time.Second), early: early(h),
 	}
 	if n := len(h.Events); n > 0 {
@@ -64,9 +72,18 @@ func join(h *history.History) *world {
 				w.lease[e.Lease] = op.Call.Client
 			}
 		}
-		if op.Call.Name == history.Release {
-			k := id{op.Call.Gate, op.Call.Token}
-			w.releases[k] = append(w.releases[k], op)
+		w.index(op)
+	}
+	for i := range w.strikes {
+		n := &w.strikes[i]
+		if key := n.Begin.Attr["key"]; key != "" {
+			w.meddlers[key] = append(w.meddlers[key], n)
+		}
+		if n.Begin.Lease != 0 {
+			w.revokers[n.Begin.Lease] = append(w.revokers[n.Begin.Lease], n)
+		}
+		if w.early[n.Begin.Name] {
+			w.hasty = append(w.hasty, n)
 		}
 	}
 	for _, l := range w.leases {
@@ -106,6 +123,34 @@ func join(h *history.History) *world {
 	return w
 }
 
+// setter names a change of a limit by what its record tells of it.
+type setter struct {
+	gate, client string
+	limit        int64
+}
+
+// index files an operation under what is looked for.
+func (w *world) index(op *history.Op) {
+	c := &op.Call
+	switch c.Name {
+	case history.Release:
+		k := id{c.Gate, c.Token}
+		w.releases[k] = append(w.releases[k], op)
+	case history.SetLimit:
+		if k := (setter{c.Gate, c.Client, c.Limit}); w.setters[k] == 0 {
+			w.setters[k] = c.At
+		}
+	case history.Close:
+		w.closers[c.Client] = append(w.closers[c.Client], op)
+	case history.Evict, history.EvictToken, history.ReleaseID:
+		w.takers[c.Gate] = append(w.takers[c.Gate], op)
+	case history.Acquire, history.Try:
+		if c.Attr["takeover"] != "" {
+			w.takers[c.Gate] = append(w.takers[c.Gate], op)
+		}
+	}
+}
+
 // bounds finds, for each revision, a time before which it cannot have been made:
 // that of the latest call without which it, or one before it, would not exist.
 func (w *world) bounds() {
@@ -136,9 +181,7 @@ func (w *world) bounds() {
 }
 
 // named tells whether any nemesis names a key, whenever.
-func (w *world) named(key string) bool {
-	return slices.ContainsFunc(w.strikes, func(n history.Window) bool { return n.Begin.Attr["key"] == key })
-}
+func (w *world) named(key string) bool { return len(w.meddlers[key]) > 0 }
 
 // released returns when the holder first called Release, or never.
 func (w *world) released(r *request) int64 {
@@ -152,12 +195,9 @@ func (w *world) released(r *request) int64 {
 // limitCalled returns when the change of a limit was called at the earliest, or
 // never if no call for it is known.
 func (w *world) limitCalled(g *gate, l limit) int64 {
-	at := never
-	for i := range w.ops {
-		op := &w.ops[i]
-		if op.Call.Name == history.SetLimit && op.Call.Gate == g.name && op.Call.Client == l.by && op.Call.Limit == l.n && op.Call.At <= l.at {
-			at = min(at, op.Call.At)
-		}
+	at := w.setters[setter{g.name, l.by, l.n}]
+	if at == 0 || at > l.at {
+		return never
 	}
 	return at
 }
@@ -212,9 +252,13 @@ func (w *world) struckLease(lease, rev int64) *history.Window {
 			return n
 		}
 	}
-	for i := range w.strikes {
-		n := &w.strikes[i]
-		if n.Begin.Lease == lease && w.atWork(n, rev, 0) || w.early[n.Begin.Name] && w.atWork(n, rev, w.ttl) {
+	for _, n := range w.revokers[lease] {
+		if w.atWork(n, rev, 0) {
+			return n
+		}
+	}
+	for _, n := range w.hasty {
+		if w.atWork(n, rev, w.ttl) {
 			return n
 		}
 	}
@@ -223,8 +267,8 @@ func (w *world) struckLease(lease, rev int64) *history.Window {
 
 // meddled returns the nemesis that may have written or deleted a key at a revision.
 func (w *world) meddled(key string, rev int64) *history.Window {
-	for i := range w.strikes {
-		if n := &w.strikes[i]; n.Begin.Attr["key"] == key && w.atWork(n, rev, 0) {
+	for _, n := range w.meddlers[key] {
+		if w.atWork(n, rev, 0) {
 			return n
 		}
 	}

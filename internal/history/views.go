@@ -120,7 +120,7 @@ func (h *History) Nemeses() []Window {
 // Commit is what one revision of etcd changed below the tapped prefix.
 type Commit struct {
 	Rev    int64
-	At     int64 // when the tap first saw it: it was committed before
+	At     int64 // when the tap first saw it or a later one: it was committed before
 	Listed bool  // it stood there when the tap began
 	Events []Event
 }
@@ -142,6 +142,9 @@ func (h *History) Commits() []Commit {
 		last := &commits[len(commits)-1]
 		last.At = min(last.At, e.At)
 		last.Events = append(last.Events, e)
+	}
+	for i := len(commits) - 2; i >= 0; i-- {
+		commits[i].At = min(commits[i].At, commits[i+1].At)
 	}
 	return commits
 }
