@@ -122,8 +122,9 @@ func (p *Permit) Deadline() time.Time {
 // must have ended before.
 //
 // It returns nil once etcd has confirmed, and a *LostError if the permit had
-// ended before: what was done under it may have overlapped with another holder. A
-// permit that was given back with ReleaseID is no loss: that is nil, too. If ctx
+// ended before: what was done under it may have overlapped with another holder. It
+// is a *LostError, too, if the session is lost before etcd's word has come. A
+// permit that was given back with ReleaseID is no loss: that is nil. If ctx
 // ends first, or has ended already, it returns ctx's error; if etcd refuses, for
 // want of a permission perhaps, etcd's error. Either way the release goes on in the
 // background, until etcd confirms it or the lease ends. Calling it again is safe: it

@@ -540,6 +540,17 @@ var golden = []struct {
 		t.forget(a)
 		t.expire(t.clients[0])
 	}},
+	{"a release that etcd confirms after the session's deadline", "", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		a.until = t.now + 1e9
+		t.grant(a)
+		t.giveBack(a)
+		t.remove(a.req, "released")
+		t.now = a.until + 1
+		t.returned(a, history.Fail)
+		t.forget(a)
+		t.now += 2e9 // its lease was renewed, but the answer was lost
+	}},
 	{"a late release deletes the next request", "store/delete", func(t *tale) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
