@@ -76,7 +76,7 @@ mutants: ## Take one rule after the other out of the product and show which chec
 lint: export GOTOOLCHAIN := local
 lint: ## gofmt, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed
 	@bad=$$(gofmt -l .); [[ -z $$bad ]] || { echo "not gofmt'ed (make fmt):" $$bad >&2; exit 1; }
-	@for script in .ci/run .ci/patiently; do bash -n $$script; done
+	@for script in .ci/run .ci/patiently docs/model/run; do bash -n $$script; done
 	@for os in linux darwin windows; do GOOS=$$os $(patiently) go vet $(PKGS); done
 	@$(patiently) go run $(STATICCHECK) $(PKGS)
 	@if command -v golangci-lint >/dev/null; then golangci-lint run $(PKGS); \
@@ -91,6 +91,10 @@ chaos: ## Semaphores and mutexes on three members while everything fails, judged
 chaos-replay: ## Judge a recorded history again (FILE=.../history.jsonl, OUT=folder for pictures)
 	@[[ -n "$(FILE)" ]] || { echo "chaos-replay: FILE= names no history" >&2; exit 2; }
 	@go run ./internal/check/replay $(if $(OUT),-o $(OUT)) $(FILE)
+
+.PHONY: model
+model: ## Check the protocol's model exhaustively with spin, and with one rule taken out at a time (ARGS=NO_SWEEP); installs spin, takes minutes
+	@docs/model/run $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME

@@ -111,7 +111,7 @@ func docBreaches(name, doc string, tests map[string]bool, root fs.FS) (found []s
 func TestDocs(t *testing.T) {
 	root := os.DirFS("../..")
 	tests := testFuncs(repository(t))
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/model/*.md"} {
 		names, err := fs.Glob(root, pattern)
 		if err != nil {
 			t.Fatal(err)
