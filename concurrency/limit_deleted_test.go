@@ -95,7 +95,8 @@ func TestLimitOfTheFutureAdmitsNobody(t *testing.T) {
 	require.ErrorContains(t, got(t, next, "the waiter").err, "cannot be read")
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
-	require.Equal(t, []int{0, 0, 1}, []int{st.Limit, st.Held, st.Foreign}, "nobody is known to be admitted")
+	require.Equal(t, []int{0, 1}, []int{st.Limit, st.Foreign})
+	require.GreaterOrEqual(t, st.Held, 1, "whoever may hold is shown")
 	require.NoError(t, p.Err(), "holders stay")
 	for range 2 { // while one holds, and then none
 		_, err = sm.Acquire(ctx)

@@ -2,6 +2,7 @@ package concurrency_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,8 +32,9 @@ func TestLostEventAdmitsNobody(t *testing.T) {
 			x := ask(t, ctx, sm, opts...) // the session's mirror runs
 			lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Match: func(_ string, msg any) bool {
 				r, ok := msg.(*pb.WatchResponse)
-				return ok && len(r.Events) > 0 && r.Events[0].Type == mvccpb.PUT &&
-					strings.Contains(string(r.Events[0].Kv.Key), fmt.Sprintf("%016x-", int64(second.Lease())))
+				return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool {
+					return e.Type == mvccpb.PUT && strings.Contains(string(e.Kv.Key), fmt.Sprintf("%016x-", int64(second.Lease())))
+				})
 			}})
 			y := ask(t, ctx, sem(t, second, "x", limit), opts...)
 			require.NoError(t, lost.Wait(ctx))
@@ -48,4 +50,32 @@ func TestLostEventAdmitsNobody(t *testing.T) {
 			require.NoError(t, granted(t, z, "the third").Release(ctx))
 		})
 	}
+}
+
+// A watch loses the event by which the waiter itself came: its request is not gone.
+// (If it were taken for gone, the caller would queue anew, behind himself.)
+func TestLostEventOfTheWaiterItself(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	other, _ := f.session(nil)
+	s, c := f.session(&concurrency.SessionOptions{TTL: 300e9}) // no list by itself
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sem(t, other, "x", 1))
+	x := ask(t, ctx, sm) // the session's mirror runs
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: 1, Match: func(_ string, msg any) bool {
+		r, ok := msg.(*pb.WatchResponse)
+		return ok && len(r.Events) > 0 && r.Events[0].Type == mvccpb.PUT
+	}})
+	y := ask(t, ctx, sm)
+	require.NoError(t, lost.Wait(ctx))
+	st, err := sm.Status(ctx)
+	require.NoError(t, err)
+	require.Len(t, st.Waiters, 2)
+	token := st.Waiters[1].Token
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, granted(t, x, "the first").Release(ctx))
+	q := granted(t, y, "the second")
+	require.Equal(t, token, q.Token(), "it has kept its place")
+	require.NoError(t, q.Release(ctx))
 }

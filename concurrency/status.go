@@ -16,8 +16,10 @@ type Status struct {
 	Limit    int   // 0 if it is paused, or if nobody has stored a limit yet
 	Held     int   // weight of the holders; above Limit for a while after it was lowered
 	Revision int64 // of etcd, as of which all this is true
-	Holders  []Request
-	Waiters  []Request // in the order in which they are served
+	// Holders are also all who may hold: if the limit was deleted or cannot be read,
+	// that is everybody.
+	Holders []Request
+	Waiters []Request // in the order in which they are served
 	// Foreign counts keys in the queue's range that are not this library's or
 	// hang on no lease. They block nobody.
 	Foreign int

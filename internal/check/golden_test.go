@@ -513,6 +513,15 @@ var golden = []struct {
 		t.grant(t.asks(0, t.sem, 1))
 		t.statusOf(t.sem, -1)
 	}},
+	{"status tells too few while the limit cannot be read", "store/status", func(t *tale) {
+		t.grant(t.asks(0, t.sem, 1))
+		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
+			t.commit(change{key: "sem/a/limit", value: `{"v":9,"limit":5}`})
+		})
+		t.statusOf(t.sem, -1)
+		t.sem.known = false
+		t.statusOf(t.sem, 1) // whoever may hold
+	}},
 	{"status tells too many", "store/status", func(t *tale) { t.statusOf(t.sem, 1) }},
 	{"deleted under its holder", "belief/stale store/delete", func(t *tale) {
 		a := t.asks(0, t.sem, 1)
@@ -569,6 +578,18 @@ var golden = []struct {
 		a := t.asks(0, t.sem, 1)
 		t.commit(change{key: alive(a.req.lease), del: true})
 		t.grant(a)
+	}},
+	{"a presence key that was put again without its lease, and deleted", "", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		key := alive(a.req.lease)
+		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + key}}, func() { t.putAgain(key, 0) })
+		t.now += 5e9
+		t.commit(change{key: key, del: true})
+		t.remove(a.req, "withdrawn")
+		t.fails(a, "")
+		t.forget(a)
+		t.drop(a.req.lease, "revoked")
+		t.open(t.clients[0])
 	}},
 	{"a release that deletes nothing", "store/left store/release", func(t *tale) {
 		a := t.asks(0, t.sem, 1)

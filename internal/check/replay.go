@@ -39,6 +39,7 @@ type lease struct {
 	gone   int64 // revision, or never
 	goneAt int64
 	holder string
+	loose  bool // its presence key was put again, and not on it
 }
 
 type put struct {
@@ -107,6 +108,9 @@ func (s *store) commit(c history.Commit) {
 				var r record.Session
 				_ = json.Unmarshal([]byte(e.KV.Value), &r) // an unreadable one names nobody
 				s.leases[k.lease] = &lease{id: k.lease, gone: never, goneAt: never, holder: r.Holder}
+			}
+			if l := s.leases[k.lease]; l != nil && e.Kind == history.KindPut {
+				l.loose = e.KV.Lease != l.id
 			}
 		case keyLimit:
 			g := s.gate(k.gate)

@@ -208,7 +208,8 @@ func (w *world) statuses() (f []Finding) {
 		st, exact, forgotten := state{}, true, false
 		if g := w.gates[r.Gate]; g != nil {
 			st, _ = g.stateAt(r.Rev)
-			exact = g.fixed > 0 || !g.limitAt(r.Rev).record.Unsettled()
+			l := g.limitAt(r.Rev)
+			exact = l.known && !l.record.Unsettled()
 			forgotten = w.forgets(g, r.Rev)
 		}
 		if r.N < st.held && !forgotten || exact && r.N > st.held {

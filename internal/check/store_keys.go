@@ -109,10 +109,11 @@ func (w *world) again(r *request, op *history.Op) bool {
 	return false
 }
 
-// presences: a presence key goes with its lease, and with nothing but it.
+// presences: a presence key goes with its lease, and with nothing but it. One that
+// was overwritten by hand is on no lease any more.
 func (w *world) presences() (f []Finding) {
 	for _, l := range w.leases {
-		if l.gone == never {
+		if l.gone == never || l.loose {
 			continue
 		}
 		for _, g := range w.gates {

@@ -30,7 +30,8 @@ type Mirror struct {
 	listed   int64 // revision of the last list
 	again    chan struct{}
 	waiting  map[string]*Waiter
-	changed  chan struct{} // closed and replaced at each change
+	unseen   map[string]*Waiter // those of them whose requests are newer than the view
+	changed  chan struct{}      // closed and replaced at each change
 }
 
 // Request is one live request as it stands in etcd.
@@ -44,7 +45,7 @@ type Request struct {
 // New returns a mirror that has seen nothing yet. A fixed limit above 0 is used
 // instead of a stored one.
 func New(keys keyspace.Gate, fixed int64) *Mirror {
-	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, waiting: map[string]*Waiter{}, changed: make(chan struct{}), again: make(chan struct{}, 1)}
+	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, waiting: map[string]*Waiter{}, unseen: map[string]*Waiter{}, changed: make(chan struct{}), again: make(chan struct{}, 1)}
 	if fixed > 0 {
 		m.queue.SetLimit(fixed, 0)
 	}
@@ -190,12 +191,18 @@ func ReadLimit(kv *mvccpb.KeyValue) (record.Limit, bool) {
 }
 
 // settle ends a change: those of the touched keys that wait here, or all if none
-// are named, are told what became of them.
+// are named, are told what became of them. So is who should have come by now.
 func (m *Mirror) settle(revision int64, touched []string) {
 	m.revision = revision
 	if touched == nil {
 		for _, w := range m.waiting {
 			m.tell(w)
+		}
+	}
+	for key, w := range m.unseen {
+		if w.create <= revision {
+			delete(m.unseen, key)
+			touched = append(touched, key)
 		}
 	}
 	for _, key := range touched {
@@ -215,6 +222,7 @@ func (m *Mirror) tell(w *Waiter) {
 
 func (m *Mirror) finish(w *Waiter, o Outcome) {
 	delete(m.waiting, w.key)
+	delete(m.unseen, w.key)
 	w.outcome <- o
 }
 
@@ -226,7 +234,7 @@ type View struct {
 	Damaged  bool // whether one is stored that is not
 	Record   record.Limit
 	LimitRev int64
-	Used     int64 // weight of the holders
+	Used     int64 // weight of the holders, and of who may be one
 	Through  int64 // greatest token ever admitted, as far as this view tells
 	Foreign  int   // keys in the range that are not ours, a damaged limit included
 	Holders  []Request
@@ -262,8 +270,15 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	v.Holders = m.describe(m.queue.Holders())
 	v.Waiters = m.describe(m.queue.Waiters())
 	// A limit that was lowered just now may not yet say exactly who had been
-	// admitted before. Until it does, all who may have been count as holders.
-	if m.limit.Unsettled() {
+	// admitted before. Until it does, all who may have been count as holders. So
+	// does everybody if the limit was deleted or cannot be read.
+	switch {
+	case !v.Known:
+		for _, r := range v.Waiters {
+			v.Used += r.Weight
+		}
+		v.Holders, v.Waiters = append(v.Holders, v.Waiters...), nil
+	case m.limit.Unsettled():
 		used := v.Used
 		for len(v.Waiters) > 0 && v.Waiters[0].Create < m.limitRev && queue.Fits(used, v.Waiters[0].Weight, m.limit.Previous) {
 			used += v.Waiters[0].Weight

@@ -43,6 +43,9 @@ func (m *Mirror) Wait(key string, token, weight int64, found Found) *Waiter {
 		w.outcome <- outcome
 	} else {
 		m.waiting[key] = w
+		if m.revision < token {
+			m.unseen[key] = w
+		}
 	}
 	return w
 }
@@ -53,6 +56,7 @@ func (m *Mirror) Forget(w *Waiter) {
 	defer m.mu.Unlock()
 	if m.waiting[w.key] == w {
 		delete(m.waiting, w.key)
+		delete(m.unseen, w.key)
 	}
 }
 
@@ -65,13 +69,16 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 	_, admitted, ok := m.queue.Position(w.key, w.create)
 	limit, known := m.queue.Limit()
 	switch {
+	case !ok && m.revision < w.create:
+		return 0, false
+	case !ok && m.listed < w.create:
+		// Either it went, or the watch has lost the event by which it came.
+		m.listAgain()
+		return 0, false
 	case !ok:
-		return Gone, m.revision >= w.create
+		return Gone, true
 	case admitted && m.doubts(w):
-		select {
-		case m.again <- struct{}{}:
-		default:
-		}
+		m.listAgain()
 		return 0, false
 	case admitted:
 		return Admitted, true
@@ -83,6 +90,14 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 		return Damaged, true
 	}
 	return Unset, true
+}
+
+// listAgain asks for a list by which every waiter will be looked at again.
+func (m *Mirror) listAgain() {
+	select {
+	case m.again <- struct{}{}:
+	default:
+	}
 }
 
 // doubts tells whether the view may lack somebody who came before a request. A list
