@@ -73,11 +73,20 @@ func doubled(ctx context.Context, w *World, r *rand.Rand) int {
 	return injected(ctx, w, r, embedtest.Fault{Match: writing(r, 1+r.IntN(3)), Times: -1, Do: embedtest.Duplicate})
 }
 
+// connections returns those of a process, or of the next one that has not died.
+func (w *World) connections(who int) *embedtest.Client {
+	for ; ; who++ {
+		if c := w.Processes[who%len(w.Processes)].Client(); c != nil {
+			return c
+		}
+	}
+}
+
 // injected puts a fault into force on a process until ctx ends. What is held is
 // let go every now and then.
 func injected(ctx context.Context, w *World, r *rand.Rand, f embedtest.Fault) int {
 	who, every := r.IntN(len(w.Processes)), time.Duration(50+r.IntN(1000))*time.Millisecond
-	inj := w.Processes[who].Client().Inject(f)
+	inj := w.connections(who).Inject(f)
 	for sleep(ctx, every) == nil {
 		_ = inj.Release()
 	}
@@ -94,7 +103,7 @@ func late(ctx context.Context, w *World, r *rand.Rand) int {
 	wait := time.Duration(200+r.IntN(3000)) * time.Millisecond
 	var mu sync.Mutex
 	created := map[string]string{} // by the held requests: value by key
-	inj := w.Processes[who].Client().Inject(embedtest.Fault{
+	inj := w.connections(who).Inject(embedtest.Fault{
 		Times: -1, Do: embedtest.HoldRequest,
 		Match: func(m string, msg any) bool {
 			if !pick(m, msg) {
@@ -170,7 +179,7 @@ func lostEvents(ctx context.Context, w *World, r *rand.Rand) int {
 func lostRenewals(ctx context.Context, w *World, r *rand.Rand) int {
 	do := []embedtest.Action{embedtest.DropAnswer, embedtest.HoldAnswer, embedtest.HoldRequest}[r.IntN(3)]
 	who := r.IntN(len(w.Processes))
-	inj := w.Processes[who].Client().Inject(embedtest.Fault{Method: "LeaseKeepAlive", Times: -1, Do: do})
+	inj := w.connections(who).Inject(embedtest.Fault{Method: "LeaseKeepAlive", Times: -1, Do: do})
 	<-ctx.Done()
 	inj.Remove()
 	_ = inj.Release()
