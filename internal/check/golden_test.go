@@ -79,6 +79,15 @@ func (t *tale) putAgain(key string, lease int64) {
 	t.commit(change{key: key, value: "again", lease: lease})
 }
 
+// lateAfterStall has a call of c0 return too late, after a client's process stood
+// still.
+func (t *tale) lateAfterStall(client string) {
+	a := t.asks(0, t.sem, 1)
+	t.events[slices.IndexFunc(t.events, func(e history.Event) bool { return e.Op == a.op && e.Kind == history.KindCall })].Until = t.now
+	t.now += 3e9
+	t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 3e9, Client: client})
+}
+
 // golden histories, each of a few steps. killers are all who find a rule broken,
 // as "checker/rule": none in a good history. What is excused stands in brackets.
 var golden = []struct {
@@ -778,6 +787,13 @@ var golden = []struct {
 		t.grant(a)
 		t.nemesis(history.Event{Name: "stop process", Client: "c0"}, func() {})
 	}},
+	{"a call whose context had ended before", "", func(t *tale) {
+		t.now += 5e9
+		t.asks(0, t.sem, 1)
+		t.last(history.KindCall).Until = t.now - 5e9
+	}},
+	{"a call that returns late, for its process stood still", "", func(t *tale) { t.lateAfterStall("c0") }},
+	{"a call that returns late, while another's process stood still", "live/late", func(t *tale) { t.lateAfterStall("c1") }},
 	{"a call that never returns", "live/late", func(t *tale) {
 		a := t.ask(t.clients[0], t.sem, 1, false)
 		t.last(history.KindCall).Until = t.now

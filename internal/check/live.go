@@ -50,10 +50,10 @@ type live struct {
 	told, back, left int64
 }
 
-// stalled returns how long the process stood still between two times.
-func (l *live) stalled(from, to int64) (sum int64) {
+// stalled returns how long a client's process stood still between two times.
+func (l *live) stalled(client string, from, to int64) (sum int64) {
 	for _, e := range l.h.Events {
-		if e.Kind == history.KindCount && e.Name == CountStall && e.At >= from && e.At-e.N <= to {
+		if e.Kind == history.KindCount && e.Name == CountStall && (e.Client == "" || e.Client == client) && e.At >= from && e.At-e.N <= to {
 			sum += e.N
 		}
 	}
@@ -70,7 +70,7 @@ func (l *live) late(op *history.Op) []Finding {
 	if min(op.Ended(), l.end) <= bound || l.killed(op) {
 		return nil
 	}
-	if bound += l.stalled(end, min(op.Ended(), l.end)); min(op.Ended(), l.end) <= bound {
+	if bound += l.stalled(op.Call.Client, end, min(op.Ended(), l.end)); min(op.Ended(), l.end) <= bound {
 		return nil
 	}
 	if op.Return == nil {
@@ -101,7 +101,7 @@ func (l *live) toldOf(r *request) []Finding {
 		return nil
 	}
 	end := min(op.Ended(), r.goneAt)
-	if bound := since + l.told; min(end, l.end) > bound+l.stalled(since, min(end, l.end)) {
+	if bound := since + l.told; min(end, l.end) > bound+l.stalled(l.owner(r), since, min(end, l.end)) {
 		return []Finding{at(r.admitted, bad("told", r.gate.name, since, "%s was admitted, and not told so for %s", l.name(r), ms(min(end, l.end)-since)))}
 	}
 	return nil
@@ -124,7 +124,7 @@ func (l *live) forgotten() (f []Finding) {
 			}
 		}
 		until := min(op.Ended(), l.end)
-		if !waits && until > since+l.told+l.stalled(since, until) {
+		if !waits && until > since+l.told+l.stalled(op.Call.Client, since, until) {
 			f = append(f, bad("forgotten", op.Call.Gate, since, "%s of %s (call %d) has had no request in etcd for %s", op.Call.Name, op.Call.Client, op.Call.Op, ms(until-since)))
 		}
 	}
@@ -185,7 +185,7 @@ func (l *live) leftBehind(r *request) []Finding {
 	}
 	since := max(free, l.calm, r.putAt)
 	until := min(r.goneAt, l.end)
-	if until <= since+l.left+l.stalled(since, until) {
+	if until <= since+l.left+l.stalled(l.owner(r), since, until) {
 		return nil
 	}
 	return []Finding{at(r.token, bad("left", r.gate.name, since, "%s: its key stood %s after nobody wanted it any more", l.name(r), ms(until-since)))}

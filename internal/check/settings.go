@@ -45,8 +45,9 @@ const (
 	ToleratePrefix = "tolerate:"
 )
 
-// CountStall is the counter by which a harness tells that its process stood still:
-// at At, for N nanoseconds.
+// CountStall is the counter by which a harness tells that a process stood still: at
+// At, for N nanoseconds. It is the process of Client, or of all clients if that is
+// empty.
 const CountStall = "stall"
 
 // early returns the nemeses after which leases may end early.
