@@ -27,7 +27,7 @@ type ask struct {
 	stuck   bool          // never gives it back: that is left to MaxHold
 	patient time.Duration // bound of Release; 0: its ctx has ended already
 
-	register *Register // of an exclusive permit
+	register Register // of an exclusive permit
 }
 
 // asker is what permits are asked from.
@@ -37,7 +37,7 @@ type asker struct {
 }
 
 // plain asks for a permit with patience, and gives it back at once.
-func plain(gate string, weight int, register *Register) ask {
+func plain(gate string, weight int, register Register) ask {
 	return ask{gate: gate, weight: weight, register: register, maxWaiters: -1, bound: time.Minute, patient: time.Minute, effects: 1}
 }
 

@@ -14,7 +14,7 @@ import (
 // act does something under a permit, without asking whether it is still held: that
 // is what guard and token are for. An exclusive permit's effect goes to a register
 // that checks tokens, another's to etcd, under its guard.
-func (p *Process) act(permit *concurrency.Permit, gate string, register *Register) {
+func (p *Process) act(permit *concurrency.Permit, gate string, register Register) {
 	e := history.Event{Kind: history.KindEffect, Gate: gate, Token: permit.Token(), Outcome: history.Fail}
 	if register != nil {
 		e.Attr = map[string]string{"register": gate, "mode": history.ModeToken}

@@ -15,14 +15,17 @@ import (
 // checks tokens.
 type Mutexes struct {
 	names     []string
-	registers map[string]*Register
+	registers map[string]Register
 }
 
-// NewMutexes returns two mutexes.
-func NewMutexes() *Mutexes {
-	m := &Mutexes{names: []string{"left", "right"}, registers: map[string]*Register{}}
+// NewMutexes returns two mutexes, each with a register in memory.
+func NewMutexes() *Mutexes { return NewMutexesOn(func(string) Register { return NewRegister() }) }
+
+// NewMutexesOn returns two mutexes, which protect those registers.
+func NewMutexesOn(register func(name string) Register) *Mutexes {
+	m := &Mutexes{names: []string{"left", "right"}, registers: map[string]Register{}}
 	for _, name := range m.names {
-		m.registers[name] = &Register{}
+		m.registers[name] = register(name)
 	}
 	return m
 }

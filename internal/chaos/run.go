@@ -78,7 +78,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	watching, stop := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
 	watchers.Go(func() { w.watchLeaders(watching) })
-	watchers.Go(func() { w.watchStalls(watching) })
+	watchers.Go(func() { w.watchStalls(watching, "") })
 	w.storm(ctx, c, able)
 	findings := w.calm(ctx, c.Subjects)
 	stop()
