@@ -79,6 +79,19 @@ func (t *tale) putAgain(key string, lease int64) {
 	t.commit(change{key: key, value: "again", lease: lease})
 }
 
+// closesWhileItReleases has a release of c0 fail before etcd confirms it, after a
+// client began to close its session.
+func (t *tale) closesWhileItReleases(client int) {
+	a := t.asks(0, t.sem, 1)
+	t.grant(a)
+	t.giveBack(a)
+	t.emit(history.Event{Kind: history.KindCall, Client: t.clients[client].name, Op: 99, Name: history.Close, Lease: t.clients[client].lease})
+	t.returned(a, history.Fail)
+	t.remove(a.req, "released")
+	t.forget(a)
+	t.now += 2e9 // its lease goes on, for Close did not reach etcd
+}
+
 // lateAfterStall has a call of c0 return too late, after a client's process stood
 // still.
 func (t *tale) lateAfterStall(client string) {
@@ -569,6 +582,8 @@ var golden = []struct {
 		t.forget(a)
 		t.now += 2e9 // its lease was renewed, but the answer was lost
 	}},
+	{"a release that etcd confirms after the session was closed", "", func(t *tale) { t.closesWhileItReleases(0) }},
+	{"a release that etcd confirms after another session was closed", "store/delete", func(t *tale) { t.closesWhileItReleases(1) }},
 	{"a late release deletes the next request", "store/delete", func(t *tale) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)

@@ -69,13 +69,18 @@ func (w *world) unexplained(r *request) string {
 
 // disputed tells whether a release was told that the key had gone before, although
 // nothing else ended the permit. If trust in the lease ended before the release
-// returned, or the lease itself soon after, that was the reason: the holder was told
-// so while he waited for etcd's word.
+// returned, or the lease itself soon after, or the session was closed meanwhile, that
+// was the reason: the holder was told so while he waited for etcd's word.
 func (w *world) disputed(r *request) bool {
 	ops := w.releases[id{r.gate.name, r.token}]
 	l, span := w.leases[r.lease], w.spanOf[r]
 	if len(ops) != 1 || ops[0].Outcome() != history.Fail || l == nil || l.goneAt < addTime(ops[0].Return.At, w.ttl) {
 		return false
+	}
+	for _, c := range w.closers[w.lease[l.id]] {
+		if c.Call.Lease == l.id && c.Call.At <= ops[0].Return.At {
+			return false
+		}
 	}
 	e := span.Ended
 	return e != nil && e.Cause == history.Released && (e.Until == 0 || e.Until > addTime(ops[0].Return.At, slip))
