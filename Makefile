@@ -87,6 +87,11 @@ chaos: ## Semaphores and mutexes on three members while everything fails, judged
 	@$(patiently) go build -o bin/chaos ./internal/chaos/cmd
 	@bin/chaos $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
 
+.PHONY: chaos-processes
+chaos-processes: ## The same with real servers of three etcd lines and real clients, killed and stopped (SEED=7 MINUTES=2, ARGS="-lines etcd35")
+	@$(patiently) go build -o bin/chaos-processes ./internal/chaos/processes/cmd
+	@bin/chaos-processes $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
+
 .PHONY: chaos-replay
 chaos-replay: ## Judge a recorded history again (FILE=.../history.jsonl, OUT=folder for pictures)
 	@[[ -n "$(FILE)" ]] || { echo "chaos-replay: FILE= names no history" >&2; exit 2; }

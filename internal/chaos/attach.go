@@ -17,14 +17,14 @@ type AttachConfig struct {
 	Recorder *history.Recorder
 	Log      func(format string, args ...any)
 
-	// Of a client process; without a Name there is none.
-	Name        string // unique in the run
+	// Of the sessions of a client process; without Names it has none.
+	Names       []string // unique in the run
 	Cluster     *embedtest.Cluster
 	TTL, Margin time.Duration
 }
 
-// Attach returns a World that has started nothing: with one process, which has no
-// session yet, or with none, to do harm.
+// Attach returns a World that has started nothing: with processes that have no session
+// yet, one for each name, or with none, to do harm.
 func Attach(c AttachConfig) (*World, error) {
 	space, err := keyspace.New(product, namespace)
 	if err != nil {
@@ -35,12 +35,11 @@ func Attach(c AttachConfig) (*World, error) {
 		open: openKit, Stats: newStats(), log: c.Log, claimed: map[int]bool{},
 	}
 	w.life, w.end = context.WithCancel(context.Background())
-	if c.Name == "" {
-		return w, nil
+	for _, name := range c.Names {
+		p := &Process{World: w, Name: name, rec: c.Recorder.Client(name)}
+		p.plan.ttl, p.plan.margin = c.TTL, c.Margin
+		w.Processes = append(w.Processes, p)
 	}
-	p := &Process{World: w, Name: c.Name, rec: c.Recorder.Client(c.Name)}
-	p.plan.ttl, p.plan.margin = c.TTL, c.Margin
-	w.Processes = []*Process{p}
 	return w, nil
 }
 
