@@ -228,7 +228,9 @@ var corruptions = []struct {
 		return true
 	}},
 	{"drop the calls that took requests away", []string{"store/delete"}, func(s *scene) bool {
-		if !slices.ContainsFunc(s.requests(), func(r *request) bool { return r.how == withNotice && s.struck(r) == nil }) {
+		if !slices.ContainsFunc(s.requests(), func(r *request) bool {
+			return r.how == withNotice && s.struck(r) == nil && s.struckLease(r.lease, r.gone) == nil
+		}) {
 			return false
 		}
 		return s.drop(func(e *history.Event) bool { return e.Name == history.Evict }) > 0
