@@ -1,0 +1,234 @@
+package fakeetcd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path"
+	"reflect"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that copies
+	"google.golang.org/grpc/metadata"
+)
+
+// Client is etcd's own client, whose messages go to a Server instead of to a network.
+// Each is another process, as far as the server can tell.
+type Client struct {
+	*clientv3.Client
+	server *Server
+	link   *link
+}
+
+// NewClient returns a client. It returns an error only if clientv3 refuses to make
+// one.
+func (s *Server) NewClient() (*Client, error) {
+	c := &Client{server: s, link: newLink()}
+	raw, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"fakeetcd:2379"},
+		Logger:    zap.NewNop(),
+		DialOptions: []grpc.DialOption{
+			// gRPC may want to connect. It fails once, and then not again for longer
+			// than any test lasts.
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+				return nil, errors.New("fakeetcd: there is no network")
+			}),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: forever, MaxDelay: forever, Multiplier: 1}}),
+			// Behind etcd's own interceptor, which repeats requests.
+			grpc.WithChainUnaryInterceptor(c.unary),
+			grpc.WithChainStreamInterceptor(c.stream),
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.Client = raw
+	// The connection goes with the client, whoever closes that.
+	context.AfterFunc(raw.Ctx(), c.link.close)
+	return c, nil
+}
+
+const forever = 100 * 365 * 24 * time.Hour
+
+// Close closes the client. What it has sent may still arrive. It never fails.
+func (c *Client) Close() error {
+	c.link.close()
+	_ = c.Client.Close()
+	return nil
+}
+
+func (l *link) close() { l.once.Do(func() { close(l.closed) }) }
+
+// unary carries a request to the server and its answer back.
+func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+	method := path.Base(fullMethod)
+	_, broken, err := c.link.state()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctxErr(ctx)
+	}
+	fate := c.link.meet(Message{Method: method, Body: req})
+	there := &delivery{client: c, method: method, req: clone(req), require: requiresLeader(ctx), done: make(chan struct{})}
+	if !fate.LoseRequest {
+		there.send(fate.Before)
+	}
+	if fate.Again > 0 {
+		again := &delivery{client: c, method: method, req: there.req, require: there.require, done: make(chan struct{})}
+		c.server.background(func() { again.arrive(fate.Again) })
+	}
+	back := waiter{client: c, ctx: ctx, broken: broken}
+	if fate.Err != nil {
+		if err := back.sleep(fate.After); err != nil {
+			return err
+		}
+		return fate.Err
+	}
+	if err := back.wait(there.done); err != nil {
+		return err
+	}
+	if fate.LoseAnswer {
+		return back.wait(nil)
+	}
+	if err := back.sleep(fate.After); err != nil {
+		return err
+	}
+	if err := back.wait(c.link.gate()); err != nil {
+		return err
+	}
+	if there.err != nil {
+		return there.err
+	}
+	copyInto(reply, there.resp)
+	return nil
+}
+
+// delivery is a request on its way.
+type delivery struct {
+	client  *Client
+	method  string
+	req     any
+	require bool // it wants a leader, or an error
+	resp    any
+	err     error
+	done    chan struct{} // closed when the server has answered
+}
+
+// send delivers the request: at once if nothing holds it up.
+func (d *delivery) send(delay time.Duration) {
+	s := d.client.server
+	s.mu.Lock()
+	leader := isClosed(s.leader)
+	s.mu.Unlock()
+	if delay == 0 && leader && isClosed(d.client.link.gate()) {
+		d.apply()
+		return
+	}
+	s.background(func() { d.arrive(delay) })
+}
+
+// arrive delivers the request after a delay and as soon as messages get through.
+func (d *delivery) arrive(delay time.Duration) {
+	s := d.client.server
+	if !s.travel(delay, d.client.link) {
+		return
+	}
+	if d.err = s.waitLeader(d.require); d.err != nil {
+		close(d.done)
+		return
+	}
+	d.apply()
+}
+
+func (d *delivery) apply() {
+	d.resp, d.err = d.client.server.answer(d.method, d.req)
+	close(d.done)
+}
+
+// travel waits for a delay and until messages get through. It returns false if the
+// server is closed before.
+func (s *Server) travel(delay time.Duration, l *link) bool {
+	t := time.NewTimer(delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.done:
+		return false
+	}
+	select {
+	case <-l.gate():
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// waiter is a caller who waits for an answer.
+type waiter struct {
+	client *Client
+	ctx    context.Context
+	broken <-chan struct{}
+}
+
+// wait returns nil when c is closed, or what gRPC says if something else ends the
+// call.
+func (w waiter) wait(c <-chan struct{}) error {
+	if c != nil && isClosed(c) {
+		return nil
+	}
+	select {
+	case <-c:
+		return nil
+	case <-w.ctx.Done():
+		return ctxErr(w.ctx)
+	case <-w.broken:
+		return errUnavailable
+	case <-w.client.link.closed:
+		return errClosing
+	case <-w.client.server.done:
+		return errUnavailable
+	}
+}
+
+func (w waiter) sleep(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	over := make(chan struct{})
+	t := time.AfterFunc(d, func() { close(over) })
+	defer t.Stop()
+	return w.wait(over)
+}
+
+func requiresLeader(ctx context.Context) bool {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return slices.Contains(md.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
+}
+
+// clone copies a message with gRPC's own codec, which knows the messages of every
+// generation of etcd's API.
+func clone(msg any) any {
+	c := reflect.New(reflect.TypeOf(msg).Elem()).Interface()
+	copyInto(c, msg)
+	return c
+}
+
+func copyInto(dst, src any) {
+	codec := encoding.GetCodecV2("proto")
+	data, err := codec.Marshal(src)
+	if err == nil {
+		defer data.Free()
+		err = codec.Unmarshal(data, dst)
+	}
+	if err != nil {
+		panic("fakeetcd: copy a message of etcd's API: " + err.Error())
+	}
+}

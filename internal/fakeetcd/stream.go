@@ -1,0 +1,242 @@
+package fakeetcd
+
+import (
+	"context"
+	"io"
+	"path"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// stream opens a stream of watches or renewals.
+func (c *Client) stream(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, fullMethod string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	method := path.Base(fullMethod)
+	if method != "Watch" && method != "LeaseKeepAlive" {
+		return nil, status.Errorf(codes.Unimplemented, "fakeetcd: %s is not supported", method)
+	}
+	_, broken, err := c.link.state()
+	if err != nil {
+		return nil, err
+	}
+	t := &clientStream{client: c, ctx: ctx, method: method, broken: broken, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	s := c.server
+	t.remote = &serverStream{server: s, send: t.receive, fail: t.fail, require: requiresLeader(ctx)}
+	s.mu.Lock()
+	if t.remote.require && !isClosed(s.leader) {
+		s.mu.Unlock()
+		return nil, errNoLeader
+	}
+	s.streams = append(s.streams, t.remote)
+	s.mu.Unlock()
+	context.AfterFunc(ctx, func() { s.forget(t.remote) })
+	return t, nil
+}
+
+// parcel is a message of a stream.
+type parcel struct {
+	msg any
+	at  time.Time // when it arrives; of an answer, when it was sent
+}
+
+// clientStream is a stream as its client sees it. Like any stream of gRPC's it has at
+// most one sender and one receiver at a time.
+type clientStream struct {
+	client *Client
+	ctx    context.Context
+	method string
+	remote *serverStream
+	broken <-chan struct{}
+
+	mu     sync.Mutex
+	up     []parcel
+	moving bool // somebody delivers up
+	shut   bool // nothing more is sent
+	down   []parcel
+	wake   chan struct{} // has a value when down has
+	err    error
+	ended  chan struct{} // closed when err is set
+}
+
+func (t *clientStream) Context() context.Context     { return t.ctx }
+func (t *clientStream) Header() (metadata.MD, error) { return nil, nil }
+func (t *clientStream) Trailer() metadata.MD         { return nil }
+
+// CloseSend ends the stream when all that was sent has arrived.
+func (t *clientStream) CloseSend() error {
+	t.mu.Lock()
+	t.shut = true
+	t.mu.Unlock()
+	t.move()
+	return nil
+}
+
+// SendMsg puts a message on its way. It never blocks.
+func (t *clientStream) SendMsg(msg any) error {
+	if t.ctx.Err() != nil || isClosed(t.ended) || isClosed(t.broken) {
+		return io.EOF // gRPC's way: RecvMsg has the reason
+	}
+	fate := t.client.link.meet(Message{Method: t.method, Body: msg})
+	switch {
+	case fate.Err != nil:
+		t.fail(fate.Err)
+		return io.EOF
+	case fate.LoseRequest:
+		return nil
+	}
+	t.mu.Lock()
+	t.up = append(t.up, parcel{clone(msg), time.Now().Add(fate.Before)})
+	t.mu.Unlock()
+	t.move()
+	return nil
+}
+
+// move delivers what is due, in order, and leaves the rest to a goroutine.
+func (t *clientStream) move() {
+	t.mu.Lock()
+	if t.moving {
+		t.mu.Unlock()
+		return
+	}
+	t.moving = true
+	t.mu.Unlock()
+	t.deliver()
+}
+
+func (t *clientStream) deliver() {
+	s := t.remote.server
+	for {
+		t.mu.Lock()
+		if len(t.up) == 0 {
+			shut := t.shut
+			t.moving = false
+			t.mu.Unlock()
+			if shut {
+				t.fail(io.EOF)
+			}
+			return
+		}
+		next := t.up[0]
+		t.mu.Unlock()
+		s.mu.Lock()
+		leader := isClosed(s.leader)
+		s.mu.Unlock()
+		if delay := time.Until(next.at); delay > 0 || !leader || !isClosed(t.client.link.gate()) {
+			s.background(func() {
+				if !s.travel(max(delay, 0), t.client.link) {
+					return
+				}
+				if err := s.waitLeader(false); err != nil {
+					t.fail(err)
+					return
+				}
+				t.arrive(next)
+				t.deliver()
+			})
+			return
+		}
+		t.arrive(next)
+	}
+}
+
+// arrive gives the first message to the server, unless the stream has ended.
+func (t *clientStream) arrive(p parcel) {
+	t.mu.Lock()
+	t.up = t.up[1:]
+	over := t.err != nil
+	t.mu.Unlock()
+	if !over && t.ctx.Err() == nil && !isClosed(t.broken) {
+		t.remote.take(p.msg)
+	}
+}
+
+// receive puts an answer on its way. The server is locked.
+func (t *clientStream) receive(msg any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.down = append(t.down, parcel{msg, time.Now()})
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fail ends the stream. It may be called with the server locked.
+func (t *clientStream) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.err = err
+		close(t.ended)
+	}
+}
+
+// RecvMsg waits for the next answer.
+func (t *clientStream) RecvMsg(msg any) error {
+	err := t.next(msg)
+	if err != nil {
+		t.fail(err)
+		t.remote.server.forget(t.remote)
+	}
+	return err
+}
+
+func (t *clientStream) next(msg any) error {
+	w := waiter{client: t.client, ctx: t.ctx, broken: t.broken}
+	for {
+		t.mu.Lock()
+		if t.err != nil {
+			defer t.mu.Unlock()
+			return t.err
+		}
+		var p *parcel
+		if len(t.down) > 0 {
+			p = &t.down[0]
+			t.down = t.down[1:]
+		}
+		t.mu.Unlock()
+		if p == nil {
+			if err := t.sleep(w); err != nil {
+				return err
+			}
+			continue
+		}
+		fate := t.client.link.meet(Message{Method: t.method, Answer: true, Body: p.msg})
+		if fate.Err != nil {
+			return fate.Err
+		}
+		if fate.LoseAnswer {
+			continue
+		}
+		if err := w.sleep(time.Until(p.at.Add(fate.After))); err != nil {
+			return err
+		}
+		if err := w.wait(t.client.link.gate()); err != nil {
+			return err
+		}
+		copyInto(msg, p.msg)
+		return nil
+	}
+}
+
+// sleep waits until there may be an answer.
+func (t *clientStream) sleep(w waiter) error {
+	select {
+	case <-t.wake:
+		return nil
+	case <-t.ended:
+		return nil
+	case <-t.ctx.Done():
+		return ctxErr(t.ctx)
+	case <-t.broken:
+		return errUnavailable
+	case <-t.client.link.closed:
+		return errClosing
+	case <-t.remote.server.done:
+		return errUnavailable
+	}
+}

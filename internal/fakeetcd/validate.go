@@ -1,0 +1,163 @@
+package fakeetcd
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// maxOps is etcd's default bound for the operations of a transaction.
+const maxOps = 128
+
+// valid looks at a request as etcd does before it goes to Raft: no state is asked.
+func valid(req any) error {
+	switch r := req.(type) {
+	case *pb.RangeRequest:
+		return validRange(r)
+	case *pb.PutRequest:
+		return validPut(r)
+	case *pb.DeleteRangeRequest:
+		return validKey(r.Key)
+	case *pb.TxnRequest:
+		if err := validTxn(r, maxOps); err != nil {
+			return err
+		}
+		// etcd looks at both branches, since it does not know yet which it will be.
+		if _, _, err := written(r.Success); err != nil {
+			return err
+		}
+		_, _, err := written(r.Failure)
+		return err
+	}
+	return nil
+}
+
+func validKey(key []byte) error {
+	if len(key) == 0 {
+		return rpctypes.ErrGRPCEmptyKey
+	}
+	return nil
+}
+
+func validRange(r *pb.RangeRequest) error {
+	if err := validKey(r.Key); err != nil {
+		return err
+	}
+	_, order := pb.RangeRequest_SortOrder_name[int32(r.SortOrder)]
+	_, target := pb.RangeRequest_SortTarget_name[int32(r.SortTarget)]
+	if !order || !target {
+		return rpctypes.ErrGRPCInvalidSortOption
+	}
+	return nil
+}
+
+func validPut(r *pb.PutRequest) error {
+	switch {
+	case len(r.Key) == 0:
+		return rpctypes.ErrGRPCEmptyKey
+	case r.IgnoreValue && len(r.Value) > 0:
+		return rpctypes.ErrGRPCValueProvided
+	case r.IgnoreLease && r.Lease != 0:
+		return rpctypes.ErrGRPCLeaseProvided
+	}
+	return nil
+}
+
+func validTxn(r *pb.TxnRequest, most int) error {
+	n := max(len(r.Compare), len(r.Success), len(r.Failure))
+	if n > most {
+		return rpctypes.ErrGRPCTooManyOps
+	}
+	for _, c := range r.Compare {
+		if err := validKey(c.Key); err != nil {
+			return err
+		}
+	}
+	for _, ops := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		for _, op := range ops {
+			if err := validOp(op, most-n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func validOp(op *pb.RequestOp, most int) error {
+	if r := op.GetRequestRange(); r != nil {
+		return validRange(r)
+	}
+	if r := op.GetRequestPut(); r != nil {
+		return validPut(r)
+	}
+	if r := op.GetRequestDeleteRange(); r != nil {
+		return validKey(r.Key)
+	}
+	if r := op.GetRequestTxn(); r != nil {
+		return validTxn(r, most)
+	}
+	return rpctypes.ErrGRPCKeyNotFound
+}
+
+// written returns what operations put and delete. No key may be put twice, or put
+// and deleted; of the two branches of a nested transaction only one will be run.
+func written(ops []*pb.RequestOp) (puts map[string]bool, deletes []span, err error) {
+	puts = map[string]bool{}
+	for _, op := range ops {
+		if r := op.GetRequestDeleteRange(); r != nil {
+			deletes = append(deletes, span{string(r.Key), string(r.RangeEnd)})
+		}
+	}
+	for _, op := range ops {
+		r := op.GetRequestTxn()
+		if r == nil {
+			continue
+		}
+		then, thenDeletes, err := written(r.Success)
+		if err != nil {
+			return nil, nil, err
+		}
+		otherwise, elseDeletes, err := written(r.Failure)
+		if err != nil {
+			return nil, nil, err
+		}
+		for key := range then {
+			if puts[key] || covered(deletes, key) {
+				return nil, nil, rpctypes.ErrGRPCDuplicateKey
+			}
+		}
+		for key := range otherwise {
+			if puts[key] || covered(deletes, key) {
+				return nil, nil, rpctypes.ErrGRPCDuplicateKey
+			}
+		}
+		for key := range then {
+			puts[key] = true
+		}
+		for key := range otherwise {
+			puts[key] = true
+		}
+		deletes = append(append(deletes, thenDeletes...), elseDeletes...)
+	}
+	for _, op := range ops {
+		r := op.GetRequestPut()
+		if r == nil {
+			continue
+		}
+		if key := string(r.Key); puts[key] || covered(deletes, key) {
+			return nil, nil, rpctypes.ErrGRPCDuplicateKey
+		}
+		puts[string(r.Key)] = true
+	}
+	return puts, deletes, nil
+}
+
+// covered tells whether one of the ranges holds a key. Of an open one etcd takes the
+// end for a key here, so that it holds nothing.
+func covered(spans []span, key string) bool {
+	for _, s := range spans {
+		if s.end != open && s.holds(key) {
+			return true
+		}
+	}
+	return false
+}
