@@ -30,6 +30,11 @@ func (Live) Check(h *history.History) []Finding {
 	if l.left == 0 {
 		l.left = l.ttl + 5e9
 	}
+	for i, e := range h.Events {
+		if e.Kind == history.KindCount && e.Name == CountStall {
+			l.stalls = append(l.stalls, &h.Events[i])
+		}
+	}
 	var f []Finding
 	for i := range l.ops {
 		f = append(f, l.late(&l.ops[i])...)
@@ -48,12 +53,13 @@ func (Live) Check(h *history.History) []Finding {
 type live struct {
 	*world
 	told, back, left int64
+	stalls           []*history.Event
 }
 
 // stalled returns how long a client's process stood still between two times.
 func (l *live) stalled(client string, from, to int64) (sum int64) {
-	for _, e := range l.h.Events {
-		if e.Kind == history.KindCount && e.Name == CountStall && (e.Client == "" || e.Client == client) && e.At >= from && e.At-e.N <= to {
+	for _, e := range l.stalls {
+		if (e.Client == "" || e.Client == client) && e.At >= from && e.At-e.N <= to {
 			sum += e.N
 		}
 	}
