@@ -142,7 +142,14 @@ func tapped(now int64, ev *clientv3.Event) Event {
 	}}
 }
 
-// through is the greatest revision up to which nothing is missing.
+// Through returns the greatest revision up to which nothing is missing now. Whoever
+// compacts no further makes no gap.
+func (t *Tap) Through() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.through()
+}
+
 func (t *Tap) through() int64 {
 	through := t.first
 	for grown := true; grown; {

@@ -207,6 +207,9 @@ func (c *Cluster) Endpoints() []string {
 // Client returns a client of all members, which Close closes.
 func (c *Cluster) Client() *clientv3.Client { return c.admin }
 
+// MemberClient returns a client of one member, which Close closes.
+func (c *Cluster) MemberClient(i int) *clientv3.Client { return c.members[i].admin }
+
 // Member returns the process of a member, running or not.
 func (c *Cluster) Member(i int) *Process { return c.members[i].process() }
 

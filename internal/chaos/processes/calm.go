@@ -24,7 +24,7 @@ func (r *run) calm() (findings []string) {
 			if p := r.cluster.Member(i); p.Ended() {
 				return fmt.Errorf("server %d ended by itself: %v\n%s", i, p.Err(), p.Tail(2000))
 			}
-			if _, err := r.pinned[i].Get(ctx, "chaos/head"); err != nil {
+			if _, err := r.cluster.MemberClient(i).Get(ctx, "chaos/head"); err != nil {
 				return err
 			}
 		}

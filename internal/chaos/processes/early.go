@@ -16,6 +16,7 @@ import (
 // had closed it: before the time at which its renewal was sent plus its TTL.
 type Early struct {
 	Lease   int64
+	At      int64         // when it was gone
 	By      time.Duration // before that time, at least
 	Permits int           // that were held on it
 	// Blind is how long after the lease had gone a holder still took his permit
@@ -60,7 +61,7 @@ func earlyEnds(h *history.History, margin time.Duration) []Early {
 	found := map[int64]*Early{}
 	for lease, at := range goneAt {
 		if by := trusted[lease] + int64(margin) - at; trusted[lease] > 0 && by > int64(slack) && !closed[lease] {
-			found[lease] = &Early{Lease: lease, By: time.Duration(by)}
+			found[lease] = &Early{Lease: lease, At: at, By: time.Duration(by)}
 		}
 	}
 	for _, s := range h.Beliefs() {
@@ -109,6 +110,16 @@ func stoodStill(h *history.History, client string, from, to int64) bool {
 	}
 	for _, e := range h.Events {
 		if e.Kind == history.KindCount && e.Name == check.CountStall && e.Client == client && e.At >= from && e.At-e.N <= to {
+			return true
+		}
+	}
+	return false
+}
+
+// stopped tells whether a leader stood still at some time between two.
+func stopped(h *history.History, from, to int64) bool {
+	for _, n := range h.Nemeses() {
+		if n.Begin.Name == LeaderStopped && n.Begin.At <= to && n.End >= from {
 			return true
 		}
 	}

@@ -14,7 +14,8 @@ import (
 // that was stopped goes on, guarantees are excepted; and nobody expects a killed or
 // stopped client to return calls.
 const (
-	LeaderResumed = "leader resumed" // after it was stopped for longer than a TTL
+	LeaderStopped = "leader stopped" // for longer than a TTL
+	LeaderResumed = "leader resumed" // after that
 	ClientKilled  = "client killed"
 	ClientPaused  = "client paused"
 )
@@ -175,10 +176,12 @@ func (r *run) stopLeader(ctx context.Context, _ *rand.Rand) int {
 	if err := leader.Pause(); err != nil {
 		return 0
 	}
+	goesOn := r.recorder.Begin(history.Event{Name: LeaderStopped})
 	time.Sleep(r.TTL + 500*time.Millisecond)
 	successor := r.cluster.Leader(r.life)
 	time.AfterFunc(echo, r.recorder.Begin(history.Event{Name: LeaderResumed}))
 	_ = leader.Resume()
+	goesOn()
 	if successor < 0 {
 		return 0 // it leads still: nobody else could
 	}
@@ -234,15 +237,14 @@ func (r *run) pauseClient(_ context.Context, rnd *rand.Rand) int {
 	return 1
 }
 
-// compaction takes the history away, up to the newest revision.
+// compaction takes the history away, up to the newest revision that the tap has seen:
+// after an outage it may be behind, too.
 func (r *run) compaction(ctx context.Context, rnd *rand.Rand) (compacted int) {
 	for {
 		call, cancel := context.WithTimeout(ctx, time.Second)
-		if resp, err := r.cluster.Client().Get(call, "chaos/head"); err == nil {
-			if _, err := r.cluster.Client().Compact(call, resp.Header.Revision); err == nil {
-				r.recorder.Count(effectCompactions, 1)
-				compacted++
-			}
+		if _, err := r.cluster.Client().Compact(call, r.tap.Through()); err == nil {
+			r.recorder.Count(effectCompactions, 1)
+			compacted++
 		}
 		cancel()
 		if sleep(ctx, time.Duration(100+rnd.IntN(100))*time.Millisecond) != nil {

@@ -64,18 +64,18 @@ func TestEarlyEnds(t *testing.T) {
 		want    []Early
 	}{
 		"expired":               {deleted: 5 * s, until: 4 * s, to: 4 * s},
-		"early":                 {deleted: 3 * s, until: 4 * s, to: 3*s + s/100, want: []Early{{Lease: 7, By: 2 * time.Second, Permits: 1, Blind: time.Second / 100}}},
-		"early, and known late": {deleted: 3 * s, until: 4 * s, to: 4*s - 1, want: []Early{{Lease: 7, By: 2 * time.Second, Permits: 1, Blind: time.Second - 1}}},
+		"early":                 {deleted: 3 * s, until: 4 * s, to: 3*s + s/100, want: []Early{{Lease: 7, At: 3 * s, By: 2 * time.Second, Permits: 1, Blind: time.Second / 100}}},
+		"early, and known late": {deleted: 3 * s, until: 4 * s, to: 4*s - 1, want: []Early{{Lease: 7, At: 3 * s, By: 2 * time.Second, Permits: 1, Blind: time.Second - 1}}},
 		"closed": {deleted: 3 * s, until: 4 * s, to: 3*s - 1, more: []history.Event{
 			{At: 3*s - 1, Kind: history.KindCall, Client: "c", Op: 9, Name: history.Close, Lease: 7},
 		}},
 		"early, and its client stood still": {deleted: 3 * s, until: 4 * s, to: 4*s - 1, more: []history.Event{
 			{At: 2 * s, Kind: history.KindBegin, Op: 8, Name: ClientPaused, Client: "c"},
 			{At: 4 * s, Kind: history.KindFinish, Op: 8, Name: ClientPaused, Client: "c"},
-		}, want: []Early{{Lease: 7, By: 2 * time.Second, Permits: 1}}},
+		}, want: []Early{{Lease: 7, At: 3 * s, By: 2 * time.Second, Permits: 1}}},
 		"early, and an effect came too late": {deleted: 3 * s, until: 4 * s, to: 3 * s, more: []history.Event{
 			{At: 3*s + 1, Kind: history.KindEffect, Client: "c", Gate: "mutex/m", Token: 12, Outcome: history.Fail},
-		}, want: []Early{{Lease: 7, By: 2 * time.Second, Permits: 1, Refused: 1}}},
+		}, want: []Early{{Lease: 7, At: 3 * s, By: 2 * time.Second, Permits: 1, Refused: 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := func(k string) *history.KV { return &history.KV{Key: history.Bytes("/p/" + k), Create: 11, Lease: 7} }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/chaos"
 	"github.com/etcdkit/etcdkit/internal/check"
@@ -57,7 +56,6 @@ type Result struct {
 type run struct {
 	Config
 	cluster  *procs.Cluster
-	pinned   []*clientv3.Client // one per server
 	recorder *history.Recorder
 	tap      *history.Tap
 	world    *chaos.World
@@ -160,17 +158,14 @@ func (r *run) start() (err error) {
 	}); err != nil {
 		return err
 	}
-	for _, ep := range r.cluster.Endpoints() {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{ep}, Logger: zap.NewNop()})
-		if err != nil {
-			return err
-		}
-		r.pinned = append(r.pinned, c)
+	var pinned []*clientv3.Client // one for each server
+	for i := range servers {
+		pinned = append(pinned, r.cluster.MemberClient(i))
 	}
 	if r.world, err = chaos.Attach(chaos.AttachConfig{Seed: r.Seed, Recorder: r.recorder, Log: r.note}); err != nil {
 		return err
 	}
-	if r.tap, err = history.StartTap(ctx, r.recorder, r.world.Space.Root(), r.pinned...); err != nil {
+	if r.tap, err = history.StartTap(ctx, r.recorder, r.world.Space.Root(), pinned...); err != nil {
 		return err
 	}
 	if r.control, err = newControl(r.socket); err != nil {
@@ -208,9 +203,8 @@ func (r *run) settings(version string) {
 	}
 }
 
-// deaf is how late word of the end of a lease may arrive while nothing but the stopped
-// leader is in its way. The next renewal, which would tell it too, is later than that
-// as often as not.
+// deaf is how late word of the end of a lease may arrive while no server stands still.
+// The next renewal, which would tell it too, is later than that as often as not.
 const deaf = time.Second
 
 // provoke stops the leader, again and again, until leases have ended early.
@@ -221,39 +215,41 @@ func (r *run) provoke() error {
 		}
 		r.note("stop-leader, try %d", n+1)
 		r.stopLeader(r.life, nil)
-		seen, err := r.earlySoon()
-		if seen || err != nil {
-			return err
+		for end := time.Now().Add(echo); ; {
+			seen, err := r.seeEarly()
+			if seen || err != nil {
+				return err
+			}
+			if n+1 < r.Stops || time.Now().After(end) {
+				break // another will show it, or this one later
+			}
 		}
 	}
 	r.note("no lease has ended early in %d tries", r.Stops)
 	return nil
 }
 
-// earlySoon waits until a lease has ended early, and its holders have heard of it; or
-// for as long as one may.
-func (r *run) earlySoon() (seen bool, err error) {
-	for end := time.Now().Add(echo); time.Now().Before(end); {
-		if err := sleep(r.life, deaf); err != nil {
-			return false, err
-		}
-		h, err := r.history()
-		if err != nil {
-			return false, err
-		}
-		early := earlyEnds(h, margin)
-		if len(early) == 0 {
-			continue
-		}
-		r.note("%s", tellEarly(early, h.Counts()[leadersStopped]))
-		for _, e := range early {
-			if e.Blind > deaf {
-				r.recorder.Finding("deaf", false, fmt.Sprintf("lease %x ended early, and a holder heard of it only %v later", e.Lease, e.Blind))
-			}
-		}
-		return true, nil
+// seeEarly waits for a moment and tells whether leases have ended early. Then their
+// holders have heard of it, or the run says that they have not.
+func (r *run) seeEarly() (seen bool, err error) {
+	if err := sleep(r.life, deaf); err != nil {
+		return false, err
 	}
-	return false, nil
+	h, err := r.history()
+	if err != nil {
+		return false, err
+	}
+	early := earlyEnds(h, margin)
+	if len(early) == 0 {
+		return false, nil
+	}
+	r.note("%s", tellEarly(early, h.Counts()[leadersStopped]))
+	for _, e := range early {
+		if e.Blind > deaf && !stopped(h, e.At, e.At+int64(e.Blind)) {
+			r.recorder.Finding("deaf", false, fmt.Sprintf("lease %x ended early, and a holder heard of it only %v later", e.Lease, e.Blind))
+		}
+	}
+	return true, nil
 }
 
 // history merges what the parent and all clients have recorded until now.
@@ -326,9 +322,6 @@ func (r *run) close() {
 	}
 	if r.tap != nil {
 		r.tap.Close()
-	}
-	for _, c := range r.pinned {
-		_ = c.Close()
 	}
 	if r.cluster != nil {
 		r.cluster.Close()
