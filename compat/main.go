@@ -84,8 +84,11 @@ func lines(dir fs.FS) ([]string, error) {
 // run runs the tests against one line of etcd, and returns the version that its
 // servers report.
 func run(ctx context.Context, line string, members int, tests []string) (version string, err error) {
-	binary := filepath.Join("bin", line)
-	build := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join("compat", line), "-o", filepath.Join("..", "..", binary), ".")
+	binary, err := filepath.Abs(filepath.Join("bin", line))
+	if err != nil {
+		return "", err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join("compat", line), "-o", binary, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
@@ -115,7 +118,8 @@ func run(ctx context.Context, line string, members int, tests []string) (version
 	// The tests share the servers: packages side by side would count each
 	// other's requests.
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-p=1"}, tests...)...)
-	cmd.Env = append(os.Environ(), "EMBEDTEST_ENDPOINTS="+strings.Join(c.Endpoints(), ","))
+	cmd.Env = append(os.Environ(), "EMBEDTEST_ENDPOINTS="+strings.Join(c.Endpoints(), ","),
+		"ETCD_BINARY="+binary) // for tests that kill and stop servers of their own
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	if err := cmd.Run(); err != nil {
