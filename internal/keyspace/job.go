@@ -1,0 +1,83 @@
+package keyspace
+
+import (
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Job is the part of etcd that belongs to one job of schedlock.
+type Job struct {
+	Range string
+}
+
+// Jobs is the range of all jobs.
+func (s Space) Jobs() string { return s.root + "job/" }
+
+// Job returns the keys of a job. The name must have passed CheckName.
+func (s Space) Job(name string) Job { return Job{Range: s.Jobs() + escape(name) + "/"} }
+
+// Lock stands while the job runs, on its session's lease.
+func (j Job) Lock() string { return j.Range + "lock" }
+
+// Hold stands from a start until AtLeast has passed, on a lease of its own.
+func (j Job) Hold() string { return j.Range + "hold" }
+
+// Pause stands while the job is paused.
+func (j Job) Pause() string { return j.Range + "pause" }
+
+// Settings tells how the live users of the job have configured it.
+func (j Job) Settings() string { return j.Range + "settings" }
+
+// Runs is the range of the run records.
+func (j Job) Runs() string { return j.Range + "run/" }
+
+// Run is the claim and the record of a tick.
+func (j Job) Run(tick time.Time) string { return j.Runs() + stamp(tick) }
+
+// Floors is the range of the floor.
+func (j Job) Floors() string { return j.Range + "floor/" }
+
+// Floor tells that records up to this tick were trimmed. The tick stands in the name,
+// so that a Txn can compare it.
+func (j Job) Floor(tick time.Time) string { return j.Floors() + stamp(tick) }
+
+// ParseRun returns the tick of a run record's key.
+func (j Job) ParseRun(key string) (time.Time, bool) {
+	rest, ok := strings.CutPrefix(key, j.Runs())
+	if !ok {
+		return time.Time{}, false
+	}
+	return parseStamp(rest)
+}
+
+// ParseJob splits a key below Jobs into the job's name and what it is of the job.
+func (s Space) ParseJob(key string) (name, rest string, ok bool) {
+	tail, ok := strings.CutPrefix(key, s.Jobs())
+	if !ok {
+		return "", "", false
+	}
+	escaped, rest, ok := strings.Cut(tail, "/")
+	if !ok {
+		return "", "", false
+	}
+	name, err := url.PathUnescape(escaped)
+	return name, rest, err == nil && escape(name) == escaped
+}
+
+// Clocks is the range in which the processes that run jobs tell their time.
+func (s Space) Clocks() string { return s.root + "clock/" }
+
+// Clock is the key of one of them.
+func (s Space) Clock(lease int64) string { return s.Clocks() + hex16(lease) }
+
+// layout of a tick in a key: an instant in UTC, in milliseconds. Its text sorts as the
+// instants do, from year 0 to 9999.
+const layout = "2006-01-02T15:04:05.000Z"
+
+func stamp(t time.Time) string { return t.UTC().Format(layout) }
+
+func parseStamp(s string) (time.Time, bool) {
+	t, err := time.Parse(layout, s)
+	return t, err == nil && stamp(t) == s
+}

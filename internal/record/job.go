@@ -1,0 +1,84 @@
+package record
+
+// Run is the value of a run record: the claim of a tick, and later its history.
+type Run struct {
+	Version int    `json:"v"`
+	State   string `json:"state"`
+	Attempt int    `json:"attempt"`
+	Holder  string `json:"holder"`
+	Lease   int64  `json:"lease"`
+	StartMS int64  `json:"start"` // by the holder's wall clock
+	EndMS   int64  `json:"end,omitempty"`
+	Error   string `json:"error,omitempty"`
+	By      string `json:"by,omitempty"` // who unlocked it
+}
+
+// The states of a run. One that is running while its lock is gone was lost.
+const (
+	RunRunning  = "running"
+	RunDone     = "done"
+	RunFailed   = "failed"
+	RunUnlocked = "unlocked"
+)
+
+// Lock is the value of a job's lock.
+type Lock struct {
+	Version int    `json:"v"`
+	Nonce   string `json:"nonce"` // unique together with Lease
+	Lease   int64  `json:"lease"`
+	Tick    string `json:"tick"`
+	Attempt int    `json:"attempt"`
+	Holder  string `json:"holder"`
+	AtMS    int64  `json:"at"`
+}
+
+// Pause is the value of a pause key: who has paused a job, and why.
+type Pause struct {
+	Version int    `json:"v"`
+	By      string `json:"by"`
+	Reason  string `json:"reason,omitempty"`
+	AtMS    int64  `json:"at"`
+}
+
+// Clock tells a process's time.
+type Clock struct {
+	Version int    `json:"v"`
+	Holder  string `json:"holder"`
+	AtMS    int64  `json:"at"`
+}
+
+// Encode writes a record.
+func (r Run) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r Lock) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r Pause) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r Clock) Encode() string { r.Version = version; return encode(r) }
+
+// DecodeRun reads a Run.
+func DecodeRun(b []byte) (r Run, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version && r.Attempt >= 1
+}
+
+// DecodeLock reads a Lock.
+func DecodeLock(b []byte) (r Lock, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version
+}
+
+// DecodePause reads a Pause.
+func DecodePause(b []byte) (r Pause, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version
+}
+
+// DecodeClock reads a Clock.
+func DecodeClock(b []byte) (r Clock, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version
+}

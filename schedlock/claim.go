@@ -1,0 +1,309 @@
+package schedlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// claimed is a tick that this process may start.
+type claimed struct {
+	epoch   hold.Epoch
+	tick    time.Time
+	attempt int
+	token   int64
+	began   time.Time // before the claim was sent
+	record  record.Run
+	older   []string // keys of the latest run records, this one included, latest first
+	spare   clientv3.LeaseID
+}
+
+// plan is how a claim is to be made, by what was last read.
+type plan struct {
+	attempt  int
+	mod      int64 // of the run record of the attempt before, or 0
+	settings bool  // whether they are stored
+}
+
+// claim gets the right to start a tick, or tells in the Result why not.
+func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
+	ctx, cancel := l.sess.Open(ctx)
+	defer cancel()
+	ctx, intime := s.bound(ctx, tick, l.opts.now())
+	defer intime()
+	c, res, err := l.ask(ctx, j, tick, s)
+	if err != nil && context.Cause(ctx) == errLate {
+		res.Outcome, err = Late, nil
+	}
+	return c, res, err
+}
+
+func (l *Locker) ask(ctx context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
+	res := Result{Job: j.name, Tick: tick}
+	run := j.keys.Run(tick)
+	if known, _ := j.seen(run); known && s.retries == 0 {
+		res.Outcome = Claimed
+		return nil, res, nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, res, err
+	}
+	p := plan{attempt: 1, settings: true}
+	var pause commit.Backoff
+	for {
+		known, err := l.queue(ctx, j, tick, p)
+		if err != nil {
+			return nil, res, err
+		}
+		var c *claimed
+		if !known {
+			c, err = l.write(ctx, j, tick, s, p)
+		}
+		if err != nil || c != nil {
+			return c, res, err
+		}
+		for { // somebody or something is in the way
+			_, changed := j.seen(run)
+			st, err := l.look(ctx, j, tick)
+			if err != nil {
+				if commit.Transient(err) && pause.Wait(ctx, err) == nil {
+					continue
+				}
+				return nil, res, because(ctx, err)
+			}
+			next, out, err := st.decide(j, s)
+			if err != nil {
+				return nil, res, err
+			}
+			if out == standBy {
+				if err := l.standBy(ctx, changed); err != nil {
+					return nil, res, err
+				}
+				continue
+			}
+			if out != 0 {
+				res.Outcome, res.Holder = out, st.holder()
+				return nil, res, nil
+			}
+			p = next
+			break
+		}
+		if err := pause.Wait(ctx, nil); err != nil {
+			return nil, res, because(ctx, err)
+		}
+	}
+}
+
+// because returns why ctx has ended, if it has, together with err.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return errors.Join(cause, err)
+	}
+	return err
+}
+
+// standBy waits for an event of the job.
+func (l *Locker) standBy(ctx context.Context, changed <-chan struct{}) error {
+	t := time.NewTimer(l.sess.TTL()) // an event may be lost
+	defer t.Stop()
+	select {
+	case <-changed:
+	case <-t.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// queue lets those go first who come before this process in the order of the tick. known
+// says that one of them has claimed it meanwhile.
+func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, p plan) (known bool, err error) {
+	e, err := l.sess.Live(ctx)
+	if err != nil {
+		return false, because(ctx, err)
+	}
+	key := j.keys.Range
+	if !l.opts.Sticky {
+		key = j.keys.Run(tick)
+	}
+	d := delay(rank(int64(e.Lease()), l.clocks.leases(), key))
+	if d == 0 {
+		return false, nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
+		known, changed := j.seen(j.keys.Run(tick))
+		if known && p.attempt == 1 {
+			return true, nil
+		}
+		select {
+		case <-changed:
+			if p.attempt > 1 {
+				return true, nil // look again
+			}
+		case <-t.C:
+			return false, nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// horizon bounds the claims that stand in the way of a tick: those beyond are of a
+// process whose clock is wrong.
+func (l *Locker) horizon() time.Time { return l.opts.now().Add(l.opts.MaxSkew + smallest) }
+
+func none(first, end string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(first).WithRange(end), "=", 0)
+}
+
+// write sends the claim. It returns nil and no error if there is something in the way.
+func (l *Locker) write(ctx context.Context, j *job, tick time.Time, s settings, p plan) (*claimed, error) {
+	e, err := l.sess.Live(ctx)
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	c := &claimed{epoch: e, tick: tick, attempt: p.attempt, began: l.opts.now()}
+	run, nonce, at := j.keys.Run(tick), l.sess.Nonce(), c.began.UnixMilli()
+	c.record = record.Run{State: record.RunRunning, Attempt: p.attempt, Holder: l.sess.Holder(), Lease: int64(e.Lease()), StartMS: at}
+	lock := record.Lock{Nonce: nonce, Lease: int64(e.Lease()), Tick: stamp(tick), Attempt: p.attempt, Holder: l.sess.Holder(), AtMS: at}
+	horizon := j.keys.Run(l.horizon())
+
+	ifs := []clientv3.Cmp{
+		none(j.keys.Floor(tick), clientv3.GetPrefixRangeEnd(j.keys.Floors())),
+		clientv3.Compare(clientv3.CreateRevision(j.keys.Hold()), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(j.keys.Pause()), "=", 0),
+	}
+	also := []clientv3.Op{clientv3.OpPut(run, c.record.Encode())}
+	if p.attempt == 1 {
+		ifs = append(ifs, none(run, horizon))
+	} else {
+		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(run), "=", p.mod), none(run+"\x00", horizon))
+	}
+	if p.settings {
+		ifs = append(ifs, clientv3.Compare(clientv3.Value(j.keys.Settings()), "=", s.fingerprint()))
+	} else {
+		ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(j.keys.Settings()), "=", 0))
+		also = append(also, clientv3.OpPut(j.keys.Settings(), s.fingerprint(), clientv3.WithLease(e.Lease())))
+	}
+	if s.atLeast > 0 {
+		if c.spare, err = l.spare(ctx, j, s.atLeast); err != nil {
+			return nil, because(ctx, err)
+		}
+		also = append(also, clientv3.OpPut(j.keys.Hold(), lock.Encode(), clientv3.WithLease(c.spare)))
+	}
+	created, err := e.Fence().Create(ctx, commit.Creation{
+		Key: j.keys.Lock(), Value: lock.Encode(), If: ifs, Also: also,
+		Mine: func(v []byte) bool {
+			r, ok := record.DecodeLock(v)
+			return ok && r.Nonce == nonce && r.Lease == int64(e.Lease())
+		},
+		Read: []clientv3.Op{clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
+			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(l.opts.Keep)+1))},
+	})
+	var pending *commit.PendingError
+	switch {
+	case errors.As(err, &pending):
+		undo := []string{j.keys.Run(tick), j.keys.Hold()}
+		l.sess.Background(func() { _ = pending.Discard(e.Context(), undo...) })
+		return nil, because(ctx, err)
+	case errors.Is(err, commit.ErrGone):
+		return nil, nil // the session's lease, or the one of the hold
+	case errors.Is(err, commit.ErrOccupied), err == nil && created.Token == 0:
+		if c.spare != 0 {
+			j.keep(c.spare)
+		}
+		return nil, nil
+	case err != nil:
+		return nil, because(ctx, err)
+	}
+	c.token = created.Token
+	if len(created.Read) > 0 {
+		for _, kv := range created.Read[0].GetResponseRange().Kvs {
+			c.older = append(c.older, string(kv.Key))
+		}
+	}
+	return c, nil
+}
+
+// state is what stands in the way of a tick, as of one revision.
+type state struct {
+	lock, hold, pause, settings, run []*mvccpb.KeyValue
+	later                            bool // a later tick was claimed, or this one was trimmed
+}
+
+func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, err error) {
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	run := j.keys.Run(tick)
+	first := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly()}
+	resp, err := l.client.Txn(call).Then(
+		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()),
+		clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
+		clientv3.OpGet(run+"\x00", append(first, clientv3.WithRange(j.keys.Run(l.horizon())))...),
+		clientv3.OpGet(j.keys.Floor(tick), append(first, clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
+	).Commit()
+	if err != nil {
+		return st, err
+	}
+	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
+	return state{lock: kvs(0), hold: kvs(1), pause: kvs(2), settings: kvs(3), run: kvs(4), later: len(kvs(5)) > 0 || len(kvs(6)) > 0}, nil
+}
+
+// standBy is no outcome: the tick is claimed, and may come back.
+const standBy = Outcome(-1)
+
+// decide tells what is in the way, or with 0 how to claim the tick.
+func (st state) decide(j *job, s settings) (plan, Outcome, error) {
+	p := plan{attempt: 1, settings: len(st.settings) > 0}
+	if len(st.run) > 0 {
+		r, ok := record.DecodeRun(st.run[0].Value)
+		runs := len(st.lock) > 0 && st.lock[0].CreateRevision == st.run[0].ModRevision
+		switch {
+		case !ok || r.State != record.RunRunning || r.Attempt > s.retries:
+			return p, Claimed, nil
+		case runs:
+			return p, standBy, nil
+		}
+		p.attempt, p.mod = r.Attempt+1, st.run[0].ModRevision
+	}
+	switch {
+	case st.later:
+		return p, Late, nil
+	case len(st.pause) > 0:
+		return p, Paused, nil
+	case len(st.lock) > 0:
+		return p, StillRunning, nil
+	case len(st.hold) > 0 && p.attempt > 1:
+		return p, standBy, nil
+	case len(st.hold) > 0:
+		return p, StillRunning, nil
+	case p.settings && string(st.settings[0].Value) != s.fingerprint():
+		return p, 0, &SettingsError{Job: j.name, Mine: s.fingerprint(), Theirs: string(st.settings[0].Value)}
+	}
+	return p, 0, nil
+}
+
+// holder names who is in the way.
+func (st state) holder() string {
+	for _, kvs := range [][]*mvccpb.KeyValue{st.run, st.lock, st.hold} {
+		if len(kvs) > 0 {
+			if r, ok := record.DecodeLock(kvs[0].Value); ok {
+				return r.Holder // a Run has the same field
+			}
+		}
+	}
+	if len(st.pause) > 0 {
+		r, _ := record.DecodePause(st.pause[0].Value)
+		return r.By
+	}
+	return ""
+}

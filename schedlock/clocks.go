@@ -1,0 +1,165 @@
+package schedlock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// beat is how often a process tells the others its time.
+const beat = time.Minute
+
+// samples is how many readings of another's clock are kept. An event takes its time, so
+// each reads slow; the greatest is the best.
+const samples = 4
+
+// Clock is another process's wall clock, as seen from here.
+type Clock struct {
+	Holder string
+	Lease  clientv3.LeaseID
+	// Ahead is by how much it is ahead of this process's clock; less than 0 if it is
+	// behind. It is exact to about the time that an event takes, once Known.
+	Ahead time.Duration
+	Known bool
+}
+
+// clocks knows the processes that run jobs of the namespace, and their time. It is a
+// mirror.Handler, and safe for concurrent use.
+type clocks struct {
+	space keyspace.Space
+	now   func() time.Time
+
+	mu    sync.Mutex
+	peers map[string]*peer // by key
+}
+
+type peer struct {
+	lease   int64
+	holder  string
+	mod     int64
+	offsets []time.Duration
+}
+
+// tell keeps this process's own key up, and up to date, until ctx ends.
+func (c *clocks) tell(ctx context.Context, sess hold.Session, every time.Duration) {
+	for ctx.Err() == nil {
+		e, err := sess.Live(ctx)
+		if err != nil {
+			return // closed, or ctx has ended
+		}
+		value := record.Clock{Holder: sess.Holder(), AtMS: c.now().UnixMilli()}.Encode()
+		call, cancel := commit.Call(ctx)
+		_, err = sess.Client().Put(call, c.space.Clock(int64(e.Lease())), value, clientv3.WithLease(e.Lease()))
+		cancel()
+		wait := every
+		if err != nil {
+			wait = min(every, 5*time.Second)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-e.Context().Done():
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// Reset implements mirror.Handler. What it is told may be old, and tells no time.
+func (c *clocks) Reset(kvs []*mvccpb.KeyValue, _ int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stand := make(map[string]*peer, len(kvs))
+	for _, kv := range kvs {
+		if p := c.meet(kv); p != nil {
+			stand[string(kv.Key)] = p
+		}
+	}
+	c.peers = stand
+}
+
+// Apply implements mirror.Handler.
+func (c *clocks) Apply(events []*clientv3.Event, _ int64) {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ev := range events {
+		if ev.Type == clientv3.EventTypeDelete {
+			delete(c.peers, string(ev.Kv.Key))
+			continue
+		}
+		if p := c.meet(ev.Kv); p != nil {
+			c.peers[string(ev.Kv.Key)] = p
+			if r, ok := record.DecodeClock(ev.Kv.Value); ok {
+				p.offsets = append(p.offsets, time.UnixMilli(r.AtMS).Sub(now))
+				p.offsets = p.offsets[max(0, len(p.offsets)-samples):]
+			}
+		}
+	}
+}
+
+// meet returns what is known of a process.
+func (c *clocks) meet(kv *mvccpb.KeyValue) *peer {
+	r, ok := record.DecodeClock(kv.Value)
+	if !ok || kv.Lease == 0 || string(kv.Key) != c.space.Clock(kv.Lease) {
+		return nil
+	}
+	p := c.peers[string(kv.Key)]
+	if p == nil {
+		p = &peer{lease: kv.Lease}
+	}
+	p.holder, p.mod = r.Holder, kv.ModRevision
+	return p
+}
+
+// leases lists the processes.
+func (c *clocks) leases() []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]int64, 0, len(c.peers))
+	for _, p := range c.peers {
+		out = append(out, p.lease)
+	}
+	return out
+}
+
+// list returns all clocks but this process's own.
+func (c *clocks) list(own clientv3.LeaseID) []Clock {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []Clock
+	for _, p := range c.peers {
+		if clientv3.LeaseID(p.lease) == own {
+			continue
+		}
+		k := Clock{Holder: p.holder, Lease: clientv3.LeaseID(p.lease), Known: len(p.offsets) > 0}
+		if k.Known {
+			k.Ahead = slices.Max(p.offsets)
+		}
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b Clock) int { return int(min(max(a.Lease-b.Lease, -1), 1)) })
+	return out
+}
+
+// slowest returns the time of the slowest known clock of all, and false if there is one
+// that is not known yet.
+func (c *clocks) slowest(own clientv3.LeaseID) (time.Time, bool) {
+	var behind time.Duration
+	for _, k := range c.list(own) {
+		if !k.Known {
+			return time.Time{}, false
+		}
+		behind = min(behind, k.Ahead)
+	}
+	return c.now().Add(behind), true
+}

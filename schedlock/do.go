@@ -1,0 +1,75 @@
+package schedlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Func is the work of a job. Its ctx ends when the caller's ends, when the run is lost,
+// and when AtMost has passed; context.Cause tells which.
+type Func func(ctx context.Context, r *Run) error
+
+// Do runs fn for a tick of the job, if no other process does or has done so; otherwise it
+// does not wait but tells so in the Result, and the error is nil. Without Tick and Every,
+// each call is a tick of its own, so that only calls at the same time exclude each other.
+//
+// The error is fn's own, joined with a *LostError (ErrLost) if the run was lost, or with
+// ErrTooLong. If the job could not be claimed it is ErrInvalid, ErrClosed, a
+// *SettingsError, one of etcd's, or ctx's, joined with what was in the way; then fn
+// was not started, and nothing stays behind that does not end by itself. ctx bounds the
+// wait for etcd, and fn; without a deadline in it, a call waits as long as etcd is away
+// and LateBy allows. A panic of fn is recorded, and then goes on; so does
+// runtime.Goexit. When fn has returned, its outcome is recorded even if ctx has ended,
+// in the background if need be.
+func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...Option) (res Result, err error) {
+	if l.opts.Done != nil {
+		defer func() { l.opts.Done(res, err) }()
+	}
+	res.Job = name
+	if err := checkName(name); err != nil {
+		return res, err
+	}
+	if fn == nil {
+		return res, invalid("job %q: the function is nil", name)
+	}
+	s, err := newSettings(opts)
+	if err == nil && s.hasMisfire {
+		err = invalid("OnMisfire is for a Job, which knows its schedule")
+	}
+	if err != nil {
+		return res, fmt.Errorf("job %q: %w", name, err)
+	}
+	return l.do(ctx, name, fn, s)
+}
+
+// do runs fn for a tick, once or, as far as Retries allows, until it was not lost.
+func (l *Locker) do(ctx context.Context, name string, fn Func, s settings) (Result, error) {
+	now := l.opts.now()
+	tick := s.tickAt(now)
+	res := Result{Job: name, Tick: tick}
+	j := l.job(name)
+	if err := j.use(s.fingerprint()); err != nil {
+		return res, err
+	}
+	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
+		return res, invalid("job %q: tick %s is %v in the future", name, stamp(tick), ahead.Round(time.Millisecond))
+	}
+	for {
+		c, res, err := l.claim(ctx, j, tick, s)
+		if err != nil {
+			return res, fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), err)
+		}
+		if c == nil {
+			return res, nil
+		}
+		res, err = l.run(ctx, j, c, fn, s)
+		again := errors.Is(err, errNotStarted) || res.Outcome == Lost && c.attempt <= s.retries && !errors.Is(err, ErrUnlocked)
+		if !again || ctx.Err() != nil {
+			return res, err
+		}
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

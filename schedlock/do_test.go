@@ -1,0 +1,434 @@
+package schedlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// T1: eight instances come to each tick at different times, and the job takes no time.
+// It starts once per tick.
+func TestOneStartPerTick(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	const instances, ticks = 8, 10
+	var mu sync.Mutex
+	starts := map[string]int{}
+	var wg sync.WaitGroup
+	for i := range instances {
+		in := f.instance(nil, nil)
+		wg.Go(func() {
+			for n := range ticks {
+				time.Sleep(time.Duration(i*3) * time.Millisecond)
+				res, err := in.Do(ctx, "zero", func(_ context.Context, r *schedlock.Run) error {
+					mu.Lock()
+					defer mu.Unlock()
+					starts[r.Tick().String()]++
+					return nil
+				}, schedlock.Tick(tick(n)))
+				if err != nil || res.Outcome == schedlock.Lost || res.Outcome == schedlock.Failed {
+					t.Errorf("%v %v", res, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for at, n := range starts {
+		require.Equal(t, 1, n, at)
+	}
+	require.NotEmpty(t, starts)
+	h, err := f.instance(nil, nil).History(ctx, "zero")
+	require.NoError(t, err)
+	require.Len(t, h, len(starts))
+	for _, r := range h {
+		require.Equal(t, schedlock.Done, r.State)
+	}
+}
+
+// Two Raft entries per run for the whole fleet: one for the start, one for the end.
+func TestTwoEntriesPerRun(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	const instances, ticks = 8, 20
+	var lks []instance
+	for range instances {
+		lks = append(lks, f.instance(nil, nil))
+	}
+	round := func(n int) {
+		var wg sync.WaitGroup
+		for _, in := range lks {
+			wg.Go(func() {
+				_, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(n)))
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for _, in := range lks {
+		require.Eventually(t, func() bool { return len(in.Clocks()) == instances-1 }, soon, time.Millisecond)
+	}
+	round(0) // stores the settings
+	before := revision(t, f)
+	for n := range ticks {
+		round(n + 1)
+	}
+	entries := float64(revision(t, f)-before) / ticks
+	t.Logf("%.2f revisions per tick of %d instances", entries, instances)
+	require.InDelta(t, 2, entries, 0.2)
+}
+
+func revision(t testing.TB, f fixture) int64 {
+	resp, err := f.Client().Get(ctxT(t), "x")
+	require.NoError(t, err)
+	return resp.Header.Revision
+}
+
+// A tick is claimed for good, whoever comes later and however the run has ended.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	res, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { return errors.New("no luck") }, schedlock.Tick(tick(5)))
+	require.EqualError(t, err, "no luck")
+	require.Equal(t, schedlock.Failed, res.Outcome)
+	require.Equal(t, 1, res.Attempt)
+	for range 2 {
+		res, err = b.Do(ctx, "job", nothing, schedlock.Tick(tick(5)))
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Claimed, res.Outcome)
+		require.Zero(t, res.Token)
+	}
+	res, err = b.Do(ctx, "job", nothing, schedlock.Tick(tick(4)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Late, res.Outcome, "a later tick was claimed")
+	res, err = b.Do(ctx, "job", nothing, schedlock.Tick(tick(6)), schedlock.LateBy(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Late, res.Outcome)
+
+	end := make(chan struct{})
+	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(7)))
+	r := got(t, started, "it starts")
+	require.NoError(t, r.Check(ctx))
+	res, err = b.Do(ctx, "job", nothing, schedlock.Tick(tick(8)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.StillRunning, res.Outcome)
+	require.Equal(t, a.sess.Holder(), res.Holder)
+	close(end)
+	x := got(t, done, "it ends")
+	require.NoError(t, x.err)
+	require.Equal(t, schedlock.Ran, x.res.Outcome)
+	require.ErrorIs(t, r.Err(), schedlock.ErrReturned)
+
+	require.NoError(t, b.Pause(ctx, "job", "moving house"))
+	res, err = a.Do(ctx, "job", nothing, schedlock.Tick(tick(9)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Paused, res.Outcome)
+	require.Equal(t, b.sess.Holder(), res.Holder)
+	require.NoError(t, b.Resume(ctx, "job"))
+	res, err = a.Do(ctx, "job", nothing, schedlock.Tick(tick(9)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome, "a pause is no claim")
+
+	h, err := b.History(ctx, "job")
+	require.NoError(t, err)
+	require.Len(t, h, 3)
+	require.Equal(t, "no luck", h[2].Error)
+	require.Equal(t, schedlock.Broken, h[2].State)
+	f.none("/lock")
+}
+
+// T26: a panic and runtime.Goexit free the job and are recorded.
+func TestPanicAndGoexit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	require.PanicsWithValue(t, "oops", func() {
+		_, _ = a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { panic("oops") }, schedlock.Tick(tick(1)))
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { runtime.Goexit(); return nil }, schedlock.Tick(tick(2)))
+	}()
+	closed(t, done, "it is gone")
+	f.none("/lock")
+	h, err := a.History(ctx, "job")
+	require.NoError(t, err)
+	require.Len(t, h, 2)
+	require.Equal(t, "panic: oops", h[1].Error)
+	require.Equal(t, "runtime.Goexit was called", h[0].Error)
+}
+
+// T7: the caller's context ends while the job runs. The end is recorded all the same.
+func TestCallerGivesUp(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	started, done := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)))
+	got(t, started, "it starts")
+	cancel()
+	x := got(t, done, "it ends")
+	require.ErrorIs(t, x.err, context.Canceled)
+	require.Equal(t, schedlock.Failed, x.res.Outcome)
+	f.none("/lock")
+	h, err := a.History(ctxT(t), "job")
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Broken, h[0].State)
+}
+
+// T8: the claim is applied and its answer lost. The tick is run, once.
+func TestLostAnswerOfAClaim(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Times: 1})
+	var starts atomic.Int64
+	res, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { starts.Add(1); return nil }, schedlock.Tick(tick(1)))
+	require.NoError(t, err)
+	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	require.EqualValues(t, 1, starts.Load())
+	f.none("/lock")
+}
+
+// A crashed process: without Retries its tick is lost, and shown as that; with them it is
+// started again by one who stands by, after the TTL and not after AtMost.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	for _, retries := range []int{0, 1} {
+		t.Run(fmt.Sprint("retries ", retries), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			a, b := f.instance(quick(), nil), f.instance(nil, nil)
+			opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(retries), schedlock.AtMost(time.Hour)}
+			started, _ := do(ctx, a.Locker, "job", nil, opts...)
+			r := got(t, started, "it starts")
+			end := make(chan struct{})
+			close(end)
+			again, done := do(ctx, b.Locker, "job", end, opts...)
+			a.client.Cut()
+			closed(t, r.Ctx().Done(), "its run is lost")
+			require.ErrorIs(t, r.Err(), schedlock.ErrLost)
+			x := got(t, done, "the other call returns")
+			require.NoError(t, x.err)
+			if retries == 0 {
+				require.Equal(t, schedlock.Claimed, x.res.Outcome)
+				f.none("/lock")
+				h, err := b.History(ctx, "job")
+				require.NoError(t, err)
+				require.Equal(t, schedlock.Dead, h[0].State)
+				return
+			}
+			require.Equal(t, schedlock.Ran, x.res.Outcome)
+			require.Equal(t, 2, x.res.Attempt)
+			require.Greater(t, got(t, again, "the second start").Token(), r.Token())
+			h, err := b.History(ctx, "job")
+			require.NoError(t, err)
+			require.Equal(t, []any{schedlock.Done, 2}, []any{h[0].State, h[0].Attempt})
+		})
+	}
+}
+
+// S4: records are trimmed, and their ticks stay closed.
+func TestTrapS4TrimmedTicksStayClosed(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, &schedlock.Options{Keep: 2})
+	for n := range 5 {
+		res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(n)))
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Ran, res.Outcome)
+	}
+	h, err := a.History(ctx, "job")
+	require.NoError(t, err)
+	require.Len(t, h, 2)
+	require.Len(t, f.keys("/floor/"), 1)
+	b := f.instance(nil, nil)
+	for n := range 5 {
+		res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(n)))
+		require.NoError(t, err)
+		require.Contains(t, []schedlock.Outcome{schedlock.Late, schedlock.Claimed}, res.Outcome)
+	}
+	// Even if all records are deleted by hand.
+	for _, k := range f.keys("/run/") {
+		_, err := f.Client().Delete(ctx, k)
+		require.NoError(t, err)
+	}
+	res, err := f.instance(nil, nil).Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Late, res.Outcome)
+}
+
+// AtLeast holds to the moment while the process lives, and no less when it has gone.
+func TestAtLeast(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"lives", "closes"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			a, b := f.instance(nil, nil), f.instance(nil, nil)
+			const least = 1500 * time.Millisecond
+			begun := time.Now()
+			res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(0)), schedlock.AtLeast(least))
+			require.NoError(t, err)
+			require.Equal(t, schedlock.Ran, res.Outcome)
+			if how == "closes" {
+				require.NoError(t, a.sess.Close(ctx))
+			}
+			for n := 1; ; n++ {
+				before := time.Now()
+				res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(n)), schedlock.AtLeast(least))
+				require.NoError(t, err)
+				if res.Outcome == schedlock.Ran {
+					require.GreaterOrEqual(t, time.Since(begun), least)
+					break
+				}
+				require.Equal(t, schedlock.StillRunning, res.Outcome)
+				require.Less(t, before.Sub(begun), soon)
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+}
+
+// AtMost ends the context; a function that does not heed it keeps the job no longer than a
+// margin more.
+func TestAtMost(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(&concurrency.SessionOptions{TTL: time.Minute, Margin: 300 * time.Millisecond}, nil)
+	_, done := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)), schedlock.AtMost(50*time.Millisecond))
+	x := got(t, done, "it ends")
+	require.ErrorIs(t, x.err, schedlock.ErrTooLong)
+	require.Equal(t, schedlock.Failed, x.res.Outcome)
+
+	stuck := make(chan struct{})
+	answers := make(chan answer, 1)
+	go func() {
+		res, err := a.Do(ctx, "stuck", func(context.Context, *schedlock.Run) error { <-stuck; return nil },
+			schedlock.Tick(tick(1)), schedlock.AtMost(50*time.Millisecond))
+		answers <- answer{res, err}
+	}()
+	require.Eventually(t, func() bool {
+		h, err := a.History(ctx, "stuck")
+		return err == nil && len(h) == 1 && h[0].State == schedlock.Broken
+	}, soon, time.Millisecond)
+	f.none("stuck/lock")
+	close(stuck)
+	x = got(t, answers, "it returns at last")
+	require.ErrorIs(t, x.err, schedlock.ErrTooLong)
+}
+
+// Unlock ends a run by force; its holder is told who and why, and its tick stays closed.
+func TestUnlock(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	require.ErrorIs(t, b.Unlock(ctx, "job", ""), schedlock.ErrNotRunning)
+	started, done := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)), schedlock.Retries(3))
+	got(t, started, "it starts")
+	require.NoError(t, b.Unlock(ctx, "job", "it hangs"))
+	x := got(t, done, "it ends")
+	require.ErrorIs(t, x.err, schedlock.ErrUnlocked)
+	require.ErrorIs(t, x.err, schedlock.ErrLost)
+	require.ErrorContains(t, x.err, "by "+b.sess.Holder()+": it hangs")
+	require.Equal(t, schedlock.Lost, x.res.Outcome)
+	r, err := b.Get(ctx, "job", tick(1))
+	require.NoError(t, err)
+	require.Equal(t, []any{schedlock.Unlocked, "it hangs", b.sess.Holder()}, []any{r.State, r.Error, r.By})
+	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.Retries(3))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Claimed, res.Outcome)
+}
+
+// L8: a job of one name with other settings is an error while the others live.
+func TestTrapL8OtherSettings(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.AtMost(time.Minute))
+	require.NoError(t, err)
+	_, err = a.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.AtMost(time.Hour))
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	var other *schedlock.SettingsError
+	_, err = b.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.AtMost(time.Hour))
+	require.ErrorAs(t, err, &other)
+	require.NoError(t, a.sess.Close(ctx))
+	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.AtMost(time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+}
+
+// T28: a process whose clock is a day fast claims ticks of tomorrow. The others run theirs.
+func TestFastClock(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	now := f.instance(nil, schedlock.WithClock(schedlock.Options{}, 0))
+	fast := f.instance(nil, schedlock.WithClock(schedlock.Options{Keep: 2}, 24*time.Hour))
+	require.Eventually(t, func() bool {
+		k := now.Clocks()
+		return len(k) == 1 && k[0].Known && k[0].Ahead > 23*time.Hour
+	}, soon, time.Millisecond, "its skew is measured")
+	for n := range 6 {
+		res, err := fast.Do(ctx, "job", nothing, schedlock.Tick(tick(n).Add(24*time.Hour)))
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Ran, res.Outcome)
+		res, err = now.Do(ctx, "job", nothing, schedlock.Tick(tick(n)))
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Ran, res.Outcome, n)
+	}
+	_, err := now.Do(ctx, "job", nothing, schedlock.Tick(time.Now().Add(time.Hour)))
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+}
+
+// MustHold panics outside of the job, and when the run has ended.
+func TestMustHold(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	var inner context.Context
+	_, err := a.Do(ctx, "outer", func(ctx context.Context, outer *schedlock.Run) error {
+		_, err := a.Do(ctx, "inner", func(ctx context.Context, r *schedlock.Run) error {
+			inner = ctx
+			schedlock.MustHold(ctx, "inner")
+			schedlock.MustHold(ctx, "outer")
+			in, ok := schedlock.FromContext(ctx)
+			require.True(t, ok && in == r && r != outer)
+			require.Panics(t, func() { schedlock.MustHold(ctx, "other") })
+			return nil
+		})
+		return err
+	})
+	require.NoError(t, err)
+	require.Panics(t, func() { schedlock.MustHold(inner, "inner") })
+	require.Panics(t, func() { schedlock.MustHold(ctx, "inner") })
+}

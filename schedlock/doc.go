@@ -1,0 +1,29 @@
+// Package schedlock lets exactly one process of a fleet run each tick of a scheduled
+// job: one start per fire time, skipped everywhere else.
+//
+// # Guaranteed
+//
+// At most one start for each attempt at a tick, and no start of a tick when a later one
+// was claimed before: that is decided in one Txn of etcd, and rests on no clock. One job
+// does not overlap with itself as far as its runs heed their contexts: a run's context
+// ends, with a cause, before another run can start, under the assumptions that package
+// concurrency names for permits. A run's Token rises from run to run, and a Txn that
+// carries its Guard takes effect only while the run goes on.
+//
+// A crashed run is noticed after the session's TTL and half a second, however long
+// AtMost is. What then becomes of its tick is said by Retries: by default nothing, so that
+// nothing is started twice.
+//
+// # Not guaranteed
+//
+// That every tick starts: one whose time passes while the job still runs, is paused, or
+// while nobody is there, is left out. That what a run does outside etcd happens once: a
+// process can be stopped between looking at its context and acting. That ticks start
+// exactly on time: they start by the clock of the process that comes first.
+//
+// # Terms
+//
+// A tick is a fire time, as an instant in UTC: the same in all processes. A claim is the
+// record that somebody starts a tick; it later is the history of that run. An attempt is
+// one start for a tick.
+package schedlock

@@ -1,0 +1,86 @@
+package schedlock
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// The errors of this package, one for each decision that a caller can make. They come
+// wrapped with the job and the value in question: compare with errors.Is. An error that
+// is none of these is fn's own, comes from etcd, or is the error of a ctx.
+var (
+	// ErrInvalid is concurrency.ErrInvalid: an argument or an option is wrong.
+	// Nothing was written to etcd; repeating does not help.
+	ErrInvalid = concurrency.ErrInvalid
+
+	// ErrLost is concurrency.ErrLost: a run ended while its function still ran, and
+	// not by AtMost. What the function did since may overlap with another run.
+	ErrLost = concurrency.ErrLost
+
+	// ErrUnlocked: a run was ended by Unlock. It comes as an ErrLost, too.
+	ErrUnlocked = errors.New("job was unlocked")
+
+	// ErrTooLong: a run ended because AtMost had passed.
+	ErrTooLong = errors.New("job ran too long")
+
+	// ErrReturned: a run's context ended because its function returned.
+	ErrReturned = errors.New("job has returned")
+
+	// ErrClosed is concurrency.ErrClosed: the session is closed, or its client is.
+	ErrClosed = concurrency.ErrClosed
+
+	// ErrUnknownJob: no job of this name has ever run or is known to this Locker.
+	ErrUnknownJob = errors.New("no such job")
+
+	// ErrNotRunning: no run of the job is going on.
+	ErrNotRunning = errors.New("job is not running")
+
+	// ErrGone: the job has no record of that tick, or has none any more.
+	ErrGone = errors.New("no record of this tick")
+)
+
+// SettingsError says that a job of the same name is in use with other settings: two
+// jobs have one name, or two releases of a program run at the same time. It goes away
+// when nobody uses the other settings any more.
+type SettingsError struct {
+	Job    string
+	Mine   string
+	Theirs string
+}
+
+// Error names both settings.
+func (e *SettingsError) Error() string {
+	return fmt.Sprintf("job %q is in use with other settings: here %s; there %s", e.Job, e.Mine, e.Theirs)
+}
+
+// LostError says which run was lost, and why. errors.Is matches it with ErrLost, and
+// with ErrUnlocked or ErrClosed if that was the cause.
+type LostError struct {
+	Job     string
+	Run     string // the tick
+	Attempt int
+	Token   int64
+	Cause   error
+	Reason  string
+}
+
+// Error names the run, the cause and the reason.
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("job %q, tick %s, attempt %d: %v", e.Job, e.Run, e.Attempt, e.Cause)
+	if e.Reason != "" {
+		s += ": " + e.Reason
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *LostError) Unwrap() error { return e.Cause }
+
+// Is tells that a LostError is an ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}

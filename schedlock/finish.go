@@ -1,0 +1,217 @@
+package schedlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// errNotStarted says that the session was lost, or closed, between claim and start.
+var errNotStarted = errors.New("not started")
+
+// run starts the function for a claim, and sees the run to its end.
+func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s settings) (Result, error) {
+	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token}
+	res := Result{Job: j.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
+	leave, ok := c.epoch.Enter()
+	if !ok {
+		// Nothing was started, and nothing shall look like it: the claim is taken back.
+		_, err := commit.Erase(ctx, l.client, j.keys.Run(c.tick), c.token, nil, j.keys.Lock(), j.keys.Hold())
+		return res, errors.Join(errNotStarted, err)
+	}
+	r.leave = leave
+	r.outcome = res
+	began := time.Now()
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.until = began.Add(s.atMost)
+	r.mu.Lock()
+	r.timer = time.AfterFunc(s.atMost, func() { r.tooLong(began) })
+	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.lose(c.epoch.Why()) })
+	r.mu.Unlock()
+	j.mu.Lock()
+	j.runs[r.token] = r
+	if j.taken > r.token {
+		r.taken()
+	}
+	j.mu.Unlock()
+	if c.spare != 0 {
+		l.sess.Background(func() { l.release(c, s.atLeast) })
+	}
+
+	outer, _ := ctx.Value(key{}).(*running)
+	work := context.WithValue(r.ctx, key{}, &running{r, outer})
+	r.call(work, ctx, fn, began)
+	return r.outcome, r.err
+}
+
+// call calls the function, and finishes the run however it ends.
+func (r *Run) call(work, ctx context.Context, fn Func, began time.Time) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		v := recover()
+		err := errors.New("runtime.Goexit was called")
+		if v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+		r.finish(ctx, err, began)
+		if v != nil {
+			panic(v)
+		}
+	}()
+	err := fn(work, r)
+	returned = true
+	r.finish(ctx, err, began)
+}
+
+// tooLong ends the run by AtMost. Its function should return now; if it does not, the job
+// is given free all the same, a margin later.
+func (r *Run) tooLong(began time.Time) {
+	if !r.end(fmt.Errorf("%w: AtMost has passed", ErrTooLong)) {
+		return
+	}
+	r.locker.sess.Background(func() {
+		t := time.NewTimer(r.locker.sess.Margin())
+		defer t.Stop()
+		select {
+		case <-t.C:
+			r.finish(context.Background(), errors.New("it does not heed its context"), began)
+		case <-r.epoch.Context().Done():
+		}
+	})
+}
+
+// maxError bounds the text of an error in a run record, in bytes.
+const maxError = 1024
+
+// finish records the outcome and gives the job free, once. If ctx ends meanwhile, it goes
+// on in the background.
+func (r *Run) finish(ctx context.Context, failed error, began time.Time) {
+	r.settled.Do(func() {
+		_ = r.Err() // a pause may have outlasted the session, and no timer has fired yet
+		r.end(ErrReturned)
+		r.mu.Lock()
+		ended, stop := r.ended, r.stop
+		r.mu.Unlock()
+		stop()
+		res := &r.outcome
+		res.Took, res.Outcome, r.err = time.Since(began), Ran, failed
+		switch {
+		case errors.Is(ended, ErrTooLong):
+			r.err = errors.Join(failed, ended)
+			res.Outcome = Failed
+		case errors.Is(ended, ErrLost):
+			res.Outcome, r.err = Lost, errors.Join(failed, ended)
+			r.forget()
+			return
+		case failed != nil:
+			res.Outcome = Failed
+		}
+		rec := r.claim.record
+		rec.State, rec.EndMS = record.RunDone, r.locker.opts.now().UnixMilli()
+		if r.err != nil {
+			rec.State, rec.Error = record.RunFailed, bounded(r.err.Error())
+		}
+		puts := append([]clientv3.Op{clientv3.OpPut(r.job.keys.Run(r.claim.tick), rec.Encode())}, r.trim()...)
+		r.write(ctx, puts)
+	})
+}
+
+func bounded(text string) string {
+	text = strings.ToValidUTF8(text, "�")
+	if len(text) > maxError {
+		text = text[:maxError]
+		for !utf8.ValidString(text) {
+			text = text[:len(text)-1]
+		}
+	}
+	return text
+}
+
+// write ends the run in etcd.
+func (r *Run) write(ctx context.Context, puts []clientv3.Op) {
+	lock, kv := r.job.keys.Lock(), r.locker.client
+	remove := func(ctx context.Context) (commit.Removal, error) {
+		return commit.RemoveAndPut(ctx, kv, lock, r.token, puts)
+	}
+	if ctx.Err() == nil {
+		merged, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(r.epoch.Context(), cancel)
+		removal, err := remove(merged)
+		stop()
+		cancel()
+		if err == nil {
+			if removal == commit.Absent {
+				r.outcome.Outcome = Lost
+				r.err = errors.Join(r.err, r.lost(ErrLost, errors.New("its lock was gone when it ended")))
+			}
+			r.forget()
+			return
+		}
+	}
+	// The caller is told how his function ended: he wants to wait no longer.
+	again := func() {
+		defer r.forget()
+		var pause commit.Backoff
+		for {
+			// If it never gets there, the lock goes with the lease and the tick is
+			// shown as lost.
+			_, err := remove(r.epoch.Context())
+			if err == nil || pause.Wait(r.epoch.Context(), err) != nil {
+				return
+			}
+		}
+	}
+	if !r.locker.sess.Background(again) {
+		r.forget()
+	}
+}
+
+// forget ends what this process keeps of a run.
+func (r *Run) forget() {
+	r.job.mu.Lock()
+	delete(r.job.runs, r.token)
+	r.job.mu.Unlock()
+	r.leave()
+}
+
+// trim removes the oldest records, and raises the floor so that their ticks stay closed.
+// Which they are was read with the claim; nobody else has trimmed since.
+func (r *Run) trim() []clientv3.Op {
+	l, keys := r.locker, r.job.keys
+	// The floor must close no tick of the future, as anybody's clock tells it.
+	slowest, ok := l.clocks.slowest(r.epoch.Lease())
+	if !ok {
+		return nil
+	}
+	last := -1 // the newest record to go
+	for i := len(r.claim.older) - 1; i >= 1; i-- {
+		tick, ok := keys.ParseRun(r.claim.older[i])
+		if !ok || tick.After(slowest) || tick.Equal(r.claim.tick) {
+			break
+		}
+		if i < l.opts.Keep && l.opts.now().Sub(tick) <= l.opts.KeepFor {
+			break
+		}
+		last = i
+	}
+	if last < 0 {
+		return nil
+	}
+	tick, _ := keys.ParseRun(r.claim.older[last])
+	return []clientv3.Op{
+		clientv3.OpDelete(keys.Runs(), clientv3.WithRange(keys.Run(tick)+"\x00")),
+		clientv3.OpDelete(keys.Floors(), clientv3.WithRange(keys.Floor(tick))),
+		clientv3.OpPut(keys.Floor(tick), ""),
+	}
+}

@@ -1,0 +1,146 @@
+package schedlock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// soon bounds what should happen at once; it is far above what it takes.
+const soon = 20 * time.Second
+
+func ctxT(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// fixture is one etcd and a prefix of the test's own.
+type fixture struct {
+	*embedtest.Cluster
+	t      testing.TB
+	prefix string
+}
+
+func shared(t testing.TB) fixture {
+	c := embedtest.Shared(t)
+	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+}
+
+func own(t testing.TB) fixture {
+	c := embedtest.Start(t, nil)
+	if c.External() {
+		t.Skip("the external cluster is not this test's own")
+	}
+	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+}
+
+// instance is one process of the fleet, as far as etcd can tell.
+type instance struct {
+	*schedlock.Locker
+	sess   *concurrency.Session
+	client *embedtest.Client
+}
+
+func (f fixture) instance(so *concurrency.SessionOptions, lo *schedlock.Options) instance {
+	f.t.Helper()
+	var o concurrency.SessionOptions
+	if so != nil {
+		o = *so
+	}
+	o.Prefix = f.prefix
+	c := f.NewClient(f.t)
+	s, err := concurrency.NewSession(ctxT(f.t), c.Client, "test", &o)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Close(ctx)
+	})
+	l, err := schedlock.New(s, lo)
+	require.NoError(f.t, err)
+	return instance{l, s, c}
+}
+
+// quick is the shortest session that a test uses.
+func quick() *concurrency.SessionOptions {
+	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}
+}
+
+// keys lists the keys of the fixture that contain a text.
+func (f fixture) keys(part string) (found []string) {
+	f.t.Helper()
+	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(f.t, err)
+	for _, kv := range resp.Kvs {
+		if strings.Contains(string(kv.Key), part) {
+			found = append(found, string(kv.Key))
+		}
+	}
+	return found
+}
+
+// none waits until no such key stands.
+func (f fixture) none(part string) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool { return len(f.keys(part)) == 0 }, soon, time.Millisecond, part)
+}
+
+func closed(t testing.TB, ch <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(soon):
+		require.FailNow(t, "did not happen: "+what)
+	}
+}
+
+func got[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(soon):
+		require.FailNow(t, "did not happen: "+what)
+		panic("not reached")
+	}
+}
+
+// answer is what a Do in a goroutine has to tell.
+type answer struct {
+	res schedlock.Result
+	err error
+}
+
+// do calls Do in a goroutine with a function that waits for end. started receives its run.
+func do(ctx context.Context, l *schedlock.Locker, name string, end <-chan struct{}, opts ...schedlock.Option) (started <-chan *schedlock.Run, done <-chan answer) {
+	runs, answers := make(chan *schedlock.Run, 10), make(chan answer, 1)
+	go func() {
+		res, err := l.Do(ctx, name, func(ctx context.Context, r *schedlock.Run) error {
+			runs <- r
+			select {
+			case <-end:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}, opts...)
+		answers <- answer{res, err}
+	}()
+	return runs, answers
+}
+
+func nothing(context.Context, *schedlock.Run) error { return nil }
+
+// tick is a fire time a while ago.
+func tick(n int) time.Time {
+	return time.Now().Add(-time.Hour).Truncate(time.Minute).Add(time.Duration(n) * time.Second)
+}

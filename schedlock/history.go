@@ -1,0 +1,274 @@
+package schedlock
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// State is how a recorded run stands.
+type State string
+
+// The states of a recorded run.
+const (
+	Running  State = "running"
+	Done     State = "done"     // its function returned nil
+	Broken   State = "failed"   // its function returned an error, panicked, or ran too long
+	Dead     State = "lost"     // its process died, was cut off or stood still for too long
+	Unlocked State = "unlocked" // somebody ended it with Unlock
+)
+
+// Record is what etcd tells of one tick.
+type Record struct {
+	Job     string
+	Tick    time.Time
+	State   State
+	Attempt int    // of the latest start
+	Holder  string // who started it
+	Start   time.Time
+	End     time.Time // zero if it has none
+	// Error is the text of the function's error, cut to 1024 bytes, or why the job was
+	// unlocked.
+	Error string
+	By    string // who unlocked it
+}
+
+// History returns the records of a job, latest tick first, as of one revision of etcd.
+// Records that cannot be read are left out. It returns ErrInvalid for a bad name,
+// ErrClosed, ctx's error or one of etcd's. A job that is not known has no records.
+func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
+	var out []Record
+	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
+		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()),
+			clientv3.OpGet(j.keys.Runs(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))).Commit()
+		if err != nil {
+			return err
+		}
+		lock := resp.Responses[0].GetResponseRange().Kvs
+		for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
+			if r, ok := j.record(kv, lock); ok {
+				out = append(out, r)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("history of job %q: %w", name, err)
+	}
+	return out, nil
+}
+
+// Get returns the record of one tick. It returns ErrGone if there is none (any more), and
+// else what History does.
+func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, error) {
+	var out Record
+	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
+		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Run(tick))).Commit()
+		if err != nil {
+			return err
+		}
+		ok := false
+		if kvs := resp.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
+			out, ok = j.record(kvs[0], resp.Responses[0].GetResponseRange().Kvs)
+		}
+		if !ok {
+			return ErrGone
+		}
+		return nil
+	})
+	if err != nil {
+		return Record{}, fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), err)
+	}
+	return out, nil
+}
+
+// record reads one run record. One that says that it is running is that only while the
+// lock stands that was written with it.
+func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool) {
+	tick, ok := j.keys.ParseRun(string(kv.Key))
+	r, readable := record.DecodeRun(kv.Value)
+	if !ok || !readable {
+		return Record{}, false
+	}
+	out := Record{Job: j.name, Tick: tick, Attempt: r.Attempt, Holder: r.Holder, Start: time.UnixMilli(r.StartMS), Error: r.Error, By: r.By, State: State(r.State)}
+	if r.EndMS != 0 {
+		out.End = time.UnixMilli(r.EndMS)
+	}
+	if r.State == record.RunRunning && (len(lock) == 0 || lock[0].CreateRevision != kv.ModRevision) {
+		out.State = Dead
+	}
+	return out, true
+}
+
+// Status is how a job stands, as of one revision of etcd.
+type Status struct {
+	Job      string
+	Last     *Record // of the latest tick, or nil
+	Running  bool    // whether a run goes on
+	Held     bool    // whether AtLeast keeps it from starting
+	Paused   *Pause  // or nil
+	Settings string  // as its live users have configured it, for people
+}
+
+// Pause is who has paused a job, and why.
+type Pause struct {
+	By     string
+	Reason string
+	Since  time.Time
+}
+
+// Status returns how a job stands. It returns ErrUnknownJob if there is nothing of a job
+// of that name in etcd, and else what History does.
+func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
+	out := Status{Job: name}
+	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
+		last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)}
+		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
+			clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings())).Commit()
+		if err != nil {
+			return err
+		}
+		kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
+		found := 0
+		for i := range resp.Responses {
+			found += len(kvs(i))
+		}
+		if found == 0 {
+			return ErrUnknownJob
+		}
+		out.Running, out.Held = len(kvs(0)) > 0, len(kvs(2)) > 0
+		if len(kvs(1)) > 0 {
+			if r, ok := j.record(kvs(1)[0], kvs(0)); ok {
+				out.Last = &r
+			}
+		}
+		if len(kvs(3)) > 0 {
+			p, _ := record.DecodePause(kvs(3)[0].Value)
+			out.Paused = &Pause{By: p.By, Reason: p.Reason, Since: time.UnixMilli(p.AtMS)}
+		}
+		if len(kvs(4)) > 0 {
+			out.Settings = string(kvs(4)[0].Value)
+		}
+		return nil
+	})
+	if err != nil {
+		return Status{}, fmt.Errorf("status of job %q: %w", name, err)
+	}
+	return out, nil
+}
+
+// Watch yields the record of each run of the job as it starts and as it ends, from now on.
+// Runs that start or end while etcd cannot be reached may be missed; one that is lost is
+// not told, because nothing is written then: History shows it. It ends, with an error, when
+// ctx or the session does, or for a bad name.
+func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		if err := checkName(name); err != nil {
+			yield(Record{}, err)
+			return
+		}
+		j := l.job(name)
+		ctx, cancel := l.sess.Open(ctx)
+		defer cancel()
+		records, done := make(chan Record), make(chan struct{})
+		go func() {
+			defer close(done)
+			l.sess.Source().Listen(ctx, j.keys.Runs(), func() {}, func(events []*clientv3.Event) {
+				for _, ev := range events {
+					if ev.Type == clientv3.EventTypeDelete {
+						continue
+					}
+					// A run that is told to be running is that at this revision.
+					lock := []*mvccpb.KeyValue{{CreateRevision: ev.Kv.ModRevision}}
+					if r, ok := j.record(ev.Kv, lock); ok {
+						select {
+						case records <- r:
+						case <-ctx.Done():
+						}
+					}
+				}
+			})
+		}()
+		defer func() { cancel(); <-done }()
+		for {
+			select {
+			case r := <-records:
+				if !yield(r, nil) {
+					return
+				}
+			case <-ctx.Done():
+				yield(Record{}, fmt.Errorf("watch of job %q: %w", name, context.Cause(ctx)))
+				return
+			}
+		}
+	}
+}
+
+// page is how many keys are read at once to find the jobs.
+const page = 1000
+
+// Jobs returns the names of all jobs of the namespace, in the order of their keys. It
+// returns ErrClosed, ctx's error or one of etcd's.
+func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
+	ctx, cancel := l.sess.Open(ctx)
+	defer cancel()
+	var names []string
+	first, end := l.space.Jobs(), clientv3.GetPrefixRangeEnd(l.space.Jobs())
+	for {
+		var resp *clientv3.GetResponse
+		err := l.repeat(ctx, func(ctx context.Context) (err error) {
+			resp, err = l.client.Get(ctx, first, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("jobs: %w", err)
+		}
+		for _, kv := range resp.Kvs {
+			name, _, ok := l.space.ParseJob(string(kv.Key))
+			if ok && (len(names) == 0 || names[len(names)-1] != name) {
+				names = append(names, name)
+				first = clientv3.GetPrefixRangeEnd(l.space.Job(name).Range)
+			} else if !ok {
+				first = string(kv.Key) + "\x00"
+			}
+		}
+		if !resp.More {
+			return names, nil
+		}
+	}
+}
+
+// reading runs a read about a job.
+func (l *Locker) reading(ctx context.Context, name string, read func(context.Context, *job) error) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	ctx, cancel := l.sess.Open(ctx)
+	defer cancel()
+	return l.repeat(ctx, func(ctx context.Context) error {
+		return read(ctx, &job{name: name, keys: l.space.Job(name)})
+	})
+}
+
+// repeat repeats a read until it is answered.
+func (l *Locker) repeat(ctx context.Context, read func(context.Context) error) error {
+	var pause commit.Backoff
+	for {
+		call, cancel := commit.Call(ctx)
+		err := read(call)
+		cancel()
+		if err == nil || !commit.Transient(err) {
+			return err
+		}
+		if err := pause.Wait(ctx, err); err != nil {
+			return because(ctx, err)
+		}
+	}
+}

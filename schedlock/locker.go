@@ -1,0 +1,278 @@
+package schedlock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Options configure a Locker. nil means all defaults.
+type Options struct {
+	// Keep is how many run records are kept of each job. Defaults to 20; at most 1000.
+	// Records are trimmed when a run of the job ends.
+	Keep int
+	// KeepFor is for how long run records are kept. Defaults to 30 days. The latest
+	// is always kept.
+	KeepFor time.Duration
+	// MaxSkew is by how much clocks of the fleet may differ: a tick that lies further
+	// in the future is refused, and one that a process with a faster clock has claimed
+	// beyond that does not stand in the way. Defaults to one minute.
+	MaxSkew time.Duration
+	// Sticky has each job run by the same process as long as that lives. Defaults to
+	// false: each tick has another order.
+	Sticky bool
+	// Done is called with the result of each call, and its error: for metrics and logs,
+	// above all where a cron library makes the calls. It is called by the goroutine
+	// that made the call. Defaults to nothing.
+	Done func(Result, error)
+
+	now  func() time.Time // the tests' clock
+	beat time.Duration
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Keep == 0 {
+		out.Keep = 20
+	}
+	if out.KeepFor == 0 {
+		out.KeepFor = 30 * 24 * time.Hour
+	}
+	if out.MaxSkew == 0 {
+		out.MaxSkew = time.Minute
+	}
+	if out.now == nil {
+		out.now = time.Now
+	}
+	if out.beat == 0 {
+		out.beat = beat
+	}
+	switch {
+	case out.Keep < 1 || out.Keep > 1000:
+		return out, invalid("Keep %d is not between 1 and 1000", out.Keep)
+	case out.KeepFor < smallest:
+		return out, invalid("KeepFor %v is below a millisecond", out.KeepFor)
+	case out.MaxSkew < smallest:
+		return out, invalid("MaxSkew %v is below a millisecond", out.MaxSkew)
+	}
+	return out, nil
+}
+
+// Locker runs jobs of one namespace in this process. One per session is enough; it lives
+// as long as its session. It is safe for concurrent use.
+type Locker struct {
+	sess   hold.Session
+	client *clientv3.Client
+	space  keyspace.Space
+	opts   Options
+	log    *zap.Logger
+	clocks *clocks
+
+	mu   sync.Mutex
+	jobs map[string]*job // by range
+}
+
+// New returns a Locker on a session. It does no I/O before it returns, but watches the
+// jobs of the session's namespace from then on, and tells the others this process's
+// time. It returns ErrInvalid if the session is nil or an option is out of range, and
+// ErrClosed if the session is closed. Close the session to end it: that waits for the
+// runs that are going on.
+func New(s *concurrency.Session, opts *Options) (*Locker, error) {
+	if s == nil {
+		return nil, invalid("schedlock: the session is nil")
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("schedlock: %w", err)
+	}
+	sess := hold.Of(s)
+	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}}
+	l.clocks = &clocks{space: l.space, now: o.now, peers: map[string]*peer{}}
+	ctx, open := sess.Context(), true
+	for _, work := range []func(){
+		func() { sess.Source().Listen(ctx, l.space.Jobs(), l.up, l.heard) },
+		func() { sess.Source().Follow(ctx, l.space.Clocks(), 0, l.clocks) },
+		func() {
+			telling, cancel := sess.Open(ctx)
+			defer cancel()
+			l.clocks.tell(telling, sess, o.beat)
+		},
+	} {
+		open = open && sess.Background(work)
+	}
+	if !open || ctx.Err() != nil {
+		return nil, fmt.Errorf("schedlock: %w", ErrClosed)
+	}
+	return l, nil
+}
+
+// Clocks returns the wall clocks of the other processes that run jobs of the namespace,
+// as seen from here. Ticks start by the clock of the process that comes first, so one
+// that is ahead starts jobs early, and one that is far behind finds its ticks taken.
+func (l *Locker) Clocks() []Clock {
+	e, err := l.sess.Live(canceled)
+	if err != nil {
+		return l.clocks.list(0)
+	}
+	return l.clocks.list(e.Lease())
+}
+
+// canceled asks for what is there already.
+var canceled = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// job is what this process knows of a job that it has used.
+type job struct {
+	name string
+	keys keyspace.Job
+
+	mu      sync.Mutex
+	print   string              // the settings with which it is used here
+	claimed map[string]struct{} // keys of run records that were seen
+	order   []string            // of claimed, oldest first
+	runs    map[int64]*Run      // by token: those that go on here
+	taken   int64               // revision at which the lock went last
+	changed chan struct{}       // closed and replaced at each event
+	spare   clientv3.LeaseID    // for AtLeast
+}
+
+// memory is how many claims are remembered of each job.
+const memory = 64
+
+func checkName(name string) error {
+	if err := keyspace.CheckName(name); err != nil {
+		return invalid("job: %w", err)
+	}
+	return nil
+}
+
+// job returns the job of that name.
+func (l *Locker) job(name string) *job {
+	keys := l.space.Job(name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j := l.jobs[keys.Range]
+	if j == nil {
+		j = &job{name: name, keys: keys, claimed: map[string]struct{}{}, runs: map[int64]*Run{}, changed: make(chan struct{})}
+		l.jobs[keys.Range] = j
+	}
+	return j
+}
+
+// use notes the settings of a call. One process uses a job with one set of them.
+func (j *job) use(print string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.print == "" {
+		j.print = print
+	}
+	if j.print != print {
+		return invalid("job %q is used with two settings in one process: %s; %s", j.name, j.print, print)
+	}
+	return nil
+}
+
+// seen tells whether a tick is known to be claimed, and returns a channel that is closed
+// at the next event of the job.
+func (j *job) seen(run string) (claimed bool, changed <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, claimed = j.claimed[run]
+	return claimed, j.changed
+}
+
+// up is called when the watch stands again. What was missed may concern the runs that go
+// on here, and those who stand by.
+func (l *Locker) up() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, j := range l.jobs {
+		j.mu.Lock()
+		for _, r := range j.runs {
+			l.sess.Background(func() { _ = r.Check(r.epoch.Context()) })
+		}
+		j.stir()
+		j.mu.Unlock()
+	}
+}
+
+// stir wakes who waits for an event. The job is locked.
+func (j *job) stir() {
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// heard takes the events of jobs. Those of jobs that are not used here are of no interest.
+func (l *Locker) heard(events []*clientv3.Event) {
+	// A record tells why a lock has gone, so records come first.
+	for _, locks := range []bool{false, true} {
+		for _, ev := range events {
+			key := string(ev.Kv.Key)
+			rest, ok := strings.CutPrefix(key, l.space.Jobs())
+			if !ok || strings.HasSuffix(key, "/lock") != locks {
+				continue
+			}
+			name, _, _ := strings.Cut(rest, "/")
+			l.mu.Lock()
+			j := l.jobs[l.space.Jobs()+name+"/"]
+			l.mu.Unlock()
+			if j != nil {
+				j.heard(key, ev)
+			}
+		}
+	}
+}
+
+func (j *job) heard(key string, ev *clientv3.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	gone := ev.Type == clientv3.EventTypeDelete
+	switch {
+	case key == j.keys.Lock():
+		if gone {
+			j.taken = ev.Kv.ModRevision
+		}
+		for _, r := range j.runs {
+			if ev.Kv.ModRevision > r.token {
+				r.taken()
+			}
+		}
+	case strings.HasPrefix(key, j.keys.Runs()):
+		if r, ok := record.DecodeRun(ev.Kv.Value); ok && r.State == record.RunUnlocked {
+			for _, run := range j.runs {
+				if key == j.keys.Run(run.claim.tick) && ev.Kv.ModRevision > run.token {
+					run.unlocked(r)
+				}
+			}
+		}
+		if gone {
+			delete(j.claimed, key)
+			break
+		}
+		if _, known := j.claimed[key]; !known {
+			j.claimed[key] = struct{}{}
+			j.order = append(j.order, key)
+			if len(j.order) > memory {
+				delete(j.claimed, j.order[0])
+				j.order = j.order[1:]
+			}
+		}
+	}
+	j.stir()
+}

@@ -1,0 +1,143 @@
+package schedlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// maxReason bounds the text of a reason, in bytes.
+const maxReason = 1024
+
+func checkReason(reason string) error {
+	switch {
+	case len(reason) > maxReason:
+		return invalid("the reason has %d bytes, more than %d", len(reason), maxReason)
+	case !utf8.ValidString(reason):
+		return invalid("the reason %.20q is not valid UTF-8", reason)
+	}
+	return nil
+}
+
+// Pause keeps a job from starting, in the whole fleet, until Resume. A run that goes on is
+// not touched; ticks that come meanwhile are left out. To pause it again changes the
+// reason. It returns ErrInvalid for a bad name or reason, ErrUnknownJob if nothing of the
+// job is in etcd and it was not used with this Locker, ErrClosed, ctx's error or one of
+// etcd's; after the last two the job may be paused or not.
+func (l *Locker) Pause(ctx context.Context, name, reason string) error {
+	value := record.Pause{By: l.sess.Holder(), Reason: reason, AtMS: l.opts.now().UnixMilli()}.Encode()
+	err := checkReason(reason)
+	if err == nil {
+		err = l.known(ctx, name)
+	}
+	if err == nil {
+		err = l.reading(ctx, name, func(ctx context.Context, j *job) error {
+			_, err := l.client.Put(ctx, j.keys.Pause(), value)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("pause job %q: %w", name, err)
+	}
+	return nil
+}
+
+// Resume lets a paused job start again, from its next tick on. It is no error if the job
+// is not paused. It returns ErrInvalid for a bad name, ErrUnknownJob, ErrClosed, ctx's
+// error or one of etcd's.
+func (l *Locker) Resume(ctx context.Context, name string) error {
+	err := l.known(ctx, name)
+	if err == nil {
+		err = l.reading(ctx, name, func(ctx context.Context, j *job) error {
+			_, err := l.client.Delete(ctx, j.keys.Pause())
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("resume job %q: %w", name, err)
+	}
+	return nil
+}
+
+// known returns ErrUnknownJob for a job that is neither in etcd nor used here.
+func (l *Locker) known(ctx context.Context, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	_, used := l.jobs[l.space.Job(name).Range]
+	l.mu.Unlock()
+	if used {
+		return nil
+	}
+	_, err := l.Status(ctx, name)
+	return err
+}
+
+// Unlock ends a run by force, with a reason, and lets the job start again: its context ends
+// with an ErrUnlocked as soon as word arrives, maybe after another run has started. An
+// AtLeast that has not passed is ended, too. The tick is not started again, whatever
+// Retries says. It returns ErrNotRunning if no run goes on, ErrInvalid for a bad name or
+// reason, ErrClosed, ctx's error or one of etcd's; after the last two it is not known
+// whether the run was ended.
+func (l *Locker) Unlock(ctx context.Context, name, reason string) error {
+	err := checkReason(reason)
+	if err == nil {
+		err = checkName(name)
+	}
+	if err == nil {
+		err = l.unlock(ctx, name, reason)
+	}
+	if err != nil {
+		return fmt.Errorf("unlock job %q: %w", name, err)
+	}
+	return nil
+}
+
+func (l *Locker) unlock(ctx context.Context, name, reason string) error {
+	ctx, cancel := l.sess.Open(ctx)
+	defer cancel()
+	keys := l.space.Job(name)
+	var lock, hold *clientv3.GetResponse
+	err := l.repeat(ctx, func(ctx context.Context) (err error) {
+		if lock, err = l.client.Get(ctx, keys.Lock()); err == nil {
+			hold, err = l.client.Get(ctx, keys.Hold())
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(lock.Kvs) == 0 && len(hold.Kvs) == 0 {
+		return ErrNotRunning
+	}
+	if len(hold.Kvs) > 0 {
+		if _, err := commit.Remove(ctx, l.client, keys.Hold(), hold.Kvs[0].CreateRevision); err != nil {
+			return because(ctx, err)
+		}
+		if len(lock.Kvs) == 0 {
+			return nil
+		}
+	}
+	at, _ := record.DecodeLock(lock.Kvs[0].Value)
+	var puts []clientv3.Op
+	if tick, err := time.Parse(time.RFC3339Nano, at.Tick); err == nil {
+		rec := record.Run{State: record.RunUnlocked, Attempt: max(at.Attempt, 1), Holder: at.Holder, Lease: at.Lease, StartMS: at.AtMS,
+			EndMS: l.opts.now().UnixMilli(), Error: reason, By: l.sess.Holder()}
+		puts = append(puts, clientv3.OpPut(keys.Run(tick), rec.Encode()))
+	}
+	removal, err := commit.RemoveAndPut(ctx, l.client, keys.Lock(), lock.Kvs[0].CreateRevision, puts)
+	switch {
+	case err != nil:
+		return because(ctx, err)
+	case removal == commit.Absent:
+		return ErrNotRunning
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package schedlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Option says how a job is to be run. Of options that set the same thing, the last one
+// counts.
+type Option func(*settings)
+
+type settings struct {
+	tick     time.Time
+	hasTick  bool
+	every    time.Duration
+	hasEvery bool
+	atMost   time.Duration
+	atLeast  time.Duration
+	lateBy   time.Duration
+	hasLate  bool
+	retries  int
+	misfire  Misfire
+
+	hasMisfire bool
+	passed     <-chan struct{} // closed when a later tick has come, or nil
+}
+
+// Tick is the fire time for which this call is made, the same in all processes: the
+// instant that the schedule has planned, not the time at which the call was made. It
+// counts in whole milliseconds.
+func Tick(t time.Time) Option { return func(s *settings) { s.tick, s.hasTick = t, true } }
+
+// Every makes a tick of each period since the Unix epoch: all calls in one period are for
+// the same tick, whenever in it they are made. For tickers that are started at
+// different times; together with Tick it rounds that down.
+func Every(period time.Duration) Option {
+	return func(s *settings) { s.every, s.hasEvery = period, true }
+}
+
+// AtMost bounds how long the function may run; the default is one hour. When it has
+// passed, the run's context ends with ErrTooLong, and the job is free when the
+// function has returned, or after the session's margin if it has not. It has nothing to
+// do with how soon a crashed run is noticed: that is the session's TTL.
+func AtMost(d time.Duration) Option { return func(s *settings) { s.atMost = d } }
+
+// AtLeast keeps the job from starting again for d after a start, also if it has ended
+// long before, crashed or closed its session.
+func AtLeast(d time.Duration) Option { return func(s *settings) { s.atLeast = d } }
+
+// LateBy bounds how long after its tick a run may still start, by this process's clock.
+// By default nothing does but a later tick.
+func LateBy(d time.Duration) Option {
+	return func(s *settings) { s.lateBy, s.hasLate = d, true }
+}
+
+// Retries lets a tick be started again, up to n times, if its run was lost: if its process
+// died, was cut off or stood still for longer than its session's TTL. By default it is
+// not, and the tick is shown as lost. A run that ended with an error is not repeated.
+//
+// Somebody must be there to start again: a call that finds the tick claimed does not
+// return at once then, but stands by until the run has ended.
+func Retries(n int) Option { return func(s *settings) { s.retries = n } }
+
+// Misfire says what becomes of ticks whose time has passed without a start, because
+// nobody was there or etcd was away.
+type Misfire int
+
+// The policies for misfires.
+const (
+	// Skip leaves them out.
+	Skip Misfire = iota
+	// Once starts the latest of them, once in the whole fleet, as soon as somebody is
+	// there, however late that is.
+	Once
+)
+
+// OnMisfire is for a Job: see Misfire. The default is Skip.
+func OnMisfire(m Misfire) Option { return func(s *settings) { s.misfire, s.hasMisfire = m, true } }
+
+const (
+	defaultAtMost = time.Hour
+	smallest      = time.Millisecond
+	mostRetries   = 1000
+)
+
+func newSettings(opts []Option) (settings, error) {
+	s := settings{atMost: defaultAtMost}
+	for i, o := range opts {
+		if o == nil {
+			return s, invalid("option %d is nil", i)
+		}
+		o(&s)
+	}
+	switch {
+	case s.hasTick && s.tick.IsZero():
+		return s, invalid("the tick is the zero time")
+	case s.hasTick && (s.tick.Year() < 1 || s.tick.Year() > 9998):
+		return s, invalid("the tick is in the year %d", s.tick.Year())
+	case s.hasEvery && s.every < smallest:
+		return s, invalid("Every(%v) is below a millisecond", s.every)
+	case s.hasEvery && s.every%smallest != 0:
+		return s, invalid("Every(%v) is no whole number of milliseconds", s.every)
+	case s.atMost < smallest:
+		return s, invalid("AtMost(%v) is below a millisecond", s.atMost)
+	case s.atLeast < 0:
+		return s, invalid("AtLeast(%v) is negative", s.atLeast)
+	case s.atLeast > 0 && s.atLeast < smallest:
+		return s, invalid("AtLeast(%v) is below a millisecond", s.atLeast)
+	case s.atLeast > s.atMost:
+		return s, invalid("AtLeast(%v) is above AtMost(%v)", s.atLeast, s.atMost)
+	case s.hasLate && s.lateBy < smallest:
+		return s, invalid("LateBy(%v) is below a millisecond", s.lateBy)
+	case s.misfire != Skip && s.misfire != Once:
+		return s, invalid("OnMisfire(%d) is neither Skip nor Once", s.misfire)
+	case s.retries < 0 || s.retries > mostRetries:
+		return s, invalid("Retries(%d) is not between 0 and %d", s.retries, mostRetries)
+	}
+	return s, nil
+}
+
+// fingerprint tells the settings on which all users of a job must agree.
+func (s settings) fingerprint() string {
+	return fmt.Sprintf("AtMost %v, AtLeast %v, Retries %d", s.atMost, s.atLeast, s.retries)
+}
+
+// tickAt returns the tick of a call that is made now.
+func (s settings) tickAt(now time.Time) time.Time {
+	t := now
+	if s.hasTick {
+		t = s.tick
+	}
+	if s.hasEvery {
+		ms := t.UnixMilli()
+		period := s.every.Milliseconds()
+		return time.UnixMilli(ms - ((ms%period)+period)%period).UTC()
+	}
+	return t.UTC().Truncate(smallest)
+}
+
+// errLate ends the claim of a tick whose time has passed.
+var errLate = errors.New("it is too late for the tick")
+
+// bound derives a ctx that ends, with errLate, when it is too late for a tick.
+func (s settings) bound(ctx context.Context, tick, now time.Time) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := func() { cancel(errLate) }
+	var timer *time.Timer
+	if s.hasLate {
+		left := s.lateBy - now.Sub(tick)
+		if left <= 0 {
+			late()
+		}
+		timer = time.AfterFunc(left, late)
+	}
+	if s.passed != nil {
+		go func() {
+			select {
+			case <-s.passed:
+				late()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, func() {
+		cancel(nil)
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}

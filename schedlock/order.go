@@ -1,0 +1,44 @@
+package schedlock
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"time"
+)
+
+// Processes try one after the other, in an order that they all agree on, so that one
+// Txn usually decides. It is a matter of cost alone: whoever does not know of the others,
+// or has another order, costs a Txn that fails.
+const (
+	step     = 10 * time.Millisecond // between one and the next: longer than a Txn and its event take
+	longest  = time.Second
+	everyone = 1000 // ranks beyond are all the last
+)
+
+// score is a process's claim to a tick, by rendezvous hashing: when others come or go,
+// the order of the rest stays as it is.
+func score(lease int64, key string) uint64 {
+	h := fnv.New64a()
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(lease)) //nolint:gosec // leases use all bits
+	_, _ = h.Write([]byte(key))
+	_, _ = h.Write(b[:])
+	x := h.Sum64() // FNV alone mixes its last bytes badly
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return x
+}
+
+// rank is how many of the others come before a process.
+func rank(own int64, others []int64, key string) int {
+	mine, n := score(own, key), 0
+	for _, o := range others {
+		if s := score(o, key); o != own && (s > mine || s == mine && o > own) {
+			n++
+		}
+	}
+	return min(n, everyone)
+}
+
+func delay(rank int) time.Duration { return min(time.Duration(rank)*step, longest) }

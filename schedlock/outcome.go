@@ -1,0 +1,56 @@
+package schedlock
+
+import (
+	"strconv"
+	"time"
+)
+
+// Outcome is what a call did about a tick: the ways to run and not to run.
+type Outcome int
+
+// The outcomes.
+const (
+	// Ran: the function ran here and returned nil.
+	Ran Outcome = iota + 1
+	// Failed: it ran here and returned an error, panicked, called runtime.Goexit or
+	// ran longer than AtMost.
+	Failed
+	// Lost: it ran here, but the run was taken for dead or was unlocked before it
+	// ended. Another attempt may have overlapped with what it did since.
+	Lost
+	// Claimed: another call has run this tick, or runs it.
+	Claimed
+	// StillRunning: the run of another tick goes on, or its AtLeast has not passed.
+	StillRunning
+	// Paused: somebody has paused the job.
+	Paused
+	// Late: the tick is older than LateBy, or a later one was claimed before.
+	Late
+)
+
+var outcomes = [...]string{Ran: "ran", Failed: "failed", Lost: "lost", Claimed: "claimed elsewhere", StillRunning: "still running", Paused: "paused", Late: "late"}
+
+// String names the outcome.
+func (o Outcome) String() string {
+	if o < Ran || int(o) >= len(outcomes) {
+		return "Outcome(" + strconv.Itoa(int(o)) + ")"
+	}
+	return outcomes[o]
+}
+
+// Started tells whether the function was started by this call.
+func (o Outcome) Started() bool { return o == Ran || o == Failed || o == Lost }
+
+// Result is what became of a tick in one call.
+type Result struct {
+	Job     string
+	Tick    time.Time // in UTC
+	Outcome Outcome
+	// Attempt and Token are those of this call's run, or 0 if it started none.
+	Attempt int
+	Token   int64
+	// Holder is who has claimed the tick, runs the job or has paused it, if not this
+	// call.
+	Holder string
+	Took   time.Duration // of the function
+}

@@ -1,0 +1,209 @@
+package schedlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Run is one run of a job, in the hands of its function. It ends when the function
+// returns, when it is lost, or with AtMost. It is safe for concurrent use.
+type Run struct {
+	locker  *Locker
+	job     *job
+	epoch   hold.Epoch
+	claim   *claimed
+	token   int64
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	leave   func()
+	stop    func() bool // of the watch over the epoch
+	settled sync.Once
+	outcome Result
+	err     error
+
+	mu    sync.Mutex
+	until time.Time // AtMost
+	timer *time.Timer
+	ended error
+}
+
+// Job returns the job's name.
+func (r *Run) Job() string { return r.job.name }
+
+// Ctx returns the context that the function was given, but for the values of its own.
+func (r *Run) Ctx() context.Context { return r.ctx }
+
+// Tick returns the fire time, in UTC.
+func (r *Run) Tick() time.Time { return r.claim.tick }
+
+// Attempt returns the number of this start of the tick: 1, or more after Retries.
+func (r *Run) Attempt() int { return r.claim.attempt }
+
+// Token returns the run's fencing token, a revision of etcd. It rises from run to run of
+// the job, so a resource that refuses a smaller one than the greatest it has seen is safe
+// from former runs.
+func (r *Run) Token() int64 { return r.token }
+
+// Guard returns a condition for a Txn of the caller's own: the Txn takes effect only
+// while the run goes on in etcd, whatever the clocks do. The client must see the same
+// keys as the session's.
+func (r *Run) Guard() clientv3.Cmp { return commit.Guard(r.job.keys.Lock(), r.token) }
+
+// Txn returns a Txn with the guard and more conditions: Then and Else can be set, If is
+// taken.
+func (r *Run) Txn(ctx context.Context, more ...clientv3.Cmp) clientv3.Txn {
+	return r.locker.client.Txn(ctx).If(append(more, r.Guard())...)
+}
+
+// Deadline returns until when the run may go on as things stand: the earlier of AtMost's
+// end, and the time until which the session's lease is trusted, which moves on with each
+// renewal.
+func (r *Run) Deadline() time.Time {
+	r.mu.Lock()
+	until := r.until
+	r.mu.Unlock()
+	if d := r.epoch.Deadline(); d.Before(until) {
+		return d
+	}
+	return until
+}
+
+// Extend has AtMost end d from now, be that later or earlier than before. It returns
+// ErrInvalid if d is below a millisecond, and what Err returns if the run has ended.
+func (r *Run) Extend(d time.Duration) error {
+	if d < smallest {
+		return invalid("job %q: Extend(%v) is below a millisecond", r.job.name, d)
+	}
+	if err := r.Err(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended == nil {
+		r.until = time.Now().Add(d)
+		r.timer.Reset(d)
+	}
+	return r.ended
+}
+
+// Err returns nil while the run goes on, and from then on why it has ended: a *LostError
+// (ErrLost), ErrTooLong or ErrReturned. It reads the clocks itself, so right after a
+// pause of the process it tells the truth even if no timer has fired yet.
+func (r *Run) Err() error {
+	r.mu.Lock()
+	ended, until := r.ended, r.until
+	r.mu.Unlock()
+	if ended != nil {
+		return ended
+	}
+	if !time.Now().Before(until) {
+		r.end(ErrTooLong)
+	} else if !r.epoch.Valid() {
+		r.lose(r.epoch.Why())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+// Check asks etcd whether the run goes on: one read, that no clock has a part in. It
+// returns nil, a *LostError, what Err returns if the run has ended otherwise, or, when
+// nothing is known, an error of etcd's or ctx's.
+func (r *Run) Check(ctx context.Context) error {
+	if err := r.Err(); err != nil {
+		return err
+	}
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	resp, err := r.locker.client.Get(call, r.job.keys.Lock())
+	if err != nil {
+		return because(ctx, err)
+	}
+	if len(resp.Kvs) != 1 || resp.Kvs[0].ModRevision != r.token {
+		r.taken()
+	}
+	return r.Err()
+}
+
+// end ends the run here, and returns whether that was now.
+func (r *Run) end(cause error) bool {
+	r.mu.Lock()
+	if r.ended != nil {
+		r.mu.Unlock()
+		return false
+	}
+	r.ended = cause
+	r.timer.Stop()
+	r.mu.Unlock()
+	r.cancel(cause)
+	return true
+}
+
+func (r *Run) lost(cause, reason error) *LostError {
+	err := &LostError{Job: r.job.name, Run: stamp(r.claim.tick), Attempt: r.claim.attempt, Token: r.token, Cause: cause}
+	if cause == nil {
+		err.Cause = ErrLost
+	}
+	if reason != nil {
+		err.Reason = reason.Error()
+	}
+	return err
+}
+
+// lose ends the run with its session.
+func (r *Run) lose(cause, reason error) { r.end(r.lost(cause, reason)) }
+
+var errTaken = errors.New("its lock was taken away")
+
+// taken ends a run whose lock is gone, although its session lives. It may be called with
+// the job locked.
+func (r *Run) taken() { r.end(r.lost(ErrLost, errTaken)) }
+
+// unlocked ends a run that somebody has unlocked. It may be called with the job locked.
+func (r *Run) unlocked(by record.Run) {
+	reason := "by " + by.By
+	if by.Error != "" {
+		reason += ": " + by.Error
+	}
+	r.end(r.lost(ErrUnlocked, errors.New(reason)))
+}
+
+type key struct{}
+
+// running is what a run's context carries: all runs around it, innermost first.
+type running struct {
+	run   *Run
+	outer *running
+}
+
+// FromContext returns the run whose function was given ctx, or a ctx derived from it; of
+// several around each other the innermost one.
+func FromContext(ctx context.Context) (*Run, bool) {
+	if in, ok := ctx.Value(key{}).(*running); ok {
+		return in.run, true
+	}
+	return nil, false
+}
+
+// MustHold panics if ctx is not that of a run of the job that still goes on, as far as
+// this process knows. It is for work that must never be called outside of its job.
+func MustHold(ctx context.Context, job string) {
+	in, _ := ctx.Value(key{}).(*running)
+	for ; in != nil; in = in.outer {
+		if in.run.job.name == job {
+			if err := in.run.Err(); err != nil {
+				panic("schedlock: " + err.Error())
+			}
+			return
+		}
+	}
+	panic("schedlock: not within a run of job \"" + job + "\"")
+}
