@@ -3,6 +3,7 @@ package schedlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -47,30 +48,29 @@ func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s settings) 
 
 func (l *Locker) ask(ctx context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
 	res := Result{Job: j.name, Tick: tick}
-	run := j.keys.Run(tick)
-	if known, _ := j.seen(run); known && s.retries == 0 {
-		res.Outcome = Claimed
-		return nil, res, nil
-	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, res, err
 	}
 	p := plan{attempt: 1, settings: true}
 	var pause commit.Backoff
 	for {
-		known, err := l.queue(ctx, j, tick, p)
-		if err != nil {
-			return nil, res, err
+		known, err := false, error(nil)
+		if s.timed() {
+			known, err = l.queue(ctx, j, tick, p)
+		}
+		if by, ok, _ := j.seen(j.keys.Run(tick)); ok && s.timed() && s.retries == 0 {
+			res.Outcome, res.Holder = Claimed, by
+			return nil, res, nil
 		}
 		var c *claimed
-		if !known {
+		if err == nil && !known {
 			c, err = l.write(ctx, j, tick, s, p)
 		}
 		if err != nil || c != nil {
 			return c, res, err
 		}
 		for { // somebody or something is in the way
-			_, changed := j.seen(run)
+			_, _, changed := j.seen(j.keys.Run(tick))
 			st, err := l.look(ctx, j, tick)
 			if err != nil {
 				if commit.Transient(err) && pause.Wait(ctx, err) == nil {
@@ -87,6 +87,16 @@ func (l *Locker) ask(ctx context.Context, j *job, tick time.Time, s settings) (*
 					return nil, res, err
 				}
 				continue
+			}
+			if (out == Late || out == Claimed) && !s.timed() {
+				// The call is for no fire time but its own, and clocks differ.
+				if st.latest.After(tick) {
+					tick = st.latest
+				}
+				tick = tick.Add(smallest)
+				res.Tick, p = tick, next
+				p.attempt = 1
+				break
 			}
 			if out != 0 {
 				res.Outcome, res.Holder = out, st.holder()
@@ -125,6 +135,9 @@ func (l *Locker) standBy(ctx context.Context, changed <-chan struct{}) error {
 // queue lets those go first who come before this process in the order of the tick. known
 // says that one of them has claimed it meanwhile.
 func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, p plan) (known bool, err error) {
+	if _, known, _ := j.seen(j.keys.Run(tick)); known && p.attempt == 1 {
+		return true, nil
+	}
 	e, err := l.sess.Live(ctx)
 	if err != nil {
 		return false, because(ctx, err)
@@ -134,13 +147,10 @@ func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, p plan) (kno
 		key = j.keys.Run(tick)
 	}
 	d := delay(rank(int64(e.Lease()), l.clocks.leases(), key))
-	if d == 0 {
-		return false, nil
-	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	for {
-		known, changed := j.seen(j.keys.Run(tick))
+		_, known, changed := j.seen(j.keys.Run(tick))
 		if known && p.attempt == 1 {
 			return true, nil
 		}
@@ -237,25 +247,38 @@ func (l *Locker) write(ctx context.Context, j *job, tick time.Time, s settings, 
 // state is what stands in the way of a tick, as of one revision.
 type state struct {
 	lock, hold, pause, settings, run []*mvccpb.KeyValue
-	later                            bool // a later tick was claimed, or this one was trimmed
+	latest                           time.Time // the latest tick after this one that was claimed or trimmed, or this one if it was
 }
 
 func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, err error) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
 	run := j.keys.Run(tick)
-	first := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly()}
+	last := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)}
 	resp, err := l.client.Txn(call).Then(
 		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()),
 		clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
-		clientv3.OpGet(run+"\x00", append(first, clientv3.WithRange(j.keys.Run(l.horizon())))...),
-		clientv3.OpGet(j.keys.Floor(tick), append(first, clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
+		clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
+		clientv3.OpGet(j.keys.Floor(tick), append(last, clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
 	).Commit()
 	if err != nil {
 		return st, err
 	}
 	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
-	return state{lock: kvs(0), hold: kvs(1), pause: kvs(2), settings: kvs(3), run: kvs(4), later: len(kvs(5)) > 0 || len(kvs(6)) > 0}, nil
+	st = state{lock: kvs(0), hold: kvs(1), pause: kvs(2), settings: kvs(3), run: kvs(4)}
+	if len(kvs(5)) > 0 {
+		st.latest, _ = j.keys.ParseRun(string(kvs(5)[0].Key))
+	}
+	if len(kvs(6)) > 0 {
+		floor, ok := j.keys.ParseFloor(string(kvs(6)[0].Key))
+		if !ok {
+			floor = tick // a foreign key; it stands in the way all the same
+		}
+		if floor.After(st.latest) {
+			st.latest = floor
+		}
+	}
+	return st, nil
 }
 
 // standBy is no outcome: the tick is claimed, and may come back.
@@ -276,7 +299,7 @@ func (st state) decide(j *job, s settings) (plan, Outcome, error) {
 		p.attempt, p.mod = r.Attempt+1, st.run[0].ModRevision
 	}
 	switch {
-	case st.later:
+	case !st.latest.IsZero():
 		return p, Late, nil
 	case len(st.pause) > 0:
 		return p, Paused, nil

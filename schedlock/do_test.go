@@ -432,3 +432,19 @@ func TestMustHold(t *testing.T) {
 	require.Panics(t, func() { schedlock.MustHold(inner, "inner") })
 	require.Panics(t, func() { schedlock.MustHold(ctx, "inner") })
 }
+
+// Without a tick, only calls at the same time exclude each other, whatever the clocks say.
+func TestWithoutATick(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	slow := f.instance(nil, schedlock.WithClock(schedlock.Options{Keep: 2}, -30*time.Second))
+	fast := f.instance(nil, schedlock.WithClock(schedlock.Options{Keep: 2}, 0))
+	for range 5 {
+		for _, in := range []instance{fast, slow, slow} {
+			res, err := in.Do(ctx, "job", nothing)
+			require.NoError(t, err)
+			require.Equal(t, schedlock.Ran, res.Outcome)
+		}
+	}
+}

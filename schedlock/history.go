@@ -174,7 +174,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error
 			yield(Record{}, err)
 			return
 		}
-		j := l.job(name)
+		j := &job{name: name, keys: l.space.Job(name)}
 		ctx, cancel := l.sess.Open(ctx)
 		defer cancel()
 		records, done := make(chan Record), make(chan struct{})

@@ -143,13 +143,13 @@ type job struct {
 	keys keyspace.Job
 
 	mu      sync.Mutex
-	print   string              // the settings with which it is used here
-	claimed map[string]struct{} // keys of run records that were seen
-	order   []string            // of claimed, oldest first
-	runs    map[int64]*Run      // by token: those that go on here
-	taken   int64               // revision at which the lock went last
-	changed chan struct{}       // closed and replaced at each event
-	spare   clientv3.LeaseID    // for AtLeast
+	print   string            // the settings with which it is used here
+	claimed map[string]string // run records that were seen: who has claimed them, by key
+	order   []string          // of claimed, oldest first
+	runs    map[int64]*Run    // by token: those that go on here
+	taken   int64             // revision at which the lock went last
+	changed chan struct{}     // closed and replaced at each event
+	spare   clientv3.LeaseID  // for AtLeast
 }
 
 // memory is how many claims are remembered of each job.
@@ -169,7 +169,7 @@ func (l *Locker) job(name string) *job {
 	defer l.mu.Unlock()
 	j := l.jobs[keys.Range]
 	if j == nil {
-		j = &job{name: name, keys: keys, claimed: map[string]struct{}{}, runs: map[int64]*Run{}, changed: make(chan struct{})}
+		j = &job{name: name, keys: keys, claimed: map[string]string{}, runs: map[int64]*Run{}, changed: make(chan struct{})}
 		l.jobs[keys.Range] = j
 	}
 	return j
@@ -188,13 +188,13 @@ func (j *job) use(print string) error {
 	return nil
 }
 
-// seen tells whether a tick is known to be claimed, and returns a channel that is closed
-// at the next event of the job.
-func (j *job) seen(run string) (claimed bool, changed <-chan struct{}) {
+// seen tells whether a tick is known to be claimed, and by whom, and returns a channel that
+// is closed at the next event of the job.
+func (j *job) seen(run string) (holder string, claimed bool, changed <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	_, claimed = j.claimed[run]
-	return claimed, j.changed
+	holder, claimed = j.claimed[run]
+	return holder, claimed, j.changed
 }
 
 // up is called when the watch stands again. What was missed may concern the runs that go
@@ -254,7 +254,8 @@ func (j *job) heard(key string, ev *clientv3.Event) {
 			}
 		}
 	case strings.HasPrefix(key, j.keys.Runs()):
-		if r, ok := record.DecodeRun(ev.Kv.Value); ok && r.State == record.RunUnlocked {
+		r, ok := record.DecodeRun(ev.Kv.Value)
+		if ok && r.State == record.RunUnlocked {
 			for _, run := range j.runs {
 				if key == j.keys.Run(run.claim.tick) && ev.Kv.ModRevision > run.token {
 					run.unlocked(r)
@@ -266,13 +267,13 @@ func (j *job) heard(key string, ev *clientv3.Event) {
 			break
 		}
 		if _, known := j.claimed[key]; !known {
-			j.claimed[key] = struct{}{}
 			j.order = append(j.order, key)
 			if len(j.order) > memory {
 				delete(j.claimed, j.order[0])
 				j.order = j.order[1:]
 			}
 		}
+		j.claimed[key] = r.Holder
 	}
 	j.stir()
 }

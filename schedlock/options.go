@@ -125,6 +125,9 @@ func (s settings) fingerprint() string {
 	return fmt.Sprintf("AtMost %v, AtLeast %v, Retries %d", s.atMost, s.atLeast, s.retries)
 }
 
+// timed tells whether the call is for a fire time, which others may have claimed.
+func (s settings) timed() bool { return s.hasTick || s.hasEvery }
+
 // tickAt returns the tick of a call that is made now.
 func (s settings) tickAt(now time.Time) time.Time {
 	t := now

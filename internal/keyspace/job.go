@@ -43,8 +43,13 @@ func (j Job) Floors() string { return j.Range + "floor/" }
 func (j Job) Floor(tick time.Time) string { return j.Floors() + stamp(tick) }
 
 // ParseRun returns the tick of a run record's key.
-func (j Job) ParseRun(key string) (time.Time, bool) {
-	rest, ok := strings.CutPrefix(key, j.Runs())
+func (j Job) ParseRun(key string) (time.Time, bool) { return parseTick(key, j.Runs()) }
+
+// ParseFloor returns the tick of a floor's key.
+func (j Job) ParseFloor(key string) (time.Time, bool) { return parseTick(key, j.Floors()) }
+
+func parseTick(key, before string) (time.Time, bool) {
+	rest, ok := strings.CutPrefix(key, before)
 	if !ok {
 		return time.Time{}, false
 	}
