@@ -33,7 +33,7 @@ func TestRenewalsRecover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			opts, told := traced(&concurrency.SessionOptions{TTL: 2 * time.Second, Margin: 500 * time.Millisecond})
+			opts, told := traced(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: time.Second})
 			s, c := f.session(opts)
 			p := lock(t, s, "x")
 			fault.Method, fault.Times = "LeaseKeepAlive", 3
@@ -45,7 +45,7 @@ func TestRenewalsRecover(t *testing.T) {
 			select {
 			case <-p.Context().Done():
 				require.NoError(t, context.Cause(p.Context()))
-			case <-time.After(4 * time.Second): // two TTLs
+			case <-time.After(8 * time.Second): // two TTLs
 			}
 			require.Equal(t, 3, inj.Struck())
 			require.Empty(t, told.lost)

@@ -341,10 +341,12 @@ func (s *scene) told(op history.Op, token int64) {
 	s.events = append(s.events, e, held)
 }
 
-// confirmedRelease tells whether a request went by a release that was confirmed.
+// confirmedRelease tells whether a request went by a release that was confirmed, and
+// nothing else explains its end.
 func (s *scene) confirmedRelease(r *request) bool {
 	ops := s.releases[id{r.gate.name, r.token}]
-	return s.spanOf[r] != nil && r.how == plain && !s.named(r.key) && len(ops) == 1 && ops[0].Outcome() == history.OK
+	return s.spanOf[r] != nil && r.how == plain && !s.named(r.key) && s.struckLease(r.lease, r.gone) == nil &&
+		len(ops) == 1 && ops[0].Outcome() == history.OK
 }
 
 // predecessor returns whose release admitted a request that had been asked for
