@@ -1,7 +1,7 @@
 // Package concurrency bounds what a fleet of processes does at the same time: at
-// most N of us (Semaphore), or one of us (Mutex). It shares its name, but no
-// code, with go.etcd.io/etcd/client/v3/concurrency; import it under another name
-// where both are used.
+// most N of us (Semaphore), one of us (Mutex), or one of us for long (Election). It
+// shares its name, but no code, with go.etcd.io/etcd/client/v3/concurrency; import it
+// under another name where both are used.
 //
 // # Guaranteed
 //
@@ -11,7 +11,8 @@
 // https://github.com/etcdkit/etcdkit/blob/main/docs/guarantees.md.)
 //
 // A Txn that carries a permit's Guard takes effect only while the permit's key
-// stands. The Token of a mutex's permit rises from holder to holder.
+// stands. The Token of a mutex's permit, and of an election's term, rises from holder to
+// holder.
 //
 // A permit's context ends, with a cause, before etcd gives the permit to another.
 // This is the one promise that rests on clocks: on the local one and etcd's

@@ -35,12 +35,13 @@ type epoch struct {
 	ended   bool
 	cause   error
 	reason  error
-	permits map[int64]*Permit       // by token
-	notices map[int64]record.Notice // that came before their permit was known
-	slots   map[string]*slots       // by the range of the gate
-	used    int                     // slots in use, in all gates
-	going   map[string]struct{}     // keys that are being deleted
-	names   map[string]int          // keys of all requests, and by how many each is used
+	permits map[int64]*Permit        // by token
+	notices map[int64]record.Notice  // that came before their permit was known
+	asked   map[int64]*StepDownError // the same, of requests to step down
+	slots   map[string]*slots        // by the range of the gate
+	used    int                      // slots in use, in all gates
+	going   map[string]struct{}      // keys that are being deleted
+	names   map[string]int           // keys of all requests, and by how many each is used
 }
 
 // openEpoch takes a lease and raises its fence.
@@ -50,7 +51,7 @@ func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
 		return nil, err
 	}
 	e := &epoch{sess: s, lease: l, keys: s.space.Session(l.ID()),
-		permits: map[int64]*Permit{}, notices: map[int64]record.Notice{}, slots: map[string]*slots{}, going: map[string]struct{}{}, names: map[string]int{}}
+		permits: map[int64]*Permit{}, notices: map[int64]record.Notice{}, asked: map[int64]*StepDownError{}, slots: map[string]*slots{}, going: map[string]struct{}{}, names: map[string]int{}}
 	value := record.Session{Holder: s.opts.Holder, AtMS: nowMS()}.Encode()
 	e.fence, err = commit.Raise(ctx, s.client, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
 	if err != nil {
@@ -132,6 +133,10 @@ func (e *epoch) add(p *Permit) error {
 	}
 	p.arm()
 	e.permits[p.token] = p
+	if word := e.asked[p.token]; word != nil {
+		delete(e.asked, p.token)
+		p.askToStepDown(word)
+	}
 	return nil
 }
 
@@ -190,6 +195,10 @@ const maxNotices = 1024
 // removes it from etcd. For a request that is no permit (yet) it is kept here for
 // the caller, who will ask why.
 func (e *epoch) notice(kv *mvccpb.KeyValue) {
+	if token, ok := e.keys.ParseStepDown(string(kv.Key)); ok {
+		e.stepDown(token, kv)
+		return
+	}
 	token, ok := e.keys.ParseNotice(string(kv.Key))
 	if !ok {
 		return // a foreign key
@@ -202,7 +211,7 @@ func (e *epoch) notice(kv *mvccpb.KeyValue) {
 	p := e.permits[token]
 	if p == nil {
 		if len(e.notices) >= maxNotices+e.sess.opts.MaxPermits {
-			delete(e.notices, slices.Min(slices.Collect(maps.Keys(e.notices)))) // its caller has given up long ago
+			forgetOldest(e.notices)
 		}
 		e.notices[token] = n
 	}
@@ -222,17 +231,27 @@ func (e *epoch) notice(kv *mvccpb.KeyValue) {
 	})
 }
 
+// forgetOldest drops the word on the oldest request: its caller has given up long ago.
+func forgetOldest[W any](words map[int64]W) {
+	delete(words, slices.Min(slices.Collect(maps.Keys(words))))
+}
+
 // noticed turns a notice into the error that tells of it.
 func noticed(name string, token int64, n record.Notice) *LostError {
-	err := &LostError{Name: name, Token: token, Cause: ErrEvicted, Reason: n.Reason}
+	err := &LostError{Name: name, Token: token, Cause: ErrEvicted, Reason: because(n)}
 	if n.Cause == record.CauseReleased {
 		err.Cause = ErrReleased
 	}
-	if n.By != "" {
-		err.Reason = "by " + n.By
-		if n.Reason != "" {
-			err.Reason += ": " + n.Reason
-		}
-	}
 	return err
+}
+
+// because tells who has left a notice, and why.
+func because(n record.Notice) string {
+	switch {
+	case n.By == "":
+		return n.Reason
+	case n.Reason == "":
+		return "by " + n.By
+	}
+	return "by " + n.By + ": " + n.Reason
 }

@@ -36,6 +36,10 @@ var (
 	// ErrClosed: the session is closed, or its client is.
 	ErrClosed = errors.New("session is closed")
 
+	// ErrStepDown: somebody has asked the holder of a term to step down. The term
+	// has not ended. It always comes as a *StepDownError, as the cause of a context.
+	ErrStepDown = errors.New("asked to step down")
+
 	// ErrNotHeld: no live request has this ID or token.
 	ErrNotHeld = errors.New("no such request")
 
@@ -47,7 +51,7 @@ var (
 // FullError says how full a queue was when a caller was refused, as far as the caller's
 // process knew. errors.Is matches it with ErrFull.
 type FullError struct {
-	Name    string // of the semaphore or mutex
+	Name    string // of the queue
 	Limit   int    // in force then; 0 if it is paused
 	Held    int    // weight of the holders
 	Waiting int    // number of other waiting requests
@@ -63,7 +67,7 @@ func (e *FullError) Is(target error) bool { return target == ErrFull }
 
 // HeldError says that a live request with the caller's ID exists already.
 type HeldError struct {
-	Name  string // of the semaphore or mutex
+	Name  string // of the queue
 	ID    string
 	Owner Request // whose request it is
 }
@@ -92,7 +96,7 @@ func (e *LimitMismatchError) Error() string {
 // ErrLost, ErrHeldTooLong, ErrEvicted, ErrReleased or ErrClosed. errors.Is
 // matches it with ErrLost unless it was released.
 type LostError struct {
-	Name   string // of the semaphore or mutex
+	Name   string // of the queue
 	Token  int64
 	Cause  error
 	Reason string // details for people: who evicted it and why, what happened to the lease
@@ -112,6 +116,26 @@ func (e *LostError) Unwrap() error { return e.Cause }
 
 // Is tells that every end but a release is an ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost && e.Cause != ErrReleased }
+
+// StepDownError says that somebody has asked the holder of a term to step down, see
+// Election.StepDown. errors.Is matches it with ErrStepDown.
+type StepDownError struct {
+	Name   string // of the election
+	Token  int64  // of the term
+	Reason string // for people: who has asked, and why
+}
+
+// Error names the term and the reason.
+func (e *StepDownError) Error() string {
+	s := fmt.Sprintf("%q (token %d): %v", e.Name, e.Token, ErrStepDown)
+	if e.Reason != "" {
+		s += ": " + e.Reason
+	}
+	return s
+}
+
+// Is tells that a StepDownError is an ErrStepDown.
+func (e *StepDownError) Is(target error) bool { return target == ErrStepDown }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)

@@ -102,11 +102,8 @@ func (g *gate) evict(ctx context.Context, o owner, n record.Notice) error {
 
 // end finds a request and evicts it.
 func (g *gate) end(ctx context.Context, find func(context.Context) (owner, bool, error), n record.Notice) error {
-	switch {
-	case len(n.Reason) > maxNote:
-		return invalid("the reason has %d bytes, more than %d", len(n.Reason), maxNote)
-	case !utf8.ValidString(n.Reason):
-		return invalid("the reason %.20q is not valid UTF-8", n.Reason)
+	if err := checkReason(n.Reason); err != nil {
+		return err
 	}
 	n.By = g.sess.opts.Holder
 	return g.open(ctx, func(ctx context.Context) error {
@@ -119,6 +116,16 @@ func (g *gate) end(ctx context.Context, find func(context.Context) (owner, bool,
 		}
 		return g.evict(ctx, o, n)
 	})
+}
+
+func checkReason(reason string) error {
+	switch {
+	case len(reason) > maxNote:
+		return invalid("the reason has %d bytes, more than %d", len(reason), maxNote)
+	case !utf8.ValidString(reason):
+		return invalid("the reason %.20q is not valid UTF-8", reason)
+	}
+	return nil
 }
 
 // doing names what a notice does.

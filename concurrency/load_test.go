@@ -114,7 +114,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	release(q)
 	b.count(free, c, load{"Txn": 1}, 1, 1, func() { p = acquire(t, ctx, sm, concurrency.Weight(2)) })
 	release(p)
-	b.count("`Status`", c, load{"Range": 1}, 0, 0, func() { _, err = sm.Status(ctx); require.NoError(t, err) })
+	b.count("`Status`, `Leader`", c, load{"Range": 1}, 0, 0, func() { _, err = sm.Status(ctx); require.NoError(t, err) })
 	b.count("`SetLimit`", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, sm.SetLimit(ctx, 3)) })
 	b.count("`SetLimit` that lowers", c, load{"Range": 1, "Txn": 2}, 2, 2, func() { require.NoError(t, sm.SetLimit(ctx, 2)) })
 
@@ -137,6 +137,21 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	byToken := func(p *concurrency.Permit) error { return sm.EvictToken(ctx, p.Token(), "") }
 	ends("`EvictToken`, and 1 Txn of the holder's session", load{"Range": 1, "Txn": 1}, byToken)
 	ends("`EvictToken` of a request with an `ID`, and 1 Txn of the holder's session", load{"Range": 2, "Txn": 1}, byToken, concurrency.ID("i"))
+
+	el := election(t, s, "an election")
+	const campaigns = "`Campaign` as the first of a session and name"
+	b.count(campaigns, c, load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 1, 1, func() { q, err = el.Campaign(ctx); require.NoError(t, err) })
+	b.count("`Status`, `Leader`", c, load{"Range": 1}, 0, 0, func() { require.Equal(t, q.Token(), leader(t, el).Token) })
+	elsewhere.ResetRequests()
+	b.count("`StepDown`, and 1 Txn of the leader's session", elsewhere, load{"Range": 1, "Txn": 1}, 2, 2, func() {
+		_, err = election(t, far, "an election").StepDown(ctx, "")
+		require.NoError(t, err)
+		closed(t, q.Asked().Done(), "the word comes")
+		b.noKeys("stepdown/")
+	})
+	release(q)
+	b.count("`Campaign` otherwise", c, load{"Txn": 1}, 1, 1, func() { q, err = el.Campaign(ctx); require.NoError(t, err) })
+	release(q)
 
 	q = acquire(t, ctx, there, concurrency.Weight(2))
 	var w [3]<-chan answer

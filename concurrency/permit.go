@@ -12,9 +12,9 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// Permit is the right to go ahead that a semaphore or a mutex has granted. It
-// ends when it is released or lost, and then stays ended. It is safe for
-// concurrent use.
+// Permit is the right to go ahead that a semaphore or a mutex has granted, or the
+// term that an election has. It ends when it is released or lost, and then stays
+// ended. It is safe for concurrent use.
 type Permit struct {
 	gate  *gate
 	epoch *epoch
@@ -30,6 +30,9 @@ type Permit struct {
 
 	mu    sync.Mutex
 	ended error
+	asked context.Context // nil until wanted
+	ask   context.CancelCauseFunc
+	word  *StepDownError
 
 	release sync.Once
 	done    chan struct{} // closed when the release is done
@@ -96,7 +99,7 @@ func (p *Permit) Err() error {
 }
 
 // Token returns the permit's fencing token: the revision of etcd at which the
-// request was made. For a mutex, tokens strictly rise from holder to holder, so a
+// request was made. For a mutex or an election, tokens strictly rise from holder to holder, so a
 // resource that refuses a smaller token than the greatest it has seen is safe
 // from former holders. For a limit above 1 that rule would refuse rightful
 // holders: use Guard there. After etcd was restored from a backup, tokens can
@@ -178,8 +181,7 @@ func (p *Permit) giveBack(ctx context.Context) {
 		removal, err := commit.Erase(p.epoch.ctx, p.gate.sess.client, p.claim.key, p.token, p.refusal, p.claim.also...)
 		switch {
 		case err != nil:
-			cause, reason := p.epoch.why() // ctx is the epoch's
-			p.finishLost(&LostError{Name: p.gate.name, Token: p.token, Cause: cause, Reason: "while it was released: " + reason.Error()})
+			p.finishLost(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "while it was released: " + err.Error()})
 		case removal == commit.Absent && doubt:
 			p.gaveBack(p.epoch.ctx, commit.Vanished, held)
 		default:

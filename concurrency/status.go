@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// Status is the state of a semaphore or mutex at one revision of etcd.
+// Status is the state of a semaphore, mutex or election at one revision of etcd.
 type Status struct {
 	Name     string
 	Limit    int   // 0 if it is paused, or if nobody has stored a limit yet

@@ -33,7 +33,7 @@ type Trace struct {
 
 // AcquireInfo describes a granted permit.
 type AcquireInfo struct {
-	Name   string // of the semaphore or mutex
+	Name   string // of the queue
 	Token  int64
 	Weight int
 	Waited time.Duration // from the call to the grant

@@ -19,8 +19,9 @@ var (
 
 // requiredIDs lists what docs/testing.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples
-// to the protocol (S: safety, L: liveness). Numbers that are left out belong
-// to packages and modes that do not exist yet.
+// to the protocol (S: safety, L: liveness), lessons of other elections and job
+// lockers (J). Numbers that are left out belong to packages and modes that do not exist
+// yet.
 func requiredIDs() []string {
 	var ids []string
 	add := func(kind, format string, first, last int, except ...int) {
@@ -35,6 +36,9 @@ func requiredIDs() []string {
 	add("F", "%02d", 65, 68)
 	add("S", "%d", 1, 11, 4, 5, 8, 11)
 	add("L", "%d", 1, 10, 2, 7, 8)
+	add("J", "%d", 2, 3)
+	add("J", "%d", 11, 17)
+	add("J", "%d", 23, 23)
 	return ids
 }
 

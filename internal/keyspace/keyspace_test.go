@@ -44,9 +44,12 @@ func TestRangesDoNotMeet(t *testing.T) {
 			return other
 		}
 	}
-	kind := rapid.SampledFrom([]Kind{Semaphore, Mutex})
+	kind := rapid.SampledFrom([]Kind{Semaphore, Mutex, Election})
 	rapid.Check(t, func(t *rapid.T) {
 		nsA, a, kindA := name.Draw(t, "namespace A"), name.Draw(t, "name A"), kind.Draw(t, "kind A")
+		own := space(t, nsA).Gate(kindA, a)
+		require.True(t, space(t, nsA).Queued(own.Slot(Slot{Lease: 1, Weight: 1})))
+		require.True(t, space(t, nsA).Queued(own.ID("i")))
 		nsB, b, kindB := near(t, nsA, "namespace B"), near(t, a, "name B"), kind.Draw(t, "kind B")
 		if nsA == nsB && a == b && kindA == kindB {
 			return
@@ -155,5 +158,22 @@ func FuzzParseSlot(f *testing.F) {
 		if s, ok := g.ParseSlot(key); ok && g.Slot(s) != key {
 			t.Fatalf("%q parsed as %+v, which is %q", key, s, g.Slot(s))
 		}
+	})
+}
+
+// What a session is told stands under names that do not mean one another.
+func TestWordToASession(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := space(t, "ns").Session(rapid.Int64().Draw(t, "lease"))
+		token := rapid.Int64().Draw(t, "token")
+		back, ok := s.ParseStepDown(s.StepDown(token))
+		require.True(t, ok)
+		require.Equal(t, token, back)
+		_, ok = s.ParseNotice(s.StepDown(token))
+		require.False(t, ok, "a release that does not know it would take it for the end")
+		_, ok = s.ParseStepDown(s.Notice(token))
+		require.False(t, ok)
+		require.True(t, inRange(s.StepDown(token), s.Range))
+		require.False(t, space(t, "ns").Queued(s.StepDown(token)))
 	})
 }

@@ -45,7 +45,7 @@ func (s Space) Queued(key string) bool {
 	if !ok {
 		return false
 	}
-	for _, part := range [...]string{string(Semaphore) + "/", string(Mutex) + "/", "id/"} {
+	for _, part := range [...]string{string(Semaphore) + "/", string(Mutex) + "/", string(Election) + "/", "id/"} {
 		if strings.HasPrefix(rest, part) {
 			return true
 		}
@@ -80,6 +80,19 @@ func (s Session) ParseNotice(key string) (token int64, ok bool) {
 	return parseHex16(rest)
 }
 
+// StepDown is where the session is told that somebody asks it to give its request
+// with that token back. It is no notice: who does not know it does nothing.
+func (s Session) StepDown(token int64) string { return s.Range + "stepdown/" + hex16(token) }
+
+// ParseStepDown returns the token of a step-down key of this session.
+func (s Session) ParseStepDown(key string) (token int64, ok bool) {
+	rest, ok := strings.CutPrefix(key, s.Range+"stepdown/")
+	if !ok {
+		return 0, false
+	}
+	return parseHex16(rest)
+}
+
 // Kind tells the kinds of queue apart, so that a semaphore and a mutex of one
 // name do not meet.
 type Kind string
@@ -88,6 +101,7 @@ type Kind string
 const (
 	Semaphore Kind = "sem"
 	Mutex     Kind = "mutex"
+	Election  Kind = "election"
 )
 
 // Gate returns the keys of a queue. The name must have passed CheckName.

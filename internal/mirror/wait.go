@@ -60,6 +60,22 @@ func (m *Mirror) Forget(w *Waiter) {
 	}
 }
 
+// Gone tells whether a request that stood is gone, if the view is new enough to tell.
+// Changed is closed at the next change.
+func (m *Mirror) Gone(key string, token int64) (gone bool, changed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, _, ok := m.queue.Position(key, token)
+	switch {
+	case ok || m.revision < token:
+	case m.listed < token: // or the watch has lost the event by which it came
+		m.listAgain()
+	default:
+		gone = true
+	}
+	return gone, m.changed
+}
+
 // Outcome receives the outcome, once.
 func (w *Waiter) Outcome() <-chan Outcome { return w.outcome }
 

@@ -74,7 +74,7 @@ type Session struct {
 	AtMS    int64  `json:"at"`
 }
 
-// Notice tells a session why one of its requests ended.
+// Notice tells a session why one of its requests ended, or is asked to end.
 type Notice struct {
 	Version int    `json:"v"`
 	Cause   string `json:"cause"`
@@ -86,6 +86,7 @@ type Notice struct {
 const (
 	CauseEvicted  = "evicted"
 	CauseReleased = "released"
+	CauseStepDown = "step-down" // the request has not ended
 )
 
 // Encode writes a record. The records of this package always encode. This one is

@@ -18,6 +18,7 @@ func TestGolden(t *testing.T) {
 		ID{Slot: "s", Holder: "h", Lease: 5}.Encode():                                                  `{"v":1,"slot":"s","holder":"h","lease":5}`,
 		Session{Holder: "h", AtMS: 7}.Encode():                                                         `{"v":1,"holder":"h","at":7}`,
 		Notice{Cause: CauseEvicted, Reason: "r", By: "b"}.Encode():                                     `{"v":1,"cause":"evicted","reason":"r","by":"b"}`,
+		Notice{Cause: CauseStepDown, By: "b"}.Encode():                                                 `{"v":1,"cause":"step-down","by":"b"}`,
 	}
 	for got, want := range golden {
 		require.Equal(t, want, got)

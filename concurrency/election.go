@@ -1,0 +1,162 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Election makes at most one of its candidates the leader at a time, in all processes
+// whose sessions share its prefix and namespace. Candidates come to lead in the order
+// in which etcd received them. It is the queue of a Mutex, with what leading for long
+// needs besides: a published note, a look at who leads, the wish that he step down.
+//
+// To lead is to hold a Permit, here called a term. Tokens of terms strictly rise from
+// leader to leader: see Permit.Token.
+//
+// An Election is safe for concurrent use. Two calls of one process are two candidates.
+type Election struct{ gate *gate }
+
+// ElectionOptions configure an Election. nil means all defaults. There are none yet.
+type ElectionOptions struct{}
+
+// NewElection returns the election of that name. It does no I/O. It returns ErrInvalid
+// if the session is nil or the name cannot be one (see NewSemaphore), and ErrClosed if
+// the session is closed.
+func NewElection(s *Session, name string, _ *ElectionOptions) (*Election, error) {
+	if s == nil {
+		return nil, invalid("election %q: the session is nil", name)
+	}
+	g, err := s.gate(keyspace.Election, name, 1)
+	if err != nil {
+		return nil, fmt.Errorf("election: %w", err)
+	}
+	return &Election{gate: g}, nil
+}
+
+// Campaign waits until this candidate leads and returns its term; Release of the
+// term resigns. The text of Note, an address perhaps, is what others read as
+// Leader.Note. The other options are those of Mutex.Lock. ctx, the errors and the state
+// after a failure are those of Semaphore.Acquire, with no *LimitMismatchError and with
+// ErrInvalid for any Weight but 1.
+//
+// The term ends as any permit does; also when its key is deleted by hand, as soon as
+// word of that arrives. Whoever leads should look at Permit.Asked too, or use Lead.
+func (el *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
+	r, err := candidate(opts)
+	if err != nil {
+		return nil, el.gate.failed("campaign in", err)
+	}
+	return el.campaign(ctx, r)
+}
+
+// candidate reads the options of one who campaigns.
+func candidate(opts []AcquireOption) (request, error) {
+	r, err := newRequest(false, opts)
+	if err == nil && r.weight != 1 {
+		err = invalid("Weight(%d) in an election", r.weight)
+	}
+	return r, err
+}
+
+func (el *Election) campaign(ctx context.Context, r request) (*Permit, error) {
+	term, err := el.gate.acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	el.gate.sess.background(term.heed)
+	return term, nil
+}
+
+// Leader tells who leads at one revision of etcd. Where nobody does, only Revision is
+// set.
+type Leader struct {
+	Token  int64  // of the term; strictly rises from leader to leader
+	Holder string // whose it is: SessionOptions.Holder there
+	Note   string // what it published with the option Note
+	Lease  clientv3.LeaseID
+	// Since is when it began to campaign, by its own clock.
+	Since    time.Time
+	Revision int64 // of etcd, as of which all this is true
+}
+
+// Nobody tells that nobody leads.
+func (l Leader) Nobody() bool { return l.Token == 0 }
+
+func leading(holders []Request, revision int64) Leader {
+	if len(holders) == 0 {
+		return Leader{Revision: revision}
+	}
+	h := holders[0] // of a limit of 1
+	return Leader{Token: h.Token, Holder: h.Holder, Note: h.Note, Lease: h.Lease, Since: h.Since, Revision: revision}
+}
+
+func leaderOf(v mirror.View) Leader { return leading(describeAll(v.Holders), v.Revision) }
+
+// Leader reads who leads now. That nobody does is no error: see Leader.Nobody. The
+// answer is true as of its revision and may be out of date when it arrives; a dead
+// leader is seen until its lease has expired. It returns ErrClosed, ctx's error or one
+// of etcd's.
+func (el *Election) Leader(ctx context.Context) (Leader, error) {
+	st, err := el.Status(ctx)
+	if err != nil {
+		return Leader{}, err
+	}
+	return leading(st.Holders, st.Revision), nil
+}
+
+// Watch yields who leads now and then each change, nobody included (see
+// Leader.Nobody). The first one is no older than the call, and none is older than the
+// one before, whatever becomes of connections and of etcd's history; the one exception
+// is a restored backup. Terms that follow each other faster than they are taken may be
+// skipped, never the last one.
+//
+// It ends with ErrClosed, ctx's error, or at its beginning one of etcd's, as its last
+// pair, or when the loop is left.
+func (el *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		now, err := el.Leader(ctx)
+		if !yield(now, err) || err != nil {
+			return
+		}
+		// The view that is watched may lag behind what was read.
+		floor, last := now.Revision, int64(0)
+		for st, err := range el.gate.watch(ctx) {
+			if err != nil {
+				yield(Leader{}, err)
+				return
+			}
+			if st.Revision < last {
+				floor = 0 // history was taken back
+			}
+			last = st.Revision
+			next := leading(st.Holders, st.Revision)
+			if st.Revision < floor || next.Token == now.Token && next.Lease == now.Lease {
+				continue
+			}
+			now = next
+			if !yield(now, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Status reads the present state: the leader is the one holder, and who waits is a
+// candidate. It returns ErrClosed, ctx's error or one of etcd's.
+func (el *Election) Status(ctx context.Context) (Status, error) { return el.gate.status(ctx) }
+
+// EvictToken takes the lead, or the place of a candidate, away from the request with
+// this token, as Semaphore.EvictToken does. It is the forced form of StepDown: the next
+// candidate may lead before the victim has heard of it. One that runs Lead campaigns
+// again. It returns ErrNotHeld and the other errors of Semaphore.Evict.
+func (el *Election) EvictToken(ctx context.Context, token int64, reason string) error {
+	return el.gate.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+}

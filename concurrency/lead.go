@@ -1,0 +1,131 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// Lead campaigns and runs fn while it leads, term after term, until fn has done its
+// work or ctx ends. fn's context is a child of ctx that also ends when the term is
+// lost, with a *LostError as its cause; when somebody asks for StepDown, with a
+// *StepDownError; and when the session's Close begins, with ErrClosed. fn must have
+// ended its work when it returns, and should do so soon after its context has ended: the
+// term is given up only then, or when etcd has taken it away. At most one fn of an
+// election runs at a time, as far as terms end in time: see the package documentation.
+//
+// How fn's end is taken depends on whether its term was good when it returned:
+//
+//   - it was: Lead resigns and returns fn's error, nil included, joined with that of
+//     Permit.Release if there is one: a *LostError tells that the term was lost in
+//     the end after all;
+//   - it was lost, or asked for: the work counts as not done, whatever fn returned, and
+//     fn's error is logged at most. Lead resigns and campaigns again, behind all who
+//     wait, after a pause of about 10 ms, which grows up to a second while terms are
+//     lost within less than the session's TTL. A candidate that is evicted campaigns
+//     again too;
+//   - ctx has ended, or the session closes: Lead resigns and returns fn's error joined
+//     with ctx's, or with ErrClosed.
+//
+// If fn panics or exits its goroutine, Lead resigns and lets it. If ctx has ended when
+// fn returns, Lead does not wait for etcd to confirm its resignation, which goes on in
+// the background.
+//
+// The options are those of Campaign, and count for each term; TakeOver is ErrInvalid,
+// since two that do so would take over from each other for ever. With MaxHold the term
+// ends after that time even if fn is stuck. An error of Campaign other than an eviction
+// ends Lead: ErrFull by Wait or MaxWaiters, a *HeldError, ErrInvalid, ErrTooMany,
+// ErrClosed, ctx's error or one of etcd's that repeating does not mend.
+func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term *Permit) error, opts ...AcquireOption) error {
+	g := el.gate
+	r, err := candidate(opts)
+	switch {
+	case fn == nil:
+		err = invalid("the function is nil")
+	case err == nil && r.takeOver:
+		err = invalid("TakeOver in Lead")
+	}
+	if err != nil {
+		return g.failed("lead", err)
+	}
+	var pause commit.Backoff
+	for {
+		term, err := el.campaign(ctx, r)
+		var evicted *LostError
+		switch {
+		case err == nil:
+			begun := time.Now()
+			again, err := term.lead(ctx, fn)
+			if !again {
+				return err
+			}
+			if !errors.Is(term.Err(), ErrLost) || time.Since(begun) > g.sess.opts.TTL {
+				pause.Reset()
+			}
+		case !errors.As(err, &evicted):
+			return err
+		}
+		wait, cancel := g.sess.untilClosed(ctx)
+		_ = pause.Wait(wait, nil) // whatever has ended, Campaign tells
+		cancel()
+	}
+}
+
+// lead runs fn for one term and then resigns, however fn ends. It tells whether to
+// campaign again.
+func (p *Permit) lead(ctx context.Context, fn func(context.Context, *Permit) error) (again bool, err error) {
+	work, cancel := context.WithCancelCause(ctx)
+	asked := p.Asked()
+	stop := context.AfterFunc(asked, func() { cancel(context.Cause(asked)) })
+	defer func() {
+		stop()
+		cancel(nil)
+		early := p.Err() // reads the clocks
+		if early == nil {
+			early = context.Cause(asked)
+		}
+		released := p.Release(ctx)
+		again, err = p.judge(ctx, err, early, released)
+	}()
+	return false, fn(work, p)
+}
+
+// judge decides what follows from how a term has ended: fn's own error, what ended the
+// term before fn returned, if anything did, and the error of the release.
+func (p *Permit) judge(ctx context.Context, own, early, released error) (again bool, err error) {
+	g := p.gate
+	switch {
+	case ctx.Err() != nil:
+		err = withEnd(own, ctx.Err())
+		if released != nil && errors.Is(released, ErrLost) {
+			err = errors.Join(err, released)
+		}
+		return false, g.failed("lead", err)
+	case errors.Is(early, ErrClosed):
+		if own == context.Canceled { // that of its own context, not the caller's
+			own = nil
+		}
+		return false, g.failed("lead", withEnd(own, early))
+	case early != nil:
+		g.sess.log.Info("a term has ended early; it campaigns again", zap.String("name", g.name),
+			zap.Int64("token", p.token), zap.NamedError("cause", early), zap.NamedError("returned", own))
+		return true, nil
+	}
+	if released == nil {
+		return false, own // as it is
+	}
+	return false, errors.Join(own, released)
+}
+
+// withEnd joins fn's error with what has ended its context, if it does not tell that
+// itself.
+func withEnd(own, ended error) error {
+	if errors.Is(own, ended) {
+		return own
+	}
+	return errors.Join(own, ended)
+}

@@ -1,0 +1,105 @@
+package concurrency
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// StepDown asks whoever leads now to give that up, and returns who was asked: nobody,
+// with no error, if nobody leads. A successor is never asked: if the leader has gone
+// by the time that the request arrives, that is as good, and it is returned all the
+// same. The reason may be empty, or up to 1024 bytes of valid UTF-8.
+//
+// It returns as soon as etcd has stored the request, and does not wait for the leader.
+// In Lead the context of the leader's function ends, with a *StepDownError as its
+// cause, and the term is released once the function has returned; one that uses
+// Campaign sees it by Permit.Asked. Who does not look goes on leading: to take the term
+// away, use EvictToken. To see it go, use Watch.
+//
+// It returns ErrInvalid, ErrClosed, ctx's error or one of etcd's. After an error the
+// leader may have been asked or not; to ask again is safe.
+func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, err error) {
+	g := el.gate
+	if err := checkReason(reason); err != nil {
+		return Leader{}, g.failed("step down in", err)
+	}
+	err = g.open(ctx, func(ctx context.Context) error {
+		v, err := g.read(ctx)
+		if err != nil {
+			return err
+		}
+		if asked = leaderOf(v); asked.Nobody() {
+			return nil
+		}
+		n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: g.sess.opts.Holder}
+		key := g.sess.space.Session(int64(asked.Lease)).StepDown(asked.Token)
+		put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(asked.Lease))
+		_, err = commit.PutBeside(ctx, g.sess.client, v.Holders[0].Key, asked.Token, put)
+		return err
+	})
+	if err != nil {
+		return Leader{}, g.failed("step down in", err)
+	}
+	return asked, nil
+}
+
+// Asked returns a context that ends when the holder should give the permit back:
+// when the permit ends, as Context does; when somebody asks for it with
+// Election.StepDown, with a *StepDownError as its cause; or when Close of the session
+// begins to wait for it, with ErrClosed.
+func (p *Permit) Asked() context.Context {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked == nil {
+		asked, ask := context.WithCancelCause(p.ctx)
+		p.asked, p.ask = asked, ask
+		if p.word != nil {
+			ask(p.word)
+		}
+		accept := p.epoch.accept
+		stop := context.AfterFunc(accept, func() { ask(context.Cause(accept)) })
+		context.AfterFunc(p.ctx, func() { stop() })
+	}
+	return p.asked
+}
+
+// askToStepDown ends the context of Asked.
+func (p *Permit) askToStepDown(word *StepDownError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	word.Name = p.gate.name
+	p.word = word
+	if p.ask != nil {
+		p.ask(word)
+	}
+}
+
+// stepDown takes the word that one of this session's requests should be given back,
+// and removes it from etcd. For a request that is no permit yet it is kept.
+func (e *epoch) stepDown(token int64, kv *mvccpb.KeyValue) {
+	n, ok := record.DecodeNotice(kv.Value)
+	if !ok {
+		n = record.Notice{Reason: "the request cannot be read"}
+	}
+	word := &StepDownError{Token: token, Reason: because(n)}
+	e.mu.Lock()
+	p := e.permits[token]
+	if p == nil {
+		if len(e.asked) >= maxNotices {
+			forgetOldest(e.asked)
+		}
+		e.asked[token] = word
+	}
+	e.mu.Unlock()
+	if p != nil {
+		p.askToStepDown(word)
+	}
+	e.sess.background(func() {
+		_, _ = commit.Erase(e.ctx, e.sess.client, string(kv.Key), kv.CreateRevision, nil)
+	})
+}

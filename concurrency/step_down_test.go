@@ -1,0 +1,160 @@
+package concurrency_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// The leader is asked at once, with who and why, keeps its term until it resigns,
+// and stands behind the others then. Nobody is asked where nobody leads.
+func TestStepDown(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, _ := f.session(calm())
+	b, _ := f.session(calm())
+	admin, _ := f.session(&concurrency.SessionOptions{Holder: "admin"})
+	el := election(t, admin, "x")
+	asked, err := el.StepDown(ctx, "")
+	require.NoError(t, err)
+	require.True(t, asked.Nobody())
+
+	as, _ := lead(ctx, election(t, a, "x"))
+	first := got(t, as, "a leads")
+	bs, _ := lead(ctx, election(t, b, "x"))
+	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
+	asked, err = el.StepDown(ctx, "deploy")
+	require.NoError(t, err)
+	require.Equal(t, first.Token(), asked.Token)
+	closed(t, first.ctx.Done(), "it is asked")
+	var word *concurrency.StepDownError
+	require.ErrorAs(t, context.Cause(first.ctx), &word)
+	require.Equal(t, concurrency.StepDownError{Name: "x", Token: first.Token(), Reason: "by admin: deploy"}, *word)
+	require.ErrorContains(t, word, `"x"`)
+	require.ErrorContains(t, word, "deploy")
+	require.Equal(t, context.Cause(first.ctx), context.Cause(first.Asked()))
+	require.NoError(t, first.Context().Err())
+	require.NoError(t, first.Err())
+	_, err = el.StepDown(ctx, "now")
+	require.NoError(t, err, "once more")
+	f.noKeys("/stepdown/")
+	quiet(t, bs, "it has not gone yet")
+	first.end <- nil
+	second := got(t, bs, "b leads")
+	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick, "a campaigns again")
+	require.NoError(t, second.ctx.Err(), "the successor was not asked")
+	_, err = el.StepDown(ctx, "")
+	require.NoError(t, err)
+	closed(t, second.ctx.Done(), "it is asked")
+	require.ErrorContains(t, context.Cause(second.ctx), "by admin")
+	second.end <- nil
+	third := got(t, as, "a leads again")
+	require.Greater(t, third.Token(), second.Token())
+	require.NoError(t, third.ctx.Err())
+	f.noKeys("/stepdown/")
+	go func() { third.end <- nil }()
+	got(t, bs, "").end <- nil
+}
+
+// A request that comes between two leaders is for the one who has gone. It never hits
+// the successor, also if it arrives late.
+func TestStepDownSparesTheSuccessor(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(calm())
+	admin, c := f.session(calm())
+	el := election(t, s, "x")
+	first, err := el.Campaign(ctx)
+	require.NoError(t, err)
+	next := f.campaign(ctx, el)
+	late := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest, Match: asksToStepDown})
+	result := make(chan concurrency.Leader, 1)
+	go func() {
+		l, err := election(t, admin, "x").StepDown(ctx, "")
+		assertNoError(t, err)
+		result <- l
+	}()
+	require.NoError(t, late.Wait(ctx))
+	require.NoError(t, first.Release(ctx))
+	second := granted(t, next, "the next one")
+	require.NoError(t, late.Release())
+	require.Len(t, late.LateResults(), 1)
+	require.False(t, late.LateResults()[0].Reply.(*etcdserverpb.TxnResponse).Succeeded)
+	require.Equal(t, first.Token(), got(t, result, "StepDown returns").Token)
+	require.Empty(t, f.keys("/stepdown/"))
+	require.NoError(t, second.Asked().Err())
+	require.NoError(t, second.Release(ctx))
+}
+
+func asksToStepDown(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.TxnRequest)
+	return ok && len(r.Success) == 1 && contains(string(r.Success[0].GetRequestPut().GetKey()), "/stepdown/")
+}
+
+// A leader that does not know yet that it leads, because the answer is on its way, is
+// asked as soon as it does. An answer to StepDown that was lost is no failure.
+func TestStepDownBeforeTheLeaderKnows(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
+	admin, ac := f.session(calm())
+	held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldAnswer})
+	terms, result := lead(ctx, election(t, s, "x"))
+	require.NoError(t, held.Wait(ctx))
+	lost := ac.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Match: asksToStepDown})
+	asked, err := election(t, admin, "x").StepDown(ctx, "early")
+	require.NoError(t, err)
+	require.False(t, asked.Nobody())
+	require.Equal(t, 1, lost.Struck())
+	f.noKeys("/stepdown/") // it has arrived
+	require.NoError(t, held.Release())
+	now := got(t, terms, "it leads")
+	require.Equal(t, asked.Token, now.Token())
+	closed(t, now.ctx.Done(), "it is asked")
+	require.ErrorContains(t, context.Cause(now.ctx), "early")
+	now.end <- nil
+	now = got(t, terms, "it leads again")
+	require.NoError(t, now.ctx.Err())
+	now.end <- nil
+	require.NoError(t, got(t, result, "Lead returns"))
+}
+
+// Who does not look goes on leading; any permit's holder is asked when its session is
+// about to close.
+func TestAsked(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(calm())
+	el := election(t, s, "x")
+	term, err := el.Campaign(ctx)
+	require.NoError(t, err)
+	_, err = el.StepDown(ctx, "")
+	require.NoError(t, err)
+	f.noKeys("/stepdown/")
+	require.ErrorIs(t, context.Cause(term.Asked()), concurrency.ErrStepDown, "asked before it looked")
+	require.NoError(t, term.Err())
+	require.NoError(t, term.Release(ctx))
+	require.ErrorIs(t, context.Cause(term.Asked()), concurrency.ErrStepDown, "the first cause counts")
+
+	p, q := lock(t, s, "x"), lock(t, s, "y")
+	asked := q.Asked()
+	require.NoError(t, asked.Err())
+	require.NoError(t, q.Release(ctx))
+	require.ErrorIs(t, context.Cause(asked), concurrency.ErrReleased)
+	closing := make(chan error, 1)
+	go func() { closing <- s.Close(ctx) }()
+	closed(t, p.Asked().Done(), "Close begins")
+	require.ErrorIs(t, context.Cause(p.Asked()), concurrency.ErrClosed)
+	require.NoError(t, p.Err())
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, got(t, closing, "Close returns"))
+}

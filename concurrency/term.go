@@ -1,0 +1,39 @@
+package concurrency
+
+// heed ends a term whose key is gone, until it ends otherwise. A permit that is held
+// for a moment learns that from its Release; who leads for months has to be told.
+func (p *Permit) heed() {
+	m := p.gate.join()
+	defer p.gate.leave()
+	replaced := p.gate.replaced()
+	for {
+		gone, changed := m.Gone(p.claim.key, p.token)
+		if gone {
+			p.keyGone()
+			return
+		}
+		select {
+		case <-changed:
+		case <-replaced:
+			m = p.gate.join()
+			defer p.gate.leave()
+			replaced = p.gate.replaced()
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// keyGone ends a permit whose key is gone from etcd. There may be word of who did that,
+// on a watch of its own.
+func (p *Permit) keyGone() {
+	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
+	if n, ok := p.epoch.noticeFor(p.ctx, p.token); ok {
+		word = noticed(p.gate.name, p.token, n)
+	}
+	if lost := p.lose(word.Cause, word.Reason); lost != nil {
+		p.epoch.drop(p)
+		p.epoch.freeSlot(p.claim)
+		p.gate.sess.opts.Trace.lost(lost)
+	}
+}
