@@ -59,6 +59,15 @@ func TestApplicationRole(t *testing.T) {
 		break
 	}
 	require.NoError(t, mutex(t, s, "x").Do(ctx, func(context.Context, *concurrency.Permit) error { return nil }))
+	terms, result := lead(ctx, election(t, s, "x"))
+	now := got(t, terms, "it leads")
+	_, err = election(t, other, "x").StepDown(ctx, "why")
+	require.NoError(t, err)
+	closed(t, now.ctx.Done(), "it is asked")
+	now.end <- nil
+	now = got(t, terms, "it leads again")
+	now.end <- nil
+	require.NoError(t, got(t, result, "Lead returns"))
 	require.NoError(t, other.Close(ctx))
 	require.NoError(t, s.Close(ctx))
 
@@ -88,6 +97,9 @@ func TestObserverRole(t *testing.T) {
 	defer app.Close(ctx)
 	p := acquire(t, ctx, sem(t, app, "x", 2))
 	defer func() { require.NoError(t, p.Release(ctx)) }()
+	term, err := election(t, app, "x").Campaign(ctx)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, term.Release(ctx)) }()
 
 	reader := as("reader")
 	resp, err := reader.Get(ctx, payments+"sem/x/queue/", clientv3.WithPrefix())
@@ -101,6 +113,10 @@ func TestObserverRole(t *testing.T) {
 	dashboard, err := concurrency.NewSession(ctx, as("dashboard"), "payments", nil)
 	require.NoError(t, err)
 	defer dashboard.Close(ctx)
+	el := election(t, dashboard, "x")
+	require.Equal(t, term.Token(), leader(t, el).Token)
+	_, err = el.StepDown(ctx, "")
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	sm := sem(t, dashboard, "x", 2)
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
