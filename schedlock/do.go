@@ -65,7 +65,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, s settings) (Resu
 			return res, nil
 		}
 		res, err = l.run(ctx, j, c, fn, s)
-		again := errors.Is(err, errNotStarted) || res.Outcome == Lost && c.attempt <= s.retries && !errors.Is(err, ErrUnlocked)
+		again := errors.Is(err, errNotStarted) || res.Outcome == Lost && !s.single && c.attempt <= s.retries && !errors.Is(err, ErrUnlocked)
 		if !again || ctx.Err() != nil {
 			return res, err
 		}

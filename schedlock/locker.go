@@ -35,8 +35,12 @@ type Options struct {
 	// above all where a cron library makes the calls. It is called by the goroutine
 	// that made the call. Defaults to nothing.
 	Done func(Result, error)
+	// Now is the wall clock by which ticks come, for tests and simulations. It must be
+	// safe for concurrent use. How long runs and leases last is measured by the
+	// machine's own clock all the same. Defaults to time.Now.
+	Now func() time.Time
 
-	now  func() time.Time // the tests' clock
+	now  func() time.Time
 	beat time.Duration
 }
 
@@ -53,6 +57,9 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if out.MaxSkew == 0 {
 		out.MaxSkew = time.Minute
+	}
+	if out.now == nil {
+		out.now = out.Now
 	}
 	if out.now == nil {
 		out.now = time.Now

@@ -25,6 +25,7 @@ type settings struct {
 
 	hasMisfire bool
 	passed     <-chan struct{} // closed when a later tick has come, or nil
+	single     bool            // the function can be called once only
 }
 
 // Tick is the fire time for which this call is made, the same in all processes: the
@@ -34,7 +35,8 @@ func Tick(t time.Time) Option { return func(s *settings) { s.tick, s.hasTick = t
 
 // Every makes a tick of each period since the Unix epoch: all calls in one period are for
 // the same tick, whenever in it they are made. For tickers that are started at
-// different times; together with Tick it rounds that down.
+// different times; together with Tick it rounds that down. A call that comes up to 50 ms
+// (a tenth of a shorter period) before the next period counts for that: timers may be early.
 func Every(period time.Duration) Option {
 	return func(s *settings) { s.every, s.hasEvery = period, true }
 }
@@ -135,6 +137,9 @@ func (s settings) tickAt(now time.Time) time.Time {
 		t = s.tick
 	}
 	if s.hasEvery {
+		if !s.hasTick {
+			t = t.Add(min(early, s.every/10))
+		}
 		ms := t.UnixMilli()
 		period := s.every.Milliseconds()
 		return time.UnixMilli(ms - ((ms%period)+period)%period).UTC()

@@ -1,0 +1,415 @@
+package schedlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// The shapes of the libraries' types; the real ones are in integration/.
+type (
+	cronJob    interface{ Run() }
+	cronFunc   func()
+	gocronLock interface{ Unlock(context.Context) error }
+	gocronLike interface {
+		Lock(ctx context.Context, key string) (gocronLock, error)
+	}
+	grid time.Duration
+	wait time.Duration
+)
+
+func (f cronFunc) Run() { f() }
+
+func (g grid) Next(t time.Time) time.Time { return t.Truncate(time.Duration(g)).Add(time.Duration(g)) }
+
+func (w wait) Next(t time.Time) time.Time { return t.Add(time.Duration(w)) }
+
+// crontab is a cron of gocron's shape that knows one crontab.
+type crontab struct{ grid }
+
+func (c *crontab) IsValid(tab string, _ *time.Location, _ time.Time) error {
+	d, err := time.ParseDuration(tab)
+	c.grid = grid(d)
+	return err
+}
+
+var _ gocronLike = (*schedlock.GocronLocker[gocronLock])(nil)
+
+// hand is a clock that a test sets.
+type hand struct{ at atomic.Pointer[time.Time] }
+
+func clock(t time.Time) *hand { h := &hand{}; h.set(t); return h }
+
+func (h *hand) set(t time.Time) { h.at.Store(&t) }
+func (h *hand) now() time.Time  { return *h.at.Load() }
+
+func (h *hand) options() *schedlock.Options { return &schedlock.Options{Now: h.now} }
+
+// results collects what Options.Done is told.
+type results struct {
+	mu  sync.Mutex
+	all []schedlock.Result
+	err []error
+}
+
+func (r *results) done(res schedlock.Result, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all, r.err = append(r.all, res), append(r.err, err)
+}
+
+func (r *results) outcomes() (out []schedlock.Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.all {
+		out = append(out, x.Outcome)
+	}
+	return out
+}
+
+// A Job whose schedule counts from when it is asked needs Every, and then several
+// processes with different phases start once in each period.
+func TestJobWithoutFireTimes(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	now := clock(time.Date(2026, 3, 1, 12, 0, 10, 0, time.UTC))
+	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
+	_, err := a.Job("job", wait(time.Minute), nothing)
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	require.ErrorContains(t, err, "give Every")
+	_, err = a.Job("job", grid(time.Minute), nothing, schedlock.Every(time.Minute))
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	one, err := a.Job("job", wait(time.Minute), nothing, schedlock.Every(time.Minute))
+	require.NoError(t, err)
+	two, err := b.Job("job", wait(time.Minute), nothing, schedlock.Every(time.Minute))
+	require.NoError(t, err)
+	for n := range 3 {
+		for _, j := range []*schedlock.Job{one, two} {
+			res, err := j.RunContext(ctx)
+			require.NoError(t, err)
+			require.Equal(t, time.Date(2026, 3, 1, 12, n, 0, 0, time.UTC), res.Tick)
+			if j == one {
+				require.Equal(t, schedlock.Ran, res.Outcome)
+			} else {
+				require.Equal(t, schedlock.Claimed, res.Outcome)
+			}
+			now.set(now.now().Add(30 * time.Second))
+		}
+	}
+	for range 2 {
+		res, err := one.Trigger(ctx)
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Ran, res.Outcome, "it is no tick of the period")
+	}
+}
+
+// Run by hand is for the tick that has come last, which starts once; Trigger is for now.
+func TestRunByHandAndTrigger(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	now := clock(at.Add(-time.Second))
+	a := f.instance(nil, now.options())
+	job, err := a.Job("job", grid(time.Minute), nothing)
+	require.NoError(t, err)
+	require.Equal(t, at, job.Next(now.now()))
+	now.set(at.Add(3 * time.Millisecond))
+	for _, want := range []schedlock.Outcome{schedlock.Ran, schedlock.Claimed} {
+		res, err := job.RunContext(ctx)
+		require.NoError(t, err)
+		require.Equal(t, want, res.Outcome)
+		require.Equal(t, at, res.Tick)
+	}
+	for range 2 {
+		res, err := job.Trigger(ctx)
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Ran, res.Outcome)
+		require.False(t, res.Tick.Before(now.now()))
+	}
+	now.set(at.Add(time.Minute))
+	res, err := job.RunContext(ctx)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	require.Equal(t, at.Add(time.Minute), res.Tick)
+}
+
+// T25: the machine was suspended over several ticks. With Skip the one that was due is too
+// late; with Once the latest is started, once.
+func TestSuspendedMachine(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []schedlock.Misfire{schedlock.Skip, schedlock.Once} {
+		t.Run(fmt.Sprint("policy ", policy), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			now := clock(at.Add(-time.Second))
+			a := f.instance(nil, now.options())
+			job, err := a.Job("job", grid(time.Minute), nothing, schedlock.OnMisfire(policy))
+			require.NoError(t, err)
+			job.Next(now.now())
+			now.set(at.Add(150 * time.Second)) // the timer of the tick fires now
+			res, err := job.RunContext(ctx)
+			require.NoError(t, err)
+			if policy == schedlock.Skip {
+				require.Equal(t, []any{schedlock.Late, at}, []any{res.Outcome, res.Tick})
+			} else {
+				require.Equal(t, []any{schedlock.Ran, at.Add(2 * time.Minute)}, []any{res.Outcome, res.Tick})
+			}
+			job.Next(now.now())
+			now.set(at.Add(3 * time.Minute))
+			res, err = job.RunContext(ctx)
+			require.NoError(t, err)
+			require.Equal(t, []any{schedlock.Ran, at.Add(3 * time.Minute)}, []any{res.Outcome, res.Tick})
+		})
+	}
+}
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	now := clock(time.Date(2026, 3, 1, 12, 0, 10, 0, time.UTC))
+	var told results
+	o := now.options()
+	o.Done = told.done
+	a, b := f.instance(nil, o), f.instance(nil, o)
+	for _, opts := range [][]schedlock.Option{nil, {schedlock.AtMost(time.Minute)}, {schedlock.Tick(now.now())},
+		{schedlock.Every(time.Minute), schedlock.Tick(now.now())}, {schedlock.Every(time.Minute), schedlock.OnMisfire(schedlock.Once)}, {schedlock.Every(-1)}} {
+		_, err := schedlock.Wrap[cronJob](a.Locker, "job", opts...)
+		require.ErrorIs(t, err, schedlock.ErrInvalid)
+	}
+	_, err := schedlock.Wrap[cronJob](a.Locker, "", schedlock.Every(time.Minute))
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	_, err = schedlock.Wrap[interface {
+		Run()
+		Stop()
+	}](a.Locker, "job", schedlock.Every(time.Minute))
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+
+	var starts atomic.Int64
+	var jobs []cronJob
+	for _, in := range []instance{a, b} {
+		only, err := schedlock.Wrap[cronJob](in.Locker, "job", schedlock.Every(time.Minute))
+		require.NoError(t, err)
+		jobs = append(jobs, only(cronFunc(func() { starts.Add(1) })))
+	}
+	for n := range 3 {
+		for _, j := range jobs {
+			j.Run()
+			now.set(now.now().Add(30 * time.Second))
+		}
+		require.EqualValues(t, n+1, starts.Load())
+	}
+	require.Equal(t, []schedlock.Outcome{schedlock.Ran, schedlock.Claimed, schedlock.Ran, schedlock.Claimed, schedlock.Ran, schedlock.Claimed}, told.outcomes())
+	broken, err := schedlock.Wrap[cronJob](a.Locker, "broken", schedlock.Every(time.Minute))
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "oops", broken(cronFunc(func() { panic("oops") })).Run, "the library's Recover sees it")
+	f.none("/lock")
+}
+
+// A lock of gocron's is a run of the tick: from Lock to Unlock, with a history, once for
+// each period whenever the timers fire (gocron #841).
+func TestGocronLocker(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	now := clock(time.Date(2026, 3, 1, 12, 0, 10, 0, time.UTC))
+	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
+	for _, opts := range [][]schedlock.Option{nil, {schedlock.AtLeast(time.Second)}, {schedlock.Tick(now.now())},
+		{schedlock.Every(time.Minute), schedlock.Tick(now.now())}, {schedlock.Every(time.Minute), schedlock.OnMisfire(schedlock.Once)}} {
+		_, err := schedlock.NewGocronLocker[gocronLock](a.Locker, opts...)
+		require.ErrorIs(t, err, schedlock.ErrInvalid)
+	}
+	_, err := schedlock.NewGocronLocker[interface {
+		gocronLock
+		More()
+	}](a.Locker, schedlock.Every(time.Minute))
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+
+	one, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Minute))
+	require.NoError(t, err)
+	two, err := schedlock.NewGocronLocker[gocronLock](b.Locker, schedlock.Every(time.Minute))
+	require.NoError(t, err)
+	_, err = one.Lock(ctx, "")
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+
+	lock, err := one.Lock(ctx, "job")
+	require.NoError(t, err)
+	r, ok := one.Running("job")
+	require.True(t, ok)
+	require.NoError(t, r.Check(ctx))
+	skipped := func(l gocronLike, want schedlock.Outcome) {
+		t.Helper()
+		_, err := l.Lock(ctx, "job")
+		var skip *schedlock.SkippedError
+		require.ErrorAs(t, err, &skip)
+		require.Equal(t, want, skip.Result.Outcome)
+		require.ErrorContains(t, err, want.String())
+	}
+	skipped(two, schedlock.Claimed)
+	now.set(now.now().Add(time.Minute))
+	skipped(two, schedlock.StillRunning)
+	require.NoError(t, lock.Unlock(ctx))
+	require.NoError(t, lock.Unlock(ctx), "once more changes nothing")
+	_, ok = one.Running("job")
+	require.False(t, ok)
+	h, err := b.History(ctx, "job")
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Done, h[0].State, "it is recorded when Unlock returns")
+
+	// The task took no time, and the other's timer is late: the tick stays claimed.
+	lock, err = two.Lock(ctx, "job")
+	require.NoError(t, err)
+	require.NoError(t, lock.Unlock(ctx))
+	skipped(one, schedlock.Claimed)
+	require.NoError(t, a.Pause(ctx, "job", "holidays"))
+	now.set(now.now().Add(time.Minute))
+	skipped(one, schedlock.Paused)
+	f.none("/lock")
+}
+
+// T7: gocron's shutdown cancels the ctx of Unlock before the task has ended. The run goes on
+// until then, and its end is recorded.
+func TestGocronUnlockWithCanceledCtx(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Hour))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	lock, err := l.Lock(ctx, "job")
+	require.NoError(t, err)
+	r, ok := l.Running("job")
+	require.True(t, ok)
+	cancel()
+	require.NoError(t, r.Check(ctxT(t)), "the task goes on")
+	_, err = l.Lock(ctx, "other")
+	require.ErrorIs(t, err, context.Canceled, "a start is bounded by ctx")
+	require.NoError(t, r.Ctx().Err())
+	if err := lock.Unlock(ctx); err != nil {
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.NoError(t, a.sess.Close(ctxT(t)), "it waits for the record")
+	h, err := f.instance(nil, nil).History(ctxT(t), "job")
+	require.NoError(t, err)
+	require.Len(t, h, 1)
+	require.Equal(t, schedlock.Done, h[0].State)
+}
+
+// A run of gocron's that is lost or takes too long: Unlock and Running tell, and the task is
+// not called a second time behind gocron's back, whatever Retries says.
+func TestGocronLoss(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(quick(), nil), f.instance(nil, nil)
+	opts := []schedlock.Option{schedlock.Every(time.Hour), schedlock.Retries(3), schedlock.LateBy(2 * time.Hour)}
+	one, err := schedlock.NewGocronLocker[gocronLock](a.Locker, opts...)
+	require.NoError(t, err)
+	two, err := schedlock.NewGocronLocker[gocronLock](b.Locker, opts...)
+	require.NoError(t, err)
+	lock, err := one.Lock(ctx, "job")
+	require.NoError(t, err)
+	r, ok := one.Running("job")
+	require.True(t, ok)
+	a.client.Cut()
+	closed(t, r.Ctx().Done(), "the run is lost")
+	again, err := two.Lock(ctx, "job")
+	require.NoError(t, err, "the second attempt")
+	next, ok := two.Running("job")
+	require.True(t, ok)
+	require.Equal(t, 2, next.Attempt())
+	a.client.Heal()
+	require.ErrorIs(t, lock.Unlock(ctx), schedlock.ErrLost)
+	require.NoError(t, next.Check(ctx))
+	require.NoError(t, again.Unlock(ctx))
+
+	short, err := schedlock.NewGocronLocker[gocronLock](b.Locker, schedlock.Every(time.Hour), schedlock.AtMost(10*time.Millisecond))
+	require.NoError(t, err)
+	lock, err = short.Lock(ctx, "short")
+	require.NoError(t, err)
+	r, ok = short.Running("short")
+	require.True(t, ok)
+	closed(t, r.Ctx().Done(), "AtMost has passed")
+	over := time.Now()
+	time.Sleep(50 * time.Millisecond)
+	h, err := b.History(ctx, "short")
+	require.NoError(t, err)
+	if time.Since(over) < time.Second {
+		require.Equal(t, schedlock.Running, h[0].State, "the task goes on, and the job is not free before the margin")
+	}
+	require.ErrorIs(t, lock.Unlock(ctx), schedlock.ErrTooLong)
+}
+
+// With gocron's Cron the tick is the fire time that was told.
+func TestGocronCron(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	now := clock(at.Add(-time.Second))
+	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
+	for _, opts := range [][]schedlock.Option{{schedlock.Every(time.Minute)}, {schedlock.Tick(at)}, {schedlock.OnMisfire(schedlock.Once)}, {schedlock.AtMost(-1)}} {
+		_, err := schedlock.NewGocronCron[gocronLock](a.Locker, &crontab{}, opts...)
+		require.ErrorIs(t, err, schedlock.ErrInvalid)
+	}
+	_, err := schedlock.NewGocronCron[gocronLock](a.Locker, nil)
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+
+	var crons []*schedlock.GocronCron[gocronLock]
+	for _, in := range []instance{a, b} {
+		c, err := schedlock.NewGocronCron[gocronLock](in.Locker, &crontab{})
+		require.NoError(t, err)
+		_, err = c.Lock(ctx, "job")
+		require.ErrorContains(t, err, "WithCronImplementation")
+		require.Error(t, c.IsValid("nonsense", time.UTC, now.now()))
+		require.NoError(t, c.IsValid("1m", time.UTC, now.now()))
+		require.Equal(t, at, c.Next(now.now()))
+		crons = append(crons, c)
+	}
+	for n := range 3 {
+		for i, c := range crons {
+			now.set(at.Add(time.Duration(n)*time.Minute + time.Duration(i*400-5)*time.Millisecond))
+			lock, err := c.Lock(ctx, "job")
+			if i == 0 {
+				require.NoError(t, err)
+				r, _ := c.Running("job")
+				require.Equal(t, at.Add(time.Duration(n)*time.Minute), r.Tick())
+				require.NoError(t, lock.Unlock(ctx))
+			} else {
+				var skip *schedlock.SkippedError
+				require.True(t, errors.As(err, &skip), err)
+				require.Equal(t, schedlock.Claimed, skip.Result.Outcome)
+			}
+			c.Next(at.Add(time.Duration(n) * time.Minute))
+		}
+	}
+	_, err = crons[0].Lock(ctx, "other")
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	require.ErrorContains(t, err, `of job "job"`)
+}
+
+// A lock that waits for etcd waits until its ctx ends, or no longer than the period.
+func TestGocronLockWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Second))
+	require.NoError(t, err)
+	a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1})
+	_, err = l.Lock(ctxT(t), "job")
+	var skip *schedlock.SkippedError
+	require.ErrorAs(t, err, &skip)
+	require.Equal(t, schedlock.Late, skip.Result.Outcome)
+}

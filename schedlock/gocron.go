@@ -1,0 +1,244 @@
+package schedlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// GocronLocker is a Locker of gocron (v2). gocron's own idea of one, a lock by the name of
+// the job that is released when its task ends, lets each process whose timer fires later
+// than that run the task again; here the tick is claimed. It is safe for concurrent use.
+//
+// What gocron does not ask for it does not learn: a task is not told that its run was
+// lost, and its error or panic is not recorded, so History shows it as done. A task can
+// look at Running.
+type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
+	locker   *Locker
+	settings settings
+	ticks    *gocronTicks // or nil, with Every
+
+	mu   sync.Mutex
+	runs map[string]*Run
+}
+
+// NewGocronLocker returns a locker for gocron's jobs; the names of the jobs become those of
+// its runs, and L is gocron's type of a lock:
+//
+//	locker, err := schedlock.NewGocronLocker[gocron.Lock](lk, schedlock.Every(5*time.Minute))
+//	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+//
+// A Locker is not told for which fire time it is called, so it needs Every, with the
+// interval of the jobs: jobs of another interval need another locker, which can be given
+// to each with gocron.WithDistributedJobLocker. For jobs at times of day see
+// NewGocronCron. Unless LateBy says otherwise, a tick starts within its period or not at
+// all. AtMost should be above what the task takes at most, since gocron cannot be told to
+// end it.
+//
+// It returns ErrInvalid if Every is missing, Tick or OnMisfire is given, or an option is
+// out of range, and if L has more methods than Unlock.
+func NewGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, opts ...Option) (*GocronLocker[L], error) {
+	s, err := newSettings(opts)
+	if err == nil {
+		err = s.periodic()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("gocron: %w", err)
+	}
+	return newGocronLocker[L](l, s)
+}
+
+func newGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, s settings) (*GocronLocker[L], error) {
+	if _, ok := any((*gocronLock)(nil)).(L); !ok {
+		return nil, invalid("gocron: the library's lock has more methods than Unlock")
+	}
+	s.single = true // the task is gocron's to call
+	return &GocronLocker[L]{locker: l, settings: s, runs: map[string]*Run{}}, nil
+}
+
+// SkippedError says that a tick was not started, and why: see Result.Outcome. gocron
+// knows no other way not to run a task.
+type SkippedError struct{ Result Result }
+
+// Error names the job, the tick and what was in the way.
+func (e *SkippedError) Error() string {
+	s := fmt.Sprintf("job %q, tick %s: %v", e.Result.Job, stamp(e.Result.Tick), e.Result.Outcome)
+	if e.Result.Holder != "" {
+		s += ", by " + e.Result.Holder
+	}
+	return s
+}
+
+// Lock is gocron's, which calls it when a job's timer fires: it starts a run of the job
+// for the tick that has come, which goes on until Unlock. If there is none to start here it
+// returns a *SkippedError; else the errors of Locker.Do. ctx bounds the start alone.
+func (g *GocronLocker[L]) Lock(ctx context.Context, key string) (L, error) {
+	lock, err := g.lock(ctx, key)
+	if err != nil {
+		var none L
+		return none, err
+	}
+	return any(lock).(L), nil
+}
+
+// Running returns the run of a job that goes on under this locker: for tasks that want its
+// Ctx, which ends when the run is lost, its Token or its Guard.
+func (g *GocronLocker[L]) Running(key string) (*Run, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r, ok := g.runs[key]
+	return r, ok
+}
+
+func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, error) {
+	if err := checkName(key); err != nil {
+		return nil, err
+	}
+	// gocron cancels its ctx before the task has ended: the run is none of its business.
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	detach := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	lock := &gocronLock{unlocked: make(chan struct{}), ended: make(chan struct{})}
+	started := make(chan struct{})
+	fn := func(_ context.Context, r *Run) error {
+		if !detach() {
+			return context.Cause(ctx) // nobody waits for it any more
+		}
+		g.mu.Lock()
+		g.runs[key] = r
+		g.mu.Unlock()
+		close(started)
+		<-lock.unlocked // whatever becomes of the run, the task goes on until then
+		g.mu.Lock()
+		if g.runs[key] == r {
+			delete(g.runs, key)
+		}
+		g.mu.Unlock()
+		return nil
+	}
+	go func() {
+		defer close(lock.ended)
+		defer cancel(nil)
+		if g.ticks == nil {
+			lock.res, lock.err = g.locker.call(work, key, fn, g.settings)
+		} else {
+			lock.res, lock.err = g.ticks.run(work, g.locker, key, fn, g.settings)
+		}
+	}()
+	select {
+	case <-started:
+		return lock, nil
+	case <-lock.ended:
+		detach()
+	}
+	if lock.err == nil {
+		lock.err = &SkippedError{Result: lock.res}
+	}
+	return nil, lock.err
+}
+
+// gocronLock is a run as gocron holds it.
+type gocronLock struct {
+	once     sync.Once
+	unlocked chan struct{}
+	ended    chan struct{}
+	res      Result // as of ended
+	err      error
+}
+
+// Unlock ends the run. It waits until the end is recorded or ctx has ended; the end is
+// recorded in any case. It returns a *LostError, ErrTooLong, or ctx's error.
+func (k *gocronLock) Unlock(ctx context.Context) error {
+	k.once.Do(func() { close(k.unlocked) })
+	select {
+	case <-k.ended:
+		return k.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// GocronCron is a GocronLocker for one job of gocron at times of day. It is gocron's Cron as
+// well, and so knows the fire times.
+type GocronCron[L interface{ Unlock(context.Context) error }] struct {
+	*GocronLocker[L]
+	*gocronTicks
+}
+
+// NewGocronCron returns a locker for one job, which has to be given to that job twice:
+//
+//	daily, err := schedlock.NewGocronCron[gocron.Lock](lk, gocron.NewDefaultCron(false))
+//	s.NewJob(gocron.CronJob("0 9 * * *", false), task, gocron.WithName("invoices"),
+//		gocron.WithCronImplementation(daily), gocron.WithDistributedJobLocker(daily))
+//
+// cron is what tells the fire times: gocron's own, or another. RunNow of gocron runs the
+// tick that has come last, if it was not run. Times that gocron adds to those of its Cron, by
+// DaylightSavingsTimeRunAfterTransition, are skipped. Unless LateBy says otherwise, a tick
+// starts before the next fire time or not at all.
+//
+// It returns ErrInvalid if cron is nil, Tick, Every or OnMisfire is given, or an option is
+// out of range, and if L has more methods than Unlock.
+func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron interface {
+	IsValid(crontab string, location *time.Location, now time.Time) error
+	Next(lastRun time.Time) time.Time
+}, opts ...Option) (*GocronCron[L], error) {
+	s, err := newSettings(opts)
+	switch {
+	case err != nil:
+	case cron == nil:
+		err = invalid("the cron is nil")
+	case s.hasTick || s.hasEvery:
+		err = invalid("Tick and Every are what the cron tells")
+	case s.hasMisfire:
+		err = invalid("OnMisfire is for a Job")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("gocron: %w", err)
+	}
+	g, err := newGocronLocker[L](l, s)
+	if err != nil {
+		return nil, err
+	}
+	g.ticks = &gocronTicks{times: timetable{schedule: cron}, valid: cron.IsValid, now: l.opts.now}
+	return &GocronCron[L]{g, g.ticks}, nil
+}
+
+// gocronTicks knows the fire times of one job of gocron.
+type gocronTicks struct {
+	times timetable
+	valid func(string, *time.Location, time.Time) error
+	now   func() time.Time
+
+	mu  sync.Mutex
+	set bool   // gocron has asked for fire times
+	job string // whose they are
+}
+
+// IsValid is gocron's: it sets the crontab. It returns an error of the cron's.
+func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.Time) error {
+	err := t.valid(crontab, location, now)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.set = t.set || err == nil
+	return err
+}
+
+// Next is gocron's: the first fire time after the last run.
+func (t *gocronTicks) Next(lastRun time.Time) time.Time { return t.times.next(lastRun, t.now()) }
+
+// run runs the tick that has come.
+func (t *gocronTicks) run(ctx context.Context, l *Locker, job string, fn Func, s settings) (Result, error) {
+	t.mu.Lock()
+	set, owner := t.set, t.job
+	if owner == "" {
+		t.job = job
+	}
+	t.mu.Unlock()
+	if !set {
+		return Result{Job: job}, fmt.Errorf("job %q: %w", job, invalid("gocron tells its fire times to another cron: give this one to gocron.WithCronImplementation, too"))
+	}
+	if owner != "" && owner != job {
+		return Result{Job: job}, fmt.Errorf("job %q: %w", job, invalid("this locker tells the fire times of job %q", owner))
+	}
+	return l.scheduled(ctx, job, fn, s, &t.times, t.times.due(l.opts.now()))
+}

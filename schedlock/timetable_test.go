@@ -1,0 +1,230 @@
+package schedlock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// grid is a schedule of fixed fire times: every period since the epoch.
+type grid time.Duration
+
+func (g grid) Next(t time.Time) time.Time { return t.Truncate(time.Duration(g)).Add(time.Duration(g)) }
+
+// delaySchedule is a schedule like @every: it counts from when it is asked.
+type delaySchedule time.Duration
+
+func (d delaySchedule) Next(t time.Time) time.Time { return t.Add(time.Duration(d)) }
+
+// daily fires at nine, in the zone of the time it is asked with, as robfig's schedules do.
+type daily struct{}
+
+func (daily) Next(t time.Time) time.Time {
+	n := time.Date(t.Year(), t.Month(), t.Day(), 9, 0, 0, 0, t.Location())
+	if !n.After(t) {
+		n = n.AddDate(0, 0, 1)
+	}
+	return n
+}
+
+type never struct{}
+
+func (never) Next(time.Time) time.Time { return time.Time{} }
+
+// T10: timers are early and late. The tick is the one for which the timer was set.
+func TestTimersEarlyAndLate(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+	for _, off := range []time.Duration{-49 * time.Millisecond, -5 * time.Millisecond, -time.Nanosecond, 0, time.Nanosecond,
+		5 * time.Millisecond, 500 * time.Millisecond, 900 * time.Millisecond} {
+		for _, order := range []string{"run, then next", "next, then run"} { // robfig starts a goroutine for Run, and then asks
+			t.Run(fmt.Sprint(off, " ", order), func(t *testing.T) {
+				t.Parallel()
+				tt := timetable{schedule: grid(time.Second)}
+				require.Equal(t, at(1), tt.next(at(0), at(0)))
+				for n := 1; n <= 5; n++ {
+					now := at(n).Add(off)
+					woken := now
+					if woken.Before(at(n)) {
+						woken = at(n) // it does not ask before the time has come
+					}
+					if order == "next, then run" {
+						tt.next(woken, now)
+					}
+					tick := tt.due(now)
+					require.Equal(t, at(n), tick)
+					_, ok := tt.comes(tick)
+					require.True(t, ok)
+					if order == "run, then next" {
+						tt.next(woken, now)
+					}
+				}
+			})
+		}
+	}
+}
+
+// What cron libraries do between one Run and the next, as a table: times at which they ask
+// for the next fire time and at which they call, and the tick that each call is for. The
+// period is 10 s; "n" asks, "a" asks ahead at 0, "r" runs.
+func TestTimetable(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	type step struct {
+		do   string
+		at   float64
+		tick float64
+	}
+	for name, steps := range map[string][]step{
+		"called twice for one tick":                   {{"n", 0, 10}, {"r", 10, 10}, {"r", 10, 10}, {"n", 10, 20}, {"r", 20, 20}},
+		"called by hand between":                      {{"n", 0, 10}, {"r", 10, 10}, {"n", 10, 20}, {"r", 14, 10}, {"r", 20, 20}},
+		"called by hand before the first":             {{"n", 3, 10}, {"r", 4, 0}, {"r", 10, 10}},
+		"never asked":                                 {{"r", 13, 10}, {"r", 20, 20}, {"r", 29.99, 30}},
+		"stopped, and started again":                  {{"n", 0, 10}, {"n", 71, 80}, {"r", 80, 80}, {"n", 80, 90}, {"r", 90, 90}},
+		"left out by SkipIfStillRunning":              {{"n", 0, 10}, {"r", 10, 10}, {"n", 10, 20}, {"n", 20, 30}, {"n", 30, 40}, {"r", 40, 40}},
+		"delayed by DelayIfStillRunning":              {{"n", 0, 10}, {"r", 10, 10}, {"n", 10, 20}, {"n", 20, 30}, {"n", 30, 40}, {"r", 35, 30}, {"r", 36, 30}, {"r", 40, 40}},
+		"suspended, and asked on from what was due":   {{"n", 0, 10}, {"r", 65, 10}, {"n", 65, 70}, {"r", 70, 70}},
+		"suspended, and asked again for each":         {{"n", 0, 10}, {"n", 10, 20}, {"n", 20, 30}, {"r", 35, 30}, {"n", 30, 40}, {"r", 40, 40}},
+		"asked ahead, for a page that shows the next": {{"a", 0, 10}, {"a", 10, 20}, {"a", 20, 30}, {"r", 10, 10}, {"r", 20, 20}, {"r", 30, 30}},
+		"the clock is set back":                       {{"n", 0, 10}, {"r", 10, 10}, {"n", 10, 20}, {"r", 8, 10}, {"r", 20, 20}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+			tt := timetable{schedule: grid(10 * time.Second)}
+			for i, s := range steps {
+				switch s.do {
+				case "n":
+					require.Equal(t, at(s.tick), tt.next(at(s.at), at(s.at)), i)
+					continue
+				case "a":
+					require.Equal(t, at(s.tick), tt.next(at(s.at), start), i)
+					continue
+				}
+				tick := tt.due(at(s.at))
+				require.Equal(t, at(s.tick), tick, i)
+				_, _ = tt.comes(tick)
+			}
+		})
+	}
+}
+
+// The memory of one who asks and never comes is bounded, and what was asked for last is kept.
+func TestTimetableIsBounded(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	tt := timetable{schedule: grid(time.Second)}
+	now := start
+	for range mostPlanned + 500 {
+		next := now
+		for range 20 { // for a page that shows the next ones
+			next = tt.next(next, now)
+		}
+		now = now.Add(time.Second)
+		require.Equal(t, now, tt.due(now))
+		tt.comes(now)
+	}
+	require.Len(t, tt.planned, 20)
+	for range 2 * mostPlanned {
+		now = tt.next(now, now) // and nobody comes
+	}
+	require.Less(t, len(tt.planned), 3)
+	require.Equal(t, now, tt.due(now))
+	for next := now; len(tt.planned) < mostPlanned; {
+		next = tt.next(next, now)
+	}
+	tt.next(now.Add(time.Hour), now)
+	require.Len(t, tt.planned, mostPlanned)
+	require.Equal(t, now.Add(time.Second), tt.due(now.Add(time.Second)))
+}
+
+// A later tick ends the earlier ones, and no earlier one comes after it.
+func TestTimetableComes(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	tt := timetable{schedule: grid(time.Second)}
+	first, ok := tt.comes(start)
+	require.True(t, ok)
+	again, ok := tt.comes(start)
+	require.True(t, ok)
+	require.Equal(t, first, again)
+	select {
+	case <-first:
+		require.Fail(t, "it has not passed")
+	default:
+	}
+	_, ok = tt.comes(start.Add(time.Second))
+	require.True(t, ok)
+	<-first
+	_, ok = tt.comes(start)
+	require.False(t, ok)
+}
+
+// T24: a schedule without a zone of its own is asked in the zone of the cron library, also
+// for times that were missed, which come from etcd in UTC.
+func TestTimetableKeepsTheZone(t *testing.T) {
+	t.Parallel()
+	tokyo := time.FixedZone("Tokyo", 9*3600)
+	tt := timetable{schedule: daily{}}
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, tokyo)
+	tt.next(now, now)
+	missed, ok := tt.latest(now.AddDate(0, 0, -2).UTC(), now.UTC())
+	require.True(t, ok)
+	require.True(t, missed.Equal(time.Date(2026, 3, 1, 9, 0, 0, 0, tokyo)), missed)
+}
+
+func TestTimetableLatest(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)
+	for _, x := range []struct {
+		schedule Schedule
+		last     time.Time
+		want     time.Time
+	}{
+		{grid(time.Second), time.Time{}, now},
+		{grid(time.Minute), time.Time{}, now.Add(-30 * time.Second)},
+		{grid(time.Minute), now.Add(-30 * time.Second), time.Time{}},
+		{grid(time.Minute), now.Add(-31 * time.Second), now.Add(-30 * time.Second)},
+		{daily{}, time.Time{}, now.Truncate(24 * time.Hour).Add(9 * time.Hour)},
+		{daily{}, now.AddDate(-1, 0, 0), now.Truncate(24 * time.Hour).Add(9 * time.Hour)},
+		{grid(400 * 24 * time.Hour), time.Time{}, now.Truncate(400 * 24 * time.Hour)},
+		{never{}, time.Time{}, time.Time{}},
+	} {
+		tt := timetable{schedule: x.schedule}
+		got, ok := tt.latest(x.last, now)
+		require.Equal(t, !x.want.IsZero(), ok)
+		require.True(t, got.Equal(x.want), "%T %v: %v, want %v", x.schedule, x.schedule, got, x.want)
+	}
+}
+
+// Schedules that count from when they are asked are told apart.
+func TestTimetableFixed(t *testing.T) {
+	t.Parallel()
+	for _, now := range []time.Time{time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), time.Date(2026, 3, 1, 12, 0, 0, 1, time.UTC), time.Now()} {
+		for s, want := range map[Schedule]bool{grid(time.Second): true, grid(time.Hour): true, daily{}: true, never{}: true,
+			delaySchedule(time.Second): false, delaySchedule(time.Hour): false} {
+			tt := timetable{schedule: s}
+			require.Equal(t, want, tt.fixed(now), "%T", s)
+		}
+	}
+}
+
+// T10: a call just before a period is for that period, and the schedule says which times
+// belong together, not the phase of a process (gocron #841).
+func TestEveryEarlyAndLate(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	s := settings{every: time.Second, hasEvery: true}
+	for off, want := range map[time.Duration]time.Duration{-51 * time.Millisecond: -time.Second, -50 * time.Millisecond: 0, -5 * time.Millisecond: 0,
+		0: 0, 5 * time.Millisecond: 0, 900 * time.Millisecond: 0, 949 * time.Millisecond: 0, 950 * time.Millisecond: time.Second} {
+		require.Equal(t, start.Add(want), s.tickAt(start.Add(off)), off)
+	}
+	s.tick, s.hasTick = start.Add(-time.Millisecond), true
+	require.Equal(t, start.Add(-time.Second), s.tickAt(start), "a tick that was given is taken as it is")
+	s = settings{every: 10 * time.Millisecond, hasEvery: true}
+	require.Equal(t, start, s.tickAt(start.Add(8*time.Millisecond)))
+	require.Equal(t, start.Add(10*time.Millisecond), s.tickAt(start.Add(9*time.Millisecond)))
+}
