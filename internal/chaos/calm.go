@@ -36,7 +36,7 @@ func (w *World) calm(ctx context.Context, subjects []Subject) (findings []string
 	findings = append(findings, w.probe(ctx, subjects)...)
 	_ = sleep(ctx, cleanup)
 	w.mark(ctx, history.MarkQuiet)
-	findings = append(findings, w.left("after all permits were given back", w.Space.Root()+"sem/", w.Space.Root()+"mutex/", w.Space.Root()+"id/")...)
+	findings = append(findings, w.left("after all permits were given back", w.Space.Root()+"sem/", w.Space.Root()+"mutex/", w.Space.Root()+"election/", w.Space.Root()+"id/")...)
 
 	longest := time.Duration(0)
 	for _, p := range w.Processes {

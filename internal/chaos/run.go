@@ -32,7 +32,7 @@ type Config struct {
 func (c Config) All() bool { return len(c.Nemeses) == len(Nemeses()) }
 
 // Subjects returns all subjects.
-func Subjects() []Subject { return []Subject{NewSemaphores(), NewMutexes()} }
+func Subjects() []Subject { return []Subject{NewSemaphores(), NewMutexes(), NewElections()} }
 
 // Result is what a run has left.
 type Result struct {

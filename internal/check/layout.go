@@ -54,9 +54,9 @@ func layoutNamed(name string) layout {
 
 // The names of keys once more, apart from keyspace: see the package comment.
 var (
-	requestName = regexp.MustCompile(`^((?:sem|mutex)/[^/]+)/queue/(?:light|heavy/([1-9][0-9]*))/([0-9a-f]{16})-[0-9a-f]{4}(-try)?$`)
+	requestName = regexp.MustCompile(`^((?:sem|mutex|election)/[^/]+)/queue/(?:light|heavy/([1-9][0-9]*))/([0-9a-f]{16})-[0-9a-f]{4}(-try)?$`)
 	limitName   = regexp.MustCompile(`^(sem/[^/]+)/limit$`)
-	idName      = regexp.MustCompile(`^id/((?:sem|mutex)/[^/]+)/`)
+	idName      = regexp.MustCompile(`^id/((?:sem|mutex|election)/[^/]+)/`)
 	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16}))$`)
 	etcdName    = regexp.MustCompile(`^(.+)/([0-9a-f]+)$`)
 )
@@ -94,7 +94,7 @@ func parseEtcdkit(name string) parsedKey {
 }
 
 func fixedEtcdkit(gate string) int64 {
-	if strings.HasPrefix(gate, "mutex/") {
+	if strings.HasPrefix(gate, "mutex/") || strings.HasPrefix(gate, "election/") {
 		return 1
 	}
 	return 0

@@ -18,7 +18,7 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 		space, err := keyspace.New("/pre", "ns")
 		require.NoError(t, err)
 		name := rapid.StringMatching(`[a-zA-Z0-9 %._-]{1,12}`).Draw(t, "name")
-		kind := rapid.SampledFrom([]keyspace.Kind{keyspace.Semaphore, keyspace.Mutex}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]keyspace.Kind{keyspace.Semaphore, keyspace.Mutex, keyspace.Election}).Draw(t, "kind")
 		gate := space.Gate(kind, name)
 		label := strings.TrimSuffix(strings.TrimPrefix(gate.Range, space.Root()), "/")
 		parse := func(key string) parsedKey { return parseEtcdkit(strings.TrimPrefix(key, space.Root())) }

@@ -33,7 +33,7 @@ func (r *run) calm() (findings []string) {
 	r.mark(history.MarkCalm)
 	findings = append(findings, r.together(Probe)...)
 	root := r.world.Space.Root()
-	findings = append(findings, r.emptied("after all permits were given back", root+"sem/", root+"mutex/", root+"id/")...)
+	findings = append(findings, r.emptied("after all permits were given back", root+"sem/", root+"mutex/", root+"election/", root+"id/")...)
 	r.mark(history.MarkQuiet)
 	findings = append(findings, r.together(Leave)...)
 	findings = append(findings, r.emptied("after all sessions were closed", root)...)

@@ -69,9 +69,8 @@ func work(raw string) error {
 	if err != nil {
 		return err
 	}
-	subjects := []chaos.Subject{chaos.NewSemaphores(), chaos.NewMutexesOn(func(name string) chaos.Register {
-		return remote{name, parent}
-	})}
+	register := func(name string) chaos.Register { return remote{name, parent} }
+	subjects := []chaos.Subject{chaos.NewSemaphores(), chaos.NewMutexesOn(register), chaos.NewElectionsOn(register)}
 
 	storm, end := context.WithCancel(context.Background())
 	defer end()
