@@ -62,6 +62,11 @@ etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again
 	@go mod edit $(foreach m,api client server,-require=go.etcd.io/etcd/$(m)/v3@$(ETCD37)) $(ETCD37MOD)
 	@go mod tidy -modfile=$(ETCD37MOD)
 
+.PHONY: integration
+integration: ## Compile and run the adapters against the real gocron and robfig/cron, in a module of its own
+	@$(patiently) go -C integration vet ./...
+	@go -C integration test -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
+
 .PHONY: compat
 compat: ## Run all tests against real servers of etcd 3.5, 3.6 and 3.7, one after the other; takes minutes
 	@$(patiently) go vet ./compat $(PKGS)
