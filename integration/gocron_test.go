@@ -170,3 +170,41 @@ func TestGocronBadNames(t *testing.T) {
 	_, err = locker.Lock(ctxT(t), string(make([]byte, 10_000)))
 	require.True(t, errors.Is(err, schedlock.ErrInvalid), err)
 }
+
+var _ gocron.Elector = (*schedlock.GocronElector)(nil)
+
+// Only the leader's scheduler runs jobs, and the next leader's after it.
+func TestGocronElector(t *testing.T) {
+	t.Parallel()
+	ctx := ctxT(t)
+	all := fleet(t, 3, concurrency.SessionOptions{}, schedlock.Options{})
+	ran := make(chan int, 1000)
+	var electors []*schedlock.GocronElector
+	for i, in := range all {
+		el, err := concurrency.NewElection(in.sess, "cron", nil)
+		require.NoError(t, err)
+		e, err := schedlock.NewGocronElector(el)
+		require.NoError(t, err)
+		electors = append(electors, e)
+		sched := scheduler(t, gocron.WithDistributedElector(e))
+		_, err = sched.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(func() { ran <- i }))
+		require.NoError(t, err)
+		sched.Start()
+	}
+	next := func() int {
+		select {
+		case i := <-ran:
+			return i
+		case <-time.After(soon):
+			require.FailNow(t, "nothing runs")
+			return 0
+		}
+	}
+	first := next()
+	for range 5 {
+		require.Equal(t, first, next())
+	}
+	require.NoError(t, electors[first].Close(ctx))
+	for i := first; i == first; i = next() {
+	}
+}
