@@ -77,8 +77,8 @@ func (e *GocronElector) IsLeader(context.Context) error {
 }
 
 // Close resigns and ends the candidacy; closing the session does so, too. Shut gocron down
-// first, so that its tasks have ended. It returns ctx's error if that ends before, and the
-// resignation goes on.
+// first, so that its tasks have ended. It returns an error, ctx's own, only if ctx ends
+// before that is done; then it goes on.
 func (e *GocronElector) Close(ctx context.Context) error {
 	e.cancel()
 	select {
