@@ -11,7 +11,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// slack is by how much a hold's lease outlasts AtLeast: it counts from before the claim.
+// slack is by how much a hold's lease outlasts AtLeast: it counts from before the
+// claim.
 const slack = 2 * time.Second
 
 // spare returns a lease for a hold that was renewed just now. One that an earlier call did
@@ -61,8 +62,13 @@ func (j *job) keep(id clientv3.LeaseID) {
 
 // release ends a hold when AtLeast has passed, to the moment. If the session ends before
 // that, the hold is left to its lease, which ends a little later.
-func (l *Locker) release(c *claimed, atLeast time.Duration) {
-	t := time.NewTimer(atLeast - l.opts.now().Sub(c.began))
+func (l *Locker) release(c *claimed, began time.Time, atLeast time.Duration) {
+	if began.Sub(c.sent) > slack/2 {
+		call, cancel := commit.Call(l.sess.Context())
+		_, _ = l.client.KeepAliveOnce(call, c.spare)
+		cancel()
+	}
+	t := time.NewTimer(atLeast - time.Since(began))
 	defer t.Stop()
 	select {
 	case <-t.C:

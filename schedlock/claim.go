@@ -3,6 +3,7 @@ package schedlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,8 +21,10 @@ type claimed struct {
 	tick    time.Time
 	attempt int
 	token   int64
-	began   time.Time // before the claim was sent
+	sent    time.Time // before anything was sent for it
+	leave   func()    // lets Close go on
 	record  record.Run
+	before  string   // the record of the attempt before, or ""
 	older   []string // keys of the latest run records, this one included, latest first
 	spare   clientv3.LeaseID
 }
@@ -29,24 +32,27 @@ type claimed struct {
 // plan is how a claim is to be made, by what was last read.
 type plan struct {
 	attempt  int
-	mod      int64 // of the run record of the attempt before, or 0
-	settings bool  // whether they are stored
+	mod      int64  // of the run record of the attempt before, or 0
+	before   string // and the record
+	settings bool   // whether they are stored
 }
 
 // claim gets the right to start a tick, or tells in the Result why not.
 func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
-	ctx, cancel := l.sess.Open(ctx)
-	defer cancel()
-	ctx, intime := s.bound(ctx, tick, l.opts.now())
+	sent, intime := s.bound(ctx, tick, l.opts.now())
 	defer intime()
-	c, res, err := l.ask(ctx, j, tick, s)
+	ctx, cancel := l.sess.Open(sent)
+	defer cancel()
+	c, res, err := l.ask(ctx, sent, j, tick, s)
 	if err != nil && context.Cause(ctx) == errLate {
 		res.Outcome, err = Late, nil
 	}
 	return c, res, err
 }
 
-func (l *Locker) ask(ctx context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
+// ask asks until it is told. ctx ends when Close begins; sent does not, and is that of
+// what has been sent.
+func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
 	res := Result{Job: j.name, Tick: tick}
 	if err := context.Cause(ctx); err != nil {
 		return nil, res, err
@@ -55,16 +61,16 @@ func (l *Locker) ask(ctx context.Context, j *job, tick time.Time, s settings) (*
 	var pause commit.Backoff
 	for {
 		known, err := false, error(nil)
-		if s.timed() {
+		if s.timed() && !s.anew {
 			known, err = l.queue(ctx, j, tick, p)
 		}
-		if by, ok, _ := j.seen(j.keys.Run(tick)); ok && s.timed() && s.retries == 0 {
+		if by, ok, _ := j.seen(j.keys.Run(tick)); ok && s.timed() && !s.anew && s.retries == 0 {
 			res.Outcome, res.Holder = Claimed, by
 			return nil, res, nil
 		}
 		var c *claimed
 		if err == nil && !known {
-			c, err = l.write(ctx, j, tick, s, p)
+			c, err = l.write(ctx, sent, j, tick, s, p)
 		}
 		if err != nil || c != nil {
 			return c, res, err
@@ -99,7 +105,7 @@ func (l *Locker) ask(ctx context.Context, j *job, tick time.Time, s settings) (*
 				break
 			}
 			if out != 0 {
-				res.Outcome, res.Holder = out, st.holder()
+				res.Outcome, res.Holder = out, st.holder(out)
 				return nil, res, nil
 			}
 			p = next
@@ -176,13 +182,28 @@ func none(first, end string) clientv3.Cmp {
 }
 
 // write sends the claim. It returns nil and no error if there is something in the way.
-func (l *Locker) write(ctx context.Context, j *job, tick time.Time, s settings, p plan) (*claimed, error) {
+func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s settings, p plan) (got *claimed, err error) {
 	e, err := l.sess.Live(ctx)
 	if err != nil {
 		return nil, because(ctx, err)
 	}
-	c := &claimed{epoch: e, tick: tick, attempt: p.attempt, began: l.opts.now()}
-	run, nonce, at := j.keys.Run(tick), l.sess.Nonce(), c.began.UnixMilli()
+	// A claim that was sent is one that others have heard of and leave alone. So Close
+	// waits for it, and for its run: to take it back would lose the tick.
+	leave, ok := e.Enter()
+	if !ok {
+		return nil, nil
+	}
+	defer func() {
+		if got == nil {
+			leave()
+		}
+	}()
+	sent, cancel := context.WithCancelCause(sent)
+	defer cancel(nil)
+	defer context.AfterFunc(l.sess.Context(), func() { cancel(ErrClosed) })()
+
+	c := &claimed{epoch: e, leave: leave, tick: tick, attempt: p.attempt, before: p.before, sent: time.Now()}
+	run, nonce, at := j.keys.Run(tick), l.sess.Nonce(), l.opts.now().UnixMilli()
 	c.record = record.Run{State: record.RunRunning, Attempt: p.attempt, Holder: l.sess.Holder(), Lease: int64(e.Lease()), StartMS: at}
 	lock := record.Lock{Nonce: nonce, Lease: int64(e.Lease()), Tick: stamp(tick), Attempt: p.attempt, Holder: l.sess.Holder(), AtMS: at}
 	horizon := j.keys.Run(l.horizon())
@@ -210,7 +231,7 @@ func (l *Locker) write(ctx context.Context, j *job, tick time.Time, s settings, 
 		}
 		also = append(also, clientv3.OpPut(j.keys.Hold(), lock.Encode(), clientv3.WithLease(c.spare)))
 	}
-	created, err := e.Fence().Create(ctx, commit.Creation{
+	created, err := e.Fence().Create(sent, commit.Creation{
 		Key: j.keys.Lock(), Value: lock.Encode(), If: ifs, Also: also,
 		Mine: func(v []byte) bool {
 			r, ok := record.DecodeLock(v)
@@ -224,7 +245,7 @@ func (l *Locker) write(ctx context.Context, j *job, tick time.Time, s settings, 
 	case errors.As(err, &pending):
 		undo := []string{j.keys.Run(tick), j.keys.Hold()}
 		l.sess.Background(func() { _ = pending.Discard(e.Context(), undo...) })
-		return nil, because(ctx, err)
+		return nil, because(sent, err)
 	case errors.Is(err, commit.ErrGone):
 		return nil, nil // the session's lease, or the one of the hold
 	case errors.Is(err, commit.ErrOccupied), err == nil && created.Token == 0:
@@ -233,7 +254,10 @@ func (l *Locker) write(ctx context.Context, j *job, tick time.Time, s settings, 
 		}
 		return nil, nil
 	case err != nil:
-		return nil, because(ctx, err)
+		if c.spare != 0 {
+			j.keep(c.spare)
+		}
+		return nil, because(sent, err)
 	}
 	c.token = created.Token
 	if len(created.Read) > 0 {
@@ -248,6 +272,7 @@ func (l *Locker) write(ctx context.Context, j *job, tick time.Time, s settings, 
 type state struct {
 	lock, hold, pause, settings, run []*mvccpb.KeyValue
 	latest                           time.Time // the latest tick after this one that was claimed or trimmed, or this one if it was
+	foreign                          string    // a key among them that tells no tick
 }
 
 func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, err error) {
@@ -265,14 +290,17 @@ func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, er
 		return st, err
 	}
 	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
+	ok := false
 	st = state{lock: kvs(0), hold: kvs(1), pause: kvs(2), settings: kvs(3), run: kvs(4)}
 	if len(kvs(5)) > 0 {
-		st.latest, _ = j.keys.ParseRun(string(kvs(5)[0].Key))
+		if st.latest, ok = j.keys.ParseRun(string(kvs(5)[0].Key)); !ok {
+			st.foreign = string(kvs(5)[0].Key)
+		}
 	}
 	if len(kvs(6)) > 0 {
 		floor, ok := j.keys.ParseFloor(string(kvs(6)[0].Key))
 		if !ok {
-			floor = tick // a foreign key; it stands in the way all the same
+			st.foreign = string(kvs(6)[0].Key)
 		}
 		if floor.After(st.latest) {
 			st.latest = floor
@@ -293,12 +321,16 @@ func (st state) decide(j *job, s settings) (plan, Outcome, error) {
 		switch {
 		case !ok || r.State != record.RunRunning || r.Attempt > s.retries:
 			return p, Claimed, nil
+		case runs && !s.timed():
+			return p, StillRunning, nil // another call of the same millisecond
 		case runs:
 			return p, standBy, nil
 		}
-		p.attempt, p.mod = r.Attempt+1, st.run[0].ModRevision
+		p.attempt, p.mod, p.before = r.Attempt+1, st.run[0].ModRevision, string(st.run[0].Value)
 	}
 	switch {
+	case st.foreign != "":
+		return p, 0, fmt.Errorf("a key that is no record stands in the way: %q", st.foreign)
 	case !st.latest.IsZero():
 		return p, Late, nil
 	case len(st.pause) > 0:
@@ -316,17 +348,22 @@ func (st state) decide(j *job, s settings) (plan, Outcome, error) {
 }
 
 // holder names who is in the way.
-func (st state) holder() string {
-	for _, kvs := range [][]*mvccpb.KeyValue{st.run, st.lock, st.hold} {
-		if len(kvs) > 0 {
-			if r, ok := record.DecodeLock(kvs[0].Value); ok {
-				return r.Holder // a Run has the same field
-			}
-		}
-	}
-	if len(st.pause) > 0 {
+func (st state) holder(out Outcome) string {
+	var by [][]*mvccpb.KeyValue
+	switch out {
+	case Claimed:
+		by = append(by, st.run)
+	case StillRunning:
+		by = append(by, st.lock, st.hold)
+	case Paused:
 		r, _ := record.DecodePause(st.pause[0].Value)
 		return r.By
+	}
+	for _, kvs := range by {
+		if len(kvs) > 0 {
+			r, _ := record.DecodeLock(kvs[0].Value) // a Run has the same field
+			return r.Holder
+		}
 	}
 	return ""
 }

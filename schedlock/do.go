@@ -49,23 +49,40 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, s settings) (Resu
 	now := l.opts.now()
 	tick := s.tickAt(now)
 	res := Result{Job: name, Tick: tick}
+	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
+		return res, invalid("job %q: tick %s is %v in the future", name, stamp(tick), ahead.Round(time.Millisecond))
+	}
 	j := l.job(name)
 	if err := j.use(s.fingerprint()); err != nil {
 		return res, err
 	}
-	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
-		return res, invalid("job %q: tick %s is %v in the future", name, stamp(tick), ahead.Round(time.Millisecond))
-	}
+	var lost error // of the attempt before, if that was here
 	for {
-		c, res, err := l.claim(ctx, j, tick, s)
+		c, this, err := l.claim(ctx, j, tick, s)
 		if err != nil {
-			return res, fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), err)
+			err = fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), err)
+		}
+		if c == nil && lost != nil {
+			return res, errors.Join(lost, err) // what this call did was that run
 		}
 		if c == nil {
-			return res, nil
+			return this, err
 		}
-		res, err = l.run(ctx, j, c, fn, s)
-		again := errors.Is(err, errNotStarted) || res.Outcome == Lost && !s.single && c.attempt <= s.retries && !errors.Is(err, ErrUnlocked)
+		// Further attempts are at this tick, also if the call was for none.
+		tick, s.tick, s.hasTick = c.tick, c.tick, true
+		this, err = l.run(ctx, j, c, fn, s)
+		if errors.Is(err, errNotStarted) {
+			if lost == nil {
+				res = this
+			}
+			if ctx.Err() != nil {
+				return res, errors.Join(lost, because(ctx, err))
+			}
+			s.anew = true
+			continue
+		}
+		res, lost = this, err
+		again := res.Outcome == Lost && !s.single && c.attempt <= s.retries && !errors.Is(err, ErrUnlocked)
 		if !again || ctx.Err() != nil {
 			return res, err
 		}

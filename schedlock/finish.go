@@ -14,26 +14,44 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// errNotStarted says that the session was lost, or closed, between claim and start.
+// errNotStarted says that the session was lost between claim and start.
 var errNotStarted = errors.New("not started")
+
+// takeBack undoes a claim whose function was not started: nothing shall look like it.
+// The attempt before, if there was one, stands again as it was.
+func (l *Locker) takeBack(ctx context.Context, j *job, c *claimed) error {
+	run := j.keys.Run(c.tick)
+	undo := []clientv3.Op{clientv3.OpDelete(run)}
+	if c.before != "" {
+		undo[0] = clientv3.OpPut(run, c.before)
+	}
+	for _, k := range []string{j.keys.Lock(), j.keys.Hold()} {
+		undo = append(undo, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k), "=", c.token)},
+			[]clientv3.Op{clientv3.OpDelete(k)}, nil))
+	}
+	return l.repeat(ctx, func(ctx context.Context) error {
+		_, err := l.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
+		return err
+	})
+}
 
 // run starts the function for a claim, and sees the run to its end.
 func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s settings) (Result, error) {
-	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token}
-	res := Result{Job: j.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
-	leave, ok := c.epoch.Enter()
-	if !ok {
-		// Nothing was started, and nothing shall look like it: the claim is taken back.
-		_, err := commit.Erase(ctx, l.client, j.keys.Run(c.tick), c.token, nil, j.keys.Lock(), j.keys.Hold())
-		return res, errors.Join(errNotStarted, err)
+	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token, leave: c.leave}
+	if !c.epoch.Valid() {
+		err := l.takeBack(ctx, j, c)
+		if err != nil {
+			l.sess.Background(func() { _ = l.takeBack(l.sess.Context(), j, c) })
+		}
+		c.leave()
+		return Result{Job: j.name, Tick: c.tick}, errors.Join(errNotStarted, err)
 	}
-	r.leave = leave
-	r.outcome = res
-	began := time.Now()
+	r.outcome = Result{Job: j.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.until = began.Add(s.atMost)
 	r.mu.Lock()
-	r.timer = time.AfterFunc(s.atMost, func() { r.tooLong(began) })
+	r.began = time.Now()
+	r.until = r.began.Add(s.atMost)
+	r.timer = time.AfterFunc(s.atMost, r.tooLong)
 	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.lose(c.epoch.Why()) })
 	r.mu.Unlock()
 	j.mu.Lock()
@@ -43,17 +61,17 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s setting
 	}
 	j.mu.Unlock()
 	if c.spare != 0 {
-		l.sess.Background(func() { l.release(c, s.atLeast) })
+		l.sess.Background(func() { l.release(c, r.began, s.atLeast) })
 	}
 
 	outer, _ := ctx.Value(key{}).(*running)
 	work := context.WithValue(r.ctx, key{}, &running{r, outer})
-	r.call(work, ctx, fn, began)
+	r.call(work, ctx, fn)
 	return r.outcome, r.err
 }
 
 // call calls the function, and finishes the run however it ends.
-func (r *Run) call(work, ctx context.Context, fn Func, began time.Time) {
+func (r *Run) call(work, ctx context.Context, fn Func) {
 	returned := false
 	defer func() {
 		if returned {
@@ -64,28 +82,39 @@ func (r *Run) call(work, ctx context.Context, fn Func, began time.Time) {
 		if v != nil {
 			err = fmt.Errorf("panic: %v", v)
 		}
-		r.finish(ctx, err, began)
+		r.finish(ctx, err)
 		if v != nil {
 			panic(v)
 		}
 	}()
 	err := fn(work, r)
 	returned = true
-	r.finish(ctx, err, began)
+	r.finish(ctx, err)
 }
 
 // tooLong ends the run by AtMost. Its function should return now; if it does not, the job
 // is given free all the same, a margin later.
-func (r *Run) tooLong(began time.Time) {
-	if !r.end(fmt.Errorf("%w: AtMost has passed", ErrTooLong)) {
+func (r *Run) tooLong() {
+	cause := fmt.Errorf("%w: AtMost has passed", ErrTooLong)
+	r.mu.Lock()
+	left := time.Until(r.until)
+	if r.ended != nil || left > 0 {
+		if r.ended == nil {
+			r.timer.Reset(left) // extended meanwhile
+		}
+		r.mu.Unlock()
 		return
 	}
+	r.ended = cause
+	r.timer.Stop()
+	r.mu.Unlock()
+	r.cancel(cause)
 	r.locker.sess.Background(func() {
 		t := time.NewTimer(r.locker.sess.Margin())
 		defer t.Stop()
 		select {
 		case <-t.C:
-			r.finish(context.Background(), errors.New("it does not heed its context"), began)
+			r.finish(context.Background(), errors.New("it does not heed its context"))
 		case <-r.epoch.Context().Done():
 		}
 	})
@@ -96,7 +125,7 @@ const maxError = 1024
 
 // finish records the outcome and gives the job free, once. If ctx ends meanwhile, it goes
 // on in the background.
-func (r *Run) finish(ctx context.Context, failed error, began time.Time) {
+func (r *Run) finish(ctx context.Context, failed error) {
 	r.settled.Do(func() {
 		_ = r.Err() // a pause may have outlasted the session, and no timer has fired yet
 		r.end(ErrReturned)
@@ -105,7 +134,7 @@ func (r *Run) finish(ctx context.Context, failed error, began time.Time) {
 		r.mu.Unlock()
 		stop()
 		res := &r.outcome
-		res.Took, res.Outcome, r.err = time.Since(began), Ran, failed
+		res.Took, res.Outcome, r.err = time.Since(r.began), Ran, failed
 		switch {
 		case errors.Is(ended, ErrTooLong):
 			r.err = errors.Join(failed, ended)

@@ -140,7 +140,21 @@ func do(ctx context.Context, l *schedlock.Locker, name string, end <-chan struct
 
 func nothing(context.Context, *schedlock.Run) error { return nil }
 
-// tick is a fire time a while ago.
-func tick(n int) time.Time {
-	return time.Now().Add(-time.Hour).Truncate(time.Minute).Add(time.Duration(n) * time.Second)
+// tick is a fire time a while ago, the same each time.
+func tick(n int) time.Time { return anHourAgo.Add(time.Duration(n) * time.Second) }
+
+var anHourAgo = time.Now().Add(-time.Hour).Truncate(time.Minute)
+
+// dump is all that stands of the fixture's jobs.
+func (f fixture) dump() map[string]string {
+	f.t.Helper()
+	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix())
+	require.NoError(f.t, err)
+	found := map[string]string{}
+	for _, kv := range resp.Kvs {
+		if strings.Contains(string(kv.Key), "/job/") {
+			found[string(kv.Key)] = string(kv.Value)
+		}
+	}
+	return found
 }

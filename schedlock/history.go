@@ -2,6 +2,7 @@ package schedlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -257,14 +258,14 @@ func (l *Locker) reading(ctx context.Context, name string, read func(context.Con
 	})
 }
 
-// repeat repeats a read until it is answered.
+// repeat repeats a read until it is answered, if only with what there is not.
 func (l *Locker) repeat(ctx context.Context, read func(context.Context) error) error {
 	var pause commit.Backoff
 	for {
 		call, cancel := commit.Call(ctx)
 		err := read(call)
 		cancel()
-		if err == nil || !commit.Transient(err) {
+		if err == nil || errors.Is(err, ErrGone) || errors.Is(err, ErrUnknownJob) || !commit.Transient(err) {
 			return err
 		}
 		if err := pause.Wait(ctx, err); err != nil {

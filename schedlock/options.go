@@ -26,6 +26,7 @@ type settings struct {
 	hasMisfire bool
 	passed     <-chan struct{} // closed when a later tick has come, or nil
 	single     bool            // the function can be called once only
+	anew       bool            // a claim was taken back, of which word may still come
 }
 
 // Tick is the fire time for which this call is made, the same in all processes: the
@@ -156,7 +157,7 @@ func (s settings) bound(ctx context.Context, tick, now time.Time) (context.Conte
 	late := func() { cancel(errLate) }
 	var timer *time.Timer
 	if s.hasLate {
-		left := s.lateBy - now.Sub(tick)
+		left := tick.Add(s.lateBy).Sub(now)
 		if left <= 0 {
 			late()
 		}

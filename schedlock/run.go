@@ -30,6 +30,7 @@ type Run struct {
 	err     error
 
 	mu    sync.Mutex
+	began time.Time
 	until time.Time // AtMost
 	timer *time.Timer
 	ended error
@@ -105,7 +106,7 @@ func (r *Run) Err() error {
 		return ended
 	}
 	if !time.Now().Before(until) {
-		r.end(ErrTooLong)
+		r.tooLong()
 	} else if !r.epoch.Valid() {
 		r.lose(r.epoch.Why())
 	}

@@ -1,0 +1,251 @@
+package schedlock_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// isClaim and isFinish tell the two Txns of a run from others: what each does first. The
+// first claim of a job, which finds no settings, is void; tests skip it.
+func isClaim(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.TxnRequest)
+	return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), "/lock")
+}
+
+func isFinish(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.TxnRequest)
+	return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestDeleteRange().GetKey()), "/lock")
+}
+
+// counted returns a function that counts its starts.
+func counted(n *atomic.Int64) schedlock.Func {
+	return func(context.Context, *schedlock.Run) error { n.Add(1); return nil }
+}
+
+// J8: a request of a run is applied and its answer lost, or sent twice, or it comes late.
+// The tick starts once, its end is recorded, and no copy touches what comes after.
+func TestDoubtfulRequests(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]embedtest.Fault{
+		"claim applied, not answered":  {Match: isClaim, Do: embedtest.DropAnswer},
+		"claim sent twice":             {Match: isClaim, Do: embedtest.Duplicate},
+		"finish applied, not answered": {Match: isFinish, Do: embedtest.DropAnswer},
+		"finish sent twice":            {Match: isFinish, Do: embedtest.Duplicate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			a, b := f.instance(nil, nil), f.instance(nil, nil)
+			var starts atomic.Int64
+			_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(0)))
+			require.NoError(t, err)
+			fault.Method = "Txn"
+			inj := a.client.Inject(fault)
+			res, err := a.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)))
+			require.NoError(t, err)
+			require.Equal(t, 1, inj.Struck())
+			require.Equal(t, schedlock.Ran, res.Outcome)
+
+			end := make(chan struct{})
+			started, done := do(ctx, b.Locker, "job", end, schedlock.Tick(tick(2)))
+			next := got(t, started, "the next tick")
+			_ = inj.Release() // the late copies
+			require.NoError(t, next.Check(ctx))
+			require.Len(t, f.keys("/lock"), 1)
+			close(end)
+			require.NoError(t, got(t, done, "its end").err)
+
+			res, err = b.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)))
+			require.NoError(t, err)
+			require.Contains(t, []schedlock.Outcome{schedlock.Claimed, schedlock.Late}, res.Outcome)
+			require.EqualValues(t, 1, starts.Load())
+			h, err := b.History(ctx, "job")
+			require.NoError(t, err)
+			require.Len(t, h, 3)
+			for _, r := range h {
+				require.Equal(t, schedlock.Done, r.State)
+			}
+			require.Empty(t, f.keys("/lock"))
+		})
+	}
+}
+
+// J8: the caller gives up while his claim is on its way. Whenever it arrives, nothing is
+// started for it, and the tick is free for others.
+func TestClaimGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, what := range map[string]embedtest.Action{
+		"applied, and not answered":        embedtest.HoldAnswer,
+		"arrives when its caller has gone": embedtest.HoldRequest,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			a, b := f.instance(nil, nil), f.instance(nil, nil)
+			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: what})
+			short, cancel := context.WithCancel(ctx)
+			_, done := do(short, a.Locker, "job", nil, schedlock.Tick(tick(1)), schedlock.AtLeast(time.Minute), schedlock.AtMost(time.Minute))
+			require.NoError(t, inj.Wait(ctx))
+			cancel()
+			x := got(t, done, "the call returns")
+			require.ErrorIs(t, x.err, context.Canceled)
+			require.Zero(t, x.res.Token)
+			_ = inj.Release()
+			f.none("/lock")
+			f.none("/hold")
+			f.none("/run/")
+			// A third one, for b may have heard of the claim and left it alone.
+			res, err := f.instance(nil, nil).Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.AtMost(time.Minute), schedlock.AtLeast(time.Minute))
+			require.NoError(t, err)
+			require.Equal(t, schedlock.Ran, res.Outcome)
+			_ = b
+		})
+	}
+}
+
+// J27: a session is closed while a claim is on its way. Others may have heard of the claim
+// and left the tick alone, so it is run, and Close waits for that.
+func TestCloseDuringAClaim(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldAnswer})
+	var starts atomic.Int64
+	done, shut := make(chan answer, 1), make(chan error, 1)
+	go func() {
+		res, err := a.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)))
+		done <- answer{res, err}
+	}()
+	require.NoError(t, inj.Wait(ctx))
+	go func() { shut <- a.sess.Close(ctx) }()
+	require.Eventually(t, func() bool {
+		_, err := a.Do(ctx, "other", nothing)
+		return err != nil
+	}, soon, time.Millisecond, "it closes")
+	res, err := b.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Claimed, res.Outcome)
+	require.NoError(t, inj.Release())
+	x := got(t, done, "the call returns")
+	require.NoError(t, x.err)
+	require.Equal(t, schedlock.Ran, x.res.Outcome)
+	require.NoError(t, got(t, shut, "Close returns"))
+	require.EqualValues(t, 1, starts.Load())
+	r, err := b.Get(ctx, "job", tick(1))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Done, r.State)
+}
+
+// A session is lost between the claim and the start: the claim is taken back, and the same
+// call starts the tick on its next lease.
+func TestLostBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(quick(), nil)
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldAnswer})
+	renewals := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
+	var starts atomic.Int64
+	done := make(chan answer, 1)
+	lost := make(chan struct{})
+	go func() {
+		res, err := a.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)))
+		done <- answer{res, err}
+	}()
+	require.NoError(t, inj.Wait(ctx))
+	lease := a.sess.Lease()
+	go func() {
+		defer close(lost)
+		for a.sess.Lease() == lease {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	closed(t, lost, "the session changes its lease")
+	renewals.Remove()
+	require.NoError(t, inj.Release())
+	x := got(t, done, "the call returns")
+	require.NoError(t, x.err)
+	require.Equal(t, schedlock.Ran, x.res.Outcome)
+	require.Equal(t, 1, x.res.Attempt)
+	require.EqualValues(t, 1, starts.Load())
+}
+
+// J6: a run has ended in etcd and nobody has told it, because its watch is silent. Its
+// finish finds another's lock, touches nothing, and says that it was lost.
+func TestStaleFinish(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	end, end2 := make(chan struct{}), make(chan struct{})
+	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)))
+	old := got(t, started, "it starts")
+	silent := a.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldAnswer, Times: -1})
+	require.NoError(t, b.Unlock(ctx, "job", "for the test"))
+	started2, done2 := do(ctx, b.Locker, "job", end2, schedlock.Tick(tick(2)))
+	next := got(t, started2, "the next one starts")
+	before := f.dump()
+	require.NoError(t, old.Err(), "nobody has told it")
+	resp, err := old.Txn(ctx).Commit()
+	require.NoError(t, err)
+	require.False(t, resp.Succeeded, "its guard")
+	close(end)
+	x := got(t, done, "the old one ends")
+	require.ErrorIs(t, x.err, schedlock.ErrLost)
+	require.Equal(t, schedlock.Lost, x.res.Outcome)
+	require.NoError(t, next.Check(ctx))
+	require.Greater(t, next.Token(), old.Token())
+	require.Equal(t, before, f.dump())
+	silent.Remove()
+	_ = silent.Release()
+	close(end2)
+	require.NoError(t, got(t, done2, "the next one ends").err)
+}
+
+// J6: a process stands still past its TTL, another starts the next tick, and the first one
+// runs on and finishes. It is told that it was lost, and changes nothing.
+func TestFinishAfterTheTTL(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(quick(), nil), f.instance(nil, nil)
+	resume := make(chan struct{})
+	runs, done := make(chan *schedlock.Run, 1), make(chan answer, 1)
+	go func() {
+		res, err := a.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error {
+			runs <- r
+			<-resume // it does not heed its context
+			return nil
+		}, schedlock.Tick(tick(1)))
+		done <- answer{res, err}
+	}()
+	old := got(t, runs, "it starts")
+	a.client.Cut()
+	end := make(chan struct{})
+	f.none("/lock")
+	started, _ := do(ctx, b.Locker, "job", end, schedlock.Tick(tick(2)))
+	next := got(t, started, "the next one starts")
+	require.ErrorIs(t, old.Err(), schedlock.ErrLost, "its context ended before that")
+	a.client.Heal()
+	close(resume)
+	x := got(t, done, "it ends")
+	require.ErrorIs(t, x.err, schedlock.ErrLost)
+	require.Equal(t, schedlock.Lost, x.res.Outcome)
+	require.NoError(t, next.Check(ctx))
+	h, err := b.History(ctx, "job")
+	require.NoError(t, err)
+	require.Equal(t, []schedlock.State{schedlock.Running, schedlock.Dead}, []schedlock.State{h[0].State, h[1].State})
+	close(end)
+}
