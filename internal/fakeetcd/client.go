@@ -83,7 +83,21 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, _
 	}
 	if fate.Again > 0 {
 		again := &delivery{client: c, method: method, req: there.req, require: there.require, done: make(chan struct{})}
-		c.server.background(func() { again.arrive(fate.Again) })
+		c.server.background(func() {
+			if !c.server.travel(fate.Again, c.link) {
+				return
+			}
+			if fate.Again >= fate.Before && !fate.LoseRequest { // behind it, however both were held up
+				select {
+				case <-there.done:
+				case <-c.server.done:
+					return
+				}
+			}
+			if !there.refused() {
+				again.arrive(0)
+			}
+		})
 	}
 	back := waiter{client: c, ctx: ctx, broken: broken}
 	if fate.Err != nil {
@@ -147,6 +161,9 @@ func (d *delivery) arrive(delay time.Duration) {
 	}
 	d.apply()
 }
+
+// refused tells whether the server has answered with an error.
+func (d *delivery) refused() bool { return isClosed(d.done) && d.err != nil }
 
 func (d *delivery) apply() {
 	d.resp, d.err = d.client.server.answer(d.method, d.req)

@@ -33,8 +33,9 @@ type Fate struct {
 	// Err is what the caller gets, After later, instead of an answer; what becomes
 	// of the request does not depend on it. On a stream it is how the stream ends.
 	Err error
-	// Again, if above 0, has a copy of the request arrive so much later. Nobody hears
-	// of its answer. Not for streams.
+	// Again, if above 0, has a copy of the request arrive so long after it was sent:
+	// before it, if that is less than Before. A copy of what was refused does not come.
+	// Nobody hears of the copy's answer. Not for streams.
 	Again time.Duration
 }
 

@@ -4,7 +4,8 @@
 // A history is a list of flat events, one JSON object per line. Each is written
 // by one client, and nothing is changed once it is written. All times are
 // nanoseconds of the host's CLOCK_MONOTONIC, which all processes of a host share
-// and nobody sets: histories of several processes merge by sorting.
+// and nobody sets: histories of several processes merge by sorting. In a bubble of
+// testing/synctest a recorder stamps with the bubble's clock (Virtual).
 //
 // # What is recorded
 //

@@ -12,7 +12,8 @@ import (
 
 // Recorder takes the events of one process. It is safe for concurrent use.
 type Recorder struct {
-	ops atomic.Int64
+	clock Clock
+	ops   atomic.Int64
 
 	mu     sync.Mutex
 	events []Event
@@ -20,8 +21,33 @@ type Recorder struct {
 	failed error // of the stream
 }
 
-// NewRecorder returns an empty recorder.
-func NewRecorder() *Recorder { return &Recorder{} }
+// NewRecorder returns an empty recorder that stamps with the host clock.
+func NewRecorder() *Recorder { return NewRecorderOn(Clock{Now: Now, At: At}) }
+
+// NewRecorderOn returns an empty recorder on a clock of the caller's: that of a bubble
+// of testing/synctest, for which all else stands still.
+func NewRecorderOn(c Clock) *Recorder { return &Recorder{clock: c} }
+
+// Clock is what a recorder stamps with, in nanoseconds. At returns the time of that
+// clock that corresponds to t.
+type Clock struct {
+	Now func() int64
+	At  func(t time.Time) int64
+}
+
+// Virtual is the clock of the bubble in which it is asked.
+var Virtual = Clock{
+	Now: func() int64 { return time.Now().UnixNano() },
+	At: func(t time.Time) int64 {
+		if t.IsZero() {
+			return 0
+		}
+		return t.UnixNano()
+	},
+}
+
+// At returns the time of the recorder's clock that corresponds to t.
+func (r *Recorder) At(t time.Time) int64 { return r.clock.At(t) }
 
 // Stream writes every event to w too, from now on and at once, one line and one
 // Write each: a process that may be killed gives a file opened for appending.
@@ -37,7 +63,7 @@ func (r *Recorder) Add(e Event) Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.At == 0 {
-		e.At = Now()
+		e.At = r.clock.Now()
 	}
 	e.Seq = int64(len(r.events)) + 1
 	r.events = append(r.events, e)
@@ -161,7 +187,7 @@ func (c *Call) Done(err error, definite func(error) bool) {
 // Granted records that the operation has returned with a permit, and that its
 // holder believes in it from now on.
 func (c *Call) Granted(token int64) *Belief {
-	now := Now()
+	now := c.client.recorder.clock.Now()
 	c.Return(Event{At: now, Outcome: OK, Token: token})
 	b := &Belief{client: c.client, event: Event{
 		Op: c.call.Op, Name: c.call.Name, Gate: c.call.Gate, Weight: c.call.Weight, ID: c.call.ID, Token: token,
@@ -197,14 +223,15 @@ func (b *Belief) add(e Event) {
 // time just before. Call it often, and before every effect. If the permit has a
 // Deadline, that is recorded too. It returns whether the permit is held.
 func (b *Belief) Check(p interface{ Err() error }) bool {
-	at := Now()
+	clock := b.client.recorder.clock
+	at := clock.Now()
 	if p.Err() != nil {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if d, ok := p.(interface{ Deadline() time.Time }); ok {
-		b.until = At(d.Deadline())
+		b.until = clock.At(d.Deadline())
 	}
 	b.held = max(b.held, at)
 	// A permit that has ended and is held again is what a checker wants to know.

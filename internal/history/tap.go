@@ -111,7 +111,7 @@ func (t *Tap) begin(from int64) (index int) {
 
 // take records the events of those revisions that no other watch has brought.
 func (t *Tap) take(at int, events []*clientv3.Event) {
-	now := Now()
+	now := t.recorder.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := 0; i < len(events); {
