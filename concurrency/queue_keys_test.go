@@ -1,6 +1,7 @@
 package concurrency_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -130,6 +131,34 @@ func TestForeignKeysBlockNobody(t *testing.T) {
 	p = granted(t, w, "past the foreign keys")
 	require.NoError(t, p.Release(ctx))
 	p, err = sm.TryAcquire(ctx)
+	require.NoError(t, err)
+	require.NoError(t, p.Release(ctx))
+}
+
+// Nobody can ask a mutex for a weight above 1, so a key that does so is foreign, even on a
+// lease that lives: to those who wait as to those who come when it is free.
+func TestHeavyKeyBlocksNoMutex(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	other, _ := f.session(nil)
+	mu := mutex(t, s, "x")
+	p, err := mu.Lock(ctx)
+	require.NoError(t, err)
+	base, _, _ := strings.Cut(f.keys("queue/light/")[0], "light/")
+	key := fmt.Sprintf("%sheavy/2/%016x-0004", base, int64(other.Lease()))
+	_, err = f.Client().Put(ctx, key, "{", clientv3.WithLease(other.Lease()))
+	require.NoError(t, err)
+	waits := make(chan *concurrency.Permit, 1)
+	go func() { q, _ := mutex(t, other, "x").Lock(ctx); waits <- q }()
+	require.Eventually(t, func() bool {
+		st, err := mu.Status(ctx)
+		return err == nil && len(st.Waiters) == 1 && st.Foreign == 1
+	}, soon, tick)
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, got(t, waits, "past the heavy key").Release(ctx))
+	p, err = mu.TryLock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, p.Release(ctx))
 }

@@ -299,6 +299,16 @@ var golden = []struct {
 		t.now += 20e9
 		t.commit(change{key: "mutex/m/queue/light/0000000000000001-00aa", del: true})
 	}},
+	{"a key that asks a mutex for more than there can be", "", func(t *tale) {
+		key := "mutex/m/queue/heavy/2/0000000000000001-00aa"
+		t.nemesis(history.Event{Name: "plant", Attr: map[string]string{"key": simPrefix + key}}, func() {
+			t.commit(change{key: key, value: "planted", lease: 1})
+		})
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.gives(a)
+		t.commit(change{key: key, del: true})
+	}},
 	{"a key that nobody wants, while all stood still", "", func(t *tale) {
 		t.settle()
 		t.mark(history.MarkCalm)

@@ -118,6 +118,9 @@ func (s *store) commit(c history.Commit) {
 			g.setLimit(e, c)
 		case keyRequest:
 			g := s.gate(k.gate)
+			if g.fixed > 0 && k.weight > g.fixed {
+				continue // nobody can ask for that: a foreign key
+			}
 			touched[k.gate] = g
 			if e.Kind == history.KindPut {
 				g.write(e, k, c)

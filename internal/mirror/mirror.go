@@ -151,11 +151,15 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 	m.settle(revision, touched)
 }
 
-// parse reads a request. A key that is not one of ours, or that hangs on no
-// lease and so would stand for ever, is foreign: it blocks nobody.
+// parse reads a request. A key that is not one of ours, that hangs on no lease and
+// so would stand for ever, or that weighs more than a limit that never changes, is
+// foreign: it blocks nobody.
 func (m *Mirror) parse(kv *mvccpb.KeyValue) (*Request, bool) {
 	slot, ok := m.keys.ParseSlot(string(kv.Key))
 	if !ok || kv.Lease == 0 {
+		return nil, false
+	}
+	if m.fixed > 0 && slot.Weight > m.fixed {
 		return nil, false
 	}
 	r := &Request{Slot: slot, Entry: queue.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Weight: slot.Weight, Try: slot.Try}}
