@@ -181,7 +181,8 @@ func (p *Permit) giveBack(ctx context.Context) {
 		removal, err := commit.Erase(p.epoch.ctx, p.gate.sess.client, p.claim.key, p.token, p.refusal, p.claim.also...)
 		switch {
 		case err != nil:
-			p.finishLost(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "while it was released: " + err.Error()})
+			cause, reason := p.epoch.why() // ctx is the epoch's
+			p.finishLost(&LostError{Name: p.gate.name, Token: p.token, Cause: cause, Reason: "while it was released: " + reason.Error()})
 		case removal == commit.Absent && doubt:
 			p.gaveBack(p.epoch.ctx, commit.Vanished, held)
 		default:

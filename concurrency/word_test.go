@@ -112,3 +112,24 @@ func TestUnreadableID(t *testing.T) {
 	require.Len(t, f.keys("/id/"), 1)
 	require.NoError(t, p.Release(ctx))
 }
+
+// A release that waits for etcd's word when its own program closes the session is told that.
+func TestReleaseWhileTheSessionCloses(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
+	p := acquire(t, ctx, sem(t, s, "x", 1))
+	held := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldAnswer})
+	released := make(chan error, 1)
+	go func() { released <- p.Release(ctx) }()
+	require.NoError(t, held.Wait(ctx))
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	require.Error(t, s.Close(now))
+	err := got(t, released, "it returns")
+	require.ErrorIs(t, err, concurrency.ErrClosed)
+	require.ErrorIs(t, err, concurrency.ErrLost)
+	require.ErrorContains(t, err, "while it was released")
+	held.Remove()
+}

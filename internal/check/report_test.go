@@ -45,6 +45,14 @@ func TestVerdicts(t *testing.T) {
 		"the tap has a gap": {func(t *tale) {
 			t.emit(history.Event{Kind: history.KindMark, Name: history.MarkTapGap, Error: "compacted"})
 		}, Inconclusive, "compacted"},
+		"the tap has a gap, and something looks bad": {func(t *tale) {
+			a := t.asks(0, t.sem, 1)
+			t.grant(a)
+			t.remove(a.req, "?")
+			t.check(a)
+			t.check(a)
+			t.emit(history.Event{Kind: history.KindMark, Name: history.MarkTapGap, Error: "compacted"})
+		}, Inconclusive, "compacted"},
 		"the run found something": {func(t *tale) {
 			t.emit(history.Event{Kind: history.KindFinding, Name: "left", Error: "a goroutine"})
 		}, Red, "end/left: a goroutine"},
