@@ -38,6 +38,11 @@ demo: ## Run a fleet of real processes under one limit, on an embedded etcd (ARG
 	@$(patiently) go build -o bin/fleet ./examples/fleet
 	@bin/fleet $(ARGS)
 
+.PHONY: demo-cron
+demo-cron: ## Run scheduled jobs in a fleet of real processes with wrong clocks, killed, paused and restarted (ARGS="-skew 1s")
+	@$(patiently) go build -o bin/cron ./examples/cron
+	@bin/cron $(ARGS)
+
 .PHONY: test
 test: ## Vet and run all tests; needs only Go
 	@$(patiently) go vet $(PKGS)

@@ -15,6 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+
+	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
 // asFleet makes this test binary be the program, with its own flags. The workers
@@ -80,7 +82,7 @@ func TestFleet(t *testing.T) {
 	if status != 0 || !r.OK || r.Succeeded != 20 || r.Peak > 5 || r.Peak < 2 || r.LeftBehind != 0 {
 		t.Errorf("status %d, %+v", status, r)
 	}
-	if r.Ends[killed] != 4 || r.Ends[failed] != 1 || r.Ends[panicked] != 1 || r.Ends[stuck] < 1 || canPause && r.Ends[paused] != 1 {
+	if r.Ends[killed] != 4 || r.Ends[failed] != 1 || r.Ends[panicked] != 1 || r.Ends[stuck] < 1 || child.CanPause && r.Ends[paused] != 1 {
 		t.Errorf("not everything happened: %v", r.Ends)
 	}
 	if svg, err := os.ReadFile(picture); err != nil || !bytes.HasPrefix(svg, []byte("<svg")) {

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"sync"
+
+	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
 // history is what happened in a run, in the order in which the parent learned of
@@ -52,7 +54,7 @@ func (h *history) scene() (s scene) {
 		switch {
 		case e.Kind == evWait:
 			s.waiting++
-		case e.Kind == evHold && hostClock()-e.At < h.maxHold: // after that it is stuck, without a permit
+		case e.Kind == evHold && child.Clock()-e.At < h.maxHold: // after that it is stuck, without a permit
 			s.holding++
 		}
 	}

@@ -36,6 +36,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
 )
 
@@ -76,7 +77,7 @@ func main() {
 func fleet(ctx context.Context, c config) (ok bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
 	defer cancel()
-	if !canPause {
+	if !child.CanPause {
 		fmt.Fprintln(os.Stderr, "fleet: processes cannot be paused on this system: that part is left out")
 	}
 	out := outputs{c.timeline, c.history}
@@ -100,7 +101,7 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	log := newHistory(c)
 	p := newPool(c, s, log)
 	quiet := showProgress(os.Stderr, c, log)
-	begun, from := time.Now(), hostClock()
+	begun, from := time.Now(), child.Clock()
 	err = p.run(ctx)
 	elapsed := time.Since(begun)
 	quiet()

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
 // ending is a way in which an attempt at an execution ends.
@@ -68,7 +70,7 @@ func newPlan(c config) plan {
 	count := func(share float64) int { return int(math.Round(share * float64(c.executions))) }
 	// What takes long comes first, and not in the last executions: a run should
 	// not end with everybody waiting for one.
-	if canPause {
+	if child.CanPause {
 		p.ends[c.executions/3] = append(p.ends[c.executions/3], job{End: paused, At: 3})
 	}
 	p.deal(r, stuck, max(1, count(stuckShare)), max(1, c.executions/3))

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
 func TestPlan(t *testing.T) {
@@ -32,7 +34,7 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	want := map[ending]int{succeeded: 100, failed: 6, panicked: 6, stuck: 3, killed: 10}
-	if canPause {
+	if child.CanPause {
 		want[paused] = 1
 	}
 	if !reflect.DeepEqual(ends, want) {
@@ -65,9 +67,9 @@ func TestIdeal(t *testing.T) {
 func TestScene(t *testing.T) {
 	c := config{workers: 3, ttl: time.Second}
 	h := newHistory(c)
-	h.add(event{Kind: evHold, Worker: 0, At: hostClock()})
-	h.add(event{Kind: evHold, Worker: 1, At: hostClock() - int64(c.maxHold())})
-	h.add(event{Kind: evWait, Worker: 2, At: hostClock()})
+	h.add(event{Kind: evHold, Worker: 0, At: child.Clock()})
+	h.add(event{Kind: evHold, Worker: 1, At: child.Clock() - int64(c.maxHold())})
+	h.add(event{Kind: evWait, Worker: 2, At: child.Clock()})
 	if s := h.scene(); s.holding != 1 || s.waiting != 1 {
 		t.Errorf("%d hold, %d wait", s.holding, s.waiting)
 	}

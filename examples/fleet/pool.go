@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
 // maxAttempts ends a run in which an execution never succeeds.
@@ -54,10 +56,10 @@ func (p *pool) run(ctx context.Context) error {
 
 // serve is one row of the pool: it hands one task after the other to its process.
 func (p *pool) serve(ctx context.Context, row int) error {
-	var proc *process
+	var proc *child.Process
 	defer func() {
 		if proc != nil {
-			proc.end()
+			proc.End()
 		}
 	}()
 	for {
@@ -73,7 +75,7 @@ func (p *pool) serve(ctx context.Context, row int) error {
 		}
 		if proc == nil {
 			var err error
-			if proc, err = startProcess(ctx, p.settings); err != nil {
+			if proc, err = child.Start(ctx, workerEnv, p.settings); err != nil {
 				return err
 			}
 		}
@@ -103,7 +105,7 @@ func (p *pool) serve(ctx context.Context, row int) error {
 // run is one attempt in a process: it listens, and strikes at the planned step.
 type run struct {
 	*pool
-	proc   *process
+	proc   *child.Process
 	row    int
 	job    job
 	paused bool
@@ -112,11 +114,12 @@ type run struct {
 }
 
 func (r *run) run(ctx context.Context) (ending, error) {
-	if err := r.proc.jobs.Encode(r.job); err != nil {
+	if err := r.proc.Order(r.job); err != nil {
 		return "", r.lostProcess(err)
 	}
 	for {
-		e, ok, err := r.proc.next()
+		var e event
+		ok, err := r.proc.Next(&e)
 		if !ok {
 			return "", r.lostProcess(err)
 		}
@@ -144,7 +147,7 @@ func (r *run) isTime(e event) bool {
 
 // note adds an event to the history.
 func (r *run) note(e event) {
-	e.Worker, e.Process = r.row, r.proc.id()
+	e.Worker, e.Process = r.row, r.proc.ID()
 	r.log.add(e)
 }
 
@@ -167,13 +170,13 @@ func (r *run) kill(ctx context.Context) (ending, error) {
 	if r.job.At == 0 {
 		sleep(ctx, 150*time.Millisecond) // for the request to stand in the queue
 	}
-	if err := r.proc.cmd.Process.Kill(); err != nil {
+	if err := r.proc.Kill(); err != nil {
 		return "", fmt.Errorf("kill a worker: %w", err)
 	}
 	end := killed
 	for {
-		e, ok, _ := r.proc.next()
-		if !ok {
+		var e event
+		if ok, _ := r.proc.Next(&e); !ok {
 			break
 		}
 		r.note(e)
@@ -181,22 +184,22 @@ func (r *run) kill(ctx context.Context) (ending, error) {
 			end = r.done(e)
 		}
 	}
-	_ = r.proc.wait()
+	_ = r.proc.Wait()
 	r.dead = true
-	r.mark(evKill, hostClock())
+	r.mark(evKill, child.Clock())
 	return end, nil
 }
 
 // pauseProcess stops the process until its permit must be gone.
 func (r *run) pauseProcess(ctx context.Context) error {
 	r.paused = true
-	if err := stopProcess(r.proc.cmd.Process); err != nil {
+	if err := r.proc.Stop(); err != nil {
 		return fmt.Errorf("pause a worker: %w", err)
 	}
-	r.mark(evStop, hostClock())
+	r.mark(evStop, child.Clock())
 	sleep(ctx, r.pause())
-	r.mark(evCont, hostClock())
-	if err := continueProcess(r.proc.cmd.Process); err != nil {
+	r.mark(evCont, child.Clock())
+	if err := r.proc.Continue(); err != nil {
 		return fmt.Errorf("continue a worker: %w", err)
 	}
 	return nil
@@ -204,7 +207,7 @@ func (r *run) pauseProcess(ctx context.Context) error {
 
 // lostProcess reaps a process that has ended by itself.
 func (r *run) lostProcess(err error) error {
-	status := r.proc.wait()
+	status := r.proc.Wait()
 	r.dead = true
 	if status == nil {
 		status = errors.New("it ended by itself")

@@ -5,12 +5,14 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
 // showProgress tells how the run goes until stop is called: in one line that is
 // written over on a terminal, else in a line every few seconds.
 func showProgress(out *os.File, c config, h *history) (stop func()) {
-	live := isTerminal(out)
+	live := child.IsTerminal(out)
 	every := 3 * time.Second
 	if live {
 		every = 100 * time.Millisecond
@@ -43,9 +45,4 @@ func writeProgress(out io.Writer, c config, s scene, elapsed time.Duration, live
 		return
 	}
 	fmt.Fprintln(out, line)
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
 )
 
@@ -181,7 +182,7 @@ func (w *worker) step(ctx context.Context, p *concurrency.Permit, n int) error {
 	// The stamp is taken before the look at the permit. A pause between the
 	// two makes the step look too early rather than too late, and its permit
 	// is seen to have ended.
-	begin := event{Kind: evBegin, Step: n, Deadline: onHostClock(p.Deadline()), At: hostClock()}
+	begin := event{Kind: evBegin, Step: n, Deadline: onHostClock(p.Deadline()), At: child.Clock()}
 	if err := p.Err(); err != nil && !w.Deaf {
 		return err
 	}
@@ -211,7 +212,7 @@ func (w *worker) leaked(ctx context.Context) (n int) {
 // tell reports an event.
 func (w *worker) tell(e event) {
 	if e.At == 0 {
-		e.At = hostClock()
+		e.At = child.Clock()
 	}
 	e.Execution, e.Attempt = w.job.Execution, w.job.Attempt
 	line, err := json.Marshal(e)
@@ -248,6 +249,6 @@ func classify(err error) ending {
 // onHostClock tells when a time will be on the host clock. It errs on the early
 // side.
 func onHostClock(t time.Time) int64 {
-	now := hostClock()
+	now := child.Clock()
 	return now + int64(time.Until(t))
 }

@@ -1,17 +1,17 @@
-package main
+package child
 
 import (
 	"syscall"
 	"unsafe"
 )
 
-// clockName says what the events are stamped with.
-const clockName = "CLOCK_MONOTONIC"
+// ClockName says what Clock reads.
+const ClockName = "CLOCK_MONOTONIC"
 
-// hostClock reads, in nanoseconds, the one clock that all processes of this host
+// Clock reads, in nanoseconds, the one clock that all processes of this host
 // share and that nobody sets: CLOCK_MONOTONIC. It goes on while a process is
 // stopped.
-func hostClock() int64 {
+func Clock() int64 {
 	const monotonic = 1
 	var ts syscall.Timespec
 	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// demo is one run.
+func demo(ctx context.Context, c config) (r *outcome, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
+	defer cancel()
+	if !child.CanPause {
+		fmt.Fprintln(os.Stderr, "cron: processes cannot be paused on this system: that part is left out")
+	}
+	endpoints, stop, err := cluster.Open(ctx, c.endpoints)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	begun := time.Now()
+	f, ctx := newFleet(ctx, c, settings{
+		Endpoints: endpoints, Namespace: "cron-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl, Margin: c.margin(),
+	})
+	defer f.fail(nil)
+	started := false
+	defer func() {
+		if err != nil {
+			f.fail(err)
+			f.stopAll()
+		}
+		if started {
+			err = errors.Join(err, f.clean())
+		}
+	}()
+	jobs, err := f.startAll(ctx)
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	started = true
+	faults := plannedFaults()
+	quiet := showProgress(os.Stderr, f.log, jobs)
+	restarts, err := f.strikeAll(ctx, jobs, faults)
+	if err == nil && !sleep(ctx, time.Until(jobs[0].Until.Add(c.skew))) {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		f.stopAll()
+		err = context.Cause(ctx) // if one has ended by itself
+	}
+	quiet()
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	history, err := f.history(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	v := judge(jobs, f.log.all(), f.all, faults, history)
+	return newOutcome(c, v, recoveries(faults, f.log.all()), restarts, history, time.Since(begun)), nil
+}
+
+// because returns why ctx has ended, if it has, in place of what followed from that.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// session opens a session of the parent's own.
+func (f *fleet) session(ctx context.Context, use func(*concurrency.Session, *clientv3.Client) error) error {
+	client, err := cluster.Dial(f.Endpoints)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	sess, err := concurrency.NewSession(ctx, client, f.Namespace, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(sess, client), sess.Close(ctx))
+}
+
+// history reads what etcd tells of all ticks.
+func (f *fleet) history(ctx context.Context, jobs []job) (all map[string][]schedlock.Record, err error) {
+	all = map[string][]schedlock.Record{}
+	err = f.session(ctx, func(sess *concurrency.Session, _ *clientv3.Client) error {
+		lk, err := schedlock.New(sess, nil)
+		if err != nil {
+			return err
+		}
+		for _, j := range jobs {
+			if all[j.Name], err = lk.History(ctx, j.Name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// clean removes all keys of the run from etcd.
+func (f *fleet) clean() error {
+	var prefix string
+	err := f.session(context.Background(), func(sess *concurrency.Session, _ *clientv3.Client) error {
+		prefix = sess.Prefix()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	client, err := cluster.Dial(f.Endpoints)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err = client.Delete(ctx, prefix, clientv3.WithPrefix())
+	return err
+}

@@ -1,0 +1,37 @@
+package main
+
+import "time"
+
+// The kinds of events that a worker tells.
+const (
+	evReady  = "ready"
+	evBegin  = "begin"  // a run starts
+	evStep   = "step"   // a step of its work begins
+	evDid    = "did"    // the step is done
+	evEnd    = "end"    // the run's function has returned
+	evResult = "result" // what became of a tick in a process
+	evBye    = "bye"    // the worker has done all that it began, and ends
+)
+
+// The two ways to run a job.
+const (
+	bySchedlock = "schedlock"
+	byName      = "by name" // naive.go
+)
+
+// event is one line of a run's history. At is of the host clock, all other times of the
+// worker's.
+type event struct {
+	At      int64     `json:"at"`
+	Kind    string    `json:"kind"`
+	Way     string    `json:"way,omitempty"`
+	Job     string    `json:"job,omitempty"`
+	Tick    time.Time `json:"tick,omitzero"`
+	Attempt int       `json:"attempt,omitempty"`
+	// Outcome and Holder are those of a schedlock.Result; Error says why, if it has.
+	Outcome string `json:"outcome,omitempty"`
+	Holder  string `json:"holder,omitempty"`
+	Error   string `json:"error,omitempty"`
+
+	holder string // who tells it; set by the parent
+}

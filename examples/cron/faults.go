@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/child"
+)
+
+// What is done to processes.
+const (
+	killed = "killed"
+	paused = "paused"
+)
+
+// fault strikes the process that runs a job, in the middle of a run.
+type fault struct {
+	Job  string `json:"job"`
+	What string `json:"what"`
+	nth  int    // fire time of the job, from 0
+
+	tick   time.Time
+	holder string // who was struck
+	at     int64
+}
+
+// plannedFaults are one after the other, so that no two clocks are away at the same time.
+func plannedFaults() []*fault {
+	all := []*fault{{Job: billing, What: killed, nth: 0}, {Job: backup, What: killed, nth: 0}}
+	if child.CanPause {
+		all = append(all, &fault{Job: billing, What: paused, nth: 1}, &fault{Job: backup, What: paused, nth: 1})
+	}
+	return all
+}
+
+// strikeAll strikes, and then restarts all processes, one by one, while the next fire time
+// of a job comes.
+func (f *fleet) strikeAll(ctx context.Context, jobs []job, faults []*fault) (restarts int, err error) {
+	for _, x := range faults {
+		if err := f.strike(ctx, jobs, x); err != nil {
+			return 0, fmt.Errorf("%s, %s: %w", x.Job, x.What, err)
+		}
+	}
+	fire := named(jobs, billing).ticks()[2].Add(-f.skew) // by the fastest clock
+	if !sleep(ctx, time.Until(fire)-f.period/50) {
+		return 0, context.Cause(ctx)
+	}
+	for row := range f.workers {
+		f.mu.Lock()
+		m := f.rows[row]
+		f.mu.Unlock()
+		f.leave(m)
+		if err := f.start(ctx, row); err != nil {
+			return row, err
+		}
+	}
+	return f.workers, nil
+}
+
+func named(jobs []job, name string) job {
+	for _, j := range jobs {
+		if j.Name == name {
+			return j
+		}
+	}
+	return job{}
+}
+
+// strike waits until the run goes on, and does it.
+func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
+	j := named(jobs, x.Job)
+	x.tick = j.ticks()[x.nth]
+	var begun int64
+	e, err := f.log.await(ctx, func(e event) bool {
+		if e.Way != bySchedlock || e.Job != x.Job || !e.Tick.Equal(x.tick) || e.Attempt != 1 {
+			return false
+		}
+		if e.Kind == evBegin {
+			begun = e.At
+		}
+		done := time.Duration(e.At - begun)
+		return e.Kind == evStep && (done > j.Takes/3 && f.quiet(e, jobs) || done > j.Takes*2/3)
+	})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	m := f.all[e.holder]
+	m.fate = x.What
+	f.mu.Unlock()
+	x.holder = m.holder
+	if x.What == killed {
+		if err := m.proc.Kill(); err != nil {
+			return err
+		}
+		<-m.gone
+		x.at = child.Clock()
+		m.at, m.end = x.at, x.at
+		return f.start(ctx, m.row)
+	}
+	if err := m.proc.Stop(); err != nil {
+		return err
+	}
+	x.at = child.Clock()
+	sleep(ctx, f.pause())
+	m.at, m.end = x.at, child.Clock()
+	return m.proc.Continue()
+}
+
+// quiet tells whether the process is between two fire times, by its own clock: what is
+// struck is the run, not the start of another one.
+func (f *fleet) quiet(e event, jobs []job) bool {
+	f.mu.Lock()
+	shift := f.shift(f.all[e.holder].row)
+	f.mu.Unlock()
+	beat := named(jobs, heartbeat)
+	told := time.Now().Add(-time.Duration(child.Clock() - e.At)).Add(shift)
+	since := told.Sub(beat.First) % beat.Every
+	return since > beat.Every*35/100 && since < beat.Every*7/10
+}

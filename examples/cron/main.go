@@ -1,0 +1,64 @@
+// Cron is a fleet of processes that all have the same schedule, and of which exactly one
+// shall run each fire time: the problem that ShedLock was written for. Nothing is kind to
+// it: the processes' clocks differ, one job takes no time and one takes longer than its
+// interval, processes are killed and paused in the middle of runs, and all of them are
+// restarted, one by one, while jobs fire.
+//
+//	go run ./examples/cron
+//	go run ./examples/cron -skew 1s -ttl 1s
+//	go run ./examples/cron -endpoints 10.0.0.1:2379,10.0.0.2:2379
+//
+// Beside it, in the same processes and at the same times, each job also runs under a lock
+// by name that is released when the run ends, as gocron's lockers have it (naive.go).
+//
+// How often what started is measured from outside: all processes stamp what they do with
+// the one clock of the host, and the parent counts (judge.go). From etcd it reads the
+// history, which has to agree. At the end it prints tables and one line of JSON. It ends
+// with status 0 only if no attempt at a tick started twice, no two runs of a job worked
+// at the same time, and no tick was lost but those that a killed or paused process was
+// running of a job without Retries.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	if s := os.Getenv(workerEnv); s != "" {
+		if err := workerMain(s, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "cron: worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	c, err := parseFlags(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "cron:", err)
+		os.Exit(2)
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	r, err := demo(ctx, c)
+	interrupted := ctx.Err() != nil
+	cancel()
+	switch {
+	case interrupted:
+		fmt.Fprintln(os.Stderr, "cron: interrupted; all processes have ended")
+		os.Exit(130)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "cron:", err)
+		os.Exit(1)
+	}
+	r.write(os.Stdout)
+	if !r.OK {
+		os.Exit(1)
+	}
+}
