@@ -80,7 +80,7 @@ func TestRobfigJob(t *testing.T) {
 	t.Logf("%d of %d fire times started", len(counts), int(last.Sub(first)/time.Second)+1)
 }
 
-// T24: summer time, as robfig/cron has it: a day without 02:30, and one with two of them.
+// J24: summer time, as robfig/cron has it: a day without 02:30, and one with two of them.
 // Each instant that it tells is a tick, and starts once.
 func TestRobfigSummerTime(t *testing.T) {
 	t.Parallel()
@@ -132,7 +132,7 @@ func TestRobfigSummerTime(t *testing.T) {
 	}
 }
 
-// T24: ticks that were missed are looked for in the zone of the cron, which the schedule has
+// J24: ticks that were missed are looked for in the zone of the cron, which the schedule has
 // not.
 func TestRobfigMisfireInTheZoneOfTheCron(t *testing.T) {
 	t.Parallel()

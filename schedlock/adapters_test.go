@@ -144,7 +144,7 @@ func TestRunByHandAndTrigger(t *testing.T) {
 	require.Equal(t, at.Add(time.Minute), res.Tick)
 }
 
-// T25: the machine was suspended over several ticks. With Skip the one that was due is too
+// J25: the machine was suspended over several ticks. With Skip the one that was due is too
 // late; with Once the latest is started, once.
 func TestSuspendedMachine(t *testing.T) {
 	t.Parallel()
@@ -279,7 +279,7 @@ func TestGocronLocker(t *testing.T) {
 	f.none("/lock")
 }
 
-// T7: gocron's shutdown cancels the ctx of Unlock before the task has ended. The run goes on
+// J7: gocron's shutdown cancels the ctx of Unlock before the task has ended. The run goes on
 // until then, and its end is recorded.
 func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 	t.Parallel()

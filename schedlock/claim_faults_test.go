@@ -249,3 +249,30 @@ func TestFinishAfterTheTTL(t *testing.T) {
 	require.Equal(t, []schedlock.State{schedlock.Running, schedlock.Dead}, []schedlock.State{h[0].State, h[1].State})
 	close(end)
 }
+
+// J10: a claim takes longer than a period. It is for the tick for which it was made.
+func TestClaimAcrossAPeriod(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(anHourAgo)
+	a, b := f.instance(nil, h.options()), f.instance(nil, h.options())
+	_, err := a.Do(ctx, "job", nothing, schedlock.Every(time.Minute))
+	require.NoError(t, err)
+	h.set(anHourAgo.Add(time.Minute))
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer})
+	done := make(chan answer, 1)
+	go func() {
+		res, err := a.Do(ctx, "job", nothing, schedlock.Every(time.Minute))
+		done <- answer{res, err}
+	}()
+	require.NoError(t, inj.Wait(ctx))
+	h.set(anHourAgo.Add(2*time.Minute + time.Second))
+	require.NoError(t, inj.Release())
+	x := got(t, done, "it ends")
+	require.NoError(t, x.err)
+	require.Equal(t, []any{schedlock.Ran, anHourAgo.Add(time.Minute).UTC()}, []any{x.res.Outcome, x.res.Tick})
+	res, err := b.Do(ctx, "job", nothing, schedlock.Every(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, []any{schedlock.Ran, anHourAgo.Add(2 * time.Minute).UTC()}, []any{res.Outcome, res.Tick})
+}

@@ -17,7 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// T1: eight instances come to each tick at different times, and the job takes no time.
+// J1: eight instances come to each tick at different times, and the job takes no time.
 // It starts once per tick.
 func TestOneStartPerTick(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestOutcomes(t *testing.T) {
 	f.none("/lock")
 }
 
-// T26: a panic and runtime.Goexit free the job and are recorded.
+// J26: a panic and runtime.Goexit free the job and are recorded.
 func TestPanicAndGoexit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -176,7 +176,7 @@ func TestPanicAndGoexit(t *testing.T) {
 	require.Equal(t, "runtime.Goexit was called", h[0].Error)
 }
 
-// T7: the caller's context ends while the job runs. The end is recorded all the same.
+// J7: the caller's context ends while the job runs. The end is recorded all the same.
 func TestCallerGivesUp(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -194,7 +194,7 @@ func TestCallerGivesUp(t *testing.T) {
 	require.Equal(t, schedlock.Broken, h[0].State)
 }
 
-// T8: the claim is applied and its answer lost. The tick is run, once.
+// J8: the claim is applied and its answer lost. The tick is run, once.
 func TestLostAnswerOfAClaim(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -229,6 +229,7 @@ func TestCrash(t *testing.T) {
 			close(end)
 			again, done := do(ctx, b.Locker, "job", end, opts...)
 			a.client.Cut()
+			defer a.client.Heal()
 			closed(t, r.Ctx().Done(), "its run is lost")
 			require.ErrorIs(t, r.Err(), schedlock.ErrLost)
 			x := got(t, done, "the other call returns")
@@ -386,7 +387,7 @@ func TestTrapL8OtherSettings(t *testing.T) {
 	require.Equal(t, schedlock.Ran, res.Outcome)
 }
 
-// T28: a process whose clock is a day fast claims ticks of tomorrow. The others run theirs.
+// J28: a process whose clock is a day fast claims ticks of tomorrow. The others run theirs.
 func TestFastClock(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

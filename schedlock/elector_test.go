@@ -32,7 +32,7 @@ func leads(t testing.TB, e *schedlock.GocronElector) {
 	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, time.Millisecond)
 }
 
-// T3: the leader is cut off without a word, or black-holed. It says that it does not lead
+// J3: the leader is cut off without a word, or black-holed. It says that it does not lead
 // before the next one says that it does.
 func TestElectorOfACutOffLeader(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestElectorOfACutOffLeader(t *testing.T) {
 	}
 }
 
-// T13: an elector that was closed, or whose session was, leads no more and leaves nothing.
+// J13: an elector that was closed, or whose session was, leads no more and leaves nothing.
 func TestElectorIsClosed(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -33,7 +33,7 @@ type never struct{}
 
 func (never) Next(time.Time) time.Time { return time.Time{} }
 
-// T10: timers are early and late. The tick is the one for which the timer was set.
+// J10: timers are early and late. The tick is the one for which the timer was set.
 func TestTimersEarlyAndLate(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -163,7 +163,7 @@ func TestTimetableComes(t *testing.T) {
 	require.False(t, ok)
 }
 
-// T24: a schedule without a zone of its own is asked in the zone of the cron library, also
+// J24: a schedule without a zone of its own is asked in the zone of the cron library, also
 // for times that were missed, which come from etcd in UTC.
 func TestTimetableKeepsTheZone(t *testing.T) {
 	t.Parallel()
@@ -212,7 +212,7 @@ func TestTimetableFixed(t *testing.T) {
 	}
 }
 
-// T10: a call just before a period is for that period, and the schedule says which times
+// J10: a call just before a period is for that period, and the schedule says which times
 // belong together, not the phase of a process (gocron #841).
 func TestEveryEarlyAndLate(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,263 @@
+package schedlock_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// J4: renewals do not get through. The run's context has ended, with ErrLost, before etcd
+// lets the lock go.
+func TestContextEndsBeforeTheLock(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(&concurrency.SessionOptions{TTL: 2 * time.Second, Margin: time.Second}, nil)
+	started, _ := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)))
+	r := got(t, started, "it starts")
+	var ended atomic.Int64
+	context.AfterFunc(r.Ctx(), func() { ended.Store(time.Now().UnixNano()) })
+	events := f.Client().Watch(ctx, f.keys("/lock")[0])
+	silent := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
+	got(t, events, "etcd lets the lock go")
+	gone := time.Now().UnixNano()
+	require.NotZero(t, silent.Struck())
+	require.NotZero(t, ended.Load(), "the context has ended")
+	require.Less(t, ended.Load(), gone)
+	require.ErrorIs(t, context.Cause(r.Ctx()), schedlock.ErrLost)
+	require.ErrorIs(t, r.Err(), schedlock.ErrLost)
+	var lost *schedlock.LostError
+	require.ErrorAs(t, r.Err(), &lost)
+	require.Equal(t, []any{"job", 1, r.Token()}, []any{lost.Job, lost.Attempt, lost.Token})
+}
+
+// J5: one renewal fails. The next one is made all the same, and the run goes on.
+func TestOneFailedRenewal(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 300 * time.Millisecond}, nil)
+	started, _ := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)))
+	r := got(t, started, "it starts")
+	inj := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.FailWith})
+	require.NoError(t, inj.Wait(ctx))
+	before := r.Deadline()
+	require.Eventually(t, func() bool { return r.Deadline().After(before) }, soon, time.Millisecond)
+	require.NoError(t, r.Check(ctx))
+}
+
+// J20: Close waits for the run that goes on, whose lock stands as long; nothing new starts.
+func TestCloseWaitsForARun(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(quick(), nil), f.instance(nil, nil)
+	end := make(chan struct{})
+	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)))
+	r := got(t, started, "it starts")
+	shut := make(chan error, 1)
+	go func() { shut <- a.sess.Close(ctx) }()
+	require.Eventually(t, func() bool {
+		_, err := a.Do(ctx, "other", nothing)
+		return err != nil
+	}, soon, time.Millisecond, "it closes")
+	_, err := a.Do(ctx, "other", nothing)
+	require.ErrorIs(t, err, schedlock.ErrClosed)
+	before := r.Deadline()
+	require.Eventually(t, func() bool { return r.Deadline().Sub(before) > time.Second }, soon, time.Millisecond, "renewals go on")
+	require.NoError(t, r.Check(ctx))
+	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(2)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.StillRunning, res.Outcome)
+	select {
+	case err := <-shut:
+		require.FailNow(t, "Close has not waited", err)
+	default:
+	}
+	close(end)
+	require.Equal(t, schedlock.Ran, got(t, done, "it ends").res.Outcome)
+	require.NoError(t, got(t, shut, "Close returns"))
+	require.Empty(t, f.keys("/lock"))
+}
+
+// J20: a Close that cannot wait ends the run with ErrClosed.
+func TestCloseThatCannotWait(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	started, done := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)), schedlock.Retries(2))
+	r := got(t, started, "it starts")
+	dead, cancel := context.WithCancel(ctx)
+	cancel()
+	require.Error(t, a.sess.Close(dead))
+	x := got(t, done, "it ends")
+	require.ErrorIs(t, context.Cause(r.Ctx()), schedlock.ErrClosed)
+	require.ErrorIs(t, x.err, schedlock.ErrClosed)
+	require.ErrorIs(t, x.err, schedlock.ErrLost)
+	require.Equal(t, schedlock.Lost, x.res.Outcome)
+	require.Equal(t, r.Token(), x.res.Token)
+	f.none("/lock")
+	h, err := b.History(ctx, "job")
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Dead, h[0].State)
+}
+
+// J18: history is compacted and connections are cut while somebody stands by and others
+// run: who stands by is told, nothing stays behind.
+func TestCompactionWhileStandingBy(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+	end := make(chan struct{})
+	started, done := do(ctx, a.Locker, "job", end, opts...)
+	got(t, started, "it starts")
+	b.client.ResetRequests()
+	_, waits := do(ctx, b.Locker, "job", nil, opts...)
+	require.Eventually(t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it stands by")
+	b.client.Cut()
+	for range 20 {
+		_, err := f.Client().Put(ctx, "noise", "")
+		require.NoError(t, err)
+	}
+	close(end) // an event that the other one misses
+	require.NoError(t, got(t, done, "it ends").err)
+	_, err := f.Compact(ctx)
+	require.NoError(t, err)
+	b.client.Heal()
+	x := got(t, waits, "who stood by is told")
+	require.NoError(t, x.err)
+	require.Equal(t, schedlock.Claimed, x.res.Outcome)
+	require.Empty(t, f.keys("/lock"))
+	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.Retries(1))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+}
+
+// J19: etcd does not answer. Every call returns when its ctx ends, and says why.
+func TestFrozenEtcd(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(&concurrency.SessionOptions{TTL: time.Minute}, nil)
+	started, done := do(ctxT(t), a.Locker, "busy", nil, schedlock.Tick(tick(1)))
+	r := got(t, started, "it starts")
+	a.client.BlackHole()
+	defer a.client.Heal()
+	calls := map[string]func(ctx context.Context) error{
+		"Do": func(ctx context.Context) error {
+			_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
+			return err
+		},
+		"AtLeast": func(ctx context.Context) error {
+			_, err := a.Do(ctx, "job2", nothing, schedlock.AtLeast(time.Second))
+			return err
+		},
+		"Retries": func(ctx context.Context) error {
+			_, err := a.Do(ctx, "job3", nothing, schedlock.Tick(tick(1)), schedlock.Retries(1))
+			return err
+		},
+		"History": func(ctx context.Context) error { _, err := a.History(ctx, "job"); return err },
+		"Get":     func(ctx context.Context) error { _, err := a.Get(ctx, "job", tick(1)); return err },
+		"Status":  func(ctx context.Context) error { _, err := a.Status(ctx, "job"); return err },
+		"Jobs":    func(ctx context.Context) error { _, err := a.Jobs(ctx); return err },
+		"Pause":   func(ctx context.Context) error { return a.Pause(ctx, "busy", "") },
+		"Resume":  func(ctx context.Context) error { return a.Resume(ctx, "busy") },
+		"Unlock":  func(ctx context.Context) error { return a.Unlock(ctx, "busy", "") },
+		"Check":   r.Check,
+		"Watch": func(ctx context.Context) (err error) {
+			for _, err = range a.Watch(ctx, "busy") {
+			}
+			return err
+		},
+	}
+	var wg sync.WaitGroup
+	for name, call := range calls {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			defer cancel()
+			begun := time.Now()
+			err := call(ctx)
+			if took := time.Since(begun); took > 4*time.Second || err == nil || ctx.Err() == nil {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+		})
+	}
+	wg.Wait()
+	// LateBy is such a bound, too, and no error.
+	res, err := a.Do(ctxT(t), "job", nothing, schedlock.Tick(time.Now()), schedlock.LateBy(100*time.Millisecond))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Late, res.Outcome)
+	// So is AtMost for a run that goes on.
+	require.NoError(t, r.Extend(10*time.Millisecond))
+	closed(t, r.Ctx().Done(), "its ctx ends")
+	require.ErrorIs(t, r.Err(), schedlock.ErrTooLong)
+	a.client.Heal()
+	require.ErrorIs(t, got(t, done, "it returns").err, schedlock.ErrTooLong)
+}
+
+// J17: a thousand ticks leave no goroutine, lease or watch behind, and as many records as are
+// to be kept.
+func TestManyTicks(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer cancel()
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	round := func(n int) {
+		var wg sync.WaitGroup
+		for _, in := range []instance{a, b} {
+			wg.Go(func() {
+				if _, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(n))); err != nil {
+					t.Error(err)
+				}
+				if n%20 > 0 {
+					return
+				}
+				if _, err := in.Do(ctx, "held", nothing, schedlock.Tick(tick(n)), schedlock.AtLeast(time.Millisecond)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for n := range 20 {
+		round(n)
+	}
+	before := map[string]int{}
+	for _, in := range []instance{a, b} {
+		for m, n := range in.client.OpenStreams() {
+			before[m] += n
+		}
+	}
+	for n := range 1000 {
+		round(20 + n)
+	}
+	// The one that came first trims: the other may not have heard of its clock yet.
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1020)))
+	require.NoError(t, err)
+	f.none("/hold")
+	require.Empty(t, f.keys("/lock"))
+	require.Len(t, f.keys("/job/run/"), 20)
+	require.Len(t, f.keys("/job/floor/"), 1)
+	after := map[string]int{}
+	for _, in := range []instance{a, b} {
+		for m, n := range in.client.OpenStreams() {
+			after[m] += n
+		}
+	}
+	require.Equal(t, before, after)
+	require.Eventually(t, func() bool {
+		leases, err := f.Client().Leases(ctx)
+		return err == nil && len(leases.Leases) <= 4 // the sessions', and those kept for the next AtLeast
+	}, soon, 10*time.Millisecond)
+}

@@ -1,0 +1,155 @@
+package schedlock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// A paused job is left alone by all until somebody resumes it; who runs it runs on.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	end := make(chan struct{})
+	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)), schedlock.AtLeast(time.Minute))
+	r := got(t, started, "it starts")
+	require.NoError(t, b.Pause(ctx, "job", "first"))
+	require.NoError(t, b.Pause(ctx, "job", "moving house"))
+	require.NoError(t, r.Check(ctx))
+	close(end)
+	require.Equal(t, schedlock.Ran, got(t, done, "it ends").res.Outcome)
+	res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.AtLeast(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, []any{schedlock.Paused, b.sess.Holder()}, []any{res.Outcome, res.Holder}, "by whom it was paused")
+	st, err := a.Status(ctx, "job")
+	require.NoError(t, err)
+	require.NotNil(t, st.Paused)
+	require.Equal(t, "moving house", st.Paused.Reason)
+	require.Equal(t, b.sess.Holder(), st.Paused.By)
+	require.True(t, st.Held)
+	require.False(t, st.Running)
+	require.Equal(t, schedlock.Done, st.Last.State)
+	require.Contains(t, st.Settings, "AtLeast 1m")
+	require.NoError(t, b.sess.Close(ctx), "a pause outlives who has made it")
+	require.NoError(t, a.Unlock(ctx, "job", ""), "AtLeast ends")
+	res, err = a.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.AtLeast(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Paused, res.Outcome)
+	require.NoError(t, a.Resume(ctx, "job"))
+	require.NoError(t, a.Resume(ctx, "job"), "it is no error if it is not paused")
+	res, err = a.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.AtLeast(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome, "a pause is asked for each time")
+}
+
+// Watch tells of each start and end, and ends when it is told to.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	records, ended := make(chan schedlock.Record, 100), make(chan error, 1)
+	go func() {
+		for r, err := range b.Watch(ctx, "job") {
+			if err != nil {
+				ended <- err
+				return
+			}
+			records <- r
+		}
+	}()
+	n := 0
+	for len(records) == 0 { // until the watch stands
+		n++
+		_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(n)))
+		require.NoError(t, err)
+	}
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(n+1)))
+	require.NoError(t, err)
+	var states []schedlock.State
+	for len(states) < 2 {
+		r := got(t, records, "a record")
+		if r.Tick.Equal(tick(n + 1)) {
+			states = append(states, r.State)
+			require.Equal(t, a.sess.Holder(), r.Holder)
+		}
+	}
+	require.Equal(t, []schedlock.State{schedlock.Running, schedlock.Done}, states)
+	cancel()
+	require.ErrorIs(t, got(t, ended, "it ends"), context.Canceled)
+	go func() {
+		for _, err := range b.Watch(ctxT(t), "job") {
+			ended <- err
+		}
+	}()
+	require.NoError(t, b.sess.Close(ctxT(t)))
+	require.ErrorIs(t, got(t, ended, "it ends with its session"), schedlock.ErrClosed)
+	for range a.Watch(ctx, "job") {
+		break // who leaves the loop is asked no more
+	}
+}
+
+// Jobs tells each name once, whatever is in it, and however many keys there are.
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	names, err := a.Jobs(ctx)
+	require.NoError(t, err)
+	require.Empty(t, names)
+	want := []string{"a", "a b", "b%2f", "größe"}
+	for _, name := range want {
+		for n := range 2 {
+			_, err := a.Do(ctx, name, nothing, schedlock.Tick(tick(n)))
+			require.NoError(t, err)
+		}
+	}
+	for n := range 15 { // more than one page of one job
+		var puts []clientv3.Op
+		for m := range 100 {
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%sjob/a/x/%02d%02d", a.sess.Prefix(), n, m), ""))
+		}
+		_, err := f.Client().Txn(ctx).Then(puts...).Commit()
+		require.NoError(t, err)
+	}
+	names, err = a.Jobs(ctx)
+	require.NoError(t, err)
+	require.ElementsMatch(t, want, names)
+}
+
+// Get and Status tell of a run that goes on, and that it is lost when its lock has gone.
+func TestGetAndStatus(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	started, _ := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)))
+	got(t, started, "it starts")
+	r, err := b.Get(ctx, "job", tick(1).In(time.FixedZone("far", 3600)))
+	require.NoError(t, err)
+	require.Equal(t, []any{schedlock.Running, a.sess.Holder(), 1, time.Time{}}, []any{r.State, r.Holder, r.Attempt, r.End})
+	require.WithinDuration(t, time.Now(), r.Start, soon)
+	require.True(t, r.Tick.Equal(tick(1)))
+	require.Equal(t, time.UTC, r.Tick.Location())
+	st, err := b.Status(ctx, "job")
+	require.NoError(t, err)
+	require.True(t, st.Running)
+	_, err = b.Get(ctx, "job", tick(2))
+	require.ErrorIs(t, err, schedlock.ErrGone)
+	require.NoError(t, f.RevokeLease(ctx, a.sess.Lease()))
+	r, err = b.Get(ctx, "job", tick(1))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Dead, r.State)
+	st, err = b.Status(ctx, "job")
+	require.NoError(t, err)
+	require.False(t, st.Running)
+}
