@@ -71,8 +71,10 @@ func named(jobs []job, name string) job {
 func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 	j := named(jobs, x.Job)
 	x.tick = j.ticks()[x.nth]
+	waiting, cancel := context.WithDeadline(ctx, x.tick.Add(f.skew+j.Takes+f.ttl))
+	defer cancel()
 	var begun int64
-	e, err := f.log.await(ctx, func(e event) bool {
+	e, err := f.log.await(waiting, func(e event) bool {
 		if e.Way != bySchedlock || e.Job != x.Job || !e.Tick.Equal(x.tick) || e.Attempt != 1 {
 			return false
 		}
@@ -83,7 +85,7 @@ func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 		return e.Kind == evStep && (done > j.Takes/3 && f.quiet(e, jobs) || done > j.Takes*2/3)
 	})
 	if err != nil {
-		return err
+		return context.Cause(ctx) // if that goes on: there was no such run, of which the judge will tell
 	}
 	f.mu.Lock()
 	m := f.all[e.holder]

@@ -87,7 +87,7 @@ func TestJudge(t *testing.T) {
 			t.Parallel()
 			members := map[string]*member{"a": {holder: "a"}, "b": {holder: "b", fate: x.fate}, "c": {holder: "c"}}
 			if x.fate == paused {
-				members["b"].at = 1015
+				members["b"].at, members["b"].end = 1005, 2999
 				if strings.HasPrefix(name, "an error") {
 					members["b"].at = 0
 				}
