@@ -24,7 +24,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.StringVar(&c.endpoints, "endpoints", "", "etcd endpoints, separated by commas (default: an embedded etcd)")
 	f.IntVar(&c.workers, "workers", 8, "number of worker processes")
 	f.DurationVar(&c.skew, "skew", 2*time.Second, "the workers' clocks are off by -skew to +skew")
-	f.DurationVar(&c.ttl, "ttl", 2*time.Second, "TTL of the workers' sessions, whole seconds")
+	f.DurationVar(&c.ttl, "ttl", 3*time.Second, "TTL of the workers' sessions, whole seconds")
 	f.DurationVar(&c.period, "period", 8*time.Second, "interval of the slowest jobs, from which all other times follow")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
 	f.Usage = func() {
@@ -65,7 +65,7 @@ func (c config) check(rest []string) error {
 func (c config) margin() time.Duration { return c.ttl / 4 }
 
 // pause is how long a process is stopped: until its lease has run out.
-func (c config) pause() time.Duration { return c.ttl + 1500*time.Millisecond }
+func (c config) pause() time.Duration { return c.ttl + time.Second }
 
 // shift is by how much the clock of a worker is off.
 func (c config) shift(row int) time.Duration {

@@ -67,16 +67,26 @@ func TestCron(t *testing.T) {
 		return resp.Count
 	}
 	before := count()
-	cmd, stdout, stderr := program(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-workers", "4", "-skew", "600ms", "-ttl", "1s", "-period", "6s")
-	err := cmd.Run()
-	t.Logf("%s%s", stderr, stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
 	var r outcome
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {
-		t.Fatalf("the last line is no JSON: %v", err)
+	for try := 1; ; try++ {
+		cmd, stdout, stderr := program(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms")
+		err := cmd.Run()
+		t.Logf("%s%s", stderr, stdout)
+		lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+		r = outcome{}
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {
+			t.Fatalf("the last line is no JSON: %v", err)
+		}
+		if err == nil {
+			break
+		}
+		if r.Stalled < 0.1 {
+			t.Fatal(err)
+		}
+		// Processes stood still, and two seconds of TTL are little.
+		if try == 3 {
+			t.Skip("the machine is too busy")
+		}
 	}
 	want := 2
 	if child.CanPause {

@@ -50,6 +50,7 @@ func demo(ctx context.Context, c config) (r *outcome, err error) {
 	}
 	started = true
 	faults := plannedFaults()
+	go watchStalls(ctx, f.log.add) // this process may be the etcd
 	quiet := showProgress(os.Stderr, f.log, jobs)
 	restarts, err := f.strikeAll(ctx, jobs, faults)
 	if err == nil && !sleep(ctx, time.Until(jobs[0].Until.Add(c.skew))) {

@@ -10,6 +10,7 @@ const (
 	evDid    = "did"    // the step is done
 	evEnd    = "end"    // the run's function has returned
 	evResult = "result" // what became of a tick in a process
+	evStall  = "stall"  // the process has stood still until At, for Took
 	evBye    = "bye"    // the worker has done all that it began, and ends
 )
 
@@ -32,6 +33,7 @@ type event struct {
 	Outcome string `json:"outcome,omitempty"`
 	Holder  string `json:"holder,omitempty"`
 	Error   string `json:"error,omitempty"`
+	Took    int64  `json:"took,omitempty"`
 
 	holder string // who tells it; set by the parent
 }

@@ -33,9 +33,9 @@ type member struct {
 	proc   *child.Process
 	gone   chan struct{} // closed when it is reaped
 
-	fate    string // what was done to it: killed, paused or nothing
-	at, end int64  // from when to when, on the host's clock
-	left    bool   // it was told to end
+	fate   string     // what was done to it last: killed, paused or nothing
+	pauses [][2]int64 // from when to when, on the host's clock
+	left   bool       // it was told to end
 }
 
 func newFleet(ctx context.Context, c config, s settings) (*fleet, context.Context) {

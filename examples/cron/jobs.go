@@ -46,7 +46,7 @@ const (
 
 // crontab returns the jobs, from a time on that all workers' clocks have before them.
 func crontab(c config, start time.Time) []job {
-	p, until := c.period, start.Add(c.period*7/2)
+	p, until := c.period, start.Add(c.period*15/4)
 	return []job{
 		{Name: heartbeat, Every: p / 8, First: start, Until: until},
 		{Name: report, Every: p * 3 / 8, First: start, Until: until, Takes: p * 5 / 8},

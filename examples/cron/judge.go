@@ -16,6 +16,7 @@ type verdict struct {
 	Schedlock  []tally
 	Naive      []tally
 	Violations []string
+	Stalled    float64
 }
 
 // tally is what became of one job's fire times.
@@ -48,6 +49,7 @@ func judge(jobs []job, events []event, members map[string]*member, faults []*fau
 		v.naive(j, events)
 		v.schedlock(j, events, members, history[j.Name])
 	}
+	v.Stalled = stalled(events, members)
 	for _, x := range faults {
 		if x.holder == "" {
 			v.wrong("%s: nobody was %s", x.Job, x.What)
@@ -64,7 +66,29 @@ func judge(jobs []job, events []event, members map[string]*member, faults []*fau
 // excused tells whether an error is what a paused process has to be told.
 func excused(e event, members map[string]*member) bool {
 	m := members[e.holder]
-	return m != nil && m.fate == paused && e.At >= m.at
+	return m != nil && len(m.pauses) > 0 && e.At >= m.pauses[0][0]
+}
+
+func (m *member) stops() int {
+	if m == nil {
+		return 0
+	}
+	return len(m.pauses)
+}
+
+// stalled returns the longest time for which a process stood still, in seconds, and nobody had
+// stopped it: the machine is busy. Sessions as short as these can be lost by that.
+func stalled(events []event, members map[string]*member) (longest float64) {
+	for _, e := range events {
+		m, meant := members[e.holder], false
+		for i := range m.stops() {
+			meant = meant || e.At-e.Took <= m.pauses[i][1] && e.At >= m.pauses[i][0]
+		}
+		if e.Kind == evStall && !meant {
+			longest = max(longest, time.Duration(e.Took).Round(time.Millisecond).Seconds())
+		}
+	}
+	return longest
 }
 
 func (v *verdict) wrong(format string, args ...any) {
@@ -201,8 +225,10 @@ func (v *verdict) overlaps(j job, events []event, members map[string]*member) (n
 		}
 		w := open[run]
 		w.to = e.At
-		if m != nil && m.fate == paused && w.from <= m.end && e.At >= m.end {
-			w.to = max(w.from, m.at) // on a busy machine a process stops a little after it was told to
+		for i := range m.stops() {
+			if stop := m.pauses[i]; w.from <= stop[1] && e.At >= stop[1] {
+				w.to = max(w.from, stop[0]) // on a busy machine a process stops a little after it was told to
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b *work) int { return int(min(max(a.from-b.from, -1), 1)) })

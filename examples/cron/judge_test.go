@@ -87,9 +87,9 @@ func TestJudge(t *testing.T) {
 			t.Parallel()
 			members := map[string]*member{"a": {holder: "a"}, "b": {holder: "b", fate: x.fate}, "c": {holder: "c"}}
 			if x.fate == paused {
-				members["b"].at, members["b"].end = 1005, 2999
+				members["b"].pauses = [][2]int64{{1005, 2999}, {5000, 6000}}
 				if strings.HasPrefix(name, "an error") {
-					members["b"].at = 0
+					members["b"].pauses[0][0] = 0
 				}
 			}
 			v := judge([]job{x.job}, x.events, members, nil, map[string][]schedlock.Record{"x": x.history})

@@ -43,7 +43,7 @@ func showProgress(out *os.File, l *log, jobs []job) (quiet func()) {
 				}
 			}
 			line := fmt.Sprintf("%4.1f of %.1f s, %d processes so far, %3d starts, %4d under a lock by name",
-				max(0, time.Since(first).Seconds()), until.Sub(first).Seconds(), processes, starts, naive)
+				min(max(0, time.Since(first)), until.Sub(first)).Seconds(), until.Sub(first).Seconds(), processes, starts, naive)
 			if live {
 				fmt.Fprint(out, "\r\033[K", line)
 			} else {

@@ -25,6 +25,7 @@ type outcome struct {
 	Naive      []tally    `json:"lock_by_name"`
 	Recoveries []recovery `json:"recoveries"`
 	Violations []string   `json:"violations"`
+	Stalled    float64    `json:"longest_stall_s"`
 	Elapsed    float64    `json:"elapsed_s"`
 	Clock      string     `json:"clock"`
 
@@ -34,7 +35,7 @@ type outcome struct {
 func newOutcome(c config, v verdict, r []recovery, restarts int, history map[string][]schedlock.Record, elapsed time.Duration) *outcome {
 	return &outcome{
 		OK: len(v.Violations) == 0, Workers: c.workers, Skew: c.skew.Seconds(), TTL: c.ttl.Seconds(), Faults: len(r), Restarts: restarts,
-		Schedlock: v.Schedlock, Naive: v.Naive, Recoveries: r, Violations: append([]string{}, v.Violations...),
+		Schedlock: v.Schedlock, Naive: v.Naive, Recoveries: r, Violations: append([]string{}, v.Violations...), Stalled: v.Stalled,
 		Elapsed: elapsed.Round(time.Millisecond).Seconds(), Clock: child.ClockName, history: history,
 	}
 }
@@ -113,6 +114,9 @@ func (o *outcome) write(out io.Writer) {
 	}
 	if more := len(o.Violations) - shown; more > 0 {
 		fmt.Fprintf(out, "  and %d more\n", more)
+	}
+	if !o.OK && o.Stalled > o.TTL/10 {
+		fmt.Fprintf(out, "  The machine is too busy for a TTL of %gs: a process stood still for %gs, and nobody had stopped it.\n", o.TTL, o.Stalled)
 	}
 	if o.OK {
 		fmt.Fprintln(out, "Each tick started once.")

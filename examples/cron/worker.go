@@ -68,6 +68,7 @@ func workerMain(raw string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	w.tell(event{Kind: evReady})
+	go watchStalls(ctx, w.tell)
 	select {
 	case w.jobs = <-jobs:
 	case <-ctx.Done():
@@ -155,7 +156,7 @@ func (w *worker) work(ctx context.Context, j job, r *schedlock.Run) error {
 	}
 	say(evBegin)
 	defer say(evEnd)
-	for range int(j.Takes / step) {
+	for begun := time.Now(); time.Since(begun) < j.Takes; {
 		for time.Until(r.Deadline()) < room && r.Err() == nil {
 			select {
 			case <-ctx.Done():
@@ -172,6 +173,20 @@ func (w *worker) work(ctx context.Context, j job, r *schedlock.Run) error {
 		say(evDid)
 	}
 	return nil
+}
+
+// watchStalls tells when the process gets no time to run.
+func watchStalls(ctx context.Context, tell func(event)) {
+	const every, slack = 20 * time.Millisecond, 80 * time.Millisecond
+	last := child.Clock()
+	for ctx.Err() == nil {
+		time.Sleep(every)
+		now := child.Clock()
+		if took := now - last; took > int64(every+slack) {
+			tell(event{Kind: evStall, At: now, Took: took})
+		}
+		last = now
+	}
 }
 
 // tell reports an event.
