@@ -119,7 +119,7 @@ func (o *outcome) write(out io.Writer) {
 		fmt.Fprintf(out, "  The machine is too busy for a TTL of %gs: a process stood still for %gs, and nobody had stopped it.\n", o.TTL, o.Stalled)
 	}
 	if o.OK {
-		fmt.Fprintln(out, "Each tick started once.")
+		fmt.Fprintln(out, "No attempt at a tick started twice, and no tick was lost that should not be.")
 	} else {
 		fmt.Fprintln(out, "FAILED.")
 	}
