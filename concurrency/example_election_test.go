@@ -30,7 +30,7 @@ func ExampleElection() {
 	}
 
 	terms := 0
-	err = el.Lead(ctx, func(ctx context.Context, term *concurrency.Permit) error {
+	err = el.Lead(ctx, func(term context.Context, _ *concurrency.Permit) error {
 		if terms++; terms == 2 {
 			fmt.Println("leads again, and is done")
 			return nil // resigns
@@ -43,8 +43,8 @@ func ExampleElection() {
 		if _, err := el.StepDown(ctx, "deploy"); err != nil { // in general, another process
 			return err
 		}
-		<-ctx.Done() // the work goes on until then
-		fmt.Println("asked to step down:", errors.Is(context.Cause(ctx), concurrency.ErrStepDown))
+		<-term.Done() // the work goes on until then
+		fmt.Println("asked to step down:", errors.Is(context.Cause(term), concurrency.ErrStepDown))
 		return nil
 	}, concurrency.Note("10.0.0.7:4000"))
 	if err != nil {

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/history"
 )
 
@@ -86,7 +88,11 @@ func (w *World) probe(ctx context.Context, subjects []Subject) (findings []strin
 				}
 			}
 			for _, s := range subjects {
-				if err := s.Probe(ctx, p); err != nil {
+				err := s.Probe(ctx, p)
+				for errors.Is(err, concurrency.ErrLost) && sleep(ctx, 100*time.Millisecond) == nil {
+					err = s.Probe(ctx, p) // a busy machine may cost a lease even now
+				}
+				if err != nil {
 					mu.Lock()
 					findings = append(findings, fmt.Sprintf("%s of %s do not work when all is well again: %v", s.Name(), p.Name, err))
 					mu.Unlock()

@@ -74,6 +74,9 @@ func deleteKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 	}
 }
 
+// overwritten is what a presence key is overwritten with.
+const overwritten = "not a session"
+
 // overwritePresence puts a presence key again, without its lease.
 func overwritePresence(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 	p := w.Processes[r.IntN(len(w.Processes))]
@@ -85,14 +88,15 @@ func overwritePresence(ctx context.Context, w *World, r *rand.Rand) (effects int
 	key := w.Space.Session(id).Alive()
 	done := w.Recorder.Begin(history.Event{Name: KeyOverwritten, Lease: id, Attr: map[string]string{"key": key}})
 	resp, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).
-		Then(clientv3.OpPut(key, "not a session")).Commit()
+		Then(clientv3.OpPut(key, overwritten)).Commit()
 	if err == nil && resp.Succeeded {
 		effects++
 	}
 	done()
 	<-ctx.Done()
 	w.mend("an overwritten presence key", func(ctx context.Context) error {
-		_, err := w.Admin().Delete(ctx, key) // on no lease, so nobody else will
+		// On no lease, so nobody else will. But the put may have been refused.
+		_, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", overwritten)).Then(clientv3.OpDelete(key)).Commit()
 		return err
 	})
 	return effects
