@@ -276,3 +276,55 @@ func TestClaimAcrossAPeriod(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{schedlock.Ran, anHourAgo.Add(2 * time.Minute).UTC()}, []any{res.Outcome, res.Tick})
 }
+
+// J21: something comes in between while a claim is on its way, after all was well when its
+// sender looked. The Txn itself decides, and nothing is started.
+func TestClaimOvertaken(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		overtake func(ctx context.Context, c instance) error
+		out      schedlock.Outcome
+	}{
+		"by a later tick": {func(ctx context.Context, c instance) error {
+			_, err := c.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.Retries(1))
+			return err
+		}, schedlock.Late},
+		"by a pause": {func(ctx context.Context, c instance) error { return c.Pause(ctx, "job", "") }, schedlock.Paused},
+	} {
+		for attempt, text := range []string{`"attempt":1`, `"attempt":2`} {
+			t.Run(name+", "+text, func(t *testing.T) {
+				t.Parallel()
+				f := shared(t)
+				ctx := ctxT(t)
+				a, b, c := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, nil)
+				_, err := c.Do(ctx, "job", nothing, schedlock.Tick(tick(0)), schedlock.Retries(1))
+				require.NoError(t, err)
+				if attempt == 1 {
+					started, _ := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)), schedlock.Retries(1))
+					got(t, started, "it starts")
+					lease := a.sess.Lease()
+					a.client.Cut()
+					defer a.client.Heal()
+					require.NoError(t, f.RevokeLease(ctx, lease))
+				}
+				inj := b.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest, Match: func(m string, msg any) bool {
+					return isClaim(m, msg) && strings.Contains(string(msg.(*etcdserverpb.TxnRequest).Success[0].GetRequestPut().Value), text)
+				}})
+				var starts atomic.Int64
+				done := make(chan answer, 1)
+				go func() {
+					res, err := b.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)), schedlock.Retries(1))
+					done <- answer{res, err}
+				}()
+				require.NoError(t, inj.Wait(ctx))
+				require.NoError(t, tt.overtake(ctx, c))
+				require.NoError(t, inj.Release())
+				x := got(t, done, "it returns")
+				require.NoError(t, x.err)
+				require.Equal(t, tt.out, x.res.Outcome)
+				require.Zero(t, starts.Load())
+				require.Empty(t, f.keys("/lock"))
+			})
+		}
+	}
+}

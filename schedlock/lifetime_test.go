@@ -151,6 +151,11 @@ func TestFrozenEtcd(t *testing.T) {
 	a := f.instance(&concurrency.SessionOptions{TTL: time.Minute}, nil)
 	started, done := do(ctxT(t), a.Locker, "busy", nil, schedlock.Tick(tick(1)))
 	r := got(t, started, "it starts")
+	require.Eventually(t, func() bool { // it has heard of the claim, so that the next call only looks
+		a.client.ResetRequests()
+		_, err := a.Do(ctxT(t), "job3", nothing, schedlock.Tick(tick(1)), schedlock.Retries(1))
+		return err == nil && a.client.Requests()["Txn"] == 1
+	}, soon, time.Millisecond)
 	a.client.BlackHole()
 	defer a.client.Heal()
 	calls := map[string]func(ctx context.Context) error{
