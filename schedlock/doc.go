@@ -19,7 +19,9 @@
 // That every tick starts: one whose time passes while the job still runs, is paused, or
 // while nobody is there, is left out. That what a run does outside etcd happens once: a
 // process can be stopped between looking at its context and acting. That ticks start
-// exactly on time: they start by the clock of the process that comes first.
+// exactly on time: they start by the clock of the process that comes first. And where clocks
+// differ by more than a job's interval, a process with a fast one that comes back may start
+// a tick before the others have come to the one before, which is left out then.
 //
 // # Terms
 //
