@@ -24,6 +24,7 @@ type Mutant struct {
 	ID      string
 	Rule    string
 	Killer  string        // the checker that must notice, in the chaos suite
+	Nemeses string        // those that bring it about, or "" for all
 	Seeds   int           // within so many runs
 	For     time.Duration // of this length
 	Package string        // of the test that must notice instead
@@ -72,6 +73,8 @@ func parse(name string, b []byte) (Mutant, error) {
 			m.ID = value
 		case "Killer":
 			m.Killer = value
+		case "Nemeses":
+			m.Nemeses = value
 		case "Chaos":
 			seeds, seconds, _ := strings.Cut(value, " ")
 			m.Seeds, _ = strconv.Atoi(seeds)
