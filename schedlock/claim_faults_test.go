@@ -328,3 +328,26 @@ func TestClaimOvertaken(t *testing.T) {
 		}
 	}
 }
+
+// etcd runs out of space while a job runs. The call returns how it went; the job stays
+// locked, since nobody could claim it either, and its end is recorded when there is space.
+func TestFinishWithoutSpace(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	end := make(chan struct{})
+	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)), schedlock.Retries(1))
+	got(t, started, "it starts")
+	require.NoError(t, f.SetNoSpace(ctx, true))
+	close(end)
+	x := got(t, done, "the call returns")
+	require.NoError(t, x.err)
+	require.Equal(t, schedlock.Ran, x.res.Outcome)
+	require.Len(t, f.keys("/lock"), 1, "it cannot be taken for lost and started again")
+	require.NoError(t, f.SetNoSpace(ctx, false))
+	f.none("/lock")
+	r, err := a.Get(ctx, "job", tick(1))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Done, r.State)
+}
