@@ -215,7 +215,8 @@ func TestWaitIsBounded(t *testing.T) {
 					require.ErrorIs(t, err, context.DeadlineExceeded, "it did not come to wait")
 					continue
 				}
-				require.Equal(t, []int{1, 1}, []int{full.Held, full.Limit})
+				require.Equal(t, 1, full.Limit)
+				require.LessOrEqual(t, full.Held, 1, "as far as the process knows: nothing, if no list has come")
 				least = min(least, took)
 			}
 			require.LessOrEqual(t, least, d+d/8)

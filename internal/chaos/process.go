@@ -149,13 +149,15 @@ func (p *Process) die() {
 		p.past += c.Requests()["Authenticate"]
 	}
 	p.mu.Unlock()
+	if s != nil {
+		call := p.rec.Call(history.Event{Name: history.Die, Lease: int64(s.Lease())})
+		defer call.Return(history.Event{Outcome: history.OK})
+	}
 	if c != nil {
 		c.Cut() // so that nothing more gets out
 		_ = c.Close()
 	}
 	if s != nil {
-		call := p.rec.Call(history.Event{Name: "die", Lease: int64(s.Lease())})
-		defer call.Return(history.Event{Outcome: history.OK})
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = s.Close(gone)

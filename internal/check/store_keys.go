@@ -1,6 +1,8 @@
 package check
 
 import (
+	"slices"
+
 	"github.com/etcdkit/etcdkit/internal/history"
 )
 
@@ -32,7 +34,7 @@ func (w *world) unexplained(r *request) string {
 	if r.how == stands || w.struck(r) != nil {
 		return ""
 	}
-	if r.gone != never && w.struckLease(r.lease, r.gone) != nil {
+	if l := w.leases[r.lease]; r.gone != never && (w.struckLease(r.lease, r.gone) != nil || l != nil && l.loose) {
 		return "" // its session was told that it is lost, and has revoked the lease itself
 	}
 	switch r.how {
@@ -77,7 +79,8 @@ func (w *world) disputed(r *request) bool {
 	if len(ops) != 1 || ops[0].Outcome() != history.Fail || l == nil || l.goneAt < addTime(ops[0].Return.At, w.ttl) {
 		return false
 	}
-	for _, c := range w.closers[w.lease[l.id]] {
+	client := w.lease[l.id]
+	for _, c := range slices.Concat(w.closers[client], w.deaths[client]) {
 		if c.Call.Lease == l.id && c.Call.At <= ops[0].Return.At {
 			return false
 		}

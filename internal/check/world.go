@@ -33,6 +33,7 @@ type world struct {
 	setters  map[setter]int64             // when a limit was first set so
 	takers   map[string][]*history.Op     // by gate: calls that take requests away
 	closers  map[string][]*history.Op     // by client
+	deaths   map[string][]*history.Op     // by client: ends without a word
 	meddlers map[string][]*history.Window // by key
 	revokers map[int64][]*history.Window  // by lease
 	hasty    []*history.Window            // those that make etcd end leases early
@@ -53,7 +54,7 @@ func join(h *history.History) *world {
 		byToken: map[id]*request{}, opOf: map[*request]*history.Op{}, spanOf: map[*request]*history.Span{},
 		madeBy: map[*history.Op][]*request{}, untagged: map[string][]*request{},
 		spanOp: map[string]*history.Span{}, opByTag: map[string]*history.Op{}, releases: map[id][]*history.Op{}, lease: map[int64]string{},
-		setters: map[setter]int64{}, takers: map[string][]*history.Op{}, closers: map[string][]*history.Op{},
+		setters: map[setter]int64{}, takers: map[string][]*history.Op{}, closers: map[string][]*history.Op{}, deaths: map[string][]*history.Op{},
 		meddlers: map[string][]*history.Window{}, revokers: map[int64][]*history.Window{},
 		ttl: ttl(h), lag: duration(h, SettingLag, time.Second), early: early(h),
 	}
@@ -142,6 +143,8 @@ func (w *world) index(op *history.Op) {
 		}
 	case history.Close:
 		w.closers[c.Client] = append(w.closers[c.Client], op)
+	case history.Die:
+		w.deaths[c.Client] = append(w.deaths[c.Client], op)
 	case history.Evict, history.EvictToken, history.ReleaseID:
 		w.takers[c.Gate] = append(w.takers[c.Gate], op)
 	case history.Acquire, history.Try:

@@ -31,6 +31,7 @@ const (
 const (
 	Open       = "open"    // a session; Lease is the lease if it is known
 	Close      = "close"   // a session
+	Die        = "die"     // a process, without a word
 	Acquire    = "acquire" // Semaphore.Acquire, Mutex.Lock
 	Try        = "try"     // TryAcquire, TryLock
 	Release    = "release" // Permit.Release; Token says which
