@@ -229,7 +229,7 @@ func TestIDThatIsNotYetFree(t *testing.T) {
 	require.Equal(t, p.Token(), held.Owner.Token)
 	_, err = sm.Acquire(ctx, concurrency.ID("job"), concurrency.MaxWaiters(3))
 	require.ErrorAs(t, err, &held)
-	_, err = sm.Acquire(ctx, concurrency.ID("job"), concurrency.Wait(200*time.Millisecond))
+	_, err = sm.Acquire(ctx, concurrency.ID("job"), concurrency.Wait(2*time.Second))
 	require.ErrorAs(t, err, &held)
 	inj.Remove()
 	require.NoError(t, acquire(t, ctx, sm, concurrency.ID("job")).Release(ctx))

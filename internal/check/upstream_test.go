@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -116,7 +117,11 @@ func (u *user) token() int64 {
 		return u.mutex.Header().Revision
 	}
 	owner := u.mutex.IsOwner()
-	return (*etcdserverpb.Compare)(&owner).GetCreateRevision()
+	if c, ok := any(&owner).(interface{ GetCompare() *etcdserverpb.Compare }); ok { // since 3.7
+		return c.GetCompare().GetCreateRevision()
+	}
+	compare := reflect.ValueOf(&owner).Convert(reflect.TypeFor[*etcdserverpb.Compare]()).Interface()
+	return compare.(*etcdserverpb.Compare).GetCreateRevision()
 }
 
 func (u *user) unlock(b *history.Belief) {

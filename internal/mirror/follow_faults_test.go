@@ -317,9 +317,10 @@ func TestFollowLeavesNoStreams(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t), nil)
 	for range 10 { // ended before, while and just after the watch is created
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // in case a late message of the one before is struck
 		f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.Pass, Before: cancel})
 		f.source.Follow(ctx, f.prefix, 0, f.copy)
+		cancel()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Microsecond)
 		f.source.Follow(ctx, f.prefix, 0, f.copy)
 		cancel()
