@@ -44,8 +44,8 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/queue/")})
 	require.NoError(t, f.RevokeLease(ctx, old))
 	standing(1, old)
+	require.Eventually(t, func() bool { return mute.Struck() > 0 }, soon, time.Millisecond)
 	mute.Remove()
-	require.Positive(t, mute.Struck())
 	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith}) // so that it lists the queue
 	require.NoError(t, holder.Release(ctx))
 	p := granted(t, ch, "on the new lease")
