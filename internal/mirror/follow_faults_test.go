@@ -317,8 +317,8 @@ func TestFollowLeavesNoStreams(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t), nil)
 	for range 10 { // ended before, while and just after the watch is created
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // in case a late message of the one before is struck
-		f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.Pass, Before: cancel})
+		ctx, cancel := context.WithCancel(t.Context())
+		f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.Pass, Before: cancel, Match: creates})
 		f.source.Follow(ctx, f.prefix, 0, f.copy)
 		cancel()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Microsecond)
@@ -342,12 +342,15 @@ func TestFollowLeavesNoStreams(t *testing.T) {
 func TestFollowStuckWatch(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t), nil)
-	inj := f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldRequest, Match: func(_ string, m any) bool {
-		r, ok := m.(*etcdserverpb.WatchRequest)
-		return ok && r.GetCreateRequest() != nil
-	}})
+	inj := f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldRequest, Match: creates})
 	f.follow()
 	f.put("a", "1")
 	require.NoError(t, inj.Wait(ctxT(t)))
 	f.upToDate()
+}
+
+// creates picks the requests that create a watch, and no late answer to an earlier one.
+func creates(_ string, m any) bool {
+	r, ok := m.(*etcdserverpb.WatchRequest)
+	return ok && r.GetCreateRequest() != nil
 }
