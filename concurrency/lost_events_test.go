@@ -29,7 +29,8 @@ func TestLostEventAdmitsNobody(t *testing.T) {
 			limit := 1 + len(opts)
 			p := acquire(t, ctx, sem(t, first, "x", limit), opts...)
 			sm := sem(t, s, "x", limit)
-			x := ask(t, ctx, sm, opts...) // the session's mirror runs
+			x := ask(t, ctx, sm, opts...)
+			f.sees(ctx, sm) // the mirror runs
 			lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Match: func(_ string, msg any) bool {
 				r, ok := msg.(*pb.WatchResponse)
 				return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool {
@@ -62,7 +63,8 @@ func TestLostEventOfTheWaiterItself(t *testing.T) {
 	s, c := f.session(&concurrency.SessionOptions{TTL: 300e9}) // no list by itself
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sem(t, other, "x", 1))
-	x := ask(t, ctx, sm) // the session's mirror runs
+	x := ask(t, ctx, sm)
+	f.sees(ctx, sm) // the mirror runs
 	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: 1, Match: func(_ string, msg any) bool {
 		r, ok := msg.(*pb.WatchResponse)
 		return ok && len(r.Events) > 0 && r.Events[0].Type == mvccpb.PUT
