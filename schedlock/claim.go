@@ -243,8 +243,13 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 	var pending *commit.PendingError
 	switch {
 	case errors.As(err, &pending):
-		undo := []string{j.keys.Run(tick), j.keys.Hold()}
-		l.sess.Background(func() { _ = pending.Discard(e.Context(), undo...) })
+		undo, back := []string{j.keys.Hold()}, []clientv3.Op(nil)
+		if p.before != "" { // the attempt before stands again as it was
+			back = append(back, clientv3.OpPut(run, p.before))
+		} else {
+			undo = append(undo, run)
+		}
+		l.sess.Background(func() { _ = pending.DiscardAndPut(e.Context(), back, undo...) })
 		return nil, because(sent, err)
 	case errors.Is(err, commit.ErrGone):
 		return nil, nil // the session's lease, or the one of the hold

@@ -351,3 +351,45 @@ func TestFinishWithoutSpace(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Done, r.State)
 }
+
+// The caller of a further attempt gives up while its claim is on its way: the attempt is not
+// used up.
+func TestFurtherAttemptGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, what := range map[string]embedtest.Action{
+		"applied, and not answered":        embedtest.HoldAnswer,
+		"arrives when its caller has gone": embedtest.HoldRequest,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			a, b := f.instance(nil, nil), f.instance(nil, nil)
+			opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+			started, _ := do(ctx, a.Locker, "job", nil, opts...)
+			got(t, started, "the first attempt")
+			lease := a.sess.Lease()
+			a.client.Cut()
+			defer a.client.Heal()
+			require.NoError(t, f.RevokeLease(ctx, lease))
+			inj := b.client.Inject(embedtest.Fault{Method: "Txn", Do: what, Match: func(m string, msg any) bool {
+				return isClaim(m, msg) && strings.Contains(string(msg.(*etcdserverpb.TxnRequest).Success[0].GetRequestPut().GetValue()), `"attempt":2`)
+			}})
+			short, cancel := context.WithCancel(ctx)
+			defer cancel()
+			_, done := do(short, b.Locker, "job", nil, opts...)
+			require.NoError(t, inj.Wait(ctx))
+			cancel()
+			require.ErrorIs(t, got(t, done, "the call returns").err, context.Canceled)
+			_ = inj.Release()
+			f.none("/lock")
+			require.Eventually(t, func() bool {
+				r, err := b.Get(ctx, "job", tick(1))
+				return err == nil && r.Attempt == 1 && r.State == schedlock.Dead && r.Holder == a.sess.Holder()
+			}, soon, time.Millisecond)
+			started, done = do(ctx, f.instance(nil, nil).Locker, "job", closedCh(), opts...)
+			require.Equal(t, 2, got(t, started, "the second attempt").Attempt())
+			require.NoError(t, got(t, done, "its end").err)
+		})
+	}
+}

@@ -187,6 +187,13 @@ func (r *Run) write(ctx context.Context, puts []clientv3.Op) {
 			r.forget()
 			return
 		}
+		if ctx.Err() == nil && r.epoch.Context().Err() != nil {
+			// The history says lost, and so does the caller hear.
+			r.outcome.Outcome = Lost
+			r.err = errors.Join(r.err, r.lost(r.epoch.Why()), fmt.Errorf("its end could not be recorded: %w", err))
+			r.forget()
+			return
+		}
 	}
 	// The caller is told how his function ended: he wants to wait no longer.
 	again := func() {

@@ -158,3 +158,9 @@ func (f fixture) dump() map[string]string {
 	}
 	return found
 }
+
+func closedCh() <-chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}

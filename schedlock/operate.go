@@ -2,13 +2,15 @@ package schedlock
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
-	"time"
 	"unicode/utf8"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -37,10 +39,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string) error {
 		err = l.known(ctx, name)
 	}
 	if err == nil {
-		err = l.reading(ctx, name, func(ctx context.Context, j *job) error {
-			_, err := l.client.Put(ctx, j.keys.Pause(), value)
-			return err
-		})
+		err = l.operate(ctx, name, func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
 	}
 	if err != nil {
 		return fmt.Errorf("pause job %q: %w", name, err)
@@ -54,15 +53,41 @@ func (l *Locker) Pause(ctx context.Context, name, reason string) error {
 func (l *Locker) Resume(ctx context.Context, name string) error {
 	err := l.known(ctx, name)
 	if err == nil {
-		err = l.reading(ctx, name, func(ctx context.Context, j *job) error {
-			_, err := l.client.Delete(ctx, j.keys.Pause())
-			return err
-		})
+		err = l.operate(ctx, name, func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
 	}
 	if err != nil {
 		return fmt.Errorf("resume job %q: %w", name, err)
 	}
 	return nil
+}
+
+// operate makes a change after all changes that came before it, and once: a late copy of
+// it finds that another has come since.
+func (l *Locker) operate(ctx context.Context, name string, change func(keyspace.Job) clientv3.Op) error {
+	ctx, cancel := l.sess.Open(ctx)
+	defer cancel()
+	keys := l.space.Job(name)
+	value := record.Operated{Nonce: rand.Text(), By: l.sess.Holder(), AtMS: l.opts.now().UnixMilli()}.Encode()
+	mine := func(b []byte) bool { return string(b) == value }
+	for {
+		var last int64
+		err := l.repeat(ctx, func(ctx context.Context) error {
+			resp, err := l.client.Get(ctx, keys.Operated())
+			if err == nil && len(resp.Kvs) > 0 {
+				last = resp.Kvs[0].ModRevision
+			}
+			return err
+		})
+		if err == nil {
+			_, _, err = commit.Swap(ctx, l.client, keys.Operated(), last, value, mine, change(keys))
+		}
+		if !errors.Is(err, commit.ErrConflict) {
+			if err != nil {
+				err = because(ctx, err)
+			}
+			return err
+		}
+	}
 }
 
 // known returns ErrUnknownJob for a job that is neither in etcd nor used here.
@@ -125,14 +150,25 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 			return nil
 		}
 	}
-	at, _ := record.DecodeLock(lock.Kvs[0].Value)
-	var puts []clientv3.Op
-	if tick, err := time.Parse(time.RFC3339Nano, at.Tick); err == nil {
-		rec := record.Run{State: record.RunUnlocked, Attempt: max(at.Attempt, 1), Holder: at.Holder, Lease: at.Lease, StartMS: at.AtMS,
-			EndMS: l.opts.now().UnixMilli(), Error: reason, By: l.sess.Holder()}
-		puts = append(puts, clientv3.OpPut(keys.Run(tick), rec.Encode()))
+	token := lock.Kvs[0].CreateRevision
+	var run *clientv3.GetResponse
+	err = l.repeat(ctx, func(ctx context.Context) (err error) {
+		// The run's record was put together with the lock. It, and not the lock's value, tells
+		// the tick: that must not start again, be the value damaged or not.
+		run, err = l.client.Get(ctx, keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(token), clientv3.WithMaxModRev(token))
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	removal, err := commit.RemoveAndPut(ctx, l.client, keys.Lock(), lock.Kvs[0].CreateRevision, puts)
+	var puts []clientv3.Op
+	for _, kv := range run.Kvs {
+		rec, _ := record.DecodeRun(kv.Value)
+		rec.State, rec.Attempt = record.RunUnlocked, max(rec.Attempt, 1)
+		rec.EndMS, rec.Error, rec.By = l.opts.now().UnixMilli(), reason, l.sess.Holder()
+		puts = append(puts, clientv3.OpPut(string(kv.Key), rec.Encode()))
+	}
+	removal, err := commit.RemoveAndPut(ctx, l.client, keys.Lock(), token, puts)
 	switch {
 	case err != nil:
 		return because(ctx, err)

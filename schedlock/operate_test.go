@@ -3,12 +3,17 @@ package schedlock_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -152,4 +157,83 @@ func TestGetAndStatus(t *testing.T) {
 	st, err = b.Status(ctx, "job")
 	require.NoError(t, err)
 	require.False(t, st.Running)
+}
+
+// A late copy of a Pause does not pause a job that was resumed since, nor one of a Resume
+// let go on what was paused since.
+func TestLateCopiesOfPauseAndResume(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
+	require.NoError(t, err)
+	paused := func() bool {
+		st, err := a.Status(ctx, "job")
+		require.NoError(t, err)
+		return st.Paused != nil
+	}
+	twice := func() *embedtest.Injection {
+		return a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate, Match: func(_ string, msg any) bool {
+			r, ok := msg.(*etcdserverpb.TxnRequest)
+			return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), "/operated")
+		}})
+	}
+	pause := twice()
+	require.NoError(t, a.Pause(ctx, "job", "twice"))
+	require.True(t, paused())
+	resume := twice()
+	require.NoError(t, a.Resume(ctx, "job"))
+	require.False(t, paused())
+	require.NoError(t, pause.Release())
+	require.False(t, paused())
+	require.NoError(t, a.Pause(ctx, "job", "again"))
+	require.NoError(t, resume.Release())
+	require.True(t, paused())
+	require.Equal(t, []int{1, 1}, []int{pause.Struck(), resume.Struck()})
+}
+
+// Pauses and resumes at the same time: each is done, and the last one that returned counts.
+func TestPauseAndResumeAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 4 {
+		in := f.instance(nil, nil)
+		wg.Go(func() {
+			for range 10 {
+				assert.NoError(t, in.Pause(ctx, "job", "at the same time"))
+				assert.NoError(t, in.Resume(ctx, "job"))
+			}
+		})
+	}
+	wg.Wait()
+	st, err := a.Status(ctx, "job")
+	require.NoError(t, err)
+	require.Nil(t, st.Paused)
+}
+
+// A lock whose value is damaged is unlocked like any other, and its tick stays closed.
+func TestUnlockDamaged(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+	started, done := do(ctx, a.Locker, "job", nil, opts...)
+	got(t, started, "it starts")
+	_, err := f.Client().Put(ctx, f.keys("/lock")[0], "{", clientv3.WithLease(a.sess.Lease()))
+	require.NoError(t, err)
+	require.NoError(t, b.Unlock(ctx, "job", "it looks odd"))
+	require.ErrorIs(t, got(t, done, "it ends").err, schedlock.ErrLost)
+	r, err := b.Get(ctx, "job", tick(1))
+	require.NoError(t, err)
+	require.Equal(t, []any{schedlock.Unlocked, 1, a.sess.Holder(), "it looks odd"}, []any{r.State, r.Attempt, r.Holder, r.Error})
+	res, err := b.Do(ctx, "job", nothing, opts...)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Claimed, res.Outcome)
 }

@@ -190,9 +190,15 @@ func (e *PendingError) Unwrap() error { return e.cause }
 // that is done or ctx ends. It returns nil once nothing of the creation stands
 // or can still appear, which includes the end of its lease.
 func (e *PendingError) Discard(ctx context.Context, also ...string) error {
+	return e.DiscardAndPut(ctx, nil, also...)
+}
+
+// DiscardAndPut is Discard with puts in the Txn that removes the key, if it stands:
+// they bring back what the creation has overwritten.
+func (e *PendingError) DiscardAndPut(ctx context.Context, puts []clientv3.Op, also ...string) error {
 	pause := Backoff{Most: slowly}
 	for {
-		err := e.discard(ctx, also)
+		err := e.discard(ctx, puts, also)
 		if err == nil || errors.Is(err, ErrGone) {
 			return nil
 		}
@@ -206,7 +212,7 @@ func (e *PendingError) Discard(ctx context.Context, also ...string) error {
 // no copy is under way and a linearizable read will do. Otherwise copies must be
 // shut out first, which takes a put; while etcd is out of space it refuses that,
 // but what stands already can be removed all the same.
-func (e *PendingError) discard(ctx context.Context, also []string) error {
+func (e *PendingError) discard(ctx context.Context, puts []clientv3.Op, also []string) error {
 	var settled error
 	var kvs []*mvccpb.KeyValue
 	if !e.answered {
@@ -222,7 +228,7 @@ func (e *PendingError) discard(ctx context.Context, also []string) error {
 		kvs = resp.Kvs
 	}
 	if len(kvs) > 0 && e.creation.Mine(kvs[0].Value) {
-		if _, err := Remove(ctx, e.fence.kv, e.creation.Key, kvs[0].CreateRevision, also...); err != nil {
+		if _, err := RemoveAndPut(ctx, e.fence.kv, e.creation.Key, kvs[0].CreateRevision, puts, also...); err != nil {
 			return errors.Join(settled, err)
 		}
 	}

@@ -26,6 +26,10 @@ func (j Job) Hold() string { return j.Range + "hold" }
 // Pause stands while the job is paused.
 func (j Job) Pause() string { return j.Range + "pause" }
 
+// Operated is put by each Pause and Resume, so that a late copy of one cannot undo the
+// next.
+func (j Job) Operated() string { return j.Range + "operated" }
+
 // Settings tells how the live users of the job have configured it.
 func (j Job) Settings() string { return j.Range + "settings" }
 

@@ -40,6 +40,14 @@ type Pause struct {
 	AtMS    int64  `json:"at"`
 }
 
+// Operated tells who has paused a job, or resumed it, last.
+type Operated struct {
+	Version int    `json:"v"`
+	Nonce   string `json:"nonce"` // of that call
+	By      string `json:"by"`
+	AtMS    int64  `json:"at"`
+}
+
 // Clock tells a process's time.
 type Clock struct {
 	Version int    `json:"v"`
@@ -55,6 +63,9 @@ func (r Lock) Encode() string { r.Version = version; return encode(r) }
 
 // Encode writes a record.
 func (r Pause) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r Operated) Encode() string { r.Version = version; return encode(r) }
 
 // Encode writes a record.
 func (r Clock) Encode() string { r.Version = version; return encode(r) }
