@@ -1,0 +1,299 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Ref tells one key of a store from all others, and nothing of it: it is a hash.
+type Ref string
+
+// Ref returns the reference of a key.
+func (s *Store) Ref(key Key) Ref { return Ref(s.keys.Entry(key.Scope, key.Op, key.ID).Ref) }
+
+// State is how a request stands.
+type State int
+
+// The states of a request.
+const (
+	InProgress State = iota + 1 // somebody works on it
+	Done                        // its result is recorded
+	Failed                      // its failure is
+	Unknown                     // its attempt was lost
+	Released                    // it was given back, with its recovery points
+	Unreadable                  // its record cannot be read
+)
+
+// String returns a word for it.
+func (s State) String() string {
+	words := [...]string{"", "in progress", "done", "failed", "unknown", "released", "unreadable"}
+	if s < 1 || int(s) >= len(words) {
+		return fmt.Sprintf("State(%d)", int(s))
+	}
+	return words[s]
+}
+
+// Record is what an operator sees of a request. Times are by the clock of the process that
+// wrote them.
+type Record struct {
+	Ref      Ref
+	State    State
+	Scope    string
+	Op       string
+	Attempt  int
+	Token    int64  // 0 while it goes on
+	Holder   string // the session that has made the attempt
+	Started  time.Time
+	Ended    time.Time
+	Failure  string
+	Bytes    int // of the result as stored
+	Omitted  bool
+	Refuse   bool   // it was begun with the policy Refuse
+	Resolved string // by whom, if somebody has resolved it by hand
+	Revision int64  // at which it was written
+}
+
+// Filter chooses records.
+type Filter struct {
+	// Scope, if HasScope is set, leaves only the records of that scope; others are not read.
+	Scope    string
+	HasScope bool
+	// State, if not 0, leaves only records of that state.
+	State State
+}
+
+// pageSize is how many keys are read at once.
+const pageSize = 200
+
+// List returns the records that a filter leaves, in no order that means anything. It reads
+// page by page, so what changes meanwhile may be seen or not. It yields an error of
+// etcd's or ctx's, and ends then.
+func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		from := s.keys.Records()
+		if f.HasScope {
+			from = s.keys.Scope(f.Scope)
+		}
+		end := clientv3.GetPrefixRangeEnd(from)
+		var pause commit.Backoff
+		for {
+			call, cancel := commit.Call(ctx)
+			resp, err := s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
+			cancel()
+			if err != nil {
+				if commit.Transient(err) {
+					if err = pause.Wait(ctx, err); err == nil {
+						continue
+					}
+				}
+				yield(Record{}, fmt.Errorf("list store %q: %w", s.name, because(ctx, err)))
+				return
+			}
+			kvs := resp.Kvs
+			for i, kv := range kvs {
+				e, claim, ok := s.keys.ParseEntry(string(kv.Key))
+				if !ok || claim {
+					continue
+				}
+				if i == len(kvs)-1 && resp.More && i > 0 {
+					kvs = kvs[:i] // its claim may be on the next page
+					break
+				}
+				var st state
+				st.take(kvs[i:min(len(kvs), i+2)], e)
+				if r := describe(e, st); f.State == 0 || r.State == f.State {
+					if !yield(r, nil) {
+						return
+					}
+				}
+			}
+			if !resp.More {
+				return
+			}
+			from = string(kvs[len(kvs)-1].Key) + "\x00"
+		}
+	}
+}
+
+func describe(e keyspace.Entry, st state) Record {
+	r := st.rec
+	out := Record{Ref: Ref(e.Ref), Revision: st.mod(), State: Unreadable}
+	if st.bad {
+		return out
+	}
+	out.Scope, out.Op, out.Attempt, out.Token, out.Holder = r.Scope, r.Op, r.Number, r.Token, r.Holder
+	out.Started, out.Failure, out.Bytes, out.Omitted = time.UnixMilli(r.StartMS), r.Error, r.Size, r.Omitted
+	out.Refuse, out.Resolved = r.Refuse, r.By
+	if r.EndMS != 0 {
+		out.Ended = time.UnixMilli(r.EndMS)
+	}
+	switch {
+	case r.State == record.AttemptDone:
+		out.State = Done
+	case r.State == record.AttemptFailed:
+		out.State = Failed
+	case r.State == record.AttemptReleased:
+		out.State = Released
+	case st.claim:
+		out.State = InProgress
+	default:
+		out.State = Unknown
+	}
+	return out
+}
+
+// Get returns the record of a key and, if it is finished, its outcome. It returns
+// ErrNotFound, ErrInvalid if the reference is none, ErrUnreadable with the Record if the
+// outcome cannot be read, ctx's error or one of etcd's.
+func (s *Store) Get(ctx context.Context, ref Ref) (Record, *Recorded, error) {
+	e, st, err := s.lookUp(ctx, ref)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	r := describe(e, st)
+	if !st.finished() {
+		return r, nil, nil
+	}
+	rec, err := s.load(ctx, e, st)
+	if err == nil && rec == nil {
+		err = ErrNotFound // it expires just now
+	}
+	if err != nil {
+		err = fmt.Errorf("get %s: %w", ref, err)
+	}
+	return r, rec, err
+}
+
+func (s *Store) lookUp(ctx context.Context, ref Ref) (keyspace.Entry, state, error) {
+	e, ok := s.keys.Ref(string(ref))
+	if !ok {
+		return e, state{}, invalid("store %q: %q is no reference", s.name, string(ref))
+	}
+	st, err := s.read(ctx, e, true)
+	if err == nil && st.kv == nil {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return e, st, fmt.Errorf("store %q: %s: %w", s.name, ref, because(ctx, err))
+	}
+	return e, st, nil
+}
+
+// Delete forgets a request, be it finished, unknown or unreadable: the next call does it
+// again. Processes that have its outcome in their caches replay it for CacheFor yet. It
+// returns ErrInProgress, as an *InProgressError, while somebody works on it; ErrNotFound,
+// ErrInvalid, ErrConflict if it has changed meanwhile, ctx's error or one of etcd's; after
+// the last two it may be deleted or not.
+func (s *Store) Delete(ctx context.Context, ref Ref) error {
+	e, st, err := s.lookUp(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return s.decide(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
+		func(kv *mvccpb.KeyValue) bool { return kv == nil })
+}
+
+// decide changes the record of a request on which nobody works.
+func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) error {
+	fail := func(err error) error { return fmt.Errorf("store %q: %s: %w", s.name, e.Ref, err) }
+	if st.claim {
+		return fail(&InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: retryAfter})
+	}
+	res, err := commit.Amend(ctx, s.client, commit.Amendment{
+		Key: e.Record, Mod: st.mod(), Then: then, Mine: mine,
+		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(e.Claim()), "=", 0)}, Same: clientv3.OpPut(e.Record, string(st.kv.Value), clientv3.WithLease(clientv3.LeaseID(st.kv.Lease))),
+	})
+	s.cache.forget(e.Ref)
+	switch {
+	case err != nil:
+		return fail(because(ctx, err))
+	case res.Outcome == commit.Amended:
+		return nil
+	}
+	return fail(ErrConflict)
+}
+
+// Resolution is what somebody has found out about a request whose attempt was lost.
+type Resolution struct {
+	action Action
+	value  []byte
+	text   string
+	done   bool
+}
+
+// WasDone resolves that the request was done, with that result: JSON, if it is for Do.
+func WasDone(result []byte) Resolution { return Resolution{done: true, value: result} }
+
+// HasFailed resolves that it has failed, and is not to be tried again.
+func HasFailed(failure string) Resolution { return Resolution{action: Remember, text: failure} }
+
+// NotDone resolves that nothing was done: the next call does it. The recovery points are
+// kept.
+func NotDone() Resolution { return Resolution{action: Forget} }
+
+// Resolve says what became of a request whose outcome is Unknown. It returns ErrInProgress,
+// as an *InProgressError, if somebody works on it; ErrConflict if its outcome is known or
+// changes meanwhile; ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than
+// 128 KiB, ErrUnreadable, ctx's error or one of etcd's; after the last two it may be
+// resolved or not.
+func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
+	e, st, err := s.lookUp(ctx, ref)
+	if err != nil {
+		return err
+	}
+	switch {
+	case st.bad:
+		return fmt.Errorf("store %q: %s: %w", s.name, ref, ErrUnreadable)
+	case !st.lost() && !st.claim:
+		return fmt.Errorf("store %q: %s: its outcome is known: %w", s.name, ref, ErrConflict)
+	}
+	r := st.rec
+	r.EndMS, r.By, r.Token = time.Now().UnixMilli(), s.sess.Holder(), st.mod()
+	if what.done || what.action == Remember {
+		stored, codec, err := s.encode(what.value, about(e))
+		if err != nil {
+			return err
+		}
+		if len(stored) > inline {
+			return fmt.Errorf("store %q: %s: %w: %d bytes", s.name, ref, ErrTooLarge, len(stored))
+		}
+		r.State, r.Body, r.Codec, r.Size = record.AttemptDone, stored, codec, len(stored)
+		if !what.done {
+			r.State, r.Error = record.AttemptFailed, bounded(what.text)
+		}
+	} else {
+		r.State = record.AttemptReleased
+	}
+	text := r.Encode()
+	lease, err := s.retain(s.opts.Retain).take(ctx, 1)
+	if err != nil {
+		return fmt.Errorf("store %q: %s: %w", s.name, ref, because(ctx, err))
+	}
+	return s.decide(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
+		func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
+}
+
+// Count returns how many records there are of a scope, or with all in the whole store, those
+// in progress counted twice. It returns an error of etcd's or ctx's.
+func (s *Store) Count(ctx context.Context, scope string, all bool) (int64, error) {
+	from := s.keys.Scope(scope)
+	if all {
+		from = s.keys.Records()
+	}
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	resp, err := s.client.Get(call, from, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("count store %q: %w", s.name, because(ctx, err))
+	}
+	return resp.Count, nil
+}

@@ -1,0 +1,194 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Attempt is one try to do what a request asks for. Who has it does the work, under its
+// context, and then calls one of Commit, Fail, Release and Abandon. It is safe for
+// concurrent use.
+type Attempt struct {
+	store  *Store
+	key    Key
+	entry  keyspace.Entry
+	epoch  hold.Epoch
+	set    settings
+	flight *flight
+	leave  func()
+	work   *pooled
+	token  int64
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	stop   func() bool // of the watch over the epoch
+	timer  *time.Timer // MaxExecution
+	given  sync.Once   // the place on the work lease
+
+	// writing is held by who writes the record.
+	writing chan struct{}
+	rec     record.Attempt // as it stands
+	mod     int64          // and since when
+	unsure  string         // or it stands so, if that is not empty
+
+	mu      sync.Mutex
+	ended   error // why the context has ended
+	over    error // what the next Commit returns: ErrSettled, ErrFenced …
+	ending  bool  // an outcome is being written
+	ifs     []clientv3.Cmp
+	then    []clientv3.Op
+	outcome *Recorded // after Commit or Fail
+}
+
+// start starts the attempt's clocks. Its context has the values of the caller's.
+func (a *Attempt) start(outer context.Context) {
+	ctx := context.WithValue(context.WithoutCancel(outer), attemptKey{}, a)
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.flight.works()
+	a.timer = time.AfterFunc(a.set.maxExecution, a.tooLong)
+	a.stop = context.AfterFunc(a.epoch.Context(), func() {
+		cause, reason := a.epoch.Why()
+		a.end(&lostError{key: a.key, cause: cause, reason: reason})
+	})
+}
+
+// Ctx returns the attempt's context. It ends, with a cause, when the session is lost
+// (ErrLost; ErrClosed if it was closed), with MaxExecution (ErrTooLong) or when the attempt
+// is settled (ErrSettled). It does not end when the caller's does: a client that hangs up
+// does not stop what it has begun.
+func (a *Attempt) Ctx() context.Context { return a.ctx }
+
+// Key returns the request's key.
+func (a *Attempt) Key() Key { return a.key }
+
+// Number returns 1 for the first attempt, and more after lost ones.
+func (a *Attempt) Number() int { return a.rec.Number }
+
+// Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to
+// attempt at the request, so a resource that refuses a smaller one than the greatest it
+// has seen is safe from former attempts.
+func (a *Attempt) Token() int64 { return a.token }
+
+// Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while
+// the attempt goes on in etcd, whatever the clocks do. The client must see the same keys as
+// the session's.
+func (a *Attempt) Guard() clientv3.Cmp { return commit.Guard(a.entry.Claim(), a.token) }
+
+// ChildKey returns an idempotency key for a call to somebody else, who does such calls once
+// by their key. It is the same in all attempts at the request, another for each purpose,
+// and tells nothing of the request's own key.
+func (a *Attempt) ChildKey(purpose string) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "etcdkit child key 1\n%s\n%s\n%d %s", a.store.keys.Range, a.entry.Ref, len(purpose), purpose)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:24])
+}
+
+// Err returns nil while the attempt's context has not ended, and from then on its cause:
+// ErrLost, ErrClosed, ErrTooLong or ErrSettled.
+// It reads the clocks itself, so right after a pause of the process it tells the truth even
+// if no timer has fired yet.
+func (a *Attempt) Err() error {
+	a.mu.Lock()
+	ended := a.ended
+	a.mu.Unlock()
+	if ended == nil && !a.epoch.Valid() {
+		cause, reason := a.epoch.Why()
+		a.end(&lostError{key: a.key, cause: cause, reason: reason})
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended
+}
+
+// end ends the attempt's context. The first cause counts.
+func (a *Attempt) end(cause error) {
+	a.mu.Lock()
+	if a.ended == nil {
+		a.ended = cause
+		a.timer.Stop()
+	}
+	a.mu.Unlock()
+	a.cancel(cause)
+}
+
+// tooLong ends the attempt by MaxExecution. Its function should return now; if it does not,
+// the attempt is left as lost, a margin later. What the function then still commits counts
+// only if nobody has taken over.
+func (a *Attempt) tooLong() {
+	a.end(fmt.Errorf("%v: %w: MaxExecution has passed", a.key, ErrTooLong))
+	s := a.store
+	s.sess.Background(func() {
+		t := time.NewTimer(s.sess.Margin())
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-s.sess.Context().Done():
+			return
+		}
+		a.mu.Lock()
+		done := a.ending || a.over != nil
+		a.mu.Unlock()
+		if done {
+			return
+		}
+		s.log.Warn("an attempt does not heed its context: it counts as lost")
+		a.drop()
+		a.land(nil)
+	})
+}
+
+// drop removes the claim: the attempt is lost then.
+func (a *Attempt) drop() {
+	s := a.store
+	_, _ = commit.Erase(s.sess.Context(), s.client, a.entry.Claim(), a.token, nil)
+}
+
+// land lets duplicates in this process, and Close, go on.
+func (a *Attempt) land(outcome *Recorded) {
+	a.store.landed(a.entry.Ref, a.flight, outcome)
+	a.leave()
+}
+
+// With has these conditions and operations be part of the Txn that records the outcome,
+// by Commit or when Do's function has returned: they take effect if and only if the outcome
+// is recorded. It adds to what was said before. The operations must not concern keys of
+// the store.
+func (a *Attempt) With(ifs []clientv3.Cmp, then ...clientv3.Op) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ifs, a.then = append(a.ifs, ifs...), append(a.then, then...)
+}
+
+type attemptKey struct{}
+
+// FromContext returns the attempt to whose context ctx belongs.
+func FromContext(ctx context.Context) (*Attempt, bool) {
+	a, ok := ctx.Value(attemptKey{}).(*Attempt)
+	return a, ok
+}
+
+// lostError is the cause of an attempt's context after its session was lost.
+type lostError struct {
+	key           Key
+	cause, reason error
+}
+
+func (e *lostError) Error() string {
+	return fmt.Sprintf("attempt at %v: %v", e.key, errors.Join(e.cause, e.reason))
+}
+func (e *lostError) Unwrap() error        { return e.cause }
+func (e *lostError) Is(target error) bool { return target == ErrLost }

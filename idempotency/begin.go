@@ -1,0 +1,215 @@
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Begin begins the request with that key, or tells what came of it before. It returns one of
+// three:
+//
+//   - an Attempt: the caller has to do the work, and then to Commit, Fail, Release or
+//     Abandon it;
+//   - what was Recorded, be that a result or a failure;
+//   - an error: an *InProgressError (another works on it, and the call does not wait), a
+//     *MismatchError (the key was used with another payload), an *UnknownError (an attempt
+//     was lost, and the policy is Refuse), ErrFull, ErrUnreadable, ErrInvalid, ErrClosed,
+//     ctx's error or one of etcd's. Then nothing is begun.
+//
+// The payload is what makes two requests the same, besides the key. []byte and string
+// are compared as they are, json.RawMessage and all other types by their JSON, in which
+// neither the order of members nor space matters; a Fingerprint stands for what it is the
+// hash of; nil for a request without any.
+//
+// ctx bounds the call, and does not end the attempt's context, which has its values.
+func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Recorded, error) {
+	a, rec, err := s.begin(ctx, key, payload, opts)
+	if err != nil {
+		return nil, nil, fmt.Errorf("begin request in store %q: %w", s.name, err)
+	}
+	return a, rec, nil
+}
+
+func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) (*Attempt, *Recorded, error) {
+	if err := key.check(s.opts.SingleTenant); err != nil {
+		return nil, nil, err
+	}
+	set, err := s.opts.settings(opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	print, err := s.print(payload)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, patience: newPatience(set.wait), outer: ctx}
+	defer c.patience.stop()
+	ctx, cancel := s.sess.Open(ctx)
+	defer cancel()
+	if err := context.Cause(ctx); err != nil {
+		return nil, nil, err
+	}
+	for {
+		if rec := s.cache.get(c.entry.Ref); rec != nil {
+			s.count.cached.Add(1)
+			return c.replay(rec)
+		}
+		f, lead := s.join(c.entry.Ref, print)
+		if lead {
+			a, rec, err := c.lead(ctx, f)
+			if a == nil {
+				s.landed(c.entry.Ref, f, rec)
+			}
+			if err != nil || a != nil {
+				return a, nil, err
+			}
+			s.count.read.Add(1)
+			return c.replay(rec)
+		}
+		rec, err := c.follow(ctx, f)
+		if err != nil {
+			return nil, nil, err
+		}
+		if rec != nil {
+			s.count.joined.Add(1)
+			return c.replay(rec)
+		}
+	}
+}
+
+// call is one call of Begin.
+type call struct {
+	store    *Store
+	key      Key
+	entry    keyspace.Entry
+	print    []byte
+	set      settings
+	patience *patience
+	outer    context.Context // the caller's
+}
+
+func (c *call) replay(rec *Recorded) (*Attempt, *Recorded, error) {
+	if !bytes.Equal(rec.print, c.print) {
+		return nil, nil, c.mismatch(true)
+	}
+	return nil, rec, nil
+}
+
+func (c *call) mismatch(finished bool) error {
+	c.store.count.mismatched.Add(1)
+	return &MismatchError{Key: c.key, Finished: finished}
+}
+
+// retryAfter is what is guessed of an attempt in progress.
+const retryAfter = time.Second
+
+func (c *call) inProgress(st state) error {
+	c.store.count.inProgress.Add(1)
+	return &InProgressError{Key: c.key, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: retryAfter}
+}
+
+// follow waits for another call of this process. It returns nil if that has no outcome.
+func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
+	select {
+	case <-f.busy:
+	case <-f.done:
+		return f.outcome, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if !bytes.Equal(f.print, c.print) {
+		return nil, c.mismatch(false)
+	}
+	if c.patience.none {
+		return nil, c.inProgress(state{})
+	}
+	select {
+	case <-f.done:
+		return f.outcome, nil
+	case <-c.patience.out:
+		return nil, c.inProgress(state{})
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// lead asks etcd, until there is an attempt, an outcome or an error.
+func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error) {
+	s := c.store
+	st, err := s.read(ctx, c.entry, false)
+	var pause commit.Backoff
+	for {
+		if err != nil {
+			return nil, nil, because(ctx, err)
+		}
+		sure := func() { st, err = s.read(ctx, c.entry, true) }
+		switch {
+		case st.kv != nil && !st.sure && !st.finished():
+			sure()
+			continue
+		case st.bad:
+			return nil, nil, fmt.Errorf("%w (%s)", ErrUnreadable, c.entry.Ref)
+		case st.kv != nil && !bytes.Equal(st.rec.Print, c.print):
+			return nil, nil, c.mismatch(st.finished())
+		case st.finished():
+			rec, err := s.load(ctx, c.entry, st)
+			if err != nil {
+				return nil, nil, because(ctx, err)
+			}
+			if rec == nil { // it has just expired
+				sure()
+				if err := pause.Wait(ctx, nil); err != nil {
+					return nil, nil, err
+				}
+				continue
+			}
+			s.cache.put(c.entry.Ref, rec, st.sent)
+			return nil, rec, nil
+		case st.claim:
+			f.works()
+			if c.patience.none {
+				return nil, nil, c.inProgress(st)
+			}
+			before := st
+			if st, err = s.await(ctx, c.entry, c.patience); errors.Is(err, over{}) {
+				return nil, nil, c.inProgress(before)
+			}
+			continue
+		case st.lost() && (st.rec.Refuse || c.set.orphan == Refuse):
+			s.count.unknown.Add(1)
+			return nil, nil, &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Holder: st.rec.Holder, Attempt: st.rec.Number}
+		}
+		if !s.space.enough() {
+			return nil, nil, ErrFull
+		}
+		a, err := c.claim(ctx, f, st)
+		if a != nil || err != nil {
+			return a, nil, err
+		}
+		if sure(); err == nil && st.kv == nil {
+			// Nothing stands there, so it was something of this process's.
+			if err := pause.Wait(ctx, nil); err != nil {
+				return nil, nil, because(ctx, err)
+			}
+		}
+	}
+}
+
+// next returns the record of the attempt that comes after what stands there.
+func (c *call) next(st state) record.Attempt {
+	r := record.Attempt{
+		State: record.AttemptWorking, Number: 1, Holder: c.store.sess.Holder(), Nonce: c.store.sess.Nonce(),
+		Scope: c.key.Scope, Op: c.key.Op, Print: c.print, Refuse: c.set.orphan == Refuse, StartMS: time.Now().UnixMilli(),
+	}
+	if st.kv != nil {
+		r.Number, r.Refuse, r.Body = st.rec.Number+1, r.Refuse || st.rec.Refuse, st.rec.Body
+	}
+	return r
+}

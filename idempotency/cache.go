@@ -1,0 +1,94 @@
+package idempotency
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// Recorded is the outcome of a request as it was recorded. It never changes.
+type Recorded struct {
+	// Value is the result, or the details of a failure. It must not be changed.
+	Value []byte
+	// Failed says that the request has failed, and Failure why.
+	Failed  bool
+	Failure string
+	// Omitted says that the result was too big, or could not be encoded, and was not
+	// kept.
+	Omitted bool
+	// Attempt and Token are those of the attempt that ended it.
+	Attempt int
+	Token   int64
+
+	print []byte
+}
+
+func (r *Recorded) size() int { return len(r.Value) + len(r.Failure) + 256 }
+
+// cache holds outcomes for a short time, and the latest of them if there are too many.
+// Outcomes never change, but they can be deleted: so they are not kept for long.
+type cache struct {
+	most int
+	keep time.Duration
+
+	mu    sync.Mutex
+	size  int
+	byRef map[string]*list.Element
+	order list.List // of *cached, latest use first
+}
+
+type cached struct {
+	ref   string
+	rec   *Recorded
+	since time.Time // before it was read
+}
+
+func (c *cache) init(most int, keep time.Duration) {
+	c.most, c.keep, c.byRef = most, keep, map[string]*list.Element{}
+}
+
+func (c *cache) get(ref string) *Recorded {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byRef[ref]
+	if e == nil {
+		return nil
+	}
+	x := e.Value.(*cached)
+	if aged(x.since) >= c.keep {
+		c.remove(e)
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return x.rec
+}
+
+func (c *cache) put(ref string, rec *Recorded, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.byRef[ref]; e != nil {
+		c.remove(e)
+	}
+	if rec.size() > c.most/4 || c.keep == 0 {
+		return
+	}
+	c.byRef[ref] = c.order.PushFront(&cached{ref, rec, since})
+	c.size += rec.size()
+	for e := c.order.Back(); e != nil && c.size > c.most; e = c.order.Back() {
+		c.remove(e)
+	}
+}
+
+func (c *cache) forget(ref string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.byRef[ref]; e != nil {
+		c.remove(e)
+	}
+}
+
+func (c *cache) remove(e *list.Element) {
+	x := c.order.Remove(e).(*cached)
+	delete(c.byRef, x.ref)
+	c.size -= x.rec.size()
+}

@@ -1,0 +1,139 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// claim begins an attempt, if the key still stands as it was read. It returns nil and no
+// error if it does not, or if the session was lost on the way.
+//
+// One Txn puts the record, and the claim: that is on the session's lease, so it goes when
+// this process does, while the record stays and tells that there was an attempt.
+func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error) {
+	s := c.store
+	ep, err := s.sess.Live(ctx)
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	leave, ok := ep.Enter() // Close waits, from here on until the attempt is settled
+	if !ok {
+		return nil, nil
+	}
+	work, err := s.work.take(ctx, 1)
+	if err != nil {
+		leave()
+		return nil, full(because(ctx, err))
+	}
+	rec := c.next(st)
+	rec.Lease = int64(ep.Lease())
+	nonce, value := rec.Nonce, rec.Encode()
+	unchanged := clientv3.Compare(clientv3.ModRevision(c.entry.Record), "=", st.mod())
+	created, err := ep.Fence().Create(c.outer, commit.Creation{
+		Key:   c.entry.Claim(),
+		Value: record.Claim{Nonce: nonce, Lease: rec.Lease, Holder: rec.Holder}.Encode(),
+		If:    []clientv3.Cmp{unchanged},
+		Also:  []clientv3.Op{clientv3.OpPut(c.entry.Record, value, clientv3.WithLease(work.id))},
+		Mine: func(v []byte) bool {
+			r, ok := record.DecodeClaim(v)
+			return ok && r.Nonce == nonce && r.Lease == rec.Lease
+		},
+	})
+	var pending *commit.PendingError
+	switch {
+	case errors.As(err, &pending):
+		// Whenever it arrives, nothing is run for it.
+		doubt := true
+		var undo []string
+		if st.kv == nil {
+			undo = append(undo, c.entry.Record)
+		}
+		if !s.sess.Background(func() {
+			defer leave()
+			if pending.Discard(ep.Context(), undo...) == nil {
+				doubt = s.restore(ep.Context(), c.entry, value, st) != nil
+			}
+			s.work.give(work, doubt)
+		}) {
+			s.work.give(work, doubt)
+			leave()
+		}
+		return nil, full(because(c.outer, err))
+	case errors.Is(err, commit.ErrGone):
+		leave()
+		s.work.give(work, false)
+		if ep.Valid() { // so it was not the session's lease
+			s.work.forget(work)
+		}
+		return nil, nil
+	case errors.Is(err, commit.ErrOccupied), err == nil && created.Token == 0, err != nil:
+		leave()
+		s.work.give(work, false)
+		if errors.Is(err, commit.ErrOccupied) {
+			err = nil
+		}
+		return nil, full(err)
+	}
+	a := &Attempt{store: s, key: c.key, entry: c.entry, epoch: ep, set: c.set, flight: f, leave: leave, work: work,
+		token: created.Token, mod: created.Token, rec: rec, writing: make(chan struct{}, 1)}
+	if !ep.Valid() {
+		// Nothing was run; it shall not look as if it had been.
+		err := s.takeBack(c.outer, a, st)
+		s.work.give(work, err != nil)
+		leave()
+		return nil, err
+	}
+	s.saw(created.Token, st.sent)
+	s.count.begun.Add(1)
+	if st.lost() {
+		s.count.takenOver.Add(1)
+	}
+	a.start(c.outer)
+	return a, nil
+}
+
+// full tells of etcd's own refusal for want of space.
+func full(err error) error {
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace) {
+		return errors.Join(ErrFull, err)
+	}
+	return err
+}
+
+// takeBack undoes a claim whose attempt was not started.
+func (s *Store) takeBack(ctx context.Context, a *Attempt, before state) error {
+	res, err := commit.Amend(ctx, s.client, a.back(before, a.token))
+	if err == nil && res.Outcome == commit.LeaseGone {
+		_, err = commit.Remove(ctx, s.client, a.entry.Claim(), a.token)
+	}
+	return err
+}
+
+func (a *Attempt) back(before state, mod int64) commit.Amendment {
+	undo := []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())}
+	if before.kv != nil {
+		undo[0] = clientv3.OpPut(a.entry.Record, string(before.kv.Value), clientv3.WithLease(clientv3.LeaseID(before.kv.Lease)))
+	}
+	return commit.Amendment{Key: a.entry.Record, Mod: mod, Then: undo, Mine: func(kv *mvccpb.KeyValue) bool {
+		return before.kv == nil && kv == nil || before.kv != nil && kv != nil && string(kv.Value) == string(before.kv.Value)
+	}}
+}
+
+// restore puts the record back that a discarded claim has replaced. The claim is gone.
+func (s *Store) restore(ctx context.Context, e keyspace.Entry, value string, before state) error {
+	st, err := s.read(ctx, e, true)
+	if err != nil || st.kv == nil || string(st.kv.Value) != value || st.claim {
+		return err
+	}
+	a := &Attempt{store: s, entry: e}
+	_, err = commit.Amend(ctx, s.client, a.back(before, st.kv.ModRevision))
+	return err
+}

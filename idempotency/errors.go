@@ -1,0 +1,157 @@
+package idempotency
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// The errors of this package, one for each decision that a caller can make. They come
+// wrapped with the store and the value in question: compare with errors.Is. An error that
+// is none of these is the function's own, comes from etcd, or is the error of a ctx.
+var (
+	// ErrInvalid is concurrency.ErrInvalid: an argument or an option is wrong.
+	// Nothing was written to etcd; repeating does not help.
+	ErrInvalid = concurrency.ErrInvalid
+
+	// ErrClosed is concurrency.ErrClosed: the session is closed, or its client is.
+	ErrClosed = concurrency.ErrClosed
+
+	// ErrInProgress: the request is being worked on, and the caller did not want to
+	// wait (longer). Nothing is wrong. It always comes as an *InProgressError.
+	ErrInProgress = errors.New("request is in progress")
+
+	// ErrMismatch: the key was used before, with another payload. It always comes as
+	// a *MismatchError.
+	ErrMismatch = errors.New("key was used with another payload")
+
+	// ErrUnknown: an attempt was lost before it has recorded an outcome, and the policy
+	// is Refuse: somebody has to find out, and to Resolve. It always comes as an
+	// *UnknownError.
+	ErrUnknown = errors.New("outcome is unknown")
+
+	// ErrFailed: the request has failed before, and that was remembered. It always
+	// comes as a *FailedError.
+	ErrFailed = errors.New("request has failed before")
+
+	// ErrOmitted: the request was done before, and its result was not kept. It
+	// always comes as an *OmittedError.
+	ErrOmitted = errors.New("result was not kept")
+
+	// ErrFull: etcd is close to its quota, so no new request is begun. Replays go on.
+	ErrFull = errors.New("store is full")
+
+	// ErrUnreadable: what stands at the key was not written by a release that this one
+	// can read, or its result by a Codec that it does not have. Nothing is run.
+	ErrUnreadable = errors.New("record cannot be read")
+
+	// ErrTooLarge: a recovery point is bigger than a record may be.
+	ErrTooLarge = errors.New("too large")
+
+	// ErrConflict: a condition that was given to Commit is not met. Nothing was written;
+	// the attempt goes on.
+	ErrConflict = errors.New("a condition of the commit is not met")
+
+	// ErrNotRecorded: the function has returned, and its outcome is not in etcd yet,
+	// or not for certain. It is still being written, in the background, and the key
+	// is not given free meanwhile.
+	ErrNotRecorded = errors.New("outcome is not recorded yet")
+
+	// ErrFenced: the attempt is not the latest any more: another has taken over, or the
+	// record was resolved or deleted. What it wanted to write was not written.
+	ErrFenced = errors.New("another attempt has taken over")
+
+	// ErrLost is concurrency.ErrLost: the attempt's session was lost while it went on,
+	// so another may take over.
+	ErrLost = concurrency.ErrLost
+
+	// ErrTooLong: the attempt's context ended because MaxExecution had passed.
+	ErrTooLong = errors.New("attempt ran too long")
+
+	// ErrSettled: the attempt has ended by Commit, Fail, Release or Abandon. It is the
+	// cause of its context then, and what a second such call returns.
+	ErrSettled = errors.New("attempt is settled")
+
+	// ErrNotFound: there is no such record, or no more.
+	ErrNotFound = errors.New("no such record")
+)
+
+// InProgressError says who works on the request.
+type InProgressError struct {
+	Key     Key
+	Holder  string // the session's name; empty if it is not known
+	Attempt int    // its number; 0 if it is not known
+	// RetryAfter is when it is worth asking again. It is a guess.
+	RetryAfter time.Duration
+}
+
+// Error names the holder.
+func (e *InProgressError) Error() string {
+	if e.Holder == "" {
+		return fmt.Sprintf("%v: %v", e.Key, ErrInProgress)
+	}
+	return fmt.Sprintf("%v: %v, attempt %d by %q", e.Key, ErrInProgress, e.Attempt, e.Holder)
+}
+
+// Is tells that an InProgressError is an ErrInProgress.
+func (e *InProgressError) Is(target error) bool { return target == ErrInProgress }
+
+// MismatchError says that another request has the same key.
+type MismatchError struct {
+	Key      Key
+	Finished bool // whether that one has ended
+}
+
+// Error names scope and operation.
+func (e *MismatchError) Error() string { return fmt.Sprintf("%v: %v", e.Key, ErrMismatch) }
+
+// Is tells that a MismatchError is an ErrMismatch.
+func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
+
+// UnknownError says which attempt was lost.
+type UnknownError struct {
+	Key     Key
+	Ref     Ref // for Resolve
+	Holder  string
+	Attempt int
+}
+
+// Error names the attempt that was lost.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("%v: %v: attempt %d by %q was lost (%s)", e.Key, ErrUnknown, e.Attempt, e.Holder, e.Ref)
+}
+
+// Is tells that an UnknownError is an ErrUnknown.
+func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
+
+// FailedError is a failure that was remembered.
+type FailedError struct {
+	Key      Key
+	Recorded *Recorded
+}
+
+// Error has the text of the failure.
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("%v: %v: %s", e.Key, ErrFailed, e.Recorded.Failure)
+}
+
+// Is tells that a FailedError is an ErrFailed.
+func (e *FailedError) Is(target error) bool { return target == ErrFailed }
+
+// OmittedError says that a request was done and its result not kept.
+type OmittedError struct {
+	Key      Key
+	Recorded *Recorded
+}
+
+// Error names scope and operation.
+func (e *OmittedError) Error() string { return fmt.Sprintf("%v: %v", e.Key, ErrOmitted) }
+
+// Is tells that an OmittedError is an ErrOmitted.
+func (e *OmittedError) Is(target error) bool { return target == ErrOmitted }
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}

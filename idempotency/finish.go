@@ -1,0 +1,340 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Commit records that the request is done, with its result, which duplicates get from then
+// on, for as long as Retain says. What was given to With is part of the same Txn. Then the
+// attempt is settled.
+//
+// It returns ErrConflict if a condition given to With is not met: nothing was written, and the
+// attempt goes on. It returns ErrFenced if another attempt has taken over, ErrSettled if
+// this one was settled before. After ErrNotRecorded, joined with ctx's error or one of
+// etcd's, the outcome is not known to be in etcd: it is being written in the background, as
+// long as the session is open, and the key is not given free. ctx bounds this call only.
+func (a *Attempt) Commit(ctx context.Context, result []byte) error {
+	return a.finish(ctx, &outcome{state: record.AttemptDone, value: result})
+}
+
+// Fail records that the request has failed for good: duplicates get this failure, and
+// the work is not tried again. Details are kept as a result is. It returns what Commit
+// returns: ErrConflict, ErrFenced, ErrSettled, ErrNotRecorded.
+func (a *Attempt) Fail(ctx context.Context, failure string, details []byte) error {
+	return a.finish(ctx, &outcome{state: record.AttemptFailed, value: details, failure: bounded(failure)})
+}
+
+// Release gives the key free, as if the request had never come, except for its recovery
+// points. The next duplicate is another attempt. It returns what Commit returns but
+// ErrConflict.
+func (a *Attempt) Release(ctx context.Context) error {
+	return a.finish(ctx, &outcome{state: record.AttemptReleased})
+}
+
+// Abandon leaves the attempt as if its process had died: what it has done is not known, and
+// Orphan says what comes next. It returns what Commit returns but ErrConflict.
+func (a *Attempt) Abandon(ctx context.Context) error {
+	return a.finish(ctx, &outcome{})
+}
+
+// outcome is how an attempt is to end.
+type outcome struct {
+	state   string // "" to abandon it
+	value   []byte
+	failure string
+	omit    bool // there is no value to keep
+
+	ready bool
+	rec   record.Attempt
+	text  string // of rec
+	ifs   []clientv3.Cmp
+	then  []clientv3.Op
+	lease int // how often a lease was gone
+}
+
+// finish writes the outcome, once.
+func (a *Attempt) finish(ctx context.Context, o *outcome) error {
+	select {
+	case a.writing <- struct{}{}:
+	case <-ctx.Done():
+		// A recovery point is being written. It does not take for ever.
+		a.writing <- struct{}{}
+	}
+	a.mu.Lock()
+	if over := a.over; over != nil || a.ending {
+		a.mu.Unlock()
+		<-a.writing
+		if over == nil {
+			over = ErrSettled
+		}
+		return fmt.Errorf("%v: %w", a.key, over)
+	}
+	a.ending = true
+	o.ifs, o.then = a.ifs, a.then
+	a.timer.Stop()
+	a.mu.Unlock()
+	err, again := error(nil), true
+	if ctx.Err() == nil {
+		err, again = a.write(ctx, o)
+	}
+	if !again {
+		a.settled(o, err)
+		<-a.writing
+		return wrap(a.key, err)
+	}
+	err = errors.Join(ErrNotRecorded, because(ctx, err))
+	a.end(ErrSettled)
+	s := a.store
+	s.count.pending.Add(1)
+	if !s.sess.Background(func() {
+		defer func() { s.count.pending.Add(-1); <-a.writing }()
+		a.goOn(o)
+	}) {
+		s.count.pending.Add(-1)
+		a.settled(o, err)
+		<-a.writing
+	}
+	return wrap(a.key, err)
+}
+
+func wrap(k Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%v: %w", k, err)
+}
+
+// goOn writes the outcome in the background, for as long as the session is open.
+func (a *Attempt) goOn(o *outcome) {
+	s := a.store
+	ctx := s.sess.Context()
+	pause := commit.Backoff{Most: 5 * time.Second}
+	for {
+		err, again := a.write(ctx, o)
+		if err != nil && !again {
+			s.log.Warn("an outcome could not be recorded", zap.Stringer("request", a.key), zap.Error(err))
+			if errors.Is(err, ErrConflict) {
+				// Nobody is there any more to decide: so it is lost.
+				a.drop()
+				err = ErrSettled
+			}
+		}
+		if again {
+			if again = pause.Wait(ctx, err) == nil; again {
+				continue
+			}
+		}
+		a.settled(o, err)
+		return
+	}
+}
+
+// settled ends the attempt here, or lets it go on after a conflict.
+func (a *Attempt) settled(o *outcome, err error) {
+	s := a.store
+	a.mu.Lock()
+	if errors.Is(err, ErrConflict) {
+		a.ending, a.ifs, a.then = false, nil, nil
+		if a.ended == nil {
+			a.timer.Reset(a.set.maxExecution)
+		}
+		a.mu.Unlock()
+		return
+	}
+	a.over = ErrSettled
+	if errors.Is(err, ErrFenced) {
+		a.over = ErrFenced
+		s.count.fenced.Add(1)
+	}
+	if err == nil && (o.state == record.AttemptDone || o.state == record.AttemptFailed) {
+		a.outcome = &Recorded{Value: o.value, Failed: o.state == record.AttemptFailed, Failure: o.failure, Omitted: o.rec.Omitted,
+			Attempt: a.rec.Number, Token: a.token, print: a.rec.Print}
+		if o.rec.Omitted {
+			a.outcome.Value = nil
+			s.count.omitted.Add(1)
+		}
+	}
+	done := a.outcome
+	a.mu.Unlock()
+	if err == nil {
+		switch o.state {
+		case record.AttemptDone:
+			s.count.done.Add(1)
+		case record.AttemptFailed:
+			s.count.failed.Add(1)
+		case record.AttemptReleased:
+			s.count.released.Add(1)
+		default:
+			s.count.abandoned.Add(1)
+		}
+	}
+	a.stop()
+	a.end(ErrSettled)
+	if done != nil {
+		s.cache.put(a.entry.Ref, done, time.Now())
+	}
+	a.given.Do(func() { s.work.give(a.work, err != nil || o.state == "") })
+	a.land(done)
+}
+
+// maxFailure bounds the text of a failure, in bytes.
+const maxFailure = 1024
+
+func bounded(text string) string {
+	text = strings.ToValidUTF8(text, "�")
+	if len(text) > maxFailure {
+		text = text[:maxFailure]
+		for !utf8.ValidString(text) {
+			text = text[:len(text)-1]
+		}
+	}
+	return text
+}
+
+// The form in which results are stored.
+const (
+	inline   = 128 << 10 // up to this they are in the record
+	partSize = 1 << 20
+)
+
+// prepare makes the record of the outcome. That cannot fail: a result that cannot be
+// encoded is left out, since the work is done.
+func (a *Attempt) prepare(o *outcome) (parts [][]byte) {
+	stored, codec, err := a.store.encode(o.value, about(a.entry))
+	if !o.ready {
+		o.ready = true
+		o.rec = a.rec
+		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
+		o.rec.Body, o.rec.Codec = nil, codec
+		switch {
+		case err != nil || o.omit || len(stored) > a.store.opts.MaxResult:
+			o.rec.Omitted, o.rec.Codec = true, ""
+		case len(stored) > inline:
+			sum := sha256.Sum256(stored)
+			o.rec.Size, o.rec.Sum = len(stored), sum[:]
+			o.rec.Parts = (len(stored) + partSize - 1) / partSize
+		default:
+			o.rec.Size, o.rec.Body = len(stored), stored
+		}
+		o.text = o.rec.Encode()
+	}
+	for n := range o.rec.Parts {
+		parts = append(parts, stored[n*partSize:min(len(stored), (n+1)*partSize)])
+	}
+	return parts
+}
+
+// write writes the outcome. Again says that it is worth trying once more, later.
+func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool) {
+	s := a.store
+	if err := a.resolve(ctx); err != nil && o.state != "" {
+		return err, !errors.Is(err, ErrFenced)
+	}
+	switch o.state {
+	case "":
+		_, err := commit.Remove(ctx, s.client, a.entry.Claim(), a.token)
+		return err, err != nil
+	case record.AttemptReleased:
+		return a.release(ctx)
+	}
+	parts := a.prepare(o)
+	for {
+		lease, err := s.retain(a.set.retain).take(ctx, 1+len(parts))
+		if err != nil {
+			return err, true
+		}
+		gone, err := a.writeParts(ctx, lease, parts)
+		if err != nil {
+			return err, !errors.Is(err, ErrFenced)
+		}
+		var res commit.Amending
+		if !gone {
+			then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id)), clientv3.OpDelete(a.entry.Claim())}
+			sent := time.Now()
+			if res, err = commit.Amend(ctx, s.client, commit.Amendment{
+				Key: a.entry.Record, Mod: a.mod, If: o.ifs, Then: append(then, o.then...),
+				Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == o.text },
+				Same: clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id)),
+			}); err != nil {
+				return err, true
+			}
+			switch res.Outcome {
+			case commit.Amended:
+				s.saw(res.Mod, sent)
+				return nil, false
+			case commit.Unmet:
+				a.mod = res.Mod
+				return ErrConflict, false
+			case commit.Overtaken:
+				return ErrFenced, false
+			}
+		}
+		// The lease is gone, ours or one of the caller's own.
+		s.retain(a.set.retain).forget(lease)
+		if o.lease++; o.lease > 2 && len(o.then) > 0 {
+			return fmt.Errorf("%w, or one that the caller has named", rpctypes.ErrLeaseNotFound), true
+		}
+	}
+}
+
+// writeParts writes a result that does not fit into its record. They are seen by nobody
+// before the record says so. Gone says that their lease is.
+func (a *Attempt) writeParts(ctx context.Context, lease *pooled, parts [][]byte) (gone bool, err error) {
+	for n, part := range parts {
+		stands, err := commit.PutAt(ctx, a.store.client, a.entry.Record, a.mod,
+			clientv3.OpPut(a.entry.Part(a.token, n), string(part), clientv3.WithLease(lease.id)))
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return true, nil
+		case err != nil:
+			return false, err
+		case !stands:
+			return false, ErrFenced
+		}
+	}
+	return false, nil
+}
+
+// release deletes the record; or, to keep its recovery points, says that it is free.
+func (a *Attempt) release(ctx context.Context) (err error, again bool) {
+	s := a.store
+	am := commit.Amendment{
+		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())},
+		Mine: func(kv *mvccpb.KeyValue) bool { return kv == nil },
+	}
+	if len(a.rec.Body) > 0 {
+		lease, err := s.retain(a.set.retain).take(ctx, 1)
+		if err != nil {
+			return err, true
+		}
+		r := a.rec
+		r.State = record.AttemptReleased
+		text := r.Encode()
+		am.Then[0] = clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id))
+		am.Mine = func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text }
+	}
+	res, err := commit.Amend(ctx, s.client, am)
+	switch {
+	case err != nil:
+		return err, true
+	case res.Outcome == commit.Amended:
+		return nil, false
+	case res.Outcome == commit.LeaseGone:
+		return rpctypes.ErrLeaseNotFound, true
+	}
+	return ErrFenced, false
+}

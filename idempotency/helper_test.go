@@ -1,0 +1,145 @@
+package idempotency_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// soon bounds what should happen at once; it is far above what it takes.
+const soon = 20 * time.Second
+
+func ctxT(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// fixture is one etcd and a prefix of the test's own.
+type fixture struct {
+	*embedtest.Cluster
+	t      testing.TB
+	prefix string
+}
+
+func shared(t testing.TB) fixture {
+	c := embedtest.Shared(t)
+	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+}
+
+func own(t testing.TB) fixture {
+	c := embedtest.Start(t, nil)
+	if c.External() {
+		t.Skip("the external cluster is not this test's own")
+	}
+	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+}
+
+// instance is one process of the fleet, as far as etcd can tell.
+type instance struct {
+	*idempotency.Store
+	sess   *concurrency.Session
+	client *embedtest.Client
+}
+
+func (f fixture) instance(so *concurrency.SessionOptions, opts *idempotency.Options) instance {
+	f.t.Helper()
+	var o concurrency.SessionOptions
+	if so != nil {
+		o = *so
+	}
+	o.Prefix = f.prefix
+	c := f.NewClient(f.t)
+	s, err := concurrency.NewSession(ctxT(f.t), c.Client, "test", &o)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Close(ctx)
+	})
+	st, err := idempotency.NewStore(s, "store", opts)
+	require.NoError(f.t, err)
+	return instance{st, s, c}
+}
+
+// quick is the shortest session that a test uses.
+func quick() *concurrency.SessionOptions {
+	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}
+}
+
+// key is a key of the one tenant that most tests have.
+func key(id string) idempotency.Key { return idempotency.Key{Scope: "tenant", Op: "pay", ID: id} }
+
+// keys lists the keys of the fixture that contain a text.
+func (f fixture) keys(part string) (found []string) {
+	f.t.Helper()
+	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(f.t, err)
+	for _, kv := range resp.Kvs {
+		if strings.Contains(string(kv.Key), part) {
+			found = append(found, string(kv.Key))
+		}
+	}
+	return found
+}
+
+// none waits until no such key stands.
+func (f fixture) none(part string) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool { return len(f.keys(part)) == 0 }, soon, time.Millisecond, part)
+}
+
+func closed(t testing.TB, ch <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(soon):
+		require.FailNow(t, "did not happen: "+what)
+	}
+}
+
+func got[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(soon):
+		require.FailNow(t, "did not happen: "+what)
+		panic("not reached")
+	}
+}
+
+// begin begins an attempt that the test holds.
+func begin(t testing.TB, in instance, k idempotency.Key, opts ...idempotency.Option) *idempotency.Attempt {
+	t.Helper()
+	a, rec, err := in.Begin(ctxT(t), k, "payload", opts...)
+	require.NoError(t, err)
+	require.Nil(t, rec)
+	require.NotNil(t, a)
+	return a
+}
+
+// replayed asks for an outcome that must be recorded.
+func replayed(t testing.TB, in instance, k idempotency.Key) *idempotency.Recorded {
+	t.Helper()
+	a, rec, err := in.Begin(ctxT(t), k, "payload", idempotency.Reject())
+	require.NoError(t, err)
+	require.Nil(t, a, "a new attempt")
+	return rec
+}
+
+// rejected asks for a request that must be in progress.
+func rejected(t testing.TB, in instance, k idempotency.Key) {
+	t.Helper()
+	a, _, err := in.Begin(ctxT(t), k, "payload", idempotency.Reject())
+	require.ErrorIs(t, err, idempotency.ErrInProgress)
+	require.Nil(t, a)
+}

@@ -1,0 +1,216 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/hold"
+)
+
+// perLease is how many keys hang on one lease. etcd deletes the keys of a lease that
+// expires in one go, in which nobody else writes; and with passwords it checks all keys of a
+// lease at each Put to it.
+const perLease = 1000
+
+// pool hands out leases for records. Many records share one; the next is granted
+// before the present one is used up, so nobody waits for a grant but the first.
+type pool struct {
+	sess hold.Session
+	ttl  time.Duration // that the server is asked for
+	// window is for how long after its grant a lease is handed out. 0 is for as long as
+	// the process lives: then the leases are renewed.
+	window time.Duration
+
+	mu       sync.Mutex
+	leases   []*pooled
+	granting chan struct{} // closed when the grant that goes on has ended
+	failed   error         // of the last grant
+}
+
+// pooled is one lease of a pool.
+type pooled struct {
+	id   clientv3.LeaseID
+	sent time.Time // before it was asked for
+	used int       // keys on it
+	kept bool      // a key may hang on it of which nobody here will hear again
+	gone bool      // etcd knows it no more
+}
+
+// newRetention returns the pool for records that are kept for d. Leases are used again for
+// a while, so they last longer by that.
+func newRetention(sess hold.Session, d time.Duration) *pool {
+	window := max(min(d/20, 10*time.Minute), time.Second)
+	return &pool{sess: sess, ttl: d + window + time.Second, window: window}
+}
+
+// newWork returns the pool for records of attempts that go on. Their leases outlive the
+// process by d: the record of a lost attempt is kept that long.
+func newWork(sess hold.Session, d time.Duration) *pool {
+	return &pool{sess: sess, ttl: d + time.Second}
+}
+
+// class rounds a retention up, by less than a twentieth: durations that differ a little
+// share leases.
+func class(d time.Duration) time.Duration {
+	s := math.Ceil(d.Seconds())
+	if s <= 20 {
+		return time.Duration(s) * time.Second
+	}
+	step := math.Pow(2, math.Floor(math.Log2(s/20)))
+	return time.Duration(math.Ceil(s/step)*step) * time.Second
+}
+
+// take returns a lease for n more keys. It waits for a grant if there is none. It returns
+// an error of etcd's or ctx's.
+func (p *pool) take(ctx context.Context, n int) (*pooled, error) {
+	for {
+		p.mu.Lock()
+		l, spare := p.pick(n)
+		if l != nil {
+			l.used += n
+		}
+		if !spare && p.granting == nil {
+			p.start()
+		}
+		granting := p.granting
+		p.mu.Unlock()
+		if l != nil {
+			return l, nil
+		}
+		if granting == nil {
+			return nil, ErrClosed
+		}
+		select {
+		case <-granting:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		p.mu.Lock()
+		err := p.failed
+		p.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pick chooses a lease, and tells whether there is enough for those who come next.
+func (p *pool) pick(n int) (use *pooled, spare bool) {
+	kept := p.leases[:0]
+	for _, l := range p.leases {
+		if l.gone || p.window > 0 && (aged(l.sent) >= p.window || l.used >= perLease) {
+			continue
+		}
+		kept = append(kept, l)
+		fits := l.used+n <= perLease || l.used == 0
+		switch {
+		case use == nil && fits:
+			use = l
+			spare = l.used+n <= perLease*3/4 && (p.window == 0 || aged(l.sent) < p.window*3/4)
+		case fits:
+			spare = true
+		}
+	}
+	clear(p.leases[len(kept):])
+	p.leases = kept
+	return use, spare
+}
+
+// aged tells how long ago that was, by whatever clock says more: one stands still while
+// the machine is suspended, and the other can be set.
+func aged(t time.Time) time.Duration {
+	return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0)))
+}
+
+// start asks for a lease. The pool is locked.
+func (p *pool) start() {
+	done := make(chan struct{})
+	p.granting = done
+	ok := p.sess.Background(func() {
+		sent := time.Now()
+		call, cancel := commit.Call(p.sess.Context())
+		resp, err := p.sess.Client().Grant(call, int64(math.Ceil(p.ttl.Seconds())))
+		cancel()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.failed, p.granting = err, nil
+		close(done)
+		if err != nil {
+			return
+		}
+		l := &pooled{id: resp.ID, sent: sent}
+		p.leases = append(p.leases, l)
+		if p.window == 0 {
+			p.sess.Background(func() { p.renew(l) })
+		}
+	})
+	if !ok {
+		p.granting = nil
+	}
+}
+
+// forget is for a lease that etcd does not know.
+func (p *pool) forget(l *pooled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.gone = true
+}
+
+// give returns the place of a key that is no longer on the lease. Doubt says that it may
+// still be.
+func (p *pool) give(l *pooled, doubt bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.used--
+	l.kept = l.kept || doubt
+}
+
+// renew keeps a lease of a work pool alive, as long as the session is open, and ends it
+// then if nothing hangs on it.
+func (p *pool) renew(l *pooled) {
+	ctx, client := p.sess.Context(), p.sess.Client()
+	var pause commit.Backoff
+	wait := p.ttl / 3
+	for {
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			p.mu.Lock()
+			idle := l.used == 0 && !l.kept && !l.gone
+			p.mu.Unlock()
+			if idle && client.Ctx().Err() == nil {
+				call, cancel := context.WithTimeout(client.Ctx(), time.Second)
+				_, _ = client.Revoke(call, l.id)
+				cancel()
+			}
+			return
+		}
+		call, cancel := commit.Call(ctx)
+		_, err := client.KeepAliveOnce(call, l.id)
+		cancel()
+		switch {
+		case err == nil:
+			wait = p.ttl / 3
+			pause.Reset()
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			p.sess.Log().Warn("the lease of attempts in progress is gone", zap.Int64("lease", int64(l.id)))
+			p.forget(l)
+			return
+		default:
+			wait = 0
+			if pause.Wait(ctx, nil) != nil {
+				continue
+			}
+		}
+	}
+}

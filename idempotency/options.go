@@ -1,0 +1,212 @@
+package idempotency
+
+import (
+	"time"
+)
+
+// Options configure a Store. nil means all defaults. What can also be said per call is
+// meant for the calls that do not say it.
+type Options struct {
+	// SingleTenant lets keys have no Scope. Defaults to false.
+	SingleTenant bool
+	// Retain is for how long an outcome is kept after it was recorded, at least: leases
+	// of etcd live longer after a change of its leader. Defaults to 24 hours; from one
+	// second to a year.
+	Retain time.Duration
+	// RetainUnknown is for how long the record of a lost attempt is kept, counted from the
+	// end of its process. Defaults to 7 days, or to Retain if that is longer; it cannot
+	// be shorter than Retain.
+	RetainUnknown time.Duration
+	// MaxExecution bounds how long one attempt may take. Then its context ends with
+	// ErrTooLong, and if it has not returned the session's margin later, it counts as
+	// lost. Defaults to 15 minutes.
+	MaxExecution time.Duration
+	// MaxWait bounds how long a duplicate waits for the outcome of the attempt in
+	// progress. Defaults to no bound but the call's ctx; below zero, it does not wait.
+	MaxWait time.Duration
+	// Orphan says what becomes of a request whose attempt was lost. Defaults to
+	// TakeOver.
+	Orphan Orphan
+	// OnError says what becomes of a request whose function returned an error, as far as
+	// its context had not ended: an attempt that was interrupted counts as lost.
+	// Defaults to Forget for all errors.
+	OnError func(error) Action
+	// OnPanic says what becomes of a request whose function panicked, or called
+	// runtime.Goexit. Defaults to Abandon.
+	OnPanic Action
+	// MaxResult is the size in bytes, after Codec, up to which a result is kept.
+	// Above it the outcome is recorded without: nothing is done twice, but duplicates
+	// get an *OmittedError. Defaults to 8 MiB, at most 64 MiB.
+	MaxResult int
+	// Codec changes results and recovery points before they are stored: to compress or to
+	// encrypt. Defaults to nothing.
+	Codec Codec
+	// OldCodecs are further codecs that are understood, by their names. Defaults to none.
+	OldCodecs []Codec
+	// Secret keys the fingerprints of payloads, so that who can read etcd cannot find
+	// out what was paid by trying. It must be the same in all processes. Defaults to
+	// none.
+	Secret []byte
+	// CacheBytes bounds what this process keeps of finished records, for duplicates that
+	// come soon after. Defaults to 8 MiB; below zero, nothing is kept.
+	CacheBytes int
+	// CacheFor is for how long, and so how long a record that was deleted by hand may
+	// still be replayed by other processes. Defaults to 10 seconds.
+	CacheFor time.Duration
+	// FullAt is the part of etcd's quota from which on no new request is begun.
+	// Defaults to 0.9; above 1, that is not looked at.
+	FullAt float64
+	// Quota is etcd's quota in bytes, for servers that do not tell (before 3.6).
+	// Defaults to 2 GiB there.
+	Quota int64
+}
+
+// Orphan is a policy for requests whose attempt was lost: its process died or was cut
+// off, it panicked, or it ran too long.
+type Orphan int
+
+// The policies for lost attempts. If the lost attempt was begun with Refuse, that counts for
+// all that come later.
+const (
+	// TakeOver has the next duplicate run the function again, as a later attempt.
+	TakeOver Orphan = iota
+	// Refuse runs nothing, until somebody has found out what was done and says it with
+	// Resolve: the function runs at most once.
+	Refuse
+)
+
+// Action is what becomes of a request whose function did not succeed.
+type Action int
+
+// The actions.
+const (
+	// Forget gives the key free: the next duplicate runs the function.
+	Forget Action = iota
+	// Remember records the failure: duplicates get a *FailedError.
+	Remember
+	// Abandon leaves the attempt as lost: Orphan says what comes next.
+	Abandon
+)
+
+const (
+	day         = 24 * time.Hour
+	maxDuration = 366 * day
+	maxResult   = 64 << 20
+)
+
+func (o *Options) withDefaults() (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	setDefault(&out.Retain, day)
+	setDefault(&out.RetainUnknown, max(7*day, out.Retain))
+	setDefault(&out.MaxExecution, 15*time.Minute)
+	setDefault(&out.MaxResult, 8<<20)
+	setDefault(&out.CacheBytes, 8<<20)
+	setDefault(&out.CacheFor, 10*time.Second)
+	setDefault(&out.FullAt, 0.9)
+	setDefault(&out.Quota, 2<<30)
+	if o == nil || o.OnPanic == 0 {
+		out.OnPanic = Abandon
+	}
+	switch {
+	case out.RetainUnknown < out.Retain || out.RetainUnknown > maxDuration:
+		return out, invalid("RetainUnknown %v is not between Retain (%v) and %v", out.RetainUnknown, out.Retain, maxDuration)
+	case out.MaxResult < 0 || out.MaxResult > maxResult:
+		return out, invalid("MaxResult %d is not between 0 and %d", out.MaxResult, maxResult)
+	case out.CacheFor < 0:
+		return out, invalid("CacheFor %v is negative", out.CacheFor)
+	case out.FullAt < 0:
+		return out, invalid("FullAt %v is negative", out.FullAt)
+	case out.Quota < 0:
+		return out, invalid("Quota %d is negative", out.Quota)
+	}
+	if out.Codec != nil {
+		out.OldCodecs = append([]Codec{out.Codec}, out.OldCodecs...)
+	}
+	for _, c := range out.OldCodecs {
+		if c == nil || c.Name() == "" || len(c.Name()) > 64 {
+			return out, invalid("a Codec is nil or has no name of 1 to 64 bytes")
+		}
+	}
+	_, err := out.settings(nil)
+	return out, err
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Option says how one call is to be treated. Of options that set the same thing, the last
+// one counts.
+type Option func(*settings)
+
+// settings are those of one call.
+type settings struct {
+	retain       time.Duration
+	maxExecution time.Duration
+	wait         time.Duration // 0: as long as ctx; below: not at all
+	orphan       Orphan
+	onError      func(error) Action
+	onPanic      Action
+}
+
+// Wait has a duplicate wait for the outcome of the attempt in progress, for d at most.
+func Wait(d time.Duration) Option {
+	return func(s *settings) {
+		if s.wait = d; d == 0 {
+			s.wait = -1
+		}
+	}
+}
+
+// Reject has a duplicate of an attempt in progress fail with an *InProgressError at once.
+func Reject() Option { return func(s *settings) { s.wait = -1 } }
+
+// Retain sets for how long the outcome is kept: see Options.Retain.
+func Retain(d time.Duration) Option { return func(s *settings) { s.retain = d } }
+
+// MaxExecution bounds how long the attempt may take: see Options.MaxExecution.
+func MaxExecution(d time.Duration) Option { return func(s *settings) { s.maxExecution = d } }
+
+// OnOrphan says what becomes of the request if its attempt is lost, and whether this call
+// takes over a lost one.
+func OnOrphan(o Orphan) Option { return func(s *settings) { s.orphan = o } }
+
+// OnError says what becomes of the request if the function returns an error: see
+// Options.OnError.
+func OnError(f func(error) Action) Option { return func(s *settings) { s.onError = f } }
+
+// OnPanic says what becomes of the request if the function panics: see Options.OnPanic.
+// Unlike there, Forget can be said.
+func OnPanic(a Action) Option { return func(s *settings) { s.onPanic = a } }
+
+func (o Options) settings(opts []Option) (settings, error) {
+	s := settings{retain: o.Retain, maxExecution: o.MaxExecution, wait: o.MaxWait, orphan: o.Orphan, onError: o.OnError, onPanic: o.OnPanic}
+	for i, f := range opts {
+		if f == nil {
+			return s, invalid("option %d is nil", i)
+		}
+		f(&s)
+	}
+	if s.onError == nil {
+		s.onError = func(error) Action { return Forget }
+	}
+	switch {
+	case s.retain < time.Second || s.retain > maxDuration:
+		return s, invalid("Retain %v is not between a second and %v", s.retain, maxDuration)
+	case s.retain > o.RetainUnknown:
+		return s, invalid("Retain %v is above the store's RetainUnknown, %v", s.retain, o.RetainUnknown)
+	case s.maxExecution < time.Millisecond:
+		return s, invalid("MaxExecution %v is below a millisecond", s.maxExecution)
+	case s.orphan != TakeOver && s.orphan != Refuse:
+		return s, invalid("Orphan %d is neither TakeOver nor Refuse", s.orphan)
+	case s.onPanic < Forget || s.onPanic > Abandon:
+		return s, invalid("OnPanic %d is no Action", s.onPanic)
+	}
+	return s, nil
+}

@@ -1,0 +1,145 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// maxSteps bounds what the recovery points of one attempt take, in bytes as stored.
+const maxSteps = 512 << 10
+
+// Step is a recovery point: it calls fn, and records the value that it returns; in a later
+// attempt at the same request it returns that value, without a call. A step costs one Txn.
+//
+// It returns fn's error, as it is, and records nothing then. It returns ErrTooLarge if
+// the values of all steps together are above 512 KiB, ErrUnreadable for a value that is no
+// T, ErrFenced, ErrSettled, the cause of the attempt's context if that has ended before,
+// or an error of etcd's; then, if fn was called, its value is returned, and is not
+// recorded. Two steps of one request need two names.
+func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (T, error) {
+	var v T
+	if err := a.Err(); err != nil {
+		return v, fmt.Errorf("step %q: %w", name, err)
+	}
+	stored, found, err := a.step(name)
+	if err == nil && found {
+		if err = json.Unmarshal(stored, &v); err != nil {
+			err = fmt.Errorf("%w: %w", ErrUnreadable, err)
+		}
+	}
+	if err != nil || found {
+		return v, wrapStep(name, err)
+	}
+	if v, err = fn(a.ctx); err != nil {
+		return v, err
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return v, invalid("step %q: the value has no JSON: %w", name, err)
+	}
+	return v, wrapStep(name, a.record(name, b))
+}
+
+func wrapStep(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("step %q: %w", name, err)
+}
+
+func (a *Attempt) aboutStep(name string) string { return about(a.entry) + "/" + name }
+
+// step returns the value of a step that was recorded.
+func (a *Attempt) step(name string) ([]byte, bool, error) {
+	a.writing <- struct{}{}
+	defer func() { <-a.writing }()
+	steps, ok := record.DecodeSteps(a.rec.Body)
+	if !ok {
+		return nil, false, ErrUnreadable
+	}
+	for _, st := range steps {
+		if st.Name == name {
+			v, err := a.store.decode(st.Value, st.Codec, a.aboutStep(name))
+			return v, err == nil, err
+		}
+	}
+	return nil, false, nil
+}
+
+// record adds a step to the record.
+func (a *Attempt) record(name string, value []byte) error {
+	stored, codec, err := a.store.encode(value, a.aboutStep(name))
+	if err != nil {
+		return err
+	}
+	a.writing <- struct{}{}
+	defer func() { <-a.writing }()
+	a.mu.Lock()
+	over := a.over
+	a.mu.Unlock()
+	if over != nil {
+		return over
+	}
+	if err := a.resolve(a.ctx); err != nil {
+		return err
+	}
+	steps, ok := record.DecodeSteps(a.rec.Body)
+	if !ok {
+		return ErrUnreadable
+	}
+	r := a.rec
+	r.Body = record.EncodeSteps(append(steps, record.Step{Name: name, Codec: codec, Value: stored}))
+	if len(r.Body) > maxSteps {
+		return fmt.Errorf("%w: %d bytes in all steps", ErrTooLarge, len(r.Body))
+	}
+	text := r.Encode()
+	res, err := commit.Amend(a.ctx, a.store.client, commit.Amendment{
+		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(a.work.id))},
+		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text },
+	})
+	switch {
+	case err != nil:
+		a.unsure = text
+		return because(a.ctx, err)
+	case res.Outcome == commit.Amended:
+		a.rec, a.mod = r, res.Mod
+		return nil
+	case res.Outcome == commit.Overtaken:
+		return ErrFenced
+	}
+	return errors.New("the lease of attempts in progress is gone")
+}
+
+// resolve finds out what became of a step whose put was not answered, and shuts out what
+// may still be under way of it. The caller holds writing.
+func (a *Attempt) resolve(ctx context.Context) error {
+	if a.unsure == "" {
+		return nil
+	}
+	before := a.rec.Encode()
+	res, err := commit.Amend(ctx, a.store.client, commit.Amendment{
+		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpPut(a.entry.Record, before, clientv3.WithLease(a.work.id))},
+		Mine: func(kv *mvccpb.KeyValue) bool {
+			return kv != nil && (string(kv.Value) == a.unsure || string(kv.Value) == before)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if res.Outcome != commit.Amended {
+		return ErrFenced
+	}
+	if res.Found != nil && string(res.Found.Value) == a.unsure {
+		a.rec, _ = record.DecodeAttempt(res.Found.Value)
+	}
+	a.mod, a.unsure = res.Mod, ""
+	return nil
+}

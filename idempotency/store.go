@@ -1,0 +1,119 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// Store holds what became of requests, by their keys. Stores with one name on sessions of
+// one namespace are the same store, in all processes; give them the same options. It is
+// safe for concurrent use, and lives as long as its session.
+type Store struct {
+	sess   hold.Session
+	client *clientv3.Client
+	name   string
+	keys   keyspace.Store
+	opts   Options
+	log    *zap.Logger
+
+	work  *pool
+	cache cache
+	space space
+	count counters
+
+	mu        sync.Mutex
+	retention map[time.Duration]*pool // by class
+	flights   map[string]*flight      // by ref: what goes on in this process
+	known     int64                   // greatest revision that etcd has answered with
+	knownAt   time.Time               // when that was asked for
+}
+
+// NewStore returns the store of that name on a session. It does no I/O before it
+// returns. It returns ErrInvalid if the session is nil, the name cannot be one (see
+// concurrency.NewSemaphore) or an option is out of range, and ErrClosed if the session
+// is closed. Close the session to end it: that waits for the attempts that go on.
+func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error) {
+	if s == nil {
+		return nil, invalid("idempotency: the session is nil")
+	}
+	if err := keyspace.CheckName(name); err != nil {
+		return nil, invalid("idempotency: store: %w", err)
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("idempotency: store %q: %w", name, err)
+	}
+	sess := hold.Of(s)
+	if sess.Context().Err() != nil {
+		return nil, fmt.Errorf("idempotency: store %q: %w", name, ErrClosed)
+	}
+	st := &Store{
+		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
+		log:  sess.Log().With(zap.String("store", name)),
+		work: newWork(sess, o.RetainUnknown), retention: map[time.Duration]*pool{}, flights: map[string]*flight{},
+	}
+	st.cache.init(o.CacheBytes, o.CacheFor)
+	st.space.init(st)
+	return st, nil
+}
+
+// Name returns the store's name.
+func (s *Store) Name() string { return s.name }
+
+// Options returns the options with their defaults, without the Secret.
+func (s *Store) Options() Options {
+	o := s.opts
+	o.Secret, o.OldCodecs = nil, slices.Clone(o.OldCodecs)
+	return o
+}
+
+// retain returns the pool of leases for outcomes that are kept for d.
+func (s *Store) retain(d time.Duration) *pool {
+	d = class(d)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.retention[d]
+	if p == nil {
+		p = newRetention(s.sess, d)
+		s.retention[d] = p
+	}
+	return p
+}
+
+// saw notes a revision that etcd has answered with, to a request of that time which no
+// member can answer alone.
+func (s *Store) saw(revision int64, sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known = max(s.known, revision)
+	if sent.After(s.knownAt) {
+		s.knownAt = sent
+	}
+}
+
+// floor returns the least revision that a read by one member may have, and false if
+// nothing is known that is young enough to say.
+func (s *Store) floor() (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known, s.known > 0 && aged(s.knownAt) < s.sess.TTL()/3
+}
+
+// because joins what ended ctx with the error that came of it.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return errors.Join(cause, err)
+	}
+	return err
+}

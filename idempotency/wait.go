@@ -1,0 +1,100 @@
+package idempotency
+
+import (
+	"context"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// patience bounds how long one call waits for others.
+type patience struct {
+	none  bool
+	timer *time.Timer
+	out   <-chan time.Time // nil: no bound but ctx
+}
+
+func newPatience(d time.Duration) *patience {
+	p := &patience{none: d < 0}
+	if d > 0 {
+		p.timer = time.NewTimer(d)
+		p.out = p.timer.C
+	}
+	return p
+}
+
+func (p *patience) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// over is what await returns when the caller's patience has ended.
+type over struct{}
+
+func (over) Error() string { return "waited long enough" }
+
+// await waits until the attempt in progress ends, or something else changes. It watches one
+// key. It returns the state then, over if patience has ended, or ctx's error.
+func (s *Store) await(ctx context.Context, e keyspace.Entry, p *patience) (state, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	look := make(chan struct{}, 1)
+	ended := make(chan state, 1)
+	stir := func() {
+		select {
+		case look <- struct{}{}:
+		default:
+		}
+	}
+	heard := func(events []*clientv3.Event) {
+		st := state{sure: true, sent: time.Now()}
+		for _, ev := range events {
+			if string(ev.Kv.Key) == e.Record && ev.Type == clientv3.EventTypePut {
+				st.take(nil, e)
+				st.kv = ev.Kv
+			}
+		}
+		if st.kv != nil {
+			st.take([]*mvccpb.KeyValue{st.kv}, e)
+			if st.finished() {
+				select {
+				case ended <- st:
+				default:
+				}
+				return
+			}
+		}
+		stir()
+	}
+	listening := make(chan struct{})
+	if !s.sess.Background(func() {
+		defer close(listening)
+		s.sess.Source().Listen(ctx, e.Record, stir, heard)
+	}) {
+		return state{}, ErrClosed
+	}
+	defer func() { cancel(); <-listening }()
+	// An event may be lost; so from time to time the key is read anyway.
+	again := time.NewTicker(s.sess.TTL())
+	defer again.Stop()
+	for {
+		select {
+		case st := <-ended:
+			return st, nil
+		case <-look:
+		case <-again.C:
+		case <-p.out:
+			return state{}, over{}
+		case <-ctx.Done():
+			return state{}, context.Cause(ctx)
+		}
+		st, err := s.read(ctx, e, true)
+		if err != nil || !st.claim || st.finished() || st.kv == nil {
+			return st, err
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Attempt is the value of an idempotency key's record: who works on it, and later what
+// came of it. It is one line of JSON; what follows after the line is the result, or the
+// steps of an attempt that has not ended.
+type Attempt struct {
+	Version int    `json:"v"`
+	State   string `json:"state"`
+	Number  int    `json:"attempt"`
+	Nonce   string `json:"nonce"` // unique together with Lease
+	Lease   int64  `json:"lease"` // of the session
+	Holder  string `json:"holder,omitempty"`
+	Scope   string `json:"scope,omitempty"`
+	Op      string `json:"op,omitempty"`
+	Print   []byte `json:"print"` // fingerprint of the payload
+	Refuse  bool   `json:"refuse,omitempty"`
+	StartMS int64  `json:"start"` // by the holder's wall clock: for people only
+	EndMS   int64  `json:"end,omitempty"`
+	Token   int64  `json:"token,omitempty"` // of the attempt that ended it
+	Codec   string `json:"codec,omitempty"`
+	Size    int    `json:"size,omitempty"`    // of the result as it is stored
+	Parts   int    `json:"parts,omitempty"`   // it is stored in that many keys of its own
+	Sum     []byte `json:"sum,omitempty"`     // of a result in parts
+	Omitted bool   `json:"omitted,omitempty"` // it was too big, or could not be encoded
+	Error   string `json:"error,omitempty"`   // of a remembered failure
+	By      string `json:"by,omitempty"`      // who resolved it
+
+	Body []byte `json:"-"`
+}
+
+// The states of a record. One that is working while no claim of the same attempt stands
+// is lost: what it has done is unknown.
+const (
+	AttemptWorking  = "working"
+	AttemptReleased = "released" // given back, with the steps that were done
+	AttemptDone     = "done"
+	AttemptFailed   = "failed"
+)
+
+// Claim is the value of an attempt's claim.
+type Claim struct {
+	Version int    `json:"v"`
+	Nonce   string `json:"nonce"`
+	Lease   int64  `json:"lease"`
+	Holder  string `json:"holder,omitempty"`
+}
+
+// Step is one recovery point of an attempt.
+type Step struct {
+	Name  string `json:"name"`
+	Codec string `json:"codec,omitempty"`
+	Value []byte `json:"value"`
+}
+
+// Encode writes a record.
+func (r Attempt) Encode() string {
+	r.Version = version
+	head, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings, integers and bytes only
+	}
+	b := make([]byte, 0, len(head)+1+len(r.Body))
+	b = append(append(b, head...), '\n')
+	return string(append(b, r.Body...))
+}
+
+// Encode writes a record.
+func (r Claim) Encode() string { r.Version = version; return encode(r) }
+
+// EncodeSteps writes what stands in the body of an attempt that goes on.
+func EncodeSteps(steps []Step) []byte {
+	if len(steps) == 0 {
+		return nil
+	}
+	return []byte(encode(steps))
+}
+
+// maxParts bounds what is believed of a result in parts.
+const maxParts = 1 << 12
+
+// DecodeAttempt reads an Attempt. Its Body is part of b.
+func DecodeAttempt(b []byte) (r Attempt, ok bool) {
+	head, body, found := bytes.Cut(b, []byte{'\n'})
+	if !found || !decode(head, &r) || r.Version != version || r.Number < 1 || r.Size < 0 || r.Parts < 0 || r.Parts > maxParts {
+		return Attempt{}, false
+	}
+	switch r.State {
+	case AttemptWorking, AttemptReleased:
+	case AttemptDone, AttemptFailed:
+		if r.Parts == 0 && r.Size != len(body) {
+			return Attempt{}, false
+		}
+	default:
+		return Attempt{}, false
+	}
+	r.Body = body
+	return r, true
+}
+
+// DecodeClaim reads a Claim.
+func DecodeClaim(b []byte) (r Claim, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version
+}
+
+// DecodeSteps reads the steps of an attempt. A body that cannot be read has none.
+func DecodeSteps(b []byte) (steps []Step, ok bool) {
+	if len(b) == 0 {
+		return nil, true
+	}
+	return steps, json.Unmarshal(b, &steps) == nil
+}
