@@ -3,7 +3,9 @@ package schedlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,6 +133,61 @@ func BenchmarkTick(b *testing.B) {
 			b.ReportMetric(float64(f.RaftIndex()-before)/ticks, "raft-entries/tick")
 			b.ReportMetric(float64(requests)/ticks, "requests/tick")
 			b.ReportMetric(float64(starts)/ticks, "starts/tick")
+		})
+	}
+}
+
+// BenchmarkMinute is a fleet in the first second of a minute: all jobs are due at once, in all
+// processes. It counts what a tick costs then, and how long it takes until the last has ended.
+func BenchmarkMinute(b *testing.B) {
+	for _, bm := range []struct{ instances, jobs int }{{1, 1000}, {10, 1000}, {20, 1000}} {
+		b.Run(fmt.Sprintf("%d jobs, %d processes", bm.jobs, bm.instances), func(b *testing.B) {
+			f := own(b)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+			defer cancel()
+			var all []instance
+			for range bm.instances {
+				all = append(all, f.instance(nil, nil))
+			}
+			for _, in := range all {
+				require.Eventually(b, func() bool { return len(in.Clocks()) == bm.instances-1 }, soon, time.Millisecond)
+			}
+			var starts atomic.Int64
+			minute := func(n int) {
+				var wg sync.WaitGroup
+				for i := range all {
+					for j := range bm.jobs {
+						wg.Go(func() {
+							if _, err := all[i].Do(ctx, fmt.Sprintf("job-%d", j), counted(&starts), schedlock.Tick(tick(n))); err != nil {
+								b.Error(err)
+							}
+						})
+					}
+				}
+				wg.Wait()
+			}
+			minute(0) // the settings
+			starts.Store(0)
+			requests := 0
+			for _, in := range all {
+				in.client.ResetRequests()
+			}
+			before, n := f.RaftIndex(), 0
+			for b.Loop() {
+				n++
+				minute(n)
+			}
+			for _, in := range all {
+				for _, k := range in.client.Requests() {
+					requests += k
+				}
+			}
+			ticks := float64(n * bm.jobs)
+			require.EqualValues(b, ticks, starts.Load())
+			b.ReportMetric(float64(f.RaftIndex()-before)/ticks, "raft-entries/tick")
+			b.ReportMetric(float64(requests)/ticks, "requests/tick")
+			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(n), "ms/minute")
+			b.ReportMetric(0, "ns/op")
 		})
 	}
 }

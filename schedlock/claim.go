@@ -70,7 +70,16 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 		}
 		var c *claimed
 		if err == nil && !known {
+			leave, ended := l.turn(ctx)
+			if ended != nil {
+				return nil, res, ended
+			}
+			if _, heard, _ := j.seen(j.keys.Run(tick)); heard && s.timed() && !s.anew && p.attempt == 1 {
+				leave()
+				continue // while it waited for its turn
+			}
 			c, err = l.write(ctx, sent, j, tick, s, p)
+			leave()
 		}
 		if err != nil || c != nil {
 			return c, res, err
@@ -170,6 +179,16 @@ func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, p plan) (kno
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		}
+	}
+}
+
+// turn waits until few enough of this process's claims are on their way.
+func (l *Locker) turn(ctx context.Context) (leave func(), err error) {
+	select {
+	case l.turns <- struct{}{}:
+		return func() { <-l.turns }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 

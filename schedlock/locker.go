@@ -87,6 +87,7 @@ type Locker struct {
 	opts   Options
 	log    *zap.Logger
 	clocks *clocks
+	turns  chan struct{} // claims on their way
 
 	mu   sync.Mutex
 	jobs map[string]*job // by range
@@ -106,7 +107,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 		return nil, fmt.Errorf("schedlock: %w", err)
 	}
 	sess := hold.Of(s)
-	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}}
+	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, turns: make(chan struct{}, turns)}
 	l.clocks = &clocks{space: l.space, now: o.now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){
