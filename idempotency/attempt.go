@@ -34,8 +34,9 @@ type Attempt struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	stop   func() bool // of the watch over the epoch
-	timer  *time.Timer // MaxExecution
-	given  sync.Once   // the place on the work lease
+	until  time.Time   // MaxExecution
+	timer  *time.Timer
+	given  sync.Once // the place on the work lease
 
 	// writing is held by who writes the record.
 	writing chan struct{}
@@ -59,10 +60,12 @@ func (a *Attempt) start(outer context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.flight.works()
+	a.until = time.Now().Add(a.set.maxExecution)
 	a.timer = time.AfterFunc(a.set.maxExecution, a.tooLong)
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
 		cause, reason := a.epoch.Why()
 		a.end(&lostError{key: a.key, cause: cause, reason: reason})
+		a.land(nil) // duplicates here may take over, as those elsewhere may
 	})
 }
 
@@ -105,7 +108,9 @@ func (a *Attempt) Err() error {
 	a.mu.Lock()
 	ended := a.ended
 	a.mu.Unlock()
-	if ended == nil && !a.epoch.Valid() {
+	if ended == nil && !time.Now().Before(a.until) {
+		a.end(a.late())
+	} else if ended == nil && !a.epoch.Valid() {
 		cause, reason := a.epoch.Why()
 		a.end(&lostError{key: a.key, cause: cause, reason: reason})
 	}
@@ -119,17 +124,20 @@ func (a *Attempt) end(cause error) {
 	a.mu.Lock()
 	if a.ended == nil {
 		a.ended = cause
-		a.timer.Stop()
 	}
 	a.mu.Unlock()
 	a.cancel(cause)
+}
+
+func (a *Attempt) late() error {
+	return fmt.Errorf("%v: %w: MaxExecution has passed", a.key, ErrTooLong)
 }
 
 // tooLong ends the attempt by MaxExecution. Its function should return now; if it does not,
 // the attempt is left as lost, a margin later. What the function then still commits counts
 // only if nobody has taken over.
 func (a *Attempt) tooLong() {
-	a.end(fmt.Errorf("%v: %w: MaxExecution has passed", a.key, ErrTooLong))
+	a.end(a.late())
 	s := a.store
 	s.sess.Background(func() {
 		t := time.NewTimer(s.sess.Margin())

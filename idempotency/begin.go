@@ -151,7 +151,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 		}
 		sure := func() { st, err = s.read(ctx, c.entry, true) }
 		switch {
-		case st.kv != nil && !st.sure && !st.finished():
+		case st.kv != nil && !st.sure && (!st.finished() || !bytes.Equal(st.rec.Print, c.print)):
 			sure()
 			continue
 		case st.bad:

@@ -33,6 +33,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		leave()
 		return nil, full(because(ctx, err))
 	}
+	s.retain(c.set.retain).warm() // for the outcome
 	rec := c.next(st)
 	rec.Lease = int64(ep.Lease())
 	nonce, value := rec.Nonce, rec.Encode()
@@ -70,7 +71,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	case errors.Is(err, commit.ErrGone):
 		leave()
 		s.work.give(work, false)
-		if ep.Valid() { // so it was not the session's lease
+		if ep.Valid() { // so it was hardly the session's lease
 			s.work.forget(work)
 		}
 		return nil, nil

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -28,14 +29,14 @@ import (
 // etcd's, the outcome is not known to be in etcd: it is being written in the background, as
 // long as the session is open, and the key is not given free. ctx bounds this call only.
 func (a *Attempt) Commit(ctx context.Context, result []byte) error {
-	return a.finish(ctx, &outcome{state: record.AttemptDone, value: result})
+	return a.finish(ctx, &outcome{state: record.AttemptDone, value: bytes.Clone(result)})
 }
 
 // Fail records that the request has failed for good: duplicates get this failure, and
 // the work is not tried again. Details are kept as a result is. It returns what Commit
 // returns: ErrConflict, ErrFenced, ErrSettled, ErrNotRecorded.
 func (a *Attempt) Fail(ctx context.Context, failure string, details []byte) error {
-	return a.finish(ctx, &outcome{state: record.AttemptFailed, value: details, failure: bounded(failure)})
+	return a.finish(ctx, &outcome{state: record.AttemptFailed, value: bytes.Clone(details), failure: bounded(failure)})
 }
 
 // Release gives the key free, as if the request had never come, except for its recovery
@@ -58,26 +59,20 @@ type outcome struct {
 	failure string
 	omit    bool // there is no value to keep
 
-	ready bool
-	rec   record.Attempt
-	text  string // of rec
-	ifs   []clientv3.Cmp
-	then  []clientv3.Op
-	lease int // how often a lease was gone
+	ready  bool
+	stored []byte
+	rec    record.Attempt
+	text   string // of rec
+	ifs    []clientv3.Cmp
+	then   []clientv3.Op
+	lease  int // how often a lease was gone
 }
 
 // finish writes the outcome, once.
 func (a *Attempt) finish(ctx context.Context, o *outcome) error {
-	select {
-	case a.writing <- struct{}{}:
-	case <-ctx.Done():
-		// A recovery point is being written. It does not take for ever.
-		a.writing <- struct{}{}
-	}
 	a.mu.Lock()
 	if over := a.over; over != nil || a.ending {
 		a.mu.Unlock()
-		<-a.writing
 		if over == nil {
 			over = ErrSettled
 		}
@@ -87,6 +82,7 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 	o.ifs, o.then = a.ifs, a.then
 	a.timer.Stop()
 	a.mu.Unlock()
+	a.writing <- struct{}{} // a recovery point may be on its way; it does not take for ever
 	err, again := error(nil), true
 	if ctx.Err() == nil {
 		err, again = a.write(ctx, o)
@@ -149,9 +145,7 @@ func (a *Attempt) settled(o *outcome, err error) {
 	a.mu.Lock()
 	if errors.Is(err, ErrConflict) {
 		a.ending, a.ifs, a.then = false, nil, nil
-		if a.ended == nil {
-			a.timer.Reset(a.set.maxExecution)
-		}
+		a.timer.Reset(max(0, time.Until(a.until)))
 		a.mu.Unlock()
 		return
 	}
@@ -214,9 +208,11 @@ const (
 // prepare makes the record of the outcome. That cannot fail: a result that cannot be
 // encoded is left out, since the work is done.
 func (a *Attempt) prepare(o *outcome) (parts [][]byte) {
-	stored, codec, err := a.store.encode(o.value, about(a.entry))
+	stored := o.stored
 	if !o.ready {
-		o.ready = true
+		codec, err := "", error(nil)
+		stored, codec, err = a.store.encode(o.value, about(a.entry))
+		o.ready, o.stored = true, stored
 		o.rec = a.rec
 		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
 		o.rec.Body, o.rec.Codec = nil, codec

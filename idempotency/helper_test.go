@@ -143,3 +143,17 @@ func rejected(t testing.TB, in instance, k idempotency.Key) {
 	require.ErrorIs(t, err, idempotency.ErrInProgress)
 	require.Nil(t, a)
 }
+
+// dump is all that stands of the fixture's stores.
+func (f fixture) dump() map[string]string {
+	f.t.Helper()
+	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix())
+	require.NoError(f.t, err)
+	found := map[string]string{}
+	for _, kv := range resp.Kvs {
+		if strings.Contains(string(kv.Key), "/idem/") {
+			found[string(kv.Key)] = string(kv.Value)
+		}
+	}
+	return found
+}

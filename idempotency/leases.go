@@ -33,15 +33,17 @@ type pool struct {
 	leases   []*pooled
 	granting chan struct{} // closed when the grant that goes on has ended
 	failed   error         // of the last grant
+	old      []*pooled     // handed out no more, oldest first
+	reaping  bool
 }
 
 // pooled is one lease of a pool.
 type pooled struct {
 	id   clientv3.LeaseID
 	sent time.Time // before it was asked for
-	used int       // keys on it
-	kept bool      // a key may hang on it of which nobody here will hear again
-	gone bool      // etcd knows it no more
+	used int       // keys on it, as far as known: those of lost attempts may have moved
+	live int       // those of attempts that go on in this process
+	gone bool      // etcd knows it no more, or will not for long
 }
 
 // newRetention returns the pool for records that are kept for d. Leases are used again for
@@ -76,6 +78,7 @@ func (p *pool) take(ctx context.Context, n int) (*pooled, error) {
 		l, spare := p.pick(n)
 		if l != nil {
 			l.used += n
+			l.live += n
 		}
 		if !spare && p.granting == nil {
 			p.start()
@@ -102,11 +105,24 @@ func (p *pool) take(ctx context.Context, n int) (*pooled, error) {
 	}
 }
 
+// warm has a lease granted, if there is none.
+func (p *pool) warm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l, _ := p.pick(1); l == nil && p.granting == nil {
+		p.start()
+	}
+}
+
 // pick chooses a lease, and tells whether there is enough for those who come next.
 func (p *pool) pick(n int) (use *pooled, spare bool) {
 	kept := p.leases[:0]
 	for _, l := range p.leases {
-		if l.gone || p.window > 0 && (aged(l.sent) >= p.window || l.used >= perLease) {
+		if l.gone {
+			continue
+		}
+		if p.window > 0 && (aged(l.sent) >= p.window || l.used >= perLease) {
+			p.retire(l)
 			continue
 		}
 		kept = append(kept, l)
@@ -164,17 +180,19 @@ func (p *pool) forget(l *pooled) {
 	l.gone = true
 }
 
-// give returns the place of a key that is no longer on the lease. Doubt says that it may
-// still be.
-func (p *pool) give(l *pooled, doubt bool) {
+// give is for a key of an attempt that has ended. Left says that it is, or may be, still on
+// the lease.
+func (p *pool) give(l *pooled, left bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.used--
-	l.kept = l.kept || doubt
+	l.live--
+	if !left {
+		l.used--
+	}
 }
 
 // renew keeps a lease of a work pool alive, as long as the session is open, and ends it
-// then if nothing hangs on it.
+// then if nothing hangs on it. One that is full of lost attempts is left to expire.
 func (p *pool) renew(l *pooled) {
 	ctx, client := p.sess.Context(), p.sess.Client()
 	var pause commit.Backoff
@@ -186,13 +204,20 @@ func (p *pool) renew(l *pooled) {
 		case <-ctx.Done():
 			t.Stop()
 			p.mu.Lock()
-			idle := l.used == 0 && !l.kept && !l.gone
+			idle := l.used == 0 && !l.gone
 			p.mu.Unlock()
 			if idle && client.Ctx().Err() == nil {
 				call, cancel := context.WithTimeout(client.Ctx(), time.Second)
 				_, _ = client.Revoke(call, l.id)
 				cancel()
 			}
+			return
+		}
+		p.mu.Lock()
+		l.gone = l.gone || l.live == 0 && l.used >= perLease
+		gone := l.gone
+		p.mu.Unlock()
+		if gone {
 			return
 		}
 		call, cancel := commit.Call(ctx)

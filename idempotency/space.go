@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ func (s *space) look() {
 			quota = st.opts.Quota
 		}
 		told = true
+		for _, alarm := range resp.Errors {
+			full = full || strings.Contains(alarm, "NOSPACE")
+		}
 		full = full || float64(resp.DbSizeInUse) >= st.opts.FullAt*float64(quota)
 	}
 	if !told {

@@ -55,11 +55,32 @@ func wrapStep(name string, err error) error {
 	return fmt.Errorf("step %q: %w", name, err)
 }
 
+// lock takes the right to write the record, while the attempt goes on.
+func (a *Attempt) lock() error {
+	select {
+	case a.writing <- struct{}{}:
+	case <-a.ctx.Done():
+		return a.Err()
+	}
+	a.mu.Lock()
+	err, ending := a.over, a.ending
+	a.mu.Unlock()
+	if err == nil && ending {
+		err = ErrSettled
+	}
+	if err != nil {
+		<-a.writing
+	}
+	return err
+}
+
 func (a *Attempt) aboutStep(name string) string { return about(a.entry) + "/" + name }
 
 // step returns the value of a step that was recorded.
 func (a *Attempt) step(name string) ([]byte, bool, error) {
-	a.writing <- struct{}{}
+	if err := a.lock(); err != nil {
+		return nil, false, err
+	}
 	defer func() { <-a.writing }()
 	steps, ok := record.DecodeSteps(a.rec.Body)
 	if !ok {
@@ -80,14 +101,10 @@ func (a *Attempt) record(name string, value []byte) error {
 	if err != nil {
 		return err
 	}
-	a.writing <- struct{}{}
-	defer func() { <-a.writing }()
-	a.mu.Lock()
-	over := a.over
-	a.mu.Unlock()
-	if over != nil {
-		return over
+	if err := a.lock(); err != nil {
+		return err
 	}
+	defer func() { <-a.writing }()
 	if err := a.resolve(a.ctx); err != nil {
 		return err
 	}

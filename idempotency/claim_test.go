@@ -1,0 +1,381 @@
+package idempotency_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// isClaim, isCommit and isRelease tell the Txns of an attempt from others, by what each
+// does first.
+func isClaim(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.TxnRequest)
+	return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), "/claim")
+}
+
+func isCommit(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.TxnRequest)
+	return ok && len(r.Success) > 1 && strings.Contains(string(r.Success[0].GetRequestPut().GetKey()), "/r/") &&
+		strings.HasSuffix(string(r.Success[1].GetRequestDeleteRange().GetKey()), "/claim")
+}
+
+func isRelease(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.TxnRequest)
+	return ok && len(r.Success) > 1 && strings.Contains(string(r.Success[0].GetRequestDeleteRange().GetKey()), "/r/")
+}
+
+func isRead(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.RangeRequest)
+	return ok && strings.Contains(string(r.Key), "/idem/")
+}
+
+// T02: who is rejected leaves the attempt in progress as it is.
+func TestRejectedLeavesTheClaim(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b, c := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	for _, in := range []instance{b, a, c, b} {
+		rejected(t, in, key("1"))
+	}
+	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
+	require.Equal(t, "x", string(replayed(t, c, key("1")).Value))
+	var in *idempotency.InProgressError
+	at = begin(t, a, key("2"))
+	_, _, err := b.Begin(ctxT(t), key("2"), "payload", idempotency.Reject())
+	require.ErrorAs(t, err, &in)
+	require.Equal(t, a.sess.Holder(), in.Holder)
+	require.Equal(t, 1, in.Attempt)
+	require.Positive(t, in.RetryAfter)
+	require.NoError(t, at.Release(ctxT(t)))
+}
+
+// T03: a duplicate that waits in vain leaves the attempt in progress as it is.
+func TestWaiterGivesUp(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b, c := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	for _, in := range []instance{a, b} {
+		_, _, err := in.Begin(ctxT(t), key("1"), "payload", idempotency.Wait(20*time.Millisecond))
+		require.ErrorIs(t, err, idempotency.ErrInProgress)
+		short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		_, _, err = in.Begin(short, key("1"), "payload")
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	rejected(t, c, key("1"))
+	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
+	require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
+}
+
+// T06: duplicates get the real result, byte for byte, wherever they wait.
+func TestWaitersGetTheResult(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	outcomes, before := make(chan *idempotency.Recorded, 10), b.client.Requests()["Watch.Send"]
+	for n := range 10 {
+		go func() {
+			in := []instance{a, b}[n%2]
+			_, rec, err := in.Begin(ctxT(t), key("1"), "payload")
+			if err != nil {
+				t.Error(err)
+			}
+			outcomes <- rec
+		}()
+	}
+	require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, time.Millisecond, "b watches")
+	require.NoError(t, at.Commit(ctxT(t), []byte{0, 1, 0xff}))
+	for range 10 {
+		rec := got(t, outcomes, "the outcome")
+		require.Equal(t, []byte{0, 1, 0xff}, rec.Value)
+		require.Equal(t, at.Token(), rec.Token)
+	}
+}
+
+// T04: the record goes between a claim that failed and the read of why: the call asks
+// again, and never runs without a claim.
+func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	other := make(chan *idempotency.Attempt, 1)
+	inj := b.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Before: func() {
+		other <- begin(t, a, key("1")) // comes first
+	}})
+	again := b.client.Inject(embedtest.Fault{Method: "Range", Match: isRead, Skip: 1, Before: func() {
+		if err := got(t, other, "the other's").Release(ctxT(t)); err != nil {
+			t.Error(err)
+		}
+	}})
+	at := begin(t, b, key("1"), idempotency.Reject())
+	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, again.Struck())
+	require.Len(t, f.keys("/claim"), 1)
+	rejected(t, a, key("1"))
+	require.NoError(t, at.Commit(ctxT(t), nil))
+}
+
+// T36: a claim, commit or release is applied and its answer lost, or sent twice, or it comes
+// late. It counts once, and no copy touches what comes after.
+func TestDoubtfulRequests(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]embedtest.Fault{
+		"claim applied, not answered":   {Match: isClaim, Do: embedtest.DropAnswer},
+		"claim sent twice":              {Match: isClaim, Do: embedtest.Duplicate},
+		"commit applied, not answered":  {Match: isCommit, Do: embedtest.DropAnswer},
+		"commit sent twice":             {Match: isCommit, Do: embedtest.Duplicate},
+		"release applied, not answered": {Match: isRelease, Do: embedtest.DropAnswer},
+		"release sent twice":            {Match: isRelease, Do: embedtest.Duplicate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			a, b := f.instance(nil, nil), f.instance(nil, nil)
+			fault.Method = "Txn"
+			inj := a.client.Inject(fault)
+			at := begin(t, a, key("1"))
+			require.Equal(t, 1, at.Number())
+			require.NoError(t, at.Release(ctxT(t)))
+			require.Empty(t, f.keys("/idem/"))
+			at = begin(t, a, key("1"))
+			require.NoError(t, at.Commit(ctxT(t), []byte("x")))
+			require.Equal(t, 1, inj.Struck())
+			_ = inj.Release() // the late copies
+			rec := replayed(t, b, key("1"))
+			require.Equal(t, "x", string(rec.Value))
+			require.Equal(t, at.Token(), rec.Token)
+			require.Empty(t, f.keys("/claim"))
+			require.Len(t, f.keys("/r/"), 1)
+		})
+	}
+}
+
+// A claim's caller gives up while it is on its way. Whenever it arrives, nothing is run for
+// it, and the key is free; a lost attempt that it was to take over stands as before.
+func TestClaimGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, what := range map[string]embedtest.Action{
+		"applied, and not answered":        embedtest.HoldAnswer,
+		"arrives when its caller has gone": embedtest.HoldRequest,
+	} {
+		for _, before := range []string{"nothing", "a lost attempt"} {
+			t.Run(name+", after "+before, func(t *testing.T) {
+				t.Parallel()
+				f := shared(t)
+				a, b := f.instance(nil, nil), f.instance(nil, nil)
+				if before != "nothing" {
+					require.NoError(t, begin(t, b, key("1")).Abandon(ctxT(t)))
+				}
+				inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: what})
+				short, cancel := context.WithCancel(ctxT(t))
+				done := make(chan error, 1)
+				go func() {
+					_, _, err := a.Begin(short, key("1"), "payload")
+					done <- err
+				}()
+				require.NoError(t, inj.Wait(ctxT(t)))
+				cancel()
+				require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
+				_ = inj.Release()
+				f.none("/claim")
+				if before == "nothing" {
+					f.none("/r/")
+					require.NoError(t, begin(t, b, key("1")).Commit(ctxT(t), nil))
+					return
+				}
+				require.Eventually(t, func() bool {
+					r, _, err := b.Get(ctxT(t), b.Ref(key("1")))
+					return err == nil && r.State == idempotency.Unknown && r.Attempt == 1
+				}, soon, time.Millisecond)
+				require.Equal(t, 2, begin(t, b, key("1")).Number())
+			})
+		}
+	}
+}
+
+// T40: the session is lost between the read and the claim, or between the claim and its
+// answer: no attempt begins without its owner's session, and the call goes on with the next
+// one.
+func TestSessionLostDuringAClaim(t *testing.T) {
+	t.Parallel()
+	for _, answered := range []bool{false, true} {
+		f := shared(t)
+		a, b := f.instance(nil, nil), f.instance(nil, nil)
+		strike := func() {
+			if err := f.ExpireLease(ctxT(t), a.sess.Lease()); err != nil {
+				t.Error(err)
+			}
+		}
+		fault := embedtest.Fault{Method: "Txn", Match: isClaim, Before: strike}
+		if answered {
+			lease := a.sess.Lease()
+			fault.Before, fault.After = nil, func() {
+				strike()
+				require.Eventually(t, func() bool { return a.sess.Lease() != lease }, soon, time.Millisecond)
+			}
+		}
+		inj := a.client.Inject(fault)
+		at := begin(t, a, key("1"))
+		require.Equal(t, 1, inj.Struck())
+		require.NoError(t, at.Err())
+		require.Equal(t, 1, at.Number(), "nothing was run for the lost claim")
+		rejected(t, b, key("1"))
+		require.NoError(t, at.Commit(ctxT(t), []byte("x")))
+		require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
+	}
+}
+
+// T37, T09: an attempt lives as long as its session, however long it takes, and is lost with
+// it: its context ends, and duplicates take over.
+func TestAttemptLivesWithItsSession(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(quick(), nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	taken := make(chan *idempotency.Attempt, 1)
+	go func() {
+		next, _, err := b.Begin(ctxT(t), key("1"), "payload")
+		if err != nil {
+			t.Error(err)
+		}
+		taken <- next
+	}()
+	select {
+	case <-taken:
+		require.FailNow(t, "taken from one that lives")
+	case <-time.After(2500 * time.Millisecond): // more than two TTLs
+	}
+	require.NoError(t, at.Err())
+	inj := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
+	next := got(t, taken, "the duplicate takes over")
+	inj.Remove()
+	closed(t, at.Ctx().Done(), "the context has ended")
+	require.ErrorIs(t, context.Cause(at.Ctx()), idempotency.ErrLost)
+	require.ErrorIs(t, at.Err(), concurrency.ErrLost)
+	require.Equal(t, 2, next.Number())
+	require.Greater(t, next.Token(), at.Token())
+	require.Equal(t, at.ChildKey("charge"), next.ChildKey("charge"))
+	require.NotEqual(t, at.ChildKey("charge"), next.ChildKey("mail"))
+	require.NoError(t, next.Commit(ctxT(t), []byte("b")))
+}
+
+// T01: a zombie, whose attempt was taken over, writes nothing.
+func TestZombie(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(*idempotency.Attempt, context.Context) error{
+		"Commit":  func(a *idempotency.Attempt, ctx context.Context) error { return a.Commit(ctx, []byte("zombie")) },
+		"Fail":    func(a *idempotency.Attempt, ctx context.Context) error { return a.Fail(ctx, "zombie", nil) },
+		"Release": (*idempotency.Attempt).Release,
+		"Step": func(a *idempotency.Attempt, ctx context.Context) error {
+			_, err := idempotency.Step(a, "x", func(context.Context) (int, error) { return 1, nil })
+			return err
+		},
+		"Commit of much": func(a *idempotency.Attempt, ctx context.Context) error { return a.Commit(ctx, make([]byte, 3<<20)) },
+	}
+	for name, end := range ends {
+		for _, finished := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f := shared(t)
+				a, b := f.instance(nil, nil), f.instance(nil, nil)
+				at := begin(t, a, key("1"))
+				require.NoError(t, f.ExpireLease(ctxT(t), a.sess.Lease()))
+				next := begin(t, b, key("1"))
+				if finished {
+					require.NoError(t, next.Commit(ctxT(t), []byte("b")))
+				}
+				before := f.dump()
+				err := end(at, ctxT(t))
+				require.Error(t, err)
+				if name != "Step" {
+					require.ErrorIs(t, err, idempotency.ErrFenced)
+				}
+				require.Equal(t, before, f.dump())
+				if !finished {
+					require.NoError(t, next.Err())
+					require.NoError(t, next.Commit(ctxT(t), []byte("b")))
+				}
+				require.Equal(t, "b", string(replayed(t, a, key("1")).Value), "not that of a's cache")
+				resp, err := b.client.Txn(ctxT(t)).If(at.Guard()).Then(clientv3.OpPut(f.prefix+"effect", "")).Commit()
+				require.NoError(t, err)
+				require.False(t, resp.Succeeded)
+			})
+		}
+	}
+}
+
+// Who is lost and was not taken over can still record what it has done.
+func TestLostButNotTakenOver(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	require.NoError(t, f.ExpireLease(ctxT(t), a.sess.Lease()))
+	closed(t, at.Ctx().Done(), "the context ends")
+	require.NoError(t, at.Commit(ctxT(t), []byte("a")))
+	require.Equal(t, "a", string(replayed(t, b, key("1")).Value))
+}
+
+// A session is closed: that waits for the attempts, and refuses new ones.
+func TestCloseWaits(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	shut := make(chan error, 1)
+	go func() { shut <- a.sess.Close(ctxT(t)) }()
+	require.Eventually(t, func() bool {
+		_, _, err := a.Begin(ctxT(t), key("2"), nil)
+		return err != nil
+	}, soon, time.Millisecond)
+	_, _, err := a.Begin(ctxT(t), key("2"), nil)
+	require.ErrorIs(t, err, idempotency.ErrClosed)
+	rejected(t, b, key("1"))
+	require.NoError(t, at.Err())
+	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
+	require.NoError(t, got(t, shut, "Close returns"))
+	require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
+
+	c := f.instance(nil, nil)
+	at = begin(t, c, key("3"))
+	ended, cancel := context.WithCancel(ctxT(t))
+	cancel()
+	require.Error(t, c.sess.Close(ended))
+	require.ErrorIs(t, at.Err(), idempotency.ErrClosed)
+	require.ErrorIs(t, at.Err(), idempotency.ErrLost)
+	require.Equal(t, 2, begin(t, b, key("3")).Number())
+}
+
+// T28: what this process keeps of calls goes with them.
+func TestNothingIsKept(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	var n atomic.Int64
+	for range 200 {
+		k := key(string(rune('a' + n.Add(1)%50)))
+		_, err := idempotency.Do(ctxT(t), a.Store, k, nil, func(context.Context, *idempotency.Attempt) (int, error) { return 1, nil })
+		require.NoError(t, err)
+	}
+	at := begin(t, b, key("other"))
+	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, _, err := a.Begin(short, key("other"), "payload")
+	require.Error(t, err)
+	require.NoError(t, at.Release(ctxT(t)))
+	require.Zero(t, idempotency.Flights(a.Store))
+	require.Zero(t, idempotency.Flights(b.Store))
+}
