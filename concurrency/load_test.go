@@ -1,86 +1,31 @@
 package concurrency_test
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"maps"
-	"os"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/budget"
 )
 
-type load = map[string]int // requests by method
-
-// budget measures operations, and keeps what they cost as rows of the table in
-// docs/operations.md.
-type budget struct {
-	fixture
-	ctx  context.Context
-	rows []string
-}
-
-// count asserts what an operation costs: the requests of one client, and etcd's
-// Raft entries and revisions, exactly. Operations of one name cost the same.
-func (b *budget) count(name string, c *embedtest.Client, want load, entries, revisions int, operation func()) {
-	b.t.Helper()
-	c.ResetRequests()
-	index := b.RaftIndex()
-	rev, err := b.Revision(b.ctx)
-	require.NoError(b.t, err)
-	operation()
-	var got load
-	same := func() bool {
-		got = c.Requests()
-		delete(got, "Watch.Cancel") // or the stream ends first
-		return maps.Equal(want, got)
-	}
-	for end := time.Now().Add(soon); !same() && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-	require.Equal(b.t, want, got, name)
-	require.EqualValues(b.t, entries, b.RaftIndex()-index, "Raft entries of %s", name)
-	now, err := b.Revision(b.ctx)
-	require.NoError(b.t, err)
-	require.EqualValues(b.t, revisions, now-rev, "revisions of %s", name)
-	if row := fmt.Sprintf("| %s | %s | %d | %d |", name, inWords(want), entries, revisions); !slices.Contains(b.rows, row) {
-		b.rows = append(b.rows, row)
-	}
-}
-
-// inWords tells requests as the table does.
-func inWords(l load) string {
-	var words []string
-	for _, m := range [][2]string{
-		{"LeaseGrant"}, {"LeaseRevoke"}, {"Range"}, {"Txn"}, {"Watch.Send", "watch"}, {"LeaseKeepAlive.Send", "renewal"},
-		{"Watch", "Watch stream"}, {"LeaseKeepAlive", "LeaseKeepAlive stream"},
-	} {
-		if n := l[m[0]]; n > 0 {
-			words = append(words, fmt.Sprint(n, " ", cmp.Or(m[1], m[0])))
-		}
-	}
-	return strings.Join(words, ", ")
-}
+type load = budget.Load
 
 // The load budget of docs/operations.md, row by row. TestLoadBudget has the crowd,
 // the two after this one what goes on by itself.
 func TestLoadBudgetOfEachOperation(t *testing.T) {
 	t.Parallel()
-	b := budget{fixture: own(t, 1), ctx: ctxT(t)}
-	ctx, c, elsewhere := b.ctx, b.NewClient(t), b.NewClient(t)
+	f, ctx := own(t, 1), ctxT(t)
+	b := budget.New(ctx, t, f.Cluster)
+	c, elsewhere := f.NewClient(t), f.NewClient(t)
 	opts := func() *concurrency.SessionOptions { // no renewal and no refresh while we count
-		return &concurrency.SessionOptions{TTL: 300 * time.Second, Prefix: b.prefix}
+		return &concurrency.SessionOptions{TTL: 300 * time.Second, Prefix: f.prefix}
 	}
 	var s *concurrency.Session
 	var err error
-	b.count("`NewSession`", c, load{"LeaseGrant": 1, "Txn": 1, "Range": 1, "Watch": 1, "Watch.Send": 1, "LeaseKeepAlive": 1, "LeaseKeepAlive.Send": 1}, 2, 1, func() {
+	b.Count("`NewSession`", c, load{"LeaseGrant": 1, "Txn": 1, "Range": 1, "Watch": 1, "Watch.Send": 1, "LeaseKeepAlive": 1, "LeaseKeepAlive.Send": 1}, 2, 1, func() {
 		s, err = concurrency.NewSession(ctx, c.Client, "test", opts())
 		require.NoError(t, err)
 	})
@@ -93,30 +38,30 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	var p, q *concurrency.Permit
 	release := func(p *concurrency.Permit) {
 		t.Helper()
-		b.count("`Release`", c, load{"Txn": 1}, 1, 1, func() { require.NoError(t, p.Release(ctx)) })
+		b.Count("`Release`", c, load{"Txn": 1}, 1, 1, func() { require.NoError(t, p.Release(ctx)) })
 	}
-	b.count("the first `Acquire` of a new name", c, load{"Range": 2, "Txn": 2}, 2, 2, func() { p = acquire(t, ctx, sm) })
-	b.count("the first `Acquire` of a `Semaphore` value", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sem(t, s, "x", 2)) })
+	b.Count("the first `Acquire` of a new name", c, load{"Range": 2, "Txn": 2}, 2, 2, func() { p = acquire(t, ctx, sm) })
+	b.Count("the first `Acquire` of a `Semaphore` value", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sem(t, s, "x", 2)) })
 	release(q)
 	const free = "`Acquire`, `Lock`, whether they wait or not"
-	b.count(free, c, load{"Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sm, concurrency.ID("i")) })
+	b.Count(free, c, load{"Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sm, concurrency.ID("i")) })
 	release(q)
-	b.count(free, c, load{"Txn": 1}, 1, 1, func() { q = lock(t, s, "a mutex") })
+	b.Count(free, c, load{"Txn": 1}, 1, 1, func() { q = lock(t, s, "a mutex") })
 	release(q)
 	const bounded, refused = "`TryAcquire`, `TryLock`, `MaxWaiters`", "these, refused"
-	b.count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q, err = sm.TryAcquire(ctx); require.NoError(t, err) })
-	b.count(refused, c, load{"Range": 1}, 0, 0, func() { _, err = sm.TryAcquire(ctx); require.ErrorIs(t, err, concurrency.ErrFull) })
+	b.Count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q, err = sm.TryAcquire(ctx); require.NoError(t, err) })
+	b.Count(refused, c, load{"Range": 1}, 0, 0, func() { _, err = sm.TryAcquire(ctx); require.ErrorIs(t, err, concurrency.ErrFull) })
 	release(q)
-	b.count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q, err = mutex(t, s, "a mutex").TryLock(ctx); require.NoError(t, err) })
+	b.Count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q, err = mutex(t, s, "a mutex").TryLock(ctx); require.NoError(t, err) })
 	release(q)
-	b.count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sm, concurrency.MaxWaiters(1)) })
+	b.Count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, func() { q = acquire(t, ctx, sm, concurrency.MaxWaiters(1)) })
 	release(p)
 	release(q)
-	b.count(free, c, load{"Txn": 1}, 1, 1, func() { p = acquire(t, ctx, sm, concurrency.Weight(2)) })
+	b.Count(free, c, load{"Txn": 1}, 1, 1, func() { p = acquire(t, ctx, sm, concurrency.Weight(2)) })
 	release(p)
-	b.count("`Status`, `Leader`", c, load{"Range": 1}, 0, 0, func() { _, err = sm.Status(ctx); require.NoError(t, err) })
-	b.count("`SetLimit`", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, sm.SetLimit(ctx, 3)) })
-	b.count("`SetLimit` that lowers", c, load{"Range": 1, "Txn": 2}, 2, 2, func() { require.NoError(t, sm.SetLimit(ctx, 2)) })
+	b.Count("`Status`, `Leader`", c, load{"Range": 1}, 0, 0, func() { _, err = sm.Status(ctx); require.NoError(t, err) })
+	b.Count("`SetLimit`", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, sm.SetLimit(ctx, 3)) })
+	b.Count("`SetLimit` that lowers", c, load{"Range": 1, "Txn": 2}, 2, 2, func() { require.NoError(t, sm.SetLimit(ctx, 2)) })
 
 	// Somebody else's permit ends early. His session removes the notice that it
 	// was left.
@@ -124,10 +69,10 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 		t.Helper()
 		q := acquire(t, ctx, there, opts...)
 		elsewhere.ResetRequests()
-		b.count(name, c, want, 2, 2, func() {
+		b.Count(name, c, want, 2, 2, func() {
 			require.NoError(t, end(q))
 			closed(t, q.Lost(), "the word comes")
-			b.noKeys("notice/")
+			f.noKeys("notice/")
 		})
 		require.Equal(t, load{"Txn": 1}, elsewhere.Requests(), "for the session that is told")
 	}
@@ -140,17 +85,17 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 
 	el := election(t, s, "an election")
 	const campaigns = "`Campaign` as the first of a session and name"
-	b.count(campaigns, c, load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 1, 1, func() { q, err = el.Campaign(ctx); require.NoError(t, err) })
-	b.count("`Status`, `Leader`", c, load{"Range": 1}, 0, 0, func() { require.Equal(t, q.Token(), leader(t, el).Token) })
+	b.Count(campaigns, c, load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 1, 1, func() { q, err = el.Campaign(ctx); require.NoError(t, err) })
+	b.Count("`Status`, `Leader`", c, load{"Range": 1}, 0, 0, func() { require.Equal(t, q.Token(), leader(t, el).Token) })
 	elsewhere.ResetRequests()
-	b.count("`StepDown`, and 1 Txn of the leader's session", elsewhere, load{"Range": 1, "Txn": 1}, 2, 2, func() {
+	b.Count("`StepDown`, and 1 Txn of the leader's session", elsewhere, load{"Range": 1, "Txn": 1}, 2, 2, func() {
 		_, err = election(t, far, "an election").StepDown(ctx, "")
 		require.NoError(t, err)
 		closed(t, q.Asked().Done(), "the word comes")
-		b.noKeys("stepdown/")
+		f.noKeys("stepdown/")
 	})
 	release(q)
-	b.count("`Campaign` otherwise", c, load{"Txn": 1}, 1, 1, func() { q, err = el.Campaign(ctx); require.NoError(t, err) })
+	b.Count("`Campaign` otherwise", c, load{"Txn": 1}, 1, 1, func() { q, err = el.Campaign(ctx); require.NoError(t, err) })
 	release(q)
 
 	q = acquire(t, ctx, there, concurrency.Weight(2))
@@ -158,13 +103,13 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	waiting := func(i int, opts ...concurrency.AcquireOption) func() {
 		return func() {
 			w[i] = ask2(ctx, sm, opts...)
-			require.Eventually(t, func() bool { return len(b.keys("queue/")) == i+2 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return len(f.keys("queue/")) == i+2 }, soon, time.Millisecond)
 		}
 	}
-	b.count("`Acquire`, `Lock` as the first of a session and name to wait", c, load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 1, 1, waiting(0))
-	b.count(free, c, load{"Txn": 1}, 1, 1, waiting(1))
-	b.count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, waiting(2, concurrency.MaxWaiters(3)))
-	b.count(refused, c, load{"Range": 1}, 0, 0, func() {
+	b.Count("`Acquire`, `Lock` as the first of a session and name to wait", c, load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 1, 1, waiting(0))
+	b.Count(free, c, load{"Txn": 1}, 1, 1, waiting(1))
+	b.Count(bounded, c, load{"Range": 1, "Txn": 1}, 1, 1, waiting(2, concurrency.MaxWaiters(3)))
+	b.Count(refused, c, load{"Range": 1}, 0, 0, func() {
 		_, err = sm.Acquire(ctx, concurrency.MaxWaiters(3))
 		require.ErrorIs(t, err, concurrency.ErrFull)
 	})
@@ -173,15 +118,9 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 		release(granted(t, w[i], "the next"))
 	}
 	require.Equal(t, load{"Watch": 1, "LeaseKeepAlive": 1}, c.OpenStreams())
-	b.count("`Close`", c, load{"LeaseRevoke": 1}, 1, 1, func() { require.NoError(t, s.Close(ctx)) })
+	b.Count("`Close`", c, load{"LeaseRevoke": 1}, 1, 1, func() { require.NoError(t, s.Close(ctx)) })
 
-	doc, err := os.ReadFile("../docs/operations.md")
-	require.NoError(t, err)
-	_, section, _ := strings.Cut(string(doc), "\n## Load\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	_, table, _ := strings.Cut(section, "\n|---|---|---|---|\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	require.ElementsMatch(t, b.rows, strings.Split(table, "\n"), "the table of docs/operations.md")
+	b.Holds("../docs/operations.md", "## Load")
 }
 
 // Reports to Trace.Waiting ask nothing for a caller's first one. Later ones ask for

@@ -1,0 +1,78 @@
+package schedlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/budget"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// What jobs cost etcd: the table of docs/operations.md, row by row.
+func TestLoadBudget(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	quiet := &concurrency.SessionOptions{TTL: 300 * time.Second} // no renewal and no refresh while we count
+	b := budget.New(ctx, t, f.Cluster)
+	first, second := f.instance(quiet, nil), f.instance(quiet, nil)
+	c := first.client
+	require.Eventually(t, func() bool { return len(first.Clocks()) == 1 && len(second.Clocks()) == 1 }, soon, time.Millisecond)
+	n := 0
+	at := func() schedlock.Option { n++; return schedlock.Tick(tick(n)) }
+	do := func(in instance, want schedlock.Outcome, opts ...schedlock.Option) func() {
+		return func() {
+			t.Helper()
+			res, err := in.Do(ctx, "job", nothing, opts...)
+			require.NoError(t, err)
+			require.Equal(t, want, res.Outcome)
+		}
+	}
+	type load = budget.Load
+	b.Count("the first run of a job that no live process has run", c, load{"Txn": 5}, 3, 2, do(first, schedlock.Ran, at()))
+	const run = "a run of a tick, start and end, however many processes there are"
+	b.Count(run, c, load{"Txn": 2}, 2, 2, do(first, schedlock.Ran, at()))
+	b.Count(run, second.client, load{"Txn": 2}, 2, 2, do(second, schedlock.Ran, at()))
+	require.Eventually(t, func() bool {
+		c.ResetRequests()
+		do(first, schedlock.Claimed, schedlock.Tick(tick(n)))()
+		return len(c.Requests()) == 0
+	}, soon, time.Millisecond, "word has come")
+	b.Count("a call for a tick of which it has heard that it was claimed", c, load{}, 0, 0, do(first, schedlock.Claimed, schedlock.Tick(tick(n))))
+	late := f.instance(quiet, nil)
+	require.Eventually(t, func() bool { return len(late.Clocks()) == 2 && late.client.Requests()["Range"] >= 2 }, soon, time.Millisecond)
+	b.Count("a call that has not heard of it, or is refused for another reason", late.client, load{"Txn": 3}, 1, 0, do(late, schedlock.Claimed, schedlock.Tick(tick(n))))
+	require.NoError(t, late.sess.Close(ctx))
+	end := make(chan struct{})
+	runs := make(chan *schedlock.Run, 1)
+	done := make(chan error, 1)
+	go func() {
+		_, err := second.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error { runs <- r; <-end; return nil }, at())
+		done <- err
+	}()
+	r := got(t, runs, "it starts")
+	b.Count("`Run.Check`", second.client, load{"Range": 1}, 0, 0, func() { require.NoError(t, r.Check(ctx)) })
+	close(end)
+	require.NoError(t, got(t, done, "it ends"))
+	b.Count("`Pause`, `Resume`", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, first.Pause(ctx, "job", "")) })
+	b.Count("`Pause`, `Resume`", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, first.Resume(ctx, "job")) })
+	b.Count("`Jobs`, for each thousand keys", c, load{"Range": 1}, 0, 0, func() { _, err := first.Jobs(ctx); require.NoError(t, err) })
+	const read = "`Status`, `Get`, `History`"
+	b.Count(read, c, load{"Txn": 1}, 0, 0, func() { _, err := first.Status(ctx, "job"); require.NoError(t, err) })
+	b.Count(read, c, load{"Txn": 1}, 0, 0, func() { _, err := first.Get(ctx, "job", tick(1)); require.NoError(t, err) })
+	b.Count(read, c, load{"Txn": 1}, 0, 0, func() { _, err := first.History(ctx, "job"); require.NoError(t, err) })
+	least := func(in instance) func() {
+		return func() {
+			_, err := in.Do(ctx, "held", nothing, at(), schedlock.AtLeast(time.Millisecond))
+			require.NoError(t, err)
+			f.none("/hold")
+		}
+	}
+	least(first)()
+	b.Count("a run with `AtLeast`: its lease, too", c, load{"LeaseGrant": 1, "Txn": 2, "LeaseRevoke": 1}, 4, 3, least(first))
+	b.Holds("../docs/operations.md", "### Jobs")
+}
