@@ -84,6 +84,7 @@ func (w *World) tally(name string, err error) {
 	case definite(err):
 		w.Stats.Add(kind+": refused", 1)
 	default:
+		w.Stats.Add("unknown", 1)
 		w.Stats.Add(kind+": unknown", 1)
 	}
 }
