@@ -163,8 +163,11 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 			if err != nil {
 				return nil, nil, because(ctx, err)
 			}
-			if rec == nil { // it has just expired
-				sure()
+			if rec == nil { // parts of it are gone: it has just expired
+				before, asked := st.mod(), st.sure
+				if sure(); asked && err == nil && st.mod() == before {
+					return nil, nil, fmt.Errorf("%w (%s): parts of its result are gone", ErrUnreadable, c.entry.Ref)
+				}
 				if err := pause.Wait(ctx, nil); err != nil {
 					return nil, nil, err
 				}
