@@ -34,10 +34,13 @@ func (Belief) Name() string { return "belief" }
 // Check implements Checker.
 func (Belief) Check(h *history.History) []Finding {
 	w := join(h)
-	var f []Finding
+	return w.beliefs(w.spans)
+}
+
+func (w *world) beliefs(spans []history.Span) (f []Finding) {
 	byGate := map[string][]*history.Span{}
-	for i := range w.spans {
-		s := &w.spans[i]
+	for i := range spans {
+		s := &spans[i]
 		f = append(f, w.ownClock(s)...)
 		if s.Confirmed {
 			byGate[s.Granted.Gate] = append(byGate[s.Granted.Gate], s)

@@ -11,6 +11,8 @@
 //	fence   C3  writes to protected registers: none by a former holder
 //	linear  C4  calls and returns alone: is there an order in which they make sense
 //	live    C5  waiting ends, calls return when their context does, keys go
+//	jobs    C7  scheduled jobs: one start for each attempt at a tick, in order; no
+//	            finish touches another run; no run overlaps with the next
 //
 // Checkers share the replay of the tap (replay.go) and nothing of the product: the
 // rule of admission and the names of keys are written here a second time, so that

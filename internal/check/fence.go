@@ -28,11 +28,15 @@ func (Fence) Name() string { return "fence" }
 
 // Check implements Checker.
 func (Fence) Check(h *history.History) []Finding {
-	w := join(h)
+	return join(h).registers(func(gate string) bool { return !isJob(gate) })
+}
+
+// registers checks the effects under those permits.
+func (w *world) registers(of func(gate string) bool) (f []Finding) {
 	registers := map[string][]history.Event{}
 	var names []string
-	for _, e := range h.Events {
-		if e.Kind == history.KindEffect {
+	for _, e := range w.h.Events {
+		if e.Kind == history.KindEffect && of(e.Gate) {
 			name := e.Attr["register"]
 			if registers[name] == nil {
 				names = append(names, name)
@@ -40,7 +44,6 @@ func (Fence) Check(h *history.History) []Finding {
 			registers[name] = append(registers[name], e)
 		}
 	}
-	var f []Finding
 	for _, name := range names {
 		f = append(f, w.register(name, registers[name])...)
 	}

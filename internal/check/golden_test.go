@@ -101,13 +101,16 @@ func (t *tale) lateAfterStall(client string) {
 	t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 3e9, Client: client})
 }
 
-// golden histories, each of a few steps. killers are all who find a rule broken,
+// story is a golden history, of a few steps. killers are all who find a rule broken,
 // as "checker/rule": none in a good history. What is excused stands in brackets.
-var golden = []struct {
+type story struct {
 	name    string
 	killers string
 	tell    func(t *tale)
-}{
+}
+
+// golden histories of permits. Those of jobs are in golden_jobs_test.go.
+var golden = []story{
 	{"nothing happens", "", func(*tale) {}},
 	{"one after the other", "", func(t *tale) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
@@ -874,7 +877,7 @@ func told(r *Report) string {
 // TestGolden: each checker finds what it is for, and nothing else does.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	for _, g := range golden {
+	for _, g := range slices.Concat(golden, goldenJobs) {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			tale := newTale()
@@ -897,7 +900,7 @@ func TestGolden(t *testing.T) {
 func TestEveryRuleCanFail(t *testing.T) {
 	t.Parallel()
 	broken := map[string]bool{"store/tap": true, "linear/search": true}
-	for _, g := range golden {
+	for _, g := range slices.Concat(golden, goldenJobs) {
 		for killer := range strings.FieldsSeq(g.killers) {
 			broken[killer] = true
 		}

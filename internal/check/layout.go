@@ -11,12 +11,19 @@ import (
 type keyKind int
 
 const (
-	keyOther   keyKind = iota // foreign, or of no meaning for admission
-	keyRequest                // a request in a queue
-	keyLimit                  // a queue's limit
-	keyID                     // which request an ID stands for
-	keyAlive                  // presence of a session
-	keyNotice                 // word to a session
+	keyOther       keyKind = iota // foreign, or of no meaning for admission
+	keyRequest                    // a request in a queue
+	keyLimit                      // a queue's limit
+	keyID                         // which request an ID stands for
+	keyAlive                      // presence of a session
+	keyNotice                     // word to a session
+	keyJobLock                    // stands while a job runs
+	keyJobRun                     // the claim and the record of a tick
+	keyJobFloor                   // ticks up to it are closed
+	keyJobHold                    // keeps a job from starting again
+	keyJobPause                   // the same, for an operator
+	keyJobSettings                // of a job
+	keyClock                      // of a process that runs jobs
 )
 
 // parsedKey is what a key's name says.
@@ -27,6 +34,7 @@ type parsedKey struct {
 	lease  int64
 	try    bool
 	token  int64 // of a notice
+	tick   string
 }
 
 // layout reads the names of keys, without the tapped prefix.
@@ -58,6 +66,8 @@ var (
 	limitName   = regexp.MustCompile(`^(sem/[^/]+)/limit$`)
 	idName      = regexp.MustCompile(`^id/((?:sem|mutex|election)/[^/]+)/`)
 	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16}))$`)
+	jobName     = regexp.MustCompile(`^(job/[^/]+)/(?:(lock|hold|pause|settings)|(run|floor)/([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z))$`)
+	clockName   = regexp.MustCompile(`^clock/([0-9a-f]{16})$`)
 	etcdName    = regexp.MustCompile(`^(.+)/([0-9a-f]+)$`)
 )
 
@@ -90,11 +100,24 @@ func parseEtcdkit(name string) parsedKey {
 		}
 		return parsedKey{kind: keyNotice, lease: hex(m[1]), token: hex(m[3])}
 	}
+	if m := jobName.FindStringSubmatch(name); m != nil {
+		return parsedKey{kind: jobKinds[m[2]+m[3]], gate: m[1], tick: m[4]}
+	}
+	if m := clockName.FindStringSubmatch(name); m != nil {
+		return parsedKey{kind: keyClock, lease: hex(m[1])}
+	}
 	return parsedKey{}
 }
 
+var jobKinds = map[string]keyKind{
+	"lock": keyJobLock, "run": keyJobRun, "floor": keyJobFloor, "hold": keyJobHold, "pause": keyJobPause, "settings": keyJobSettings,
+}
+
+// isJob tells whether what is granted under a name is the run of a job.
+func isJob(gate string) bool { return strings.HasPrefix(gate, "job/") }
+
 func fixedEtcdkit(gate string) int64 {
-	if strings.HasPrefix(gate, "mutex/") || strings.HasPrefix(gate, "election/") {
+	if strings.HasPrefix(gate, "mutex/") || strings.HasPrefix(gate, "election/") || isJob(gate) {
 		return 1
 	}
 	return 0

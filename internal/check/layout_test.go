@@ -3,6 +3,7 @@ package check
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -33,6 +34,16 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 		session := space.Session(slot.Lease)
 		require.Equal(t, parsedKey{kind: keyAlive, lease: slot.Lease}, parse(session.Alive()))
 		require.Equal(t, parsedKey{kind: keyNotice, lease: slot.Lease, token: 77}, parse(session.Notice(77)))
+
+		job := space.Job(name)
+		label = strings.TrimSuffix(strings.TrimPrefix(job.Range, space.Root()), "/")
+		tick := time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "tick"))
+		require.Equal(t, parsedKey{kind: keyJobRun, gate: label, tick: stampOf(tick)}, parse(job.Run(tick)))
+		require.Equal(t, parsedKey{kind: keyJobFloor, gate: label, tick: stampOf(tick)}, parse(job.Floor(tick)))
+		for key, kind := range map[string]keyKind{job.Lock(): keyJobLock, job.Hold(): keyJobHold, job.Pause(): keyJobPause, job.Settings(): keyJobSettings} {
+			require.Equal(t, parsedKey{kind: kind, gate: label}, parse(key))
+		}
+		require.Equal(t, parsedKey{kind: keyClock, lease: slot.Lease}, parse(space.Clock(slot.Lease)))
 
 		// And what it refuses is a foreign key here too.
 		strange := gate.Queue + rapid.StringMatching(`(light|heavy/[0-9]{1,11})/[0-9a-fA-F]{15,17}-[0-9a-f]{3,5}(-try|-)?`).Draw(t, "strange")

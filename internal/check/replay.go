@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/etcdkit/etcdkit/internal/history"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -22,8 +23,11 @@ type store struct {
 	gates   map[string]*gate
 	leases  map[int64]*lease
 	others  []put // puts of keys of other kinds: registers
+	jobs    map[string]*job
+	skew    time.Duration // by how much clocks of jobs may differ
 	live    map[string]*liveKey
-	history []*liveKey // every life of every key, in the order of creation
+	history []*liveKey            // every life of every key, in the order of creation
+	lives   map[string][]*liveKey // the same of jobs' keys, by name
 }
 
 // liveKey is one life of a key, from its creation to its deletion.
@@ -49,7 +53,7 @@ type put struct {
 
 // replay runs the tap's events through the rule of admission.
 func replay(h *history.History) *store {
-	s := &store{layout: layoutNamed(h.Setting(SettingLayout)), gates: map[string]*gate{}, leases: map[int64]*lease{}, live: map[string]*liveKey{}}
+	s := &store{layout: layoutNamed(h.Setting(SettingLayout)), gates: map[string]*gate{}, leases: map[int64]*lease{}, jobs: map[string]*job{}, skew: time.Duration(duration(h, SettingSkew, time.Minute)), live: map[string]*liveKey{}, lives: map[string][]*liveKey{}}
 	for _, m := range h.Marks(history.MarkTap) {
 		s.prefix, s.tapped = m.Attr["prefix"], true
 		s.through = max(s.through, m.Rev)
@@ -136,6 +140,7 @@ func (s *store) commit(c history.Commit) {
 	for _, g := range touched {
 		g.admit(c)
 	}
+	s.runJobs(c)
 }
 
 // note keeps the lives of all keys.
@@ -152,6 +157,9 @@ func (s *store) note(name string, k parsedKey, e history.Event) {
 		l = &liveKey{name: name, parsed: k, created: e.KV.Create, gone: never}
 		s.live[name] = l
 		s.history = append(s.history, l)
+		if isJob(k.gate) {
+			s.lives[name] = append(s.lives[name], l)
+		}
 	}
 }
 

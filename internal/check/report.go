@@ -37,7 +37,9 @@ const (
 	EffectEvictions = "evictions"       // requests taken away, with a notice
 	EffectUnknown   = "unknown results" // calls that change something, and effects, whose answer was lost
 	EffectLimits    = "limit changes"
-	EffectExcused   = "excused" // findings that are documented exceptions
+	EffectStarts    = "job starts"
+	EffectRetries   = "second attempts" // at a tick whose run was lost
+	EffectExcused   = "excused"         // findings that are documented exceptions
 )
 
 // Judge runs the checkers on a history, and adds what the run has found itself, as
@@ -126,8 +128,13 @@ func effects(h *history.History) map[string]int64 {
 	delete(n, CountStall) // these are times
 	w := join(h)
 	n[EffectGrants] += int64(len(w.spans))
+	n[EffectStarts] += int64(len(w.runs))
 	for _, op := range w.ops {
 		switch op.Call.Name {
+		case history.JobStart:
+			if op.Call.N > 1 {
+				n[EffectRetries]++
+			}
 		case history.Acquire, history.Try, history.Status: // their context may have ended while they waited
 		default:
 			if op.Return != nil && op.Return.Outcome == history.Unknown {

@@ -37,6 +37,9 @@ const (
 	// SettingLinear is how long the linear checker may search, for each queue.
 	// Defaults to 30s.
 	SettingLinear = "linear.timeout"
+	// SettingSkew is by how much the clocks of processes that run jobs may differ:
+	// their MaxSkew. Defaults to 1m.
+	SettingSkew = "jobs.skew"
 	// RequirePrefix begins the settings that say how often something must have
 	// happened: "require:expiries" = "1".
 	RequirePrefix = "require:"

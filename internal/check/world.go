@@ -15,7 +15,8 @@ type world struct {
 	*store
 	h       *history.History
 	ops     []history.Op
-	spans   []history.Span
+	spans   []history.Span // beliefs in permits
+	runs    []history.Span // beliefs in runs of jobs
 	strikes []history.Window
 	end     int64 // when the last event was recorded
 	calm    int64 // when all nemeses were over, or never
@@ -50,7 +51,7 @@ type id struct {
 
 func join(h *history.History) *world {
 	w := &world{
-		store: replay(h), h: h, ops: h.Ops(), spans: h.Beliefs(), strikes: h.Nemeses(), calm: never,
+		store: replay(h), h: h, ops: h.Ops(), strikes: h.Nemeses(), calm: never,
 		byToken: map[id]*request{}, opOf: map[*request]*history.Op{}, spanOf: map[*request]*history.Span{},
 		madeBy: map[*history.Op][]*request{}, untagged: map[string][]*request{},
 		spanOp: map[string]*history.Span{}, opByTag: map[string]*history.Op{}, releases: map[id][]*history.Op{}, lease: map[int64]string{},
@@ -100,8 +101,19 @@ func join(h *history.History) *world {
 			}
 		}
 	}
-	for i := range w.spans {
-		s := &w.spans[i]
+	for _, j := range w.jobs {
+		for _, c := range j.claims {
+			w.byToken[id{j.name, c.token}] = c.lock
+		}
+	}
+	for _, s := range h.Beliefs() {
+		if isJob(s.Granted.Gate) {
+			w.runs = append(w.runs, s)
+		} else {
+			w.spans = append(w.spans, s)
+		}
+	}
+	for _, s := range slices.Concat(pointers(w.spans), pointers(w.runs)) {
 		tag := history.Tag(s.Granted.Client, s.Granted.Op)
 		w.spanOp[tag] = s
 		if r := w.byToken[id{s.Granted.Gate, s.Granted.Token}]; r != nil && w.spanOf[r] == nil {
@@ -122,6 +134,13 @@ func join(h *history.History) *world {
 	}
 	w.bounds()
 	return w
+}
+
+func pointers[T any](all []T) (ps []*T) {
+	for i := range all {
+		ps = append(ps, &all[i])
+	}
+	return ps
 }
 
 // setter names a change of a limit by what its record tells of it.
@@ -172,6 +191,15 @@ func (w *world) bounds() {
 		for _, l := range g.limits {
 			if at := w.limitCalled(g, l); at != never && !l.first {
 				raise(l.rev, at)
+			}
+		}
+	}
+	for _, j := range w.jobs {
+		for _, c := range j.claims {
+			if span := w.spanOf[c.lock]; span != nil {
+				if start := w.opByTag[history.Tag(span.Granted.Client, span.Granted.Op)]; start != nil && w.opByTag[start.Call.Attr["call"]] != nil {
+					raise(c.token, w.opByTag[start.Call.Attr["call"]].Call.At)
+				}
 			}
 		}
 	}

@@ -40,6 +40,11 @@ const (
 	EvictToken = "evicttoken" // by token
 	ReleaseID  = "releaseid"
 	Status     = "status"
+
+	JobDo     = "job.do"     // Locker.Do; ID is the tick if the call is for one
+	JobClaim  = "job.claim"  // the part of it before the function is called
+	JobStart  = "job.start"  // a function is called: ID is its tick, N the attempt, Token the run's; its end is a Release
+	JobUnlock = "job.unlock" // Locker.Unlock
 )
 
 // Outcome is how an operation ended for its caller.
