@@ -104,7 +104,8 @@ func (w *World) probe(ctx context.Context, subjects []Subject) (findings []strin
 	return findings
 }
 
-// left lists what stands below prefixes, apart from limits, which stay.
+// left lists what stands below prefixes, apart from limits and what is told of jobs,
+// which stay.
 func (w *World) left(when string, prefixes ...string) (findings []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
@@ -116,12 +117,19 @@ func (w *World) left(when string, prefixes ...string) (findings []string) {
 		}
 		for _, kv := range resp.Kvs {
 			key := string(kv.Key)
-			if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, w.register("")) {
+			if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, w.register("")) && !Recorded(key) {
 				findings = append(findings, fmt.Sprintf("%s stands %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
 			}
 		}
 	}
 	return findings
+}
+
+// Recorded tells whether a key is one of a job's that stay: its run records and their
+// floor, and who has paused or resumed it last.
+func Recorded(key string) bool {
+	_, of, job := strings.Cut(key, "/job/")
+	return job && (strings.Contains(of, "/run/") || strings.Contains(of, "/floor/") || strings.HasSuffix(of, "/operated"))
 }
 
 // ours marks goroutines of what is under test.

@@ -7,14 +7,20 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/history"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
+
+// held is a permit or a run.
+type held interface {
+	Token() int64
+	Guard() clientv3.Cmp
+}
 
 // act does something under a permit, without asking whether it is still held: that
 // is what guard and token are for. An exclusive permit's effect goes to a register
 // that checks tokens, another's to etcd, under its guard.
-func (p *Process) act(permit *concurrency.Permit, gate string, register Register) {
+func (p *Process) act(permit held, gate string, register Register) {
 	e := history.Event{Kind: history.KindEffect, Gate: gate, Token: permit.Token(), Outcome: history.Fail}
 	if register != nil {
 		e.Attr = map[string]string{"register": gate, "mode": history.ModeToken}
@@ -34,7 +40,11 @@ func (p *Process) act(permit *concurrency.Permit, gate string, register Register
 	e.Attr = map[string]string{"register": key, "mode": history.ModeGuard, "value": value}
 	ctx, cancel := context.WithTimeout(p.World.life, time.Second)
 	defer cancel()
-	resp, err := client.Txn(ctx).If(permit.Guard()).Then(clientv3.OpPut(key, value)).Commit()
+	txn := client.Txn(ctx).If(permit.Guard())
+	if run, ok := permit.(*schedlock.Run); ok {
+		txn = run.Txn(ctx)
+	}
+	resp, err := txn.Then(clientv3.OpPut(key, value)).Commit()
 	switch {
 	case err != nil:
 		e.Outcome, e.Error = history.Unknown, err.Error()

@@ -19,10 +19,12 @@ func storeNemeses() []Nemesis {
 	return []Nemesis{
 		{Name: "compaction", Strike: compaction},
 		{Name: "no-space", Strike: noSpace},
-		{Name: "foreign-keys", Strike: foreignKeys},
-		{Name: "damaged-limit", Strike: damagedLimit},
+		{Name: "foreign-keys", Needs: queues, Strike: foreignKeys},
+		{Name: "damaged-limit", Needs: queues, Strike: damagedLimit},
 	}
 }
+
+func queues(w *World) bool { return len(w.Gates) > 0 }
 
 // compaction takes the history away, up to the newest revision.
 func compaction(ctx context.Context, w *World, r *rand.Rand) int {

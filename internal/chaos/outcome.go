@@ -8,19 +8,22 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/history"
 	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // definite tells which errors say for sure that the operation had no effect.
 func definite(err error) bool {
 	var held *concurrency.HeldError
 	var mismatch *concurrency.LimitMismatchError
-	for _, sure := range []error{concurrency.ErrFull, concurrency.ErrInvalid, concurrency.ErrNotHeld, concurrency.ErrTooMany, concurrency.ErrLost} {
+	for _, sure := range []error{concurrency.ErrFull, concurrency.ErrInvalid, concurrency.ErrNotHeld, concurrency.ErrTooMany, concurrency.ErrLost,
+		schedlock.ErrNotRunning, schedlock.ErrUnknownJob, schedlock.ErrGone} {
 		if errors.Is(err, sure) {
 			return true
 		}
 	}
+	var settings *schedlock.SettingsError
 	var lost *concurrency.LostError // that of a request which others have released is no ErrLost
-	return errors.As(err, &held) || errors.As(err, &mismatch) || errors.As(err, &lost) || errors.Is(err, errNoSession)
+	return errors.As(err, &held) || errors.As(err, &mismatch) || errors.As(err, &settings) || errors.As(err, &lost) || errors.Is(err, errNoSession)
 }
 
 // failed records that an operation returned an error.

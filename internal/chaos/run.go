@@ -28,11 +28,15 @@ type Config struct {
 	Progress func(format string, args ...any)
 }
 
-// All tells whether all nemeses strike.
-func (c Config) All() bool { return len(c.Nemeses) == len(Nemeses()) }
+// All tells whether everything is under test, and all nemeses strike.
+func (c Config) All() bool {
+	return len(c.Nemeses) == len(Nemeses()) && len(c.Subjects) == len(Subjects())
+}
 
 // Subjects returns all subjects.
-func Subjects() []Subject { return []Subject{NewSemaphores(), NewMutexes(), NewElections()} }
+func Subjects() []Subject {
+	return []Subject{NewSemaphores(), NewMutexes(), NewElections(), NewJobs()}
+}
 
 // Result is what a run has left.
 type Result struct {

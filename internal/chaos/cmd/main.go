@@ -1,4 +1,4 @@
-// Chaos runs semaphores and mutexes while etcd and the network fail, and judges what
+// Chaos runs semaphores, mutexes, elections and jobs while etcd and the network fail, and judges what
 // happened.
 //
 //	make chaos SEED=7 MINUTES=3
@@ -29,6 +29,7 @@ func main() {
 	seed := flag.Uint64("seed", rand.Uint64N(1_000_000), "decides what happens")
 	length := flag.Duration("for", time.Minute, "how long harm is done")
 	only := flag.String("nemeses", "", "names, separated by commas (default: all)")
+	subjects := flag.String("subjects", "", "names, separated by commas (default: all)")
 	out := flag.String("out", os.TempDir(), "where to write what is not green")
 	keep := flag.Bool("keep", false, "write what is green, too")
 	flag.Parse()
@@ -41,6 +42,10 @@ func main() {
 	if *only != "" {
 		names := strings.Split(*only, ",")
 		c.Nemeses = slices.DeleteFunc(chaos.Nemeses(), func(n chaos.Nemesis) bool { return !slices.Contains(names, n.Name) })
+	}
+	if *subjects != "" {
+		names := strings.Split(*subjects, ",")
+		c.Subjects = slices.DeleteFunc(chaos.Subjects(), func(s chaos.Subject) bool { return !slices.Contains(names, s.Name()) })
 	}
 	fmt.Fprintf(os.Stderr, "chaos: seed %d for %v\n", *seed, *length)
 	verdict, err := run(ctx, c, *out, *keep)
