@@ -1,6 +1,7 @@
 package fakeetcd_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -206,7 +207,12 @@ func (s *side) ask(req any) (string, error) {
 	case *pb.LeaseRevokeRequest:
 		resp, err = lease.LeaseRevoke(ctx, r)
 	case *pb.LeaseLeasesRequest:
-		resp, err = lease.LeaseLeases(ctx, r)
+		var all *pb.LeaseLeasesResponse
+		if all, err = lease.LeaseLeases(ctx, r); err == nil {
+			// etcd sorts them by what is left of each at different instants.
+			slices.SortFunc(all.Leases, func(a, b *pb.LeaseStatus) int { return cmp.Compare(a.ID, b.ID) })
+		}
+		resp = all
 	case *pb.LeaseTimeToLiveRequest:
 		var ttl *pb.LeaseTimeToLiveResponse
 		ttl, err = lease.LeaseTimeToLive(ctx, r)
