@@ -110,10 +110,10 @@ var fences = []fence{
 		planted: [2]string{"concurrency/trace.go", "github.com/prometheus/client_golang/prometheus"},
 	},
 	{
-		name: "HTTP middleware imports its parent and the standard library",
+		name: "HTTP middleware imports its parent, the standard library and a parser of Structured Fields",
 		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
 		bans: func(f file, imp string) bool {
-			return isMiddleware(f, "http") && !isStandard(imp) && imp != path.Join(module, path.Dir(f.dir))
+			return isMiddleware(f, "http") && !isStandard(imp) && imp != "github.com/dunglas/httpsfv" && imp != path.Join(module, path.Dir(f.dir))
 		},
 		planted: [2]string{"idempotency/idemhttp/middleware.go", "go.etcd.io/etcd/client/v3"},
 	},

@@ -20,7 +20,7 @@ var (
 // requiredIDs lists what docs/testing.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples
 // to the protocol (S: safety, L: liveness), lessons of other elections and job
-// lockers (J). Numbers that are left out belong to packages and modes that do not exist
+// lockers (J), and of other idempotency libraries (I). Numbers that are left out belong to packages and modes that do not exist
 // yet.
 func requiredIDs() []string {
 	var ids []string
@@ -37,6 +37,7 @@ func requiredIDs() []string {
 	add("S", "%d", 1, 11, 5, 8, 11)
 	add("L", "%d", 1, 10, 2, 7)
 	add("J", "%d", 1, 28)
+	add("I", "%02d", 27, 42, 28, 29, 33, 34, 35, 36, 37, 40, 41)
 	return ids
 }
 

@@ -1,0 +1,54 @@
+// Package idemhttp does HTTP requests once: a server's handler behind its Middleware runs
+// once for each Idempotency-Key, and duplicates get the response that it has given. It
+// follows draft-ietf-httpapi-idempotency-key-header-07.
+//
+// # Guaranteed
+//
+// What package idempotency guarantees, for requests of one Scope, operation and key: the
+// handler does not run without a claim (unless FailOpen is set), nor after its response was
+// recorded, whatever the response's size or form. A response is sent when it has been
+// recorded, or when that has taken 5 seconds and goes on in the background. The client that
+// hangs up does not stop the handler, and its outcome is recorded.
+//
+// A replay has the status, headers, trailers and body that the handler gave, byte for byte,
+// except for Date, for headers about one connection (such as Transfer-Encoding), and for
+// those that could give one client's session to another: Set-Cookie, WWW-Authenticate
+// and their like are never recorded, nor is what NeverStore names. It is marked with
+// Idempotent-Replayed: true.
+//
+//	| a request                                  | is answered by                             |
+//	|--------------------------------------------|--------------------------------------------|
+//	| without a key                              | 400, unless Optional is set                |
+//	| with a key that is none                    | 400                                        |
+//	| with a key used with another payload       | 422, also while that one is in progress    |
+//	| whose duplicate is in progress             | 409 and Retry-After; later, if Wait is set |
+//	| whose body is above MaxRequest             | 413                                        |
+//	| that was done                              | its response, replayed                     |
+//	| whose outcome is unknown, under Refuse     | 409                                        |
+//	| while etcd is away, full or closed         | 503 and Retry-After, unless FailOpen is set|
+//
+// These answers of the Middleware's own are problem+json (RFC 9457), with a member "code"
+// that tells them apart and "retryable".
+//
+// # Not guaranteed
+//
+// That a body above MaxResponse is replayed: it goes to the first client as it is, duplicates
+// get status and headers, no body, and Idempotency-Body-Omitted: true. The same goes for
+// what flows on without an end. Of a hijacked connection only that it was hijacked is
+// recorded: duplicates get 409. What the handler sends to other requests is not part of it,
+// nor are responses with 1xx, which go to the first client only.
+//
+// That two clients with one Scope cannot see each other's responses: whoever knows scope,
+// operation, key and payload gets the response. Say whose request it is with Scope.
+//
+// # Where it stands
+//
+// Behind what authenticates, limits and logs, in front of what does the work. What was set
+// in the response's headers before it is not recorded, and is set anew for replays. What
+// compresses belongs before it; a response that was compressed behind it is replayed so,
+// or if it is gzip, unpacked for a client that does not take it.
+//
+// The handler's context is that of the attempt: see idempotency.FromContext for its number,
+// fencing token, child keys and recovery points. The handler must not settle it. Whether the
+// client is still there is told by Client.
+package idemhttp

@@ -1,0 +1,70 @@
+package idemhttp
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// neverStored are the headers of a response that belong to one client, and those that belong
+// to one connection or message and are made anew. (Trailer stays: it tells the names of
+// those that follow.)
+var neverStored = map[string]bool{
+	"Set-Cookie": true, "Set-Cookie2": true, "Www-Authenticate": true, "Proxy-Authenticate": true,
+	"Authorization": true, "Proxy-Authorization": true, "Authentication-Info": true,
+	"Proxy-Authentication-Info": true, "Clear-Site-Data": true,
+
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true,
+	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Date": true,
+}
+
+// ofBody are the headers that describe a body which is not kept.
+var ofBody = []string{"Content-Encoding", "Content-Type", "Content-Range", "Content-Digest", "Digest", "Content-Md5", "Trailer"}
+
+// stored returns what is recorded of a response's headers: what differs from those that
+// were there before the handler, and is nobody's own.
+func (c *config) stored(h, before http.Header, omitted bool) http.Header {
+	out := http.Header{}
+	for name, values := range h {
+		plain := http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
+		if neverStored[plain] || c.never[plain] || plain == c.ReplayedHeader {
+			continue
+		}
+		if old, ok := before[name]; ok && slices.Equal(old, values) {
+			continue
+		}
+		out[name] = values
+	}
+	if omitted {
+		for _, name := range ofBody {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
+// trailers returns what a handler has set for after the body: under names that it has
+// announced, and those with net/http's prefix.
+func trailers(h, announced http.Header) http.Header {
+	var out http.Header
+	add := func(name string, values []string) {
+		if len(values) > 0 {
+			if out == nil {
+				out = http.Header{}
+			}
+			out[name] = values
+		}
+	}
+	for _, line := range announced["Trailer"] {
+		for name := range strings.SplitSeq(line, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			add(name, h[name])
+		}
+	}
+	for name, values := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			add(name, values)
+		}
+	}
+	return out
+}

@@ -1,0 +1,205 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// Middleware returns what puts a handler behind a store: see the package's comment for what
+// it does. It is safe for concurrent use. It panics, as http.Handle does, if the options
+// are out of range, or if neither they have a Scope nor the store is SingleTenant.
+func Middleware(store *idempotency.Store, opts *Options) func(http.Handler) http.Handler {
+	c, err := configure(store, opts)
+	if err != nil {
+		panic(fmt.Sprintf("idemhttp: %v", err))
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) })
+	}
+}
+
+func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if !slices.Contains(c.Methods, r.Method) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	id, err := key(r.Header, c.Header, c.Strict)
+	if errors.Is(err, errMissing) && c.Optional {
+		next.ServeHTTP(w, r)
+		return
+	}
+	if err == nil && c.CheckKey != nil {
+		err = c.CheckKey(id)
+	}
+	switch {
+	case errors.Is(err, errMissing):
+		c.answer(w, r, CodeMissing, "", 0)
+		return
+	case err != nil:
+		c.answer(w, r, CodeMalformed, err.Error(), 0)
+		return
+	}
+	k := idempotency.Key{Op: bounded(c.Op(r)), ID: id}
+	if c.Scope != nil {
+		if k.Scope = bounded(c.Scope(r)); k.Scope == "" {
+			c.answer(w, r, CodeScope, "", 0)
+			return
+		}
+	}
+	body, err := read(r, c.MaxRequest)
+	switch {
+	case errors.Is(err, errTooLarge):
+		c.answer(w, r, CodeTooLarge, fmt.Sprintf("It may have %d bytes.", c.MaxRequest), 0)
+		return
+	case errors.Is(err, errConsumed):
+		c.tell(r, err)
+		c.answer(w, r, CodeInternal, "", 0)
+		return
+	case err != nil:
+		c.answer(w, r, CodeBody, "", 0)
+		return
+	}
+	payload, err := c.Payload(r, body)
+	if err != nil {
+		c.answer(w, r, CodeBody, err.Error(), 0)
+		return
+	}
+	a, rec, err := c.begin(r, k, payload)
+	switch {
+	case err != nil:
+		c.refuse(w, r, err, func() { next.ServeHTTP(w, restored(r, r.Context(), body)) })
+	case rec != nil:
+		c.duplicate(w, r, rec)
+	default:
+		c.attempt(w, r, body, next, a)
+	}
+}
+
+// begin asks the store.
+func (c *config) begin(r *http.Request, k idempotency.Key, payload any) (*idempotency.Attempt, *idempotency.Recorded, error) {
+	var opts []idempotency.Option
+	if c.Each != nil {
+		opts = c.Each(r)
+	}
+	opts = append(slices.Clip(opts), idempotency.Wait(c.Wait), idempotency.OnError(action))
+	ctx, cancel := context.WithTimeout(r.Context(), c.Wait+c.StoreTimeout)
+	defer cancel()
+	return c.store.Begin(ctx, k, payload, opts...)
+}
+
+// undone is a response that is not to be recorded.
+type undone struct{ action idempotency.Action }
+
+func (undone) Error() string { return "the response is not recorded" }
+
+// action is the OnError of all attempts.
+func action(err error) idempotency.Action {
+	var u undone
+	if errors.As(err, &u) {
+		return u.action
+	}
+	return idempotency.Forget
+}
+
+// attempt runs the handler, records its response and sends it.
+func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
+	rec := record(w, r, c.MaxResponse)
+	v := &visit{client: r.Context()}
+	err := a.Run(r.Context(), func(ctx context.Context) ([]byte, error) {
+		next.ServeHTTP(rec, restored(r, context.WithValue(ctx, visitKey{}, v), body))
+		res := rec.end(c)
+		what := v.decide(c, res)
+		if res.Status >= 400 && a.Err() != nil {
+			what = idempotency.Abandon // it was interrupted, and cannot say how far it came
+		}
+		if what != idempotency.Remember {
+			return nil, undone{what}
+		}
+		return res.Encode(), nil
+	})
+	var u undone
+	switch {
+	case err == nil:
+	case errors.Is(err, idempotency.ErrConflict), errors.Is(err, idempotency.ErrFenced) && !errors.As(err, &u):
+		c.tell(r, err)
+		if rec.live || rec.hijacked {
+			panic(http.ErrAbortHandler) // what was sent is not what counts
+		}
+		code := CodeInProgress
+		if errors.Is(err, idempotency.ErrConflict) {
+			code = CodeConflict
+		}
+		c.answer(w, r, code, "", time.Second)
+		return
+	case !errors.As(err, &u) || err != error(u):
+		c.tell(r, err)
+	}
+	rec.send()
+}
+
+// duplicate sends what was recorded.
+func (c *config) duplicate(w http.ResponseWriter, r *http.Request, rec *idempotency.Recorded) {
+	switch {
+	case rec.Failed:
+		c.answer(w, r, CodeFailed, "", 0)
+		return
+	case rec.Omitted:
+		c.answer(w, r, CodeNotKept, "", 0)
+		return
+	}
+	res, err := Decode(rec.Value)
+	switch {
+	case err != nil:
+		c.tell(r, err)
+		c.answer(w, r, CodeUnreadable, "", 0)
+	case res.Hijacked:
+		c.answer(w, r, CodeNotKept, "", 0)
+	default:
+		c.replay(w, r, res)
+	}
+}
+
+// refuse answers a request that the store has not begun.
+func (c *config) refuse(w http.ResponseWriter, r *http.Request, err error, open func()) {
+	var busy *idempotency.InProgressError
+	switch {
+	case errors.As(err, &busy):
+		c.answer(w, r, CodeInProgress, "", busy.RetryAfter)
+		return
+	case errors.Is(err, idempotency.ErrMismatch):
+		c.answer(w, r, CodeReused, "", 0)
+		return
+	case errors.Is(err, idempotency.ErrUnknown):
+		c.answer(w, r, CodeUnknown, "", 0)
+		return
+	}
+	c.tell(r, err)
+	code := CodeUnavailable
+	switch {
+	case errors.Is(err, idempotency.ErrInvalid):
+		c.answer(w, r, CodeInternal, "", 0)
+		return
+	case errors.Is(err, idempotency.ErrUnreadable):
+		c.answer(w, r, CodeUnreadable, "", 0)
+		return
+	case errors.Is(err, idempotency.ErrFull):
+		code = CodeFull
+	}
+	if c.FailOpen && r.Context().Err() == nil {
+		open()
+		return
+	}
+	c.answer(w, r, code, "", time.Second)
+}
+
+func (c *config) tell(r *http.Request, err error) {
+	if c.OnError != nil {
+		c.OnError(r, err)
+	}
+}

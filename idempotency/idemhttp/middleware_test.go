@@ -1,0 +1,378 @@
+package idemhttp_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+func TestOnceAndReplayed(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil).serve(nil, paid), f.instance(nil, nil).serve(nil, paid)
+	first := a.post("/payments", `"k1"`, "body")
+	require.Equal(t, http.StatusCreated, first.StatusCode)
+	require.False(t, first.replayed())
+	for _, s := range []server{a, b, b} {
+		re := s.post("/payments", `"k1"`, "body")
+		require.True(t, re.replayed())
+		require.Equal(t, first.StatusCode, re.StatusCode)
+		require.Equal(t, first.body, re.body)
+		require.Equal(t, "/payments/1", re.Header.Get("Location"))
+	}
+	require.EqualValues(t, 1, a.calls.Load())
+	require.Zero(t, b.calls.Load())
+}
+
+// Four servers, five simultaneous payments for each order: one charge. Rejected: one 2xx and
+// four 409. Waiting: five responses that differ in nothing but Date and the mark.
+func TestFourServersFivePayments(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{0, 30 * time.Second} {
+		t.Run("wait "+wait.String(), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			var charges sync.Map
+			var servers []server
+			for range 4 {
+				servers = append(servers, f.instance(nil, nil).serve(&idemhttp.Options{Wait: wait}, func(w http.ResponseWriter, r *http.Request) {
+					n, _ := charges.LoadOrStore(r.URL.Path, new(atomic.Int64))
+					n.(*atomic.Int64).Add(1)
+					time.Sleep(150 * time.Millisecond)
+					paid(w, r)
+				}))
+			}
+			for round := range 5 {
+				path := "/orders/" + strconv.Itoa(round)
+				var answers []<-chan reply
+				for i := range 5 {
+					answers = append(answers, servers[(round+i)%4].later(path, "key-"+strconv.Itoa(round), "body"))
+				}
+				var done, replays, busy int
+				var same reply
+				for _, ch := range answers {
+					re := got(t, ch, "an answer")
+					switch {
+					case re.StatusCode == http.StatusConflict:
+						require.Equal(t, idemhttp.CodeInProgress, re.problem(t).Code)
+						busy++
+						continue
+					case re.replayed():
+						replays++
+					}
+					require.Equal(t, http.StatusCreated, re.StatusCode)
+					re.Header.Del("Date")
+					re.Header.Del("Idempotent-Replayed")
+					if done++; done == 1 {
+						same = re
+					}
+					require.Equal(t, same.Header, re.Header)
+					require.Equal(t, same.body, re.body)
+				}
+				n, _ := charges.Load(path)
+				require.EqualValues(t, 1, n.(*atomic.Int64).Load())
+				require.Equal(t, 1, done-replays)
+				if wait > 0 {
+					require.Zero(t, busy)
+				} else {
+					require.Equal(t, 4, busy+replays)
+				}
+			}
+		})
+	}
+}
+
+func TestMissingKey(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	s := in.serve(&idemhttp.Options{Docs: "https://pay.test/keys"}, paid)
+	re := s.post("/payments", "", "body")
+	p := re.problem(t)
+	require.Equal(t, http.StatusBadRequest, p.Status)
+	require.Equal(t, "Idempotency-Key is missing", p.Title)
+	require.Equal(t, idemhttp.CodeMissing, p.Code)
+	require.Equal(t, "https://pay.test/keys#missing", p.Type)
+	require.Equal(t, "/payments", p.Instance)
+	require.Equal(t, `<https://pay.test/keys>; rel="describedby"; type="text/html"`, re.Header.Get("Link"))
+	require.False(t, p.Retryable)
+	require.Zero(t, s.calls.Load())
+
+	optional := in.serve(&idemhttp.Options{Optional: true}, paid)
+	for range 2 {
+		require.Equal(t, http.StatusCreated, optional.post("/payments", "", "body").StatusCode)
+	}
+	require.EqualValues(t, 2, optional.calls.Load())
+	// A key that is none is refused all the same.
+	require.Equal(t, idemhttp.CodeMalformed, optional.post("/payments", `"`, "body").problem(t).Code)
+}
+
+func TestOtherMethodsPass(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	s := in.serve(nil, paid)
+	put := func(r *http.Request) { r.Method = http.MethodPut }
+	for range 2 {
+		require.False(t, s.post("/payments", "k", "body", put).replayed())
+	}
+	require.EqualValues(t, 2, s.calls.Load())
+	s = in.serve(&idemhttp.Options{Methods: []string{http.MethodPut}}, paid)
+	require.False(t, s.post("/payments", "k", "body", put).replayed())
+	require.True(t, s.post("/payments", "k", "body", put).replayed())
+}
+
+// T32, T10: a key with another payload is refused by 422, while the first is in progress,
+// and after it has ended; elsewhere too.
+func TestReusedKey(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	h := newBlocking(t)
+	a, b := f.instance(nil, nil).serve(nil, h.ServeHTTP), f.instance(nil, nil).serve(nil, paid)
+	first := a.later("/payments", "k", "body")
+	got(t, h.begun, "a begin")
+	reused := func() {
+		for _, s := range []server{a, b} {
+			re := s.post("/payments", "k", "another")
+			p := re.problem(t)
+			require.Equal(t, http.StatusUnprocessableEntity, p.Status)
+			require.Equal(t, "Idempotency-Key is already used", p.Title)
+			require.Empty(t, re.Header.Get("Retry-After"))
+		}
+	}
+	reused()
+	for _, s := range []server{a, b} {
+		re := s.post("/payments", "k", "body")
+		p := re.problem(t)
+		require.Equal(t, http.StatusConflict, p.Status)
+		require.Equal(t, "A request is outstanding for this Idempotency-Key", p.Title)
+		require.True(t, p.Retryable)
+		require.Equal(t, "1", re.Header.Get("Retry-After"))
+	}
+	reused()
+	h.release()
+	require.Equal(t, http.StatusCreated, got(t, first, "the response").StatusCode)
+	reused()
+	require.True(t, b.post("/payments", "k", "body").replayed())
+	require.Zero(t, b.calls.Load())
+}
+
+// T42: another key with the same body is another request.
+func TestSameBodyOtherKey(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(nil, nil).serve(nil, paid)
+	require.False(t, s.post("/payments", "k1", "body").replayed())
+	require.False(t, s.post("/payments", "k2", "body").replayed())
+	require.EqualValues(t, 2, s.calls.Load())
+}
+
+// T30: one key at two routes: two requests, or refused.
+func TestKeyAtTwoRoutes(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	s := in.serve(nil, paid)
+	require.False(t, s.post("/payments", "k", "").replayed())
+	require.False(t, s.post("/refunds", "k", "").replayed())
+	require.False(t, s.post("/refunds", "k", "", func(r *http.Request) { r.Method = http.MethodPatch }).replayed())
+	require.EqualValues(t, 3, s.calls.Load())
+
+	s = in.serve(&idemhttp.Options{Op: idemhttp.OneForAll}, paid)
+	require.False(t, s.post("/payments", "k", "").replayed())
+	require.Equal(t, idemhttp.CodeReused, s.post("/refunds", "k", "").problem(t).Code)
+
+	var calls atomic.Int64
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", idemhttp.Middleware(in.Store, &idemhttp.Options{Op: idemhttp.ByPattern})(http.HandlerFunc(paid)))
+	s = in.hosting(&calls, mux)
+	require.False(t, s.post("/orders/1/pay", "k", "").replayed())
+	require.True(t, s.post("/orders/1/pay", "k", "").replayed())
+	require.Equal(t, idemhttp.CodeReused, s.post("/orders/2/pay", "k", "").problem(t).Code)
+
+	long := "/" + strings.Repeat("x", 1000)
+	s = in.serve(nil, paid)
+	require.False(t, s.post(long+"1", "k", "").replayed())
+	require.False(t, s.post(long+"2", "k", "").replayed())
+	require.True(t, s.post(long+"2", "k", "").replayed())
+}
+
+// T31: one key of two tenants: each gets what is its own, and neither learns of the other.
+func TestKeyOfTwoTenants(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, &idempotency.Options{})
+	s := in.serve(&idemhttp.Options{Scope: func(r *http.Request) string { return r.Header.Get("Tenant") }}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(r.Header.Get("Tenant")))
+	})
+	for range 2 {
+		require.Equal(t, "a", s.post("/payments", "k", "body", header("Tenant", "a")).body)
+		require.Equal(t, "b", s.post("/payments", "k", "another", header("Tenant", "b")).body)
+	}
+	require.EqualValues(t, 2, s.calls.Load())
+	require.Equal(t, idemhttp.CodeScope, s.post("/payments", "k", "body").problem(t).Code)
+
+	require.Panics(t, func() { idemhttp.Middleware(in.Store, nil) }, "no scope, and many tenants")
+}
+
+// T27, and what the options refuse.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	require.NotPanics(t, func() { idemhttp.Middleware(in.Store, nil) })
+	require.NotPanics(t, func() { idemhttp.Middleware(in.Store, &idemhttp.Options{}) })
+	require.Panics(t, func() { idemhttp.Middleware(nil, nil) })
+	for _, o := range []idemhttp.Options{
+		{MaxRequest: -1}, {MaxResponse: -1}, {MaxResponse: 8 << 20}, {Wait: -1}, {StoreTimeout: -1}, {Docs: "http://x/#y"}, {Docs: ":"},
+	} {
+		require.Panics(t, func() { idemhttp.Middleware(in.Store, &o) }, "%+v", o)
+		require.Panics(t, func() { idemhttp.PolicyHandler(in.Store, &o) }, "%+v", o)
+	}
+}
+
+// T38: what may be otherwise next time is not remembered.
+func TestStatusThatFreesTheKey(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	status := func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.URL.Query().Get("status"))
+		w.WriteHeader(n)
+	}
+	in := f.instance(nil, nil)
+	s := in.serve(nil, status)
+	for _, n := range []int{401, 403, 407, 408, 421, 425, 429, 500, 502, 503, 504} {
+		path := "/?status=" + strconv.Itoa(n)
+		for range 2 {
+			re := s.post(path, "k"+strconv.Itoa(n), "")
+			require.Equal(t, n, re.StatusCode)
+			require.False(t, re.replayed(), n)
+		}
+	}
+	for _, n := range []int{200, 201, 204, 303, 400, 404, 409, 410, 422} {
+		path := "/?status=" + strconv.Itoa(n)
+		require.False(t, s.post(path, "k"+strconv.Itoa(n), "").replayed())
+		re := s.post(path, "k"+strconv.Itoa(n), "")
+		require.Equal(t, n, re.StatusCode)
+		require.True(t, re.replayed(), n)
+	}
+
+	s = in.serve(&idemhttp.Options{OnStatus: func(int) idempotency.Action { return idempotency.Remember }}, status)
+	s.post("/?status=500", "k", "")
+	require.True(t, s.post("/?status=500", "k", "").replayed())
+}
+
+// The handler knows better than its status.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keep" {
+			require.True(t, idemhttp.Decide(r.Context(), idempotency.Remember))
+			w.WriteHeader(http.StatusInternalServerError)
+		} else {
+			require.True(t, idemhttp.Decide(r.Context(), idempotency.Forget))
+		}
+	})
+	require.Equal(t, 500, s.post("/keep", "k", "").StatusCode)
+	require.True(t, s.post("/keep", "k", "").replayed())
+	s.post("/forget", "k", "")
+	require.False(t, s.post("/forget", "k", "").replayed())
+	require.False(t, idemhttp.Decide(t.Context(), idempotency.Forget))
+}
+
+// An attempt was lost and the policy is Refuse: 409 until somebody has found out.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
+	var at atomic.Pointer[idempotency.Attempt]
+	s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		a, ok := idempotency.FromContext(r.Context())
+		require.True(t, ok)
+		at.Store(a)
+		panic(http.ErrAbortHandler)
+	})
+	_, err := s.send(s.request("/payments", "k", "body"))
+	require.Error(t, err, "the panic goes on to the server")
+	re := s.post("/payments", "k", "body")
+	p := re.problem(t)
+	require.Equal(t, idemhttp.CodeUnknown, p.Code)
+	require.Equal(t, http.StatusConflict, p.Status)
+	require.False(t, p.Retryable)
+	require.Empty(t, re.Header.Get("Retry-After"))
+
+	found := idemhttp.Response{Status: 201, Header: http.Header{"Location": {"/payments/7"}}, Body: []byte("found")}
+	require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.WasDone(found.Encode())))
+	re = s.post("/payments", "k", "body")
+	require.True(t, re.replayed())
+	require.Equal(t, "found", re.body)
+	require.Equal(t, "/payments/7", re.Header.Get("Location"))
+	require.EqualValues(t, 1, s.calls.Load())
+
+	_, err = s.send(s.request("/payments", "k2", "body"))
+	require.Error(t, err)
+	require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.HasFailed("card declined")))
+	require.Equal(t, idemhttp.CodeFailed, s.post("/payments", "k2", "body").problem(t).Code)
+
+	_, err = s.send(s.request("/payments", "k3", "body"))
+	require.Error(t, err)
+	require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.WasDone([]byte("no response of ours"))))
+	require.Equal(t, idemhttp.CodeUnreadable, s.post("/payments", "k3", "body").problem(t).Code)
+}
+
+// A condition that the handler has given to its attempt is not met: nothing was done, and the
+// client is told so rather than what the handler has said.
+func TestConflictOfTheHandlersOwn(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	var told atomic.Pointer[error]
+	s := in.serve(&idemhttp.Options{OnError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := idempotency.FromContext(r.Context())
+		a.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), ">", 0)})
+		paid(w, r)
+	})
+	p := s.post("/payments", "k", "body").problem(t)
+	require.Equal(t, idemhttp.CodeConflict, p.Code)
+	require.True(t, errors.Is(*told.Load(), idempotency.ErrConflict))
+	s.post("/payments", "k", "body")
+	require.EqualValues(t, 2, s.calls.Load(), "the key was given free")
+}
+
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Retain: time.Hour})
+	h := idemhttp.PolicyHandler(in.Store, &idemhttp.Options{NeverStore: []string{"X-Secret"}})
+	get := func(accept string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/keys", nil)
+		r.Header.Set("Accept", accept)
+		h.ServeHTTP(w, r)
+		return w
+	}
+	w := get("application/json")
+	for _, part := range []string{`"expirationSeconds": 3600`, `"Idempotency-Key"`, `"X-Secret"`, `"Set-Cookie"`, `"status": 422`, `"required": true`} {
+		require.Contains(t, w.Body.String(), part)
+	}
+	w = get("text/html")
+	require.Contains(t, w.Header().Get("Content-Type"), "text/html")
+	require.Contains(t, w.Body.String(), `<tr id="in-progress">`)
+	require.Contains(t, w.Body.String(), "1h0m0s")
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/keys", nil))
+	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
+}

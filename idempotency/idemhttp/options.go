@@ -1,0 +1,185 @@
+package idemhttp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// Options configure a Middleware and its PolicyHandler. nil means all defaults.
+type Options struct {
+	// Scope returns whose request it is: a tenant, an account. It must come from what the
+	// client has proved, so what authenticates stands before the Middleware. A request
+	// with an empty one is answered by 403. Defaults to the empty scope for all, which
+	// the store must allow (idempotency.Options.SingleTenant).
+	Scope func(*http.Request) string
+	// Op returns what is requested: one key is free for each operation. Defaults to
+	// ByRoute.
+	Op func(*http.Request) string
+	// Methods are those that need a key; others pass as they are. Defaults to POST and
+	// PATCH.
+	Methods []string
+	// Optional lets requests without a key pass, unguarded. Defaults to false: they are
+	// answered by 400.
+	Optional bool
+	// Strict refuses keys without quotes, which the draft does not allow and many
+	// clients send. Defaults to false: key and "key" are the same.
+	Strict bool
+	// CheckKey returns an error for keys that are not random enough, or not of the form
+	// that Format tells; the error's text goes to the client. Defaults to no check
+	// beyond 1 to 255 characters.
+	CheckKey func(key string) error
+	// Header is the name of the key's header. Defaults to Idempotency-Key.
+	Header string
+	// ReplayedHeader marks replays, with the value true. Defaults to Idempotent-Replayed.
+	ReplayedHeader string
+	// Docs is the URI where the PolicyHandler, or another description, is published: the
+	// answers of the Middleware link to it. Defaults to none.
+	Docs string
+	// MaxRequest bounds the body of a request, in bytes, since it is read as a whole
+	// before the handler. Defaults to 1 MiB.
+	MaxRequest int64
+	// MaxResponse is the size of a response's body, in bytes, up to which it is recorded
+	// and held back until then. Defaults to 1 MiB, or what the store takes
+	// (idempotency.Options.MaxResult) if that is less.
+	MaxResponse int
+	// Payload returns what makes two requests with one key the same, in the forms that
+	// Store.Begin takes. Defaults to Exact; see also CanonicalJSON. An error is
+	// answered by 400.
+	Payload func(r *http.Request, body []byte) (any, error)
+	// OnStatus says what becomes of the request by its response's status: Remember has
+	// it recorded, Forget gives the key free, Abandon leaves the attempt as lost.
+	// Defaults to RememberFinal. A handler that knows better calls Decide.
+	OnStatus func(status int) idempotency.Action
+	// NeverStore names headers of responses that are not recorded, besides those that
+	// never are. Defaults to none.
+	NeverStore []string
+	// Wait is for how long a duplicate waits for the one in progress. Defaults to 0: it
+	// is answered by 409 at once.
+	Wait time.Duration
+	// StoreTimeout bounds the asking of etcd before the handler, waiting not counted.
+	// Defaults to 5 seconds.
+	StoreTimeout time.Duration
+	// FailOpen runs the handler without any guard while etcd is away or full. Defaults
+	// to false: such requests are answered by 503.
+	FailOpen bool
+	// Each returns options for one request, such as idempotency.Retain and OnOrphan.
+	// Defaults to none. Wait, Reject and OnError have no effect there.
+	Each func(*http.Request) []idempotency.Option
+	// OnProblem writes an answer of the Middleware's own: the headers are set, except for
+	// Content-Type. Defaults to problem+json.
+	OnProblem func(http.ResponseWriter, *http.Request, Problem)
+	// OnError is told what the client is not told: why the store could not be asked, or
+	// that an outcome was not recorded. Defaults to nothing.
+	OnError func(*http.Request, error)
+}
+
+// roomForHead is what the recorded status and headers may take of the store's MaxResult.
+const roomForHead = 64 << 10
+
+// config is Options with their defaults.
+type config struct {
+	Options
+	store *idempotency.Store
+	never map[string]bool
+	// custom says that Payload is not Exact.
+	custom bool
+}
+
+func configure(store *idempotency.Store, opts *Options) (*config, error) {
+	if store == nil {
+		return nil, errors.New("the store is nil")
+	}
+	c := &config{store: store, never: map[string]bool{}}
+	if opts != nil {
+		c.Options = *opts
+	}
+	o, most := &c.Options, store.Options().MaxResult
+	if o.Methods = slices.Clone(o.Methods); len(o.Methods) == 0 {
+		o.Methods = []string{http.MethodPost, http.MethodPatch}
+	}
+	setDefault(&o.Header, "Idempotency-Key")
+	setDefault(&o.ReplayedHeader, "Idempotent-Replayed")
+	setDefault(&o.MaxRequest, 1<<20)
+	setDefault(&o.MaxResponse, min(1<<20, most-roomForHead))
+	setDefault(&o.StoreTimeout, 5*time.Second)
+	if o.Op == nil {
+		o.Op = ByRoute
+	}
+	if o.Payload == nil {
+		o.Payload = Exact
+	}
+	c.custom = opts != nil && opts.Payload != nil
+	if o.OnStatus == nil {
+		o.OnStatus = RememberFinal
+	}
+	for _, name := range o.NeverStore {
+		c.never[http.CanonicalHeaderKey(name)] = true
+	}
+	switch {
+	case o.Scope == nil && !store.Options().SingleTenant:
+		return nil, errors.New("without a Scope the store has to be SingleTenant")
+	case o.MaxRequest < 0:
+		return nil, fmt.Errorf("MaxRequest %d is negative", o.MaxRequest)
+	case o.MaxResponse < 0 || o.MaxResponse > most-roomForHead:
+		return nil, fmt.Errorf("MaxResponse %d is not between 0 and 64 KiB below the store's MaxResult, %d", o.MaxResponse, most)
+	case o.Wait < 0:
+		return nil, fmt.Errorf("Wait %v is negative", o.Wait)
+	case o.StoreTimeout < 0:
+		return nil, fmt.Errorf("StoreTimeout %v is negative", o.StoreTimeout)
+	}
+	if o.Docs != "" {
+		if u, err := url.Parse(o.Docs); err != nil || u.Fragment != "" {
+			return nil, fmt.Errorf("Docs %q is no URI without a fragment", o.Docs)
+		}
+	}
+	return c, nil
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// ByRoute tells operations apart by method and path: a key that comes again at another
+// path is another request.
+func ByRoute(r *http.Request) string { return r.Method + " " + r.URL.EscapedPath() }
+
+// ByPattern tells operations apart by the pattern of http.ServeMux that has matched: a key
+// that comes again at another path of the same pattern is refused, since Exact has the
+// path. The Middleware has to stand behind the ServeMux then.
+func ByPattern(r *http.Request) string { return r.Method + " " + r.Pattern }
+
+// OneForAll is an Op that has each key be used once in the whole scope: a key that comes
+// again at another path or with another method is refused, since Exact has both.
+func OneForAll(*http.Request) string { return "any" }
+
+// RememberFinal has those responses recorded that would be the same if the request came
+// again: all but 5xx, 401, 403, 407, 408, 421, 425, 429. Those give the key free.
+func RememberFinal(status int) idempotency.Action {
+	switch {
+	case status >= 500:
+		return idempotency.Forget
+	case slices.Contains([]int{401, 403, 407, 408, 421, 425, 429}, status):
+		return idempotency.Forget
+	}
+	return idempotency.Remember
+}
+
+// bounded makes a scope or an operation fit into a Key.
+func bounded(s string) string {
+	if len(s) <= maxKey {
+		return s
+	}
+	h := sha256.Sum256([]byte(s))
+	return s[:128] + "#" + hex.EncodeToString(h[:])
+}

@@ -1,0 +1,100 @@
+package idemhttp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+)
+
+// Exact is a Payload of method, path, query, media type, content coding and the bytes of
+// the body. Neither the order of the query's names counts, nor a media type's parameters,
+// such as a boundary. Its error is always nil.
+func Exact(r *http.Request, body []byte) (any, error) {
+	head := describe(r)
+	all := make([]byte, 0, len(head)+len(body))
+	return append(append(all, head...), body...), nil
+}
+
+// CanonicalJSON is a Payload like Exact, but that neither the order of members nor space
+// counts in a body of JSON. It returns an error if the body is not empty and no JSON.
+func CanonicalJSON(r *http.Request, body []byte) (any, error) {
+	p := struct {
+		Head string
+		Body json.RawMessage `json:",omitempty"`
+	}{Head: describe(r)}
+	if len(bytes.TrimSpace(body)) > 0 {
+		if !json.Valid(body) {
+			return nil, errors.New("the body is no JSON")
+		}
+		p.Body = body
+	}
+	return p, nil
+}
+
+// describe is a request without its body, in one text per request.
+func describe(r *http.Request) string {
+	query := r.URL.RawQuery
+	if values, err := url.ParseQuery(query); err == nil {
+		query = values.Encode()
+	}
+	kind := r.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(kind); err == nil {
+		kind = media
+	}
+	return fmt.Sprintf("%q %q %q %q %q\n", r.Method, r.URL.EscapedPath(), query, kind, r.Header.Values("Content-Encoding"))
+}
+
+var (
+	errTooLarge = errors.New("the body is too large")
+	errConsumed = errors.New("something in front of idemhttp.Middleware has read the body")
+)
+
+// read reads the body of a request, up to max bytes. It returns errTooLarge, errConsumed,
+// or what the client's connection returned.
+func read(r *http.Request, max int64) ([]byte, error) {
+	if r.ContentLength > max {
+		return nil, errTooLarge
+	}
+	if r.PostForm != nil || r.MultipartForm != nil {
+		return nil, errConsumed
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	if _, err := buf.ReadFrom(io.LimitReader(r.Body, max+1)); err != nil {
+		return nil, err
+	}
+	switch n := int64(buf.Len()); {
+	case n > max:
+		return nil, errTooLarge
+	case r.ContentLength > 0 && n != r.ContentLength:
+		return nil, errConsumed
+	}
+	return buf.Bytes(), nil
+}
+
+// again is a body that was read, and the original, which is closed with it.
+type again struct {
+	*bytes.Reader
+	io.Closer
+}
+
+// restored returns a request with its body, which was read, and another context. Length and
+// trailers are as they were.
+func restored(r *http.Request, ctx context.Context, body []byte) *http.Request {
+	r2 := r.WithContext(ctx)
+	if r.Body != nil && r.Body != http.NoBody {
+		r2.Body = again{bytes.NewReader(body), r.Body}
+	}
+	return r2
+}

@@ -1,0 +1,134 @@
+package idemhttp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// Policy is what a PolicyHandler publishes: the rules that a client has to know.
+type Policy struct {
+	Header            string   `json:"header"`
+	Required          bool     `json:"required"`
+	Methods           []string `json:"methods"`
+	Format            string   `json:"format"`
+	MaxLength         int      `json:"maxLength"`
+	Expiration        string   `json:"expiration"`
+	ExpirationSeconds int64    `json:"expirationSeconds"`
+	Fingerprint       string   `json:"fingerprint"`
+	InProgress        string   `json:"inProgress"`
+	ReplayHeader      string   `json:"replayHeader"`
+	MaxRequestBytes   int64    `json:"maxRequestBytes"`
+	MaxResponseBytes  int      `json:"maxResponseBytes"`
+	NotRecorded       []string `json:"notRecordedHeaders"`
+	Errors            []Rule   `json:"errors"`
+}
+
+// Rule is one answer of the Middleware's own.
+type Rule struct {
+	Code      Code   `json:"code"`
+	Status    int    `json:"status"`
+	Title     string `json:"title"`
+	Retryable bool   `json:"retryable"`
+}
+
+// PolicyHandler publishes what a Middleware of the same store and options does: the
+// specification, expiry included, that the draft demands of a resource (§2.3, §2.5.2). It
+// answers with JSON where that is asked for, and with a page otherwise. It panics where
+// Middleware does. Retention that Each gives to some requests is not in it.
+func PolicyHandler(store *idempotency.Store, opts *Options) http.Handler {
+	c, err := configure(store, opts)
+	if err != nil {
+		panic(fmt.Sprintf("idemhttp: %v", err))
+	}
+	p := c.policy()
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	var html bytes.Buffer
+	if err := page.Execute(&html, p); err != nil {
+		panic(err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Add("Vary", "Accept")
+		h.Set("Cache-Control", "max-age=300")
+		if strings.Contains(r.Header.Get("Accept"), "json") {
+			h.Set("Content-Type", "application/json")
+			_, _ = w.Write(append(slices.Clip(text), '\n'))
+			return
+		}
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Language", "en")
+		_, _ = w.Write(html.Bytes())
+	})
+}
+
+func (c *config) policy() Policy {
+	keep := c.store.Options().Retain
+	p := Policy{
+		Header: c.Header, Required: !c.Optional, Methods: c.Methods, MaxLength: maxKey,
+		Format:     `A String of Structured Fields (RFC 9651), such as "8e03978e-40d5-43dd-bc93-6894a57f9324", unique for each request.`,
+		Expiration: fmt.Sprintf("A key and its response are kept for %v after the request was done, at least.", keep), ExpirationSeconds: int64(keep / time.Second),
+		Fingerprint:  "A repetition has the same method, path, query, media type and body as the first request.",
+		InProgress:   "A repetition of a request that is being worked on is answered by 409 and Retry-After.",
+		ReplayHeader: c.ReplayedHeader, MaxRequestBytes: c.MaxRequest, MaxResponseBytes: c.MaxResponse,
+		NotRecorded: slices.Sorted(maps.Keys(c.never)),
+	}
+	for name := range neverStored {
+		p.NotRecorded = append(p.NotRecorded, name)
+	}
+	slices.Sort(p.NotRecorded)
+	if !c.Strict {
+		p.Format += " The quotes may be left out."
+	}
+	if c.custom {
+		p.Fingerprint = "A repetition has the same content as the first request, in what counts for this operation."
+	}
+	if c.Wait > 0 {
+		p.InProgress = fmt.Sprintf("A repetition of a request that is being worked on gets its response; after %v it is answered by 409 and Retry-After.", c.Wait)
+	}
+	for code, pr := range problems {
+		p.Errors = append(p.Errors, Rule{Code: code, Status: pr.Status, Title: pr.Title, Retryable: pr.Retryable})
+	}
+	slices.SortFunc(p.Errors, func(a, b Rule) int {
+		if a.Status != b.Status {
+			return a.Status - b.Status
+		}
+		return strings.Compare(string(a.Code), string(b.Code))
+	})
+	return p
+}
+
+var page = template.Must(template.New("policy").Parse(`<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{{.Header}}</title></head><body>
+<h1>{{.Header}}</h1>
+<p>Requests with the methods {{range $i, $m := .Methods}}{{if $i}}, {{end}}{{$m}}{{end}} {{if .Required}}need{{else}}may have{{end}} this header.
+A request is done once for each key; a repetition gets the same response, marked with {{.ReplayHeader}}: true.</p>
+<dl>
+<dt>Format</dt><dd>{{.Format}} At most {{.MaxLength}} characters.</dd>
+<dt>Expiry</dt><dd>{{.Expiration}}</dd>
+<dt>What a repetition is</dt><dd>{{.Fingerprint}}</dd>
+<dt>While it is in progress</dt><dd>{{.InProgress}}</dd>
+<dt>Sizes</dt><dd>A request may have {{.MaxRequestBytes}} bytes. Of a response above {{.MaxResponseBytes}} bytes status and headers are repeated.</dd>
+<dt>Headers that are not repeated</dt><dd>{{range $i, $m := .NotRecorded}}{{if $i}}, {{end}}{{$m}}{{end}}</dd>
+</dl>
+<table><tr><th>status</th><th>code</th><th>title</th><th>worth repeating</th></tr>
+{{range .Errors}}<tr id="{{.Code}}"><td>{{.Status}}</td><td>{{.Code}}</td><td>{{.Title}}</td><td>{{if .Retryable}}yes{{else}}no{{end}}</td></tr>
+{{end}}</table>
+</body></html>
+`))

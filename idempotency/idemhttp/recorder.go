@@ -1,0 +1,212 @@
+package idemhttp
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// recorder is the ResponseWriter that a handler gets. It holds the response back until it
+// is recorded, unless the handler flushes it or it grows above max; from then on it passes
+// it on and, up to max, keeps it.
+//
+// While all is kept, the handler is not told that the client has gone: what is recorded
+// would end where the connection has.
+type recorder struct {
+	w      http.ResponseWriter
+	ctl    *http.ResponseController
+	r      *http.Request
+	before http.Header // what was set when the handler was called
+	header http.Header // what the handler sees
+	max    int
+
+	status   int         // 0 until it is written
+	head     http.Header // the headers as they were then
+	body     []byte
+	over     bool // the body is above max and not kept
+	live     bool // what is written goes to the client
+	hijacked bool
+}
+
+func record(w http.ResponseWriter, r *http.Request, max int) *recorder {
+	h := w.Header()
+	return &recorder{w: w, ctl: http.NewResponseController(w), r: r, before: h.Clone(), header: h.Clone(), max: max}
+}
+
+// Header returns the headers of the response.
+func (rec *recorder) Header() http.Header { return rec.header }
+
+// WriteHeader sets the status. One below 200 goes to the client at once, and the response
+// is still to come.
+func (rec *recorder) WriteHeader(status int) {
+	switch {
+	case status < 100 || status > 999:
+		panic(fmt.Sprintf("idemhttp: invalid WriteHeader code %d", status)) // as net/http does
+	case rec.hijacked || rec.status != 0:
+		return
+	case !final(status):
+		replace(rec.w.Header(), rec.header)
+		rec.w.WriteHeader(status)
+		replace(rec.w.Header(), rec.before)
+		return
+	}
+	rec.status, rec.head = status, rec.header.Clone()
+	if length := rec.head.Get("Content-Length"); length != "" && rec.r.Method != http.MethodHead {
+		if n, err := strconv.ParseInt(length, 10, 64); err == nil && n > int64(rec.max) {
+			rec.over = true // it will not fit: so nothing is held back
+		}
+	}
+}
+
+// Write takes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrHijacked or,
+// if the body is not kept, what the connection returns.
+func (rec *recorder) Write(p []byte) (int, error) {
+	if rec.hijacked {
+		return 0, http.ErrHijacked
+	}
+	if rec.status == 0 {
+		rec.WriteHeader(http.StatusOK)
+	}
+	if bodyless(rec.status) {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, http.ErrBodyNotAllowed
+	}
+	if rec.over || len(rec.body)+len(p) > rec.max {
+		rec.over = true
+		rec.open(p)
+		rec.body = nil
+		return rec.w.Write(p)
+	}
+	rec.body = append(rec.body, p...)
+	if rec.live {
+		_, _ = rec.w.Write(p)
+	}
+	return len(p), nil
+}
+
+// WriteString is Write.
+func (rec *recorder) WriteString(s string) (int, error) { return rec.Write([]byte(s)) }
+
+// open sends the headers, and what of the body was held back. More is what follows at
+// once.
+func (rec *recorder) open(more []byte) {
+	if rec.live {
+		return
+	}
+	rec.live = true
+	rec.sniff(more)
+	replace(rec.w.Header(), rec.head)
+	rec.w.WriteHeader(rec.status)
+	if len(rec.body) > 0 {
+		_, _ = rec.w.Write(rec.body)
+	}
+}
+
+// sniff sets the type of the body where net/http would: then replays have it from the same
+// bytes.
+func (rec *recorder) sniff(more []byte) {
+	_, typed := rec.head["Content-Type"]
+	seen := rec.body
+	if len(seen) < 512 {
+		seen = append(slices.Clip(seen), more[:min(len(more), 512)]...)
+	}
+	if !typed && len(seen) > 0 && rec.head.Get("Content-Encoding") == "" && rec.head.Get("Transfer-Encoding") == "" {
+		rec.head.Set("Content-Type", http.DetectContentType(seen))
+	}
+}
+
+// FlushError sends what there is. It returns an error if the server cannot, and none
+// because the client has gone.
+func (rec *recorder) FlushError() error {
+	if rec.hijacked {
+		return http.ErrHijacked
+	}
+	if rec.status == 0 {
+		rec.WriteHeader(http.StatusOK)
+	}
+	rec.open(nil)
+	err := rec.ctl.Flush()
+	if err != nil && rec.r.Context().Err() != nil && !rec.over {
+		return nil
+	}
+	return err
+}
+
+// Flush is FlushError.
+func (rec *recorder) Flush() { _ = rec.FlushError() }
+
+// Hijack gives the connection to the handler. It returns http.ErrHijacked,
+// http.ErrNotSupported or what the server returns.
+func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if rec.hijacked {
+		return nil, nil, http.ErrHijacked
+	}
+	conn, rw, err := rec.ctl.Hijack()
+	rec.hijacked = err == nil
+	return conn, rw, err
+}
+
+// What http.ResponseController can do besides. (Unwrap would let the handler write past
+// the record.)
+
+func (rec *recorder) SetReadDeadline(t time.Time) error  { return rec.ctl.SetReadDeadline(t) }
+func (rec *recorder) SetWriteDeadline(t time.Time) error { return rec.ctl.SetWriteDeadline(t) }
+func (rec *recorder) EnableFullDuplex() error            { return rec.ctl.EnableFullDuplex() }
+
+// end is called when the handler has returned. It returns what is to be recorded.
+func (rec *recorder) end(c *config) *Response {
+	if rec.hijacked {
+		return &Response{Hijacked: true}
+	}
+	if rec.status == 0 {
+		rec.WriteHeader(http.StatusOK)
+	}
+	rec.sniff(nil)
+	trailer := trailers(rec.header, rec.head)
+	return &Response{
+		Status: rec.status, Header: c.stored(rec.head, rec.before, rec.over), Trailer: c.stored(trailer, nil, rec.over),
+		Body: rec.body, Omitted: rec.over,
+	}
+}
+
+// send sends what was held back. After it comes nothing.
+func (rec *recorder) send() {
+	if rec.hijacked {
+		return
+	}
+	trailer := trailers(rec.header, rec.head)
+	if !rec.live {
+		measure(rec.head, rec.r, rec.status, rec.body, trailer)
+		rec.open(nil)
+	}
+	maps.Copy(rec.w.Header(), trailer)
+}
+
+// measure sets the length of a body that is there as a whole.
+func measure(h http.Header, r *http.Request, status int, body []byte, trailer http.Header) {
+	if h.Get("Content-Length") == "" && len(trailer) == 0 && len(h["Trailer"]) == 0 && !bodyless(status) && r.Method != http.MethodHead {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+}
+
+// replace has one header become a copy of the other.
+func replace(h, with http.Header) {
+	for name := range h {
+		if _, ok := with[name]; !ok {
+			delete(h, name)
+		}
+	}
+	for name, values := range with {
+		if !strings.HasPrefix(name, http.TrailerPrefix) {
+			h[name] = values
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package idemhttp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// bodyOmitted marks a replay without the body, which was too big to be kept.
+const bodyOmitted = "Idempotency-Body-Omitted"
+
+// replay sends a recorded response.
+func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
+	h := w.Header()
+	maps.Copy(h, res.Header)
+	h.Set(c.ReplayedHeader, "true")
+	body := res.Body
+	switch {
+	case res.Omitted:
+		h.Set(bodyOmitted, "true")
+		w.WriteHeader(res.Status)
+		return
+	case strings.EqualFold(h.Get("Content-Encoding"), "gzip") && !takesGzip(r.Header):
+		if plain, ok := unpack(body, 8*int64(c.store.Options().MaxResult)); ok {
+			body = plain
+			h.Del("Content-Encoding")
+			for _, name := range []string{"Content-Digest", "Digest", "Content-Md5"} {
+				h.Del(name)
+			}
+			if tag := h.Get("Etag"); strings.HasPrefix(tag, `"`) {
+				h.Set("Etag", "W/"+tag) // it is another representation now
+			}
+		}
+	}
+	h.Del("Content-Length")
+	measure(h, r, res.Status, body, res.Trailer)
+	w.WriteHeader(res.Status)
+	if len(body) > 0 && !bodyless(res.Status) {
+		_, _ = w.Write(body)
+	}
+	maps.Copy(h, res.Trailer)
+}
+
+// takesGzip tells whether a client has not said that it cannot read gzip.
+func takesGzip(h http.Header) bool {
+	lines, said := h["Accept-Encoding"]
+	if !said {
+		return true
+	}
+	any := false
+	for _, line := range lines {
+		for part := range strings.SplitSeq(line, ",") {
+			coding, params, _ := strings.Cut(part, ";")
+			takes := true
+			if _, q, ok := strings.Cut(params, "="); ok {
+				weight, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+				takes = err != nil || weight > 0
+			}
+			switch strings.ToLower(strings.TrimSpace(coding)) {
+			case "gzip", "x-gzip":
+				return takes
+			case "*":
+				any = takes
+			}
+		}
+	}
+	return any
+}
+
+// unpack undoes gzip, up to a size.
+func unpack(packed []byte, max int64) ([]byte, bool) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, false
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, max+1))
+	if err != nil || int64(len(plain)) > max {
+		return nil, false
+	}
+	return plain, true
+}

@@ -1,0 +1,148 @@
+package idemhttp
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Response is what is recorded of a response.
+type Response struct {
+	Status  int
+	Header  http.Header
+	Trailer http.Header // with the names under which the handler has set them
+	Body    []byte
+	// Omitted says that the body was too big to be kept.
+	Omitted bool
+	// Hijacked says that the handler has taken the connection: nothing else is known.
+	Hijacked bool
+}
+
+// The recorded form is text, with whatever bytes values and body hold:
+//
+//	idemhttp 1 201 -
+//	h Location: /orders/1
+//	n Content-Type
+//	t Checksum: abc
+//
+//	the body
+//
+// n is a name that is there and has no value, by which a handler keeps net/http from setting
+// one. The fourth word is "omitted" or "hijacked" if the response is. Names and words that
+// a later release may add are skipped.
+const (
+	magic        = "idemhttp 1 "
+	wordOmitted  = "omitted"
+	wordHijacked = "hijacked"
+)
+
+// Encode returns the recorded form, as it is given to idempotency.WasDone by who resolves a
+// request by hand.
+func (res *Response) Encode() []byte {
+	var b bytes.Buffer
+	b.Grow(256 + len(res.Body))
+	b.WriteString(magic)
+	b.WriteString(strconv.Itoa(res.Status))
+	switch {
+	case res.Hijacked:
+		b.WriteString(" " + wordHijacked + "\n")
+	case res.Omitted:
+		b.WriteString(" " + wordOmitted + "\n")
+	default:
+		b.WriteString(" -\n")
+	}
+	fields(&b, "h ", res.Header)
+	fields(&b, "t ", res.Trailer)
+	b.WriteByte('\n')
+	if !res.Omitted && !res.Hijacked {
+		b.Write(res.Body)
+	}
+	return b.Bytes()
+}
+
+// oneLine is what net/http does with values that have line breaks.
+var oneLine = strings.NewReplacer("\n", " ", "\r", " ")
+
+func fields(b *bytes.Buffer, kind string, h http.Header) {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if strings.ContainsAny(name, "\r\n ") || name == "" {
+			continue // net/http does not send it
+		}
+		if len(h[name]) == 0 && kind == "h " {
+			b.WriteString("n " + name + "\n")
+		}
+		for _, v := range h[name] {
+			b.WriteString(kind + name + ": ")
+			b.WriteString(oneLine.Replace(v))
+			b.WriteByte('\n')
+		}
+	}
+}
+
+// errForm says that what is recorded is no response.
+var errForm = errors.New("what is recorded is no response of this form")
+
+// Decode reads the recorded form, such as the Value of an idempotency.Recorded. The body
+// shares its memory. It returns an error if it is none, or of a later version.
+func Decode(stored []byte) (*Response, error) {
+	line := func() (string, bool) {
+		before, after, ok := bytes.Cut(stored, []byte{'\n'})
+		stored = after
+		return string(before), ok
+	}
+	first, ok := line()
+	rest, is := strings.CutPrefix(first, magic)
+	if !ok || !is {
+		return nil, errForm
+	}
+	words := strings.Fields(rest)
+	if len(words) < 2 {
+		return nil, errForm
+	}
+	res := &Response{Header: http.Header{}, Omitted: words[1] == wordOmitted, Hijacked: words[1] == wordHijacked}
+	var err error
+	if res.Status, err = strconv.Atoi(words[0]); err != nil || !final(res.Status) && !res.Hijacked {
+		return nil, errForm
+	}
+	for {
+		text, ok := line()
+		if !ok {
+			return nil, errForm
+		}
+		if text == "" {
+			break
+		}
+		kind, field, _ := strings.Cut(text, " ")
+		name, value, _ := strings.Cut(field, ": ")
+		if name == "" {
+			return nil, errForm
+		}
+		switch kind {
+		case "h":
+			res.Header[name] = append(res.Header[name], value)
+		case "n":
+			res.Header[name] = nil
+		case "t":
+			if res.Trailer == nil {
+				res.Trailer = http.Header{}
+			}
+			res.Trailer[name] = append(res.Trailer[name], value)
+		}
+	}
+	res.Body = stored
+	return res, nil
+}
+
+// final tells whether a status ends a response.
+func final(status int) bool {
+	return status == http.StatusSwitchingProtocols || status >= 200 && status <= 999
+}
+
+// bodyless tells whether a response of that status has no body.
+func bodyless(status int) bool {
+	return status < 200 || status == http.StatusNoContent || status == http.StatusNotModified
+}

@@ -1,0 +1,47 @@
+package idemhttp
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// visit is one call of a handler by a Middleware.
+type visit struct {
+	client  context.Context
+	decided atomic.Pointer[idempotency.Action]
+}
+
+type visitKey struct{}
+
+// Client returns the context of the client's request, which ends when the client hangs up,
+// for a handler that has been given the attempt's. If there is no Middleware, it returns
+// ctx.
+func Client(ctx context.Context) context.Context {
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
+		return v.client
+	}
+	return ctx
+}
+
+// Decide says what becomes of the request when its handler has returned, whatever its
+// status is: Remember for a 500 after something was done, Forget for a 200 that is not to
+// be replayed. It reports whether there is a Middleware. The last call counts.
+func Decide(ctx context.Context, what idempotency.Action) bool {
+	v, ok := ctx.Value(visitKey{}).(*visit)
+	if ok {
+		v.decided.Store(&what)
+	}
+	return ok
+}
+
+func (v *visit) decide(c *config, res *Response) idempotency.Action {
+	if d := v.decided.Load(); d != nil {
+		return *d
+	}
+	if res.Hijacked {
+		return idempotency.Remember
+	}
+	return c.OnStatus(res.Status)
+}
