@@ -235,6 +235,18 @@ var golden = []story{
 		t.check(b)
 		t.end(a, history.Evicted)
 	}},
+	{"an eviction that the tap saw when a release was called already", "", func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.end(a, history.Released)
+		t.tapAt = t.now + 1_000_000
+		t.evictOne(a.req)
+		t.grant(b)
+		t.giveBack(a)
+		t.now = t.tapAt
+		t.returned(a, history.OK) // its answer was lost, and the key is gone
+		t.forget(a)
+	}},
 	{"a value that was put elsewhere", "", func(t *tale) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)

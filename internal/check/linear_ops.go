@@ -90,6 +90,8 @@ func (b *linearBuilder) permit(s *history.Span) {
 			a.kind = "release"
 			b.add(g.Client, a, release.Call.At, release.Return.At)
 		}
+	case release != nil && r != nil && b.excuse(r) != "": // others may have been faster
+		b.add("etcd", a, last, gone)
 	case release != nil:
 		a.kind = "release"
 		b.add(g.Client, a, release.Call.At, min(release.Return.At, gone))
