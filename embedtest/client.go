@@ -175,11 +175,23 @@ func (cl *Client) Close() error {
 	delete(cl.c.clients, cl)
 	cl.c.mu.Unlock()
 	cl.faults.close()
-	err := cl.Client.Close()
-	if errors.Is(err, context.Canceled) {
-		return nil // closed before
+	closed := make(chan error, 1)
+	go func() { closed <- cl.Client.Close() }()
+	select {
+	case err := <-closed:
+		if errors.Is(err, context.Canceled) {
+			return nil // closed before
+		}
+		return err
+	case <-time.After(hangs):
+		_ = cl.ActiveConnection().Close()
+		return nil
 	}
-	return err
 }
+
+// hangs is when Close takes etcd's client to wait for ever: it does if a watch was
+// refused (by a token that has expired, for instance) and its stream ended at the same
+// time. Nothing but two goroutines is left of it.
+const hangs = 3 * time.Second
 
 func (cl *Client) close() { _ = cl.Close() }

@@ -1,0 +1,41 @@
+package embedtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Close of etcd's client waits for ever if watches are refused meanwhile.
+func TestCloseWhileWatchesAreRefused(t *testing.T) {
+	t.Parallel()
+	c := Start(t, nil)
+	if c.External() {
+		t.Skip("authentication is the external cluster's own affair")
+	}
+	ctx := within(t, patience)
+	require.NoError(t, c.AddUser(ctx, "app", "secret", "/mine/"))
+	require.NoError(t, c.EnableAuth(ctx, "root", "secret"))
+	for hung, try := false, 0; !hung && try < 100; try++ {
+		cl, err := c.DialWith(ctx, &ClientOptions{Username: "app", Password: "secret"})
+		require.NoError(t, err)
+		cl.Watch(ctx, "/mine/")
+		for range 20 {
+			go cl.Watch(ctx, "/of-others")
+		}
+		time.Sleep(time.Duration(try%10) * 300 * time.Microsecond)
+		begun := time.Now()
+		closed := make(chan struct{})
+		go func() { _ = cl.Close(); close(closed) }()
+		select {
+		case <-closed:
+		case <-ctx.Done():
+			require.FailNow(t, "Close hangs")
+		}
+		hung = time.Since(begun) >= hangs
+		if hung {
+			t.Logf("etcd's client hung at try %d", try+1)
+		}
+	}
+}
