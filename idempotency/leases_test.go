@@ -1,0 +1,112 @@
+package idempotency
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/hold"
+)
+
+func session(t *testing.T) (*embedtest.Cluster, hold.Session) {
+	c := embedtest.Shared(t)
+	s, err := concurrency.NewSession(t.Context(), c.NewClient(t).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Close(ctx)
+	})
+	return c, hold.Of(s)
+}
+
+// Retentions are rounded up, by less than a twentieth and a second.
+func TestClass(t *testing.T) {
+	t.Parallel()
+	classes := map[time.Duration]bool{}
+	for d := time.Second; d < maxDuration; d += d/100 + 700*time.Millisecond {
+		c := class(d)
+		require.GreaterOrEqual(t, c, d)
+		require.LessOrEqual(t, c, d+d/20+time.Second)
+		require.Equal(t, c, class(c))
+		classes[c] = true
+	}
+	require.Less(t, len(classes), 600)
+}
+
+// Many records share one lease, never more than a thousand, and the next is there before it
+// is full.
+func TestPoolSharesLeases(t *testing.T) {
+	t.Parallel()
+	_, sess := session(t)
+	p := newRetention(sess, time.Hour)
+	used := map[clientv3.LeaseID]int{}
+	for range 3000 {
+		n := 1 + len(used)%3
+		l, err := p.take(t.Context(), n)
+		require.NoError(t, err)
+		used[l.id] += n
+	}
+	for _, n := range used {
+		require.LessOrEqual(t, n, perLease)
+	}
+	require.LessOrEqual(t, len(used), 9)
+	require.GreaterOrEqual(t, len(used), 4)
+
+	// Places that were given back are used again.
+	w := newWork(sess, time.Hour)
+	used = map[clientv3.LeaseID]int{}
+	for n := range 3000 {
+		l, err := w.take(t.Context(), 1)
+		require.NoError(t, err)
+		w.give(l, n%100 == 0)
+		used[l.id]++
+	}
+	require.Len(t, used, 1)
+}
+
+// etcd has started a lease anew, as it does when its leader changes: it is ended all the same
+// when its time is up, and not before.
+func TestLeasesThatLiveOn(t *testing.T) {
+	t.Parallel()
+	c, sess := session(t)
+	p := newRetention(sess, time.Second)
+	began := time.Now()
+	l, err := p.take(t.Context(), perLease)
+	require.NoError(t, err)
+	anew := func() bool {
+		_, err := c.Client().KeepAliveOnce(t.Context(), l.id)
+		return err == nil
+	}
+	require.True(t, anew())
+	_, err = p.take(t.Context(), 1) // so that one is handed out no more
+	require.NoError(t, err)
+	for anew() {
+		require.Less(t, time.Since(began), 30*time.Second)
+		time.Sleep(50 * time.Millisecond)
+	}
+	require.Greater(t, time.Since(began), p.ttl)
+}
+
+// A lease that no record hangs on goes with its session, and one with a lost attempt stays.
+func TestWorkLeasesOfAClosedSession(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Shared(t)
+	for _, left := range []bool{false, true} {
+		s, err := concurrency.NewSession(t.Context(), c.NewClient(t).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
+		require.NoError(t, err)
+		p := newWork(hold.Of(s), time.Hour)
+		l, err := p.take(t.Context(), 1)
+		require.NoError(t, err)
+		p.give(l, left)
+		require.NoError(t, s.Close(t.Context()))
+		resp, err := c.Client().TimeToLive(t.Context(), l.id)
+		require.NoError(t, err)
+		require.Equal(t, left, resp.TTL > 0)
+	}
+}

@@ -1,0 +1,303 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// crash ends an instance as if its process had died: nothing more is sent.
+func (in instance) crash(t testing.TB, f fixture) {
+	t.Helper()
+	lease := in.sess.Lease()
+	require.NoError(t, in.client.Close())
+	// The client's end may have ended the lease already.
+	if err := f.ExpireLease(ctxT(t), lease); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		require.NoError(t, err)
+	}
+}
+
+// After a crash duplicates take over, those who were waiting too: one of them.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b, c := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	type answer struct {
+		res idempotency.Result[int]
+		err error
+	}
+	answers := make(chan answer, 8)
+	for n := range 8 {
+		go func() {
+			res, err := idempotency.Do(ctxT(t), []instance{b, c}[n%2].Store, key("1"), "payload", func(_ context.Context, at *idempotency.Attempt) (int, error) {
+				return at.Number(), nil
+			})
+			answers <- answer{res, err}
+		}()
+	}
+	require.Eventually(t, func() bool { return idempotency.Flights(b.Store)+idempotency.Flights(c.Store) == 2 }, soon, time.Millisecond)
+	a.crash(t, f)
+	replays := 0
+	for range 8 {
+		x := got(t, answers, "an answer")
+		require.NoError(t, x.err)
+		require.Equal(t, 2, x.res.Value)
+		require.Greater(t, x.res.Token, at.Token())
+		if x.res.Replayed {
+			replays++
+		}
+	}
+	require.Equal(t, 7, replays)
+	require.EqualValues(t, 1, b.Stats().TakenOver+c.Stats().TakenOver)
+}
+
+// Refuse: after a crash nothing is run until somebody has resolved it, be it that the first
+// or the later caller wants it so. The record is listed, and says who it was.
+func TestRefuseAndResolve(t *testing.T) {
+	t.Parallel()
+	refuse := idempotency.OnOrphan(idempotency.Refuse)
+	for i, tt := range []struct {
+		resolution idempotency.Resolution
+		state      idempotency.State
+	}{
+		{idempotency.WasDone([]byte(`"found"`)), idempotency.Done},
+		{idempotency.HasFailed("declined"), idempotency.Failed},
+		{idempotency.NotDone(), idempotency.Released},
+	} {
+		t.Run(tt.state.String(), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			a, b := f.instance(nil, nil), f.instance(nil, nil)
+			var first, later []idempotency.Option
+			if i == 0 {
+				later = append(later, refuse)
+			} else {
+				first = append(first, refuse)
+			}
+			begin(t, a, key("1"), first...)
+			begin(t, a, key("other"))
+			require.ErrorIs(t, b.Resolve(ctxT(t), b.Ref(key("1")), tt.resolution), idempotency.ErrInProgress)
+			require.ErrorIs(t, b.Delete(ctxT(t), b.Ref(key("1"))), idempotency.ErrInProgress)
+			a.crash(t, f)
+			var unknown *idempotency.UnknownError
+			for range 2 {
+				_, _, err := b.Begin(ctxT(t), key("1"), "payload", later...)
+				require.ErrorIs(t, err, idempotency.ErrUnknown)
+				require.ErrorAs(t, err, &unknown)
+			}
+			require.Equal(t, b.Ref(key("1")), unknown.Ref)
+			require.Equal(t, a.sess.Holder(), unknown.Holder)
+
+			var found []idempotency.Record
+			for r, err := range b.List(ctxT(t), idempotency.Filter{Scope: "tenant", HasScope: true, State: idempotency.Unknown}) {
+				require.NoError(t, err)
+				found = append(found, r)
+			}
+			require.Len(t, found, 2)
+			require.NoError(t, b.Resolve(ctxT(t), unknown.Ref, tt.resolution))
+			r, rec, err := b.Get(ctxT(t), unknown.Ref)
+			require.NoError(t, err)
+			require.Equal(t, tt.state, r.State)
+			require.Equal(t, b.sess.Holder(), r.Resolved)
+			require.ErrorIs(t, b.Resolve(ctxT(t), unknown.Ref, tt.resolution), idempotency.ErrConflict)
+
+			res, err := idempotency.Do(ctxT(t), b.Store, key("1"), "payload", func(context.Context, *idempotency.Attempt) (string, error) {
+				return "run", nil
+			}, later...)
+			switch tt.state {
+			case idempotency.Done:
+				require.NoError(t, err)
+				require.Equal(t, "found", res.Value)
+				require.NotNil(t, rec)
+			case idempotency.Failed:
+				require.ErrorIs(t, err, idempotency.ErrFailed)
+				require.ErrorContains(t, err, "declined")
+			default:
+				require.NoError(t, err)
+				require.Equal(t, "run", res.Value)
+				require.Equal(t, 2, res.Attempt)
+			}
+		})
+	}
+}
+
+// S11: the function has returned, etcd cannot be reached, the session is lost, another takes
+// over. The first one's outcome is not recorded, and its caller was told so. That is all
+// that can be promised.
+func TestTrapS11ReturnedAndLost(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.FailWith, Times: -1})
+	at := begin(t, a, key("1"))
+	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, at.Commit(short, []byte("a")), idempotency.ErrNotRecorded)
+	rejected(t, b, key("1"))
+	require.NoError(t, f.ExpireLease(ctxT(t), a.sess.Lease()))
+	next := begin(t, b, key("1"))
+	require.Equal(t, 2, next.Number())
+	inj.Remove()
+	require.Eventually(t, func() bool { return a.Stats().Pending == 0 }, soon, time.Millisecond)
+	require.EqualValues(t, 1, a.Stats().Fenced)
+	require.NoError(t, next.Commit(ctxT(t), []byte("b")))
+	require.Equal(t, "b", string(replayed(t, a, key("1")).Value))
+}
+
+// S11, and §7: a condition that is not met ends the commit; it is not repeated for ever.
+func TestConflictWithoutACaller(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	at.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, at.Commit(gone, nil), idempotency.ErrNotRecorded)
+	next := begin(t, b, key("1")) // waits until it is left as lost
+	require.Equal(t, 2, next.Number())
+
+	// In Do it is as an error of the function.
+	_, err := idempotency.Do(ctxT(t), a.Store, key("2"), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
+		at.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
+		return 1, nil
+	})
+	require.ErrorIs(t, err, idempotency.ErrConflict)
+	at, _, err = b.Begin(ctxT(t), key("2"), nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, at.Number())
+}
+
+// S5: an attempt that takes longer than its outcome is kept still has its record; retention
+// counts from the outcome.
+func TestTrapS5Retention(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	opts := &idempotency.Options{Retain: time.Second, RetainUnknown: time.Second, CacheBytes: -1}
+	a, b := f.instance(nil, opts), f.instance(nil, opts)
+	at := begin(t, a, key("1"))
+	select {
+	case <-at.Ctx().Done():
+		require.FailNow(t, "ended")
+	case <-time.After(6 * time.Second): // more than its lease, several times
+	}
+	rejected(t, b, key("1"))
+	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
+	done := time.Now()
+	for time.Since(done) < time.Second {
+		require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
+	}
+	f.none("/r/")
+	at = begin(t, b, key("1"))
+	require.Equal(t, 1, at.Number())
+	require.NoError(t, at.Release(ctxT(t)))
+
+	// A lost one is kept as long, counted from the end of its process.
+	begin(t, a, key("2"), idempotency.OnOrphan(idempotency.Refuse))
+	a.crash(t, f)
+	lost := time.Now()
+	for time.Since(lost) < time.Second {
+		_, _, err := b.Begin(ctxT(t), key("2"), "payload")
+		require.ErrorIs(t, err, idempotency.ErrUnknown)
+	}
+	f.none("/r/")
+}
+
+// Recovery points: what was done is not done again by those who come after a crash, an error
+// or a panic.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b, c := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, nil)
+	calls := map[string]int{}
+	broken := errors.New("broken")
+	work := func(stop string, crash func()) func(context.Context, *idempotency.Attempt) (string, error) {
+		return func(_ context.Context, at *idempotency.Attempt) (string, error) {
+			all := ""
+			for _, name := range []string{"one", "two", "three"} {
+				v, err := idempotency.Step(at, name, func(context.Context) (string, error) {
+					calls[name]++
+					if name == stop {
+						crash()
+						return "", broken
+					}
+					return fmt.Sprint(name, at.Number(), at.ChildKey(name)[:1]), nil
+				})
+				if err != nil {
+					return "", err
+				}
+				all += v + " "
+			}
+			return all, nil
+		}
+	}
+	_, err := idempotency.Do(ctxT(t), b.Store, key("1"), nil, work("two", func() {}))
+	require.ErrorIs(t, err, broken)
+	r, _, err := b.Get(ctxT(t), b.Ref(key("1")))
+	require.NoError(t, err)
+	require.Equal(t, idempotency.Released, r.State)
+	_, err = idempotency.Do(ctxT(t), a.Store, key("1"), nil, work("three", func() { a.crash(t, f) }))
+	require.Error(t, err)
+	res, err := idempotency.Do(ctxT(t), c.Store, key("1"), nil, work("", nil))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"one": 1, "two": 2, "three": 2}, calls)
+	require.Regexp(t, "^one1. two2. three3. $", res.Value)
+	require.Equal(t, 3, res.Attempt)
+	require.Empty(t, f.keys("/claim"))
+
+	// Errors of steps themselves.
+	at := begin(t, b, key("2"))
+	_, err = idempotency.Step(at, "big", func(context.Context) ([]byte, error) { return make([]byte, 600<<10), nil })
+	require.ErrorIs(t, err, idempotency.ErrTooLarge)
+	_, err = idempotency.Step(at, "odd", func(context.Context) (func(), error) { return nil, nil })
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	v, err := idempotency.Step(at, "text", func(context.Context) (string, error) { return "x", nil })
+	require.NoError(t, err)
+	require.Equal(t, "x", v)
+	_, err = idempotency.Step(at, "text", func(context.Context) (int, error) { return 1, nil })
+	require.ErrorIs(t, err, idempotency.ErrUnreadable)
+	require.NoError(t, at.Commit(ctxT(t), nil))
+	_, err = idempotency.Step(at, "late", func(context.Context) (int, error) { return 1, nil })
+	require.ErrorIs(t, err, idempotency.ErrSettled)
+}
+
+// A step whose answer is lost, or that comes late, neither fences its own attempt nor
+// counts twice.
+func TestDoubtfulSteps(t *testing.T) {
+	t.Parallel()
+	for name, what := range map[string]embedtest.Action{
+		"answer lost": embedtest.DropAnswer, "sent twice": embedtest.Duplicate,
+		"answer held": embedtest.HoldAnswer, "request held": embedtest.HoldRequest,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			a, b := f.instance(nil, nil), f.instance(nil, nil)
+			at := begin(t, a, key("1"), idempotency.MaxExecution(200*time.Millisecond))
+			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: what})
+			_, err := idempotency.Step(at, "one", func(context.Context) (int, error) { return 1, nil })
+			require.Equal(t, 1, inj.Struck())
+			if what == embedtest.DropAnswer || what == embedtest.Duplicate {
+				require.NoError(t, err)
+				_ = inj.Release()
+			} else {
+				require.ErrorIs(t, err, idempotency.ErrTooLong)
+			}
+			inj.Remove()
+			require.NoError(t, at.Commit(ctxT(t), []byte("x")))
+			_ = inj.Release()
+			require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
+			require.Empty(t, f.keys("/claim"))
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package keyspace
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// Two keys of callers are one entry only if all three parts are equal, wherever one ends and
+// the next begins; and no entry's range contains a key of another. Nothing of them is in
+// the clear.
+func TestEntries(t *testing.T) {
+	st := space(t, "ns").Store("a/b%")
+	other := space(t, "ns").Store("a/b")
+	require.NotEqual(t, st.Range, other.Range)
+	require.False(t, strings.HasPrefix(st.Range, other.Range))
+	parts := rapid.StringN(0, 3, 9)
+	rapid.Check(t, func(t *rapid.T) {
+		a := [3]string{parts.Draw(t, "scope"), parts.Draw(t, "op"), parts.Draw(t, "id")}
+		b := [3]string{parts.Draw(t, "scope"), parts.Draw(t, "op"), parts.Draw(t, "id")}
+		x, y := st.Entry(a[0], a[1], a[2]), st.Entry(b[0], b[1], b[2])
+		require.Equal(t, a == b, x.Record == y.Record)
+		require.Equal(t, a == b, strings.HasPrefix(x.Claim(), y.Record))
+		require.Equal(t, a == b, strings.HasPrefix(x.Part(1, 2), y.AllResults()))
+		require.True(t, strings.HasPrefix(x.Record, st.Scope(a[0])))
+		require.Equal(t, a[0] == b[0], strings.HasPrefix(x.Record, st.Scope(b[0])))
+		require.False(t, strings.HasPrefix(x.Part(1, 2), st.Records()))
+		require.False(t, strings.HasPrefix(x.Part(16, 2), x.Results(1)))
+		back, ok := st.Ref(x.Ref)
+		require.True(t, ok)
+		require.Equal(t, x, back)
+	})
+	require.NotContains(t, st.Entry("SCOPE", "OP", "ID").Record, "ID")
+	require.NotEqual(t, st.Entry("a", "b", "c").Ref, st.Entry("ab", "", "c").Ref)
+	for n := range 300 {
+		require.Less(t, st.Entry("a", "b", "c").Part(1, n), st.Entry("a", "b", "c").Part(1, n+1))
+	}
+}
+
+func FuzzParseEntry(f *testing.F) {
+	s, _ := New("/p", "ns")
+	st := s.Store("x")
+	f.Add(st.Entry("a", "b", "c").Record)
+	f.Add(st.Entry("a", "b", "c").Claim())
+	f.Add(st.Records() + "x/claim/claim")
+	f.Fuzz(func(t *testing.T, key string) {
+		e, claim, ok := st.ParseEntry(key)
+		if !ok {
+			return
+		}
+		want := e.Record
+		if claim {
+			want = e.Claim()
+		}
+		require.Equal(t, want, key)
+	})
+}
