@@ -2,6 +2,7 @@ package idemhttp_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -216,4 +218,26 @@ func (b *blocking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.begun <- r
 	<-b.end
 	paid(w, r)
+}
+
+// values returns all that stands below the fixture's prefix.
+func (f fixture) values() (all []string) {
+	f.t.Helper()
+	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix())
+	require.NoError(f.t, err)
+	for _, kv := range resp.Kvs {
+		all = append(all, string(kv.Value))
+		// Results are base64 in the record's JSON.
+		var rec map[string]any
+		if json.Unmarshal(kv.Value, &rec) == nil {
+			for _, v := range rec {
+				if s, ok := v.(string); ok {
+					if b, err := base64.StdEncoding.DecodeString(s); err == nil {
+						all = append(all, string(b))
+					}
+				}
+			}
+		}
+	}
+	return all
 }

@@ -192,7 +192,12 @@ func (rec *recorder) send() {
 
 // measure sets the length of a body that is there as a whole.
 func measure(h http.Header, r *http.Request, status int, body []byte, trailer http.Header) {
-	if h.Get("Content-Length") == "" && len(trailer) == 0 && len(h["Trailer"]) == 0 && !bodyless(status) && r.Method != http.MethodHead {
+	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Trailer"} {
+		if len(h[name]) > 0 {
+			return
+		}
+	}
+	if len(trailer) == 0 && !bodyless(status) && r.Method != http.MethodHead {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 }

@@ -1,0 +1,168 @@
+package idemhttp_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// T15: the handler reads what the client has sent, as if nobody had before.
+func TestBodyIsRestored(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		length := r.ContentLength
+		b, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%d %d %v %v", length, len(b), err, r.Trailer)
+		require.NoError(t, r.Body.Close())
+	})
+	big := strings.Repeat("x", 1<<20)
+	require.Equal(t, "1048576 1048576 <nil> map[]", s.post("/", "big", big).body)
+	require.True(t, s.post("/", "big", big).replayed())
+	require.Equal(t, "0 0 <nil> map[]", s.post("/", "empty", "").body)
+	chunked := func(r *http.Request) {
+		r.ContentLength = -1
+		r.Trailer = http.Header{"Checksum": {"abc"}}
+	}
+	re := s.post("/", "chunked", "body", chunked)
+	require.Equal(t, "-1 4 <nil> map[Checksum:[abc]]", re.body)
+	// How it was sent does not count, what was sent does.
+	require.True(t, s.post("/", "chunked", "body").replayed())
+
+	s = in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		require.NoError(t, r.ParseMultipartForm(1<<20))
+		fmt.Fprint(w, r.PostFormValue("a"))
+	})
+	form := header("Content-Type", "application/x-www-form-urlencoded")
+	require.Equal(t, "1", s.post("/form", "form", "a=1&b=2", form, func(r *http.Request) {
+		var b bytes.Buffer
+		m := multipart.NewWriter(&b)
+		require.NoError(t, m.WriteField("a", "1"))
+		require.NoError(t, m.Close())
+		r.Header.Set("Content-Type", m.FormDataContentType())
+		r.Body, r.ContentLength = io.NopCloser(&b), int64(b.Len())
+	}).body)
+}
+
+// T14: the body counts, be it large, empty, chunked or of a form; and so does what else tells
+// requests apart.
+func TestWhatMakesRequestsTheSame(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(nil, nil).serve(nil, paid)
+	chunked := func(r *http.Request) { r.ContentLength = -1 }
+	form := header("Content-Type", "application/x-www-form-urlencoded")
+	large := strings.Repeat("x", 40<<10)
+	for n, c := range []struct {
+		path, body string
+		ws         []with
+		same       bool
+		path2      string
+		body2      string
+		ws2        []with
+	}{
+		{"/", "", nil, false, "/", "x", nil},
+		{"/", "x", nil, false, "/", "", nil},
+		{"/", large + "a", nil, false, "/", large + "b", nil},
+		{"/", large + "a", []with{chunked}, false, "/", large + "b", []with{chunked}},
+		{"/", "a=1", []with{form}, false, "/", "a=2", []with{form}},
+		{"/", "a=1", []with{form}, false, "/", "a=1", nil},
+		{"/?a=1", "x", nil, false, "/?a=2", "x", nil},
+		{"/?a=1&b=2", "x", nil, true, "/?b=2&a=1", "x", nil},
+		{"/?a=1&a=2", "x", nil, false, "/?a=2&a=1", "x", nil},
+		{"/?a=%zz", "x", nil, false, "/?b=%zz", "x", nil},
+		{"/", "x", []with{header("Content-Encoding", "gzip")}, false, "/", "x", nil},
+		{"/", "x", []with{header("Content-Type", "text/plain; charset=a")}, true, "/", "x", []with{header("Content-Type", "TEXT/plain")}},
+		{"/", `{"a":1,"b":2}`, nil, false, "/", `{"b":2,"a":1}`, nil},
+		{"/", "x", nil, true, "/", "x", []with{header("User-Agent", "another"), header("Authorization", "another")}},
+	} {
+		key := fmt.Sprintf("k%d", n)
+		require.False(t, s.post(c.path, key, c.body, c.ws...).replayed())
+		re := s.post(c.path2, key, c.body2, c.ws2...)
+		require.Equal(t, c.same, re.replayed(), n)
+		if !c.same {
+			require.Equal(t, http.StatusUnprocessableEntity, re.StatusCode, n)
+		}
+	}
+}
+
+// T13: neither the order of members nor space counts in JSON, where that is asked for.
+func TestCanonicalJSON(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(nil, nil).serve(&idemhttp.Options{Payload: idemhttp.CanonicalJSON}, paid)
+	require.False(t, s.post("/", "k", `{"a":1,"b":[1,2]}`).replayed())
+	require.True(t, s.post("/", "k", ` { "b" : [1,2], "a":1} `).replayed())
+	require.Equal(t, idemhttp.CodeReused, s.post("/", "k", `{"a":1,"b":[2,1]}`).problem(t).Code)
+	require.Equal(t, idemhttp.CodeReused, s.post("/?x", "k", `{"a":1,"b":[1,2]}`).problem(t).Code)
+	require.Equal(t, idemhttp.CodeReused, s.post("/", "k", ``).problem(t).Code)
+	require.Equal(t, idemhttp.CodeBody, s.post("/", "k2", `{`).problem(t).Code)
+	require.False(t, s.post("/", "k3", ``).replayed())
+	require.True(t, s.post("/", "k3", ``).replayed())
+}
+
+// Something that reads the body in front of the middleware would make all payloads equal.
+func TestBodyIsGone(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	s := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/form" {
+			require.NoError(t, r.ParseForm())
+		} else {
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+		mw.ServeHTTP(w, r)
+	}))
+	form := header("Content-Type", "application/x-www-form-urlencoded")
+	for _, path := range []string{"/form", "/read"} {
+		require.Equal(t, idemhttp.CodeInternal, s.post(path, "k", "a=1", form).problem(t).Code)
+	}
+}
+
+func TestBodyIsTooLarge(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(nil, nil).serve(&idemhttp.Options{MaxRequest: 10}, paid)
+	chunked := func(r *http.Request) { r.ContentLength = -1 }
+	for _, ws := range [][]with{nil, {chunked}} {
+		p := s.post("/", "k", "12345678901", ws...).problem(t)
+		require.Equal(t, http.StatusRequestEntityTooLarge, p.Status)
+	}
+	require.Zero(t, s.calls.Load())
+	require.Equal(t, http.StatusCreated, s.post("/", "k", "1234567890").StatusCode)
+}
+
+// A body that breaks off begins nothing.
+func TestBodyBreaksOff(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(nil, nil).serve(nil, paid)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	r := s.request("/", "k", "").WithContext(ctx)
+	body, w := io.Pipe()
+	r.Body, r.ContentLength = body, 100
+	sent := make(chan error, 1)
+	go func() {
+		_, err := s.send(r)
+		sent <- err
+	}()
+	_, err := w.Write([]byte("half of it"))
+	require.NoError(t, err)
+	cancel()
+	require.Error(t, got(t, sent, "an end"))
+	w.Close()
+	require.False(t, s.post("/", "k", "another").replayed())
+	require.EqualValues(t, 1, s.calls.Load())
+}

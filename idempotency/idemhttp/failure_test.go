@@ -1,0 +1,245 @@
+package idemhttp_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// T22: the client goes while its request is being done: the handler goes on, with a context
+// that has not ended, and what it has answered is recorded.
+func TestClientGoes(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"silently", "writing", "flushing"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			begun, gone := make(chan struct{}), make(chan struct{})
+			in := f.instance(nil, nil)
+			s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+				close(begun)
+				<-idemhttp.Client(r.Context()).Done()
+				close(gone)
+				require.NoError(t, r.Context().Err())
+				w.WriteHeader(http.StatusCreated)
+				for range 100 { // more than the socket takes
+					_, err := io.WriteString(w, strings.Repeat("x", 10<<10))
+					require.NoError(t, err)
+					if how == "flushing" {
+						require.NoError(t, http.NewResponseController(w).Flush())
+					}
+				}
+			})
+			ctx, cancel := context.WithCancel(ctxT(t))
+			sent := make(chan error, 1)
+			r := s.request("/", "k", "body").WithContext(ctx)
+			go func() {
+				_, err := s.send(r)
+				sent <- err
+			}()
+			got(t, begun, "a begin")
+			cancel()
+			require.Error(t, got(t, sent, "an end"))
+			got(t, gone, "the server hears of it")
+			require.Eventually(t, func() bool { return s.post("/", "k", "body").replayed() }, soon, time.Millisecond)
+			re := s.post("/", "k", "body")
+			require.Equal(t, http.StatusCreated, re.StatusCode)
+			require.Len(t, re.body, 1000<<10)
+			require.EqualValues(t, 1, s.calls.Load())
+		})
+	}
+	require.Equal(t, t.Context(), idemhttp.Client(t.Context()))
+}
+
+// T23: etcd is away when the handler has returned: its client gets the true response, the
+// key is not given free, and when etcd is back the outcome is recorded.
+func TestEtcdGoesBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)
+	b := f.instance(nil, nil).serve(nil, paid)
+	var told atomic.Pointer[error]
+	s := a.serve(&idemhttp.Options{OnError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+		a.client.Cut()
+		paid(w, r)
+	})
+	first := s.post("/", "k", "body")
+	require.Equal(t, http.StatusCreated, first.StatusCode)
+	require.ErrorIs(t, *told.Load(), idempotency.ErrNotRecorded)
+	require.Equal(t, idemhttp.CodeInProgress, s.post("/", "k", "body").problem(t).Code)
+	require.Equal(t, idemhttp.CodeInProgress, b.post("/", "k", "body").problem(t).Code)
+	a.client.Heal()
+	for _, s := range []server{s, b} {
+		require.Eventually(t, func() bool { return s.post("/", "k", "body").replayed() }, soon, 10*time.Millisecond)
+	}
+	require.EqualValues(t, 1, s.calls.Load())
+	require.Zero(t, b.calls.Load())
+}
+
+// While etcd is away nothing runs, unless that was asked for; replays of a short time ago
+// go on.
+func TestEtcdIsAway(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)
+	s := in.serve(&idemhttp.Options{StoreTimeout: 300 * time.Millisecond}, paid)
+	open := in.serve(&idemhttp.Options{StoreTimeout: 300 * time.Millisecond, FailOpen: true}, func(w http.ResponseWriter, r *http.Request) {
+		_, ok := idempotency.FromContext(r.Context())
+		require.False(t, ok)
+		b, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		_, _ = w.Write(b)
+	})
+	require.False(t, s.post("/", "before", "body").replayed())
+	in.client.Cut()
+	require.True(t, s.post("/", "before", "body").replayed())
+	re := s.post("/", "k", "body")
+	p := re.problem(t)
+	require.Equal(t, http.StatusServiceUnavailable, p.Status)
+	require.Equal(t, idemhttp.CodeUnavailable, p.Code)
+	require.NotEmpty(t, re.Header.Get("Retry-After"))
+	require.NotContains(t, re.body, "127.0.0.1")
+	require.EqualValues(t, 1, s.calls.Load())
+	require.Equal(t, "body", open.post("/", "k", "body").body)
+	require.EqualValues(t, 1, open.calls.Load())
+
+	in.client.Heal()
+	require.Eventually(t, func() bool { return s.post("/", "k", "body").StatusCode == http.StatusCreated }, soon, 10*time.Millisecond)
+
+	require.NoError(t, in.sess.Close(ctxT(t)))
+	require.Equal(t, idemhttp.CodeUnavailable, s.post("/", "k2", "body").problem(t).Code)
+}
+
+// T24: a panic, http.ErrAbortHandler and runtime.Goexit leave the attempt as lost, and go on
+// to the server. The next duplicate takes over, or gets what the policy says.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	for name, bang := range map[string]func(){
+		"panic": func() { panic(http.ErrAbortHandler) }, "goexit": runtime.Goexit,
+		"after a part": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var bad atomic.Bool
+			bad.Store(true)
+			s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+				a, _ := idempotency.FromContext(r.Context())
+				if !bad.Swap(false) {
+					require.Equal(t, 2, a.Number())
+					paid(w, r)
+					return
+				}
+				if bang == nil {
+					_, _ = io.WriteString(w, "half of it")
+					w.(http.Flusher).Flush()
+					panic(http.ErrAbortHandler)
+				}
+				bang()
+			})
+			_, err := s.send(s.request("/", `"`+name+`"`, "body"))
+			require.Error(t, err)
+			re := s.post("/", `"`+name+`"`, "body")
+			require.Equal(t, http.StatusCreated, re.StatusCode)
+			require.False(t, re.replayed())
+			require.True(t, s.post("/", `"`+name+`"`, "body").replayed())
+		})
+	}
+	forgetful := in.serve(&idemhttp.Options{Each: func(*http.Request) []idempotency.Option {
+		return []idempotency.Option{idempotency.OnPanic(idempotency.Forget), idempotency.OnOrphan(idempotency.Refuse)}
+	}}, func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
+	for range 2 {
+		_, err := forgetful.send(forgetful.request("/", "k", "body"))
+		require.Error(t, err)
+	}
+	require.EqualValues(t, 2, forgetful.calls.Load())
+}
+
+// T01: a process that was taken for dead does not get its response recorded, and its client
+// is told to ask again: what counts is its successor's.
+func TestZombie(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	h := newBlocking(t)
+	a := f.instance(quick(), nil)
+	sa, sb := a.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		h.begun <- r
+		<-h.end
+		_, _ = io.WriteString(w, "the zombie's")
+	}), f.instance(nil, nil).serve(nil, paid)
+	zombie := sa.later("/", "k", "body")
+	r := got(t, h.begun, "a begin")
+	a.client.BlackHole()
+	got(t, r.Context().Done(), "the attempt's context ends with its session")
+	var second reply
+	require.Eventually(t, func() bool {
+		second = sb.post("/", "k", "body")
+		return second.StatusCode == http.StatusCreated
+	}, soon, 10*time.Millisecond)
+	require.False(t, second.replayed())
+	a.client.Heal()
+	h.release()
+	require.Equal(t, idemhttp.CodeInProgress, got(t, zombie, "an answer").problem(t).Code)
+	require.Equal(t, second.body, sb.post("/", "k", "body").body)
+	require.EqualValues(t, 1, sb.calls.Load())
+}
+
+// Interrupted by the loss of its session, a handler that gives up leaves the request as
+// lost: it cannot say how far it came.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(quick(), &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse, MaxExecution: 50 * time.Millisecond})
+	s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		w.WriteHeader(499)
+	})
+	require.Equal(t, 499, s.post("/", "k", "body").StatusCode)
+	require.Equal(t, idemhttp.CodeUnknown, s.post("/", "k", "body").problem(t).Code)
+}
+
+// A duplicate that waits gets what the first got; one that has waited too long, or whose
+// client goes, disturbs nobody.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	h := newBlocking(t)
+	a := f.instance(nil, nil).serve(&idemhttp.Options{Wait: 30 * time.Second}, h.ServeHTTP)
+	other := f.instance(nil, nil)
+	b := other.serve(&idemhttp.Options{Wait: 30 * time.Second}, paid)
+	impatient := other.serve(&idemhttp.Options{Wait: 20 * time.Millisecond}, paid)
+	first := a.later("/", "k", "body")
+	got(t, h.begun, "a begin")
+	waiting := []<-chan reply{a.later("/", "k", "body"), b.later("/", "k", "body"), b.later("/", "k", "body")}
+	ctx, cancel := context.WithCancel(ctxT(t))
+	left := make(chan error, 1)
+	r := b.request("/", "k", "body").WithContext(ctx)
+	go func() {
+		_, err := b.send(r)
+		left <- err
+	}()
+	require.Equal(t, idemhttp.CodeInProgress, impatient.post("/", "k", "body").problem(t).Code)
+	cancel()
+	require.Error(t, got(t, left, "an end"))
+	require.Equal(t, idemhttp.CodeInProgress, impatient.post("/", "k", "body").problem(t).Code)
+	h.release()
+	require.False(t, got(t, first, "the response").replayed())
+	for _, ch := range waiting {
+		re := got(t, ch, "a replay")
+		require.True(t, re.replayed())
+		require.Equal(t, http.StatusCreated, re.StatusCode)
+	}
+	require.EqualValues(t, 1, a.calls.Load())
+	require.Zero(t, b.calls.Load()+impatient.calls.Load())
+}

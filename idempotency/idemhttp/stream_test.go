@@ -1,0 +1,145 @@
+package idemhttp_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// T20, T21: a response above the limit, with or without a length: the first client gets all
+// of it, duplicates status and headers, and nothing is done again.
+func TestLargeResponse(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	part := []byte(strings.Repeat("x", 1<<20))
+	a := f.instance(nil, nil).serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "/reports/1")
+		w.Header().Set("Content-Type", "text/csv")
+		if r.URL.Path == "/sized" {
+			w.Header().Set("Content-Length", strconv.Itoa(10<<20))
+		}
+		w.WriteHeader(http.StatusCreated)
+		for range 10 {
+			if n, err := w.Write(part); n != len(part) || err != nil {
+				t.Error(n, err)
+			}
+		}
+	})
+	b := f.instance(nil, nil).serve(nil, paid)
+	for _, path := range []string{"/", "/sized"} {
+		first := a.post(path, "k", "body")
+		require.Equal(t, http.StatusCreated, first.StatusCode)
+		require.Len(t, first.body, 10<<20)
+		for _, s := range []server{a, b} {
+			re := s.post(path, "k", "body")
+			require.True(t, re.replayed())
+			require.Equal(t, http.StatusCreated, re.StatusCode)
+			require.Equal(t, "/reports/1", re.Header.Get("Location"))
+			require.Equal(t, "true", re.Header.Get("Idempotency-Body-Omitted"))
+			require.Empty(t, re.body)
+			require.Empty(t, re.Header.Get("Content-Type"))
+		}
+	}
+	require.EqualValues(t, 2, a.calls.Load())
+	require.Zero(t, b.calls.Load())
+}
+
+// A body of just the limit is kept, one byte more is not. A MiB, which is more than one value
+// in etcd.
+func TestLimitOfResponses(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	size := func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.URL.RawQuery)
+		_, _ = io.WriteString(w, strings.Repeat("x", n))
+	}
+	a, b := f.instance(nil, nil).serve(nil, size), f.instance(nil, nil).serve(nil, size)
+	for n, kept := range map[int]int{1<<20 - 1: 1<<20 - 1, 1 << 20: 1 << 20, 1<<20 + 1: 0} {
+		path := "/?" + strconv.Itoa(n)
+		require.Len(t, a.post(path, "k"+strconv.Itoa(n), "").body, n)
+		re := b.post(path, "k"+strconv.Itoa(n), "")
+		require.True(t, re.replayed())
+		require.Len(t, re.body, kept)
+	}
+}
+
+// T26: what is flushed reaches the client at once and in order, and is kept.
+func TestFlush(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	next := make(chan struct{})
+	s := f.instance(nil, nil).serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for n := range 3 {
+			fmt.Fprintf(w, "data: %d\n", n)
+			require.NoError(t, http.NewResponseController(w).Flush())
+			<-next
+		}
+		fmt.Fprint(w, "end\n")
+	})
+	resp, err := s.Client().Do(s.request("/", "k", ""))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for n := range 3 {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("data: %d\n", n), line)
+		require.Equal(t, idemhttp.CodeInProgress, s.post("/", "k", "").problem(t).Code)
+		next <- struct{}{}
+	}
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	require.Equal(t, "end\n", string(rest))
+	re := s.post("/", "k", "")
+	require.True(t, re.replayed())
+	require.Equal(t, "data: 0\ndata: 1\ndata: 2\nend\n", re.body)
+	require.Equal(t, "text/event-stream", re.Header.Get("Content-Type"))
+	require.EqualValues(t, 1, s.calls.Load())
+}
+
+// T20: who takes the connection is done once, too.
+func TestHijack(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(nil, nil).serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+		_ = rw.Flush()
+		_, err = w.Write([]byte("x"))
+		require.ErrorIs(t, err, http.ErrHijacked)
+		_ = conn.Close()
+	})
+	require.Equal(t, "hi", s.post("/", "k", "").body)
+	require.Eventually(t, func() bool { // the client may be told before it is recorded
+		return s.post("/", "k", "").problem(t).Code == idemhttp.CodeNotKept
+	}, soon, time.Millisecond)
+	require.EqualValues(t, 1, s.calls.Load())
+}
+
+// A ResponseController reaches the server's connection through the recorder.
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(nil, nil).serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		ctl := http.NewResponseController(w)
+		require.NoError(t, ctl.SetReadDeadline(time.Now().Add(time.Minute)))
+		require.NoError(t, ctl.SetWriteDeadline(time.Now().Add(time.Minute)))
+		require.NoError(t, ctl.EnableFullDuplex())
+		paid(w, r)
+	})
+	require.Equal(t, http.StatusCreated, s.post("/", "k", "").StatusCode)
+}
