@@ -1,177 +1,24 @@
 package check
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/etcdkit/etcdkit/internal/history"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
-
-// simRun is one run of a job.
-type simRun struct {
-	client   *simClient
-	job      string
-	tick     int // seconds after midnight
-	attempt  int
-	token    int64
-	lease    int64
-	call, op int64
-	held     int64
-	until    int64
-	ended    bool
-	retries  string
-	atLeast  string
-	before   string // the record of the attempt before
-}
-
-var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func tickAt(n int) string { return stampOf(midnight.Add(time.Duration(n) * time.Second)) }
-
-func (r *simRun) key(part string) string { return "job/" + r.job + "/" + part }
-func (r *simRun) run() string            { return r.key("run/" + tickAt(r.tick)) }
-
-func (r *simRun) record(state string) string {
-	return record.Run{State: state, Attempt: r.attempt, Holder: r.client.name, Lease: r.lease, StartMS: midnight.UnixMilli()}.Encode()
-}
-
-// calls is a call for a tick by client n.
-func (t *tale) calls(n int, job string, tick, attempt int) *simRun {
-	r := &simRun{client: t.clients[n], job: job, tick: tick, attempt: attempt, lease: t.clients[n].lease, retries: "1"}
-	t.ops++
-	r.call = t.ops
-	t.emit(history.Event{Kind: history.KindCall, Client: r.client.name, Op: r.call, Name: history.JobDo, Gate: "job/" + job})
-	return r
-}
-
-// claims puts lock and record.
-func (t *tale) claims(r *simRun, more ...change) {
-	r.before = string(t.keys[r.run()].Value)
-	lock := record.Lock{Lease: r.lease, Tick: midnight.Add(time.Duration(r.tick) * time.Second).Format(time.RFC3339Nano), Attempt: r.attempt, Holder: r.client.name}
-	r.token = t.commit(append([]change{{key: r.key("lock"), value: lock.Encode(), lease: r.lease}, {key: r.run(), value: r.record(record.RunRunning)}}, more...)...)
-}
-
-func (t *tale) runEvent(r *simRun, kind history.Kind) history.Event {
-	return history.Event{Kind: kind, Client: r.client.name, Op: r.op, Name: history.JobStart, Gate: "job/" + r.job, ID: tickAt(r.tick), Token: r.token}
-}
-
-// starts calls the function of a claim.
-func (t *tale) starts(r *simRun) {
-	t.ops++
-	r.op = t.ops
-	e := t.runEvent(r, history.KindCall)
-	e.N, e.Attr = int64(r.attempt), map[string]string{"call": history.Tag(r.client.name, r.call), "retries": r.retries, "atleast": r.atLeast}
-	t.emit(e)
-	e = t.runEvent(r, history.KindReturn)
-	e.Outcome = history.OK
-	t.emit(e)
-	t.emit(t.runEvent(r, history.KindGranted))
-	t.goesOn(r)
-}
-
-// runs is a call that leads to a run.
-func (t *tale) runs(n int, job string, tick, attempt int) *simRun {
-	r := t.calls(n, job, tick, attempt)
-	t.claims(r)
-	t.starts(r)
-	return r
-}
-
-func (t *tale) goesOn(r *simRun) {
-	e := t.runEvent(r, history.KindHeld)
-	e.Until = r.until
-	r.held = t.emit(e).At
-}
-
-func (t *tale) runEnds(r *simRun, cause string) {
-	r.ended = true
-	e := t.runEvent(r, history.KindEnded)
-	e.Cause, e.Held, e.Until = cause, r.held, r.until
-	t.emit(e)
-}
-
-// returns is the end of a function.
-func (t *tale) returns(r *simRun) {
-	if !r.ended {
-		t.goesOn(r)
-		t.runEnds(r, history.Released)
-	}
-	t.ops++
-	t.emit(history.Event{Kind: history.KindCall, Client: r.client.name, Op: t.ops, Name: history.Release, Gate: "job/" + r.job, Token: r.token})
-	t.emit(history.Event{Kind: history.KindReturn, Client: r.client.name, Op: t.ops, Name: history.Release, Gate: "job/" + r.job, Token: r.token, Outcome: history.OK})
-}
-
-// finishes records the end of a run, together with more.
-func (t *tale) finishes(r *simRun, more ...change) {
-	t.commit(append([]change{{key: r.key("lock"), del: true}, {key: r.run(), value: r.record(record.RunDone)}}, more...)...)
-}
-
-// told is the return of a call.
-func (t *tale) toldOf(r *simRun, what string) {
-	t.emit(history.Event{Kind: history.KindReturn, Client: r.client.name, Op: r.call, Name: history.JobDo, Gate: "job/" + r.job, Token: r.token,
-		Outcome: history.OK, Cause: what, Attr: map[string]string{"tick": tickAt(r.tick)}})
-}
-
-// done is the end of a run from its first to its last step.
-func (t *tale) done(r *simRun, more ...change) {
-	t.returns(r)
-	t.finishes(r, more...)
-	t.toldOf(r, "ran")
-}
-
-// unlocks ends a run by force.
-func (t *tale) unlocks(r *simRun) {
-	t.ops++
-	e := history.Event{Kind: history.KindCall, Client: "admin", Op: t.ops, Name: history.JobUnlock, Gate: "job/" + r.job}
-	t.emit(e)
-	t.commit(change{key: r.key("lock"), del: true}, change{key: r.run(), value: r.record(record.RunUnlocked)})
-	e.Kind, e.Outcome = history.KindReturn, history.OK
-	t.emit(e)
-}
-
-// crash is the end of a run's lease, of which its process knew before.
-func (t *tale) crash(r *simRun) {
-	t.runEnds(r, history.Deadline)
-	t.expire(r.client)
-}
-
-func floorAt(job string, n int) change {
-	return change{key: "job/" + job + "/floor/" + tickAt(n)}
-}
-
-func gone(job string, n int) change {
-	return change{key: "job/" + job + "/run/" + tickAt(n), del: true}
-}
-
-// writes is an effect under a run, by its guard or its token.
-func (t *tale) writes(r *simRun, mode string, outcome history.Outcome) {
-	e := t.runEvent(r, history.KindEffect)
-	e.Outcome, e.Attr = outcome, map[string]string{"register": simPrefix + "register/job/" + r.job, "mode": mode}
-	t.tries++
-	if mode == history.ModeToken {
-		e.N = t.tries
-	} else if outcome == history.OK {
-		e.Attr["value"] = fmt.Sprint(t.tries)
-		e.Rev = t.commit(change{key: "register/job/" + r.job, value: e.Attr["value"]})
-	}
-	t.emit(e)
-}
 
 // goldenJobs are golden histories of jobs.
 var goldenJobs = []story{
 	{"one tick after the other", "", func(t *tale) {
 		a := t.runs(0, "a", 1, 1)
-		b := t.calls(1, "a", 1, 1)
+		b := t.callsFor(1, "a", 1, 1)
 		t.toldOf(b, "claimed elsewhere")
 		t.writes(a, history.ModeGuard, history.OK)
 		t.writes(a, history.ModeToken, history.OK)
 		t.done(a)
 		t.done(t.runs(1, "a", 2, 1))
 		c := t.runs(1, "a", 4, 1) // one was left out
-		late := t.calls(2, "a", 3, 1)
+		late := t.callsFor(2, "a", 3, 1)
 		t.toldOf(late, "late")
-		busy := t.calls(2, "a", 5, 1)
+		busy := t.callsFor(2, "a", 5, 1)
 		t.toldOf(busy, "still running")
 		t.done(c)
 	}},
@@ -192,14 +39,14 @@ var goldenJobs = []story{
 		t.toldOf(a, "lost")
 	}},
 	{"a claim is taken back, and made by another", "", func(t *tale) {
-		a := t.calls(0, "a", 2, 1)
+		a := t.callsFor(0, "a", 2, 1)
 		t.claims(a)
 		t.commit(change{key: a.key("lock"), del: true}, gone("a", 2))
 		t.done(t.runs(1, "a", 1, 1)) // nobody has claimed a later one
 		t.done(t.runs(1, "a", 2, 1))
 	}},
 	{"a claim is taken back when its lease has ended", "", func(t *tale) {
-		a := t.calls(0, "a", 2, 1)
+		a := t.callsFor(0, "a", 2, 1)
 		t.claims(a)
 		t.expire(t.clients[0])
 		t.commit(gone("a", 2))
@@ -207,11 +54,11 @@ var goldenJobs = []story{
 	}},
 	{"a second attempt is taken back", "", func(t *tale) {
 		t.crash(t.runs(0, "a", 1, 1))
-		b := t.calls(1, "a", 1, 2)
+		b := t.callsFor(1, "a", 1, 2)
 		t.claims(b)
 		t.expire(t.clients[1])
 		t.commit(change{key: b.run(), value: b.before})
-		c := t.calls(1, "a", 1, 2)
+		c := t.callsFor(1, "a", 1, 2)
 		t.claims(c)
 		t.commit(change{key: c.key("lock"), del: true}, change{key: c.run(), value: c.before})
 		t.done(t.runs(2, "a", 1, 2))
@@ -269,7 +116,7 @@ var goldenJobs = []story{
 	{"AtLeast keeps a job from starting", "", func(t *tale) {
 		a := t.keeps(0, 1, "1ms")
 		t.done(a)
-		t.toldOf(t.calls(1, "a", 2, 1), "still running")
+		t.toldOf(t.callsFor(1, "a", 2, 1), "still running")
 		t.now += 1_000_000
 		t.commit(change{key: "job/a/hold", del: true})
 		t.done(t.runs(1, "a", 2, 1))
@@ -282,13 +129,13 @@ var goldenJobs = []story{
 	}},
 	{"a job is paused", "", func(t *tale) {
 		t.commit(change{key: "job/a/pause"})
-		t.toldOf(t.calls(1, "a", 1, 1), "paused")
+		t.toldOf(t.callsFor(1, "a", 1, 1), "paused")
 		t.commit(change{key: "job/a/pause", del: true})
 		t.done(t.runs(1, "a", 1, 1))
 	}},
 
 	{"a lock without a record", "jobs/claim", func(t *tale) {
-		r := t.calls(0, "a", 1, 1)
+		r := t.callsFor(0, "a", 1, 1)
 		r.token = t.commit(change{key: r.key("lock"), value: record.Lock{Attempt: 1, Holder: "c0"}.Encode(), lease: r.lease})
 		t.expire(t.clients[0])
 	}},
@@ -298,7 +145,7 @@ var goldenJobs = []story{
 		t.done(a)
 	}},
 	{"a claim of a session that had ended", "jobs/claim", func(t *tale) {
-		r := t.calls(0, "a", 1, 1)
+		r := t.callsFor(0, "a", 1, 1)
 		t.commit(change{key: alive(r.lease), del: true})
 		t.claims(r)
 		t.drop(r.lease, "expired")
@@ -318,7 +165,7 @@ var goldenJobs = []story{
 	}},
 	{"more attempts than Retries allows", "jobs/retries", func(t *tale) {
 		t.crash(t.runs(0, "a", 1, 1))
-		r := t.calls(1, "a", 1, 2)
+		r := t.callsFor(1, "a", 1, 2)
 		r.retries = "0"
 		t.claims(r)
 		t.starts(r)
@@ -350,7 +197,7 @@ var goldenJobs = []story{
 		t.done(t.runs(1, "a", 2, 1))
 	}},
 	{"AtLeast is forgotten", "jobs/held", func(t *tale) {
-		r := t.calls(0, "a", 1, 1)
+		r := t.callsFor(0, "a", 1, 1)
 		r.atLeast = "1h"
 		t.claims(r)
 		t.starts(r)
@@ -395,7 +242,7 @@ var goldenJobs = []story{
 	}},
 	{"a second attempt that its caller gave up uses itself up", "jobs/finish", func(t *tale) {
 		t.crash(t.runs(0, "a", 1, 1))
-		b := t.calls(1, "a", 1, 2)
+		b := t.callsFor(1, "a", 1, 2)
 		t.claims(b)
 		t.commit(change{key: b.key("lock"), del: true})
 	}},
@@ -440,13 +287,13 @@ var goldenJobs = []story{
 		t.done(&b)
 	}},
 	{"a start without a claim", "jobs/token", func(t *tale) {
-		r := t.calls(0, "a", 1, 1)
+		r := t.callsFor(0, "a", 1, 1)
 		r.token = 3
 		t.starts(r)
 		t.runEnds(r, history.Released)
 	}},
 	{"a start of another tick", "jobs/token", func(t *tale) {
-		r := t.calls(0, "a", 1, 1)
+		r := t.callsFor(0, "a", 1, 1)
 		t.claims(r)
 		r.tick = 2
 		t.starts(r)
@@ -455,7 +302,7 @@ var goldenJobs = []story{
 		t.finishes(r)
 	}},
 	{"a start before the claim", "jobs/early", func(t *tale) {
-		r := t.calls(0, "a", 1, 1)
+		r := t.callsFor(0, "a", 1, 1)
 		r.token = t.rev + 2
 		t.starts(r)
 		t.runEnds(r, history.Lost)
@@ -464,26 +311,26 @@ var goldenJobs = []story{
 		t.returns(r)
 		t.finishes(r)
 	}},
-	{"claimed elsewhere, by nobody", "jobs/told", func(t *tale) { t.toldOf(t.calls(0, "a", 1, 1), "claimed elsewhere") }},
+	{"claimed elsewhere, by nobody", "jobs/told", func(t *tale) { t.toldOf(t.callsFor(0, "a", 1, 1), "claimed elsewhere") }},
 	{"paused by nobody", "jobs/told", func(t *tale) {
-		t.toldOf(t.calls(0, "a", 1, 1), "paused")
+		t.toldOf(t.callsFor(0, "a", 1, 1), "paused")
 		t.settle()
 		t.commit(change{key: "job/a/pause"})
 		t.commit(change{key: "job/a/pause", del: true})
 		t.settle()
 		t.now += 1_000_000
-		t.toldOf(t.calls(0, "a", 1, 1), "paused")
+		t.toldOf(t.callsFor(0, "a", 1, 1), "paused")
 	}},
 	{"still running, after the end", "jobs/told", func(t *tale) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.settle()
-		t.toldOf(t.calls(0, "a", 2, 1), "still running")
+		t.toldOf(t.callsFor(0, "a", 2, 1), "still running")
 	}},
 	{"late, and nothing is later", "jobs/told", func(t *tale) {
 		t.done(t.runs(0, "a", 1, 1))
-		t.toldOf(t.calls(0, "a", 1, 1), "late")
+		t.toldOf(t.callsFor(0, "a", 1, 1), "late")
 	}},
-	{"ran, and did not", "jobs/told", func(t *tale) { t.toldOf(t.calls(0, "a", 1, 1), "ran") }},
+	{"ran, and did not", "jobs/told", func(t *tale) { t.toldOf(t.callsFor(0, "a", 1, 1), "ran") }},
 	{"two runs at a time", "jobs/overlap jobs/stale", func(t *tale) {
 		a := t.runs(0, "a", 1, 1)
 		t.drop(a.lease, "expired")
@@ -535,7 +382,7 @@ var goldenJobs = []story{
 
 // keeps is a run with AtLeast.
 func (t *tale) keeps(n, tick int, d string) *simRun {
-	r := t.calls(n, "a", tick, 1)
+	r := t.callsFor(n, "a", tick, 1)
 	r.atLeast = d
 	t.claims(r, change{key: r.key("hold"), lease: 7})
 	t.starts(r)

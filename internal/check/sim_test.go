@@ -28,6 +28,9 @@ type sim struct {
 	written map[string]int64 // registers: the greatest token, or what was written last
 	tries   int64
 
+	jobs    []*simJob
+	running []*simRun // functions
+
 	skipCalm bool // a tale was calm before
 }
 
@@ -215,7 +218,9 @@ func (s *sim) setLimit(g *simGate, n int64, first bool, by int) {
 }
 
 func (s *sim) step() {
-	switch s.pick(40) {
+	switch s.pick(48) {
+	case 40, 41, 42, 43, 44, 45, 46, 47:
+		s.jobStep()
 	case 0, 1, 2, 3, 10, 11:
 		s.call()
 	case 4:
@@ -516,6 +521,7 @@ func (s *sim) expire(c *simClient) {
 	for _, call := range s.holding(c.lease) {
 		s.end(call, history.Lost)
 	}
+	s.loseRuns(c.lease, true)
 	s.drop(c.lease, "expired")
 	s.open(c)
 }
@@ -529,7 +535,10 @@ func (s *sim) strike() {
 	kind := s.pick(3)
 	if kind == 0 || len(victims) == 0 {
 		c := s.clients[s.pick(len(s.clients))]
-		s.nemesis(history.Event{Name: "revoke", Lease: c.lease}, func() { s.drop(c.lease, "revoked") })
+		s.nemesis(history.Event{Name: "revoke", Lease: c.lease}, func() {
+			s.loseRuns(c.lease, false)
+			s.drop(c.lease, "revoked")
+		})
 		s.open(c)
 		return
 	}
@@ -649,6 +658,7 @@ func (s *sim) finish() {
 			s.advance(c)
 		}
 	}
+	s.finishJobs()
 	s.settle()
 	s.mark(history.MarkQuiet)
 	for _, c := range s.clients {
