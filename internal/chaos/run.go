@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,11 +123,8 @@ func (w *World) storm(ctx context.Context, c Config, able []Nemesis) {
 	})
 }
 
-func (w *World) doubts() (doubts []string) {
+func (w *World) doubts() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, what := range w.unmended {
-		doubts = append(doubts, "could not mend "+what)
-	}
-	return doubts
+	return slices.Clone(w.doubted)
 }

@@ -59,7 +59,7 @@ type World struct {
 	claimed  map[int]bool // processes whose network is taken
 	electing int
 	elected  time.Time
-	unmended []string
+	doubted  []string
 }
 
 // newWorld starts the cluster and the processes that the seed asks for.
@@ -197,10 +197,15 @@ func (w *World) mend(what string, undo func(context.Context) error) {
 			break
 		}
 	}
-	w.mu.Lock()
-	w.unmended = append(w.unmended, fmt.Sprintf("%s: %v", what, last))
-	w.mu.Unlock()
+	w.doubt("could not mend %s: %v", what, last)
 	w.note("cannot mend %s: %v", what, last)
+}
+
+// doubt notes why the run tells nothing, or not all.
+func (w *World) doubt(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.doubted = append(w.doubted, fmt.Sprintf(format, args...))
 }
 
 // note tells whoever watches the run.
