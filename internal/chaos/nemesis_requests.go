@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -85,7 +86,12 @@ func (w *World) connections(who int) *embedtest.Client {
 // injected puts a fault into force on a process until ctx ends. What is held is
 // let go every now and then.
 func injected(ctx context.Context, w *World, r *rand.Rand, f embedtest.Fault) int {
-	who, every := r.IntN(len(w.Processes)), time.Duration(50+r.IntN(1000))*time.Millisecond
+	return injectedInto(ctx, w, r.IntN(len(w.Processes)), r, f)
+}
+
+// injectedInto is injected for a process that is chosen already.
+func injectedInto(ctx context.Context, w *World, who int, r *rand.Rand, f embedtest.Fault) int {
+	every := time.Duration(50+r.IntN(1000)) * time.Millisecond
 	inj := w.connections(who).Inject(f)
 	for sleep(ctx, every) == nil {
 		_ = inj.Release()
@@ -163,14 +169,22 @@ func brokenStreams(ctx context.Context, w *World, r *rand.Rand) int {
 
 // lostEvents swallows events of watches, as defects of etcd have done.
 func lostEvents(ctx context.Context, w *World, r *rand.Rand) int {
-	pick := some(r, 1+r.IntN(3))
-	return injected(ctx, w, r, embedtest.Fault{
+	who, pick := r.IntN(len(w.Processes)), some(r, 1+r.IntN(3))
+	return injectedInto(ctx, w, who, r, embedtest.Fault{
 		Method: "Watch", Times: -1, Do: embedtest.DropAnswer,
 		Match: func(m string, msg any) bool {
+			own := "/none"
+			if s := w.Processes[who].Session(); s != nil {
+				own = fmt.Sprintf("/%016x-", uint64(s.Lease())) //nolint:gosec // leases use all bits
+			}
+			// G1 assumes, see docs/guarantees.md, that a change of a limit is not lost, nor
+			// that somebody has deleted what this process waits with.
+			assumed := func(e *mvccpb.Event) bool {
+				key := string(e.Kv.Key)
+				return strings.HasSuffix(key, "/limit") || e.Type == mvccpb.DELETE && strings.Contains(key, own)
+			}
 			events := msg.(*etcdserverpb.WatchResponse).Events
-			// A lost change of a limit is an assumption of G1, see docs/guarantees.md.
-			limit := func(e *mvccpb.Event) bool { return strings.HasSuffix(string(e.Kv.Key), "/limit") }
-			return len(events) > 0 && !slices.ContainsFunc(events, limit) && pick(m, msg)
+			return len(events) > 0 && !slices.ContainsFunc(events, assumed) && pick(m, msg)
 		},
 	})
 }
