@@ -43,6 +43,11 @@ demo-cron: ## Run scheduled jobs in a fleet of real processes with wrong clocks,
 	@$(patiently) go build -o bin/cron ./examples/cron
 	@bin/cron $(ARGS)
 
+.PHONY: demo-payments
+demo-payments: ## Send each payment five times at once to four real servers, while they and etcd fail, beside seven other ways (ARGS="-orders 40")
+	@$(patiently) go build -o bin/payments ./examples/payments
+	@bin/payments $(ARGS)
+
 .PHONY: test
 test: ## Vet and run all tests; needs only Go
 	@$(patiently) go vet $(PKGS)

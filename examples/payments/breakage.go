@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// The phases in which processes are killed, and members of etcd stopped.
+
+func (d *demo) killedTakeOver(ctx context.Context) ([]result, error) {
+	return d.killed(ctx, byTakeOver, []string{holdAsked, holdCharged}, func([]request) (map[string]bool, error) { return nil, nil })
+}
+
+func (d *demo) killedRefuse(ctx context.Context) ([]result, error) {
+	return d.killed(ctx, byWait, []string{holdAsked, holdCharged}, func(all []request) (map[string]bool, error) { return d.resolve(ctx, all) })
+}
+
+// killed kills the servers of payments, one at each of these stages, and has their clients go
+// on asking. Between, an operator may look into it.
+func (d *demo) killed(ctx context.Context, way string, stages []string, operator func([]request) (map[string]bool, error)) ([]result, error) {
+	n := len(stages)
+	requests, answers, owners, first := make([]request, n), make([]<-chan answer, n), map[string]bool{}, make([][]answer, n)
+	for i, stage := range stages {
+		x := d.request(way)
+		if err := d.client.create(ctx, x.order, x.amount); err != nil {
+			return nil, err
+		}
+		all, server, err := d.held(ctx, x, stage, 0, copies)
+		if err != nil {
+			return nil, err
+		}
+		requests[i], answers[i], owners[server] = x, all, true
+	}
+	var kills []func() error
+	for server := range owners {
+		kills = append(kills, func() error { return d.replace(ctx, server) })
+	}
+	if err := together(kills...); err != nil {
+		return nil, err
+	}
+	for i := range requests {
+		first[i] = collect(ctx, answers[i], copies)
+	}
+	reported, err := operator(requests)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]result, n)
+	for i, x := range requests {
+		if results[i], err = d.settle(ctx, x, first[i], d.client.insist(ctx, x)...); err != nil {
+			return nil, err
+		}
+		results[i].Reported = reported[x.order]
+	}
+	return results, nil
+}
+
+// resolve is the operator: it looks at the payments whose outcome is unknown, asks the
+// provider whether it has charged, and says so. It returns the orders that were listed.
+func (d *demo) resolve(ctx context.Context, requests []request) (reported map[string]bool, err error) {
+	refs, reported := map[idempotency.Ref]request{}, map[string]bool{}
+	for _, x := range requests {
+		refs[d.store.Ref(idempotency.Key{Op: "POST " + x.path(), ID: x.key})] = x
+	}
+	for rec, err := range d.store.List(ctx, idempotency.Filter{State: idempotency.Unknown}) {
+		if err != nil {
+			return nil, err
+		}
+		x, ok := refs[rec.Ref]
+		if !ok {
+			continue
+		}
+		reported[x.order] = true
+		book, err := d.bank.closedBook(ctx, x.order)
+		if err != nil {
+			return nil, err
+		}
+		what := idempotency.NotDone()
+		if book.Charges > 0 {
+			if what, err = d.wasDone(ctx, x, book.Receipts[0]); err != nil {
+				return nil, err
+			}
+		}
+		if err := d.store.Resolve(ctx, rec.Ref, what); err != nil {
+			return nil, err
+		}
+	}
+	return reported, nil
+}
+
+// wasDone makes up for what the lost attempt would have done, and returns its response.
+func (d *demo) wasDone(ctx context.Context, x request, charge string) (what idempotency.Resolution, err error) {
+	if _, err = d.etcd.Put(ctx, d.orderKey(x.order), order{Amount: x.amount, Paid: charge}.String()); err != nil {
+		return what, err
+	}
+	res := idemhttp.Response{Status: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: jsonLine(receipt{Order: x.order, Amount: x.amount, Charge: charge, Server: "operator"})}
+	return idempotency.WasDone(res.Encode()), nil
+}
+
+// leaderRestarted stops the leader while a payment has been charged and others go on.
+func (d *demo) leaderRestarted(ctx context.Context) (results []result, err error) {
+	x := d.request(byTakeOver)
+	if err := d.client.create(ctx, x.order, x.amount); err != nil {
+		return nil, err
+	}
+	answers, _, err := d.held(ctx, x, holdCharged, 0, copies)
+	if err != nil {
+		return nil, err
+	}
+	leader, err := d.own.WaitLeader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = together(func() error {
+		if err := d.own.Stop(leader); err != nil {
+			return err
+		}
+		if _, err := d.own.WaitLeader(ctx); err != nil {
+			return err
+		}
+		return d.own.Restart(ctx, leader)
+	}, func() (err error) {
+		results, err = d.each(ctx, byTakeOver, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
+			first := collect(ctx, d.client.burst(ctx, x, copies), copies)
+			return d.settle(ctx, x, first, d.client.insist(ctx, x)...)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.bank.release(ctx, x.order); err != nil {
+		return nil, err
+	}
+	first := collect(ctx, answers, copies)
+	r, err := d.settle(ctx, x, first, d.client.insist(ctx, x)...)
+	return append(results, r), err
+}
+
+// majorityLost crashes two of three members after the charge, before its answer.
+func (d *demo) majorityLost(ctx context.Context) ([]result, error) {
+	x := d.request(byTakeOver)
+	if err := d.client.create(ctx, x.order, x.amount); err != nil {
+		return nil, err
+	}
+	answers, _, err := d.held(ctx, x, holdCharged, 0, copies)
+	if err != nil {
+		return nil, err
+	}
+	if err := together(func() error { return d.own.Crash(0) }, func() error { return d.own.Crash(1) }); err != nil {
+		return nil, err
+	}
+	err = d.bank.release(ctx, x.order)
+	if err == nil {
+		_, err = d.bank.closedBook(ctx, x.order) // the server has been told
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := d.own.Restart(ctx, 0, 1); err != nil {
+		return nil, err
+	}
+	first := collect(ctx, answers, copies)
+	r, err := d.settle(ctx, x, first, d.client.insist(ctx, x)...)
+	return []result{r}, err
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// demo is one run.
+type demo struct {
+	config
+	*fleet
+	own    *embedtest.Cluster // nil if etcd is the user's
+	etcd   *clientv3.Client
+	store  *idempotency.Store // the operator's
+	bank   *bank
+	client *client
+	serial atomic.Int64 // of orders
+}
+
+// lifetime is that of a marker: the shortest lease that etcd grants by default.
+const lifetime = 2 * time.Second
+
+// demonstrate is the whole of a run.
+func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
+	defer cancel()
+	d := &demo{config: c}
+	begun := time.Now()
+	endpoints, stop, err := d.openEtcd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	d.fleet, ctx = newFleet(ctx, settings{
+		Endpoints: endpoints, Namespace: "payments-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl, Margin: c.margin(), Lifetime: lifetime,
+	})
+	defer d.fail(nil)
+	if d.etcd, err = cluster.Dial(endpoints); err != nil {
+		return nil, err
+	}
+	defer d.etcd.Close()
+	defer func() {
+		if err != nil {
+			d.fail(err)
+		}
+		d.stopAll()
+	}()
+	run := func() (err error) {
+		if err = d.startAll(ctx); err != nil {
+			return err
+		}
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		front := &http.Server{Handler: d.proxy}
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = front.Serve(ln)
+		}()
+		defer func() {
+			_ = front.Close()
+			<-served
+		}()
+		d.bank, d.client = newBank(d.Provider), newClient("http://"+ln.Addr().String())
+		o, err = d.experiment(ctx, progress, begun)
+		return err
+	}
+	if err = d.withStore(ctx, run); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause // the rest follows from that
+		}
+		return nil, err
+	}
+	return o, nil
+}
+
+// openEtcd has an etcd of three members, unless there are endpoints of one.
+func (d *demo) openEtcd(ctx context.Context) (endpoints []string, stop func(), err error) {
+	if d.endpoints != "" {
+		return cluster.Open(ctx, d.endpoints)
+	}
+	if d.own, err = embedtest.New(ctx, &embedtest.Options{Members: 3}); err != nil {
+		return nil, nil, fmt.Errorf("start an embedded etcd: %w", err)
+	}
+	return d.own.Endpoints(), func() { _ = d.own.Close() }, nil
+}
+
+// withStore opens a session and a store of the parent's own, and removes all keys of the run
+// in the end.
+func (d *demo) withStore(ctx context.Context, run func() error) (err error) {
+	start, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	sess, err := concurrency.NewSession(start, d.etcd, d.Namespace, &concurrency.SessionOptions{Holder: "operator"})
+	if err != nil {
+		return err
+	}
+	if d.store, err = newStore(sess); err == nil {
+		err = run()
+	}
+	if err != nil {
+		d.fail(err)
+	}
+	d.stopAll()
+	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err = errors.Join(err, sess.Close(ending))
+	for _, prefix := range []string{sess.Prefix(), d.space()} {
+		_, bad := d.etcd.Delete(ending, prefix, clientv3.WithPrefix())
+		err = errors.Join(err, bad)
+	}
+	return err
+}
+
+// experiment runs all phases, one after the other.
+func (d *demo) experiment(ctx context.Context, progress io.Writer, begun time.Time) (*outcome, error) {
+	o := &outcome{OK: true, Servers: servers, Copies: copies, TTL: d.ttl.Seconds(), Phases: []report{}, Others: []report{}, Violations: []string{}, Skipped: []string{}}
+	for _, p := range append(phases(), others()...) {
+		switch {
+		case !d.only.MatchString(p.Name):
+			continue
+		case p.breaks && d.own == nil:
+			o.Skipped = append(o.Skipped, p.Name)
+			continue
+		}
+		fmt.Fprintf(progress, "%5.1f s  %s\n", time.Since(begun).Seconds(), p.Name)
+		results, err := p.run(d, ctx)
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+		o.add(p, results)
+	}
+	for rec, err := range d.store.List(ctx, idempotency.Filter{}) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.State != idempotency.Done {
+			o.wrong("%s is left %v in the end", rec.Op, rec.State)
+		}
+	}
+	o.Elapsed = time.Since(begun).Round(time.Millisecond).Seconds()
+	return o, nil
+}
+
+// request makes up a request for a new order.
+func (d *demo) request(way string) request {
+	n := int(d.serial.Add(1))
+	return request{way: way, order: fmt.Sprintf("order-%03d", n), key: strings.ToLower(rand.Text()), amount: 1000 + n}
+}
+
+// few is how many orders there are in phases that show one thing.
+func (d *demo) few() int { return max(1, min(atOnce, d.orders/3)) }
+
+// paid reads which receipt an order has.
+func (d *demo) paid(ctx context.Context, name string) (string, error) {
+	resp, err := d.etcd.Get(ctx, d.orderKey(name))
+	if err != nil || len(resp.Kvs) == 0 {
+		return "", err
+	}
+	var o order
+	return o.Paid, json.Unmarshal(resp.Kvs[0].Value, &o)
+}
+
+// jsonLine is what reply writes.
+func jsonLine(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it has only strings and numbers
+	}
+	return append(raw, '\n')
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// The guards, by the last but one element of the path. A service has one of them; which one
+// depends on its clients and on its provider.
+const (
+	byReject   = "reject"   // a duplicate gets 409; a lost payment is left to an operator
+	byWait     = "wait"     // a duplicate gets the response, when there is one
+	byTakeOver = "takeover" // the same, and the provider takes keys: a lost payment is made again
+)
+
+// patience is for how long a duplicate waits.
+const patience = 30 * time.Second
+
+func (s *server) guards() map[string]func(http.Handler) http.Handler {
+	policy := func(o idempotency.Orphan) func(*http.Request) []idempotency.Option {
+		return func(*http.Request) []idempotency.Option { return []idempotency.Option{idempotency.OnOrphan(o)} }
+	}
+	return map[string]func(http.Handler) http.Handler{
+		byReject:   idemhttp.Middleware(s.store, &idemhttp.Options{Each: policy(idempotency.Refuse)}),
+		byWait:     idemhttp.Middleware(s.store, &idemhttp.Options{Each: policy(idempotency.Refuse), Wait: patience}),
+		byTakeOver: idemhttp.Middleware(s.store, &idemhttp.Options{Each: policy(idempotency.TakeOver), Wait: patience}),
+	}
+}
+
+// payment is the body of a request, and receipt that of its response.
+type payment struct {
+	Amount int `json:"amount"`
+}
+
+type receipt struct {
+	Order   string `json:"order"`
+	Amount  int    `json:"amount"`
+	Charge  string `json:"charge"`
+	Server  string `json:"server"`
+	Attempt int    `json:"attempt,omitempty"`
+}
+
+// pay is what stands behind a guard: a handler as it would be without, except for what
+// the attempt is asked for.
+func (s *server) pay(w http.ResponseWriter, r *http.Request) {
+	ctx, name := r.Context(), r.PathValue("order")
+	a, _ := idempotency.FromContext(ctx)
+	stop := context.AfterFunc(idemhttp.Client(ctx), func() { tell(s.out, event{Kind: evHungUp, Order: name}) })
+	defer stop()
+	var in payment
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		reply(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	o, err := s.load(ctx, name)
+	switch {
+	case errors.Is(err, errNoOrder):
+		reply(w, http.StatusNotFound, err.Error())
+		return
+	case err != nil:
+		reply(w, http.StatusServiceUnavailable, err.Error()) // nothing was done: the key is given free
+		return
+	case in.Amount != o.Amount:
+		reply(w, http.StatusBadRequest, "another amount")
+		return
+	}
+	key := ""
+	if r.Pattern == "POST /pay/"+byTakeOver+"/{order}" {
+		key = a.ChildKey("charge")
+	}
+	o.Paid, err = s.bank.charge(ctx, charge{name, in.Amount, s.Name}, key)
+	switch {
+	case errors.Is(err, errNoAnswer):
+		idemhttp.Decide(ctx, idempotency.Abandon) // it may have charged
+		fallthrough
+	case err != nil:
+		reply(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	a.With(nil, clientv3.OpPut(s.orderKey(name), o.String())) // with the response, or not at all
+	reply(w, http.StatusCreated, receipt{name, in.Amount, o.Paid, s.Name, a.Number()})
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// phase is a part of the experiment, whose orders all meet the same.
+type phase struct {
+	Name    string
+	What    string
+	run     func(*demo, context.Context) ([]result, error)
+	promise *promise // nil for a way that promises nothing
+	breaks  bool     // it stops members of etcd
+}
+
+// The codes of idemhttp that occur.
+const (
+	inProgress  = "in-progress"
+	unknown     = "unknown"
+	reused      = "reused"
+	unavailable = "unavailable"
+)
+
+func phases() []phase {
+	const ok = http.StatusCreated
+	once := exactly(1)
+	return []phase{
+		{Name: "duplicates are refused", What: "409 while the payment goes on; afterwards the response", run: (*demo).reject,
+			promise: &promise{Good: once, Conflict: exactly(4), Charges: once, Codes: []string{inProgress}, Later: []int{ok}, Originals: once}},
+		{Name: "duplicates wait", What: "five times the same response, but for Date and the replay header", run: (*demo).wait,
+			promise: &promise{Good: exactly(5), Charges: once, Later: []int{ok}, Originals: once}},
+		{Name: "the provider is out of service", What: "nothing was charged, so the key is given free, and who asks again is charged", run: (*demo).declined,
+			promise: &promise{Conflict: exactly(4), Other: once, Charges: once, Codes: []string{inProgress}, Later: []int{ok}, Originals: once}},
+		{Name: "a payment slower than the TTL", What: "the claim is its process's, and has no lifetime of its own", run: (*demo).slow,
+			promise: &promise{Good: once, Conflict: exactly(4), Charges: once, Codes: []string{inProgress}, Later: []int{ok}, Originals: once}},
+		{Name: "the client hangs up", What: "the payment goes on, and its response is there for who asks again", run: (*demo).hangUp,
+			promise: &promise{Good: exactly(5), Charges: once, Later: []int{ok}}},
+		{Name: "the body differs", What: "422, in flight and afterwards", run: (*demo).differs,
+			promise: &promise{Good: once, Other: exactly(4), Charges: once, Codes: []string{reused}, Later: []int{422, ok}, Originals: once}},
+		{Name: "server killed, TakeOver", What: "the provider takes keys: a duplicate pays again with the same one", run: (*demo).killedTakeOver,
+			promise: &promise{Good: between(1, 4), Other: between(1, 4), Charges: once, Later: []int{ok}, Originals: between(0, 1)}},
+		{Name: "server killed, Refuse", What: "it takes none: nobody pays again until an operator has looked into its books", run: (*demo).killedRefuse,
+			promise: &promise{Conflict: between(1, 4), Other: between(1, 4), Charges: once, Codes: []string{unknown}, Later: []int{ok}, Originals: between(0, 1), Reported: true}},
+		{Name: "etcd's leader restarted", What: "payments go on meanwhile", run: (*demo).leaderRestarted, breaks: true,
+			promise: &promise{Good: between(0, 5), Other: between(0, 5), Charges: once, Codes: []string{unavailable}, Later: []int{ok}, Originals: between(0, 1)}},
+		{Name: "etcd without a majority after the charge", What: "the key is not given free, and the outcome is written when etcd is back", run: (*demo).majorityLost, breaks: true,
+			promise: &promise{Good: between(0, 5), Other: between(0, 5), Charges: once, Codes: []string{unavailable}, Later: []int{ok}, Originals: between(0, 1)}},
+	}
+}
+
+// atOnce is how many orders are paid at the same time.
+const atOnce = 4
+
+// each makes orders, and pays them.
+func (d *demo) each(ctx context.Context, way string, n int, pay func(ctx context.Context, i int, x request) (result, error)) ([]result, error) {
+	all, pays, places := make([]result, n), make([]func() error, n), make(chan struct{}, atOnce)
+	for i := range n {
+		x := d.request(way)
+		pays[i] = func() (err error) {
+			places <- struct{}{}
+			defer func() { <-places }()
+			if err = d.client.create(ctx, x.order, x.amount); err == nil {
+				all[i], err = pay(ctx, i, x)
+			}
+			return err
+		}
+	}
+	return all, together(pays...)
+}
+
+// settle looks at what became of it, when all requests have been answered.
+func (d *demo) settle(ctx context.Context, x request, first []answer, later ...answer) (r result, err error) {
+	r = result{Order: x.order, First: first, Later: later}
+	if r.Book, err = d.bank.closedBook(ctx, x.order); err == nil {
+		r.Paid, err = d.paid(ctx, x.order)
+	}
+	return r, err
+}
+
+// held sends a payment to be held, at a stage, with n-1 duplicates, and returns when it is
+// held, by which server.
+func (d *demo) held(ctx context.Context, x request, stage string, fail, n int) (answers <-chan answer, server string, err error) {
+	if err = d.bank.plan(ctx, plan{Order: x.order, Hold: stage, Fail: fail}); err != nil {
+		return nil, "", err
+	}
+	answers = d.client.burst(ctx, x, n)
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	server, err = d.bank.held(waiting, x.order)
+	return answers, server, err
+}
+
+// soon bounds how long is waited for what should come. If it does not, the judge will tell.
+const soon = 15 * time.Second
+
+func collectSoon(ctx context.Context, answers <-chan answer, n int) []answer {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	return collect(ctx, answers, n)
+}
+
+// reject holds each payment until its duplicates are answered: on a busy machine, too, they
+// come at the same time.
+func (d *demo) reject(ctx context.Context) ([]result, error) {
+	return d.each(ctx, byReject, d.orders, func(ctx context.Context, _ int, x request) (result, error) {
+		fail, _ := failures(x.order)
+		answers, _, err := d.held(ctx, x, holdAsked, fail, copies)
+		if err != nil {
+			return result{}, err
+		}
+		first := collectSoon(ctx, answers, copies-1)
+		if err := d.bank.release(ctx, x.order); err != nil {
+			return result{}, err
+		}
+		first = append(first, collect(ctx, answers, copies)...)
+		return d.settle(ctx, x, first, d.client.send(ctx, x))
+	})
+}
+
+func (d *demo) wait(ctx context.Context) ([]result, error) {
+	return d.each(ctx, byWait, d.orders, func(ctx context.Context, _ int, x request) (result, error) {
+		first := collect(ctx, d.client.burst(ctx, x, copies), copies)
+		return d.settle(ctx, x, first, d.client.send(ctx, x))
+	})
+}
+
+// always is more failures than there are calls.
+const always = 1000
+
+func (d *demo) declined(ctx context.Context) ([]result, error) {
+	return d.each(ctx, byReject, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
+		answers, _, err := d.held(ctx, x, holdAsked, always, copies)
+		if err != nil {
+			return result{}, err
+		}
+		first := collectSoon(ctx, answers, copies-1)
+		if err := d.bank.release(ctx, x.order); err != nil {
+			return result{}, err
+		}
+		first = append(first, collect(ctx, answers, copies)...)
+		if err := d.bank.plan(ctx, plan{Order: x.order}); err != nil {
+			return result{}, err
+		}
+		return d.settle(ctx, x, first, d.client.insist(ctx, x)...)
+	})
+}
+
+func (d *demo) slow(ctx context.Context) ([]result, error) {
+	return d.each(ctx, byReject, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
+		answers, _, err := d.held(ctx, x, holdAsked, 0, copies-1)
+		if err != nil {
+			return result{}, err
+		}
+		first := collectSoon(ctx, answers, copies-2)
+		if !sleep(ctx, d.ttl+time.Second) {
+			return result{}, context.Cause(ctx)
+		}
+		first = append(first, d.client.send(ctx, x))
+		if err := d.bank.release(ctx, x.order); err != nil {
+			return result{}, err
+		}
+		first = append(first, collect(ctx, answers, copies)...)
+		return d.settle(ctx, x, first, d.client.send(ctx, x))
+	})
+}
+
+func (d *demo) hangUp(ctx context.Context) ([]result, error) {
+	return d.each(ctx, byWait, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
+		calling, hangUp := context.WithCancel(ctx)
+		defer hangUp()
+		if err := d.bank.plan(ctx, plan{Order: x.order, Hold: holdAsked}); err != nil {
+			return result{}, err
+		}
+		gone := d.client.burst(calling, x, 1)
+		if _, err := d.bank.held(ctx, x.order); err != nil {
+			return result{}, err
+		}
+		hangUp()
+		collect(ctx, gone, 1)
+		select {
+		case <-d.noticed(x.order):
+		case <-ctx.Done():
+			return result{}, context.Cause(ctx)
+		}
+		answers := d.client.burst(ctx, x, copies)
+		if err := d.bank.release(ctx, x.order); err != nil {
+			return result{}, err
+		}
+		return d.settle(ctx, x, collect(ctx, answers, copies), d.client.send(ctx, x))
+	})
+}
+
+func (d *demo) differs(ctx context.Context) ([]result, error) {
+	return d.each(ctx, byReject, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
+		other := x
+		other.amount++
+		answers, _, err := d.held(ctx, x, holdAsked, 0, 1)
+		if err != nil {
+			return result{}, err
+		}
+		first := collectSoon(ctx, d.client.burst(ctx, other, copies-1), copies-1)
+		if err := d.bank.release(ctx, x.order); err != nil {
+			return result{}, err
+		}
+		first = append(first, collect(ctx, answers, 1)...)
+		return d.settle(ctx, x, first, d.client.send(ctx, other), d.client.send(ctx, x))
+	})
+}
+
+// together does things at the same time.
+func together(all ...func() error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, f := range all {
+		wg.Go(func() { errs[i] = f() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
