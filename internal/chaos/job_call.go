@@ -131,6 +131,9 @@ func (o jobCall) work(ctx context.Context, p *Process, r *schedlock.Run, belief 
 	if o.inEtcd {
 		register = nil
 	}
+	if r.Attempt() > 1 {
+		o.takes = 0 // little was left to do; what comes late meets a run that has ended
+	}
 	begun, done := time.Now(), 0
 	for belief.Check(r) {
 		passed := time.Since(begun)

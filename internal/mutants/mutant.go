@@ -20,15 +20,16 @@ var patches embed.FS
 
 // Mutant is the product with one rule less.
 type Mutant struct {
-	Name    string
-	ID      string
-	Rule    string
-	Killer  string        // the checker that must notice, in the chaos suite
-	Nemeses string        // those that bring it about, or "" for all
-	Seeds   int           // within so many runs
-	For     time.Duration // of this length
-	Package string        // of the test that must notice instead
-	Test    string
+	Name     string
+	ID       string
+	Rule     string
+	Killer   string        // the checker that must notice, in the chaos suite
+	Nemeses  string        // those that bring it about, or "" for all
+	Subjects string        // those that show it, or "" for all
+	Seeds    int           // within so many runs
+	For      time.Duration // of this length
+	Package  string        // of the test that must notice instead
+	Test     string
 
 	files []*gitdiff.File
 }
@@ -75,6 +76,8 @@ func parse(name string, b []byte) (Mutant, error) {
 			m.Killer = value
 		case "Nemeses":
 			m.Nemeses = value
+		case "Subjects":
+			m.Subjects = value
 		case "Chaos":
 			seeds, seconds, _ := strings.Cut(value, " ")
 			m.Seeds, _ = strconv.Atoi(seeds)
