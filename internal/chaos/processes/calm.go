@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/chaos"
 	"github.com/etcdkit/etcdkit/internal/history"
 )
 
@@ -64,7 +65,8 @@ func (r *run) mark(phase string) {
 	r.recorder.Mark(phase)
 }
 
-// left lists what stands below prefixes, apart from limits and registers, which stay.
+// left lists what stands below prefixes, apart from limits, registers and what is told
+// of jobs, which stay.
 func (r *run) left(when string, prefixes ...string) (findings []string) {
 	ctx, cancel := context.WithTimeout(r.life, recovery)
 	defer cancel()
@@ -74,7 +76,7 @@ func (r *run) left(when string, prefixes ...string) (findings []string) {
 			return []string{"cannot list what is left: " + err.Error()}
 		}
 		for _, kv := range resp.Kvs {
-			if key := string(kv.Key); kv.Lease != 0 || !strings.HasSuffix(key, "/limit") && !strings.Contains(key, "/register/") {
+			if key := string(kv.Key); kv.Lease != 0 || !strings.HasSuffix(key, "/limit") && !strings.Contains(key, "/register/") && !chaos.Recorded(key) {
 				findings = append(findings, fmt.Sprintf("%s stands %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
 			}
 		}
