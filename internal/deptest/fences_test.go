@@ -118,11 +118,11 @@ var fences = []fence{
 		planted: [2]string{"idempotency/idemhttp/middleware.go", "go.etcd.io/etcd/client/v3"},
 	},
 	{
-		name: "gRPC middleware imports its parent, grpc and the standard library without net/http",
+		name: "gRPC middleware imports its parent, grpc with its messages, and the standard library without net/http",
 		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
 		bans: func(f file, imp string) bool {
 			allowed := isStandard(imp) && !within(imp, "net/http") ||
-				within(imp, "google.golang.org/grpc") || imp == path.Join(module, path.Dir(f.dir))
+				within(imp, "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc") || imp == path.Join(module, path.Dir(f.dir))
 			return isMiddleware(f, "grpc") && !allowed
 		},
 		planted: [2]string{"concurrency/limitgrpc/interceptor.go", module + "/internal/keyspace"},

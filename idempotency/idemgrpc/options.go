@@ -1,0 +1,120 @@
+package idemgrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// Options configure the interceptors of a server. nil means all defaults.
+type Options struct {
+	// Scope returns whose call it is: a tenant, an account. It must come from what the
+	// client has proved, so what authenticates is chained before. A call with an empty one
+	// is answered by PERMISSION_DENIED. Defaults to the empty scope for all, which the
+	// store must allow (idempotency.Options.SingleTenant).
+	Scope func(context.Context) string
+	// Methods tells which methods, by their full names (/package.Service/Method), need a
+	// key; others pass as they are. Defaults to all.
+	Methods func(fullMethod string) bool
+	// Optional lets calls without a key pass, unguarded. Defaults to false: they are
+	// answered by INVALID_ARGUMENT.
+	Optional bool
+	// PassStreams lets streams of such Methods pass, unguarded. Defaults to false: they
+	// are answered by UNIMPLEMENTED.
+	PassStreams bool
+	// CheckKey returns an error for keys that are not random enough; its text goes to
+	// the client. Defaults to no check beyond 1 to 255 printable characters of ASCII.
+	CheckKey func(key string) error
+	// Payload returns what makes two calls with one key the same, in the forms that
+	// Store.Begin takes. Defaults to the whole message. An error is answered by
+	// INVALID_ARGUMENT.
+	Payload func(ctx context.Context, fullMethod string, req any) (any, error)
+	// OnCode says what becomes of the call by the code that its handler has returned:
+	// Remember has it recorded, Forget gives the key free, Abandon leaves the attempt
+	// as lost. Defaults to RememberFinal.
+	OnCode func(codes.Code) idempotency.Action
+	// MaxResponse is the size of a response, in bytes, up to which it is recorded.
+	// Defaults to 4 MiB, or what the store takes (idempotency.Options.MaxResult) if that is
+	// less.
+	MaxResponse int
+	// Wait is for how long a duplicate waits for the one in progress. Defaults to 0: it
+	// is answered by ABORTED at once.
+	Wait time.Duration
+	// StoreTimeout bounds the asking of etcd before the handler, waiting not counted.
+	// Defaults to 5 seconds.
+	StoreTimeout time.Duration
+	// FailOpen runs the handler without any guard while etcd is away or full. Defaults
+	// to false: such calls are answered by UNAVAILABLE.
+	FailOpen bool
+	// Each returns options for one call, such as idempotency.Retain and OnOrphan.
+	// Defaults to none. Wait, Reject and OnError have no effect there.
+	Each func(ctx context.Context, fullMethod string) []idempotency.Option
+	// OnError is told what the client is not told: why the store could not be asked, or
+	// that an outcome was not recorded. Defaults to nothing.
+	OnError func(ctx context.Context, fullMethod string, err error)
+}
+
+// roomForHead is what the recorded form may take besides the message.
+const roomForHead = 1 << 10
+
+// config is Options with their defaults.
+type config struct {
+	Options
+	store *idempotency.Store
+}
+
+func configure(store *idempotency.Store, opts *Options) (*config, error) {
+	if store == nil {
+		return nil, errors.New("the store is nil")
+	}
+	c := &config{store: store}
+	if opts != nil {
+		c.Options = *opts
+	}
+	most := store.Options().MaxResult - roomForHead
+	setDefault(&c.MaxResponse, min(4<<20, most))
+	setDefault(&c.StoreTimeout, 5*time.Second)
+	if c.Methods == nil {
+		c.Methods = func(string) bool { return true }
+	}
+	if c.Payload == nil {
+		c.Payload = whole
+	}
+	if c.OnCode == nil {
+		c.OnCode = RememberFinal
+	}
+	switch {
+	case c.Scope == nil && !store.Options().SingleTenant:
+		return nil, errors.New("without a Scope the store has to be SingleTenant")
+	case c.MaxResponse < 0 || c.MaxResponse > most:
+		return nil, fmt.Errorf("MaxResponse %d is not between 0 and the store's MaxResult less 1 KiB, %d", c.MaxResponse, most)
+	case c.Wait < 0:
+		return nil, fmt.Errorf("Wait %v is negative", c.Wait)
+	case c.StoreTimeout < 0:
+		return nil, fmt.Errorf("StoreTimeout %v is negative", c.StoreTimeout)
+	}
+	return c, nil
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// RememberFinal has those outcomes recorded that would be the same if the call came again:
+// OK, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION and OUT_OF_RANGE. The
+// others give the key free.
+func RememberFinal(code codes.Code) idempotency.Action {
+	switch code {
+	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
+		return idempotency.Remember
+	}
+	return idempotency.Forget
+}

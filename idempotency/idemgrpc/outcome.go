@@ -1,0 +1,98 @@
+package idemgrpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// The recorded form is one line, and then a google.protobuf.Any of the message, or the
+// google.rpc.Status of an error:
+//
+//	idemgrpc 1 0 -
+//
+// The third word is the code, the fourth "omitted" if the message was not kept.
+const (
+	magic       = "idemgrpc 1 "
+	wordOmitted = "omitted"
+)
+
+var deterministic = proto.MarshalOptions{Deterministic: true}
+
+// whole is the Payload of the whole message.
+func whole(_ context.Context, _ string, req any) (any, error) {
+	m, ok := req.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("a %T is no message of protobuf", req)
+	}
+	head := append([]byte(m.ProtoReflect().Descriptor().FullName()), '\n')
+	return deterministic.MarshalAppend(head, m)
+}
+
+// encode returns the recorded form of what a handler has returned. It cannot fail: the work
+// is done, so what cannot be written is left out.
+func encode(resp any, failed *status.Status, most int) []byte {
+	var body []byte
+	var err error
+	if failed.Code() != codes.OK {
+		body, err = proto.Marshal(failed.Proto())
+	} else if m, ok := resp.(proto.Message); ok {
+		var packed *anypb.Any
+		if packed, err = anypb.New(m); err == nil {
+			body, err = proto.Marshal(packed)
+		}
+	} else {
+		err = errors.New("no message of protobuf")
+	}
+	word := "-"
+	if err != nil || len(body) > most {
+		word, body = wordOmitted, nil
+	}
+	return fmt.Appendf(nil, "%s%d %s\n%s", magic, failed.Code(), word, body)
+}
+
+var (
+	errForm    = errors.New("what is recorded is no outcome of this form")
+	errOmitted = errors.New("the response was not kept")
+)
+
+// decode reads the recorded form: a message, or the error that the handler has returned.
+// Bad says that there is neither: errForm, errOmitted or what protobuf says.
+func decode(stored []byte) (resp any, failed, bad error) {
+	line, body, ok := bytes.Cut(stored, []byte{'\n'})
+	rest, is := strings.CutPrefix(string(line), magic)
+	words := strings.Fields(rest)
+	if !ok || !is || len(words) < 2 {
+		return nil, nil, errForm
+	}
+	code, err := strconv.ParseUint(words[0], 10, 32)
+	switch {
+	case err != nil:
+		return nil, nil, errForm
+	case words[1] == wordOmitted:
+		return nil, nil, errOmitted
+	case codes.Code(code) != codes.OK:
+		st := status.New(codes.Unknown, "").Proto()
+		if err := proto.Unmarshal(body, st); err != nil {
+			return nil, nil, err
+		}
+		if codes.Code(st.GetCode()) == codes.OK {
+			return nil, nil, errForm
+		}
+		return nil, status.ErrorProto(st), nil
+	}
+	var packed anypb.Any
+	if err := proto.Unmarshal(body, &packed); err != nil {
+		return nil, nil, err
+	}
+	m, err := packed.UnmarshalNew()
+	return m, nil, err
+}

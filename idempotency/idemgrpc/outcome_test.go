@@ -1,0 +1,50 @@
+package idemgrpc
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// The form in which outcomes are stored, as the first release has written it.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	const message = "idemgrpc 1 0 -\n\n/type.googleapis.com/google.protobuf.StringValue\x12\x04\n\x02hi"
+	require.Equal(t, message, string(encode(wrapperspb.String("hi"), status.New(codes.OK, ""), 1000)))
+	resp, failed, bad := decode([]byte(message))
+	require.NoError(t, errors.Join(failed, bad))
+	require.True(t, proto.Equal(wrapperspb.String("hi"), resp.(proto.Message)))
+
+	const failure = "idemgrpc 1 5 -\n\b\x05\x12\x02no"
+	require.Equal(t, failure, string(encode(nil, status.New(codes.NotFound, "no"), 1000)))
+	_, failed, bad = decode([]byte(failure))
+	require.NoError(t, bad)
+	require.Equal(t, status.Error(codes.NotFound, "no").Error(), failed.Error())
+
+	const omitted = "idemgrpc 1 0 omitted\n"
+	require.Equal(t, omitted, string(encode(wrapperspb.String("hi"), status.New(codes.OK, ""), 10)))
+	require.Equal(t, omitted, string(encode("no message", status.New(codes.OK, ""), 1000)))
+	_, _, bad = decode([]byte(omitted))
+	require.ErrorIs(t, bad, errOmitted)
+
+	for _, text := range []string{
+		"", "\n", "{}", "idemgrpc 1 0 -", "idemgrpc 2 0 -\n", "idemgrpc 1 0\n", "idemgrpc 1 x -\n", "idemgrpc 1 -1 -\n",
+		"idemgrpc 1 5 -\n", "idemgrpc 1 5 -\n\xff", "idemgrpc 1 0 -\n\xff", "idemgrpc 1 0 -\n", "idemgrpc 1 0 -\n\n\x04none",
+	} {
+		_, _, bad := decode([]byte(text))
+		require.Error(t, bad, text)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "a\tb", "a\n", "ä", "\x7f"} {
+		require.Error(t, check(bad), bad)
+	}
+	require.NoError(t, check(`a "b" ~`))
+}
