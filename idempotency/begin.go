@@ -143,7 +143,10 @@ func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 // lead asks etcd, until there is an attempt, an outcome or an error.
 func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error) {
 	s := c.store
-	st, err := s.read(ctx, c.entry, false)
+	st, err := state{sent: time.Now()}, error(nil)
+	if !c.set.likelyNew {
+		st, err = s.read(ctx, c.entry, false)
+	}
 	var pause commit.Backoff
 	for {
 		if err != nil {

@@ -153,6 +153,7 @@ type settings struct {
 	orphan       Orphan
 	onError      func(error) Action
 	onPanic      Action
+	likelyNew    bool
 }
 
 // Wait has a duplicate wait for the outcome of the attempt in progress, for d at most.
@@ -166,6 +167,11 @@ func Wait(d time.Duration) Option {
 
 // Reject has a duplicate of an attempt in progress fail with an *InProgressError at once.
 func Reject() Option { return func(s *settings) { s.wait = -1 } }
+
+// LikelyNew has the key claimed without a look at it first: for callers that know that a
+// request has hardly been there before, such as a message that is not redelivered. It saves
+// one of three requests to etcd if that is so, and costs a Raft entry if not.
+func LikelyNew() Option { return func(s *settings) { s.likelyNew = true } }
 
 // Retain sets for how long the outcome is kept: see Options.Retain.
 func Retain(d time.Duration) Option { return func(s *settings) { s.retain = d } }

@@ -51,6 +51,17 @@ func TestRaftEntries(t *testing.T) {
 	require.Equal(t, many, b.client.Requests()["Range"], "read once")
 	require.Zero(t, b.client.Requests()["Txn"])
 
+	a.client.ResetRequests()
+	require.Equal(t, 2, entries(func() {
+		require.NoError(t, begin(t, a, key("likely"), idempotency.LikelyNew()).Commit(ctxT(t), []byte("x")))
+	}))
+	require.Zero(t, a.client.Requests()["Range"], "LikelyNew does not look first")
+	require.Equal(t, 1, entries(func() {
+		_, rec, err := b.Begin(ctxT(t), key("likely"), "payload", idempotency.LikelyNew())
+		require.NoError(t, err)
+		require.Equal(t, "x", string(rec.Value))
+	}), "and costs an entry where it was wrong")
+
 	at := begin(t, a, key("busy"))
 	require.Zero(t, entries(func() { rejected(t, b, key("busy")) }))
 	require.Zero(t, entries(func() {

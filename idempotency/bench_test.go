@@ -1,0 +1,192 @@
+package idempotency_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// BenchmarkRequest compares a new request, through Do, with the two bare Txns that it cannot do
+// without, a claim and its completion, of as many bytes, sent by the same client turn by
+// turn in the same run, with fsync on: x-bare is the ratio of the medians. It also shows what a replay from etcd, one from the cache and a rejected
+// duplicate cost. In flight is how many callers there are at once.
+func BenchmarkRequest(b *testing.B) {
+	value := make([]byte, 200)
+	_, _ = rand.Read(value)
+	for _, inFlight := range []int{1, 64, 512} {
+		b.Run(fmt.Sprintf("%d in flight", inFlight), func(b *testing.B) {
+			c := embedtest.Start(b, &embedtest.Options{Fsync: true, QuotaBytes: 8 << 30})
+			f := fixture{Cluster: c, t: b, prefix: c.Prefix(b)}
+			opts := &idempotency.Options{CacheBytes: -1}
+			in, cached := f.instance(nil, opts), f.instance(nil, nil)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+			defer cancel()
+			lease, err := in.client.Grant(ctx, 86400)
+			require.NoError(b, err)
+			var names atomic.Int64
+			do := func(st *idempotency.Store, id string, opts ...idempotency.Option) error {
+				_, err := idempotency.Do(ctx, st, key(id), "payload", func(context.Context, *idempotency.Attempt) ([]byte, error) { return value, nil }, opts...)
+				return err
+			}
+			bare := func(int64) error {
+				n := names.Add(1)
+				name := fmt.Sprintf("%sbare/%080d", f.prefix, n)
+				claim := string(make([]byte, 300))
+				resp, err := in.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(name), "=", 0)).
+					Then(clientv3.OpPut(name, claim, clientv3.WithLease(lease.ID))).Else(clientv3.OpGet(name)).Commit()
+				if err != nil || !resp.Succeeded {
+					return fmt.Errorf("%v %v", resp, err)
+				}
+				resp, err = in.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(name), "=", resp.Header.Revision)).
+					Then(clientv3.OpPut(name, claim+string(value), clientv3.WithLease(lease.ID))).Commit()
+				if err != nil || !resp.Succeeded {
+					return fmt.Errorf("%v %v", resp, err)
+				}
+				return nil
+			}
+			const known = 1000
+			require.NoError(b, do(in.Store, "warm"))
+			fill := sync.OnceFunc(func() {
+				for n := range known {
+					require.NoError(b, do(in.Store, fmt.Sprint("known", n)))
+				}
+				a, _, err := f.instance(nil, nil).Begin(ctx, key("busy"), "payload")
+				require.NoError(b, err)
+				b.Cleanup(func() { _ = a.Release(context.Background()) })
+			})
+			// run makes n calls, that many at once.
+			run := func(b *testing.B, n int, call func(int64) error) time.Duration {
+				var next atomic.Int64
+				var wg sync.WaitGroup
+				begun := time.Now()
+				for range inFlight {
+					wg.Go(func() {
+						for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+							if err := call(i); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				return time.Since(begun)
+			}
+			for name, opts := range map[string][]idempotency.Option{"new": nil, "likely new": {idempotency.LikelyNew()}} {
+				anew := func(int64) error { return do(in.Store, fmt.Sprint("new", names.Add(1)), opts...) }
+				b.Run(name, func(b *testing.B) {
+					each := max(2*inFlight, 10)
+					rounds := max(b.N/each, 9)
+					var mine, base []time.Duration
+					run(b, each, anew)
+					entries := uint64(0)
+					b.ResetTimer()
+					for range rounds {
+						base = append(base, run(b, each, bare))
+						before := f.RaftIndex()
+						mine = append(mine, run(b, each, anew))
+						entries += f.RaftIndex() - before
+					}
+					b.StopTimer()
+					slices.Sort(mine)
+					slices.Sort(base)
+					per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(each) }
+					b.ReportMetric(per(mine[rounds/2]), "µs-median")
+					b.ReportMetric(per(base[rounds/2]), "bare-µs-median")
+					b.ReportMetric(float64(mine[rounds/2])/float64(base[rounds/2]), "x-bare")
+					b.ReportMetric(float64(entries)/float64(rounds*each), "raft-entries/op")
+				})
+			}
+			for _, bm := range []struct {
+				name string
+				call func(n int64) error
+			}{
+				{"replay by read", func(n int64) error { return do(in.Store, fmt.Sprint("known", n%known)) }},
+				{"replay from cache", func(n int64) error { return do(cached.Store, fmt.Sprint("known", n%known)) }},
+				{"conflict", func(int64) error {
+					if _, _, err := in.Begin(ctx, key("busy"), "payload", idempotency.Reject()); err == nil {
+						return fmt.Errorf("an attempt")
+					}
+					return nil
+				}},
+			} {
+				b.Run(bm.name, func(b *testing.B) {
+					fill()
+					run(b, known, bm.call)
+					before := f.RaftIndex()
+					b.ReportAllocs()
+					b.ResetTimer()
+					run(b, b.N, bm.call)
+					b.StopTimer()
+					b.ReportMetric(float64(f.RaftIndex()-before)/float64(b.N), "raft-entries/op")
+				})
+			}
+		})
+	}
+}
+
+// BenchmarkRecordBytes shows what a finished request takes in etcd's file, after compaction,
+// by the size of its result: the record, its key, its place on a lease and in the pages of
+// the file.
+func BenchmarkRecordBytes(b *testing.B) {
+	for _, size := range []int{0, 200, 2000} {
+		b.Run(fmt.Sprintf("result of %d", size), func(b *testing.B) {
+			f := own(b)
+			in := f.instance(nil, &idempotency.Options{CacheBytes: -1})
+			value := make([]byte, size)
+			const many = 5000
+			for range b.N {
+				used := func() int64 {
+					_, err := f.Compact(ctxT(b))
+					require.NoError(b, err)
+					var least int64
+					// Compaction goes on for a moment after its answer.
+					for range 20 {
+						time.Sleep(50 * time.Millisecond)
+						st, err := f.Client().Status(ctxT(b), f.Endpoints()[0])
+						require.NoError(b, err)
+						if least == 0 || st.DbSizeInUse < least {
+							least = st.DbSizeInUse
+						}
+					}
+					return least
+				}
+				before := used()
+				var n atomic.Int64
+				var wg sync.WaitGroup
+				for range 64 {
+					wg.Go(func() {
+						for i := n.Add(1); i <= many; i = n.Add(1) {
+							a, _, err := in.Begin(ctxT(b), key(fmt.Sprint(i)), "payload")
+							if err == nil {
+								err = a.Commit(ctxT(b), value)
+							}
+							if err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.ReportMetric(float64(used()-before)/many, "bytes/record")
+				stored := 0
+				for name, v := range f.dump() {
+					stored += len(name) + len(v)
+				}
+				b.ReportMetric(float64(stored)/many, "key+value")
+			}
+		})
+	}
+}
