@@ -122,7 +122,10 @@ func (d *demo) leaderRestarted(ctx context.Context) (results []result, err error
 		if _, err := d.own.WaitLeader(ctx); err != nil {
 			return err
 		}
-		return d.own.Restart(ctx, leader)
+		if err := d.own.Restart(ctx, leader); err != nil {
+			return err
+		}
+		return d.bank.release(ctx, x.order)
 	}, func() (err error) {
 		results, err = d.each(ctx, byTakeOver, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
 			first := collect(ctx, d.client.burst(ctx, x, copies), copies)
@@ -131,9 +134,6 @@ func (d *demo) leaderRestarted(ctx context.Context) (results []result, err error
 		return err
 	})
 	if err != nil {
-		return nil, err
-	}
-	if err := d.bank.release(ctx, x.order); err != nil {
 		return nil, err
 	}
 	first := collect(ctx, answers, copies)

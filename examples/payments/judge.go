@@ -167,7 +167,7 @@ func faults(results []result) (all []string) {
 		}
 	}
 	tell(twice, "charged more than once, up to %d times", most)
-	tell(never, "never charged: the one failure of the provider is for ever")
+	tell(never, "never charged, although the provider is back")
 	tell(unheard, "paid, and who asks again is not given the receipt")
 	return all
 }
@@ -180,13 +180,21 @@ type row struct {
 	Other    int    `json:"other"`
 	Others   string `json:"others,omitempty"` // by status
 	Later    string `json:"afterwards"`
-	Calls    int    `json:"calls"`
 	Charges  int    `json:"charges"`
+	Calls    calls  `json:"calls"`
 }
+
+// calls are how often the provider was called for an order: the least and the most.
+type calls struct {
+	Min int `json:"min"`
+	Max int `json:"max"`
+}
+
+func (c calls) String() string { return strings.ReplaceAll(span{c.Min, c.Max}.String(), " to ", "-") }
 
 // tally counts what happened to one order.
 func tally(r result) row {
-	t := row{Orders: 1, Calls: r.Book.Calls, Charges: r.Book.Charges}
+	t := row{Orders: 1, Charges: r.Book.Charges, Calls: calls{r.Book.Calls, r.Book.Calls}}
 	others := map[int]int{}
 	for _, a := range r.First {
 		switch {
@@ -215,12 +223,13 @@ func tally(r result) row {
 func table(results []result) (all []row) {
 	for _, r := range results {
 		t := tally(r)
-		i := slices.IndexFunc(all, func(o row) bool { o.Orders = 1; return o == t })
+		i := slices.IndexFunc(all, func(o row) bool { o.Orders, o.Calls = 1, t.Calls; return o == t })
 		if i < 0 {
 			all = append(all, t)
-		} else {
-			all[i].Orders++
+			continue
 		}
+		all[i].Orders++
+		all[i].Calls = calls{min(all[i].Calls.Min, t.Calls.Min), max(all[i].Calls.Max, t.Calls.Max)}
 	}
 	slices.SortStableFunc(all, func(a, b row) int { return b.Orders - a.Orders })
 	return all

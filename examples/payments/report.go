@@ -78,14 +78,14 @@ const shown = 5
 func (o *outcome) write(out io.Writer) {
 	fmt.Fprintf(out, "%d servers behind a round-robin proxy; each payment is sent %d times at once, with one key\n", o.Servers, o.Copies)
 	head := func(title string) {
-		fmt.Fprintf(out, "\n%-44s %6s %4s %4s  %-9s %-14s %5s %7s %7s %7s\n", title, "orders", "2xx", "409", "other", "asked again", "calls", "charges", "p50 ms", "p95 ms")
+		fmt.Fprintf(out, "\n%-42s %6s %4s %4s  %-9s %-12s %5s %7s %7s %7s\n", title, "orders", "2xx", "409", "other", "asked again", "calls", "charges", "p50 ms", "p95 ms")
 	}
 	head("idempotency.Store")
 	for _, r := range o.Phases {
 		r.write(out)
 	}
 	for _, name := range o.Skipped {
-		fmt.Fprintf(out, "  %-42s skipped: that etcd is not ours to break\n", name)
+		fmt.Fprintf(out, "  %-40s skipped: that etcd is not ours to break\n", name)
 	}
 	head("other ways")
 	for _, r := range o.Others {
@@ -126,7 +126,7 @@ func (r report) write(out io.Writer) {
 		if others == "" {
 			others = "0"
 		}
-		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  %-42s %6d %4d %4d  %-9s %-14s %5d %7d %7s %7s",
-			name, t.Orders, t.Good, t.Conflict, others, t.Later, t.Calls, t.Charges, p50, p95), " "))
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  %-40s %6d %4d %4d  %-9s %-12s %5s %7d %7s %7s",
+			name, t.Orders, t.Good, t.Conflict, others, t.Later, t.Calls.String(), t.Charges, p50, p95), " "))
 	}
 }
