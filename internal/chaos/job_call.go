@@ -87,7 +87,7 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 			end.Return(history.Event{Outcome: history.Fail, Error: "lost"}) // the attempt before was here, too
 		}
 		start := p.rec.Call(history.Event{Name: history.JobStart, Gate: o.gate(), ID: r.Tick().Format(time.RFC3339Nano), N: int64(r.Attempt()), Token: r.Token(),
-			Attr: map[string]string{"call": call.Tag(), "retries": attr["retries"], "atleast": attr["atleast"]}})
+			Attr: map[string]string{"call": call.Tag(), "retries": attr["retries"], "atleast": attr["atleast"], "lateby": attr["lateby"]}})
 		belief := start.Granted(r.Token())
 		o.work(ctx, p, r, belief, register)
 		belief.Check(r)

@@ -99,8 +99,22 @@ func (*Jobs) Name() string { return "jobs" }
 // Gates implements Subject. A job has no queue.
 func (*Jobs) Gates(keyspace.Space) []keyspace.Gate { return nil }
 
-// mostApart is by how much the clocks of processes differ from the machine's.
-const mostApart = 300 * time.Millisecond
+// mostApart is by how much the clocks of most processes differ from the machine's. Some
+// are wrong by more than a locker allows for.
+const (
+	mostApart = 300 * time.Millisecond
+	wrong     = 2 * time.Hour
+)
+
+// clock returns the clock of a process.
+func clock(p *Process) func() time.Time {
+	r := p.World.Seed.Stream("clock " + p.Name)
+	apart := time.Duration(r.Int64N(int64(2*mostApart))) - mostApart
+	if r.IntN(15) == 0 {
+		apart += wrong
+	}
+	return func() time.Time { return time.Now().Add(apart) }
+}
 
 // on returns the locker of a process's session.
 func (s *Jobs) on(p *Process) (*locker, error) {
@@ -113,8 +127,7 @@ func (s *Jobs) on(p *Process) (*locker, error) {
 	if l := s.lockers[p]; l != nil && l.sess == sess {
 		return l, nil
 	}
-	apart := time.Duration(p.World.Seed.Stream("clock "+p.Name).Int64N(int64(2*mostApart))) - mostApart
-	l := &locker{sess: sess, now: func() time.Time { return time.Now().Add(apart) }}
+	l := &locker{sess: sess, now: clock(p)}
 	// Few records are kept, so that ticks are closed all the time.
 	if l.Locker, err = schedlock.New(sess, &schedlock.Options{Keep: 3, Now: l.now}); err != nil {
 		return nil, err

@@ -171,6 +171,8 @@ var goldenJobs = []story{
 		t.starts(r)
 		t.done(r)
 	}},
+	{"a tick that is started a little late", "", func(t *tale) { t.late("1s") }},
+	{"a tick that is started too late", "jobs/late", func(t *tale) { t.late("100ms") }},
 	{"an earlier tick after a later one", "jobs/later", func(t *tale) {
 		t.done(t.runs(0, "a", 2, 1))
 		t.done(t.runs(1, "a", 1, 1))
@@ -378,6 +380,15 @@ var goldenJobs = []story{
 		t.writes(a, history.ModeGuard, history.Fail)
 		t.done(a)
 	}},
+}
+
+// late is a run that was claimed two seconds after its tick.
+func (t *tale) late(lateBy string) {
+	r := t.callsFor(0, "a", -2, 1)
+	r.lateBy = lateBy
+	t.claims(r)
+	t.starts(r)
+	t.done(r)
 }
 
 // keeps is a run with AtLeast.

@@ -33,6 +33,7 @@ import (
 //	token     a function was started that has no claim, or one for something else
 //	early     a function was started before its tick was claimed
 //	retries   an attempt was started that Retries does not allow
+//	late      a tick was started later than LateBy allows, by its process's own clock
 //	told      a call was told something that was at no time so
 //
 // And of runs, which are judged as permits of a mutex are by belief and fence:
@@ -113,11 +114,23 @@ func (w *world) starts() (f []Finding) {
 				who(s), n.n, n.tick, k.token, c.rec.Holder, c.attempt, c.tick)))
 		case w.notBefore(c.token) > s.From:
 			f = append(f, at(c.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", who(s), ms(w.notBefore(c.token)-s.From))))
+		case w.tooLate(c, op):
+			f = append(f, at(c.token, bad("late", g.Gate, s.From, "%s has claimed tick %s at %s by its own clock, with LateBy of %s",
+				who(s), c.tick, stampOf(time.UnixMilli(c.rec.StartMS)), op.Call.Attr["lateby"])))
 		case op.Call.Attr["retries"] != "" && n.n > 1+number(op.Call.Attr["retries"]):
 			f = append(f, at(c.token, bad("retries", g.Gate, s.From, "%s was started as attempt %d, with Retries of %s", who(s), n.n, op.Call.Attr["retries"])))
 		}
 	}
 	return f
+}
+
+// tooLate tells whether a claim was made too late for its tick. Its process may take a
+// moment to hear that the time is over.
+func (w *world) tooLate(c *claim, op *history.Op) bool {
+	bound, err := time.ParseDuration(op.Call.Attr["lateby"])
+	tick, bad := time.Parse(tickText, c.tick)
+	slack := time.Duration(duration(w.h, SettingReturn, 1e9))
+	return err == nil && bad == nil && time.UnixMilli(c.rec.StartMS).Sub(tick) > bound+slack
 }
 
 func number(s string) int64 {

@@ -23,6 +23,7 @@ type simRun struct {
 	ended    bool
 	retries  string
 	atLeast  string
+	lateBy   string
 	before   string // the record of the attempt before
 	lost     bool   // its lock went with its lease, or by hand
 }
@@ -63,7 +64,7 @@ func (s *sim) starts(r *simRun) {
 	s.ops++
 	r.op = s.ops
 	e := s.runEvent(r, history.KindCall)
-	e.N, e.Attr = int64(r.attempt), map[string]string{"call": history.Tag(r.client.name, r.call), "retries": r.retries, "atleast": r.atLeast}
+	e.N, e.Attr = int64(r.attempt), map[string]string{"call": history.Tag(r.client.name, r.call), "retries": r.retries, "atleast": r.atLeast, "lateby": r.lateBy}
 	s.emit(e)
 	e = s.runEvent(r, history.KindReturn)
 	e.Outcome = history.OK
