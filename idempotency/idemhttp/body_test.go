@@ -126,9 +126,9 @@ func TestBodyIsGone(t *testing.T) {
 		mw.ServeHTTP(w, r)
 	}))
 	form := header("Content-Type", "application/x-www-form-urlencoded")
-	for _, path := range []string{"/form", "/read"} {
-		require.Equal(t, idemhttp.CodeInternal, s.post(path, "k", "a=1", form).problem(t).Code)
-	}
+	chunked := func(r *http.Request) { r.ContentLength = -1 } // its length tells nothing
+	require.Equal(t, idemhttp.CodeInternal, s.post("/form", "k", "a=1", form, chunked).problem(t).Code)
+	require.Equal(t, idemhttp.CodeInternal, s.post("/read", "k", "a=1", form).problem(t).Code)
 }
 
 func TestBodyIsTooLarge(t *testing.T) {

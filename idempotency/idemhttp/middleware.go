@@ -109,7 +109,7 @@ func action(err error) idempotency.Action {
 
 // attempt runs the handler, records its response and sends it.
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
-	rec := record(w, r, c.MaxResponse)
+	rec := record(w, r, c.MaxResponse, func(err error) { c.tell(r, err) })
 	v := &visit{client: r.Context()}
 	err := a.Run(r.Context(), func(ctx context.Context) ([]byte, error) {
 		next.ServeHTTP(rec, restored(r, context.WithValue(ctx, visitKey{}, v), body))

@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -32,12 +33,18 @@ type recorder struct {
 	over     bool // the body is above max and not kept
 	live     bool // what is written goes to the client
 	hijacked bool
+	ended    bool        // the handler has returned
+	late     func(error) // is told of what comes then
 }
 
-func record(w http.ResponseWriter, r *http.Request, max int) *recorder {
+func record(w http.ResponseWriter, r *http.Request, max int, late func(error)) *recorder {
 	h := w.Header()
-	return &recorder{w: w, ctl: http.NewResponseController(w), r: r, before: h.Clone(), header: h.Clone(), max: max}
+	return &recorder{w: w, ctl: http.NewResponseController(w), r: r, before: h.Clone(), header: h.Clone(), max: max, late: late}
 }
+
+// errLate: what is written then is neither recorded nor sent. A framework whose handlers
+// return errors, and that writes these in front of the Middleware, does that.
+var errLate = errors.New("the response was written to after its handler has returned")
 
 // Header returns the headers of the response.
 func (rec *recorder) Header() http.Header { return rec.header }
@@ -46,6 +53,9 @@ func (rec *recorder) Header() http.Header { return rec.header }
 // is still to come.
 func (rec *recorder) WriteHeader(status int) {
 	switch {
+	case rec.ended:
+		rec.late(errLate)
+		return
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("idemhttp: invalid WriteHeader code %d", status)) // as net/http does
 	case rec.hijacked || rec.status != 0:
@@ -67,6 +77,10 @@ func (rec *recorder) WriteHeader(status int) {
 // Write takes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrHijacked or,
 // if the body is not kept, what the connection returns.
 func (rec *recorder) Write(p []byte) (int, error) {
+	if rec.ended {
+		rec.late(errLate)
+		return 0, errLate
+	}
 	if rec.hijacked {
 		return 0, http.ErrHijacked
 	}
@@ -126,7 +140,10 @@ func (rec *recorder) sniff(more []byte) {
 // FlushError sends what there is. It returns an error if the server cannot, and none
 // because the client has gone.
 func (rec *recorder) FlushError() error {
-	if rec.hijacked {
+	switch {
+	case rec.ended:
+		return errLate
+	case rec.hijacked:
 		return http.ErrHijacked
 	}
 	if rec.status == 0 {
@@ -146,7 +163,10 @@ func (rec *recorder) Flush() { _ = rec.FlushError() }
 // Hijack gives the connection to the handler. It returns http.ErrHijacked,
 // http.ErrNotSupported or what the server returns.
 func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if rec.hijacked {
+	switch {
+	case rec.ended:
+		return nil, nil, errLate
+	case rec.hijacked:
 		return nil, nil, http.ErrHijacked
 	}
 	conn, rw, err := rec.ctl.Hijack()
@@ -163,6 +183,7 @@ func (rec *recorder) EnableFullDuplex() error            { return rec.ctl.Enable
 
 // end is called when the handler has returned. It returns what is to be recorded.
 func (rec *recorder) end(c *config) *Response {
+	defer func() { rec.ended = true }()
 	if rec.hijacked {
 		return &Response{Hijacked: true}
 	}

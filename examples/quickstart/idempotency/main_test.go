@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log"
+	"strings"
+	"testing"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+func TestMain(m *testing.M) { embedtest.Main(m) }
+
+func Example() {
+	if err := run(context.Background(), ""); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 201 Created: charge 1, replayed: ""
+	// 201 Created: charge 1, replayed: "true"
+	// 201 Created: charge 1, replayed: "true"
+	// charges: 1
+}
+
+// F14: with no etcd there, the program ends by itself and says why.
+func TestWithoutEtcd(t *testing.T) {
+	err := run(t.Context(), "127.0.0.1:1")
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("%v, want an error that tells what cannot be reached", err)
+	}
+}

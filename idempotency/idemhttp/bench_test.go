@@ -1,0 +1,114 @@
+package idemhttp_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// sink is a ResponseWriter that costs nothing.
+type sink struct {
+	h      http.Header
+	status int
+}
+
+func (s *sink) Header() http.Header         { return s.h }
+func (s *sink) WriteHeader(status int)      { s.status = status }
+func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
+
+// BenchmarkReplay is what the middleware takes for a request whose response is in this
+// process's cache, without server and network; beside it the store's part of that, and a
+// request that needs no key.
+func BenchmarkReplay(b *testing.B) {
+	in := shared(b).instance(nil, &idempotency.Options{SingleTenant: true, CacheFor: 1 << 40})
+	for _, size := range []struct {
+		name  string
+		bytes int
+	}{{"1KiB", 1 << 10}, {"64KiB", 64 << 10}} {
+		body := bytes.Repeat([]byte("x"), size.bytes)
+		h := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Location", "/payments/1")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write(body)
+		}))
+		sent := bytes.NewReader(bytes.Repeat([]byte("y"), 200))
+		serve := func(method string) *sink {
+			_, _ = sent.Seek(0, io.SeekStart)
+			r := httptest.NewRequest(method, "/payments", sent)
+			r.Header.Set("Idempotency-Key", `"`+size.name+`"`)
+			r.Header.Set("Content-Type", "application/json")
+			w := &sink{h: http.Header{}}
+			h.ServeHTTP(w, r)
+			return w
+		}
+		require.Equal(b, http.StatusCreated, serve(http.MethodPost).status)
+		require.NotEmpty(b, serve(http.MethodPost).h.Get("Idempotent-Replayed"))
+		b.Run("middleware/"+size.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				serve(http.MethodPost)
+			}
+		})
+	}
+	key := idempotency.Key{Op: "bench", ID: "1"}
+	a, _, err := in.Begin(ctxT(b), key, "payload")
+	require.NoError(b, err)
+	require.NoError(b, a.Commit(ctxT(b), make([]byte, 1<<10)))
+	b.Run("store alone", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, rec, err := in.Begin(b.Context(), key, "payload", idempotency.Reject()); rec == nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("no key needed", func(b *testing.B) {
+		h := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusCreated) }))
+		b.ReportAllocs()
+		for b.Loop() {
+			h.ServeHTTP(&sink{h: http.Header{}}, httptest.NewRequest(http.MethodGet, "/payments", nil))
+		}
+	})
+}
+
+// BenchmarkNew is a new request through the middleware, on a real etcd, beside the store's
+// claim and commit alone.
+func BenchmarkNew(b *testing.B) {
+	in := shared(b).instance(nil, nil)
+	h := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	n := 0
+	b.Run("middleware", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			n++
+			r := httptest.NewRequest(http.MethodPost, "/payments", bytes.NewReader([]byte("body")))
+			r.Header.Set("Idempotency-Key", `"`+strconv.Itoa(n)+`"`)
+			w := &sink{h: http.Header{}}
+			if h.ServeHTTP(w, r); w.status != http.StatusCreated {
+				b.Fatal(w.status)
+			}
+		}
+	})
+	b.Run("store alone", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			n++
+			a, _, err := in.Begin(b.Context(), idempotency.Key{Op: "bench", ID: strconv.Itoa(n)}, "payload")
+			if err == nil {
+				err = a.Commit(b.Context(), []byte(`{"paid":1}`))
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

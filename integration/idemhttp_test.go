@@ -1,0 +1,186 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// stores returns the stores of two processes.
+func stores(t testing.TB) (all [2]*idempotency.Store) {
+	t.Helper()
+	etcd := embedtest.Shared(t)
+	prefix := etcd.Prefix(t)
+	for i := range all {
+		s, err := concurrency.NewSession(ctxT(t), etcd.NewClient(t).Client, "test", &concurrency.SessionOptions{Prefix: prefix})
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			_ = s.Close(ctx)
+		})
+		all[i], err = idempotency.NewStore(s, "store", &idempotency.Options{SingleTenant: true})
+		require.NoError(t, err)
+	}
+	return all
+}
+
+type answer struct {
+	status   int
+	body     string
+	header   http.Header
+	replayed bool
+}
+
+func send(t testing.TB, h http.Handler, path, key string, headers ...string) answer {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	r, err := http.NewRequestWithContext(ctxT(t), http.MethodPost, srv.URL+path, strings.NewReader(`{"cents":100}`))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := srv.Client().Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return answer{resp.StatusCode, string(b), resp.Header, resp.Header.Get("Idempotent-Replayed") == "true"}
+}
+
+func TestIdempotencyWithChi(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	var routers []http.Handler
+	for _, st := range stores(t) {
+		r := chi.NewRouter()
+		r.Use(chimiddleware.RequestID, chimiddleware.Recoverer, chimiddleware.Compress(5))
+		r.With(idemhttp.Middleware(st, nil)).Post("/orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
+			calls.Add(1)
+			b, err := io.ReadAll(r.Body)
+			require.NoError(t, err)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, chi.URLParam(r, "id")+string(b))
+		})
+		routers = append(routers, r)
+	}
+	const want = `7{"cents":100}`
+	first := send(t, routers[0], "/orders/7/pay", `"k"`)
+	require.Equal(t, want, first.body)
+	require.False(t, first.replayed)
+	for _, r := range routers {
+		for _, takes := range []string{"gzip", "identity"} {
+			again := send(t, r, "/orders/7/pay", "k", "Accept-Encoding", takes)
+			require.True(t, again.replayed)
+			require.Equal(t, http.StatusCreated, again.status)
+			require.Equal(t, takes == "gzip", again.header.Get("Content-Encoding") == "gzip")
+			if takes == "identity" {
+				require.Equal(t, want, again.body)
+			}
+		}
+	}
+	require.EqualValues(t, 1, calls.Load())
+	require.Equal(t, http.StatusBadRequest, send(t, routers[0], "/orders/7/pay", "").status)
+	require.False(t, send(t, routers[0], "/orders/8/pay", "k").replayed)
+}
+
+// In front of a whole echo.Echo, and as one of its middlewares: then what a handler returns
+// as an error has to be written behind it.
+func TestIdempotencyWithEcho(t *testing.T) {
+	t.Parallel()
+	inside := func(mw func(http.Handler) http.Handler, h echo.HandlerFunc) http.Handler {
+		e := echo.New()
+		e.POST("/orders/:id/:how", h, echo.WrapMiddleware(mw), func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				if err := next(c); err != nil {
+					c.Error(err)
+				}
+				return nil
+			}
+		})
+		return e
+	}
+	before := func(mw func(http.Handler) http.Handler, h echo.HandlerFunc) http.Handler {
+		e := echo.New()
+		e.POST("/orders/:id/:how", h)
+		return mw(e)
+	}
+	for name, make := range map[string]func(func(http.Handler) http.Handler, echo.HandlerFunc) http.Handler{"inside": inside, "before": before} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			var all []http.Handler
+			for _, st := range stores(t) {
+				all = append(all, make(idemhttp.Middleware(st, nil), func(c echo.Context) error {
+					calls.Add(1)
+					var body struct {
+						Cents int `json:"cents"`
+					}
+					if err := c.Bind(&body); err != nil {
+						return err
+					}
+					if _, ok := idempotency.FromContext(c.Request().Context()); !ok {
+						return errors.New("no attempt")
+					}
+					switch c.Param("how") {
+					case "declined":
+						return echo.NewHTTPError(http.StatusUnprocessableEntity, "declined")
+					case "broken":
+						return errors.New("broken")
+					}
+					return c.JSON(http.StatusCreated, body)
+				}))
+			}
+			for n, want := range map[string]answer{
+				"/orders/1/paid":     {status: 201, body: "{\"cents\":100}\n", replayed: true},
+				"/orders/1/declined": {status: 422, body: "{\"message\":\"declined\"}\n", replayed: true},
+				"/orders/1/broken":   {status: 500, body: "{\"message\":\"Internal Server Error\"}\n"},
+			} {
+				calls.Store(0)
+				for i, h := range all {
+					a := send(t, h, n, "k")
+					require.Equal(t, want.status, a.status, n)
+					require.Equal(t, want.body, a.body, n)
+					require.Equal(t, want.replayed && i > 0, a.replayed, n)
+				}
+				if want.replayed {
+					require.EqualValues(t, 1, calls.Load())
+				}
+			}
+		})
+	}
+}
+
+// echo.WrapMiddleware alone lets errors be written when the response is already sent: the
+// middleware's user is told.
+func TestIdempotencyWithEchoTooLate(t *testing.T) {
+	t.Parallel()
+	var told atomic.Int64
+	e := echo.New()
+	mw := idemhttp.Middleware(stores(t)[0], &idemhttp.Options{OnError: func(*http.Request, error) { told.Add(1) }})
+	e.POST("/", func(echo.Context) error { return echo.NewHTTPError(http.StatusUnprocessableEntity, "declined") }, echo.WrapMiddleware(mw))
+	require.Empty(t, send(t, e, "/", "k").body)
+	require.Positive(t, told.Load())
+}
