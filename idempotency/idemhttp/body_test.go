@@ -1,11 +1,12 @@
 package idemhttp_test
 
 import (
+	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -149,20 +150,16 @@ func TestBodyBreaksOff(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	s := f.instance(nil, nil).serve(nil, paid)
-	ctx, cancel := context.WithCancel(ctxT(t))
-	r := s.request("/", "k", "").WithContext(ctx)
-	body, w := io.Pipe()
-	r.Body, r.ContentLength = body, 100
-	sent := make(chan error, 1)
-	go func() {
-		_, err := s.send(r)
-		sent <- err
-	}()
-	_, err := w.Write([]byte("half of it"))
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	require.NoError(t, err)
-	cancel()
-	require.Error(t, got(t, sent, "an end"))
-	w.Close()
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\nhalf of it")
+	require.NoError(t, err)
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
 	require.False(t, s.post("/", "k", "another").replayed())
 	require.EqualValues(t, 1, s.calls.Load())
 }
