@@ -276,7 +276,7 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 				a.mod = res.Mod
 				return ErrConflict, false
 			case commit.Overtaken:
-				return a.fenced(res), false
+				return a.fenced(), false
 			}
 		}
 		// The lease is gone, ours or one of the caller's own.
@@ -332,14 +332,12 @@ func (a *Attempt) release(ctx context.Context) (err error, again bool) {
 	case res.Outcome == commit.LeaseGone:
 		return rpctypes.ErrLeaseNotFound, true
 	}
-	return a.fenced(res), false
+	return a.fenced(), false
 }
 
-// fenced is for an attempt whose record is another's, or nobody's: then its claim may still
-// stand, and would be in the way.
-func (a *Attempt) fenced(res commit.Amending) error {
-	if res.Found == nil {
-		a.store.sess.Background(a.drop)
-	}
+// fenced is for an attempt whose record is another's, or nobody's. If nobody has taken over,
+// its claim still stands, and would be in the way.
+func (a *Attempt) fenced() error {
+	a.store.sess.Background(a.drop)
 	return ErrFenced
 }

@@ -16,9 +16,12 @@ import (
 )
 
 // perLease is how many keys hang on one lease. etcd deletes the keys of a lease that
-// expires in one go, in which nobody else writes; and with passwords it checks all keys of a
-// lease at each Put to it.
-const perLease = 1000
+// expires in one go, in which nobody else writes. With passwords it also checks all keys of a
+// lease at each Put to it, so there are fewer then.
+const (
+	perLease             = 1000
+	perLeaseWithPassword = 250
+)
 
 // pool hands out leases for records. Many records share one; the next is granted
 // before the present one is used up, so nobody waits for a grant but the first.
@@ -28,6 +31,7 @@ type pool struct {
 	// window is for how long after its grant a lease is handed out. 0 is for as long as
 	// the process lives: then the leases are renewed.
 	window time.Duration
+	most   int // keys on one
 
 	mu       sync.Mutex
 	leases   []*pooled
@@ -50,13 +54,19 @@ type pooled struct {
 // a while, so they last longer by that.
 func newRetention(sess hold.Session, d time.Duration) *pool {
 	window := max(min(d/20, 10*time.Minute), time.Second)
-	return &pool{sess: sess, ttl: d + window + time.Second, window: window}
+	return newPool(sess, d+window+time.Second, window)
 }
 
 // newWork returns the pool for records of attempts that go on. Their leases outlive the
 // process by d: the record of a lost attempt is kept that long.
-func newWork(sess hold.Session, d time.Duration) *pool {
-	return &pool{sess: sess, ttl: d + time.Second}
+func newWork(sess hold.Session, d time.Duration) *pool { return newPool(sess, d+time.Second, 0) }
+
+func newPool(sess hold.Session, ttl, window time.Duration) *pool {
+	p := &pool{sess: sess, ttl: ttl, window: window, most: perLease}
+	if sess.Client().Username != "" {
+		p.most = perLeaseWithPassword
+	}
+	return p
 }
 
 // class rounds a retention up, by less than a twentieth: durations that differ a little
@@ -121,16 +131,16 @@ func (p *pool) pick(n int) (use *pooled, spare bool) {
 		if l.gone {
 			continue
 		}
-		if p.window > 0 && (aged(l.sent) >= p.window || l.used >= perLease) {
+		if p.window > 0 && (aged(l.sent) >= p.window || l.used >= p.most) {
 			p.retire(l)
 			continue
 		}
 		kept = append(kept, l)
-		fits := l.used+n <= perLease || l.used == 0
+		fits := l.used+n <= p.most || l.used == 0
 		switch {
 		case use == nil && fits:
 			use = l
-			spare = l.used+n <= perLease*3/4 && (p.window == 0 || aged(l.sent) < p.window*3/4)
+			spare = l.used+n <= p.most*3/4 && (p.window == 0 || aged(l.sent) < p.window*3/4)
 		case fits:
 			spare = true
 		}
@@ -214,7 +224,7 @@ func (p *pool) renew(l *pooled) {
 			return
 		}
 		p.mu.Lock()
-		l.gone = l.gone || l.live == 0 && l.used >= perLease
+		l.gone = l.gone || l.live == 0 && l.used >= p.most
 		gone := l.gone
 		p.mu.Unlock()
 		if gone {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
@@ -299,5 +300,29 @@ func TestDoubtfulSteps(t *testing.T) {
 			require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
 			require.Empty(t, f.keys("/claim"))
 		})
+	}
+}
+
+// T08, T29: times in records are for people. Whatever they say, of days ago or to come,
+// requests are replayed, in progress, taken over and kept as without.
+func TestClocksInRecords(t *testing.T) {
+	t.Parallel()
+	times := regexp.MustCompile(`"(start|end)":\d+`)
+	for _, off := range []time.Duration{-24 * time.Hour, time.Hour, 1000 * time.Hour} {
+		f := shared(t)
+		a, b := f.instance(nil, &idempotency.Options{CacheBytes: -1}), f.instance(nil, &idempotency.Options{CacheBytes: -1})
+		require.NoError(t, begin(t, a, key("done")).Commit(ctxT(t), []byte("x")))
+		require.NoError(t, begin(t, a, key("lost")).Abandon(ctxT(t)))
+		for name, value := range f.dump() {
+			wrong := times.ReplaceAllString(value, fmt.Sprintf(`"$1":%d`, time.Now().Add(off).UnixMilli()))
+			require.NotEqual(t, value, wrong)
+			_, err := f.Client().Put(ctxT(t), name, wrong, clientv3.WithIgnoreLease())
+			require.NoError(t, err)
+		}
+		require.Equal(t, "x", string(replayed(t, b, key("done")).Value))
+		next := begin(t, b, key("lost"))
+		require.Equal(t, 2, next.Number())
+		rejected(t, a, key("lost"))
+		require.NoError(t, next.Commit(ctxT(t), nil))
 	}
 }

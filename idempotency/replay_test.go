@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -343,6 +344,17 @@ func TestHostileRecords(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, idempotency.Unreadable, r.State)
 	require.ErrorIs(t, a.Resolve(ctxT(t), r.Ref, idempotency.NotDone()), idempotency.ErrUnreadable)
+	// Damaged in mid-attempt: nothing is recorded, and the claim is given up.
+	at := begin(t, a, key("2"))
+	for name := range f.dump() {
+		if strings.HasSuffix(name, string(a.Ref(at.Key()))) {
+			_, err := f.Client().Put(ctxT(t), name, "x")
+			require.NoError(t, err)
+		}
+	}
+	require.ErrorIs(t, at.Commit(ctxT(t), nil), idempotency.ErrFenced)
+	f.none("/claim")
+	require.NoError(t, a.Delete(ctxT(t), a.Ref(at.Key())))
 	// Keys that are none of ours are in nobody's way.
 	for _, k := range []string{"/r/x", "/r/", "/r/0123456789abcdef/short", "/r/0123456789abcdef/short/claim"} {
 		_, err := f.Client().Put(ctxT(t), f.prefix+"v1/test/idem/store"+k, "x")
