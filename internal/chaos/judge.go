@@ -30,7 +30,7 @@ func (w *World) declare(c Config) {
 	set(check.SettingTTL, longest.String())
 	set(check.ToleratePrefix+effectUncaused, "3") // else the machine was too busy to keep etcd's time
 	if c.Duration >= whole && c.All() {
-		for _, effect := range []string{check.EffectExpiries, check.EffectEvictions, check.EffectUnknown, check.EffectGrants, check.EffectLimits, effectCompactions, effectLeaders} {
+		for _, effect := range []string{check.EffectExpiries, check.EffectEvictions, check.EffectUnknown, check.EffectGrants, check.EffectStarts, check.EffectLimits, effectCompactions, effectLeaders} {
 			set(check.RequirePrefix+effect, "1")
 		}
 	}

@@ -189,7 +189,7 @@ func (r *run) settings(version string) {
 	} {
 		r.recorder.Set(name, value)
 	}
-	required := []string{check.EffectGrants}
+	required := []string{check.EffectGrants, check.EffectStarts}
 	for _, n := range nemeses {
 		if slices.Contains(r.Nemeses, n.name) {
 			required = append(required, n.effect)
