@@ -163,13 +163,19 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 	case errors.Is(err, idempotency.ErrConflict):
 		c.tell(ctx, method, err)
 		return nil, refusal(codes.Aborted, ReasonConflict, "a change has come between; nothing was done", time.Second)
-	case errors.Is(err, idempotency.ErrFenced) && !errors.As(err, &u):
+	case superseded(a, err) && !errors.As(err, &u):
 		c.tell(ctx, method, err)
-		return nil, refusal(codes.Aborted, ReasonInProgress, "another attempt has taken over", time.Second)
+		return nil, refusal(codes.Aborted, ReasonInProgress, "another attempt may have taken over", time.Second)
 	case !errors.As(err, &u) || err != error(u):
 		c.tell(ctx, method, err)
 	}
 	return resp, failed
+}
+
+// superseded tells whether the response may not be the one that counts: another attempt has
+// taken over, or can have, since the outcome could not be recorded while the session lived.
+func superseded(a *idempotency.Attempt, err error) bool {
+	return errors.Is(err, idempotency.ErrFenced) || errors.Is(err, idempotency.ErrNotRecorded) && errors.Is(a.Err(), idempotency.ErrLost)
 }
 
 // replay returns what was recorded.

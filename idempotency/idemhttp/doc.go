@@ -7,8 +7,9 @@
 // What package idempotency guarantees, for requests of one Scope, operation and key: the
 // handler does not run without a claim (unless FailOpen is set), nor after its response was
 // recorded, whatever the response's size or form. A response is sent when it has been
-// recorded, or when that has taken 5 seconds and goes on in the background. The client that
-// hangs up does not stop the handler, and its outcome is recorded.
+// recorded, or when that has taken 5 seconds and goes on in the background; if the session was
+// lost meanwhile, so that another may have taken over, it is not sent, and the client told
+// by 409 to ask again. The client that hangs up does not stop the handler, and its outcome is recorded.
 //
 // A replay has the status, headers, trailers and body that the handler gave, byte for byte,
 // except for Date, for headers about one connection (such as Transfer-Encoding), and for

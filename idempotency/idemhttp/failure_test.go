@@ -2,6 +2,7 @@ package idemhttp_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -167,32 +168,39 @@ func TestPanics(t *testing.T) {
 }
 
 // T01: a process that was taken for dead does not get its response recorded, and its client
-// is told to ask again: what counts is its successor's.
+// is told to ask again, be it back or not: what counts is its successor's.
 func TestZombie(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
-	h := newBlocking(t)
-	a := f.instance(quick(), nil)
-	sa, sb := a.serve(nil, func(w http.ResponseWriter, r *http.Request) {
-		h.begun <- r
-		<-h.end
-		_, _ = io.WriteString(w, "the zombie's")
-	}), f.instance(nil, nil).serve(nil, paid)
-	zombie := sa.later("/", "k", "body")
-	r := got(t, h.begun, "a begin")
-	a.client.BlackHole()
-	got(t, r.Context().Done(), "the attempt's context ends with its session")
-	var second reply
-	require.Eventually(t, func() bool {
-		second = sb.post("/", "k", "body")
-		return second.StatusCode == http.StatusCreated
-	}, soon, 10*time.Millisecond)
-	require.False(t, second.replayed())
-	a.client.Heal()
-	h.release()
-	require.Equal(t, idemhttp.CodeInProgress, got(t, zombie, "an answer").problem(t).Code)
-	require.Equal(t, second.body, sb.post("/", "k", "body").body)
-	require.EqualValues(t, 1, sb.calls.Load())
+	for _, back := range []bool{true, false} {
+		t.Run(fmt.Sprint("back ", back), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			h := newBlocking(t)
+			a := f.instance(quick(), nil)
+			sa, sb := a.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+				h.begun <- r
+				<-h.end
+				_, _ = io.WriteString(w, "the zombie's")
+			}), f.instance(nil, nil).serve(nil, paid)
+			zombie := sa.later("/", "k", "body")
+			r := got(t, h.begun, "a begin")
+			a.client.BlackHole()
+			got(t, r.Context().Done(), "the attempt's context ends with its session")
+			var second reply
+			require.Eventually(t, func() bool {
+				second = sb.post("/", "k", "body")
+				return second.StatusCode == http.StatusCreated
+			}, soon, 10*time.Millisecond)
+			require.False(t, second.replayed())
+			if back {
+				a.client.Heal()
+			}
+			h.release()
+			require.Equal(t, idemhttp.CodeInProgress, got(t, zombie, "an answer").problem(t).Code)
+			require.Equal(t, second.body, sb.post("/", "k", "body").body)
+			require.EqualValues(t, 1, sb.calls.Load())
+		})
+	}
 }
 
 // Interrupted by the loss of its session, a handler that gives up leaves the request as

@@ -126,7 +126,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	var u undone
 	switch {
 	case err == nil:
-	case errors.Is(err, idempotency.ErrConflict), errors.Is(err, idempotency.ErrFenced) && !errors.As(err, &u):
+	case errors.Is(err, idempotency.ErrConflict), superseded(a, err) && !errors.As(err, &u):
 		c.tell(r, err)
 		if rec.live || rec.hijacked {
 			panic(http.ErrAbortHandler) // what was sent is not what counts
@@ -141,6 +141,12 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		c.tell(r, err)
 	}
 	rec.send()
+}
+
+// superseded tells whether the response may not be the one that counts: another attempt has
+// taken over, or can have, since the outcome could not be recorded while the session lived.
+func superseded(a *idempotency.Attempt, err error) bool {
+	return errors.Is(err, idempotency.ErrFenced) || errors.Is(err, idempotency.ErrNotRecorded) && errors.Is(a.Err(), idempotency.ErrLost)
 }
 
 // duplicate sends what was recorded.

@@ -119,6 +119,20 @@ func TestMissingKey(t *testing.T) {
 	require.Equal(t, idemhttp.CodeMalformed, optional.post("/payments", `"`, "body").problem(t).Code)
 }
 
+// The program's own form of error, in place of problem+json.
+func TestOnProblem(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(nil, nil).serve(&idemhttp.Options{OnProblem: func(w http.ResponseWriter, r *http.Request, p idemhttp.Problem) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte(r.URL.Path + " " + string(p.Code)))
+	}}, paid)
+	re := s.post("/payments", "", "body")
+	require.Equal(t, http.StatusTeapot, re.StatusCode)
+	require.Equal(t, "/payments missing", re.body)
+	require.Equal(t, "no-store", re.Header.Get("Cache-Control"))
+}
+
 func TestOtherMethodsPass(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

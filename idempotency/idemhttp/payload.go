@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 )
 
 // Exact is a Payload of method, path, query, media type, content coding and the bytes of
@@ -40,14 +40,23 @@ func CanonicalJSON(r *http.Request, body []byte) (any, error) {
 // describe is a request without its body, in one text per request.
 func describe(r *http.Request) string {
 	query := r.URL.RawQuery
-	if values, err := url.ParseQuery(query); err == nil {
-		query = values.Encode()
+	if query != "" {
+		if values, err := url.ParseQuery(query); err == nil {
+			query = values.Encode()
+		}
 	}
 	kind := r.Header.Get("Content-Type")
 	if media, _, err := mime.ParseMediaType(kind); err == nil {
 		kind = media
 	}
-	return fmt.Sprintf("%q %q %q %q %q\n", r.Method, r.URL.EscapedPath(), query, kind, r.Header.Values("Content-Encoding"))
+	b := make([]byte, 0, 128)
+	for _, s := range []string{r.Method, r.URL.EscapedPath(), query, kind} {
+		b = append(strconv.AppendQuote(b, s), ' ')
+	}
+	for _, s := range r.Header.Values("Content-Encoding") {
+		b = append(strconv.AppendQuote(b, s), ' ')
+	}
+	return string(append(b, '\n'))
 }
 
 var (

@@ -89,23 +89,28 @@ var errForm = errors.New("what is recorded is no response of this form")
 // Decode reads the recorded form, such as the Value of an idempotency.Recorded. The body
 // shares its memory. It returns an error if it is none, or of a later version.
 func Decode(stored []byte) (*Response, error) {
-	line := func() (string, bool) {
-		before, after, ok := bytes.Cut(stored, []byte{'\n'})
-		stored = after
-		return string(before), ok
+	end := bytes.Index(stored, []byte("\n\n"))
+	if end < 0 {
+		return nil, errForm
+	}
+	head := string(stored[:end+2])
+	line := func() (before string, ok bool) {
+		before, head, ok = strings.Cut(head, "\n")
+		return before, ok
 	}
 	first, ok := line()
 	rest, is := strings.CutPrefix(first, magic)
 	if !ok || !is {
 		return nil, errForm
 	}
-	words := strings.Fields(rest)
-	if len(words) < 2 {
+	code, rest, is := strings.Cut(rest, " ")
+	word, _, _ := strings.Cut(rest, " ")
+	if !is || word == "" {
 		return nil, errForm
 	}
-	res := &Response{Header: http.Header{}, Omitted: words[1] == wordOmitted, Hijacked: words[1] == wordHijacked}
+	res := &Response{Header: http.Header{}, Omitted: word == wordOmitted, Hijacked: word == wordHijacked}
 	var err error
-	if res.Status, err = strconv.Atoi(words[0]); err != nil || !final(res.Status) && !res.Hijacked {
+	if res.Status, err = strconv.Atoi(code); err != nil || !final(res.Status) && !res.Hijacked {
 		return nil, errForm
 	}
 	for {
@@ -133,7 +138,7 @@ func Decode(stored []byte) (*Response, error) {
 			res.Trailer[name] = append(res.Trailer[name], value)
 		}
 	}
-	res.Body = stored
+	res.Body = stored[end+2:]
 	return res, nil
 }
 
