@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
@@ -58,37 +59,46 @@ func (d *demo) killed(ctx context.Context, way string, stages []string, operator
 	return results, nil
 }
 
-// resolve is the operator: it looks at the payments whose outcome is unknown, asks the
-// provider whether it has charged, and says so. It returns the orders that were listed.
+// resolve is the operator: it lists the payments whose outcome is unknown, until there are
+// these, asks the provider whether it has charged, and says so. It returns the orders that
+// were listed.
 func (d *demo) resolve(ctx context.Context, requests []request) (reported map[string]bool, err error) {
 	refs, reported := map[idempotency.Ref]request{}, map[string]bool{}
 	for _, x := range requests {
 		refs[d.store.Ref(idempotency.Key{Op: "POST " + x.path(), ID: x.key})] = x
 	}
-	for rec, err := range d.store.List(ctx, idempotency.Filter{State: idempotency.Unknown}) {
-		if err != nil {
-			return nil, err
-		}
-		x, ok := refs[rec.Ref]
-		if !ok {
-			continue
-		}
-		reported[x.order] = true
-		book, err := d.bank.closedBook(ctx, x.order)
-		if err != nil {
-			return nil, err
-		}
-		what := idempotency.NotDone()
-		if book.Charges > 0 {
-			if what, err = d.wasDone(ctx, x, book.Receipts[0]); err != nil {
+	for end := time.Now().Add(patience); len(reported) < len(requests) && time.Now().Before(end); {
+		for rec, err := range d.store.List(ctx, idempotency.Filter{State: idempotency.Unknown}) {
+			if err != nil {
 				return nil, err
 			}
+			if x, ok := refs[rec.Ref]; ok {
+				reported[x.order] = true
+				if err := d.lookUp(ctx, rec.Ref, x); err != nil {
+					return nil, err
+				}
+			}
 		}
-		if err := d.store.Resolve(ctx, rec.Ref, what); err != nil {
-			return nil, err
+		if !sleep(ctx, 100*time.Millisecond) {
+			return nil, context.Cause(ctx)
 		}
 	}
 	return reported, nil
+}
+
+// lookUp looks into the provider's book, and resolves a payment by it.
+func (d *demo) lookUp(ctx context.Context, ref idempotency.Ref, x request) error {
+	book, err := d.bank.closedBook(ctx, x.order)
+	if err != nil {
+		return err
+	}
+	what := idempotency.NotDone()
+	if book.Charges > 0 {
+		if what, err = d.wasDone(ctx, x, book.Receipts[0]); err != nil {
+			return err
+		}
+	}
+	return d.store.Resolve(ctx, ref, what)
 }
 
 // wasDone makes up for what the lost attempt would have done, and returns its response.

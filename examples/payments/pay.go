@@ -24,14 +24,16 @@ const (
 // patience is for how long a duplicate waits.
 const patience = 30 * time.Second
 
-func (s *server) guards() map[string]func(http.Handler) http.Handler {
-	policy := func(o idempotency.Orphan) func(*http.Request) []idempotency.Option {
-		return func(*http.Request) []idempotency.Option { return []idempotency.Option{idempotency.OnOrphan(o)} }
+func (s *server) guarded() map[string]http.Handler {
+	guard := func(orphan idempotency.Orphan, wait time.Duration) func(http.Handler) http.Handler {
+		return idemhttp.Middleware(s.store, &idemhttp.Options{Wait: wait, Each: func(*http.Request) []idempotency.Option {
+			return []idempotency.Option{idempotency.OnOrphan(orphan)}
+		}})
 	}
-	return map[string]func(http.Handler) http.Handler{
-		byReject:   idemhttp.Middleware(s.store, &idemhttp.Options{Each: policy(idempotency.Refuse)}),
-		byWait:     idemhttp.Middleware(s.store, &idemhttp.Options{Each: policy(idempotency.Refuse), Wait: patience}),
-		byTakeOver: idemhttp.Middleware(s.store, &idemhttp.Options{Each: policy(idempotency.TakeOver), Wait: patience}),
+	return map[string]http.Handler{
+		byReject:   guard(idempotency.Refuse, 0)(s.pay(false)),
+		byWait:     guard(idempotency.Refuse, patience)(s.pay(false)),
+		byTakeOver: guard(idempotency.TakeOver, patience)(s.pay(true)),
 	}
 }
 
@@ -49,42 +51,44 @@ type receipt struct {
 }
 
 // pay is what stands behind a guard: a handler as it would be without, except for what
-// the attempt is asked for.
-func (s *server) pay(w http.ResponseWriter, r *http.Request) {
-	ctx, name := r.Context(), r.PathValue("order")
-	a, _ := idempotency.FromContext(ctx)
-	stop := context.AfterFunc(idemhttp.Client(ctx), func() { tell(s.out, event{Kind: evHungUp, Order: name}) })
-	defer stop()
-	var in payment
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		reply(w, http.StatusBadRequest, err.Error())
-		return
+// the attempt is asked for. keyed says that the provider takes keys.
+func (s *server) pay(keyed bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, name := r.Context(), r.PathValue("order")
+		a, _ := idempotency.FromContext(ctx)
+		stop := context.AfterFunc(idemhttp.Client(ctx), func() { tell(s.out, event{Kind: evHungUp, Order: name}) })
+		defer stop()
+		var in payment
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			reply(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		o, err := s.load(ctx, name)
+		switch {
+		case errors.Is(err, errNoOrder):
+			reply(w, http.StatusNotFound, err.Error())
+			return
+		case err != nil:
+			reply(w, http.StatusServiceUnavailable, err.Error()) // nothing was done: the key is given free
+			return
+		case in.Amount != o.Amount:
+			reply(w, http.StatusBadRequest, "another amount")
+			return
+		}
+		key := ""
+		if keyed {
+			key = a.ChildKey("charge")
+		}
+		o.Paid, err = s.bank.charge(ctx, charge{name, in.Amount, s.Name}, key)
+		switch {
+		case errors.Is(err, errNoAnswer):
+			idemhttp.Decide(ctx, idempotency.Abandon) // it may have charged
+			fallthrough
+		case err != nil:
+			reply(w, http.StatusBadGateway, err.Error())
+			return
+		}
+		a.With(nil, clientv3.OpPut(s.orderKey(name), o.String())) // with the response, or not at all
+		reply(w, http.StatusCreated, receipt{name, in.Amount, o.Paid, s.Name, a.Number()})
 	}
-	o, err := s.load(ctx, name)
-	switch {
-	case errors.Is(err, errNoOrder):
-		reply(w, http.StatusNotFound, err.Error())
-		return
-	case err != nil:
-		reply(w, http.StatusServiceUnavailable, err.Error()) // nothing was done: the key is given free
-		return
-	case in.Amount != o.Amount:
-		reply(w, http.StatusBadRequest, "another amount")
-		return
-	}
-	key := ""
-	if r.Pattern == "POST /pay/"+byTakeOver+"/{order}" {
-		key = a.ChildKey("charge")
-	}
-	o.Paid, err = s.bank.charge(ctx, charge{name, in.Amount, s.Name}, key)
-	switch {
-	case errors.Is(err, errNoAnswer):
-		idemhttp.Decide(ctx, idempotency.Abandon) // it may have charged
-		fallthrough
-	case err != nil:
-		reply(w, http.StatusBadGateway, err.Error())
-		return
-	}
-	a.With(nil, clientv3.OpPut(s.orderKey(name), o.String())) // with the response, or not at all
-	reply(w, http.StatusCreated, receipt{name, in.Amount, o.Paid, s.Name, a.Number()})
 }
