@@ -190,3 +190,62 @@ func BenchmarkRecordBytes(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkExpiry lets 20,000 records expire at once, as many as their leases hold, while
+// somebody writes: it shows the slowest of his Txns, before and meanwhile.
+func BenchmarkExpiry(b *testing.B) {
+	const many = 20_000
+	for range b.N {
+		f := own(b)
+		in := f.instance(nil, &idempotency.Options{CacheBytes: -1, Retain: 20 * time.Second, RetainUnknown: time.Hour})
+		var n atomic.Int64
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for i := n.Add(1); i <= many; i = n.Add(1) {
+					a, _, err := in.Begin(b.Context(), key(fmt.Sprint(i)), "payload", idempotency.LikelyNew())
+					if err == nil {
+						err = a.Commit(b.Context(), []byte("result"))
+					}
+					if err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		leases, err := f.Client().Leases(ctxT(b))
+		require.NoError(b, err)
+		write := func() time.Duration {
+			begun := time.Now()
+			_, err := f.Client().Put(ctxT(b), f.prefix+"other", "x")
+			require.NoError(b, err)
+			return time.Since(begun)
+		}
+		var before, during time.Duration
+		for range 500 {
+			before = max(before, write())
+		}
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			for _, l := range leases.Leases {
+				if resp, err := f.Client().TimeToLive(ctxT(b), l.ID, clientv3.WithAttachedKeys()); err == nil && len(resp.Keys) > 100 {
+					_ = f.ExpireLease(ctxT(b), l.ID)
+				}
+			}
+		}()
+		for running := true; running; {
+			during = max(during, write())
+			select {
+			case <-gone:
+				running = false
+			default:
+			}
+		}
+		b.ReportMetric(float64(before.Microseconds())/1000, "ms-slowest-before")
+		b.ReportMetric(float64(during.Microseconds())/1000, "ms-slowest-during")
+		b.ReportMetric(float64(len(leases.Leases)), "leases")
+	}
+}

@@ -1,0 +1,68 @@
+package idempotency_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/budget"
+)
+
+// What each operation costs etcd. docs/operations.md has the rows.
+func TestLoadBudget(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	quiet := &concurrency.SessionOptions{TTL: 300 * time.Second} // no renewal and no refresh while we count
+	b := budget.New(ctx, t, f.Cluster)
+	opts := &idempotency.Options{FullAt: 2} // the look at the quota comes when it comes
+	a, other := f.instance(quiet, opts), f.instance(quiet, opts)
+	for _, in := range []instance{a, other} { // the leases
+		require.NoError(t, begin(t, in, key("warm"+in.sess.Holder())).Commit(ctx, nil))
+	}
+	do := func(in instance, id string, fn func(*idempotency.Attempt) error, opts ...idempotency.Option) func() {
+		return func() {
+			t.Helper()
+			_, err := idempotency.Do(ctx, in.Store, key(id), "payload", func(_ context.Context, at *idempotency.Attempt) (int, error) { return 1, fn(at) }, opts...)
+			require.NoError(t, err)
+		}
+	}
+	nothing := func(*idempotency.Attempt) error { return nil }
+	type load = budget.Load
+	b.Count("a new request, from claim to outcome", a.client, load{"Range": 1, "Txn": 2}, 2, 2, do(a, "1", nothing))
+	b.Count("a new request, with `LikelyNew`", a.client, load{"Txn": 2}, 2, 2, do(a, "2", nothing, idempotency.LikelyNew()))
+	b.Count("a new request with one recovery point", a.client, load{"Range": 1, "Txn": 3}, 3, 3, do(a, "3", func(at *idempotency.Attempt) error {
+		_, err := idempotency.Step(at, "one", func(context.Context) (int, error) { return 1, nil })
+		return err
+	}))
+	b.Count("a replay from etcd", other.client, load{"Range": 1}, 0, 0, do(other, "1", nothing))
+	b.Count("a replay from the cache", other.client, load{}, 0, 0, do(other, "1", nothing))
+	at := begin(t, a, key("busy"))
+	b.Count("a duplicate of a request in progress, rejected", other.client, load{"Range": 2}, 0, 0, func() { rejected(t, other, key("busy")) })
+	b.Count("the same, in the process that works on it", a.client, load{}, 0, 0, func() { rejected(t, a, key("busy")) })
+	b.Count("one that waits in another process, for all its callers of that key", other.client, load{"Range": 3, "Watch.Send": 1}, 0, 0, func() {
+		_, _, err := other.Begin(ctx, key("busy"), "payload", idempotency.Wait(200*time.Millisecond))
+		require.ErrorIs(t, err, idempotency.ErrInProgress)
+	})
+	b.Count("`Release`", a.client, load{"Txn": 1}, 1, 1, func() { require.NoError(t, at.Release(ctx)) })
+	at = begin(t, a, key("lost"))
+	b.Count("`Abandon`", a.client, load{"Txn": 1}, 1, 1, func() { require.NoError(t, at.Abandon(ctx)) })
+	b.Count("`Resolve`, `Delete`", other.client, load{"Range": 1, "Txn": 1}, 1, 1, func() {
+		require.NoError(t, other.Resolve(ctx, other.Ref(key("lost")), idempotency.NotDone()))
+	})
+	b.Count("`Resolve`, `Delete`", other.client, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, other.Delete(ctx, other.Ref(key("lost")))) })
+	b.Count("`Get`, and `List` for each 200 keys", a.client, load{"Range": 1}, 0, 0, func() {
+		_, _, err := a.Get(ctx, a.Ref(key("1")))
+		require.NoError(t, err)
+	})
+	b.Count("`Get`, and `List` for each 200 keys", a.client, load{"Range": 1}, 0, 0, func() {
+		for _, err := range a.List(ctx, idempotency.Filter{}) {
+			require.NoError(t, err)
+		}
+	})
+	b.Holds("../docs/operations.md", "### Requests")
+}
