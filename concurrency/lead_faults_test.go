@@ -29,7 +29,7 @@ func TestSilencedLeader(t *testing.T) {
 	opts := &concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 1500 * time.Millisecond}
 	s, c := f.session(opts)
 	other, _ := f.session(nil)
-	terms, result := lead(ctx, election(t, s, "x"))
+	terms, result := lead(t, ctx, election(t, s, "x"))
 	old := got(t, terms, "it leads")
 	told := make(chan time.Time, 1)
 	context.AfterFunc(old.ctx, func() { told <- time.Now() })
@@ -216,7 +216,7 @@ func TestElectionCycles(t *testing.T) {
 	pprof.Do(ctx, pprof.Labels("test", label), func(ctx context.Context) {
 		for i := range all {
 			s, c := f.session(calm())
-			terms, result := lead(ctx, election(t, s, "x"))
+			terms, result := lead(t, ctx, election(t, s, "x"))
 			all[i] = running{terms, result, c}
 		}
 	})

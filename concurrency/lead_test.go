@@ -21,14 +21,22 @@ type term struct {
 }
 
 // lead runs Lead in a goroutine. The function tells of each term and returns what the
-// test says.
-func lead(ctx context.Context, el *concurrency.Election, opts ...concurrency.AcquireOption) (terms <-chan term, result <-chan error) {
+// test says. What it has not heard of, such as a term after one that was lost on a busy
+// machine, ends with the test.
+func lead(t testing.TB, ctx context.Context, el *concurrency.Election, opts ...concurrency.AcquireOption) (terms <-chan term, result <-chan error) {
 	began, done := make(chan term, 100), make(chan error, 1)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
 	go func() {
 		done <- el.Lead(ctx, func(ctx context.Context, p *concurrency.Permit) error {
-			t := term{p, ctx, make(chan error)}
-			began <- t
-			return <-t.end
+			now := term{p, ctx, make(chan error)}
+			began <- now
+			select {
+			case err := <-now.end:
+				return err
+			case <-over:
+				return context.Canceled
+			}
 		}, opts...)
 	}()
 	return began, done
@@ -53,7 +61,7 @@ func TestLeadUntilDone(t *testing.T) {
 	el := election(t, s, "x")
 	mine := errors.New("mine")
 	for _, want := range []error{nil, mine} {
-		terms, result := lead(ctx, el, concurrency.Note("here"))
+		terms, result := lead(t, ctx, el, concurrency.Note("here"))
 		now := got(t, terms, "it leads")
 		l := leader(t, el)
 		require.Equal(t, now.Token(), l.Token)
@@ -80,7 +88,7 @@ func TestLeadUntilDone(t *testing.T) {
 	// Its options count for each term.
 	blocked, err := el.Campaign(ctx)
 	require.NoError(t, err)
-	_, result := lead(ctx, el, concurrency.MaxWaiters(0))
+	_, result := lead(t, ctx, el, concurrency.MaxWaiters(0))
 	require.ErrorIs(t, got(t, result, "Lead returns"), concurrency.ErrFull)
 	require.NoError(t, blocked.Release(ctx))
 }
@@ -95,7 +103,7 @@ func TestLeadUntilCtxEnds(t *testing.T) {
 	mine := errors.New("mine")
 	for _, returned := range []error{nil, mine, context.Canceled} {
 		ctx, cancel := context.WithCancel(ctxT(t))
-		terms, result := lead(ctx, el)
+		terms, result := lead(t, ctx, el)
 		now := got(t, terms, "it leads")
 		cancel()
 		closed(t, now.ctx.Done(), "the function is told")
@@ -110,7 +118,7 @@ func TestLeadUntilCtxEnds(t *testing.T) {
 	blocked, err := el.Campaign(ctxT(t))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(ctxT(t))
-	_, result := lead(ctx, el)
+	_, result := lead(t, ctx, el)
 	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
 	cancel()
 	require.ErrorIs(t, got(t, result, "Lead returns"), context.Canceled)
@@ -127,7 +135,7 @@ func TestLeadCampaignsAgain(t *testing.T) {
 	s, _ := f.session(calm())
 	admin, _ := f.session(nil)
 	el, there := election(t, s, "x"), election(t, admin, "x")
-	terms, result := lead(ctx, el)
+	terms, result := lead(t, ctx, el)
 	last := int64(0)
 	for name, end := range map[string]struct {
 		strike func(term) error
@@ -160,7 +168,7 @@ func TestLeadCampaignsAgain(t *testing.T) {
 	// A candidate that is evicted while it waits stays one.
 	first, err := there.Campaign(ctxT(t))
 	require.NoError(t, err)
-	terms, result = lead(ctxT(t), el)
+	terms, result = lead(t, ctxT(t), el)
 	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
 	st, err := there.Status(ctxT(t))
 	require.NoError(t, err)
@@ -217,9 +225,9 @@ func TestSuccessorWaitsForTheFunction(t *testing.T) {
 			other, _ := f.session(nil)
 			ctx, cancel := context.WithCancel(ctxT(t))
 			defer cancel()
-			terms, _ := lead(ctx, election(t, s, "x"))
+			terms, _ := lead(t, ctx, election(t, s, "x"))
 			now := got(t, terms, "it leads")
-			next, result := lead(ctxT(t), election(t, other, "x"))
+			next, result := lead(t, ctxT(t), election(t, other, "x"))
 			require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
 			stop(t, s, election(t, other, "x"), cancel)
 			closed(t, now.ctx.Done(), "the function is told")
@@ -244,9 +252,9 @@ func TestCloseUnderLead(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	s, _ := f.session(nil)
-	leads, result := lead(ctx, election(t, s, "x"))
+	leads, result := lead(t, ctx, election(t, s, "x"))
 	now := got(t, leads, "it leads")
-	waits, result2 := lead(ctx, election(t, s, "x"))
+	waits, result2 := lead(t, ctx, election(t, s, "x"))
 	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
 	var over atomic.Bool
 	closing := make(chan error, 1)
@@ -272,7 +280,7 @@ func TestCloseUnderLead(t *testing.T) {
 
 	// One whose function does not listen loses its term.
 	s, _ = f.session(nil)
-	terms, result := lead(ctx, election(t, s, "x"))
+	terms, result := lead(t, ctx, election(t, s, "x"))
 	now = got(t, terms, "it leads")
 	brief, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()

@@ -59,7 +59,7 @@ func TestApplicationRole(t *testing.T) {
 		break
 	}
 	require.NoError(t, mutex(t, s, "x").Do(ctx, func(context.Context, *concurrency.Permit) error { return nil }))
-	terms, result := lead(ctx, election(t, s, "x"))
+	terms, result := lead(t, ctx, election(t, s, "x"))
 	now := got(t, terms, "it leads")
 	_, err = election(t, other, "x").StepDown(ctx, "why")
 	require.NoError(t, err)
