@@ -75,6 +75,9 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 			return nil, refusal(codes.PermissionDenied, ReasonScope, "the call belongs to nobody", 0)
 		}
 	}
+	if a, ok := idempotency.FromContext(ctx); ok && a.Key() == k {
+		return handler(ctx, req) // another interceptor in front of this one has begun it
+	}
 	payload, err := c.Payload(ctx, method, req)
 	if err != nil {
 		return nil, refusal(codes.InvalidArgument, ReasonPayload, err.Error(), 0)

@@ -143,6 +143,12 @@ func TestBodyIsTooLarge(t *testing.T) {
 	}
 	require.Zero(t, s.calls.Load())
 	require.Equal(t, http.StatusCreated, s.post("/", "k", "1234567890").StatusCode)
+
+	// So does the limit of somebody in front.
+	in := f.instance(nil, nil)
+	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	s = in.hosting(nil, http.MaxBytesHandler(mw, 5))
+	require.Equal(t, idemhttp.CodeTooLarge, s.post("/", "k2", "123456").problem(t).Code)
 }
 
 // A body that breaks off begins nothing.

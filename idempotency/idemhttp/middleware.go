@@ -52,8 +52,16 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			return
 		}
 	}
+	if a, ok := idempotency.FromContext(r.Context()); ok && a.Key() == k {
+		next.ServeHTTP(w, r) // another Middleware in front of this one has begun it
+		return
+	}
 	body, err := read(r, c.MaxRequest)
+	var limit *http.MaxBytesError
 	switch {
+	case errors.As(err, &limit):
+		c.answer(w, r, CodeTooLarge, fmt.Sprintf("It may have %d bytes.", limit.Limit), 0)
+		return
 	case errors.Is(err, errTooLarge):
 		c.answer(w, r, CodeTooLarge, fmt.Sprintf("It may have %d bytes.", c.MaxRequest), 0)
 		return

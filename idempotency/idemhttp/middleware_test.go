@@ -133,6 +133,20 @@ func TestOnProblem(t *testing.T) {
 	require.Equal(t, "no-store", re.Header.Get("Cache-Control"))
 }
 
+// A middleware in front of all and one in front of the route do not wait for each other.
+func TestTwoMiddlewares(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	inner := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	s := in.serve(nil, inner.ServeHTTP)
+	for n := range 2 {
+		re := s.post("/payments", "k", "body")
+		require.Equal(t, http.StatusCreated, re.StatusCode)
+		require.Equal(t, n > 0, re.replayed())
+	}
+}
+
 func TestOtherMethodsPass(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
