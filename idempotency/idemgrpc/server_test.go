@@ -217,6 +217,23 @@ func TestEtcdIsAway(t *testing.T) {
 	require.Eventually(t, func() bool { return s.pay("k").err == nil }, soon, 10*time.Millisecond)
 }
 
+// FailOpen is for clients that are there.
+func TestFailOpenForNobody(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, nil)[0]
+	in.client.Cut()
+	ctx, cancel := context.WithCancel(metadata.NewIncomingContext(t.Context(), metadata.Pairs("idempotency-key", "k")))
+	intercept := idemgrpc.UnaryServerInterceptor(in.Store, &idemgrpc.Options{FailOpen: true, Payload: func(context.Context, string, any) (any, error) {
+		cancel()
+		return nil, nil
+	}})
+	_, err := intercept(ctx, message(t), &grpc.UnaryServerInfo{FullMethod: payMethod}, func(context.Context, any) (any, error) {
+		t.Error("the handler runs")
+		return nil, nil
+	})
+	require.Equal(t, codes.Canceled, status.Code(err))
+}
+
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse, MaxExecution: 50 * time.Millisecond})[0]

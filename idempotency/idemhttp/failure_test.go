@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -121,6 +122,47 @@ func TestEtcdIsAway(t *testing.T) {
 	require.NoError(t, in.sess.Close(ctxT(t)))
 	require.Equal(t, idemhttp.CodeUnavailable, s.post("/", "k2", "body").problem(t).Code)
 }
+
+// FailOpen is for clients that are there: for one that has gone while etcd was asked nothing
+// runs.
+func TestFailOpenForNobody(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)
+	mw := idemhttp.Middleware(in.Store, &idemhttp.Options{FailOpen: true})
+	in.client.Cut()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("body"))
+	r.Header.Set("Idempotency-Key", "k")
+	asked := make(chan struct{})
+	r.Body = io.NopCloser(io.MultiReader(strings.NewReader("body"), atEnd(func() { close(asked) })))
+	r.ContentLength = -1
+	go func() { <-asked; cancel() }()
+	w := httptest.NewRecorder()
+	mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })).ServeHTTP(w, r)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+}
+
+// atEnd is an empty reader that calls when it is read.
+type atEnd func()
+
+func (f atEnd) Read([]byte) (int, error) { f(); return 0, io.EOF }
+
+// A response that the Codec cannot write is the first client's; it is done all the same.
+func TestCodecFails(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(nil, &idempotency.Options{SingleTenant: true, Codec: noCodec{}}).serve(nil, paid)
+	require.Equal(t, http.StatusCreated, s.post("/", "k", "body").StatusCode)
+	require.Equal(t, idemhttp.CodeNotKept, s.post("/", "k", "body").problem(t).Code)
+	require.EqualValues(t, 1, s.calls.Load())
+}
+
+type noCodec struct{}
+
+func (noCodec) Name() string                       { return "none" }
+func (noCodec) Encode(_, _ []byte) ([]byte, error) { return nil, io.ErrShortWrite }
+func (noCodec) Decode(b, _ []byte) ([]byte, error) { return b, nil }
 
 // T24: a panic, http.ErrAbortHandler and runtime.Goexit leave the attempt as lost, and go on
 // to the server. The next duplicate takes over, or gets what the policy says.
