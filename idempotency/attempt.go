@@ -29,6 +29,7 @@ type Attempt struct {
 	flight *flight
 	leave  func()
 	work   *pooled
+	number int
 	token  int64
 
 	ctx    context.Context
@@ -79,7 +80,7 @@ func (a *Attempt) Ctx() context.Context { return a.ctx }
 func (a *Attempt) Key() Key { return a.key }
 
 // Number returns 1 for the first attempt, and more after lost ones.
-func (a *Attempt) Number() int { return a.rec.Number }
+func (a *Attempt) Number() int { return a.number }
 
 // Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to
 // attempt at the request, so a resource that refuses a smaller one than the greatest it

@@ -38,7 +38,10 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	rec.Lease = int64(ep.Lease())
 	nonce, value := rec.Nonce, rec.Encode()
 	unchanged := clientv3.Compare(clientv3.ModRevision(c.entry.Record), "=", st.mod())
-	created, err := ep.Fence().Create(c.outer, commit.Creation{
+	// What was sent is waited for while the session closes, but not after.
+	sent, cancel := s.whileOpen(c.outer)
+	defer cancel()
+	created, err := ep.Fence().Create(sent, commit.Creation{
 		Key:   c.entry.Claim(),
 		Value: record.Claim{Nonce: nonce, Lease: rec.Lease, Holder: rec.Holder}.Encode(),
 		If:    []clientv3.Cmp{unchanged},
@@ -67,7 +70,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 			s.work.give(work, doubt)
 			leave()
 		}
-		return nil, full(because(c.outer, err))
+		return nil, full(because(sent, err))
 	case errors.Is(err, commit.ErrGone):
 		leave()
 		s.work.give(work, false)
@@ -84,10 +87,10 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		return nil, full(err)
 	}
 	a := &Attempt{store: s, key: c.key, entry: c.entry, epoch: ep, set: c.set, flight: f, leave: leave, work: work,
-		token: created.Token, mod: created.Token, rec: rec, writing: make(chan struct{}, 1)}
+		number: rec.Number, token: created.Token, mod: created.Token, rec: rec, writing: make(chan struct{}, 1)}
 	if !ep.Valid() {
 		// Nothing was run; it shall not look as if it had been.
-		err := s.takeBack(c.outer, a, st)
+		err := s.takeBack(sent, a, st)
 		s.work.give(work, err != nil)
 		leave()
 		return nil, err
@@ -99,6 +102,14 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	}
 	a.start(c.outer)
 	return a, nil
+}
+
+// whileOpen derives a ctx that ends, with ErrClosed, when the session has waited for those who
+// hold something.
+func (s *Store) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.sess.Context(), func() { cancel(ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // full tells of etcd's own refusal for want of space.

@@ -33,7 +33,8 @@ type Result[T any] struct {
 // Else Do returns what Begin returns; a *FailedError if a failure was remembered; an
 // *OmittedError if the request is done and its result was not kept; and what Commit
 // returns. After ErrNotRecorded and ErrFenced the Result has the value that fn returned.
-// ErrConflict, of what was given to Attempt.With, is treated as an error of fn.
+// ErrConflict, of what was given to Attempt.With, is treated as an error of fn; after ErrInvalid
+// of it the attempt counts as lost.
 //
 // ctx bounds the waiting for others and for etcd, but not fn: its context is the
 // attempt's, which does not end when the caller goes away.
@@ -122,12 +123,12 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 		if errors.Is(err, ErrSettled) {
 			return nil // fn has done it itself
 		}
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, errRejected) {
 			return err
 		}
 	}
 	what := a.set.onError(err)
-	if a.Err() != nil {
+	if a.Err() != nil || errors.Is(err, errRejected) {
 		what = Abandon // it was interrupted, and cannot say how far it came
 	}
 	if bad := a.act(w, what, err.Error()); bad != nil && !errors.Is(bad, ErrSettled) {

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -23,8 +24,9 @@ import (
 // on, for as long as Retain says. What was given to With is part of the same Txn. Then the
 // attempt is settled.
 //
-// It returns ErrConflict if a condition given to With is not met: nothing was written, and the
-// attempt goes on. It returns ErrFenced if another attempt has taken over, ErrSettled if
+// It returns ErrConflict if a condition given to With is not met, and ErrInvalid if etcd takes no
+// such operations: then nothing was written, the attempt goes on, and what was given to
+// With is forgotten. It returns ErrFenced if another attempt has taken over, ErrSettled if
 // this one was settled before. After ErrNotRecorded, joined with ctx's error or one of
 // etcd's, the outcome is not known to be in etcd: it is being written in the background, as
 // long as the session is open, and the key is not given free. ctx bounds this call only.
@@ -51,6 +53,9 @@ func (a *Attempt) Release(ctx context.Context) error {
 func (a *Attempt) Abandon(ctx context.Context) error {
 	return a.finish(ctx, &outcome{})
 }
+
+// errRejected says that etcd takes no such Txn as the caller's operations make.
+var errRejected = invalid("what was given to With")
 
 // outcome is how an attempt is to end.
 type outcome struct {
@@ -85,7 +90,12 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 	a.writing <- struct{}{} // a recovery point may be on its way; it does not take for ever
 	err, again := error(nil), true
 	if ctx.Err() == nil {
-		err, again = a.write(ctx, o)
+		// Where the session has ended, nothing is left that could try again.
+		tries, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(a.store.client.Ctx(), cancel)
+		err, again = a.write(tries, o)
+		stop()
+		cancel()
 	}
 	if !again {
 		a.settled(o, err)
@@ -123,7 +133,7 @@ func (a *Attempt) goOn(o *outcome) {
 		err, again := a.write(ctx, o)
 		if err != nil && !again {
 			s.log.Warn("an outcome could not be recorded", zap.Stringer("request", a.key), zap.Error(err))
-			if errors.Is(err, ErrConflict) {
+			if errors.Is(err, ErrConflict) || errors.Is(err, errRejected) {
 				// Nobody is there any more to decide: so it is lost.
 				a.drop()
 				err = ErrSettled
@@ -143,7 +153,7 @@ func (a *Attempt) goOn(o *outcome) {
 func (a *Attempt) settled(o *outcome, err error) {
 	s := a.store
 	a.mu.Lock()
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, ErrConflict) || errors.Is(err, errRejected) {
 		a.ending, a.ifs, a.then = false, nil, nil
 		a.timer.Reset(max(0, time.Until(a.until)))
 		a.mu.Unlock()
@@ -266,6 +276,10 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 				Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == o.text },
 				Same: clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id)),
 			}); err != nil {
+				var known rpctypes.EtcdError
+				if len(o.ifs)+len(o.then) > 0 && errors.As(err, &known) && known.Code() == codes.InvalidArgument {
+					return fmt.Errorf("%w: %w", errRejected, err), false
+				}
 				return err, true
 			}
 			switch res.Outcome {

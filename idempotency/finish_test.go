@@ -304,3 +304,43 @@ func TestMaxExecution(t *testing.T) {
 	require.NoError(t, next.Commit(ctxT(t), []byte("x")))
 	require.Equal(t, "x", string(replayed(t, c, key("3")).Value))
 }
+
+// Operations of the caller's own that etcd never takes: he is told, and can do without.
+func TestOperationsThatEtcdRefuses(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	twice := []clientv3.Op{clientv3.OpPut(f.prefix+"x", "1"), clientv3.OpPut(f.prefix+"x", "2")}
+	at := begin(t, a, key("1"))
+	at.With(nil, twice...)
+	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
+	require.NoError(t, at.Err())
+	rejected(t, b, key("1"))
+	require.NoError(t, at.Commit(ctxT(t), []byte("y")))
+	require.Equal(t, "y", string(replayed(t, b, key("1")).Value))
+
+	_, err := idempotency.Do(ctxT(t), a.Store, key("2"), "payload", func(_ context.Context, at *idempotency.Attempt) (int, error) {
+		at.With(nil, twice...)
+		return 1, nil
+	})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.OnOrphan(idempotency.Refuse))
+	require.ErrorIs(t, err, idempotency.ErrUnknown)
+}
+
+// The client is closed under calls without a bound: they return.
+func TestClientClosed(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1})
+	done := make(chan error, 2)
+	go func() { done <- at.Commit(context.Background(), nil) }()
+	go func() { _, _, err := a.Begin(context.Background(), key("2"), nil); done <- err }()
+	require.Eventually(t, func() bool { return inj.Struck() > 3 }, soon, time.Millisecond)
+	require.NoError(t, a.client.Close())
+	for range 2 {
+		require.Error(t, got(t, done, "a call returns"))
+	}
+}

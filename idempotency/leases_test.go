@@ -110,3 +110,26 @@ func TestWorkLeasesOfAClosedSession(t *testing.T) {
 		require.Equal(t, left, resp.TTL > 0)
 	}
 }
+
+// A lease is handed out for a while only: what hangs on it is kept for the whole retention,
+// whenever it came.
+func TestLeasesAreHandedOutForAWhile(t *testing.T) {
+	t.Parallel()
+	c, sess := session(t)
+	p := newRetention(sess, 5*time.Second)
+	first, err := p.take(t.Context(), 1)
+	require.NoError(t, err)
+	for {
+		asked := time.Now()
+		l, err := p.take(t.Context(), 1)
+		require.NoError(t, err)
+		require.Less(t, asked.Sub(l.sent), p.window)
+		if l.id != first.id {
+			break
+		}
+		resp, err := c.Client().TimeToLive(t.Context(), l.id)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, resp.TTL, int64(5))
+		time.Sleep(10 * time.Millisecond)
+	}
+}
