@@ -94,7 +94,7 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	case c.MaxResponse < 0 || c.MaxResponse > most:
 		return nil, fmt.Errorf("MaxResponse %d is not between 0 and the store's MaxResult less 1 KiB, %d", c.MaxResponse, most)
 	case c.Wait < 0:
-		return nil, fmt.Errorf("Wait %v is negative", c.Wait)
+		return nil, fmt.Errorf("the Wait %v is negative", c.Wait)
 	case c.StoreTimeout < 0:
 		return nil, fmt.Errorf("StoreTimeout %v is negative", c.StoreTimeout)
 	}

@@ -131,13 +131,13 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	case o.MaxResponse < 0 || o.MaxResponse > most-roomForHead:
 		return nil, fmt.Errorf("MaxResponse %d is not between 0 and 64 KiB below the store's MaxResult, %d", o.MaxResponse, most)
 	case o.Wait < 0:
-		return nil, fmt.Errorf("Wait %v is negative", o.Wait)
+		return nil, fmt.Errorf("the Wait %v is negative", o.Wait)
 	case o.StoreTimeout < 0:
 		return nil, fmt.Errorf("StoreTimeout %v is negative", o.StoreTimeout)
 	}
 	if o.Docs != "" {
 		if u, err := url.Parse(o.Docs); err != nil || u.Fragment != "" {
-			return nil, fmt.Errorf("Docs %q is no URI without a fragment", o.Docs)
+			return nil, fmt.Errorf("the Docs %q are no URI without a fragment", o.Docs)
 		}
 	}
 	return c, nil
