@@ -15,6 +15,8 @@
 //	sem/<name>/queue/light/…             its requests of weight 1
 //	sem/<name>/queue/heavy/<weight>/…    its heavier requests
 //	mutex/<name>/queue/light/…           the requests for a mutex
+//	idem/<store>/r/<scope>/<hash>…   the record and the claim of a request
+//	idem/<store>/b/<hash>/<token>/…      parts of a result that is too big for it
 //	id/sem/<name>/<id>               which request a caller's ID stands for
 //
 // Weight and kind of a request stand in its key's name, never in its value: a
