@@ -233,7 +233,7 @@ func TestBlackHoledMember(t *testing.T) {
 			c := f.NewClientWith(t, &embedtest.ClientOptions{Member: &i, Configure: func(cfg *clientv3.Config) {
 				cfg.DialOptions = append(cfg.DialOptions, grpc.WithContextDialer(h.dial))
 			}})
-			opts, told := traced(&concurrency.SessionOptions{TTL: 5 * time.Second, Margin: 500 * time.Millisecond})
+			opts, told := traced(&concurrency.SessionOptions{TTL: 10 * time.Second, Margin: 500 * time.Millisecond})
 			s := f.sessionOn(c.Client, opts)
 			p := lock(t, s, strconv.Itoa(i))
 			c.SetEndpoints(f.Endpoints()...) // the streams stay where they are
@@ -242,7 +242,7 @@ func TestBlackHoledMember(t *testing.T) {
 			select {
 			case <-p.Context().Done():
 				require.NoError(t, context.Cause(p.Context()))
-			case <-time.After(5500 * time.Millisecond): // longer than the TTL
+			case <-time.After(10500 * time.Millisecond): // longer than the TTL
 			}
 			require.Empty(t, told.lost)
 			require.NoError(t, p.Release(ctxT(t)))
