@@ -291,7 +291,6 @@ func TestMaxExecution(t *testing.T) {
 
 	c := f.instance(quick(), nil)
 	at := begin(t, c, key("2"), short)
-	rejected(t, b, key("2"))
 	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.OnOrphan(idempotency.Refuse)) // waits
 	require.ErrorIs(t, err, idempotency.ErrUnknown)
 	require.NoError(t, at.Commit(ctxT(t), []byte("late")))

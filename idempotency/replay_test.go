@@ -309,9 +309,9 @@ func TestSerializableOnlyIfFresh(t *testing.T) {
 		replayed(t, a, key("1"))
 		return one
 	}
-	require.True(t, serializable())
+	require.Eventually(t, serializable, soon, time.Millisecond)
 	require.Eventually(t, func() bool { return !serializable() }, soon, 100*time.Millisecond, "after a third of the TTL")
-	require.True(t, serializable(), "it has just asked a majority")
+	require.Eventually(t, serializable, soon, time.Millisecond, "it has just asked a majority")
 }
 
 // Whatever stands at a key that cannot be read, nothing is run.
