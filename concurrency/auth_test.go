@@ -74,7 +74,7 @@ func TestNoAuthStorm(t *testing.T) {
 	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
 	client := c.NewClientWith(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
-	s := f.sessionOn(client.Client, quick())
+	s := f.sessionOn(client.Client, brisk())
 	for range 50 {
 		require.NoError(t, lock(t, s, "x").Release(ctxT(t)))
 	}

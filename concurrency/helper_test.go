@@ -52,6 +52,13 @@ func own(t testing.TB, members int) fixture {
 	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 }
 
+// brisk is a session that renews each second, and that a busy machine does not cost its
+// lease.
+func brisk() *concurrency.SessionOptions {
+	return &concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 300 * time.Millisecond}
+}
+
+
 // quick is the shortest session that a test uses: a TTL of one second.
 func quick() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}

@@ -210,7 +210,7 @@ func (f fixture) closeQuietly(s *concurrency.Session) error {
 func TestPermitContextAndDeadline(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, _ := f.session(quick())
+	s, _ := f.session(brisk())
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 	p, err := mutex(t, s, "x").Lock(ctx)

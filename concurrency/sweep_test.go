@@ -28,7 +28,7 @@ func TestTrapL1AnsweredAndUnderWay(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(swept())
+	s, c := f.session(brisk())
 	o, _ := f.session(nil)
 	sm, other := sem(t, s, "x", 2), sem(t, o, "x", 2)
 	kept := acquire(t, ctx, sm, concurrency.ID("kept"))
@@ -50,19 +50,13 @@ func TestTrapL1AnsweredAndUnderWay(t *testing.T) {
 	require.NoError(t, kept.Release(ctx))
 }
 
-// swept are options of a session that looks after itself within seconds, and that a busy
-// machine does not cost its lease.
-func swept() *concurrency.SessionOptions {
-	return &concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 300 * time.Millisecond}
-}
-
 // L1: one copy is refused, because the ID is in use, and the other arrives when it
 // is not any more.
 func TestTrapL1RefusedAndUnderWay(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(swept())
+	s, c := f.session(brisk())
 	o, _ := f.session(nil)
 	sm, other := sem(t, s, "x", 2), sem(t, o, "x", 2)
 	p := acquire(t, ctx, other, concurrency.ID("job"))
@@ -83,7 +77,7 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(swept())
+	s, c := f.session(brisk())
 	sm := sem(t, s, "x", 4)
 	swept := c.Inject(embedtest.Fault{Method: "LeaseTimeToLive", Do: embedtest.Pass, Times: -1})
 	errs := make(chan error, 8)
@@ -115,7 +109,7 @@ func TestSweepSparesASuccessor(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(swept())
+	s, c := f.session(brisk())
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	slot := f.keys("queue/")[0]
