@@ -58,7 +58,6 @@ func brisk() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 300 * time.Millisecond}
 }
 
-
 // quick is the shortest session that a test uses: a TTL of one second.
 func quick() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}
