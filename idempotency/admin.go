@@ -198,13 +198,15 @@ func (s *Store) Delete(ctx context.Context, ref Ref) error {
 	if err != nil {
 		return err
 	}
-	return s.decide(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
+	_, err = s.decide(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
 		func(kv *mvccpb.KeyValue) bool { return kv == nil })
+	return err
 }
 
-// decide changes the record of a request on which nobody works.
-func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) error {
-	fail := func(err error) error { return fmt.Errorf("store %q: %s: %w", s.name, e.Ref, err) }
+// decide changes the record of a request on which nobody works. It returns the revision at
+// which that was done.
+func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
+	fail := func(err error) (int64, error) { return 0, fmt.Errorf("store %q: %s: %w", s.name, e.Ref, err) }
 	if st.claim {
 		return fail(&InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: retryAfter})
 	}
@@ -217,7 +219,7 @@ func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []c
 	case err != nil:
 		return fail(because(ctx, err))
 	case res.Outcome == commit.Amended:
-		return nil
+		return res.Mod, nil
 	}
 	return fail(ErrConflict)
 }
@@ -274,12 +276,17 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 		r.State = record.AttemptReleased
 	}
 	text := r.Encode()
-	lease, err := s.retain(s.opts.Retain).take(ctx, 1)
+	pool := s.retain(s.opts.Retain)
+	lease, err := pool.take(ctx, 1)
 	if err != nil {
 		return fmt.Errorf("store %q: %s: %w", s.name, ref, because(ctx, err))
 	}
-	return s.decide(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
+	mod, err := s.decide(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
 		func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
+	if err == nil {
+		s.prolong(pool, lease, kept{entry: e, text: text, mod: mod})
+	}
+	return err
 }
 
 // Count returns how many records there are of a scope, or with all in the whole store, those

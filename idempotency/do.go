@@ -141,7 +141,11 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 func (a *Attempt) act(ctx context.Context, what Action, failure string) error {
 	switch what {
 	case Remember:
-		return a.Fail(ctx, failure, nil)
+		err := a.Fail(ctx, failure, nil)
+		if errors.Is(err, ErrConflict) || errors.Is(err, errRejected) {
+			err = a.Fail(ctx, failure, nil) // without what was given to With: nobody else ends the attempt
+		}
+		return err
 	case Abandon:
 		return a.Abandon(ctx)
 	default:

@@ -285,6 +285,7 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 			switch res.Outcome {
 			case commit.Amended:
 				s.saw(res.Mod, sent)
+				s.prolong(s.retain(a.set.retain), lease, kept{entry: a.entry, text: o.text, mod: res.Mod, token: a.token, parts: parts})
 				return nil, false
 			case commit.Unmet:
 				a.mod = res.Mod
@@ -326,14 +327,15 @@ func (a *Attempt) release(ctx context.Context) (err error, again bool) {
 		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())},
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv == nil },
 	}
+	var lease *pooled
+	text := ""
 	if len(a.rec.Body) > 0 {
-		lease, err := s.retain(a.set.retain).take(ctx, 1)
-		if err != nil {
+		if lease, err = s.retain(a.set.retain).take(ctx, 1); err != nil {
 			return err, true
 		}
 		r := a.rec
 		r.State = record.AttemptReleased
-		text := r.Encode()
+		text = r.Encode()
 		am.Then[0] = clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id))
 		am.Mine = func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text }
 	}
@@ -342,6 +344,9 @@ func (a *Attempt) release(ctx context.Context) (err error, again bool) {
 	case err != nil:
 		return err, true
 	case res.Outcome == commit.Amended:
+		if lease != nil {
+			s.prolong(s.retain(a.set.retain), lease, kept{entry: a.entry, text: text, mod: res.Mod})
+		}
 		return nil, false
 	case res.Outcome == commit.LeaseGone:
 		return rpctypes.ErrLeaseNotFound, true

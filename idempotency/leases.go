@@ -54,7 +54,7 @@ type pooled struct {
 // a while, so they last longer by that.
 func newRetention(sess hold.Session, d time.Duration) *pool {
 	window := max(min(d/20, 10*time.Minute), time.Second)
-	return newPool(sess, d+window+time.Second, window)
+	return newPool(sess, d+window+spare, window)
 }
 
 // newWork returns the pool for records of attempts that go on. Their leases outlive the
