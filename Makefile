@@ -98,7 +98,7 @@ lint: ## gofmt, go vet for Linux, macOS and Windows, bash -n, staticcheck, and g
 		else echo "lint: golangci-lint is not installed, its part is left out" >&2; fi
 
 .PHONY: chaos
-chaos: ## Semaphores, mutexes, elections and jobs on three members while everything fails, judged by six checkers (SEED=7 MINUTES=3, ARGS="-nemeses compaction")
+chaos: ## Semaphores, mutexes, elections, jobs and requests on three members while everything fails, judged by seven checkers (SEED=7 MINUTES=3, ARGS="-nemeses compaction")
 	@$(patiently) go build -o bin/chaos ./internal/chaos/cmd
 	@bin/chaos $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/history"
 	"github.com/etcdkit/etcdkit/internal/lease"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -16,7 +17,8 @@ func definite(err error) bool {
 	var held *concurrency.HeldError
 	var mismatch *concurrency.LimitMismatchError
 	for _, sure := range []error{concurrency.ErrFull, concurrency.ErrInvalid, concurrency.ErrNotHeld, concurrency.ErrTooMany, concurrency.ErrLost,
-		schedlock.ErrNotRunning, schedlock.ErrUnknownJob, schedlock.ErrGone} {
+		schedlock.ErrNotRunning, schedlock.ErrUnknownJob, schedlock.ErrGone,
+		idempotency.ErrInProgress, idempotency.ErrMismatch, idempotency.ErrUnknown, idempotency.ErrFailed, idempotency.ErrNotFound, idempotency.ErrConflict} {
 		if errors.Is(err, sure) {
 			return true
 		}

@@ -36,7 +36,7 @@ func (c Config) All() bool {
 
 // Subjects returns all subjects.
 func Subjects() []Subject {
-	return []Subject{NewSemaphores(), NewMutexes(), NewElections(), NewJobs()}
+	return []Subject{NewSemaphores(), NewMutexes(), NewElections(), NewJobs(), NewRequests()}
 }
 
 // Result is what a run has left.

@@ -889,7 +889,7 @@ func told(r *Report) string {
 // TestGolden: each checker finds what it is for, and nothing else does.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	for _, g := range slices.Concat(golden, goldenJobs) {
+	for _, g := range slices.Concat(golden, goldenJobs, goldenRequests) {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			tale := newTale()
@@ -912,7 +912,7 @@ func TestGolden(t *testing.T) {
 func TestEveryRuleCanFail(t *testing.T) {
 	t.Parallel()
 	broken := map[string]bool{"store/tap": true, "linear/search": true}
-	for _, g := range slices.Concat(golden, goldenJobs) {
+	for _, g := range slices.Concat(golden, goldenJobs, goldenRequests) {
 		for killer := range strings.FieldsSeq(g.killers) {
 			broken[killer] = true
 		}

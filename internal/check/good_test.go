@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/history"
 )
 
-var all = []Checker{Store{}, Belief{}, Fence{}, Linear{}, Live{}, Jobs{}}
+var all = []Checker{Store{}, Belief{}, Fence{}, Linear{}, Live{}, Jobs{}, Requests{}}
 
 // TestGoodHistoriesPass: no false alarms, whatever clients and nemeses do that
 // keeps the rules.

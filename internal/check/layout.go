@@ -24,6 +24,9 @@ const (
 	keyJobPause                   // the same, for an operator
 	keyJobSettings                // of a job
 	keyClock                      // of a process that runs jobs
+	keyRecord                     // what became of an idempotent request
+	keyClaim                      // stands while an attempt at it goes on
+	keyPart                       // of its result
 )
 
 // parsedKey is what a key's name says.
@@ -68,6 +71,8 @@ var (
 	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16}))$`)
 	jobName     = regexp.MustCompile(`^(job/[^/]+)/(?:(lock|hold|pause|settings)|(run|floor)/([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z))$`)
 	clockName   = regexp.MustCompile(`^clock/([0-9a-f]{16})$`)
+	recordName  = regexp.MustCompile(`^(idem/[^/]+/r/[0-9a-f]{16}/[A-Za-z0-9_-]{43})(/claim)?$`)
+	partName    = regexp.MustCompile(`^idem/[^/]+/b/`)
 	etcdName    = regexp.MustCompile(`^(.+)/([0-9a-f]+)$`)
 )
 
@@ -106,6 +111,15 @@ func parseEtcdkit(name string) parsedKey {
 	if m := clockName.FindStringSubmatch(name); m != nil {
 		return parsedKey{kind: keyClock, lease: hex(m[1])}
 	}
+	if m := recordName.FindStringSubmatch(name); m != nil {
+		if m[2] != "" {
+			return parsedKey{kind: keyClaim, gate: m[1], weight: 1}
+		}
+		return parsedKey{kind: keyRecord, gate: m[1]}
+	}
+	if partName.MatchString(name) {
+		return parsedKey{kind: keyPart}
+	}
 	return parsedKey{}
 }
 
@@ -116,8 +130,12 @@ var jobKinds = map[string]keyKind{
 // isJob tells whether what is granted under a name is the run of a job.
 func isJob(gate string) bool { return strings.HasPrefix(gate, "job/") }
 
+// isRequest tells whether what is granted under a name is an attempt at an idempotent
+// request.
+func isRequest(gate string) bool { return strings.HasPrefix(gate, "idem/") }
+
 func fixedEtcdkit(gate string) int64 {
-	if strings.HasPrefix(gate, "mutex/") || strings.HasPrefix(gate, "election/") || isJob(gate) {
+	if strings.HasPrefix(gate, "mutex/") || strings.HasPrefix(gate, "election/") || isJob(gate) || isRequest(gate) {
 		return 1
 	}
 	return 0

@@ -24,7 +24,8 @@ type store struct {
 	leases  map[int64]*lease
 	others  []put // puts of keys of other kinds: registers
 	jobs    map[string]*job
-	skew    time.Duration // by how much clocks of jobs may differ
+	entries map[string]*idem // idempotency keys
+	skew    time.Duration    // by how much clocks of jobs may differ
 	live    map[string]*liveKey
 	history []*liveKey            // every life of every key, in the order of creation
 	lives   map[string][]*liveKey // the same of jobs' keys, by name
@@ -53,7 +54,7 @@ type put struct {
 
 // replay runs the tap's events through the rule of admission.
 func replay(h *history.History) *store {
-	s := &store{layout: layoutNamed(h.Setting(SettingLayout)), gates: map[string]*gate{}, leases: map[int64]*lease{}, jobs: map[string]*job{}, skew: time.Duration(duration(h, SettingSkew, time.Minute)), live: map[string]*liveKey{}, lives: map[string][]*liveKey{}}
+	s := &store{layout: layoutNamed(h.Setting(SettingLayout)), gates: map[string]*gate{}, leases: map[int64]*lease{}, jobs: map[string]*job{}, entries: map[string]*idem{}, skew: time.Duration(duration(h, SettingSkew, time.Minute)), live: map[string]*liveKey{}, lives: map[string][]*liveKey{}}
 	for _, m := range h.Marks(history.MarkTap) {
 		s.prefix, s.tapped = m.Attr["prefix"], true
 		s.through = max(s.through, m.Rev)
@@ -141,6 +142,7 @@ func (s *store) commit(c history.Commit) {
 		g.admit(c)
 	}
 	s.runJobs(c)
+	s.runRequests(c)
 }
 
 // note keeps the lives of all keys.

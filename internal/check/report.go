@@ -39,7 +39,9 @@ const (
 	EffectLimits    = "limit changes"
 	EffectStarts    = "job starts"
 	EffectRetries   = "second attempts" // at a tick whose run was lost
-	EffectExcused   = "excused"         // findings that are documented exceptions
+	EffectAttempts  = "attempts at requests"
+	EffectReplays   = "replays of requests"
+	EffectExcused   = "excused" // findings that are documented exceptions
 )
 
 // Judge runs the checkers on a history, and adds what the run has found itself, as
@@ -129,11 +131,16 @@ func effects(h *history.History) map[string]int64 {
 	w := join(h)
 	n[EffectGrants] += int64(len(w.spans))
 	n[EffectStarts] += int64(len(w.runs))
+	n[EffectAttempts] += int64(len(w.tries))
 	for _, op := range w.ops {
 		switch op.Call.Name {
 		case history.JobStart:
 			if op.Call.N > 1 {
 				n[EffectRetries]++
+			}
+		case history.RequestDo:
+			if op.Return != nil && op.Return.Cause == history.Replayed {
+				n[EffectReplays]++
 			}
 		case history.Acquire, history.Try, history.Status: // their context may have ended while they waited
 		default:

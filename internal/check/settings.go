@@ -40,6 +40,12 @@ const (
 	// SettingSkew is by how much the clocks of processes that run jobs may differ:
 	// their MaxSkew. Defaults to 1m.
 	SettingSkew = "jobs.skew"
+	// SettingRetain is for how long the outcome of a request is kept that was resolved
+	// by hand: the store's own Retain. Defaults to no bound.
+	SettingRetain = "requests.retain"
+	// SettingCacheFor is for how long an outcome may be replayed that is gone: the
+	// store's CacheFor. Defaults to 10s.
+	SettingCacheFor = "requests.cache"
 	// RequirePrefix begins the settings that say how often something must have
 	// happened: "require:expiries" = "1".
 	RequirePrefix = "require:"

@@ -17,6 +17,7 @@ type world struct {
 	ops     []history.Op
 	spans   []history.Span // beliefs in permits
 	runs    []history.Span // beliefs in runs of jobs
+	tries   []history.Span // beliefs in attempts at requests
 	strikes []history.Window
 	end     int64 // when the last event was recorded
 	calm    int64 // when all nemeses were over, or never
@@ -106,14 +107,22 @@ func join(h *history.History) *world {
 			w.byToken[id{j.name, c.token}] = c.lock
 		}
 	}
+	for _, e := range w.entries {
+		for _, a := range e.attempts {
+			w.byToken[id{e.name, a.token}] = a.claim
+		}
+	}
 	for _, s := range h.Beliefs() {
-		if isJob(s.Granted.Gate) {
+		switch {
+		case isJob(s.Granted.Gate):
 			w.runs = append(w.runs, s)
-		} else {
+		case isRequest(s.Granted.Gate):
+			w.tries = append(w.tries, s)
+		default:
 			w.spans = append(w.spans, s)
 		}
 	}
-	for _, s := range slices.Concat(pointers(w.spans), pointers(w.runs)) {
+	for _, s := range slices.Concat(pointers(w.spans), pointers(w.runs), pointers(w.tries)) {
 		tag := history.Tag(s.Granted.Client, s.Granted.Op)
 		w.spanOp[tag] = s
 		if r := w.byToken[id{s.Granted.Gate, s.Granted.Token}]; r != nil && w.spanOf[r] == nil {
@@ -199,6 +208,18 @@ func (w *world) bounds() {
 			if span := w.spanOf[c.lock]; span != nil {
 				if start := w.opByTag[history.Tag(span.Granted.Client, span.Granted.Op)]; start != nil && w.opByTag[start.Call.Attr["call"]] != nil {
 					raise(c.token, w.opByTag[start.Call.Attr["call"]].Call.At)
+				}
+			}
+		}
+	}
+	for _, e := range w.entries {
+		for _, a := range e.attempts {
+			if span := w.spanOf[a.claim]; span != nil {
+				if start := w.startOf(span); start != nil && w.opByTag[start.Call.Attr["call"]] != nil {
+					raise(a.token, w.opByTag[start.Call.Attr["call"]].Call.At)
+				}
+				if a.outcome != nil && a.outcome.rec.By == "" {
+					raise(a.outcome.rev, w.finished(e.name, a.token))
 				}
 			}
 		}

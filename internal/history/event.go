@@ -45,6 +45,12 @@ const (
 	JobClaim  = "job.claim"  // the part of it before the function is called
 	JobStart  = "job.start"  // a function is called: ID is its tick, N the attempt, Token the run's; its end is a Release
 	JobUnlock = "job.unlock" // Locker.Unlock
+
+	RequestDo      = "request.do"      // idempotency.Do; Gate is the record's key; Attr: payload, sum of the value
+	RequestBegin   = "request.begin"   // the part of it before the function is called
+	RequestStart   = "request.start"   // a function is called: N is the attempt; its end is a Release with Attr["as"]
+	RequestDelete  = "request.delete"  // Store.Delete
+	RequestResolve = "request.resolve" // Store.Resolve
 )
 
 // Outcome is how an operation ended for its caller.
@@ -61,6 +67,16 @@ const (
 const (
 	Full = "full" // no room, and the caller did not want to wait (longer)
 	Gone = "gone" // its request or session was taken away
+)
+
+// What a call of RequestDo was told, as its Cause.
+const (
+	Ran          = "ran"      // its own function's value is recorded
+	Replayed     = "replayed" // the value of another call
+	FailedBefore = "failed before"
+	InProgress   = "in progress"
+	Mismatch     = "mismatch"
+	UnknownFate  = "unknown fate"
 )
 
 // Modes of protecting an effect.
