@@ -3,6 +3,8 @@ package schedlock
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -53,6 +55,42 @@ func (l *Locker) spare(ctx context.Context, j *job, atLeast time.Duration) (clie
 	}
 }
 
+// holds tells, after a claim, whether its hold can stand for all of AtLeast: its lease counts
+// from before the claim, whose answer may have come late.
+func (l *Locker) holds(ctx context.Context, c *claimed) bool {
+	if c.spare == 0 || time.Since(c.sent) <= slack/2 {
+		return true
+	}
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	_, err := l.client.KeepAliveOnce(call, c.spare)
+	return !errors.Is(err, rpctypes.ErrLeaseNotFound)
+}
+
+// giveBack ends the lease that a job holds ready. It takes a second at most.
+func (l *Locker) giveBack(j *job) {
+	j.mu.Lock()
+	id := j.spare
+	j.spare = 0
+	j.mu.Unlock()
+	if id == 0 || l.client.Ctx().Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.client.Ctx(), time.Second)
+	defer cancel()
+	_, _ = l.client.Revoke(ctx, id)
+}
+
+// giveAllBack is giveBack for a session that has been closed.
+func (l *Locker) giveAllBack() {
+	l.mu.Lock()
+	jobs := slices.Collect(maps.Values(l.jobs))
+	l.mu.Unlock()
+	for _, j := range jobs {
+		l.giveBack(j)
+	}
+}
+
 // keep holds a lease ready for the next call.
 func (j *job) keep(id clientv3.LeaseID) {
 	j.mu.Lock()
@@ -63,11 +101,6 @@ func (j *job) keep(id clientv3.LeaseID) {
 // release ends a hold when AtLeast has passed, to the moment. If the session ends before
 // that, the hold is left to its lease, which ends a little later.
 func (l *Locker) release(c *claimed, began time.Time, atLeast time.Duration) {
-	if began.Sub(c.sent) > slack/2 {
-		call, cancel := commit.Call(l.sess.Context())
-		_, _ = l.client.KeepAliveOnce(call, c.spare)
-		cancel()
-	}
 	t := time.NewTimer(atLeast - time.Since(began))
 	defer t.Stop()
 	select {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -95,6 +96,7 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 			}
 			next, out, err := st.decide(j, s)
 			if err != nil {
+				l.sess.Background(func() { l.giveBack(j) })
 				return nil, res, err
 			}
 			if out == standBy {
@@ -182,11 +184,14 @@ func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, p plan) (kno
 	}
 }
 
-// turn waits until few enough of this process's claims are on their way.
+// turn waits until few enough of this process's claims are on their way. One that hangs
+// keeps the others from theirs for a while only.
 func (l *Locker) turn(ctx context.Context) (leave func(), err error) {
 	select {
 	case l.turns <- struct{}{}:
-		return func() { <-l.turns }, nil
+		end := sync.OnceFunc(func() { <-l.turns })
+		t := time.AfterFunc(hung, end)
+		return func() { t.Stop(); end() }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -225,7 +230,8 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 	run, nonce, at := j.keys.Run(tick), l.sess.Nonce(), l.opts.now().UnixMilli()
 	c.record = record.Run{State: record.RunRunning, Attempt: p.attempt, Holder: l.sess.Holder(), Lease: int64(e.Lease()), StartMS: at}
 	lock := record.Lock{Nonce: nonce, Lease: int64(e.Lease()), Tick: stamp(tick), Attempt: p.attempt, Holder: l.sess.Holder(), AtMS: at}
-	horizon := j.keys.Run(l.horizon())
+	// The tick's own record counts whatever the clock says: it may have been set back.
+	horizon := max(j.keys.Run(l.horizon()), run+"\x00")
 
 	ifs := []clientv3.Cmp{
 		none(j.keys.Floor(tick), clientv3.GetPrefixRangeEnd(j.keys.Floors())),

@@ -3,6 +3,7 @@ package schedlock_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -392,4 +393,104 @@ func TestFurtherAttemptGivenUp(t *testing.T) {
 			require.NoError(t, got(t, done, "its end").err)
 		})
 	}
+}
+
+// A call waits for its session to come back, and meanwhile its clock is set back by more than
+// MaxSkew: the tick that another has run is not started again.
+func TestClockSetBackWhileItWaits(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	h := clock(anHourAgo)
+	var asked atomic.Int64
+	o := h.options()
+	now := o.Now
+	o.Now = func() time.Time { asked.Add(1); return now() }
+	a, b := f.instance(quick(), o), f.instance(nil, nil)
+	_, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(-60)))
+	require.NoError(t, err)
+	lease := a.sess.Lease()
+	a.client.Cut()
+	require.Eventually(t, func() bool { return a.sess.Lease() != lease }, soon, time.Millisecond)
+	var starts atomic.Int64
+	done := make(chan answer, 1)
+	before := asked.Load()
+	go func() {
+		res, err := a.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(0)))
+		done <- answer{res, err}
+	}()
+	require.Eventually(t, func() bool { return asked.Load() >= before+2 }, soon, time.Millisecond, "it waits")
+	res, err := b.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	h.set(anHourAgo.Add(-2 * time.Minute))
+	_, err = f.Compact(ctx) // so that it does not hear of it
+	require.NoError(t, err)
+	a.client.Heal()
+	x := got(t, done, "it returns")
+	require.NoError(t, x.err)
+	require.False(t, x.res.Outcome.Started(), x.res.Outcome)
+	require.EqualValues(t, 1, starts.Load())
+}
+
+// The answer to a claim comes when its AtLeast has passed already. AtLeast counts from the
+// start all the same.
+func TestAtLeastAfterALateAnswer(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	least := schedlock.AtLeast(time.Second)
+	_, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(0)), least)
+	require.NoError(t, err)
+	f.none("/hold")
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer})
+	begun, done := make(chan time.Time, 10), make(chan answer, 1)
+	go func() {
+		res, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { begun <- time.Now(); return nil }, schedlock.Tick(tick(1)), least)
+		done <- answer{res, err}
+	}()
+	require.NoError(t, inj.Wait(ctx))
+	f.none("/hold") // its lease has ended
+	require.NoError(t, inj.Release())
+	x := got(t, done, "it returns")
+	require.NoError(t, x.err)
+	require.Equal(t, schedlock.Ran, x.res.Outcome)
+	began := got(t, begun, "it has started")
+	for n := 2; ; n++ {
+		res, err := b.Do(ctx, "job", func(context.Context, *schedlock.Run) error { begun <- time.Now(); return nil }, schedlock.Tick(tick(n)), least)
+		require.NoError(t, err)
+		if res.Outcome == schedlock.Ran {
+			break
+		}
+		require.Equal(t, schedlock.StillRunning, res.Outcome)
+	}
+	require.GreaterOrEqual(t, got(t, begun, "the next").Sub(began)+10*time.Millisecond, time.Second)
+}
+
+// Claims of other jobs that hang do not keep a job from its own for longer than a moment.
+func TestHungClaims(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	a := f.instance(nil, nil)
+	hung := []string{"u", "v", "w", "x", "y", "z"}
+	for _, name := range append(hung, "job") {
+		_, err := a.Do(ctx, name, nothing, schedlock.Tick(tick(0)))
+		require.NoError(t, err)
+	}
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest, Times: -1, Match: func(m string, msg any) bool {
+		return isClaim(m, msg) && !strings.Contains(string(msg.(*etcdserverpb.TxnRequest).Success[0].GetRequestPut().GetKey()), "/job/job/")
+	}})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for _, name := range hung {
+		wg.Go(func() { _, _ = a.Do(ctx, name, nothing, schedlock.Tick(tick(1))) })
+	}
+	require.Eventually(t, func() bool { return inj.Struck() >= 4 }, soon, time.Millisecond)
+	res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	require.LessOrEqual(t, inj.Struck(), 2*len(hung), "and they hang on")
 }

@@ -24,9 +24,7 @@ type Func func(ctx context.Context, r *Run) error
 // runtime.Goexit. When fn has returned, its outcome is recorded even if ctx has ended,
 // in the background if need be.
 func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...Option) (res Result, err error) {
-	if l.opts.Done != nil {
-		defer func() { l.opts.Done(res, err) }()
-	}
+	defer l.tell(&res, &err)
 	res.Job = name
 	if err := checkName(name); err != nil {
 		return res, err
@@ -42,6 +40,14 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...Option) (
 		return res, fmt.Errorf("job %q: %w", name, err)
 	}
 	return l.do(ctx, name, fn, s)
+}
+
+// tell tells Options.Done of a call that returns. Of one that does not, since its function
+// has panicked, the run tells.
+func (l *Locker) tell(res *Result, err *error) {
+	if l.opts.Done != nil && (res.Outcome != 0 || *err != nil) {
+		l.opts.Done(*res, *err)
+	}
 }
 
 // do runs fn for a tick, once or, as far as Retries allows, until it was not lost.

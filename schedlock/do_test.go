@@ -449,3 +449,35 @@ func TestWithoutATick(t *testing.T) {
 		}
 	}
 }
+
+// Options.Done is told of a panic, once; and what a function returns after AtMost, and how
+// long it took, is not lost.
+func TestWhatIsToldOfBadEnds(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	type told struct {
+		schedlock.Result
+		err error
+	}
+	var all []told
+	a := f.instance(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 300 * time.Millisecond}, &schedlock.Options{Done: func(r schedlock.Result, err error) { all = append(all, told{r, err}) }})
+	require.PanicsWithValue(t, "ouch", func() {
+		_, _ = a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { panic("ouch") }, schedlock.Tick(tick(1)))
+	})
+	require.Len(t, all, 1)
+	require.Equal(t, schedlock.Failed, all[0].Outcome)
+	require.ErrorContains(t, all[0].err, "ouch")
+	mine := errors.New("mine")
+	began := time.Now()
+	res, err := a.Do(ctx, "slow", func(ctx context.Context, _ *schedlock.Run) error {
+		<-ctx.Done()
+		f.none("/lock") // the job is given free a margin later
+		return mine
+	}, schedlock.Tick(tick(1)), schedlock.AtMost(50*time.Millisecond))
+	require.Equal(t, schedlock.Failed, res.Outcome)
+	require.ErrorIs(t, err, schedlock.ErrTooLong)
+	require.ErrorIs(t, err, mine)
+	require.Greater(t, res.Took, 300*time.Millisecond, "AtMost and the margin at least")
+	require.LessOrEqual(t, res.Took, time.Since(began))
+}

@@ -42,8 +42,9 @@ var (
 )
 
 // SettingsError says that a job of the same name is in use with other settings: two
-// jobs have one name, or two releases of a program run at the same time. It goes away
-// when nobody uses the other settings any more.
+// jobs have one name, or two releases of a program run at the same time. What counts are
+// the settings of the process that has come first, as long as its session lives; then those
+// of whoever comes next, maybe still with the other settings.
 type SettingsError struct {
 	Job    string
 	Mine   string

@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// errNotStarted says that the session was lost between claim and start.
+// errNotStarted says that the session, or the hold, was lost between claim and start.
 var errNotStarted = errors.New("not started")
 
 // takeBack undoes a claim whose function was not started: nothing shall look like it.
@@ -38,7 +38,7 @@ func (l *Locker) takeBack(ctx context.Context, j *job, c *claimed) error {
 // run starts the function for a claim, and sees the run to its end.
 func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s settings) (Result, error) {
 	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token, leave: c.leave}
-	if !c.epoch.Valid() {
+	if !c.epoch.Valid() || !l.holds(ctx, c) {
 		err := l.takeBack(ctx, j, c)
 		if err != nil {
 			l.sess.Background(func() { _ = l.takeBack(l.sess.Context(), j, c) })
@@ -83,13 +83,18 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 			err = fmt.Errorf("panic: %v", v)
 		}
 		r.finish(ctx, err)
+		if done := r.locker.opts.Done; done != nil {
+			done(r.outcome, r.err) // the caller of this call is not there any more
+		}
 		if v != nil {
 			panic(v)
 		}
 	}()
 	err := fn(work, r)
 	returned = true
-	r.finish(ctx, err)
+	if !r.finish(ctx, err) { // AtMost was first
+		r.err, r.outcome.Took = errors.Join(err, r.err), time.Since(r.began)
+	}
 }
 
 // tooLong ends the run by AtMost. Its function should return now; if it does not, the job
@@ -123,10 +128,11 @@ func (r *Run) tooLong() {
 // maxError bounds the text of an error in a run record, in bytes.
 const maxError = 1024
 
-// finish records the outcome and gives the job free, once. If ctx ends meanwhile, it goes
-// on in the background.
-func (r *Run) finish(ctx context.Context, failed error) {
+// finish records the outcome and gives the job free, once, and tells whether that was now.
+// If ctx ends meanwhile, it goes on in the background.
+func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 	r.settled.Do(func() {
+		now = true
 		_ = r.Err() // a pause may have outlasted the session, and no timer has fired yet
 		r.end(ErrReturned)
 		r.mu.Lock()
@@ -154,6 +160,7 @@ func (r *Run) finish(ctx context.Context, failed error) {
 		puts := append([]clientv3.Op{clientv3.OpPut(r.job.keys.Run(r.claim.tick), rec.Encode())}, r.trim()...)
 		r.write(ctx, puts)
 	})
+	return now
 }
 
 func bounded(text string) string {

@@ -132,7 +132,7 @@ func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
 		last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)}
 		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
-			clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings())).Commit()
+			clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(j.keys.Operated())).Commit()
 		if err != nil {
 			return err
 		}

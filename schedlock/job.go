@@ -99,9 +99,7 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 // rest is as with RunContext: it does not overlap with another run, and returns ErrLost,
 // ErrTooLong and the other errors of Locker.Do.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
-	if done := j.locker.opts.Done; done != nil {
-		defer func() { done(res, err) }()
-	}
+	defer j.locker.tell(&res, &err)
 	s := j.settings
 	s.hasEvery = false
 	return j.locker.do(ctx, j.name, j.fn, s)
@@ -114,9 +112,7 @@ func (j *Job) run(ctx context.Context, tick time.Time, s settings) (Result, erro
 
 // scheduled runs one tick of a timetable.
 func (l *Locker) scheduled(ctx context.Context, name string, fn Func, s settings, times *timetable, tick time.Time) (res Result, err error) {
-	if done := l.opts.Done; done != nil {
-		defer func() { done(res, err) }()
-	}
+	defer l.tell(&res, &err)
 	passed, ok := times.comes(tick)
 	if !ok {
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil

@@ -294,3 +294,67 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 		return err == nil && h.State == schedlock.Dead
 	}, soon, 10*time.Millisecond)
 }
+
+// Close waits for a run that was begun for a missed tick, as for any other.
+func TestCloseWaitsForACatchUp(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(anHourAgo))
+	require.NoError(t, err)
+	started, end := make(chan *schedlock.Run, 1), make(chan struct{})
+	job, err := a.Job("job", grid(time.Minute), func(ctx context.Context, r *schedlock.Run) error {
+		started <- r
+		select {
+		case <-end:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}, schedlock.OnMisfire(schedlock.Once))
+	require.NoError(t, err)
+	job.Next(time.Now())
+	r := got(t, started, "what was missed")
+	shut := make(chan error, 1)
+	go func() { shut <- a.sess.Close(ctx) }()
+	require.Eventually(t, func() bool {
+		_, err := a.Do(ctx, "other", nothing)
+		return err != nil
+	}, soon, time.Millisecond, "it closes")
+	require.NoError(t, r.Ctx().Err())
+	close(end)
+	require.NoError(t, got(t, shut, "Close returns"))
+	h, err := b.Get(ctx, "job", r.Tick())
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Done, h.State)
+}
+
+// A lease for AtLeast that was not needed goes with the session, or with the error.
+func TestLosersLeaveNoLease(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	day := []schedlock.Option{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
+	_, err := a.Do(ctx, "held", nothing, append(day, schedlock.Tick(tick(0)))...)
+	require.NoError(t, err)
+	_, err = a.Do(ctx, "other", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	leases := func() int {
+		all, err := f.Client().Leases(ctx)
+		require.NoError(t, err)
+		return len(all.Leases)
+	}
+	before := leases()
+	b := f.instance(nil, nil)
+	res, err := b.Do(ctx, "held", nothing, append(day, schedlock.Tick(tick(1)))...)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.StillRunning, res.Outcome)
+	_, err = b.Do(ctx, "other", nothing, append(day, schedlock.Tick(tick(1)))...)
+	var other *schedlock.SettingsError
+	require.ErrorAs(t, err, &other)
+	require.Eventually(t, func() bool { return leases() == before+2 }, soon, time.Millisecond, "the session's, and one that is held ready")
+	require.NoError(t, b.sess.Close(ctx))
+	require.Equal(t, before, leases())
+}

@@ -118,6 +118,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 			defer cancel()
 			l.clocks.tell(telling, sess, o.beat)
 		},
+		func() { <-ctx.Done(); l.giveAllBack() },
 	} {
 		open = open && sess.Background(work)
 	}

@@ -12,7 +12,8 @@ import (
 // catchUp looks for the latest tick that should have started before now.
 func (j *Job) catchUp() {
 	l := j.locker
-	ctx, cancel := l.sess.Open(l.sess.Context())
+	life := l.sess.Context() // of a run: Close waits for it
+	ctx, cancel := l.sess.Open(life)
 	defer cancel()
 	var pause commit.Backoff
 	for {
@@ -21,13 +22,13 @@ func (j *Job) catchUp() {
 			s := j.settings
 			if known && s.misfire == Once {
 				if missed, ok := j.times.latest(last, l.opts.now()); ok {
-					_, _ = j.run(ctx, missed, s)
+					_, _ = j.run(life, missed, s)
 					return
 				}
 			}
 			if known && s.retries > 0 {
 				s.hasLate, s.misfire = false, Once
-				_, _ = j.run(ctx, last, s)
+				_, _ = j.run(life, last, s)
 			}
 			return
 		}

@@ -48,7 +48,7 @@ func Every(period time.Duration) Option {
 // do with how soon a crashed run is noticed: that is the session's TTL.
 func AtMost(d time.Duration) Option { return func(s *settings) { s.atMost = d } }
 
-// AtLeast keeps the job from starting again for d after a start, also if it has ended
+// AtLeast keeps the job from starting again for d, up to ten years, after a start, also if it has ended
 // long before, crashed or closed its session.
 func AtLeast(d time.Duration) Option { return func(s *settings) { s.atLeast = d } }
 
@@ -86,6 +86,7 @@ const (
 	defaultAtMost = time.Hour
 	smallest      = time.Millisecond
 	mostRetries   = 1000
+	mostLeast     = 3653 * 24 * time.Hour
 )
 
 func newSettings(opts []Option) (settings, error) {
@@ -111,6 +112,8 @@ func newSettings(opts []Option) (settings, error) {
 		return s, invalid("AtLeast(%v) is negative", s.atLeast)
 	case s.atLeast > 0 && s.atLeast < smallest:
 		return s, invalid("AtLeast(%v) is below a millisecond", s.atLeast)
+	case s.atLeast > mostLeast:
+		return s, invalid("AtLeast(%v) is above ten years", s.atLeast)
 	case s.atLeast > s.atMost:
 		return s, invalid("AtLeast(%v) is above AtMost(%v)", s.atLeast, s.atMost)
 	case s.hasLate && s.lateBy < smallest:

@@ -18,6 +18,7 @@ const (
 	// claims on their way, those of its own ticks first, as the steps have it: until it
 	// comes to those of others, it has heard that they were claimed.
 	turns = 4
+	hung  = time.Second // after which a claim keeps no other from its turn
 )
 
 // score is a process's claim to a tick, by rendezvous hashing: when others come or go,

@@ -77,8 +77,6 @@ func (w *wrapped) Run() {
 
 // call is do, with the result told to Options.Done.
 func (l *Locker) call(ctx context.Context, name string, fn Func, s settings) (res Result, err error) {
-	if done := l.opts.Done; done != nil {
-		defer func() { done(res, err) }()
-	}
+	defer l.tell(&res, &err)
 	return l.do(ctx, name, fn, s)
 }
