@@ -109,7 +109,7 @@ func NewSession(ctx context.Context, client *clientv3.Client, namespace string, 
 		}
 		s.refuse()
 		s.stop()
-		return nil, fmt.Errorf("session in %q: %w", namespace, err)
+		return nil, fmt.Errorf("session in %q at %v: %w", namespace, client.Endpoints(), err)
 	}
 	s.current = e
 	s.background(func() { s.run(e) })
