@@ -492,5 +492,4 @@ func TestHungClaims(t *testing.T) {
 	res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)
-	require.LessOrEqual(t, inj.Struck(), 2*len(hung), "and they hang on")
 }
