@@ -58,6 +58,17 @@ var goldenRequests = []story{
 		t.finishesIt(c)
 		t.passes(late)
 	}},
+	{"a lost attempt whose outcome meets a conflict gives its key free", "", func(t *tale) {
+		a := t.asksFor(0, 1)
+		a.with = WithConflict
+		t.claimsIt(a)
+		t.works(a)
+		t.functionReturns(a, "done")
+		t.loses(a)
+		t.commit(change{key: simRequest, del: true})
+		t.finishesIt(t.attempts(1, 1))
+		t.passes(late)
+	}},
 	{"a claim is taken back, and the record before it stands again", "", func(t *tale) {
 		t.loses(t.attempts(0, 1))
 		b := t.asksFor(1, 2)

@@ -155,10 +155,16 @@ func (w *world) returned(n *idem, a *attempt) []Finding {
 		if !tooLong {
 			return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up while its function ran (%s)", a.rec.Number, who(s)))}
 		}
-	case end.Call.Attr["as"] == record.AttemptDone && start.Call.Attr["with"] != WithConflict && !tooLong:
+	case end.Call.Attr["as"] == record.AttemptDone && !mayRelease(start, end) && !tooLong:
 		return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up although its function had returned a value (%s)", a.rec.Number, who(s)))}
 	}
 	return nil
+}
+
+// mayRelease tells whether a function that has returned may have its attempt released: it
+// says so, or its outcome cannot be recorded.
+func mayRelease(start, end *history.Op) bool {
+	return end.Call.Attr["as"] == record.AttemptReleased || start.Call.Attr["with"] == WithConflict
 }
 
 // What a function has given to Attempt.With, as its start's Attr["with"] tells it.
@@ -184,7 +190,7 @@ func (w *world) keptRecord(n *idem, s *stood) []Finding {
 	switch {
 	case s.rec.By != "":
 		of, since = "", max(since, a.claim.putAt)
-	case s.rec.State == record.AttemptWorking && (end == nil || end.Call.Attr["as"] != record.AttemptReleased):
+	case s.rec.State == record.AttemptWorking && (end == nil || !mayRelease(start, end)):
 		of, since = "unknown", span.To
 	case s.rec.State == record.AttemptWorking:
 		return nil // it was released late
