@@ -3,12 +3,9 @@ package schedlock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -28,14 +25,6 @@ type claimed struct {
 	before  string   // the record of the attempt before, or ""
 	older   []string // keys of the latest run records, this one included, latest first
 	spare   clientv3.LeaseID
-}
-
-// plan is how a claim is to be made, by what was last read.
-type plan struct {
-	attempt  int
-	mod      int64  // of the run record of the attempt before, or 0
-	before   string // and the record
-	settings bool   // whether they are stored
 }
 
 // claim gets the right to start a tick, or tells in the Result why not.
@@ -58,7 +47,7 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 	if err := context.Cause(ctx); err != nil {
 		return nil, res, err
 	}
-	p := plan{attempt: 1, settings: true}
+	p := plan{attempt: 1, settings: j.stands(s.fingerprint())}
 	var pause commit.Backoff
 	for {
 		known, err := false, error(nil)
@@ -99,6 +88,7 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 				l.sess.Background(func() { l.giveBack(j) })
 				return nil, res, err
 			}
+			j.read(next.settings)
 			if out == standBy {
 				if err := l.standBy(ctx, changed); err != nil {
 					return nil, res, err
@@ -244,11 +234,13 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 	} else {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(run), "=", p.mod), none(run+"\x00", horizon))
 	}
-	if p.settings {
-		ifs = append(ifs, clientv3.Compare(clientv3.Value(j.keys.Settings()), "=", s.fingerprint()))
-	} else {
-		ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(j.keys.Settings()), "=", 0))
-		also = append(also, clientv3.OpPut(j.keys.Settings(), s.fingerprint(), clientv3.WithLease(e.Lease())))
+	settled := clientv3.Compare(clientv3.Value(j.keys.Settings()), "=", p.settings)
+	if p.settings == "" {
+		settled = clientv3.Compare(clientv3.CreateRevision(j.keys.Settings()), "=", 0)
+	}
+	ifs = append(ifs, settled)
+	if both, _ := agree(s.fingerprint(), p.settings); both != p.settings {
+		also = append(also, clientv3.OpPut(j.keys.Settings(), both, clientv3.WithLease(e.Lease())))
 	}
 	if s.atLeast > 0 {
 		if c.spare, err = l.spare(ctx, j, s.atLeast); err != nil {
@@ -296,104 +288,4 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 		}
 	}
 	return c, nil
-}
-
-// state is what stands in the way of a tick, as of one revision.
-type state struct {
-	lock, hold, pause, settings, run []*mvccpb.KeyValue
-	latest                           time.Time // the latest tick after this one that was claimed or trimmed, or this one if it was
-	foreign                          string    // a key among them that tells no tick
-}
-
-func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, err error) {
-	call, cancel := commit.Call(ctx)
-	defer cancel()
-	run := j.keys.Run(tick)
-	last := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)}
-	resp, err := l.client.Txn(call).Then(
-		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()),
-		clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
-		clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
-		clientv3.OpGet(j.keys.Floor(tick), append(last, clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
-	).Commit()
-	if err != nil {
-		return st, err
-	}
-	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
-	ok := false
-	st = state{lock: kvs(0), hold: kvs(1), pause: kvs(2), settings: kvs(3), run: kvs(4)}
-	if len(kvs(5)) > 0 {
-		if st.latest, ok = j.keys.ParseRun(string(kvs(5)[0].Key)); !ok {
-			st.foreign = string(kvs(5)[0].Key)
-		}
-	}
-	if len(kvs(6)) > 0 {
-		floor, ok := j.keys.ParseFloor(string(kvs(6)[0].Key))
-		if !ok {
-			st.foreign = string(kvs(6)[0].Key)
-		}
-		if floor.After(st.latest) {
-			st.latest = floor
-		}
-	}
-	return st, nil
-}
-
-// standBy is no outcome: the tick is claimed, and may come back.
-const standBy = Outcome(-1)
-
-// decide tells what is in the way, or with 0 how to claim the tick.
-func (st state) decide(j *job, s settings) (plan, Outcome, error) {
-	p := plan{attempt: 1, settings: len(st.settings) > 0}
-	if len(st.run) > 0 {
-		r, ok := record.DecodeRun(st.run[0].Value)
-		runs := len(st.lock) > 0 && st.lock[0].CreateRevision == st.run[0].ModRevision
-		switch {
-		case !ok || r.State != record.RunRunning || r.Attempt > s.retries:
-			return p, Claimed, nil
-		case runs && !s.timed():
-			return p, StillRunning, nil // another call of the same millisecond
-		case runs:
-			return p, standBy, nil
-		}
-		p.attempt, p.mod, p.before = r.Attempt+1, st.run[0].ModRevision, string(st.run[0].Value)
-	}
-	switch {
-	case st.foreign != "":
-		return p, 0, fmt.Errorf("a key that is no record stands in the way: %q", st.foreign)
-	case !st.latest.IsZero():
-		return p, Late, nil
-	case len(st.pause) > 0:
-		return p, Paused, nil
-	case len(st.lock) > 0:
-		return p, StillRunning, nil
-	case len(st.hold) > 0 && p.attempt > 1:
-		return p, standBy, nil
-	case len(st.hold) > 0:
-		return p, StillRunning, nil
-	case p.settings && string(st.settings[0].Value) != s.fingerprint():
-		return p, 0, &SettingsError{Job: j.name, Mine: s.fingerprint(), Theirs: string(st.settings[0].Value)}
-	}
-	return p, 0, nil
-}
-
-// holder names who is in the way.
-func (st state) holder(out Outcome) string {
-	var by [][]*mvccpb.KeyValue
-	switch out {
-	case Claimed:
-		by = append(by, st.run)
-	case StillRunning:
-		by = append(by, st.lock, st.hold)
-	case Paused:
-		r, _ := record.DecodePause(st.pause[0].Value)
-		return r.By
-	}
-	for _, kvs := range by {
-		if len(kvs) > 0 {
-			r, _ := record.DecodeLock(kvs[0].Value) // a Run has the same field
-			return r.Holder
-		}
-	}
-	return ""
 }

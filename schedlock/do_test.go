@@ -481,3 +481,47 @@ func TestWhatIsToldOfBadEnds(t *testing.T) {
 	require.Greater(t, res.Took, 300*time.Millisecond, "AtMost and the margin at least")
 	require.LessOrEqual(t, res.Took, time.Since(began))
 }
+
+// L8: the period is one of the settings, and who is called without one agrees with every.
+func TestTrapL8OtherPeriods(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b, c := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, nil)
+	ran := func(l instance, opts ...schedlock.Option) {
+		t.Helper()
+		res, err := l.Do(ctx, "job", nothing, opts...)
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Ran, res.Outcome)
+	}
+	ran(a, schedlock.Tick(tick(0))) // it is told its ticks
+	ran(b, schedlock.Tick(tick(1)), schedlock.Every(time.Second))
+	ran(a, schedlock.Tick(tick(2)))
+	require.NoError(t, b.sess.Close(ctx))
+	ran(a, schedlock.Tick(tick(3)), schedlock.Every(time.Second))
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(4)), schedlock.Every(time.Minute))
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	_, err = c.Do(ctx, "job", nothing, schedlock.Tick(tick(4)), schedlock.Every(2*time.Second))
+	var other *schedlock.SettingsError
+	require.ErrorAs(t, err, &other)
+	require.Contains(t, err.Error(), "Every 1s")
+	require.Contains(t, err.Error(), "Every 2s")
+	ran(c)
+}
+
+// Settings that somebody has emptied by hand are told, not tried for ever.
+func TestEmptySettings(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	_, err := a.Do(ctx, "job", nothing)
+	require.NoError(t, err)
+	keys := f.keys("/settings")
+	require.Len(t, keys, 1)
+	_, err = a.client.Put(ctx, keys[0], "")
+	require.NoError(t, err)
+	var other *schedlock.SettingsError
+	_, err = a.Do(ctx, "job", nothing)
+	require.ErrorAs(t, err, &other)
+}

@@ -41,10 +41,11 @@ var (
 	ErrGone = errors.New("no record of this tick")
 )
 
-// SettingsError says that a job of the same name is in use with other settings: two
-// jobs have one name, or two releases of a program run at the same time. What counts are
-// the settings of the process that has come first, as long as its session lives; then those
-// of whoever comes next, maybe still with the other settings.
+// SettingsError says that a job of the same name is in use with another AtMost, AtLeast,
+// Retries or Every: two jobs have one name, or two releases of a program run at the same
+// time. Calls without Every agree with any. What counts are the settings of the process
+// that has come first, as long as its session lives; then those of whoever comes next,
+// maybe still with the other settings.
 type SettingsError struct {
 	Job    string
 	Mine   string

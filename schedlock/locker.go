@@ -153,6 +153,7 @@ type job struct {
 
 	mu      sync.Mutex
 	print   string            // the settings with which it is used here
+	stored  string            // those in etcd, when they were last read
 	claimed map[string]string // run records that were seen: who has claimed them, by key
 	order   []string          // of claimed, oldest first
 	runs    map[int64]*Run    // by token: those that go on here
@@ -188,13 +189,30 @@ func (l *Locker) job(name string) *job {
 func (j *job) use(print string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.print == "" {
-		j.print = print
-	}
-	if j.print != print {
+	both, ok := agree(print, j.print)
+	if !ok {
 		return invalid("job %q is used with two settings in one process: %s; %s", j.name, j.print, print)
 	}
+	j.print = both
 	return nil
+}
+
+// stands guesses which settings stand in etcd: those that were read last, if a user with
+// these would agree with them.
+func (j *job) stands(mine string) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, ok := agree(mine, j.stored); j.stored != "" && ok {
+		return j.stored
+	}
+	return mine
+}
+
+// read notes which settings stand in etcd.
+func (j *job) read(stored string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stored = stored
 }
 
 // seen tells whether a tick is known to be claimed, and by whom, and returns a channel that

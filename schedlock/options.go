@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -128,7 +129,21 @@ func newSettings(opts []Option) (settings, error) {
 
 // fingerprint tells the settings on which all users of a job must agree.
 func (s settings) fingerprint() string {
-	return fmt.Sprintf("AtMost %v, AtLeast %v, Retries %d", s.atMost, s.atLeast, s.retries)
+	text := fmt.Sprintf("AtMost %v, AtLeast %v, Retries %d", s.atMost, s.atLeast, s.retries)
+	if s.every > 0 {
+		text += period + s.every.String()
+	}
+	return text
+}
+
+const period = ", Every "
+
+// agree tells whether two users of a job have the same settings, and returns the text that
+// says more: one who is told the ticks has no period. Theirs is "" if there are none.
+func agree(mine, theirs string) (both string, ok bool) {
+	a, m, _ := strings.Cut(mine, period)
+	b, t, _ := strings.Cut(theirs, period)
+	return max(mine, theirs), theirs == "" || a == b && (m == t || m == "" || t == "")
 }
 
 // timed tells whether the call is for a fire time, which others may have claimed.
