@@ -22,7 +22,7 @@ func TestTrapL9ShortTokens(t *testing.T) {
 	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
-	opts, told := traced(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: 500 * time.Millisecond})
+	opts, told := traced(&concurrency.SessionOptions{TTL: 8 * time.Second, Margin: 500 * time.Millisecond})
 	worker := func() *embedtest.Client {
 		return c.NewClientWith(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
 	}
@@ -39,7 +39,7 @@ func TestTrapL9ShortTokens(t *testing.T) {
 		}
 		waiting <- p
 	}()
-	time.Sleep(6 * time.Second) // six lives of a token, one and a half of a lease
+	time.Sleep(10 * time.Second) // ten lives of a token, one and a quarter of a lease
 	require.NoError(t, p.Err())
 	require.NoError(t, p.Release(ctxT(t)))
 	q := got(t, waiting, "the waiter gets in")

@@ -22,7 +22,8 @@ import (
 func TestRaftEntries(t *testing.T) {
 	t.Parallel()
 	f := own(t)
-	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	opts := &idempotency.Options{CacheFor: time.Hour}
+	a, b := f.instance(nil, opts), f.instance(nil, opts)
 	for _, in := range []instance{a, b} { // the leases
 		at := begin(t, in, key("warm "+in.sess.Holder()))
 		require.NoError(t, at.Commit(ctxT(t), nil))
