@@ -78,7 +78,7 @@ func nothingIn(t *testing.T, cmd *exec.Cmd) {
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	picture := filepath.Join(t.TempDir(), "out.svg")
-	status, r := outcome(t, "", "-executions", "20", "-kill", "0.2", "-ttl", "1s", "-timeline", picture)
+	status, r := outcome(t, "", "-executions", "20", "-kill", "0.2", "-ttl", "2s", "-timeline", picture)
 	if status != 0 || !r.OK || r.Succeeded != 20 || r.Peak > 5 || r.Peak < 2 || r.LeftBehind != 0 {
 		t.Errorf("status %d, %+v", status, r)
 	}
