@@ -18,3 +18,17 @@ func Cached(s *Store) int {
 
 // Saw has a Store know of a revision, as after an answer of etcd's.
 func Saw(s *Store, revision int64) { s.saw(revision, time.Now()) }
+
+// GatherUntilSent has reads of a Store wait for company however long that takes.
+func GatherUntilSent(s *Store) { s.near.wait, s.far.wait = time.Hour, time.Hour }
+
+// Gathered returns how many reads wait for company.
+func Gathered(s *Store) int {
+	n := 0
+	for _, g := range []*gather{s.near, s.far} {
+		g.mu.Lock()
+		n += len(g.waiting)
+		g.mu.Unlock()
+	}
+	return n
+}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -62,23 +61,21 @@ func (s *Store) read(ctx context.Context, e keyspace.Entry, sure bool) (state, e
 	sure = sure || !known
 	var pause commit.Backoff
 	for {
-		st := state{sure: sure, sent: time.Now()}
-		opts := []clientv3.OpOption{clientv3.WithPrefix()}
-		if !sure {
-			opts = append(opts, clientv3.WithSerializable())
+		g := s.near
+		if sure {
+			g = s.far
 		}
-		call, cancel := commit.Call(ctx)
-		resp, err := s.client.Get(call, e.Record, opts...)
-		cancel()
+		r := g.read(ctx, e.Record)
+		st, err := state{sure: sure, sent: r.sent}, r.err
 		switch {
-		case err == nil && !sure && resp.Header.Revision < floor:
+		case err == nil && !sure && r.revision < floor:
 			sure = true // that member lags behind
 			continue
 		case err == nil:
 			if sure {
-				s.saw(resp.Header.Revision, st.sent)
+				s.saw(r.revision, st.sent)
 			}
-			st.take(resp.Kvs, e)
+			st.take(r.kvs, e)
 			return st, nil
 		case !commit.Transient(err):
 			return st, err

@@ -28,6 +28,8 @@ type Store struct {
 	log    *zap.Logger
 
 	work  *pool
+	near  *gather // reads that one member answers
+	far   *gather // reads that a majority answers
 	cache cache
 	space space
 	count counters
@@ -61,7 +63,7 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 	st := &Store{
 		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
 		log:  sess.Log().With(zap.String("store", name)),
-		work: newWork(sess, o.RetainUnknown), retention: map[time.Duration]*pool{}, flights: map[string]*flight{},
+		work: newWork(sess, o.RetainUnknown), near: newGather(sess, false), far: newGather(sess, true), retention: map[time.Duration]*pool{}, flights: map[string]*flight{},
 	}
 	st.cache.init(o.CacheBytes, o.CacheFor)
 	st.space.init(st)

@@ -1,0 +1,118 @@
+package idempotency_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// held has outcomes recorded and returns an instance that reads them, of which the first
+// two reads are under way until the fault is released, and what these two calls return.
+func held(t *testing.T, many int) (b instance, inj *embedtest.Injection, ended chan error) {
+	f := shared(t)
+	calm := &concurrency.SessionOptions{TTL: 60 * time.Second}
+	a := f.instance(calm, nil)
+	b = f.instance(calm, &idempotency.Options{CacheBytes: -1})
+	for n := range many {
+		require.NoError(t, begin(t, a, key(fmt.Sprint(n))).Commit(ctxT(t), []byte(fmt.Sprint(n))))
+	}
+	replayed(t, b, key("0")) // it knows a revision now
+	b.client.ResetRequests()
+	inj = b.client.Inject(embedtest.Fault{Method: "Range", Match: isRead, Times: 2, Do: embedtest.HoldAnswer})
+	ended = make(chan error, 3)
+	for n := range 2 {
+		go func() {
+			_, _, err := b.Begin(ctxT(t), key(fmt.Sprint(n)), "payload")
+			ended <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return inj.Struck() == 2 }, soon, time.Millisecond)
+	return b, inj, ended
+}
+
+// Reads that come while others are under way go together.
+func TestReadsGather(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]embedtest.Fault{
+		"all is well":       {Method: "Txn", Skip: 1000},
+		"one of them fails": {Method: "Txn", Do: embedtest.FailWith},
+		"an answer is lost": {Method: "Txn", Do: embedtest.DropAnswer},
+		"it is too much":    {Method: "Txn", Times: -1, Do: embedtest.FailWith, Err: status.Error(codes.ResourceExhausted, "a message larger than max")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const many = 100
+			b, inj, ended := held(t, many)
+			idempotency.GatherUntilSent(b.Store)
+			var wg sync.WaitGroup
+			for n := range many {
+				wg.Go(func() {
+					_, rec, err := b.Begin(ctxT(t), key(fmt.Sprint(n)), "payload", idempotency.Wait(0))
+					if err != nil || string(rec.Value) != fmt.Sprint(n) {
+						t.Errorf("%d: %+v, %v", n, rec, err)
+					}
+				})
+			}
+			// Two of them join the calls for their keys, which are under way.
+			require.Eventually(t, func() bool { return idempotency.Gathered(b.Store) == many-2 }, soon, time.Millisecond)
+			b.client.Inject(fault)
+			inj.Release()
+			wg.Wait()
+			for range 2 {
+				require.NoError(t, got(t, ended, "the first reads end"))
+			}
+			if fault.Do == embedtest.Pass {
+				require.Equal(t, 2, b.client.Requests()["Range"])
+				require.Equal(t, 2, b.client.Requests()["Txn"], "of 64 keys at most")
+			}
+		})
+	}
+}
+
+// A read that hangs holds up nobody, and who has no time left goes at once.
+func TestReadsDoNotWaitForOnesThatHang(t *testing.T) {
+	t.Parallel()
+	b, inj, ended := held(t, 4)
+	require.Equal(t, "2", string(replayed(t, b, key("2")).Value))
+	idempotency.GatherUntilSent(b.Store)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	go func() {
+		_, _, err := b.Begin(ctx, key("3"), "payload")
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return idempotency.Gathered(b.Store) == 1 }, soon, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, got(t, ended, "it returns"), context.Canceled)
+	require.Zero(t, idempotency.Gathered(b.Store))
+	inj.Release()
+	for range 2 {
+		require.NoError(t, got(t, ended, "the first reads end"))
+	}
+	require.Equal(t, "3", string(replayed(t, b, key("3")).Value))
+}
+
+// A closed session answers those who wait.
+func TestReadsOfAClosedSession(t *testing.T) {
+	t.Parallel()
+	b, _, ended := held(t, 3)
+	idempotency.GatherUntilSent(b.Store)
+	go func() {
+		_, _, err := b.Begin(ctxT(t), key("2"), "payload")
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return idempotency.Gathered(b.Store) == 1 }, soon, time.Millisecond)
+	require.NoError(t, b.sess.Close(ctxT(t)))
+	for range 3 {
+		require.ErrorIs(t, got(t, ended, "it returns"), idempotency.ErrClosed)
+	}
+}
