@@ -70,15 +70,42 @@ var fences = []fence{
 		why:  "it brings a whole etcd server, which no user's binary shall carry",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(dir, "embedtest") && !f.test && !within(f.dir, "embedtest", "examples", "cmd", "internal/chaos")
+			return ok && within(dir, "embedtest") && !within(dir, conformance...) && !f.test && !within(f.dir, "embedtest", "examples", "cmd", "internal/chaos")
 		},
 		planted: [2]string{"concurrency/session.go", module + "/embedtest"},
+	},
+	{
+		name: "only tests import the conformance suites",
+		why:  "they import testing, and are no part of a user's program",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(dir, conformance...) && !f.test && !within(f.dir, conformance...)
+		},
+		planted: [2]string{"idempotency/store.go", module + "/embedtest/conformance"},
+	},
+	{
+		name: "the conformance suites import no embedtest",
+		why:  "a user runs them on a cluster that he has, and shall not build an etcd server for that",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(f.dir, conformance...) && !f.test && within(dir, "embedtest") && !within(dir, conformance...)
+		},
+		planted: [2]string{"idempotency/idemtest/idemtest.go", module + "/embedtest"},
+	},
+	{
+		name: "the conformance suite imports nothing of ours",
+		why:  "it knows a store by its promises alone, so that it tests any",
+		bans: func(f file, imp string) bool {
+			_, ok := ours(imp)
+			return ok && within(f.dir, conformance[0]) && !f.test
+		},
+		planted: [2]string{"embedtest/conformance/run.go", module + "/internal/keyspace"},
 	},
 	{
 		name: "only embedtest runs an etcd server",
 		why:  "its dependencies are many times those of the client",
 		bans: func(f file, imp string) bool {
-			return within(imp, "go.etcd.io/etcd/server/v3") && !f.test && !within(f.dir, "embedtest")
+			return within(imp, "go.etcd.io/etcd/server/v3") && !f.test && (!within(f.dir, "embedtest") || within(f.dir, conformance...))
 		},
 		planted: [2]string{"examples/fleet/main.go", "go.etcd.io/etcd/server/v3/embed"},
 	},
@@ -128,6 +155,10 @@ var fences = []fence{
 		planted: [2]string{"concurrency/limitgrpc/interceptor.go", module + "/internal/keyspace"},
 	},
 }
+
+// conformance lists the packages that hold a store to its promises: first the suite, then
+// what has our own stores run through it.
+var conformance = []string{"embedtest/conformance", "idempotency/idemtest"}
 
 // isMiddleware tells whether f belongs to a transport's package below a
 // public one, such as concurrency/limithttp.
@@ -184,6 +215,8 @@ func TestFencesFail(t *testing.T) {
 		"idempotency/idemgrpc/idem.go":    importing("idempotency/idemgrpc/idem.go", "google.golang.org/grpc/codes", module+"/idempotency"),
 		"schedlock/locker.go":             importing("schedlock/locker.go", module+"/concurrency"),
 		"embedtest/start.go":              importing("embedtest/start.go", "go.etcd.io/etcd/server/v3/embed"),
+		"embedtest/conformance/run.go":    importing("embedtest/conformance/run.go", "testing", "go.etcd.io/etcd/client/v3"),
+		"idempotency/idemtest/run.go":     importing("idempotency/idemtest/run.go", module+"/embedtest/conformance", module+"/idempotency", module+"/concurrency"),
 		"internal/mirror/mirror_test.go":  importing("internal/mirror/mirror_test.go", module+"/embedtest"),
 		"internal/chaos/nemesis.go":       importing("internal/chaos/nemesis.go", module+"/embedtest"),
 		"examples/fleet/main.go":          importing("examples/fleet/main.go", module+"/embedtest", "net/http"),

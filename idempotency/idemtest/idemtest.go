@@ -1,0 +1,148 @@
+// Package idemtest holds etcdkit's idempotency store to its promises on a cluster of your
+// own, with your options:
+//
+//	func TestIdempotencyOnOurCluster(t *testing.T) {
+//		idemtest.Run(t, clientv3.Config{Endpoints: []string{"10.0.0.1:2379"}}, nil)
+//	}
+//
+// What is promised, what is done to the cluster and what is left there (nothing) is said
+// in package embedtest/conformance. No etcd server is built or started.
+package idemtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/conformance"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// Options say with which options of yours the promises are tried. nil means all defaults.
+type Options struct {
+	// Store are the options of the stores: a Codec, a Secret. What requests say
+	// themselves (policies, retention) is said for each. Defaults to those of
+	// idempotency.NewStore.
+	Store *idempotency.Options
+	// Session are the options of the sessions; Prefix and Holder are not looked at.
+	// Defaults to a TTL of 5 seconds, the shortest that needs no Margin.
+	Session *concurrency.SessionOptions
+	// Prefix is what all keys begin with. Defaults to "/conformance/".
+	Prefix string
+	// Patience bounds how long anything may take that has to happen. Defaults to 30
+	// seconds, or twice the session's TTL if that is longer.
+	Patience time.Duration
+}
+
+// Run tries all promises, each as a parallel subtest with its name. The configuration is
+// what each client is made from: endpoints, TLS, user and password.
+func Run(t *testing.T, cluster clientv3.Config, opts *Options) {
+	t.Helper()
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Patience <= 0 && o.Session != nil {
+		o.Patience = max(30*time.Second, 2*o.Session.TTL)
+	}
+	conformance.Idempotency(t, cluster, Store(o), &conformance.Options{Prefix: o.Prefix, Patience: o.Patience})
+}
+
+// Store returns etcdkit's store as the suite sees it: to try promises one by one, outside
+// of a test too (conformance.Promise), or around a store with something of yours between.
+// Its source is what to copy for another store.
+func Store(o Options) conformance.Store { return store{o} }
+
+type store struct{ opts Options }
+
+func (s store) Open(ctx context.Context, client *clientv3.Client, prefix string) (conformance.Instance, error) {
+	so := concurrency.SessionOptions{TTL: 5 * time.Second}
+	if s.opts.Session != nil {
+		so = *s.opts.Session
+	}
+	so.Prefix, so.Holder = strings.TrimSuffix(prefix, "/"), ""
+	sess, err := concurrency.NewSession(ctx, client, "conformance", &so)
+	if err != nil {
+		return nil, err
+	}
+	st, err := idempotency.NewStore(sess, "store", s.opts.Store)
+	if err != nil {
+		return nil, errors.Join(err, sess.Close(ctx))
+	}
+	return &instance{sess, st}, nil
+}
+
+// Kind has one line for each decision that a caller can make.
+func (store) Kind(err error) conformance.Kind {
+	for _, k := range kinds {
+		if errors.Is(err, k.is) {
+			return k.kind
+		}
+	}
+	return conformance.Other
+}
+
+var kinds = []struct {
+	is   error
+	kind conformance.Kind
+}{
+	{idempotency.ErrInProgress, conformance.InProgress},
+	{idempotency.ErrMismatch, conformance.Mismatch},
+	{idempotency.ErrUnknown, conformance.Unknown},
+	{idempotency.ErrFailed, conformance.Failed},
+	{idempotency.ErrOmitted, conformance.Omitted},
+	{idempotency.ErrFenced, conformance.Fenced},
+	{idempotency.ErrConflict, conformance.Conflict},
+	{idempotency.ErrNotRecorded, conformance.NotRecorded},
+	{idempotency.ErrInvalid, conformance.Invalid},
+}
+
+// instance is a session with a store on it.
+type instance struct {
+	sess  *concurrency.Session
+	store *idempotency.Store
+}
+
+func (in *instance) Do(ctx context.Context, r conformance.Request) (conformance.Answer, error) {
+	opts := []idempotency.Option{idempotency.Retain(r.Retain)}
+	if r.Reject {
+		opts = append(opts, idempotency.Reject())
+	}
+	if r.Wait > 0 {
+		opts = append(opts, idempotency.Wait(r.Wait))
+	}
+	if r.Refuse {
+		opts = append(opts, idempotency.OnOrphan(idempotency.Refuse))
+	}
+	if r.Remember {
+		opts = append(opts, idempotency.OnError(func(error) idempotency.Action { return idempotency.Remember }))
+	}
+	key := idempotency.Key{Scope: r.Scope, Op: r.Op, ID: r.ID}
+	res, err := idempotency.Do(ctx, in.store, key, r.Payload, func(ctx context.Context, a *idempotency.Attempt) (string, error) {
+		return r.Func(ctx, attempt{a})
+	}, opts...)
+	return conformance.Answer{Value: res.Value, Replayed: res.Replayed, Attempt: res.Attempt, Token: res.Token}, err
+}
+
+func (in *instance) Expire(ctx context.Context, by *clientv3.Client) error {
+	_, err := by.Revoke(ctx, in.sess.Lease())
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil // it was lost already
+	}
+	return err
+}
+
+func (in *instance) Close(ctx context.Context) error { return in.sess.Close(ctx) }
+
+// attempt has recovery points as a method.
+type attempt struct{ *idempotency.Attempt }
+
+func (a attempt) Step(name string, fn func(context.Context) (string, error)) (string, error) {
+	return idempotency.Step(a.Attempt, name, fn)
+}
