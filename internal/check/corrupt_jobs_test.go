@@ -161,6 +161,30 @@ var corruptionsOfJobs = []corruption{
 		})
 		return true
 	}},
+	{"believe in a run while the next one goes on", []string{"jobs/overlap"}, func(s *scene) bool {
+		next := map[*claim]*history.Span{}
+		c, sp, ok := s.started(func(c *claim, sp *history.Span) bool {
+			for _, o := range s.jobs[sp.Granted.Gate].claims {
+				if n := s.spanOf[o.lock]; n != nil && n.Confirmed && n.From > sp.To && sp.Ended != nil && s.excuse(c.lock) == "" && next[c] == nil {
+					next[c] = n
+				}
+			}
+			return next[c] != nil
+		})
+		return ok && s.believes(sp, next[c].From+1)
+	}},
+	{"believe in a run after its deadline", []string{"jobs/deadline"}, func(s *scene) bool {
+		_, sp, ok := s.started(func(_ *claim, sp *history.Span) bool { return sp.Ended != nil })
+		return ok && s.holdsTooLong(sp)
+	}},
+	{"call for a run after its start", []string{"jobs/early"}, func(s *scene) bool {
+		_, sp, ok := s.started(everyone)
+		if !ok {
+			return false
+		}
+		call := s.opByTag[s.startOf(sp).Call.Attr["call"]].Call
+		return s.edit(func(e *history.Event) bool { return of(call)(e) && e.Kind == history.KindCall }, func(e *history.Event) { e.At = sp.From + 1 }) > 0
+	}},
 	{"have a run go on again", []string{"jobs/terminal"}, func(s *scene) bool {
 		_, sp, ok := s.started(func(_ *claim, sp *history.Span) bool { return sp.Ended != nil })
 		if ok {

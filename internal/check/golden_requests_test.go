@@ -90,7 +90,7 @@ var goldenRequests = []story{
 	{"an outcome is deleted, and its key used again", "", func(t *tale) {
 		a := t.attempts(0, 1)
 		t.finishesIt(a)
-		t.deletesIt()
+		t.deletesIt(simRequest)
 		t.answers(t.asksFor(0, 0), history.Replayed, a) // it had it in its cache
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
@@ -232,9 +232,9 @@ var goldenRequests = []story{
 		r := a.record(record.AttemptReleased)
 		r.By = "c1"
 		t.commit(change{key: simRequest, value: r.Encode(), lease: 6})
-		t.tryEnds(a, history.Lost)
-		t.commit(change{key: simRequest + "/claim", del: true}, change{key: simRequest, del: true})
 		t.functionReturns(a, "released")
+		t.commit(change{key: simRequest + "/claim", del: true})
+		t.passes(late)
 	}},
 	{"an attempt is given up under its function", "requests/returned", func(t *tale) {
 		a := t.attempts(0, 1)
@@ -266,6 +266,22 @@ var goldenRequests = []story{
 		t.tryEnds(a, history.Lost)
 		t.functionReturns(a, "released")
 		t.commit(change{key: simRequest + "/claim", del: true})
+	}},
+	{"a leader that was stopped has the lease of a record ended", "(requests/kept)", func(t *tale) {
+		t.set(SettingEarly, "leader resumed")
+		a := t.attempts(0, 1)
+		t.nemesis(history.Event{Name: "leader resumed"}, func() { t.commit(change{key: simRequest, del: true}) })
+		t.functionReturns(a, "done")
+		t.commit(change{key: simRequest + "/claim", del: true}) // it was fenced
+		t.finishesIt(t.attempts(1, 1))
+		t.passes(late)
+	}},
+	{"what was resolved is forgotten too soon", "requests/kept", func(t *tale) {
+		a := t.attempts(0, 1)
+		t.loses(a)
+		a.byHand = true
+		t.commit(change{key: simRequest, value: a.record(record.AttemptDone).Encode(), lease: 6})
+		t.commit(change{key: simRequest, del: true})
 	}},
 	{"an effect is done without its outcome", "requests/with", func(t *tale) {
 		a := t.asksFor(0, 1)
@@ -352,14 +368,4 @@ var goldenRequests = []story{
 		t.now += int64(late)
 		t.answers(t.asksFor(1, 1), history.Replayed, a)
 	}},
-}
-
-// deletesIt is an operator who deletes the record.
-func (s *sim) deletesIt() {
-	s.ops++
-	e := history.Event{Kind: history.KindCall, Client: "admin", Op: s.ops, Name: history.RequestDelete, Gate: simRequest}
-	s.emit(e)
-	s.commit(change{key: simRequest, del: true})
-	e.Kind, e.Outcome = history.KindReturn, history.OK
-	s.emit(e)
 }

@@ -36,7 +36,7 @@ func TestLongGoodHistory(t *testing.T) {
 	if r.Verdict != Green {
 		t.Fatal(r)
 	}
-	for _, name := range []string{EffectGrants, EffectExpiries, EffectEvictions, EffectUnknown, EffectLimits, EffectExcused, EffectStarts, EffectRetries} {
+	for _, name := range []string{EffectGrants, EffectExpiries, EffectEvictions, EffectUnknown, EffectLimits, EffectExcused, EffectStarts, EffectRetries, EffectAttempts, EffectReplays} {
 		if r.Effects[name] == 0 {
 			t.Errorf("no %s in a long history", name)
 		}

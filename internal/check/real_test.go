@@ -167,6 +167,7 @@ func (r *real) judge() *Report {
 		call := w.rec.Call(history.Event{Name: history.Close, Lease: int64(w.sess.Lease())})
 		call.Done(w.sess.Close(ctx), nil)
 	}
+	r.expired()
 	mark(history.MarkDrained)
 	h, err := r.rec.History()
 	require.NoError(r.t, err)

@@ -20,32 +20,37 @@ import (
 //
 // Rules of what stands in etcd:
 //
-//	claim    a claim was created without its record, was written again, or belongs to
-//	         a session that had ended
-//	record   a record cannot be read
-//	again    an attempt was begun after an outcome was recorded
-//	number   the numbers of attempts, or their tokens, do not rise one by one
-//	refuse   a lost attempt was repeated that may not be
-//	payload  a record changed its payload's fingerprint
-//	steps    recovery points were lost or changed
-//	changed  an outcome changed
-//	zombie   an attempt that is not the latest wrote, or one was resolved that went on
-//	returned an attempt was given up in etcd while its function ran, or after it had
-//	         returned a value
-//	kept     a record went before its time, or while somebody worked on it
-//	with     what was given to Attempt.With was done without the outcome, or not with it
-//	left     a claim stands while nothing runs, or anything after all is over
+//	claim     a claim was created without its record, was written again, or belongs to
+//	          a session that had ended
+//	record    a record cannot be read
+//	again     an attempt was begun after an outcome was recorded
+//	number    the numbers of attempts, or their tokens, do not rise one by one
+//	refuse    a lost attempt was repeated that may not be
+//	payload   a record changed its payload's fingerprint
+//	steps     recovery points were lost or changed
+//	changed   an outcome changed
+//	zombie    an attempt that is not the latest wrote, or one was resolved that went on
+//	returned  an attempt was given up in etcd while its function ran, or after it had
+//	          returned a value
+//	kept      a record went before its time, or while somebody worked on it
+//	with      what was given to Attempt.With was done without the outcome, or not with it
+//	left      a claim stands while nothing runs, or anything after all is over
 //
 // Rules of what functions and callers are told:
 //
-//	twice    a function was called twice by one claim, or for one attempt
-//	token    a function was called that has no claim, or another's, or one taken back
-//	early    a function was called before its claim was asked for
-//	told     a call was told something that was at no time so: a value that was not
-//	         recorded, or another than was
+//	twice     a function was called twice by one claim, or for one attempt
+//	token     a function was called that has no claim, or another's, or one taken back
+//	early     a function was called before its claim was asked for
+//	told      a call was told something that was at no time so: a value that was not
+//	          recorded, or another than was
 //
-// And of attempts, which are judged as permits of a mutex are by belief: overlap, stale,
-// deadline and terminal.
+// And of attempts, which are judged as permits of a mutex are by belief, with the same
+// exceptions:
+//
+//	overlap   two attempts at a request believed in themselves at some instant
+//	stale     an attempt believed in itself when its claim had gone
+//	deadline  an attempt was told as going on after its own deadline
+//	terminal  an attempt that had ended was told as going on again
 type Requests struct{}
 
 // Name implements Checker.
@@ -71,7 +76,12 @@ func (Requests) Check(h *history.History) []Finding {
 			f = append(f, w.returned(n, a)...)
 		}
 		for _, s := range n.past {
-			f = append(f, w.keptRecord(n, s)...)
+			for _, finding := range w.keptRecord(n, s) {
+				if w.hastened(s.gone) != nil {
+					finding.Level = Excused
+				}
+				f = append(f, finding)
+			}
 		}
 	}
 	f = append(f, w.executions()...)
@@ -146,6 +156,11 @@ func (w *world) returned(n *idem, a *attempt) []Finding {
 	s, r := w.spanOf[a.claim], a.claim
 	if s == nil || a.outcome != nil || r.gone == never || r.how != plain || w.struck(r) != nil || w.meddled(r.key, r.gone) != nil || w.named(w.prefix+n.name) {
 		return nil
+	}
+	for _, o := range n.past {
+		if o.of == a && o.underWork && w.hastened(o.gone) != nil {
+			return nil // etcd has ended the lease of its record early
+		}
 	}
 	start, end := w.startOf(s), w.finish(n.name, a.token)
 	longest, err := time.ParseDuration(start.Call.Attr["atmost"])

@@ -30,6 +30,8 @@ type sim struct {
 
 	jobs    []*simJob
 	running []*simRun // functions
+	asked   []*simIdem
+	trying  []*simTry // attempts whose calls have not returned
 
 	skipCalm bool // a tale was calm before
 }
@@ -98,7 +100,7 @@ func (s *sim) history() *history.History {
 }
 
 func (s *sim) begin() {
-	for _, set := range [][2]string{{SettingTTL, "1s"}, {SettingLag, "1ms"}} {
+	for _, set := range [][2]string{{SettingTTL, "1s"}, {SettingLag, "1ms"}, {SettingRetain, simRetain.String()}} {
 		s.emit(history.Event{Kind: history.KindSet, Name: set[0], Attr: map[string]string{"value": set[1]}})
 	}
 	s.emit(history.Event{Kind: history.KindMark, Name: history.MarkTap, Rev: s.rev, Attr: map[string]string{"prefix": simPrefix}})
@@ -218,9 +220,11 @@ func (s *sim) setLimit(g *simGate, n int64, first bool, by int) {
 }
 
 func (s *sim) step() {
-	switch s.pick(48) {
+	switch s.pick(60) {
 	case 40, 41, 42, 43, 44, 45, 46, 47:
 		s.jobStep()
+	case 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59:
+		s.requestStep()
 	case 0, 1, 2, 3, 10, 11:
 		s.call()
 	case 4:
@@ -522,6 +526,7 @@ func (s *sim) expire(c *simClient) {
 		s.end(call, history.Lost)
 	}
 	s.loseRuns(c.lease, true)
+	s.loseTries(c.lease, true)
 	s.drop(c.lease, "expired")
 	s.open(c)
 }
@@ -537,6 +542,7 @@ func (s *sim) strike() {
 		c := s.clients[s.pick(len(s.clients))]
 		s.nemesis(history.Event{Name: "revoke", Lease: c.lease}, func() {
 			s.loseRuns(c.lease, false)
+			s.loseTries(c.lease, false)
 			s.drop(c.lease, "revoked")
 		})
 		s.open(c)
@@ -659,6 +665,7 @@ func (s *sim) finish() {
 		}
 	}
 	s.finishJobs()
+	s.finishRequests()
 	s.settle()
 	s.mark(history.MarkQuiet)
 	for _, c := range s.clients {

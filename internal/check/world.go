@@ -309,6 +309,11 @@ func (w *world) struckLease(lease, rev int64) *history.Window {
 			return n
 		}
 	}
+	return w.hastened(rev)
+}
+
+// hastened returns the nemesis that may have made etcd end any lease early at a revision.
+func (w *world) hastened(rev int64) *history.Window {
 	for _, n := range w.hasty {
 		if w.atWork(n, rev, w.ttl) {
 			return n
