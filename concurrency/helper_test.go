@@ -14,20 +14,20 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/testkit"
 )
 
-// soon bounds what should happen at once; it is far above what it takes, and far
-// below go test's own limit.
-const soon = 20 * time.Second
+// soon bounds what should happen at once.
+const soon = testkit.Soon
+
+var (
+	closed = testkit.Closed
+	ctxT   = testkit.Context
+	quick  = testkit.Quick
+)
 
 // tick is the time between two looks at what is not signalled.
 const tick = time.Millisecond
-
-func ctxT(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // fixture is one etcd and a prefix of the test's own.
 type fixture struct {
@@ -58,11 +58,6 @@ func brisk() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 300 * time.Millisecond}
 }
 
-// quick is the shortest session that a test uses: a TTL of one second.
-func quick() *concurrency.SessionOptions {
-	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}
-}
-
 // calm are the options of a session that does nothing by itself during a test.
 func calm() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: 300 * time.Second}
@@ -71,25 +66,13 @@ func calm() *concurrency.SessionOptions {
 // session starts a session on a connection of its own: another process, as far as
 // etcd can tell.
 func (f fixture) session(opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
-	c := f.NewClient(f.t)
-	return f.sessionOn(c.Client, opts), c
+	f.t.Helper()
+	return testkit.Session(f.t, f.Cluster, f.prefix, opts)
 }
 
 func (f fixture) sessionOn(c *clientv3.Client, opts *concurrency.SessionOptions) *concurrency.Session {
 	f.t.Helper()
-	var o concurrency.SessionOptions
-	if opts != nil {
-		o = *opts
-	}
-	o.Prefix = f.prefix
-	s, err := concurrency.NewSession(ctxT(f.t), c, "test", &o)
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = s.Close(ctx)
-	})
-	return s
+	return testkit.SessionOn(f.t, c, f.prefix, opts)
 }
 
 func sem(t testing.TB, s *concurrency.Session, name string, limit int) *concurrency.Semaphore {
@@ -106,40 +89,10 @@ func mutex(t testing.TB, s *concurrency.Session, name string) *concurrency.Mutex
 	return mu
 }
 
-// closed waits until a channel is closed.
-func closed(t testing.TB, ch <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-ch:
-	case <-time.After(soon):
-		require.FailNow(t, "did not happen: "+what)
-	}
-}
-
-// got receives what a goroutine has to tell.
-func got[T any](t testing.TB, ch <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(soon):
-		require.FailNow(t, "did not happen: "+what)
-		panic("unreachable")
-	}
-}
-
 // keys lists what stands in etcd below the test's prefix and part of a key.
 func (f fixture) keys(part string) []string {
 	f.t.Helper()
-	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	require.NoError(f.t, err)
-	var out []string
-	for _, kv := range resp.Kvs {
-		if key := string(kv.Key); contains(key, part) {
-			out = append(out, key)
-		}
-	}
-	return out
+	return testkit.Keys(f.t, f.Cluster, f.prefix, part)
 }
 
 // eventually waits until no such key is left: clean-up in the background.
@@ -275,4 +228,9 @@ func ask2(ctx context.Context, sm *concurrency.Semaphore, opts ...concurrency.Ac
 		ch <- answer{p, err}
 	}()
 	return ch
+}
+
+func got[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	return testkit.Got(t, ch, what)
 }

@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,16 +11,17 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/testkit"
 )
 
-// soon bounds what should happen at once; it is far above what it takes.
-const soon = 20 * time.Second
+// soon bounds what should happen at once.
+const soon = testkit.Soon
 
-func ctxT(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
+var (
+	closed = testkit.Closed
+	ctxT   = testkit.Context
+	quick  = testkit.Quick
+)
 
 // fixture is one etcd and a prefix of the test's own.
 type fixture struct {
@@ -52,69 +52,25 @@ type instance struct {
 
 func (f fixture) instance(so *concurrency.SessionOptions, opts *idempotency.Options) instance {
 	f.t.Helper()
-	var o concurrency.SessionOptions
-	if so != nil {
-		o = *so
-	}
-	o.Prefix = f.prefix
-	c := f.NewClient(f.t)
-	s, err := concurrency.NewSession(ctxT(f.t), c.Client, "test", &o)
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = s.Close(ctx)
-	})
+	s, c := testkit.Session(f.t, f.Cluster, f.prefix, so)
 	st, err := idempotency.NewStore(s, "store", opts)
 	require.NoError(f.t, err)
 	return instance{st, s, c}
-}
-
-// quick is the shortest session that a test uses.
-func quick() *concurrency.SessionOptions {
-	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}
 }
 
 // key is a key of the one tenant that most tests have.
 func key(id string) idempotency.Key { return idempotency.Key{Scope: "tenant", Op: "pay", ID: id} }
 
 // keys lists the keys of the fixture that contain a text.
-func (f fixture) keys(part string) (found []string) {
+func (f fixture) keys(part string) []string {
 	f.t.Helper()
-	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	require.NoError(f.t, err)
-	for _, kv := range resp.Kvs {
-		if strings.Contains(string(kv.Key), part) {
-			found = append(found, string(kv.Key))
-		}
-	}
-	return found
+	return testkit.Keys(f.t, f.Cluster, f.prefix, part)
 }
 
 // none waits until no such key stands.
 func (f fixture) none(part string) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool { return len(f.keys(part)) == 0 }, soon, time.Millisecond, part)
-}
-
-func closed(t testing.TB, ch <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-ch:
-	case <-time.After(soon):
-		require.FailNow(t, "did not happen: "+what)
-	}
-}
-
-func got[T any](t testing.TB, ch <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(soon):
-		require.FailNow(t, "did not happen: "+what)
-		panic("not reached")
-	}
 }
 
 // begin begins an attempt that the test holds.
@@ -156,4 +112,9 @@ func (f fixture) dump() map[string]string {
 		}
 	}
 	return found
+}
+
+func got[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	return testkit.Got(t, ch, what)
 }

@@ -21,16 +21,13 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
+	"github.com/etcdkit/etcdkit/internal/testkit"
 )
 
-// soon bounds what should happen at once; it is far above what it takes.
-const soon = 20 * time.Second
+// soon bounds what should happen at once.
+const soon = testkit.Soon
 
-func ctxT(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
+var ctxT = testkit.Context
 
 // instance is a process of the fleet: a session and a store of its own.
 type instance struct {
@@ -48,14 +45,7 @@ func fleet(t testing.TB, n int, opts *idempotency.Options) (all []instance) {
 		opts = &idempotency.Options{SingleTenant: true}
 	}
 	for range n {
-		c := etcd.NewClient(t)
-		s, err := concurrency.NewSession(ctxT(t), c.Client, "test", &concurrency.SessionOptions{Prefix: prefix, TTL: 30 * time.Second})
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			_ = s.Close(ctx)
-		})
+		s, c := testkit.Session(t, etcd, prefix, &concurrency.SessionOptions{TTL: 30 * time.Second})
 		st, err := idempotency.NewStore(s, "store", opts)
 		require.NoError(t, err)
 		all = append(all, instance{st, t, c})
@@ -192,18 +182,12 @@ func refused(t testing.TB, err error, code codes.Code, reason string) (retry boo
 	return retry
 }
 
-func got[T any](t testing.TB, ch <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(soon):
-		require.FailNow(t, "did not happen: "+what)
-		panic("not reached")
-	}
-}
-
 // paid is the handler of most tests.
 func paid(context.Context, *structpb.Struct) (*structpb.Struct, error) {
 	return structpb.NewStruct(map[string]any{"receipt": "r1"})
+}
+
+func got[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	return testkit.Got(t, ch, what)
 }

@@ -1,7 +1,6 @@
 package idemhttp_test
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,16 +17,16 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/testkit"
 )
 
-// soon bounds what should happen at once; it is far above what it takes.
-const soon = 20 * time.Second
+// soon bounds what should happen at once.
+const soon = testkit.Soon
 
-func ctxT(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
+var (
+	ctxT  = testkit.Context
+	quick = testkit.Quick
+)
 
 // fixture is one etcd and a prefix of the test's own.
 type fixture struct {
@@ -52,30 +50,13 @@ type instance struct {
 
 func (f fixture) instance(so *concurrency.SessionOptions, opts *idempotency.Options) instance {
 	f.t.Helper()
-	var o concurrency.SessionOptions
-	if so != nil {
-		o = *so
-	}
-	o.Prefix = f.prefix
-	c := f.NewClient(f.t)
-	s, err := concurrency.NewSession(ctxT(f.t), c.Client, "test", &o)
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = s.Close(ctx)
-	})
+	s, c := testkit.Session(f.t, f.Cluster, f.prefix, so)
 	if opts == nil {
 		opts = &idempotency.Options{SingleTenant: true}
 	}
 	st, err := idempotency.NewStore(s, "store", opts)
 	require.NoError(f.t, err)
 	return instance{st, s, c, f}
-}
-
-// quick is the shortest session that a test uses.
-func quick() *concurrency.SessionOptions {
-	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}
 }
 
 // server serves a handler behind the middleware.
@@ -176,17 +157,6 @@ func (s server) later(path, key, body string, ws ...with) <-chan reply {
 	return ch
 }
 
-func got[T any](t testing.TB, ch <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(soon):
-		require.FailNow(t, "did not happen: "+what)
-		panic("not reached")
-	}
-}
-
 // paid is the handler of most tests.
 func paid(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Location", "/payments/1")
@@ -240,4 +210,9 @@ func (f fixture) values() (all []string) {
 		}
 	}
 	return all
+}
+
+func got[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	return testkit.Got(t, ch, what)
 }

@@ -1,0 +1,94 @@
+// Package testkit is what the tests of the product begin with: sessions on clients of
+// their own, a look at what stands in etcd, and bounded waits for signals. It is for tests
+// only.
+package testkit
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// Soon bounds what should happen at once. It is far above what it takes, and far below go
+// test's own limit.
+const Soon = 20 * time.Second
+
+// Context returns a ctx that ends with the test, and before go test's own limit.
+func Context(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Quick are the options of the shortest session that a test uses.
+func Quick() *concurrency.SessionOptions {
+	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}
+}
+
+// Session starts a session below a prefix, on a connection of its own: another process, as
+// far as etcd can tell. Both are closed with the test.
+func Session(t testing.TB, etcd *embedtest.Cluster, prefix string, opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
+	t.Helper()
+	c := etcd.NewClient(t)
+	return SessionOn(t, c.Client, prefix, opts), c
+}
+
+// SessionOn is Session on a client of the caller's.
+func SessionOn(t testing.TB, c *clientv3.Client, prefix string, opts *concurrency.SessionOptions) *concurrency.Session {
+	t.Helper()
+	var o concurrency.SessionOptions
+	if opts != nil {
+		o = *opts
+	}
+	o.Prefix = prefix
+	s, err := concurrency.NewSession(Context(t), c, "test", &o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Close(ctx)
+	})
+	return s
+}
+
+// Keys lists the keys below a prefix that contain a text.
+func Keys(t testing.TB, etcd *embedtest.Cluster, prefix, part string) (found []string) {
+	t.Helper()
+	resp, err := etcd.Client().Get(Context(t), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	for _, kv := range resp.Kvs {
+		if strings.Contains(string(kv.Key), part) {
+			found = append(found, string(kv.Key))
+		}
+	}
+	return found
+}
+
+// Closed waits until a channel is closed.
+func Closed(t testing.TB, ch <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(Soon):
+		require.FailNow(t, "did not happen: "+what)
+	}
+}
+
+// Got receives what a goroutine has to tell.
+func Got[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(Soon):
+		require.FailNow(t, "did not happen: "+what)
+		panic("not reached")
+	}
+}
