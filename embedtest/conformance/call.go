@@ -21,13 +21,21 @@ func (m *member) start(ctx context.Context, r Request) <-chan outcome {
 	m.w.calls.Add(1)
 	go func() {
 		defer m.w.calls.Done()
-		var o outcome
-		if o.Answer, o.err = m.Do(ctx, r); o.err != nil {
-			o.kind = m.w.store.Kind(o.err)
-		}
-		done <- o
+		done <- m.call(ctx, r)
 	}()
 	return done
+}
+
+func (m *member) call(ctx context.Context, r Request) (o outcome) {
+	defer func() {
+		if v := recover(); v != nil {
+			o.err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	if o.Answer, o.err = m.Do(ctx, r); o.err != nil {
+		o.kind = m.w.store.Kind(o.err)
+	}
+	return o
 }
 
 // do calls an instance.

@@ -61,6 +61,31 @@ func errorRemembered(w *world) {
 	next.ran(0)
 }
 
+func panics(w *world) {
+	a, b := w.open(), w.open()
+	k, next := w.work(), w.work()
+	k.then = func(context.Context, Attempt) error { panic("of the function") }
+	mine, refused := k.request(), k.request()
+	refused.ID, refused.Refuse = "refused", true
+	for _, r := range []Request{mine, refused} {
+		if o := w.returned(a.start(w.ctx, r)); o.err == nil {
+			w.failf("a panic is told as the value %.40q", o.Value)
+		}
+	}
+	mine.Func, refused.Func = next.run, next.run
+	for _, m := range []*member{b, a} {
+		w.told(m.do(refused), Unknown)
+	}
+	next.ran(0)
+	done := w.answer(b.do(mine))
+	if done.Replayed || done.Attempt != 2 {
+		w.failf("after a panic a call gets: replayed %v, attempt %d", done.Replayed, done.Attempt)
+	}
+	a.replays(mine, done)
+	next.ran(1)
+	k.ran(2)
+}
+
 func callerGoesAway(w *world) {
 	a, b := w.open(), w.open()
 	k, next := w.held(), w.work()

@@ -281,6 +281,22 @@ func (n *node) attempt(ctx context.Context, key string, e *entry, r conformance.
 		}
 		return conformance.Answer{}, err
 	}
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		f.mu.Lock()
+		switch {
+		case n.without("a panic ends its attempt"):
+		case n.without("a panic is no success"):
+			e.state, e.answer = "done", conformance.Answer{Attempt: a.number, Token: a.token}
+		default:
+			n.lose(e)
+		}
+		f.mu.Unlock()
+		panic(v)
+	}()
 	value, err := r.Func(mine, a)
 	ans := conformance.Answer{Value: value, Attempt: a.number, Token: a.token}
 	if err != nil {

@@ -15,15 +15,19 @@ func oneExecution(w *world) {
 	}
 	k.begins(nil)
 	k.goOn()
-	var ran, all []Answer
+	var told []outcome
 	for _, c := range calls {
-		a := w.answer(w.returned(c))
+		told = append(told, w.returned(c))
+	}
+	k.ran(1)
+	var ran, all []Answer
+	for _, o := range told {
+		a := w.answer(o)
 		all = append(all, a)
 		if !a.Replayed {
 			ran = append(ran, a)
 		}
 	}
-	k.ran(1)
 	if len(ran) != 1 {
 		w.failf("%d of %d calls say that they have run, where one has", len(ran), len(all))
 	}

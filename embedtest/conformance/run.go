@@ -75,6 +75,7 @@ func Promises() []Promise {
 		{"LargeResult", "the first caller gets a result of any size, and nothing runs again for its sake", largeResult},
 		{"ErrorFreesTheKey", "an error is no outcome: the next call runs", errorFreesTheKey},
 		{"ErrorRemembered", "a failure that is to be remembered is told to all, and nothing runs again", errorRemembered},
+		{"Panic", "after a panic the attempt counts as lost, and nobody waits for it", panics},
 		{"CallerGoesAway", "a caller who goes away neither ends the work nor loses its outcome", callerGoesAway},
 		{"OwnKeys", "what is given to With changes with the outcome, once, and only if its conditions hold", ownKeys},
 		{"Steps", "a recovery point that was reached is not run again, after an error or a crash", steps},

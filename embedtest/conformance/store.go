@@ -22,8 +22,9 @@ type Store interface {
 type Instance interface {
 	// Do does a request once, however often it is called: see Request. It returns
 	// an error if there is no value to tell; Store.Kind tells them apart. An error of
-	// the function comes back so that errors.Is finds it. What cannot be done here ends
-	// with errors.ErrUnsupported, and the promise is skipped.
+	// the function comes back so that errors.Is finds it, a panic as a panic or as an
+	// error. What cannot be done here ends with errors.ErrUnsupported, and the
+	// promise is skipped.
 	Do(ctx context.Context, r Request) (Answer, error)
 	// Expire ends what keeps this instance's attempts in progress, as etcd does when
 	// it has not heard from the process for long enough. The instance goes on: it may
