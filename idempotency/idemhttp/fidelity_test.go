@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/tls"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -170,6 +171,56 @@ func TestFraming(t *testing.T) {
 			tr.CloseIdleConnections()
 		}
 	}
+}
+
+// T17: a length that stood in the headers before the middleware is not that of a replay.
+func TestLengthOfAReplay(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "hello")
+	}))
+	s := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if length := r.Header.Get("Length"); length != "" {
+			w.Header().Set("Content-Length", length)
+		}
+		mw.ServeHTTP(w, r)
+	}))
+	require.Equal(t, "hello", s.post("/", "k", "").body)
+	for _, length := range []string{"3", "99"} {
+		again := s.post("/", "k", "", header("Length", length))
+		require.True(t, again.replayed())
+		require.Equal(t, "hello", again.body)
+		require.EqualValues(t, 5, again.ContentLength)
+	}
+}
+
+// T17: no length is added to what says itself how it is framed: net/http complains of a
+// length beside a Transfer-Encoding, and sends no trailers after a body with a length.
+func TestFramingOfTheHandler(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	var complaints strings.Builder
+	h := httptest.NewUnstartedServer(idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, value, _ := strings.Cut(r.URL.RawQuery, "=")
+		w.Header().Set(name, value)
+		_, _ = io.WriteString(w, "hello")
+	})))
+	h.Config.ErrorLog = log.New(&complaints, "", 0)
+	h.Start()
+	defer h.Close()
+	s := server{h, t, nil}
+	require.Equal(t, "hello", s.post("/?Transfer-Encoding=chunked", "k1", "").body)
+	for range 2 {
+		re := s.post("/?Trailer=Unset", "k2", "")
+		require.Equal(t, "hello", re.body)
+		require.Equal(t, http.Header{"Unset": nil}, re.Trailer)
+		require.EqualValues(t, -1, re.ContentLength)
+	}
+	h.Close()
+	require.Empty(t, complaints.String())
 }
 
 func TestTrailers(t *testing.T) {

@@ -56,6 +56,33 @@ func TestLargeResponse(t *testing.T) {
 	require.Zero(t, b.calls.Load())
 }
 
+// What says in front that it is above the limit is not held back up to there.
+func TestLengthAboveTheLimit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	part, next := strings.Repeat("x", 64<<10), make(chan struct{})
+	s := f.instance(nil, nil).serve(nil, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(2<<20))
+		for range 2 << 20 / len(part) {
+			_, _ = io.WriteString(w, part)
+			<-next
+		}
+	})
+	t.Cleanup(func() { close(next) }) // before the server waits for the handler
+	resp, err := s.Client().Do(s.request("/", "k", ""))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	for range 2 << 20 / len(part) {
+		read := make(chan error, 1)
+		go func() {
+			_, err := io.CopyN(io.Discard, resp.Body, int64(len(part)/2)) // the rest may wait in buffers
+			read <- err
+		}()
+		require.NoError(t, got(t, read, "the client has the part"))
+		next <- struct{}{}
+	}
+}
+
 // A body of just the limit is kept, one byte more is not. A MiB, which is more than one value
 // in etcd.
 func TestLimitOfResponses(t *testing.T) {

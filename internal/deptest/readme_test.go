@@ -110,7 +110,7 @@ func docBreaches(name, doc string, tests map[string]bool, root fs.FS) (found []s
 // TestDocs holds all documents to what they point at.
 func TestDocs(t *testing.T) {
 	root := os.DirFS("../..")
-	tests := testFuncs(repository(t))
+	tests := allTests(t)
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/model/*.md"} {
 		names, err := fs.Glob(root, pattern)
 		if err != nil {

@@ -3,6 +3,7 @@ package deptest
 import (
 	"fmt"
 	"go/ast"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -94,13 +95,20 @@ func testFuncs(tr *tree) map[string]bool {
 	return names
 }
 
+// allTests are the tests of this module and of integration, by which documents name them.
+func allTests(t *testing.T) map[string]bool {
+	names := testFuncs(repository(t))
+	maps.Copy(names, testFuncs(readTree(t, os.DirFS("../../integration"))))
+	return names
+}
+
 // TestIDs holds docs/testing.md to the tests that exist.
 func TestIDs(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/testing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, breach := range idBreaches(string(doc), testFuncs(repository(t))) {
+	for _, breach := range idBreaches(string(doc), allTests(t)) {
 		t.Errorf("docs/testing.md: %s", breach)
 	}
 }
