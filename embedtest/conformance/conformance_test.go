@@ -106,6 +106,14 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
+// Without a cluster, and without the right to read there, it is told where.
+func TestNoCluster(t *testing.T) {
+	t.Parallel()
+	p := conformance.Promises()[0]
+	err := p.Check(t.Context(), clientv3.Config{Endpoints: []string{"127.0.0.1:1"}}, &model{}, &conformance.Options{Patience: 100 * time.Millisecond})
+	require.ErrorContains(t, err, "no cluster that can be read below /conformance/ at [127.0.0.1:1]")
+}
+
 // On a shared cluster: whatever becomes of a promise, no key and no lease of it stays.
 func TestNothingStaysBehind(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,14 @@ func (o *Options) withDefaults() Options {
 // instance.
 func Idempotency(t *testing.T, cluster clientv3.Config, store Store, opts *Options) {
 	t.Helper()
+	// Where there is no cluster, one failure is enough.
+	w, err := newWorld(context.Background(), cluster, store, opts.withDefaults(), "reach")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.end(true); err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range Promises() {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()

@@ -51,6 +51,12 @@ func newWorld(ctx context.Context, cluster clientv3.Config, store Store, opts Op
 	}
 	w.etcd = etcd
 	w.ctx, w.cancel = context.WithCancel(ctx)
+	reach, cancel := context.WithTimeout(w.ctx, min(opts.Patience, 10*time.Second))
+	defer cancel()
+	if _, err := etcd.Get(reach, w.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
+		w.cancel()
+		return nil, errors.Join(fmt.Errorf("no cluster that can be read below %s at %v: %w", opts.Prefix, cluster.Endpoints, err), etcd.Close())
+	}
 	return w, nil
 }
 
