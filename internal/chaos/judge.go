@@ -28,8 +28,7 @@ func (w *World) declare(c Config) {
 	set("seed", strconv.FormatUint(uint64(w.Seed), 10))
 	set(check.SettingSuite, "concurrency")
 	set(check.SettingTTL, longest.String())
-	set(check.SettingRetain, storeRetain.String())
-	set(check.SettingCacheFor, cacheFor.String())
+	DeclareRequests(w.Recorder)
 	set(check.ToleratePrefix+effectUncaused, "3") // else the machine was too busy to keep etcd's time
 	if c.Duration >= whole && c.All() {
 		for _, effect := range []string{check.EffectExpiries, check.EffectEvictions, check.EffectUnknown, check.EffectGrants, check.EffectStarts, check.EffectAttempts, check.EffectReplays, check.EffectLimits, effectCompactions, effectLeaders} {

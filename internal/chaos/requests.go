@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/check"
 	"github.com/etcdkit/etcdkit/internal/history"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
@@ -64,6 +65,12 @@ func NewRequests() *Requests {
 		s.all = append(s.all, k)
 	}
 	return s
+}
+
+// DeclareRequests tells the checkers for how long Requests keep what they keep.
+func DeclareRequests(r *history.Recorder) {
+	r.Set(check.SettingRetain, storeRetain.String())
+	r.Set(check.SettingCacheFor, cacheFor.String())
 }
 
 // Name implements Subject.

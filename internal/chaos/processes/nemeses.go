@@ -38,6 +38,7 @@ const (
 	clientsKilled     = "clients killed"
 	clientsPaused     = "clients paused"
 	permitsOutlived   = "permits lost to pauses" // see Pauses
+	attemptsKilled    = "attempts killed"        // see Kills
 )
 
 // StopLeader is the name of the nemesis that a run begins with.

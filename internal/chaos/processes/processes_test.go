@@ -95,6 +95,45 @@ func TestEarlyEnds(t *testing.T) {
 	}
 }
 
+// An attempt in the middle of which its process was killed is told from one that had
+// returned, and from those of clients that live; and so is what came after it.
+func TestKillsInRequests(t *testing.T) {
+	t.Parallel()
+	const s, gate = int64(time.Second), "idem/s/r/k"
+	start := func(at int64, client string, n, token int64) history.Event {
+		return history.Event{At: at, Kind: history.KindCall, Client: client, Op: 2, Name: history.RequestStart, Gate: gate, N: n, Token: token,
+			Attr: map[string]string{"call": history.Tag(client, 1)}}
+	}
+	ask := func(at int64, client string) history.Event {
+		return history.Event{At: at, Kind: history.KindCall, Client: client, Op: 1, Name: history.RequestDo, Gate: gate}
+	}
+	told := func(at int64, client, cause string) history.Event {
+		return history.Event{At: at, Kind: history.KindReturn, Client: client, Op: 1, Name: history.RequestDo, Gate: gate, Outcome: history.OK, Cause: cause}
+	}
+	for name, tt := range map[string]struct {
+		victim string
+		then   []history.Event
+		want   Kills
+	}{
+		"in the middle":         {victim: "c", want: Kills{Attempts: 1}},
+		"another client":        {victim: "d"},
+		"its call had returned": {victim: "c", then: []history.Event{told(3*s, "c", history.Ran)}},
+		"its function had returned": {victim: "c", then: []history.Event{
+			{At: 3 * s, Kind: history.KindCall, Client: "c", Op: 3, Name: history.Release, Gate: gate, Token: 12},
+		}, want: Kills{Returned: 1}},
+		"taken over":     {victim: "c", then: []history.Event{ask(5*s, "d"), start(6*s, "d", 2, 15)}, want: Kills{Attempts: 1, Next: 1}},
+		"done anew":      {victim: "c", then: []history.Event{ask(5*s, "d"), start(6*s, "d", 1, 15)}, want: Kills{Attempts: 1}},
+		"unknown":        {victim: "c", then: []history.Event{ask(5*s, "d"), told(6*s, "d", history.UnknownFate)}, want: Kills{Attempts: 1, Unknown: 1}},
+		"unknown before": {victim: "c", then: []history.Event{ask(s/2, "d"), told(s, "d", history.UnknownFate)}, want: Kills{Attempts: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tt.want, killsInRequests(history.Merge(&history.History{Events: append([]history.Event{
+				ask(s, "c"), start(2*s, "c", 1, 12), {At: 4 * s, Kind: history.KindBegin, Op: 9, Name: ClientKilled, Client: tt.victim},
+			}, tt.then...)})))
+		})
+	}
+}
+
 // What a pause beyond the TTL cost is told from what ended before, and from what a
 // client went on using.
 func TestLongPauses(t *testing.T) {

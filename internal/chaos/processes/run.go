@@ -49,6 +49,7 @@ type Result struct {
 	Report  *check.Report
 	Early   []Early
 	Pauses  Pauses
+	Kills   Kills
 	Stops   int64 // leaders that were stopped beyond the TTL, and continued
 }
 
@@ -128,9 +129,10 @@ func (r *run) judge(version string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Version: version, Early: earlyEnds(h, margin), Pauses: longPauses(h, r.TTL), Stops: h.Counts()[leadersStopped]}
+	res := &Result{Version: version, Early: earlyEnds(h, margin), Pauses: longPauses(h, r.TTL), Kills: killsInRequests(h), Stops: h.Counts()[leadersStopped]}
 	r.recorder.Count(earlyDeletions, int64(len(res.Early)))
 	r.recorder.Count(permitsOutlived, int64(res.Pauses.Permits))
+	r.recorder.Count(attemptsKilled, int64(res.Kills.Attempts))
 	for _, used := range res.Pauses.Used {
 		r.recorder.Finding("paused", false, used)
 	}
@@ -189,14 +191,15 @@ func (r *run) settings(version string) {
 	} {
 		r.recorder.Set(name, value)
 	}
-	required := []string{check.EffectGrants, check.EffectStarts}
+	chaos.DeclareRequests(r.recorder)
+	required := []string{check.EffectGrants, check.EffectStarts, check.EffectAttempts}
 	for _, n := range nemeses {
 		if slices.Contains(r.Nemeses, n.name) {
 			required = append(required, n.effect)
 		}
 	}
 	if len(r.Nemeses) == len(nemeses) {
-		required = append(required, check.EffectExpiries, check.EffectUnknown, check.EffectEvictions)
+		required = append(required, check.EffectExpiries, check.EffectUnknown, check.EffectEvictions, check.EffectReplays, attemptsKilled)
 	}
 	for _, effect := range required {
 		r.recorder.Set(check.RequirePrefix+effect, "1")
@@ -354,7 +357,7 @@ func (r *run) together(p Phase) (findings []string) {
 	return findings
 }
 
-// String tells the verdict, its reasons, and what became of stopped leaders.
+// String tells the verdict, its reasons, and what became of stopped leaders and clients.
 func (r *Result) String() string {
-	return fmt.Sprintf("etcd %s\n%s  %s\n  %s\n", r.Version, r.Report, tellEarly(r.Early, r.Stops), r.Pauses)
+	return fmt.Sprintf("etcd %s\n%s  %s\n  %s\n  %s\n", r.Version, r.Report, tellEarly(r.Early, r.Stops), r.Pauses, r.Kills)
 }
