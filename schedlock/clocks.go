@@ -38,8 +38,9 @@ type clocks struct {
 	space keyspace.Space
 	now   func() time.Time
 
-	mu    sync.Mutex
-	peers map[string]*peer // by key
+	mu     sync.Mutex
+	listed bool             // who else there is was read once
+	peers  map[string]*peer // by key
 }
 
 type peer struct {
@@ -84,7 +85,7 @@ func (c *clocks) Reset(kvs []*mvccpb.KeyValue, _ int64) {
 			stand[string(kv.Key)] = p
 		}
 	}
-	c.peers = stand
+	c.listed, c.peers = true, stand
 }
 
 // Apply implements mirror.Handler.
@@ -152,8 +153,14 @@ func (c *clocks) list(own clientv3.LeaseID) []Clock {
 }
 
 // slowest returns the time of the slowest known clock of all, and false if there is one
-// that is not known yet.
+// that is not known yet, or may be.
 func (c *clocks) slowest(own clientv3.LeaseID) (time.Time, bool) {
+	c.mu.Lock()
+	listed := c.listed
+	c.mu.Unlock()
+	if !listed {
+		return time.Time{}, false
+	}
 	var behind time.Duration
 	for _, k := range c.list(own) {
 		if !k.Known {

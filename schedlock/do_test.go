@@ -345,6 +345,31 @@ func TestAtMost(t *testing.T) {
 	require.ErrorIs(t, x.err, schedlock.ErrTooLong)
 }
 
+// J19: the run was ended by AtMost, of which etcd takes no note at present. The function
+// returns at last, and so does the call.
+func TestAtMostWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(&concurrency.SessionOptions{TTL: time.Minute, Margin: 50 * time.Millisecond}, nil)
+	silent := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isFinish, Times: -1, Do: embedtest.HoldRequest})
+	stuck := make(chan struct{})
+	answers := make(chan answer, 1)
+	go func() {
+		res, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { <-stuck; return nil },
+			schedlock.Tick(tick(1)), schedlock.AtMost(50*time.Millisecond))
+		answers <- answer{res, err}
+	}()
+	require.Eventually(t, func() bool { return silent.Struck() > 0 }, soon, time.Millisecond, "its end is on its way")
+	close(stuck)
+	x := got(t, answers, "it returns")
+	require.ErrorIs(t, x.err, schedlock.ErrTooLong)
+	require.Equal(t, schedlock.Failed, x.res.Outcome)
+	silent.Remove()
+	_ = silent.Release()
+	f.none("/lock")
+}
+
 // Unlock ends a run by force; its holder is told who and why, and its tick stays closed.
 func TestUnlock(t *testing.T) {
 	t.Parallel()

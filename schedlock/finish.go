@@ -119,7 +119,11 @@ func (r *Run) tooLong() {
 		defer t.Stop()
 		select {
 		case <-t.C:
-			r.finish(context.Background(), errors.New("it does not heed its context"))
+			// In the background: whoever called for the run shall not have to wait for
+			// etcd here, when the function returns at last.
+			over, cancel := context.WithCancel(context.Background())
+			cancel()
+			r.finish(over, errors.New("it does not heed its context"))
 		case <-r.epoch.Context().Done():
 		}
 	})
@@ -129,7 +133,7 @@ func (r *Run) tooLong() {
 const maxError = 1024
 
 // finish records the outcome and gives the job free, once, and tells whether that was now.
-// If ctx ends meanwhile, it goes on in the background.
+// If ctx ends meanwhile, or has, it goes on in the background.
 func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 	r.settled.Do(func() {
 		now = true
