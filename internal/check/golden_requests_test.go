@@ -227,6 +227,14 @@ var goldenRequests = []story{
 		t.answers(a, history.Ran, a)
 		t.passes(late)
 	}},
+	{"a recovery point is lost when its attempt is released", "requests/steps", func(t *tale) {
+		a := t.attempts(0, 1)
+		t.reaches(a, "one")
+		t.functionReturns(a, "released")
+		a.steps = nil
+		t.commit(change{key: simRequest, value: a.record(record.AttemptReleased).Encode(), lease: 6}, change{key: simRequest + "/claim", del: true})
+		t.passes(late)
+	}},
 	{"an attempt is resolved that goes on", "requests/zombie", func(t *tale) {
 		a := t.attempts(0, 1)
 		r := a.record(record.AttemptReleased)

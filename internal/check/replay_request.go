@@ -194,6 +194,8 @@ func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
 		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s, and a claim was left", r.Number, r.Holder, r.State)
 	case r.By == "" && r.State != record.AttemptReleased && b.of != nil && r.Token != b.of.token:
 		n.breach("zombie", c, "", "attempt %d of %s wrote its outcome with token %d, which is not its own", r.Number, r.Holder, r.Token)
+	case r.State == record.AttemptReleased && !bytes.Equal(r.Body, b.rec.Body):
+		n.breach("steps", c, "", "attempt %d was released with other recovery points than it had", r.Number)
 	}
 	if now.finished() && !b.finished() {
 		n.outcomes = append(n.outcomes, now)
