@@ -265,7 +265,7 @@ func BenchmarkExpiry(b *testing.B) {
 				slots <- struct{}{}
 				wg.Go(func() {
 					defer func() { <-slots }()
-					if resp, err := f.Client().TimeToLive(ctxT(b), l.ID, clientv3.WithAttachedKeys()); err == nil && len(resp.Keys) > 100 {
+					if resp, err := f.Client().TimeToLive(ctxT(b), l.ID, clientv3.WithAttachedKeys()); err == nil && len(resp.Keys) > 10 {
 						_ = f.ExpireLease(ctxT(b), l.ID)
 					}
 				})

@@ -15,13 +15,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/hold"
 )
 
-// perLease is how many keys hang on one lease. etcd deletes the keys of a lease that
-// expires in one go, in which nobody else writes. With passwords it also checks all keys of a
-// lease at each Put to it, so there are fewer then.
-const (
-	perLease             = 1000
-	perLeaseWithPassword = 250
-)
+// perLease is how many keys hang on one lease. When it expires, etcd deletes them in one go,
+// in which nobody else writes, and it ends sixteen leases at a time: more keys stall all
+// writers for longer (BenchmarkExpiry). With passwords it also checks all keys of a lease at
+// each Put to it.
+const perLease = 100
 
 // pool hands out leases for records. Many records share one; the next is granted
 // before the present one is used up, so nobody waits for a grant but the first.
@@ -31,7 +29,6 @@ type pool struct {
 	// window is for how long after its grant a lease is handed out. 0 is for as long as
 	// the process lives: then the leases are renewed.
 	window time.Duration
-	most   int // keys on one
 
 	mu       sync.Mutex
 	leases   []*pooled
@@ -63,11 +60,7 @@ func newRetention(sess hold.Session, d time.Duration) *pool {
 func newWork(sess hold.Session, d time.Duration) *pool { return newPool(sess, d*3/2+time.Second, 0) }
 
 func newPool(sess hold.Session, ttl, window time.Duration) *pool {
-	p := &pool{sess: sess, ttl: ttl, window: window, most: perLease}
-	if sess.Client().Username != "" {
-		p.most = perLeaseWithPassword
-	}
-	return p
+	return &pool{sess: sess, ttl: ttl, window: window}
 }
 
 // class rounds a retention up, by less than a twentieth: durations that differ a little
@@ -132,16 +125,16 @@ func (p *pool) pick(n int) (use *pooled, spare bool) {
 		if l.gone {
 			continue
 		}
-		if p.window > 0 && (aged(l.sent) >= p.window || l.used >= p.most) {
+		if p.window > 0 && (aged(l.sent) >= p.window || l.used >= perLease) {
 			p.retire(l)
 			continue
 		}
 		kept = append(kept, l)
-		fits := l.used+n <= p.most || l.used == 0
+		fits := l.used+n <= perLease || l.used == 0
 		switch {
 		case use == nil && fits:
 			use = l
-			spare = l.used+n <= p.most*3/4 && (p.window == 0 || aged(l.sent) < p.window*3/4)
+			spare = l.used+n <= perLease/2 && (p.window == 0 || aged(l.sent) < p.window*3/4)
 		case fits:
 			spare = true
 		}
@@ -225,7 +218,7 @@ func (p *pool) renew(l *pooled) {
 			return
 		}
 		p.mu.Lock()
-		l.gone = l.gone || l.live == 0 && l.used >= p.most
+		l.gone = l.gone || l.live == 0 && l.used >= perLease
 		gone := l.gone
 		p.mu.Unlock()
 		if gone {

@@ -39,14 +39,14 @@ func TestClass(t *testing.T) {
 	require.Less(t, len(classes), 600)
 }
 
-// Many records share one lease, never more than a thousand, and the next is there before it
+// Many records share one lease, never more than a hundred, and the next is there before it
 // is full.
 func TestPoolSharesLeases(t *testing.T) {
 	t.Parallel()
 	_, sess := session(t)
 	p := newRetention(sess, time.Hour)
 	used := map[clientv3.LeaseID]int{}
-	for range 3000 {
+	for range 300 {
 		n := 1 + len(used)%3
 		l, err := p.take(t.Context(), n)
 		require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestPoolSharesLeases(t *testing.T) {
 	// Places that were given back are used again.
 	w := newWork(sess, time.Hour)
 	used = map[clientv3.LeaseID]int{}
-	for n := range 3000 {
+	for n := range 300 {
 		l, err := w.take(t.Context(), 1)
 		require.NoError(t, err)
 		w.give(l, n%100 == 0)
