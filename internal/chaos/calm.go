@@ -19,7 +19,7 @@ import (
 // lost needs a new lease; a dead one's permits come back after its TTL, half a
 // second, and up to 7 s if the revocation fails at the server.
 const (
-	recovery = 20 * time.Second
+	recovery = 30 * time.Second
 	cleanup  = 3 * time.Second
 )
 
@@ -83,24 +83,27 @@ func (w *World) mark(ctx context.Context, phase string) {
 	w.Recorder.Mark(phase)
 }
 
-// probe uses every subject from every process.
+// probe uses every subject from every process. Each has its own time, so that one that
+// hangs is the only one that is told of.
 func (w *World) probe(ctx context.Context, subjects []Subject) (findings []string) {
-	ctx, cancel := context.WithTimeout(ctx, recovery)
-	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, p := range w.Processes {
 		wg.Go(func() {
-			for err := p.open(ctx); err != nil; err = p.open(ctx) {
-				if sleep(ctx, 100*time.Millisecond) != nil {
+			opening, cancel := context.WithTimeout(ctx, recovery)
+			for err := p.open(opening); err != nil; err = p.open(opening) {
+				if sleep(opening, 100*time.Millisecond) != nil {
 					break
 				}
 			}
+			cancel()
 			for _, s := range subjects {
+				ctx, cancel := context.WithTimeout(ctx, recovery)
 				err := s.Probe(ctx, p)
 				for errors.Is(err, concurrency.ErrLost) && sleep(ctx, 100*time.Millisecond) == nil {
 					err = s.Probe(ctx, p) // a busy machine may cost a lease even now
 				}
+				cancel()
 				if err != nil {
 					mu.Lock()
 					findings = append(findings, fmt.Sprintf("%s of %s do not work when all is well again: %v", s.Name(), p.Name, err))

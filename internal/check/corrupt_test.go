@@ -400,7 +400,7 @@ func (s *scene) alone(r *request) bool {
 }
 
 // enough is how many histories are spoilt in each way.
-const enough = 20
+const enough = 5
 
 // named returns the checkers of some killers.
 func named(killers []string) (some []Checker) {
