@@ -191,7 +191,7 @@ func (cl *Client) Close() error {
 
 // hangs is when Close takes etcd's client to wait for ever: it does if a watch was
 // refused (by a token that has expired, for instance) and its stream ended at the same
-// time. Nothing but two goroutines is left of it.
+// time. Nothing but two or three goroutines is left of it.
 const hangs = 3 * time.Second
 
 func (cl *Client) close() { _ = cl.Close() }

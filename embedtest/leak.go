@@ -20,7 +20,7 @@ var notLeaks = []string{
 	"runtime/trace.",
 	"created by testing.",
 	"internal/fuzz.",
-	"watchGRPCStream).run.func1(", "watchGRPCStream).serveSubstream.func1(", "watchGRPCStream).close(",
+	"watchGRPCStream).run.func1(", "watchGRPCStream).serveSubstream.func1(", "watchGRPCStream).serveWatchClient(", "watchGRPCStream).close(",
 }
 
 // findLeaks returns the stacks of goroutines that do not end, or nil.
