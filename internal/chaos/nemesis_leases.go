@@ -86,8 +86,12 @@ func overwritePresence(ctx context.Context, w *World, r *rand.Rand) (effects int
 	}
 	id := int64(s.Lease())
 	key := w.Space.Session(id).Alive()
+	armed, disarm, err := w.arm(ctx, "presence")
+	if err != nil {
+		return 0
+	}
 	done := w.Recorder.Begin(history.Event{Name: KeyOverwritten, Lease: id, Attr: map[string]string{"key": key}})
-	resp, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).
+	resp, err := w.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).
 		Then(clientv3.OpPut(key, overwritten)).Commit()
 	if err == nil && resp.Succeeded {
 		effects++
@@ -95,6 +99,9 @@ func overwritePresence(ctx context.Context, w *World, r *rand.Rand) (effects int
 	done()
 	<-ctx.Done()
 	w.mend("an overwritten presence key", func(ctx context.Context) error {
+		if err := disarm(ctx); err != nil {
+			return err
+		}
 		// On no lease, so nobody else will. But the put may have been refused.
 		_, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", overwritten)).Then(clientv3.OpDelete(key)).Commit()
 		return err

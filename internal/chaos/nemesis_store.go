@@ -57,6 +57,10 @@ func noSpace(ctx context.Context, w *World, _ *rand.Rand) (effects int) {
 func foreignKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 	var planted []string
 	var leases []clientv3.LeaseID
+	armed, disarm, err := w.arm(ctx, "foreign")
+	if err != nil {
+		return 0
+	}
 	for n := 1 + r.IntN(6); n > 0 && ctx.Err() == nil; n-- {
 		g, kind, number, weight := w.Gates[r.IntN(len(w.Gates))], r.IntN(5), r.IntN(8), int64(1+r.IntN(3))
 		who := w.Processes[r.IntN(len(w.Processes))]
@@ -88,7 +92,7 @@ func foreignKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 		}
 		// What stands there already is not overwritten: that is another harm.
 		done := w.Recorder.Begin(history.Event{Name: KeyPlanted, Attr: map[string]string{"key": key}})
-		resp, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(put).Commit()
+		resp, err := w.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(put).Commit()
 		done()
 		planted = append(planted, key)
 		if err == nil && resp.Succeeded {
@@ -97,14 +101,16 @@ func foreignKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 	}
 	<-ctx.Done()
 	w.mend("foreign keys", func(ctx context.Context) error {
+		if err := disarm(ctx); err != nil {
+			return err
+		}
 		for _, id := range leases {
 			if _, err := w.Admin().Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				return err
 			}
 		}
 		for _, key := range planted {
-			// A put that was late is found too; what a session wrote there
-			// meanwhile is not ours to delete.
+			// What a session wrote there meanwhile is not ours to delete.
 			_, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", "planted")).
 				Then(clientv3.OpDelete(key)).Commit()
 			if err != nil {
@@ -125,21 +131,25 @@ func damagedLimit(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 		return 0
 	}
 	was := resp.Kvs[0]
+	armed, disarm, err := w.arm(ctx, "limit")
+	if err != nil {
+		return 0
+	}
 	harm := clientv3.OpPut(g.Limit, garbage)
 	if garbage == "" {
 		harm = clientv3.OpDelete(g.Limit)
 	}
 	done := w.Recorder.Begin(history.Event{Name: LimitDamaged, Attr: map[string]string{"key": g.Limit}})
-	txn, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(g.Limit), "=", was.ModRevision)).Then(harm).Commit()
+	txn, err := w.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.ModRevision(g.Limit), "=", was.ModRevision)).Then(harm).Commit()
 	done()
 	if err == nil && txn.Succeeded {
 		effects++
 	}
 	<-ctx.Done()
-	if garbage == "" {
-		return effects // whoever needs one stores it again
-	}
 	w.mend("a limit", func(ctx context.Context) error {
+		if err := disarm(ctx); err != nil || garbage == "" {
+			return err // whoever needs one stores it again
+		}
 		_, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(g.Limit), "=", garbage)).
 			Then(clientv3.OpPut(g.Limit, string(was.Value))).Commit()
 		return err

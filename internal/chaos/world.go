@@ -49,6 +49,7 @@ type World struct {
 	tap            *history.Tap
 	open           func(context.Context, *Process, *embedtest.Client) (Session, error)
 	writes         atomic.Int64 // to registers in etcd
+	arms           atomic.Int64 // harms that could be late, so far
 	ids            []uint64     // member IDs
 	log            func(format string, args ...any)
 
@@ -199,6 +200,18 @@ func (w *World) mend(what string, undo func(context.Context) error) {
 	}
 	w.doubt("could not mend %s: %v", what, last)
 	w.note("cannot mend %s: %v", what, last)
+}
+
+// arm returns a condition for a Txn that does harm, and what takes it away: until then the
+// harm may come, even if its answer was lost, and after that it cannot. So it is mended for
+// good.
+func (w *World) arm(ctx context.Context, harm string) (armed clientv3.Cmp, disarm func(context.Context) error, err error) {
+	key := fmt.Sprintf("%sarmed/%s/%d", root, harm, w.arms.Add(1))
+	_, err = w.Admin().Put(ctx, key, "")
+	return clientv3.Compare(clientv3.CreateRevision(key), ">", 0), func(ctx context.Context) error {
+		_, err := w.Admin().Delete(ctx, key)
+		return err
+	}, err
 }
 
 // doubt notes why the run tells nothing, or not all.

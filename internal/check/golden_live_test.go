@@ -69,6 +69,16 @@ var goldenLive = []story{
 		t.grant(a)
 		t.skipCalm = true
 	}},
+	{"admitted and told late, for etcd was slow", "", func(t *tale) { t.toldLate(CountSlow, 2e9) }},
+	{"admitted and told late, for its process stood still", "", func(t *tale) { t.toldLate(CountStall, 2e9) }},
+	{"admitted and told later than etcd was slow", "live/told", func(t *tale) { t.toldLate(CountSlow, 5e8) }},
+	{"a call that returns late, while etcd was slow", "live/late", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now
+		t.now += 3e9
+		t.emit(history.Event{Kind: history.KindCount, Name: CountSlow, N: 2.5e9})
+		t.grant(a)
+	}},
 	{"waiting for nothing", "live/forgotten", func(t *tale) {
 		t.settle()
 		t.mark(history.MarkCalm)

@@ -100,6 +100,18 @@ func (t *tale) lateAfterStall(client string) {
 	t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 3e9, Client: client})
 }
 
+// toldLate has a call be told four seconds after it was admitted, of which something
+// took that long.
+func (t *tale) toldLate(counter string, took int64) {
+	t.settle()
+	t.mark(history.MarkCalm)
+	a := t.asks(0, t.sem, 1)
+	t.now += 4e9
+	t.emit(history.Event{Kind: history.KindCount, Name: counter, N: took})
+	t.grant(a)
+	t.skipCalm = true
+}
+
 // story is a golden history, of a few steps. killers are all who find a rule broken,
 // as "checker/rule": none in a good history. What is excused stands in brackets.
 type story struct {

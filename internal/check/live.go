@@ -31,7 +31,7 @@ func (Live) Check(h *history.History) []Finding {
 		l.left = l.ttl + 5e9
 	}
 	for i, e := range h.Events {
-		if e.Kind == history.KindCount && e.Name == CountStall {
+		if e.Kind == history.KindCount && (e.Name == CountStall || e.Name == CountSlow) {
 			l.stalls = append(l.stalls, &h.Events[i])
 		}
 	}
@@ -59,7 +59,19 @@ type live struct {
 // stalled returns how long a client's process stood still between two times.
 func (l *live) stalled(client string, from, to int64) (sum int64) {
 	for _, e := range l.stalls {
-		if (e.Client == "" || e.Client == client) && e.At >= from && e.At-e.N <= to {
+		if e.Name == CountStall && (e.Client == "" || e.Client == client) && e.At >= from && e.At-e.N <= to {
+			sum += e.N
+		}
+	}
+	return sum
+}
+
+// waited returns how long between two times a client's process stood still, or etcd was
+// slow: what depends on both takes that much longer.
+func (l *live) waited(client string, from, to int64) int64 {
+	sum := l.stalled(client, from, to)
+	for _, e := range l.stalls {
+		if e.Name == CountSlow && e.At >= from && e.At-e.N <= to {
 			sum += e.N
 		}
 	}
@@ -107,7 +119,7 @@ func (l *live) toldOf(r *request) []Finding {
 		return nil
 	}
 	end := min(op.Ended(), r.goneAt)
-	if bound := since + l.told; min(end, l.end) > bound+l.stalled(l.owner(r), since, min(end, l.end)) {
+	if bound := since + l.told; min(end, l.end) > bound+l.waited(l.owner(r), since, min(end, l.end)) {
 		return []Finding{at(r.admitted, bad("told", r.gate.name, since, "%s was admitted, and not told so for %s", l.name(r), ms(min(end, l.end)-since)))}
 	}
 	return nil
@@ -130,7 +142,7 @@ func (l *live) forgotten() (f []Finding) {
 			}
 		}
 		until := min(op.Ended(), l.end)
-		if !waits && until > since+l.told+l.stalled(op.Call.Client, since, until) {
+		if !waits && until > since+l.told+l.waited(op.Call.Client, since, until) {
 			f = append(f, bad("forgotten", op.Call.Gate, since, "%s of %s (call %d) has had no request in etcd for %s", op.Call.Name, op.Call.Client, op.Call.Op, ms(until-since)))
 		}
 	}
@@ -191,7 +203,7 @@ func (l *live) leftBehind(r *request) []Finding {
 	}
 	since := max(free, l.calm, r.putAt)
 	until := min(r.goneAt, l.end)
-	if until <= since+l.left+l.stalled(l.owner(r), since, until) {
+	if until <= since+l.left+l.waited(l.owner(r), since, until) {
 		return nil
 	}
 	return []Finding{at(r.token, bad("left", r.gate.name, since, "%s: its key stood %s after nobody wanted it any more", l.name(r), ms(until-since)))}

@@ -124,7 +124,8 @@ func TestRealRequests(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.Equal(t, Green, r.judge().Verdict)
+	report := r.judge()
+	require.Equal(t, Green, report.Verdict, report)
 }
 
 // TestRealRequestsMeddledWith: the same, and somebody meddles without a word.

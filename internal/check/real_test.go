@@ -225,7 +225,8 @@ func TestRealRun(t *testing.T) {
 	finish()
 	<-p.Context().Done()
 	w.giveBack(p, b, "mutex/m")
-	require.Equal(t, Green, r.judge().Verdict)
+	report := r.judge()
+	require.Equal(t, Green, report.Verdict, report)
 }
 
 func (w *worker) lock() (*concurrency.Permit, *history.Belief) {

@@ -128,6 +128,7 @@ func (r *Report) Killers() []string {
 func effects(h *history.History) map[string]int64 {
 	n := h.Counts()
 	delete(n, CountStall) // these are times
+	delete(n, CountSlow)
 	w := join(h)
 	n[EffectGrants] += int64(len(w.spans))
 	n[EffectStarts] += int64(len(w.runs))

@@ -59,6 +59,10 @@ const (
 // empty.
 const CountStall = "stall"
 
+// CountSlow is the counter by which a harness tells that etcd itself was slow: until At,
+// for N nanoseconds, a write had not come to all members.
+const CountSlow = "slow"
+
 // early returns the nemeses after which leases may end early.
 func early(h *history.History) map[string]bool {
 	names := map[string]bool{}

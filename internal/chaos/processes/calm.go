@@ -32,6 +32,7 @@ func (r *run) calm() (findings []string) {
 		return nil
 	})
 	r.mark(history.MarkCalm)
+	defer r.pulse()()
 	findings = append(findings, r.together(Probe)...)
 	root := r.world.Space.Root()
 	findings = append(findings, r.emptied("after all permits were given back", root+"sem/", root+"mutex/", root+"election/", root+"id/")...)
@@ -40,6 +41,15 @@ func (r *run) calm() (findings []string) {
 	findings = append(findings, r.emptied("after all sessions were closed", root)...)
 	r.mark(history.MarkDrained)
 	return findings
+}
+
+// pulse tells of a slow etcd until the returned function is called.
+func (r *run) pulse() (end func()) {
+	var members []*clientv3.Client
+	for i := range servers {
+		members = append(members, r.cluster.MemberClient(i))
+	}
+	return chaos.Pulse(r.life, r.recorder, r.cluster.Client(), members...)
 }
 
 // emptied waits until nothing stands below prefixes, for as long as leases of killed
