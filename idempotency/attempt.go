@@ -60,7 +60,7 @@ func (a *Attempt) start(outer context.Context) {
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.flight.works()
+	a.flight.begun(a.number)
 	a.until = time.Now().Add(a.set.maxExecution)
 	a.timer = time.AfterFunc(a.set.maxExecution, a.tooLong)
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {

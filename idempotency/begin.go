@@ -127,17 +127,38 @@ func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 	if !bytes.Equal(f.print, c.print) {
 		return nil, c.mismatch(false)
 	}
+	var here <-chan struct{}
 	if c.patience.none {
-		return nil, c.inProgress(state{})
+		here = f.here
+		if !f.isHere() { // who leads may not have heard yet that the other one has ended
+			st, err := c.store.read(ctx, c.entry, true)
+			if err != nil {
+				return nil, because(ctx, err)
+			}
+			if st.claim {
+				return nil, c.inProgress(st)
+			}
+			f.stir()
+		}
 	}
 	select {
 	case <-f.done:
 		return f.outcome, nil
+	case <-here:
+		return nil, c.inProgress(c.known(f))
 	case <-c.patience.out:
-		return nil, c.inProgress(state{})
+		return nil, c.inProgress(c.known(f))
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// known is what this process knows of a request in progress, without asking.
+func (c *call) known(f *flight) (st state) {
+	if f.isHere() {
+		st.rec.Holder, st.rec.Number = c.store.sess.Holder(), f.number
+	}
+	return st
 }
 
 // lead asks etcd, until there is an attempt, an outcome or an error.
@@ -184,7 +205,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 				return nil, nil, c.inProgress(st)
 			}
 			before := st
-			if st, err = s.await(ctx, c.entry, c.patience); errors.Is(err, over{}) {
+			if st, err = s.await(ctx, c.entry, f, c.patience); errors.Is(err, over{}) {
 				return nil, nil, c.inProgress(before)
 			}
 			continue

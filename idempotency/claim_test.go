@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -58,6 +60,57 @@ func TestRejectedLeavesTheClaim(t *testing.T) {
 	require.Equal(t, 1, in.Attempt)
 	require.Positive(t, in.RetryAfter)
 	require.NoError(t, at.Release(ctxT(t)))
+}
+
+// A duplicate that does not wait is told what is so, also where another one of its process
+// waits and has not heard yet that the attempt has ended.
+func TestRejectedBehindAWaiter(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(at *idempotency.Attempt) error{
+		"recorded": func(at *idempotency.Attempt) error { return at.Commit(context.Background(), []byte("x")) },
+		"released": func(at *idempotency.Attempt) error { return at.Release(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			a, b := f.instance(nil, nil), f.instance(&concurrency.SessionOptions{TTL: time.Minute}, nil)
+			at := begin(t, a, key("1"))
+			held := b.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldAnswer, Times: -1, Match: func(_ string, msg any) bool {
+				r, ok := msg.(*etcdserverpb.WatchResponse)
+				return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool { return strings.Contains(string(e.Kv.Key), "/idem/") })
+			}})
+			waited := make(chan *idempotency.Attempt, 1)
+			before := b.client.Requests()["Watch.Send"]
+			go func() {
+				at, _, err := b.Begin(ctxT(t), key("1"), "payload")
+				if err != nil {
+					t.Error(err)
+				}
+				waited <- at
+			}()
+			require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, time.Millisecond, "b watches")
+
+			_, _, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.Reject())
+			var in *idempotency.InProgressError
+			require.ErrorAs(t, err, &in)
+			require.Equal(t, a.sess.Holder(), in.Holder)
+			require.NoError(t, end(at))
+			require.NoError(t, held.Wait(ctxT(t)))
+
+			_, rec, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.Reject())
+			mine := got(t, waited, "the waiter's answer")
+			if name == "recorded" {
+				require.NoError(t, err)
+				require.Equal(t, "x", string(rec.Value))
+				require.Nil(t, mine)
+				return
+			}
+			require.ErrorAs(t, err, &in)
+			require.Equal(t, b.sess.Holder(), in.Holder)
+			require.Equal(t, mine.Number(), in.Attempt)
+			require.NoError(t, mine.Release(ctxT(t)))
+		})
+	}
 }
 
 // T03: a duplicate that waits in vain leaves the attempt in progress as it is.

@@ -9,11 +9,16 @@ type flight struct {
 	// busy is closed when the request is known to be in progress, with that
 	// fingerprint, here or elsewhere.
 	busy chan struct{}
+	// here is closed when it is this process that works on it. number is set before.
+	here   chan struct{}
+	number int // of the attempt
+	// look has who leads ask etcd whether the other one still works on it.
+	look chan struct{}
 	// done is closed when the flight has ended. outcome is set before, if there is one.
 	done    chan struct{}
 	outcome *Recorded
 
-	work, land sync.Once
+	work, own, land sync.Once
 }
 
 // join returns the flight of a key, and whether it is the caller's to lead.
@@ -23,12 +28,38 @@ func (s *Store) join(ref string, print []byte) (f *flight, lead bool) {
 	if f := s.flights[ref]; f != nil {
 		return f, false
 	}
-	f = &flight{print: print, busy: make(chan struct{}), done: make(chan struct{})}
+	f = &flight{
+		print: print, busy: make(chan struct{}), here: make(chan struct{}), look: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	s.flights[ref] = f
 	return f, true
 }
 
+// works tells that the request is in progress.
 func (f *flight) works() { f.work.Do(func() { close(f.busy) }) }
+
+// begun tells that an attempt goes on here.
+func (f *flight) begun(number int) {
+	f.own.Do(func() { f.number = number; close(f.here) })
+	f.works()
+}
+
+func (f *flight) isHere() bool {
+	select {
+	case <-f.here:
+		return true
+	default:
+		return false
+	}
+}
+
+// stir has who leads look again.
+func (f *flight) stir() {
+	select {
+	case f.look <- struct{}{}:
+	default:
+	}
+}
 
 // landed ends a flight, with an outcome if it is known.
 func (s *Store) landed(ref string, f *flight, outcome *Recorded) {

@@ -39,17 +39,10 @@ func (over) Error() string { return "waited long enough" }
 
 // await waits until the attempt in progress ends, or something else changes. It watches one
 // key. It returns the state then, over if patience has ended, or ctx's error.
-func (s *Store) await(ctx context.Context, e keyspace.Entry, p *patience) (state, error) {
+func (s *Store) await(ctx context.Context, e keyspace.Entry, f *flight, p *patience) (state, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	look := make(chan struct{}, 1)
 	ended := make(chan state, 1)
-	stir := func() {
-		select {
-		case look <- struct{}{}:
-		default:
-		}
-	}
 	heard := func(events []*clientv3.Event) {
 		st := state{sure: true, sent: time.Now()}
 		for _, ev := range events {
@@ -68,12 +61,12 @@ func (s *Store) await(ctx context.Context, e keyspace.Entry, p *patience) (state
 				return
 			}
 		}
-		stir()
+		f.stir()
 	}
 	listening := make(chan struct{})
 	if !s.sess.Background(func() {
 		defer close(listening)
-		s.sess.Source().Listen(ctx, e.Record, stir, heard)
+		s.sess.Source().Listen(ctx, e.Record, f.stir, heard)
 	}) {
 		return state{}, ErrClosed
 	}
@@ -85,7 +78,7 @@ func (s *Store) await(ctx context.Context, e keyspace.Entry, p *patience) (state
 		select {
 		case st := <-ended:
 			return st, nil
-		case <-look:
+		case <-f.look:
 		case <-again.C:
 		case <-p.out:
 			return state{}, over{}
