@@ -62,7 +62,7 @@ func TestTrapS9EarlyEndIsTold(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 500 * time.Millisecond})
+	s, c := f.session(brisk())
 	admin, _ := f.session(nil)
 	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
 	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/notice/")})

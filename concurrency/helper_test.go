@@ -24,6 +24,7 @@ var (
 	closed = testkit.Closed
 	ctxT   = testkit.Context
 	quick  = testkit.Quick
+	brisk  = testkit.Brisk
 )
 
 // tick is the time between two looks at what is not signalled.
@@ -50,12 +51,6 @@ func own(t testing.TB, members int) fixture {
 		t.Skip("the external cluster is not this test's own")
 	}
 	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-}
-
-// brisk is a session that renews each second, and that a busy machine does not cost its
-// lease.
-func brisk() *concurrency.SessionOptions {
-	return &concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 300 * time.Millisecond}
 }
 
 // calm are the options of a session that does nothing by itself during a test.

@@ -77,7 +77,7 @@ func TestLeadIsCancelledAnywhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			s, c := f.session(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: time.Second})
+			s, c := f.session(brisk())
 			el := election(t, s, "x")
 			rev, err := f.Revision(ctxT(t))
 			require.NoError(t, err)

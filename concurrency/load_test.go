@@ -172,13 +172,13 @@ func TestLoadBudgetOfRenewals(t *testing.T) {
 	index, begun := f.RaftIndex(), time.Now()
 	c.ResetRequests()
 	require.Eventually(t, func() bool { return c.Requests()["LeaseKeepAlive.Send"] >= 4 }, soon, time.Millisecond)
-	require.GreaterOrEqual(t, time.Since(begun), 2700*time.Millisecond)
+	require.GreaterOrEqual(t, time.Since(begun), brisk().TTL*9/10, "three intervals")
 	require.Equal(t, index, f.RaftIndex())
 	require.Zero(t, c.Requests()["LeaseKeepAlive"], "no new stream")
 	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond)
 	for _, method := range []string{"Range", "LeaseTimeToLive"} {
 		require.Eventually(t, func() bool { return c.Requests()[method] > 0 }, soon, time.Millisecond)
-		require.LessOrEqual(t, c.Requests()[method], 1+int(time.Since(begun)/(1500*time.Millisecond)), method)
+		require.LessOrEqual(t, c.Requests()[method], 1+int(time.Since(begun)/(brisk().TTL/2)), method)
 	}
 }
 

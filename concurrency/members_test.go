@@ -33,7 +33,7 @@ func TestRenewalsRecover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			opts, told := traced(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: time.Second})
+			opts, told := traced(&concurrency.SessionOptions{TTL: 9 * time.Second, Margin: time.Second})
 			s, c := f.session(opts)
 			p := lock(t, s, "x")
 			fault.Method, fault.Times = "LeaseKeepAlive", 3
@@ -45,7 +45,7 @@ func TestRenewalsRecover(t *testing.T) {
 			select {
 			case <-p.Context().Done():
 				require.NoError(t, context.Cause(p.Context()))
-			case <-time.After(8 * time.Second): // two TTLs
+			case <-time.After(18 * time.Second): // two TTLs
 			}
 			require.Equal(t, 3, inj.Struck())
 			require.Empty(t, told.lost)
@@ -62,11 +62,11 @@ func TestLeaderChangesCostNoHolder(t *testing.T) {
 	ctx := ctxT(t)
 	member := 0
 	c := f.NewClientWith(t, &embedtest.ClientOptions{Member: &member})
-	opts, told := traced(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 500 * time.Millisecond})
+	opts, told := traced(brisk())
 	s := f.sessionOn(c.Client, opts)
 	p := lock(t, s, "x")
 	c.SetEndpoints(f.Endpoints()...) // the streams stay where they are
-	for end := time.Now().Add(3500 * time.Millisecond); time.Now().Before(end); {
+	for end := time.Now().Add(6500 * time.Millisecond); time.Now().Before(end); {
 		leader, err := f.WaitLeader(ctx)
 		require.NoError(t, err)
 		require.NoError(t, f.MoveLeader(ctx, (leader+1)%3))

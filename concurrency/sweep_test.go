@@ -84,7 +84,7 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	var rounds atomic.Int64
 	for worker := range 4 {
 		go func() {
-			for swept.Struck() < 4 {
+			for swept.Struck() < 2 {
 				p, err := sm.Acquire(ctx, concurrency.ID(string(rune('a'+worker))))
 				if err == nil {
 					err = p.Release(ctx)

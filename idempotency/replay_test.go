@@ -298,7 +298,7 @@ func ptr[T any](v T) *T { return &v }
 func TestSerializableOnlyIfFresh(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	a := f.instance(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: time.Second}, &idempotency.Options{CacheBytes: -1})
+	a := f.instance(brisk(), &idempotency.Options{CacheBytes: -1})
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), nil))
 	serializable := func() bool {
 		one := false

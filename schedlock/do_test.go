@@ -486,7 +486,7 @@ func TestWhatIsToldOfBadEnds(t *testing.T) {
 		err error
 	}
 	var all []told
-	a := f.instance(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 300 * time.Millisecond}, &schedlock.Options{Done: func(r schedlock.Result, err error) { all = append(all, told{r, err}) }})
+	a := f.instance(brisk(), &schedlock.Options{Done: func(r schedlock.Result, err error) { all = append(all, told{r, err}) }})
 	require.PanicsWithValue(t, "ouch", func() {
 		_, _ = a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { panic("ouch") }, schedlock.Tick(tick(1)))
 	})

@@ -41,7 +41,7 @@ func TestElectorOfACutOffLeader(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			a, b := f.instance(quick(), nil), f.instance(quick(), nil)
+			a, b := f.instance(quick(), nil), f.instance(nil, nil)
 			old := f.elector(a)
 			leads(t, old)
 			next := f.elector(b)

@@ -22,6 +22,7 @@ var (
 	closed = testkit.Closed
 	ctxT   = testkit.Context
 	quick  = testkit.Quick
+	brisk  = testkit.Brisk
 )
 
 // fixture is one etcd and a prefix of the test's own.

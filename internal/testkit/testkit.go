@@ -27,9 +27,15 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// Quick are the options of the shortest session that a test uses.
+// Quick are the options of a session that is lost soon when it cannot renew.
 func Quick() *concurrency.SessionOptions {
-	return &concurrency.SessionOptions{TTL: time.Second, Margin: 300 * time.Millisecond}
+	return &concurrency.SessionOptions{TTL: 2 * time.Second, Margin: 600 * time.Millisecond}
+}
+
+// Brisk are the options of a session that renews every other second, and that a busy
+// machine does not cost its lease.
+func Brisk() *concurrency.SessionOptions {
+	return &concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 500 * time.Millisecond}
 }
 
 // Session starts a session below a prefix, on a connection of its own: another process, as
