@@ -31,7 +31,7 @@ func (Live) Check(h *history.History) []Finding {
 		l.left = l.ttl + 5e9
 	}
 	for i, e := range h.Events {
-		if e.Kind == history.KindCount && (e.Name == CountStall || e.Name == CountSlow) {
+		if e.Kind == history.KindCount && e.Name == CountStall {
 			l.stalls = append(l.stalls, &h.Events[i])
 		}
 	}
@@ -59,7 +59,7 @@ type live struct {
 // stalled returns how long a client's process stood still between two times.
 func (l *live) stalled(client string, from, to int64) (sum int64) {
 	for _, e := range l.stalls {
-		if e.Name == CountStall && (e.Client == "" || e.Client == client) && e.At >= from && e.At-e.N <= to {
+		if (e.Client == "" || e.Client == client) && e.At >= from && e.At-e.N <= to {
 			sum += e.N
 		}
 	}
@@ -69,13 +69,7 @@ func (l *live) stalled(client string, from, to int64) (sum int64) {
 // waited returns how long between two times a client's process stood still, or etcd was
 // slow: what depends on both takes that much longer.
 func (l *live) waited(client string, from, to int64) int64 {
-	sum := l.stalled(client, from, to)
-	for _, e := range l.stalls {
-		if e.Name == CountSlow && e.At >= from && e.At-e.N <= to {
-			sum += e.N
-		}
-	}
-	return sum
+	return l.stalled(client, from, to) + Slow(l.h, from, to)
 }
 
 // late: a call returns when its context ends.

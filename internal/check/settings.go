@@ -63,6 +63,17 @@ const CountStall = "stall"
 // for N nanoseconds, a write had not come to all members.
 const CountSlow = "slow"
 
+// Slow returns for how much of the time between two instants etcd was slow, as the harness
+// has told.
+func Slow(h *history.History, from, to int64) (sum int64) {
+	for _, e := range h.Events {
+		if e.Kind == history.KindCount && e.Name == CountSlow {
+			sum += max(min(e.At, to)-max(e.At-e.N, from), 0)
+		}
+	}
+	return sum
+}
+
 // early returns the nemeses after which leases may end early.
 func early(h *history.History) map[string]bool {
 	names := map[string]bool{}

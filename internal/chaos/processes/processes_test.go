@@ -31,7 +31,7 @@ func TestTrapS3StoppedLeader(t *testing.T) {
 	c := Config{
 		Binary: os.Args[0], Env: []string{serverEnv + "=1"}, Dir: dir, Seed: 1,
 		Clients: 3, Sessions: 8, Rate: 60,
-		Nemeses: []string{StopLeader}, Stops: 1, Duration: time.Millisecond, Progress: t.Logf,
+		Nemeses: []string{StopLeader}, Stops: 1, TTL: 8 * time.Second, Duration: time.Millisecond, Progress: t.Logf,
 	}
 	if binary := os.Getenv("ETCD_BINARY"); binary != "" {
 		c.Binary, c.Env = binary, nil

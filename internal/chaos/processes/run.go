@@ -206,12 +206,13 @@ func (r *run) settings(version string) {
 	}
 }
 
-// deaf is how late word of the end of a lease may arrive while no server stands still.
-// The next renewal, which would tell it too, is later than that as often as not.
-const deaf = time.Second
+// deaf is how late word of the end of a lease may arrive while no server stands still, nor
+// is slow. The next renewal, which would tell it too, is later than that as often as not.
+func (r *run) deaf() time.Duration { return r.TTL / 5 }
 
 // provoke stops the leader, again and again, until leases have ended early.
 func (r *run) provoke() error {
+	defer r.pulse()()
 	for n := range r.Stops {
 		if sleep(r.life, time.Second) != nil {
 			return r.life.Err()
@@ -235,7 +236,7 @@ func (r *run) provoke() error {
 // seeEarly waits for a moment and tells whether leases have ended early. Then their
 // holders have heard of it, or the run says that they have not.
 func (r *run) seeEarly() (seen bool, err error) {
-	if err := sleep(r.life, deaf); err != nil {
+	if err := sleep(r.life, r.deaf()); err != nil {
 		return false, err
 	}
 	h, err := r.history()
@@ -248,7 +249,8 @@ func (r *run) seeEarly() (seen bool, err error) {
 	}
 	r.note("%s", tellEarly(early, h.Counts()[leadersStopped]))
 	for _, e := range early {
-		if e.Blind > deaf && !stopped(h, e.At, e.At+int64(e.Blind)) {
+		told := e.At + int64(e.Blind)
+		if slow := check.Slow(h, e.At, told); e.Blind > r.deaf()+time.Duration(slow) && !stopped(h, e.At, told) {
 			r.recorder.Finding("deaf", false, fmt.Sprintf("lease %x ended early, and a holder heard of it only %v later", e.Lease, e.Blind))
 		}
 	}
