@@ -212,7 +212,9 @@ func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []c
 	}
 	res, err := commit.Amend(ctx, s.client, commit.Amendment{
 		Key: e.Record, Mod: st.mod(), Then: then, Mine: mine,
-		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(e.Claim()), "=", 0)}, Same: clientv3.OpPut(e.Record, string(st.kv.Value), clientv3.WithLease(clientv3.LeaseID(st.kv.Lease))),
+		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(e.Claim()), "=", 0)}, Same: func() clientv3.Op {
+			return clientv3.OpPut(e.Record, string(st.kv.Value), clientv3.WithLease(clientv3.LeaseID(st.kv.Lease)))
+		},
 	})
 	s.cache.forget(e.Ref)
 	switch {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,15 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
+// durable is an etcd with fsync on, or the cluster of EMBEDTEST_ENDPOINTS.
+func durable(b *testing.B) fixture {
+	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
+		return shared(b)
+	}
+	c := embedtest.Start(b, &embedtest.Options{Fsync: true, QuotaBytes: 8 << 30})
+	return fixture{Cluster: c, t: b, prefix: c.Prefix(b)}
+}
+
 // BenchmarkRequest compares a new request, through Do, with a claim and its completion sent
 // bare, by the same client, turn by turn in the same run, with fsync on. x-bare is the ratio
 // of the medians to the same two Txns, with as many keys, conditions and bytes; x-one-key is
@@ -29,8 +39,7 @@ func BenchmarkRequest(b *testing.B) {
 	_, _ = rand.Read(value)
 	for _, inFlight := range []int{1, 64, 512} {
 		b.Run(fmt.Sprintf("%d in flight", inFlight), func(b *testing.B) {
-			c := embedtest.Start(b, &embedtest.Options{Fsync: true, QuotaBytes: 8 << 30})
-			f := fixture{Cluster: c, t: b, prefix: c.Prefix(b)}
+			f := durable(b)
 			opts := &idempotency.Options{CacheBytes: -1}
 			in, cached := f.instance(nil, opts), f.instance(nil, nil)
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)

@@ -274,7 +274,9 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 			if res, err = commit.Amend(ctx, s.client, commit.Amendment{
 				Key: a.entry.Record, Mod: a.mod, If: o.ifs, Then: append(then, o.then...),
 				Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == o.text },
-				Same: clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id)),
+				Same: func() clientv3.Op {
+					return clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id))
+				},
 			}); err != nil {
 				var known rpctypes.EtcdError
 				if len(o.ifs)+len(o.then) > 0 && errors.As(err, &known) && known.Code() == codes.InvalidArgument {

@@ -18,9 +18,9 @@ type Amendment struct {
 	If   []clientv3.Cmp // conditions beyond
 	Then []clientv3.Op  // which changes Key
 	Else []clientv3.Op  // read if a condition in If is not met
-	// Same puts what stands at Key again. It shuts out late copies after a condition
-	// in If was found not met; it is not needed without If.
-	Same clientv3.Op
+	// Same returns what puts again what stands at Key. It shuts out late copies after
+	// a condition in If was found not met; it is not needed without If.
+	Same func() clientv3.Op
 }
 
 // Outcome is what became of an amendment.
@@ -104,7 +104,7 @@ func (a Amendment) found(ctx context.Context, kv clientv3.KV, read []*etcdserver
 		return Amending{Outcome: Unmet, Mod: a.Mod, Read: read[1:]}, false, nil
 	case stands != nil && stands.ModRevision == a.Mod:
 		// A copy of it may be under way, and find the conditions met.
-		same := Amendment{Key: a.Key, Mod: a.Mod, Then: []clientv3.Op{a.Same}, Mine: func(kv *mvccpb.KeyValue) bool {
+		same := Amendment{Key: a.Key, Mod: a.Mod, Then: []clientv3.Op{a.Same()}, Mine: func(kv *mvccpb.KeyValue) bool {
 			return kv != nil && kv.ModRevision != a.Mod && !a.Mine(kv) && string(kv.Value) == string(stands.Value)
 		}}
 		shut, err := Amend(ctx, kv, same)

@@ -23,7 +23,7 @@ func (f *fixture) amendment() commit.Amendment {
 		Key: f.key(), Mod: resp.Header.Revision,
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == "after" },
 		Then: []clientv3.Op{clientv3.OpPut(f.key(), "after"), clientv3.OpPut(f.prefix+"also", "")},
-		Same: clientv3.OpPut(f.key(), "before"),
+		Same: func() clientv3.Op { return clientv3.OpPut(f.key(), "before") },
 	}
 }
 
@@ -106,7 +106,7 @@ func TestAmendWithoutSpace(t *testing.T) {
 	require.NoError(t, c.SetNoSpace(ctxT(t), true))
 	_, err := commit.Amend(ctxT(t), f.client, a)
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
-	_, err = commit.PutAt(ctxT(t), f.client, f.key(), a.Mod, a.Same)
+	_, err = commit.PutAt(ctxT(t), f.client, f.key(), a.Mod, a.Same())
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	a.Then, a.Mine = []clientv3.Op{clientv3.OpDelete(f.key())}, func(kv *mvccpb.KeyValue) bool { return kv == nil }
 	res, err := commit.Amend(ctxT(t), f.client, a)
@@ -158,6 +158,6 @@ func TestAmendEndsWithItsCtx(t *testing.T) {
 	defer cancel()
 	_, err = commit.Amend(ctx, f.client, a)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	_, err = commit.PutAt(ctx, f.client, f.key(), a.Mod, a.Same)
+	_, err = commit.PutAt(ctx, f.client, f.key(), a.Mod, a.Same())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // Attempt is the value of an idempotency key's record: who works on it, and later what
@@ -64,9 +65,12 @@ func (r Attempt) Encode() string {
 	if err != nil {
 		panic(err) // strings, integers and bytes only
 	}
-	b := make([]byte, 0, len(head)+1+len(r.Body))
-	b = append(append(b, head...), '\n')
-	return string(append(b, r.Body...))
+	var b strings.Builder
+	b.Grow(len(head) + 1 + len(r.Body))
+	b.Write(head)
+	b.WriteByte('\n')
+	b.Write(r.Body)
+	return b.String()
 }
 
 // Encode writes a record.
