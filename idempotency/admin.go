@@ -64,8 +64,10 @@ type Record struct {
 
 // Filter chooses records.
 type Filter struct {
-	// Scope, if HasScope is set, leaves only the records of that scope; others are not read.
-	Scope    string
+	// Scope, if it is not empty, leaves only the records of that scope; others are not read.
+	Scope string
+	// HasScope makes an empty Scope count, too: it leaves those that have none, of a store
+	// with SingleTenant.
 	HasScope bool
 	// State, if not 0, leaves only records of that state.
 	State State
@@ -80,7 +82,7 @@ const pageSize = 200
 func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		from := s.keys.Records()
-		if f.HasScope {
+		if f.HasScope || f.Scope != "" {
 			from = s.keys.Scope(f.Scope)
 		}
 		end := clientv3.GetPrefixRangeEnd(from)
