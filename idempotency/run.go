@@ -12,3 +12,11 @@ import "context"
 func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte, error)) error {
 	return a.run(ctx, func() ([]byte, error) { return fn(a.ctx) })
 }
+
+// Conditional tells whether With was given anything. If so, an outcome that is still being
+// written after ErrNotRecorded may be refused in the end, and the attempt be lost by that.
+func (a *Attempt) Conditional() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.ifs)+len(a.then) > 0
+}

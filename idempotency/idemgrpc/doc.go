@@ -7,8 +7,10 @@
 // What package idempotency guarantees, for calls of one Scope, full method and key: the
 // handler does not run without a claim (unless FailOpen is set), nor after its outcome was
 // recorded. The client that cancels, or whose deadline passes, does not end the handler's
-// context, and the outcome is recorded. A replay is marked by idempotent-replayed: true in
-// the header. Streams are refused unless PassStreams is set: they are never silently
+// context, and the outcome is recorded. It is returned when it has been recorded, or when that
+// has taken 5 seconds and goes on in the background; not if it may turn out not to be the one
+// that counts, since another attempt may have taken over, or since the handler has given
+// something to Attempt.With. A replay is marked by idempotent-replayed: true in the header. Streams are refused unless PassStreams is set: they are never silently
 // unguarded.
 //
 //	| a call                                   | is answered by                          |
@@ -18,6 +20,8 @@
 //	| whose duplicate is in progress           | ABORTED and RetryInfo; later, with Wait |
 //	| that was done                            | its message or status, replayed         |
 //	| whose outcome is unknown, under Refuse   | FAILED_PRECONDITION, UNKNOWN            |
+//	| whose outcome may not count              | ABORTED and RetryInfo                   |
+//	| whose outcome etcd does not take         | INTERNAL                                |
 //	| while etcd is away, full or closed       | UNAVAILABLE and RetryInfo, or FailOpen  |
 //
 // The interceptor's own answers have an ErrorInfo whose domain is Domain and whose reason is

@@ -263,6 +263,58 @@ func TestConflict(t *testing.T) {
 	require.True(t, refused(t, s.pay("k").err, codes.Aborted, idemgrpc.ReasonConflict))
 }
 
+// Operations that etcd does not take: nothing is recorded, and the client does not hear
+// that all is well.
+func TestRefusedOperations(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})[0]
+	s := in.serve(nil, func(ctx context.Context, req *structpb.Struct) (*structpb.Struct, error) {
+		a, _ := idempotency.FromContext(ctx)
+		a.With(nil, clientv3.OpPut("/one", "1"), clientv3.OpPut("/one", "2"))
+		return paid(ctx, req)
+	})
+	require.False(t, refused(t, s.pay("k").err, codes.Internal, idemgrpc.ReasonInternal))
+	require.False(t, refused(t, s.pay("k").err, codes.FailedPrecondition, idemgrpc.ReasonUnknown))
+	require.EqualValues(t, 1, s.calls.Load())
+}
+
+// etcd is away when the handler has returned. Its outcome is returned, and recorded later;
+// but not if it may turn out not to be the one that counts: with conditions its writing may
+// end in a conflict, and after MaxExecution somebody else may have begun.
+func TestEtcdGoesBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"certain", "conditions", "too long"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			opts := &idempotency.Options{SingleTenant: true}
+			if how == "too long" {
+				opts.MaxExecution = 50 * time.Millisecond
+			}
+			in := fleet(t, 1, opts)[0]
+			s := in.serve(nil, func(ctx context.Context, req *structpb.Struct) (*structpb.Struct, error) {
+				a, _ := idempotency.FromContext(ctx)
+				switch how {
+				case "conditions":
+					a.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("/no/such/key"), "=", 0)})
+				case "too long":
+					<-ctx.Done()
+				}
+				in.client.Cut()
+				return paid(ctx, req)
+			})
+			first := s.pay("k")
+			if how == "certain" {
+				require.NoError(t, first.err)
+			} else {
+				require.True(t, refused(t, first.err, codes.Aborted, idemgrpc.ReasonInProgress))
+			}
+			in.client.Heal()
+			require.Eventually(t, func() bool { return s.pay("k").replayed }, soon, 10*time.Millisecond)
+			require.EqualValues(t, 1, s.calls.Load())
+		})
+	}
+}
+
 // A response that is too large is the first client's; it is not made again.
 func TestLargeResponse(t *testing.T) {
 	t.Parallel()

@@ -7,9 +7,12 @@
 // What package idempotency guarantees, for requests of one Scope, operation and key: the
 // handler does not run without a claim (unless FailOpen is set), nor after its response was
 // recorded, whatever the response's size or form. A response is sent when it has been
-// recorded, or when that has taken 5 seconds and goes on in the background; if the session was
-// lost meanwhile, so that another may have taken over, it is not sent, and the client told
-// by 409 to ask again. The client that hangs up does not stop the handler, and its outcome is recorded.
+// recorded, or when that has taken 5 seconds and goes on in the background. It is not sent if
+// it may turn out not to be the one that counts: if the session was lost meanwhile or
+// MaxExecution has passed, so that another may have taken over, or if that writing goes on and
+// the handler has given something to Attempt.With. Then the client is told by 409 to ask
+// again; and by 500 if etcd takes no such operations as were given to With. The client that
+// hangs up does not stop the handler, and its outcome is recorded.
 //
 // A replay has the status, headers, trailers and body that the handler gave, byte for byte,
 // except for Date, for headers about one connection (such as Transfer-Encoding), and for
@@ -26,6 +29,7 @@
 //	| whose body is above MaxRequest             | 413                                        |
 //	| that was done                              | its response, replayed                     |
 //	| whose outcome is unknown, under Refuse     | 409                                        |
+//	| whose response cannot be recorded          | 500                                        |
 //	| while etcd is away, full or closed         | 503 and Retry-After, unless FailOpen is set|
 //
 // These answers of the Middleware's own are problem+json (RFC 9457), with a member "code"

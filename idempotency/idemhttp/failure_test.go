@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/testkit"
 )
 
 // T22: the client goes while its request is being done: the handler goes on, with a context
@@ -87,6 +89,88 @@ func TestEtcdGoesBeforeTheCommit(t *testing.T) {
 	}
 	require.EqualValues(t, 1, s.calls.Load())
 	require.Zero(t, b.calls.Load())
+}
+
+// A response that may turn out not to be the one that counts is not sent. With conditions
+// its writing may end in a conflict; after MaxExecution somebody else may have begun.
+func TestUncertainResponseIsNotSent(t *testing.T) {
+	t.Parallel()
+	calm := &concurrency.SessionOptions{TTL: 30 * time.Second, Margin: 50 * time.Millisecond}
+	for _, met := range []bool{true, false} {
+		t.Run(fmt.Sprint("conditions met ", met), func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			in := f.instance(calm, nil)
+			var told atomic.Pointer[error]
+			s := in.serve(&idemhttp.Options{OnError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+				a, _ := idempotency.FromContext(r.Context())
+				want := "="
+				if !met {
+					want = ">"
+				}
+				a.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), want, 0)})
+				if a.Number() == 1 {
+					in.client.Cut()
+				}
+				paid(w, r)
+			})
+			first := s.post("/", "k", "body")
+			require.Equal(t, idemhttp.CodeInProgress, first.problem(t).Code)
+			require.NotEmpty(t, first.Header.Get("Retry-After"))
+			require.Empty(t, first.Header.Get("Location"))
+			require.ErrorIs(t, *told.Load(), idempotency.ErrNotRecorded)
+			in.client.Heal()
+			var next reply
+			require.Eventually(t, func() bool {
+				next = s.post("/", "k", "body")
+				return met && next.replayed() || !met && next.problem(t).Code == idemhttp.CodeConflict
+			}, soon, 10*time.Millisecond)
+			if met {
+				require.Equal(t, http.StatusCreated, next.StatusCode)
+				require.EqualValues(t, 1, s.calls.Load())
+			}
+		})
+	}
+	t.Run("too long", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		in := f.instance(calm, &idempotency.Options{SingleTenant: true, MaxExecution: 50 * time.Millisecond})
+		other := f.instance(nil, nil).serve(nil, paid)
+		s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			require.Eventually(t, func() bool { return len(testkit.Keys(t, f.Cluster, f.prefix, "/claim")) == 0 }, soon, time.Millisecond)
+			in.client.Cut()
+			paid(w, r)
+		})
+		require.Equal(t, idemhttp.CodeInProgress, s.post("/", "k", "body").problem(t).Code)
+		require.False(t, other.post("/", "k", "body").replayed())
+		require.EqualValues(t, 1, other.calls.Load())
+	})
+}
+
+// Operations that etcd does not take: nothing is recorded, and the client does not hear
+// that all is well. What was streamed is cut off.
+func TestRefusedOperations(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
+	var told atomic.Pointer[error]
+	s := in.serve(&idemhttp.Options{OnError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := idempotency.FromContext(r.Context())
+		a.With(nil, clientv3.OpPut(f.prefix+"x", "1"), clientv3.OpPut(f.prefix+"x", "2"))
+		paid(w, r)
+		if r.URL.Path == "/stream" {
+			w.(http.Flusher).Flush()
+		}
+	})
+	first := s.post("/", "k", "body")
+	require.Equal(t, idemhttp.CodeInternal, first.problem(t).Code)
+	require.Empty(t, first.Header.Get("Location")+first.Header.Get("Retry-After"))
+	require.ErrorIs(t, *told.Load(), idempotency.ErrInvalid)
+	require.Equal(t, idemhttp.CodeUnknown, s.post("/", "k", "body").problem(t).Code)
+	require.EqualValues(t, 1, s.calls.Load())
+	_, err := s.send(s.request("/stream", "k", "body"))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
 // While etcd is away nothing runs, unless that was asked for; replays of a short time ago

@@ -131,30 +131,46 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		}
 		return res.Encode(), nil
 	})
-	var u undone
-	switch {
-	case err == nil:
-	case errors.Is(err, idempotency.ErrConflict), superseded(a, err) && !errors.As(err, &u):
+	if u := (undone{}); err != nil && (!errors.As(err, &u) || err != error(u)) {
 		c.tell(r, err)
+	}
+	if code := instead(a, err); code != "" {
 		if rec.live || rec.hijacked {
 			panic(http.ErrAbortHandler) // what was sent is not what counts
 		}
-		code := CodeInProgress
-		if errors.Is(err, idempotency.ErrConflict) {
-			code = CodeConflict
-		}
-		c.answer(w, r, code, "", time.Second)
+		c.answer(w, r, code, "", after(code))
 		return
-	case !errors.As(err, &u) || err != error(u):
-		c.tell(r, err)
 	}
 	rec.send()
 }
 
-// superseded tells whether the response may not be the one that counts: another attempt has
-// taken over, or can have, since the outcome could not be recorded while the session lived.
-func superseded(a *idempotency.Attempt, err error) bool {
-	return errors.Is(err, idempotency.ErrFenced) || errors.Is(err, idempotency.ErrNotRecorded) && errors.Is(a.Err(), idempotency.ErrLost)
+// instead tells what is answered in place of a response that may not be the one that counts;
+// "" if it is, or was not to be recorded in the first place.
+//
+// What is not recorded yet counts only if nothing but the loss of the session can keep it
+// from being recorded: if nothing was given to With, of which etcd may not take all in the
+// end, and the attempt has not ended before, so that another may have begun.
+func instead(a *idempotency.Attempt, err error) Code {
+	var u undone
+	switch {
+	case err == nil, errors.As(err, &u):
+		return ""
+	case errors.Is(err, idempotency.ErrConflict):
+		return CodeConflict
+	case errors.Is(err, idempotency.ErrInvalid):
+		return CodeInternal // operations that etcd does not take
+	case errors.Is(err, idempotency.ErrNotRecorded) && errors.Is(a.Err(), idempotency.ErrSettled) && !a.Conditional():
+		return ""
+	}
+	return CodeInProgress
+}
+
+// after is when a request is worth repeating that was answered so.
+func after(code Code) time.Duration {
+	if problems[code].Retryable {
+		return time.Second
+	}
+	return 0
 }
 
 // duplicate sends what was recorded.
