@@ -2,6 +2,7 @@ package idemhttp_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -235,6 +236,56 @@ func TestKeyAtTwoRoutes(t *testing.T) {
 	require.False(t, s.post(long+"1", "k", "").replayed())
 	require.False(t, s.post(long+"2", "k", "").replayed())
 	require.True(t, s.post(long+"2", "k", "").replayed())
+}
+
+// T30: routes whose prefix is stripped, or whose path is rewritten, in front of the middleware
+// are as many as they were.
+func TestKeyAtRewrittenRoutes(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	for name, o := range map[string]*idemhttp.Options{"by-route": nil, "one-for-all": {Op: idemhttp.OneForAll}} {
+		var calls atomic.Int64
+		guarded := idemhttp.Middleware(in.Store, o)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			calls.Add(1)
+			_, _ = io.WriteString(w, r.RequestURI)
+		}))
+		mux := http.NewServeMux()
+		mux.Handle("/a/", http.StripPrefix("/a", guarded))
+		mux.Handle("/b/", http.StripPrefix("/b", guarded))
+		mux.HandleFunc("/rpc", func(w http.ResponseWriter, r *http.Request) {
+			r.URL.Path, r.URL.RawQuery = "/"+r.URL.RawQuery, ""
+			guarded.ServeHTTP(w, r)
+		})
+		s := in.hosting(&calls, mux)
+		for _, two := range [][2]string{{"/a/pay", "/b/pay"}, {"/rpc?pay", "/rpc?refund"}} {
+			key := name + two[0]
+			require.Equal(t, two[0], s.post(two[0], key, "body").body)
+			if o == nil {
+				require.Equal(t, two[1], s.post(two[1], key, "body").body)
+			} else {
+				p := s.post(two[1], key, "body").problem(t)
+				require.Equal(t, idemhttp.CodeReused, p.Code)
+				path, _, _ := strings.Cut(two[1], "?")
+				require.Equal(t, path, p.Instance)
+			}
+			require.True(t, s.post(two[0], key, "body").replayed())
+		}
+	}
+
+	// A request as a proxy gets it; one to the server as a whole; and one that no server has read.
+	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	for _, same := range [][]string{{"/whole", "http://example.com/whole", ""}, {"*"}} {
+		for n, uri := range same {
+			r := httptest.NewRequest(http.MethodPost, same[0], nil)
+			r.RequestURI = uri
+			r.Header.Set("Idempotency-Key", "k")
+			w := httptest.NewRecorder()
+			mw.ServeHTTP(w, r)
+			require.Equal(t, http.StatusCreated, w.Code)
+			require.Equal(t, n > 0, w.Header().Get("Idempotent-Replayed") == "true", uri)
+		}
+	}
 }
 
 // T31: one key of two tenants: each gets what is its own, and neither learns of the other.

@@ -151,8 +151,9 @@ func setDefault[T comparable](v *T, d T) {
 }
 
 // ByRoute tells operations apart by method and path: a key that comes again at another
-// path is another request.
-func ByRoute(r *http.Request) string { return r.Method + " " + r.URL.EscapedPath() }
+// path is another request. That holds for the path that the client has sent, and for what
+// http.StripPrefix or a rewriting in front has made of it.
+func ByRoute(r *http.Request) string { return r.Method + " " + route(r) }
 
 // ByPattern tells operations apart by the pattern of http.ServeMux that has matched: a key
 // that comes again at another path of the same pattern is refused, since Exact has the

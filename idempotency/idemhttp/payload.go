@@ -13,7 +13,8 @@ import (
 )
 
 // Exact is a Payload of method, path, query, media type, content coding and the bytes of
-// the body. Neither the order of the query's names counts, nor a media type's parameters,
+// the body. The path is the one that the client has sent, and the one that what stands in
+// front has made of it, if that is another. Neither the order of the query's names counts, nor a media type's parameters,
 // such as a boundary. Its error is always nil.
 func Exact(r *http.Request, body []byte) (any, error) {
 	head := describe(r)
@@ -50,13 +51,32 @@ func describe(r *http.Request) string {
 		kind = media
 	}
 	b := make([]byte, 0, 128)
-	for _, s := range []string{r.Method, r.URL.EscapedPath(), query, kind} {
+	for _, s := range []string{r.Method, route(r), query, kind} {
 		b = append(strconv.AppendQuote(b, s), ' ')
 	}
 	for _, s := range r.Header.Values("Content-Encoding") {
 		b = append(strconv.AppendQuote(b, s), ' ')
 	}
 	return string(append(b, '\n'))
+}
+
+// sent is the path as the client has sent it: what stands in front, such as
+// http.StripPrefix, may have changed r.URL.
+func sent(r *http.Request) string {
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		return u.EscapedPath()
+	}
+	return r.URL.EscapedPath()
+}
+
+// route is the path of a request as it tells routes apart: the one that was sent, and the one
+// that what stands in front has made of it, if that is another.
+func route(r *http.Request) string {
+	path, here := sent(r), r.URL.EscapedPath()
+	if path == here {
+		return here
+	}
+	return path + " " + here
 }
 
 var (

@@ -64,7 +64,7 @@ var problems = map[Code]Problem{
 // answer writes a problem. After is for Retry-After, if it is above 0.
 func (c *config) answer(w http.ResponseWriter, r *http.Request, code Code, detail string, after time.Duration) {
 	p := problems[code]
-	p.Code, p.Instance = code, r.URL.EscapedPath()
+	p.Code, p.Instance = code, sent(r)
 	if detail != "" {
 		p.Detail = detail
 	}
