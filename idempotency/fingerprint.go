@@ -1,10 +1,11 @@
 package idempotency
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
+
+	"github.com/etcdkit/etcdkit/internal/canonical"
 )
 
 // Fingerprint is a hash of a payload that the caller has made: for payloads that are not
@@ -12,7 +13,8 @@ import (
 // find a second payload for, such as SHA-256.
 type Fingerprint [sha256.Size]byte
 
-// print hashes a payload: see Store.Begin.
+// print hashes a payload: see Store.Begin. It returns ErrInvalid for one of which JSON does
+// not tell enough: see CheckJSON, and canonical.Value.
 func (s *Store) print(payload any) ([]byte, error) {
 	kind, text := byte('b'), []byte(nil)
 	switch p := payload.(type) {
@@ -24,21 +26,17 @@ func (s *Store) print(payload any) ([]byte, error) {
 	case Fingerprint:
 		kind, text = 'f', p[:]
 	case json.RawMessage:
-		canonical, err := canonicalJSON(p)
+		b, err := canonical.JSON(p)
 		if err != nil {
-			return nil, invalid("the payload is no JSON: %w", err)
+			return nil, invalid("the payload is no JSON that can be compared: %w", err)
 		}
-		kind, text = 'j', canonical
+		kind, text = 'j', b
 	default:
-		b, err := json.Marshal(p)
+		b, err := canonical.Value(p)
 		if err != nil {
-			return nil, invalid("the payload has no JSON: %w", err)
+			return nil, invalid("the payload has no JSON by which it can be compared: %w", err)
 		}
-		canonical, err := canonicalJSON(b)
-		if err != nil {
-			return nil, invalid("the payload has no JSON: %w", err)
-		}
-		kind, text = 'j', canonical
+		kind, text = 'j', b
 	}
 	h := sha256.New()
 	if len(s.opts.Secret) > 0 {
@@ -49,20 +47,16 @@ func (s *Store) print(payload any) ([]byte, error) {
 	return h.Sum([]byte{printVersion}), nil
 }
 
+// CheckJSON tells whether a text can be a payload as json.RawMessage: for those who have it
+// from somebody else, and tell him. It returns ErrInvalid if it is no JSON, or is some that
+// readers disagree about: with a name that stands twice in an object, or with text that is no
+// Unicode. Go's own decoder takes these for others, so two requests might become one.
+func CheckJSON(text []byte) error {
+	if _, err := canonical.JSON(text); err != nil {
+		return invalid("no JSON that can be compared: %w", err)
+	}
+	return nil
+}
+
 // printVersion is the first byte of a fingerprint: how it was made.
 const printVersion = 1
-
-// canonicalJSON sorts the members of objects and leaves out what means nothing. Numbers
-// stay as they were written: 1 and 1.0 differ.
-func canonicalJSON(b []byte) ([]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); err == nil {
-		return nil, invalid("something follows after it")
-	}
-	return json.Marshal(v)
-}
