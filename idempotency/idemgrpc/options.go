@@ -43,10 +43,10 @@ type Options struct {
 	// less.
 	MaxResponse int
 	// Wait is for how long a duplicate waits for the one in progress. Defaults to 0: it
-	// is answered by ABORTED at once.
+	// is answered by ABORTED at once. At most 24 hours.
 	Wait time.Duration
 	// StoreTimeout bounds the asking of etcd before the handler, waiting not counted.
-	// Defaults to 5 seconds.
+	// Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
 	// FailOpen runs the handler without any guard while etcd is away or full. Defaults
 	// to false: such calls are answered by UNAVAILABLE.
@@ -61,6 +61,10 @@ type Options struct {
 
 // roomForHead is what the recorded form may take besides the message.
 const roomForHead = 1 << 10
+
+// maxTime is the greatest Wait and StoreTimeout, far below that with which their sum would
+// overflow.
+const maxTime = 24 * time.Hour
 
 // config is Options with their defaults.
 type config struct {
@@ -93,10 +97,10 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 		return nil, errors.New("without a Scope the store has to be SingleTenant")
 	case c.MaxResponse < 0 || c.MaxResponse > most:
 		return nil, fmt.Errorf("MaxResponse %d is not between 0 and the store's MaxResult less 1 KiB, %d", c.MaxResponse, most)
-	case c.Wait < 0:
-		return nil, fmt.Errorf("the Wait %v is negative", c.Wait)
-	case c.StoreTimeout < 0:
-		return nil, fmt.Errorf("StoreTimeout %v is negative", c.StoreTimeout)
+	case c.Wait < 0 || c.Wait > maxTime:
+		return nil, fmt.Errorf("the Wait %v is not between 0 and %v", c.Wait, maxTime)
+	case c.StoreTimeout < 0 || c.StoreTimeout > maxTime:
+		return nil, fmt.Errorf("the StoreTimeout %v is not between 0 and %v", c.StoreTimeout, maxTime)
 	}
 	return c, nil
 }

@@ -3,6 +3,7 @@ package idemgrpc_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -131,7 +132,7 @@ func TestTenants(t *testing.T) {
 	require.Panics(t, func() { idemgrpc.UnaryServerInterceptor(nil, nil) })
 	require.Panics(t, func() { idemgrpc.StreamServerInterceptor(nil, nil) })
 	scope := func(context.Context) string { return "x" }
-	for _, o := range []idemgrpc.Options{{MaxResponse: -1}, {MaxResponse: 9 << 20}, {Wait: -1}, {StoreTimeout: -1}} {
+	for _, o := range []idemgrpc.Options{{MaxResponse: -1}, {MaxResponse: 9 << 20}, {Wait: -1}, {StoreTimeout: -1}, {Wait: math.MaxInt64}, {StoreTimeout: math.MaxInt64}} {
 		o.Scope = scope
 		require.Panics(t, func() { idemgrpc.UnaryServerInterceptor(in.Store, &o) }, "%+v", o)
 	}

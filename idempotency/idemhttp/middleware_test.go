@@ -2,7 +2,9 @@ package idemhttp_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -320,6 +322,27 @@ func TestOptions(t *testing.T) {
 		require.Panics(t, func() { idemhttp.Middleware(in.Store, &o) }, "%+v", o)
 		require.Panics(t, func() { idemhttp.PolicyHandler(in.Store, &o) }, "%+v", o)
 	}
+	for name, set := range map[string]func(*idemhttp.Options, bool){
+		"MaxRequest":   func(o *idemhttp.Options, over bool) { o.MaxRequest = pick[int64](over, math.MaxInt64, 1<<30) },
+		"Wait":         func(o *idemhttp.Options, over bool) { o.Wait = pick(over, math.MaxInt64, 24*time.Hour) },
+		"StoreTimeout": func(o *idemhttp.Options, over bool) { o.StoreTimeout = pick(over, math.MaxInt64, 24*time.Hour) },
+	} {
+		var o idemhttp.Options
+		set(&o, true)
+		func() {
+			defer func() { require.Contains(t, fmt.Sprint(recover()), name) }()
+			idemhttp.Middleware(in.Store, &o)
+		}()
+		set(&o, false)
+		require.Equal(t, http.StatusCreated, in.serve(&o, paid).post("/", name, "body").StatusCode, "the greatest %s works", name)
+	}
+}
+
+func pick[T any](first bool, a, b T) T {
+	if first {
+		return a
+	}
+	return b
 }
 
 // T38: what may be otherwise next time is not remembered.

@@ -44,7 +44,7 @@ type Options struct {
 	// answers of the Middleware link to it. Defaults to none.
 	Docs string
 	// MaxRequest bounds the body of a request, in bytes, since it is read as a whole
-	// before the handler. Defaults to 1 MiB.
+	// before the handler. Defaults to 1 MiB; at most 1 GiB.
 	MaxRequest int64
 	// MaxResponse is the size of a response's body, in bytes, up to which it is recorded
 	// and held back until then. Defaults to 1 MiB, or what the store takes
@@ -62,10 +62,10 @@ type Options struct {
 	// never are. Defaults to none.
 	NeverStore []string
 	// Wait is for how long a duplicate waits for the one in progress. Defaults to 0: it
-	// is answered by 409 at once.
+	// is answered by 409 at once. At most 24 hours.
 	Wait time.Duration
 	// StoreTimeout bounds the asking of etcd before the handler, waiting not counted.
-	// Defaults to 5 seconds.
+	// Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
 	// FailOpen runs the handler without any guard while etcd is away or full. Defaults
 	// to false: such requests are answered by 503.
@@ -83,6 +83,12 @@ type Options struct {
 
 // roomForHead is what the recorded status and headers may take of the store's MaxResult.
 const roomForHead = 64 << 10
+
+// The greatest values, far below those with which sums of them would overflow.
+const (
+	maxRequest = 1 << 30
+	maxTime    = 24 * time.Hour
+)
 
 // config is Options with their defaults.
 type config struct {
@@ -126,14 +132,14 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	switch {
 	case o.Scope == nil && !store.Options().SingleTenant:
 		return nil, errors.New("without a Scope the store has to be SingleTenant")
-	case o.MaxRequest < 0:
-		return nil, fmt.Errorf("MaxRequest %d is negative", o.MaxRequest)
+	case o.MaxRequest < 0 || o.MaxRequest > maxRequest:
+		return nil, fmt.Errorf("MaxRequest %d is not between 0 and 1 GiB", o.MaxRequest)
 	case o.MaxResponse < 0 || o.MaxResponse > most-roomForHead:
 		return nil, fmt.Errorf("MaxResponse %d is not between 0 and 64 KiB below the store's MaxResult, %d", o.MaxResponse, most)
-	case o.Wait < 0:
-		return nil, fmt.Errorf("the Wait %v is negative", o.Wait)
-	case o.StoreTimeout < 0:
-		return nil, fmt.Errorf("StoreTimeout %v is negative", o.StoreTimeout)
+	case o.Wait < 0 || o.Wait > maxTime:
+		return nil, fmt.Errorf("the Wait %v is not between 0 and %v", o.Wait, maxTime)
+	case o.StoreTimeout < 0 || o.StoreTimeout > maxTime:
+		return nil, fmt.Errorf("the StoreTimeout %v is not between 0 and %v", o.StoreTimeout, maxTime)
 	}
 	if o.Docs != "" {
 		if u, err := url.Parse(o.Docs); err != nil || u.Fragment != "" {
