@@ -196,6 +196,40 @@ func TestLengthOfAReplay(t *testing.T) {
 	}
 }
 
+// T17: who writes more than the length that he has declared is told, and the first client and
+// the duplicates get what a server without the middleware sends: what was written before.
+func TestLongerThanDeclared(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	h := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		_, err := io.WriteString(w, "hello")
+		require.NoError(t, err)
+		if r.URL.Path == "/flushed" {
+			w.(http.Flusher).Flush()
+		}
+		for range 2 {
+			n, err := io.WriteString(w, " world")
+			require.Zero(t, n)
+			require.ErrorIs(t, err, http.ErrContentLength)
+		}
+		_, err = w.Write(nil)
+		require.NoError(t, err)
+	}
+	bare, guarded := in.hosting(nil, http.HandlerFunc(h)), in.serve(nil, h)
+	for _, path := range []string{"/", "/flushed"} {
+		want := bare.post(path, "", "body")
+		require.Equal(t, "hello", want.body)
+		for range 2 {
+			re := guarded.post(path, "k", "body")
+			require.Equal(t, "hello", re.body)
+			require.EqualValues(t, 5, re.ContentLength)
+		}
+	}
+	require.EqualValues(t, 2, guarded.calls.Load())
+}
+
 // T17: no length is added to what says itself how it is framed: net/http complains of a
 // length beside a Transfer-Encoding, and sends no trailers after a body with a length.
 func TestFramingOfTheHandler(t *testing.T) {

@@ -29,6 +29,8 @@ type recorder struct {
 
 	status   int         // 0 until it is written
 	head     http.Header // the headers as they were then
+	length   int64       // of the body, as they declare it; -1 if they do not
+	written  int64       // what the handler wanted to write of it
 	body     []byte
 	over     bool // the body is above max and not kept
 	live     bool // what is written goes to the client
@@ -66,16 +68,18 @@ func (rec *recorder) WriteHeader(status int) {
 		replace(rec.w.Header(), rec.before)
 		return
 	}
-	rec.status, rec.head = status, rec.header.Clone()
-	if length := rec.head.Get("Content-Length"); length != "" && rec.r.Method != http.MethodHead {
-		if n, err := strconv.ParseInt(length, 10, 64); err == nil && n > int64(rec.max) {
+	rec.status, rec.head, rec.length = status, rec.header.Clone(), -1
+	if n, err := strconv.ParseInt(rec.head.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
+		rec.length = n
+		if n > int64(rec.max) && rec.r.Method != http.MethodHead {
 			rec.over = true // it will not fit: so nothing is held back
 		}
 	}
 }
 
-// Write takes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrHijacked or,
-// if the body is not kept, what the connection returns.
+// Write takes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrContentLength
+// for a part that goes beyond the declared length, http.ErrHijacked or, if the body is not
+// kept, what the connection returns.
 func (rec *recorder) Write(p []byte) (int, error) {
 	if rec.ended {
 		rec.late(errLate)
@@ -87,11 +91,14 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	if rec.status == 0 {
 		rec.WriteHeader(http.StatusOK)
 	}
+	if len(p) == 0 {
+		return 0, nil
+	}
 	if bodyless(rec.status) {
-		if len(p) == 0 {
-			return 0, nil
-		}
 		return 0, http.ErrBodyNotAllowed
+	}
+	if rec.written += int64(len(p)); rec.length >= 0 && rec.written > rec.length {
+		return 0, http.ErrContentLength // as net/http does: nothing of that part is sent
 	}
 	if rec.over || len(rec.body)+len(p) > rec.max {
 		rec.over = true
