@@ -173,13 +173,21 @@ func (a *Attempt) land(outcome *Recorded) {
 }
 
 // With has these conditions and operations be part of the Txn that records the outcome,
-// by Commit or when Do's function has returned: they take effect if and only if the outcome
-// is recorded. It adds to what was said before. The operations must not concern keys of
-// the store.
+// by Commit or Fail, or when Do's function has returned a value: they take effect if and
+// only if the outcome is recorded. It adds to what was said before. The operations must not
+// concern keys of the store. Of a function of Do's that returns an error or panics they
+// are forgotten.
 func (a *Attempt) With(ifs []clientv3.Cmp, then ...clientv3.Op) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ifs, a.then = append(a.ifs, ifs...), append(a.then, then...)
+}
+
+// without forgets what was given to With.
+func (a *Attempt) without() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ifs, a.then = nil, nil
 }
 
 type attemptKey struct{}

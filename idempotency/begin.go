@@ -51,10 +51,14 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	}
 	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, patience: newPatience(set.wait), outer: ctx}
 	defer c.patience.stop()
+	outer := ctx
 	ctx, cancel := s.sess.Open(ctx)
 	defer cancel()
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
+	}
+	if within, ok := FromContext(outer); ok && within.store == s && within.entry.Ref == c.entry.Ref && within.Err() == nil {
+		return nil, nil, invalid("%v is begun within its own attempt, and would wait for itself", key)
 	}
 	for {
 		if rec := s.cache.get(c.entry.Ref); rec != nil {
@@ -164,8 +168,8 @@ func (c *call) known(f *flight) (st state) {
 // lead asks etcd, until there is an attempt, an outcome or an error.
 func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error) {
 	s := c.store
-	st, err := state{sent: time.Now()}, error(nil)
-	if !c.set.likelyNew {
+	st, err, unread := state{sent: time.Now()}, error(nil), c.set.likelyNew
+	if !unread {
 		st, err = s.read(ctx, c.entry, false)
 	}
 	var pause commit.Backoff
@@ -214,6 +218,11 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 			return nil, nil, &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Holder: st.rec.Holder, Attempt: st.rec.Number}
 		}
 		if !s.space.enough() {
+			if unread { // it may be known
+				unread = false
+				sure()
+				continue
+			}
 			return nil, nil, ErrFull
 		}
 		a, err := c.claim(ctx, f, st)

@@ -41,6 +41,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	// What was sent is waited for while the session closes, but not after.
 	sent, cancel := s.whileOpen(c.outer)
 	defer cancel()
+	s.space.writes(2, 2*len(value))
 	created, err := ep.Fence().Create(sent, commit.Creation{
 		Key:   c.entry.Claim(),
 		Value: record.Claim{Nonce: nonce, Lease: rec.Lease, Holder: rec.Holder}.Encode(),

@@ -3,7 +3,7 @@ package idempotency
 import "fmt"
 
 // Codec changes results before they are stored, and back: to compress or to encrypt them.
-// It must be safe for concurrent use.
+// It must be safe for concurrent use. A panic counts as an error.
 //
 // About tells what the bytes belong to, the same for Encode and Decode: an
 // encryption should bind it (as associated data), so that who can write to etcd cannot
@@ -24,8 +24,19 @@ func (s *Store) encode(plain []byte, about string) (stored []byte, codec string,
 	if s.opts.Codec == nil {
 		return plain, "", nil
 	}
-	stored, err = s.opts.Codec.Encode(plain, []byte(about))
+	stored, err = bySomeone(s.opts.Codec.Encode, plain, about)
 	return stored, s.opts.Codec.Name(), err
+}
+
+// bySomeone calls a Codec. One that panics, on bytes that it has not written, say, shall not
+// leave a request without an end.
+func bySomeone(fn func(b, about []byte) ([]byte, error), b []byte, about string) (out []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			out, err = nil, fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return fn(b, []byte(about))
 }
 
 func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
@@ -42,7 +53,7 @@ func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
 	}
 	for _, c := range s.opts.OldCodecs {
 		if c.Name() == codec {
-			plain, err := c.Decode(stored, []byte(about))
+			plain, err := bySomeone(c.Decode, stored, about)
 			if err != nil {
 				return nil, fmt.Errorf("%w: codec %q: %w", ErrUnreadable, codec, err)
 			}

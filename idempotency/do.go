@@ -93,9 +93,9 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	wait := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.WithoutCancel(ctx), recordWithin)
 	}
-	returned := false
+	theirs := true // the caller's code runs, which may panic
 	defer func() {
-		if returned {
+		if !theirs {
 			return
 		}
 		v := recover()
@@ -104,6 +104,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 			failure = fmt.Sprintf("panic: %v", v)
 		}
 		w, cancel := wait()
+		a.without()
 		_ = a.act(w, a.set.onPanic, failure)
 		cancel()
 		if v != nil {
@@ -111,14 +112,15 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 		}
 	}()
 	value, err := fn()
-	returned = true
 	w, cancel := wait()
 	defer cancel()
 	var unencoded *encodeError
 	switch {
 	case errors.As(err, &unencoded):
+		theirs = false
 		return errors.Join(invalid("%v: the value has no JSON: %w", a.key, unencoded.error), a.finish(w, &outcome{state: record.AttemptDone, omit: true}))
 	case err == nil:
+		theirs = false
 		err = a.Commit(w, value)
 		if errors.Is(err, ErrSettled) {
 			return nil // fn has done it itself
@@ -127,11 +129,14 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 			return err
 		}
 	}
-	what := a.set.onError(err)
+	a.without()
+	theirs = true
+	what, failure := a.set.onError(err), err.Error()
+	theirs = false
 	if a.Err() != nil || errors.Is(err, errRejected) {
 		what = Abandon // it was interrupted, and cannot say how far it came
 	}
-	if bad := a.act(w, what, err.Error()); bad != nil && !errors.Is(bad, ErrSettled) {
+	if bad := a.act(w, what, failure); bad != nil && !errors.Is(bad, ErrSettled) {
 		err = errors.Join(err, bad)
 	}
 	return err
@@ -141,11 +146,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 func (a *Attempt) act(ctx context.Context, what Action, failure string) error {
 	switch what {
 	case Remember:
-		err := a.Fail(ctx, failure, nil)
-		if errors.Is(err, ErrConflict) || errors.Is(err, errRejected) {
-			err = a.Fail(ctx, failure, nil) // without what was given to With: nobody else ends the attempt
-		}
-		return err
+		return a.Fail(ctx, failure, nil)
 	case Abandon:
 		return a.Abandon(ctx)
 	default:

@@ -70,7 +70,6 @@ type outcome struct {
 	text   string // of rec
 	ifs    []clientv3.Cmp
 	then   []clientv3.Op
-	lease  int // how often a lease was gone
 }
 
 // finish writes the outcome, once.
@@ -85,11 +84,19 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 	}
 	a.ending = true
 	o.ifs, o.then = a.ifs, a.then
-	a.timer.Stop()
 	a.mu.Unlock()
-	a.writing <- struct{}{} // a recovery point may be on its way; it does not take for ever
+	if o.state == "" || o.state == record.AttemptReleased {
+		a.end(ErrSettled) // before another attempt may begin
+	}
+	held := true
+	select {
+	case a.writing <- struct{}{}: // a recovery point may be on its way
+	case <-ctx.Done():
+		held = false
+	}
+	a.timer.Stop() // not before: MaxExecution ends a recovery point as well
 	err, again := error(nil), true
-	if ctx.Err() == nil {
+	if held && ctx.Err() == nil {
 		// Where the session has ended, nothing is left that could try again.
 		tries, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(a.store.client.Ctx(), cancel)
@@ -103,16 +110,21 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 		return wrap(a.key, err)
 	}
 	err = errors.Join(ErrNotRecorded, because(ctx, err))
-	a.end(ErrSettled)
+	a.end(ErrSettled) // that ends a recovery point on its way, too
 	s := a.store
 	s.count.pending.Add(1)
 	if !s.sess.Background(func() {
+		if !held {
+			a.writing <- struct{}{}
+		}
 		defer func() { s.count.pending.Add(-1); <-a.writing }()
 		a.goOn(o)
 	}) {
 		s.count.pending.Add(-1)
 		a.settled(o, err)
-		<-a.writing
+		if held {
+			<-a.writing
+		}
 	}
 	return wrap(a.key, err)
 }
@@ -258,6 +270,7 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 		return a.release(ctx)
 	}
 	parts := a.prepare(o)
+	s.space.writes(2+len(parts), max(len(o.text), o.rec.Size))
 	for {
 		lease, err := s.retain(a.set.retain).take(ctx, 1+len(parts))
 		if err != nil {
@@ -278,8 +291,7 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 					return clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id))
 				},
 			}); err != nil {
-				var known rpctypes.EtcdError
-				if len(o.ifs)+len(o.then) > 0 && errors.As(err, &known) && known.Code() == codes.InvalidArgument {
+				if len(o.ifs)+len(o.then) > 0 && rejects(err) {
 					return fmt.Errorf("%w: %w", errRejected, err), false
 				}
 				return err, true
@@ -296,12 +308,26 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 				return a.fenced(), false
 			}
 		}
-		// The lease is gone, ours or one of the caller's own.
-		s.retain(a.set.retain).forget(lease)
-		if o.lease++; o.lease > 2 && len(o.then) > 0 {
-			return fmt.Errorf("%w, or one that the caller has named", rpctypes.ErrLeaseNotFound), true
+		// A lease is gone, ours or one that the caller has named.
+		if len(o.then) > 0 {
+			call, cancel := commit.Call(ctx)
+			ours, err := s.client.TimeToLive(call, lease.id)
+			cancel()
+			if err != nil {
+				return err, true
+			}
+			if ours.TTL > 0 {
+				return fmt.Errorf("%w: %w", errRejected, rpctypes.ErrLeaseNotFound), false
+			}
 		}
+		s.retain(a.set.retain).forget(lease)
 	}
+}
+
+// rejects tells whether etcd takes no such Txn, now or later.
+func rejects(err error) bool {
+	var known rpctypes.EtcdError
+	return errors.As(err, &known) && (known.Code() == codes.InvalidArgument || known.Code() == codes.PermissionDenied)
 }
 
 // writeParts writes a result that does not fit into its record. They are seen by nobody
@@ -352,6 +378,8 @@ func (a *Attempt) release(ctx context.Context) (err error, again bool) {
 		return nil, false
 	case res.Outcome == commit.LeaseGone:
 		return rpctypes.ErrLeaseNotFound, true
+	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
+		return nil, false // the claim stood until then, so it was this that took it away
 	}
 	return a.fenced(), false
 }

@@ -55,9 +55,11 @@ func newRetention(sess hold.Session, d time.Duration) *pool {
 }
 
 // newWork returns the pool for records of attempts that go on. Their leases outlive the
-// process by d, though a third of their time may have passed since the last renewal: the
-// record of a lost attempt is kept that long.
-func newWork(sess hold.Session, d time.Duration) *pool { return newPool(sess, d*3/2+time.Second, 0) }
+// process by d, and its session in any case, though a third of their time may have passed
+// since the last renewal: the record of a lost attempt is kept that long.
+func newWork(sess hold.Session, d time.Duration) *pool {
+	return newPool(sess, max(d*3/2, 2*sess.TTL())+time.Second, 0)
+}
 
 func newPool(sess hold.Session, ttl, window time.Duration) *pool {
 	return &pool{sess: sess, ttl: ttl, window: window}

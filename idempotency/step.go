@@ -118,6 +118,7 @@ func (a *Attempt) record(name string, value []byte) error {
 		return fmt.Errorf("%w: %d bytes in all steps", ErrTooLarge, len(r.Body))
 	}
 	text := r.Encode()
+	a.store.space.writes(1, len(text))
 	res, err := commit.Amend(a.ctx, a.store.client, commit.Amendment{
 		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(a.work.id))},
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text },

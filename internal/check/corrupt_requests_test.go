@@ -448,7 +448,7 @@ func (n *idem) takenBack() *attempt {
 
 // hasEffect tells whether an effect came with an attempt's outcome.
 func (s *scene) hasEffect(t tried) bool {
-	return t.ended() && s.startOf(t.span).Call.Attr["with"] == WithPut
+	return t.ended() && t.outcome.rec.State == record.AttemptDone && s.startOf(t.span).Call.Attr["with"] == WithPut
 }
 
 // outcome returns what a call was told of.

@@ -316,6 +316,16 @@ var goldenRequests = []story{
 		t.finishesIt(a, a.effect())
 		t.passes(late)
 	}},
+	{"a failure is recorded with the effect of a value", "requests/with", func(t *tale) {
+		a := t.asksFor(0, 1)
+		a.with = WithPut
+		t.claimsIt(a)
+		t.works(a)
+		t.functionReturns(a, record.AttemptFailed)
+		t.leaves(a, record.AttemptFailed, a.effect())
+		t.answers(a, history.FailedBefore, a)
+		t.passes(late)
+	}},
 	{"records stay for ever", "requests/left", func(t *tale) { t.finishesIt(t.attempts(0, 1)) }},
 	{"one claim is started twice", "requests/twice", func(t *tale) {
 		a := t.attempts(0, 1)

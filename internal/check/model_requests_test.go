@@ -218,7 +218,7 @@ func (s *sim) goesFurther(k *simIdem, r *simTry) {
 func (s *sim) settlesIt(k *simIdem, r *simTry) {
 	s.trying = slices.DeleteFunc(s.trying, func(o *simTry) bool { return o == r })
 	var more []change
-	if r.with == WithPut {
+	if r.with == WithPut && r.as == record.AttemptDone {
 		more = append(more, r.effect())
 	}
 	switch {

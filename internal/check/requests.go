@@ -182,7 +182,8 @@ func mayRelease(start, end *history.Op) bool {
 	return end.Call.Attr["as"] == record.AttemptReleased || start.Call.Attr["with"] == WithConflict
 }
 
-// What a function has given to Attempt.With, as its start's Attr["with"] tells it.
+// What a function has given to Attempt.With, as its start's Attr["with"] tells it. It counts
+// if the function returns a value.
 const (
 	WithPut      = "put"      // the attempt's token, to "register/" and the record's key
 	WithConflict = "conflict" // the same under a condition that is never met
@@ -257,7 +258,7 @@ func (w *world) effectsOfRequests() (f []Finding) {
 			if o.rec.Token != g.Token || o.rec.By != "" {
 				continue
 			}
-			if with := op.Call.Attr["with"] == WithPut; with != (done[id{g.Gate, g.Token}] != 0) {
+			if with := op.Call.Attr["with"] == WithPut && o.rec.State == record.AttemptDone; with != (done[id{g.Gate, g.Token}] != 0) {
 				f = append(f, at(o.rev, bad("with", g.Gate, o.at, "the outcome of token %d was recorded: its effect came with it: %v", g.Token, !with)))
 			}
 		}

@@ -47,6 +47,8 @@ type Amending struct {
 	// Read has the answers of Then or of Else, or is nil if the amendment was found
 	// applied only afterwards.
 	Read []*etcdserverpb.ResponseOp
+	// Doubt says that an answer was lost before.
+	Doubt bool
 	// Found is what stands at Key after Overtaken, or where the amendment was found
 	// applied; nil for nothing.
 	Found *mvccpb.KeyValue
@@ -118,7 +120,7 @@ func (a Amendment) found(ctx context.Context, kv clientv3.KV, read []*etcdserver
 	case a.Mine(stands):
 		return applied(stands), false, nil
 	}
-	return Amending{Outcome: Overtaken, Found: stands}, false, nil
+	return Amending{Outcome: Overtaken, Doubt: doubt, Found: stands}, false, nil
 }
 
 func applied(stands *mvccpb.KeyValue) Amending {

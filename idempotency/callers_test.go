@@ -1,0 +1,270 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// fails is a Codec that panics.
+type fails struct{ encode, decode bool }
+
+func (fails) Name() string { return "fails" }
+
+func (f fails) Encode(b, _ []byte) ([]byte, error) {
+	if f.encode {
+		panic("encode")
+	}
+	return b, nil
+}
+
+func (f fails) Decode(b, _ []byte) ([]byte, error) {
+	if f.decode {
+		panic("decode")
+	}
+	return b, nil
+}
+
+// A panic in what the caller has given, be it not the function itself, leaves no request
+// without an end and no session that cannot be closed.
+func TestPanicsOfCallbacks(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	one := func(context.Context, *idempotency.Attempt) (int, error) { return 1, nil }
+
+	a := f.instance(nil, &idempotency.Options{Codec: fails{encode: true}})
+	_, err := idempotency.Do(ctxT(t), a.Store, key("encode"), nil, one)
+	require.NoError(t, err)
+	_, err = idempotency.Do(ctxT(t), a.Store, key("encode"), nil, one)
+	require.ErrorIs(t, err, idempotency.ErrOmitted, "it is done, and its result cannot be kept")
+	require.NoError(t, a.sess.Close(ctxT(t)))
+
+	b := f.instance(nil, &idempotency.Options{Codec: fails{decode: true}, CacheBytes: -1})
+	_, err = idempotency.Do(ctxT(t), b.Store, key("decode"), nil, one)
+	require.NoError(t, err)
+	for range 2 {
+		_, err = idempotency.Do(ctxT(t), b.Store, key("decode"), nil, one)
+		require.ErrorIs(t, err, idempotency.ErrUnreadable)
+		require.ErrorContains(t, err, "decode")
+	}
+	require.NoError(t, b.sess.Close(ctxT(t)))
+
+	c, d := f.instance(nil, nil), f.instance(nil, nil)
+	require.PanicsWithValue(t, "policy", func() {
+		_, _ = idempotency.Do(ctxT(t), c.Store, key("policy"), nil, func(context.Context, *idempotency.Attempt) (int, error) { return 0, errors.New("x") },
+			idempotency.OnError(func(error) idempotency.Action { panic("policy") }), idempotency.OnPanic(idempotency.Remember))
+	})
+	_, err = idempotency.Do(ctxT(t), d.Store, key("policy"), nil, one)
+	require.ErrorIs(t, err, idempotency.ErrFailed)
+	require.ErrorContains(t, err, "policy")
+	require.NoError(t, c.sess.Close(ctxT(t)))
+}
+
+// Operations on a lease that is gone are refused at once, and cost no lease of the store's.
+func TestOperationOnADeadLease(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	require.NoError(t, begin(t, a, key("0")).Commit(ctxT(t), nil))
+	g, err := f.Client().Grant(ctxT(t), 60)
+	require.NoError(t, err)
+	require.NoError(t, f.RevokeLease(ctxT(t), g.ID))
+	before := a.client.Requests()["LeaseGrant"]
+	at := begin(t, a, key("1"))
+	at.With(nil, clientv3.OpPut(f.prefix+"mine", "x", clientv3.WithLease(g.ID)))
+	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
+	require.NoError(t, at.Err(), "it goes on")
+	rejected(t, b, key("1"))
+	require.NoError(t, at.Commit(ctxT(t), []byte("y")))
+	require.Equal(t, "y", string(replayed(t, b, key("1")).Value))
+	require.LessOrEqual(t, a.client.Requests()["LeaseGrant"], before+1)
+}
+
+// Operations that the role does not allow are refused at once.
+func TestOperationOfAnothersKey(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Start(t, nil)
+	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+	require.NoError(t, c.AddUser(ctxT(t), "app", "secret", f.prefix))
+	require.NoError(t, c.EnableAuth(ctxT(t), "admin", "secret"))
+	client := c.NewClientWith(t, &embedtest.ClientOptions{Username: "app", Password: "secret"})
+	s, err := concurrency.NewSession(ctxT(t), client.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
+	require.NoError(t, err)
+	st, err := idempotency.NewStore(s, "store", nil)
+	require.NoError(t, err)
+	at, _, err := st.Begin(ctxT(t), key("1"), nil)
+	require.NoError(t, err)
+	at.With(nil, clientv3.OpPut("/others", "x"))
+	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
+	require.NoError(t, at.Commit(ctxT(t), []byte("y")))
+	require.NoError(t, s.Close(ctxT(t)))
+}
+
+// What a function has given to With comes with its value, and not with its failure.
+func TestWithOfAFailure(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	remember := idempotency.OnError(func(error) idempotency.Action { return idempotency.Remember })
+	for name, fail := range map[string]func() error{"error": func() error { return errors.New("x") }, "panic": func() error { panic("x") }} {
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = idempotency.Do(ctxT(t), a.Store, key(name), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
+				at.With(nil, clientv3.OpPut(f.prefix+"effect", name))
+				return 0, fail()
+			}, remember, idempotency.OnPanic(idempotency.Remember))
+		}()
+		_, rec, err := a.Begin(ctxT(t), key(name), nil)
+		require.NoError(t, err)
+		require.True(t, rec.Failed)
+		require.Empty(t, f.keys("effect"), name)
+	}
+	at := begin(t, a, key("own"))
+	at.With(nil, clientv3.OpPut(f.prefix+"effect", ""))
+	require.NoError(t, at.Fail(ctxT(t), "declined", nil))
+	require.Len(t, f.keys("effect"), 1, "who calls Fail himself means it")
+}
+
+// A Commit returns when its ctx ends, also while a recovery point is on its way, which ends
+// then. What was done is recorded in the background.
+func TestCommitBehindAStep(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1, Match: func(_ string, msg any) bool {
+		r, ok := msg.(*etcdserverpb.TxnRequest)
+		return ok && len(r.Success) == 1 && strings.Contains(string(r.Success[0].GetRequestPut().GetKey()), "/r/")
+	}})
+	step := make(chan error, 1)
+	go func() {
+		_, err := idempotency.Step(at, "s", func(context.Context) (int, error) { return 1, nil })
+		step <- err
+	}()
+	require.NoError(t, inj.Wait(ctxT(t)))
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	committed := make(chan error, 1)
+	go func() { committed <- at.Commit(short, []byte("x")) }()
+	require.ErrorIs(t, got(t, committed, "Commit returns"), idempotency.ErrNotRecorded)
+	require.Error(t, got(t, step, "the step returns"))
+	inj.Remove()
+	_, rec, err := b.Begin(ctxT(t), key("1"), "payload") // waits
+	require.NoError(t, err)
+	require.Equal(t, "x", string(rec.Value))
+}
+
+// An attempt's context has ended when another one begins, also if the answer to its end is
+// late. That late answer is none of a fenced attempt.
+func TestNoOverlapAfterAnEnd(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	for name, end := range map[string]func(*idempotency.Attempt) error{
+		"Release": func(at *idempotency.Attempt) error { return at.Release(ctxT(t)) },
+		"Abandon": func(at *idempotency.Attempt) error { return at.Abandon(ctxT(t)) },
+	} {
+		at := begin(t, a, key(name))
+		a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+		again := a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
+		done := make(chan error, 1)
+		go func() { done <- end(at) }()
+		next := begin(t, b, key(name)) // waits
+		require.ErrorIs(t, at.Err(), idempotency.ErrSettled, name)
+		require.Error(t, at.Ctx().Err(), name)
+		require.NoError(t, again.Wait(ctxT(t)))
+		again.Remove()
+		require.NoError(t, again.Release())
+		require.NoError(t, got(t, done, "it returns"), name)
+		require.NoError(t, next.Release(ctxT(t)))
+	}
+}
+
+// Who does what is done within itself would wait for himself.
+func TestBegunWithinItself(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	_, err := idempotency.Do(ctxT(t), a.Store, key("1"), nil, func(ctx context.Context, _ *idempotency.Attempt) (int, error) {
+		_, err := idempotency.Do(ctx, a.Store, key("2"), nil, func(context.Context, *idempotency.Attempt) (int, error) { return 2, nil })
+		require.NoError(t, err, "another one is another matter")
+		_, err = idempotency.Do(ctx, a.Store, key("1"), nil, func(context.Context, *idempotency.Attempt) (int, error) { return 3, nil })
+		return 1, err
+	})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.ErrorContains(t, err, "within its own attempt")
+}
+
+// A short RetainUnknown does not cost a live session its attempts.
+func TestShortRetainUnknown(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	opts := &idempotency.Options{Retain: time.Second, RetainUnknown: time.Second}
+	a, b := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, opts), f.instance(nil, opts)
+	at := begin(t, a, key("1"))
+	a.client.Cut()
+	for n := range 40 { // longer than a lease of RetainUnknown's length would live
+		require.Len(t, f.keys("/r/"), 2, n)
+		time.Sleep(100 * time.Millisecond)
+	}
+	a.client.Heal()
+	rejected(t, b, key("1"))
+	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
+}
+
+// While etcd is close to its quota replays go on, LikelyNew or not.
+func TestFullAndLikelyNew(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{FullAt: 1e-9})
+	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), []byte("x")))
+	at := begin(t, a, key("2"))
+	require.Eventually(t, func() bool {
+		at, _, err := b.Begin(ctxT(t), key("3"), "payload", idempotency.LikelyNew())
+		if err == nil {
+			require.NoError(t, at.Release(ctxT(t)))
+		}
+		return errors.Is(err, idempotency.ErrFull)
+	}, soon, time.Millisecond)
+	_, rec, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.LikelyNew())
+	require.NoError(t, err)
+	require.Equal(t, "x", string(rec.Value))
+	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.LikelyNew(), idempotency.Reject())
+	require.ErrorIs(t, err, idempotency.ErrInProgress)
+	_, _, err = b.Begin(ctxT(t), key("2"), "another", idempotency.LikelyNew(), idempotency.Reject())
+	require.ErrorIs(t, err, idempotency.ErrMismatch)
+	require.NoError(t, at.Commit(ctxT(t), nil))
+}
+
+// Requests are refused before etcd's quota is reached, however fast one process fills it:
+// every request that was begun has its outcome recorded.
+func TestFilledInASecond(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Start(t, &embedtest.Options{QuotaBytes: 96 << 20})
+	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+	a := f.instance(nil, nil)
+	for n := range 100 {
+		at, _, err := a.Begin(ctxT(t), key(fmt.Sprint(n)), "payload")
+		if err != nil {
+			require.ErrorIs(t, err, idempotency.ErrFull)
+			require.Greater(t, n, 10, "there was space")
+			alarms, err := c.Client().AlarmList(ctxT(t))
+			require.NoError(t, err)
+			require.Empty(t, alarms.Alarms)
+			return
+		}
+		require.NoError(t, at.Commit(ctxT(t), make([]byte, 2<<20)), n)
+	}
+	require.Fail(t, "never full")
+}
