@@ -201,7 +201,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 				}
 				continue
 			}
-			s.cache.put(c.entry.Ref, rec, st.sent)
+			s.cache.put(c.entry.Ref, rec, st.sent, min(c.set.retain, s.opts.Retain))
 			return nil, rec, nil
 		case st.claim:
 			f.works()

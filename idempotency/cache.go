@@ -26,7 +26,7 @@ type Recorded struct {
 func (r *Recorded) size() int { return len(r.Value) + len(r.Failure) + 256 }
 
 // cache holds outcomes for a short time, and the latest of them if there are too many.
-// Outcomes never change, but they can be deleted: so they are not kept for long.
+// Outcomes never change, but they can be deleted, and expire: so they are not kept for long.
 type cache struct {
 	most int
 	keep time.Duration
@@ -40,7 +40,8 @@ type cache struct {
 type cached struct {
 	ref   string
 	rec   *Recorded
-	since time.Time // before it was read
+	since time.Time // before it was read, or recorded
+	keep  time.Duration
 }
 
 func (c *cache) init(most int, keep time.Duration) {
@@ -55,7 +56,7 @@ func (c *cache) get(ref string) *Recorded {
 		return nil
 	}
 	x := e.Value.(*cached)
-	if aged(x.since) >= c.keep {
+	if aged(x.since) >= x.keep {
 		c.remove(e)
 		return nil
 	}
@@ -63,7 +64,9 @@ func (c *cache) get(ref string) *Recorded {
 	return x.rec
 }
 
-func (c *cache) put(ref string, rec *Recorded, since time.Time) {
+// put keeps an outcome that is recorded for retain, as far as that is known: who has it
+// expire there, and does the request again, shall not be told of the former one.
+func (c *cache) put(ref string, rec *Recorded, since time.Time, retain time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.byRef[ref]; e != nil {
@@ -72,7 +75,7 @@ func (c *cache) put(ref string, rec *Recorded, since time.Time) {
 	if rec.size() > c.most/4 || c.keep == 0 {
 		return
 	}
-	c.byRef[ref] = c.order.PushFront(&cached{ref, rec, since})
+	c.byRef[ref] = c.order.PushFront(&cached{ref, rec, since, min(c.keep, retain)})
 	c.size += rec.size()
 	for e := c.order.Back(); e != nil && c.size > c.most; e = c.order.Back() {
 		c.remove(e)

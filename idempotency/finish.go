@@ -65,6 +65,7 @@ type outcome struct {
 	omit    bool // there is no value to keep
 
 	ready  bool
+	since  time.Time // before the first try to write it
 	stored []byte
 	rec    record.Attempt
 	text   string // of rec
@@ -201,7 +202,7 @@ func (a *Attempt) settled(o *outcome, err error) {
 	a.stop()
 	a.end(ErrSettled)
 	if done != nil {
-		s.cache.put(a.entry.Ref, done, time.Now())
+		s.cache.put(a.entry.Ref, done, o.since, a.set.retain)
 	}
 	a.given.Do(func() { s.work.give(a.work, err != nil || o.state == "") })
 	a.land(done)
@@ -234,7 +235,7 @@ func (a *Attempt) prepare(o *outcome) (parts [][]byte) {
 	if !o.ready {
 		codec, err := "", error(nil)
 		stored, codec, err = a.store.encode(o.value, about(a.entry))
-		o.ready, o.stored = true, stored
+		o.ready, o.since, o.stored = true, time.Now(), stored
 		o.rec = a.rec
 		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
 		o.rec.Body, o.rec.Codec = nil, codec

@@ -50,8 +50,9 @@ type Options struct {
 	// CacheBytes bounds what this process keeps of finished records, for duplicates that
 	// come soon after. Defaults to 8 MiB; below zero, nothing is kept.
 	CacheBytes int
-	// CacheFor is for how long, and so how long a record that was deleted by hand may
-	// still be replayed by other processes. Defaults to 10 seconds.
+	// CacheFor is for how long, and so how long a record that was deleted by hand, or has
+	// expired just after it was read, may still be replayed by other processes. None is
+	// kept for longer than the Retain of its call. Defaults to 10 seconds.
 	CacheFor time.Duration
 	// FullAt is the part of etcd's quota from which on no new request is begun.
 	// Defaults to 0.9; above 1, that is not looked at.
