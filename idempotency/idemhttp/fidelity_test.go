@@ -11,10 +11,12 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
@@ -228,6 +230,60 @@ func TestLongerThanDeclared(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 2, guarded.calls.Load())
+}
+
+// T17: a body that is shorter than its declared length has broken off. The client sees that,
+// as it does without the middleware, and no duplicate gets a replay that looks whole: the
+// attempt is lost. Who knows that the work was done can say it.
+func TestShorterThanDeclared(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
+	var told atomic.Int64
+	h := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "50")
+		w.Header().Set("Location", "/payments/1")
+		switch r.URL.Path {
+		case "/too-much-at-once":
+			_, err := io.WriteString(w, strings.Repeat("x", 51))
+			require.ErrorIs(t, err, http.ErrContentLength)
+		case "/flushed":
+			_, _ = io.WriteString(w, "half of it")
+			w.(http.Flusher).Flush()
+		case "/done":
+			_, _ = io.WriteString(w, "half of it")
+			idemhttp.Decide(r.Context(), idempotency.Remember)
+		case "/failed":
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			_, _ = io.WriteString(w, "half of it")
+		}
+	}
+	bare := in.hosting(nil, http.HandlerFunc(h))
+	s := in.serve(&idemhttp.Options{OnError: func(*http.Request, error) { told.Add(1) }}, h)
+	for _, path := range []string{"/", "/flushed", "/too-much-at-once", "/done", "/failed"} {
+		want, err := bare.send(bare.request(path, "", "body"))
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		re, err := s.send(s.request(path, "k", "body"))
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, path)
+		require.Equal(t, want.StatusCode, re.StatusCode)
+		require.Equal(t, want.body, re.body)
+		switch path {
+		case "/done":
+			again := s.post(path, "k", "body")
+			require.True(t, again.replayed())
+			require.Equal(t, "true", again.Header.Get("Idempotency-Body-Omitted"))
+			require.Equal(t, "/payments/1", again.Header.Get("Location"))
+			require.Empty(t, again.Header.Get("Content-Type")+again.body)
+		case "/failed": // the key is free, as after any such status
+			_, err := s.send(s.request(path, "k", "body"))
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		default:
+			require.Equal(t, idemhttp.CodeUnknown, s.post(path, "k", "body").problem(t).Code)
+		}
+	}
+	require.EqualValues(t, 6, s.calls.Load())
+	require.EqualValues(t, 3, told.Load())
 }
 
 // T17: no length is added to what says itself how it is framed: net/http complains of a

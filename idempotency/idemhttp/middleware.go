@@ -106,6 +106,10 @@ type undone struct{ action idempotency.Action }
 
 func (undone) Error() string { return "the response is not recorded" }
 
+// errCut: net/http sends such a response as it is, and closes the connection, so that the
+// client sees that it is not all.
+var errCut = errors.New("the response's body is shorter than its Content-Length, so it is not recorded")
+
 // action is the OnError of all attempts.
 func action(err error) idempotency.Action {
 	var u undone
@@ -122,9 +126,13 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	err := a.Run(r.Context(), func(ctx context.Context) ([]byte, error) {
 		next.ServeHTTP(rec, restored(r, context.WithValue(ctx, visitKey{}, v), body))
 		res := rec.end(c)
-		what := v.decide(c, res)
-		if res.Status >= 400 && a.Err() != nil {
+		what, own := v.decide(c, res)
+		switch {
+		case res.Status >= 400 && a.Err() != nil:
 			what = idempotency.Abandon // it was interrupted, and cannot say how far it came
+		case rec.cut() && what == idempotency.Remember && !own:
+			what = idempotency.Abandon // it has broken off, as if it had panicked: nobody knows where
+			c.tell(r, errCut)
 		}
 		if what != idempotency.Remember {
 			return nil, undone{what}

@@ -198,11 +198,18 @@ func (rec *recorder) end(c *config) *Response {
 		rec.WriteHeader(http.StatusOK)
 	}
 	rec.sniff(nil)
-	trailer := trailers(rec.header, rec.head)
+	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut()
 	return &Response{
-		Status: rec.status, Header: c.stored(rec.head, rec.before, rec.over), Trailer: c.stored(trailer, nil, rec.over),
-		Body: rec.body, Omitted: rec.over,
+		Status: rec.status, Header: c.stored(rec.head, rec.before, omitted), Trailer: c.stored(trailer, nil, omitted),
+		Body: rec.body, Omitted: omitted,
 	}
+}
+
+// cut tells whether a body that was to be kept is shorter than the handler has declared.
+// (Of one that is not kept, the client that has gone may be the reason.)
+func (rec *recorder) cut() bool {
+	return !rec.hijacked && !rec.over && rec.length > int64(len(rec.body)) &&
+		rec.r.Method != http.MethodHead && !bodyless(rec.status) && len(rec.head["Transfer-Encoding"]) == 0
 }
 
 // send sends what was held back. After it comes nothing.

@@ -36,12 +36,13 @@ func Decide(ctx context.Context, what idempotency.Action) bool {
 	return ok
 }
 
-func (v *visit) decide(c *config, res *Response) idempotency.Action {
+// decide tells what becomes of the request, and whether the handler has said so itself.
+func (v *visit) decide(c *config, res *Response) (what idempotency.Action, own bool) {
 	if d := v.decided.Load(); d != nil {
-		return *d
+		return *d, true
 	}
 	if res.Hijacked {
-		return idempotency.Remember
+		return idempotency.Remember, false
 	}
-	return c.OnStatus(res.Status)
+	return c.OnStatus(res.Status), false
 }
