@@ -52,12 +52,13 @@
 // # Where it stands
 //
 // Behind what authenticates, limits and logs, in front of what does the work. What was set
-// in the response's headers before it is not recorded, and is set anew for replays. What
-// compresses belongs before it; a response that was compressed behind it is replayed so,
-// or if it is gzip, unpacked for a client that does not take it. A framework whose handlers
-// return errors has to write these behind it: in echo, the Middleware stands before the
-// whole echo.Echo, or a middleware that calls Context.Error behind echo.WrapMiddleware. What
-// is written later reaches nobody, and OnError is told of it.
+// in the response's headers before it is not recorded, and is set anew for replays, unless
+// the handler has changed or removed it. What compresses belongs before it; a response that
+// was compressed behind it is replayed so, or if it is gzip, unpacked for a client that does
+// not take it. A framework whose handlers return errors has to write these behind it: in
+// echo, the Middleware stands before the whole echo.Echo, or a middleware that calls
+// Context.Error behind echo.WrapMiddleware. What is written later reaches nobody, and
+// OnError is told of it.
 //
 // The handler's context is that of the attempt: see idempotency.FromContext for its number,
 // fencing token, child keys and recovery points. The handler must not settle it. Whether the

@@ -422,18 +422,27 @@ func TestHeadersOfOthers(t *testing.T) {
 	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		require.NotEmpty(t, w.Header().Get("X-Request-Id"), "the handler sees them")
 		w.Header().Del("X-Powered-By")
+		w.Header().Del("Content-Type")
+		w.Header().Del("Set-Cookie")
 		w.Header().Add("Vary", "Accept")
 		paid(w, r)
 	}))
 	s := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", r.Header.Get("Id"))
 		w.Header().Set("X-Powered-By", "us")
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Set-Cookie", "of=this client")
 		w.Header().Set("Vary", "Origin")
 		mw.ServeHTTP(w, r)
 	}))
 	first := s.post("/", "k", "", header("Id", "1"))
 	again := s.post("/", "k", "", header("Id", "2"))
-	require.Empty(t, first.Header.Get("X-Powered-By"))
+	for _, re := range []reply{first, again} {
+		require.NotContains(t, re.Header, "X-Powered-By", "the handler has removed it")
+		require.Equal(t, "text/plain; charset=utf-8", re.Header.Get("Content-Type"))
+	}
+	require.NotContains(t, first.Header, "Set-Cookie")
+	require.Equal(t, "of=this client", again.Header.Get("Set-Cookie"), "nothing is recorded of it")
 	require.Equal(t, "1", first.Header.Get("X-Request-Id"))
 	require.Equal(t, "2", again.Header.Get("X-Request-Id"))
 	require.Equal(t, []string{"Origin", "Accept"}, again.Header.Values("Vary"))

@@ -22,18 +22,25 @@ var neverStored = map[string]bool{
 var ofBody = []string{"Content-Encoding", "Content-Type", "Content-Range", "Content-Digest", "Digest", "Content-Md5", "Trailer"}
 
 // stored returns what is recorded of a response's headers: what differs from those that
-// were there before the handler, and is nobody's own.
+// were there before the handler, and is nobody's own. What the handler has removed is there
+// without a value.
 func (c *config) stored(h, before http.Header, omitted bool) http.Header {
 	out := http.Header{}
-	for name, values := range h {
+	add := func(name string, values []string) {
 		plain := http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
-		if neverStored[plain] || c.never[plain] || plain == c.ReplayedHeader {
-			continue
+		if !neverStored[plain] && !c.never[plain] && plain != c.ReplayedHeader {
+			out[name] = values
 		}
-		if old, ok := before[name]; ok && slices.Equal(old, values) {
-			continue
+	}
+	for name, values := range h {
+		if old, ok := before[name]; !ok || !slices.Equal(old, values) {
+			add(name, values)
 		}
-		out[name] = values
+	}
+	for name := range before {
+		if _, ok := h[name]; !ok {
+			add(name, nil)
+		}
 	}
 	if omitted {
 		for _, name := range ofBody {

@@ -32,7 +32,7 @@ type Response struct {
 //	the body
 //
 // n is a name that is there and has no value, by which a handler keeps net/http from setting
-// one. The fourth word is "omitted" or "hijacked" if the response is. Names and words that
+// one, and one whose value, set in front of the Middleware, the handler has removed. The fourth word is "omitted" or "hijacked" if the response is. Names and words that
 // a later release may add are skipped.
 const (
 	magic        = "idemhttp 1 "
