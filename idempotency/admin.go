@@ -212,6 +212,7 @@ func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []c
 	if st.claim {
 		return fail(&InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: retryAfter})
 	}
+	sent := time.Now()
 	res, err := commit.Amend(ctx, s.client, commit.Amendment{
 		Key: e.Record, Mod: st.mod(), Then: then, Mine: mine,
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(e.Claim()), "=", 0)}, Same: func() clientv3.Op {
@@ -223,6 +224,7 @@ func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []c
 	case err != nil:
 		return fail(because(ctx, err))
 	case res.Outcome == commit.Amended:
+		s.saw(res.Mod, sent) // so no member that lags behind is believed here
 		return res.Mod, nil
 	}
 	return fail(ErrConflict)

@@ -1,10 +1,14 @@
 package idempotency_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
@@ -37,4 +41,23 @@ func TestListOfOneScope(t *testing.T) {
 		}
 		require.ElementsMatch(t, tt.want, seen, "%+v", tt.filter)
 	}
+}
+
+// Who has deleted an outcome does not get it from a member that has not heard of that.
+func TestDeleteIsSeen(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second}, nil)
+	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), []byte("x")))
+	var deleted int64
+	watch := f.Client().Watch(ctxT(t), f.prefix, clientv3.WithPrefix())
+	require.NoError(t, a.Delete(ctxT(t), a.Ref(key("1"))))
+	for deleted == 0 {
+		for _, ev := range got(t, watch, "the deletion").Events {
+			if strings.HasSuffix(string(ev.Kv.Key), string(a.Ref(key("1")))) && ev.Type == clientv3.EventTypeDelete {
+				deleted = ev.Kv.ModRevision
+			}
+		}
+	}
+	require.GreaterOrEqual(t, idempotency.Known(a.Store), deleted)
 }

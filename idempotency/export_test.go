@@ -32,3 +32,9 @@ func Gathered(s *Store) int {
 	}
 	return n
 }
+
+// Known returns the revision below which a Store believes no member.
+func Known(s *Store) int64 {
+	known, _ := s.floor()
+	return known
+}
