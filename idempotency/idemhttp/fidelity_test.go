@@ -502,16 +502,50 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, http.StatusTeapot, bad.post("/", "k4", "").StatusCode)
 }
 
-// HEAD, for whoever has keys there: no body, and the length that the handler has said.
+// T17: an answer to HEAD, for whoever has keys there, has the length that the handler has said,
+// if any. (Of a 304 net/http takes it away.)
 func TestHead(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s := f.instance(nil, nil).serve(&idemhttp.Options{Methods: []string{"HEAD"}}, func(w http.ResponseWriter, _ *http.Request) {
+	in := f.instance(nil, nil)
+	h := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
-	})
-	head := func(r *http.Request) { r.Method = http.MethodHead }
-	first, again := twice(t, s, "k", head)
-	same(t, first, again)
+		switch r.URL.Path {
+		case "/said":
+			w.Header().Set("Content-Length", "1234")
+		case "/written":
+			_, _ = io.WriteString(w, "hello")
+		case "/too-much":
+			_, _ = io.WriteString(w, strings.Repeat("x", 2<<20))
+		case "/not-modified":
+			w.Header().Set("Content-Length", "1234")
+			w.WriteHeader(http.StatusNotModified)
+		}
+	}
+	mw := idemhttp.Middleware(in.Store, &idemhttp.Options{Methods: []string{"HEAD", "POST"}})(http.HandlerFunc(h))
+	guarded := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if length := r.Header.Get("Length"); length != "" {
+			w.Header().Set("Content-Length", length) // of who stands in front of a replay
+		}
+		mw.ServeHTTP(w, r)
+	}))
+	for path, want := range map[string]string{"/": "", "/said": "1234", "/written": "5", "/too-much": "", "/not-modified": ""} {
+		head := func(r *http.Request) { r.Method = http.MethodHead }
+		if path == "/not-modified" {
+			head = func(*http.Request) {}
+		}
+		first, again := twice(t, guarded, path, func(r *http.Request) { r.URL.Path = path }, head)
+		require.Equal(t, want, first.Header.Get("Content-Length"), path)
+		again.Header.Del("Idempotency-Body-Omitted")
+		if path == "/too-much" {
+			first.Header.Del("Content-Type")
+		}
+		same(t, first, again)
+		require.Empty(t, again.body)
+		again = guarded.post(path, path, "body", head, header("Length", "99"))
+		require.True(t, again.replayed())
+		require.Equal(t, want, again.Header.Get("Content-Length"), path)
+	}
 }
 
 // The form in which responses are stored, as the first release has written it.

@@ -199,8 +199,12 @@ func (rec *recorder) end(c *config) *Response {
 	}
 	rec.sniff(nil)
 	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut()
+	header := c.stored(rec.head, rec.before, omitted)
+	if rec.length >= 0 && empty(rec.r, rec.status) {
+		header.Set("Content-Length", strconv.FormatInt(rec.length, 10))
+	}
 	return &Response{
-		Status: rec.status, Header: c.stored(rec.head, rec.before, omitted), Trailer: c.stored(trailer, nil, omitted),
+		Status: rec.status, Header: header, Trailer: c.stored(trailer, nil, omitted),
 		Body: rec.body, Omitted: omitted,
 	}
 }
@@ -209,7 +213,7 @@ func (rec *recorder) end(c *config) *Response {
 // (Of one that is not kept, the client that has gone may be the reason.)
 func (rec *recorder) cut() bool {
 	return !rec.hijacked && !rec.over && rec.length > int64(len(rec.body)) &&
-		rec.r.Method != http.MethodHead && !bodyless(rec.status) && len(rec.head["Transfer-Encoding"]) == 0
+		!empty(rec.r, rec.status) && len(rec.head["Transfer-Encoding"]) == 0
 }
 
 // send sends what was held back. After it comes nothing.
@@ -232,7 +236,7 @@ func measure(h http.Header, r *http.Request, status int, body []byte, trailer ht
 			return
 		}
 	}
-	if len(trailer) == 0 && !bodyless(status) && r.Method != http.MethodHead {
+	if len(trailer) == 0 && !empty(r, status) {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 }

@@ -22,6 +22,7 @@ func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
 	switch {
 	case res.Omitted:
 		h.Set(bodyOmitted, "true")
+		h.Del("Content-Length")
 		w.WriteHeader(res.Status)
 		return
 	case strings.EqualFold(h.Get("Content-Encoding"), "gzip") && !takesGzip(r.Header):
@@ -37,6 +38,9 @@ func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
 		}
 	}
 	h.Del("Content-Length")
+	if length := res.Header["Content-Length"]; empty(r, res.Status) && len(res.Body) == len(body) && len(length) > 0 {
+		h["Content-Length"] = length
+	}
 	measure(h, r, res.Status, body, res.Trailer)
 	w.WriteHeader(res.Status)
 	if len(body) > 0 && !bodyless(res.Status) {

@@ -151,3 +151,9 @@ func final(status int) bool {
 func bodyless(status int) bool {
 	return status < 200 || status == http.StatusNoContent || status == http.StatusNotModified
 }
+
+// empty tells whether the answer to a request has no body. Its length, if the handler has said
+// one, is that of what is not sent, and so a header as any.
+func empty(r *http.Request, status int) bool {
+	return r.Method == http.MethodHead || bodyless(status)
+}
