@@ -241,7 +241,8 @@ type Resolution struct {
 // WasDone resolves that the request was done, with that result: JSON, if it is for Do.
 func WasDone(result []byte) Resolution { return Resolution{done: true, value: result} }
 
-// HasFailed resolves that it has failed, and is not to be tried again.
+// HasFailed resolves that it has failed, and is not to be tried again. The failure is
+// stored as it is, whatever the Codec.
 func HasFailed(failure string) Resolution { return Resolution{action: Remember, text: failure} }
 
 // NotDone resolves that nothing was done: the next call does it. The recovery points are

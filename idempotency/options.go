@@ -29,17 +29,20 @@ type Options struct {
 	Orphan Orphan
 	// OnError says what becomes of a request whose function returned an error, as far as
 	// its context had not ended: an attempt that was interrupted counts as lost.
+	// The text of an error that is remembered is stored as it is, whatever the Codec.
 	// Defaults to Forget for all errors.
 	OnError func(error) Action
 	// OnPanic says what becomes of a request whose function panicked, or called
-	// runtime.Goexit. Defaults to Abandon.
+	// runtime.Goexit. The text of a panic that is remembered is stored as it is. Defaults
+	// to Abandon.
 	OnPanic Action
 	// MaxResult is the size in bytes, after Codec, up to which a result is kept.
 	// Above it the outcome is recorded without: nothing is done twice, but duplicates
 	// get an *OmittedError. Defaults to 8 MiB, at most 64 MiB.
 	MaxResult int
-	// Codec changes results and recovery points before they are stored: to compress or to
-	// encrypt. Defaults to nothing.
+	// Codec changes results, details of failures and recovery points before they are
+	// stored: to compress or to encrypt. It does not change the texts of failures, scopes
+	// or operations. Defaults to nothing.
 	Codec Codec
 	// OldCodecs are further codecs that are understood, by their names. Defaults to none.
 	OldCodecs []Codec
@@ -72,7 +75,8 @@ const (
 	// TakeOver has the next duplicate run the function again, as a later attempt.
 	TakeOver Orphan = iota
 	// Refuse runs nothing, until somebody has found out what was done and says it with
-	// Resolve: the function runs at most once.
+	// Resolve: the function runs at most once, until the lost attempt is forgotten after
+	// RetainUnknown.
 	Refuse
 )
 

@@ -1,0 +1,39 @@
+package idempotency_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// A Release with recovery points has to write, so without space it is told as not recorded,
+// and the key is given free when there is space again. The points are kept.
+func TestReleaseOfStepsWithoutSpace(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	step := func(at *idempotency.Attempt, v int) int {
+		got, err := idempotency.Step(at, "s", func(context.Context) (int, error) { return v, nil })
+		require.NoError(t, err)
+		return got
+	}
+	require.Equal(t, 1, step(at, 1))
+	require.NoError(t, f.SetNoSpace(ctxT(t), true))
+	_, err := idempotency.Step(at, "t", func(context.Context) (int, error) { return 1, nil })
+	require.ErrorIs(t, rpctypes.Error(err), rpctypes.ErrNoSpace)
+	short, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, at.Release(short), idempotency.ErrNotRecorded)
+	require.EqualValues(t, 1, a.Stats().Pending)
+	rejected(t, b, key("1"))
+	require.NoError(t, f.SetNoSpace(ctxT(t), false))
+	require.Eventually(t, func() bool { return a.Stats().Released == 1 }, soon, time.Millisecond)
+	// The other two may take etcd to be full for some seconds yet.
+	require.Equal(t, 1, step(begin(t, f.instance(nil, &idempotency.Options{FullAt: 2}), key("1")), 2))
+}
