@@ -3,12 +3,15 @@ package idemhttp_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"mime/multipart"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -110,6 +113,40 @@ func TestCanonicalJSON(t *testing.T) {
 	require.Equal(t, idemhttp.CodeBody, s.post("/", "k2", `{`).problem(t).Code)
 	require.False(t, s.post("/", "k3", ``).replayed())
 	require.True(t, s.post("/", "k3", ``).replayed())
+}
+
+// T13: what is no JSON, or none that can be compared, is the client's mistake, and not the
+// server's.
+func TestCanonicalJSONOfOthers(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	var told atomic.Int64
+	s := f.instance(nil, nil).serve(&idemhttp.Options{Payload: idemhttp.CanonicalJSON, OnError: func(*http.Request, error) { told.Add(1) }}, paid)
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for name, body := range map[string]string{
+		"cut": `{"a":1`, "two": `1 2`, "out-of-it": `1],[2`, "out-of-all": `1,"Body":2`,
+		"10000": deep(10_000), "10001": deep(10_001), "100000": deep(100_000),
+		"twice": `{"a":1,"a":1000}`, "bytes": "\"\xfe\"", "half": `"\ud800"`,
+	} {
+		p := s.post("/", name, body).problem(t)
+		require.Equal(t, idemhttp.CodeBody, p.Code, name)
+		require.Contains(t, p.Detail, "the body", name)
+	}
+	require.Zero(t, s.calls.Load()+told.Load())
+	require.False(t, s.post("/", "k", deep(9_999)).replayed())
+	require.True(t, s.post("/", "k", " "+deep(9_999)).replayed())
+}
+
+// The fingerprints of JSON are stored: they stay what they were.
+func TestCanonicalJSONStays(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequest(http.MethodPost, "/pay?b=2&a=1", nil)
+	r.Header.Set("Content-Type", "application/json; charset=utf-8")
+	p, err := idemhttp.CanonicalJSON(r, []byte(` {"<b>": [1.0, 1e2], "a":"\u00e9"}`))
+	require.NoError(t, err)
+	text, err := json.Marshal(p)
+	require.NoError(t, err)
+	require.Equal(t, `{"Head":"\"POST\" \"/pay\" \"a=1\u0026b=2\" \"application/json\" \n","Body":{"\u003cb\u003e":[1.0,1e2],"a":"\u00e9"}}`, string(text))
 }
 
 // Something that reads the body in front of the middleware would make all payloads equal.

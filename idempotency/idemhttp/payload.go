@@ -5,11 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"github.com/etcdkit/etcdkit/idempotency"
 )
 
 // Exact is a Payload of method, path, query, media type, content coding and the bytes of
@@ -23,19 +26,29 @@ func Exact(r *http.Request, body []byte) (any, error) {
 }
 
 // CanonicalJSON is a Payload like Exact, but that neither the order of members nor space
-// counts in a body of JSON. It returns an error if the body is not empty and no JSON.
+// counts in a body of JSON. It returns an error if the body is not empty and no JSON, or is
+// some that cannot be compared: see idempotency.CheckJSON.
 func CanonicalJSON(r *http.Request, body []byte) (any, error) {
 	p := struct {
 		Head string
 		Body json.RawMessage `json:",omitempty"`
 	}{Head: describe(r)}
-	if len(bytes.TrimSpace(body)) > 0 {
-		if !json.Valid(body) {
-			return nil, errors.New("the body is no JSON")
-		}
-		p.Body = body
+	if len(bytes.TrimSpace(body)) == 0 {
+		return p, nil
 	}
-	return p, nil
+	if !json.Valid(body) {
+		return nil, errors.New("the body is no JSON")
+	}
+	p.Body = body
+	// What is checked is all of it: the body stands a level deeper there.
+	all, err := json.Marshal(p)
+	if err == nil {
+		err = idempotency.CheckJSON(all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the body cannot be compared: %w", err)
+	}
+	return json.RawMessage(all), nil
 }
 
 // describe is a request without its body, in one text per request.
