@@ -2,6 +2,8 @@ package idemgrpc
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -121,4 +123,13 @@ func RememberFinal(code codes.Code) idempotency.Action {
 		return idempotency.Remember
 	}
 	return idempotency.Forget
+}
+
+// bounded makes a scope or a method fit into a Key.
+func bounded(s string) string {
+	if len(s) <= maxKey {
+		return s
+	}
+	h := sha256.Sum256([]byte(s))
+	return s[:128] + "#" + hex.EncodeToString(h[:])
 }

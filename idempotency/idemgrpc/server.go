@@ -69,9 +69,9 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	if err != nil {
 		return nil, refusal(codes.InvalidArgument, ReasonMalformed, "the "+keyName+" cannot be used: "+err.Error(), 0)
 	}
-	k := idempotency.Key{Op: method, ID: id}
+	k := idempotency.Key{Op: bounded(method), ID: id}
 	if c.Scope != nil {
-		if k.Scope = c.Scope(ctx); k.Scope == "" {
+		if k.Scope = bounded(c.Scope(ctx)); k.Scope == "" {
 			return nil, refusal(codes.PermissionDenied, ReasonScope, "the call belongs to nobody", 0)
 		}
 	}

@@ -2,6 +2,7 @@ package idemgrpc_test
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"strings"
@@ -117,7 +118,11 @@ func TestTenants(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, &idempotency.Options{})[0]
 	s := in.serve(&idemgrpc.Options{Scope: func(ctx context.Context) string {
-		return strings.Join(metadata.ValueFromIncomingContext(ctx, "tenant"), "")
+		tenant := strings.Join(metadata.ValueFromIncomingContext(ctx, "tenant"), "")
+		if b, err := hex.DecodeString(tenant); err == nil && len(b) > 1 {
+			return string(b)
+		}
+		return tenant
 	}}, paid)
 	as := func(tenant string, cents int) reply {
 		return s.call(metadata.AppendToOutgoingContext(ctxT(t), "idempotency-key", "k", "tenant", tenant), message(t, "cents", cents))
@@ -128,6 +133,14 @@ func TestTenants(t *testing.T) {
 	}
 	require.EqualValues(t, 2, s.calls.Load())
 	refused(t, as("", 1).err, codes.PermissionDenied, idemgrpc.ReasonScope)
+	long := "x" + strings.Repeat("é", 200) // more than a key may have
+	for _, replayed := range []bool{false, true} {
+		for n, tenant := range []string{long + "a", long + "b"} {
+			re := as(hex.EncodeToString([]byte(tenant)), n)
+			require.NoError(t, re.err)
+			require.Equal(t, replayed, re.replayed)
+		}
+	}
 	require.Panics(t, func() { idemgrpc.UnaryServerInterceptor(in.Store, nil) }, "no scope, and many tenants")
 	require.Panics(t, func() { idemgrpc.UnaryServerInterceptor(nil, nil) })
 	require.Panics(t, func() { idemgrpc.StreamServerInterceptor(nil, nil) })
