@@ -18,14 +18,14 @@ const (
 	ReasonMalformed   = "IDEMPOTENCY_KEY_MALFORMED" // INVALID_ARGUMENT
 	ReasonPayload     = "PAYLOAD"                   // INVALID_ARGUMENT: the message cannot be compared
 	ReasonScope       = "SCOPE"                     // PERMISSION_DENIED: nobody knows whose call it is
-	ReasonInProgress  = "IN_PROGRESS"               // ABORTED: a duplicate is being worked on
+	ReasonInProgress  = "IN_PROGRESS"               // ABORTED: a duplicate is being worked on, or the outcome being recorded
 	ReasonConflict    = "CONFLICT"                  // ABORTED: a condition of the handler's commit was not met
 	ReasonReused      = "REUSED"                    // FAILED_PRECONDITION: the key was used with another message
 	ReasonUnknown     = "UNKNOWN"                   // FAILED_PRECONDITION: an attempt was lost, and somebody has to find out
 	ReasonFailed      = "FAILED"                    // FAILED_PRECONDITION: it has failed before, and that was remembered
 	ReasonNotKept     = "NOT_KEPT"                  // FAILED_PRECONDITION: it was done, and its response was not kept
 	ReasonStream      = "STREAM"                    // UNIMPLEMENTED: streams are not guarded
-	ReasonInternal    = "INTERNAL"                  // INTERNAL: the interceptor is used or set up in a wrong way
+	ReasonInternal    = "INTERNAL"                  // INTERNAL: the interceptor is used or set up in a wrong way, or etcd takes no such operations as the handler's
 	ReasonUnreadable  = "UNREADABLE"                // INTERNAL: what is recorded cannot be read by this release
 	ReasonUnavailable = "UNAVAILABLE"               // UNAVAILABLE: the store cannot be asked
 	ReasonFull        = "FULL"                      // UNAVAILABLE: the store begins no new calls

@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 )
@@ -46,7 +46,8 @@ func CanonicalJSON(r *http.Request, body []byte) (any, error) {
 		err = idempotency.CheckJSON(all)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the body cannot be compared: %w", err)
+		why, _ := strings.CutPrefix(err.Error(), idempotency.ErrInvalid.Error()+": ")
+		return nil, errors.New("the body is " + why)
 	}
 	return json.RawMessage(all), nil
 }

@@ -29,14 +29,14 @@ const (
 	CodeMalformed   Code = "malformed"   // 400: the key is none
 	CodeBody        Code = "body"        // 400: the body could not be read or understood
 	CodeScope       Code = "scope"       // 403: nobody knows whose request it is
-	CodeInProgress  Code = "in-progress" // 409: a duplicate is being worked on
+	CodeInProgress  Code = "in-progress" // 409: a duplicate is being worked on, or the outcome being recorded
 	CodeUnknown     Code = "unknown"     // 409: an earlier attempt was lost, and somebody has to find out
 	CodeConflict    Code = "conflict"    // 409: a condition of the handler's commit was not met
 	CodeFailed      Code = "failed"      // 409: it has failed before, and that was remembered
 	CodeNotKept     Code = "not-kept"    // 409: it was done before, and its response was not kept
 	CodeTooLarge    Code = "too-large"   // 413: the body is above MaxRequest
 	CodeReused      Code = "reused"      // 422: the key was used with another payload
-	CodeInternal    Code = "internal"    // 500: the Middleware is used or set up in a wrong way
+	CodeInternal    Code = "internal"    // 500: the Middleware is used or set up in a wrong way, or etcd takes no such operations as the handler's
 	CodeUnreadable  Code = "unreadable"  // 500: what is recorded cannot be read by this release
 	CodeUnavailable Code = "unavailable" // 503: the store cannot be asked
 	CodeFull        Code = "full"        // 503: the store begins no new requests
