@@ -35,7 +35,8 @@ func (a *Attempt) Commit(ctx context.Context, result []byte) error {
 }
 
 // Fail records that the request has failed for good: duplicates get this failure, and
-// the work is not tried again. Details are kept as a result is. It returns what Commit
+// the work is not tried again. The failure is stored as it is, whatever the Codec: what is
+// secret belongs into the details, which are kept as a result is. It returns what Commit
 // returns: ErrConflict, ErrFenced, ErrSettled, ErrNotRecorded.
 func (a *Attempt) Fail(ctx context.Context, failure string, details []byte) error {
 	return a.finish(ctx, &outcome{state: record.AttemptFailed, value: bytes.Clone(details), failure: bounded(failure)})

@@ -34,7 +34,7 @@ type pool struct {
 	leases   []*pooled
 	granting chan struct{} // closed when the grant that goes on has ended
 	failed   error         // of the last grant
-	old      []*pooled     // handed out no more, oldest first
+	granted  []*pooled     // and not ended yet, oldest first
 	reaping  bool
 }
 
@@ -128,7 +128,6 @@ func (p *pool) pick(n int) (use *pooled, spare bool) {
 			continue
 		}
 		if p.window > 0 && (aged(l.sent) >= p.window || l.used >= perLease) {
-			p.retire(l)
 			continue
 		}
 		kept = append(kept, l)
@@ -172,6 +171,8 @@ func (p *pool) start() {
 		p.leases = append(p.leases, l)
 		if p.window == 0 {
 			p.sess.Background(func() { p.renew(l) })
+		} else {
+			p.watchOver(l)
 		}
 	})
 	if !ok {

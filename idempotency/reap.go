@@ -6,13 +6,13 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// retire notes a lease that is handed out no more. The pool is locked.
+// watchOver sees to it that a lease ends. The pool is locked.
 //
 // etcd starts all leases anew when its leader changes; with a change each day, records of a
 // day would stay for ever. So who has granted a lease ends it when its time is up, if etcd
 // has not. No clocks are compared: it is the time that has passed here.
-func (p *pool) retire(l *pooled) {
-	p.old = append(p.old, l)
+func (p *pool) watchOver(l *pooled) {
+	p.granted = append(p.granted, l)
 	if !p.reaping {
 		p.reaping = p.sess.Background(p.reap)
 	}
@@ -27,12 +27,12 @@ func (p *pool) reap() {
 	ctx, client := p.sess.Context(), p.sess.Client()
 	for {
 		p.mu.Lock()
-		if len(p.old) == 0 {
+		if len(p.granted) == 0 {
 			p.reaping = false
 			p.mu.Unlock()
 			return
 		}
-		l := p.old[0]
+		l := p.granted[0]
 		p.mu.Unlock()
 		// By the clock that says less: one that was set must not cost a record.
 		passed := min(time.Since(l.sent), time.Now().Round(0).Sub(l.sent.Round(0)))
@@ -60,7 +60,7 @@ func (p *pool) reap() {
 			}
 		}
 		p.mu.Lock()
-		p.old = p.old[1:]
+		p.granted = p.granted[1:]
 		p.mu.Unlock()
 	}
 }
