@@ -185,12 +185,12 @@ func TestTrapS5Retention(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	opts := &idempotency.Options{Retain: time.Second, RetainUnknown: time.Second, CacheBytes: -1}
-	a, b := f.instance(nil, opts), f.instance(nil, opts)
+	a, b := f.instance(brisk(), opts), f.instance(nil, opts)
 	at := begin(t, a, key("1"))
 	select {
 	case <-at.Ctx().Done():
 		require.FailNow(t, "ended")
-	case <-time.After(6 * time.Second): // more than its lease, several times
+	case <-time.After(16 * time.Second): // more than the TTL of its lease
 	}
 	rejected(t, b, key("1"))
 	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
