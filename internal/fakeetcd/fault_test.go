@@ -185,7 +185,7 @@ func TestFatesOnStreams(t *testing.T) {
 		go func() { _, _ = one.KeepAliveOnce(after(t, time.Minute), l.ID) }()
 		time.Sleep(15*time.Second - 1)
 		require.NotEmpty(t, s.Leases())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		require.Empty(t, s.Leases())
 	})
 }
@@ -218,7 +218,7 @@ func TestNoLeader(t *testing.T) {
 		require.Equal(t, time.Second, took)
 		time.Sleep(10*time.Second - 1)
 		require.NotEmpty(t, s.Leases())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		require.Empty(t, s.Leases())
 	})
 }
