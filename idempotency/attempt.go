@@ -51,6 +51,7 @@ type Attempt struct {
 	ending  bool  // an outcome is being written
 	ifs     []clientv3.Cmp
 	then    []clientv3.Op
+	asked   bool      // so something was, though it may be refused by now
 	outcome *Recorded // after Commit or Fail
 }
 
@@ -181,13 +182,14 @@ func (a *Attempt) With(ifs []clientv3.Cmp, then ...clientv3.Op) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ifs, a.then = append(a.ifs, ifs...), append(a.then, then...)
+	a.asked = len(a.ifs)+len(a.then) > 0
 }
 
 // without forgets what was given to With.
 func (a *Attempt) without() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ifs, a.then = nil, nil
+	a.ifs, a.then, a.asked = nil, nil, false
 }
 
 type attemptKey struct{}

@@ -18,5 +18,5 @@ func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte,
 func (a *Attempt) Conditional() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.ifs)+len(a.then) > 0
+	return a.asked
 }
