@@ -46,9 +46,9 @@ func phases() []phase {
 		{Name: "server killed, Refuse", What: "it takes none: nobody pays again until an operator has looked into its books", run: (*demo).killedRefuse,
 			promise: &promise{Conflict: between(0, 4), Other: between(1, 5), Charges: once, Codes: []string{unknown}, Later: []int{ok}, Originals: between(0, 1), Reported: true}},
 		{Name: "etcd's leader restarted", What: "payments go on meanwhile", run: (*demo).leaderRestarted, breaks: true,
-			promise: &promise{Good: between(0, 5), Other: between(0, 5), Charges: once, Codes: []string{unavailable}, Later: []int{ok}, Originals: between(0, 1)}},
-		{Name: "etcd without a majority after the charge", What: "the key is not given free, and the outcome is written when etcd is back", run: (*demo).majorityLost, breaks: true,
-			promise: &promise{Good: between(0, 5), Other: between(0, 5), Charges: once, Codes: []string{unavailable}, Later: []int{ok}, Originals: between(0, 1)}},
+			promise: &promise{Good: between(0, 5), Conflict: between(0, 1), Other: between(0, 5), Charges: once, Codes: []string{unavailable, inProgress}, Later: []int{ok}, Originals: between(0, 1)}},
+		{Name: "etcd without a majority after the charge", What: "the key is not given free, who has paid may be told to ask again, and the outcome is written when etcd is back", run: (*demo).majorityLost, breaks: true,
+			promise: &promise{Good: between(0, 5), Conflict: between(0, 1), Other: between(0, 5), Charges: once, Codes: []string{unavailable, inProgress}, Later: []int{ok}, Originals: between(0, 1)}},
 	}
 }
 
