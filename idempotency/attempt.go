@@ -51,7 +51,6 @@ type Attempt struct {
 	ending  bool  // an outcome is being written
 	ifs     []clientv3.Cmp
 	then    []clientv3.Op
-	asked   bool      // so something was, though it may be refused by now
 	outcome *Recorded // after Commit or Fail
 }
 
@@ -182,14 +181,13 @@ func (a *Attempt) With(ifs []clientv3.Cmp, then ...clientv3.Op) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ifs, a.then = append(a.ifs, ifs...), append(a.then, then...)
-	a.asked = len(a.ifs)+len(a.then) > 0
 }
 
 // without forgets what was given to With.
 func (a *Attempt) without() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ifs, a.then, a.asked = nil, nil, false
+	a.ifs, a.then = nil, nil
 }
 
 type attemptKey struct{}

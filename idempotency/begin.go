@@ -52,13 +52,12 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	}
 	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, patience: newPatience(set.wait), outer: ctx}
 	defer c.patience.stop()
-	outer := ctx
 	ctx, cancel := s.sess.Open(ctx)
 	defer cancel()
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
 	}
-	if within, ok := FromContext(outer); ok && within.store == s && within.entry.Ref == c.entry.Ref && within.Err() == nil {
+	if within, ok := FromContext(c.outer); ok && within.store == s && within.entry.Ref == c.entry.Ref && within.Err() == nil {
 		return nil, nil, invalid("%v is begun within its own attempt, and would wait for itself", key)
 	}
 	for {

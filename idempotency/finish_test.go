@@ -64,6 +64,7 @@ func TestCommitWithoutEtcd(t *testing.T) {
 	defer cancel()
 	err := at.Commit(short, []byte("x"))
 	require.ErrorIs(t, err, idempotency.ErrNotRecorded)
+	require.True(t, at.Certain(err), "nothing but the loss of the session is in its way")
 	rejected(t, a, key("1"))
 	rejected(t, b, key("1"))
 	require.EqualValues(t, 1, a.Stats().Pending)

@@ -164,12 +164,15 @@ func TestConflictWithoutACaller(t *testing.T) {
 	at.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	require.ErrorIs(t, at.Commit(gone, nil), idempotency.ErrNotRecorded)
+	err := at.Commit(gone, nil)
+	require.ErrorIs(t, err, idempotency.ErrNotRecorded)
+	require.False(t, at.Certain(err))
 	next := begin(t, b, key("1")) // waits until it is left as lost
 	require.Equal(t, 2, next.Number())
+	require.False(t, at.Certain(err), "nor when it has been refused")
 
 	// In Do it is as an error of the function.
-	_, err := idempotency.Do(ctxT(t), a.Store, key("2"), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
+	_, err = idempotency.Do(ctxT(t), a.Store, key("2"), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
 		at.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
 		return 1, nil
 	})

@@ -1,6 +1,9 @@
 package idempotency
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Run calls fn, which does the work, and settles the attempt by how that ends, as Do does:
 // a result is recorded; of an error OnError decides, of a panic OnPanic, and both go on to
@@ -13,10 +16,14 @@ func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte,
 	return a.run(ctx, func() ([]byte, error) { return fn(a.ctx) })
 }
 
-// Conditional tells whether With was given anything. If so, an outcome that is still being
-// written after ErrNotRecorded may be refused in the end, and the attempt be lost by that.
-func (a *Attempt) Conditional() bool {
+// Certain tells, of what Run or Commit has returned, whether the outcome is the one that
+// counts, so that the caller's own caller may be told of it: it is recorded; or it is not yet
+// (ErrNotRecorded), and nothing but the loss of the session can keep it from being recorded.
+// That needs that nothing was given to With, which may be refused in the end, and that the
+// attempt had not ended before, so that another may have begun.
+func (a *Attempt) Certain(err error) bool {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.asked
+	conditional := len(a.ifs)+len(a.then) > 0
+	a.mu.Unlock()
+	return err == nil || errors.Is(err, ErrNotRecorded) && errors.Is(a.Err(), ErrSettled) && !conditional
 }

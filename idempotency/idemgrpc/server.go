@@ -171,21 +171,15 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 
 // instead returns the answer in place of an outcome that may not be the one that counts; nil
 // if it is, or was not to be recorded in the first place.
-//
-// What is not recorded yet counts only if nothing but the loss of the session can keep it
-// from being recorded: if nothing was given to With, of which etcd may not take all in the
-// end, and the attempt has not ended before, so that another may have begun.
 func instead(a *idempotency.Attempt, err error) error {
 	var u undone
 	switch {
-	case err == nil, errors.As(err, &u):
+	case a.Certain(err), errors.As(err, &u):
 		return nil
 	case errors.Is(err, idempotency.ErrConflict):
 		return refusal(codes.Aborted, ReasonConflict, "a change has come between; nothing was done", time.Second)
 	case errors.Is(err, idempotency.ErrInvalid):
 		return refusal(codes.Internal, ReasonInternal, "the outcome cannot be recorded", 0)
-	case errors.Is(err, idempotency.ErrNotRecorded) && errors.Is(a.Err(), idempotency.ErrSettled) && !a.Conditional():
-		return nil
 	}
 	return refusal(codes.Aborted, ReasonInProgress, "the outcome is not recorded yet, or another attempt has taken over", time.Second)
 }

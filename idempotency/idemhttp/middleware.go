@@ -154,21 +154,15 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 
 // instead tells what is answered in place of a response that may not be the one that counts;
 // "" if it is, or was not to be recorded in the first place.
-//
-// What is not recorded yet counts only if nothing but the loss of the session can keep it
-// from being recorded: if nothing was given to With, of which etcd may not take all in the
-// end, and the attempt has not ended before, so that another may have begun.
 func instead(a *idempotency.Attempt, err error) Code {
 	var u undone
 	switch {
-	case err == nil, errors.As(err, &u):
+	case a.Certain(err), errors.As(err, &u):
 		return ""
 	case errors.Is(err, idempotency.ErrConflict):
 		return CodeConflict
 	case errors.Is(err, idempotency.ErrInvalid):
 		return CodeInternal // operations that etcd does not take
-	case errors.Is(err, idempotency.ErrNotRecorded) && errors.Is(a.Err(), idempotency.ErrSettled) && !a.Conditional():
-		return ""
 	}
 	return CodeInProgress
 }

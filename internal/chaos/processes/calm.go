@@ -45,11 +45,7 @@ func (r *run) calm() (findings []string) {
 
 // pulse tells of a slow etcd until the returned function is called.
 func (r *run) pulse() (end func()) {
-	var members []*clientv3.Client
-	for i := range servers {
-		members = append(members, r.cluster.MemberClient(i))
-	}
-	return chaos.Pulse(r.life, r.recorder, r.cluster.Client(), members...)
+	return chaos.Pulse(r.life, r.recorder, r.cluster.Client(), r.observers()...)
 }
 
 // emptied waits until nothing stands below prefixes, for as long as leases of killed

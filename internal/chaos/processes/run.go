@@ -160,14 +160,10 @@ func (r *run) start() (err error) {
 	}); err != nil {
 		return err
 	}
-	var pinned []*clientv3.Client // one for each server
-	for i := range servers {
-		pinned = append(pinned, r.cluster.MemberClient(i))
-	}
 	if r.world, err = chaos.Attach(chaos.AttachConfig{Seed: r.Seed, Recorder: r.recorder, Log: r.note}); err != nil {
 		return err
 	}
-	if r.tap, err = history.StartTap(ctx, r.recorder, r.world.Space.Root(), pinned...); err != nil {
+	if r.tap, err = history.StartTap(ctx, r.recorder, r.world.Space.Root(), r.observers()...); err != nil {
 		return err
 	}
 	if r.control, err = newControl(r.socket); err != nil {
@@ -181,6 +177,14 @@ func (r *run) start() (err error) {
 		}
 	}
 	return nil
+}
+
+// observers are clients of one server each.
+func (r *run) observers() (all []*clientv3.Client) {
+	for i := range servers {
+		all = append(all, r.cluster.MemberClient(i))
+	}
+	return all
 }
 
 // settings tells the checkers what they have to know.
