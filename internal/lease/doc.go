@@ -14,5 +14,6 @@
 // clientv3.KeepAlive cannot serve here: it counts from the answer's arrival,
 // hides send times, looks once a second and lets all leases of a client share a
 // stream. KeepAliveOnce opens a stream, and with passwords authenticates, per
-// call. So each lease has a stream of its own with a queue of send times.
+// call. So each lease has a stream of its own, on which one renewal at a time is
+// under way, and more of them while answers are late.
 package lease

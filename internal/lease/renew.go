@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -11,16 +12,73 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// renew keeps a stream of renewals open until the lease ends. A stream that
-// breaks or goes silent is replaced, most likely by one to another member. An
-// expired auth token breaks a stream as well, and the new one gets a new token:
-// so "unauthenticated" is a reason to reopen, not a loss.
+// most is how many lanes may be open at a time.
+const most = 4
+
+// lane is one way on which renewals go to etcd: a stream, and a new one when that
+// breaks.
+type lane struct {
+	ctx context.Context
+	end context.CancelFunc
+}
+
+// renew keeps renewals going until the lease ends. One lane carries them. If an
+// answer is late, another lane is opened beside the newest, most likely to another
+// member, and the one that answers first carries on alone: so neither members that
+// swallow what is sent, several in a row, nor an etcd that is merely slow costs the
+// lease.
 func (l *Lease) renew() {
+	var lanes []*lane // the newest last
+	answered, late := make(chan *lane), make(chan *lane)
+	begin := func() {
+		n := &lane{}
+		n.ctx, n.end = context.WithCancel(l.ctx)
+		lanes = append(lanes, n)
+		l.wg.Go(func() { l.renewBy(n, answered, late) })
+	}
+	begin()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case n := <-late:
+			if n != lanes[len(lanes)-1] {
+				continue
+			}
+			if len(lanes) == most {
+				lanes[0].end()
+				lanes = lanes[1:]
+			}
+			begin()
+		case n := <-answered:
+			if !slices.Contains(lanes, n) {
+				continue // another was before it
+			}
+			for _, other := range lanes {
+				if other != n {
+					other.end()
+				}
+			}
+			lanes = []*lane{n}
+		}
+	}
+}
+
+// renewBy keeps a stream of renewals open until its lane ends. An expired auth
+// token breaks a stream as well, and the new one gets a new token: so
+// "unauthenticated" is a reason to reopen, not a loss.
+func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
+	tell := func(to chan<- *lane) {
+		select {
+		case to <- n:
+		case <-n.ctx.Done():
+		}
+	}
 	var pause commit.Backoff
 	for {
-		acknowledged, err := l.renewOn()
+		err := l.renewOn(n.ctx, func() { pause.Reset(); tell(answered) }, func() { tell(late) })
 		switch {
-		case l.ctx.Err() != nil:
+		case n.ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrGone):
 			l.Lose(err)
@@ -30,10 +88,7 @@ func (l *Lease) renew() {
 			return
 		}
 		l.log.Debug("stream of lease renewals ended", zap.Error(err))
-		if acknowledged {
-			pause.Reset()
-		}
-		if pause.Wait(l.ctx, nil) != nil {
+		if pause.Wait(n.ctx, nil) != nil {
 			return
 		}
 	}
@@ -42,28 +97,26 @@ func (l *Lease) renew() {
 // interval is the time between two renewals.
 func (l *Lease) interval() time.Duration { return l.window.ttl / 3 }
 
-// patience is how long a renewal may stay unanswered before the stream is given
-// up: short enough for another try or two within the time of trust, and shorter
-// than the interval, so that at most one renewal is under way.
-func (l *Lease) patience() time.Duration { return (l.window.ttl - l.window.margin) / 4 }
+// patience is how long a renewal may stay unanswered before another lane is opened:
+// short enough for several within the time of trust.
+func (l *Lease) patience() time.Duration { return (l.window.ttl - l.window.margin) / 8 }
 
-var errSilent = errors.New("no answer to a renewal")
-
-// renewOn renews over one stream until it breaks. It tells whether any renewal
-// was acknowledged.
+// renewOn renews over one stream until it breaks or ctx ends. It calls answered
+// after each renewal that was acknowledged, and late, in another goroutine, when
+// one is not in time.
 //
-// Only one renewal is under way at a time, and a stream on which one stays
-// unanswered is never used again: so an answer belongs to the renewal that was
-// sent last, and one that comes when none is due shows that this is not so.
-func (l *Lease) renewOn() (acknowledged bool, err error) {
-	ctx, cancel := context.WithCancelCause(l.ctx)
-	defer cancel(nil)
+// Only one renewal at a time is under way on a stream: so an answer belongs to the
+// renewal that was sent last, and one that comes when none is due shows that this
+// is not so.
+func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	// Opening and sending can hang as well, so patience begins before them.
-	silent := time.AfterFunc(l.patience(), func() { cancel(errSilent) })
+	silent := time.AfterFunc(l.patience(), late)
 	defer silent.Stop()
 	s, err := l.api.Renewals(ctx)
 	if err != nil {
-		return false, because(ctx, err)
+		return err
 	}
 	answers := make(chan answer)
 	l.wg.Go(func() { receive(ctx, s, answers) })
@@ -74,7 +127,7 @@ func (l *Lease) renewOn() (acknowledged bool, err error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return acknowledged, context.Cause(ctx)
+			return ctx.Err()
 		case <-next.C:
 			silent.Reset(l.patience())
 			sent = l.now() // stamped before it is sent: never too late
@@ -82,37 +135,32 @@ func (l *Lease) renewOn() (acknowledged bool, err error) {
 				for a := range answers { // Recv has the reason
 					err = a.err
 				}
-				return acknowledged, because(ctx, err)
+				return err
 			}
 		case a, ok := <-answers:
 			switch {
-			case !ok || a.err != nil:
-				return acknowledged, because(ctx, a.err)
+			case !ok:
+				return ctx.Err()
+			case a.err != nil:
+				return a.err
 			case sent.IsZero() || a.id != l.id:
-				return acknowledged, fmt.Errorf("answer to no renewal of ours (lease %016x)", a.id)
+				return fmt.Errorf("answer to no renewal of ours (lease %016x)", a.id)
 			case a.seconds <= 0:
-				return acknowledged, ErrGone
+				return ErrGone
 			}
 			silent.Stop()
 			if ttl := time.Duration(a.seconds) * time.Second; ttl < l.window.ttl {
 				// It runs for less than was granted, so it was not renewed now.
 				l.log.Warn("renewal gave less than the granted TTL", zap.Duration("ttl", ttl))
-			} else if acknowledged = true; !l.window.renewed(sent, l.now()) {
+			} else if l.window.renewed(sent, l.now()) {
+				answered()
+			} else {
 				l.Lose(ErrDeadline)
 			}
 			next.Reset(l.interval() - l.now().Sub(sent))
 			sent = time.Time{}
 		}
 	}
-}
-
-// because prefers the reason for which we ended the stream to what gRPC makes of
-// it.
-func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
 }
 
 type answer struct {
