@@ -51,6 +51,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 			r, ok := record.DecodeClaim(v)
 			return ok && r.Nonce == nonce && r.Lease == rec.Lease
 		},
+		Together: s.together(c.entry),
 	})
 	var pending *commit.PendingError
 	switch {

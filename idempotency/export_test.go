@@ -20,18 +20,10 @@ func Cached(s *Store) int {
 func Saw(s *Store, revision int64) { s.saw(revision, time.Now()) }
 
 // GatherUntilSent has reads of a Store wait for company however long that takes.
-func GatherUntilSent(s *Store) { s.near.wait, s.far.wait = time.Hour, time.Hour }
+func GatherUntilSent(s *Store) { s.near.queue.Wait, s.far.queue.Wait = time.Hour, time.Hour }
 
 // Gathered returns how many reads wait for company.
-func Gathered(s *Store) int {
-	n := 0
-	for _, g := range []*gather{s.near, s.far} {
-		g.mu.Lock()
-		n += len(g.waiting)
-		g.mu.Unlock()
-	}
-	return n
-}
+func Gathered(s *Store) int { return s.near.queue.Waiting() + s.far.queue.Waiting() }
 
 // Known returns the revision below which a Store believes no member.
 func Known(s *Store) int64 {

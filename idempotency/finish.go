@@ -285,6 +285,10 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 		var res commit.Amending
 		if !gone {
 			then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id)), clientv3.OpDelete(a.entry.Claim())}
+			var together commit.Together
+			if len(o.ifs)+len(o.then) == 0 { // else it is not known what it touches
+				together = s.together(a.entry)
+			}
 			sent := time.Now()
 			if res, err = commit.Amend(ctx, s.client, commit.Amendment{
 				Key: a.entry.Record, Mod: a.mod, If: o.ifs, Then: append(then, o.then...),
@@ -292,6 +296,7 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 				Same: func() clientv3.Op {
 					return clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id))
 				},
+				Together: together,
 			}); err != nil {
 				if len(o.ifs)+len(o.then) > 0 && rejects(err) {
 					return fmt.Errorf("%w: %w", errRejected, err), false

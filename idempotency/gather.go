@@ -2,13 +2,12 @@ package idempotency
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/batch"
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/hold"
 )
@@ -22,26 +21,23 @@ const (
 	gatherFor = 20 * time.Millisecond
 )
 
-// gather reads keys, those that are asked for at the same time in one request: a read costs
-// the client and etcd more by its request than by its key.
+// gather reads keys, those that are asked for at the same time in one request.
 type gather struct {
-	sess hold.Session
-	sure bool          // a majority is asked
-	wait time.Duration // gatherFor
-
-	mu      sync.Mutex
-	running int
-	waiting []*reading
+	sess  hold.Session
+	sure  bool // a majority is asked
+	queue batch.Queue[*reading]
 }
 
 func newGather(sess hold.Session, sure bool) *gather {
-	return &gather{sess: sess, sure: sure, wait: gatherFor}
+	g := &gather{sess: sess, sure: sure}
+	g.queue = batch.Queue[*reading]{AtOnce: readsAtOnce, Most: perRead, Wait: gatherFor, Send: g.together, Go: sess.Background}
+	return g
 }
 
 // reading is one key that is read, and what was found.
 type reading struct {
 	prefix string
-	found  chan struct{}
+	found  chan struct{} // closed when it was read with others
 
 	sent     time.Time // before it was asked for
 	revision int64
@@ -52,77 +48,17 @@ type reading struct {
 // read reads what stands under a prefix. It returns an error of etcd's or ctx's.
 func (g *gather) read(ctx context.Context, prefix string) *reading {
 	r := &reading{prefix: prefix, found: make(chan struct{})}
-	if g.start(r) {
-		g.alone(ctx, r)
-		g.next()
-		return r
+	if err := g.queue.Join(ctx, r, r.found, func() { g.alone(ctx, r) }); err != nil {
+		return &reading{err: err}
 	}
-	t := time.NewTimer(g.wait)
-	defer t.Stop()
 	select {
 	case <-r.found:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	if !g.leave(r) {
-		select {
-		case <-r.found:
-			if r.err == nil {
-				return r
-			}
-			// Together they may be too much for a client's bounds, or hit what one would not.
-		case <-ctx.Done():
-			return &reading{err: ctx.Err()}
+		if r.err != nil { // together they may be too much for a client's bounds, or hit what one would not
+			g.alone(ctx, r)
 		}
+	default:
 	}
-	g.alone(ctx, r)
 	return r
-}
-
-// start tells whether a read may go now. Otherwise it waits for others to end.
-func (g *gather) start(r *reading) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.running >= readsAtOnce {
-		g.waiting = append(g.waiting, r)
-		return false
-	}
-	g.running++
-	return true
-}
-
-// leave takes a read back that was not sent yet.
-func (g *gather) leave(r *reading) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	i := slices.Index(g.waiting, r)
-	if i >= 0 {
-		g.waiting = slices.Delete(g.waiting, i, i+1)
-	}
-	return i >= 0
-}
-
-// next is for one that has ended: those who have gathered meanwhile go in its place.
-func (g *gather) next() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.waiting) == 0 {
-		g.running--
-		return
-	}
-	n := min(len(g.waiting), perRead)
-	batch := slices.Clone(g.waiting[:n])
-	g.waiting = slices.Delete(g.waiting, 0, n)
-	if !g.sess.Background(func() {
-		g.together(batch)
-		g.next()
-	}) {
-		g.running--
-		for _, r := range batch {
-			r.err = ErrClosed
-			close(r.found)
-		}
-	}
 }
 
 func (g *gather) options() []clientv3.OpOption {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -115,4 +118,60 @@ func TestReadsOfAClosedSession(t *testing.T) {
 	for range 3 {
 		require.ErrorIs(t, got(t, ended, "it returns"), idempotency.ErrClosed)
 	}
+}
+
+// Claims and outcomes that come while others are under way go together, and each request is
+// still done once: the callers of one key get one result, whatever comes of answers.
+func TestWritesGather(t *testing.T) {
+	t.Parallel()
+	const many, callers = 100, 2
+	for name, fault := range map[string]*embedtest.Fault{
+		"all is well":           nil,
+		"answers are lost":      {Times: 2, Do: embedtest.DropAnswer},
+		"requests come twice":   {Times: 2, Do: embedtest.Duplicate},
+		"they are too large":    {Times: 2, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCRequestTooLarge},
+		"their leases are gone": {Times: 2, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCLeaseNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := own(t)
+			calm := &concurrency.SessionOptions{TTL: 60 * time.Second}
+			in, other := f.instance(calm, nil), f.instance(calm, nil)
+			require.NoError(t, begin(t, in, key("warm")).Commit(ctxT(t), nil)) // the leases
+			var began [many]atomic.Int32
+			var wg sync.WaitGroup
+			if fault != nil {
+				fault.Method, fault.Match = "Txn", isBatch
+				inj := in.client.Inject(*fault)
+				defer func() { require.Equal(t, fault.Times, inj.Struck()) }()
+			}
+			before := f.RaftIndex()
+			for n := range many * callers {
+				wg.Go(func() {
+					n /= callers
+					res, err := idempotency.Do(ctxT(t), in.Store, key(fmt.Sprint(n)), "payload", func(context.Context, *idempotency.Attempt) (int, error) {
+						began[n].Add(1)
+						return n, nil
+					}, idempotency.LikelyNew())
+					if err != nil || res.Value != n {
+						t.Errorf("%d: %+v, %v", n, res, err)
+					}
+				})
+			}
+			wg.Wait()
+			if fault == nil {
+				require.Less(t, f.RaftIndex()-before, uint64(many), "each alone would be two")
+			}
+			for n := range many {
+				require.EqualValues(t, 1, began[n].Load(), n)
+				require.Equal(t, fmt.Sprint(n), string(replayed(t, other, key(fmt.Sprint(n))).Value))
+			}
+		})
+	}
+}
+
+// isBatch tells whether a message is a Txn of Txns.
+func isBatch(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.TxnRequest)
+	return ok && len(r.Success) > 0 && r.Success[0].GetRequestTxn() != nil
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/hold"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
@@ -30,6 +31,7 @@ type Store struct {
 	work  *pool
 	near  *gather // reads that one member answers
 	far   *gather // reads that a majority answers
+	group *commit.Group
 	cache cache
 	space space
 	count counters
@@ -63,7 +65,8 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 	st := &Store{
 		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
 		log:  sess.Log().With(zap.String("store", name)),
-		work: newWork(sess, o.RetainUnknown), near: newGather(sess, false), far: newGather(sess, true), retention: map[time.Duration]*pool{}, flights: map[string]*flight{},
+		work: newWork(sess, o.RetainUnknown), near: newGather(sess, false), far: newGather(sess, true),
+		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{},
 	}
 	st.cache.init(o.CacheBytes, o.CacheFor)
 	st.space.init(st)
@@ -78,6 +81,11 @@ func (s *Store) Options() Options {
 	o := s.opts
 	o.Secret, o.OldCodecs = nil, slices.Clone(o.OldCodecs)
 	return o
+}
+
+// together has a write at a key go with those of others. At one key only one goes at a time.
+func (s *Store) together(e keyspace.Entry) commit.Together {
+	return commit.Together{Group: s.group, Subject: e.Ref}
 }
 
 // retain returns the pool of leases for outcomes that are kept for d.

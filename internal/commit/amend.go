@@ -21,6 +21,7 @@ type Amendment struct {
 	// Same returns what puts again what stands at Key. It shuts out late copies after
 	// a condition in If was found not met; it is not needed without If.
 	Same func() clientv3.Op
+	Together
 }
 
 // Outcome is what became of an amendment.
@@ -58,13 +59,13 @@ type Amending struct {
 // change comes, or ctx ends; then it returns an error, and the change may be made, now
 // or later, as long as Key stands at Mod.
 func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
-	doubt := false
+	doubt, together := false, a.Together
+	cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(a.Key), "=", a.Mod)}, a.If...)
+	otherwise := append([]clientv3.Op{clientv3.OpGet(a.Key)}, a.Else...)
 	var pause Backoff
 	for {
-		call, cancel := Call(ctx)
-		resp, err := kv.Txn(call).If(append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(a.Key), "=", a.Mod)}, a.If...)...).
-			Then(a.Then...).Else(append([]clientv3.Op{clientv3.OpGet(a.Key)}, a.Else...)...).Commit()
-		cancel()
+		resp, err := together.txn(ctx, kv, cmps, a.Then, otherwise)
+		together = Together{} // only the first try
 		if err == nil && resp.Succeeded {
 			return Amending{Outcome: Amended, Mod: resp.Header.Revision, Read: resp.Responses}, nil
 		}

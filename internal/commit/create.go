@@ -24,6 +24,7 @@ type Creation struct {
 	Also []clientv3.Op  // put in the same Txn, after Key
 	Read []clientv3.Op  // read in the same Txn, after all puts
 	Else []clientv3.Op  // read instead if a condition fails
+	Together
 }
 
 // Result is the outcome of a creation.
@@ -47,6 +48,7 @@ type Result struct {
 // of space. The key may stand or may still appear; the caller must have it
 // discarded, and must not create c.Key again before that.
 func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
+	together := c.Together
 	var pause Backoff
 	for {
 		at := f.mod.Load()
@@ -55,7 +57,8 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 		then = append(then, clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(f.lease)))
 		then = append(append(then, c.Also...), c.Read...)
 
-		resp, err := f.txn(ctx, cmps, then, c.Else)
+		resp, err := together.txn(ctx, f.kv, cmps, then, c.Else)
+		together = Together{} // only the first try
 		switch {
 		case err == nil && resp.Succeeded:
 			return Result{Token: resp.Header.Revision, Read: resp.Responses[1+len(c.Also):]}, nil

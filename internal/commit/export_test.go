@@ -1,0 +1,9 @@
+package commit
+
+import "time"
+
+// WaitUntilSent has parts wait for company however long that takes.
+func (g *Group) WaitUntilSent() { g.queue.Wait = time.Hour }
+
+// Waiting returns how many parts wait for company.
+func (g *Group) Waiting() int { return g.queue.Waiting() }
