@@ -84,7 +84,7 @@ func (a *Attempt) Number() int { return a.number }
 
 // Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to
 // attempt at the request, so a resource that refuses a smaller one than the greatest it
-// has seen is safe from former attempts.
+// has seen is safe from former attempts. Attempts at different requests may have the same.
 func (a *Attempt) Token() int64 { return a.token }
 
 // Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while

@@ -2,6 +2,9 @@ package commit
 
 import "time"
 
+// GroupsAtOnce is how many requests are under way before others gather.
+const GroupsAtOnce = groupsAtOnce
+
 // WaitUntilSent has parts wait for company however long that takes.
 func (g *Group) WaitUntilSent() { g.queue.Wait = time.Hour }
 

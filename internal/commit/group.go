@@ -23,8 +23,10 @@ type Group struct {
 }
 
 const (
-	// groupsAtOnce is how many requests of a group are under way before others gather.
-	groupsAtOnce = 2
+	// groupsAtOnce is how many requests of a group are under way before others gather:
+	// with fewer a handful of callers wait for each other for nothing, with more less
+	// goes together.
+	groupsAtOnce = 4
 	// perGroup is how many parts one request has. etcd takes 128 operations in a Txn, in
 	// this one and in each part less by the number of parts.
 	perGroup = 64

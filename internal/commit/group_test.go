@@ -19,7 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// gathering is a group of which two requests are under way, so that all others gather.
+// gathering is a group of which so many requests are under way that all others gather.
 type gathering struct {
 	*fixture
 	*commit.Group
@@ -32,12 +32,11 @@ func (f *fixture) gathering() *gathering {
 	g := &gathering{fixture: f}
 	g.Group = commit.NewGroup(ctxT(f.t), f.client, func(fn func()) bool { g.done.Go(fn); return true })
 	g.WaitUntilSent()
-	g.inj = f.client.Inject(embedtest.Fault{Method: "Txn", Times: 2, Do: embedtest.HoldAnswer})
-	for n := range 2 {
+	g.inj = f.client.Inject(embedtest.Fault{Method: "Txn", Times: commit.GroupsAtOnce, Do: embedtest.HoldAnswer})
+	for n := range commit.GroupsAtOnce {
 		g.create(fmt.Sprint("first", n))
 	}
-	require.NoError(f.t, g.inj.Wait(ctxT(f.t)))
-	require.Eventually(f.t, func() bool { return g.inj.Struck() == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(f.t, func() bool { return g.inj.Struck() == commit.GroupsAtOnce }, 10*time.Second, time.Millisecond)
 	f.client.ResetRequests()
 	return g
 }
