@@ -23,6 +23,8 @@ const (
 	storeRetain   = 3 * time.Second
 	retainUnknown = 9 * time.Second // its leases outlive a call to a member that swallows it
 	cacheFor      = 500 * time.Millisecond
+	// crowd is how many come at once now and then: enough for writes to go together.
+	crowd = 16
 )
 
 // asked is one idempotency key of the workload.
@@ -123,13 +125,24 @@ func (s *Requests) Plan(r *rand.Rand) Operation {
 			return err
 		})
 	}
-	o := drawRequestCall(r, k)
+	calls := []requestCall{drawRequestCall(r, k)}
+	if r.IntN(20) == 0 {
+		for len(calls) < crowd {
+			calls = append(calls, drawRequestCall(r, s.all[r.IntN(len(s.all))]))
+		}
+	}
 	return Operation{Name: history.RequestDo, Do: func(ctx context.Context, p *Process) error {
 		st, err := s.on(p)
 		if err != nil {
 			return err
 		}
-		return o.run(ctx, p, st)
+		errs := make([]error, len(calls))
+		var wg sync.WaitGroup
+		for i, o := range calls {
+			wg.Go(func() { errs[i] = o.run(ctx, p, st) })
+		}
+		wg.Wait()
+		return errors.Join(errs...)
 	}}
 }
 
