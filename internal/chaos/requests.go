@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,8 +24,9 @@ const (
 	storeRetain   = 3 * time.Second
 	retainUnknown = 9 * time.Second // its leases outlive a call to a member that swallows it
 	cacheFor      = 500 * time.Millisecond
-	// crowd is how many come at once now and then: enough for writes to go together.
-	crowd = 16
+	// crowd is how many calls come at once now and then, of twice as many keys of
+	// their own: enough for writes to go together.
+	crowd = 24
 )
 
 // asked is one idempotency key of the workload.
@@ -42,7 +44,8 @@ func (k asked) gate(space keyspace.Space) string {
 // Requests is the Subject for idempotency. All processes ask for few keys, so that
 // duplicates meet: at the same time, after an outcome, after a loss and after its end.
 type Requests struct {
-	all []asked
+	all     []asked
+	crowded []asked
 
 	mu     sync.Mutex
 	stores map[*Process]*requestStore
@@ -56,7 +59,7 @@ type requestStore struct {
 // NewRequests returns requests of several kinds.
 func NewRequests() *Requests {
 	s := &Requests{stores: map[*Process]*requestStore{}}
-	for n := range 30 {
+	for n := range 30 + 2*crowd {
 		k := asked{key: idempotency.Key{Scope: fmt.Sprintf("tenant-%d", n%2), Op: "pay", ID: fmt.Sprintf("key-%d", n)}, retain: storeRetain}
 		if n%3 == 0 {
 			k.orphan = idempotency.Refuse
@@ -66,6 +69,7 @@ func NewRequests() *Requests {
 		}
 		s.all = append(s.all, k)
 	}
+	s.all, s.crowded = s.all[:30], s.all[30:]
 	return s
 }
 
@@ -126,9 +130,12 @@ func (s *Requests) Plan(r *rand.Rand) Operation {
 		})
 	}
 	calls := []requestCall{drawRequestCall(r, k)}
-	if r.IntN(20) == 0 {
+	if r.IntN(12) == 0 {
+		likely := r.IntN(4) != 0
 		for len(calls) < crowd {
-			calls = append(calls, drawRequestCall(r, s.all[r.IntN(len(s.all))]))
+			o := drawRequestCall(r, s.crowded[r.IntN(len(s.crowded))])
+			o.likelyNew = likely
+			calls = append(calls, o)
 		}
 	}
 	return Operation{Name: history.RequestDo, Do: func(ctx context.Context, p *Process) error {
@@ -168,7 +175,7 @@ func (s *Requests) Probe(ctx context.Context, p *Process) error {
 			return fmt.Errorf("request %v: %w", k.key, err)
 		}
 	}
-	for _, k := range s.all {
+	for _, k := range slices.Concat(s.all, s.crowded) {
 		err := s.probe(ctx, p, k)
 		for _, known := range []error{idempotency.ErrUnknown, idempotency.ErrFailed, idempotency.ErrMismatch} {
 			if errors.Is(err, known) {
