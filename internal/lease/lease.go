@@ -174,17 +174,13 @@ func (l *Lease) Revoke(ctx context.Context) error {
 // timers stand still while a machine is suspended and the wall clock does not.
 func (l *Lease) watch() {
 	const look = 500 * time.Millisecond
-	t := time.NewTimer(0)
+	t := time.NewTimer(look)
 	defer t.Stop()
-	for {
+	for l.Valid() {
+		t.Reset(max(time.Millisecond, min(look, l.Deadline().Sub(l.now()))))
 		select {
 		case <-l.ctx.Done():
-			return
 		case <-t.C:
-			if !l.Valid() {
-				return
-			}
-			t.Reset(max(time.Millisecond, min(look, l.Deadline().Sub(l.now()))))
 		}
 	}
 }

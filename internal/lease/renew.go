@@ -121,20 +121,30 @@ func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 	answers := make(chan answer)
 	l.wg.Go(func() { receive(ctx, s, answers) })
 
-	next := time.NewTimer(0)
-	defer next.Stop()
 	var sent time.Time // of the renewal under way, or zero
+	send := func() error {
+		silent.Reset(l.patience())
+		sent = l.now() // stamped before it is sent: never too late
+		err := s.Send(l.id)
+		if err != nil {
+			for a := range answers { // Recv has the reason
+				err = a.err
+			}
+		}
+		return err
+	}
+	if err := send(); err != nil {
+		return err
+	}
+	next := time.NewTimer(l.interval())
+	next.Stop()
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-next.C:
-			silent.Reset(l.patience())
-			sent = l.now() // stamped before it is sent: never too late
-			if err := s.Send(l.id); err != nil {
-				for a := range answers { // Recv has the reason
-					err = a.err
-				}
+			if err := send(); err != nil {
 				return err
 			}
 		case a, ok := <-answers:
@@ -157,7 +167,7 @@ func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 			} else {
 				l.Lose(ErrDeadline)
 			}
-			next.Reset(l.interval() - l.now().Sub(sent))
+			next.Reset(max(time.Millisecond, l.interval()-l.now().Sub(sent)))
 			sent = time.Time{}
 		}
 	}
