@@ -66,6 +66,7 @@ type outcome struct {
 	omit    bool // there is no value to keep
 
 	ready  bool
+	alone  bool      // etcd has refused it, and would those that go with it
 	since  time.Time // before the first try to write it
 	stored []byte
 	rec    record.Attempt
@@ -286,7 +287,7 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 		if !gone {
 			then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id)), clientv3.OpDelete(a.entry.Claim())}
 			var together commit.Together
-			if len(o.ifs)+len(o.then) == 0 { // else it is not known what it touches
+			if len(o.ifs)+len(o.then) == 0 && !o.alone { // what the caller has given touches who knows what
 				together = s.together(a.entry)
 			}
 			sent := time.Now()
@@ -298,7 +299,7 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 				},
 				Together: together,
 			}); err != nil {
-				if len(o.ifs)+len(o.then) > 0 && rejects(err) {
+				if o.alone = rejects(err); o.alone && len(o.ifs)+len(o.then) > 0 {
 					return fmt.Errorf("%w: %w", errRejected, err), false
 				}
 				return err, true

@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -168,6 +169,54 @@ func TestWritesGather(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An outcome that etcd refuses, again and again, has those of others refused with it once, and
+// not each time it is tried.
+func TestRefusedOutcomeGoesAlone(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	in := f.instance(&concurrency.SessionOptions{TTL: 60 * time.Second}, nil)
+	a := begin(t, in, key("refused"))
+	record := f.keys("/idem/store/r/")[0]
+	puts := func(ops []*etcdserverpb.RequestOp) bool {
+		return slices.ContainsFunc(ops, func(op *etcdserverpb.RequestOp) bool { return string(op.GetRequestPut().GetKey()) == record })
+	}
+	var together, alone atomic.Int32
+	inj := in.client.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(_ string, msg any) bool {
+		ops := msg.(*etcdserverpb.TxnRequest).Success
+		switch {
+		case puts(ops):
+			alone.Add(1)
+		case slices.ContainsFunc(ops, func(op *etcdserverpb.RequestOp) bool { return puts(op.GetRequestTxn().GetSuccess()) }):
+			together.Add(1)
+		default:
+			return false
+		}
+		return true
+	}})
+	var crowd sync.WaitGroup
+	defer crowd.Wait()
+	ctx, stop := context.WithCancel(ctxT(t))
+	defer stop()
+	for n := range 64 {
+		crowd.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				_, err := idempotency.Do(ctxT(t), in.Store, key(fmt.Sprint(n, " ", i)), "payload", func(context.Context, *idempotency.Attempt) (int, error) {
+					return n, nil
+				}, idempotency.LikelyNew())
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	require.ErrorIs(t, a.Commit(ctxT(t), []byte("done")), idempotency.ErrNotRecorded)
+	require.Eventually(t, func() bool { return alone.Load() >= 5 }, soon, time.Millisecond)
+	require.LessOrEqual(t, together.Load(), int32(1))
+	inj.Remove()
+	require.Eventually(t, func() bool { return in.Stats().Pending == 0 }, soon, time.Millisecond)
+	require.Equal(t, "done", string(replayed(t, in, key("refused")).Value))
 }
 
 // isBatch tells whether a message is a Txn of Txns.
