@@ -32,6 +32,9 @@ const (
 // safe only because every call here carries the require-leader metadata, with
 // which etcd answers so before it proposes.
 func classify(err error) class {
+	if _, others := err.(othersError); others {
+		return busy
+	}
 	known, ok := asEtcd(err)
 	if !ok {
 		return unanswered

@@ -64,7 +64,8 @@ func fits(with []*part, p *part) bool {
 }
 
 // othersError is what etcd has refused a request for that had parts of others: it may be for
-// one of those. So it says nothing of this part, which has to go alone.
+// one of those. So of this part it says only that it was not applied, and it has to go
+// alone, which tells. It is not settled first: what is wrong with it may keep it from that.
 // Its text must not be etcd's, by which clientv3 knows errors.
 type othersError struct{ cause error }
 
