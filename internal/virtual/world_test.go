@@ -36,6 +36,9 @@ type world struct {
 	all      []*process
 	calls    sync.WaitGroup
 	faults   sync.WaitGroup
+
+	mu       sync.Mutex
+	underWay time.Time // until then copies of messages come
 }
 
 // process is a client with a session.
@@ -135,7 +138,10 @@ func (w *world) calm(ctx context.Context) {
 		}
 		cancel()
 	}
-	time.Sleep(time.Minute) // for what is cleaned up in the background
+	w.mu.Lock()
+	late := time.Until(w.underWay)
+	w.mu.Unlock()
+	time.Sleep(max(0, late) + time.Minute) // for what is cleaned up in the background
 	w.mark(ctx, history.MarkQuiet)
 	for _, key := range w.server.Keys(prefix) {
 		if strings.Contains(key, "/"+gate+"/queue/") || strings.Contains(key, "/id/") {
@@ -237,6 +243,11 @@ func (p *process) fate(m fakeetcd.Message) fakeetcd.Fate {
 			continue
 		}
 		x.n--
+		p.w.mu.Lock()
+		if until := time.Now().Add(2 * x.d); until.After(p.w.underWay) { // there and back
+			p.w.underWay = until
+		}
+		p.w.mu.Unlock()
 		return fateOf(x.fate, x.d, m)
 	}
 	return fakeetcd.Fate{}
