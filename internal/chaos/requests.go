@@ -24,9 +24,8 @@ const (
 	storeRetain   = 3 * time.Second
 	retainUnknown = 9 * time.Second // its leases outlive a call to a member that swallows it
 	cacheFor      = 500 * time.Millisecond
-	// crowd is how many calls come at once now and then, of twice as many keys of
-	// their own: enough for writes to go together.
-	crowd = 24
+	// crowds is one in how many calls is a crowd of them, for as many keys of their own.
+	crowds = 30
 )
 
 // asked is one idempotency key of the workload.
@@ -42,10 +41,11 @@ func (k asked) gate(space keyspace.Space) string {
 }
 
 // Requests is the Subject for idempotency. All processes ask for few keys, so that
-// duplicates meet: at the same time, after an outcome, after a loss and after its end.
+// duplicates meet: at the same time, after an outcome, after a loss and after its end. Now
+// and then a crowd comes at once, so that writes go together.
 type Requests struct {
 	all     []asked
-	crowded []asked
+	crowded []asked // a crowd asks for these
 
 	mu     sync.Mutex
 	stores map[*Process]*requestStore
@@ -56,10 +56,10 @@ type requestStore struct {
 	sess *concurrency.Session
 }
 
-// NewRequests returns requests of several kinds.
-func NewRequests() *Requests {
+// NewRequests returns requests of several kinds. Crowd is how many come at once.
+func NewRequests(crowd int) *Requests {
 	s := &Requests{stores: map[*Process]*requestStore{}}
-	for n := range 30 + 2*crowd {
+	for n := range 30 + crowd {
 		k := asked{key: idempotency.Key{Scope: fmt.Sprintf("tenant-%d", n%2), Op: "pay", ID: fmt.Sprintf("key-%d", n)}, retain: storeRetain}
 		if n%3 == 0 {
 			k.orphan = idempotency.Refuse
@@ -130,9 +130,9 @@ func (s *Requests) Plan(r *rand.Rand) Operation {
 		})
 	}
 	calls := []requestCall{drawRequestCall(r, k)}
-	if r.IntN(12) == 0 {
+	if r.IntN(crowds) == 0 {
 		likely := r.IntN(4) != 0
-		for len(calls) < crowd {
+		for len(calls) < len(s.crowded) {
 			o := drawRequestCall(r, s.crowded[r.IntN(len(s.crowded))])
 			o.likelyNew = likely
 			calls = append(calls, o)

@@ -36,7 +36,7 @@ func (c Config) All() bool {
 
 // Subjects returns all subjects.
 func Subjects() []Subject {
-	return []Subject{NewSemaphores(), NewMutexes(), NewElections(), NewJobs(), NewRequests()}
+	return []Subject{NewSemaphores(), NewMutexes(), NewElections(), NewJobs(), NewRequests(20)}
 }
 
 // Result is what a run has left.
