@@ -23,10 +23,11 @@ func txn(put bool) func(string, any) bool {
 	}
 }
 
-// lists matches reads of a whole queue.
+// lists matches reads of a whole queue. A session that has just begun also reads what it
+// watches of itself, at any moment.
 func lists(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.RangeRequest)
-	return ok && len(r.RangeEnd) > 0
+	return ok && len(r.RangeEnd) > 0 && !strings.Contains(string(r.Key), "/session/")
 }
 
 // tells matches answers of watches that bring an event on a key with this part.
