@@ -56,7 +56,7 @@ type requestStore struct {
 	sess *concurrency.Session
 }
 
-// NewRequests returns requests of several kinds. Crowd is how many come at once.
+// NewRequests returns requests of several kinds. Crowd is how many come at once, or 0.
 func NewRequests(crowd int) *Requests {
 	s := &Requests{stores: map[*Process]*requestStore{}}
 	for n := range 30 + crowd {

@@ -212,7 +212,7 @@ func (r *run) settings(version string) {
 
 // deaf is how late word of the end of a lease may arrive while no server stands still, nor
 // is slow. The next renewal, which would tell it too, is later than that as often as not.
-func (r *run) deaf() time.Duration { return r.TTL / 5 }
+func (r *run) deaf() time.Duration { return r.TTL / 4 }
 
 // provoke stops the leader, again and again, until leases have ended early.
 func (r *run) provoke() error {

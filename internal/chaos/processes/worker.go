@@ -70,7 +70,7 @@ func work(raw string) error {
 		return err
 	}
 	register := func(name string) chaos.Register { return remote{name, parent} }
-	subjects := []chaos.Subject{chaos.NewSemaphores(), chaos.NewMutexesOn(register), chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(8)}
+	subjects := []chaos.Subject{chaos.NewSemaphores(), chaos.NewMutexesOn(register), chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(0)}
 
 	storm, end := context.WithCancel(context.Background())
 	defer end()
