@@ -66,7 +66,7 @@ func (f *Fence) put() clientv3.Op {
 }
 
 func (f *Fence) txn(ctx context.Context, cmps []clientv3.Cmp, then, els []clientv3.Op) (*clientv3.TxnResponse, error) {
-	return Together{}.txn(ctx, f.kv, cmps, then, els)
+	return txn(ctx, f.kv, cmps, then, els)
 }
 
 func (f *Fence) stands(at int64) clientv3.Cmp {

@@ -80,24 +80,25 @@ type Together struct {
 
 // txn commits a Txn, alone or by the group.
 func (t Together) txn(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	p := &part{subject: t.Subject, cmps: cmps, then: then, otherwise: otherwise}
-	alone := func() {
-		call, cancel := Call(ctx)
-		defer cancel()
-		p.resp, p.err = kv.Txn(call).If(cmps...).Then(then...).Else(otherwise...).Commit()
-	}
+	bytes := 0
 	for _, op := range then {
-		p.bytes += len(op.ValueBytes())
+		bytes += len(op.ValueBytes())
 	}
-	if t.Group == nil || p.bytes > groupBytes/4 {
-		alone()
-		return p.resp, p.err
+	if t.Group == nil || bytes > groupBytes/4 {
+		return txn(ctx, kv, cmps, then, otherwise)
 	}
-	p.sent = make(chan struct{})
-	if err := t.Group.queue.Join(ctx, p, p.sent, alone); err != nil {
+	p := &part{subject: t.Subject, bytes: bytes, cmps: cmps, then: then, otherwise: otherwise, sent: make(chan struct{})}
+	if err := t.Group.queue.Join(ctx, p, p.sent, func() { p.resp, p.err = txn(ctx, kv, cmps, then, otherwise) }); err != nil {
 		return nil, err
 	}
 	return p.resp, p.err
+}
+
+// txn commits a Txn, in one call.
+func txn(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := Call(ctx)
+	defer cancel()
+	return kv.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
 }
 
 // send sends one request for all of them. Nobody's ctx ends it, only the group's.
@@ -106,9 +107,7 @@ func (g *Group) send(parts []*part) {
 	for i, p := range parts {
 		ops[i] = clientv3.OpTxn(p.cmps, p.then, p.otherwise)
 	}
-	call, cancel := Call(g.ctx)
-	defer cancel()
-	resp, err := g.kv.Txn(call).Then(ops...).Commit()
+	resp, err := txn(g.ctx, g.kv, nil, ops, nil)
 	switch classify(err) {
 	case refused, orphaned:
 		err = othersError{err}
