@@ -3,6 +3,7 @@ package concurrency_test
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -94,6 +95,14 @@ func (f fixture) keys(part string) []string {
 func (f fixture) noKeys(part string) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool { return len(f.keys(part)) == 0 }, soon, 5*time.Millisecond, "keys are left: %v", f.keys(part))
+}
+
+// streams waits until a client of one session has the two streams of a session, and no
+// more: one of renewals may be beside them for as long as an answer is late.
+func (f fixture) streams(c *embedtest.Client) {
+	f.t.Helper()
+	want := map[string]int{"Watch": 1, "LeaseKeepAlive": 1}
+	require.Eventually(f.t, func() bool { return maps.Equal(c.OpenStreams(), want) }, soon, tick, "%v", want)
 }
 
 // sees returns the view on which the waiting callers of this process are told, as
