@@ -236,8 +236,8 @@ func TestBlackHoledMember(t *testing.T) {
 			opts, told := traced(&concurrency.SessionOptions{TTL: 10 * time.Second, Margin: 500 * time.Millisecond})
 			s := f.sessionOn(c.Client, opts)
 			p := lock(t, s, strconv.Itoa(i))
+			require.Eventually(t, func() bool { return c.OpenStreams()["LeaseKeepAlive"] == 1 }, soon, tick)
 			c.SetEndpoints(f.Endpoints()...) // the streams stay where they are
-			require.Equal(t, 1, c.OpenStreams()["LeaseKeepAlive"])
 			h.addr.Store(strings.TrimPrefix(endpoint, "http://"))
 			select {
 			case <-p.Context().Done():

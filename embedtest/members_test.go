@@ -143,8 +143,8 @@ func TestCutPeersIsolatesAMember(t *testing.T) {
 			require.NoError(t, err, "its clients still reach it")
 			require.Equal(t, "1", string(resp.Kvs[0].Value))
 
-			other := leaderOf(t, c)
-			require.NotEqual(t, i, other)
+			var other int
+			require.Eventually(t, func() bool { other = leaderOf(t, c); return other != i }, patience, pollEvery)
 			outside := c.NewClientWith(t, &ClientOptions{Member: &other})
 			require.NoError(t, waitRead(within(t, patience), outside.Client))
 			put(t, outside.Client, "k", "2")

@@ -296,7 +296,8 @@ func TestSessionLostDuringAClaim(t *testing.T) {
 func TestAttemptLivesWithItsSession(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	a, b := f.instance(quick(), nil), f.instance(nil, nil)
+	const ttl = 3 * time.Second
+	a, b := f.instance(&concurrency.SessionOptions{TTL: ttl, Margin: 500 * time.Millisecond}, nil), f.instance(nil, nil)
 	at := begin(t, a, key("1"))
 	taken := make(chan *idempotency.Attempt, 1)
 	go func() {
@@ -309,7 +310,7 @@ func TestAttemptLivesWithItsSession(t *testing.T) {
 	select {
 	case <-taken:
 		require.FailNow(t, "taken from one that lives")
-	case <-time.After(2500 * time.Millisecond): // more than two TTLs
+	case <-time.After(5 * ttl / 2):
 	}
 	require.NoError(t, at.Err())
 	inj := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
