@@ -1,87 +1,30 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/examples/internal/progtest"
 )
 
-// asCron makes this test binary be the program, with its own flags. The workers that it
-// starts inherit it.
-const asCron = "CRON_TEST_MAIN"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asCron) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// program is the demonstration as a process of its own.
-func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmp := t.TempDir()
-	cmd = exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), asCron+"=1", "TMPDIR="+tmp)
-	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	t.Cleanup(func() {
-		if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
-			t.Errorf("temporary files are left: %q", left)
-		}
-	})
-	return cmd, stdout, stderr
-}
+func TestMain(m *testing.M) { progtest.Main(m, main) }
 
 // The short form: all that happens in the long one, on an etcd of the user's own, on which
 // nothing is left.
 func TestCron(t *testing.T) {
 	t.Parallel()
-	etcd := embedtest.Start(t, nil)
-	if etcd.External() {
-		t.Skip("others may be at work on the external cluster")
-	}
-	count := func() int64 {
-		resp, err := etcd.Client().Get(t.Context(), "/etcdkit/", clientv3.WithPrefix(), clientv3.WithCountOnly())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.Count
-	}
-	before := count()
+	etcd := progtest.Etcd(t)
 	var r outcome
 	for try := 1; ; try++ {
-		cmd, stdout, stderr := program(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms")
-		err := cmd.Run()
-		t.Logf("%s%s", stderr, stdout)
-		lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
 		r = outcome{}
-		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {
-			t.Fatalf("the last line is no JSON: %v", err)
-		}
-		if err == nil {
+		status := progtest.New(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms").Result(&r)
+		if status == 0 {
 			break
 		}
 		if r.Stalled < 0.1 {
-			t.Fatal(err)
+			t.Fatalf("status %d", status)
 		}
 		// Processes stood still, and two seconds of TTL are little.
 		if try == 3 {
@@ -119,37 +62,16 @@ func TestCron(t *testing.T) {
 			}
 		}
 	}
-	if after := count(); after != before {
-		t.Errorf("%d keys before, %d after", before, after)
-	}
 }
 
 func TestInterrupt(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot be interrupted from outside here")
-	}
 	t.Parallel()
-	cmd, stdout, stderr := program(t, "-workers", "3", "-skew", "500ms")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(2 * time.Second) // anywhere in the run
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "all processes have ended") {
-		t.Errorf("status %d, stdout %s, stderr %s", code, stdout, stderr)
-	}
+	progtest.New(t, "-workers", "3", "-skew", "500ms").Interrupted()
 }
 
 func TestEtcdThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	cmd, _, stderr := program(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s")
-	var exit *exec.ExitError
-	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr.String(), "cron: not done after 1s") {
-		t.Errorf("%v, stderr %s", err, stderr)
-	}
+	progtest.New(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s").Ends(1, "cron: not done after 1s")
 }
 
 func TestFlags(t *testing.T) {

@@ -2,33 +2,22 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/examples/internal/progtest"
 )
 
-// asPayments makes this test binary be the program, with its own flags.
-const asPayments = "PAYMENTS_TEST_MAIN"
-
 func TestMain(m *testing.M) {
-	switch {
-	case isChild():
+	if isChild() {
 		childMain()
-	case os.Getenv(asPayments) != "":
-		main()
-	default:
-		embedtest.Main(m) // and looks for goroutines that are left
+		return
 	}
+	progtest.Main(m, main)
 }
 
 // run is a run in this process; servers and provider are processes of their own.
@@ -48,11 +37,8 @@ func run(t *testing.T, args ...string) outcome {
 	}
 	o.write(&out)
 	t.Logf("%s%s", &progress, &out)
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var last outcome
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
-		t.Fatalf("the last line is no JSON: %v", err)
-	}
+	progtest.LastLine(t, out.String(), &last)
 	return last
 }
 
@@ -86,70 +72,24 @@ func TestPayments(t *testing.T) {
 // On an etcd of the user's own nothing is left, and no member is stopped.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	etcd := embedtest.Start(t, nil)
-	if etcd.External() {
-		t.Skip("others may be at work on the external cluster")
-	}
-	count := func() int64 {
-		resp, err := etcd.Client().Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.Count
-	}
-	before := count()
+	etcd := progtest.Etcd(t)
 	o := run(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-orders", "2", "-only", "refused|leader|majority")
 	if !o.OK || len(o.Phases) != 1 || len(o.Skipped) != 2 {
 		t.Errorf("%+v", o)
 	}
-	if after := count(); after != before {
-		t.Errorf("%d keys before, %d after", before, after)
-	}
-}
-
-// program is the demonstration as a process of its own.
-func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd = exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), asPayments+"=1", "TMPDIR="+t.TempDir())
-	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	return cmd, stdout, stderr
 }
 
 func TestInterrupt(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot be interrupted from outside here")
-	}
 	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
 		t.Skip("it breaks an etcd of its own")
 	}
 	t.Parallel()
-	cmd, stdout, stderr := program(t)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(2 * time.Second) // anywhere in the run
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "all processes have ended") {
-		t.Errorf("status %d, stdout %s, stderr %s", code, stdout, stderr)
-	}
+	progtest.New(t).Interrupted()
 }
 
 func TestEtcdThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	cmd, _, stderr := program(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s")
-	var exit *exec.ExitError
-	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr.String(), "payments: not done after 1s") {
-		t.Errorf("%v, stderr %s", err, stderr)
-	}
+	progtest.New(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s").Ends(1, "payments: not done after 1s")
 }
 
 func TestFlags(t *testing.T) {
