@@ -106,7 +106,7 @@ chaos: ## Semaphores, mutexes, elections, jobs and requests on three members whi
 	@bin/chaos $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
 
 .PHONY: chaos-processes
-chaos-processes: ## The same with real servers of three etcd lines and real clients, killed and stopped (SEED=7 MINUTES=2, ARGS="-lines etcd35")
+chaos-processes: ## The same with real servers of three etcd lines and real clients, killed and stopped (SEED=7 MINUTES=2, ARGS="-line 3.5")
 	@$(patiently) go build -o bin/chaos-processes ./internal/chaos/processes/cmd
 	@bin/chaos-processes $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
 

@@ -25,8 +25,8 @@ import (
 //     the end after all;
 //   - it was lost, or asked for: the work counts as not done, whatever fn returned, and
 //     fn's error is logged at most. Lead resigns and campaigns again, behind all who
-//     wait, after a pause of about 10 ms, which grows up to a second while terms are
-//     lost within less than the session's TTL. A candidate that is evicted campaigns
+//     wait, after a pause of about 10 ms, which grows to about a second while terms
+//     are lost within less than the session's TTL. A candidate that is evicted campaigns
 //     again too;
 //   - ctx has ended, or the session closes: Lead resigns and returns fn's error joined
 //     with ctx's, or with ErrClosed.

@@ -32,7 +32,8 @@ type Result[T any] struct {
 //
 // Else Do returns what Begin returns; a *FailedError if a failure was remembered; an
 // *OmittedError if the request is done and its result was not kept; and what Commit
-// returns. After ErrNotRecorded and ErrFenced the Result has the value that fn returned.
+// returns. After ErrNotRecorded and ErrFenced the Result has the value that fn returned; so it
+// has with ErrInvalid for a value that has no JSON, whose request is recorded as done, without it.
 // ErrConflict, of what was given to Attempt.With, is treated as an error of fn; after ErrInvalid
 // of it the attempt counts as lost.
 //

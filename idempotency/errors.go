@@ -13,7 +13,8 @@ import (
 // is none of these is the function's own, comes from etcd, or is the error of a ctx.
 var (
 	// ErrInvalid is concurrency.ErrInvalid: an argument or an option is wrong.
-	// Nothing was written to etcd; repeating does not help.
+	// Nothing was written to etcd, but for a value of Do's without JSON; repeating does
+	// not help.
 	ErrInvalid = concurrency.ErrInvalid
 
 	// ErrClosed is concurrency.ErrClosed: the session is closed, or its client is.
@@ -50,8 +51,8 @@ var (
 	// ErrTooLarge: a recovery point is bigger than a record may be.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrConflict: a condition that was given to Commit is not met. Nothing was written;
-	// the attempt goes on.
+	// ErrConflict: a condition that was given to With is not met, and the attempt goes on;
+	// or what Delete and Resolve were to change has changed. Nothing was written.
 	ErrConflict = errors.New("a condition of the commit is not met")
 
 	// ErrNotRecorded: the function has returned, and its outcome is not in etcd yet,

@@ -28,8 +28,8 @@
 //
 // Every promise keeps to a prefix of its own below [Options.Prefix]. In the end, whatever
 // has happened, all keys below it are deleted and all leases that were granted through its
-// clients are revoked; a promise that cannot do so has failed. The load is small: some
-// hundred requests to etcd, and one result of 10 MiB.
+// clients are revoked; a promise that cannot do so has failed. The load is small: about
+// a thousand requests to etcd, and one result of 10 MiB.
 //
 // # It can fail
 //

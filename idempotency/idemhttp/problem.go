@@ -42,7 +42,7 @@ const (
 	CodeFull        Code = "full"        // 503: the store begins no new requests
 )
 
-// problems are the answers, the titles of the first, third and eleventh from the draft.
+// problems are the answers, the titles of the first, fifth and eleventh from the draft.
 var problems = map[Code]Problem{
 	CodeMissing:     {Status: 400, Title: "Idempotency-Key is missing", Detail: "This operation is done once for each key, and needs one."},
 	CodeMalformed:   {Status: 400, Title: "Idempotency-Key is malformed"},

@@ -9,7 +9,7 @@
 // (rightly, it may have been applied), etcd's "no space" can follow an applied
 // Txn, and a delayed copy can land after the name it writes to was freed and
 // taken anew. So errors are sorted by a whitelist of those that say "not
-// applied" (Definite); everything else is settled by the fence: each creation
+// applied" (classify); everything else is settled by the fence: each creation
 // compares the mod revision of its session's presence key, and settling re-puts
 // that key. From then on no copy made before can apply, and one look at the key
 // is the truth.

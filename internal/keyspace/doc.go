@@ -11,13 +11,18 @@
 //
 //	session/<lease>/alive            presence of one session, and its fence
 //	session/<lease>/notice/<token>   word to that session that a request ended
+//	session/<lease>/stepdown/<token> the wish that its term be given up
 //	sem/<name>/limit                 the limit of a semaphore
 //	sem/<name>/queue/light/…             its requests of weight 1
 //	sem/<name>/queue/heavy/<weight>/…    its heavier requests
 //	mutex/<name>/queue/light/…           the requests for a mutex
+//	election/<name>/queue/light/…        the candidates of an election
+//	job/<name>/…                     a scheduled job: see Job
+//	clock/<lease>                    a process that runs jobs, and its time
 //	idem/<store>/r/<scope>/<hash>…   the record and the claim of a request
 //	idem/<store>/b/<hash>/<token>/…      parts of a result that is too big for it
-//	id/sem/<name>/<id>               which request a caller's ID stands for
+//	id/sem/<name>/<id>               which request a caller's ID stands for; also
+//	                                 id/mutex/… and id/election/…
 //
 // Weight and kind of a request stand in its key's name, never in its value: a
 // name cannot be overwritten, so whatever decides over admission is immutable

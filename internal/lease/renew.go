@@ -26,7 +26,8 @@ type lane struct {
 // answer is late, another lane is opened beside the newest, most likely to another
 // member, and the one that answers first carries on alone: so neither members that
 // swallow what is sent, several in a row, nor an etcd that takes up to half of the
-// time of trust for each answer costs the lease.
+// time of trust for each answer, with a margin of up to a third of the TTL, costs the
+// lease.
 func (l *Lease) renew() {
 	var lanes []*lane // the newest last
 	answered, late := make(chan *lane), make(chan *lane)
