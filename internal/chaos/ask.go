@@ -7,6 +7,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/history"
+	"github.com/etcdkit/etcdkit/internal/outcome"
 )
 
 // ask is one acquisition: what is asked for, and what is done with it.
@@ -129,12 +130,12 @@ func (a ask) run(ctx context.Context, p *Process, from asker) error {
 	}
 	permit, err := get(ctx, opts...)
 	if err != nil {
-		failed(call, err)
+		outcome.Return(call, err)
 		return err
 	}
 	belief := call.Granted(permit.Token())
 	if !a.work(context.Background(), p, permit, belief) {
-		belief.End(cause(permit.Err()))
+		belief.End(outcome.Cause(permit.Err()))
 	}
 	if a.stuck {
 		return nil
@@ -155,7 +156,7 @@ func (a ask) runDo(ctx context.Context, p *Process, from asker, call *history.Ca
 	err := from.do(ctx, func(ctx context.Context, permit *concurrency.Permit) error {
 		belief := call.Granted(permit.Token())
 		if !a.work(ctx, p, permit, belief) && permit.Err() != nil {
-			belief.End(cause(permit.Err()))
+			belief.End(outcome.Cause(permit.Err()))
 		}
 		belief.Check(permit)
 		belief.End(history.Released)
@@ -164,11 +165,11 @@ func (a ask) runDo(ctx context.Context, p *Process, from asker, call *history.Ca
 	}, opts...)
 	switch {
 	case release == nil:
-		failed(call, err)
+		outcome.Return(call, err)
 	case err == nil && ctx.Err() != nil:
-		release.Done(ctx.Err(), definite) // it goes on in the background
+		release.Done(ctx.Err(), outcome.Definite) // it goes on in the background
 	default:
-		release.Done(err, definite)
+		release.Done(err, outcome.Definite)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/history"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/outcome"
 )
 
 // Elections is the Subject for concurrency.Election: one election, whose terms write
@@ -115,7 +116,7 @@ func (s *Elections) leader(ctx context.Context, p *Process, el *concurrency.Elec
 	c := p.rec.Call(history.Event{Name: history.Status, Gate: s.gate(), Until: deadline(ctx)})
 	now, err := el.Leader(ctx)
 	if err != nil {
-		failed(c, err)
+		outcome.Return(c, err)
 		return err
 	}
 	e := history.Event{Outcome: history.OK, Rev: now.Revision, N: 1}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/history"
+	"github.com/etcdkit/etcdkit/internal/outcome"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -110,7 +111,7 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 		end.Return(e)
 	}
 	if res.Outcome == 0 {
-		failed(call, err)
+		outcome.Return(call, err)
 		return res, err
 	}
 	e := history.Event{Outcome: history.OK, Cause: res.Outcome.String(), Token: res.Token, Attr: map[string]string{"tick": res.Tick.Format(time.RFC3339Nano)}}
@@ -169,5 +170,5 @@ func runCause(err error) string {
 	case errors.Is(err, schedlock.ErrUnlocked):
 		return history.Evicted
 	}
-	return cause(err)
+	return outcome.Cause(err)
 }

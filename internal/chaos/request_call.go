@@ -17,6 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/check"
 	"github.com/etcdkit/etcdkit/internal/history"
+	"github.com/etcdkit/etcdkit/internal/outcome"
 )
 
 // requestCall is one call for a request, and what its function does.
@@ -173,7 +174,7 @@ func (o requestCall) told(call *history.Call, p *Process, res idempotency.Result
 	case errors.Is(err, idempotency.ErrUnknown):
 		e.Cause = history.UnknownFate
 	default:
-		failed(call, err)
+		outcome.Return(call, err)
 		return err
 	}
 	if err != nil {
@@ -238,5 +239,5 @@ func attemptCause(err error) string {
 	if errors.Is(err, idempotency.ErrTooLong) {
 		return history.HeldTooLong
 	}
-	return cause(err)
+	return outcome.Cause(err)
 }

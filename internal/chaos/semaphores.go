@@ -11,6 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/history"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/outcome"
 )
 
 // semaphore is one queue of the workload.
@@ -129,7 +130,7 @@ func (q semaphore) status(bound time.Duration) Operation {
 		c := p.rec.Call(history.Event{Name: history.Status, Gate: q.gate(), Until: deadline(ctx)})
 		st, err := sem.Status(ctx)
 		if err != nil {
-			failed(c, err)
+			outcome.Return(c, err)
 			return err
 		}
 		c.Return(history.Event{Outcome: history.OK, Rev: st.Revision, N: int64(st.Held)})

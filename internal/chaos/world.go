@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/history"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/outcome"
 )
 
 // Where things stand in etcd.
@@ -242,4 +242,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-var errNoSession = errors.New("chaos: the process has no session now")
+var errNoSession = fmt.Errorf("chaos: the process has no session now: %w", outcome.ErrNotTried)

@@ -31,7 +31,7 @@ type file struct {
 
 // testOnly lists the packages that are test code although their files are not
 // named so.
-var testOnly = []string{"compat", "internal/budget", "internal/chaos", "internal/check", "internal/deptest", "internal/fakeetcd", "internal/history", "internal/procs", "internal/testkit", "internal/virtual"}
+var testOnly = []string{"compat", "internal/budget", "internal/chaos", "internal/check", "internal/deptest", "internal/fakeetcd", "internal/history", "internal/outcome", "internal/procs", "internal/testkit", "internal/virtual"}
 
 // tree is all Go source of one module, read without compiling it, so that the
 // rules also see files for other platforms and build tags.

@@ -2,9 +2,7 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -13,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/history"
-	leases "github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/outcome"
 )
 
 func fateOf(f fate, d time.Duration, m fakeetcd.Message) fakeetcd.Fate {
@@ -119,12 +117,9 @@ func (p *process) call(ctx context.Context, e history.Event, do func(*concurrenc
 	}
 	e.Gate, e.Until = gate, p.until(ctx)
 	c := p.rec.Call(e)
-	if err = do(sem); err != nil {
-		failed(c, err)
-		return err
-	}
-	c.Return(history.Event{Outcome: history.OK})
-	return nil
+	err = do(sem)
+	outcome.Return(c, err)
+	return err
 }
 
 // ask acquires a permit, holds it and gives it back.
@@ -155,7 +150,7 @@ func (p *process) ask(ctx context.Context, x step) error {
 	call := p.rec.Call(e)
 	permit, err := get(ctx, append(opts, concurrency.Weight(x.n), concurrency.Note(call.Tag()))...)
 	if err != nil {
-		failed(call, err)
+		outcome.Return(call, err)
 		return err
 	}
 	belief := call.Granted(permit.Token())
@@ -168,7 +163,7 @@ func (p *process) ask(ctx context.Context, x step) error {
 	back, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	c := p.rec.Call(history.Event{Name: history.Release, Gate: gate, Token: permit.Token(), Until: p.until(back)})
-	c.Done(permit.Release(back), definite)
+	c.Done(permit.Release(back), outcome.Definite)
 	return nil
 }
 
@@ -204,50 +199,5 @@ func (p *process) hold(permit *concurrency.Permit, belief *history.Belief, d tim
 		case <-permit.Context().Done():
 		}
 	}
-	belief.End(cause(permit.Err()))
-}
-
-// failed records that an operation returned an error.
-func failed(c *history.Call, err error) {
-	e := history.Event{Outcome: history.Unknown, Error: err.Error()}
-	if definite(err) {
-		e.Outcome = history.Fail
-	}
-	switch {
-	case errors.Is(err, concurrency.ErrFull):
-		e.Cause = history.Full
-	case errors.Is(err, concurrency.ErrLost):
-		e.Cause = history.Gone
-	}
-	c.Return(e)
-}
-
-// definite tells which errors say for sure that the operation had no effect.
-func definite(err error) bool {
-	var held *concurrency.HeldError
-	var lost *concurrency.LostError
-	for _, sure := range []error{concurrency.ErrFull, concurrency.ErrInvalid, concurrency.ErrNotHeld, concurrency.ErrTooMany, concurrency.ErrLost} {
-		if errors.Is(err, sure) {
-			return true
-		}
-	}
-	return errors.As(err, &held) || errors.As(err, &lost)
-}
-
-// cause names why a permit has ended.
-func cause(err error) string {
-	var lost *concurrency.LostError
-	switch {
-	case errors.Is(err, concurrency.ErrHeldTooLong):
-		return history.HeldTooLong
-	case errors.Is(err, concurrency.ErrEvicted):
-		return history.Evicted
-	case errors.Is(err, concurrency.ErrReleased):
-		return history.ReleasedID
-	case errors.Is(err, concurrency.ErrClosed):
-		return history.Closed
-	case errors.As(err, &lost) && strings.Contains(lost.Reason, leases.ErrDeadline.Error()):
-		return history.Deadline
-	}
-	return history.Lost
+	belief.End(outcome.Cause(permit.Err()))
 }
