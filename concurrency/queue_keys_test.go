@@ -13,8 +13,8 @@ import (
 
 // Two requests that a foreign batch creates at one revision are told apart by
 // their keys, in the same way by all: by those who list and by those who watch.
-// (Group commit, where the trap was found, is to come; its rule is that no batch
-// holds two requests of one queue.)
+// (Requests of queues do not go together by group commit, where the trap was found;
+// for what does see commit.Group.)
 func TestTrapS1Batches(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -41,7 +41,7 @@ func isRead(_ string, msg any) bool {
 	return ok && strings.Contains(string(r.Key), "/idem/")
 }
 
-// T02: who is rejected leaves the attempt in progress as it is.
+// I02: who is rejected leaves the attempt in progress as it is.
 func TestRejectedLeavesTheClaim(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -113,7 +113,7 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 	}
 }
 
-// T03: a duplicate that waits in vain leaves the attempt in progress as it is.
+// I03: a duplicate that waits in vain leaves the attempt in progress as it is.
 func TestWaiterGivesUp(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -132,7 +132,7 @@ func TestWaiterGivesUp(t *testing.T) {
 	require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
 }
 
-// T06: duplicates get the real result, byte for byte, wherever they wait.
+// I06: duplicates get the real result, byte for byte, wherever they wait.
 func TestWaitersGetTheResult(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -158,7 +158,7 @@ func TestWaitersGetTheResult(t *testing.T) {
 	}
 }
 
-// T04: the record goes between a claim that failed and the read of why: the call asks
+// I04: the record goes between a claim that failed and the read of why: the call asks
 // again, and never runs without a claim.
 func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
 	t.Parallel()
@@ -181,7 +181,7 @@ func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
 	require.NoError(t, at.Commit(ctxT(t), nil))
 }
 
-// T36: a claim, commit or release is applied and its answer lost, or sent twice, or it comes
+// I36: a claim, commit or release is applied and its answer lost, or sent twice, or it comes
 // late. It counts once, and no copy touches what comes after.
 func TestDoubtfulRequests(t *testing.T) {
 	t.Parallel()
@@ -259,7 +259,7 @@ func TestClaimGivenUp(t *testing.T) {
 	}
 }
 
-// T40: the session is lost between the read and the claim, or between the claim and its
+// I40: the session is lost between the read and the claim, or between the claim and its
 // answer: no attempt begins without its owner's session, and the call goes on with the next
 // one.
 func TestSessionLostDuringAClaim(t *testing.T) {
@@ -291,7 +291,7 @@ func TestSessionLostDuringAClaim(t *testing.T) {
 	}
 }
 
-// T37, T09: an attempt lives as long as its session, however long it takes, and is lost with
+// I37, I09: an attempt lives as long as its session, however long it takes, and is lost with
 // it: its context ends, and duplicates take over.
 func TestAttemptLivesWithItsSession(t *testing.T) {
 	t.Parallel()
@@ -326,7 +326,7 @@ func TestAttemptLivesWithItsSession(t *testing.T) {
 	require.NoError(t, next.Commit(ctxT(t), []byte("b")))
 }
 
-// T01: a zombie, whose attempt was taken over, writes nothing.
+// I01: a zombie, whose attempt was taken over, writes nothing.
 func TestZombie(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(*idempotency.Attempt, context.Context) error{
@@ -413,7 +413,7 @@ func TestCloseWaits(t *testing.T) {
 	require.Equal(t, 2, begin(t, b, key("3")).Number())
 }
 
-// T28: what this process keeps of calls goes with them.
+// I28: what this process keeps of calls goes with them.
 func TestNothingIsKept(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -48,7 +48,8 @@ var (
 	// can read, or its result by a Codec that it does not have. Nothing is run.
 	ErrUnreadable = errors.New("record cannot be read")
 
-	// ErrTooLarge: a recovery point is bigger than a record may be.
+	// ErrTooLarge: a recovery point, or a result given to Resolve, is bigger than a record
+	// may be.
 	ErrTooLarge = errors.New("too large")
 
 	// ErrConflict: a condition that was given to With is not met, and the attempt goes on;

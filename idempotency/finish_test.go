@@ -19,7 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// T22: the client hangs up while the function runs, or just as it returns. It runs on, and
+// I22: the client hangs up while the function runs, or just as it returns. It runs on, and
 // its outcome is recorded.
 func TestClientHangsUp(t *testing.T) {
 	t.Parallel()
@@ -50,7 +50,7 @@ func TestClientHangsUp(t *testing.T) {
 	require.ErrorIs(t, at.Release(ctxT(t)), idempotency.ErrSettled)
 }
 
-// T23: etcd cannot be reached when the function has returned. The key is not given free;
+// I23: etcd cannot be reached when the function has returned. The key is not given free;
 // the outcome is recorded as soon as that can be done.
 func TestCommitWithoutEtcd(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestCommitWithoutEtcd(t *testing.T) {
 	require.Zero(t, a.Stats().Pending)
 }
 
-// T24: a panic or Goexit counts as a lost attempt, or as what the policy says, and goes on
+// I24: a panic or Goexit counts as a lost attempt, or as what the policy says, and goes on
 // to the caller.
 func TestPanicAndGoexit(t *testing.T) {
 	t.Parallel()
@@ -146,7 +146,7 @@ func TestTrapL3NoSpace(t *testing.T) {
 	require.Len(t, f.keys("/r/"), 2)
 }
 
-// T20, T21: results of all sizes. The first caller gets what was done, whatever its size;
+// I20, I21: results of all sizes. The first caller gets what was done, whatever its size;
 // nothing is done twice.
 func TestSizes(t *testing.T) {
 	t.Parallel()
@@ -213,7 +213,7 @@ func TestPartsAndFaults(t *testing.T) {
 	}
 }
 
-// T41: the lease for an outcome, or for attempts in progress, is gone when it is used.
+// I41: the lease for an outcome, or for attempts in progress, is gone when it is used.
 func TestLeaseGone(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

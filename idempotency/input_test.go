@@ -15,7 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// T07, T27: what is out of range is refused before anything is written, zero and below
+// I07, I27: what is out of range is refused before anything is written, zero and below
 // are never taken for "no bound", and no options at all work.
 func TestInvalid(t *testing.T) {
 	t.Parallel()

@@ -155,7 +155,7 @@ func TestTrapS11ReturnedAndLost(t *testing.T) {
 	require.Equal(t, "b", string(replayed(t, a, key("1")).Value))
 }
 
-// S11, and §7: a condition that is not met ends the commit; it is not repeated for ever.
+// S11: a condition that is not met ends the commit; it is not repeated for ever.
 func TestConflictWithoutACaller(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -321,7 +321,7 @@ func TestDoubtfulSteps(t *testing.T) {
 	}
 }
 
-// T08, T29: times in records are for people. Whatever they say, of days ago or to come,
+// I08, I29: times in records are for people. Whatever they say, of days ago or to come,
 // requests are replayed, in progress, taken over and kept as without.
 func TestClocksInRecords(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,7 @@ func TestRaftEntries(t *testing.T) {
 	require.Equal(t, 1, entries(func() { require.NoError(t, at.Release(ctxT(t))) }))
 }
 
-// T10, T11, T32, T42: the fingerprint is compared in every state, before all else, and after
+// I10, I11, I32, I42: the fingerprint is compared in every state, before all else, and after
 // the outcome as before; a mismatch leaves nothing behind. Another key with the same
 // payload is another request.
 func TestMismatch(t *testing.T) {
@@ -94,13 +94,13 @@ func TestMismatch(t *testing.T) {
 	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 	mismatch(a, true)
 	mismatch(b, true)
-	require.Zero(t, idempotency.Cached(b.Store), "T11: a mismatch fills no cache")
+	require.Zero(t, idempotency.Cached(b.Store), "I11: a mismatch fills no cache")
 	for _, in := range []instance{a, b, c} {
-		require.Equal(t, "x", string(replayed(t, in, key("1")).Value), "T10")
+		require.Equal(t, "x", string(replayed(t, in, key("1")).Value), "I10")
 	}
 	mismatch(c, true)
 	require.Zero(t, idempotency.Flights(b.Store))
-	require.NoError(t, begin(t, b, key("2")).Release(ctxT(t)), "T42")
+	require.NoError(t, begin(t, b, key("2")).Release(ctxT(t)), "I42")
 
 	// A lost one too.
 	require.NoError(t, begin(t, a, key("3")).Abandon(ctxT(t)))
@@ -108,7 +108,7 @@ func TestMismatch(t *testing.T) {
 	require.ErrorIs(t, err, idempotency.ErrMismatch)
 }
 
-// T12: only outcomes are kept in the cache.
+// I12: only outcomes are kept in the cache.
 func TestCacheHasOutcomesOnly(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -145,7 +145,7 @@ func TestCacheBounds(t *testing.T) {
 	}, soon, 10*time.Millisecond)
 }
 
-// T13, T14, T34: payloads are compared by content: JSON without regard to order and space, all
+// I13, I14, I34: payloads are compared by content: JSON without regard to order and space, all
 // else byte by byte, whatever its size.
 func TestFingerprints(t *testing.T) {
 	t.Parallel()
@@ -201,8 +201,8 @@ func TestFingerprints(t *testing.T) {
 	require.ErrorIs(t, err, idempotency.ErrMismatch)
 }
 
-// T30, T31: one ID in two scopes, operations or stores means two requests, and one caller
-// learns nothing of the other's. T35: two stores on one session have their own options.
+// I30, I31: one ID in two scopes, operations or stores means two requests, and one caller
+// learns nothing of the other's. I35: two stores on one session have their own options.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -107,7 +107,7 @@ func TestCommitWith(t *testing.T) {
 	require.EqualValues(t, 1, resp.Kvs[0].Version)
 }
 
-// T05: many at once, in four processes: one does it, all get what it got.
+// I05: many at once, in four processes: one does it, all get what it got.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -21,9 +21,9 @@ const maxSteps = 512 << 10
 //
 // It returns fn's error, as it is, and records nothing then. It returns ErrTooLarge if
 // the values of all steps together are above 512 KiB, ErrUnreadable for a value that is no
-// T, ErrInvalid for one that has no JSON, ErrFenced, ErrSettled, the cause of the attempt's context if that has ended before,
-// or an error of etcd's; then, if fn was called, its value is returned, and is not
-// recorded. Two steps of one request need two names.
+// T, ErrInvalid for one that has no JSON, ErrFenced, ErrSettled, the cause of the attempt's
+// context if that has ended before, or an error of etcd's; then, if fn was called, its value
+// is returned, and is not recorded. Two steps of one request need two names.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (T, error) {
 	var v T
 	if err := a.Err(); err != nil {

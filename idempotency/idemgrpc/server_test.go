@@ -97,7 +97,7 @@ func TestReusedAndInProgress(t *testing.T) {
 	require.Zero(t, b.calls.Load()+waits.calls.Load())
 }
 
-// T13: maps of protobuf have no order.
+// I13: maps of protobuf have no order.
 func TestMessageWithMaps(t *testing.T) {
 	t.Parallel()
 	s := fleet(t, 1, nil)[0].serve(nil, paid)

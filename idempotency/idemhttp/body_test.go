@@ -19,7 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
-// T15: the handler reads what the client has sent, as if nobody had before.
+// I15: the handler reads what the client has sent, as if nobody had before.
 func TestBodyIsRestored(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -58,7 +58,7 @@ func TestBodyIsRestored(t *testing.T) {
 	}).body)
 }
 
-// T14: the body counts, be it large, empty, chunked or of a form; and so does what else tells
+// I14: the body counts, be it large, empty, chunked or of a form; and so does what else tells
 // requests apart.
 func TestWhatMakesRequestsTheSame(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestWhatMakesRequestsTheSame(t *testing.T) {
 	}
 }
 
-// T13: neither the order of members nor space counts in JSON, where that is asked for.
+// I13: neither the order of members nor space counts in JSON, where that is asked for.
 func TestCanonicalJSON(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -115,7 +115,7 @@ func TestCanonicalJSON(t *testing.T) {
 	require.True(t, s.post("/", "k3", ``).replayed())
 }
 
-// T13: what is no JSON, or none that can be compared, is the client's mistake, and not the
+// I13: what is no JSON, or none that can be compared, is the client's mistake, and not the
 // server's.
 func TestCanonicalJSONOfOthers(t *testing.T) {
 	t.Parallel()

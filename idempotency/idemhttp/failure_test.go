@@ -21,7 +21,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/testkit"
 )
 
-// T22: the client goes while its request is being done: the handler goes on, with a context
+// I22: the client goes while its request is being done: the handler goes on, with a context
 // that has not ended, and what it has answered is recorded.
 func TestClientGoes(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestClientGoes(t *testing.T) {
 	require.Equal(t, t.Context(), idemhttp.Client(t.Context()))
 }
 
-// T23: etcd is away when the handler has returned: its client gets the true response, the
+// I23: etcd is away when the handler has returned: its client gets the true response, the
 // key is not given free, and when etcd is back the outcome is recorded.
 func TestEtcdGoesBeforeTheCommit(t *testing.T) {
 	t.Parallel()
@@ -248,7 +248,7 @@ func (noCodec) Name() string                       { return "none" }
 func (noCodec) Encode(_, _ []byte) ([]byte, error) { return nil, io.ErrShortWrite }
 func (noCodec) Decode(b, _ []byte) ([]byte, error) { return b, nil }
 
-// T24: a panic, http.ErrAbortHandler and runtime.Goexit leave the attempt as lost, and go on
+// I24: a panic, http.ErrAbortHandler and runtime.Goexit leave the attempt as lost, and go on
 // to the server. The next duplicate takes over, or gets what the policy says.
 func TestPanics(t *testing.T) {
 	t.Parallel()
@@ -293,7 +293,7 @@ func TestPanics(t *testing.T) {
 	require.EqualValues(t, 2, forgetful.calls.Load())
 }
 
-// T01: a process that was taken for dead does not get its response recorded, and its client
+// I01: a process that was taken for dead does not get its response recorded, and its client
 // is told to ask again, be it back or not: what counts is its successor's.
 func TestZombie(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func same(t testing.TB, first, again reply) {
 	require.Equal(t, first.body, again.body)
 }
 
-// T18: headers with several values, commas and bytes of all kinds come back as they were.
+// I18: headers with several values, commas and bytes of all kinds come back as they were.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -96,7 +96,7 @@ func TestGuessedType(t *testing.T) {
 	}
 }
 
-// T19: cookies and credentials reach the first client, and no other; nor does what the
+// I19: cookies and credentials reach the first client, and no other; nor does what the
 // options name.
 func TestSecretsAreNotStored(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestSecretsAreNotStored(t *testing.T) {
 	}
 }
 
-// T16: a compressed response keeps its coding; who cannot read it gets it unpacked.
+// I16: a compressed response keeps its coding; who cannot read it gets it unpacked.
 func TestCompressedBehindTheMiddleware(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -237,7 +237,7 @@ func TestHeadersOfOthers(t *testing.T) {
 	require.NotContains(t, strings.Join(f.values(), ""), "X-Request-Id")
 }
 
-// T25: hints go to the first client at once and are not stored; a second status counts for
+// I25: hints go to the first client at once and are not stored; a second status counts for
 // nothing; no status is 200; and one that is none panics, as in net/http.
 func TestStatus(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
-// T17: what frames a message is made anew, for HTTP/1.1 and for HTTP/2.
+// I17: what frames a message is made anew, for HTTP/1.1 and for HTTP/2.
 func TestFraming(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -64,7 +64,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// T17: a length that stood in the headers before the middleware is not that of a replay.
+// I17: a length that stood in the headers before the middleware is not that of a replay.
 func TestLengthOfAReplay(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -87,7 +87,7 @@ func TestLengthOfAReplay(t *testing.T) {
 	}
 }
 
-// T17: who writes more than the length that he has declared is told, and the first client and
+// I17: who writes more than the length that he has declared is told, and the first client and
 // the duplicates get what a server without the middleware sends: what was written before.
 func TestLongerThanDeclared(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestLongerThanDeclared(t *testing.T) {
 	require.EqualValues(t, 2, guarded.calls.Load())
 }
 
-// T17: a body that is shorter than its declared length has broken off. The client sees that,
+// I17: a body that is shorter than its declared length has broken off. The client sees that,
 // as it does without the middleware, and no duplicate gets a replay that looks whole: the
 // attempt is lost. Who knows that the work was done can say it.
 func TestShorterThanDeclared(t *testing.T) {
@@ -178,7 +178,7 @@ func TestShorterThanDeclared(t *testing.T) {
 	require.EqualValues(t, 3, told.Load())
 }
 
-// T17: no length is added to what says itself how it is framed: net/http complains of a
+// I17: no length is added to what says itself how it is framed: net/http complains of a
 // length beside a Transfer-Encoding, and sends no trailers after a body with a length.
 func TestFramingOfTheHandler(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestTrailers(t *testing.T) {
 	same(t, first, again)
 }
 
-// T17: an answer to HEAD, for whoever has keys there, has the length that the handler has said,
+// I17: an answer to HEAD, for whoever has keys there, has the length that the handler has said,
 // if any. (Of a 304 net/http takes it away.)
 func TestHead(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
-// T39: parameters, escapes, two lines, lists, and bare keys. Two texts with the same name
+// I39: parameters, escapes, two lines, lists, and bare keys. Two texts with the same name
 // are the same key.
 func TestKeySyntax(t *testing.T) {
 	t.Parallel()

@@ -165,7 +165,7 @@ func TestOtherMethodsPass(t *testing.T) {
 	require.True(t, s.post("/payments", "k", "body", put).replayed())
 }
 
-// T32, T10: a key with another payload is refused by 422, while the first is in progress,
+// I32, I10: a key with another payload is refused by 422, while the first is in progress,
 // and after it has ended; elsewhere too.
 func TestReusedKey(t *testing.T) {
 	t.Parallel()
@@ -200,7 +200,7 @@ func TestReusedKey(t *testing.T) {
 	require.Zero(t, b.calls.Load())
 }
 
-// T42: another key with the same body is another request.
+// I42: another key with the same body is another request.
 func TestSameBodyOtherKey(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -210,7 +210,7 @@ func TestSameBodyOtherKey(t *testing.T) {
 	require.EqualValues(t, 2, s.calls.Load())
 }
 
-// T30: one key at two routes: two requests, or refused.
+// I30: one key at two routes: two requests, or refused.
 func TestKeyAtTwoRoutes(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -240,7 +240,7 @@ func TestKeyAtTwoRoutes(t *testing.T) {
 	require.True(t, s.post(long+"2", "k", "").replayed())
 }
 
-// T30: routes whose prefix is stripped, or whose path is rewritten, in front of the middleware
+// I30: routes whose prefix is stripped, or whose path is rewritten, in front of the middleware
 // are as many as they were.
 func TestKeyAtRewrittenRoutes(t *testing.T) {
 	t.Parallel()
@@ -290,7 +290,7 @@ func TestKeyAtRewrittenRoutes(t *testing.T) {
 	}
 }
 
-// T31: one key of two tenants: each gets what is its own, and neither learns of the other.
+// I31: one key of two tenants: each gets what is its own, and neither learns of the other.
 func TestKeyOfTwoTenants(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -308,7 +308,7 @@ func TestKeyOfTwoTenants(t *testing.T) {
 	require.Panics(t, func() { idemhttp.Middleware(in.Store, nil) }, "no scope, and many tenants")
 }
 
-// T27, and what the options refuse.
+// I27, and what the options refuse.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -345,7 +345,7 @@ func pick[T any](first bool, a, b T) T {
 	return b
 }
 
-// T38: what may be otherwise next time is not remembered.
+// I38: what may be otherwise next time is not remembered.
 func TestStatusThatFreesTheKey(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

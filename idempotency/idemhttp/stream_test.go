@@ -15,7 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
-// T20, T21: a response above the limit, with or without a length: the first client gets all
+// I20, I21: a response above the limit, with or without a length: the first client gets all
 // of it, duplicates status and headers, and nothing is done again.
 func TestLargeResponse(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestLimitOfResponses(t *testing.T) {
 	}
 }
 
-// T26: what is flushed reaches the client at once and in order, and is kept.
+// I26: what is flushed reaches the client at once and in order, and is kept.
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -137,7 +137,7 @@ func TestFlush(t *testing.T) {
 	require.EqualValues(t, 1, s.calls.Load())
 }
 
-// T20: who takes the connection is done once, too.
+// I20: who takes the connection is done once, too.
 func TestHijack(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

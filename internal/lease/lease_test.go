@@ -39,8 +39,8 @@ func TestDeadlineCountsFromSend(t *testing.T) {
 	})
 }
 
-// A renewal goes out a third of the TTL after the one before, however long
-// answers take, and only one is under way.
+// A renewal goes out a third of the TTL after the one before, however long answers
+// take that are in time, and only one is under way.
 func TestRenewalsAreOnTime(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		a := newAPI()
