@@ -10,8 +10,8 @@
 // # Adding a subject
 //
 // A Subject names operations on something that is under test: see semaphores.go,
-// mutexes.go and elections.go. An Operation records itself in the history, by its process's client, as
-// package history describes. A new kind of event needs a checker: see package check.
+// mutexes.go, elections.go, jobs.go and requests.go. An Operation records itself in the
+// history, by its process's client, as package history describes. A new kind of event needs a checker: see package check.
 //
 // # Adding a nemesis
 //

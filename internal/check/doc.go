@@ -11,6 +11,8 @@
 //	fence   C3  writes to protected registers: none by a former holder
 //	linear  C4  calls and returns alone: is there an order in which they make sense
 //	live    C5  waiting ends, calls return when their context does, keys go
+//	requests C6 idempotent requests: one outcome, and none begins after it; one attempt
+//	            at a time; what is replayed is what was recorded
 //	jobs    C7  scheduled jobs: one start for each attempt at a tick, in order; no
 //	            finish touches another run; no run overlaps with the next
 //

@@ -216,8 +216,8 @@ func TestLateRenewals(t *testing.T) {
 	}
 }
 
-// What is tried again waits longer each time: from about 10 ms to about a second, half of
-// it by chance.
+// What is tried again waits longer each time: from about 10 ms to about a second, half
+// as long or half as long again by chance.
 func TestRetriesBackOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(t *testing.T, on []*desk) {
