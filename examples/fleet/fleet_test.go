@@ -42,7 +42,7 @@ func TestFleet(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	etcd := progtest.Etcd(t)
-	status, r := outcome(t, "", "-endpoints", strings.Join(etcd.Endpoints(), ","), "-executions", "4", "-workers", "2", "-limit", "1", "-kill", "0.5", "-ttl", "1s")
+	status, r := outcome(t, "", "-endpoints", strings.Join(etcd.Endpoints(), ","), "-executions", "4", "-workers", "2", "-limit", "1", "-kill", "0.5", "-ttl", "2s")
 	if status != 0 || r.Peak != 1 || r.Ends[killed] != 2 {
 		t.Errorf("status %d, %+v", status, r)
 	}
