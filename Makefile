@@ -80,6 +80,11 @@ integration: ## Compile and run the adapters against the real gocron and robfig/
 	@$(patiently) go -C integration vet ./...
 	@go -C integration test -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
 
+.PHONY: stall
+stall: ## Run all tests in processes that stand still for up to a second now and then, as on a busy machine; finds bounds that are too tight (ARGS="-longest 2s")
+	@$(patiently) go build -o bin/stall ./internal/procs/stall
+	@go test -exec="$(CURDIR)/bin/stall $(ARGS)" -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+
 .PHONY: compat
 compat: ## Run all tests against real servers of etcd 3.5, 3.6 and 3.7, one after the other; takes minutes
 	@$(patiently) go vet ./compat $(PKGS)

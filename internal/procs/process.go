@@ -120,7 +120,7 @@ func (p *Process) Pause() error {
 	if p.Ended() {
 		return fmt.Errorf("pause %s: %w", p.name, errEnded)
 	}
-	if err := stopProcess(p.cmd.Process); err != nil {
+	if err := Stop(p.cmd.Process); err != nil {
 		return fmt.Errorf("pause %s: %w", p.name, err)
 	}
 	p.stopped = true
@@ -138,7 +138,7 @@ func (p *Process) Resume() error {
 		return nil
 	}
 	p.stopped = false
-	if err := continueProcess(p.cmd.Process); err != nil {
+	if err := Continue(p.cmd.Process); err != nil {
 		return fmt.Errorf("resume %s: %w", p.name, err)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"os"
 )
 
-func stopProcess(*os.Process) error { return errors.ErrUnsupported }
+// Stop returns errors.ErrUnsupported.
+func Stop(*os.Process) error { return errors.ErrUnsupported }
 
-func continueProcess(*os.Process) error { return errors.ErrUnsupported }
+// Continue returns errors.ErrUnsupported.
+func Continue(*os.Process) error { return errors.ErrUnsupported }

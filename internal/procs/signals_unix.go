@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
-func stopProcess(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+// Stop stops a process: it stands still until it is continued. The error is that of the
+// system, and errors.ErrUnsupported where there is no such thing.
+func Stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
-func continueProcess(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+// Continue continues a process that was stopped.
+func Continue(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
