@@ -12,7 +12,7 @@
 // books, not from the servers.
 //
 // The server's handler (pay.go) stands behind idemhttp.Middleware. Its phases (phases.go,
-// faults.go): duplicates are refused, or wait; the provider fails; a payment takes longer than
+// breakage.go): duplicates are refused, or wait; the provider fails; a payment takes longer than
 // the session's TTL; servers are killed in mid-payment, with a policy for each kind of provider;
 // the client hangs up; the body differs; etcd loses its leader, then its majority. What is
 // promised in each is plain data, and a judge compares (judge.go).

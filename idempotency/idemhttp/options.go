@@ -33,7 +33,7 @@ type Options struct {
 	// clients send. Defaults to false: key and "key" are the same.
 	Strict bool
 	// CheckKey returns an error for keys that are not random enough, or not of the form
-	// that Format tells; the error's text goes to the client. Defaults to no check
+	// that clients were told; the error's text goes to the client. Defaults to no check
 	// beyond 1 to 255 characters.
 	CheckKey func(key string) error
 	// Header is the name of the key's header. Defaults to Idempotency-Key.
