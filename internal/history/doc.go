@@ -32,7 +32,7 @@
 //	}
 //	belief.End(history.Released)
 //	rel := c.Call(history.Event{Name: history.Release, Gate: "sem/render", Token: p.Token()})
-//	rel.Done(p.Release(ctx), isDefinite)
+//	rel.Done(p.Release(ctx), outcome.Definite)
 //
 // # What makes a belief exact
 //
