@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -52,6 +53,27 @@ func TestRenewalsRecover(t *testing.T) {
 			require.NoError(t, p.Release(ctxT(t)))
 		})
 	}
+}
+
+// etcd is away, until shortly before a permit's deadline, and connections are refused so
+// often that gRPC, left to itself, would try again only after it.
+func TestOutageUnderGRPCsBackOff(t *testing.T) {
+	t.Parallel()
+	f := own(t, 1)
+	c := f.NewClientWith(t, &embedtest.ClientOptions{Configure: func(cfg *clientv3.Config) {
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig}))
+	}})
+	opts, told := traced(&concurrency.SessionOptions{TTL: 15 * time.Second, Margin: 500 * time.Millisecond})
+	p := lock(t, f.sessionOn(c.Client, opts), "x")
+	require.NoError(t, f.Crash(0))
+	deadline := p.Deadline()
+	time.Sleep(time.Until(deadline) - 3*time.Second)
+	require.Equal(t, deadline, p.Deadline(), "etcd was away")
+	require.NoError(t, f.Restart(ctxT(t), 0))
+	require.Eventually(t, func() bool { return p.Deadline().After(deadline) }, soon, tick)
+	require.NoError(t, p.Err())
+	require.Empty(t, told.lost)
+	require.NoError(t, p.Release(ctxT(t)))
 }
 
 // T34: leaders come and go, for longer than the TTL, and at last the member crashes

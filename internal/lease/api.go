@@ -23,6 +23,8 @@ type API interface {
 	Revoke(ctx context.Context, id int64) error
 	// Renewals opens a stream of renewals. It lives until ctx ends.
 	Renewals(ctx context.Context) (Stream, error)
+	// Reconnect has refused connections tried again now.
+	Reconnect()
 }
 
 // Stream is a stream of renewals. etcd answers its requests in order. Send and
@@ -84,6 +86,10 @@ func (e etcd) Renewals(ctx context.Context) (Stream, error) {
 	}
 	return stream{s}, nil
 }
+
+// Reconnect cuts gRPC's back-off short. That grows to two minutes, and knows nothing of
+// a lease's deadline.
+func (e etcd) Reconnect() { e.client.ActiveConnection().ResetConnectBackoff() }
 
 type stream struct {
 	etcdserverpb.Lease_LeaseKeepAliveClient

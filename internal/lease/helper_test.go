@@ -27,6 +27,8 @@ type api struct {
 	open    func(ctx context.Context) error
 	streams chan *scripted
 
+	reconnects atomic.Int32
+
 	mu      sync.Mutex
 	revoked []int64
 }
@@ -60,6 +62,8 @@ func (a *api) Renewals(ctx context.Context) (Stream, error) {
 	a.streams <- s
 	return s, nil
 }
+
+func (a *api) Reconnect() { a.reconnects.Add(1) }
 
 func newAPI() *api { return &api{streams: make(chan *scripted, 100)} }
 

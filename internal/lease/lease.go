@@ -85,6 +85,7 @@ func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 			continue
 		}
 		if commit.Transient(err) {
+			api.Reconnect()
 			if err = pause.Wait(ctx, err); err == nil {
 				continue
 			}

@@ -135,31 +135,34 @@ func TestSilentStreamIsReplaced(t *testing.T) {
 	}
 }
 
-// F33: an etcd that takes long for every answer keeps the lease, though other
-// streams are tried: what is late counts as well, from when it was sent.
+// F33: an etcd that takes up to half of the time of trust for every answer keeps the
+// lease, though other streams are tried: what is late counts as well, from when it was sent.
 func TestSlowAnswers(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		a := newAPI()
-		defer close(a.streams)
-		l := grant(t, a)
-		defer l.Close(errTest)
-		go func() {
-			for s := range a.streams {
-				go func() {
-					for {
-						select {
-						case r := <-s.sent:
-							time.AfterFunc(3*l.patience()+time.Millisecond, func() { s.answers <- answer{id: r.id, seconds: 15} })
-						case <-s.ctx.Done():
-							return
+	for _, margin := range []time.Duration{margin, ttl / 3, ttl / 2} {
+		bubble(t, margin.String(), func(t *testing.T) {
+			a := newAPI()
+			defer close(a.streams)
+			l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin})
+			require.NoError(t, err)
+			defer l.Close(errTest)
+			go func() {
+				for s := range a.streams {
+					go func() {
+						for {
+							select {
+							case r := <-s.sent:
+								time.AfterFunc((ttl-margin)/2-time.Millisecond, func() { s.answers <- answer{id: r.id, seconds: 15} })
+							case <-s.ctx.Done():
+								return
+							}
 						}
-					}
-				}()
-			}
-		}()
-		time.Sleep(20 * ttl)
-		require.NoError(t, l.Cause())
-	})
+					}()
+				}
+			}()
+			time.Sleep(20 * ttl)
+			require.NoError(t, l.Cause())
+		})
+	}
 }
 
 // However long nobody answers, a lease has few streams at a time.
@@ -207,6 +210,39 @@ func TestBrokenStreamIsReplaced(t *testing.T) {
 		require.Equal(t, 8, opened)
 		require.True(t, l.Valid())
 	})
+}
+
+// An outage costs the lease only if it lasts until shortly before the deadline: the pause
+// between two tries is short, and connections do not wait for gRPC's back-off.
+func TestOutage(t *testing.T) {
+	for i := range 50 { // chance decides the pauses
+		bubble(t, fmt.Sprint(i), func(t *testing.T) {
+			a := newAPI()
+			l := grant(t, a)
+			defer l.Close(errTest)
+			s := <-a.streams
+			s.answer(0, 15)
+			synctest.Wait()
+			deadline, tries := l.Deadline(), int32(0)
+			a.open = func(context.Context) error {
+				if left := time.Until(deadline); left > 1500*time.Millisecond {
+					tries++
+					require.Equal(t, tries, a.reconnects.Load())
+					return errUnavailable
+				}
+				return nil
+			}
+			s.answers <- answer{err: errUnavailable}
+			select {
+			case s = <-a.streams:
+				s.answer(0, 15)
+				synctest.Wait()
+			case <-l.Context().Done():
+			}
+			require.NoError(t, l.Cause())
+			require.True(t, l.Deadline().After(deadline))
+		})
+	}
 }
 
 // L9: an expired auth token ends the stream, not the lease. F21: that we may not

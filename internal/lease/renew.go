@@ -26,8 +26,7 @@ type lane struct {
 // answer is late, another lane is opened beside the newest, most likely to another
 // member, and the one that answers first carries on alone: so neither members that
 // swallow what is sent, several in a row, nor an etcd that takes up to half of the
-// time of trust for each answer, with a margin of up to a third of the TTL, costs the
-// lease.
+// time of trust for each answer costs the lease.
 func (l *Lease) renew() {
 	var lanes []*lane // the newest last
 	answered, late := make(chan *lane), make(chan *lane)
@@ -75,7 +74,7 @@ func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
 		case <-n.ctx.Done():
 		}
 	}
-	var pause commit.Backoff
+	pause := commit.Backoff{Most: min(time.Second, l.patience())}
 	for {
 		err := l.renewOn(n.ctx, func() { pause.Reset(); tell(answered) }, func() { tell(late) })
 		switch {
@@ -89,14 +88,18 @@ func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
 			return
 		}
 		l.log.Debug("stream of lease renewals ended", zap.Error(err))
+		l.api.Reconnect()
 		if pause.Wait(n.ctx, nil) != nil {
 			return
 		}
 	}
 }
 
-// interval is the time between two renewals.
-func (l *Lease) interval() time.Duration { return l.window.ttl / 3 }
+// interval is the time between two renewals. It leaves at least half of the time of
+// trust for an answer.
+func (l *Lease) interval() time.Duration {
+	return min(l.window.ttl/3, (l.window.ttl-l.window.margin)/2)
+}
 
 // patience is how long a renewal may stay unanswered before another lane is opened:
 // short enough for several within the time of trust.
