@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -56,6 +58,44 @@ func TestBodyIsRestored(t *testing.T) {
 		r.Header.Set("Content-Type", m.FormDataContentType())
 		r.Body, r.ContentLength = io.NopCloser(&b), int64(b.Len())
 	}).body)
+}
+
+// I15: the files of a form go when the handler has ended, however that is and whether or not
+// it was guarded, as they do in net/http.
+func TestFilesOfAForm(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in, closed := f.instance(nil, nil), f.instance(nil, nil)
+	require.NoError(t, closed.sess.Close(ctxT(t)))
+	var b bytes.Buffer
+	m := multipart.NewWriter(&b)
+	part, err := m.CreateFormFile("f", "a.bin")
+	require.NoError(t, err)
+	_, err = part.Write(make([]byte, 600<<10))
+	require.NoError(t, err)
+	require.NoError(t, m.Close())
+	form := header("Content-Type", m.FormDataContentType())
+	for name, c := range map[string]struct {
+		in  instance
+		end func()
+	}{
+		"returns": {in, func() {}}, "panics": {in, func() { panic(http.ErrAbortHandler) }},
+		"exits": {in, runtime.Goexit}, "unguarded": {closed, func() {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := make(chan string, 1)
+			s := c.in.serve(&idemhttp.Options{FailOpen: true}, func(_ http.ResponseWriter, r *http.Request) {
+				require.NoError(t, r.ParseMultipartForm(1))
+				part, err := r.MultipartForm.File["f"][0].Open()
+				require.NoError(t, err)
+				require.NoError(t, part.Close())
+				file <- part.(*os.File).Name()
+				c.end()
+			})
+			_, _ = s.send(s.request("/", strings.ReplaceAll(t.Name(), "/", "-"), b.String(), form))
+			require.NoFileExists(t, got(t, file, "the handler"))
+		})
+	}
 }
 
 // I14: the body counts, be it large, empty, chunked or of a form; and so does what else tells

@@ -81,7 +81,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	a, rec, err := c.begin(r, k, payload)
 	switch {
 	case err != nil:
-		c.refuse(w, r, err, func() { next.ServeHTTP(w, restored(r, r.Context(), body)) })
+		c.refuse(w, r, err, func() { handle(next, w, restored(r, r.Context(), body)) })
 	case rec != nil:
 		c.duplicate(w, r, rec)
 	default:
@@ -124,7 +124,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	rec := record(w, r, c.MaxResponse, func(err error) { c.tell(r, err) })
 	v := &visit{client: r.Context()}
 	err := a.Run(r.Context(), func(ctx context.Context) ([]byte, error) {
-		next.ServeHTTP(rec, restored(r, context.WithValue(ctx, visitKey{}, v), body))
+		handle(next, rec, restored(r, context.WithValue(ctx, visitKey{}, v), body))
 		res := rec.end(c)
 		what, own := v.decide(c, res)
 		switch {

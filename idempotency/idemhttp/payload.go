@@ -141,3 +141,14 @@ func restored(r *http.Request, ctx context.Context, body []byte) *http.Request {
 	}
 	return r2
 }
+
+// handle calls a handler with a restored request, and removes the files of a form that was
+// parsed there: net/http does so for the request that it knows, and this is a copy.
+func handle(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if r.MultipartForm != nil {
+			_ = r.MultipartForm.RemoveAll()
+		}
+	}()
+	next.ServeHTTP(w, r)
+}
