@@ -30,7 +30,7 @@ type Result[T any] struct {
 // panics, so does Do, and OnPanic says. If the attempt's context has ended before, and
 // fn returns an error, the attempt counts as lost.
 //
-// Else Do returns what Begin returns; a *FailedError if a failure was remembered; an
+// Else Do returns what Begin returns, ErrInvalid for a nil fn among it; a *FailedError if a failure was remembered; an
 // *OmittedError if the request is done and its result was not kept; and what Commit
 // returns. After ErrNotRecorded and ErrFenced the Result has the value that fn returned; so it
 // has with ErrInvalid for a value that has no JSON, whose request is recorded as done, without it.
@@ -41,6 +41,9 @@ type Result[T any] struct {
 // attempt's, which does not end when the caller goes away.
 func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx context.Context, a *Attempt) (T, error), opts ...Option) (Result[T], error) {
 	var res Result[T]
+	if fn == nil {
+		return res, invalid("%v: the function is nil", key)
+	}
 	a, rec, err := s.Begin(ctx, key, payload, opts...)
 	if err != nil {
 		return res, err

@@ -3,7 +3,6 @@ package idempotency
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -224,41 +223,6 @@ func bounded(text string) string {
 	return text
 }
 
-// The form in which results are stored.
-const (
-	inline   = 128 << 10 // up to this they are in the record
-	partSize = 1 << 20
-)
-
-// prepare makes the record of the outcome. That cannot fail: a result that cannot be
-// encoded is left out, since the work is done.
-func (a *Attempt) prepare(o *outcome) (parts [][]byte) {
-	stored := o.stored
-	if !o.ready {
-		codec, err := "", error(nil)
-		stored, codec, err = a.store.encode(o.value, about(a.entry))
-		o.ready, o.since, o.stored = true, time.Now(), stored
-		o.rec = a.rec
-		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
-		o.rec.Body, o.rec.Codec = nil, codec
-		switch {
-		case err != nil || o.omit || len(stored) > a.store.opts.MaxResult:
-			o.rec.Omitted, o.rec.Codec = true, ""
-		case len(stored) > inline:
-			sum := sha256.Sum256(stored)
-			o.rec.Size, o.rec.Sum = len(stored), sum[:]
-			o.rec.Parts = (len(stored) + partSize - 1) / partSize
-		default:
-			o.rec.Size, o.rec.Body = len(stored), stored
-		}
-		o.text = o.rec.Encode()
-	}
-	for n := range o.rec.Parts {
-		parts = append(parts, stored[n*partSize:min(len(stored), (n+1)*partSize)])
-	}
-	return parts
-}
-
 // write writes the outcome. Again says that it is worth trying once more, later.
 func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool) {
 	s := a.store
@@ -280,6 +244,10 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 			return err, true
 		}
 		gone, err := a.writeParts(ctx, lease, parts)
+		if commit.TooLarge(err) {
+			parts = a.omit(o, err)
+			continue
+		}
 		if err != nil {
 			return err, !errors.Is(err, ErrFenced)
 		}
@@ -301,6 +269,10 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 			}); err != nil {
 				if o.alone = rejects(err); o.alone && len(o.ifs)+len(o.then) > 0 {
 					return fmt.Errorf("%w: %w", errRejected, err), false
+				}
+				if commit.TooLarge(err) && !o.rec.Omitted {
+					parts = a.omit(o, err)
+					continue
 				}
 				return err, true
 			}
@@ -334,26 +306,11 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 
 // rejects tells whether etcd takes no such Txn, now or later.
 func rejects(err error) bool {
+	if commit.TooLarge(err) {
+		return true
+	}
 	var known rpctypes.EtcdError
 	return errors.As(err, &known) && (known.Code() == codes.InvalidArgument || known.Code() == codes.PermissionDenied)
-}
-
-// writeParts writes a result that does not fit into its record. They are seen by nobody
-// before the record says so. Gone says that their lease is.
-func (a *Attempt) writeParts(ctx context.Context, lease *pooled, parts [][]byte) (gone bool, err error) {
-	for n, part := range parts {
-		stands, err := commit.PutAt(ctx, a.store.client, a.entry.Record, a.mod,
-			clientv3.OpPut(a.entry.Part(a.token, n), string(part), clientv3.WithLease(lease.id)))
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			return true, nil
-		case err != nil:
-			return false, err
-		case !stands:
-			return false, ErrFenced
-		}
-	}
-	return false, nil
 }
 
 // release deletes the record; or, to keep its recovery points, says that it is free.

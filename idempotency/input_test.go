@@ -15,6 +15,22 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
+// A function that is nil is told before anything is claimed, or recorded.
+func TestNilFunction(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	_, err := idempotency.Do[int](ctxT(t), a.Store, key("1"), nil, nil)
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.Empty(t, f.dump())
+	at := begin(t, a, key("1"))
+	_, err = idempotency.Step[int](at, "x", nil)
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.ErrorIs(t, at.Run(ctxT(t), nil), idempotency.ErrInvalid)
+	require.NoError(t, at.Err())
+	require.NoError(t, at.Commit(ctxT(t), nil))
+}
+
 // I07, I27: what is out of range is refused before anything is written, zero and below
 // are never taken for "no bound", and no options at all work.
 func TestInvalid(t *testing.T) {

@@ -11,8 +11,12 @@ import (
 //
 // It returns fn's error, joined with what went wrong about settling; or what Commit returns,
 // such as ErrNotRecorded and ErrFenced. If fn has settled the attempt itself, it returns
-// fn's error. ctx's end does not end it; it takes 5 seconds to record at most.
+// fn's error; and ErrInvalid for a nil fn, with which nothing is done. ctx's end does not end it;
+// it takes 5 seconds to record at most.
 func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte, error)) error {
+	if fn == nil {
+		return invalid("%v: the function is nil", a.key)
+	}
 	return a.run(ctx, func() ([]byte, error) { return fn(a.ctx) })
 }
 

@@ -20,12 +20,15 @@ const maxSteps = 512 << 10
 // attempt at the same request it returns that value, without a call. A step costs one Txn.
 //
 // It returns fn's error, as it is, and records nothing then. It returns ErrTooLarge if
-// the values of all steps together are above 512 KiB, ErrUnreadable for a value that is no
-// T, ErrInvalid for one that has no JSON, ErrFenced, ErrSettled, the cause of the attempt's
+// the values of all steps together are above 512 KiB, or above what etcd or the client takes, ErrUnreadable for a value that is no
+// T, ErrInvalid for one that has no JSON and for a nil fn, ErrFenced, ErrSettled, the cause of the attempt's
 // context if that has ended before, or an error of etcd's; then, if fn was called, its value
 // is returned, and is not recorded. Two steps of one request need two names.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (T, error) {
 	var v T
+	if fn == nil {
+		return v, invalid("step %q: the function is nil", name)
+	}
 	if err := a.Err(); err != nil {
 		return v, fmt.Errorf("step %q: %w", name, err)
 	}
@@ -126,6 +129,9 @@ func (a *Attempt) record(name string, value []byte) error {
 	switch {
 	case err != nil:
 		a.unsure = text
+		if commit.TooLarge(err) {
+			err = fmt.Errorf("%w: %w", ErrTooLarge, err)
+		}
 		return because(a.ctx, err)
 	case res.Outcome == commit.Amended:
 		a.rec, a.mod = r, res.Mod

@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -36,7 +37,12 @@ func classify(err error) class {
 		return busy
 	}
 	known, ok := asEtcd(err)
-	if !ok {
+	switch {
+	case !ok && TooLarge(err) && strings.Contains(err.Error(), "trying to send"):
+		return refused
+	case !ok && TooLarge(err):
+		return answered // the request was too large for the server, or its answer for the client
+	case !ok:
 		return unanswered
 	}
 	switch known {
@@ -58,6 +64,16 @@ func asEtcd(err error) (known rpctypes.EtcdError, ok bool) {
 	return known, errors.As(rpctypes.Error(err), &known)
 }
 
+// TooLarge tells whether a message was larger than etcd takes, or this client: no
+// repetition helps. For bounds that gRPC holds it has a code that says more than this, and
+// a text.
+func TooLarge(err error) bool {
+	if known, ok := asEtcd(err); ok {
+		return known == rpctypes.ErrRequestTooLarge
+	}
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
+}
+
 // Denied tells whether err says that the client may not do this or is not
 // known: no repetition helps until an operator has acted. A token that ran out
 // is no such case, clientv3 gets a new one.
@@ -74,6 +90,9 @@ func Transient(err error) bool {
 	}
 	if known, ok := asEtcd(err); ok {
 		return known.Code() == codes.Unavailable || classify(err) == busy || known == rpctypes.ErrInvalidAuthToken
+	}
+	if TooLarge(err) {
+		return false
 	}
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Internal, codes.Unknown:

@@ -31,6 +31,8 @@ func TestClasses(t *testing.T) {
 		{rpctypes.ErrGRPCAuthFailed, refused},
 		{rpctypes.ErrGRPCInvalidAuthToken, refused}, // clientv3 has got a new one, many times
 
+		{status.Error(codes.ResourceExhausted, "trying to send message larger than max (2 vs. 1)"), refused},
+
 		{rpctypes.ErrGRPCRequestTooManyRequests, busy},
 		{rpctypes.ErrGRPCNoLeader, busy},
 		{rpctypes.ErrGRPCAuthOldRevision, busy},
@@ -39,6 +41,7 @@ func TestClasses(t *testing.T) {
 
 		{rpctypes.ErrGRPCNoSpace, answered},
 		{rpctypes.ErrGRPCCorrupt, answered},
+		{status.Error(codes.ResourceExhausted, "grpc: received message larger than max (2 vs. 1)"), answered},
 
 		{rpctypes.ErrGRPCLeaderChanged, unanswered},
 		{rpctypes.ErrGRPCStopped, unanswered},
@@ -60,7 +63,7 @@ func TestClasses(t *testing.T) {
 		{status.Error(codes.Internal, "stream terminated"), unanswered},
 		{status.Error(codes.Unknown, "raft: raft proposal dropped"), unanswered},
 		{status.Error(codes.Canceled, "the client connection is closing"), unanswered},
-		{status.Error(codes.ResourceExhausted, "message larger than max"), unanswered},
+
 		// Not etcd's own words: a proxy may have said so after passing it on.
 		{status.Error(codes.InvalidArgument, "?"), unanswered},
 		{status.Error(codes.PermissionDenied, "?"), unanswered},

@@ -1,0 +1,75 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// The form in which results are stored.
+const (
+	inline   = 128 << 10 // up to this they are in the record
+	partSize = 1 << 20
+)
+
+// prepare makes the record of the outcome. That cannot fail: a result that cannot be
+// encoded is left out, since the work is done.
+func (a *Attempt) prepare(o *outcome) (parts [][]byte) {
+	stored := o.stored
+	if !o.ready {
+		codec, err := "", error(nil)
+		stored, codec, err = a.store.encode(o.value, about(a.entry))
+		o.ready, o.since, o.stored = true, time.Now(), stored
+		o.rec = a.rec
+		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
+		o.rec.Body, o.rec.Codec = nil, codec
+		switch {
+		case err != nil || o.omit || len(stored) > a.store.opts.MaxResult:
+			o.rec.Omitted, o.rec.Codec = true, ""
+		case len(stored) > inline:
+			sum := sha256.Sum256(stored)
+			o.rec.Size, o.rec.Sum = len(stored), sum[:]
+			o.rec.Parts = (len(stored) + partSize - 1) / partSize
+		default:
+			o.rec.Size, o.rec.Body = len(stored), stored
+		}
+		o.text = o.rec.Encode()
+	}
+	for n := range o.rec.Parts {
+		parts = append(parts, stored[n*partSize:min(len(stored), (n+1)*partSize)])
+	}
+	return parts
+}
+
+// omit leaves out a value for which etcd, or the client, has no room in a message: its
+// bounds were set lower than those for which MaxResult is made. The work is done.
+func (a *Attempt) omit(o *outcome, err error) (parts [][]byte) {
+	a.store.log.Warn("a result is too large for one message, and is not kept", zap.Stringer("request", a.key), zap.Int("bytes", len(o.stored)), zap.Error(err))
+	o.omit, o.ready = true, false
+	return a.prepare(o)
+}
+
+// writeParts writes a result that does not fit into its record. They are seen by nobody
+// before the record says so. Gone says that their lease is.
+func (a *Attempt) writeParts(ctx context.Context, lease *pooled, parts [][]byte) (gone bool, err error) {
+	for n, part := range parts {
+		stands, err := commit.PutAt(ctx, a.store.client, a.entry.Record, a.mod,
+			clientv3.OpPut(a.entry.Part(a.token, n), string(part), clientv3.WithLease(lease.id)))
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return true, nil
+		case err != nil:
+			return false, err
+		case !stands:
+			return false, ErrFenced
+		}
+	}
+	return false, nil
+}
