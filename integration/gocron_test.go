@@ -161,6 +161,50 @@ func TestGocronShutdown(t *testing.T) {
 	}
 }
 
+func sweep() {}
+
+// A job without a name has that of its function, and runs under it. A name that cannot be
+// one is told to Options.Done.
+func TestGocronDefaultName(t *testing.T) {
+	t.Parallel()
+	type call struct {
+		res schedlock.Result
+		err error
+	}
+	done := make(chan call, 1000)
+	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
+	lk, err := schedlock.New(all[0].sess, &schedlock.Options{Done: func(res schedlock.Result, err error) { done <- call{res, err} }})
+	require.NoError(t, err)
+	locker, err := schedlock.NewGocronLocker[gocron.Lock](lk, schedlock.Every(100*time.Millisecond))
+	require.NoError(t, err)
+	sched := scheduler(t, gocron.WithDistributedLocker(locker))
+	job, err := sched.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(sweep))
+	require.NoError(t, err)
+	require.Contains(t, job.Name(), "/", "gocron's default")
+	bad, err := sched.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(sweep), gocron.WithName("a\nb"))
+	require.NoError(t, err)
+	sched.Start()
+	ran, refused := false, false
+	for !ran || !refused {
+		select {
+		case d := <-done:
+			switch d.res.Job {
+			case job.Name():
+				require.NoError(t, d.err)
+				ran = ran || d.res.Outcome == schedlock.Ran
+			case bad.Name():
+				require.ErrorIs(t, d.err, schedlock.ErrInvalid)
+				refused = true
+			}
+		case <-time.After(soon):
+			require.FailNow(t, "Done was not called", "ran %v, refused %v", ran, refused)
+		}
+	}
+	h, err := all[0].History(ctxT(t), job.Name())
+	require.NoError(t, err)
+	require.NotEmpty(t, h)
+}
+
 // The names of gocron's lock errors come through.
 func TestGocronBadNames(t *testing.T) {
 	t.Parallel()

@@ -352,6 +352,59 @@ func TestGocronLoss(t *testing.T) {
 	require.ErrorIs(t, lock.Unlock(ctx), schedlock.ErrTooLong)
 }
 
+// A job of gocron's that has no name has its function's, in which the path of a package
+// stands. It is the same job under that name everywhere, and no other.
+func TestGocronDefaultNames(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Hour))
+	require.NoError(t, err)
+	names := []string{"example.com/shop/jobs.sweep", "example.com/shop.jobs.sweep", "example.com%2Fshop%2Fjobs.sweep", "main.(*T).sweep-fm", "example.com/shop/jobs"}
+	for _, name := range names {
+		lock, err := l.Lock(ctx, name)
+		require.NoError(t, err, name)
+		r, ok := l.Running(name)
+		require.True(t, ok)
+		require.Equal(t, name, r.Job())
+		require.NoError(t, lock.Unlock(ctx))
+		h, err := a.History(ctx, name)
+		require.NoError(t, err)
+		require.Len(t, h, 1, name)
+	}
+	jobs, err := a.Jobs(ctx)
+	require.NoError(t, err)
+	require.ElementsMatch(t, names, jobs)
+}
+
+// What keeps a locker of gocron's from a call at all is told to Options.Done as well: gocron
+// itself says nothing.
+func TestGocronTellsOfErrorsBeforeTheCall(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	var told results
+	a := f.instance(nil, &schedlock.Options{Done: told.done})
+	locker, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Hour))
+	require.NoError(t, err)
+	daily, err := schedlock.NewGocronCron[gocronLock](a.Locker, &crontab{})
+	require.NoError(t, err)
+	_, noName := locker.Lock(ctx, "")
+	_, control := daily.Lock(ctx, "\x00")
+	_, notSet := daily.Lock(ctx, "job")
+	require.NoError(t, daily.IsValid("1h", time.UTC, time.Now()))
+	daily.Next(time.Now())
+	_, other := daily.Lock(ctx, "other")
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	require.Equal(t, []error{noName, control, notSet, other}, told.err)
+	for i, name := range []string{"", "\x00", "job", "other"} {
+		require.ErrorIs(t, told.err[i], schedlock.ErrInvalid)
+		require.Equal(t, schedlock.Result{Job: name}, told.all[i])
+	}
+}
+
 // With gocron's Cron the tick is the fire time that was told.
 func TestGocronCron(t *testing.T) {
 	t.Parallel()

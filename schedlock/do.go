@@ -15,6 +15,8 @@ type Func func(ctx context.Context, r *Run) error
 // does not wait but tells so in the Result, and the error is nil. Without Tick and Every,
 // each call is a tick of its own, so that only calls at the same time exclude each other.
 //
+// A name is up to 255 bytes of UTF-8, without control characters.
+//
 // The error is fn's own, joined with a *LostError (ErrLost) if the run was lost, or with
 // ErrTooLong. If the job could not be claimed it is ErrInvalid, ErrClosed, a
 // *SettingsError, one of etcd's, or ctx's, joined with what was in the way; then fn

@@ -28,6 +28,13 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 //
 //	locker, err := schedlock.NewGocronLocker[gocron.Lock](lk, schedlock.Every(5*time.Minute))
 //	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+//	s.NewJob(gocron.DurationJob(5*time.Minute), gocron.NewTask(sweep), gocron.WithName("sweep"))
+//
+// Give each job a name of its own. Without WithName it has that of its function, such as
+// example.com/shop.sweep, which two jobs of one function share, so that only one of them
+// starts in each period; and that of a function literal, main.main.func1, counts the ones
+// before it: another build may give it to another job, and this job another one, under
+// which it starts once more.
 //
 // A Locker is not told for which fire time it is called, so it needs Every, with the
 // interval of the jobs: jobs of another interval need another locker, which can be given
@@ -92,7 +99,13 @@ func (g *GocronLocker[L]) Running(key string) (*Run, bool) {
 }
 
 func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, error) {
-	if err := checkName(key); err != nil {
+	err := checkName(key)
+	if err == nil && g.ticks != nil {
+		err = g.ticks.serves(key)
+	}
+	if err != nil {
+		err = fmt.Errorf("gocron: job %q: %w", key, err)
+		g.locker.tell(&Result{Job: key}, &err)
 		return nil, err
 	}
 	// gocron cancels its ctx before the task has ended: the run is none of its business.
@@ -122,7 +135,7 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 		if g.ticks == nil {
 			lock.res, lock.err = g.locker.call(work, key, fn, g.settings)
 		} else {
-			lock.res, lock.err = g.ticks.run(work, g.locker, key, fn, g.settings)
+			lock.res, lock.err = g.locker.scheduled(work, key, fn, g.settings, &g.ticks.times, g.ticks.times.due(g.locker.opts.now()))
 		}
 	}()
 	select {
@@ -226,8 +239,8 @@ func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.
 // Next is gocron's: the first fire time after the last run.
 func (t *gocronTicks) Next(lastRun time.Time) time.Time { return t.times.next(lastRun, t.now()) }
 
-// run runs the tick that has come.
-func (t *gocronTicks) run(ctx context.Context, l *Locker, job string, fn Func, s settings) (Result, error) {
+// serves returns an error if these are not the fire times of that job.
+func (t *gocronTicks) serves(job string) error {
 	t.mu.Lock()
 	set, owner := t.set, t.job
 	if owner == "" {
@@ -235,10 +248,10 @@ func (t *gocronTicks) run(ctx context.Context, l *Locker, job string, fn Func, s
 	}
 	t.mu.Unlock()
 	if !set {
-		return Result{Job: job}, fmt.Errorf("job %q: %w", job, invalid("gocron tells its fire times to another cron: give this one to gocron.WithCronImplementation, too"))
+		return invalid("gocron tells its fire times to another cron: give this one to gocron.WithCronImplementation, too")
 	}
 	if owner != "" && owner != job {
-		return Result{Job: job}, fmt.Errorf("job %q: %w", job, invalid("this locker tells the fire times of job %q", owner))
+		return invalid("this locker tells the fire times of job %q", owner)
 	}
-	return l.scheduled(ctx, job, fn, s, &t.times, t.times.due(l.opts.now()))
+	return nil
 }

@@ -51,7 +51,7 @@ func TestBadInput(t *testing.T) {
 	}
 	_, err := a.Do(ctx, "job", nil, at)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
-	for _, name := range []string{"", "a/b", "\x00", "\xff", "\n", strings.Repeat("x", 2000)} {
+	for _, name := range []string{"", "\x00", "a/\xff", "\n", strings.Repeat("x", 2000)} {
 		_, err := a.Do(ctx, name, nothing, at)
 		require.ErrorIs(t, err, schedlock.ErrInvalid, "%q", name)
 		require.ErrorIs(t, a.Pause(ctx, name, ""), schedlock.ErrInvalid)

@@ -166,7 +166,7 @@ type job struct {
 const memory = 64
 
 func checkName(name string) error {
-	if err := keyspace.CheckName(name); err != nil {
+	if err := keyspace.CheckJob(name); err != nil {
 		return invalid("job: %w", err)
 	}
 	return nil

@@ -15,6 +15,18 @@ const MaxName = 255
 // empty, at most MaxName bytes of valid UTF-8, without '/' and without control
 // characters. The error says what is wrong, but not what the name is for.
 func CheckName(s string) error {
+	if err := CheckJob(s); err != nil {
+		return err
+	}
+	if strings.Contains(s, "/") {
+		return fmt.Errorf("%q contains '/'", s)
+	}
+	return nil
+}
+
+// CheckJob tells whether s can name a job: like CheckName, but with '/' as well. Cron
+// libraries name jobs after functions, and so after paths of packages.
+func CheckJob(s string) error {
 	if err := CheckID(s); err != nil {
 		return err
 	}
@@ -22,7 +34,7 @@ func CheckName(s string) error {
 		return fmt.Errorf("%q is not valid UTF-8", s)
 	}
 	for _, r := range s {
-		if r == '/' || unicode.IsControl(r) {
+		if unicode.IsControl(r) {
 			return fmt.Errorf("%q contains %q", s, r)
 		}
 	}

@@ -14,7 +14,7 @@ type Job struct {
 // Jobs is the range of all jobs.
 func (s Space) Jobs() string { return s.root + "job/" }
 
-// Job returns the keys of a job. The name must have passed CheckName.
+// Job returns the keys of a job. The name must have passed CheckJob.
 func (s Space) Job(name string) Job { return Job{Range: s.Jobs() + escape(name) + "/"} }
 
 // Lock stands while the job runs, on its session's lease.

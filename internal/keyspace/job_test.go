@@ -63,7 +63,7 @@ func TestTicksRefuseOtherSpellings(t *testing.T) {
 
 // No key of one job lies in the range of another, and a name comes back from its keys.
 func TestJobsDoNotMeet(t *testing.T) {
-	name := rapid.StringMatching(`[ab/%\x00é\-1n]{1,4}`).Filter(func(s string) bool { return CheckName(s) == nil })
+	name := rapid.StringMatching(`[ab/%\x00é\-1n]{1,4}`).Filter(func(s string) bool { return CheckJob(s) == nil })
 	s := space(t, "ns")
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := name.Draw(t, "a"), name.Draw(t, "b")
