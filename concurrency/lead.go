@@ -20,9 +20,9 @@ import (
 //
 // How fn's end is taken depends on whether its term was good when it returned:
 //
-//   - it was: Lead resigns and returns fn's error, nil included, joined with that of
-//     Permit.Release if there is one: a *LostError tells that the term was lost in
-//     the end after all;
+//   - it was, or fn had released it: Lead resigns and returns fn's error, nil included,
+//     joined with that of Permit.Release if there is one: a *LostError tells that the
+//     term was lost in the end after all;
 //   - it was lost, or asked for: the work counts as not done, whatever fn returned, and
 //     fn's error is logged at most. Lead resigns and campaigns again, behind all who
 //     wait, after a pause of about 10 ms, which grows to about a second while terms
@@ -85,8 +85,12 @@ func (p *Permit) lead(ctx context.Context, fn func(context.Context, *Permit) err
 		stop()
 		cancel(nil)
 		early := p.Err() // reads the clocks
-		if early == nil {
-			early = context.Cause(asked)
+		wish := context.Cause(asked)
+		switch {
+		case early == nil:
+			early = wish
+		case p.given.Load() && !errors.Is(wish, ErrStepDown) && !errors.Is(wish, ErrClosed):
+			early = nil // by fn, before it returned
 		}
 		released := p.Release(ctx)
 		again, err = p.judge(ctx, err, early, released)

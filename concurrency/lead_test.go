@@ -93,6 +93,36 @@ func TestLeadUntilDone(t *testing.T) {
 	require.NoError(t, blocked.Release(ctx))
 }
 
+// A function that releases its term itself is done when it returns, unless it was asked to
+// step down.
+func TestLeadWhoseFunctionReleases(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(nil)
+	el := election(t, s, "x")
+	mine := errors.New("mine")
+	for _, want := range []error{nil, mine} {
+		terms, result := lead(t, ctx, el)
+		now := got(t, terms, "it leads")
+		require.NoError(t, now.Release(ctx))
+		closed(t, now.ctx.Done(), "its context has ended")
+		now.end <- want
+		require.Equal(t, want, got(t, result, "Lead returns"))
+		quiet(t, terms, "it leads again")
+	}
+	terms, result := lead(t, ctx, el)
+	now := got(t, terms, "it leads")
+	_, err := el.StepDown(ctx, "")
+	require.NoError(t, err)
+	closed(t, now.ctx.Done(), "it is asked")
+	require.NoError(t, now.Release(ctx))
+	now.end <- nil
+	now = got(t, terms, "it leads again")
+	now.end <- nil
+	require.NoError(t, got(t, result, "Lead returns"))
+}
+
 // When ctx ends, the function is told, the term is kept until it has returned, and both
 // errors are.
 func TestLeadUntilCtxEnds(t *testing.T) {

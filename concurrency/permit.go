@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,6 +36,7 @@ type Permit struct {
 	word  *StepDownError
 
 	release sync.Once
+	given   atomic.Bool   // its holder has ended it
 	done    chan struct{} // closed when the release is done
 	err     error         // its outcome
 	refused chan error    // has an error of etcd's if it refuses the release for now
@@ -163,6 +165,7 @@ func (p *Permit) giveBack(ctx context.Context) {
 		p.finish(p.Err())
 		return
 	}
+	p.given.Store(true)
 	p.epoch.goes(p.claim)
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
