@@ -6,6 +6,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -222,6 +224,41 @@ func TestTrailers(t *testing.T) {
 	require.Equal(t, http.Header{"Checksum": {"abc"}, "Other": {"x", "y"}, "Late": {"z"}, "Unset": nil}, first.Trailer)
 	require.NotContains(t, first.Header, "No-Trailer")
 	same(t, first, again)
+}
+
+// I17: trailers that nobody has announced come over HTTP/1.1 too, to the first client as to the
+// duplicates: of a handler that flushes or does not, and of one behind a ReverseProxy.
+func TestTrailersWithoutNotice(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	h := func(flush bool, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(http.TrailerPrefix+"Early", "1")
+			_, _ = io.WriteString(w, body)
+			if flush {
+				w.(http.Flusher).Flush()
+			}
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+		}
+	}
+	backend := in.hosting(nil, h(true, "hello"))
+	to, err := url.Parse(backend.URL)
+	require.NoError(t, err)
+	tr := &http.Transport{}
+	t.Cleanup(tr.CloseIdleConnections)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.Transport = tr
+	for name, h := range map[string]http.HandlerFunc{
+		"flushed": h(true, "hello"), "at once": h(false, "hello"), "without a body": h(false, ""),
+		"large": h(false, strings.Repeat("x", 10<<10)), "behind a proxy": proxy.ServeHTTP,
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, again := twice(t, in.serve(nil, h), strings.ReplaceAll(name, " ", "-"))
+			require.Equal(t, http.Header{"Early": {"1"}, "Grpc-Status": {"0"}}, first.Trailer)
+			same(t, first, again)
+		})
+	}
 }
 
 // I17: an answer to HEAD, for whoever has keys there, has the length that the handler has said,

@@ -225,6 +225,7 @@ func (rec *recorder) send() {
 	if !rec.live {
 		measure(rec.head, rec.r, rec.status, rec.body, trailer)
 		rec.open(nil)
+		unsize(rec.w, rec.r, rec.status, trailer)
 	}
 	maps.Copy(rec.w.Header(), trailer)
 }
@@ -238,6 +239,17 @@ func measure(h http.Header, r *http.Request, status int, body []byte, trailer ht
 	}
 	if len(trailer) == 0 && !empty(r, status) {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+}
+
+// unsize has net/http, which would set the length of a short body, after which HTTP/1.1 has no
+// trailers, leave it out for those that nobody has announced.
+func unsize(w http.ResponseWriter, r *http.Request, status int, trailer http.Header) {
+	for name := range trailer {
+		if strings.HasPrefix(name, http.TrailerPrefix) && !empty(r, status) {
+			_ = http.NewResponseController(w).Flush()
+			return
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
 	if len(body) > 0 && !bodyless(res.Status) {
 		_, _ = w.Write(body)
 	}
+	unsize(w, r, res.Status, res.Trailer)
 	maps.Copy(h, res.Trailer)
 }
 
