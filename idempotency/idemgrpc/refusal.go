@@ -19,7 +19,7 @@ const (
 	ReasonPayload     = "PAYLOAD"                   // INVALID_ARGUMENT: the message cannot be compared
 	ReasonScope       = "SCOPE"                     // PERMISSION_DENIED: nobody knows whose call it is
 	ReasonInProgress  = "IN_PROGRESS"               // ABORTED: a duplicate is being worked on, or the outcome being recorded
-	ReasonConflict    = "CONFLICT"                  // ABORTED: a condition of the handler's commit was not met
+	ReasonConflict    = "CONFLICT"                  // ABORTED: a condition of the handler's commit was not met; the handler has run
 	ReasonReused      = "REUSED"                    // FAILED_PRECONDITION: the key was used with another message
 	ReasonUnknown     = "UNKNOWN"                   // FAILED_PRECONDITION: an attempt was lost, and somebody has to find out
 	ReasonFailed      = "FAILED"                    // FAILED_PRECONDITION: it has failed before, and that was remembered

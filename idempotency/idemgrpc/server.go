@@ -177,7 +177,7 @@ func instead(a *idempotency.Attempt, err error) error {
 	case a.Certain(err), errors.As(err, &u):
 		return nil
 	case errors.Is(err, idempotency.ErrConflict):
-		return refusal(codes.Aborted, ReasonConflict, "a change has come between; nothing was done", time.Second)
+		return refusal(codes.Aborted, ReasonConflict, "a change has come between: the handler has run, and the operations that it gave to Attempt.With were not done", time.Second)
 	case errors.Is(err, idempotency.ErrInvalid):
 		return refusal(codes.Internal, ReasonInternal, "the outcome cannot be recorded", 0)
 	}

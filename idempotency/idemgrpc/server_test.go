@@ -266,6 +266,8 @@ func TestUnknownOutcome(t *testing.T) {
 	refused(t, s.pay("k").err, codes.FailedPrecondition, idemgrpc.ReasonFailed)
 }
 
+// A condition that the handler has given to its attempt is not met: only what was to be done with
+// it was not done. The client is not told that nothing was, since the handler has run.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, nil)[0]
@@ -274,7 +276,10 @@ func TestConflict(t *testing.T) {
 		a.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("/no/such/key"), ">", 0)})
 		return paid(ctx, req)
 	})
-	require.True(t, refused(t, s.pay("k").err, codes.Aborted, idemgrpc.ReasonConflict))
+	err := s.pay("k").err
+	require.True(t, refused(t, err, codes.Aborted, idemgrpc.ReasonConflict))
+	require.EqualValues(t, 1, s.calls.Load())
+	require.ErrorContains(t, err, "the handler has run, and the operations that it gave to Attempt.With were not done")
 }
 
 // Operations that etcd does not take: nothing is recorded, and the client does not hear

@@ -436,8 +436,9 @@ func TestUnknownOutcome(t *testing.T) {
 	require.Equal(t, idemhttp.CodeUnreadable, s.post("/payments", "k3", "body").problem(t).Code)
 }
 
-// A condition that the handler has given to its attempt is not met: nothing was done, and the
-// client is told so rather than what the handler has said.
+// A condition that the handler has given to its attempt is not met: its operations
+// were not done, and the client is told so rather than what the handler has said. Whatever else
+// the handler has done stays, and the client is not told otherwise.
 func TestConflictOfTheHandlersOwn(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -454,6 +455,7 @@ func TestConflictOfTheHandlersOwn(t *testing.T) {
 	p := re.problem(t)
 	require.Empty(t, re.Header.Get("Link")+re.Header.Get("Location"), "nothing is left of what the handler has set")
 	require.Equal(t, idemhttp.CodeConflict, p.Code)
+	require.Contains(t, p.Detail, "The handler has run, and what it was to write together with the outcome was not written.")
 	require.True(t, errors.Is(*told.Load(), idempotency.ErrConflict))
 	s.post("/payments", "k", "body")
 	require.EqualValues(t, 2, s.calls.Load(), "the key was given free")

@@ -31,7 +31,7 @@ const (
 	CodeScope       Code = "scope"       // 403: nobody knows whose request it is
 	CodeInProgress  Code = "in-progress" // 409: a duplicate is being worked on, or the outcome being recorded
 	CodeUnknown     Code = "unknown"     // 409: an earlier attempt was lost, and somebody has to find out
-	CodeConflict    Code = "conflict"    // 409: a condition of the handler's commit was not met
+	CodeConflict    Code = "conflict"    // 409: a condition of the handler's commit was not met; the handler has run
 	CodeFailed      Code = "failed"      // 409: it has failed before, and that was remembered
 	CodeNotKept     Code = "not-kept"    // 409: it was done before, and its response was not kept
 	CodeTooLarge    Code = "too-large"   // 413: the body is above MaxRequest
@@ -50,7 +50,7 @@ var problems = map[Code]Problem{
 	CodeScope:       {Status: 403, Title: "The request belongs to nobody"},
 	CodeInProgress:  {Status: 409, Title: "A request is outstanding for this Idempotency-Key", Retryable: true},
 	CodeUnknown:     {Status: 409, Title: "The outcome of the request with this Idempotency-Key is unknown", Detail: "An earlier attempt was interrupted. It is not repeated until somebody has found out what it has done."},
-	CodeConflict:    {Status: 409, Title: "The request was overtaken by a change", Detail: "Nothing was done.", Retryable: true},
+	CodeConflict:    {Status: 409, Title: "The request was overtaken by a change", Detail: "The handler has run, and what it was to write together with the outcome was not written.", Retryable: true},
 	CodeFailed:      {Status: 409, Title: "The request with this Idempotency-Key has failed", Detail: "It is not tried again."},
 	CodeNotKept:     {Status: 409, Title: "The response to this Idempotency-Key was not kept", Detail: "The request was done."},
 	CodeTooLarge:    {Status: 413, Title: "The request's body is too large"},
