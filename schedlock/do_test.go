@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -343,6 +344,49 @@ func TestAtMost(t *testing.T) {
 	close(stuck)
 	x = got(t, answers, "it returns at last")
 	require.ErrorIs(t, x.err, schedlock.ErrTooLong)
+}
+
+// A function that returns why its context has ended, as it is or wrapped, says no more than
+// the run does: the error and the history have it once.
+func TestWhyItHasEndedIsToldOnce(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	for name, why := range map[string]func(error) error{
+		"plain":   func(err error) error { return err },
+		"wrapped": func(err error) error { return fmt.Errorf("step 2: %w", err) },
+	} {
+		a := f.instance(&concurrency.SessionOptions{TTL: time.Minute, Margin: 50 * time.Millisecond}, nil)
+		_, err := a.Do(ctx, name, func(ctx context.Context, _ *schedlock.Run) error {
+			<-ctx.Done()
+			return why(context.Cause(ctx))
+		}, schedlock.AtMost(50*time.Millisecond))
+		require.ErrorIs(t, err, schedlock.ErrTooLong)
+		require.Equal(t, 1, strings.Count(err.Error(), "AtMost has passed"), err)
+		require.Eventually(t, func() bool {
+			h, err := a.History(ctx, name)
+			return err == nil && len(h) == 1 && strings.Count(h[0].Error, "AtMost has passed") == 1
+		}, soon, time.Millisecond)
+
+		_, err = a.Do(ctx, name+", late", func(ctx context.Context, _ *schedlock.Run) error {
+			<-ctx.Done()
+			f.none("late/lock")
+			return why(context.Cause(ctx))
+		}, schedlock.AtMost(50*time.Millisecond))
+		require.ErrorIs(t, err, schedlock.ErrTooLong)
+		require.ErrorContains(t, err, "does not heed")
+		require.Equal(t, 1, strings.Count(err.Error(), "AtMost has passed"), err)
+
+		_, err = a.Do(ctx, name+", lost", func(ctx context.Context, _ *schedlock.Run) error {
+			if err := f.RevokeLease(ctx, a.sess.Lease()); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return why(context.Cause(ctx))
+		})
+		require.ErrorIs(t, err, schedlock.ErrLost)
+		require.Equal(t, 1, strings.Count(err.Error(), "attempt 1"), err)
+	}
 }
 
 // J19: the run was ended by AtMost, of which etcd takes no note at present. The function

@@ -86,3 +86,14 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
+
+// errUnheeded says that AtMost has passed, and the function still runs.
+var errUnheeded = errors.New("it does not heed its context")
+
+// once joins what the function has returned with why the run has ended: that may be the same.
+func once(failed, ended error) error {
+	if errors.Is(failed, ended) {
+		return failed
+	}
+	return errors.Join(failed, ended)
+}

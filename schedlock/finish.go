@@ -93,7 +93,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 	err := fn(work, r)
 	returned = true
 	if !r.finish(ctx, err) { // AtMost was first
-		r.err, r.outcome.Took = errors.Join(err, r.err), time.Since(r.began)
+		r.err, r.outcome.Took = once(errors.Join(err, errUnheeded), r.Err()), time.Since(r.began)
 	}
 }
 
@@ -123,7 +123,7 @@ func (r *Run) tooLong() {
 			// etcd here, when the function returns at last.
 			over, cancel := context.WithCancel(context.Background())
 			cancel()
-			r.finish(over, errors.New("it does not heed its context"))
+			r.finish(over, errUnheeded)
 		case <-r.epoch.Context().Done():
 		}
 	})
@@ -147,10 +147,10 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 		res.Took, res.Outcome, r.err = time.Since(r.began), Ran, failed
 		switch {
 		case errors.Is(ended, ErrTooLong):
-			r.err = errors.Join(failed, ended)
+			r.err = once(failed, ended)
 			res.Outcome = Failed
 		case errors.Is(ended, ErrLost):
-			res.Outcome, r.err = Lost, errors.Join(failed, ended)
+			res.Outcome, r.err = Lost, once(failed, ended)
 			r.forget()
 			return
 		case failed != nil:
