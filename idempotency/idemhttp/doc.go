@@ -60,6 +60,12 @@
 // Context.Error behind echo.WrapMiddleware. What is written later reaches nobody, and
 // OnError is told of it.
 //
+// What answers for a handler that has not returned yet must stand in front of it, too:
+// http.TimeoutHandler, and frameworks' middleware of that kind. Behind it, the 503 gives the key
+// free (see RememberFinal) while the work goes on, and a repetition is done beside the first. In
+// front, the work goes on alone and its outcome is recorded: repetitions are answered by 409
+// until then, and by a replay after it.
+//
 // The handler's context is that of the attempt: see idempotency.FromContext for its number,
 // fencing token, child keys and recovery points. The handler must not settle it. Whether the
 // client is still there is told by Client.

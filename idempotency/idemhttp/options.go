@@ -171,7 +171,8 @@ func ByPattern(r *http.Request) string { return r.Method + " " + r.Pattern }
 func OneForAll(*http.Request) string { return "any" }
 
 // RememberFinal has those responses recorded that would be the same if the request came
-// again: all but 5xx, 401, 403, 407, 408, 421, 425, 429. Those give the key free.
+// again: all but 5xx, 401, 403, 407, 408, 421, 425, 429. Those give the key free, so they must
+// not be given while the work goes on, as http.TimeoutHandler does behind the Middleware.
 func RememberFinal(status int) idempotency.Action {
 	switch {
 	case status >= 500:
