@@ -64,7 +64,13 @@ func LateBy(d time.Duration) Option {
 // not, and the tick is shown as lost. A run that ended with an error is not repeated.
 //
 // Somebody must be there to start again: a call that finds the tick claimed does not
-// return at once then, but stands by until the run has ended.
+// return at once then, but stands by until the run has ended, or LateBy has passed.
+//
+// So it is worth nothing where those who stand by leave before the loss is noticed, which
+// takes the TTL and half a second: their calls say Late then. Under a Job and
+// NewGocronCron they leave when the next tick comes. Under Wrap and NewGocronLocker they
+// leave at the end of the period, unless LateBy says otherwise: one above what a run takes
+// and the TTL helps, since ticks that come meanwhile are left out, as StillRunning.
 func Retries(n int) Option { return func(s *settings) { s.retries = n } }
 
 // Misfire says what becomes of ticks whose time has passed without a start, because

@@ -67,6 +67,41 @@ func TestOneOfThoseWhoStandBy(t *testing.T) {
 	require.Empty(t, again)
 }
 
+// Who is told a period has the period for LateBy: a loss that is noticed after that is not made
+// good, whatever Retries says. With more time for it, it is.
+func TestRetriesNeedLateBy(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	const every = time.Second
+	now := clock(time.Now().Truncate(every))
+	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
+	opts := []schedlock.Option{schedlock.Every(every), schedlock.Retries(1)}
+	started, done := do(ctx, a.Locker, "job", nil, opts...)
+	got(t, started, "it starts")
+	locker := func(opts ...schedlock.Option) *schedlock.GocronLocker[gocronLock] {
+		l, err := schedlock.NewGocronLocker[gocronLock](b.Locker, opts...)
+		require.NoError(t, err)
+		return l
+	}
+	_, err := locker(opts...).Lock(ctx, "job")
+	var skip *schedlock.SkippedError
+	require.ErrorAs(t, err, &skip)
+	require.Equal(t, schedlock.Late, skip.Result.Outcome, "it stood by until the period was over")
+
+	a.client.Cut() // it cannot come back at once
+	require.NoError(t, f.RevokeLease(ctx, a.sess.Lease()))
+	patient := locker(append(opts, schedlock.LateBy(time.Hour))...)
+	lock, err := patient.Lock(ctx, "job")
+	require.NoError(t, err)
+	r, ok := patient.Running("job")
+	require.True(t, ok)
+	require.Equal(t, 2, r.Attempt())
+	require.NoError(t, lock.Unlock(ctx))
+	a.client.Heal()
+	require.ErrorIs(t, got(t, done, "it returns").err, schedlock.ErrLost)
+}
+
 // A later tick was claimed: the one that was lost is not started again.
 func TestNoRetryBehindALaterTick(t *testing.T) {
 	t.Parallel()
