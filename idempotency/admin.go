@@ -77,10 +77,14 @@ type Filter struct {
 const pageSize = 200
 
 // List returns the records that a filter leaves, in no order that means anything. It reads
-// page by page, so what changes meanwhile may be seen or not. It yields an error of
-// etcd's or ctx's, and ends then.
+// page by page, so what changes meanwhile may be seen or not. It yields ErrClosed,
+// an error of etcd's or ctx's, and ends then.
 func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
+		if err := s.closed(); err != nil {
+			yield(Record{}, fmt.Errorf("list store %q: %w", s.name, err))
+			return
+		}
 		from := s.keys.Records()
 		if f.HasScope || f.Scope != "" {
 			from = s.keys.Scope(f.Scope)
@@ -155,7 +159,7 @@ func describe(e keyspace.Entry, st state) Record {
 
 // Get returns the record of a key and, if it is finished, its outcome. It returns
 // ErrNotFound, ErrInvalid if the reference is none, ErrUnreadable with the Record if the
-// outcome cannot be read, ctx's error or one of etcd's.
+// outcome cannot be read, ErrClosed, ctx's error or one of etcd's.
 func (s *Store) Get(ctx context.Context, ref Ref) (Record, *Recorded, error) {
 	e, st, err := s.lookUp(ctx, ref)
 	if err != nil {
@@ -175,12 +179,25 @@ func (s *Store) Get(ctx context.Context, ref Ref) (Record, *Recorded, error) {
 	return r, rec, err
 }
 
+// closed returns ErrClosed once the session is closed: nothing would renew what were written,
+// and give back what it hangs on.
+func (s *Store) closed() error {
+	if s.sess.Context().Err() != nil {
+		return ErrClosed
+	}
+	return nil
+}
+
 func (s *Store) lookUp(ctx context.Context, ref Ref) (keyspace.Entry, state, error) {
 	e, ok := s.keys.Ref(string(ref))
 	if !ok {
 		return e, state{}, invalid("store %q: %q is no reference", s.name, string(ref))
 	}
-	st, err := s.read(ctx, e, true)
+	err := s.closed()
+	var st state
+	if err == nil {
+		st, err = s.read(ctx, e, true)
+	}
 	if err == nil && st.kv == nil {
 		err = ErrNotFound
 	}
@@ -193,8 +210,8 @@ func (s *Store) lookUp(ctx context.Context, ref Ref) (keyspace.Entry, state, err
 // Delete forgets a request, be it finished, unknown or unreadable: the next call does it
 // again. Processes that have its outcome in their caches replay it for CacheFor yet. It
 // returns ErrInProgress, as an *InProgressError, while somebody works on it; ErrNotFound,
-// ErrInvalid, ErrConflict if it has changed meanwhile, ctx's error or one of etcd's; after
-// the last two it may be deleted or not.
+// ErrInvalid, ErrClosed, ErrConflict if it has changed meanwhile, ctx's error or one of
+// etcd's; after the last two it may be deleted or not.
 func (s *Store) Delete(ctx context.Context, ref Ref) error {
 	e, st, err := s.lookUp(ctx, ref)
 	if err != nil {
@@ -252,7 +269,7 @@ func NotDone() Resolution { return Resolution{action: Forget} }
 // Resolve says what became of a request whose outcome is Unknown. It returns ErrInProgress,
 // as an *InProgressError, if somebody works on it; ErrConflict if its outcome is known or
 // changes meanwhile; ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than
-// 128 KiB, ErrUnreadable, ctx's error or one of etcd's; after the last two it may be
+// 128 KiB, ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two it may be
 // resolved or not.
 func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 	e, st, err := s.lookUp(ctx, ref)
@@ -297,8 +314,11 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 }
 
 // Count returns how many records there are of a scope, or with all in the whole store, those
-// in progress counted twice. It returns an error of etcd's or ctx's.
+// in progress counted twice. It returns ErrClosed, an error of etcd's or ctx's.
 func (s *Store) Count(ctx context.Context, scope string, all bool) (int64, error) {
+	if err := s.closed(); err != nil {
+		return 0, fmt.Errorf("count store %q: %w", s.name, err)
+	}
 	from := s.keys.Scope(scope)
 	if all {
 		from = s.keys.Records()

@@ -61,3 +61,24 @@ func TestDeleteIsSeen(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, idempotency.Known(a.Store), deleted)
 }
+
+// Once its session is closed a store answers nobody, and writes nothing.
+func TestAdminOfAClosedSession(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), nil))
+	ref := a.Ref(key("1"))
+	require.NoError(t, a.sess.Close(ctxT(t)))
+	before := f.dump()
+	for _, err := range a.List(ctxT(t), idempotency.Filter{}) {
+		require.ErrorIs(t, err, idempotency.ErrClosed)
+	}
+	_, _, err := a.Get(ctxT(t), ref)
+	require.ErrorIs(t, err, idempotency.ErrClosed)
+	require.ErrorIs(t, a.Delete(ctxT(t), ref), idempotency.ErrClosed)
+	require.ErrorIs(t, a.Resolve(ctxT(t), ref, idempotency.NotDone()), idempotency.ErrClosed)
+	_, err = a.Count(ctxT(t), "", true)
+	require.ErrorIs(t, err, idempotency.ErrClosed)
+	require.Equal(t, before, f.dump())
+}
