@@ -151,7 +151,7 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 			res.Outcome = Failed
 		case errors.Is(ended, ErrLost):
 			res.Outcome, r.err = Lost, once(failed, ended)
-			r.forget()
+			r.clear()
 			return
 		case failed != nil:
 			res.Outcome = Failed
@@ -260,5 +260,18 @@ func (r *Run) trim() []clientv3.Op {
 		clientv3.OpDelete(keys.Runs(), clientv3.WithRange(keys.Run(tick)+"\x00")),
 		clientv3.OpDelete(keys.Floors(), clientv3.WithRange(keys.Floor(tick))),
 		clientv3.OpPut(keys.Floor(tick), ""),
+	}
+}
+
+// clear removes what stands in the place of a lost run's lock although its session lives:
+// somebody has put the key again, maybe on no lease. Its create revision tells that no other
+// run has taken it. What has gone, or goes with the session, is left alone.
+func (r *Run) clear() {
+	lives := r.epoch.Context().Err() == nil && !errors.Is(r.Err(), ErrUnlocked)
+	if !lives || !r.locker.sess.Background(func() {
+		defer r.forget()
+		_, _ = commit.Remove(r.epoch.Context(), r.locker.client, r.job.keys.Lock(), r.token)
+	}) {
+		r.forget()
 	}
 }

@@ -224,16 +224,84 @@ func TestUnlockDamaged(t *testing.T) {
 	ctx := ctxT(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
-	started, done := do(ctx, a.Locker, "job", nil, opts...)
-	got(t, started, "it starts")
+	returns := make(chan struct{})
+	runs, done := make(chan *schedlock.Run, 10), make(chan error, 1)
+	go func() {
+		_, err := a.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error { runs <- r; <-returns; return nil }, opts...)
+		done <- err
+	}()
+	got(t, runs, "it starts")
 	_, err := f.Client().Put(ctx, f.keys("/lock")[0], "{", clientv3.WithLease(a.sess.Lease()))
 	require.NoError(t, err)
 	require.NoError(t, b.Unlock(ctx, "job", "it looks odd"))
-	require.ErrorIs(t, got(t, done, "it ends").err, schedlock.ErrLost)
+	close(returns)
+	require.ErrorIs(t, got(t, done, "it ends"), schedlock.ErrLost)
+	require.Empty(t, runs, "it is not started again")
 	r, err := b.Get(ctx, "job", tick(1))
 	require.NoError(t, err)
 	require.Equal(t, []any{schedlock.Unlocked, 1, a.sess.Holder(), "it looks odd"}, []any{r.State, r.Attempt, r.Holder, r.Error})
 	res, err := b.Do(ctx, "job", nothing, opts...)
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Claimed, res.Outcome)
+}
+
+// Somebody puts the lock of a run by hand, without a lease: nothing would ever end it. The run
+// is lost, and when its function has returned the job is free.
+func TestOverwrittenLock(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	returns := make(chan struct{})
+	runs, done := make(chan *schedlock.Run, 1), make(chan answer, 1)
+	go func() {
+		res, err := a.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error {
+			runs <- r
+			<-returns
+			return nil
+		}, schedlock.Tick(tick(1)))
+		done <- answer{res, err}
+	}()
+	r := got(t, runs, "it starts")
+	_, err := f.Client().Put(ctx, f.keys("/lock")[0], "{")
+	require.NoError(t, err)
+	closed(t, r.Ctx().Done(), "it is lost")
+	require.Len(t, f.keys("/lock"), 1, "the function has not returned")
+	close(returns)
+	require.ErrorIs(t, got(t, done, "it ends").err, schedlock.ErrLost)
+	f.none("/lock")
+	h, err := b.Get(ctx, "job", tick(1))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Dead, h.State)
+	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(2)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+}
+
+// The end of a run that was lost because its lock was deleted does not touch the lock of the
+// next one.
+func TestEndOfALostRunBehindTheNext(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	returns := make(chan struct{})
+	runs, done := make(chan *schedlock.Run, 1), make(chan error, 1)
+	go func() {
+		_, err := a.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error { runs <- r; <-returns; return nil }, schedlock.Tick(tick(1)))
+		done <- err
+	}()
+	r := got(t, runs, "it starts")
+	_, err := f.Client().Delete(ctx, f.keys("/lock")[0])
+	require.NoError(t, err)
+	closed(t, r.Ctx().Done(), "it is lost")
+	end := make(chan struct{})
+	next, nextDone := do(ctx, b.Locker, "job", end, schedlock.Tick(tick(2)))
+	second := got(t, next, "the next one")
+	close(returns)
+	require.ErrorIs(t, got(t, done, "it ends"), schedlock.ErrLost)
+	require.NoError(t, a.sess.Close(ctx), "which waits for what the end of the run has to do")
+	require.NoError(t, second.Check(ctx))
+	close(end)
+	require.NoError(t, got(t, nextDone, "it ends").err)
 }
