@@ -5,7 +5,7 @@
 //
 // A patch begins with a header:
 //
-//	Rule: what is no longer so.
+//	Rule: what is so instead of the rule.
 //	Id: of the list in docs/testing.md that it comes from
 //	Chaos: seeds and seconds, as "3 25": the chaos suite has to be red within so many
 //	       seeds of so many seconds each

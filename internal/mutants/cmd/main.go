@@ -62,7 +62,7 @@ func run(ctx context.Context, only string, seed uint64) (survivors int, err erro
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	fmt.Printf("%-28s %-4s %-9s %5s  %-44s %s\n", "mutant", "id", "", "seeds", "noticed by", "the rule that it breaks")
+	fmt.Printf("%-28s %-4s %-9s %5s  %-44s %s\n", "mutant", "id", "", "seeds", "noticed by", "what it breaks")
 	for _, m := range all {
 		if !wanted(m.Name, only) {
 			continue
