@@ -67,7 +67,7 @@ func TestOutageUnderGRPCsBackOff(t *testing.T) {
 	p := lock(t, f.sessionOn(c.Client, opts), "x")
 	require.NoError(t, f.Crash(0))
 	deadline := p.Deadline()
-	time.Sleep(time.Until(deadline) - 3*time.Second)
+	time.Sleep(time.Until(deadline) - 3*time.Second) // how long the outage lasts
 	require.Equal(t, deadline, p.Deadline(), "etcd was away")
 	require.NoError(t, f.Restart(ctxT(t), 0))
 	require.Eventually(t, func() bool { return p.Deadline().After(deadline) }, soon, tick)

@@ -179,8 +179,8 @@ func (s *Store) Get(ctx context.Context, ref Ref) (Record, *Recorded, error) {
 	return r, rec, err
 }
 
-// closed returns ErrClosed once the session is closed: nothing would renew what were written,
-// and give back what it hangs on.
+// closed returns ErrClosed once the session is closed: what it wrote then would
+// hang on leases that nobody looks after.
 func (s *Store) closed() error {
 	if s.sess.Context().Err() != nil {
 		return ErrClosed
@@ -193,11 +193,10 @@ func (s *Store) lookUp(ctx context.Context, ref Ref) (keyspace.Entry, state, err
 	if !ok {
 		return e, state{}, invalid("store %q: %q is no reference", s.name, string(ref))
 	}
-	err := s.closed()
-	var st state
-	if err == nil {
-		st, err = s.read(ctx, e, true)
+	if err := s.closed(); err != nil {
+		return e, state{}, fmt.Errorf("store %q: %s: %w", s.name, ref, err)
 	}
+	st, err := s.read(ctx, e, true)
 	if err == nil && st.kv == nil {
 		err = ErrNotFound
 	}

@@ -30,10 +30,11 @@ type Result[T any] struct {
 // panics, so does Do, and OnPanic says. If the attempt's context has ended before, and
 // fn returns an error, the attempt counts as lost.
 //
-// Else Do returns what Begin returns, ErrInvalid for a nil fn among it; a *FailedError if a failure was remembered; an
-// *OmittedError if the request is done and its result was not kept; and what Commit
-// returns. After ErrNotRecorded and ErrFenced the Result has the value that fn returned; so it
-// has with ErrInvalid for a value that has no JSON, whose request is recorded as done, without it.
+// Else Do returns what Begin returns; ErrInvalid for a nil fn, before anything is claimed;
+// a *FailedError if a failure was remembered; an *OmittedError if the request is done and
+// its result was not kept; and what Commit returns. After ErrNotRecorded and ErrFenced the
+// Result has the value that fn returned; so it has with ErrInvalid for a value that has no
+// JSON, whose request is recorded as done, without it.
 // ErrConflict, of what was given to Attempt.With, is treated as an error of fn; after ErrInvalid
 // of it the attempt counts as lost.
 //

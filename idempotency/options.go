@@ -37,9 +37,6 @@ type Options struct {
 	// to Abandon.
 	OnPanic Action
 	// MaxResult is the size in bytes, after Codec, up to which a result is kept.
-	// Larger ones than 128 KiB go in messages of up to 1 MiB: where etcd
-	// (--max-request-bytes) or the client (MaxCallSendMsgSize) takes less, such a result is
-	// not kept either.
 	// Above it the outcome is recorded without: nothing is done twice, but duplicates
 	// get an *OmittedError. Defaults to 8 MiB, at most 64 MiB. Results above 128 KiB go in
 	// messages of up to 1 MiB: where etcd (--max-request-bytes) or the client

@@ -20,10 +20,11 @@ const maxSteps = 512 << 10
 // attempt at the same request it returns that value, without a call. A step costs one Txn.
 //
 // It returns fn's error, as it is, and records nothing then. It returns ErrTooLarge if
-// the values of all steps together are above 512 KiB, or above what etcd or the client takes, ErrUnreadable for a value that is no
-// T, ErrInvalid for one that has no JSON and for a nil fn, ErrFenced, ErrSettled, the cause of the attempt's
-// context if that has ended before, or an error of etcd's; then, if fn was called, its value
-// is returned, and is not recorded. Two steps of one request need two names.
+// the values of all steps together are above 512 KiB, or above what etcd or the client
+// takes in a message, ErrUnreadable for a value that is no T, ErrInvalid for one that has
+// no JSON and for a nil fn, ErrFenced, ErrSettled, the cause of the attempt's context if
+// that has ended before, or an error of etcd's; then, if fn was called, its value is
+// returned, and is not recorded. Two steps of one request need two names.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (T, error) {
 	var v T
 	if fn == nil {
