@@ -16,6 +16,7 @@ FUZZTIME    ?= 20s
 BENCH       ?= .
 BENCHTIME   ?= 1s
 ARGS        ?=
+PARTS       ?= race etcd37 stall chaos chaos-processes mutants compat model fuzz
 FILE        ?=
 OUT         ?=
 
@@ -25,6 +26,8 @@ ETCD37MOD   := .ci/etcd37.mod
 
 # Says so on stderr when a command, usually a cold build, is slow.
 patiently := .ci/patiently
+# A command in front of go test: .ci/run has failed packages run once more by it.
+RERUN       ?=
 
 # $(call holding,Fuzz) lists the package folders whose tests have such functions.
 holding = { grep -rlE '^func $(1)[A-Z]' --include='*_test.go' . || true; } | xargs -r -n1 dirname | sort -u
@@ -54,7 +57,7 @@ demo-payments: ## Send each payment five times at once to four real servers, whi
 .PHONY: test
 test: ## Vet and run all tests; needs only Go
 	@$(patiently) go vet $(PKGS)
-	@go test -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+	@$(RERUN) go test -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: race
 race: ## Run all tests in random order under the race detector; needs a C compiler
@@ -62,12 +65,12 @@ race: ## Run all tests in random order under the race detector; needs a C compil
 		echo "make race: the race detector needs a C compiler, and '$$cc' (go env CC) is not to be found. 'make test' needs only Go." >&2; exit 1; }
 	@export CGO_ENABLED=1; \
 		$(patiently) go vet -race $(PKGS); \
-		go test -race -shuffle=on -parallel=$(RACING) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+		$(RERUN) go test -race -shuffle=on -parallel=$(RACING) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: etcd37
 etcd37: ## Vet and run all tests with etcd 3.7.3 in place of the floor in go.mod
 	@$(patiently) go vet -modfile=$(ETCD37MOD) $(PKGS)
-	@go test -modfile=$(ETCD37MOD) -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+	@$(RERUN) go test -modfile=$(ETCD37MOD) -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: etcd37-sync
 etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again
@@ -78,12 +81,16 @@ etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again
 .PHONY: integration
 integration: ## Compile and run the adapters against the real gocron and robfig/cron, and the middleware in chi and echo, in a module of its own
 	@$(patiently) go -C integration vet ./...
-	@go -C integration test -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
+	@$(RERUN) go -C integration test -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: stall
 stall: ## Run all tests in processes that stand still for up to a second now and then, as on a busy machine; finds bounds that are too tight (ARGS="-longest 2s")
 	@$(patiently) go build -o bin/stall ./internal/procs/stall
 	@go test -exec="$(CURDIR)/bin/stall $(ARGS)" -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+
+.PHONY: verify
+verify: ## Run what is longer than .ci/run allows, each part with a dated line in docs/testing.md; hours (PARTS="stall chaos" SEEDS="1 2" MINUTES=3)
+	@.ci/verify $(PARTS)
 
 .PHONY: compat
 compat: ## Run all tests against real servers of etcd 3.5, 3.6 and 3.7, one after the other; takes minutes
@@ -99,7 +106,7 @@ mutants: ## Take one rule after the other out of the product and show which chec
 lint: export GOTOOLCHAIN := local
 lint: ## gofmt, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed
 	@bad=$$(gofmt -l .); [[ -z $$bad ]] || { echo "not gofmt'ed (make fmt):" $$bad >&2; exit 1; }
-	@for script in .ci/run .ci/patiently docs/model/run; do bash -n $$script; done
+	@for script in .ci/run .ci/verify .ci/patiently docs/model/run; do bash -n $$script; done
 	@for os in linux darwin windows; do GOOS=$$os $(patiently) go vet $(PKGS); done
 	@$(patiently) go run $(STATICCHECK) $(PKGS)
 	@if command -v golangci-lint >/dev/null; then golangci-lint run $(PKGS); \

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// module writes a module of one package, which sees the test's folder, and makes it the
+// working directory.
+func module(t *testing.T, source string) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.org/m\n\ngo 1.26\n"), 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a", "a_test.go"), []byte("package a\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Exit\n"+source), 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "b"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b", "b_test.go"), []byte("package b\n\nimport \"testing\"\n\nfunc TestGood(t *testing.T) { t.Log(\"chatter\") }\n"), 0o600))
+	t.Chdir(dir)
+}
+
+// once is a test that fails the first time that it runs.
+const once = `
+func TestOnce(t *testing.T) {
+	t.Run("sub", func(t *testing.T) {
+		if _, err := os.Stat("ran"); err != nil {
+			os.WriteFile("ran", nil, 0o600)
+			t.Error("the first time")
+		}
+	})
+}
+`
+
+func TestRerun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		source string
+		flaky  string // what its line begins with
+		red    bool
+		shows  []string
+		hides  []string
+	}{
+		"green": {source: "func TestGood(t *testing.T) {}\n", shows: []string{"ok  \texample.org/m/a"}, hides: []string{"rerun:", "=== RUN", "PASS\n"}},
+		"flaky": {source: once, flaky: "FLAKY a.TestOnce/sub: ", shows: []string{"the first time", "FAIL\texample.org/m/a", "ok  \texample.org/m/a", "run once more, alone"}},
+		"red":   {source: "func TestBad(t *testing.T) { t.Error(\"each time\") }\n", red: true, shows: []string{"each time", "run once more, alone"}},
+		"flaky package": {
+			source: "func TestMain(m *testing.M) {\n\tm.Run()\n\tif _, err := os.Stat(\"ran\"); err != nil {\n\t\tos.WriteFile(\"ran\", nil, 0o600)\n\t\tos.Exit(1)\n\t}\n}\nfunc TestGood(t *testing.T) {}\n",
+			flaky:  "FLAKY example.org/m/a: ",
+		},
+		"flaky crash": {
+			source: "func TestCrash(t *testing.T) {\n\tif _, err := os.Stat(\"ran\"); err != nil {\n\t\tos.WriteFile(\"ran\", nil, 0o600)\n\t\tpanic(\"the first time\")\n\t}\n}\n",
+			flaky:  "FLAKY a.TestCrash: ", shows: []string{"panic: the first time"},
+		},
+		"does not build": {source: "func TestBad(t *testing.T) { nothing() }\n", red: true, shows: []string{"undefined: nothing", "is not run again: it does not build"}},
+		"does not load":  {source: "import \"example.org/nothing\"\n", red: true, shows: []string{"is not run again: it does not build"}},
+		"data race":      {source: "func TestRace(t *testing.T) { t.Error(\"WARNING: DATA RACE\") }\n", red: true, shows: []string{"is not run again: it has a data race"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module(t, tt.source)
+			var out bytes.Buffer
+			flaky, red, err := run(&out, []string{"go", "test", "-count=1", "./..."})
+			require.NoError(t, err)
+			if tt.red {
+				require.Equal(t, []string{"example.org/m/a"}, red)
+			} else {
+				require.Empty(t, red)
+			}
+			if tt.flaky == "" {
+				require.Empty(t, flaky)
+			} else {
+				require.Len(t, flaky, 1)
+				require.True(t, strings.HasPrefix(flaky[0], tt.flaky), flaky[0])
+				require.True(t, strings.HasSuffix(out.String(), flaky[0]+"\n"), "it is the last line")
+			}
+			for _, s := range append(tt.shows, "ok  \texample.org/m/b") {
+				require.Contains(t, out.String(), s)
+			}
+			for _, s := range append(tt.hides, "chatter") {
+				require.NotContains(t, out.String(), s)
+			}
+		})
+	}
+}
+
+func TestNoTests(t *testing.T) {
+	for name, command := range map[string][]string{
+		"no package":  {"go", "test"},
+		"not go test": {"go", "vet", "./..."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module(t, "")
+			var out bytes.Buffer
+			_, _, err := run(&out, command)
+			require.Error(t, err)
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// event is one line of go test -json; see go doc test2json.
+type event struct {
+	Action      string
+	Package     string
+	ImportPath  string // of build-output
+	Test        string
+	Output      string
+	FailedBuild string
+}
+
+// result is what go test has reported of one package.
+type result struct {
+	pkg    string
+	passed bool
+	built  bool
+	raced  bool
+	lines  []event
+	failed []string // tests and subtests
+}
+
+// read takes the events of a run, and writes each package's output when the package has
+// ended. The results are in the order in which packages ended.
+func read(w io.Writer, r io.Reader) ([]*result, error) {
+	var ended []*result
+	running := map[string]*result{}
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var ev event
+			if json.Unmarshal(line, &ev) != nil {
+				fmt.Fprintf(w, "%s", line) // of the go command itself
+			} else if done := take(w, running, ev); done != nil {
+				ended = append(ended, done)
+				done.print(w)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return ended, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// take adds an event to its package, and returns the package if it has ended with it.
+func take(w io.Writer, running map[string]*result, ev event) *result {
+	if ev.Package == "" {
+		fmt.Fprint(w, ev.Output) // of the compiler
+		return nil
+	}
+	p := running[ev.Package]
+	if p == nil {
+		p = &result{pkg: ev.Package, built: true}
+		running[ev.Package] = p
+	}
+	switch {
+	case ev.Action == "output":
+		p.lines = append(p.lines, ev)
+		p.raced = p.raced || strings.Contains(ev.Output, "WARNING: DATA RACE")
+	case ev.Action == "fail" && ev.Test != "":
+		p.failed = append(p.failed, ev.Test)
+	case ev.Test != "":
+	case ev.Action == "pass", ev.Action == "skip", ev.Action == "fail":
+		p.passed = ev.Action != "fail"
+		p.built = ev.FailedBuild == ""
+		delete(running, ev.Package)
+		return p
+	}
+	return nil
+}
+
+// print writes the package's own lines and those of the tests that have failed, as go test
+// does without -json.
+func (p *result) print(w io.Writer) {
+	for _, l := range p.lines {
+		chatter := l.Output == "PASS\n" || strings.HasPrefix(l.Output, "=== ")
+		if !chatter && (l.Test == "" || slices.Contains(p.failed, l.Test)) {
+			fmt.Fprint(w, l.Output)
+		}
+	}
+	p.lines = nil
+}
+
+// repeatable reports whether a second run may show something else than the first, and if
+// not, why.
+func (p *result) repeatable() (ok bool, why string) {
+	switch {
+	case !p.built:
+		return false, "it does not build"
+	case p.raced:
+		return false, "it has a data race"
+	}
+	return true, ""
+}
+
+// failures returns the names of the tests that have failed, or that of the package if none
+// has: it may have leaked goroutines, or have crashed.
+func (p *result) failures() []string {
+	short := p.pkg[strings.LastIndex(p.pkg, "/")+1:]
+	var names []string
+	for _, test := range p.failed {
+		parent := slices.ContainsFunc(p.failed, func(other string) bool { return strings.HasPrefix(other, test+"/") })
+		if !parent {
+			names = append(names, short+"."+test)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{p.pkg}
+	}
+	return names
+}
