@@ -15,6 +15,9 @@ const (
 	// optimistic is how often a bounded request is written on the condition
 	// that nobody has come since the queue was read.
 	optimistic = 4
+	// ample is how many requests of one's own weight must fit besides for the first
+	// failure of that condition to be enough.
+	ample = 8
 	// patience is for how long tries that stand in the way, and are about to
 	// go, are given the time to do so.
 	patience = 100 * time.Millisecond
@@ -34,25 +37,13 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 	var pause commit.Backoff
 	begun := time.Now()
 	for round := 0; ; round++ {
-		v, err := g.read(ctx)
+		o, err := g.look(ctx, e, r)
 		if err != nil {
 			return nil, false, err
 		}
-		switch limit := (seenLimit{limit: v.Limit}); {
-		case v.Damaged:
-			return nil, false, errLimit
-		case !v.Known: // somebody has deleted it
-			if _, err := g.storeLimit(ctx, r.limit); err != nil {
-				return nil, false, err
-			}
-			continue
-		case limit.tooLow(r.weight):
-			return nil, false, g.tooHeavy(r.weight, v.Limit)
-		}
-		answer := v.Bounded(0, r.weight, r.maxWaiters)
-		full := error(fullError(g.name, v, 0))
+		answer, full := o.answer, error(o.full)
 		if answer != queue.Enter && r.hasID {
-			made, err := g.makeRoom(ctx, e, r, v)
+			made, err := g.makeRoom(ctx, e, r, o.view)
 			switch ours := asOurs(err); {
 			case ours != nil:
 				answer, full = queue.Unclear, ours.held
@@ -63,7 +54,7 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 			}
 		}
 		if answer == queue.Enter {
-			c, admitted, err := g.enter(ctx, e, r, v, round)
+			c, admitted, err := g.enter(ctx, e, r, o, round)
 			if err == errRefused {
 				continue
 			}
@@ -85,27 +76,30 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 	}
 }
 
-// enter writes a request that may join as far as a view tells, on the condition that
-// this is still so, or after a few rounds without.
-func (g *gate) enter(ctx context.Context, e *epoch, r request, v mirror.View, round int) (*claim, bool, error) {
+// enter writes a request that may join as far as a look tells, on the condition that
+// this is still so; without one after a few rounds, or at once after the first if so much
+// room is left that it hardly matters who has come.
+func (g *gate) enter(ctx context.Context, e *epoch, r request, o outlook, round int) (*claim, bool, error) {
 	if round >= optimistic {
 		return g.enqueueAnyway(ctx, e, r)
 	}
-	c, admitted, err := g.put(ctx, e, r, false, g.unchanged(v))
-	fits := v.Bounded(0, r.weight, 0) == queue.Enter
-	return c, admitted || err == nil && fits, err
+	c, admitted, err := g.put(ctx, e, r, false, g.unchanged(o))
+	if err == errRefused && o.free >= ample*r.weight {
+		return g.enqueueAnyway(ctx, e, r)
+	}
+	return c, admitted || err == nil && o.fits, err
 }
 
 // makeRoom looks at the ID of a request for which a queue is too full. The ID
 // decides before the queue does: who owns it is told, or taken over if that helps.
-func (g *gate) makeRoom(ctx context.Context, e *epoch, r request, v mirror.View) (made bool, err error) {
+func (g *gate) makeRoom(ctx context.Context, e *epoch, r request, v *mirror.View) (made bool, err error) {
 	owner, live, err := g.ownerOf(ctx, r.id)
 	if err != nil || !live {
 		return false, err
 	}
 	if r.takeOver && !e.gone(owner) {
 		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, r.weight, r.maxWaiters) == queue.Refuse {
-			return false, fullError(g.name, v, 0)
+			return false, fullError(g.name, *v, 0)
 		}
 	}
 	err = g.claimID(ctx, e, r, owner)
@@ -113,11 +107,11 @@ func (g *gate) makeRoom(ctx context.Context, e *epoch, r request, v mirror.View)
 }
 
 // unchanged is the condition that no request has come and the limit is the same
-// since a view.
-func (g *gate) unchanged(v mirror.View) []clientv3.Cmp {
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(g.keys.Queue), "<", v.Revision+1).WithPrefix()}
+// since a look.
+func (g *gate) unchanged(o outlook) []clientv3.Cmp {
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(g.keys.Queue), "<", o.revision+1).WithPrefix()}
 	if g.fixed == 0 {
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(g.keys.Limit), "=", v.LimitRev))
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(g.keys.Limit), "=", o.limitRev))
 	}
 	return cmps
 }
@@ -133,6 +127,7 @@ func (g *gate) enqueueAnyway(ctx context.Context, e *epoch, r request) (*claim, 
 		g.withdrawLater(e, c)
 		return nil, false, err
 	}
+	g.keep(e, &v)
 	switch v.Bounded(c.token, r.weight, r.maxWaiters) {
 	case queue.Refuse:
 		g.withdrawLater(e, c)

@@ -140,6 +140,13 @@ func (e *epoch) add(p *Permit) error {
 	return nil
 }
 
+// holds reports whether a token is that of a permit.
+func (e *epoch) holds(token int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.permits[token] != nil
+}
+
 // drop forgets a permit that has ended by itself.
 func (e *epoch) drop(p *Permit) {
 	e.mu.Lock()

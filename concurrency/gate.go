@@ -34,6 +34,7 @@ type gate struct {
 	linger  *time.Timer
 	checked time.Time // when foreign keys were last reported
 	frees   map[int64]frees
+	tries   map[int64]time.Time // those that the last look has found, by token, and since when
 
 	limit atomic.Pointer[seenLimit]
 }
@@ -42,6 +43,7 @@ type gate struct {
 type seenLimit struct {
 	limit    int64
 	initial  bool // stored by a constructor's limit, not by SetLimit
+	lowered  bool // it replaced a greater one
 	value    string
 	revision int64
 }
@@ -133,21 +135,34 @@ func (g *gate) leave() {
 
 // read lists the queue and its limit, at one revision.
 func (g *gate) read(ctx context.Context) (mirror.View, error) {
+	resp, err := g.list(ctx)
+	if err != nil {
+		return mirror.View{}, err
+	}
+	v := mirror.Read(g.keys, g.fixed, resp.Kvs, resp.Header.Revision)
+	g.report(v.Foreign)
+	if len(resp.Kvs) > 0 && string(resp.Kvs[0].Key) == g.keys.Limit && !v.Damaged {
+		_, _ = g.learnLimit(resp.Kvs[0])
+	}
+	return v, nil
+}
+
+// list reads the range of the queue and its limit.
+func (g *gate) list(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	opts = append([]clientv3.OpOption{clientv3.WithPrefix()}, opts...)
 	var pause commit.Backoff
 	for {
 		call, cancel := commit.Call(ctx)
-		resp, err := g.sess.client.Get(call, g.keys.Range, clientv3.WithPrefix())
+		resp, err := g.sess.client.Get(call, g.keys.Range, opts...)
 		cancel()
 		if err == nil {
-			v := mirror.Read(g.keys, g.fixed, resp.Kvs, resp.Header.Revision)
-			g.report(v.Foreign)
-			return v, nil
+			return resp, nil
 		}
 		if !commit.Transient(err) {
-			return mirror.View{}, err
+			return nil, err
 		}
 		if err := pause.Wait(ctx, err); err != nil {
-			return mirror.View{}, err
+			return nil, err
 		}
 	}
 }

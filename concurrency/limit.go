@@ -78,7 +78,7 @@ func (g *gate) learnLimit(kv *mvccpb.KeyValue) (seenLimit, error) {
 
 // saw remembers the limit that was stored at a revision.
 func (g *gate) saw(r record.Limit, value string, revision int64) seenLimit {
-	saw := seenLimit{limit: r.Limit, initial: r.Initial, value: value, revision: revision}
+	saw := seenLimit{limit: r.Limit, initial: r.Initial, lowered: r.Previous > 0, value: value, revision: revision}
 	g.sess.see(revision)
 	for {
 		seen := g.limit.Load()

@@ -82,9 +82,10 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit
 // not. Others who wait come first, even if this request would fit beside them.
 // The options Weight, ID, TakeOver, Note and MaxHold may be given.
 //
-// A refusal writes nothing to etcd in general. If many callers come at the same
-// time it may take some rounds, and up to about 100 ms, to tell a permit that is
-// held from one that another try is just giving back. Errors, ctx and the state
+// A refusal writes nothing to etcd in general, and costs one read whose size does not
+// depend on the number of waiters. If many callers come at the same time it may take
+// some rounds, and up to about 100 ms, to distinguish a permit that is held from one
+// that another try is just releasing. Errors, ctx and the state
 // after a failure are those of Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	return s.acquire(ctx, true, opts)

@@ -252,6 +252,10 @@ func (v *View) Bounded(token, weight int64, maxWaiters int) queue.Answer {
 	return v.queue.Bounded(token, weight, maxWaiters)
 }
 
+// Keep takes the tries that lasting names for what they are by now, for Bounded only:
+// requests that stay.
+func (v *View) Keep(lasting func(token int64) bool) { v.queue.Keep(lasting) }
+
 // Without returns the view as it would be without one request, for Bounded only.
 func (v View) Without(key string, token int64) View {
 	v.queue.Reset(slices.Concat(v.queue.Holders(), v.queue.Waiters()))

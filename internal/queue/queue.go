@@ -140,6 +140,16 @@ func (q *Queue) Waiters() []Entry { return q.entries[q.held:] }
 // it may be above the limit.
 func (q *Queue) Used() int64 { return q.used }
 
+// Keep removes the mark of a try from the entries that lasting names: they hold, and are not
+// about to go.
+func (q *Queue) Keep(lasting func(token int64) bool) {
+	for i := range q.entries {
+		if q.entries[i].Try && lasting(q.entries[i].Create) {
+			q.entries[i].Try = false
+		}
+	}
+}
+
 // Bounded answers a caller who does not want to stand behind more than
 // maxWaiters others: one who would join at the end, or, with a token, one who
 // stands in the queue.

@@ -1,0 +1,143 @@
+package concurrency
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
+)
+
+// outlook is what one state of the queue says of a request that has not been written yet
+// and is not to stand behind too many others.
+type outlook struct {
+	answer   queue.Answer
+	fits     bool       // it would be admitted at once
+	free     int64      // weight that all requests in the queue leave of the limit
+	full     *FullError // what to return if the answer is no
+	revision int64
+	limitRev int64
+	view     *mirror.View // nil if the names of the requests were enough
+}
+
+// look reads the queue and says what it means for a request.
+func (g *gate) look(ctx context.Context, e *epoch, r request) (outlook, error) {
+	if r.weight == 1 && !r.hasID {
+		if o, ok, err := g.lookAtNames(ctx, e, r); ok || err != nil {
+			return o, err
+		}
+	}
+	for {
+		v, err := g.read(ctx)
+		if err != nil {
+			return outlook{}, err
+		}
+		switch limit := (seenLimit{limit: v.Limit}); {
+		case v.Damaged:
+			return outlook{}, errLimit
+		case !v.Known: // it was deleted
+			if _, err := g.storeLimit(ctx, r.limit); err != nil {
+				return outlook{}, err
+			}
+			continue
+		case limit.tooLow(r.weight):
+			return outlook{}, g.tooHeavy(r.weight, v.Limit)
+		}
+		g.keep(e, &v)
+		o := outlook{
+			answer: v.Bounded(0, r.weight, r.maxWaiters), fits: v.Bounded(0, r.weight, 0) == queue.Enter,
+			full: fullError(g.name, v, 0), free: v.Limit, revision: v.Revision, limitRev: v.LimitRev, view: &v,
+		}
+		for _, rs := range [][]mirror.Request{v.Holders, v.Waiters} {
+			for _, other := range rs {
+				o.free -= other.Weight
+			}
+		}
+		return o, nil
+	}
+}
+
+// beyond is how many names more than necessary are read, so that a few tries among them
+// leave enough others to tell.
+const beyond = 16
+
+// lookAtNames is look for requests of weight 1 where the names of the requests tell: a
+// range of keys without their values, not much longer than the limit, however many wait.
+// ok is false if the whole queue has to be read: there are heavy requests, only tries
+// stand in the way, or the limit is not known, pauses, or was lowered.
+func (g *gate) lookAtNames(ctx context.Context, e *epoch, r request) (o outlook, ok bool, err error) {
+	seen := seenLimit{limit: g.fixed}
+	if g.fixed == 0 {
+		known := g.limit.Load()
+		if known == nil || known.limit == 0 || known.lowered {
+			return o, false, nil
+		}
+		seen = *known
+	}
+	room := seen.limit + int64(r.maxWaiters)
+	resp, err := g.list(ctx, clientv3.WithKeysOnly(), clientv3.WithLimit(1+room+beyond))
+	if err != nil {
+		return o, false, err
+	}
+	requests, kvs := resp.Count, resp.Kvs // foreign keys count, too: then the whole queue is read
+	if g.fixed == 0 {
+		if len(kvs) == 0 || string(kvs[0].Key) != g.keys.Limit || kvs[0].ModRevision != seen.revision {
+			return o, false, nil // it is another limit by now
+		}
+		requests, kvs = requests-1, kvs[1:]
+	}
+	var others int64 // those that stay
+	for _, kv := range kvs {
+		slot, parsed := g.keys.ParseSlot(string(kv.Key))
+		switch {
+		case !parsed || kv.Lease == 0:
+		case slot.Weight > 1:
+			return o, false, nil
+		case !slot.Try || g.stays(e, kv.CreateRevision):
+			others++
+		}
+	}
+	o = outlook{
+		answer: queue.Enter, fits: requests < seen.limit, free: seen.limit - requests, revision: resp.Header.Revision, limitRev: seen.revision,
+		full: &FullError{Name: g.name, Limit: int(seen.limit), Held: int(seen.limit), Waiting: int(requests - seen.limit)},
+	}
+	if others >= room {
+		o.answer = queue.Refuse
+	}
+	return o, others >= room || requests < room, nil
+}
+
+// keep remembers which tries stand in a queue, and takes those for what they are by now
+// that stay.
+func (g *gate) keep(e *epoch, v *mirror.View) {
+	tries := map[int64]time.Time{}
+	g.mu.Lock()
+	for _, rs := range [][]mirror.Request{v.Holders, v.Waiters} {
+		for _, r := range rs {
+			if !r.Try {
+				continue
+			}
+			since, known := g.tries[r.Create]
+			if !known {
+				since = time.Now()
+			}
+			tries[r.Create] = since
+		}
+	}
+	g.tries = tries
+	g.mu.Unlock()
+	if len(tries) > 0 {
+		v.Keep(func(token int64) bool { return g.stays(e, token) })
+	}
+}
+
+// stays reports whether a try holds or waits, and is not about to go: it is a permit of
+// this session's lease, or this session has seen it for longer than its patience.
+func (g *gate) stays(e *epoch, token int64) bool {
+	g.mu.Lock()
+	since, known := g.tries[token]
+	g.mu.Unlock()
+	return known && time.Since(since) > patience || e.holds(token)
+}

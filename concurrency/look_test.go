@@ -1,0 +1,199 @@
+package concurrency_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// ranges counts the reads of whole ranges over c: of names alone, and with values.
+func ranges(c *embedtest.Client) (names, values *embedtest.Injection) {
+	count := func(keysOnly bool) *embedtest.Injection {
+		return c.Inject(embedtest.Fault{Method: "Range", Times: -1, Do: embedtest.Pass, Match: func(_ string, msg any) bool {
+			r, ok := msg.(*pb.RangeRequest)
+			return ok && len(r.RangeEnd) > 0 && r.KeysOnly == keysOnly && (!keysOnly || r.Limit > 0 && r.Limit < 120)
+		}})
+	}
+	return count(true), count(false)
+}
+
+// A refusal costs one read of a few names, however many wait.
+func TestRefusalReadsNames(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]int{"mutex": 0, "semaphore": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			o, _ := f.session(calm())
+			s, c := f.session(calm())
+			try := func() (*concurrency.Permit, error) { return mutex(t, s, "x").TryLock(ctx) }
+			get := func() (*concurrency.Permit, error) { return mutex(t, o, "x").Lock(ctx) }
+			held := 1
+			if limit > 0 {
+				held = limit
+				sm, there := sem(t, s, "x", limit), sem(t, o, "x", limit)
+				require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // it knows the limit
+				try = func() (*concurrency.Permit, error) { return sm.TryAcquire(ctx) }
+				get = func() (*concurrency.Permit, error) { return there.Acquire(ctx) }
+			}
+			var permits []*concurrency.Permit
+			for range held {
+				p, err := get()
+				require.NoError(t, err)
+				permits = append(permits, p)
+			}
+			var waiters sync.WaitGroup
+			for range 40 {
+				waiters.Go(func() {
+					if p, err := get(); assertNoError(t, err) {
+						assertNoError(t, p.Release(ctx))
+					}
+				})
+			}
+			require.Eventually(t, func() bool { return len(f.keys("queue/")) == held+40 }, soon, tick)
+			names, values := ranges(c)
+			_, err := try()
+			var full *concurrency.FullError
+			require.ErrorAs(t, err, &full)
+			require.Equal(t, &concurrency.FullError{Name: "x", Limit: held, Held: held, Waiting: 40}, full)
+			require.Equal(t, 1, names.Struck())
+			require.Equal(t, 0, values.Struck())
+			for _, p := range permits {
+				require.NoError(t, p.Release(ctx))
+			}
+			waiters.Wait()
+			p, err := try()
+			require.NoError(t, err, "nobody holds")
+			require.NoError(t, p.Release(ctx))
+			require.Equal(t, []int{2, 0}, []int{names.Struck(), values.Struck()}, "names are enough for a grant, too")
+		})
+	}
+}
+
+// A limit that others have changed is noticed, and then names are enough again.
+func TestRefusalAfterAnotherLimit(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
+	o, _ := f.session(calm())
+	sm, other := sem(t, s, "x", 2), sem(t, o, "x", 2)
+	for range 2 {
+		acquire(t, ctx, sm)
+	}
+	require.NoError(t, other.SetLimit(ctx, 3))
+	names, values := ranges(c)
+	third, err := sm.TryAcquire(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{names.Struck(), values.Struck()})
+	_, err = sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	require.Equal(t, []int{2, 1}, []int{names.Struck(), values.Struck()})
+
+	// After a limit was lowered the whole queue tells who holds.
+	require.NoError(t, other.SetLimit(ctx, 1))
+	_, err = sm.TryAcquire(ctx)
+	var full *concurrency.FullError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, &concurrency.FullError{Name: "x", Limit: 1, Held: 3}, full)
+	require.NoError(t, third.Release(ctx))
+}
+
+// A permit whose request was written first keeps the name of a try. Once a process has
+// seen it for a while, or holds it itself, it refuses as any other does.
+func TestTryThatHolds(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
+	o, _ := f.session(calm())
+	l, lc := f.session(calm())
+	sm, there, late := sem(t, s, "x", 1), sem(t, o, "x", 1), sem(t, l, "x", 1)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	require.NoError(t, acquire(t, ctx, late).Release(ctx))
+	outruns := outrun(ctx, c, there)
+	p, err := sm.TryAcquire(ctx)
+	require.NoError(t, err)
+	require.Equal(t, optimism, outruns.Struck())
+	require.Len(t, f.keys("-try"), 1)
+
+	names, values := ranges(c)
+	_, err = sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	require.Equal(t, []int{1, 0}, []int{names.Struck(), values.Struck()}, "it is this process's own")
+
+	_, err = late.TryAcquire(ctx) // gives it the time to go
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	names, values = ranges(lc)
+	for range 3 {
+		_, err = late.TryAcquire(ctx)
+		require.ErrorIs(t, err, concurrency.ErrFull)
+	}
+	require.Equal(t, []int{3, 0}, []int{names.Struck(), values.Struck()}, "it was seen for long")
+	require.NoError(t, p.Release(ctx))
+	p, err = late.TryAcquire(ctx)
+	require.NoError(t, err)
+	require.NoError(t, p.Release(ctx))
+}
+
+// With ample room a try does not ask again and again whether others have come.
+func TestTryWithAmpleRoom(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
+	o, _ := f.session(calm())
+	sm, there := sem(t, s, "x", 100), sem(t, o, "x", 100)
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+	outruns := outrun(ctx, c, there)
+	defer outruns.Remove()
+	names, values := ranges(c)
+	p, err := sm.TryAcquire(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 2, outruns.Struck(), "two Txns")
+	require.Equal(t, []int{1, 0}, []int{names.Struck(), values.Struck()})
+	require.NoError(t, p.Release(ctx))
+}
+
+// BenchmarkRefusedTry is a refused TryLock beside so many waiters.
+func BenchmarkRefusedTry(b *testing.B) {
+	for _, waiters := range []int{0, 100, 1000} {
+		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
+			f := own(b, 1)
+			ctx := ctxT(b)
+			s, _ := f.session(calm())
+			holder := lock(b, s, "x")
+			done := make(chan error, waiters)
+			for range waiters {
+				go func() {
+					p, err := mutex(b, s, "x").Lock(ctx)
+					if err == nil {
+						err = p.Release(ctx)
+					}
+					done <- err
+				}()
+			}
+			require.Eventually(b, func() bool { return len(f.keys("queue/")) == 1+waiters }, time.Minute, tick)
+			mu := mutex(b, s, "x")
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := mu.TryLock(ctx); err == nil {
+					b.Fatal("it is held")
+				}
+			}
+			b.StopTimer()
+			require.NoError(b, holder.Release(ctx))
+			for range waiters {
+				require.NoError(b, <-done)
+			}
+		})
+	}
+}
