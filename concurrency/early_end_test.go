@@ -59,6 +59,9 @@ func TestTrapS3LostEarly(t *testing.T) {
 // its session watches, also when that watch has lost the word and goes on: the
 // range is listed anew now and then.
 func TestTrapS9EarlyEndIsTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a list: 8 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

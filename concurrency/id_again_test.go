@@ -30,7 +30,7 @@ func TestIDOfALostLeaseIsOurs(t *testing.T) {
 	other, _ := f.session(nil)
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	renewed := make(chan clientv3.LeaseID, 10)
-	s, c := f.session(&concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 1500 * time.Millisecond,
+	s, c := f.session(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: 2 * time.Second,
 		Trace: &concurrency.Trace{SessionRenewed: func(id clientv3.LeaseID) { renewed <- id }}})
 	w := ask(t, ctx, sem(t, s, "x", 1), concurrency.ID("job"))
 	// Renewals fail until the deadline. The old request cannot be removed either,
@@ -215,6 +215,9 @@ func TestMutexWithID(t *testing.T) {
 // The former request cannot be removed for now. Who does not want to wait is told who
 // has the ID.
 func TestIDThatIsNotYetFree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for bounded calls: 3.5 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

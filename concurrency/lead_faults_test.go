@@ -23,10 +23,13 @@ import (
 // J3, gocron's elector: a leader whose network goes silent is told before the next one
 // leads, and does not lead again without a new term.
 func TestSilencedLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for leases: 6 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	opts := &concurrency.SessionOptions{TTL: 3 * time.Second, Margin: 1500 * time.Millisecond}
+	opts := &concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 3 * time.Second}
 	s, c := f.session(opts)
 	other, _ := f.session(nil)
 	terms, result := lead(t, ctx, election(t, s, "x"))

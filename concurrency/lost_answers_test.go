@@ -248,6 +248,9 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 // A call to etcd has a bound of its own. What the caller is told is the end of his
 // ctx, which is no cancellation.
 func TestTimeoutIsNoCancellation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for the end of a call to etcd: 5.5 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,7 +30,8 @@ func TestPausedProcess(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(ctxT(t), self, "-test.run=^TestPausedProcess$", "-test.v")
-	cmd.Env = append(os.Environ(), "ETCDKIT_PAUSED="+f.prefix+" "+f.Endpoints()[0])
+	running := filepath.Join(t.TempDir(), "running") // is there as soon as the process runs on
+	cmd.Env = append(os.Environ(), "ETCDKIT_PAUSED="+f.prefix+" "+f.Endpoints()[0]+" "+running)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	cmd.Stderr = os.Stderr
@@ -49,6 +50,7 @@ func TestPausedProcess(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	s, _ := f.session(nil)
 	p := lock(t, s, "x")
+	require.NoError(t, os.WriteFile(running, nil, 0o600))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
 	require.Equal(t, "lost true, context ended true, effect false", got(t, lines, "the other process runs on"))
 	require.NoError(t, p.Err())
@@ -56,7 +58,8 @@ func TestPausedProcess(t *testing.T) {
 }
 
 func pausedProcess(t *testing.T) {
-	prefix, endpoint, _ := strings.Cut(os.Getenv("ETCDKIT_PAUSED"), " ")
+	given := strings.SplitN(os.Getenv("ETCDKIT_PAUSED"), " ", 3)
+	prefix, endpoint, running := given[0], given[1], given[2]
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
 	require.NoError(t, err)
 	defer c.Close()
@@ -66,17 +69,14 @@ func pausedProcess(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = s.Close(ctxT(t)) }()
 	p := lock(t, s, "x")
-	last := time.Now() // before the word that the parent waits for
 	fmt.Println("paused: held")
-	for {
-		// Nothing but this loop has run since the process runs on, if need be.
-		if now := time.Now(); now.Sub(last) < 300*time.Millisecond && now.Round(0).Sub(last.Round(0)) < 300*time.Millisecond {
-			last = now
+	for ctx := ctxT(t); ctx.Err() == nil; { // nothing but this loop has run since the process runs on, if need be
+		if _, err := os.Stat(running); err != nil {
 			continue
 		}
 		lost := p.Err() != nil
 		ended := p.Context().Err() != nil
-		resp, err := c.Txn(ctxT(t)).If(p.Guard()).Then(clientv3.OpPut(prefix+"effect", "")).Commit()
+		resp, err := c.Txn(ctx).If(p.Guard()).Then(clientv3.OpPut(prefix+"effect", "")).Commit()
 		require.NoError(t, err)
 		fmt.Printf("paused: lost %v, context ended %v, effect %v\n", lost, ended, resp.Succeeded)
 		return

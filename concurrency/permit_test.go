@@ -39,7 +39,7 @@ func TestContextEndsBeforeKey(t *testing.T) {
 		"black hole": {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.t); return c, c.BlackHole }},
 		"slow": {1, func(f fixture) (*embedtest.Client, func()) {
 			c := f.NewClient(f.t)
-			return c, func() { c.Delay(1500 * time.Millisecond) }
+			return c, func() { c.Delay(4 * time.Second) }
 		}},
 		"answers lost":    {1, keepAlive(embedtest.Fault{Do: embedtest.DropAnswer})},
 		"answers stuck":   {1, keepAlive(embedtest.Fault{Do: embedtest.HoldAnswer})},
@@ -69,11 +69,14 @@ func TestContextEndsBeforeKey(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			if tt.members > 1 {
+				if testing.Short() {
+					t.Skip("it starts a cluster, and takes ten seconds")
+				}
 				f = own(t, tt.members)
 			}
 			c, strike := tt.holder(f)
 			// The margin has room for a machine that stalls.
-			opts, told := traced(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: 2 * time.Second})
+			opts, told := traced(&concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 3 * time.Second})
 			s := f.sessionOn(c.Client, opts)
 			p := lock(t, s, "x")
 			key := f.keys("/queue/")[0]

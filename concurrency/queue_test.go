@@ -169,8 +169,11 @@ func TestWaitersAreServedInRevisionOrder(t *testing.T) {
 // fractions of seconds: however often the waiter wakes, however long its request
 // takes to be written, and if it queues anew on another lease meanwhile.
 func TestWaitIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a bound of 2 s, more than once on a busy machine")
+	}
 	t.Parallel()
-	const d = 400 * time.Millisecond
+	const d = 2 * time.Second
 	for name, disturb := range map[string]func(f fixture, s *concurrency.Session, c *embedtest.Client) (stop func()){
 		"woken again and again": func(f fixture, _ *concurrency.Session, _ *embedtest.Client) func() {
 			other, _ := f.session(nil)
@@ -203,7 +206,7 @@ func TestWaitIsBounded(t *testing.T) {
 			_, err := sm.TryAcquire(ctx) // the limit is known
 			require.ErrorIs(t, err, concurrency.ErrFull)
 			least := time.Hour
-			for try := 0; try < 8 && least > d+d/8; try++ { // a busy machine may come too late, but not always
+			for try := 0; try < 8 && least > d*3/2; try++ { // a busy machine may come too late, but not always
 				stop := disturb(f, s, c)
 				begun := time.Now()
 				_, err := sm.Acquire(ctx, concurrency.Wait(d))
@@ -219,7 +222,7 @@ func TestWaitIsBounded(t *testing.T) {
 				require.LessOrEqual(t, full.Held, 1, "as far as the process knows: nothing, if no list has come")
 				least = min(least, took)
 			}
-			require.LessOrEqual(t, least, d+d/8)
+			require.LessOrEqual(t, least, d*3/2)
 			require.NoError(t, p.Release(ctx))
 			f.noKeys("queue/")
 		})

@@ -25,6 +25,9 @@ func (f fixture) passRevisions(n int) {
 // it. Sessions notice it by themselves, whether they hold, wait or ask; their permits
 // end, and they go on with new leases.
 func TestRestoreFromABackup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for lists and leases of its sessions: 12 s")
+	}
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)

@@ -37,6 +37,9 @@ func TestNewSessionWithoutEtcd(t *testing.T) {
 
 // F14: the program of the README does not hang when there is no etcd.
 func TestReadmeProgramWithoutEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits as long as the program does: 5 s")
+	}
 	t.Parallel()
 	c := shared(t).NewClient(t)
 	c.BlackHole()

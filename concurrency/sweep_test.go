@@ -25,6 +25,9 @@ func sentTwice(c *embedtest.Client) *embedtest.Injection {
 // permit released, when the other arrives: a request that nobody made. The session
 // removes it, with its ID, and spares what is somebody's.
 func TestTrapL1AnsweredAndUnderWay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a sweep: 7 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -53,6 +56,9 @@ func TestTrapL1AnsweredAndUnderWay(t *testing.T) {
 // L1: one copy is refused, because the ID is in use, and the other arrives when it
 // is not any more.
 func TestTrapL1RefusedAndUnderWay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a sweep: 5 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -74,6 +80,9 @@ func TestTrapL1RefusedAndUnderWay(t *testing.T) {
 
 // What is being made and released all the time is never swept.
 func TestSweepSparesTheLiving(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for two sweeps: 11 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -108,6 +117,9 @@ func TestSweepSparesTheLiving(t *testing.T) {
 
 // The sweep reads a name that was used and is free, and then it is in use again.
 func TestSweepSparesASuccessor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for two sweeps: 10 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

@@ -18,18 +18,19 @@ import (
 
 // Soon bounds what should happen at once. It is far above what it takes, and far below go
 // test's own limit.
-const Soon = 20 * time.Second
+const Soon = 30 * time.Second
 
 // Context returns a ctx that ends with the test, and before go test's own limit.
 func Context(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Quick are the options of a session that is lost soon when it cannot renew.
+// Quick are the options of a session that is lost soon when it cannot renew, and not if
+// its process stands still for a second.
 func Quick() *concurrency.SessionOptions {
-	return &concurrency.SessionOptions{TTL: 2 * time.Second, Margin: 600 * time.Millisecond}
+	return &concurrency.SessionOptions{TTL: 4 * time.Second, Margin: time.Second}
 }
 
 // Brisk are the options of a session that renews every other second, and that a busy
