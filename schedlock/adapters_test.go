@@ -310,6 +310,9 @@ func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 // A run of gocron's that is lost or takes too long: Unlock and Running tell, and the task is
 // not called a second time behind gocron's back, whatever Retries says.
 func TestGocronLoss(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a lease: 4.5 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

@@ -18,10 +18,13 @@ import (
 // J4: renewals do not get through. The run's context has ended, with ErrLost, before etcd
 // lets the lock go.
 func TestContextEndsBeforeTheLock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a lease: 4 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	a := f.instance(&concurrency.SessionOptions{TTL: 2 * time.Second, Margin: time.Second}, nil)
+	a := f.instance(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: 2 * time.Second}, nil)
 	started, _ := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)))
 	r := got(t, started, "it starts")
 	var ended atomic.Int64
@@ -42,6 +45,9 @@ func TestContextEndsBeforeTheLock(t *testing.T) {
 
 // J5: one renewal fails. The next one is made all the same, and the run goes on.
 func TestOneFailedRenewal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for two renewals: 4 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -214,6 +220,9 @@ func TestFrozenEtcd(t *testing.T) {
 // J17: a thousand ticks leave no goroutine, lease or watch behind, and as many records as are
 // to be kept.
 func TestManyTicks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it goes through a thousand ticks: 3 s, and more with the race detector")
+	}
 	t.Parallel()
 	f := own(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
@@ -275,6 +284,9 @@ func TestManyTicks(t *testing.T) {
 // The function has returned, and the session is lost before that is recorded. The history
 // shows the run as lost, and so does the Result.
 func TestEndThatCannotBeRecorded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a lease: 4 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

@@ -133,9 +133,9 @@ func TestRetryAfterAtLeast(t *testing.T) {
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	const least = time.Second
 	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1), schedlock.AtLeast(least)}
+	begun := time.Now()
 	started, own := do(ctx, a.Locker, "job", nil, opts...)
 	r := got(t, started, "it starts")
-	begun := time.Now()
 	again, done := do(ctx, b.Locker, "job", nil, opts...)
 	require.NoError(t, f.RevokeLease(ctx, a.sess.Lease()))
 	var second *schedlock.Run
@@ -146,7 +146,7 @@ func TestRetryAfterAtLeast(t *testing.T) {
 	case <-time.After(soon):
 		require.FailNow(t, "there is no second attempt")
 	}
-	require.GreaterOrEqual(t, time.Since(begun)+10*time.Millisecond, least)
+	require.GreaterOrEqual(t, time.Since(begun), least)
 	require.Equal(t, 2, second.Attempt())
 	require.Greater(t, second.Token(), r.Token())
 	require.NoError(t, b.Unlock(ctx, "job", "done with it"))
@@ -228,10 +228,11 @@ func TestExtend(t *testing.T) {
 	a := f.instance(&concurrency.SessionOptions{TTL: time.Minute}, nil)
 	started, done := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)), schedlock.AtMost(time.Hour))
 	r := got(t, started, "it starts")
-	require.NoError(t, r.Extend(2*time.Second))
-	require.LessOrEqual(t, time.Until(r.Deadline()), 2*time.Second)
+	require.NoError(t, r.Extend(15*time.Second))
+	require.LessOrEqual(t, time.Until(r.Deadline()), 15*time.Second)
+	before := r.Deadline()
 	require.NoError(t, r.Extend(time.Hour))
-	require.Greater(t, time.Until(r.Deadline()), 10*time.Second)
+	require.True(t, r.Deadline().After(before))
 	require.NoError(t, r.Extend(time.Millisecond))
 	require.ErrorIs(t, got(t, done, "it ends").err, schedlock.ErrTooLong)
 	require.ErrorIs(t, r.Extend(time.Hour), schedlock.ErrTooLong)
