@@ -45,7 +45,7 @@ func TestLoadBudget(t *testing.T) {
 	b.Count("a duplicate of a request in progress, rejected", other.client, load{"Range": 2}, 0, 0, func() { rejected(t, other, key("busy")) })
 	b.Count("the same, in the process that works on it", a.client, load{}, 0, 0, func() { rejected(t, a, key("busy")) })
 	b.Count("one that waits in another process, for all its callers of that key", other.client, load{"Range": 3, "Watch.Send": 1}, 0, 0, func() {
-		_, _, err := other.Begin(ctx, key("busy"), "payload", idempotency.Wait(200*time.Millisecond))
+		_, _, err := other.Begin(ctx, key("busy"), "payload", idempotency.Wait(2*time.Second))
 		require.ErrorIs(t, err, idempotency.ErrInProgress)
 	})
 	b.Count("`Release`", a.client, load{"Txn": 1}, 1, 1, func() { require.NoError(t, at.Release(ctx)) })

@@ -12,6 +12,9 @@ import (
 // No process replays an outcome from its cache when it has expired, and another one stands:
 // whoever has recorded it, or read it, by the store's retention or that of the calls.
 func TestCacheEndsWithRetention(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for retention: 6 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	const kept = 4 * time.Second // and the lease longer by two: time enough to read it

@@ -208,6 +208,9 @@ func TestBegunWithinItself(t *testing.T) {
 
 // A short RetainUnknown does not cost a live session its attempts.
 func TestShortRetainUnknown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for longer than a lease: 4 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	opts := &idempotency.Options{Retain: time.Second, RetainUnknown: time.Second}

@@ -294,9 +294,12 @@ func TestSessionLostDuringAClaim(t *testing.T) {
 // I37, I09: an attempt lives as long as its session, however long it takes, and is lost with
 // it: its context ends, and duplicates take over.
 func TestAttemptLivesWithItsSession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it goes on for longer than a lease: 15 s")
+	}
 	t.Parallel()
 	f := shared(t)
-	const ttl = 3 * time.Second
+	const ttl = 6 * time.Second
 	a, b := f.instance(&concurrency.SessionOptions{TTL: ttl, Margin: 500 * time.Millisecond}, nil), f.instance(nil, nil)
 	at := begin(t, a, key("1"))
 	taken := make(chan *idempotency.Attempt, 1)
@@ -310,7 +313,7 @@ func TestAttemptLivesWithItsSession(t *testing.T) {
 	select {
 	case <-taken:
 		require.FailNow(t, "taken from one that lives")
-	case <-time.After(5 * ttl / 2):
+	case <-time.After(3 * ttl / 2):
 	}
 	require.NoError(t, at.Err())
 	inj := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})

@@ -263,6 +263,9 @@ func TestFull(t *testing.T) {
 
 // Frozen etcd: every call returns when its ctx ends.
 func TestFrozenEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for the end of calls to etcd: 3.5 s")
+	}
 	t.Parallel()
 	f := own(t)
 	a := f.instance(nil, nil)

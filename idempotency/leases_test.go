@@ -73,6 +73,9 @@ func TestPoolSharesLeases(t *testing.T) {
 // etcd has started a lease anew, as it does when its leader changes: it is ended all the same
 // when its time is up, and not before.
 func TestLeasesThatLiveOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a lease: 5 s")
+	}
 	t.Parallel()
 	c, sess := session(t)
 	p := newRetention(sess, time.Second)
@@ -85,7 +88,7 @@ func TestLeasesThatLiveOn(t *testing.T) {
 	}
 	require.True(t, anew())
 	for anew() {
-		require.Less(t, time.Since(began), 30*time.Second)
+		require.Less(t, time.Since(began), time.Minute)
 		time.Sleep(50 * time.Millisecond)
 	}
 	require.Greater(t, time.Since(began), p.ttl)
@@ -127,7 +130,7 @@ func TestLeasesAreHandedOutForAWhile(t *testing.T) {
 		}
 		resp, err := c.Client().TimeToLive(t.Context(), l.id)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, resp.TTL, int64(5))
+		require.GreaterOrEqual(t, time.Duration(resp.TTL+1)*time.Second+time.Since(asked), 5*time.Second)
 		time.Sleep(10 * time.Millisecond)
 	}
 }

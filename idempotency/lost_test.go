@@ -185,6 +185,9 @@ func TestConflictWithoutACaller(t *testing.T) {
 // S5: an attempt that takes longer than its outcome is kept still has its record; retention
 // counts from the outcome.
 func TestTrapS5Retention(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it goes on for longer than two leases: 30 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	opts := &idempotency.Options{Retain: time.Second, RetainUnknown: time.Second, CacheBytes: -1}
@@ -196,8 +199,8 @@ func TestTrapS5Retention(t *testing.T) {
 	case <-time.After(16 * time.Second): // more than the TTL of its lease
 	}
 	rejected(t, b, key("1"))
-	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 	done := time.Now()
+	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 	for {
 		next, rec, err := b.Begin(ctxT(t), key("1"), "payload")
 		require.NoError(t, err)
@@ -300,7 +303,7 @@ func TestDoubtfulSteps(t *testing.T) {
 			held := what == embedtest.HoldAnswer || what == embedtest.HoldRequest
 			var opts []idempotency.Option
 			if held {
-				opts = append(opts, idempotency.MaxExecution(200*time.Millisecond))
+				opts = append(opts, idempotency.MaxExecution(2*time.Second))
 			}
 			at := begin(t, a, key("1"), opts...)
 			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: what})

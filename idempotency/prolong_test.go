@@ -16,6 +16,9 @@ import (
 // set out. It is moved to another, so that it is kept for the whole retention, counted from
 // the record.
 func TestTrapS5LateCommit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a lease to age: 6 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, &idempotency.Options{Retain: 10 * time.Second})

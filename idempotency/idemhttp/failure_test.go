@@ -69,6 +69,9 @@ func TestClientGoes(t *testing.T) {
 // I23: etcd is away when the handler has returned: its client gets the true response, the
 // key is not given free, and when etcd is back the outcome is recorded.
 func TestEtcdGoesBeforeTheCommit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for the end of calls to etcd: 5 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)
@@ -176,11 +179,14 @@ func TestRefusedOperations(t *testing.T) {
 // While etcd is away nothing runs, unless that was asked for; replays of a short time ago
 // go on.
 func TestEtcdIsAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for the end of calls to etcd: 4 s")
+	}
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)
-	s := in.serve(&idemhttp.Options{StoreTimeout: 300 * time.Millisecond}, paid)
-	open := in.serve(&idemhttp.Options{StoreTimeout: 300 * time.Millisecond, FailOpen: true}, func(w http.ResponseWriter, r *http.Request) {
+	s := in.serve(&idemhttp.Options{StoreTimeout: 2 * time.Second}, paid)
+	open := in.serve(&idemhttp.Options{StoreTimeout: 2 * time.Second, FailOpen: true}, func(w http.ResponseWriter, r *http.Request) {
 		_, ok := idempotency.FromContext(r.Context())
 		require.False(t, ok)
 		b, err := io.ReadAll(r.Body)

@@ -10,7 +10,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
+	"os"
 	"sync"
 	"time"
 
@@ -20,7 +22,7 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), cluster.Flag()); err != nil {
+	if err := run(context.Background(), cluster.Flag(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -30,7 +32,7 @@ type every time.Duration
 
 func (e every) Next(t time.Time) time.Time { return t.Truncate(time.Duration(e)).Add(time.Duration(e)) }
 
-func run(ctx context.Context, endpoints string) error {
+func run(ctx context.Context, endpoints string, out io.Writer) error {
 	client, stop, err := cluster.Client(ctx, endpoints)
 	if err != nil {
 		return err
@@ -85,8 +87,8 @@ func run(ctx context.Context, endpoints string) error {
 		})
 	}
 	wg.Wait()
-	fmt.Println("ran:", ran)
-	fmt.Println("skipped:", skipped)
+	fmt.Fprintln(out, "ran:", ran)
+	fmt.Fprintln(out, "skipped:", skipped)
 
 	history, err := lockers[0].History(ctx, "invoices")
 	if err != nil {
@@ -98,6 +100,6 @@ func run(ctx context.Context, endpoints string) error {
 			done++
 		}
 	}
-	fmt.Println("in the history:", done)
+	fmt.Fprintln(out, "in the history:", done)
 	return nil
 }
