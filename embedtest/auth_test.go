@@ -46,6 +46,9 @@ func TestAuth(t *testing.T) {
 // A stream keeps the token it was opened with, and a raw stream has nobody to
 // renew it: once the token has expired the server says so.
 func TestExpiredTokenIsNoticedOnARawStream(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a token to run out: 3.5 s")
+	}
 	t.Parallel()
 	c := Start(t, &Options{AuthTokenTTL: time.Second})
 	require.NoError(t, c.EnableAuth(within(t, patience), "root", "pw"))

@@ -8,6 +8,9 @@ import (
 
 // After a restore what came later has never been: keys, leases and revisions.
 func TestRestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts clusters and restores them: 5.5 s")
+	}
 	ownServersOnly(t)
 	t.Parallel()
 	for _, members := range []int{1, 3} {

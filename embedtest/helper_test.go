@@ -10,7 +10,7 @@ import (
 )
 
 // patience bounds what must happen; it never makes a test pass.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // ownServersOnly skips tests of embedtest itself that make no sense on an
 // external cluster, and those that use keys which could be somebody's there.

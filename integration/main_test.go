@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { embedtest.Main(m) }
 
 // soon bounds what should happen at once; it is far above what it takes.
-const soon = 30 * time.Second
+const soon = time.Minute
 
 func ctxT(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

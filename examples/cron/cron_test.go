@@ -14,6 +14,9 @@ func TestMain(m *testing.M) { progtest.Main(m, main) }
 // The short form: all that happens in the long one, on an etcd of the user's own, on which
 // nothing is left.
 func TestCron(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for fire times: 30 s")
+	}
 	t.Parallel()
 	etcd := progtest.Etcd(t)
 	var r outcome

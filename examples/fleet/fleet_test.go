@@ -24,6 +24,9 @@ func outcome(t *testing.T, env string, args ...string) (status int, r report) {
 }
 
 func TestFleet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs a fleet and waits for leases: 7 s")
+	}
 	t.Parallel()
 	picture := filepath.Join(t.TempDir(), "out.svg")
 	status, r := outcome(t, "", "-executions", "20", "-kill", "0.2", "-ttl", "2s", "-timeline", picture)
@@ -40,6 +43,9 @@ func TestFleet(t *testing.T) {
 
 // On an etcd of the user's own the fleet leaves nothing.
 func TestEndpoints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for leases: 14 s")
+	}
 	t.Parallel()
 	etcd := progtest.Etcd(t)
 	status, r := outcome(t, "", "-endpoints", strings.Join(etcd.Endpoints(), ","), "-executions", "4", "-workers", "2", "-limit", "1", "-kill", "0.5", "-ttl", "2s")
@@ -50,14 +56,20 @@ func TestEndpoints(t *testing.T) {
 
 // The referee must be able to fail, and the program with it.
 func TestRefereeSeesACrowd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs a fleet: 5 s")
+	}
 	t.Parallel()
-	status, r := outcome(t, sabotageEnv+"=crowd", "-executions", "20", "-kill", "0", "-ttl", "1s")
+	status, r := outcome(t, sabotageEnv+"=crowd", "-executions", "20", "-kill", "0", "-ttl", "3s")
 	if status != 1 || r.OK || r.Peak <= r.Limit || r.Succeeded != 20 {
 		t.Errorf("status %d, %+v", status, r)
 	}
 }
 
 func TestRefereeSeesDeafWorkers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs a fleet: 6 s")
+	}
 	t.Parallel()
 	status, r := outcome(t, sabotageEnv+"=deaf", "-executions", "10", "-kill", "0", "-ttl", "1s")
 	if status != 1 || r.OK || r.Violations == 0 {
@@ -88,13 +100,16 @@ func TestOutputsComeFirst(t *testing.T) {
 
 // A run that fails leaves its history, in place of what stood there.
 func TestHistoryOfAFailedRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs a fleet for 10 s")
+	}
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "history")
 	if err := os.WriteFile(file, bytes.Repeat([]byte("old\n"), 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := progtest.New(t, "-history", file, "-timeout", "2s")
-	p.Ends(1, "not done after 2s")
+	p := progtest.New(t, "-history", file, "-executions", "1000000", "-timeout", "10s")
+	p.Ends(1, "not done after 10s")
 	written, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

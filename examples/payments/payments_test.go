@@ -51,6 +51,9 @@ func charged(r report) (orders, charges int) {
 
 // The short form, without what only takes time.
 func TestPayments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for leases of servers that were killed: 20 s")
+	}
 	t.Parallel()
 	const only = "refused|wait$|out of service|client|body|server killed, |leader|no guard|each process|marker, store"
 	o := run(t, "-orders", "4", "-only", only)
@@ -80,6 +83,9 @@ func TestEndpoints(t *testing.T) {
 }
 
 func TestInterrupt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it interrupts a run somewhere in its first seconds")
+	}
 	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
 		t.Skip("it breaks an etcd of its own")
 	}

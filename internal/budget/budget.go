@@ -20,7 +20,7 @@ import (
 type Load = map[string]int
 
 // soon bounds what should happen at once.
-const soon = 20 * time.Second
+const soon = 30 * time.Second
 
 // Budget measures operations on a cluster of the test's own, and keeps what they cost as
 // rows of a table. It is for one goroutine.

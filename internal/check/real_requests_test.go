@@ -88,11 +88,14 @@ func (r *real) expired() {
 		left, err := r.admin.Get(r.ctx(), r.workers[0].sess.Prefix()+"idem/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(r.t, err)
 		return left.Count == 0
-	}, 30*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 }
 
 // TestRealRequests: requests of the product on a real etcd, judged green.
 func TestRealRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for leases: 4 s")
+	}
 	t.Parallel()
 	r := startReal(t)
 	for _, name := range []string{EffectAttempts, EffectReplays} {

@@ -164,7 +164,7 @@ func (r *real) judge() *Report {
 		mutex, err := r.admin.Get(ctx, quiet+"mutex/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(r.t, err)
 		return sem.Count+mutex.Count == 0
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	mark(history.MarkQuiet)
 	for _, w := range r.workers {
 		call := w.rec.Call(history.Event{Name: history.Close, Lease: int64(w.sess.Lease())})

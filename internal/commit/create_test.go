@@ -322,7 +322,7 @@ func TestTrapL1NoSpaceToSettle(t *testing.T) {
 	require.True(t, f.stands(f.key()), "the late copy has landed: it was not shut out")
 
 	require.NoError(t, f.cluster.SetNoSpace(ctxT(t), true))
-	brief2, cancel2 := context.WithTimeout(ctxT(t), 300*time.Millisecond)
+	brief2, cancel2 := context.WithTimeout(ctxT(t), 2*time.Second)
 	defer cancel2()
 	require.Error(t, pending.Discard(brief2))
 	require.False(t, f.stands(f.key()), "it is removed although it cannot be settled yet")

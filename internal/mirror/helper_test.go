@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
 
-const soon = 20 * time.Second
+const soon = 30 * time.Second
 
 func ctxT(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)

@@ -16,7 +16,7 @@ import (
 )
 
 // soon bounds what should happen at once.
-const soon = 20 * time.Second
+const soon = 30 * time.Second
 
 func run(t *testing.T, as string, args ...string) *procs.Process {
 	t.Helper()

@@ -96,7 +96,11 @@ func (p *Program) Interrupted() {
 		p.t.Fatal(err)
 	}
 	// Its etcd has files as soon as the program listens to signals; an external one has none.
-	for wait := 5 * time.Second; wait > 0 && len(p.temporary()) == 0; wait -= tick {
+	wait := time.Minute
+	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
+		wait = 5 * time.Second
+	}
+	for ; wait > 0 && len(p.temporary()) == 0; wait -= tick {
 		time.Sleep(tick)
 	}
 	time.Sleep(rand.N(2 * time.Second))
