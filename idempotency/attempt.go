@@ -183,8 +183,9 @@ func (a *Attempt) With(ifs []clientv3.Cmp, then ...clientv3.Op) {
 	a.ifs, a.then = append(a.ifs, ifs...), append(a.then, then...)
 }
 
-// without forgets what was given to With.
-func (a *Attempt) without() {
+// Without forgets what was given to With so far: for a function that has failed, and whose
+// outcome is recorded all the same by a caller of Run.
+func (a *Attempt) Without() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ifs, a.then = nil, nil

@@ -109,7 +109,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 			failure = fmt.Sprintf("panic: %v", v)
 		}
 		w, cancel := wait()
-		a.without()
+		a.Without()
 		_ = a.act(w, a.set.onPanic, failure)
 		cancel()
 		if v != nil {
@@ -134,7 +134,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 			return err
 		}
 	}
-	a.without()
+	a.Without()
 	theirs = true
 	what, failure := a.set.onError(err), err.Error()
 	theirs = false

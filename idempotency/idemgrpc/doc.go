@@ -36,5 +36,7 @@
 // and the library stay; a duplicate that crosses such an upgrade may be told REUSED.
 //
 // Messages are protobuf; those of other codecs are refused. The handler's context is that
-// of the attempt: see idempotency.FromContext. The handler must not settle it.
+// of the attempt: see idempotency.FromContext. Operations given to Attempt.With take effect if the
+// outcome is recorded and its code is OK: a handler that fails writes nothing, even where its
+// status is recorded. The handler must not settle the attempt.
 package idemgrpc

@@ -158,6 +158,9 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		if what != idempotency.Remember {
 			return nil, undone{what}
 		}
+		if st.Code() != codes.OK {
+			a.Without() // the handler has failed, as a function of Do's that returns an error
+		}
 		return encode(resp, st, c.MaxResponse), nil
 	})
 	if u := (undone{}); err != nil && (!errors.As(err, &u) || err != error(u)) {

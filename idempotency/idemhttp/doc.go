@@ -67,6 +67,8 @@
 // until then, and by a replay after it.
 //
 // The handler's context is that of the attempt: see idempotency.FromContext for its number,
-// fencing token, child keys and recovery points. The handler must not settle it. Whether the
-// client is still there is told by Client.
+// fencing token, child keys and recovery points. Transport sends child keys by itself.
+// Operations given to Attempt.With take effect if the response is recorded and its status is
+// below 400: a handler that fails writes nothing, even where its response is recorded. The
+// handler must not settle the attempt. Whether the client is still there is told by Client.
 package idemhttp

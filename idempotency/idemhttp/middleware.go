@@ -137,6 +137,9 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		if what != idempotency.Remember {
 			return nil, undone{what}
 		}
+		if res.Status >= 400 {
+			a.Without() // the handler has failed, as a function of Do's that returns an error
+		}
 		return res.Encode(), nil
 	})
 	if u := (undone{}); err != nil && (!errors.As(err, &u) || err != error(u)) {
