@@ -21,7 +21,8 @@ import (
 //   - an error: an *InProgressError (another works on it, and the call does not wait), a
 //     *MismatchError (the key was used with another payload), an *UnknownError (an attempt
 //     was lost, and the policy is Refuse), ErrFull, ErrUnreadable, ErrInvalid, ErrClosed,
-//     ctx's error or one of etcd's. Then nothing is begun.
+//     ctx's error or one of etcd's. Then nothing is begun. ErrUnavailable is joined if etcd
+//     cannot be reached or is full, and this call has seen nothing of the request.
 //
 // The payload is what makes two requests the same, besides the key. []byte and string
 // are compared as they are, json.RawMessage and all other types by their JSON, in which
@@ -72,14 +73,14 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 				s.landed(c.entry.Ref, f, rec)
 			}
 			if err != nil || a != nil {
-				return a, nil, err
+				return a, nil, c.unavailable(err)
 			}
 			s.count.read.Add(1)
 			return c.replay(rec)
 		}
 		rec, err := c.follow(ctx, f)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, c.unavailable(err)
 		}
 		if rec != nil {
 			s.count.joined.Add(1)
@@ -97,6 +98,16 @@ type call struct {
 	set      settings
 	patience *patience
 	outer    context.Context // the caller's
+	seen     bool            // something stood at the key, or still does
+}
+
+// unavailable joins ErrUnavailable with an error after which nothing is known of the request.
+func (c *call) unavailable(err error) error {
+	away := commit.Away(err) && !errors.Is(err, ErrClosed)
+	if !c.seen && (away || errors.Is(err, ErrFull)) {
+		return errors.Join(ErrUnavailable, err)
+	}
+	return err
 }
 
 func (c *call) replay(rec *Recorded) (*Attempt, *Recorded, error) {
@@ -123,6 +134,7 @@ func (c *call) inProgress(st state) error {
 func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 	select {
 	case <-f.busy:
+		c.seen = true
 	case <-f.done:
 		return f.outcome, nil
 	case <-ctx.Done():
@@ -168,8 +180,8 @@ func (c *call) known(f *flight) (st state) {
 // lead asks etcd, until there is an attempt, an outcome or an error.
 func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error) {
 	s := c.store
-	st, err, unread := state{sent: time.Now()}, error(nil), c.set.likelyNew
-	if !unread {
+	st, err := state{sent: time.Now()}, error(nil)
+	if !c.set.likelyNew {
 		st, err = s.read(ctx, c.entry, false)
 	}
 	var pause commit.Backoff
@@ -177,6 +189,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 		if err != nil {
 			return nil, nil, because(ctx, err)
 		}
+		c.seen = c.seen || st.kv != nil
 		sure := func() { st, err = s.read(ctx, c.entry, true) }
 		switch {
 		case st.kv != nil && !st.sure && (!st.finished() || !bytes.Equal(st.rec.Print, c.print)):
@@ -218,8 +231,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 			return nil, nil, &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Holder: st.rec.Holder, Attempt: st.rec.Number}
 		}
 		if !s.space.enough() {
-			if unread { // it may be known
-				unread = false
+			if !st.sure { // it may be known
 				sure()
 				continue
 			}

@@ -44,6 +44,12 @@ var (
 	// ErrFull: etcd is close to its quota, so no new request is begun. Replays go on.
 	ErrFull = errors.New("store is full")
 
+	// ErrUnavailable: the request could not be begun since etcd cannot be reached in time
+	// or is full (ErrFull), and this call has seen nothing of the request before: no
+	// attempt and no outcome. It is joined with the reason. A caller that would rather do
+	// a request twice than not at all may do it then, and after no other error.
+	ErrUnavailable = errors.New("store is unavailable, and nothing is known of the request")
+
 	// ErrUnreadable: what stands at the key was not written by a release that this one
 	// can read, or its result by a Codec that it does not have. Nothing is run.
 	ErrUnreadable = errors.New("record cannot be read")

@@ -22,7 +22,7 @@
 //	| whose outcome is unknown, under Refuse   | FAILED_PRECONDITION, UNKNOWN            |
 //	| whose outcome may not count              | ABORTED and RetryInfo                   |
 //	| whose outcome etcd does not take         | INTERNAL                                |
-//	| while etcd is away, full or closed       | UNAVAILABLE and RetryInfo, or FailOpen  |
+//	| while etcd is away, full or closed       | UNAVAILABLE and RetryInfo; see FailOpen |
 //
 // The interceptor's own answers have an ErrorInfo whose domain is Domain and whose reason is
 // one of the Reason constants.

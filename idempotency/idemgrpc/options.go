@@ -50,8 +50,10 @@ type Options struct {
 	// StoreTimeout bounds the asking of etcd before the handler, waiting not counted.
 	// Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
-	// FailOpen runs the handler without any guard while etcd is away or full. Defaults
-	// to false: such calls are answered by UNAVAILABLE.
+	// FailOpen runs the handler without any guard if etcd cannot be reached or is full, and
+	// nothing was seen of the call (idempotency.ErrUnavailable). A call that was seen in
+	// progress, done or lost is not run again, nor is any while etcd refuses the program or
+	// the session is closed. Defaults to false: such calls are answered by UNAVAILABLE.
 	FailOpen bool
 	// Each returns options for one call, such as idempotency.Retain and OnOrphan.
 	// Defaults to none. Wait, Reject and OnError have no effect there.

@@ -227,7 +227,7 @@ func (c *config) refuse(ctx context.Context, method string, err error, open func
 		return nil, refusal(codes.Internal, ReasonInternal, "the call cannot be begun", 0)
 	case errors.Is(err, idempotency.ErrUnreadable):
 		return nil, refusal(codes.Internal, ReasonUnreadable, "the record cannot be read", 0)
-	case c.FailOpen:
+	case c.FailOpen && errors.Is(err, idempotency.ErrUnavailable):
 		return open()
 	case errors.Is(err, idempotency.ErrFull):
 		return nil, refusal(codes.Unavailable, ReasonFull, "no new calls are begun", time.Second)

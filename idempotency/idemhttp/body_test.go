@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,8 +66,8 @@ func TestBodyIsRestored(t *testing.T) {
 func TestFilesOfAForm(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	in, closed := f.instance(nil, nil), f.instance(nil, nil)
-	require.NoError(t, closed.sess.Close(ctxT(t)))
+	in, away := f.instance(nil, nil), f.instance(nil, nil)
+	away.client.Cut()
 	var b bytes.Buffer
 	m := multipart.NewWriter(&b)
 	part, err := m.CreateFormFile("f", "a.bin")
@@ -80,11 +81,11 @@ func TestFilesOfAForm(t *testing.T) {
 		end func()
 	}{
 		"returns": {in, func() {}}, "panics": {in, func() { panic(http.ErrAbortHandler) }},
-		"exits": {in, runtime.Goexit}, "unguarded": {closed, func() {}},
+		"exits": {in, runtime.Goexit}, "unguarded": {away, func() {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := make(chan string, 1)
-			s := c.in.serve(&idemhttp.Options{FailOpen: true}, func(_ http.ResponseWriter, r *http.Request) {
+			s := c.in.serve(&idemhttp.Options{FailOpen: true, StoreTimeout: 300 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
 				require.NoError(t, r.ParseMultipartForm(1))
 				part, err := r.MultipartForm.File["f"][0].Open()
 				require.NoError(t, err)

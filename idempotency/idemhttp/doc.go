@@ -30,7 +30,7 @@
 //	| that was done                              | its response, replayed                     |
 //	| whose outcome is unknown, under Refuse     | 409                                        |
 //	| whose response cannot be recorded          | 500                                        |
-//	| while etcd is away, full or closed         | 503 and Retry-After, unless FailOpen is set|
+//	| while etcd is away, full or closed         | 503 and Retry-After; see FailOpen          |
 //
 // These answers of the Middleware's own are problem+json (RFC 9457), with a member "code"
 // that tells them apart and "retryable".

@@ -226,7 +226,7 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, err error, open 
 	case errors.Is(err, idempotency.ErrFull):
 		code = CodeFull
 	}
-	if c.FailOpen && r.Context().Err() == nil {
+	if c.FailOpen && errors.Is(err, idempotency.ErrUnavailable) && r.Context().Err() == nil {
 		open()
 		return
 	}

@@ -82,6 +82,21 @@ func Denied(err error) bool {
 	return ok && (known.Code() == codes.PermissionDenied || known == rpctypes.ErrAuthFailed || known == rpctypes.ErrUserEmpty)
 }
 
+// Away tells whether err says that etcd was not reached, or not in time: nothing that it has
+// refused, and nothing that it has found.
+func Away(err error) bool {
+	switch {
+	case err == nil, Denied(err):
+		return false
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return true
+	}
+	if known, ok := asEtcd(err); ok {
+		return known.Code() == codes.Unavailable
+	}
+	return status.Code(err) == codes.Unavailable
+}
+
 // Transient tells whether a call that changed nothing and failed with err is
 // worth repeating. Whether the caller's own ctx has ended is his to look at.
 func Transient(err error) bool {

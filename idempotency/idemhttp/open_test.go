@@ -1,0 +1,99 @@
+package idemhttp_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/testkit"
+)
+
+// ofStore matches what asks for keys of a store.
+func ofStore(_ string, msg any) bool { return strings.Contains(fmt.Sprint(msg), "/idem/") }
+
+// FailOpen opens for a store that cannot be reached alone: not for a request of which this call
+// has seen anything before, and not for a store that answers with a refusal or is closed.
+func TestFailOpenForTheUnknownAlone(t *testing.T) {
+	t.Parallel()
+	open := func(wait time.Duration) *idemhttp.Options {
+		return &idemhttp.Options{FailOpen: true, Wait: wait, StoreTimeout: 300 * time.Millisecond}
+	}
+	refused := func(t *testing.T, re reply) {
+		t.Helper()
+		require.Equal(t, idemhttp.CodeUnavailable, re.problem(t).Code)
+		require.NotEmpty(t, re.Header.Get("Retry-After"))
+	}
+	// cutAfterTheRead has etcd away as soon as one request was answered.
+	cutAfterTheRead := func(in instance) *embedtest.Injection {
+		return in.client.Inject(embedtest.Fault{Do: embedtest.Pass, Match: ofStore, After: in.client.Cut})
+	}
+	t.Run("in progress", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		h := newBlocking(t)
+		defer h.release() // before the servers close
+		first := f.instance(nil, nil).serve(nil, h.ServeHTTP).later("/", "k", "body")
+		got(t, h.begun, "a begin")
+		other := f.instance(testkit.Quick(), nil)
+		cut := cutAfterTheRead(other)
+		waits, asks := other.serve(open(2*time.Second+200*time.Millisecond), paid), other.serve(open(0), paid)
+		waiting := waits.later("/", "k", "body")
+		require.NoError(t, cut.Wait(ctxT(t)))
+		refused(t, asks.post("/", "k", "body"))
+		refused(t, got(t, waiting, "an answer"))
+		require.Zero(t, waits.calls.Load()+asks.calls.Load())
+		h.release()
+		require.Equal(t, http.StatusCreated, got(t, first, "the response").StatusCode)
+	})
+	t.Run("done", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		re := f.instance(nil, nil).serve(nil, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 300<<10)) // in keys of its own
+		}).post("/", "k", "body")
+		require.Equal(t, http.StatusOK, re.StatusCode)
+		other := f.instance(nil, nil)
+		s := other.serve(open(0), paid)
+		cut := cutAfterTheRead(other)
+		refused(t, s.post("/", "k", "body"))
+		require.Equal(t, 1, cut.Struck())
+		require.Zero(t, s.calls.Load())
+	})
+	t.Run("lost", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		crashed := f.instance(nil, nil).serve(nil, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		_, err := crashed.send(crashed.request("/", "k", "body"))
+		require.Error(t, err)
+		other := f.instance(nil, nil)
+		s := other.serve(open(0), paid)
+		cut := cutAfterTheRead(other)
+		refused(t, s.post("/", "k", "body"))
+		require.Equal(t, 1, cut.Struck())
+		require.Zero(t, s.calls.Load())
+	})
+	t.Run("denied", func(t *testing.T) {
+		t.Parallel()
+		in := shared(t).instance(nil, nil)
+		s := in.serve(open(0), paid)
+		denied := in.client.Inject(embedtest.Fault{Do: embedtest.FailWith, Match: ofStore, Times: -1, Err: rpctypes.ErrGRPCPermissionDenied})
+		refused(t, s.post("/", "k", "body"))
+		require.Positive(t, denied.Struck())
+		require.Zero(t, s.calls.Load())
+	})
+	t.Run("closed", func(t *testing.T) {
+		t.Parallel()
+		in := shared(t).instance(nil, nil)
+		s := in.serve(open(0), paid)
+		require.NoError(t, in.sess.Close(ctxT(t)))
+		refused(t, s.post("/", "k", "body"))
+		require.Zero(t, s.calls.Load())
+	})
+}
