@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +46,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	if err != nil {
 		return nil, nil, err
 	}
-	print, err := s.print(payload)
+	print, err := s.prints(payload, set)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,7 +93,7 @@ type call struct {
 	store    *Store
 	key      Key
 	entry    keyspace.Entry
-	print    []byte
+	print    prints
 	set      settings
 	patience *patience
 	outer    context.Context // the caller's
@@ -111,7 +110,7 @@ func (c *call) unavailable(err error) error {
 }
 
 func (c *call) replay(rec *Recorded) (*Attempt, *Recorded, error) {
-	if !bytes.Equal(rec.print, c.print) {
+	if !rec.print.agree(c.print) {
 		return nil, nil, c.mismatch(true)
 	}
 	return nil, rec, nil
@@ -140,7 +139,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if !bytes.Equal(f.print, c.print) {
+	if !f.print.agree(c.print) {
 		return nil, c.mismatch(false)
 	}
 	var here <-chan struct{}
@@ -192,12 +191,12 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 		c.seen = c.seen || st.kv != nil
 		sure := func() { st, err = s.read(ctx, c.entry, true) }
 		switch {
-		case st.kv != nil && !st.sure && (!st.finished() || !bytes.Equal(st.rec.Print, c.print)):
+		case st.kv != nil && !st.sure && (!st.finished() || !st.prints().agree(c.print)):
 			sure()
 			continue
 		case st.bad:
 			return nil, nil, fmt.Errorf("%w (%s)", ErrUnreadable, c.entry.Ref)
-		case st.kv != nil && !bytes.Equal(st.rec.Print, c.print):
+		case st.kv != nil && !st.prints().agree(c.print):
 			return nil, nil, c.mismatch(st.finished())
 		case st.finished():
 			rec, err := s.load(ctx, c.entry, st)
@@ -254,10 +253,13 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 func (c *call) next(st state) record.Attempt {
 	r := record.Attempt{
 		State: record.AttemptWorking, Number: 1, Holder: c.store.sess.Holder(), Nonce: c.store.sess.Nonce(),
-		Scope: c.key.Scope, Op: c.key.Op, Print: c.print, Refuse: c.set.orphan == Refuse, StartMS: time.Now().UnixMilli(),
+		Scope: c.key.Scope, Op: c.key.Op, Print: c.print.payload, Also: c.print.also, Refuse: c.set.orphan == Refuse, StartMS: time.Now().UnixMilli(),
 	}
 	if st.kv != nil {
 		r.Number, r.Refuse, r.Body = st.rec.Number+1, r.Refuse || st.rec.Refuse, st.rec.Body
+		if r.Also == nil {
+			r.Also = st.rec.Also
+		}
 	}
 	return r
 }

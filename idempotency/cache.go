@@ -20,7 +20,7 @@ type Recorded struct {
 	Attempt int
 	Token   int64
 
-	print []byte
+	print prints
 }
 
 func (r *Recorded) size() int { return len(r.Value) + len(r.Failure) + 256 }

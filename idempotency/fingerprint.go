@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
@@ -12,6 +13,24 @@ import (
 // at hand in one piece, or of which only a part counts. It must be one that nobody can
 // find a second payload for, such as SHA-256.
 type Fingerprint [sha256.Size]byte
+
+// prints are the fingerprints of a request.
+type prints struct {
+	payload []byte
+	also    []byte // nil: there is none, and any will do
+}
+
+func (p prints) agree(q prints) bool {
+	return bytes.Equal(p.payload, q.payload) && (p.also == nil || q.also == nil || bytes.Equal(p.also, q.also))
+}
+
+// prints hashes what a call says of its request.
+func (s *Store) prints(payload any, set settings) (p prints, err error) {
+	if p.payload, err = s.print(payload); err == nil && set.also != nil {
+		p.also, err = s.print(set.also)
+	}
+	return p, err
+}
 
 // print hashes a payload: see Store.Begin. It returns ErrInvalid for one of which JSON does
 // not tell enough: see CheckJSON, and canonical.Value.

@@ -180,7 +180,7 @@ func (a *Attempt) settled(o *outcome, err error) {
 	}
 	if err == nil && (o.state == record.AttemptDone || o.state == record.AttemptFailed) {
 		a.outcome = &Recorded{Value: o.value, Failed: o.state == record.AttemptFailed, Failure: o.failure, Omitted: o.rec.Omitted,
-			Attempt: a.rec.Number, Token: a.token, print: a.rec.Print}
+			Attempt: a.rec.Number, Token: a.token, print: prints{payload: a.rec.Print, also: a.rec.Also}}
 		if o.rec.Omitted {
 			a.outcome.Value = nil
 			s.count.omitted.Add(1)

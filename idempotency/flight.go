@@ -5,7 +5,7 @@ import "sync"
 // flight is one key on which this process works or waits: the calls of this process for
 // one key ask etcd once.
 type flight struct {
-	print []byte
+	print prints
 	// busy is closed when the request is known to be in progress, with that
 	// fingerprint, here or elsewhere.
 	busy chan struct{}
@@ -22,7 +22,7 @@ type flight struct {
 }
 
 // join returns the flight of a key, and whether it is the caller's to lead.
-func (s *Store) join(ref string, print []byte) (f *flight, lead bool) {
+func (s *Store) join(ref string, print prints) (f *flight, lead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.flights[ref]; f != nil {

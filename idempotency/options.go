@@ -161,6 +161,7 @@ type settings struct {
 	onError      func(error) Action
 	onPanic      Action
 	likelyNew    bool
+	also         any
 }
 
 // Wait has a duplicate wait for the outcome of the attempt in progress, for d at most.
@@ -193,6 +194,13 @@ func OnOrphan(o Orphan) Option { return func(s *settings) { s.orphan = o } }
 // OnError says what becomes of the request if the function returns an error: see
 // Options.OnError.
 func OnError(f func(error) Action) Option { return func(s *settings) { s.onError = f } }
+
+// Also has a second payload compared besides that of the call, in the forms that Begin takes;
+// nil is none. It counts only between two calls that both have one: a request that was begun
+// without, by an earlier release or another program, matches any. So it can be added to what
+// tells requests apart while a fleet is running and outcomes are kept, which a change of the
+// payload cannot: its duplicates would be refused.
+func Also(payload any) Option { return func(s *settings) { s.also = payload } }
 
 // OnPanic says what becomes of the request if the function panics: see Options.OnPanic.
 // Unlike there, Forget can be said.

@@ -31,6 +31,8 @@ func (st state) mod() int64 {
 	return st.kv.ModRevision
 }
 
+func (st state) prints() prints { return prints{payload: st.rec.Print, also: st.rec.Also} }
+
 func (st state) finished() bool {
 	return st.kv != nil && !st.bad && (st.rec.State == record.AttemptDone || st.rec.State == record.AttemptFailed)
 }
@@ -93,7 +95,7 @@ func about(e keyspace.Entry) string { return e.Ref }
 // load returns the outcome that a record holds, or nil if parts of it are gone.
 func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Recorded, error) {
 	r := st.rec
-	out := &Recorded{Failed: r.State == record.AttemptFailed, Failure: r.Error, Omitted: r.Omitted, Attempt: r.Number, Token: r.Token, print: r.Print}
+	out := &Recorded{Failed: r.State == record.AttemptFailed, Failure: r.Error, Omitted: r.Omitted, Attempt: r.Number, Token: r.Token, print: st.prints()}
 	stored := r.Body
 	if r.Parts > 0 {
 		var err error

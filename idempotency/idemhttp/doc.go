@@ -24,7 +24,8 @@
 //	|--------------------------------------------|--------------------------------------------|
 //	| without a key                              | 400, unless Optional is set                |
 //	| with a key that is none                    | 400                                        |
-//	| with a key used with another payload       | 422, also while that one is in progress    |
+//	| with a key used with another payload, or   |                                            |
+//	| for another virtual host (Options.Host)    | 422, also while that one is in progress    |
 //	| whose duplicate is in progress             | 409 and Retry-After; later, if Wait is set |
 //	| whose body is above MaxRequest             | 413                                        |
 //	| that was done                              | its response, replayed                     |

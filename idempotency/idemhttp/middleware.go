@@ -96,6 +96,9 @@ func (c *config) begin(r *http.Request, k idempotency.Key, payload any) (*idempo
 		opts = c.Each(r)
 	}
 	opts = append(slices.Clip(opts), idempotency.Wait(c.Wait), idempotency.OnError(action))
+	if host := c.Host(r); host != "" {
+		opts = append(opts, idempotency.Also(host))
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.Wait+c.StoreTimeout)
 	defer cancel()
 	return c.store.Begin(ctx, k, payload, opts...)

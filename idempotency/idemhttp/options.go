@@ -5,9 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -23,8 +26,12 @@ type Options struct {
 	// Op returns what is requested: one key is free for each operation. Defaults to
 	// ByRoute.
 	Op func(*http.Request) string
-	// Methods are those that need a key; others pass as they are. Defaults to POST and
-	// PATCH.
+	// Host returns for which virtual host a request is: a key that comes again for another
+	// one is refused, whatever Op and Payload are. Empty means any. Requests that were
+	// begun by a release without Host match any, too. Defaults to ByHost.
+	Host func(*http.Request) string
+	// Methods are those that need a key, in any case; others pass as they are. Defaults to
+	// POST and PATCH.
 	Methods []string
 	// Optional lets requests without a key pass, unguarded. Defaults to false: they are
 	// answered by 400.
@@ -73,7 +80,8 @@ type Options struct {
 	// or the session is closed. Defaults to false: such requests are answered by 503.
 	FailOpen bool
 	// Each returns options for one request, such as idempotency.Retain and OnOrphan.
-	// Defaults to none. Wait, Reject and OnError have no effect there.
+	// Defaults to none. Wait, Reject, OnError and, unless
+	// Host returns an empty one, Also have no effect there.
 	Each func(*http.Request) []idempotency.Option
 	// OnProblem writes an answer of the Middleware's own: the headers are set, except for
 	// Content-Type. Defaults to problem+json.
@@ -121,6 +129,9 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	if o.Op == nil {
 		o.Op = ByRoute
 	}
+	if o.Host == nil {
+		o.Host = ByHost
+	}
 	if o.Payload == nil {
 		o.Payload = Exact
 	}
@@ -162,6 +173,19 @@ func setDefault[T comparable](v *T, d T) {
 // path is another request. That holds for the path that the client has sent, and for what
 // http.StripPrefix or a rewriting in front has made of it.
 func ByRoute(r *http.Request) string { return r.Method + " " + route(r) }
+
+// ByHost tells virtual hosts apart by the name that the client has sent, without the port, in
+// lower case. An address is none: it says which instance of a fleet is meant, if that.
+func ByHost(r *http.Request) string {
+	name := r.Host
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		name = host
+	}
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(name, "."))
+}
 
 // ByPattern tells operations apart by the pattern of http.ServeMux that has matched: a key
 // that comes again at another path of the same pattern is refused, since Exact has the

@@ -84,7 +84,7 @@ func (c *config) policy() Policy {
 		Header: c.Header, Required: !c.Optional, Methods: c.Methods, MaxLength: maxKey,
 		Format:     `A String of Structured Fields (RFC 9651), such as "8e03978e-40d5-43dd-bc93-6894a57f9324", unique for each request.`,
 		Expiration: fmt.Sprintf("A key and its response are kept for %v after the request was done, at least.", keep), ExpirationSeconds: int64(keep / time.Second),
-		Fingerprint:  "A repetition has the same method, path, query, media type and body as the first request.",
+		Fingerprint:  "A repetition has the same host, method, path, query, media type and body as the first request.",
 		InProgress:   "A repetition of a request that is being worked on is answered by 409 and Retry-After.",
 		ReplayHeader: c.ReplayedHeader, MaxRequestBytes: c.MaxRequest, MaxResponseBytes: c.MaxResponse,
 		NotRecorded: slices.Sorted(maps.Keys(c.never)),
@@ -97,7 +97,7 @@ func (c *config) policy() Policy {
 		p.Format += " The quotes may be left out."
 	}
 	if c.custom {
-		p.Fingerprint = "A repetition has the same content as the first request, in what counts for this operation."
+		p.Fingerprint = "A repetition has the same host and content as the first request, in what counts for this operation."
 	}
 	if c.Wait > 0 {
 		p.InProgress = fmt.Sprintf("A repetition of a request that is being worked on gets its response; after %v it is answered by 409 and Retry-After.", c.Wait)

@@ -18,7 +18,8 @@ type Attempt struct {
 	Holder  string `json:"holder,omitempty"`
 	Scope   string `json:"scope,omitempty"`
 	Op      string `json:"op,omitempty"`
-	Print   []byte `json:"print"` // fingerprint of the payload
+	Print   []byte `json:"print"`          // fingerprint of the payload
+	Also    []byte `json:"also,omitempty"` // of what is compared besides, where both have it
 	Refuse  bool   `json:"refuse,omitempty"`
 	StartMS int64  `json:"start"` // by the holder's wall clock: for people only
 	EndMS   int64  `json:"end,omitempty"`
