@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -25,7 +26,7 @@ func Middleware(store *idempotency.Store, opts *Options) func(http.Handler) http
 }
 
 func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if !slices.Contains(c.Methods, r.Method) {
+	if !slices.Contains(c.Methods, strings.ToUpper(r.Method)) {
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -46,6 +47,11 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		return
 	}
 	k := idempotency.Key{Op: bounded(c.Op(r)), ID: id}
+	if k.Op == "" {
+		c.tell(r, errNoOp)
+		c.answer(w, r, CodeInternal, "", 0)
+		return
+	}
 	if c.Scope != nil {
 		if k.Scope = bounded(c.Scope(r)); k.Scope == "" {
 			c.answer(w, r, CodeScope, "", 0)
@@ -88,6 +94,9 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		c.attempt(w, r, body, next, a)
 	}
 }
+
+// errNoOp says that requests cannot be told apart.
+var errNoOp = errors.New("Options.Op has returned no operation; ByPattern does if no http.ServeMux in front of the Middleware has matched the request")
 
 // begin asks the store.
 func (c *config) begin(r *http.Request, k idempotency.Key, payload any) (*idempotency.Attempt, *idempotency.Recorded, error) {

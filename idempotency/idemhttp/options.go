@@ -23,8 +23,8 @@ type Options struct {
 	// with an empty one is answered by 403. Defaults to the empty scope for all, which
 	// the store must allow (idempotency.Options.SingleTenant).
 	Scope func(*http.Request) string
-	// Op returns what is requested: one key is free for each operation. Defaults to
-	// ByRoute.
+	// Op returns what is requested: one key is free for each operation. A request with an
+	// empty one is answered by 500. Defaults to ByRoute.
 	Op func(*http.Request) string
 	// Host returns for which virtual host a request is: a key that comes again for another
 	// one is refused, whatever Op and Payload are. Empty means any. Requests that were
@@ -118,9 +118,7 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 		c.Options = *opts
 	}
 	o, most := &c.Options, store.Options().MaxResult
-	if o.Methods = slices.Clone(o.Methods); len(o.Methods) == 0 {
-		o.Methods = []string{http.MethodPost, http.MethodPatch}
-	}
+	o.Methods = methods(o.Methods)
 	setDefault(&o.Header, "Idempotency-Key")
 	setDefault(&o.ReplayedHeader, "Idempotent-Replayed")
 	setDefault(&o.MaxRequest, 1<<20)
@@ -145,6 +143,8 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	switch {
 	case o.Scope == nil && !store.Options().SingleTenant:
 		return nil, errors.New("without a Scope the store has to be SingleTenant")
+	case slices.ContainsFunc(o.Methods, func(m string) bool { return !token(m) }):
+		return nil, fmt.Errorf("the Methods %q are not methods of HTTP, each of its own, such as POST", o.Methods)
 	case o.MaxRequest < 0 || o.MaxRequest > maxRequest:
 		return nil, fmt.Errorf("MaxRequest %d is not between 0 and 1 GiB", o.MaxRequest)
 	case o.MaxResponse < 0 || o.MaxResponse > most-roomForHead:
@@ -169,6 +169,29 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
+// methods returns those that are guarded, in the case in which HTTP has them: clients do not send
+// post, so as it is written it would guard nothing.
+func methods(from []string) (all []string) {
+	for _, m := range from {
+		all = append(all, strings.ToUpper(m))
+	}
+	if len(all) == 0 {
+		all = []string{http.MethodPost, http.MethodPatch}
+	}
+	return all
+}
+
+// token tells whether a text can be a method (RFC 9110, 5.6.2).
+func token(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
 // ByRoute tells operations apart by method and path: a key that comes again at another
 // path is another request. That holds for the path that the client has sent, and for what
 // http.StripPrefix or a rewriting in front has made of it.
@@ -189,11 +212,18 @@ func ByHost(r *http.Request) string {
 
 // ByPattern tells operations apart by the pattern of http.ServeMux that has matched: a key
 // that comes again at another path of the same pattern is refused, since Exact has the
-// path. The Middleware has to stand behind the ServeMux then.
-func ByPattern(r *http.Request) string { return r.Method + " " + r.Pattern }
+// path; with a Payload that has not, it is a duplicate. The Middleware has to stand behind the
+// ServeMux: a request that none has matched is answered by 500.
+func ByPattern(r *http.Request) string {
+	if r.Pattern == "" {
+		return ""
+	}
+	return r.Method + " " + r.Pattern
+}
 
 // OneForAll is an Op that has each key be used once in the whole scope: a key that comes
-// again at another path or with another method is refused, since Exact has both.
+// again at another path or with another method is refused, since Exact has both; with a Payload
+// that has not, it is a duplicate.
 func OneForAll(*http.Request) string { return "any" }
 
 // RememberFinal has those responses recorded that would be the same if the request came
