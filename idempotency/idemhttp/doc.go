@@ -54,7 +54,7 @@
 //
 // Behind what authenticates, limits and logs, in front of what does the work. What was set
 // in the response's headers before it is not recorded, and is set anew for replays, unless
-// the handler has changed or removed it. What compresses belongs before it; a response that
+// the handler has changed or removed it. A request's body may be decoded in front of it. What compresses belongs before it; a response that
 // was compressed behind it is replayed so, or if it is gzip, unpacked for a client that does
 // not take it. A framework whose handlers return errors has to write these behind it: in
 // echo, the Middleware stands before the whole echo.Echo, or a middleware that calls

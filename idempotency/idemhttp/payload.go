@@ -120,10 +120,19 @@ func read(r *http.Request, max int64) ([]byte, error) {
 	switch n := int64(buf.Len()); {
 	case n > max:
 		return nil, errTooLarge
-	case r.ContentLength > 0 && n != r.ContentLength:
+	case n < r.ContentLength && !decoded(r, n):
 		return nil, errConsumed
 	}
 	return buf.Bytes(), nil
+}
+
+// decoded tells whether n bytes, fewer than the length that the client has declared, can be all of
+// a body that something in front has decoded, rather than what it has left. A short body is longer
+// with its coding, which the headers still name, or which has gone together with the length. (Nothing
+// at all is left where a body was read.)
+func decoded(r *http.Request, n int64) bool {
+	_, sized := r.Header["Content-Length"]
+	return n > 0 && (!sized || r.Header.Get("Content-Encoding") != "")
 }
 
 // again is a body that was read, and the original, which is closed with it.
