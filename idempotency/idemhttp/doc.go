@@ -41,7 +41,7 @@
 // That a body above MaxResponse is replayed: it goes to the first client as it is,
 // duplicates get status and headers, no body, and Idempotency-Body-Omitted: true. The same
 // goes for what flows on without an end. A response that breaks off, with a body shorter
-// than its Content-Length, goes to the first client as it is; it is not replayed, and its
+// than its Content-Length though the client is there, goes to the first client as it is; it is not replayed, and its
 // attempt is lost, unless the handler says with Decide that the request was done: then
 // duplicates get it without the body. Of a hijacked connection only that it was hijacked is
 // recorded: duplicates get 409. What the handler sends to other requests is not part of it,

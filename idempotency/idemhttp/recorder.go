@@ -31,8 +31,10 @@ type recorder struct {
 	head     http.Header // the headers as they were then
 	length   int64       // of the body, as they declare it; -1 if they do not
 	written  int64       // what the handler wanted to write of it
+	taken    int64       // what was accepted of that
 	body     []byte
 	over     bool // the body is above max and not kept
+	broken   bool // and the connection did not take all of it
 	live     bool // what is written goes to the client
 	hijacked bool
 	ended    bool        // the handler has returned
@@ -104,9 +106,11 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		rec.over = true
 		rec.open(p)
 		rec.body = nil
-		return rec.w.Write(p)
+		n, err := rec.w.Write(p)
+		rec.taken, rec.broken = rec.taken+int64(n), rec.broken || err != nil
+		return n, err
 	}
-	rec.body = append(rec.body, p...)
+	rec.body, rec.taken = append(rec.body, p...), rec.taken+int64(len(p))
 	if rec.live {
 		_, _ = rec.w.Write(p)
 	}
@@ -209,10 +213,11 @@ func (rec *recorder) end(c *config) *Response {
 	}
 }
 
-// cut tells whether a body that was to be kept is shorter than the handler has declared.
-// (Of one that is not kept, the client that has gone may be the reason.)
+// cut tells whether a body is shorter than the handler has declared. Of one that is not kept,
+// and so is not written to the end for a client that has gone, that may be the reason.
 func (rec *recorder) cut() bool {
-	return !rec.hijacked && !rec.over && rec.length > int64(len(rec.body)) &&
+	gone := rec.over && (rec.broken || rec.r.Context().Err() != nil)
+	return !rec.hijacked && !gone && rec.length > rec.taken &&
 		!empty(rec.r, rec.status) && len(rec.head["Transfer-Encoding"]) == 0
 }
 
