@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,8 +19,23 @@ var neverStored = map[string]bool{
 	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Date": true,
 }
 
-// ofBody are the headers that describe a body which is not kept.
-var ofBody = []string{"Content-Encoding", "Content-Type", "Content-Range", "Content-Digest", "Digest", "Content-Md5", "Trailer"}
+// digests are those that a body has with its coding (RFC 9530): of another form of it they are wrong.
+var digests = map[string]bool{"Content-Digest": true, "Repr-Digest": true, "Digest": true, "Content-Md5": true}
+
+// ofBody tells whether a header or trailer describes a body which is not kept.
+func ofBody(name string) bool {
+	return digests[name] || slices.Contains([]string{"Content-Encoding", "Content-Type", "Content-Range", "Trailer"}, name)
+}
+
+// plain is the name of a header, or of a trailer that nobody has announced.
+func plain(name string) string {
+	return http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
+}
+
+// dropDigests removes them.
+func dropDigests(h http.Header) {
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return digests[plain(name)] })
+}
 
 // stored returns what is recorded of a response's headers: what differs from those that
 // were there before the handler, and is nobody's own. What the handler has removed is there
@@ -27,8 +43,8 @@ var ofBody = []string{"Content-Encoding", "Content-Type", "Content-Range", "Cont
 func (c *config) stored(h, before http.Header, omitted bool) http.Header {
 	out := http.Header{}
 	add := func(name string, values []string) {
-		plain := http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
-		if !neverStored[plain] && !c.never[plain] && plain != c.ReplayedHeader {
+		plain := plain(name)
+		if !neverStored[plain] && !c.never[plain] && plain != c.ReplayedHeader && !(omitted && ofBody(plain)) {
 			out[name] = values
 		}
 	}
@@ -40,11 +56,6 @@ func (c *config) stored(h, before http.Header, omitted bool) http.Header {
 	for name := range before {
 		if _, ok := h[name]; !ok {
 			add(name, nil)
-		}
-	}
-	if omitted {
-		for _, name := range ofBody {
-			delete(out, name)
 		}
 	}
 	return out

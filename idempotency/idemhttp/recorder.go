@@ -135,15 +135,22 @@ func (rec *recorder) open(more []byte) {
 	}
 }
 
-// sniff sets the type of the body where net/http would: then replays have it from the same
-// bytes.
+// sniff sets the type of the body where net/http would, before the headers are sent: then replays
+// have it from the same bytes. Where it would not, it has none set for a replay either.
 func (rec *recorder) sniff(more []byte) {
 	_, typed := rec.head["Content-Type"]
+	if typed {
+		return
+	}
 	seen := rec.body
 	if len(seen) < 512 {
 		seen = append(slices.Clip(seen), more[:min(len(more), 512)]...)
 	}
-	if !typed && len(seen) > 0 && rec.head.Get("Content-Encoding") == "" && rec.head.Get("Transfer-Encoding") == "" {
+	switch {
+	case rec.head.Get("Content-Encoding") != "": // nor does a replay, which has it as well
+	case len(seen) == 0, rec.head.Get("Transfer-Encoding") != "":
+		rec.head["Content-Type"] = nil
+	default:
 		rec.head.Set("Content-Type", http.DetectContentType(seen))
 	}
 }
@@ -201,7 +208,9 @@ func (rec *recorder) end(c *config) *Response {
 	if rec.status == 0 {
 		rec.WriteHeader(http.StatusOK)
 	}
-	rec.sniff(nil)
+	if !rec.live && len(rec.body) > 0 {
+		rec.sniff(nil)
+	}
 	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut()
 	header := c.stored(rec.head, rec.before, omitted)
 	if rec.length >= 0 && empty(rec.r, rec.status) {

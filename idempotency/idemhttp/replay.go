@@ -23,14 +23,17 @@ func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
 	case res.Omitted:
 		h.Set(bodyOmitted, "true")
 		h.Del("Content-Length")
+		dropDigests(h) // of a record of an earlier release
 		w.WriteHeader(res.Status)
 		return
 	case strings.EqualFold(h.Get("Content-Encoding"), "gzip") && !takesGzip(r.Header):
 		if plain, ok := unpack(body, 8*int64(c.store.Options().MaxResult)); ok {
 			body = plain
 			h.Del("Content-Encoding")
-			for _, name := range []string{"Content-Digest", "Digest", "Content-Md5"} {
-				h.Del(name)
+			dropDigests(h)
+			dropDigests(res.Trailer)
+			if _, typed := h["Content-Type"]; !typed {
+				h["Content-Type"] = nil // keeps net/http from guessing one, as the coding did
 			}
 			if tag := h.Get("Etag"); strings.HasPrefix(tag, `"`) {
 				h.Set("Etag", "W/"+tag) // it is another representation now
