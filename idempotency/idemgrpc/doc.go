@@ -1,6 +1,7 @@
 // Package idemgrpc does unary gRPC calls once: a server's handler behind its interceptor
 // runs once for each idempotency-key in the call's metadata, and duplicates get the
-// message, or the status, that it has returned.
+// message, or the status, that it has returned. Health checks, reflection and methods without
+// side effects need no key: see NeedsKey.
 //
 // # Guaranteed
 //

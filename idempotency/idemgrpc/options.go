@@ -21,7 +21,8 @@ type Options struct {
 	// store must allow (idempotency.Options.SingleTenant).
 	Scope func(context.Context) string
 	// Methods tells which methods, by their full names (/package.Service/Method), need a
-	// key; others pass as they are. Defaults to all.
+	// key; others pass as they are. Defaults to NeedsKey: all but health checks, reflection
+	// and those without side effects.
 	Methods func(fullMethod string) bool
 	// Optional lets calls without a key pass, unguarded. Defaults to false: they are
 	// answered by INVALID_ARGUMENT.
@@ -88,7 +89,7 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	setDefault(&c.MaxResponse, min(4<<20, most))
 	setDefault(&c.StoreTimeout, 5*time.Second)
 	if c.Methods == nil {
-		c.Methods = func(string) bool { return true }
+		c.Methods = NeedsKey
 	}
 	if c.Payload == nil {
 		c.Payload = whole

@@ -1,0 +1,30 @@
+package idemgrpc
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// NeedsKey is the default of Options.Methods: it reports whether a method needs a key, by its
+// full name. All do, except for gRPC's own health checks and reflection, and for methods whose
+// definition has the option idempotency_level = NO_SIDE_EFFECTS, as far as it is linked into the
+// program.
+func NeedsKey(fullMethod string) bool {
+	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
+	if strings.HasPrefix(name, "grpc.health.v1.") || strings.HasPrefix(name, "grpc.reflection.") {
+		return false
+	}
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil {
+		return true
+	}
+	method, ok := d.(protoreflect.MethodDescriptor)
+	if !ok {
+		return true
+	}
+	opts, ok := method.Options().(*descriptorpb.MethodOptions)
+	return !ok || opts.GetIdempotencyLevel() != descriptorpb.MethodOptions_NO_SIDE_EFFECTS
+}

@@ -1,0 +1,100 @@
+package idemgrpc_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
+)
+
+// Probes and tools, which send no keys, pass with the defaults: gRPC's health checks and
+// reflection, unary and as streams.
+func TestHealthAndReflectionPass(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, nil)[0]
+	srv := grpc.NewServer(
+		grpc.UnaryInterceptor(idemgrpc.UnaryServerInterceptor(in.Store, nil)),
+		grpc.StreamInterceptor(idemgrpc.StreamServerInterceptor(in.Store, nil)),
+	)
+	healthpb.RegisterHealthServer(srv, health.NewServer())
+	reflection.Register(srv)
+	lis, done := bufconn.Listen(1<<20), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(lis)
+	}()
+	conn, err := grpc.NewClient("passthrough:///health", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = conn.Close()
+		srv.Stop()
+		<-done
+	})
+	resp, err := healthpb.NewHealthClient(conn).Check(ctxT(t), &healthpb.HealthCheckRequest{})
+	require.NoError(t, err)
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, resp.GetStatus())
+	watch, err := healthpb.NewHealthClient(conn).Watch(ctxT(t), &healthpb.HealthCheckRequest{})
+	require.NoError(t, err)
+	_, err = watch.Recv()
+	require.NoError(t, err)
+	list, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctxT(t))
+	require.NoError(t, err)
+	require.NoError(t, list.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}))
+	_, err = list.Recv()
+	require.NoError(t, err)
+}
+
+// A method that is defined to have no side effects needs no key; one that is merely idempotent
+// has some, and does.
+func TestMethodsWithoutSideEffects(t *testing.T) {
+	t.Parallel()
+	level := func(l descriptorpb.MethodOptions_IdempotencyLevel) *descriptorpb.MethodOptions {
+		return &descriptorpb.MethodOptions{IdempotencyLevel: l.Enum()}
+	}
+	method := func(name string, opts *descriptorpb.MethodOptions) *descriptorpb.MethodDescriptorProto {
+		m := proto.String(".google.protobuf.Struct")
+		return &descriptorpb.MethodDescriptorProto{Name: &name, InputType: m, OutputType: m, Options: opts}
+	}
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("idemgrpc_test/accounts.proto"), Package: proto.String("idemgrpc_test"), Syntax: proto.String("proto3"),
+		Dependency: []string{"google/protobuf/struct.proto"},
+		Service: []*descriptorpb.ServiceDescriptorProto{{Name: proto.String("Accounts"), Method: []*descriptorpb.MethodDescriptorProto{
+			method("Get", level(descriptorpb.MethodOptions_NO_SIDE_EFFECTS)),
+			method("Close", level(descriptorpb.MethodOptions_IDEMPOTENT)),
+			method("Open", nil),
+		}}},
+	}, protoregistry.GlobalFiles)
+	require.NoError(t, err)
+	require.NoError(t, protoregistry.GlobalFiles.RegisterFile(file))
+
+	intercept := idemgrpc.UnaryServerInterceptor(fleet(t, 1, nil)[0].Store, nil)
+	for name, passes := range map[string]bool{"Accounts/Get": true, "Accounts/Close": false, "Accounts/Open": false, "Accounts/Unknown": false, "Accounts": false} {
+		full := "/idemgrpc_test." + name
+		require.Equal(t, !passes, idemgrpc.NeedsKey(full), name)
+		_, err := intercept(t.Context(), message(t), &grpc.UnaryServerInfo{FullMethod: full}, func(context.Context, any) (any, error) {
+			return new(structpb.Struct), nil
+		})
+		if passes {
+			require.NoError(t, err)
+		} else {
+			refused(t, err, codes.InvalidArgument, idemgrpc.ReasonMissing)
+		}
+	}
+}
