@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -35,6 +36,22 @@ func whole(_ context.Context, _ string, req any) (any, error) {
 	}
 	head := append([]byte(m.ProtoReflect().Descriptor().FullName()), '\n')
 	return deterministic.MarshalAppend(head, m)
+}
+
+// Encode returns the recorded form of an outcome, as it is given to idempotency.WasDone by an
+// operator who resolves a call by hand: duplicates get the message, or if failed is not nil its
+// status. It returns an error if there is neither, or if what protobuf writes of it could not be
+// read again.
+func Encode(resp proto.Message, failed error) ([]byte, error) {
+	st := status.Convert(failed)
+	if (failed == nil) != (st.Code() == codes.OK) || failed == nil && resp == nil {
+		return nil, errors.New("idemgrpc: encode outcome: it is neither a message nor an error with a code")
+	}
+	stored := encode(resp, st, math.MaxInt)
+	if _, _, err := decode(stored); err != nil {
+		return nil, fmt.Errorf("idemgrpc: encode outcome: %w", err)
+	}
+	return stored, nil
 }
 
 // encode returns the recorded form of what a handler has returned. It cannot fail: the work

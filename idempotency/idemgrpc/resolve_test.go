@@ -1,0 +1,65 @@
+package idemgrpc_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
+)
+
+// Whoever has found out what a lost attempt did can give its duplicates the response, or the
+// status with its details.
+func TestResolvedByHand(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})[0]
+	var at atomic.Pointer[idempotency.Attempt]
+	s := in.serve(&idemgrpc.Options{OnCode: func(codes.Code) idempotency.Action { return idempotency.Abandon }}, func(ctx context.Context, _ *structpb.Struct) (*structpb.Struct, error) {
+		a, _ := idempotency.FromContext(ctx)
+		at.Store(a)
+		return nil, status.Error(codes.Internal, "lost")
+	})
+	receipt := message(t, "receipt", "r7")
+	declined, err := status.New(codes.FailedPrecondition, "declined").WithDetails(&errdetails.LocalizedMessage{Message: "abgelehnt"})
+	require.NoError(t, err)
+	for key, failed := range map[string]*status.Status{"done": nil, "declined": declined} {
+		require.Error(t, s.pay(key).err)
+		refused(t, s.pay(key).err, codes.FailedPrecondition, idemgrpc.ReasonUnknown)
+		outcome, err := idemgrpc.Encode(receipt, failed.Err())
+		require.NoError(t, err)
+		require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.WasDone(outcome)))
+		re := s.pay(key)
+		require.True(t, re.replayed)
+		if failed == nil {
+			require.NoError(t, re.err)
+			require.True(t, proto.Equal(receipt, re.resp))
+		} else {
+			require.True(t, proto.Equal(declined.Proto(), status.Convert(re.err).Proto()))
+		}
+	}
+	require.EqualValues(t, 2, s.calls.Load())
+
+	for name, bad := range map[string]func() ([]byte, error){
+		"nothing":  func() ([]byte, error) { return idemgrpc.Encode(nil, nil) },
+		"OK":       func() ([]byte, error) { return idemgrpc.Encode(nil, fine{}) },
+		"no UTF-8": func() ([]byte, error) { return idemgrpc.Encode(wrapperspb.String("\xff"), nil) },
+	} {
+		_, err := bad()
+		require.Error(t, err, name)
+	}
+}
+
+// fine is an error whose status is OK.
+type fine struct{}
+
+func (fine) Error() string              { return "fine" }
+func (fine) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
