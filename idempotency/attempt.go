@@ -38,6 +38,7 @@ type Attempt struct {
 	until  time.Time   // MaxExecution
 	timer  *time.Timer
 	given  sync.Once // the place on the work lease
+	calls  calls     // outside of steps
 
 	// writing is held by who writes the record.
 	writing chan struct{}

@@ -42,7 +42,7 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 	if err != nil || found {
 		return v, wrapStep(name, err)
 	}
-	if v, err = fn(a.ctx); err != nil {
+	if v, err = fn(context.WithValue(a.ctx, callsKey{}, &calls{of: a, step: name})); err != nil {
 		return v, err
 	}
 	b, err := json.Marshal(v)

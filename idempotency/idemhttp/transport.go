@@ -3,22 +3,35 @@ package idemhttp
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
+
+	"github.com/etcdkit/etcdkit/idempotency"
 )
 
 // Transport gives each request of a client's a key, unless it has one. It is an
 // http.RoundTripper, safe for concurrent use; its zero value works.
 //
 // The key is that of the request's context, if WithKey or WithNewKey has put one there: so
-// who tries again does it with the same context. Otherwise it is a new one for each
-// RoundTrip, which is kept over redirects and over what Base repeats by itself: net/http's
-// Transport does that for requests with an Idempotency-Key and a GetBody.
+// who tries again does it with the same context. Otherwise, if the context is that of an attempt
+// (of a handler behind the Middleware, or of idempotency.Do) and the body can be read twice
+// (GetBody), it is idempotency.CallKey of method, host, URL and body: an attempt that takes over
+// from a lost one sends the same requests with the same keys, and so does a handler that tries
+// again after an error, a 5xx or 409. A body that differs each time, by a timestamp or a random
+// boundary, has a new key each time: then give WithKey an Attempt.ChildKey. Otherwise the key is a
+// new one for each RoundTrip.
+//
+// The key is kept over redirects and over what Base repeats by itself: net/http's Transport does
+// that for requests with an Idempotency-Key and a GetBody.
 type Transport struct {
 	// Base sends the requests. nil means http.DefaultTransport.
 	Base http.RoundTripper
-	// Methods are those that get a key; empty means POST and PATCH.
+	// Methods are those that get a key, in any case; empty means POST and PATCH.
 	Methods []string
 	// Header is the name of the key's header; empty means Idempotency-Key.
 	Header string
@@ -52,42 +65,102 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if header == "" {
 		header = "Idempotency-Key"
 	}
-	wanted := slices.Contains(t.Methods, r.Method)
-	if len(t.Methods) == 0 {
-		wanted = r.Method == http.MethodPost || r.Method == http.MethodPatch
-	}
-	if !wanted || len(r.Header.Values(header)) > 0 {
+	if !slices.Contains(methods(t.Methods), strings.ToUpper(r.Method)) || len(r.Header.Values(header)) > 0 {
 		return base.RoundTrip(r)
 	}
-	value, err := t.value(r, header)
+	value, retry, err := value(r, header)
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
 		return nil, err
 	}
-	r2 := r.Clone(r.Context())
+	ctx := r.Context()
+	if retry != nil {
+		ctx = context.WithValue(ctx, retryKey{}, retry) // for a redirect
+	}
+	r2 := r.Clone(ctx)
 	if r2.Header == nil {
 		r2.Header = http.Header{}
 	}
 	r2.Header.Set(header, value)
-	return base.RoundTrip(r2)
+	resp, err := base.RoundTrip(r2)
+	if retry != nil {
+		answered(resp, err, retry)
+	}
+	return resp, err
 }
 
-// value returns what the header is to be.
-func (t *Transport) value(r *http.Request, header string) (string, error) {
+// value returns what the header is to be; and for a call of an attempt, what has the next equal one be
+// another try of it.
+func value(r *http.Request, header string) (value string, retry func(), err error) {
 	key, ok := KeyOf(r.Context())
 	if !ok {
 		if before := r.Response; before != nil && before.Request != nil {
-			if value := before.Request.Header.Get(header); value != "" {
-				return value, nil // it was redirected
+			if value := before.Request.Header.Get(header); value != "" { // it was redirected
+				retry, _ := before.Request.Context().Value(retryKey{}).(func())
+				return value, retry, nil
 			}
 		}
+		if _, within := idempotency.FromContext(r.Context()); within {
+			if text, known := call(r); known {
+				key, retry, ok = idempotency.CallKey(r.Context(), text)
+			}
+		}
+	}
+	if !ok {
 		key = rand.Text()
 	}
-	value, err := quoted(key)
-	if err != nil {
-		return "", fmt.Errorf("idemhttp: the context's key: %w", err)
+	if value, err = quoted(key); err != nil {
+		return "", nil, fmt.Errorf("idemhttp: the context's key: %w", err)
 	}
-	return value, nil
+	return value, retry, nil
+}
+
+type retryKey struct{}
+
+// call describes a request, body included. It is not known of a body that can be read only once.
+func call(r *http.Request) (text string, known bool) {
+	sum := sha256.New()
+	if r.Body != nil && r.Body != http.NoBody {
+		if r.GetBody == nil {
+			return "", false
+		}
+		body, err := r.GetBody()
+		if err != nil {
+			return "", false
+		}
+		_, err = io.Copy(sum, body)
+		if bad := body.Close(); err != nil || bad != nil {
+			return "", false
+		}
+	}
+	u := *r.URL
+	u.User, u.Fragment, u.RawFragment = nil, "", ""
+	return fmt.Sprintf("%s %q %q %x", r.Method, r.Host, u.String(), sum.Sum(nil)), true
+}
+
+// answered calls retry if a call has no answer that counts: none, one that may be another the next
+// time, or one of which the body breaks off.
+func answered(resp *http.Response, err error, retry func()) {
+	switch {
+	case err != nil, resp.StatusCode == http.StatusConflict, RememberFinal(resp.StatusCode) != idempotency.Remember:
+		retry()
+	case resp.Body != nil && resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols:
+		resp.Body = &watched{resp.Body, retry}
+	}
+}
+
+// watched is a body that calls if it breaks off.
+type watched struct {
+	io.ReadCloser
+	broken func()
+}
+
+func (b *watched) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.broken()
+	}
+	return n, err
 }

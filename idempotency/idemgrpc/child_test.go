@@ -1,0 +1,65 @@
+package idemgrpc_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
+)
+
+// I33: what a handler calls within its attempt has the same keys in the attempt that takes over, and
+// when it is tried again. The caller's own key counts more.
+func TestClientInterceptorWithinAnAttempt(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, nil)[0]
+	begin := func() *idempotency.Attempt {
+		a, _, err := in.Begin(ctxT(t), idempotency.Key{Op: "pay", ID: "k"}, nil)
+		require.NoError(t, err)
+		return a
+	}
+	conn := func(target string) *grpc.ClientConn {
+		c, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	here, there := conn("passthrough:///a"), conn("passthrough:///b")
+	intercept := idemgrpc.UnaryClientInterceptor(nil)
+	// sent returns the key that a call had, which ended with that code.
+	sent := func(ctx context.Context, cc *grpc.ClientConn, code codes.Code, method string, req any) (key string) {
+		err := intercept(ctx, method, req, nil, cc, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+			md, _ := metadata.FromOutgoingContext(ctx)
+			require.Len(t, md.Get("idempotency-key"), 1)
+			key = md.Get("idempotency-key")[0]
+			return status.Error(code, "")
+		})
+		require.Equal(t, code, status.Code(err))
+		return key
+	}
+	charge, refund := message(t, "cents", 1), message(t, "cents", -1)
+	a := begin()
+	first, again := sent(a.Ctx(), here, codes.OK, payMethod, charge), sent(a.Ctx(), here, codes.OK, payMethod, charge)
+	all := map[string]bool{first: true, again: true,
+		sent(a.Ctx(), here, codes.OK, payMethod, refund): true, sent(a.Ctx(), here, codes.OK, watchMethod, charge): true,
+		sent(a.Ctx(), there, codes.OK, payMethod, charge): true, sent(a.Ctx(), here, codes.OK, payMethod, "no message"): true}
+	require.Len(t, all, 6)
+	require.NoError(t, a.Abandon(ctxT(t)))
+
+	a = begin()
+	require.Equal(t, 2, a.Number())
+	require.Equal(t, first, sent(a.Ctx(), here, codes.Unavailable, payMethod, charge))
+	require.Equal(t, first, sent(a.Ctx(), here, codes.OK, payMethod, charge), "tried again")
+	require.Equal(t, again, sent(a.Ctx(), here, codes.NotFound, payMethod, charge))
+	require.NotContains(t, all, sent(a.Ctx(), here, codes.OK, payMethod, charge), "a third one")
+	require.NotContains(t, all, sent(a.Ctx(), here, codes.OK, payMethod, "no message"))
+	require.Equal(t, "mine", sent(idemgrpc.WithKey(a.Ctx(), "mine"), here, codes.OK, payMethod, charge))
+	require.NoError(t, a.Release(ctxT(t)))
+}

@@ -1,0 +1,108 @@
+package idemhttp_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// provider answers requests by their path, and notes their keys.
+type provider struct{ keys []string }
+
+func (p *provider) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.keys = append(p.keys, r.Header.Get("Idempotency-Key"))
+	resp := &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("ok")), Request: r, Header: http.Header{}}
+	switch r.URL.Path {
+	case "/down":
+		return nil, io.ErrUnexpectedEOF
+	case "/busy":
+		resp.StatusCode = http.StatusServiceUnavailable
+	case "/cut":
+		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("o"), atEnd(func() {}), brokenReader{}))
+	case "/moved":
+		resp.StatusCode = http.StatusPermanentRedirect
+		resp.Header.Set("Location", "/down")
+	}
+	return resp, nil
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
+
+// I33: what a handler sends within its attempt has the same keys in the attempt that takes over, and
+// when it is tried again. The caller's own key counts more.
+func TestTransportWithinAnAttempt(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	begin := func(id string) *idempotency.Attempt {
+		a, _, err := in.Begin(ctxT(t), idempotency.Key{Op: "pay", ID: id}, nil)
+		require.NoError(t, err)
+		return a
+	}
+	p := &provider{}
+	c := &http.Client{Transport: &idemhttp.Transport{Base: p}}
+	// sent returns the key, or those, that a request had.
+	sent := func(a *idempotency.Attempt, path, body string, ws ...with) string {
+		r, err := http.NewRequestWithContext(a.Ctx(), http.MethodPost, "http://pay.test"+path, strings.NewReader(body))
+		require.NoError(t, err)
+		for _, w := range ws {
+			w(r)
+		}
+		p.keys = nil
+		if resp, err := c.Do(r); err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			require.NoError(t, resp.Body.Close())
+		}
+		return strings.Join(p.keys, " ")
+	}
+	stream := func(r *http.Request) { r.GetBody = nil }
+
+	a := begin("k")
+	first, again, other := sent(a, "/charge", "1"), sent(a, "/charge", "1"), sent(a, "/charge", "2")
+	elsewhere, shop := sent(a, "/refund", "1"), sent(a, "/charge", "1", host("shop.test"))
+	all := map[string]bool{first: true, again: true, other: true, elsewhere: true, shop: true, sent(a, "/charge", "1", stream): true}
+	require.Len(t, all, 6)
+	for _, path := range []string{"/down", "/busy", "/cut", "/moved"} {
+		key := sent(a, path, "1")
+		require.Equal(t, key, sent(a, path, "1"), path)
+		if path == "/moved" {
+			require.Len(t, p.keys, 2)
+			require.Equal(t, p.keys[0], p.keys[1], "a redirect is the same request")
+		}
+	}
+	require.NoError(t, a.Abandon(ctxT(t)))
+
+	a = begin("k")
+	require.Equal(t, 2, a.Number())
+	require.Equal(t, []string{other, first, again, elsewhere}, []string{
+		sent(a, "/charge", "2"), sent(a, "/charge", "1"), sent(a, "/charge", "1"), sent(a, "/refund", "1")})
+	require.NotContains(t, all, sent(a, "/charge", "1", stream), "its body cannot be compared")
+	require.NotContains(t, all, sent(a, "/charge", "1"), "a third one")
+	require.Equal(t, "mine", sent(a, "/charge", "1", header("Idempotency-Key", "mine")))
+	own := func(r *http.Request) { *r = *r.WithContext(idemhttp.WithKey(r.Context(), a.ChildKey("charge"))) }
+	require.Equal(t, `"`+a.ChildKey("charge")+`"`, sent(a, "/charge", "1", own))
+	require.NoError(t, a.Release(ctxT(t)))
+
+	b := begin("another")
+	require.NotContains(t, all, sent(b, "/charge", "1"))
+	require.NoError(t, b.Release(ctxT(t)))
+}
+
+// Methods get a key however they are written.
+func TestTransportMethodsAsWritten(t *testing.T) {
+	t.Parallel()
+	base := &seenBy{}
+	r := httptest.NewRequest(http.MethodPost, "http://pay.test/", strings.NewReader("x"))
+	_, err := (&idemhttp.Transport{Base: base, Methods: []string{"post"}}).RoundTrip(r)
+	require.NoError(t, err)
+	require.NotEmpty(t, base.keys[0])
+}
