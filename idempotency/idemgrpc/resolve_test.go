@@ -17,7 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
 )
 
-// Whoever has found out what a lost attempt did can give its duplicates the response, or the
+// An operator who has found out what a lost attempt did gives its duplicates the response, or the
 // status with its details.
 func TestResolvedByHand(t *testing.T) {
 	t.Parallel()

@@ -208,7 +208,7 @@ func (rec *recorder) end(c *config) *Response {
 	if rec.status == 0 {
 		rec.WriteHeader(http.StatusOK)
 	}
-	if !rec.live && len(rec.body) > 0 {
+	if len(rec.body) > 0 {
 		rec.sniff(nil)
 	}
 	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut()

@@ -85,4 +85,10 @@ func TestClasses(t *testing.T) {
 	require.True(t, Denied(rpctypes.ErrGRPCPermissionDenied) && Denied(rpctypes.ErrGRPCAuthFailed) && Denied(rpctypes.ErrGRPCUserEmpty))
 	require.False(t, Denied(rpctypes.ErrGRPCInvalidAuthToken), "a token that ran out is replaced")
 	require.True(t, Transient(rpctypes.ErrGRPCInvalidAuthToken))
+	for _, err := range []error{context.DeadlineExceeded, context.Canceled, status.Error(codes.Unavailable, "?"), rpctypes.ErrGRPCNoLeader} {
+		require.True(t, Away(err) && Away(fmt.Errorf("read: %w", err)), err)
+	}
+	for _, err := range []error{nil, errors.New("?"), rpctypes.ErrGRPCPermissionDenied, errors.Join(context.DeadlineExceeded, rpctypes.ErrPermissionDenied), rpctypes.ErrGRPCNoSpace} {
+		require.False(t, Away(err), err)
+	}
 }
