@@ -56,6 +56,19 @@ func TestCallKeys(t *testing.T) {
 	require.Equal(t, tried[0], tried[1])
 	require.Equal(t, second, callKey(at.Ctx(), "charge 1"))
 
+	// An attempt that is begun within a step of another has its own.
+	var within string
+	_, err = idempotency.Step(at, "four", func(ctx context.Context) (int, error) {
+		inner, _, err := b.Begin(ctx, key("3"), "payload")
+		require.NoError(t, err)
+		within = callKey(inner.Ctx(), "charge 1")
+		return 4, inner.Abandon(ctxT(t))
+	})
+	require.NoError(t, err)
+	outside := begin(t, b, key("3"))
+	require.Equal(t, callKey(outside.Ctx(), "charge 1"), within)
+	require.NoError(t, outside.Release(ctxT(t)))
+
 	// Tried again it is the same call, but not one that goes on beside it.
 	failed, retry, _ := idempotency.CallKey(at.Ctx(), "charge 4")
 	beside := callKey(at.Ctx(), "charge 4")
