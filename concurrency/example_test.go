@@ -35,7 +35,7 @@ func run(ctx context.Context, client *clientv3.Client) error {
 	if err != nil {
 		return err
 	}
-	defer sess.Close(ctx)                                         // gives back what is held, whatever ctx says
+	defer sess.Close(ctx)                                         // waits for the work in progress, until ctx ends
 	sem, err := concurrency.NewSemaphore(sess, "charge", 10, nil) // 10 in the whole fleet
 	if err != nil {
 		return err

@@ -1,0 +1,68 @@
+package concurrency_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// One logger for the session and for etcd's client, in an outage of etcd. The client logs a
+// warning for each failed attempt at a request, to standard error unless it has a Logger;
+// raised to errors, it leaves the log to the session, which logs each loss once.
+func ExampleSessionOptions_logger() {
+	ctx := context.Background()
+	etcd, err := embedtest.New(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer etcd.Close()
+
+	core, lines := observer.New(zapcore.InfoLevel)
+	logger := zap.New(core) // in a program: zap.NewProduction()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:   etcd.Endpoints(),
+		DialTimeout: 5 * time.Second,
+		Logger:      logger.Named("etcd").WithOptions(zap.IncreaseLevel(zapcore.ErrorLevel)),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	lost, renewed := make(chan struct{}, 10), make(chan struct{}, 10)
+	sess, err := concurrency.NewSession(ctx, client, "media", &concurrency.SessionOptions{
+		Logger: logger.Named("etcdkit"),
+		TTL:    3 * time.Second, Margin: time.Second, // here, for a short outage
+		Trace: &concurrency.Trace{
+			SessionLost:    func(clientv3.LeaseID, error) { lost <- struct{}{} },
+			SessionRenewed: func(clientv3.LeaseID) { renewed <- struct{}{} },
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sess.Close(ctx)
+
+	if err := etcd.Crash(0); err != nil { // etcd is away
+		log.Fatal(err)
+	}
+	<-lost
+	if err := etcd.Restart(ctx, 0); err != nil { // and is back
+		log.Fatal(err)
+	}
+	<-renewed
+	for _, line := range lines.All() {
+		fmt.Println(line.Level.CapitalString(), line.LoggerName+":", line.Message)
+	}
+	// Output:
+	// WARN etcdkit: session lost its lease; its permits are lost
+	// INFO etcdkit: session has a new lease
+}
