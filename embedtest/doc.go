@@ -35,6 +35,14 @@
 // need to break a server are skipped. [Cluster.Prefix] then also removes the
 // keys a test leaves behind, and what [New] returns keeps to keys of its own.
 //
+// # Which etcd
+//
+// The server is the one of go.etcd.io/etcd/server/v3 that the module requires: 3.6.16 or
+// later. It has to be of the same line as the client: a module that requires the client of
+// 3.7 has to require the server of 3.7 too, or this package does not compile:
+//
+//	go get go.etcd.io/etcd/server/v3@v3.7.3
+//
 // # What stays real time
 //
 // etcd measures leases on the wall clock; no fast forward exists. The short

@@ -11,7 +11,7 @@ import (
 
 // What the README shows is what the program prints, down to the last line.
 func TestReadmeTranscript(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,77 +1,93 @@
 package deptest
 
 import (
-	"go/ast"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 )
 
-// programOf is where the program of the README is compiled and run.
-const programOf = "concurrency/example_test.go"
+// maxReadme is the size in bytes up to which a newcomer reads the README.
+const maxReadme = 8 << 10
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// readmeBreach compares the first Go program of the README with the function of
-// its name in the tested example, whitespace aside.
-func readmeBreach(readme string, tr *tree, root fs.FS) string {
-	block := goBlock.FindStringSubmatch(readme)
-	if block == nil {
-		return "the README has no Go program"
+// words returns a text with each run of white space as one space.
+func words(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// readmeBreaches compares the Go code of the README with the sources that tests run, white
+// space aside, and its size with maxReadme.
+func readmeBreaches(readme string, tested []string) (found []string) {
+	if len(readme) > maxReadme {
+		found = append(found, fmt.Sprintf("the README has %d bytes, more than %d: move details to docs", len(readme), maxReadme))
 	}
-	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	for _, f := range tr.files {
-		if f.path != programOf {
-			continue
-		}
-		source, err := fs.ReadFile(root, f.path)
-		if err != nil {
-			return err.Error()
-		}
-		for _, decl := range f.ast.Decls {
-			d, ok := decl.(*ast.FuncDecl)
-			if !ok || !strings.HasPrefix(block[1], "func "+d.Name.Name+"(") {
-				continue
-			}
-			tested := string(source[tr.fset.Position(d.Pos()).Offset:tr.fset.Position(d.End()).Offset])
-			if words(tested) != words(block[1]) {
-				return "the program of the README is not the one in " + programOf
-			}
-			return ""
+	blocks := goBlock.FindAllStringSubmatch(readme, -1)
+	if blocks == nil {
+		found = append(found, "the README has no Go program")
+	}
+	for _, block := range blocks {
+		if !slices.ContainsFunc(tested, func(source string) bool { return strings.Contains(source, words(block[1])) }) {
+			found = append(found, "no test or example has this code of the README:\n"+block[1])
 		}
 	}
-	return "the program of the README is not in " + programOf
+	return found
 }
 
-// TestReadmeProgram holds the README's program to the one that is tested.
+// testedSources returns the words of each file that tests compile and run to show users how:
+// the tests of the public packages, the examples, and integration.
+func testedSources(t *testing.T, root fs.FS) (all []string) {
+	t.Helper()
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(name) != ".go" ||
+			!within(name, "examples") && !(strings.HasSuffix(name, "_test.go") && within(name, append(public, "integration")...)) {
+			return err
+		}
+		source, err := fs.ReadFile(root, name)
+		all = append(all, words(string(source)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestReadmeProgram holds the README's code to what is tested.
 func TestReadmeProgram(t *testing.T) {
 	root := os.DirFS("../..")
 	readme, err := fs.ReadFile(root, "README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if breach := readmeBreach(string(readme), repository(t), root); breach != "" {
+	for _, breach := range readmeBreaches(string(readme), testedSources(t, root)) {
 		t.Error(breach)
 	}
 }
 
-// TestReadmeProgramFails shows that a program that differs is found out.
+// TestReadmeProgramFails shows that code that differs, none at all, and a long README are
+// found out.
 func TestReadmeProgramFails(t *testing.T) {
-	source := "package concurrency_test\n\nfunc run() error {\n\treturn nil\n}\n"
-	root := fstest.MapFS{programOf: &fstest.MapFile{Data: []byte(source)}}
-	tr := readTree(t, root)
-	for readme, ok := range map[string]bool{
-		"Text.\n```go\nfunc run() error {\n    return nil\n}\n```\n": true,
-		"```go\nfunc run() error { return ErrFull }\n```\n":          false,
-		"```go\nfunc walk() error { return nil }\n```\n":             false,
-		"```sh\nmake\n```\n": false,
+	root := fstest.MapFS{
+		"concurrency/example_test.go": &fstest.MapFile{Data: []byte("package p\n\nfunc run() error {\n\treturn nil\n}\n")},
+		"concurrency/session.go":      &fstest.MapFile{Data: []byte("package p\n\nfunc untested() {}\n")},
+	}
+	tested := testedSources(t, root)
+	for readme, breaches := range map[string]int{
+		"Text.\n```go\nfunc run() error {\n    return nil\n}\n```\n": 0,
+		"```go\nreturn nil\n```\n":                                   0,
+		"```go\nfunc run() error { return ErrFull }\n```\n":          1,
+		"```go\nreturn nil\n```\n```go\nfunc walk() {}\n```\n":       1,
+		"```go\nfunc untested() {}\n```\n":                           1,
+		"```sh\nmake\n```\n":                                         1,
+		"```go\nreturn nil\n```\n" + strings.Repeat("x", maxReadme):  1,
 	} {
-		if breach := readmeBreach(readme, tr, root); (breach == "") != ok {
-			t.Errorf("%q: %q", readme, breach)
+		if got := readmeBreaches(readme, tested); len(got) != breaches {
+			t.Errorf("%.60q: breaches %q, want %d", readme, got, breaches)
 		}
 	}
 }
@@ -111,7 +127,7 @@ func docBreaches(name, doc string, tests map[string]bool, root fs.FS) (found []s
 func TestDocs(t *testing.T) {
 	root := os.DirFS("../..")
 	tests := allTests(t)
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/model/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/model/*.md", "examples/*/README.md"} {
 		names, err := fs.Glob(root, pattern)
 		if err != nil {
 			t.Fatal(err)
