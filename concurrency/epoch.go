@@ -36,6 +36,7 @@ type epoch struct {
 	cause   error
 	reason  error
 	permits map[int64]*Permit        // by token
+	entered int                      // holders of the packages beside this one, see hold.Epoch
 	notices map[int64]record.Notice  // that came before their permit was known
 	asked   map[int64]*StepDownError // the same, of requests to step down
 	slots   map[string]*slots        // by the range of the gate
@@ -81,8 +82,8 @@ func (e *epoch) end(cause error, reason error) {
 		return
 	}
 	e.ended, e.cause, e.reason = true, cause, reason
-	permits := e.permits
-	e.permits = map[int64]*Permit{}
+	permits, held := e.permits, len(e.permits)+e.entered
+	e.permits, e.entered = map[int64]*Permit{}, 0
 	e.mu.Unlock()
 	var lost []*LostError
 	for _, p := range permits {
@@ -91,7 +92,7 @@ func (e *epoch) end(cause error, reason error) {
 		}
 	}
 	e.cancel(errEpoch)
-	e.sess.forget(len(permits))
+	e.sess.forget(held)
 	for _, err := range lost {
 		e.sess.opts.Trace.lost(err)
 	}
@@ -154,6 +155,33 @@ func (e *epoch) drop(p *Permit) {
 	delete(e.permits, p.token)
 	e.mu.Unlock()
 	if known {
+		e.sess.forget(1)
+	}
+}
+
+// enter counts one more holder that is no permit, and returns false if the epoch has ended
+// or Close has begun. It is only a number: what one holder registered with the epoch would
+// have to be undone by leave, or stay until the lease ends.
+func (e *epoch) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended || !e.sess.remember() {
+		return false
+	}
+	e.entered++
+	return true
+}
+
+// leave is for a holder that has entered, and is called once. The end of the epoch has
+// counted those that were left.
+func (e *epoch) leave() {
+	e.mu.Lock()
+	left := !e.ended
+	if left {
+		e.entered--
+	}
+	e.mu.Unlock()
+	if left {
 		e.sess.forget(1)
 	}
 }

@@ -55,10 +55,8 @@ func (l life) Deadline() time.Time        { return l.e.lease.Deadline() }
 func (l life) Why() (cause, reason error) { return l.e.why() }
 
 func (l life) Enter() (leave func(), ok bool) {
-	if !l.e.valid() || !l.e.sess.remember() {
+	if !l.e.valid() || !l.e.enter() {
 		return nil, false
 	}
-	leave = sync.OnceFunc(func() { l.e.sess.forget(1) })
-	context.AfterFunc(l.e.ctx, leave)
-	return leave, true
+	return sync.OnceFunc(l.e.leave), true
 }
