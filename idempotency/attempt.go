@@ -53,6 +53,7 @@ type Attempt struct {
 	ifs     []clientv3.Cmp
 	then    []clientv3.Op
 	outcome *Recorded // after Commit or Fail
+	final   bool      // it was settled before another attempt can have begun
 }
 
 // start starts the attempt's clocks. Its context has the values of the caller's.
@@ -65,8 +66,7 @@ func (a *Attempt) start(outer context.Context) {
 	a.until = time.Now().Add(a.set.maxExecution)
 	a.timer = time.AfterFunc(a.set.maxExecution, a.tooLong)
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
-		cause, reason := a.epoch.Why()
-		a.end(&lostError{key: a.key, cause: cause, reason: reason})
+		a.lose()
 		a.land(nil) // duplicates here may take over, as those elsewhere may
 	})
 }
@@ -113,8 +113,7 @@ func (a *Attempt) Err() error {
 	if ended == nil && !time.Now().Before(a.until) {
 		a.end(a.late())
 	} else if ended == nil && !a.epoch.Valid() {
-		cause, reason := a.epoch.Why()
-		a.end(&lostError{key: a.key, cause: cause, reason: reason})
+		a.lose()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,6 +128,20 @@ func (a *Attempt) end(cause error) {
 	}
 	a.mu.Unlock()
 	a.cancel(cause)
+}
+
+// lose ends the attempt's context with its session.
+func (a *Attempt) lose() {
+	cause, reason := a.epoch.Why()
+	a.end(&lostError{key: a.key, cause: cause, reason: reason})
+}
+
+// interrupted returns why the attempt's context has ended, if that was not by its settling.
+func (a *Attempt) interrupted() error {
+	if err := a.Err(); !errors.Is(err, ErrSettled) {
+		return err
+	}
+	return nil
 }
 
 func (a *Attempt) late() error {

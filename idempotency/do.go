@@ -28,7 +28,9 @@ type Result[T any] struct {
 // If fn returns an error, Do returns it as it is, and OnError says what becomes of the
 // request; by default the key is given free, and the next call calls fn again. If it
 // panics, so does Do, and OnPanic says. If the attempt's context has ended before, and
-// fn returns an error, the attempt counts as lost.
+// fn returns an error, the attempt counts as lost, and the error is joined with the context's
+// cause: ErrLost, ErrClosed or ErrTooLong. Such an error is not final: another attempt may
+// have begun, and succeed.
 //
 // Else Do returns what Begin returns; ErrInvalid for a nil fn, before anything is claimed;
 // a *FailedError if a failure was remembered; an *OmittedError if the request is done and
@@ -138,8 +140,12 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	theirs = true
 	what, failure := a.set.onError(err), err.Error()
 	theirs = false
-	if a.Err() != nil || errors.Is(err, errRejected) {
-		what = Abandon // it was interrupted, and cannot say how far it came
+	gone := a.interrupted()
+	if gone != nil || errors.Is(err, errRejected) {
+		what = Abandon // it cannot say how far it came
+	}
+	if gone != nil && !errors.Is(err, gone) {
+		err = errors.Join(err, gone)
 	}
 	if bad := a.act(w, what, failure); bad != nil && !errors.Is(bad, ErrSettled) {
 		err = errors.Join(err, bad)

@@ -1,6 +1,12 @@
 package idempotency
 
-import "time"
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/hold"
+)
 
 // Flights returns on how many keys a Store works or waits.
 func Flights(s *Store) int {
@@ -30,3 +36,20 @@ func Known(s *Store) int64 {
 	known, _ := s.floor()
 	return known
 }
+
+// Pausable returns what has an attempt find its session's lease past its deadline, as one
+// does that runs on after a pause of its process before any timer has fired.
+func Pausable(a *Attempt) (pause func()) {
+	e := &pausable{Epoch: a.epoch}
+	a.epoch = e
+	return func() { e.paused.Store(true) }
+}
+
+type pausable struct {
+	hold.Epoch
+	paused atomic.Bool
+}
+
+func (e *pausable) Valid() bool { return !e.paused.Load() && e.Epoch.Valid() }
+
+func (e *pausable) Why() (cause, reason error) { return ErrLost, errors.New("paused") }

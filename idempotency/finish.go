@@ -28,7 +28,9 @@ import (
 // With is forgotten. It returns ErrFenced if another attempt has taken over, ErrSettled if
 // this one was settled before. After ErrNotRecorded, joined with ctx's error or one of
 // etcd's, the outcome is not known to be in etcd: it is being written in the background, as
-// long as the session is open, and the key is not given free. ctx bounds this call only.
+// long as the session is open, and the key is not given free. If the attempt's context had
+// ended before, ErrNotRecorded is joined with its cause, such as ErrLost: then another attempt
+// may have begun. ctx bounds this call only.
 func (a *Attempt) Commit(ctx context.Context, result []byte) error {
 	return a.finish(ctx, &outcome{state: record.AttemptDone, value: bytes.Clone(result)})
 }
@@ -63,6 +65,7 @@ type outcome struct {
 	value   []byte
 	failure string
 	omit    bool // there is no value to keep
+	gone    bool // the claim that was to be abandoned was not there any more
 
 	ready  bool
 	alone  bool      // etcd has refused it, and would those that go with it
@@ -76,6 +79,7 @@ type outcome struct {
 
 // finish writes the outcome, once.
 func (a *Attempt) finish(ctx context.Context, o *outcome) error {
+	_ = a.Err() // a pause may have outlasted the session, and no timer has fired yet
 	a.mu.Lock()
 	if over := a.over; over != nil || a.ending {
 		a.mu.Unlock()
@@ -112,7 +116,13 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 		return wrap(a.key, err)
 	}
 	err = errors.Join(ErrNotRecorded, because(ctx, err))
+	if !a.epoch.Valid() { // the same again: this may have taken its time
+		a.lose()
+	}
 	a.end(ErrSettled) // that ends a recovery point on its way, too
+	if gone := a.interrupted(); gone != nil {
+		err = errors.Join(err, gone)
+	}
 	s := a.store
 	s.count.pending.Add(1)
 	if !s.sess.Background(func() {
@@ -174,6 +184,7 @@ func (a *Attempt) settled(o *outcome, err error) {
 		return
 	}
 	a.over = ErrSettled
+	a.final = err == nil && (o.state != "" || !o.gone && errors.Is(a.ended, ErrSettled))
 	if errors.Is(err, ErrFenced) {
 		a.over = ErrFenced
 		s.count.fenced.Add(1)
@@ -231,7 +242,8 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 	}
 	switch o.state {
 	case "":
-		_, err := commit.Remove(ctx, s.client, a.entry.Claim(), a.token)
+		removal, err := commit.Remove(ctx, s.client, a.entry.Claim(), a.token)
+		o.gone = removal == commit.Absent
 		return err, err != nil
 	case record.AttemptReleased:
 		return a.release(ctx)

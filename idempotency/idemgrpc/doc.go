@@ -11,8 +11,9 @@
 // context, and the outcome is recorded. It is returned when it has been recorded, or when that
 // has taken 5 seconds and goes on in the background; not if it may turn out not to be the one
 // that counts, since another attempt may have taken over, or since the handler has given
-// something to Attempt.With. A replay is marked by idempotent-replayed: true in the header. Streams are refused unless PassStreams is set: they are never silently
-// unguarded.
+// something to Attempt.With. That holds for refusals that are not recorded, too. A replay is
+// marked by idempotent-replayed: true in the header. Streams are refused unless PassStreams
+// is set: they are never silently unguarded.
 //
 //	| a call                                   | is answered by                          |
 //	|------------------------------------------|-----------------------------------------|

@@ -33,6 +33,7 @@ var ctxT = testkit.Context
 type instance struct {
 	*idempotency.Store
 	t      testing.TB
+	sess   *concurrency.Session
 	client *embedtest.Client
 }
 
@@ -48,7 +49,7 @@ func fleet(t testing.TB, n int, opts *idempotency.Options) (all []instance) {
 		s, c := testkit.Session(t, etcd, prefix, &concurrency.SessionOptions{TTL: 30 * time.Second})
 		st, err := idempotency.NewStore(s, "store", opts)
 		require.NoError(t, err)
-		all = append(all, instance{st, t, c})
+		all = append(all, instance{st, t, s, c})
 	}
 	return all
 }

@@ -173,11 +173,11 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 }
 
 // instead returns the answer in place of an outcome that may not be the one that counts; nil
-// if it is, or was not to be recorded in the first place.
+// if it is. That holds for outcomes that are not recorded, too: a refusal of a handler that
+// was interrupted may come after another's success.
 func instead(a *idempotency.Attempt, err error) error {
-	var u undone
 	switch {
-	case a.Certain(err), errors.As(err, &u):
+	case a.Certain(err):
 		return nil
 	case errors.Is(err, idempotency.ErrConflict):
 		return refusal(codes.Aborted, ReasonConflict, "a change has come between: the handler has run, and the operations that it gave to Attempt.With were not done", time.Second)

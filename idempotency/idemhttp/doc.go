@@ -10,8 +10,9 @@
 // recorded, or when that has taken 5 seconds and goes on in the background. It is not sent if
 // it may turn out not to be the one that counts: if the session was lost meanwhile or
 // MaxExecution has passed, so that another may have taken over, or if that writing goes on and
-// the handler has given something to Attempt.With. Then the client is told by 409 to ask
-// again; and by 500 if etcd takes no such operations as were given to With. The client that
+// the handler has given something to Attempt.With. That holds for refusals that are not
+// recorded, too. Then the client is told by 409 to ask again; and by 500 if etcd takes no such
+// operations as were given to With. A response that was streamed is cut off. The client that
 // hangs up does not stop the handler, and its outcome is recorded.
 //
 // A replay has the status, headers, trailers and body that the handler gave, byte for byte,

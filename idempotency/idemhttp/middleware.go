@@ -167,12 +167,12 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	rec.send()
 }
 
-// instead tells what is answered in place of a response that may not be the one that counts;
-// "" if it is, or was not to be recorded in the first place.
+// instead returns what is answered in place of a response that may not be the one that
+// counts; "" if it is. That holds for responses that are not recorded, too: a refusal of a
+// handler that was interrupted may come after another's success.
 func instead(a *idempotency.Attempt, err error) Code {
-	var u undone
 	switch {
-	case a.Certain(err), errors.As(err, &u):
+	case a.Certain(err):
 		return ""
 	case errors.Is(err, idempotency.ErrConflict):
 		return CodeConflict
