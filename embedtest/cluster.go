@@ -1,6 +1,7 @@
 package embedtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -23,6 +24,7 @@ type Cluster struct {
 	ownDir   bool
 	tls      *serverTLS
 	members  []*member
+	abort    context.CancelCauseFunc // ends the start
 
 	mu       sync.Mutex
 	admin    *clientv3.Client
@@ -30,6 +32,8 @@ type Cluster struct {
 	clients  map[*Client]struct{}
 	prefixes []string           // that Prefix has given out on an external cluster
 	old      []*clientv3.Client // admin clients from before EnableAuth
+	started  bool
+	gaveUp   error // of a member that had started
 	closed   bool
 	done     chan struct{} // closed when Close has finished
 	err      error         // of Close
@@ -40,7 +44,8 @@ type credentials struct{ user, password string }
 // Close closes the clients, then the servers, and removes the data directory
 // unless Options.Dir named it. It takes milliseconds even while watches are
 // open, and may be called again. It returns an error when the data, or on an
-// external cluster the keys, cannot be removed; the cluster is closed in any case.
+// external cluster the keys, cannot be removed, and when etcd gave up on a member; the
+// cluster is closed in any case.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -65,6 +70,9 @@ func (c *Cluster) Close() error {
 		}
 	}
 	c.err = errors.Join(c.err, c.stopMembers())
+	c.mu.Lock()
+	c.err = errors.Join(c.err, c.gaveUp)
+	c.mu.Unlock()
 	return c.err
 }
 

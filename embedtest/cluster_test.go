@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -82,6 +83,26 @@ func TestGivenDirSurvives(t *testing.T) {
 	put(t, c.Client(), "k", "kept")
 	require.NoError(t, c.Close())
 	require.Equal(t, "kept", value(t, Start(t, opts), "k"))
+}
+
+// Data of a process with larger segments, or of etcd itself, is read.
+func TestDirOfLargerSegments(t *testing.T) {
+	ownServersOnly(t)
+	t.Parallel()
+	opts := &Options{Dir: t.TempDir()}
+	c, err := New(t.Context(), opts)
+	require.NoError(t, err)
+	put(t, c.Client(), "k", "kept")
+	require.NoError(t, c.Close())
+	files, err := filepath.Glob(filepath.Join(opts.Dir, "m0/member/wal/*.wal"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	require.NoError(t, os.Truncate(files[len(files)-1], 64_000_000))
+	c = Start(t, opts)
+	require.Equal(t, "kept", value(t, c, "k"))
+	put(t, c.Client(), "k", "changed")
+	require.NoError(t, c.Restart(within(t, patience), 0))
+	require.Equal(t, "changed", value(t, c, "k"))
 }
 
 // F65: whoever takes ports at the same time gets others.

@@ -28,7 +28,7 @@ func (m *member) config(r *running) *embed.Config {
 	// Outside of etcd's own flags this is zero, and every request is put into
 	// words and logged as slow.
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.c.log.Named(m.name))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.logger(r))
 	cfg.SocketOpts.ReusePort = ports.Held
 
 	cfg.InitialCluster = m.initialCluster

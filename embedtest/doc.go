@@ -52,6 +52,17 @@
 // hold a server, because a goroutine blocked on a socket is never idle there.
 //
 // etcd itself keeps a few things per process, whatever the number of members:
-// its Prometheus metrics in the default registry, and the logger of the raft
-// library, which is that of the member started last.
+// its Prometheus metrics in the default registry, the logger of the raft
+// library, which is that of the member started last, and the size of a segment of
+// the write-ahead log, which this package sets to 4 MB for the whole process
+// (go.etcd.io/etcd/server/v3/storage/wal.SegmentSizeBytes).
+//
+// # Disk space, and an etcd that gives up
+//
+// A member needs 9 MB of disk, and what is written to it. A start without that
+// space fails and says how much is missing and where. If etcd cannot go on later,
+// on a full disk for example, the reason and the servers' log are written to
+// standard error, the member is stopped as by Crash, and the test of the cluster
+// fails. A cluster of [New] or [Shared] has no test of its own: there the process
+// ends, after the log was written.
 package embedtest

@@ -64,3 +64,12 @@ func newLogger(given *zap.Logger) (*zap.Logger, *logBuffer) {
 	core := zapcore.NewCore(zapcore.NewConsoleEncoder(enc), sink, level)
 	return zap.New(core), buf
 }
+
+// logged returns what the servers have logged, below a heading, or "" if nothing was
+// or the log goes elsewhere.
+func (c *Cluster) logged() string {
+	if c.logBuf == nil || c.logBuf.String() == "" {
+		return ""
+	}
+	return "log of etcd:\n" + c.logBuf.String()
+}

@@ -28,17 +28,21 @@ type member struct {
 
 	cut bool // by CutPeers; guarded by c.mu
 
-	life sync.Mutex // one start or stop at a time
-	mu   sync.Mutex
-	run  *running // nil while stopped
-	last *running // its member ID outlives it
+	life  sync.Mutex // one start or stop at a time
+	stuck bool       // a former life has not ended; guarded by life
+	mu    sync.Mutex
+	run   *running // nil while stopped
+	last  *running // its member ID outlives it
 }
 
 // running is one life of a member.
 type running struct {
 	etcd *embed.Etcd
+	ctx  context.Context // ends when etcd gives up, with the reason
+	end  context.CancelCauseFunc
 
 	mu         sync.Mutex
+	up         bool // launch has returned no error
 	grpc       []*grpc.Server
 	registered chan struct{} // closed when the first gRPC server is known
 }
@@ -116,6 +120,9 @@ func (m *member) start() error {
 	if m.running() != nil {
 		return fmt.Errorf("embedtest: member %s runs already", m.name)
 	}
+	if m.stuck {
+		return fmt.Errorf("embedtest: start member %s: its former server gave up and has not ended", m.name)
+	}
 	if !ports.Held {
 		m.freePorts()
 	}
@@ -123,14 +130,13 @@ func (m *member) start() error {
 		m.front.lift()
 	}
 	r := &running{registered: make(chan struct{})}
-	e, err := embed.StartEtcd(m.config(r))
-	if err != nil {
+	r.ctx, r.end = context.WithCancelCause(context.Background())
+	if err := m.launch(r); err != nil {
 		if m.front != nil {
 			m.front.sever()
 		}
-		return fmt.Errorf("embedtest: start member %s: %w", m.name, err)
+		return err
 	}
-	r.etcd = e
 	m.mu.Lock()
 	m.run, m.last = r, r
 	m.mu.Unlock()
@@ -140,13 +146,15 @@ func (m *member) start() error {
 // waitServing waits until the member has joined and its gRPC server is known,
 // which is what a quick stop needs.
 func (m *member) waitServing(ctx context.Context) error {
-	r := m.running()
-	if r == nil {
-		return errClosed
+	r, err := m.serving()
+	if err != nil {
+		return err
 	}
 	select {
 	case <-r.registered:
 		return nil
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
 	case <-r.etcd.Server.StopNotify():
 		return fmt.Errorf("embedtest: member %s stopped by itself", m.name)
 	case err, ok := <-r.etcd.Err():
@@ -165,6 +173,19 @@ func (m *member) running() *running {
 	return m.run
 }
 
+// serving returns the present life, or an error that says why there is none.
+func (m *member) serving() (*running, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.run == nil {
+		if m.last != nil && m.last.ctx.Err() != nil {
+			return nil, context.Cause(m.last.ctx)
+		}
+		return nil, errClosed
+	}
+	return m.run, nil
+}
+
 // known returns the present life or the one before it, or nil.
 func (m *member) known() *running {
 	m.mu.Lock()
@@ -173,8 +194,6 @@ func (m *member) known() *running {
 }
 
 // stop ends the member's life; hard means without handing leadership over.
-// The gRPC servers go first: etcd would wait for open watches to end by
-// themselves, for more than five seconds.
 func (m *member) stop(hard bool) {
 	m.life.Lock()
 	defer m.life.Unlock()
@@ -182,9 +201,24 @@ func (m *member) stop(hard bool) {
 	r := m.run
 	m.run = nil
 	m.mu.Unlock()
-	if r == nil {
+	if r != nil {
+		m.shutdown(r, hard)
+	}
+}
+
+func (m *member) shutdown(r *running, hard bool) {
+	if r.await(func() { m.close(r, hard) }) {
 		return
 	}
+	m.leave()
+	if m.front != nil {
+		m.front.sever()
+	}
+}
+
+// close ends etcd. The gRPC servers go first: etcd would wait for open watches to
+// end by themselves, for more than five seconds.
+func (m *member) close(r *running, hard bool) {
 	ready := true
 	select {
 	case <-r.registered:

@@ -68,11 +68,11 @@ func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 		if err := m.waitServing(ctx); err != nil {
 			return err
 		}
-		r := m.running()
-		if r == nil {
-			return errClosed
+		r, err := m.serving()
+		if err != nil {
+			return err
 		}
-		if err := retry(ctx, func() error { return r.etcd.Server.LinearizableReadNotify(ctx) }); err != nil {
+		if err := r.waitRead(ctx); err != nil {
 			return fmt.Errorf("embedtest: member %s does not serve: %w", m.name, err)
 		}
 	}
@@ -84,6 +84,19 @@ func (c *Cluster) member(i int) (*member, error) {
 		return nil, fmt.Errorf("embedtest: no member %d among %d", i, len(c.members))
 	}
 	return c.members[i], nil
+}
+
+// waitRead waits until the member answers a linearizable read, etcd gives up, or ctx
+// ends.
+func (r *running) waitRead(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
+	err := retry(ctx, func() error { return r.etcd.Server.LinearizableReadNotify(ctx) })
+	if cause := context.Cause(r.ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // waitRead reads until a read succeeds or ctx ends. Errors on the way are

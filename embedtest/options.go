@@ -61,7 +61,8 @@ type Options struct {
 
 	// Logger takes the log of members and clients. Defaults to a buffer that
 	// is shown when the test has failed and never written to the test after
-	// its end; with EMBEDTEST_LOG=1 in the environment, to standard error.
+	// its end; with EMBEDTEST_LOG=1 in the environment, to standard error. A
+	// member's entry at level Fatal or Panic ends the member, not the process.
 	Logger *zap.Logger
 
 	// Configure has the last word on the configuration of each member; it may

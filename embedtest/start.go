@@ -14,7 +14,7 @@ const startTimeout = 30 * time.Second
 
 // Start starts a cluster for one test and returns when it answers a
 // linearizable read. It is closed by tb.Cleanup. Errors fail tb, with the
-// servers' log. With EMBEDTEST_ENDPOINTS set no server is started, and options
+// servers' log, and so does a member on which etcd gives up later. With EMBEDTEST_ENDPOINTS set no server is started, and options
 // that only an own server can honour skip tb. Call it on the test's goroutine.
 func Start(tb TB, opts *Options) *Cluster {
 	tb.Helper()
@@ -29,11 +29,17 @@ func Start(tb TB, opts *Options) *Cluster {
 		return nil
 	}
 	tb.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			tb.Logf("embedtest: close: %v", err)
+		err := c.Close()
+		c.mu.Lock()
+		gaveUp := c.gaveUp != nil
+		c.mu.Unlock()
+		if log := c.logged(); log != "" && (tb.Failed() || gaveUp) {
+			tb.Logf("embedtest: %s", log)
 		}
-		if tb.Failed() && c.logBuf != nil {
-			tb.Logf("embedtest: log of etcd:\n%s", c.logBuf)
+		if gaveUp {
+			tb.Fatalf("%v", err)
+		} else if err != nil {
+			tb.Logf("embedtest: close: %v", err)
 		}
 	})
 	return c
@@ -53,9 +59,10 @@ func StartCluster(tb TB, members int, opts *Options) *Cluster {
 // New starts a cluster without a test and returns when it answers a
 // linearizable read; the caller closes it. The end of ctx before that makes
 // New stop what it started and return ctx's error; ctx has no meaning
-// afterwards. Other errors are invalid options, what etcd itself returns from
-// starting, and ErrExternal when options ask for what the external cluster
-// cannot be assumed to have.
+// afterwards. Other errors are invalid options, too little disk space, what etcd
+// itself returns from starting, and ErrExternal when options ask for what the
+// external cluster cannot be assumed to have. If etcd gives up on a member later,
+// the servers' log is written to standard error and the process ends.
 //
 // On an external cluster its clients, those of Dial included, see a key space of
 // their own, which is below /embedtest/ for everybody else. Close empties it.
@@ -85,11 +92,13 @@ func newCluster(ctx context.Context, tb TB, opts *Options) (*Cluster, error) {
 		}
 		err = c.connect(ctx)
 	} else {
-		err = c.startMembers(ctx)
+		ctx, c.abort = context.WithCancelCause(ctx)
+		defer c.abort(nil)
+		err = c.begun(c.startMembers(ctx))
 	}
 	if err != nil {
-		if c.logBuf != nil {
-			err = fmt.Errorf("%w\nlog of etcd:\n%s", err, c.logBuf)
+		if log := c.logged(); log != "" {
+			err = fmt.Errorf("%w\n%s", err, log)
 		}
 		_ = c.Close()
 		return nil, err
@@ -110,6 +119,9 @@ func (c *Cluster) startMembers(ctx context.Context) (err error) {
 			return err
 		}
 		if err = c.addMembers(); err != nil {
+			return err
+		}
+		if err = c.checkRoom(c.members...); err != nil {
 			return err
 		}
 		if err = c.startAll(ctx); err == nil {
