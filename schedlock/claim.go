@@ -64,6 +64,12 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 			if ended != nil {
 				return nil, res, ended
 			}
+			// Timers count no time in which the machine slept, so the clock is read again.
+			if s.late(tick, p.attempt, l.opts.now()) {
+				leave()
+				res.Outcome = Late
+				return nil, res, nil
+			}
 			if _, heard, _ := j.seen(j.keys.Run(tick)); heard && s.timed() && !s.anew && p.attempt == 1 {
 				leave()
 				continue // while it waited for its turn

@@ -60,6 +60,9 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, s settings) (Resu
 	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
 		return res, invalid("job %q: tick %s is %v in the future", name, stamp(tick), ahead.Round(time.Millisecond))
 	}
+	if s.hasEvery && s.again.IsZero() {
+		s.again = tick.Add(s.every)
+	}
 	j := l.job(name)
 	if err := j.use(s.fingerprint()); err != nil {
 		return res, err

@@ -14,7 +14,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// errNotStarted says that the session, or the hold, was lost between claim and start.
+// errNotStarted reports that the session, or the hold, was lost between claim and start, or
+// that it became too late.
 var errNotStarted = errors.New("not started")
 
 // takeBack undoes a claim whose function was not started: nothing shall look like it.
@@ -38,7 +39,7 @@ func (l *Locker) takeBack(ctx context.Context, j *job, c *claimed) error {
 // run starts the function for a claim, and sees the run to its end.
 func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s settings) (Result, error) {
 	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token, leave: c.leave}
-	if !c.epoch.Valid() || !l.holds(ctx, c) {
+	if !c.epoch.Valid() || s.late(c.tick, c.attempt, l.opts.now()) || !l.holds(ctx, c) {
 		err := l.takeBack(ctx, j, c)
 		if err != nil {
 			l.sess.Background(func() { _ = l.takeBack(l.sess.Context(), j, c) })

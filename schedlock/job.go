@@ -30,8 +30,7 @@ type Job struct {
 // be one, the schedule or the function is nil, Every is missing or contradicts the
 // schedule, or an option is out of range.
 //
-// Unless LateBy says otherwise, a tick starts before the next fire time or not at all;
-// with OnMisfire(Once), before the next one has come here.
+// Unless LateBy says otherwise, a tick starts before the next fire time or not at all.
 func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*Job, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -101,7 +100,7 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 	defer j.locker.tell(&res, &err)
 	s := j.settings
-	s.hasEvery = false
+	s.hasEvery, s.again = false, j.times.after(j.locker.opts.now())
 	return j.locker.do(ctx, j.name, j.fn, s)
 }
 
@@ -118,7 +117,7 @@ func (l *Locker) scheduled(ctx context.Context, name string, fn Func, s settings
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
 	}
 	s.tick, s.hasTick, s.passed = tick, true, passed
-	if !s.hasLate && s.misfire == Skip {
+	if !s.hasLate {
 		if next := times.after(tick); !next.IsZero() {
 			s.lateBy, s.hasLate = next.Sub(tick), true
 		}

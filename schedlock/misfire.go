@@ -27,7 +27,6 @@ func (j *Job) catchUp() {
 				}
 			}
 			if known && s.retries > 0 {
-				s.hasLate, s.misfire = false, Once
 				_, _ = j.run(life, last, s)
 			}
 			return

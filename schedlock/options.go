@@ -24,6 +24,7 @@ type settings struct {
 	retries  int
 	misfire  Misfire
 
+	again      time.Time // before which a further attempt starts, if LateBy does not say otherwise, or the zero time
 	hasMisfire bool
 	passed     <-chan struct{} // closed when a later tick has come, or nil
 	single     bool            // the function can be called once only
@@ -53,8 +54,10 @@ func AtMost(d time.Duration) Option { return func(s *settings) { s.atMost = d } 
 // long before, crashed or closed its session.
 func AtLeast(d time.Duration) Option { return func(s *settings) { s.atLeast = d } }
 
-// LateBy bounds how long after its tick a run may still start, by this process's clock.
-// By default nothing does but a later tick.
+// LateBy bounds how long after its tick a run may still start, by this process's clock:
+// each attempt, in this process or in another, also after a restart or a sleep of the
+// machine. By default a later tick is the only bound for Do; for a Job and the adapters, and
+// for further attempts by Every and by Trigger, it is the next fire time.
 func LateBy(d time.Duration) Option {
 	return func(s *settings) { s.lateBy, s.hasLate = d, true }
 }
@@ -63,8 +66,14 @@ func LateBy(d time.Duration) Option {
 // died, was cut off or stood still for longer than its session's TTL. By default it is
 // not, and the tick is shown as lost. A run that ended with an error is not repeated.
 //
+// A further attempt obeys the lateness of a first one, whichever process makes it and
+// however long it was away: it starts until LateBy has passed, by default before the next
+// fire time. Do with Tick but without Every does not know that time: there, without LateBy,
+// only a later tick is a bound.
+//
 // Somebody must be there to start again: a call that finds the tick claimed does not
-// return at once then, but stands by until the run has ended, or LateBy has passed.
+// return at once then, but stands by until the run has ended, or LateBy has passed. A Job
+// that begins later looks once for a lost run, see Job.Next.
 //
 // So it is worth nothing where those who stand by leave before the loss is noticed, which
 // takes the TTL and half a second: their calls say Late then. Under a Job and
@@ -81,8 +90,8 @@ type Misfire int
 const (
 	// Skip leaves them out.
 	Skip Misfire = iota
-	// Once starts the latest of them, once in the whole fleet, as soon as somebody is
-	// there, however late that is.
+	// Once starts the latest of them, once in the whole fleet, as soon as a process is
+	// there, however long it has been missed; LateBy, if given, bounds that, too.
 	Once
 )
 
@@ -170,6 +179,14 @@ func (s settings) tickAt(now time.Time) time.Time {
 		return time.UnixMilli(ms - ((ms%period)+period)%period).UTC()
 	}
 	return t.UTC().Truncate(smallest)
+}
+
+// late reports whether it is too late to start an attempt at a tick.
+func (s settings) late(tick time.Time, attempt int, now time.Time) bool {
+	if s.hasLate {
+		return !now.Before(tick.Add(s.lateBy))
+	}
+	return attempt > 1 && !s.again.IsZero() && !now.Before(s.again)
 }
 
 // errLate ends the claim of a tick whose time has passed.
