@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -162,6 +163,46 @@ func TestRobfigMisfireInTheZoneOfTheCron(t *testing.T) {
 		time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC): 1,
 		time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC): 1,
 	}, s.counts())
+}
+
+// A log line and a page ask the Job, and the entry of the cron, in UTC, for a schedule that is
+// read in the zone of the cron: they get the same fire times, and no tick comes of it.
+func TestRobfigNextOfOthers(t *testing.T) {
+	t.Parallel()
+	tokyo := time.FixedZone("Tokyo", 9*3600)
+	hour := time.Now().In(tokyo).Hour()
+	all := fleet(t, 2, concurrency.SessionOptions{}, schedlock.Options{})
+	s := newStarts()
+	var crons []*cron.Cron
+	for _, in := range all {
+		job, err := in.Job("job", parse(t, fmt.Sprintf("* * %d,%d * * *", hour, (hour+1)%24)), func(_ context.Context, r *schedlock.Run) error {
+			s.add(r.Tick())
+			return nil
+		}, schedlock.OnMisfire(schedlock.Once))
+		require.NoError(t, err)
+		c := cron.New(cron.WithLocation(tokyo))
+		c.Schedule(job, job)
+		run(t, c)
+		crons = append(crons, c)
+	}
+	for _, c := range crons {
+		require.Eventually(t, func() bool {
+			e := c.Entries()[0]
+			if e.Prev.IsZero() {
+				return false
+			}
+			next := e.Schedule.Next(e.Prev.UTC())
+			e.Job.Run() // by hand
+			return next.Equal(e.Next)
+		}, soon, 100*time.Millisecond)
+	}
+	begun := time.Now()
+	s.wait(t, 3)
+	s.once(t)
+	for tick := range s.counts() {
+		require.WithinDuration(t, begun, tick, time.Minute)
+		require.Zero(t, tick.Nanosecond())
+	}
 }
 
 // robfig's @every has no fire times that processes could agree on: a Job refuses it without

@@ -3,7 +3,6 @@ package schedlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -144,29 +143,114 @@ func TestRunByHandAndTrigger(t *testing.T) {
 	require.Equal(t, at.Add(time.Minute), res.Tick)
 }
 
-// J25: the machine was suspended over several ticks. With Skip the one that was due is too
-// late; with Once the latest is started, once.
+// Trigger near a fire time. One that claims before the tick takes its place, since no tick
+// starts after a later one; otherwise they are two runs, which do not overlap.
+func TestTriggerNearAFireTime(t *testing.T) {
+	t.Parallel()
+	const trigger, run = 0, 1
+	type call struct {
+		at   time.Duration // since the fire time
+		what int
+		want schedlock.Outcome
+	}
+	for name, calls := range map[string][]call{
+		"before, and has ended":               {{-3 * time.Millisecond, trigger, schedlock.Ran}, {0, run, schedlock.Ran}},
+		"at the same time, first":             {{0, trigger, schedlock.Ran}, {0, run, schedlock.Claimed}},
+		"at the same time, second":            {{0, run, schedlock.Ran}, {0, trigger, schedlock.Ran}},
+		"after, and claims first":             {{3 * time.Millisecond, trigger, schedlock.Ran}, {4 * time.Millisecond, run, schedlock.Late}},
+		"after, and claims second":            {{0, run, schedlock.Ran}, {3 * time.Millisecond, trigger, schedlock.Ran}},
+		"twice after, and the next fire time": {{time.Second, trigger, schedlock.Ran}, {2 * time.Second, trigger, schedlock.Ran}, {time.Minute, run, schedlock.Ran}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			now := clock(at.Add(-time.Second))
+			a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
+			var starts atomic.Int64
+			jobs := [2]*schedlock.Job{}
+			for i, in := range []instance{a, b} {
+				var err error
+				jobs[i], err = in.Job("job", grid(time.Minute), counted(&starts))
+				require.NoError(t, err)
+				jobs[i].Next(now.now())
+			}
+			want := 0
+			for i, c := range calls {
+				now.set(at.Add(c.at))
+				call := jobs[1].RunContext
+				if c.what == trigger {
+					call = jobs[0].Trigger
+				}
+				res, err := call(ctx)
+				require.NoError(t, err)
+				require.Equal(t, c.want, res.Outcome, i)
+				if c.want == schedlock.Ran {
+					want++
+				}
+			}
+			require.EqualValues(t, want, starts.Load())
+			h, err := a.History(ctx, "job")
+			require.NoError(t, err)
+			require.Len(t, h, want)
+		})
+	}
+	for _, first := range []int{trigger, run} {
+		t.Run([]string{"while it runs", "while the tick runs"}[first], func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			now := clock(time.Date(2026, 3, 1, 12, 0, 0, 3e6, time.UTC))
+			in := f.instance(nil, now.options())
+			started, end, done := make(chan struct{}, 2), make(chan struct{}), make(chan answer, 1)
+			job, err := in.Job("job", grid(time.Minute), func(context.Context, *schedlock.Run) error {
+				started <- struct{}{}
+				<-end
+				return nil
+			})
+			require.NoError(t, err)
+			calls := []func(context.Context) (schedlock.Result, error){job.Trigger, job.RunContext}
+			go func() { res, err := calls[first](ctx); done <- answer{res, err} }()
+			got(t, started, "it starts")
+			now.set(now.now().Add(time.Minute))
+			res, err := calls[1-first](ctx)
+			require.NoError(t, err)
+			require.Equal(t, schedlock.StillRunning, res.Outcome)
+			close(end)
+			require.Equal(t, schedlock.Ran, got(t, done, "it ends").res.Outcome)
+			require.Empty(t, started)
+		})
+	}
+}
+
+// J25: the machine was suspended over several ticks. The latest starts, once, if it is not
+// too late for it; those before are left out.
 func TestSuspendedMachine(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []schedlock.Misfire{schedlock.Skip, schedlock.Once} {
-		t.Run(fmt.Sprint("policy ", policy), func(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts []schedlock.Option
+		want schedlock.Outcome
+	}{
+		"before the next fire time":            {nil, schedlock.Ran},
+		"before the next fire time, with Once": {[]schedlock.Option{schedlock.OnMisfire(schedlock.Once)}, schedlock.Ran},
+		"LateBy":                               {[]schedlock.Option{schedlock.LateBy(10 * time.Second)}, schedlock.Late},
+		"LateBy, with Once":                    {[]schedlock.Option{schedlock.LateBy(10 * time.Second), schedlock.OnMisfire(schedlock.Once)}, schedlock.Late},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
 			at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 			now := clock(at.Add(-time.Second))
 			a := f.instance(nil, now.options())
-			job, err := a.Job("job", grid(time.Minute), nothing, schedlock.OnMisfire(policy))
+			job, err := a.Job("job", grid(time.Minute), nothing, tt.opts...)
 			require.NoError(t, err)
 			job.Next(now.now())
 			now.set(at.Add(150 * time.Second)) // the timer of the tick fires now
 			res, err := job.RunContext(ctx)
 			require.NoError(t, err)
-			if policy == schedlock.Skip {
-				require.Equal(t, []any{schedlock.Late, at}, []any{res.Outcome, res.Tick})
-			} else {
-				require.Equal(t, []any{schedlock.Ran, at.Add(2 * time.Minute)}, []any{res.Outcome, res.Tick})
-			}
+			require.Equal(t, []any{tt.want, at.Add(2 * time.Minute)}, []any{res.Outcome, res.Tick})
 			job.Next(now.now())
 			now.set(at.Add(3 * time.Minute))
 			res, err = job.RunContext(ctx)

@@ -212,7 +212,7 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 	if err != nil {
 		return nil, err
 	}
-	g.ticks = &gocronTicks{times: timetable{schedule: cron}, valid: cron.IsValid, now: l.opts.now}
+	g.ticks = &gocronTicks{times: timetable{schedule: cron}, valid: cron.IsValid}
 	return &GocronCron[L]{g, g.ticks}, nil
 }
 
@@ -220,7 +220,6 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 type gocronTicks struct {
 	times timetable
 	valid func(string, *time.Location, time.Time) error
-	now   func() time.Time
 
 	mu  sync.Mutex
 	set bool   // gocron has asked for fire times
@@ -233,11 +232,18 @@ func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set = t.set || err == nil
+	if err == nil && location != nil {
+		t.times.in(location)
+	}
 	return err
 }
 
-// Next is gocron's: the first fire time after the last run.
-func (t *gocronTicks) Next(lastRun time.Time) time.Time { return t.times.next(lastRun, t.now()) }
+// Next is gocron's: the first fire time after the last run. Others may ask as well: no tick
+// comes of an answer.
+func (t *gocronTicks) Next(lastRun time.Time) time.Time {
+	next, _ := t.times.next(lastRun)
+	return next
+}
 
 // serves returns an error if these are not the fire times of that job.
 func (t *gocronTicks) serves(job string) error {

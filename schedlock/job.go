@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // Job is a job together with its schedule, for cron libraries. It is both the job and
@@ -20,8 +22,10 @@ type Job struct {
 	name     string
 	fn       Func
 	settings settings
+	schedule Schedule // the library's: the ticks are those of times
 	times    timetable
 	begin    sync.Once
+	warned   sync.Once
 }
 
 // Job returns a job for a cron library. It does no I/O. Any option but Tick may be
@@ -36,7 +40,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*
 		return nil, err
 	}
 	s, err := newSettings(opts)
-	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}}
+	j := &Job{locker: l, name: name, fn: fn, settings: s, schedule: schedule, times: timetable{schedule: schedule}}
 	switch {
 	case err != nil:
 	case schedule == nil:
@@ -56,14 +60,37 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*
 	if err != nil {
 		return nil, fmt.Errorf("job %q: %w", name, err)
 	}
+	if s.hasEvery {
+		j.times.schedule = periods(s.every)
+	}
 	return j, nil
 }
 
-// Next returns the schedule's next fire time and remembers it for Run. The first call, by
-// which a cron library begins, also looks for ticks that were missed before, see
-// OnMisfire, and for one that was lost and may be started again, see Retries.
+// Next returns the schedule's next fire time after t, in the location of t. It is for the
+// cron library, but any caller may ask, at any time and for any t: no tick comes of an answer.
+// Run finds its tick by itself, as the latest fire time that has come.
+//
+// Two things are left to the first call, so give the job to the library before anything else
+// asks. A schedule without a time zone of its own, such as that of cron.ParseStandard, is
+// read in the location of that call, from then on for all callers; if another call's would
+// have had another answer, that is logged once. A zone in the schedule, such as
+// "CRON_TZ=Europe/Berlin 0 9 * * *", makes that certain, also where processes have different
+// local zones. And the first call begins, in the background, to look for ticks that were missed
+// before, see OnMisfire, and for a run that was lost and may be started again, see Retries. A
+// program that only shows fire times asks the schedule itself.
 func (j *Job) Next(t time.Time) time.Time {
-	next := j.times.next(t, j.locker.opts.now())
+	var next time.Time
+	if j.settings.hasEvery {
+		next = j.schedule.Next(t)
+	} else {
+		var zone *time.Location
+		if next, zone = j.times.next(t); zone != nil {
+			j.warned.Do(func() {
+				j.locker.log.Warn("a job was asked for its fire times in two time zones, in which they differ; the first counts. Give the schedule a zone, such as CRON_TZ=Europe/Berlin",
+					zap.String("job", j.name), zap.Stringer("first", zone), zap.Stringer("other", t.Location()))
+			})
+		}
+	}
 	j.begin.Do(func() {
 		if j.settings.misfire == Once || j.settings.retries > 0 {
 			j.locker.sess.Background(j.catchUp)
@@ -84,19 +111,19 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 	if j.settings.hasEvery {
 		return j.run(ctx, j.settings.tickAt(now), j.settings)
 	}
-	tick := j.times.due(now)
-	if j.settings.misfire == Once {
-		// The machine may have slept past others; the latest is the one to start.
-		if missed, ok := j.times.latest(tick, now); ok {
-			tick = missed
-		}
-	}
-	return j.run(ctx, tick, j.settings)
+	return j.run(ctx, j.times.due(now), j.settings)
 }
 
 // Trigger runs the job now, for no fire time but its own, whatever its schedule says. The
 // rest is as with RunContext: it does not overlap with another run, and returns ErrLost,
 // ErrTooLong and the other errors of Locker.Do.
+//
+// Near a fire time the order of the claims decides. If Trigger comes after the fire time and
+// claims first, it takes the place of that tick: the calls for the tick report Late, and the
+// job runs once. If the tick was claimed first, Trigger reports StillRunning while that runs,
+// and runs the job once more after that. A fire time that comes while a triggered run goes on
+// is left out, as StillRunning. A run that was lost may be started again by Retries, as that
+// of a tick: until LateBy after Trigger's time, by default before the next fire time.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 	defer j.locker.tell(&res, &err)
 	s := j.settings

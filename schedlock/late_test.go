@@ -99,7 +99,6 @@ func TestRetriesAfterARestart(t *testing.T) {
 	}
 }
 
-
 // way is a call that starts a run, and may start it again.
 type way struct {
 	tick time.Time

@@ -189,6 +189,15 @@ func (s settings) late(tick time.Time, attempt int, now time.Time) bool {
 	return attempt > 1 && !s.again.IsZero() && !now.Before(s.again)
 }
 
+// periods is the schedule of the ticks of Every.
+type periods time.Duration
+
+// Next implements Schedule.
+func (p periods) Next(t time.Time) time.Time {
+	s := settings{tick: t, hasTick: true, every: time.Duration(p), hasEvery: true}
+	return s.tickAt(t).Add(s.every)
+}
+
 // errLate ends the claim of a tick whose time has passed.
 var errLate = errors.New("it is too late for the tick")
 

@@ -1,7 +1,6 @@
 package schedlock
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -14,40 +13,52 @@ type Schedule interface {
 	Next(t time.Time) time.Time
 }
 
-// timetable tells a cron library the fire times of a schedule, and for which of them the
-// library calls now: it does not say so itself. It is safe for concurrent use.
+// timetable is the fire times of a schedule, and knows for which of them a cron library calls
+// now: the library does not say so itself. A tick is only ever what the schedule yields for
+// the present time, never what somebody has asked for: a cron library asks with the method
+// with which a log line does. It is safe for concurrent use.
 type timetable struct {
 	schedule Schedule
 
-	mu      sync.Mutex
-	zone    *time.Location // of the library's times
-	planned []time.Time    // fire times that were told, in order: those to come, and the last that has come
-	newest  time.Time      // the latest tick that has come
-	passed  chan struct{}  // closed when a later one comes
+	mu     sync.Mutex
+	zone   *time.Location // in which the schedule is asked, once it is known
+	newest time.Time      // the latest tick that has come
+	passed chan struct{}  // closed when a later one comes
 }
 
 // early is by how much a timer may be ahead of its time.
 const early = 50 * time.Millisecond
 
-// mostPlanned bounds what somebody can ask for ahead.
-const mostPlanned = 1000
+// next returns the first fire time after t, in the location of t. The first call sets the zone
+// in which the schedule is asked, if it is not set. zone is that if t's own would have had
+// another answer, else nil.
+func (tt *timetable) next(t time.Time) (next time.Time, zone *time.Location) {
+	tt.mu.Lock()
+	if tt.zone == nil {
+		tt.zone = t.Location()
+	}
+	zone = tt.zone
+	tt.mu.Unlock()
+	own := tt.schedule.Next(t)
+	if t.Location() == zone {
+		return own, nil
+	}
+	next = tt.schedule.Next(t.In(zone))
+	if next.Equal(own) {
+		return own, nil
+	}
+	return next.In(t.Location()), zone
+}
 
-// next tells the library the first fire time after t.
-func (tt *timetable) next(t, now time.Time) time.Time {
-	next := tt.schedule.Next(t)
+// in sets the zone in which the schedule is asked.
+func (tt *timetable) in(zone *time.Location) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
-	tt.zone = t.Location()
-	tt.come(now)
-	i, known := slices.BinarySearchFunc(tt.planned, next, time.Time.Compare)
-	if !known && !next.IsZero() && len(tt.planned) < mostPlanned {
-		tt.planned = slices.Insert(tt.planned, i, next)
-	}
-	return next
+	tt.zone = zone
 }
 
 // after returns the first fire time after t. A schedule without a time zone of its own
-// takes that of the time it is asked with, so it is asked with the library's.
+// takes that of the time with which it is asked, so it is asked with the library's.
 func (tt *timetable) after(t time.Time) time.Time {
 	tt.mu.Lock()
 	zone := tt.zone
@@ -58,30 +69,14 @@ func (tt *timetable) after(t time.Time) time.Time {
 	return tt.schedule.Next(t)
 }
 
-// due returns the fire time for which the library calls now: the latest that it was told
-// and that has come. Calls do not come one for each fire time: a chain of the library may
-// leave out some and delay others, it may be stopped and started, its machine suspended.
-// So nothing is counted, and whoever calls twice gets the same tick twice, which starts
-// once.
+// due returns the fire time for which the library calls now: the latest that has come. Calls
+// do not come one for each fire time: a chain of the library may leave out some and delay
+// others, it may be stopped and started, its machine suspended. So nothing is counted, and
+// two calls for the same tick get the same one, which starts once.
 func (tt *timetable) due(now time.Time) time.Time {
 	tt.mu.Lock()
 	newest := tt.newest
-	var soon time.Time
-	come := tt.come(now)
-	for _, t := range tt.planned {
-		if t.After(now) && !t.After(now.Add(early)) && t.After(newest) {
-			soon = t
-			break
-		}
-	}
 	tt.mu.Unlock()
-	switch {
-	case come.After(newest):
-		return come
-	case !soon.IsZero():
-		return soon
-	}
-	// Called by hand, or by a library that got its fire times elsewhere.
 	if t, ok := tt.latest(newest, now.Add(early)); ok {
 		return t
 	}
@@ -89,19 +84,6 @@ func (tt *timetable) due(now time.Time) time.Time {
 		return newest
 	}
 	return now
-}
-
-// come returns the latest planned time that has come, and forgets the earlier ones.
-func (tt *timetable) come(now time.Time) (latest time.Time) {
-	i := len(tt.planned) - 1
-	for i >= 0 && tt.planned[i].After(now) {
-		i--
-	}
-	if i >= 0 {
-		latest = tt.planned[i]
-		tt.planned = slices.Delete(tt.planned, 0, i)
-	}
-	return latest
 }
 
 // comes notes that a tick has come. It returns a channel that is closed when a later one

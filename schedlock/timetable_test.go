@@ -44,7 +44,7 @@ func TestTimersEarlyAndLate(t *testing.T) {
 			t.Run(fmt.Sprint(off, " ", order), func(t *testing.T) {
 				t.Parallel()
 				tt := timetable{schedule: grid(time.Second)}
-				require.Equal(t, at(1), tt.next(at(0), at(0)))
+				require.Equal(t, at(1), first(tt.next(at(0))))
 				for n := 1; n <= 5; n++ {
 					now := at(n).Add(off)
 					woken := now
@@ -52,14 +52,14 @@ func TestTimersEarlyAndLate(t *testing.T) {
 						woken = at(n) // it does not ask before the time has come
 					}
 					if order == "next, then run" {
-						tt.next(woken, now)
+						tt.next(woken)
 					}
 					tick := tt.due(now)
 					require.Equal(t, at(n), tick)
 					_, ok := tt.comes(tick)
 					require.True(t, ok)
 					if order == "run, then next" {
-						tt.next(woken, now)
+						tt.next(woken)
 					}
 				}
 			})
@@ -69,7 +69,7 @@ func TestTimersEarlyAndLate(t *testing.T) {
 
 // What cron libraries do between one Run and the next, as a table: times at which they ask
 // for the next fire time and at which they call, and the tick that each call is for. The
-// period is 10 s; "n" asks, "a" asks ahead at 0, "r" runs.
+// period is 10 s; "n" asks, "r" runs. What is asked for changes nothing.
 func TestTimetable(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -86,9 +86,10 @@ func TestTimetable(t *testing.T) {
 		"stopped, and started again":                  {{"n", 0, 10}, {"n", 71, 80}, {"r", 80, 80}, {"n", 80, 90}, {"r", 90, 90}},
 		"left out by SkipIfStillRunning":              {{"n", 0, 10}, {"r", 10, 10}, {"n", 10, 20}, {"n", 20, 30}, {"n", 30, 40}, {"r", 40, 40}},
 		"delayed by DelayIfStillRunning":              {{"n", 0, 10}, {"r", 10, 10}, {"n", 10, 20}, {"n", 20, 30}, {"n", 30, 40}, {"r", 35, 30}, {"r", 36, 30}, {"r", 40, 40}},
-		"suspended, and asked on from what was due":   {{"n", 0, 10}, {"r", 65, 10}, {"n", 65, 70}, {"r", 70, 70}},
+		"suspended, and asked on from what was due":   {{"n", 0, 10}, {"r", 65, 60}, {"n", 65, 70}, {"r", 70, 70}},
 		"suspended, and asked again for each":         {{"n", 0, 10}, {"n", 10, 20}, {"n", 20, 30}, {"r", 35, 30}, {"n", 30, 40}, {"r", 40, 40}},
-		"asked ahead, for a page that shows the next": {{"a", 0, 10}, {"a", 10, 20}, {"a", 20, 30}, {"r", 10, 10}, {"r", 20, 20}, {"r", 30, 30}},
+		"asked ahead, for a page that shows the next": {{"n", 0, 10}, {"n", 10, 20}, {"n", 20, 30}, {"r", 10, 10}, {"r", 20, 20}, {"r", 30, 30}},
+		"asked for times long ago":                    {{"n", 0, 10}, {"n", -75, -70}, {"r", 5, 0}, {"r", 10, 10}},
 		"the clock is set back":                       {{"n", 0, 10}, {"r", 10, 10}, {"n", 10, 20}, {"r", 8, 10}, {"r", 20, 20}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,12 +97,8 @@ func TestTimetable(t *testing.T) {
 			at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 			tt := timetable{schedule: grid(10 * time.Second)}
 			for i, s := range steps {
-				switch s.do {
-				case "n":
-					require.Equal(t, at(s.tick), tt.next(at(s.at), at(s.at)), i)
-					continue
-				case "a":
-					require.Equal(t, at(s.tick), tt.next(at(s.at), start), i)
+				if s.do == "n" {
+					require.Equal(t, at(s.tick), first(tt.next(at(s.at))), i)
 					continue
 				}
 				tick := tt.due(at(s.at))
@@ -112,34 +109,7 @@ func TestTimetable(t *testing.T) {
 	}
 }
 
-// The memory of one who asks and never comes is bounded, and what was asked for last is kept.
-func TestTimetableIsBounded(t *testing.T) {
-	t.Parallel()
-	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	tt := timetable{schedule: grid(time.Second)}
-	now := start
-	for range mostPlanned + 500 {
-		next := now
-		for range 20 { // for a page that shows the next ones
-			next = tt.next(next, now)
-		}
-		now = now.Add(time.Second)
-		require.Equal(t, now, tt.due(now))
-		tt.comes(now)
-	}
-	require.Len(t, tt.planned, 20)
-	for range 2 * mostPlanned {
-		now = tt.next(now, now) // and nobody comes
-	}
-	require.Less(t, len(tt.planned), 3)
-	require.Equal(t, now, tt.due(now))
-	for next := now; len(tt.planned) < mostPlanned; {
-		next = tt.next(next, now)
-	}
-	tt.next(now.Add(time.Hour), now)
-	require.Len(t, tt.planned, mostPlanned)
-	require.Equal(t, now.Add(time.Second), tt.due(now.Add(time.Second)))
-}
+func first(next time.Time, _ *time.Location) time.Time { return next }
 
 // A later tick ends the earlier ones, and no earlier one comes after it.
 func TestTimetableComes(t *testing.T) {
@@ -170,7 +140,8 @@ func TestTimetableKeepsTheZone(t *testing.T) {
 	tokyo := time.FixedZone("Tokyo", 9*3600)
 	tt := timetable{schedule: daily{}}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, tokyo)
-	tt.next(now, now)
+	tt.next(now)
+	tt.next(now.UTC()) // another caller
 	missed, ok := tt.latest(now.AddDate(0, 0, -2).UTC(), now.UTC())
 	require.True(t, ok)
 	require.True(t, missed.Equal(time.Date(2026, 3, 1, 9, 0, 0, 0, tokyo)), missed)
@@ -197,6 +168,47 @@ func TestTimetableLatest(t *testing.T) {
 		got, ok := tt.latest(x.last, now)
 		require.Equal(t, !x.want.IsZero(), ok)
 		require.True(t, got.Equal(x.want), "%T %v: %v, want %v", x.schedule, x.schedule, got, x.want)
+	}
+}
+
+// The first zone counts for all, and a caller whose own has other fire times is found.
+func TestTimetableInTwoZones(t *testing.T) {
+	t.Parallel()
+	tokyo := time.FixedZone("Tokyo", 9*3600)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, tokyo)
+	nine := time.Date(2026, 3, 2, 9, 0, 0, 0, tokyo)
+	tt := timetable{schedule: daily{}}
+	for range 2 {
+		next, zone := tt.next(now)
+		require.Equal(t, nine, next)
+		require.Nil(t, zone)
+		next, zone = tt.next(now.UTC())
+		require.Equal(t, nine.UTC(), next)
+		require.Equal(t, tokyo, zone)
+	}
+	tt = timetable{schedule: grid(time.Hour)} // which are the same in both
+	tt.next(now)
+	next, zone := tt.next(now.UTC())
+	require.Equal(t, now.Add(time.Hour).UTC(), next)
+	require.Nil(t, zone)
+	tt = timetable{schedule: never{}}
+	tt.next(now)
+	next, zone = tt.next(now.UTC())
+	require.True(t, next.IsZero())
+	require.Nil(t, zone)
+}
+
+// The ticks of Every, for a Job: those that a call finds by itself.
+func TestPeriods(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	s := periods(7 * time.Second)
+	tick := s.Next(start)
+	for range 3 {
+		require.Equal(t, tick.Add(7*time.Second), s.Next(tick))
+		require.Equal(t, tick.Add(7*time.Second), s.Next(tick.Add(6999*time.Millisecond)))
+		require.Equal(t, tick, settings{every: 7 * time.Second, hasEvery: true}.tickAt(tick))
+		tick = s.Next(tick)
 	}
 }
 
