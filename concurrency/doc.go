@@ -25,6 +25,11 @@
 // second, longer where etcd changes its leader. Waiters are served in the order
 // of their requests.
 //
+// A permit that was valid when its work ended was not lost, even if etcd cannot confirm
+// its release: Do returns what the function returned, and Permit.Release an
+// *UnconfirmedError. Until the release arrives, or the lease ends, the permit counts as
+// held.
+//
 // # Not guaranteed
 //
 // That outside effects exclude each other: a process can be paused between

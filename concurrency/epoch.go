@@ -115,6 +115,29 @@ func (e *epoch) why() (cause, reason error) {
 	return e.cause, e.reason
 }
 
+// whyEnded returns why an epoch has ended, for what it has left without an outcome: as an
+// error that is no loss of a permit.
+func (e *epoch) whyEnded() error {
+	cause, reason := e.why()
+	if errors.Is(cause, ErrClosed) {
+		return ErrClosed
+	}
+	return reason
+}
+
+// releasing counts the permits that their holders have released, and of which etcd has
+// not confirmed that yet.
+func (e *epoch) releasing() (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.permits {
+		if p.given.Load() {
+			n++
+		}
+	}
+	return n
+}
+
 // add registers a permit. It fails if the epoch has ended, if the session closes,
 // or if word has come already that the permit was taken away.
 func (e *epoch) add(p *Permit) error {

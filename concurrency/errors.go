@@ -33,6 +33,11 @@ var (
 	// ReleaseID. It is no loss and does not match ErrLost.
 	ErrReleased = errors.New("permit is released")
 
+	// ErrUnconfirmed: a permit was valid when it was released, but etcd has not
+	// confirmed the release. It is no loss and does not match ErrLost. It always
+	// comes as an *UnconfirmedError, from Permit.Release; Do and Lead do not return it.
+	ErrUnconfirmed = errors.New("release is not confirmed")
+
 	// ErrClosed: the session is closed, or its client is.
 	ErrClosed = errors.New("session is closed")
 
@@ -116,6 +121,30 @@ func (e *LostError) Unwrap() error { return e.Cause }
 
 // Is tells that every end but a release is an ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost && e.Cause != ErrReleased }
+
+// UnconfirmedError says that etcd has not confirmed the release of a permit that was
+// valid when it was released. The work is done, and no other holder was admitted
+// meanwhile as far as the session's lease can tell (G4 in docs/guarantees.md). The permit
+// counts as held in etcd until the release arrives there or etcd expires the lease.
+// errors.Is matches it with ErrUnconfirmed, and never with ErrLost.
+type UnconfirmedError struct {
+	Name  string // of the queue
+	Token int64
+	// Cause is why there is no confirmation: the error of Release's ctx, an error of
+	// etcd's, ErrClosed, or how the session's lease was lost.
+	Cause error
+}
+
+// Error names the permit and the cause.
+func (e *UnconfirmedError) Error() string {
+	return fmt.Sprintf("release %q (token %d): etcd has not confirmed it: %v", e.Name, e.Token, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *UnconfirmedError) Unwrap() error { return e.Cause }
+
+// Is reports whether target is ErrUnconfirmed.
+func (e *UnconfirmedError) Is(target error) bool { return target == ErrUnconfirmed }
 
 // StepDownError says that somebody has asked the holder of a term to step down, see
 // Election.StepDown. errors.Is matches it with ErrStepDown.

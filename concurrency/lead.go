@@ -20,9 +20,8 @@ import (
 //
 // How fn's end is taken depends on whether its term was good when it returned:
 //
-//   - it was, or fn had released it: Lead resigns and returns fn's error, nil included,
-//     joined with that of Permit.Release if there is one: a *LostError tells that the
-//     term was lost in the end after all;
+//   - it was, or fn had released it: Lead resigns and returns fn's error, nil included.
+//     If etcd answers that the term's key was gone before, a *LostError is joined to it;
 //   - it was lost, or asked for: the work counts as not done, whatever fn returned, and
 //     fn's error is logged at most. Lead resigns and campaigns again, behind all who
 //     wait, after a pause of about 10 ms, which grows to about a second while terms
@@ -31,9 +30,10 @@ import (
 //   - ctx has ended, or the session closes: Lead resigns and returns fn's error joined
 //     with ctx's, or with ErrClosed.
 //
-// If fn panics or exits its goroutine, Lead resigns and lets it. If ctx has ended when
-// fn returns, Lead does not wait for etcd to confirm its resignation, which goes on in
-// the background.
+// If fn panics or exits its goroutine, Lead resigns and lets it. Lead waits for etcd to
+// confirm its resignation at most for SessionOptions.ReleaseTimeout, and not if ctx has
+// ended when fn returns. Without the confirmation, which is no error, the resignation
+// continues in the background.
 //
 // The options are those of Campaign, and count for each term; TakeOver is ErrInvalid,
 // since two that do so would take over from each other for ever. With MaxHold the term
@@ -92,21 +92,20 @@ func (p *Permit) lead(ctx context.Context, fn func(context.Context, *Permit) err
 		case p.given.Load() && !errors.Is(wish, ErrStepDown) && !errors.Is(wish, ErrClosed):
 			early = nil // by fn, before it returned
 		}
-		released := p.Release(ctx)
-		again, err = p.judge(ctx, err, early, released)
+		again, err = p.judge(ctx, err, early, p.releaseAfterWork(ctx))
 	}()
 	return false, fn(work, p)
 }
 
 // judge decides what follows from how a term has ended: fn's own error, what ended the
-// term before fn returned, if anything did, and the error of the release.
-func (p *Permit) judge(ctx context.Context, own, early, released error) (again bool, err error) {
+// term before fn returned, if anything did, and the loss that its release found.
+func (p *Permit) judge(ctx context.Context, own, early, lost error) (again bool, err error) {
 	g := p.gate
 	switch {
 	case ctx.Err() != nil:
 		err = withEnd(own, ctx.Err())
-		if released != nil && errors.Is(released, ErrLost) {
-			err = errors.Join(err, released)
+		if lost != nil {
+			err = errors.Join(err, lost)
 		}
 		return false, g.failed("lead", err)
 	case errors.Is(early, ErrClosed):
@@ -119,10 +118,10 @@ func (p *Permit) judge(ctx context.Context, own, early, released error) (again b
 			zap.Int64("token", p.token), zap.NamedError("cause", early), zap.NamedError("returned", own))
 		return true, nil
 	}
-	if released == nil {
+	if lost == nil {
 		return false, own // as it is
 	}
-	return false, errors.Join(own, released)
+	return false, errors.Join(own, lost)
 }
 
 // withEnd joins fn's error with what has ended its context, if it does not tell that

@@ -65,8 +65,8 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Perm
 
 // Do locks the mutex, runs fn and unlocks it, as Semaphore.Do does with a permit.
 // It returns the errors of Lock if it does not get the mutex, and otherwise fn's
-// error, joined with the error of Permit.Release if there is one: a *LostError if
-// the mutex was lost meanwhile.
+// error, joined with a *LostError if the mutex was lost before fn returned. That etcd
+// has not confirmed the release in time is no error.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return invalid("mutex %q: the function is nil", m.gate.name)

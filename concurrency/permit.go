@@ -2,7 +2,6 @@ package concurrency
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -69,7 +68,7 @@ func (p *Permit) arm() {
 func (p *Permit) Context() context.Context { return p.ctx }
 
 // Lost returns a channel that is closed when the permit ends other than by Release of
-// this permit; what Release itself finds out is told by its error alone.
+// this permit. What Release itself finds out, only its error and Trace report.
 func (p *Permit) Lost() <-chan struct{} { return p.lost }
 
 // Err returns nil while the permit is held, and a *LostError that says why it
@@ -121,118 +120,6 @@ func (p *Permit) Deadline() time.Time {
 		return p.until
 	}
 	return d
-}
-
-// Release gives the permit back and ends its context. The work that it protects
-// must have ended before.
-//
-// It returns nil once etcd has confirmed, and a *LostError if the permit had
-// ended before: what was done under it may have overlapped with another holder. It
-// is a *LostError, too, if the session is lost before etcd's word has come. A
-// permit that was given back with ReleaseID is no loss: that is nil. If ctx
-// ends first, or has ended already, it returns ctx's error; if etcd refuses, for
-// want of a permission perhaps, etcd's error. Either way the release goes on in the
-// background, until etcd confirms it or the lease ends. Calling it again is safe: it
-// waits for the first release and returns its outcome.
-func (p *Permit) Release(ctx context.Context) error {
-	first := false
-	p.release.Do(func() { first = true })
-	if first {
-		p.giveBack(ctx)
-	}
-	select {
-	case <-p.done:
-		return p.err
-	default:
-	}
-	var err error
-	select {
-	case <-p.done:
-		return p.err
-	case err = <-p.refused:
-		p.refused <- err // for the next call
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	return fmt.Errorf("release %q (token %d): it goes on in the background: %w", p.gate.name, p.token, err)
-}
-
-// giveBack deletes the permit's key. It returns when that is done or ctx has
-// ended; then it is done in the background.
-func (p *Permit) giveBack(ctx context.Context) {
-	held := time.Since(p.since)
-	if p.Err() != nil || p.end(ErrReleased, "") == nil {
-		p.finish(p.Err())
-		return
-	}
-	p.given.Store(true)
-	p.epoch.goes(p.claim)
-	doubt := false // an answer was lost: if the key is gone, that was us
-	if ctx.Err() == nil {
-		merged, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(p.epoch.ctx, cancel)
-		removal, err := commit.Remove(merged, p.gate.sess.client, p.claim.key, p.token, p.claim.also...)
-		stop()
-		cancel()
-		if err == nil {
-			p.gaveBack(ctx, removal, held)
-			return
-		}
-		doubt = removal == commit.Vanished
-	}
-	again := func() {
-		removal, err := commit.Erase(p.epoch.ctx, p.gate.sess.client, p.claim.key, p.token, p.refusal, p.claim.also...)
-		switch {
-		case err != nil:
-			cause, reason := p.epoch.why() // ctx is the epoch's
-			p.finishLost(&LostError{Name: p.gate.name, Token: p.token, Cause: cause, Reason: "while it was released: " + reason.Error()})
-		case removal == commit.Absent && doubt:
-			p.gaveBack(p.epoch.ctx, commit.Vanished, held)
-		default:
-			p.gaveBack(p.epoch.ctx, removal, held)
-		}
-	}
-	if p.epoch.ctx.Err() != nil || !p.gate.sess.background(again) {
-		again() // the lease has ended: nothing is left to do
-	}
-}
-
-// gaveBack ends a release of which it is known whether it removed the key. If it did
-// not, there may be word of who did that has not come yet.
-func (p *Permit) gaveBack(ctx context.Context, removal commit.Removal, held time.Duration) {
-	p.epoch.freeSlot(p.claim)
-	if removal == commit.Absent {
-		lost := &LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"}
-		if n, ok := p.epoch.noticeFor(ctx, p.token); ok {
-			lost = noticed(p.gate.name, p.token, n)
-		}
-		p.finishLost(lost)
-		return
-	}
-	p.finish(nil)
-	p.gate.sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
-}
-
-// refusal tells the callers of Release that etcd refuses it.
-func (p *Permit) refusal(err error) {
-	p.gate.refusal(p.claim)(err)
-	p.refused <- err
-}
-
-// finishLost ends a release that found the permit gone.
-func (p *Permit) finishLost(lost *LostError) {
-	p.finish(lost)
-	p.gate.sess.opts.Trace.lost(lost)
-}
-
-// finish ends the release with its outcome. That others released the permit, by
-// its ID, is a good one.
-func (p *Permit) finish(err error) {
-	if err != nil && errors.Is(err, ErrLost) {
-		p.err = err
-	}
-	p.epoch.drop(p)
-	close(p.done)
 }
 
 // end ends the permit here and returns the error that tells so, or nil if it had

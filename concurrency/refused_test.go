@@ -30,14 +30,16 @@ func TestRefusedReleaseGoesOn(t *testing.T) {
 	err := p.Release(ctx)
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	require.NotErrorIs(t, err, concurrency.ErrLost)
+	require.ErrorIs(t, err, concurrency.ErrUnconfirmed)
 	require.ErrorIs(t, p.Release(ctx), rpctypes.ErrPermissionDenied, "again")
 	inj.Remove()
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	require.Eventually(t, func() bool { return p.Release(ctx) == nil }, soon, time.Millisecond)
 
 	denied(c, 2)
-	err = sm.Do(ctx, func(context.Context, *concurrency.Permit) error { return nil })
-	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	err = sm.Do(ctx, func(_ context.Context, did *concurrency.Permit) error { p = did; return nil })
+	require.NoError(t, err, "the work is done")
+	require.Eventually(t, func() bool { return p.Release(ctx) == nil }, soon, time.Millisecond)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 
 	denied(c, 1)

@@ -97,9 +97,16 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Per
 // have ended its work when it returns.
 //
 // It returns the errors of Acquire if it gets no permit; then fn was not run.
-// Otherwise it returns fn's error, joined with the error of Permit.Release if there
-// is one: a *LostError if the permit was lost meanwhile, even if fn succeeded. If ctx
-// has ended when fn returns, the release goes on in the background.
+// Otherwise it returns fn's error, nil included. If the permit was lost before fn
+// returned, a *LostError (ErrLost) is joined to it, even if fn succeeded: the work may
+// have overlapped with another holder's.
+//
+// After fn has returned, Do waits for etcd to confirm the release, at most for
+// SessionOptions.ReleaseTimeout and until ctx ends. A release that is not confirmed by
+// then is no error of Do: the work was done under a valid permit, and a caller that
+// retries on errors must not do it again. The release continues in the background, and
+// the permit counts as held until it arrives or the session's lease ends. To wait for
+// the confirmation, call p.Release after Do; Trace.Unconfirmed reports that none came.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return invalid("semaphore %q: the function is nil", s.gate.name)

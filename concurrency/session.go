@@ -288,6 +288,15 @@ func (s *Session) forget(n int) {
 	}
 }
 
+// stillHeld reports whether a permit is held that its holder has not released. One whose
+// release etcd has not confirmed is not: revoking the lease frees it as well.
+func (s *Session) stillHeld() bool {
+	s.mu.Lock()
+	held, e := s.held, s.current
+	s.mu.Unlock()
+	return e == nil && held > 0 || e != nil && held > e.releasing()
+}
+
 // fail notes an error for Close to return.
 func (s *Session) fail(err error) {
 	s.mu.Lock()
@@ -324,7 +333,9 @@ func (s *Session) Close(ctx context.Context) error {
 		case <-s.idle:
 		case <-s.ctx.Done():
 		default:
-			s.fail(fmt.Errorf("close session: permits were still held: %w", ctx.Err()))
+			if s.stillHeld() {
+				s.fail(fmt.Errorf("close session: permits were still held: %w", ctx.Err()))
+			}
 		}
 	}
 	s.stop()

@@ -43,6 +43,12 @@ type SessionOptions struct {
 	// lease at every Put to it. Defaults to 4096.
 	MaxPermits int
 
+	// ReleaseTimeout is how long Do and Lead wait, once the function has returned, for
+	// etcd to confirm the release: at least a millisecond. After it they return, and
+	// the release continues in the background. Permit.Release is bounded by its ctx
+	// instead. Defaults to 2 s.
+	ReleaseTimeout time.Duration
+
 	// ReportEvery is the time between two calls of Trace.Waiting for one
 	// waiting caller. Defaults to 10 s.
 	ReportEvery time.Duration
@@ -116,6 +122,12 @@ func (o *SessionOptions) withDefaults() (SessionOptions, error) {
 	}
 	if c.ReportEvery < time.Millisecond {
 		return c, invalid("ReportEvery %v is below a millisecond", c.ReportEvery)
+	}
+	if c.ReleaseTimeout == 0 {
+		c.ReleaseTimeout = 2 * time.Second
+	}
+	if c.ReleaseTimeout < time.Millisecond {
+		return c, invalid("ReleaseTimeout %v is below a millisecond", c.ReleaseTimeout)
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()

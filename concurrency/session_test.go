@@ -181,6 +181,8 @@ func TestSessionOptions(t *testing.T) {
 		"permits negative":      {MaxPermits: -1},
 		"permits too many":      {MaxPermits: 65537},
 		"reports too often":     {ReportEvery: time.Microsecond},
+		"release not awaited":   {ReleaseTimeout: time.Microsecond},
+		"release negative":      {ReleaseTimeout: -s},
 	} {
 		_, err := concurrency.NewSession(ctxT(t), c.Client, "test", &o)
 		require.ErrorIs(t, err, concurrency.ErrInvalid, name)

@@ -19,9 +19,13 @@ type Trace struct {
 	Waiting func(WaitInfo)
 	// Acquired is called when a permit was granted, before its caller has it.
 	Acquired func(AcquireInfo)
-	// Released is called when the holder has given a permit back and etcd has
-	// confirmed that.
+	// Released is called when the holder has released a permit and etcd has confirmed
+	// that, which may be after Do or Release has returned.
 	Released func(ReleaseInfo)
+	// Unconfirmed is called when the holder has released a valid permit and the
+	// session's lease has ended before etcd has confirmed that. It is no loss. A permit
+	// ends with one of Released, Unconfirmed and Lost.
+	Unconfirmed func(*UnconfirmedError)
 	// Lost is called when a permit ended otherwise.
 	Lost func(*LostError)
 	// SessionLost is called when the session's lease is lost, after its
@@ -83,6 +87,12 @@ func (t *Trace) acquired(i AcquireInfo) {
 func (t *Trace) released(i ReleaseInfo) {
 	if t != nil && t.Released != nil {
 		t.Released(i)
+	}
+}
+
+func (t *Trace) unconfirmed(e *UnconfirmedError) {
+	if t != nil && t.Unconfirmed != nil {
+		t.Unconfirmed(e)
 	}
 }
 

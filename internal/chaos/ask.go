@@ -153,7 +153,9 @@ func (a ask) run(ctx context.Context, p *Process, from asker) error {
 // runDo is run for a permit that comes and goes around a function.
 func (a ask) runDo(ctx context.Context, p *Process, from asker, call *history.Call, opts []concurrency.AcquireOption) error {
 	var release *history.Call
+	var held *concurrency.Permit
 	err := from.do(ctx, func(ctx context.Context, permit *concurrency.Permit) error {
+		held = permit
 		belief := call.Granted(permit.Token())
 		if !a.work(ctx, p, permit, belief) && permit.Err() != nil {
 			belief.End(outcome.Cause(permit.Err()))
@@ -163,14 +165,14 @@ func (a ask) runDo(ctx context.Context, p *Process, from asker, call *history.Ca
 		release = p.rec.Call(history.Event{Name: history.Release, Gate: a.gate, Token: permit.Token(), Until: deadline(ctx)})
 		return nil
 	}, opts...)
-	switch {
-	case release == nil:
+	if release == nil {
 		outcome.Return(call, err)
-	case err == nil && ctx.Err() != nil:
-		release.Done(ctx.Err(), outcome.Definite) // it goes on in the background
-	default:
-		release.Done(err, outcome.Definite)
+		return err
 	}
+	// Do reports no release that is not confirmed yet; the permit does.
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	release.Done(held.Release(now), outcome.Definite)
 	return err
 }
 

@@ -101,7 +101,7 @@ func (w *World) probe(ctx context.Context, subjects []Subject) (findings []strin
 			for _, s := range subjects {
 				ctx, cancel := context.WithTimeout(ctx, recovery)
 				err := s.Probe(ctx, p)
-				for errors.Is(err, concurrency.ErrLost) && sleep(ctx, 100*time.Millisecond) == nil {
+				for (errors.Is(err, concurrency.ErrLost) || errors.Is(err, concurrency.ErrUnconfirmed)) && sleep(ctx, 100*time.Millisecond) == nil {
 					err = s.Probe(ctx, p) // a busy machine may cost a lease even now
 				}
 				cancel()

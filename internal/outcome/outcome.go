@@ -15,7 +15,8 @@ import (
 // ErrNotTried is what errors wrap that the product was not asked for.
 var ErrNotTried = errors.New("not tried")
 
-// Definite tells which errors say for sure that the operation had no effect.
+// Definite tells which errors say for sure that the operation had no effect. A release that
+// is not confirmed (concurrency.ErrUnconfirmed) may still have one until its lease ends.
 func Definite(err error) bool {
 	for _, sure := range []error{ErrNotTried,
 		concurrency.ErrFull, concurrency.ErrInvalid, concurrency.ErrNotHeld, concurrency.ErrTooMany, concurrency.ErrLost,
