@@ -2,6 +2,7 @@ package schedlock_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -290,6 +291,13 @@ func TestClaimOvertaken(t *testing.T) {
 			_, err := c.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.Retries(1))
 			return err
 		}, schedlock.Late},
+		"by another claim of the attempt": {func(ctx context.Context, c instance) error {
+			res, err := c.Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.Retries(1))
+			if err == nil && res.Outcome != schedlock.Ran {
+				err = fmt.Errorf("it %v", res.Outcome)
+			}
+			return err
+		}, schedlock.Claimed},
 		"by a pause": {func(ctx context.Context, c instance) error { return c.Pause(ctx, "job", "") }, schedlock.Paused},
 	} {
 		for attempt, text := range []string{`"attempt":1`, `"attempt":2`} {

@@ -13,5 +13,5 @@
 //	Subjects: those of the suite that show it, separated by commas; default: all
 //	Killer: the checker that has to be among those that notice
 //	Test: package and test, as "./internal/lease TestWindow", instead of Chaos, for
-//	      what no fault of the suite brings about
+//	      what no fault of the suite brings about, or a test shows each time
 package mutants

@@ -152,6 +152,13 @@ func lastLine(b []byte) (last []byte) {
 // compiles and runs.
 func byTest(ctx context.Context, m mutants.Mutant, overlay string) (row, error) {
 	args := []string{"test", "-overlay", overlay, "-count=1", "-timeout=3m", "-run", "^" + m.Test + "$", m.Package}
+	rapid, err := usesRapid(ctx, m.Package)
+	if err != nil {
+		return row{}, err
+	}
+	if rapid {
+		args = append(args, "-rapid.nofailfile") // which would be left in the tree
+	}
 	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
 	r := row{seeds: 1, by: strings.TrimPrefix(m.Package, "./") + "." + m.Test}
 	var exit *exec.ExitError
@@ -163,4 +170,13 @@ func byTest(ctx context.Context, m mutants.Mutant, overlay string) (row, error) 
 		return r, nil
 	}
 	return row{}, fmt.Errorf("%w\n%s", err, out)
+}
+
+// usesRapid reports whether the tests of a package have rapid's flags.
+func usesRapid(ctx context.Context, pkg string) (bool, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{join .TestImports \"\\n\"}}\n{{join .XTestImports \"\\n\"}}", pkg).Output()
+	if err != nil {
+		return false, fmt.Errorf("imports of %s: %w", pkg, err)
+	}
+	return slices.Contains(strings.Split(string(out), "\n"), "pgregory.net/rapid"), nil
 }
