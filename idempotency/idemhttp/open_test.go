@@ -25,9 +25,9 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 	open := func(wait time.Duration) *idemhttp.Options {
 		return &idemhttp.Options{FailOpen: true, Wait: wait, StoreTimeout: 300 * time.Millisecond}
 	}
-	refused := func(t *testing.T, re reply) {
+	refused := func(t *testing.T, re reply, codes ...idemhttp.Code) {
 		t.Helper()
-		require.Equal(t, idemhttp.CodeUnavailable, re.problem(t).Code)
+		require.Contains(t, append(codes, idemhttp.CodeUnavailable), re.problem(t).Code)
 		require.NotEmpty(t, re.Header.Get("Retry-After"))
 	}
 	// cutAfterTheRead has etcd away as soon as one request was answered.
@@ -43,11 +43,12 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 		got(t, h.begun, "a begin")
 		other := f.instance(testkit.Quick(), nil)
 		cut := cutAfterTheRead(other)
-		waits, asks := other.serve(open(testkit.Quick().TTL+200*time.Millisecond), paid), other.serve(open(0), paid)
+		waits, asks := other.serve(open(3*time.Second), paid), other.serve(open(0), paid)
 		waiting := waits.later("/", "k", "body")
 		require.NoError(t, cut.Wait(ctxT(t)))
 		refused(t, asks.post("/", "k", "body"))
-		refused(t, got(t, waiting, "an answer"))
+		// It looks again after a TTL; on a busy machine its Wait ends before that.
+		refused(t, got(t, waiting, "an answer"), idemhttp.CodeInProgress)
 		require.Zero(t, waits.calls.Load()+asks.calls.Load())
 		h.release()
 		require.Equal(t, http.StatusCreated, got(t, first, "the response").StatusCode)
