@@ -18,6 +18,14 @@ var (
 	// Nothing is wrong. It always comes as a *FullError.
 	ErrFull = errors.New("no permit is free")
 
+	// ErrHeld: a live request has the caller's ID already. It always comes as a
+	// *HeldError, which names its owner.
+	ErrHeld = errors.New("ID is in use")
+
+	// ErrLimitMismatch: the limit that is stored in etcd is not the one that this
+	// program has given to NewSemaphore. It always comes as a *LimitMismatchError.
+	ErrLimitMismatch = errors.New("the stored limit is another one")
+
 	// ErrLost: a permit ended while its holder still wanted it: its session's
 	// lease is lost, or its key was deleted. It also matches the more exact
 	// ErrHeldTooLong, ErrEvicted and ErrClosed where those end a permit.
@@ -71,6 +79,7 @@ func (e *FullError) Error() string {
 func (e *FullError) Is(target error) bool { return target == ErrFull }
 
 // HeldError says that a live request with the caller's ID exists already.
+// errors.Is matches it with ErrHeld.
 type HeldError struct {
 	Name  string // of the queue
 	ID    string
@@ -82,10 +91,13 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%q: ID %q is in use by %s (token %d)", e.Name, e.ID, e.Owner.Holder, e.Owner.Token)
 }
 
+// Is reports whether target is ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
 // LimitMismatchError says that a semaphore was built with another limit than the
 // one stored in etcd. Either the program's configuration is out of date, or the
 // stored limit is to be changed with SetLimit; SemaphoreOptions.AdoptLimit takes
-// the stored one as it is.
+// the stored one as it is. errors.Is matches it with ErrLimitMismatch.
 type LimitMismatchError struct {
 	Name   string
 	Stored int
@@ -96,6 +108,9 @@ type LimitMismatchError struct {
 func (e *LimitMismatchError) Error() string {
 	return fmt.Sprintf("semaphore %q: its limit is %d in etcd, not %d", e.Name, e.Stored, e.Wanted)
 }
+
+// Is reports whether target is ErrLimitMismatch.
+func (e *LimitMismatchError) Is(target error) bool { return target == ErrLimitMismatch }
 
 // LostError says which permit or request ended, and why. Unwrap gives the cause:
 // ErrLost, ErrHeldTooLong, ErrEvicted, ErrReleased or ErrClosed. errors.Is

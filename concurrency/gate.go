@@ -260,8 +260,8 @@ func fullError(name string, v mirror.View, own int64) *FullError {
 
 // acquireOn asks on one lease. errEpoch and errAnew mean: ask again. When it
 // fails, the request is gone or is being removed in the background.
-func (g *gate) acquireOn(ctx context.Context, e *epoch, r request, begun time.Time) (*Permit, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (g *gate) acquireOn(caller context.Context, e *epoch, r request, begun time.Time) (*Permit, error) {
+	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	defer context.AfterFunc(e.accept, func() { cancel(context.Cause(e.accept)) })()
 
@@ -277,8 +277,10 @@ func (g *gate) acquireOn(ctx context.Context, e *epoch, r request, begun time.Ti
 		err = g.await(ctx, e, c, begun)
 	}
 	if err != nil {
-		if cause := context.Cause(ctx); cause == errEpoch || cause == ErrClosed {
-			return nil, cause
+		// Not by the cause of ctx: the caller's may have ended with one that another
+		// session has given it.
+		if e.accept.Err() != nil && caller.Err() == nil {
+			return nil, context.Cause(e.accept)
 		}
 		return nil, err
 	}

@@ -21,10 +21,10 @@ func (g *gate) open(ctx context.Context, call func(context.Context) error) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := g.sess.untilClosed(ctx)
+	open, cancel := g.sess.untilClosed(ctx)
 	defer cancel()
-	err := call(ctx)
-	if err != nil && context.Cause(ctx) == ErrClosed {
+	err := call(open)
+	if err != nil && g.sess.accept.Err() != nil && ctx.Err() == nil {
 		return ErrClosed
 	}
 	return err

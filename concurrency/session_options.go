@@ -26,7 +26,7 @@ type SessionOptions struct {
 	// lost: the time that work has to stop when their contexts end. It must
 	// also cover the difference in rate of this machine's and etcd's clocks
 	// over one TTL, and about one election timeout of etcd for a leader change
-	// at a bad moment. At most half of the TTL. Defaults to a fifth of
+	// at a bad moment. At least 10 ms and at most half of the TTL. Defaults to a fifth of
 	// the TTL, but not less than 1.2 s.
 	Margin time.Duration
 
@@ -67,7 +67,8 @@ const (
 	defaultTTL        = 15 * time.Second
 	shortTTL          = 5 * time.Second // below it, the margin must be chosen by hand
 	maxTTL            = 300 * time.Second
-	leastMargin       = 1200 * time.Millisecond
+	leastMargin       = 1200 * time.Millisecond // by default
+	lowestMargin      = 10 * time.Millisecond   // below it a unit was forgotten
 	defaultMaxPermits = 4096
 	maxHolder         = 255
 )
@@ -91,8 +92,8 @@ func (o *SessionOptions) withDefaults() (SessionOptions, error) {
 	if c.Margin == 0 {
 		c.Margin = max(c.TTL/5, leastMargin)
 	}
-	if c.Margin < 0 || c.Margin > c.TTL/2 {
-		return c, invalid("Margin %v is not between 0 and half of the TTL of %v", c.Margin, c.TTL)
+	if c.Margin < lowestMargin || c.Margin > c.TTL/2 {
+		return c, invalid("Margin %v is not between %v and half of the TTL of %v", c.Margin, lowestMargin, c.TTL)
 	}
 	if c.Prefix == "" {
 		c.Prefix = keyspace.DefaultPrefix

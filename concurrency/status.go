@@ -13,7 +13,8 @@ import (
 // Status is the state of a semaphore, mutex or election at one revision of etcd.
 type Status struct {
 	Name     string
-	Limit    int   // 0 if it is paused, or if nobody has stored a limit yet
+	Limit    int   // 0 if it is paused, or if none is stored
+	Stored   bool  // whether a limit is stored and readable: not for a name that no program uses
 	Held     int   // weight of the holders; above Limit for a while after it was lowered
 	Revision int64 // of etcd, as of which all this is true
 	// Holders are also all who may hold: if the limit was deleted or cannot be read,
@@ -57,7 +58,7 @@ func (g *gate) describe(v mirror.View) Status {
 		v.Limit = 0
 	}
 	return Status{
-		Name: g.name, Limit: int(v.Limit), Held: int(v.Used), Revision: v.Revision,
+		Name: g.name, Limit: int(v.Limit), Stored: v.Known, Held: int(v.Used), Revision: v.Revision,
 		Holders: describeAll(v.Holders), Waiters: describeAll(v.Waiters), Foreign: v.Foreign,
 	}
 }
