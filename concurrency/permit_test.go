@@ -170,7 +170,11 @@ func TestReleaseWithDeadCtx(t *testing.T) {
 func TestReleaseRaces(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	for i := range 60 {
+	rounds := 60
+	if testing.Short() {
+		rounds = 18
+	}
+	for i := range rounds {
 		opts, _ := traced(nil)
 		s, _ := f.session(opts)
 		p, err := mutex(t, s, "x").Lock(ctxT(t), concurrency.MaxHold([]time.Duration{time.Hour, time.Millisecond}[i%2]))

@@ -30,6 +30,9 @@ func random(seed uint64) func(int) int {
 
 // TestLongGoodHistory is as long as that of a chaos run.
 func TestLongGoodHistory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it judges a long history: 20 s with the race detector on a busy machine")
+	}
 	t.Parallel()
 	h := simulate(8000, random(1))
 	r := Judge(h, all...)

@@ -18,7 +18,7 @@ import (
 
 // Soon bounds what should happen at once. It is far above what it takes, and far below go
 // test's own limit.
-const Soon = 30 * time.Second
+const Soon = time.Minute
 
 // Context returns a ctx that ends with the test, and before go test's own limit.
 func Context(t testing.TB) context.Context {
