@@ -43,6 +43,7 @@ func TestOutageAndGracefulStop(t *testing.T) {
 		t.Helper()
 		for want := count["is complete"] + n; count["is complete"] < want; count[lines.Text()]++ {
 			if !lines.Scan() {
+				_ = p.Wait()
 				t.Fatalf("the worker has ended: %v\n%s", count, &p.Err)
 			}
 		}
@@ -56,9 +57,6 @@ func TestOutageAndGracefulStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	complete(9)
-	if p.Err.Len() > 0 {
-		t.Errorf("a short outage is noticed: %s", &p.Err)
-	}
 	leases, err := etcd.Client().Leases(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +76,7 @@ func TestOutageAndGracefulStop(t *testing.T) {
 	if err := p.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, &p.Err)
 	}
-	// The lost lease costs the frames of its permits, of which there are three at most.
+	// The crash costs nothing, the lost lease the frames of its permits: three at most.
 	interrupted, again := count["begins"]-count["is complete"], strings.Count(p.Err.String(), "rendered again")
 	if again < 1 || again > 3 || interrupted > again {
 		t.Errorf("%v, and %d rendered again\n%s", count, again, &p.Err)
