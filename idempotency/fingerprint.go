@@ -44,6 +44,11 @@ func (s *Store) print(payload any) ([]byte, error) {
 		text = []byte(p)
 	case Fingerprint:
 		kind, text = 'f', p[:]
+	case JSON:
+		if p.text == nil {
+			return nil, invalid("the payload is a JSON that NewJSON has not made")
+		}
+		kind, text = 'j', p.text
 	case json.RawMessage:
 		b, err := canonical.JSON(p)
 		if err != nil {
@@ -66,15 +71,37 @@ func (s *Store) print(payload any) ([]byte, error) {
 	return h.Sum([]byte{printVersion}), nil
 }
 
-// CheckJSON tells whether a text can be a payload as json.RawMessage: for those who have it
-// from somebody else, and tell him. It returns ErrInvalid if it is no JSON, or is some that
-// readers disagree about: with a name that stands twice in an object, or with text that is no
-// Unicode. Go's own decoder takes these for others, so two requests might become one.
-func CheckJSON(text []byte) error {
-	if _, err := canonical.JSON(text); err != nil {
-		return invalid("no JSON that can be compared: %w", err)
+// JSON is a text that can be a payload, in the form in which it is compared. As a payload it is
+// the same as the json.RawMessage of which it was made, which is read once then, and not
+// again by Begin. It never changes, and is safe for concurrent use.
+type JSON struct{ text []byte }
+
+// NewJSON reads a text that a client has sent, say. It returns ErrInvalid where CheckJSON does.
+func NewJSON(text []byte) (JSON, error) {
+	b, err := canonical.JSON(text)
+	if err != nil {
+		return JSON{}, invalid("no JSON that can be compared: %w", err)
 	}
-	return nil
+	return JSON{b}, nil
+}
+
+// MarshalJSON returns the text in the form in which it is compared, or null for the zero
+// value. Its error is always nil.
+func (j JSON) MarshalJSON() ([]byte, error) {
+	if j.text == nil {
+		return []byte("null"), nil
+	}
+	return bytes.Clone(j.text), nil
+}
+
+// CheckJSON reports whether a text can be a payload as json.RawMessage: for those who have it
+// from a client, and answer by that; NewJSON does so, and keeps the result. It returns
+// ErrInvalid if it is no JSON, or is some that readers disagree about: with a name that
+// stands twice in an object, or with text that is no Unicode. Go's own decoder takes these
+// for others, so two requests might become one.
+func CheckJSON(text []byte) error {
+	_, err := NewJSON(text)
+	return err
 }
 
 // printVersion is the first byte of a fingerprint: how it was made.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,6 +79,31 @@ func BenchmarkReplay(b *testing.B) {
 			h.ServeHTTP(&sink{h: http.Header{}}, httptest.NewRequest(http.MethodGet, "/payments", nil))
 		}
 	})
+}
+
+// BenchmarkLargeBody is a replay of a request whose body is a mebibyte of numbers.
+func BenchmarkLargeBody(b *testing.B) {
+	in := shared(b).instance(nil, &idempotency.Options{SingleTenant: true, CacheFor: 1 << 40})
+	body := []byte("[" + strings.Repeat("1,", 1<<19-2) + "1]")
+	for name, payload := range map[string]func(*http.Request, []byte) (any, error){"Exact": idemhttp.Exact, "CanonicalJSON": idemhttp.CanonicalJSON} {
+		h := idemhttp.Middleware(in.Store, &idemhttp.Options{Payload: payload})(http.HandlerFunc(paid))
+		serve := func() *sink {
+			r := httptest.NewRequest(http.MethodPost, "/payments", bytes.NewReader(body))
+			r.Header.Set("Idempotency-Key", `"`+name+`"`)
+			w := &sink{h: http.Header{}}
+			h.ServeHTTP(w, r)
+			return w
+		}
+		require.Equal(b, http.StatusCreated, serve().status)
+		require.NotEmpty(b, serve().h.Get("Idempotent-Replayed"))
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				serve()
+			}
+		})
+	}
 }
 
 // BenchmarkNew is a new request through the middleware, on a real etcd, beside the store's

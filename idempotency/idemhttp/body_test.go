@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
@@ -178,16 +179,43 @@ func TestCanonicalJSONOfOthers(t *testing.T) {
 	require.True(t, s.post("/", "k", " "+deep(9_999)).replayed())
 }
 
-// The fingerprints of JSON are stored: they stay what they were.
+// The fingerprints of JSON are stored: they stay what they were, so a record that an earlier
+// release has written is replayed.
 func TestCanonicalJSONStays(t *testing.T) {
 	t.Parallel()
+	in := shared(t).instance(nil, nil)
 	r := httptest.NewRequest(http.MethodPost, "/pay?b=2&a=1", nil)
 	r.Header.Set("Content-Type", "application/json; charset=utf-8")
-	p, err := idemhttp.CanonicalJSON(r, []byte(` {"<b>": [1.0, 1e2], "a":"\u00e9"}`))
-	require.NoError(t, err)
-	text, err := json.Marshal(p)
-	require.NoError(t, err)
-	require.Equal(t, `{"Head":"\"POST\" \"/pay\" \"a=1\u0026b=2\" \"application/json\" \n","Body":{"\u003cb\u003e":[1.0,1e2],"a":"\u00e9"}}`, string(text))
+	const head = `"\"POST\" \"/pay\" \"a=1\u0026b=2\" \"application/json\" \n"`
+	for body, before := range map[string]string{
+		` {"<b>": [1.0, 1e2], "a":"\u00e9"}`: `{"Head":` + head + `,"Body":{"\u003cb\u003e":[1.0,1e2],"a":"\u00e9"}}`,
+		" \n":                                `{"Head":` + head + `}`,
+	} {
+		key := idempotency.Key{Op: "pay", ID: before}
+		a, _, err := in.Begin(ctxT(t), key, json.RawMessage(before))
+		require.NoError(t, err)
+		require.NoError(t, a.Commit(ctxT(t), nil))
+		p, err := idemhttp.CanonicalJSON(r, []byte(body))
+		require.NoError(t, err)
+		_, rec, err := in.Begin(ctxT(t), key, p)
+		require.NoError(t, err)
+		require.NotNil(t, rec)
+
+		// So are those of payloads that it is a part of.
+		type more struct {
+			Tenant string
+			Of     any
+		}
+		key.Scope = "part"
+		a, _, err = in.Begin(ctxT(t), key, more{"a", json.RawMessage(before)})
+		require.NoError(t, err)
+		require.NoError(t, a.Commit(ctxT(t), nil))
+		_, rec, err = in.Begin(ctxT(t), key, more{"a", p})
+		require.NoError(t, err)
+		require.NotNil(t, rec)
+	}
+	_, _, err := in.Begin(ctxT(t), idempotency.Key{Op: "pay", ID: "zero"}, idempotency.JSON{})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
 }
 
 // Something that reads the body in front of the middleware would make all payloads equal.

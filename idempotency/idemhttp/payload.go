@@ -29,27 +29,24 @@ func Exact(r *http.Request, body []byte) (any, error) {
 // counts in a body of JSON. It returns an error if the body is not empty and no JSON, or is
 // some that cannot be compared: see idempotency.CheckJSON.
 func CanonicalJSON(r *http.Request, body []byte) (any, error) {
-	p := struct {
-		Head string
-		Body json.RawMessage `json:",omitempty"`
-	}{Head: describe(r)}
-	if len(bytes.TrimSpace(body)) == 0 {
-		return p, nil
+	head, err := json.Marshal(describe(r))
+	if err != nil {
+		return nil, err
 	}
-	if !json.Valid(body) {
-		return nil, errors.New("the body is no JSON")
+	all := make([]byte, 0, len(body)+len(head)+32)
+	all = append(append(all, `{"Head":`...), head...)
+	if len(bytes.TrimSpace(body)) > 0 {
+		if !json.Valid(body) { // alone: it must not end the object around it
+			return nil, errors.New("the body is no JSON")
+		}
+		all = append(append(all, `,"Body":`...), body...)
 	}
-	p.Body = body
-	// What is checked is all of it: the body stands a level deeper there.
-	all, err := json.Marshal(p)
-	if err == nil {
-		err = idempotency.CheckJSON(all)
-	}
+	p, err := idempotency.NewJSON(append(all, '}'))
 	if err != nil {
 		why, _ := strings.CutPrefix(err.Error(), idempotency.ErrInvalid.Error()+": ")
 		return nil, errors.New("the body is " + why)
 	}
-	return json.RawMessage(all), nil
+	return p, nil
 }
 
 // describe is a request without its body, in one text per request.

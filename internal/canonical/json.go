@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"math"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -19,59 +19,28 @@ import (
 // would be one to encoding/json: names that stand twice in an object, of which it keeps the
 // last, and what is no Unicode, which it replaces. To compare them as bytes instead would
 // tell them apart, and have the request done whose meaning is in doubt.
+//
+// The texts come from clients, so its work is linear in their length, but for the sorting,
+// and it makes no value of what they say: it reads the text twice, once for where the members
+// of each object are, and once to write them in order. It refuses nesting beyond 10,000, as
+// encoding/json does. Its result is what encoding/json makes of the decoded text, in all
+// releases of Go: stored fingerprints depend on it.
 func JSON(b []byte) ([]byte, error) {
-	if err := json.Unmarshal(b, new(json.RawMessage)); err != nil {
-		return nil, err // and nesting that is too deep
+	if len(b) > math.MaxInt32 {
+		return nil, errors.New("it is above 2 GiB")
+	}
+	if !json.Valid(b) {
+		return nil, json.Unmarshal(b, new(json.RawMessage)) // which says why
 	}
 	if err := checkUnicode(b); err != nil {
 		return nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	v, err := decodeOnce(d)
-	if err != nil {
+	t := text{b: b}
+	if _, err := t.find(0); err != nil {
 		return nil, err
 	}
-	return json.Marshal(v)
-}
-
-// decodeOnce decodes the next value, in which no object has two members of one name.
-func decodeOnce(d *json.Decoder) (any, error) {
-	t, err := d.Token()
-	if err != nil {
-		return nil, err
-	}
-	switch t {
-	case json.Delim('{'):
-		object := map[string]any{}
-		for d.More() {
-			t, err := d.Token()
-			if err != nil {
-				return nil, err
-			}
-			name, _ := t.(string)
-			if _, twice := object[name]; twice {
-				return nil, fmt.Errorf("the name before byte %d stands twice in one object", d.InputOffset())
-			}
-			if object[name], err = decodeOnce(d); err != nil {
-				return nil, err
-			}
-		}
-		_, err = d.Token()
-		return object, err
-	case json.Delim('['):
-		array := []any{}
-		for d.More() {
-			v, err := decodeOnce(d)
-			if err != nil {
-				return nil, err
-			}
-			array = append(array, v)
-		}
-		_, err = d.Token()
-		return array, err
-	}
-	return t, nil
+	out, _, _ := t.write(make([]byte, 0, len(b)+len(b)/8), 0, 0)
+	return out, nil
 }
 
 // checkUnicode returns an error if valid JSON has bytes that are no UTF-8, or an escape of
@@ -80,24 +49,32 @@ func checkUnicode(b []byte) error {
 	if !utf8.Valid(b) {
 		return errors.New("it is no UTF-8")
 	}
-	escape := func(i int) rune { // what \uXXXX at i says, or -1
-		if i+6 > len(b) || b[i] != '\\' || b[i+1] != 'u' {
-			return -1
+	for i := 0; ; i += 2 { // past what is escaped
+		next := bytes.IndexByte(b[i:], '\\')
+		if next < 0 {
+			return nil
 		}
-		n, _ := strconv.ParseUint(string(b[i+2:i+6]), 16, 16)
-		return rune(n)
-	}
-	for i := 0; i < len(b); i++ {
-		if b[i] != '\\' {
-			continue
-		}
-		if r := escape(i); utf16.IsSurrogate(r) {
-			if utf16.DecodeRune(r, escape(i+6)) == utf8.RuneError {
+		i += next
+		if r := escape(b, i); utf16.IsSurrogate(r) {
+			if utf16.DecodeRune(r, escape(b, i+6)) == utf8.RuneError {
 				return fmt.Errorf("the escape at byte %d is half a character", i)
 			}
 			i += 6
 		}
-		i++ // past what is escaped
 	}
-	return nil
+}
+
+// escape returns what \uXXXX at i says, or -1.
+func escape(b []byte, i int) rune {
+	if i+6 > len(b) || b[i] != '\\' || b[i+1] != 'u' {
+		return -1
+	}
+	var r rune
+	for _, c := range b[i+2 : i+6] {
+		if c >= 'A' {
+			c += 9 // of both cases the lower four bits
+		}
+		r = r<<4 | rune(c&0xf)
+	}
+	return r
 }
