@@ -10,8 +10,7 @@ import (
 )
 
 // Job is a job together with its schedule, for cron libraries. It is both the job and
-// the schedule that robfig/cron asks for, so that a run knows for which fire time it was
-// made:
+// the schedule that robfig/cron asks for; a run is for the latest fire time of the schedule:
 //
 //	job, err := lk.Job("invoices", schedule, send)
 //	c.Schedule(job, job)

@@ -12,7 +12,7 @@ import (
 //	c.AddJob("@every 1m", only(sweep))
 //
 // A wrapper is not told for which fire time it is called, so it needs Every, with the
-// period of the schedule. A Job is told: take Locker.Job where the times of day are what
+// period of the schedule. A Job knows its schedule: take Locker.Job where the times of day are what
 // counts. The wrapped job gets no context: it does not hear that its run was lost.
 //
 // Each job needs a wrapper of its own, so it does not belong into cron.WithChain, which
