@@ -51,11 +51,13 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 		case errors.As(err, &pending):
 			// The slot stays taken until it is certain what became of it.
 			e.goes(c)
-			g.sess.later(func(ctx context.Context) {
-				if err := pending.Discard(ctx, c.also...); err == nil {
+			if !g.sess.background(func() {
+				if err := pending.Discard(g.sess.late, c.also...); err == nil {
 					e.freeSlot(c)
 				}
-			})
+			}) {
+				pending.Abandon()
+			}
 			return nil, false, err
 		case errors.Is(err, commit.ErrOccupied):
 			g.sess.log.Warn("a slot of this session is taken by a foreign key", zap.String("key", c.key))

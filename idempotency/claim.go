@@ -69,6 +69,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 			}
 			s.work.give(work, doubt)
 		}) {
+			pending.Abandon()
 			s.work.give(work, doubt)
 			leave()
 		}
@@ -86,7 +87,10 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		if errors.Is(err, commit.ErrOccupied) {
 			err = nil
 		}
-		return nil, full(err)
+		if err != nil {
+			err = full(because(sent, err))
+		}
+		return nil, err
 	}
 	a := &Attempt{store: s, key: c.key, entry: c.entry, epoch: ep, set: c.set, flight: f, leave: leave, work: work,
 		number: rec.Number, token: created.Token, mod: created.Token, rec: rec, writing: make(chan struct{}, 1)}

@@ -272,7 +272,9 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 		} else {
 			undo = append(undo, run)
 		}
-		l.sess.Background(func() { _ = pending.DiscardAndPut(e.Context(), back, undo...) })
+		if !l.sess.Background(func() { _ = pending.DiscardAndPut(e.Context(), back, undo...) }) {
+			pending.Abandon()
+		}
 		return nil, because(sent, err)
 	case errors.Is(err, commit.ErrGone):
 		return nil, nil // the session's lease, or the one of the hold

@@ -33,7 +33,8 @@ const (
 // safe only because every call here carries the require-leader metadata, with
 // which etcd answers so before it proposes.
 func classify(err error) class {
-	if _, others := err.(othersError); others {
+	switch err.(type) {
+	case othersError, unsentError:
 		return busy
 	}
 	known, ok := asEtcd(err)

@@ -3,7 +3,6 @@ package commit
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -46,19 +45,27 @@ type Result struct {
 //
 // A *PendingError means that the outcome is not known: ctx ended, or etcd is out
 // of space. The key may stand or may still appear; the caller must have it
-// discarded, and must not create c.Key again before that.
+// discarded, and must not create c.Key again before that. The end of ctx ends the
+// call at once, but not what it has sent: Discard waits for the answer to that.
 func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 	together := c.Together
 	var pause Backoff
 	for {
+		if err := ctx.Err(); err != nil {
+			return Result{}, err // nothing is under way
+		}
 		at := f.mod.Load()
 		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.Key), "=", 0), f.stands(at)}, c.If...)
 		then := make([]clientv3.Op, 0, 1+len(c.Also)+len(c.Read))
 		then = append(then, clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(f.lease)))
 		then = append(append(then, c.Also...), c.Read...)
 
-		resp, err := together.txn(ctx, f.kv, cmps, then, c.Else)
+		sent := together.send(ctx, f.kv, cmps, then, c.Else)
 		together = Together{} // only the first try
+		if !sent.answered(ctx) {
+			return Result{}, &PendingError{fence: f, creation: c, at: at, sent: sent, cause: ctx.Err()}
+		}
+		resp, err := sent.resp, sent.err
 		switch {
 		case err == nil && resp.Succeeded:
 			return Result{Token: resp.Header.Revision, Read: resp.Responses[1+len(c.Also):]}, nil
@@ -70,8 +77,8 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 			case err != nil:
 				// clientv3 repeats a Txn when it takes the end of the
 				// call for its own: an earlier copy may be what failed
-				// this one.
-				return Result{}, &PendingError{fence: f, creation: c, at: at, cause: err}
+				// this one. Then the key shows it.
+				return Result{}, &PendingError{fence: f, creation: c, answered: true, cause: err}
 			case len(kvs) > 0:
 				return found(c, kvs)
 			case f.mod.Load() == at && len(c.If) > 0:
@@ -79,7 +86,7 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 			}
 			// The fence was raised meanwhile, or what stood there has gone.
 			if err := pause.Wait(ctx, nil); err != nil {
-				return Result{}, &PendingError{fence: f, creation: c, at: at, cause: err}
+				return Result{}, err // settled: nothing was created
 			}
 			continue
 		}
@@ -170,70 +177,4 @@ func (f *Fence) settle(ctx context.Context, key string, at int64) ([]*mvccpb.Key
 			return nil, err
 		}
 	}
-}
-
-// PendingError says that it is not known whether a key was created.
-type PendingError struct {
-	fence    *Fence
-	creation Creation
-	at       int64 // where the fence stood when it was sent
-	answered bool  // no copy is under way
-	cause    error
-}
-
-// Error names the key and why its fate is not known.
-func (e *PendingError) Error() string {
-	return fmt.Sprintf("creation of %q is not settled: %v", e.creation.Key, e.cause)
-}
-
-// Unwrap returns why.
-func (e *PendingError) Unwrap() error { return e.cause }
-
-// Discard settles the creation and removes what it has left. It repeats until
-// that is done or ctx ends. It returns nil once nothing of the creation stands
-// or can still appear, which includes the end of its lease.
-func (e *PendingError) Discard(ctx context.Context, also ...string) error {
-	return e.DiscardAndPut(ctx, nil, also...)
-}
-
-// DiscardAndPut is Discard with puts in the Txn that removes the key, if it stands:
-// they bring back what the creation has overwritten.
-func (e *PendingError) DiscardAndPut(ctx context.Context, puts []clientv3.Op, also ...string) error {
-	pause := Backoff{Most: slowly}
-	for {
-		err := e.discard(ctx, puts, also)
-		if err == nil || errors.Is(err, ErrGone) {
-			return nil
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return err
-		}
-	}
-}
-
-// discard looks what stands at the key and removes it. Where etcd has answered,
-// no copy is under way and a linearizable read will do. Otherwise copies must be
-// shut out first, which takes a put; while etcd is out of space it refuses that,
-// but what stands already can be removed all the same.
-func (e *PendingError) discard(ctx context.Context, puts []clientv3.Op, also []string) error {
-	var settled error
-	var kvs []*mvccpb.KeyValue
-	if !e.answered {
-		kvs, settled = e.fence.settle(ctx, e.creation.Key, e.at)
-	}
-	if e.answered || settled != nil && classify(settled) == answered {
-		call, cancel := Call(ctx)
-		defer cancel()
-		resp, err := e.fence.kv.Get(call, e.creation.Key)
-		if err != nil {
-			return errors.Join(settled, err)
-		}
-		kvs = resp.Kvs
-	}
-	if len(kvs) > 0 && e.creation.Mine(kvs[0].Value) {
-		if _, err := RemoveAndPut(ctx, e.fence.kv, e.creation.Key, kvs[0].CreateRevision, puts, also...); err != nil {
-			return errors.Join(settled, err)
-		}
-	}
-	return settled
 }

@@ -12,5 +12,7 @@
 // applied" (classify); everything else is settled by the fence: each creation
 // compares the mod revision of its session's presence key, and settling re-puts
 // that key. From then on no copy made before can apply, and one look at the key
-// is the truth.
+// is the truth. A raise voids what all other callers of the session have under way, so
+// it is for lost answers only: a call whose caller has gone is not cancelled, and its
+// answer settles it.
 package commit

@@ -78,18 +78,31 @@ type Together struct {
 	Subject string
 }
 
-// txn commits a Txn, alone or by the group.
-func (t Together) txn(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+// txn commits a Txn, alone or by the group. It is not sent any more when ctx has ended;
+// once it is, only sent ends it.
+func (t Together) txn(ctx, sent context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	bytes := 0
 	for _, op := range then {
 		bytes += len(op.ValueBytes())
 	}
-	if t.Group == nil || bytes > groupBytes/4 {
-		return txn(ctx, kv, cmps, then, otherwise)
-	}
 	p := &part{subject: t.Subject, bytes: bytes, cmps: cmps, then: then, otherwise: otherwise, sent: make(chan struct{})}
-	if err := t.Group.queue.Join(ctx, p, p.sent, func() { p.resp, p.err = txn(ctx, kv, cmps, then, otherwise) }); err != nil {
-		return nil, err
+	alone := func() {
+		if p.err = ctx.Err(); p.err != nil {
+			p.err = unsentError{p.err}
+			return
+		}
+		p.resp, p.err = txn(sent, kv, cmps, then, otherwise)
+	}
+	if t.Group == nil || bytes > groupBytes/4 {
+		alone()
+		return p.resp, p.err
+	}
+	if err := t.Group.queue.Join(ctx, p, p.sent, alone); err != nil { // it is under way with others
+		select {
+		case <-p.sent:
+		case <-sent.Done():
+			return nil, err
+		}
 	}
 	return p.resp, p.err
 }

@@ -1,0 +1,169 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// sent is the Txn of a creation that is under way. The end of its caller's ctx does not
+// cancel it: a cancelled one may have been applied or not, and to settle that voids the
+// creations of all other callers of the session, who then have to repeat them. The
+// answer, which mostly comes a moment later, settles it at no one's cost.
+type sent struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when resp and err are set
+	resp   *clientv3.TxnResponse
+	err    error
+}
+
+// send sends a Txn, alone or by the group. It is bounded as each call is, and keeps the
+// values of ctx. If ctx ends before it is sent, it is not.
+func (t Together) send(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) *sent {
+	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &sent{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		defer cancel()
+		s.resp, s.err = t.txn(ctx, detached, kv, cmps, then, otherwise)
+	}()
+	return s
+}
+
+// answered waits for the answer, and returns false if ctx ends before.
+func (s *sent) answered(ctx context.Context) bool {
+	select {
+	case <-s.done:
+		return true
+	case <-ctx.Done():
+	}
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// unsentError says that a Txn was not sent, because its caller's ctx had ended.
+type unsentError struct{ cause error }
+
+func (e unsentError) Error() string { return "not sent: " + e.cause.Error() }
+func (e unsentError) Unwrap() error { return e.cause }
+
+// PendingError says that it is not known whether a key was created.
+type PendingError struct {
+	fence    *Fence
+	creation Creation
+	at       int64 // where the fence stood when it was sent
+	sent     *sent // under way when its caller's ctx ended, or nil
+	token    int64 // what the answer said, or 0
+	void     bool  // the answer said that nothing was created
+	answered bool  // no copy is under way
+	cause    error
+}
+
+// Error names the key and why its fate is not known.
+func (e *PendingError) Error() string {
+	return fmt.Sprintf("creation of %q is not settled: %v", e.creation.Key, e.cause)
+}
+
+// Unwrap returns why.
+func (e *PendingError) Unwrap() error { return e.cause }
+
+// Discard settles the creation and removes what it has left. It repeats until
+// that is done or ctx ends. It returns nil once nothing of the creation stands
+// or can still appear, which includes the end of its lease. When it returns, nothing
+// of this process is under way any more.
+func (e *PendingError) Discard(ctx context.Context, also ...string) error {
+	return e.DiscardAndPut(ctx, nil, also...)
+}
+
+// DiscardAndPut is Discard with puts in the Txn that removes the key, if it stands:
+// they bring back what the creation has overwritten.
+func (e *PendingError) DiscardAndPut(ctx context.Context, puts []clientv3.Op, also ...string) error {
+	pause := Backoff{Most: slowly}
+	for {
+		err := e.discard(ctx, puts, also)
+		if err == nil || errors.Is(err, ErrGone) {
+			return nil
+		}
+		if err := pause.Wait(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// Abandon cancels the call that is still under way, if there is one, and returns when
+// it has ended. It is for a session that is closed, whose lease ends what it leaves.
+func (e *PendingError) Abandon() {
+	if e.sent != nil {
+		e.sent.cancel()
+		<-e.sent.done
+	}
+}
+
+// hear takes the answer to the call that is still under way. If ctx ends first the call
+// is cancelled, and nothing is known of it.
+func (e *PendingError) hear(ctx context.Context) {
+	if e.sent == nil {
+		return
+	}
+	if !e.sent.answered(ctx) {
+		e.Abandon()
+	}
+	resp, err := e.sent.resp, e.sent.err
+	e.sent = nil
+	switch {
+	case err == nil && resp.Succeeded:
+		e.token = resp.Header.Revision
+		return
+	case err == nil: // as in Create, an earlier copy may be what failed it
+		e.answered = true
+		return
+	}
+	switch classify(err) {
+	case refused, busy, orphaned:
+		e.void = true
+	case answered:
+		e.answered = true
+	}
+}
+
+// discard looks what stands at the key and removes it. Where etcd has answered,
+// no copy is under way and a linearizable read will do, if the answer has not said it
+// all. Otherwise copies must be shut out first, which takes a put; while etcd is out of
+// space it refuses that, but what stands already can be removed all the same.
+func (e *PendingError) discard(ctx context.Context, puts []clientv3.Op, also []string) error {
+	e.hear(ctx)
+	switch {
+	case e.void:
+		return nil
+	case e.token > 0:
+		_, err := RemoveAndPut(ctx, e.fence.kv, e.creation.Key, e.token, puts, also...)
+		return err
+	}
+	var settled error
+	var kvs []*mvccpb.KeyValue
+	if !e.answered {
+		kvs, settled = e.fence.settle(ctx, e.creation.Key, e.at)
+	}
+	if e.answered || settled != nil && classify(settled) == answered {
+		call, cancel := Call(ctx)
+		defer cancel()
+		resp, err := e.fence.kv.Get(call, e.creation.Key)
+		if err != nil {
+			return errors.Join(settled, err)
+		}
+		kvs = resp.Kvs
+	}
+	if len(kvs) > 0 && e.creation.Mine(kvs[0].Value) {
+		if _, err := RemoveAndPut(ctx, e.fence.kv, e.creation.Key, kvs[0].CreateRevision, puts, also...); err != nil {
+			return errors.Join(settled, err)
+		}
+	}
+	return settled
+}
