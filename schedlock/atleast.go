@@ -46,6 +46,7 @@ func (l *Locker) spare(ctx context.Context, j *job, atLeast time.Duration) (clie
 		if err == nil {
 			return id, nil
 		}
+		l.keep(j, id)
 		if !commit.Transient(err) {
 			return 0, err
 		}
@@ -73,12 +74,7 @@ func (l *Locker) giveBack(j *job) {
 	id := j.spare
 	j.spare = 0
 	j.mu.Unlock()
-	if id == 0 || l.client.Ctx().Err() != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(l.client.Ctx(), time.Second)
-	defer cancel()
-	_, _ = l.client.Revoke(ctx, id)
+	l.end(id)
 }
 
 // giveAllBack is giveBack for a session that has been closed.
@@ -91,11 +87,30 @@ func (l *Locker) giveAllBack() {
 	}
 }
 
-// keep holds a lease ready for the next call.
-func (j *job) keep(id clientv3.LeaseID) {
+// end ends a lease that nobody needs, 0 for none, and what hangs on it. It takes a second
+// at most; a lease that it does not reach expires.
+func (l *Locker) end(id clientv3.LeaseID) {
+	if id == 0 || l.client.Ctx().Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.client.Ctx(), time.Second)
+	defer cancel()
+	_, _ = l.client.Revoke(ctx, id)
+}
+
+// keep holds a lease, 0 for none, ready for the next call. Of two that calls of the same
+// time have not needed, one ends.
+func (l *Locker) keep(j *job, id clientv3.LeaseID) {
+	if id == 0 {
+		return
+	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
+	surplus := j.spare
 	j.spare = id
+	j.mu.Unlock()
+	if surplus != 0 {
+		l.sess.Background(func() { l.end(surplus) })
+	}
 }
 
 // release ends a hold when AtLeast has passed, to the moment. If the session ends before

@@ -272,21 +272,21 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 		} else {
 			undo = append(undo, run)
 		}
-		if !l.sess.Background(func() { _ = pending.DiscardAndPut(e.Context(), back, undo...) }) {
+		if !l.sess.Background(func() {
+			_ = pending.DiscardAndPut(e.Context(), back, undo...)
+			l.end(c.spare) // of a session that was lost meanwhile the hold may still come
+		}) {
 			pending.Abandon()
 		}
 		return nil, because(sent, err)
-	case errors.Is(err, commit.ErrGone):
-		return nil, nil // the session's lease, or the one of the hold
+	case errors.Is(err, commit.ErrGone): // the session's lease, or the one of the hold
+		l.keep(j, c.spare)
+		return nil, nil
 	case errors.Is(err, commit.ErrOccupied), err == nil && created.Token == 0:
-		if c.spare != 0 {
-			j.keep(c.spare)
-		}
+		l.keep(j, c.spare)
 		return nil, nil
 	case err != nil:
-		if c.spare != 0 {
-			j.keep(c.spare)
-		}
+		l.keep(j, c.spare)
 		return nil, because(sent, err)
 	}
 	c.token = created.Token

@@ -41,9 +41,12 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s setting
 	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token, leave: c.leave}
 	if !c.epoch.Valid() || s.late(c.tick, c.attempt, l.opts.now()) || !l.holds(ctx, c) {
 		err := l.takeBack(ctx, j, c)
-		if err != nil {
-			l.sess.Background(func() { _ = l.takeBack(l.sess.Context(), j, c) })
-		}
+		l.sess.Background(func() {
+			if err != nil {
+				_ = l.takeBack(l.sess.Context(), j, c)
+			}
+			l.end(c.spare)
+		})
 		c.leave()
 		return Result{Job: j.name, Tick: c.tick}, errors.Join(errNotStarted, err)
 	}

@@ -370,3 +370,69 @@ func TestLosersLeaveNoLease(t *testing.T) {
 	require.NoError(t, b.sess.Close(ctx))
 	require.Equal(t, before, leases())
 }
+
+// The lease for AtLeast of a claim that starts nothing ends with it: of one whose caller
+// has given up, of one that was answered when its session had been lost, and of the second
+// of two calls that were not needed at the same time.
+func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
+	t.Parallel()
+	day := []schedlock.Option{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
+	on := func(t *testing.T, so *concurrency.SessionOptions) (fixture, instance, func(want int)) {
+		f := own(t)
+		return f, f.instance(so, nil), func(want int) {
+			t.Helper()
+			require.Eventually(t, func() bool {
+				all, err := f.Client().Leases(ctxT(t))
+				return err == nil && len(all.Leases) == want
+			}, soon, time.Millisecond)
+		}
+	}
+	t.Run("given up", func(t *testing.T) {
+		t.Parallel()
+		f, a, leases := on(t, nil)
+		inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldAnswer})
+		ctx, cancel := context.WithCancel(ctxT(t))
+		_, done := do(ctx, a.Locker, "job", nil, append(day, schedlock.Tick(tick(1)))...)
+		require.NoError(t, inj.Wait(ctx))
+		cancel()
+		require.ErrorIs(t, got(t, done, "the call returns").err, context.Canceled)
+		require.NoError(t, inj.Release())
+		f.none("/hold")
+		leases(1) // the session's
+	})
+	t.Run("session lost", func(t *testing.T) {
+		t.Parallel()
+		f, a, leases := on(t, nil)
+		ctx := ctxT(t)
+		lease := a.sess.Lease()
+		inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldAnswer})
+		end := make(chan struct{})
+		started, done := do(ctx, a.Locker, "job", end, append(day, schedlock.Tick(tick(1)))...)
+		require.NoError(t, inj.Wait(ctx))
+		require.NoError(t, f.RevokeLease(ctx, lease))
+		require.Eventually(t, func() bool { return a.sess.Lease() != lease && a.sess.Lease() != 0 }, soon, time.Millisecond)
+		require.NoError(t, inj.Release())
+		got(t, started, "it starts on the next lease")
+		leases(2) // the session's, and that of the hold
+		close(end)
+		require.NoError(t, got(t, done, "it ends").err)
+	})
+	t.Run("not needed", func(t *testing.T) {
+		t.Parallel()
+		f, a, leases := on(t, nil)
+		ctx := ctxT(t)
+		b := f.instance(nil, nil)
+		_, err := b.Do(ctx, "job", nothing, append(day, schedlock.Tick(tick(0)))...)
+		require.NoError(t, err)
+		leases(3) // two sessions', and that of the hold
+		inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Times: 2, Do: embedtest.HoldRequest})
+		_, one := do(ctx, a.Locker, "job", nil, append(day, schedlock.Tick(tick(1)))...)
+		_, two := do(ctx, a.Locker, "job", nil, append(day, schedlock.Tick(tick(2)))...)
+		require.Eventually(t, func() bool { return inj.Struck() == 2 }, soon, time.Millisecond)
+		leases(5)
+		require.NoError(t, inj.Release())
+		require.Equal(t, schedlock.StillRunning, got(t, one, "the first").res.Outcome)
+		require.Equal(t, schedlock.StillRunning, got(t, two, "the second").res.Outcome)
+		leases(4) // one is held ready
+	})
+}
