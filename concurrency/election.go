@@ -122,23 +122,14 @@ func (el *Election) Leader(ctx context.Context) (Leader, error) {
 // pair, or when the loop is left.
 func (el *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
-		now, err := el.Leader(ctx)
-		if !yield(now, err) || err != nil {
-			return
-		}
-		// The view that is watched may lag behind what was read.
-		floor, last := now.Revision, int64(0)
+		var now Leader
 		for st, err := range el.gate.watch(ctx) {
 			if err != nil {
 				yield(Leader{}, err)
 				return
 			}
-			if st.Revision < last {
-				floor = 0 // history was taken back
-			}
-			last = st.Revision
 			next := leading(st.Holders, st.Revision)
-			if st.Revision < floor || next.Token == now.Token && next.Lease == now.Lease {
+			if now.Revision > 0 && next.Token == now.Token && next.Lease == now.Lease {
 				continue
 			}
 			now = next

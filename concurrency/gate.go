@@ -88,8 +88,10 @@ func (s *Session) forgetGate(keys string) {
 	}
 }
 
-// join returns the gate's mirror, which runs at least until leave.
-func (g *gate) join() *mirror.Mirror {
+// join returns the gate's mirror, which runs at least until leave. replaced is closed
+// when that mirror is no longer the gate's. Both come from one call: asked for apart, a
+// caller could get the channel of the mirror after its own.
+func (g *gate) join() (m *mirror.Mirror, replaced <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.users++
@@ -104,14 +106,7 @@ func (g *gate) join() *mirror.Mirror {
 		source := g.sess.source
 		g.sess.background(func() { m.Run(ctx, source) })
 	}
-	return g.mirror
-}
-
-// replaced is closed when the mirror that join returned is no longer the gate's.
-func (g *gate) replaced() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.fresh
+	return g.mirror, g.fresh
 }
 
 func (g *gate) leave() {
@@ -133,7 +128,8 @@ func (g *gate) leave() {
 	g.linger = t
 }
 
-// read lists the queue and its limit, at one revision.
+// read lists the queue and its limit, at one revision. That revision counts as met: a
+// view of the queue that is older later on shows that history was taken back.
 func (g *gate) read(ctx context.Context) (mirror.View, error) {
 	resp, err := g.list(ctx)
 	if err != nil {
@@ -156,6 +152,7 @@ func (g *gate) list(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.G
 		resp, err := g.sess.client.Get(call, g.keys.Range, opts...)
 		cancel()
 		if err == nil {
+			g.sess.see(resp.Header.Revision)
 			return resp, nil
 		}
 		if !commit.Transient(err) {
@@ -295,11 +292,11 @@ func (g *gate) acquireOn(caller context.Context, e *epoch, r request, begun time
 
 // await waits until the request is admitted.
 func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) error {
-	m := g.join()
+	m, replaced := g.join()
 	defer g.leave()
 	w := m.Wait(c.key, c.token, c.slot.Weight, c.found)
 	reports := g.reports(ctx, m, c, begun)
-	defer reports()
+	defer func() { reports() }()
 	var pause commit.Backoff
 	for {
 		select {
@@ -328,6 +325,12 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 				return err
 			}
 			w = m.Wait(c.key, c.token, c.slot.Weight, c.found)
+		case <-replaced:
+			reports()
+			m, replaced = g.join()
+			g.leave() // the join before
+			w = m.Wait(c.key, c.token, c.slot.Weight, c.found)
+			reports = g.reports(ctx, m, c, begun)
 		case <-ctx.Done():
 			m.Forget(w)
 			g.withdrawLater(e, c)

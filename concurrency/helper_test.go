@@ -110,15 +110,17 @@ func (f fixture) streams(c *embedtest.Client) {
 func (f fixture) sees(ctx context.Context, sm *concurrency.Semaphore) concurrency.Status {
 	f.t.Helper()
 	mark := strings.TrimSuffix(f.keys("/limit")[0], "limit") + "seen" // foreign, and not counted
-	put, err := f.Client().Put(ctx, mark, "")
-	require.NoError(f.t, err)
-	defer func() {
-		_, err := f.Client().Delete(ctx, mark)
-		require.NoError(f.t, err)
-	}()
+	var put *clientv3.PutResponse
 	for st, err := range sm.Watch(ctx) {
 		require.NoError(f.t, err)
-		if st.Revision >= put.Header.Revision {
+		if put == nil { // the first state is no view's but read
+			put, err = f.Client().Put(ctx, mark, "")
+			require.NoError(f.t, err)
+			defer func() {
+				_, err := f.Client().Delete(ctx, mark)
+				require.NoError(f.t, err)
+			}()
+		} else if st.Revision >= put.Header.Revision {
 			return st
 		}
 	}

@@ -83,7 +83,7 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) 
 func (m *Mutex) Status(ctx context.Context) (Status, error) { return m.gate.status(ctx) }
 
 // Watch yields the present state and then each change, as Semaphore.Watch does. It
-// ends with ctx's error or ErrClosed.
+// ends with ctx's error, ErrClosed, or at its beginning one of etcd's.
 func (m *Mutex) Watch(ctx context.Context) iter.Seq2[Status, error] { return m.gate.watch(ctx) }
 
 // Evict takes the mutex, or a place in its queue, away from the request with this

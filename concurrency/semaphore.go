@@ -185,8 +185,8 @@ func (s *Semaphore) check(ctx context.Context, weight int64) error {
 // than the new limit fails with ErrInvalid. A limit of 0 pauses: waiters stay.
 //
 // A waiter that was admitted just before the change may return from Acquire just
-// after SetLimit has returned. Status tells it as a holder. So "SetLimit(0), and
-// then nobody held" is a barrier after which nobody works under a permit.
+// after SetLimit has returned. Status and Watch show it as a holder. So "SetLimit(0),
+// and then nobody held" is a barrier after which nobody works under a permit.
 //
 // It returns ErrInvalid if n is below 0 or above math.MaxInt32, ErrClosed, ctx's
 // error, or one of etcd's; after the last two the limit may be changed or not. Of
@@ -208,10 +208,15 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int) error {
 func (s *Semaphore) Status(ctx context.Context) (Status, error) { return s.gate.status(ctx) }
 
 // Watch yields the present state and then each change, for as long as the loop
-// goes on; changes that follow each other quickly may be told as one. Trouble with
-// etcd delays it but does not end it. It ends with one error: ctx's when ctx ends,
-// or ErrClosed. It costs one watch for all watchers and waiters of this name on
-// the session. The iterator may be used more than once.
+// goes on; changes that follow each other quickly may be yielded as one. The first
+// state is linearizable, as that of Status: it shows everything that had returned
+// before the loop began. No state is older than the one before, except after a
+// restored backup.
+//
+// It ends with one error: ctx's when ctx ends, ErrClosed, or at its beginning one of
+// etcd's that repeating would not change. Later on, trouble with etcd delays it but
+// does not end it. It costs one read, and one watch for all watchers and waiters of
+// this name on the session. The iterator may be used more than once.
 func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] { return s.gate.watch(ctx) }
 
 // Evict takes the request with this ID away from its owner, whether it waits or

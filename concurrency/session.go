@@ -95,7 +95,7 @@ func NewSession(ctx context.Context, client *clientv3.Client, namespace string, 
 		turn:  make(chan struct{}),
 		gates: map[string]weak.Pointer[gate]{}, past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
 	}
-	s.source = &mirror.Source{KV: client, Watcher: client, Refresh: o.TTL, Log: s.log, Seen: s.see, Rewound: func() { s.rewound() }}
+	s.source = &mirror.Source{KV: client, Watcher: client, Refresh: o.TTL, Log: s.log, Seen: s.see, Met: s.seen.Load, Rewound: func() { s.rewound() }}
 	s.accept, s.refuse = context.WithCancel(client.Ctx())
 	s.ctx, s.stop = context.WithCancel(client.Ctx())
 	s.late, s.abandon = context.WithCancel(client.Ctx())

@@ -2,11 +2,13 @@ package concurrency
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
@@ -64,11 +66,7 @@ func (g *gate) describe(v mirror.View) Status {
 }
 
 func (g *gate) status(ctx context.Context) (Status, error) {
-	var v mirror.View
-	err := g.open(ctx, func(ctx context.Context) (err error) {
-		v, err = g.read(ctx)
-		return err
-	})
+	v, err := g.now(ctx)
 	if err != nil {
 		return Status{}, g.failed("status of", err)
 	}
@@ -76,38 +74,65 @@ func (g *gate) status(ctx context.Context) (Status, error) {
 }
 
 // watch yields the present state and then each later one, as the mirror sees
-// them; states that follow each other quickly may be skipped.
+// them; states that follow each other quickly may be skipped. The mirror may lag
+// behind what the caller knows, so the first state is a linearizable read, and the
+// mirror's count from its revision on.
 func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if g.sess.accept.Err() != nil {
-			yield(Status{}, g.failed("watch", ErrClosed))
+		v, err := g.now(ctx)
+		if err != nil {
+			yield(Status{}, g.failed("watch", err))
 			return
 		}
-		m := g.join()
+		m, replaced := g.join()
 		defer g.leave()
-		replaced := g.replaced()
-		var seen int64
-		for {
-			v, changed := m.View()
-			if v.Revision != seen && v.Revision > 0 {
-				seen = v.Revision
-				if !yield(g.describe(v), nil) {
-					return
-				}
-			}
-			select {
-			case <-changed:
-			case <-replaced:
-				m = g.join()
-				defer g.leave()
-				replaced = g.replaced()
-			case <-ctx.Done():
-				yield(Status{}, g.failed("watch", ctx.Err()))
-				return
-			case <-g.sess.accept.Done():
-				yield(Status{}, g.failed("watch", ErrClosed))
+		for err == nil {
+			if !yield(g.describe(v), nil) {
 				return
 			}
+			v, err = g.next(ctx, m, replaced, v.Revision)
+			if err != errReplaced {
+				continue
+			}
+			// History was taken back, and with it what was read.
+			m, replaced = g.join()
+			g.leave()
+			var pause commit.Backoff
+			for v, err = g.now(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed); v, err = g.now(ctx) {
+				_ = pause.Wait(ctx, nil)
+			}
+		}
+		yield(Status{}, g.failed("watch", err))
+	}
+}
+
+// now is read, and ends with ErrClosed if the session is closed.
+func (g *gate) now(ctx context.Context) (v mirror.View, err error) {
+	err = g.open(ctx, func(ctx context.Context) (err error) {
+		v, err = g.read(ctx)
+		return err
+	})
+	return v, err
+}
+
+// errReplaced says that the mirror is no longer the gate's: join returns the next.
+var errReplaced = errors.New("the view of the queue was replaced")
+
+// next waits until the mirror shows a state after a revision.
+func (g *gate) next(ctx context.Context, m *mirror.Mirror, replaced <-chan struct{}, floor int64) (mirror.View, error) {
+	for {
+		v, changed := m.View()
+		if v.Revision > floor {
+			return v, nil
+		}
+		select {
+		case <-changed:
+		case <-replaced:
+			return mirror.View{}, errReplaced
+		case <-ctx.Done():
+			return mirror.View{}, ctx.Err()
+		case <-g.sess.accept.Done():
+			return mirror.View{}, ErrClosed
 		}
 	}
 }

@@ -3,9 +3,8 @@ package concurrency
 // heed ends a term whose key is gone, until it ends otherwise. A permit that is held
 // for a moment learns that from its Release; who leads for months has to be told.
 func (p *Permit) heed() {
-	m := p.gate.join()
+	m, replaced := p.gate.join()
 	defer p.gate.leave()
-	replaced := p.gate.replaced()
 	for {
 		gone, changed := m.Gone(p.claim.key, p.token)
 		if gone {
@@ -15,9 +14,8 @@ func (p *Permit) heed() {
 		select {
 		case <-changed:
 		case <-replaced:
-			m = p.gate.join()
-			defer p.gate.leave()
-			replaced = p.gate.replaced()
+			m, replaced = p.gate.join()
+			p.gate.leave() // the join before
 		case <-p.ctx.Done():
 			return
 		}

@@ -41,9 +41,12 @@ type Source struct {
 	// watch has lost. Zero means never.
 	Refresh time.Duration
 	Log     *zap.Logger
-	// Seen, if set, is told each revision that a mirror has come to; Rewound, that
-	// etcd's history was taken back.
+	// Seen, if set, is called with each revision that a mirror has reached. Met, if
+	// set, returns the greatest revision that the session has met by any call: a list
+	// that is sent afterwards cannot be older, unless etcd's history was taken back.
+	// Rewound, if set, is called when that is certain.
 	Seen    func(revision int64)
+	Met     func() int64
 	Rewound func()
 
 	// stream numbers the watch streams. clientv3 shares a stream among all
@@ -193,12 +196,16 @@ func (f *follower) untilRefresh() time.Duration {
 func (f *follower) list(ctx context.Context) error {
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
+	seen := f.revision
+	if f.source.Met != nil {
+		seen = max(seen, f.source.Met())
+	}
 	resp, err := f.source.KV.Get(ctx, f.prefix, clientv3.WithPrefix())
 	if err != nil {
 		return err
 	}
-	if resp.Header.Revision < f.revision && !f.rewound() {
-		return fmt.Errorf("list of revision %d is older than %d, which was seen", resp.Header.Revision, f.revision)
+	if resp.Header.Revision < seen && !f.rewound(seen) {
+		return fmt.Errorf("list of revision %d is older than %d, which was seen", resp.Header.Revision, seen)
 	}
 	f.stale = 0
 	f.came(resp.Header.Revision)
@@ -216,7 +223,7 @@ const (
 
 // rewound tells of one more list that is older than what was seen whether that is
 // the truth now.
-func (f *follower) rewound() bool {
+func (f *follower) rewound(seen int64) bool {
 	if f.stale == 0 {
 		f.staleSince = time.Now()
 	}
@@ -224,7 +231,7 @@ func (f *follower) rewound() bool {
 	if f.stale < staleReads || time.Since(f.staleSince) < staleFor {
 		return false
 	}
-	f.source.Log.Warn("etcd's history was taken back: tokens may repeat", zap.String("prefix", f.prefix), zap.Int64("seen", f.revision))
+	f.source.Log.Warn("etcd's history was taken back: tokens may repeat", zap.String("prefix", f.prefix), zap.Int64("seen", seen))
 	if f.source.Rewound != nil {
 		f.source.Rewound()
 	}
