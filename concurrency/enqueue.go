@@ -46,13 +46,15 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 		e.name(c)
 		seen := g.sess.seen.Load()
 		res, err := e.fence.Create(ctx, tx)
+		e.created(c, res.Token)
 		var pending *commit.PendingError
 		switch {
 		case errors.As(err, &pending):
 			// The slot stays taken until it is certain what became of it.
+			// If the lease is lost before, its end settles it.
 			e.goes(c)
 			if !g.sess.background(func() {
-				if err := pending.Discard(g.sess.late, c.also...); err == nil {
+				if err := pending.Discard(e.ctx, c.also...); err == nil {
 					e.freeSlot(c)
 				}
 			}) {
@@ -91,7 +93,6 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 			return nil, false, errEpoch
 		}
 		g.sess.see(res.Token)
-		c.token = res.Token
 		admitted, err := g.admitted(ctx, c, res.Read)
 		if err != nil {
 			g.withdrawLater(e, c)

@@ -3,8 +3,6 @@ package concurrency
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -35,14 +33,14 @@ type epoch struct {
 	ended   bool
 	cause   error
 	reason  error
-	permits map[int64]*Permit        // by token
-	entered int                      // holders of the packages beside this one, see hold.Epoch
-	notices map[int64]record.Notice  // that came before their permit was known
-	asked   map[int64]*StepDownError // the same, of requests to step down
-	slots   map[string]*slots        // by the range of the gate
-	used    int                      // slots in use, in all gates
-	going   map[string]struct{}      // keys that are being deleted
-	names   map[string]int           // keys of all requests, and by how many each is used
+	permits map[int64]*Permit   // by token
+	entered int                 // holders of the packages beside this one, see hold.Epoch
+	inUse   bool                // something was held when the epoch ended
+	slots   map[string]*slots   // by the range of the gate
+	used    int                 // slots in use, in all gates
+	going   map[string]struct{} // keys that are being deleted
+	names   map[string]int      // keys of all requests, and by how many each is used
+	mail    mail
 }
 
 // openEpoch takes a lease and raises its fence.
@@ -52,7 +50,7 @@ func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
 		return nil, err
 	}
 	e := &epoch{sess: s, lease: l, keys: s.space.Session(l.ID()),
-		permits: map[int64]*Permit{}, notices: map[int64]record.Notice{}, asked: map[int64]*StepDownError{}, slots: map[string]*slots{}, going: map[string]struct{}{}, names: map[string]int{}}
+		permits: map[int64]*Permit{}, slots: map[string]*slots{}, going: map[string]struct{}{}, names: map[string]int{}, mail: newMail()}
 	value := record.Session{Holder: s.opts.Holder, AtMS: nowMS()}.Encode()
 	e.fence, err = commit.Raise(ctx, s.client, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
 	if err != nil {
@@ -83,6 +81,7 @@ func (e *epoch) end(cause error, reason error) {
 	}
 	e.ended, e.cause, e.reason = true, cause, reason
 	permits, held := e.permits, len(e.permits)+e.entered
+	e.inUse = held > 0
 	e.permits, e.entered = map[int64]*Permit{}, 0
 	e.mu.Unlock()
 	var lost []*LostError
@@ -149,16 +148,15 @@ func (e *epoch) add(p *Permit) error {
 	if e.ended {
 		return errEpoch
 	}
-	if n, ok := e.notices[p.token]; ok {
-		return noticed(p.gate.name, p.token, n)
+	if n := p.claim.left.notice; n != nil {
+		return noticed(p.gate.name, p.token, *n)
 	}
 	if !e.sess.remember() {
 		return ErrClosed
 	}
 	p.arm()
 	e.permits[p.token] = p
-	if word := e.asked[p.token]; word != nil {
-		delete(e.asked, p.token)
+	if word := p.claim.left.asked; word != nil {
 		p.askToStepDown(word)
 	}
 	return nil
@@ -244,72 +242,3 @@ func (e *epoch) Apply(events []*clientv3.Event, _ int64) {
 }
 
 var errPresence = errors.New("the lease's presence key was deleted or taken over: the lease expired, was revoked, or somebody meddled")
-
-// maxNotices bounds what is kept for permits that are not known (yet), beyond one
-// for each live request.
-const maxNotices = 1024
-
-// notice takes word that one of this session's requests was ended by others, and
-// removes it from etcd. For a request that is no permit (yet) it is kept here for
-// the caller, who will ask why.
-func (e *epoch) notice(kv *mvccpb.KeyValue) {
-	if token, ok := e.keys.ParseStepDown(string(kv.Key)); ok {
-		e.stepDown(token, kv)
-		return
-	}
-	token, ok := e.keys.ParseNotice(string(kv.Key))
-	if !ok {
-		return // a foreign key
-	}
-	n, ok := record.DecodeNotice(kv.Value)
-	if !ok {
-		n = record.Notice{Cause: record.CauseEvicted, Reason: "the notice cannot be read"}
-	}
-	e.mu.Lock()
-	p := e.permits[token]
-	if p == nil {
-		if len(e.notices) >= maxNotices+e.sess.opts.MaxPermits {
-			forgetOldest(e.notices)
-		}
-		e.notices[token] = n
-	}
-	e.mu.Unlock()
-	if p != nil {
-		word := noticed(p.gate.name, token, n)
-		lost := p.lose(word.Cause, word.Reason)
-		e.drop(p)
-		e.freeSlot(p.claim)
-		if lost != nil {
-			// Not here: this goroutine watches the presence key.
-			e.sess.background(func() { e.sess.opts.Trace.lost(lost) })
-		}
-	}
-	e.sess.background(func() {
-		_, _ = commit.Erase(e.ctx, e.sess.client, string(kv.Key), kv.CreateRevision, nil)
-	})
-}
-
-// forgetOldest drops the word on the oldest request: its caller has given up long ago.
-func forgetOldest[W any](words map[int64]W) {
-	delete(words, slices.Min(slices.Collect(maps.Keys(words))))
-}
-
-// noticed turns a notice into the error that tells of it.
-func noticed(name string, token int64, n record.Notice) *LostError {
-	err := &LostError{Name: name, Token: token, Cause: ErrEvicted, Reason: because(n)}
-	if n.Cause == record.CauseReleased {
-		err.Cause = ErrReleased
-	}
-	return err
-}
-
-// because tells who has left a notice, and why.
-func because(n record.Notice) string {
-	switch {
-	case n.By == "":
-		return n.Reason
-	case n.Reason == "":
-		return "by " + n.By
-	}
-	return "by " + n.By + ": " + n.Reason
-}

@@ -153,28 +153,6 @@ func (g *gate) endToken(ctx context.Context, token int64, n record.Notice) error
 	return nil
 }
 
-// noticeFor looks for word on a request of this session's.
-func (e *epoch) noticeFor(ctx context.Context, token int64) (record.Notice, bool) {
-	if n, ok := e.noticed(token); ok {
-		return n, true
-	}
-	// It was written in the same Txn, but this session's watch may lag.
-	kvs, err := get(ctx, e.sess.client, e.keys.Notice(token))
-	if err == nil && len(kvs) > 0 {
-		return record.DecodeNotice(kvs[0].Value)
-	}
-	return e.noticed(token) // the watch has brought it meanwhile, and it was removed
-}
-
-// noticed takes the word on a request that the watch has brought.
-func (e *epoch) noticed(token int64) (n record.Notice, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n, ok = e.notices[token]
-	delete(e.notices, token)
-	return n, ok
-}
-
 var errID = errors.New("the ID's record in etcd cannot be read: it is damaged, or of a later release")
 
 var errLimit = errors.New("the limit in etcd cannot be read: it is damaged, or of a later release")

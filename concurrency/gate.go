@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,6 +188,7 @@ type claim struct {
 	token   int64
 	found   mirror.Found
 	freed   bool // guarded by the epoch, as is that it is going
+	left    left // guarded by the epoch
 }
 
 // keys are all keys that belong to the claim.
@@ -206,11 +208,12 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 		}
 	}
 	var pause commit.Backoff
-	for {
+	var former *claim // of a call that queues anew
+	for round := 0; ; round++ {
 		e, err := g.sess.live(ctx)
 		if err == nil {
 			var p *Permit
-			if p, err = g.acquireOn(ctx, e, r, begun); err == nil {
+			if p, former, err = g.acquireOn(ctx, e, r, begun, round, former); err == nil {
 				g.sess.opts.Trace.acquired(AcquireInfo{Name: g.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
 				return p, nil
 			}
@@ -220,7 +223,7 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 		case errors.Is(err, errAnew):
 			if err := pause.Wait(ctx, nil); err != nil {
 				if context.Cause(ctx) == errWaited {
-					err = &FullError{Name: g.name}
+					err = g.fullUnseen()
 				}
 				return nil, g.failed("acquire", err)
 			}
@@ -255,39 +258,54 @@ func fullError(name string, v mirror.View, own int64) *FullError {
 	return full
 }
 
-// acquireOn asks on one lease. errEpoch and errAnew mean: ask again. When it
-// fails, the request is gone or is being removed in the background.
-func (g *gate) acquireOn(caller context.Context, e *epoch, r request, begun time.Time) (*Permit, error) {
+// acquireOn asks on one lease. errEpoch and errAnew mean: ask again, with the claim that
+// it returns then. When it fails, the request is gone, is being removed in the background,
+// or goes with a lost lease.
+func (g *gate) acquireOn(caller context.Context, e *epoch, r request, begun time.Time, round int, former *claim) (_ *Permit, c *claim, err error) {
 	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	defer context.AfterFunc(e.accept, func() { cancel(context.Cause(e.accept)) })()
 
-	var c *claim
+	leave := func() {}
+	if round > 0 {
+		if leave, err = g.turn(ctx, &g.sess.requeue, begun); err != nil {
+			return nil, former, cmp.Or(e.refuses(caller), err)
+		}
+		if former != nil && former.also != nil {
+			// Its ID is in the way. It was that of a waiter, so no work goes on under it.
+			_, _ = commit.Remove(ctx, g.sess.client, former.key, former.token, former.also...)
+		}
+	}
 	var admitted bool
-	var err error
 	if r.bounded {
 		c, admitted, err = g.enqueueBounded(ctx, e, r)
 	} else {
 		c, admitted, err = g.enqueue(ctx, e, r)
 	}
+	leave()
 	if err == nil && !admitted {
 		err = g.await(ctx, e, c, begun)
 	}
 	if err != nil {
-		// Not by the cause of ctx: the caller's may have ended with one that another
-		// session has given it.
-		if e.accept.Err() != nil && caller.Err() == nil {
-			return nil, context.Cause(e.accept)
-		}
-		return nil, err
+		return nil, cmp.Or(c, former), cmp.Or(e.refuses(caller), err)
 	}
 	// An answer that comes after the lease's deadline is no permit.
 	p := newPermit(ctx, e, c)
 	if err := e.add(p); err != nil {
 		g.withdrawLater(e, c)
-		return nil, err
+		return nil, c, err
 	}
-	return p, nil
+	return p, c, nil
+}
+
+// refuses returns errEpoch or ErrClosed if the epoch takes no new request, unless the
+// caller's ctx has ended as well. It does not look at the cause of a ctx derived from both:
+// the caller's may have ended with one that another session has given it.
+func (e *epoch) refuses(caller context.Context) error {
+	if e.accept.Err() != nil && caller.Err() == nil {
+		return context.Cause(e.accept)
+	}
+	return nil
 }
 
 // await waits until the request is admitted.
@@ -305,8 +323,8 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 			case mirror.Admitted:
 				return nil
 			case mirror.Gone:
-				e.freeSlot(c)
-				return g.whyGone(ctx, e, c)
+				defer e.freeSlot(c) // not before: a notice that comes then is not kept
+				return g.whyGone(ctx, e, c, begun)
 			case mirror.TooHeavy:
 				g.withdrawLater(e, c)
 				b, _ := m.Brief(c.key, c.token, 0)
@@ -359,24 +377,16 @@ func (g *gate) tooHeavy(weight, limit int64) error {
 	return invalid("Weight(%d) is above the limit of %d", weight, limit)
 }
 
-// whyGone tells why a waiting request's key is gone.
-func (g *gate) whyGone(ctx context.Context, e *epoch, c *claim) error {
-	if !e.valid() {
-		return errEpoch
-	}
-	if n, ok := e.noticeFor(ctx, c.token); ok {
-		return noticed(g.name, c.token, n)
-	}
-	return errAnew // deleted by hand, or the lease is gone and we hear of it soon
-}
-
 // withdrawLater removes a request that its caller has given up, in the background,
-// and then frees its slot. It goes on after the lease was lost, which may not have
-// ended in etcd yet, until the key is gone.
+// and then frees its slot. Once the lease is lost there is nothing to do: the session
+// revokes it until that is certain, and with it goes the key.
 func (g *gate) withdrawLater(e *epoch, c *claim) {
+	if e.ctx.Err() != nil {
+		return
+	}
 	e.goes(c)
-	g.sess.later(func(ctx context.Context) {
-		if _, err := commit.Erase(ctx, g.sess.client, c.key, c.token, g.refusal(c), c.also...); err == nil {
+	g.sess.background(func() {
+		if _, err := commit.Erase(e.ctx, g.sess.client, c.key, c.token, g.refusal(c), c.also...); err == nil {
 			e.freeSlot(c)
 		}
 	})

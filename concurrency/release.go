@@ -115,12 +115,12 @@ func (p *Permit) startRelease(ctx context.Context) error {
 // answered ends a release for which etcd has said whether it removed the key. If it did
 // not, there may be a notice of who did that has not come yet.
 func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) {
-	p.epoch.freeSlot(p.claim)
 	if removal == commit.Absent {
 		lost := &LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"}
-		if n, ok := p.epoch.noticeFor(ctx, p.token); ok {
+		if n, ok := p.epoch.noticeFor(ctx, p.claim); ok {
 			lost = noticed(p.gate.name, p.token, n)
 		}
+		p.epoch.freeSlot(p.claim) // not before: a notice that comes then is not kept
 		if errors.Is(lost, ErrLost) {
 			p.finishRelease(lost)
 		} else {
@@ -129,6 +129,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		p.gate.sess.opts.Trace.lost(lost)
 		return
 	}
+	p.epoch.freeSlot(p.claim)
 	p.finishRelease(nil)
 	p.gate.sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
 }

@@ -73,7 +73,8 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 // soon as etcd can be reached, at the latest by the end of the lease.
 //
 // If the session loses its lease while the call waits, the call queues anew, at
-// the end.
+// the end. If many calls of the session wait, they do so a few at a time, in the
+// order in which they began.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	return s.acquire(ctx, false, opts)
 }

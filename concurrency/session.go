@@ -37,6 +37,10 @@ type Session struct {
 	nonces atomic.Uint64 // tells the attempts to create a request apart
 	seen   atomic.Int64  // greatest revision of etcd that was ever met
 
+	// Calls whose requests are gone: what has become of them is asked, and they queue
+	// anew, a few at a time.
+	asking, requeue requeue
+
 	// Three contexts end one after the other. All end with the client.
 	accept  context.Context // ends when Close begins: no new work
 	refuse  context.CancelFunc
@@ -94,6 +98,7 @@ func NewSession(ctx context.Context, client *clientv3.Client, namespace string, 
 		log:   o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),
 		turn:  make(chan struct{}),
 		gates: map[string]weak.Pointer[gate]{}, past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
+		requeue: requeue{gather: gatherFor},
 	}
 	s.source = &mirror.Source{KV: client, Watcher: client, Refresh: o.TTL, Log: s.log, Seen: s.see, Met: s.seen.Load, Rewound: func() { s.rewound() }}
 	s.accept, s.refuse = context.WithCancel(client.Ctx())
@@ -167,8 +172,11 @@ func (s *Session) run(e *epoch) {
 		s.become(nil)
 		// The lease may still live in etcd, with permits that nobody
 		// holds any more.
+		inUse := e.inUse
 		s.background(func() {
-			s.grace(lost, cause)
+			if inUse {
+				s.grace(lost, cause)
+			}
 			if err := s.revoke(lost, cause); err != nil {
 				s.log.Debug("lost lease is left to expire", zap.Error(err))
 			}
@@ -183,8 +191,8 @@ func (s *Session) run(e *epoch) {
 	}
 }
 
-// grace waits out the margin of a lease that was lost at its deadline. Its permits'
-// contexts have just ended, and what works under them needs a moment to stop:
+// grace waits out the margin of a lease that was lost at its deadline while something
+// was held on it. Its permits' contexts have just ended, and what works under them needs a moment to stop:
 // that is what the margin leaves, and to revoke the lease at once would take it.
 func (s *Session) grace(l *lease.Lease, cause error) {
 	if !errors.Is(cause, lease.ErrDeadline) {

@@ -89,11 +89,8 @@ func (e *epoch) stepDown(token int64, kv *mvccpb.KeyValue) {
 	word := &StepDownError{Token: token, Reason: because(n)}
 	e.mu.Lock()
 	p := e.permits[token]
-	if p == nil {
-		if len(e.asked) >= maxNotices {
-			forgetOldest(e.asked)
-		}
-		e.asked[token] = word
+	if box := e.mail.box(token); box != nil && p == nil {
+		box.asked = word
 	}
 	e.mu.Unlock()
 	if p != nil {

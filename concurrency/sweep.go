@@ -64,10 +64,11 @@ func (e *epoch) owns(key string) bool {
 	return e.names[key] > 0
 }
 
-// names a claim's keys as the session's own, before they are written.
+// name notes a claim's keys as the session's own, before they are written.
 func (e *epoch) name(c *claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.mail.creates(c)
 	for _, key := range c.keys() {
 		e.names[key]++
 	}
@@ -75,6 +76,7 @@ func (e *epoch) name(c *claim) {
 
 // unname undoes name. The epoch is locked.
 func (e *epoch) unname(c *claim) {
+	e.mail.forget(c)
 	for _, key := range c.keys() {
 		if e.names[key]--; e.names[key] == 0 {
 			delete(e.names, key)

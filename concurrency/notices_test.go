@@ -1,0 +1,58 @@
+package concurrency_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// The notice of an eviction is kept for the request that waits, however many notices come
+// that are for nobody. It would else take its key for deleted by hand, and queue anew.
+func TestNoticeOutlastsOthers(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.session(&concurrency.SessionOptions{TTL: 300e9, MaxPermits: 2})
+	other, _ := f.session(calm())
+	sm := sem(t, s, "x", 1)
+	p := acquire(t, ctx, sem(t, other, "x", 1))
+	w := ask(t, ctx, sm)
+	f.sees(ctx, sm)
+	st, err := sm.Status(ctx)
+	require.NoError(t, err)
+	token, lease := st.Waiters[0].Token, s.Lease()
+	presence := f.keys(fmt.Sprintf("%016x/alive", int64(lease)))
+	require.Len(t, presence, 1)
+	at := presence[0][:len(presence[0])-len("alive")] + "notice/"
+	notice := func(token int64) clientv3.Op {
+		n := record.Notice{Cause: record.CauseEvicted, Reason: "enough"}
+		return clientv3.OpPut(fmt.Sprintf("%s%016x", at, token), n.Encode(), clientv3.WithLease(lease))
+	}
+	// First the one for the waiter, then as many as were ever kept, and more.
+	ops := []clientv3.Op{notice(token)}
+	for n := range int64(1200) {
+		if ops = append(ops, notice(token+1+n)); len(ops) == 100 || n == 1199 {
+			_, err := f.Client().Txn(ctx).Then(ops...).Commit()
+			require.NoError(t, err)
+			ops = nil
+		}
+	}
+	f.noKeys("/notice/") // the session has taken them all
+	for _, key := range f.keys("queue/") {
+		resp, err := f.Client().Get(ctx, key)
+		require.NoError(t, err)
+		if resp.Kvs[0].CreateRevision == token {
+			_, err = f.Client().Delete(ctx, key)
+			require.NoError(t, err)
+		}
+	}
+	a := got(t, w, "the waiter hears")
+	require.ErrorIs(t, a.err, concurrency.ErrEvicted)
+	require.ErrorContains(t, a.err, "enough")
+	require.NoError(t, p.Release(ctx))
+}

@@ -1,0 +1,154 @@
+package concurrency
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// requeue bounds how many calls of a session at a time ask etcd anew after their
+// requests went, in the order in which the calls began. All waiting calls of a session
+// lose their requests with its lease, at the same moment. If all of them asked at once,
+// the renewals of the next lease would come too late behind them, and that lease would
+// be lost, too.
+type requeue struct {
+	gather time.Duration // how long, about, the first call waits for those before it
+
+	mu      sync.Mutex
+	busy    int
+	opening bool        // the first call waits
+	waiting []*requeued // in the order in which they began
+}
+
+type requeued struct {
+	begun time.Time
+	ready chan struct{}
+}
+
+const (
+	// requeueAtOnce is how many calls ask at the same time.
+	requeueAtOnce = 32
+	// maxRest bounds the pause after one of them.
+	maxRest = time.Second
+	// gatherFor is how long it takes, about, until all waiting calls have noticed that
+	// their lease is lost. Sessions that have lost theirs together do not ask in step.
+	gatherFor = 50 * time.Millisecond
+)
+
+// enter waits for the call's turn, and returns the function that ends it. It returns
+// ctx's error if that ends first.
+func (q *requeue) enter(ctx context.Context, begun time.Time) (leave func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if w := q.join(begun); w != nil {
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			if !q.forget(w) { // its turn has come at the same moment
+				q.next()
+			}
+			return nil, ctx.Err()
+		}
+	}
+	entered := time.Now()
+	return func() { q.leave(time.Since(entered)) }, nil
+}
+
+// turn is enter for a call that has waited in the queue, and may have waited long enough.
+func (g *gate) turn(ctx context.Context, q *requeue, begun time.Time) (leave func(), err error) {
+	leave, err = q.enter(ctx, begun)
+	if err != nil && context.Cause(ctx) == errWaited {
+		err = g.fullUnseen()
+	}
+	return leave, err
+}
+
+// fullUnseen is for a call whose wait has ended while it had no place in the queue: the
+// limit is all that is known.
+func (g *gate) fullUnseen() *FullError {
+	full := &FullError{Name: g.name, Limit: int(g.fixed)}
+	if seen := g.limit.Load(); seen != nil {
+		full.Limit = int(seen.limit)
+	}
+	return full
+}
+
+// join returns nil if the call may go on at once.
+func (q *requeue) join(begun time.Time) *requeued {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.gather > 0 && q.busy == 0 && !q.opening {
+		q.opening = true
+		time.AfterFunc(q.gather/2+rand.N(q.gather), q.open)
+	}
+	if q.busy < requeueAtOnce && !q.opening {
+		q.busy++
+		return nil
+	}
+	w := &requeued{begun: begun, ready: make(chan struct{})}
+	i, _ := slices.BinarySearchFunc(q.waiting, begun, func(w *requeued, t time.Time) int {
+		if w.begun.After(t) {
+			return 1
+		}
+		return -1
+	})
+	q.waiting = slices.Insert(q.waiting, i, w)
+	return w
+}
+
+// forget returns whether the call was still waiting.
+func (q *requeue) forget(w *requeued) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting, w)
+	if i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// leave ends a turn. The next one begins after a pause of up to as long as this one took,
+// by chance: where etcd is slow, perhaps because many sessions have lost their leases,
+// it is asked less.
+func (q *requeue) leave(took time.Duration) {
+	q.mu.Lock()
+	crowded := len(q.waiting) > 0
+	q.mu.Unlock()
+	if rest := min(took, maxRest); crowded && rest > 0 {
+		time.AfterFunc(1+rand.N(rest), q.next)
+		return
+	}
+	q.next()
+}
+
+// open begins the first turns.
+func (q *requeue) open() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.opening = false
+	for q.busy < requeueAtOnce && len(q.waiting) > 0 {
+		q.busy++
+		q.first()
+	}
+}
+
+// next ends a turn and begins another.
+func (q *requeue) next() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		q.busy--
+		return
+	}
+	q.first()
+}
+
+// first lets the first call go on.
+func (q *requeue) first() {
+	close(q.waiting[0].ready)
+	q.waiting[0] = nil
+	q.waiting = q.waiting[1:]
+}
