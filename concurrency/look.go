@@ -64,7 +64,7 @@ func (g *gate) look(ctx context.Context, e *epoch, r request) (outlook, error) {
 const beyond = 16
 
 // lookAtNames is look for requests of weight 1 where the names of the requests tell: a
-// range of keys without their values, not much longer than the limit, however many wait.
+// range not much longer than the limit, however many wait, whose values are not decoded.
 // ok is false if the whole queue has to be read: there are heavy requests, only tries
 // stand in the way, or the limit is not known, pauses, or was lowered.
 func (g *gate) lookAtNames(ctx context.Context, e *epoch, r request) (o outlook, ok bool, err error) {
@@ -77,7 +77,8 @@ func (g *gate) lookAtNames(ctx context.Context, e *epoch, r request) (o outlook,
 		seen = *known
 	}
 	room := seen.limit + int64(r.maxWaiters)
-	resp, err := g.list(ctx, clientv3.WithKeysOnly(), clientv3.WithLimit(1+room+beyond))
+	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
+	resp, err := g.list(ctx, clientv3.WithLimit(1+room+beyond))
 	if err != nil {
 		return o, false, err
 	}

@@ -2,26 +2,59 @@ package concurrency_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// ranges counts the reads of whole ranges over c: of names alone, and with values.
-func ranges(c *embedtest.Client) (names, values *embedtest.Injection) {
-	count := func(keysOnly bool) *embedtest.Injection {
+// ranges counts the reads of queues over c: of a few requests, and of all.
+func ranges(c *embedtest.Client) (few, all *embedtest.Injection) {
+	count := func(few bool) *embedtest.Injection {
 		return c.Inject(embedtest.Fault{Method: "Range", Times: -1, Do: embedtest.Pass, Match: func(_ string, msg any) bool {
 			r, ok := msg.(*pb.RangeRequest)
-			return ok && len(r.RangeEnd) > 0 && r.KeysOnly == keysOnly && (!keysOnly || r.Limit > 0 && r.Limit < 120)
+			return ok && len(r.RangeEnd) > 0 && few == (r.Limit > 0 && r.Limit < 120)
 		}})
 	}
 	return count(true), count(false)
+}
+
+// A key without a lease is nobody's request, and a heavy request is seen among few names.
+func TestFewNamesTellRequests(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
+	o, _ := f.session(calm())
+	sm, there := sem(t, s, "x", 2), sem(t, o, "x", 2)
+	p := acquire(t, ctx, sm)
+	slot := f.keys("queue/light/")[0]
+	require.NoError(t, p.Release(ctx))
+	for _, stray := range []string{"-stray", strings.Replace(slot, "-0000", "-0007", 1), strings.Replace(slot, "-0000", "-0008", 1)} {
+		if stray == "-stray" {
+			stray = slot + stray
+		}
+		_, err := f.Client().Put(ctx, stray, "{}")
+		require.NoError(t, err)
+	}
+	few, all := ranges(c)
+	p, err := sm.TryAcquire(ctx)
+	require.NoError(t, err, "what has no lease blocks nobody")
+	require.Equal(t, []int{1, 1}, []int{few.Struck(), all.Struck()}, "but the whole queue is read")
+	require.NoError(t, p.Release(ctx))
+	heavy := acquire(t, ctx, there, concurrency.Weight(2))
+	_, err = sm.TryAcquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	require.NoError(t, heavy.Release(ctx))
+	_, err = f.Client().Delete(ctx, f.prefix, clientv3.WithPrefix())
+	require.NoError(t, err)
 }
 
 // A refusal costs one read of a few names, however many wait.
