@@ -61,9 +61,11 @@ func TakeOver() AcquireOption { return func(r *request) { r.takeOver = true } }
 // stored in etcd: no secrets.
 func Note(text string) AcquireOption { return func(r *request) { r.note = text } }
 
-// Wait bounds the wait: after d the call gives up with a *FullError, or with
-// context.DeadlineExceeded if etcd could not even be asked by then. It adds to the
-// bound that ctx sets, whose end is told as ctx's error.
+// Wait bounds the wait: after d the call gives up with a *FullError (ErrFull) if the
+// queue was full, or with an *UnavailableError (ErrUnavailable) if etcd does not answer,
+// or did not in all of d. Neither matches context.DeadlineExceeded. Wait adds to the bound
+// that ctx sets, whose end is reported as ctx's error. To know at its end whether etcd
+// answers, a wait of more than a second may cost one read, a second before its end.
 func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.hasWait = d, true } }
 
 // MaxWaiters refuses to join a long queue: if the request is not granted at once and

@@ -3,6 +3,7 @@ package concurrency
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // The errors of this package, one for each decision that a caller can make. They
@@ -15,8 +16,13 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 
 	// ErrFull: no permit is free and the caller did not want to wait (longer).
-	// Nothing is wrong. It always comes as a *FullError.
+	// Nothing is wrong: etcd answers. It always comes as a *FullError.
 	ErrFull = errors.New("no permit is free")
+
+	// ErrUnavailable: a wait for a permit has ended while etcd did not answer, so it
+	// is not known whether one is free. It always comes as an *UnavailableError, joined
+	// with ctx's error if that ended the wait.
+	ErrUnavailable = errors.New("etcd is unavailable")
 
 	// ErrHeld: a live request has the caller's ID already. It always comes as a
 	// *HeldError, which names its owner.
@@ -62,7 +68,8 @@ var (
 )
 
 // FullError says how full a queue was when a caller was refused, as far as the caller's
-// process knew. errors.Is matches it with ErrFull.
+// process knew. It is returned only if etcd has answered the session within the last two
+// seconds or so; otherwise an *UnavailableError is. errors.Is matches it with ErrFull.
 type FullError struct {
 	Name    string // of the queue
 	Limit   int    // in force then; 0 if it is paused
@@ -77,6 +84,39 @@ func (e *FullError) Error() string {
 
 // Is tells that a FullError is an ErrFull.
 func (e *FullError) Is(target error) bool { return target == ErrFull }
+
+// UnavailableError says since when etcd has not answered a call that waited for a permit.
+// errors.Is matches it with ErrUnavailable and with Err. It matches
+// context.DeadlineExceeded only if the caller's own ctx has ended, not if Wait has.
+type UnavailableError struct {
+	Since      time.Time // when the first request was sent that etcd has not answered
+	LastAnswer time.Time // when etcd last answered the session
+	// Err is the last error of etcd's or of the connection. It is nil if there was no
+	// answer at all.
+	Err error
+	// Seen is how full the queue was when the session last saw it, no later than
+	// LastAnswer. It is nil if the call was not in the queue yet.
+	Seen *FullError
+}
+
+// Error says since when etcd has not answered, its last error, and what was last seen.
+func (e *UnavailableError) Error() string {
+	const layout = "2006-01-02T15:04:05.000Z07:00"
+	s := fmt.Sprintf("%v: no answer since %s, last answer at %s", ErrUnavailable, e.Since.Format(layout), e.LastAnswer.Format(layout))
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	if e.Seen != nil {
+		s += fmt.Sprintf("; the queue then had %d of %d held, %d waiting", e.Seen.Held, e.Seen.Limit, e.Seen.Waiting)
+	}
+	return s
+}
+
+// Unwrap returns Err.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// Is reports whether target is ErrUnavailable.
+func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
 
 // HeldError says that a live request with the caller's ID exists already.
 // errors.Is matches it with ErrHeld.

@@ -200,11 +200,20 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, g.failed("acquire", err)
 	}
-	ctx, cancel := r.bound(ctx)
+	bounded, cancel := r.bound(ctx)
 	defer cancel()
+	p, err := g.acquireWithin(bounded, r, begun)
+	if err != nil {
+		return nil, g.failed("acquire", g.ended(ctx, bounded, begun, err))
+	}
+	return p, nil
+}
+
+// acquireWithin is acquire until ctx ends.
+func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*Permit, error) {
 	if r.prepare != nil {
 		if err := r.prepare(ctx); err != nil {
-			return nil, g.failed("acquire", err)
+			return nil, err
 		}
 	}
 	var pause commit.Backoff
@@ -225,10 +234,10 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 				if context.Cause(ctx) == errWaited {
 					err = g.fullUnseen()
 				}
-				return nil, g.failed("acquire", err)
+				return nil, err
 			}
 		default:
-			return nil, g.failed("acquire", err)
+			return nil, err
 		}
 	}
 }
@@ -312,6 +321,9 @@ func (e *epoch) refuses(caller context.Context) error {
 func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) error {
 	m, replaced := g.join()
 	defer g.leave()
+	if end, ok := ctx.Deadline(); ok && time.Until(end) > probeLead {
+		defer time.AfterFunc(time.Until(end)-probeLead, e.probe).Stop()
+	}
 	w := m.Wait(c.key, c.token, c.slot.Weight, c.found)
 	reports := g.reports(ctx, m, c, begun)
 	defer func() { reports() }()
@@ -352,25 +364,9 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 		case <-ctx.Done():
 			m.Forget(w)
 			g.withdrawLater(e, c)
-			if context.Cause(ctx) == errWaited {
-				return g.waitedError(m, c)
-			}
-			return ctx.Err()
+			return g.waitEnded(ctx, m, c)
 		}
 	}
-}
-
-// waitedError tells of a wait that has lasted as long as its caller wanted.
-func (g *gate) waitedError(m *mirror.Mirror, c *claim) error {
-	b, _ := m.Brief(c.key, c.token, 0)
-	full := &FullError{Name: g.name, Limit: int(b.Limit), Held: int(b.Used), Waiting: b.Waiting}
-	if b.Waits {
-		full.Waiting--
-	}
-	if seen := g.limit.Load(); b.Revision < c.token && seen != nil { // the mirror knows nothing yet
-		full.Limit = int(seen.limit)
-	}
-	return full
 }
 
 func (g *gate) tooHeavy(weight, limit int64) error {

@@ -23,7 +23,7 @@ func init() {
 
 type holding struct{ s *Session }
 
-func (h holding) Client() *clientv3.Client  { return h.s.client }
+func (h holding) Client() *clientv3.Client  { return h.s.client.Client }
 func (h holding) Space() keyspace.Space     { return h.s.space }
 func (h holding) Source() *mirror.Source    { return h.s.source }
 func (h holding) Log() *zap.Logger          { return h.s.log }

@@ -38,8 +38,9 @@ import (
 // The options are those of Campaign, and count for each term; TakeOver is ErrInvalid,
 // since two that do so would take over from each other for ever. With MaxHold the term
 // ends after that time even if fn is stuck. An error of Campaign other than an eviction
-// ends Lead: ErrFull by Wait or MaxWaiters, a *HeldError, ErrInvalid, ErrTooMany,
-// ErrClosed, ctx's error or one of etcd's that repeating does not mend.
+// ends Lead: ErrFull by Wait or MaxWaiters, ErrUnavailable by Wait, a *HeldError,
+// ErrInvalid, ErrTooMany, ErrClosed, ctx's error or one of etcd's that repeating does not
+// mend.
 func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term *Permit) error, opts ...AcquireOption) error {
 	g := el.gate
 	r, err := candidate(opts)

@@ -67,8 +67,11 @@ func (g *gate) turn(ctx context.Context, q *requeue, begun time.Time) (leave fun
 }
 
 // fullUnseen is for a call whose wait has ended while it had no place in the queue: the
-// limit is all that is known.
-func (g *gate) fullUnseen() *FullError {
+// limit is all that is known, or that etcd does not answer.
+func (g *gate) fullUnseen() error {
+	if u := g.sess.unavailable(); u != nil {
+		return u
+	}
 	full := &FullError{Name: g.name, Limit: int(g.fixed)}
 	if seen := g.limit.Load(); seen != nil {
 		full.Limit = int(seen.limit)

@@ -63,8 +63,9 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 // request is removed from etcd in the background, and a permit that is granted at
 // that very moment is given back.
 //
-// It returns a *FullError (ErrFull) if Wait or MaxWaiters refuses to wait longer;
-// a *HeldError if the ID is in use; a *LimitMismatchError if the stored limit is
+// It returns a *FullError (ErrFull) if Wait or MaxWaiters refuses to wait longer; an
+// *UnavailableError (ErrUnavailable) if Wait has passed and etcd does not answer, or,
+// joined with ctx's error, if ctx has ended then; a *HeldError if the ID is in use; a *LimitMismatchError if the stored limit is
 // not this program's; a *LostError (ErrEvicted, or ErrReleased by ReleaseID) if
 // the request was taken out of the queue by others; ErrInvalid for bad options or
 // a weight above the limit; ErrClosed; ErrTooMany; or an error of etcd's, for
@@ -86,7 +87,9 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit
 // A refusal writes nothing to etcd in general, and costs one read whose size does not
 // depend on the number of waiters. If many callers come at the same time it may take
 // some rounds, and up to about 100 ms, to distinguish a permit that is held from one
-// that another try is just releasing. Errors, ctx and the state
+// that another try is just releasing. A *FullError is always what etcd has just
+// answered. While etcd does not answer, TryAcquire waits for it until ctx ends, and
+// returns ctx's error joined with an *UnavailableError. Errors, ctx and the state
 // after a failure are those of Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	return s.acquire(ctx, true, opts)

@@ -28,14 +28,15 @@ import (
 //
 // A Session is safe for concurrent use.
 type Session struct {
-	client *clientv3.Client
-	opts   SessionOptions
-	space  keyspace.Space
-	lease  lease.API
-	source *mirror.Source
-	log    *zap.Logger
-	nonces atomic.Uint64 // tells the attempts to create a request apart
-	seen   atomic.Int64  // greatest revision of etcd that was ever met
+	client  *client
+	contact contact
+	opts    SessionOptions
+	space   keyspace.Space
+	lease   lease.API
+	source  *mirror.Source
+	log     *zap.Logger
+	nonces  atomic.Uint64 // tells the attempts to create a request apart
+	seen    atomic.Int64  // greatest revision of etcd that was ever met
 
 	// Calls whose requests are gone: what has become of them is asked, and they queue
 	// anew, a few at a time.
@@ -78,8 +79,8 @@ type Session struct {
 // ctx ended. After an error nothing is left that does not expire by itself. ctx
 // bounds this call only; without a deadline in it the call lasts until etcd can
 // be reached.
-func NewSession(ctx context.Context, client *clientv3.Client, namespace string, opts *SessionOptions) (*Session, error) {
-	if client == nil {
+func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, opts *SessionOptions) (*Session, error) {
+	if etcd == nil {
 		return nil, invalid("session: the client is nil")
 	}
 	o, err := opts.withDefaults()
@@ -94,16 +95,19 @@ func NewSession(ctx context.Context, client *clientv3.Client, namespace string, 
 		return nil, fmt.Errorf("session: %w", err)
 	}
 	s := &Session{
-		client: client, opts: o, space: space, lease: lease.Etcd(client),
+		opts: o, space: space,
 		log:   o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),
 		turn:  make(chan struct{}),
 		gates: map[string]weak.Pointer[gate]{}, past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
 		requeue: requeue{gather: gatherFor},
 	}
-	s.source = &mirror.Source{KV: client, Watcher: client, Refresh: o.TTL, Log: s.log, Seen: s.see, Met: s.seen.Load, Rewound: func() { s.rewound() }}
-	s.accept, s.refuse = context.WithCancel(client.Ctx())
-	s.ctx, s.stop = context.WithCancel(client.Ctx())
-	s.late, s.abandon = context.WithCancel(client.Ctx())
+	s.client = &client{Client: etcd, contact: &s.contact}
+	s.lease = leases{API: lease.Etcd(etcd), contact: &s.contact}
+	seen := func(revision int64) { s.contact.answer(time.Time{}, nil); s.see(revision) }
+	s.source = &mirror.Source{KV: s.client, Watcher: etcd, Refresh: o.TTL, Log: s.log, Seen: seen, Met: s.seen.Load, Rewound: func() { s.rewound() }}
+	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
+	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
+	s.late, s.abandon = context.WithCancel(etcd.Ctx())
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
 	opening, cancel := s.untilClosed(ctx)
 	defer cancel()
@@ -114,7 +118,7 @@ func NewSession(ctx context.Context, client *clientv3.Client, namespace string, 
 		}
 		s.refuse()
 		s.stop()
-		return nil, fmt.Errorf("session in %q at %v: %w", namespace, client.Endpoints(), err)
+		return nil, fmt.Errorf("session in %q at %v: %w", namespace, etcd.Endpoints(), err)
 	}
 	s.current = e
 	s.background(func() { s.run(e) })

@@ -1,7 +1,9 @@
 package concurrency_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,7 +153,16 @@ func TestFullErrorKnowsWhatItDoesNotKnow(t *testing.T) {
 	_, err := sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	slow := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldAnswer, Times: -1})
+	waiting, over := context.WithCancel(ctx)
+	var answers sync.WaitGroup
+	answers.Go(func() { // etcd is not unavailable
+		for mu := mutex(t, s, "other"); waiting.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			_ = mu.Do(ctx, func(context.Context, *concurrency.Permit) error { return nil })
+		}
+	})
 	_, err = sm.Acquire(ctx, concurrency.Wait(300*time.Millisecond))
+	over()
+	answers.Wait()
 	slow.Remove()
 	require.NoError(t, slow.Release())
 	var full *concurrency.FullError

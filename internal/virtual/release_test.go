@@ -29,7 +29,10 @@ func (e *ends) add(n *atomic.Int64) {
 // traced opens a second session of a process, on which the ends of permits are counted.
 func (d *desk) traced(o concurrency.SessionOptions) *ends {
 	e := &ends{}
-	o.TTL, o.Margin, o.Prefix = ttl, margin, prefix
+	if o.TTL == 0 {
+		o.TTL, o.Margin = ttl, margin
+	}
+	o.Prefix = prefix
 	o.Trace = &concurrency.Trace{
 		Lost:        func(*concurrency.LostError) { e.add(&e.lost) },
 		Released:    func(concurrency.ReleaseInfo) { e.add(&e.released) },
@@ -156,7 +159,10 @@ func TestReleaseSaysWhatIsKnown(t *testing.T) {
 		},
 		"etcd is away until the lease ends": {
 			before: func(d *desk, _ *concurrency.Permit) { d.client.Cut() }, ctx: time.Hour,
-			check: func(t *testing.T, err error) { unconfirmed(t, err); require.NotErrorIs(t, err, context.DeadlineExceeded) },
+			check: func(t *testing.T, err error) {
+				unconfirmed(t, err)
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+			},
 			after: unconfirmed,
 		},
 		"the session is closed": {

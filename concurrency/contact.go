@@ -1,0 +1,205 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/lease"
+)
+
+const (
+	// silence is how long a request has to be unanswered before etcd counts as
+	// unavailable. A healthy cluster answers in milliseconds.
+	silence = 500 * time.Millisecond
+	// probeLead is how long before the known end of a wait etcd is asked whether it
+	// still answers, if it has not answered anything for as long.
+	probeLead = time.Second
+)
+
+// contact records whether etcd answers a session: what was asked, the last answer and the
+// failures since. It is safe for concurrent use.
+type contact struct {
+	mu      sync.Mutex
+	last    time.Time // of the last answer
+	since   time.Time // when the first request after it was sent that has no answer; or zero
+	open    int       // requests under way
+	silent  bool      // one of them has failed, or was given up after silence
+	err     error     // how the last one failed
+	probing bool
+}
+
+// ask records that a request is sent, and returns when, for answer.
+func (c *contact) ask() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.open++
+	if c.since.IsZero() {
+		c.since = now
+	}
+	return now
+}
+
+// answer records what became of a request. A zero time stands for none: a stream has
+// ended by itself, or a watch has brought something. A refusal is an answer.
+func (c *contact) answer(asked time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if !asked.IsZero() {
+		c.open--
+	}
+	switch {
+	case err == nil || !commit.Transient(err):
+		c.last, c.since, c.silent, c.err = now, time.Time{}, false, nil
+	case cutShort(err):
+		// By its caller, perhaps at once, which says nothing of etcd.
+		c.silent = c.silent || asked.After(c.last) && now.Sub(asked) >= silence
+	default:
+		c.silent, c.err = true, err
+		if c.since.IsZero() {
+			c.since = now
+		}
+	}
+	if c.open == 0 && !c.silent {
+		c.since = time.Time{}
+	}
+}
+
+// cutShort reports whether an error says no more than that a call has ended before its
+// answer came.
+func cutShort(err error) bool {
+	code := status.Code(err)
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || code == codes.Canceled || code == codes.DeadlineExceeded
+}
+
+// trouble returns what is known of an etcd that does not answer, and whether that is so.
+func (c *contact) trouble() (*UnavailableError, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := &UnavailableError{Since: c.since, LastAnswer: c.last, Err: c.err}
+	return u, c.silent || c.open > 0 && !c.since.IsZero() && time.Since(c.since) >= silence
+}
+
+// startProbe reports whether a probe is needed to know whether etcd answers. If so,
+// endProbe is called after it.
+func (c *contact) startProbe() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.probing || !c.silent && time.Since(c.last) < probeLead {
+		return false
+	}
+	c.probing = true
+	return true
+}
+
+func (c *contact) endProbe() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.probing = false
+}
+
+// probe asks etcd, once for all waits that end soon, whether it answers: contact records
+// that. It returns at once.
+func (e *epoch) probe() {
+	s := e.sess
+	if !s.contact.startProbe() {
+		return
+	}
+	if !s.background(func() {
+		defer s.contact.endProbe()
+		ctx, cancel := commit.Call(s.ctx)
+		defer cancel()
+		_, _ = s.client.Get(ctx, e.keys.Alive())
+	}) {
+		s.contact.endProbe()
+	}
+}
+
+// client is a caller's client whose reads and Txns contact records.
+type client struct {
+	*clientv3.Client
+	contact *contact
+}
+
+func (c *client) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	asked := c.contact.ask()
+	resp, err := c.Client.Get(ctx, key, opts...)
+	c.contact.answer(asked, err)
+	return resp, err
+}
+
+func (c *client) Txn(ctx context.Context) clientv3.Txn {
+	return &txn{Txn: c.Client.Txn(ctx), contact: c.contact}
+}
+
+type txn struct {
+	clientv3.Txn
+	contact *contact
+}
+
+func (t *txn) If(cmps ...clientv3.Cmp) clientv3.Txn { t.Txn = t.Txn.If(cmps...); return t }
+func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
+func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+
+func (t *txn) Commit() (*clientv3.TxnResponse, error) {
+	asked := t.contact.ask()
+	resp, err := t.Txn.Commit()
+	t.contact.answer(asked, err)
+	return resp, err
+}
+
+// leases is the API of leases, whose grants and renewals contact records.
+type leases struct {
+	lease.API
+	contact *contact
+}
+
+func (l leases) Grant(ctx context.Context, id, seconds int64) (int64, error) {
+	asked := l.contact.ask()
+	granted, err := l.API.Grant(ctx, id, seconds)
+	l.contact.answer(asked, err)
+	return granted, err
+}
+
+func (l leases) Renewals(ctx context.Context) (lease.Stream, error) {
+	s, err := l.API.Renewals(ctx)
+	if err != nil {
+		l.contact.answer(time.Time{}, err)
+		return nil, err
+	}
+	return &renewals{Stream: s, contact: l.contact}, nil
+}
+
+// renewals is a stream on which one renewal at a time is under way.
+type renewals struct {
+	lease.Stream
+	contact *contact
+
+	mu    sync.Mutex
+	asked time.Time // when the renewal under way was sent, or zero
+}
+
+func (r *renewals) Send(id int64) error {
+	r.mu.Lock()
+	r.asked = r.contact.ask()
+	r.mu.Unlock()
+	return r.Stream.Send(id)
+}
+
+func (r *renewals) Recv() (id, seconds int64, err error) {
+	id, seconds, err = r.Stream.Recv()
+	r.mu.Lock()
+	asked := r.asked
+	r.asked = time.Time{}
+	r.mu.Unlock()
+	r.contact.answer(asked, err)
+	return id, seconds, err
+}
