@@ -17,8 +17,9 @@
 // A permit's context ends, with a cause, before etcd gives the permit to another.
 // This is the one promise that rests on clocks: on the local one and etcd's
 // running at the same rate within the session's margin. Evict, TakeOver, a lease
-// revoked by hand and a stopped and continued leader of etcd are exceptions: there
-// the context ends as soon as word arrives. Of a single permit's key that was
+// revoked by hand, a stopped and continued leader of etcd, and a virtual machine
+// that is paused with all of its clocks are exceptions: there the context ends as
+// soon as word arrives. Of a single permit's key that was
 // deleted by hand only Release, and the guard, tell.
 //
 // A crashed holder's permit is usable again after the session's TTL and half a

@@ -8,7 +8,11 @@
 // whose deadline lies ahead is alive. Once the deadline has passed the lease is
 // lost for good: a late answer does not bring it back.
 //
-// Not guaranteed: that etcd keeps the lease that long. It can be revoked, and a
+// The monotonic clock, the wall clock and, on Linux, the time since boot count,
+// whichever gets there first.
+//
+// Not guaranteed: that a machine on which all clocks stood still knows of it
+// before etcd answers (see docs/design/0010). That etcd keeps the lease that long. It can be revoked, and a
 // stopped and continued leader of etcd can expire it early.
 //
 // clientv3.KeepAlive cannot serve here: it counts from the answer's arrival,

@@ -29,10 +29,11 @@ type Options struct {
 	TTL    time.Duration // whole seconds; etcd may grant more
 	Margin time.Duration // how long before its expiry the lease counts as lost
 	Log    *zap.Logger
-	Now    func() time.Time // defaults to time.Now; must carry a monotonic reading
 	// Later runs what may be left to do after a failed Grant, with a context
 	// that bounds it. Defaults to a goroutine and two seconds.
 	Later func(func(ctx context.Context))
+
+	now func() reading // defaults to clocks
 }
 
 // Lease is one lease that is kept alive until Close, or lost. It is safe for
@@ -40,7 +41,7 @@ type Options struct {
 type Lease struct {
 	api    API
 	id     int64
-	now    func() time.Time
+	now    func() reading
 	log    *zap.Logger
 	window window
 
@@ -54,8 +55,8 @@ type Lease struct {
 // same is revoked by what it gives to Options.Later, or expires. ctx bounds the
 // call only.
 func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.now == nil {
+		o.now = clocks
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -66,13 +67,13 @@ func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 	// A client-chosen ID makes a repeated grant harmless: it finds its own
 	// lease. The time of trust counts from the first try.
 	id := rand.Int64N(1<<62) + 1
-	sent := o.Now()
+	sent := o.now()
 	var pause commit.Backoff
 	for tries := 1; ; tries++ {
 		granted, err := api.Grant(ctx, id, int64(o.TTL/time.Second))
 		if isExist(err) {
 			if tries == 1 {
-				id, sent, tries = rand.Int64N(1<<62)+1, o.Now(), 0
+				id, sent, tries = rand.Int64N(1<<62)+1, o.now(), 0
 				continue // a stranger's
 			}
 			granted, err = api.Granted(ctx, id)
@@ -81,7 +82,7 @@ func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 			return start(api, id, granted, sent, o), nil
 		}
 		if err == nil { // granted and expired meanwhile
-			id, sent, tries = rand.Int64N(1<<62)+1, o.Now(), 0
+			id, sent, tries = rand.Int64N(1<<62)+1, o.now(), 0
 			continue
 		}
 		if commit.Transient(err) {
@@ -100,11 +101,11 @@ func later(fn func(context.Context)) {
 	go func() { defer cancel(); fn(ctx) }()
 }
 
-func start(api API, id, granted int64, sent time.Time, o Options) *Lease {
+func start(api API, id, granted int64, sent reading, o Options) *Lease {
 	ttl := time.Duration(granted) * time.Second
 	l := &Lease{
-		api: api, id: id, now: o.Now, log: o.Log.With(zap.String("lease", fmt.Sprintf("%016x", id))),
-		window: window{ttl: ttl, margin: o.Margin, deadline: sent.Add(ttl - o.Margin)},
+		api: api, id: id, now: o.now, log: o.Log.With(zap.String("lease", fmt.Sprintf("%016x", id))),
+		window: window{ttl: ttl, margin: o.Margin, deadline: sent.add(ttl - o.Margin)},
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	l.wg.Go(l.renew)
@@ -172,13 +173,13 @@ func (l *Lease) Revoke(ctx context.Context) error {
 }
 
 // watch ends the lease at its deadline. It looks at least twice a second, since
-// timers stand still while a machine is suspended and the wall clock does not.
+// timers stand still while a machine is suspended and other clocks do not.
 func (l *Lease) watch() {
 	const look = 500 * time.Millisecond
 	t := time.NewTimer(look)
 	defer t.Stop()
 	for l.Valid() {
-		t.Reset(max(time.Millisecond, min(look, l.Deadline().Sub(l.now()))))
+		t.Reset(max(time.Millisecond, min(look, l.Deadline().Sub(l.now().Time))))
 		select {
 		case <-l.ctx.Done():
 		case <-t.C:

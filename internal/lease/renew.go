@@ -125,7 +125,7 @@ func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 	answers := make(chan answer)
 	l.wg.Go(func() { receive(ctx, s, answers) })
 
-	var sent time.Time // of the renewal under way, or zero
+	var sent reading // of the renewal under way, or zero
 	send := func() error {
 		silent.Reset(l.patience())
 		sent = l.now() // stamped before it is sent: never too late
@@ -171,8 +171,8 @@ func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 			} else {
 				l.Lose(ErrDeadline)
 			}
-			next.Reset(max(time.Millisecond, l.interval()-l.now().Sub(sent)))
-			sent = time.Time{}
+			next.Reset(max(time.Millisecond, l.interval()-l.now().Sub(sent.Time)))
+			sent = reading{}
 		}
 	}
 }

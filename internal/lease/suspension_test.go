@@ -9,20 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machine has the two clocks of a machine that can be suspended: then one of them
-// stands still.
+// machine has the clocks of a machine that can be suspended: then the monotonic clock
+// stands still. The wall clock can be set back at the same time.
 type machine struct {
 	base, begun time.Time
 
-	mu    sync.Mutex
-	slept time.Duration
+	mu      sync.Mutex
+	slept   time.Duration
+	setBack time.Duration
 }
 
-func (m *machine) now() time.Time {
+func (m *machine) now() reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	run := time.Since(m.begun)
-	return at(m.base, run+m.slept, run)
+	return at(m.base, run+m.slept-m.setBack, run, run+m.slept)
 }
 
 func (m *machine) suspend(d time.Duration) {
@@ -31,26 +32,36 @@ func (m *machine) suspend(d time.Duration) {
 	m.slept += d
 }
 
-// F02, F03: after a suspension the lease is lost as soon as anyone looks, and
-// within half a second even if nobody does.
+func (m *machine) setBackBy(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setBack += d
+}
+
+// F02, F03, A10: after a suspension the lease is lost at the next look, and within half
+// a second without one; even if the wall clock was set back by as much meanwhile.
 func TestSuspensionIsNoticed(t *testing.T) {
-	for _, looks := range []bool{true, false} {
-		name := "somebody looks"
-		if !looks {
-			name = "nobody looks"
-		}
+	for name, c := range map[string]struct{ looks, setBack bool }{
+		"look":                             {looks: true},
+		"no look":                          {},
+		"look, wall clock set back":        {looks: true, setBack: true},
+		"no look, and wall clock set back": {setBack: true},
+	} {
 		base := time.Now() // in a bubble it has no monotonic reading
 		bubble(t, name, func(t *testing.T) {
 			a := newAPI()
 			m := &machine{base: base, begun: time.Now()}
-			l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin, Now: m.now})
+			l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin, now: m.now})
 			require.NoError(t, err)
 			defer l.Close(errTest)
 			(<-a.streams).answer(0, 15)
 			synctest.Wait()
 			require.True(t, l.Valid())
 			m.suspend(ttl - margin)
-			if looks {
+			if c.setBack {
+				m.setBackBy(ttl - margin)
+			}
+			if c.looks {
 				require.False(t, l.Valid())
 				require.Error(t, l.Context().Err())
 				return
@@ -71,7 +82,7 @@ func TestTrapS10AnswerAfterSuspension(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		a := newAPI()
 		m := &machine{base: base, begun: time.Now()}
-		l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin, Now: m.now})
+		l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin, now: m.now})
 		require.NoError(t, err)
 		defer l.Close(errTest)
 		s := <-a.streams

@@ -11,27 +11,27 @@ type window struct {
 	ttl, margin time.Duration
 
 	mu       sync.Mutex
-	deadline time.Time
+	deadline reading
 	closed   bool
 }
 
 // renewed extends the window by an acknowledged renewal that was sent at that
 // time, and tells whether it did. A window that has ended stays so.
-func (w *window) renewed(sent, now time.Time) bool {
+func (w *window) renewed(sent, now reading) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || passed(w.deadline, now) {
 		w.closed = true
 		return false
 	}
-	if d := sent.Add(w.ttl - w.margin); d.After(w.deadline) {
+	if d := sent.add(w.ttl - w.margin); d.After(w.deadline.Time) {
 		w.deadline = d
 	}
 	return true
 }
 
 // open tells whether the window is still open. It never opens again.
-func (w *window) open(now time.Time) bool {
+func (w *window) open(now reading) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if passed(w.deadline, now) {
@@ -43,12 +43,5 @@ func (w *window) open(now time.Time) bool {
 func (w *window) until() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.deadline
-}
-
-// passed tells whether a deadline has come by either clock. The monotonic clock
-// does not run while a machine is suspended, the wall clock does; it may also be
-// set, and a step forward can only end trust early.
-func passed(deadline, now time.Time) bool {
-	return !now.Before(deadline) || !now.Round(0).Before(deadline.Round(0))
+	return w.deadline.Time
 }

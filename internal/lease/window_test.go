@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"runtime"
 	"testing"
 	"time"
 	"unsafe"
@@ -8,21 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// at returns a reading of two clocks that have run for different times since
-// base: a time.Time holds both, but only time.Now can set them apart.
-func at(base time.Time, wall, monotonic time.Duration) time.Time {
+// booted is how long the machine of these tests was up at base.
+const booted = time.Hour
+
+// at returns a reading of three clocks that have run for different times since
+// base: a time.Time holds two of them, but only time.Now can set them apart.
+func at(base time.Time, wall, monotonic, boot time.Duration) reading {
 	t := base.Add(wall)
 	(*struct {
 		wall uint64
 		mono int64
 		loc  *time.Location
 	})(unsafe.Pointer(&t)).mono += int64(monotonic - wall)
-	return t
+	return reading{t, booted + boot}
 }
 
 func TestAt(t *testing.T) {
 	base := time.Now()
-	x := at(base, time.Hour, time.Second)
+	x := at(base, time.Hour, time.Second, time.Minute)
+	require.Equal(t, booted+time.Minute, x.boot)
 	require.Equal(t, time.Second, x.Sub(base), "the monotonic clock decides over Sub")
 	require.Equal(t, time.Hour, x.Round(0).Sub(base.Round(0)))
 }
@@ -30,33 +35,39 @@ func TestAt(t *testing.T) {
 // F01, F03, F04, T25: when a window ends, by which clock, and that it stays so.
 func TestWindow(t *testing.T) {
 	const s = time.Second
-	type reading struct{ wall, mono time.Duration }
-	same := func(d time.Duration) reading { return reading{d, d} }
+	type run struct{ wall, mono, boot time.Duration }
+	same := func(d time.Duration) run { return run{d, d, d} }
+	const none = -booted // a system without that clock
 	type step struct {
-		sent *reading // a renewal that was sent then is acknowledged now; nil: just look
-		now  reading
+		sent *run //  a renewal that was sent then is acknowledged now; nil: just look
+		now  run
 		open bool
 	}
-	sent := func(d time.Duration) *reading { r := same(d); return &r }
+	sent := func(d time.Duration) *run { r := same(d); return &r }
 	for name, steps := range map[string][]step{
-		"open until just before the deadline": {{nil, same(8*s - 1), true}, {nil, same(8 * s), false}},
-		"a renewal counts from its sending":   {{sent(3 * s), same(7 * s), true}, {nil, same(11*s - 1), true}, {nil, same(11 * s), false}},
-		"an older sending takes nothing back": {{sent(3 * s), same(3 * s), true}, {sent(1 * s), same(4 * s), true}, {nil, same(11*s - 1), true}},
-		"an answer at the deadline is late":   {{sent(7 * s), same(8 * s), false}, {nil, same(8 * s), false}},
-		"ended by looking, for good":          {{nil, same(8 * s), false}, {sent(7 * s), same(8 * s), false}, {nil, same(9 * s), false}},
-		"ended, even if time goes back":       {{nil, same(9 * s), false}, {nil, same(1 * s), false}, {sent(1 * s), same(1 * s), false}},
-		"suspended: only the wall clock runs": {{nil, reading{3600 * s, 1 * s}, false}, {nil, same(1 * s), false}},
-		"answer after a suspension":           {{sent(1 * s), reading{3600 * s, 2 * s}, false}},
-		"wall clock set forward":              {{nil, reading{5 * s, 1 * s}, true}, {nil, reading{8 * s, 1 * s}, false}},
-		"wall clock set back":                 {{nil, reading{-3600 * s, 7 * s}, true}, {nil, reading{-3600 * s, 8 * s}, false}},
+		"open until just before the deadline":     {{nil, same(8*s - 1), true}, {nil, same(8 * s), false}},
+		"a renewal counts from its sending":       {{sent(3 * s), same(7 * s), true}, {nil, same(11*s - 1), true}, {nil, same(11 * s), false}},
+		"an older sending takes nothing back":     {{sent(3 * s), same(3 * s), true}, {sent(1 * s), same(4 * s), true}, {nil, same(11*s - 1), true}},
+		"an answer at the deadline is late":       {{sent(7 * s), same(8 * s), false}, {nil, same(8 * s), false}},
+		"ended by looking, for good":              {{nil, same(8 * s), false}, {sent(7 * s), same(8 * s), false}, {nil, same(9 * s), false}},
+		"ended, even if time goes back":           {{nil, same(9 * s), false}, {nil, same(1 * s), false}, {sent(1 * s), same(1 * s), false}},
+		"suspended: one clock stands still":       {{nil, run{3600 * s, 1 * s, 3600 * s}, false}, {nil, same(1 * s), false}},
+		"answer after a suspension":               {{sent(1 * s), run{3600 * s, 2 * s, 3600 * s}, false}},
+		"wall clock set forward":                  {{nil, run{5 * s, 1 * s, 1 * s}, true}, {nil, run{8 * s, 1 * s, 1 * s}, false}},
+		"wall clock set back":                     {{nil, run{-3600 * s, 7 * s, 7 * s}, true}, {nil, run{-3600 * s, 8 * s, 8 * s}, false}},
+		"suspended, and the wall clock set back":  {{nil, run{1 * s, 1 * s, 8*s - 1}, true}, {nil, run{1 * s, 1 * s, 8 * s}, false}, {nil, same(1 * s), false}},
+		"the same, and an answer":                 {{sent(1 * s), run{2 * s, 2 * s, 3600 * s}, false}},
+		"the same, without a clock that shows it": {{nil, run{1 * s, 1 * s, none}, true}, {nil, run{1 * s, 8 * s, none}, false}},
+		"suspended, without that clock":           {{nil, run{8 * s, 1 * s, none}, false}},
+		"a machine that stood still as a whole":   {{nil, same(1 * s), true}, {sent(1 * s), same(2 * s), true}, {nil, same(9*s - 1), true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := time.Now()
-			w := window{ttl: 10 * s, margin: 2 * s, deadline: base.Add(8 * s)}
+			w := window{ttl: 10 * s, margin: 2 * s, deadline: at(base, 8*s, 8*s, 8*s)}
 			for i, step := range steps {
-				now := at(base, step.now.wall, step.now.mono)
+				now := at(base, step.now.wall, step.now.mono, step.now.boot)
 				if step.sent != nil {
-					require.Equal(t, step.open, w.renewed(at(base, step.sent.wall, step.sent.mono), now), "step %d", i)
+					require.Equal(t, step.open, w.renewed(at(base, step.sent.wall, step.sent.mono, step.sent.boot), now), "step %d", i)
 				} else {
 					require.Equal(t, step.open, w.open(now), "step %d", i)
 				}
@@ -68,10 +79,51 @@ func TestWindow(t *testing.T) {
 // F03: a renewal that was sent before a suspension and answered after it does not
 // carry the time of the suspension over into the deadline.
 func TestWindowSentBeforeSuspension(t *testing.T) {
+	const s = time.Second
 	base := time.Now()
-	w := window{ttl: 10 * time.Second, margin: 2 * time.Second, deadline: base.Add(8 * time.Second)}
-	sent := at(base, time.Second, time.Second)
-	require.True(t, w.renewed(sent, at(base, 6*time.Second, 2*time.Second)), "suspended for 4 s")
-	require.True(t, w.open(at(base, 9*time.Second-1, 5*time.Second)))
-	require.False(t, w.open(at(base, 9*time.Second, 5*time.Second)), "9 s by the clock that runs on")
+	for name, after := range map[string]func(run, slept time.Duration) reading{
+		"the wall clock shows it": func(run, slept time.Duration) reading { return at(base, run+slept, run, -booted) },
+		"the time since boot":     func(run, slept time.Duration) reading { return at(base, run, run, run+slept) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := window{ttl: 10 * s, margin: 2 * s, deadline: at(base, 8*s, 8*s, 8*s)}
+			sent := at(base, s, s, s)
+			require.True(t, w.renewed(sent, after(2*s, 4*s)), "suspended for 4 s")
+			require.True(t, w.open(after(5*s-1, 4*s)))
+			require.False(t, w.open(after(5*s, 4*s)), "9 s by the clock that runs on")
+		})
+	}
+}
+
+// The machine's own clocks: the time since boot runs as the monotonic clock does, and
+// is not read where time is not the machine's.
+func TestClocks(t *testing.T) {
+	before := time.Now()
+	a := clocks()
+	time.Sleep(10 * time.Millisecond)
+	b := clocks()
+	if runtime.GOOS == "linux" {
+		require.Positive(t, a.boot)
+		require.GreaterOrEqual(t, b.boot-a.boot, 10*time.Millisecond)
+		require.LessOrEqual(t, b.boot-a.boot, time.Since(before))
+		require.Equal(t, a.boot+time.Second, a.add(time.Second).boot)
+	} else {
+		require.Zero(t, b.boot)
+		require.Zero(t, b.add(time.Second).boot, "it does not begin by adding")
+	}
+	require.Equal(t, time.Second, a.add(time.Second).Sub(a.Time))
+	bubble(t, "in a bubble", func(t *testing.T) { require.Zero(t, clocks().boot) })
+}
+
+func BenchmarkClocks(b *testing.B) {
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			_ = clocks()
+		}
+	})
+	b.Run("time.Now", func(b *testing.B) {
+		for b.Loop() {
+			_ = time.Now()
+		}
+	})
 }

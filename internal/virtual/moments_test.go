@@ -375,3 +375,35 @@ func TestNoSpaceLeavesNothing(t *testing.T) {
 		require.Empty(t, d.server.Keys(root+gate+"/queue/"))
 	})
 }
+
+// A10: a machine that stood still as a whole, with all of its clocks (a virtual machine
+// that was paused), trusts its permit until word arrives: with the first answer of etcd,
+// or at the deadline by its own clocks.
+func TestPausedMachine(t *testing.T) {
+	for name, answered := range map[string]bool{"etcd answers": true, "etcd cannot be reached": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, on []*desk) {
+				p := on[0].acquire()
+				time.Sleep(time.Second)
+				on[0].client.Stall() // all of its messages, and its clocks: it sees no time pass
+				on[0].server.Jump(ttl + time.Second)
+				next := on[1].waiter()
+				require.NotZero(t, <-next)
+				require.NoError(t, p.Err(), "the other one had the permit")
+				require.NoError(t, p.Context().Err())
+				continued := time.Now()
+				if answered {
+					on[0].client.Resume()
+				}
+				ended(t, p)
+				require.ErrorIs(t, p.Err(), concurrency.ErrLost)
+				if answered {
+					require.LessOrEqual(t, time.Since(continued), renews)
+				} else {
+					require.LessOrEqual(t, time.Since(on[0].begun), 2*ttl)
+					on[0].client.Resume()
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package lease
+
+import "time"
+
+// sinceBoot is 0: no clock shows it.
+func sinceBoot() time.Duration { return 0 }
