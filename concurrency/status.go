@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,6 +27,12 @@ type Status struct {
 	// Foreign counts keys in the queue's range that are not this library's or
 	// hang on no lease. They block nobody.
 	Foreign int
+}
+
+// equal tells whether two states of one queue differ in their revisions at most.
+func (s Status) equal(t Status) bool {
+	return s.Limit == t.Limit && s.Stored == t.Stored && s.Held == t.Held && s.Foreign == t.Foreign &&
+		slices.Equal(s.Holders, t.Holders) && slices.Equal(s.Waiters, t.Waiters)
 }
 
 // Request is one request that waits or holds.
@@ -87,19 +94,24 @@ func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 		m, replaced := g.join()
 		defer g.leave()
 		for err == nil {
-			if !yield(g.describe(v), nil) {
+			read, differs := g.describe(v), false
+			more := yield(read, nil)
+			for more && err == nil {
+				if v, err = g.next(ctx, m, replaced, v.Revision); err == nil {
+					// The mirror's first list mostly shows what was read.
+					st := g.describe(v)
+					if differs = differs || !st.equal(read); differs {
+						more = yield(st, nil)
+					}
+				}
+			}
+			if !more {
 				return
 			}
-			v, err = g.next(ctx, m, replaced, v.Revision)
-			if err != errReplaced {
-				continue
-			}
-			// History was taken back, and with it what was read.
-			m, replaced = g.join()
-			g.leave()
-			var pause commit.Backoff
-			for v, err = g.now(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed); v, err = g.now(ctx) {
-				_ = pause.Wait(ctx, nil)
+			if err == errReplaced { // history was taken back, and with it what was read
+				m, replaced = g.join()
+				g.leave() // the join before
+				v, err = g.nowAtLast(ctx)
 			}
 		}
 		yield(Status{}, g.failed("watch", err))
@@ -113,6 +125,17 @@ func (g *gate) now(ctx context.Context) (v mirror.View, err error) {
 		return err
 	})
 	return v, err
+}
+
+// nowAtLast is now, but only the end of ctx or of the session ends it.
+func (g *gate) nowAtLast(ctx context.Context) (v mirror.View, err error) {
+	var pause commit.Backoff
+	for {
+		if v, err = g.now(ctx); err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
+			return v, err
+		}
+		_ = pause.Wait(ctx, nil)
+	}
 }
 
 // errReplaced says that the mirror is no longer the gate's: join returns the next.

@@ -46,7 +46,34 @@ func TestWatchIsNotOlderThanTheCall(t *testing.T) {
 	require.Greater(t, st.Revision, p.Token())
 }
 
-// The same for a mutex, of which the caller knows by another call that it is held.
+// What the view shows first, as of a later revision, is no change.
+func TestWatchShowsNoStateTwice(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.session(calm())
+	sm := sem(t, s, "x", 3)
+	p := acquire(t, ctx, sm)
+	list := c.Inject(embedtest.Fault{Method: "Range", Match: lists, Skip: 1, Do: embedtest.HoldRequest}) // that of the view
+	next, stop := iter.Pull2(sm.Watch(ctx))
+	defer stop()
+	st, err, _ := next()
+	require.NoError(t, err)
+	require.Equal(t, 1, st.Held)
+	go func() {
+		if assertNoError(t, list.Wait(ctx)) {
+			_, err := f.Client().Put(ctx, "elsewhere", "") // another revision
+			assertNoError(t, err)
+			assertNoError(t, list.Release())
+			assertNoError(t, p.Release(ctx))
+		}
+	}()
+	st, err, _ = next()
+	require.NoError(t, err)
+	require.Zero(t, st.Held)
+}
+
+// A Watch of a mutex, too, shows what the caller knows by another call: that it is held.
 func TestWatchOfAMutexIsNotOlderThanTheCall(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -54,12 +81,14 @@ func TestWatchOfAMutexIsNotOlderThanTheCall(t *testing.T) {
 	s, c := f.session(calm())
 	other, _ := f.session(calm())
 	mu := mutex(t, s, "x")
-	seen := 0
+	var before *concurrency.Permit
 	for st, err := range mu.Watch(ctx) { // so that there is a view, which lingers
 		require.NoError(t, err)
-		if seen++; seen == 1 {
-			require.NoError(t, lock(t, other, "x").Release(ctx))
-		} else if st.Held == 0 {
+		if before == nil {
+			before = lock(t, other, "x")
+		} else if st.Held == 1 {
+			require.NoError(t, before.Release(ctx))
+		} else {
 			break
 		}
 	}

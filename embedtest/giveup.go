@@ -17,7 +17,7 @@ import (
 
 // When etcd cannot go on (a full disk, damaged data) it logs the reason at level
 // Fatal or Panic, and expects the process to end. Here the goroutine that logged it
-// ends, and the member is stopped. See docs/design/0009-etcd-gives-up.md.
+// ends, and the member is stopped. See docs/design/0010-etcd-gives-up.md.
 
 // giveUpHook is what zap calls for such a log entry, in one life of a member.
 type giveUpHook struct {

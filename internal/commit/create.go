@@ -46,7 +46,7 @@ type Result struct {
 // A *PendingError means that the outcome is not known: ctx ended, or etcd is out
 // of space. The key may stand or may still appear; the caller must have it
 // discarded, and must not create c.Key again before that. The end of ctx ends the
-// call at once, but not what it has sent: Discard waits for the answer to that.
+// call at once, but not what it has sent: Discard waits a second for its answer.
 func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 	together := c.Together
 	var pause Backoff

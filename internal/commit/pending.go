@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -106,12 +107,18 @@ func (e *PendingError) Abandon() {
 	}
 }
 
-// hear takes the answer to the call that is still under way. If ctx ends first the call
-// is cancelled, and nothing is known of it.
+// patience is how long an answer is waited for when its caller has gone. What was created
+// may hold up others until then.
+const patience = time.Second
+
+// hear takes the answer to the call that is still under way. If it does not come within
+// patience, or if ctx ends first, the call is cancelled and its answer is lost.
 func (e *PendingError) hear(ctx context.Context) {
 	if e.sent == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if !e.sent.answered(ctx) {
 		e.Abandon()
 	}

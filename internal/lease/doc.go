@@ -12,7 +12,7 @@
 // whichever gets there first.
 //
 // Not guaranteed: that a machine on which all clocks stood still knows of it
-// before etcd answers (see docs/design/0010). That etcd keeps the lease that long. It can be revoked, and a
+// before etcd answers (see docs/design/0011). That etcd keeps the lease that long. It can be revoked, and a
 // stopped and continued leader of etcd can expire it early.
 //
 // clientv3.KeepAlive cannot serve here: it counts from the answer's arrival,
