@@ -53,8 +53,10 @@ func Weight(n int) AcquireOption { return func(r *request) { r.weight = int64(n)
 func ID(id string) AcquireOption { return func(r *request) { r.id, r.hasID = id, true } }
 
 // TakeOver, together with ID, evicts the live request with this ID, waiting or
-// holding, and queues in its stead. The former owner's context ends, but maybe
-// only after the permit is free: see Semaphore.Evict.
+// holding, and then queues at the end, behind all other requests. The former owner is
+// evicted even if this call then gives up, for example because Wait has passed. The
+// former owner's context ends, but maybe only after the permit is free: see
+// Semaphore.Evict.
 func TakeOver() AcquireOption { return func(r *request) { r.takeOver = true } }
 
 // Note attaches a text for operators, up to 1024 bytes of valid UTF-8. It is

@@ -8,7 +8,8 @@ import (
 
 // Key says which request is meant: two calls with equal keys are for the same one. All
 // three parts count, so one tenant never meets the requests of another, nor one
-// operation those of another. What stands in etcd is a hash of them.
+// operation those of another. The names of etcd's keys are hashes of them. The record
+// holds Scope and Op in the clear, for operators, and of ID nothing but the hash.
 type Key struct {
 	// Scope is whose request it is: a tenant, an account, an API key's owner. It comes
 	// from what the caller has proved, not from what he says. Up to 255 bytes, and not

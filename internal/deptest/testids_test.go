@@ -21,7 +21,8 @@ var (
 // requiredIDs lists what docs/testing.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples
 // to the protocol (S: safety, L: liveness), lessons of other elections and job
-// lockers (J), and of other idempotency libraries (I). Numbers that are left out belong to packages and modes that do not exist
+// lockers (J), and of other idempotency libraries (I), and what attacks on a finished
+// version have found (A). Numbers that are left out belong to packages and modes that do not exist
 // yet.
 func requiredIDs() []string {
 	var ids []string
@@ -39,6 +40,7 @@ func requiredIDs() []string {
 	add("L", "%d", 1, 10, 2, 7)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
+	add("A", "%d", 1, 67)
 	return ids
 }
 
