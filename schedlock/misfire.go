@@ -4,12 +4,15 @@ import (
 	"context"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// catchUp looks for the latest tick that should have started before now.
+// catchUp starts the latest tick that was missed before now, or else lets a run that was lost
+// start again.
 func (j *Job) catchUp() {
 	l := j.locker
 	life := l.sess.Context() // of a run: Close waits for it
@@ -17,35 +20,77 @@ func (j *Job) catchUp() {
 	defer cancel()
 	var pause commit.Backoff
 	for {
-		last, known, err := l.latest(ctx, l.job(j.name))
-		if err == nil {
-			s := j.settings
-			if known && s.misfire == Once {
-				if missed, ok := j.times.latest(last, l.opts.now()); ok {
-					_, _ = j.run(life, missed, s)
-					return
-				}
+		job, s := l.job(j.name), j.settings
+		_, _, changed := job.seen("")
+		p, err := l.past(ctx, job, s.atLeast)
+		if err != nil {
+			if pause.Wait(ctx, err) != nil {
+				return
 			}
-			if known && s.retries > 0 {
-				_, _ = j.run(life, last, s)
+			continue
+		}
+		var missed time.Time
+		some := false
+		if s.misfire == Once && !p.last.IsZero() {
+			missed, some = j.times.latest(p.last, l.opts.now())
+			some = some && !p.leftOut(missed)
+		}
+		switch {
+		case some && p.locked:
+			// If that run goes on, its end will show that the tick was left out. If it was lost,
+			// its lock goes without an end, and the tick was missed.
+			if l.standBy(ctx, changed) == nil {
+				continue
 			}
-			return
+		case some:
+			if res, err := j.run(life, missed, s); err == nil && res.Outcome == StillRunning {
+				continue
+			}
+		case s.retries > 0 && !p.last.IsZero():
+			_, _ = j.run(life, p.last, s)
 		}
-		if pause.Wait(ctx, err) != nil {
-			return
-		}
+		return
 	}
 }
 
-// latest returns the latest tick that was claimed.
-func (l *Locker) latest(ctx context.Context, j *job) (time.Time, bool, error) {
+// past is what is known of the ticks of a job that have come.
+type past struct {
+	last         time.Time // the latest tick that was claimed, or the zero time
+	began, ended time.Time // of its run, with AtLeast
+	resumed      time.Time // when the job was resumed last, or the zero time
+	locked       bool      // a run or an AtLeast keeps the job from starting now
+}
+
+// leftOut reports whether a fire time after the last that was claimed has been left out although
+// a process was there: because that run went on or the job was paused.
+func (p past) leftOut(tick time.Time) bool {
+	return !tick.After(p.resumed) || !tick.Before(p.began) && !tick.After(p.ended)
+}
+
+func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past, error) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
-	resp, err := l.client.Get(call, j.keys.Runs(), clientv3.WithRange(j.keys.Run(l.horizon())), clientv3.WithKeysOnly(),
-		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1))
-	if err != nil || len(resp.Kvs) == 0 {
-		return time.Time{}, false, err
+	resp, err := l.client.Txn(call).Then(
+		clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(j.keys.Run(l.horizon())),
+			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)),
+		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Operated()),
+	).Commit()
+	if err != nil {
+		return past{}, err
 	}
-	tick, ok := j.keys.ParseRun(string(resp.Kvs[0].Key))
-	return tick, ok, nil
+	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
+	p := past{locked: len(kvs(1))+len(kvs(2)) > 0}
+	if len(kvs(0)) > 0 {
+		p.last, _ = j.keys.ParseRun(string(kvs(0)[0].Key))
+		r, _ := record.DecodeRun(kvs(0)[0].Value)
+		p.began, p.ended = time.UnixMilli(r.StartMS), time.UnixMilli(max(r.EndMS, r.StartMS+atLeast.Milliseconds()))
+		if r.Attempt > 1 {
+			p.began = p.last // of the attempts before, only that is known
+		}
+	}
+	if len(kvs(3)) > 0 { // by a Pause, perhaps, but while that stands no tick can be claimed
+		r, _ := record.DecodeOperated(kvs(3)[0].Value)
+		p.resumed = time.UnixMilli(r.AtMS)
+	}
+	return p, nil
 }

@@ -47,8 +47,8 @@ func (l *Locker) Pause(ctx context.Context, name, reason string) error {
 	return nil
 }
 
-// Resume lets a paused job start again, from its next tick on. It is no error if the job
-// is not paused. It returns ErrInvalid for a bad name, ErrUnknownJob, ErrClosed, ctx's
+// Resume lets a paused job start again, from its next tick on: by the clock of this process no
+// tick before now starts under OnMisfire(Once). It is no error if the job is not paused. It returns ErrInvalid for a bad name, ErrUnknownJob, ErrClosed, ctx's
 // error or one of etcd's.
 func (l *Locker) Resume(ctx context.Context, name string) error {
 	err := l.known(ctx, name)

@@ -83,15 +83,18 @@ func LateBy(d time.Duration) Option {
 func Retries(n int) Option { return func(s *settings) { s.retries = n } }
 
 // Misfire says what becomes of ticks whose time has passed without a start, because
-// nobody was there or etcd was away.
+// no process was there or etcd was away. It is not about ticks that were left out while a run
+// went on, AtLeast had not passed or the job was paused: these never start.
 type Misfire int
 
 // The policies for misfires.
 const (
 	// Skip leaves them out.
 	Skip Misfire = iota
-	// Once starts the latest of them, once in the whole fleet, as soon as a process is
-	// there, however long it has been missed; LateBy, if given, bounds that, too.
+	// Once starts the latest of them, once in the whole fleet, as soon as a process begins
+	// with the job, see Job.Next, however long it has been missed; LateBy, if given, bounds
+	// that, too. If a lock still stands then, the process waits until it is gone. A tick that
+	// came after the last start was missed if that run was lost, or ended before it came.
 	Once
 )
 

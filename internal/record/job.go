@@ -88,6 +88,12 @@ func DecodePause(b []byte) (r Pause, ok bool) {
 	return r, ok && r.Version == version
 }
 
+// DecodeOperated reads an Operated.
+func DecodeOperated(b []byte) (r Operated, ok bool) {
+	ok = decode(b, &r)
+	return r, ok && r.Version == version
+}
+
 // DecodeClock reads a Clock.
 func DecodeClock(b []byte) (r Clock, ok bool) {
 	ok = decode(b, &r)

@@ -37,6 +37,8 @@ func TestJobDecodeIsWary(t *testing.T) {
 		require.False(t, ok, bad)
 		_, ok = DecodePause([]byte(bad))
 		require.False(t, ok, bad)
+		_, ok = DecodeOperated([]byte(bad))
+		require.False(t, ok, bad)
 		_, ok = DecodeClock([]byte(bad))
 		require.False(t, ok, bad)
 	}
@@ -62,6 +64,7 @@ func FuzzDecodeJob(f *testing.F) {
 			require.Equal(t, r, again)
 		}
 		DecodePause(b)
+		DecodeOperated(b)
 		DecodeClock(b)
 	})
 }

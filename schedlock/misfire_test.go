@@ -1,0 +1,120 @@
+package schedlock_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// begins lets a process begin with the job, at a time, with Once. Retries has it report that it
+// has found nothing to catch up with: its result is for the tick that was run before.
+func (f fixture) begins(now time.Time, opts ...schedlock.Option) (instance, *atomic.Int64, <-chan schedlock.Result) {
+	f.t.Helper()
+	o := clock(now).options()
+	told := make(chan schedlock.Result, 10)
+	o.Done = func(r schedlock.Result, _ error) { told <- r }
+	in := f.instance(nil, o)
+	var starts atomic.Int64
+	job, err := in.Job("job", nine{}, counted(&starts), append(opts, schedlock.OnMisfire(schedlock.Once), schedlock.Retries(1))...)
+	require.NoError(f.t, err)
+	job.Next(now)
+	return in, &starts, told
+}
+
+// OnMisfire(Once) starts a tick that was missed since nobody was there, and none that was left
+// out because the job was paused, or because a run went on.
+func TestOnceAfterLeftOutTicks(t *testing.T) {
+	t.Parallel()
+	saturday := friday.AddDate(0, 0, 1)
+	days := []schedlock.Option{schedlock.AtLeast(48 * time.Hour), schedlock.AtMost(100 * time.Hour)}
+	for name, tt := range map[string]struct {
+		ends            time.Time // of the run of friday
+		paused, resumed time.Time
+		begins          time.Time
+		opts            []schedlock.Option
+		want            time.Time // or zero for none
+	}{
+		"nobody was there":                {ends: friday, begins: saturday.Add(time.Hour), want: saturday},
+		"nobody was there after a run":    {ends: saturday.Add(-time.Hour), begins: saturday.Add(time.Hour), want: saturday},
+		"still running":                   {ends: saturday.Add(time.Minute), begins: saturday.Add(time.Hour)},
+		"still running, and then missed":  {ends: saturday.Add(time.Minute), begins: saturday.Add(25 * time.Hour), want: saturday.AddDate(0, 0, 1)},
+		"AtLeast has not passed":          {ends: friday, begins: saturday.Add(time.Hour), opts: days},
+		"paused":                          {ends: friday, paused: friday.Add(time.Hour), resumed: saturday.Add(time.Minute), begins: saturday.Add(time.Hour)},
+		"paused again":                    {ends: friday, paused: friday.Add(-time.Hour), resumed: saturday, begins: saturday.Add(time.Hour)},
+		"paused, and then missed":         {ends: friday, paused: friday.Add(time.Hour), resumed: saturday.Add(time.Minute), begins: saturday.Add(25 * time.Hour), want: saturday.AddDate(0, 0, 1)},
+		"paused only before it was due":   {ends: friday, paused: friday.Add(time.Hour), resumed: friday.Add(2 * time.Hour), begins: saturday.Add(time.Hour), want: saturday},
+		"nothing but the run that it had": {ends: friday, begins: saturday.Add(-time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			h := clock(friday)
+			a := f.instance(nil, h.options())
+			_, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { h.set(tt.ends); return nil },
+				append(tt.opts, schedlock.Tick(friday), schedlock.Retries(1))...)
+			require.NoError(t, err)
+			if !tt.paused.IsZero() {
+				h.set(tt.paused)
+				require.NoError(t, a.Pause(ctx, "job", "moving house"))
+				h.set(tt.resumed)
+				require.NoError(t, a.Resume(ctx, "job"))
+			}
+			_, starts, told := f.begins(tt.begins, tt.opts...)
+			res := got(t, told, "it has looked for what was missed")
+			if tt.want.IsZero() {
+				require.Equal(t, friday, res.Tick)
+				require.Zero(t, starts.Load())
+			} else {
+				require.Equal(t, []any{schedlock.Ran, tt.want}, []any{res.Outcome, res.Tick})
+			}
+		})
+	}
+}
+
+// The fleet comes back while the lock of a run still stands, as within the TTL of one whose
+// process has died. If the run was lost, the latest tick since was missed and starts; if it
+// goes on and ends, it was not.
+func TestOnceBehindALock(t *testing.T) {
+	t.Parallel()
+	saturday := friday.AddDate(0, 0, 1)
+	standsBy := func(f fixture) (*atomic.Int64, <-chan schedlock.Result) {
+		b, starts, told := f.begins(saturday.Add(time.Hour))
+		require.Eventually(f.t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it looks")
+		select {
+		case r := <-told:
+			f.t.Fatalf("it does not wait: %+v", r)
+		case <-time.After(100 * time.Millisecond):
+		}
+		return starts, told
+	}
+	t.Run("of a dead run", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		var starts *atomic.Int64
+		var told <-chan schedlock.Result
+		f.loseRun(ctxT(t), friday, func() { starts, told = standsBy(f) })
+		res := got(t, told, "what was missed")
+		require.Equal(t, []any{schedlock.Ran, saturday}, []any{res.Outcome, res.Tick})
+		require.EqualValues(t, 1, starts.Load())
+	})
+	t.Run("of a run that ends", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		h := clock(friday)
+		end := make(chan struct{})
+		started, done := do(ctxT(t), f.instance(nil, h.options()).Locker, "job", end, schedlock.Tick(friday), schedlock.Retries(1))
+		got(t, started, "it starts")
+		h.set(saturday.Add(2 * time.Hour))
+		starts, told := standsBy(f)
+		close(end)
+		require.NoError(t, got(t, done, "it ends").err)
+		require.Equal(t, friday, got(t, told, "nothing was missed").Tick)
+		require.Zero(t, starts.Load())
+	})
+}
