@@ -135,7 +135,7 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 		if g.ticks == nil {
 			lock.res, lock.err = g.locker.call(work, key, fn, g.settings)
 		} else {
-			lock.res, lock.err = g.locker.scheduled(work, key, fn, g.settings, &g.ticks.times, g.ticks.times.due(g.locker.opts.now()))
+			lock.res, lock.err = g.locker.scheduled(work, key, fn, g.settings, &g.ticks.times, g.locker.due(&g.ticks.times))
 		}
 	}()
 	select {

@@ -106,11 +106,10 @@ func (j *Job) Run() { _, _ = j.RunContext(context.Background()) }
 // RunContext is Run with a ctx and results: those of Locker.Do, with its errors, ErrLost
 // and ErrTooLong among them.
 func (j *Job) RunContext(ctx context.Context) (Result, error) {
-	now := j.locker.opts.now()
 	if j.settings.hasEvery {
-		return j.run(ctx, j.settings.tickAt(now), j.settings)
+		return j.run(ctx, j.settings.tickAt(j.locker.opts.now()), j.settings)
 	}
-	return j.run(ctx, j.times.due(now), j.settings)
+	return j.run(ctx, j.locker.due(&j.times), j.settings)
 }
 
 // Trigger runs the job now, for no fire time but its own, whatever its schedule says. The
@@ -135,9 +134,16 @@ func (j *Job) run(ctx context.Context, tick time.Time, s settings) (Result, erro
 	return j.locker.scheduled(ctx, j.name, j.fn, s, &j.times, tick)
 }
 
+// due returns the tick of a timetable for which a library calls now.
+func (l *Locker) due(times *timetable) time.Time {
+	times.setBack(l.horizon())
+	return times.due(l.opts.now())
+}
+
 // scheduled runs one tick of a timetable.
 func (l *Locker) scheduled(ctx context.Context, name string, fn Func, s settings, times *timetable, tick time.Time) (res Result, err error) {
 	defer l.tell(&res, &err)
+	times.setBack(l.horizon())
 	passed, ok := times.comes(tick)
 	if !ok {
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil

@@ -86,6 +86,17 @@ func (tt *timetable) due(now time.Time) time.Time {
 	return now
 }
 
+// setBack forgets the newest tick if it lies beyond the horizon: this process's clock was ahead
+// when that came, and has been set back since. Calls that stand by for it end.
+func (tt *timetable) setBack(horizon time.Time) {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	if tt.newest.After(horizon) {
+		close(tt.passed)
+		tt.newest, tt.passed = time.Time{}, nil
+	}
+}
+
 // comes notes that a tick has come. It returns a channel that is closed when a later one
 // comes, and false if one has come before.
 func (tt *timetable) comes(tick time.Time) (passed <-chan struct{}, ok bool) {

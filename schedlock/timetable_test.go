@@ -67,6 +67,28 @@ func TestTimersEarlyAndLate(t *testing.T) {
 	}
 }
 
+// A clock that was ahead is set back. What lies beyond the horizon is forgotten, and calls that
+// stand by for it end.
+func TestTimetableSetBack(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	tt := timetable{schedule: grid(time.Second)}
+	passed, ok := tt.comes(start.Add(time.Hour))
+	require.True(t, ok)
+	tt.setBack(start.Add(time.Hour))
+	require.Equal(t, start.Add(time.Hour), tt.due(start))
+	select {
+	case <-passed:
+		t.Fatal("it is within the horizon")
+	default:
+	}
+	tt.setBack(start.Add(time.Hour - time.Millisecond))
+	<-passed
+	require.Equal(t, start, tt.due(start))
+	_, ok = tt.comes(start)
+	require.True(t, ok)
+}
+
 // What cron libraries do between one Run and the next, as a table: times at which they ask
 // for the next fire time and at which they call, and the tick that each call is for. The
 // period is 10 s; "n" asks, "r" runs. What is asked for changes nothing.
