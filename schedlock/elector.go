@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -38,6 +39,7 @@ func NewGocronElector(el *concurrency.Election, opts ...concurrency.AcquireOptio
 	if el == nil {
 		return nil, invalid("gocron: the election is nil")
 	}
+	opts = slices.Clone(opts) // read after the return
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &GocronElector{cancel: cancel, done: make(chan struct{})}
 	go func() {

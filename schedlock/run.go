@@ -3,6 +3,7 @@ package schedlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ func (r *Run) Guard() clientv3.Cmp { return commit.Guard(r.job.keys.Lock(), r.to
 // Txn returns a Txn with the guard and more conditions: Then and Else can be set, If is
 // taken.
 func (r *Run) Txn(ctx context.Context, more ...clientv3.Cmp) clientv3.Txn {
-	return r.locker.client.Txn(ctx).If(append(more, r.Guard())...)
+	return r.locker.client.Txn(ctx).If(append(slices.Clip(more), r.Guard())...)
 }
 
 // Deadline returns until when the run may go on as things stand: the earlier of AtMost's
