@@ -52,7 +52,7 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 	for {
 		known, err := false, error(nil)
 		if s.timed() && !s.anew {
-			known, err = l.queue(ctx, j, tick, p)
+			known, err = l.queue(ctx, j, tick, s, p)
 		}
 		if by, ok, _ := j.seen(j.keys.Run(tick)); ok && s.timed() && !s.anew && s.retries == 0 {
 			res.Outcome, res.Holder = Claimed, by
@@ -147,7 +147,7 @@ func (l *Locker) standBy(ctx context.Context, changed <-chan struct{}) error {
 
 // queue lets those go first who come before this process in the order of the tick. known
 // says that one of them has claimed it meanwhile.
-func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, p plan) (known bool, err error) {
+func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, s settings, p plan) (known bool, err error) {
 	if _, known, _ := j.seen(j.keys.Run(tick)); known && p.attempt == 1 {
 		return true, nil
 	}
@@ -159,7 +159,11 @@ func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, p plan) (kno
 	if !l.opts.Sticky {
 		key = j.keys.Run(tick)
 	}
-	d := delay(rank(int64(e.Lease()), l.clocks.leases(), key))
+	runners, others := j.split(l.clocks.leases())
+	d := delay(int64(e.Lease()), runners, others, key)
+	if s.hasLate {
+		d = min(d, s.lateBy/4) // most of the time is for the claim
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	for {

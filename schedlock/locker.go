@@ -156,6 +156,7 @@ type job struct {
 	stored  string            // those in etcd, when they were last read
 	claimed map[string]string // run records that were seen: who has claimed them, by key
 	order   []string          // of claimed, oldest first
+	runners map[int64]bool    // leases of the processes that were seen to claim a tick
 	runs    map[int64]*Run    // by token: those that go on here
 	taken   int64             // revision at which the lock went last
 	changed chan struct{}     // closed and replaced at each event
@@ -179,7 +180,7 @@ func (l *Locker) job(name string) *job {
 	defer l.mu.Unlock()
 	j := l.jobs[keys.Range]
 	if j == nil {
-		j = &job{name: name, keys: keys, claimed: map[string]string{}, runs: map[int64]*Run{}, changed: make(chan struct{})}
+		j = &job{name: name, keys: keys, claimed: map[string]string{}, runners: map[int64]bool{}, runs: map[int64]*Run{}, changed: make(chan struct{})}
 		l.jobs[keys.Range] = j
 	}
 	return j
@@ -222,6 +223,24 @@ func (j *job) seen(run string) (holder string, claimed bool, changed <-chan stru
 	defer j.mu.Unlock()
 	holder, claimed = j.claimed[run]
 	return holder, claimed, j.changed
+}
+
+// split returns those of the live processes that are known to run the job, and the others. It
+// forgets those that are not live any more.
+func (j *job) split(live []int64) (runners, others []int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	known := make(map[int64]bool, len(j.runners))
+	for _, lease := range live {
+		if j.runners[lease] {
+			known[lease] = true
+			runners = append(runners, lease)
+		} else {
+			others = append(others, lease)
+		}
+	}
+	j.runners = known
+	return runners, others
 }
 
 // up is called when the watch stands again. What was missed may concern the runs that go
@@ -301,6 +320,7 @@ func (j *job) heard(key string, ev *clientv3.Event) {
 			}
 		}
 		j.claimed[key] = r.Holder
+		j.runners[r.Lease] = true
 	}
 	j.stir()
 }

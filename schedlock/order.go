@@ -10,9 +10,9 @@ import (
 // Txn usually decides. It is a matter of cost alone: whoever does not know of the others,
 // or has another order, costs a Txn that fails.
 const (
-	step     = 10 * time.Millisecond // between one and the next: longer than a Txn and its event take
-	longest  = time.Second
-	everyone = 1000 // ranks beyond are all the last
+	step    = 10 * time.Millisecond // between one and the next: longer than a Txn and its event take
+	longest = time.Second
+	spread  = 5 * step // of all those together that are not known to run the job
 
 	// When many jobs are due at once, etcd is slower than the steps. So each process has few
 	// claims on their way, those of its own ticks first, as the steps have it: until it
@@ -36,15 +36,22 @@ func score(lease int64, key string) uint64 {
 	return x
 }
 
-// rank is how many of the others come before a process.
-func rank(own int64, others []int64, key string) int {
-	mine, n := score(own, key), 0
+// before returns how many of the others come before a process.
+func before(own int64, others []int64, key string) (n time.Duration) {
+	mine := score(own, key)
 	for _, o := range others {
 		if s := score(o, key); o != own && (s > mine || s == mine && o > own) {
 			n++
 		}
 	}
-	return min(n, everyone)
+	return n
 }
 
-func delay(rank int) time.Duration { return min(time.Duration(rank)*step, longest) }
+// delay is how long a process lets others go first. Those that are known to run the job have a
+// step each. Those that are not may have nothing to do with it, so they share a time that does
+// not grow with their number. A process that becomes known is one that has claimed a tick, and
+// the first in the order claims; so after a while all that run the job are known.
+func delay(own int64, runners, others []int64, key string) time.Duration {
+	share := min(step, spread/time.Duration(max(len(others), 1)))
+	return min(before(own, runners, key)*step, longest) + before(own, others, key)*share
+}
