@@ -53,9 +53,9 @@ type SessionOptions struct {
 	// waiting caller. Defaults to 10 s.
 	ReportEvery time.Duration
 
-	// Logger gets what an operator should know: lost sessions, foreign keys and
-	// refused deletions as warnings, new leases as information, the rest at
-	// debug level. Defaults to no logging.
+	// Logger gets what an operator should know: lost sessions, foreign keys,
+	// refused deletions and failed jobs under a cron library as warnings, new
+	// leases as information, the rest at debug level. Defaults to no logging.
 	Logger *zap.Logger
 
 	// Trace has hooks for metrics and tests. Defaults to none.

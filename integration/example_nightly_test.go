@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -37,6 +38,14 @@ func processes(ctx context.Context, use func(*concurrency.Session)) (stop func()
 	}
 }
 
+// failed is for Options.Done: the cron libraries drop what a call returns. In a program, count
+// and alert.
+func failed(res schedlock.Result, err error) {
+	if err != nil && !errors.Is(err, schedlock.ErrClosed) {
+		log.Printf("job %q: %v: %v", res.Job, res.Outcome, err)
+	}
+}
+
 // report pauses the job, and prints its history: the same in every process.
 func report(ctx context.Context, lk *schedlock.Locker, job string) {
 	if err := lk.Pause(ctx, job, "the database is being moved"); err != nil {
@@ -67,7 +76,7 @@ func Example_robfig() {
 	var all []*cron.Cron
 	var lk *schedlock.Locker
 	defer processes(ctx, func(sess *concurrency.Session) {
-		if lk, err = schedlock.New(sess, nil); err != nil {
+		if lk, err = schedlock.New(sess, &schedlock.Options{Done: failed}); err != nil {
 			log.Fatal(err)
 		}
 		job, err := lk.Job("invoices", schedule, func(ctx context.Context, r *schedlock.Run) error {
@@ -103,7 +112,7 @@ func Example_gocron() {
 	var lk *schedlock.Locker
 	defer processes(ctx, func(sess *concurrency.Session) {
 		var err error
-		if lk, err = schedlock.New(sess, nil); err != nil {
+		if lk, err = schedlock.New(sess, &schedlock.Options{Done: failed}); err != nil {
 			log.Fatal(err)
 		}
 		nightly, err := schedlock.NewGocronCron[gocron.Lock](lk, gocron.NewDefaultCron(true)) // false without seconds

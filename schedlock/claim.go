@@ -7,6 +7,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/hold"
@@ -35,6 +36,9 @@ func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s settings) 
 	defer cancel()
 	c, res, err := l.ask(ctx, sent, j, tick, s)
 	if err != nil && context.Cause(ctx) == errLate {
+		if err != errLate { //nolint:errorlint // joined with what was in the way
+			l.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", j.name), zap.Time("tick", tick), zap.Error(err))
+		}
 		res.Outcome, err = Late, nil
 	}
 	return c, res, err

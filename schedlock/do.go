@@ -44,14 +44,6 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...Option) (
 	return l.do(ctx, name, fn, s)
 }
 
-// tell tells Options.Done of a call that returns. Of one that does not, since its function
-// has panicked, the run tells.
-func (l *Locker) tell(res *Result, err *error) {
-	if l.opts.Done != nil && (res.Outcome != 0 || *err != nil) {
-		l.opts.Done(*res, *err)
-	}
-}
-
 // do runs fn for a tick, once or, as far as Retries allows, until it was not lost.
 func (l *Locker) do(ctx context.Context, name string, fn Func, s settings) (Result, error) {
 	now := l.opts.now()

@@ -23,6 +23,13 @@
 // differ by more than a job's interval, a process with a fast one that comes back may start
 // a tick before the others have come to the one before, which is left out then.
 //
+// # Failures under a cron library
+//
+// A cron library drops what a call returns. So set Options.Done, which gets each result and
+// error, and SessionOptions.Logger, which gets failed and lost runs, ticks that could not be
+// claimed, and settings that are refused (once, not at each tick). Without both, a job that
+// fails each night shows in History alone.
+//
 // # Terms
 //
 // A tick is a fire time, as an instant in UTC: the same in all processes. A claim is the

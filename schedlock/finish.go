@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -127,7 +128,10 @@ func (r *Run) tooLong() {
 			// etcd here, when the function returns at last.
 			over, cancel := context.WithCancel(context.Background())
 			cancel()
-			r.finish(over, errUnheeded)
+			if r.finish(over, errUnheeded) {
+				r.locker.log.Warn("a run goes on after AtMost, and its job is free: another run may overlap with it. Set AtMost above what the job takes",
+					zap.String("job", r.job.name), zap.Time("tick", r.claim.tick), zap.Duration("took", time.Since(r.began)))
+			}
 		case <-r.epoch.Context().Done():
 		}
 	})

@@ -106,6 +106,7 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 	if err != nil {
 		err = fmt.Errorf("gocron: job %q: %w", key, err)
 		g.locker.tell(&Result{Job: key}, &err)
+		g.locker.report(Result{Job: key}, err)
 		return nil, err
 	}
 	// gocron cancels its ctx before the task has ended: the run is none of its business.
@@ -137,6 +138,7 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 		} else {
 			lock.res, lock.err = g.locker.scheduled(work, key, fn, g.settings, &g.ticks.times, g.locker.due(&g.ticks.times))
 		}
+		g.locker.report(lock.res, lock.err)
 	}()
 	select {
 	case <-started:

@@ -98,10 +98,11 @@ func (j *Job) Next(t time.Time) time.Time {
 	return next
 }
 
-// Run runs the tick that has come last, as Locker.Do does; the result goes to
-// Options.Done. It is what a cron library calls. Whoever calls it by hand gets the same:
+// Run runs the tick that has come last, as Locker.Do does. The result goes to Options.Done,
+// and to the session's Logger: a run that failed or was lost, and a tick that could not be
+// claimed, as a warning. It is what a cron library calls. Whoever calls it by hand gets the same:
 // a tick that was run is not run again. See Trigger.
-func (j *Job) Run() { _, _ = j.RunContext(context.Background()) }
+func (j *Job) Run() { j.locker.report(j.RunContext(context.Background())) }
 
 // RunContext is Run with a ctx and results: those of Locker.Do, with its errors, ErrLost
 // and ErrTooLong among them.

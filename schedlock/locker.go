@@ -31,9 +31,10 @@ type Options struct {
 	// Sticky has each job run by the same process as long as that lives. Defaults to
 	// false: each tick has another order.
 	Sticky bool
-	// Done is called with the result of each call, and its error: for metrics and logs,
-	// above all where a cron library makes the calls. It is called by the goroutine
-	// that made the call. Defaults to nothing.
+	// Done is called with the result of each call, and its error: for metrics and alerts,
+	// above all where a cron library makes the calls, which drops both. It is called by the
+	// goroutine that made the call. Defaults to nothing; the session's Logger gets failures
+	// of such calls all the same.
 	Done func(Result, error)
 	// Now is the wall clock by which ticks come, for tests and simulations. It must be
 	// safe for concurrent use. How long runs and leases last is measured by the
@@ -89,8 +90,9 @@ type Locker struct {
 	clocks *clocks
 	turns  chan struct{} // claims on their way
 
-	mu   sync.Mutex
-	jobs map[string]*job // by range
+	mu      sync.Mutex
+	jobs    map[string]*job   // by range
+	refused map[string]string // why calls of a job were refused last, by name: it was logged
 }
 
 // New returns a Locker on a session. It does no I/O before it returns, but watches the
@@ -107,7 +109,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 		return nil, fmt.Errorf("schedlock: %w", err)
 	}
 	sess := hold.Of(s)
-	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, turns: make(chan struct{}, turns)}
+	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
 	l.clocks = &clocks{space: l.space, now: o.now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){

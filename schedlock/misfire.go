@@ -43,11 +43,13 @@ func (j *Job) catchUp() {
 				continue
 			}
 		case some:
-			if res, err := j.run(life, missed, s); err == nil && res.Outcome == StillRunning {
+			res, err := j.run(life, missed, s)
+			if err == nil && res.Outcome == StillRunning {
 				continue
 			}
+			l.report(res, err)
 		case s.retries > 0 && !p.last.IsZero():
-			_, _ = j.run(life, p.last, s)
+			l.report(j.run(life, p.last, s))
 		}
 		return
 	}

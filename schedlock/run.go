@@ -35,6 +35,7 @@ type Run struct {
 	until time.Time // AtMost
 	timer *time.Timer
 	ended error
+	asked context.Context // nil until wanted
 }
 
 // Job returns the job's name.
@@ -42,6 +43,22 @@ func (r *Run) Job() string { return r.job.name }
 
 // Ctx returns the context that the function was given, but for the values of its own.
 func (r *Run) Ctx() context.Context { return r.ctx }
+
+// Asked returns a context that ends when the run should end soon: when Close of the session
+// begins to wait for it, with ErrClosed as its cause; or when the run ends, as Ctx does. Work
+// that can stop in between should watch it, since Close interrupts what still runs at its
+// deadline. Close waits for the runs that cron libraries have begun as well: for those to be
+// asked, call it without waiting for the library's own end first.
+func (r *Run) Asked() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked == nil {
+		asked, cancel := r.locker.sess.Open(r.ctx)
+		context.AfterFunc(asked, cancel)
+		r.asked = asked
+	}
+	return r.asked
+}
 
 // Tick returns the fire time, in UTC.
 func (r *Run) Tick() time.Time { return r.claim.tick }

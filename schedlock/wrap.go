@@ -17,7 +17,8 @@ import (
 //
 // Each job needs a wrapper of its own, so it does not belong into cron.WithChain, which
 // gives the same one to all jobs. Unless LateBy says otherwise, a tick starts within its
-// period or not at all. Results go to Options.Done. It returns ErrInvalid if the name
+// period or not at all. Results go to Options.Done and the session's Logger, as those of
+// Job.Run. It returns ErrInvalid if the name
 // cannot be one, Every is missing, Tick or OnMisfire is given, or an option is out of
 // range, and if J is not an interface with the one method Run.
 func Wrap[J interface{ Run() }](l *Locker, name string, opts ...Option) (func(J) J, error) {
@@ -69,10 +70,10 @@ type wrapped struct {
 
 // Run runs the job for the present period, if it was not run for it.
 func (w *wrapped) Run() {
-	_, _ = w.locker.call(context.Background(), w.name, func(context.Context, *Run) error {
+	w.locker.report(w.locker.call(context.Background(), w.name, func(context.Context, *Run) error {
 		w.work()
 		return nil
-	}, w.settings)
+	}, w.settings))
 }
 
 // call is do, with the result told to Options.Done.

@@ -1,0 +1,64 @@
+package schedlock
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+)
+
+// tell calls Options.Done for a call that returns. For one that does not, since its function
+// has panicked, the run does.
+func (l *Locker) tell(res *Result, err *error) {
+	if l.opts.Done != nil && (res.Outcome != 0 || *err != nil) {
+		l.opts.Done(*res, *err)
+	}
+}
+
+// report logs the result of a call whose caller drops it, as cron libraries do: a job that
+// fails each night must not be silent.
+func (l *Locker) report(res Result, err error) {
+	log := l.log.With(zap.String("job", res.Job), zap.Time("tick", res.Tick))
+	if res.Outcome.Started() {
+		l.mu.Lock()
+		delete(l.refused, res.Job)
+		l.mu.Unlock()
+		log = log.With(zap.Int("attempt", res.Attempt), zap.Duration("took", res.Took))
+	}
+	var settings *SettingsError
+	switch {
+	case err == nil && res.Outcome.Started():
+		log.Debug("a job has run")
+	case err == nil:
+		log.Debug("a tick was not started here", zap.Stringer("outcome", res.Outcome), zap.String("by", res.Holder))
+	case res.Outcome == Lost:
+		log.Warn("a run was lost; another may have begun before its function returned", zap.Error(err))
+	case res.Outcome.Started():
+		log.Warn("a run failed", zap.Error(err))
+	case errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled):
+		log.Debug("a tick was not started: the caller or the session has ended", zap.Error(err))
+	case errors.As(err, &settings) || errors.Is(err, ErrInvalid):
+		if l.refuses(res.Job, err) {
+			log.Warn("a job is refused, and does not run here", zap.Error(err))
+		}
+	default:
+		log.Warn("a tick could not be claimed", zap.Error(err))
+	}
+}
+
+// refuses notes why a job is refused, and returns whether that is new: it is repeated at each
+// tick.
+func (l *Locker) refuses(job string, err error) bool {
+	var settings *SettingsError
+	why := err.Error() // names the tick, unless it is one of these
+	if errors.As(err, &settings) {
+		why = settings.Error()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refused[job] == why {
+		return false
+	}
+	l.refused[job] = why
+	return true
+}

@@ -1,0 +1,172 @@
+package schedlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// logged is an instance whose session has a Logger, and what that gets of warnings.
+func (f fixture) logged(so *concurrency.SessionOptions, lo *schedlock.Options) (instance, *observer.ObservedLogs) {
+	f.t.Helper()
+	core, lines := observer.New(zapcore.WarnLevel)
+	var o concurrency.SessionOptions
+	if so != nil {
+		o = *so
+	}
+	o.Logger = zap.New(core)
+	return f.instance(&o, lo), lines
+}
+
+func messages(lines *observer.ObservedLogs) (out []string) {
+	for _, e := range lines.All() {
+		out = append(out, e.Message)
+	}
+	return out
+}
+
+// What a cron library drops is logged: failed and lost runs, and ticks that cannot be
+// claimed; settings that are refused once, not at each tick. What is skipped is not.
+func TestFailuresAreLogged(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 10, 0, time.UTC)
+	oops := func(context.Context, *schedlock.Run) error { return errors.New("oops") }
+	t.Run("a run that failed", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		now := clock(at)
+		in, lines := f.logged(nil, now.options())
+		job, err := in.Job("job", grid(time.Minute), oops)
+		require.NoError(t, err)
+		job.Run()
+		job.Run() // claimed
+		require.Equal(t, []string{"a run failed"}, messages(lines))
+		require.Equal(t, "job", lines.All()[0].ContextMap()["job"])
+		require.Contains(t, lines.All()[0].ContextMap()["error"], "oops")
+	})
+	t.Run("settings", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		ctx := ctxT(t)
+		now := clock(at)
+		first := f.instance(nil, now.options())
+		_, err := first.Do(ctx, "job", nothing, schedlock.AtMost(time.Minute))
+		require.NoError(t, err)
+		in, lines := f.logged(nil, now.options())
+		job, err := in.Job("job", grid(time.Minute), nothing)
+		require.NoError(t, err)
+		for range 3 {
+			now.set(now.now().Add(time.Minute))
+			job.Run()
+		}
+		require.Equal(t, []string{"a job is refused, and does not run here"}, messages(lines))
+		require.Contains(t, lines.All()[0].ContextMap()["error"], "AtMost 1m0s")
+		require.NoError(t, first.sess.Close(ctx))
+		now.set(now.now().Add(time.Minute))
+		job.Run()
+		require.Equal(t, 1, lines.Len())
+	})
+	t.Run("lost", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		ctx := ctxT(t)
+		in, lines := f.logged(nil, clock(at).options())
+		started := make(chan struct{}, 1)
+		only, err := schedlock.Wrap[cronJob](in.Locker, "job", schedlock.Every(time.Minute))
+		require.NoError(t, err)
+		end, done := make(chan struct{}), make(chan struct{})
+		job := only(cronFunc(func() { started <- struct{}{}; <-end }))
+		go func() { defer close(done); job.Run() }()
+		got(t, started, "it starts")
+		require.NoError(t, in.Unlock(ctx, "job", "by hand"))
+		close(end)
+		closed(t, done, "it returns")
+		require.Equal(t, []string{"a run was lost; another may have begun before its function returned"}, messages(lines))
+	})
+	t.Run("etcd is away", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		in, lines := f.logged(nil, nil)
+		locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(time.Second))
+		require.NoError(t, err)
+		in.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1})
+		_, err = locker.Lock(ctxT(t), "late")
+		require.Error(t, err)
+		require.Equal(t, []string{"a tick was not started in time: etcd did not answer"}, messages(lines))
+	})
+	t.Run("gocron cannot be served", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		in, lines := f.logged(nil, nil)
+		locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(time.Hour))
+		require.NoError(t, err)
+		for range 3 {
+			_, err = locker.Lock(ctxT(t), "a\nb")
+			require.Error(t, err)
+		}
+		require.Equal(t, []string{"a job is refused, and does not run here"}, messages(lines))
+	})
+	t.Run("AtMost has passed, and the job cannot hear of it", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		in, lines := f.logged(quick(), nil)
+		only, err := schedlock.Wrap[cronJob](in.Locker, "job", schedlock.Every(time.Hour), schedlock.AtMost(10*time.Millisecond))
+		require.NoError(t, err)
+		only(cronFunc(func() {
+			f.none("/lock")
+			require.Eventually(t, func() bool { return lines.Len() > 0 }, soon, time.Millisecond)
+		})).Run()
+		require.Contains(t, messages(lines)[0], "Set AtMost")
+	})
+	t.Run("nothing at the end", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		in, lines := f.logged(nil, nil)
+		job, err := in.Job("job", grid(time.Hour), nothing)
+		require.NoError(t, err)
+		require.NoError(t, in.sess.Close(ctxT(t)))
+		job.Run()
+		require.Empty(t, messages(lines))
+	})
+}
+
+// Close asks the runs that go on to end; a run that does not watch is waited for.
+func TestRunIsAskedByClose(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	started, asked := make(chan *schedlock.Run), make(chan error, 1)
+	job, err := a.Job("job", grid(time.Hour), func(ctx context.Context, r *schedlock.Run) error {
+		require.Same(t, r.Asked(), r.Asked())
+		started <- r
+		<-r.Asked().Done()
+		asked <- errors.Join(context.Cause(r.Asked()), ctx.Err())
+		return nil
+	})
+	require.NoError(t, err)
+	go job.Run()
+	r := got(t, started, "it starts")
+	require.NoError(t, r.Asked().Err())
+	require.NoError(t, a.sess.Close(ctx))
+	require.Equal(t, errors.Join(schedlock.ErrClosed, nil), got(t, asked, "it is asked, and its context goes on"))
+	h, err := b.Get(ctx, "job", r.Tick())
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Done, h.State)
+
+	var ended *schedlock.Run
+	_, err = b.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error { ended = r; r.Asked(); return nil })
+	require.NoError(t, err)
+	closed(t, ended.Asked().Done(), "it ends with the run")
+	require.ErrorIs(t, context.Cause(ended.Asked()), schedlock.ErrReturned)
+}
