@@ -244,6 +244,38 @@ func TestRobfigEvery(t *testing.T) {
 	}
 }
 
+// robfig rounds @every 1s, and what is below it, to whole seconds: the same fire times in all
+// processes. Every may be given, as for any @every, but no other period.
+func TestRobfigEverySecond(t *testing.T) {
+	t.Parallel()
+	all := fleet(t, 2, concurrency.SessionOptions{}, schedlock.Options{})
+	nothing := func(context.Context, *schedlock.Run) error { return nil }
+	for _, spec := range []string{"* * * * * *", "*/5 * * * * *", "0 0 * * * *", "0 */7 * * * *", "* * 9 * * *"} {
+		for _, every := range []time.Duration{time.Second, 2 * time.Second, 7 * time.Minute, time.Hour} {
+			_, err := all[0].Job(spec, parse(t, spec), nothing, schedlock.Every(every))
+			if spec == "* * * * * *" && every == time.Second {
+				require.NoError(t, err)
+				continue
+			}
+			require.ErrorIs(t, err, schedlock.ErrInvalid, "%s, %v", spec, every)
+			require.ErrorContains(t, err, "contradicts")
+		}
+	}
+	s := newStarts()
+	for _, in := range all {
+		job, err := in.Job("job", parse(t, "@every 1s"), func(_ context.Context, r *schedlock.Run) error {
+			s.add(r.Tick())
+			return nil
+		}, schedlock.Every(time.Second))
+		require.NoError(t, err)
+		c := cron.New()
+		c.Schedule(job, job)
+		run(t, c)
+	}
+	s.wait(t, 3)
+	s.once(t)
+}
+
 // Shutdown during a run: robfig's Stop waits for the run, whose end is recorded; closing the
 // session waits for it, too.
 func TestRobfigShutdown(t *testing.T) {

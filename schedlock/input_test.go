@@ -29,6 +29,8 @@ func TestBadInput(t *testing.T) {
 		"no AtMost":                 opts(at, schedlock.AtMost(0)),
 		"small AtMost":              opts(at, schedlock.AtMost(time.Microsecond)),
 		"negative AtLeast":          opts(at, schedlock.AtLeast(-1)),
+		"AtLeast of Every":          opts(schedlock.Every(time.Minute), schedlock.AtLeast(time.Minute)),
+		"AtLeast of nearly Every":   opts(schedlock.Every(time.Minute), schedlock.AtLeast(time.Minute-time.Millisecond)),
 		"small AtLeast":             opts(at, schedlock.AtLeast(time.Microsecond)),
 		"negative LateBy":           opts(at, schedlock.LateBy(-time.Second)),
 		"small LateBy":              opts(at, schedlock.LateBy(time.Microsecond)),

@@ -28,8 +28,9 @@ type Job struct {
 }
 
 // Job returns a job for a cron library. It does no I/O. Any option but Tick may be
-// given; Every must be, and only then, if the schedule counts from the time of asking,
-// as @every does: its ticks are those of Every. It returns ErrInvalid if the name cannot
+// given. Every must be if the schedule counts from the time of asking, as @every does: its
+// ticks are those of Every. With a schedule that has fire times of its own it is refused,
+// unless they are the same, as those of robfig's @every 1s are. It returns ErrInvalid if the name cannot
 // be one, the schedule or the function is nil, Every is missing or contradicts the
 // schedule, or an option is out of range.
 //
@@ -48,10 +49,16 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*
 		err = invalid("the function is nil")
 	case s.hasTick:
 		err = invalid("Tick is what the schedule of a Job tells")
-	case s.hasEvery && j.times.fixed(l.opts.now()):
+	case s.hasEvery && j.times.fixed(l.opts.now()) && !j.times.ticks(periods(s.every), l.opts.now()):
 		err = invalid("Every(%v) contradicts a schedule that has fire times of its own", s.every)
 	case !s.hasEvery && !j.times.fixed(l.opts.now()):
 		err = invalid("the schedule counts from the time at which it is asked, so processes would not agree on its ticks: give Every as well")
+	}
+	if err == nil && !s.hasEvery {
+		first := j.times.after(l.opts.now())
+		if interval := j.times.after(first).Sub(first); s.spaced(interval) {
+			err = invalid("AtLeast(%v) is as long as the time between two fire times, %v: it counts from the start, a little after the tick, so each second tick would be left out; set it lower", s.atLeast, interval)
+		}
 	}
 	if err == nil {
 		err = l.job(name).use(s.fingerprint())

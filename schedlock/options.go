@@ -51,7 +51,9 @@ func Every(period time.Duration) Option {
 func AtMost(d time.Duration) Option { return func(s *settings) { s.atMost = d } }
 
 // AtLeast keeps the job from starting again for d, up to ten years, after a start, also if it has ended
-// long before, crashed or closed its session.
+// long before, crashed or closed its session. A start comes a little after its tick, so d must be
+// below the interval of the job, by more than starts are late, or each second tick is left out: a d
+// that equals Every, or the time between the next two fire times of a Job, is refused.
 func AtLeast(d time.Duration) Option { return func(s *settings) { s.atLeast = d } }
 
 // LateBy bounds how long after its tick a run may still start, by this process's clock:
@@ -135,6 +137,8 @@ func newSettings(opts []Option) (settings, error) {
 		return s, invalid("AtLeast(%v) is above ten years", s.atLeast)
 	case s.atLeast > s.atMost:
 		return s, invalid("AtLeast(%v) is above AtMost(%v)", s.atLeast, s.atMost)
+	case s.hasEvery && s.spaced(s.every):
+		return s, invalid("AtLeast(%v) is as long as Every(%v): it counts from the start, a little after the tick, so each second tick would be left out; set it lower", s.atLeast, s.every)
 	case s.hasLate && s.lateBy < smallest:
 		return s, invalid("LateBy(%v) is below a millisecond", s.lateBy)
 	case s.misfire != Skip && s.misfire != Once:
@@ -143,6 +147,11 @@ func newSettings(opts []Option) (settings, error) {
 		return s, invalid("Retries(%d) is not between 0 and %d", s.retries, mostRetries)
 	}
 	return s, nil
+}
+
+// spaced reports whether AtLeast ends right about when the next tick comes.
+func (s settings) spaced(interval time.Duration) bool {
+	return s.atLeast > 0 && s.atLeast <= interval && s.atLeast >= interval-min(early, interval/10)
 }
 
 // fingerprint tells the settings on which all users of a job must agree.

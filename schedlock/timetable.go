@@ -132,6 +132,20 @@ func (tt *timetable) latest(last, now time.Time) (latest time.Time, ok bool) {
 	}
 }
 
+// ticks reports whether the fire times are those of p, as far as samples of a year show, in a
+// zone in which hours and days begin at other instants.
+func (tt *timetable) ticks(p periods, now time.Time) bool {
+	const samples = 100
+	now = now.In(time.FixedZone("", 5*3600+45*60))
+	for n := range time.Duration(samples) {
+		t := now.Add(n * (3*24*time.Hour + 15*time.Hour + 37*time.Minute + 41*time.Second + 300*time.Millisecond))
+		if !tt.schedule.Next(t).Equal(p.Next(t)) {
+			return false
+		}
+	}
+	return true
+}
+
 // fixed tells whether the schedule returns the same fire times whenever it is asked.
 // Those that count from the time of asking, like @every, do not: no two processes would
 // agree on a tick.
