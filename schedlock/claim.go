@@ -51,7 +51,7 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 	if err := context.Cause(ctx); err != nil {
 		return nil, res, err
 	}
-	p := plan{attempt: 1, settings: j.stands(s.fingerprint())}
+	p := plan{attempt: 1, settings: j.stands(s.shared())}
 	var pause commit.Backoff
 	for {
 		known, err := false, error(nil)
@@ -93,7 +93,7 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 				}
 				return nil, res, because(ctx, err)
 			}
-			next, out, err := st.decide(j, s)
+			next, out, err := st.decide(j, s, l.own())
 			if err != nil {
 				l.sess.Background(func() { l.giveBack(j) })
 				return nil, res, err
@@ -253,7 +253,11 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 		settled = clientv3.Compare(clientv3.CreateRevision(j.keys.Settings()), "=", 0)
 	}
 	ifs = append(ifs, settled)
-	if both, _ := agree(s.fingerprint(), p.settings); both != p.settings {
+	both, ok := agree(s.shared(), p.settings)
+	if !ok {
+		both = s.shared() // what this process has stored before
+	}
+	if both != p.settings {
 		also = append(also, clientv3.OpPut(j.keys.Settings(), both, clientv3.WithLease(e.Lease())))
 	}
 	if s.atLeast > 0 {

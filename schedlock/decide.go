@@ -67,7 +67,8 @@ func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, er
 const standBy = Outcome(-1)
 
 // decide tells what is in the way, or with 0 how to claim the tick.
-func (st state) decide(j *job, s settings) (plan, Outcome, error) {
+// own is the session's lease.
+func (st state) decide(j *job, s settings, own clientv3.LeaseID) (plan, Outcome, error) {
 	p := plan{attempt: 1}
 	if len(st.settings) > 0 {
 		p.settings = cmp.Or(string(st.settings[0].Value), "none")
@@ -100,8 +101,11 @@ func (st state) decide(j *job, s settings) (plan, Outcome, error) {
 		}
 		return p, StillRunning, nil
 	}
-	if _, ok := agree(s.fingerprint(), p.settings); !ok {
-		return p, 0, &SettingsError{Job: j.name, Mine: s.fingerprint(), Theirs: p.settings}
+	if _, ok := agree(s.shared(), p.settings); !ok {
+		if reschedules(s.shared(), p.settings) && clientv3.LeaseID(st.settings[0].Lease) == own {
+			return p, 0, nil
+		}
+		return p, 0, &SettingsError{Job: j.name, Mine: s.shared(), Theirs: p.settings}
 	}
 	return p, 0, nil
 }

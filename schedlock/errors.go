@@ -42,8 +42,11 @@ var (
 )
 
 // SettingsError says that a job of the same name is in use with another AtMost, AtLeast,
-// Retries or Every: two jobs have one name, or two releases of a program run at the same
-// time. Calls without Every agree with any. What counts are the settings of the process
+// Retries or Every, or with other fire times: two jobs have one name, two releases of a program
+// run at the same time, or a schedule without a zone of its own is read in the local zones of
+// two hosts. Fire times are shown by the first of a January and of a July. Calls with neither
+// Every nor a schedule agree with any. A process whose own settings are in force can change
+// the schedule, by a new Job. What counts are the settings of the process
 // that has come first, as long as its session lives; then those of whoever comes next,
 // maybe still with the other settings.
 type SettingsError struct {

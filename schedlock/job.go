@@ -156,7 +156,7 @@ func (l *Locker) scheduled(ctx context.Context, name string, fn Func, s settings
 	if !ok {
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
 	}
-	s.tick, s.hasTick, s.passed = tick, true, passed
+	s.tick, s.hasTick, s.passed, s.fires = tick, true, passed, times.print()
 	if !s.hasLate {
 		if next := times.after(tick); !next.IsZero() {
 			s.lateBy, s.hasLate = next.Sub(tick), true

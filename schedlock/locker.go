@@ -134,11 +134,16 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 // as seen from here. Ticks start by the clock of the process that comes first, so one
 // that is ahead starts jobs early, and one that is far behind finds its ticks taken.
 func (l *Locker) Clocks() []Clock {
+	return l.clocks.list(l.own())
+}
+
+// own returns the session's lease, or 0 between two.
+func (l *Locker) own() clientv3.LeaseID {
 	e, err := l.sess.Live(canceled)
 	if err != nil {
-		return l.clocks.list(0)
+		return 0
 	}
-	return l.clocks.list(e.Lease())
+	return e.Lease()
 }
 
 // canceled asks for what is there already.

@@ -113,3 +113,46 @@ func TestGocronCronInTheZoneOfTheScheduler(t *testing.T) {
 		require.Equal(t, []any{schedlock.Claimed, next.UTC()}, []any{skip.Result.Outcome, skip.Result.Tick})
 	}
 }
+
+// Processes in two zones have the same schedule without a zone of its own, so it has two sets of
+// fire times. Those of the process that came first count; a process may change its own.
+func TestFireTimesAreAgreedOn(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	tokyo := time.FixedZone("Tokyo", 9*3600)
+	now := clock(time.Date(2026, 3, 1, 20, 0, 0, 0, time.UTC))
+	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
+	var starts atomic.Int64
+	jobIn := func(in instance, zone *time.Location) *schedlock.Job {
+		job, err := in.Job("daily", nine{}, counted(&starts))
+		require.NoError(t, err)
+		job.Next(now.now().In(zone))
+		return job
+	}
+	one, two := jobIn(a, tokyo), jobIn(b, time.UTC)
+	now.set(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)) // nine in Tokyo
+	res, err := one.RunContext(ctx)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	now.set(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC))
+	_, err = two.RunContext(ctx)
+	var other *schedlock.SettingsError
+	require.ErrorAs(t, err, &other)
+	require.Contains(t, other.Mine, "T09:00:00Z")
+	require.Contains(t, other.Theirs, "T00:00:00Z")
+	require.EqualValues(t, 1, starts.Load())
+
+	// Another call without a schedule agrees with any, and a's own new Job takes the place.
+	res, err = two.Trigger(ctx)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	now.set(time.Date(2026, 3, 3, 9, 0, 0, 0, time.UTC))
+	res, err = jobIn(a, time.UTC).RunContext(ctx)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	now.set(time.Date(2026, 3, 4, 9, 0, 0, 0, time.UTC))
+	res, err = two.RunContext(ctx)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+}

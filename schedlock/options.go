@@ -3,8 +3,6 @@ package schedlock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 )
 
@@ -27,6 +25,7 @@ type settings struct {
 	again      time.Time // before which a further attempt starts, if LateBy does not say otherwise, or the zero time
 	hasMisfire bool
 	passed     <-chan struct{} // closed when a later tick has come, or nil
+	fires      string          // of a schedule, see timetable.print
 	single     bool            // the function can be called once only
 	anew       bool            // a claim was taken back, of which word may still come
 }
@@ -152,25 +151,6 @@ func newSettings(opts []Option) (settings, error) {
 // spaced reports whether AtLeast ends right about when the next tick comes.
 func (s settings) spaced(interval time.Duration) bool {
 	return s.atLeast > 0 && s.atLeast <= interval && s.atLeast >= interval-min(early, interval/10)
-}
-
-// fingerprint tells the settings on which all users of a job must agree.
-func (s settings) fingerprint() string {
-	text := fmt.Sprintf("AtMost %v, AtLeast %v, Retries %d", s.atMost, s.atLeast, s.retries)
-	if s.every > 0 {
-		text += period + s.every.String()
-	}
-	return text
-}
-
-const period = ", Every "
-
-// agree tells whether two users of a job have the same settings, and returns the text that
-// says more: one who is told the ticks has no period. Theirs is "" if there are none.
-func agree(mine, theirs string) (both string, ok bool) {
-	a, m, _ := strings.Cut(mine, period)
-	b, t, _ := strings.Cut(theirs, period)
-	return max(mine, theirs), theirs == "" || a == b && (m == t || m == "" || t == "")
 }
 
 // timed tells whether the call is for a fire time, which others may have claimed.

@@ -20,10 +20,11 @@ type Schedule interface {
 type timetable struct {
 	schedule Schedule
 
-	mu     sync.Mutex
-	zone   *time.Location // in which the schedule is asked, once it is known
-	newest time.Time      // the latest tick that has come
-	passed chan struct{}  // closed when a later one comes
+	mu      sync.Mutex
+	zone    *time.Location // in which the schedule is asked, once it is known
+	printed string         // see print
+	newest  time.Time      // the latest tick that has come
+	passed  chan struct{}  // closed when a later one comes
 }
 
 // early is by how much a timer may be ahead of its time.
@@ -54,7 +55,7 @@ func (tt *timetable) next(t time.Time) (next time.Time, zone *time.Location) {
 func (tt *timetable) in(zone *time.Location) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
-	tt.zone = zone
+	tt.zone, tt.printed = zone, ""
 }
 
 // after returns the first fire time after t. A schedule without a time zone of its own
