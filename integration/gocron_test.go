@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -250,5 +251,112 @@ func TestGocronElector(t *testing.T) {
 	}
 	require.NoError(t, electors[first].Close(ctx))
 	for i := first; i == first; i = next() {
+	}
+}
+
+// gocron calls its listeners while it has the lock: what they hear can be recorded. Otherwise
+// the history shows the run as done, also if the task was never called.
+func TestGocronFail(t *testing.T) {
+	t.Parallel()
+	ctx := ctxT(t)
+	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
+	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, schedlock.Every(time.Hour))
+	require.NoError(t, err)
+	require.False(t, locker.Fail("panics", errors.New("no run goes on")))
+	for name, x := range map[string]struct {
+		task func() error
+		on   gocron.EventListener
+		want string
+	}{
+		"fails": {func() error { return errors.New("oops") }, gocron.AfterJobRunsWithError(func(_ uuid.UUID, name string, err error) {
+			locker.Fail(name, err)
+			locker.Fail(name, errors.New("the first counts"))
+		}), "oops"},
+		"panics": {func() error { panic("oh") }, gocron.AfterJobRunsWithPanic(func(_ uuid.UUID, name string, v any) {
+			locker.Fail(name, fmt.Errorf("panic: %v", v))
+		}), "panic: oh"},
+		"not called": {func() error { t.Error("it was called"); return nil }, gocron.BeforeJobRunsSkipIfBeforeFuncErrors(func(_ uuid.UUID, name string) error {
+			err := errors.New("not now")
+			locker.Fail(name, err)
+			return err
+		}), "not now"},
+	} {
+		sched := scheduler(t, gocron.WithDistributedLocker(locker))
+		_, err := sched.NewJob(gocron.DurationJob(time.Hour), gocron.NewTask(x.task), gocron.WithName(name), gocron.WithEventListeners(x.on), gocron.WithStartAt(gocron.WithStartImmediately()))
+		require.NoError(t, err)
+		sched.Start()
+		require.Eventually(t, func() bool {
+			h, err := all[0].History(ctx, name)
+			return err == nil && len(h) == 1 && h[0].State != schedlock.Running
+		}, soon, 10*time.Millisecond, name)
+		h, err := all[0].History(ctx, name)
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Broken, h[0].State, name)
+		require.Equal(t, x.want, h[0].Error, name)
+	}
+}
+
+// A job with Retries whose tick another process runs takes no place under
+// WithLimitConcurrentJobs: the Locker stands by, and has gocron run the job when that run is
+// lost.
+func TestGocronRetryWithALimit(t *testing.T) {
+	t.Parallel()
+	for _, singleton := range []bool{false, true} {
+		t.Run(fmt.Sprintf("singleton %v", singleton), func(t *testing.T) {
+			t.Parallel()
+			ctx := ctxT(t)
+			all := fleet(t, 2, concurrency.SessionOptions{}, schedlock.Options{})
+			opts := []schedlock.Option{schedlock.Every(time.Hour), schedlock.LateBy(2 * time.Hour), schedlock.Retries(1)}
+			started, over := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(over)
+				mine, leave := context.WithCancel(ctx)
+				_, _ = all[0].Do(mine, "slow", func(ctx context.Context, _ *schedlock.Run) error {
+					close(started)
+					<-ctx.Done()
+					leave() // the next attempt is the other's
+					return nil
+				}, append([]schedlock.Option{schedlock.Tick(time.Now())}, opts[0], opts[2])...)
+			}()
+			<-started
+
+			slow, err := schedlock.NewGocronLocker[gocron.Lock](all[1].Locker, opts...)
+			require.NoError(t, err)
+			each, err := schedlock.NewGocronLocker[gocron.Lock](all[1].Locker, schedlock.Every(100*time.Millisecond))
+			require.NoError(t, err)
+			again, fast := make(chan int, 100), make(chan struct{}, 100)
+			sched := scheduler(t, gocron.WithLimitConcurrentJobs(1, gocron.LimitModeReschedule))
+			named := []gocron.JobOption{gocron.WithName("slow"), gocron.WithDistributedJobLocker(slow), gocron.WithStartAt(gocron.WithStartImmediately())}
+			if singleton {
+				named = append(named, gocron.WithSingletonMode(gocron.LimitModeReschedule))
+			}
+			job, err := sched.NewJob(gocron.DurationJob(300*time.Millisecond), gocron.NewTask(func() {
+				r, _ := slow.Running("slow")
+				again <- r.Attempt()
+			}), named...)
+			require.NoError(t, err)
+			slow.Retry("slow", job.RunNow)
+			_, err = sched.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(func() { fast <- struct{}{} }),
+				gocron.WithName("fast"), gocron.WithDistributedJobLocker(each))
+			require.NoError(t, err)
+			sched.Start()
+			for range 7 {
+				select {
+				case <-fast:
+				case <-time.After(soon):
+					require.FailNow(t, "the fast job does not run")
+				}
+			}
+			require.Empty(t, again)
+			_, err = all[0].client.Revoke(ctx, all[0].sess.Lease())
+			require.NoError(t, err)
+			select {
+			case n := <-again:
+				require.Equal(t, 2, n)
+			case <-time.After(soon):
+				require.FailNow(t, "it is not run again")
+			}
+			<-over
+		})
 	}
 }

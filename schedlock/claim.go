@@ -99,6 +99,11 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 				return nil, res, err
 			}
 			j.read(next.settings)
+			if out == standBy && s.aside != nil {
+				s.aside(j, tick, s)
+				res.Outcome, res.Holder = Claimed, st.holder(Claimed)
+				return nil, res, nil
+			}
 			if out == standBy {
 				if err := l.standBy(ctx, changed); err != nil {
 					return nil, res, err

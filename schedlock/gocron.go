@@ -12,15 +12,21 @@ import (
 // than that run the task again; here the tick is claimed. It is safe for concurrent use.
 //
 // What gocron does not ask for it does not learn: a task is not told that its run was
-// lost, and its error or panic is not recorded, so History shows it as done. A task can
-// look at Running.
+// lost, for which it can look at Running; and gocron reports neither that a task failed or
+// panicked, nor that it was not called because BeforeJobRunsSkipIfBeforeFuncErrors returned an
+// error, so History shows such a run as done, unless a listener calls Fail.
 type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 	locker   *Locker
 	settings settings
 	ticks    *gocronTicks // or nil, with Every
 
-	mu   sync.Mutex
-	runs map[string]*Run
+	mu     sync.Mutex
+	runs   map[string]*Run
+	failed map[string]error // of runs, by Fail
+
+	again   map[string]func() error // by Retry
+	watched map[string]bool         // jobs whose tick the Locker stands by for
+	lost    map[string]time.Time    // ticks for which again was called
 }
 
 // NewGocronLocker returns a locker for gocron's jobs; the names of the jobs become those of
@@ -43,6 +49,11 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 // all. AtMost should be above what the task takes at most, since gocron cannot be told to
 // end it.
 //
+// gocron takes the lock before it looks whether the task is to run. So an error of
+// BeforeJobRunsSkipIfBeforeFuncErrors uses up the tick, in the whole fleet: no other process
+// runs the task for it. And with Retries, a call that stands by takes one of the places of
+// WithLimitConcurrentJobs, or keeps a job in singleton mode from its next run: see Retry.
+//
 // It returns ErrInvalid if Every is missing, Tick or OnMisfire is given, or an option is
 // out of range, and if L has more methods than Unlock.
 func NewGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, opts ...Option) (*GocronLocker[L], error) {
@@ -61,7 +72,8 @@ func newGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, s 
 		return nil, invalid("gocron: the library's lock has more methods than Unlock")
 	}
 	s.single = true // the task is gocron's to call
-	return &GocronLocker[L]{locker: l, settings: s, runs: map[string]*Run{}}, nil
+	return &GocronLocker[L]{locker: l, settings: s, runs: map[string]*Run{}, failed: map[string]error{},
+		again: map[string]func() error{}, watched: map[string]bool{}, lost: map[string]time.Time{}}, nil
 }
 
 // SkippedError says that a tick was not started, and why: see Result.Outcome. gocron
@@ -98,6 +110,26 @@ func (g *GocronLocker[L]) Running(key string) (*Run, bool) {
 	return r, ok
 }
 
+// Fail has the run of a job that goes on under this locker recorded as failed, with err, when
+// gocron releases the lock; of several errors the first counts. It returns false if no run goes
+// on, or err is nil. It is for gocron's listeners, which are called before that:
+//
+//	gocron.AfterJobRunsWithError(func(_ uuid.UUID, name string, err error) { locker.Fail(name, err) })
+//
+// likewise AfterJobRunsWithPanic, and a function of BeforeJobRunsSkipIfBeforeFuncErrors that
+// is about to return an error.
+func (g *GocronLocker[L]) Fail(key string, err error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.runs[key] == nil || err == nil {
+		return false
+	}
+	if g.failed[key] == nil {
+		g.failed[key] = err
+	}
+	return true
+}
+
 func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, error) {
 	err := checkName(key)
 	if err == nil && g.ticks != nil {
@@ -120,23 +152,31 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 		}
 		g.mu.Lock()
 		g.runs[key] = r
+		delete(g.failed, key)
 		g.mu.Unlock()
 		close(started)
 		<-lock.unlocked // whatever becomes of the run, the task goes on until then
 		g.mu.Lock()
-		if g.runs[key] == r {
-			delete(g.runs, key)
+		defer g.mu.Unlock()
+		if g.runs[key] != r {
+			return nil
 		}
-		g.mu.Unlock()
-		return nil
+		err := g.failed[key]
+		delete(g.runs, key)
+		delete(g.failed, key)
+		return err
 	}
 	go func() {
 		defer close(lock.ended)
 		defer cancel(nil)
-		if g.ticks == nil {
-			lock.res, lock.err = g.locker.call(work, key, fn, g.settings)
-		} else {
-			lock.res, lock.err = g.locker.scheduled(work, key, fn, g.settings, &g.ticks.times, g.locker.due(&g.ticks.times))
+		s := g.standsBy(key)
+		switch {
+		case g.ticks == nil:
+			lock.res, lock.err = g.locker.call(work, key, fn, s)
+		case s.hasTick:
+			lock.res, lock.err = g.locker.scheduled(work, key, fn, s, &g.ticks.times, s.tick)
+		default:
+			lock.res, lock.err = g.locker.scheduled(work, key, fn, s, &g.ticks.times, g.locker.due(&g.ticks.times))
 		}
 		g.locker.report(lock.res, lock.err)
 	}()
@@ -162,7 +202,8 @@ type gocronLock struct {
 }
 
 // Unlock ends the run. It waits until the end is recorded or ctx has ended; the end is
-// recorded in any case. It returns a *LostError, ErrTooLong, or ctx's error.
+// recorded in any case. It returns a *LostError, ErrTooLong, the error given to Fail, or ctx's
+// error.
 func (k *gocronLock) Unlock(ctx context.Context) error {
 	k.once.Do(func() { close(k.unlocked) })
 	select {

@@ -24,10 +24,11 @@ type settings struct {
 
 	again      time.Time // before which a further attempt starts, if LateBy does not say otherwise, or the zero time
 	hasMisfire bool
-	passed     <-chan struct{} // closed when a later tick has come, or nil
-	fires      string          // of a schedule, see timetable.print
-	single     bool            // the function can be called once only
-	anew       bool            // a claim was taken back, of which word may still come
+	passed     <-chan struct{}                 // closed when a later tick has come, or nil
+	fires      string                          // of a schedule, see timetable.print
+	aside      func(*job, time.Time, settings) // stands by in place of the call, or nil
+	single     bool                            // the function can be called once only
+	anew       bool                            // a claim was taken back, of which word may still come
 }
 
 // Tick is the fire time for which this call is made, the same in all processes: the

@@ -1,0 +1,93 @@
+package schedlock
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// Retry has a tick whose run was lost started again, as Retries allows, by a call of again,
+// which is the RunNow of gocron's job of that name:
+//
+//	job, err := s.NewJob(…, gocron.WithName("sweep"))
+//	locker.Retry("sweep", job.RunNow)
+//
+// Without it a call of Lock stands by, in gocron's eyes a task that runs: it takes one of the
+// places of WithLimitConcurrentJobs, so that other jobs wait for it, and keeps a job in
+// singleton mode from its next run. With it such a call returns at once, as Claimed, and the
+// Locker stands by. Call it before the scheduler starts. It has no effect without Retries.
+func (g *GocronLocker[L]) Retry(key string, again func() error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.again[key] = again
+}
+
+// standsBy returns the settings for a call of Lock: those of a Locker that stands by itself, if
+// it has something to call.
+func (g *GocronLocker[L]) standsBy(key string) settings {
+	s := g.settings
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	again := g.again[key]
+	if again == nil {
+		return s
+	}
+	if tick, ok := g.lost[key]; ok {
+		delete(g.lost, key)
+		s.tick, s.hasTick = tick, true
+	}
+	s.aside = func(j *job, tick time.Time, s settings) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.watched[key] {
+			return
+		}
+		g.watched[key] = g.locker.sess.Background(func() {
+			free := g.locker.free(j, tick, s)
+			g.mu.Lock()
+			g.watched[key] = false
+			if free {
+				g.lost[key] = tick
+			}
+			g.mu.Unlock()
+			if !free {
+				return
+			}
+			if err := again(); err != nil {
+				g.locker.log.Warn("gocron does not run a job whose run was lost", zap.String("job", key), zap.Time("tick", tick), zap.Error(err))
+			}
+		})
+	}
+	return s
+}
+
+// free waits until the run of a tick has ended, and reports whether it was lost, and the tick
+// may be started again.
+func (l *Locker) free(j *job, tick time.Time, s settings) bool {
+	ctx, cancel := l.sess.Open(context.Background())
+	defer cancel()
+	ctx, intime := s.bound(ctx, tick, l.opts.now())
+	defer intime()
+	var pause commit.Backoff
+	for {
+		_, _, changed := j.seen(j.keys.Run(tick))
+		st, err := l.look(ctx, j, tick)
+		switch {
+		case err == nil:
+		case !commit.Transient(err) || pause.Wait(ctx, err) != nil:
+			return false
+		default:
+			continue
+		}
+		_, out, err := st.decide(j, s, l.own())
+		if err != nil || out != standBy {
+			return err == nil && out == 0
+		}
+		if l.standBy(ctx, changed) != nil {
+			return false
+		}
+	}
+}
