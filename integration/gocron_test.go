@@ -10,6 +10,9 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -357,6 +360,45 @@ func TestGocronRetryWithALimit(t *testing.T) {
 				require.FailNow(t, "it is not run again")
 			}
 			<-over
+		})
+	}
+}
+
+// What NewGocronCron returns is given to gocron as its cron alone, so no job is locked. That is
+// logged, once; and not for a job that has its lock, however often a page asks for fire times.
+func TestGocronCronAlone(t *testing.T) {
+	t.Parallel()
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprint(alone), func(t *testing.T) {
+			t.Parallel()
+			core, lines := observer.New(zapcore.WarnLevel)
+			all := fleet(t, 1, concurrency.SessionOptions{Logger: zap.New(core)}, schedlock.Options{})
+			each, err := schedlock.NewGocronCron[gocron.Lock](all[0].Locker, gocron.NewDefaultCron(true))
+			require.NoError(t, err)
+			ran := make(chan struct{}, 100)
+			opts := []gocron.JobOption{gocron.WithName("job"), gocron.WithCronImplementation(each)}
+			if !alone {
+				opts = append(opts, gocron.WithDistributedJobLocker(each))
+			}
+			sched := scheduler(t)
+			job, err := sched.NewJob(gocron.CronJob("* * * * * *", true), gocron.NewTask(func() { ran <- struct{}{} }), opts...)
+			require.NoError(t, err)
+			sched.Start()
+			for range 3 {
+				_, err = job.NextRuns(50)
+				require.NoError(t, err)
+				select {
+				case <-ran:
+				case <-time.After(soon):
+					require.FailNow(t, "it does not run")
+				}
+			}
+			if !alone {
+				require.Zero(t, lines.Len(), lines.All())
+				return
+			}
+			require.Equal(t, 1, lines.Len())
+			require.Contains(t, lines.All()[0].Message, "WithDistributedJobLocker")
 		})
 	}
 }

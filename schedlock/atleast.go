@@ -23,10 +23,7 @@ const slack = 2 * time.Second
 func (l *Locker) spare(ctx context.Context, j *job, atLeast time.Duration) (clientv3.LeaseID, error) {
 	var pause commit.Backoff
 	for {
-		j.mu.Lock()
-		id := j.spare
-		j.spare = 0
-		j.mu.Unlock()
+		id := j.takeSpare()
 		call, cancel := commit.Call(ctx)
 		var err error
 		if id != 0 {
@@ -68,13 +65,21 @@ func (l *Locker) holds(ctx context.Context, c *claimed) bool {
 	return !errors.Is(err, rpctypes.ErrLeaseNotFound)
 }
 
-// giveBack ends the lease that a job holds ready. It takes a second at most.
-func (l *Locker) giveBack(j *job) {
+// takeSpare returns a lease that is held ready, or 0.
+func (j *job) takeSpare() (id clientv3.LeaseID) {
 	j.mu.Lock()
-	id := j.spare
-	j.spare = 0
-	j.mu.Unlock()
-	l.end(id)
+	defer j.mu.Unlock()
+	if n := len(j.spares); n > 0 {
+		id, j.spares = j.spares[n-1], j.spares[:n-1]
+	}
+	return id
+}
+
+// giveBack ends the leases that a job holds ready. It takes a second for each at most.
+func (l *Locker) giveBack(j *job) {
+	for id := j.takeSpare(); id != 0; id = j.takeSpare() {
+		l.end(id)
+	}
 }
 
 // giveAllBack is giveBack for a session that has been closed.
@@ -98,18 +103,24 @@ func (l *Locker) end(id clientv3.LeaseID) {
 	_, _ = l.client.Revoke(ctx, id)
 }
 
-// keep holds a lease, 0 for none, ready for the next call. Of two that calls of the same
-// time have not needed, one ends.
+// mostSpares is how many leases a job holds ready: as many as claims are on their way at
+// once.
+const mostSpares = turns
+
+// keep holds a lease, 0 for none, ready for the next call. One that is too many, or that
+// comes when the session has ended, ends.
 func (l *Locker) keep(j *job, id clientv3.LeaseID) {
 	if id == 0 {
 		return
 	}
 	j.mu.Lock()
-	surplus := j.spare
-	j.spare = id
+	surplus := len(j.spares) >= mostSpares || l.sess.Context().Err() != nil
+	if !surplus {
+		j.spares = append(j.spares, id)
+	}
 	j.mu.Unlock()
-	if surplus != 0 {
-		l.sess.Background(func() { l.end(surplus) })
+	if surplus && !l.sess.Background(func() { l.end(id) }) {
+		l.end(id)
 	}
 }
 

@@ -44,10 +44,12 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 //
 // A Locker is not told for which fire time it is called, so it needs Every, with the
 // interval of the jobs: jobs of another interval need another locker, which can be given
-// to each with gocron.WithDistributedJobLocker. For jobs at times of day see
-// NewGocronCron. Unless LateBy says otherwise, a tick starts within its period or not at
+// to each with gocron.WithDistributedJobLocker. Of two calls in one period one starts at
+// most, so a daily job at two times does not belong under an Every of a day; if there are two,
+// that is logged as a warning, once for each name. For jobs at times of day see NewGocronCron. Unless LateBy says otherwise, a tick starts within its period or not at
 // all. AtMost should be above what the task takes at most, since gocron cannot be told to
-// end it.
+// end it: a task that goes on after AtMost, one hour by default, may overlap with its next run,
+// which is logged as a warning.
 //
 // gocron takes the lock before it looks whether the task is to run. So an error of
 // BeforeJobRunsSkipIfBeforeFuncErrors uses up the tick, in the whole fleet: no other process
@@ -172,7 +174,7 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 		s := g.standsBy(key)
 		switch {
 		case g.ticks == nil:
-			lock.res, lock.err = g.locker.call(work, key, fn, s)
+			lock.res, lock.err = g.locker.call(work, key, fn, s, g)
 		case s.hasTick:
 			lock.res, lock.err = g.locker.scheduled(work, key, fn, s, &g.ticks.times, s.tick)
 		default:
@@ -227,6 +229,10 @@ type GocronCron[L interface{ Unlock(context.Context) error }] struct {
 //	s.NewJob(gocron.CronJob("0 9 * * *", false), task, gocron.WithName("invoices"),
 //		gocron.WithCronImplementation(daily), gocron.WithDistributedJobLocker(daily))
 //
+// Given as the one alone it does no work: without WithCronImplementation the job is refused, and
+// without WithDistributedJobLocker each process runs it, of which a warning is logged at the
+// second fire time.
+//
 // cron is what tells the fire times: gocron's own, or another. RunNow of gocron runs the
 // tick that has come last, if it was not run. Times that gocron adds to those of its Cron, by
 // DaylightSavingsTimeRunAfterTransition, are skipped. Unless LateBy says otherwise, a tick
@@ -255,7 +261,9 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 	if err != nil {
 		return nil, err
 	}
-	g.ticks = &gocronTicks{times: timetable{schedule: cron}, valid: cron.IsValid}
+	g.ticks = &gocronTicks{times: timetable{schedule: cron}, valid: cron.IsValid, now: l.opts.now, alone: func() {
+		l.log.Warn("a job of gocron has come to two fire times without its lock: if it has no lock, each process runs it. Give what NewGocronCron returns to gocron.WithDistributedJobLocker as well, not to WithCronImplementation alone")
+	}}
 	return &GocronCron[L]{g, g.ticks}, nil
 }
 
@@ -263,10 +271,14 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 type gocronTicks struct {
 	times timetable
 	valid func(string, *time.Location, time.Time) error
+	now   func() time.Time
+	alone func() // is called once if gocron does not ask for the lock
 
-	mu  sync.Mutex
-	set bool   // gocron has asked for fire times
-	job string // whose they are
+	mu     sync.Mutex
+	set    bool      // gocron has asked for fire times
+	job    string    // whose they are, or "" as long as gocron has not asked for the lock
+	last   time.Time // the fire time that was returned last for one that had come, or first
+	passed int       // fire times that have come while gocron had not asked for the lock
 }
 
 // IsValid is gocron's: it sets the crontab. It returns an error of the cron's.
@@ -285,6 +297,22 @@ func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.
 // comes of an answer.
 func (t *gocronTicks) Next(lastRun time.Time) time.Time {
 	next, _ := t.times.next(lastRun)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.job != "" || t.passed > 1 {
+		return next
+	}
+	// gocron goes on from a fire time when it has come, maybe just before it asks for the lock
+	// for that; a page that shows fire times goes on from those to come.
+	switch came := !lastRun.After(t.now().Add(early)); {
+	case came && lastRun.Equal(t.last):
+		t.last = next
+		if t.passed++; t.passed > 1 {
+			t.alone()
+		}
+	case came:
+		t.last = next
+	}
 	return next
 }
 

@@ -35,6 +35,9 @@ type Job struct {
 // schedule, or an option is out of range.
 //
 // Unless LateBy says otherwise, a tick starts before the next fire time or not at all.
+//
+// Two Jobs of one name are one job: for each tick one of them starts. Where both are in use in
+// one process, that is logged as a warning, once.
 func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*Job, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -139,6 +142,7 @@ func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 
 // run runs one tick, unless a later one has come.
 func (j *Job) run(ctx context.Context, tick time.Time, s settings) (Result, error) {
+	j.locker.second(j.name, j, tick, false)
 	return j.locker.scheduled(ctx, j.name, j.fn, s, &j.times, tick)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -372,8 +373,8 @@ func TestLosersLeaveNoLease(t *testing.T) {
 }
 
 // The lease for AtLeast of a claim that starts nothing ends with it: of one whose caller
-// has given up, of one that was answered when its session had been lost, and of the second
-// of two calls that were not needed at the same time.
+// has given up, and of one that was answered when its session had been lost. Those of calls
+// that were not needed are held ready, and end with the session.
 func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
 	t.Parallel()
 	day := []schedlock.Option{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
@@ -433,6 +434,46 @@ func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
 		require.NoError(t, inj.Release())
 		require.Equal(t, schedlock.StillRunning, got(t, one, "the first").res.Outcome)
 		require.Equal(t, schedlock.StillRunning, got(t, two, "the second").res.Outcome)
-		leases(4) // one is held ready
+		leases(5) // both are held ready
+		require.NoError(t, a.sess.Close(ctx))
+		leases(2)
 	})
+}
+
+// Callers that are refused at the same time share few leases for AtLeast, and all go with
+// the session.
+func TestSpareLeasesOfManyCallers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts an etcd of its own")
+	}
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	day := []schedlock.Option{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
+	end := make(chan struct{})
+	started, done := do(ctx, b.Locker, "job", end, schedlock.AtMost(24*time.Hour), schedlock.AtLeast(24*time.Hour))
+	got(t, started, "the run that is in the way")
+	leases := func() int {
+		resp, err := f.Client().Leases(ctx)
+		require.NoError(t, err)
+		return len(resp.Leases)
+	}
+	before := leases() // two sessions and the hold
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for range 10 {
+				res, err := a.Do(ctx, "job", nothing, day...)
+				assert.NoError(t, err)
+				assert.Equal(t, schedlock.StillRunning, res.Outcome)
+			}
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, leases(), before+4, "one for each claim that may be on its way at once")
+	require.NoError(t, a.sess.Close(ctx))
+	require.Equal(t, before-1, leases())
+	close(end)
+	got(t, done, "the run")
 }

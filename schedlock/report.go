@@ -3,6 +3,7 @@ package schedlock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -61,4 +62,29 @@ func (l *Locker) refuses(job string, err error) bool {
 	}
 	l.refused[job] = why
 	return true
+}
+
+// second logs, once for each job, that calls of this process for one tick came twice, where that
+// is a mistake: of such calls one starts at most. by is who calls. periodic says that ticks are
+// periods of Every, and that by calls once for each fire time of the library's.
+func (l *Locker) second(name string, by any, tick time.Time, periodic bool) {
+	j := l.job(name)
+	j.mu.Lock()
+	// A Job that has taken another's place is called after it, but only once.
+	same := j.called.Equal(tick) && (periodic || j.caller != by && j.former == by)
+	if j.caller != by {
+		j.former = j.caller
+	}
+	j.caller, j.called = by, tick
+	same, j.doubled = same && !j.doubled, same || j.doubled
+	j.mu.Unlock()
+	switch {
+	case !same:
+	case periodic:
+		l.log.Warn("a job was called twice in one period of Every, and starts once at most: give each job a name of its own, and an Every no longer than the time between two of its fire times",
+			zap.String("job", name), zap.Time("tick", tick))
+	default:
+		l.log.Warn("two Jobs of this process have one name, and only one of them starts for each tick: give each a name of its own",
+			zap.String("job", name), zap.Time("tick", tick))
+	}
 }

@@ -170,3 +170,85 @@ func TestRunIsAskedByClose(t *testing.T) {
 	closed(t, ended.Asked().Done(), "it ends with the run")
 	require.ErrorIs(t, context.Cause(ended.Asked()), schedlock.ErrReturned)
 }
+
+// Of two calls in one process for one tick one starts at most. Where the two are two jobs, or two
+// fire times, that is a mistake, of which the log speaks once.
+func TestTwoCallsForOneTick(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	const twoJobs, twoCalls = "two Jobs of this process have one name", "called twice in one period of Every"
+	for name, x := range map[string]struct {
+		calls func(t *testing.T, in instance) []func()
+		want  string
+	}{
+		"two Jobs of one name": {func(t *testing.T, in instance) (calls []func()) {
+			for range 2 {
+				job, err := in.Job("job", grid(time.Hour), nothing)
+				require.NoError(t, err)
+				calls = append(calls, job.Run)
+			}
+			return calls
+		}, twoJobs},
+		"a Job called by hand as well": {func(t *testing.T, in instance) []func() {
+			job, err := in.Job("job", grid(time.Hour), nothing)
+			require.NoError(t, err)
+			return []func(){job.Run, job.Run}
+		}, ""},
+		"a Job that takes another's place": {func(t *testing.T, in instance) []func() {
+			one, err := in.Job("job", grid(time.Hour), nothing)
+			require.NoError(t, err)
+			one.Run()
+			two, err := in.Job("job", grid(3*time.Hour), nothing)
+			require.NoError(t, err)
+			return []func(){func() {}, two.Run}
+		}, ""},
+		"two jobs in one wrapper": {func(t *testing.T, in instance) []func() {
+			only, err := schedlock.Wrap[cronJob](in.Locker, "job", schedlock.Every(time.Hour))
+			require.NoError(t, err)
+			return []func(){only(cronFunc(func() {})).Run, only(cronFunc(func() {})).Run}
+		}, twoCalls},
+		"a gocron job at two times of a day": {func(t *testing.T, in instance) []func() {
+			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(24*time.Hour))
+			require.NoError(t, err)
+			call := func() {
+				if lock, err := l.Lock(ctxT(t), "job"); err == nil {
+					require.NoError(t, lock.Unlock(ctxT(t)))
+				}
+			}
+			return []func(){call, call}
+		}, twoCalls},
+		"two gocron jobs": {func(t *testing.T, in instance) []func() {
+			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(time.Hour))
+			require.NoError(t, err)
+			call := func(name string) func() {
+				return func() {
+					lock, err := l.Lock(ctxT(t), name)
+					require.NoError(t, err)
+					require.NoError(t, lock.Unlock(ctxT(t)))
+				}
+			}
+			return []func(){call("one"), call("two")}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			now := clock(at)
+			in, lines := f.logged(nil, now.options())
+			calls := x.calls(t, in)
+			for range 3 {
+				for _, call := range calls {
+					call()
+					now.set(now.now().Add(8 * time.Minute))
+				}
+				now.set(now.now().Add(24*time.Hour - 16*time.Minute))
+			}
+			if x.want == "" {
+				require.Empty(t, messages(lines))
+				return
+			}
+			require.Len(t, messages(lines), 1)
+			require.Contains(t, messages(lines)[0], x.want)
+		})
+	}
+}

@@ -13,9 +13,13 @@ import (
 //
 // A wrapper is not told for which fire time it is called, so it needs Every, with the
 // period of the schedule. A Job knows its schedule: take Locker.Job where the times of day are what
-// counts. The wrapped job gets no context: it does not hear that its run was lost.
+// counts. The wrapped job gets no context: it does not hear that its run was lost, nor that
+// AtMost, one hour by default, has passed. A job that goes on after that may overlap with its next
+// run, which is logged as a warning; set AtMost above what it takes.
 //
-// Each job needs a wrapper of its own, so it does not belong into cron.WithChain, which
+// Each job needs a wrapper of its own, with a name of its own, and an Every no longer than the
+// time between two of its fire times: of two calls in one period one starts at most. If there
+// are two, that is logged as a warning, once for each name. So it does not belong into cron.WithChain, which
 // gives the same one to all jobs. Unless LateBy says otherwise, a tick starts within its
 // period or not at all. Results go to Options.Done and the session's Logger, as those of
 // Job.Run. It returns ErrInvalid if the name
@@ -73,11 +77,14 @@ func (w *wrapped) Run() {
 	w.locker.report(w.locker.call(context.Background(), w.name, func(context.Context, *Run) error {
 		w.work()
 		return nil
-	}, w.settings))
+	}, w.settings, w))
 }
 
-// call is do, with the result told to Options.Done.
-func (l *Locker) call(ctx context.Context, name string, fn Func, s settings) (res Result, err error) {
+// call is do for one that does not know its fire times, with the result told to Options.Done.
+func (l *Locker) call(ctx context.Context, name string, fn Func, s settings, by any) (res Result, err error) {
 	defer l.tell(&res, &err)
+	if !s.hasTick {
+		l.second(name, by, s.tickAt(l.opts.now()), true)
+	}
 	return l.do(ctx, name, fn, s)
 }
