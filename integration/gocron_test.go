@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -401,4 +402,33 @@ func TestGocronCronAlone(t *testing.T) {
 			require.Contains(t, lines.All()[0].Message, "WithDistributedJobLocker")
 		})
 	}
+}
+
+// etcd is away from a fire time until after the next one. That one still starts, late:
+// Lock returns before it, so gocron calls for it.
+func TestGocronAfterAnOutage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for fire times of gocron's: 15 s")
+	}
+	t.Parallel()
+	const period = 5 * time.Second
+	in := fleet(t, 1, concurrency.SessionOptions{TTL: time.Minute}, schedlock.Options{})[0]
+	each, err := schedlock.NewGocronCron[gocron.Lock](in.Locker, gocron.NewDefaultCron(true))
+	require.NoError(t, err)
+	s := newStarts()
+	sched := scheduler(t)
+	_, err = sched.NewJob(gocron.CronJob("*/5 * * * * *", true), gocron.NewTask(func() {
+		if r, ok := each.Running("job"); ok {
+			s.add(r.Tick())
+		}
+	}), gocron.WithName("job"), gocron.WithCronImplementation(each), gocron.WithDistributedJobLocker(each))
+	require.NoError(t, err)
+	away := in.client.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.FailWith})
+	sched.Start()
+	require.NoError(t, away.Wait(ctxT(t)))
+	next := time.Now().Truncate(period).Add(period)
+	time.Sleep(time.Until(next.Add(period / 5)))
+	away.Remove()
+	s.wait(t, 1)
+	require.Contains(t, s.counts(), next.UTC())
 }

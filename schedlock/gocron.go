@@ -18,6 +18,7 @@ import (
 type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 	locker   *Locker
 	settings settings
+	late     bool         // LateBy was given
 	ticks    *gocronTicks // or nil, with Every
 
 	mu     sync.Mutex
@@ -46,9 +47,13 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 // interval of the jobs: jobs of another interval need another locker, which can be given
 // to each with gocron.WithDistributedJobLocker. Of two calls in one period one starts at
 // most, so a daily job at two times does not belong under an Every of a day; if there are two,
-// that is logged as a warning, once for each name. For jobs at times of day see NewGocronCron. Unless LateBy says otherwise, a tick starts within its period or not at
-// all. AtMost should be above what the task takes at most, since gocron cannot be told to
-// end it: a task that goes on after AtMost, one hour by default, may overlap with its next run,
+// that is logged as a warning, once for each name. For jobs at times of day see
+// NewGocronCron.
+//
+// Unless LateBy says otherwise, a tick starts within its period or not at all, and Lock
+// returns a second, or a tenth of a shorter period, before gocron's next call: a fire time
+// that has passed when Lock returns is one that gocron leaves out. AtMost should be above
+// what the task takes at most, since gocron cannot be told to end it: a task that goes on after AtMost, one hour by default, may overlap with its next run,
 // which is logged as a warning.
 //
 // gocron takes the lock before it looks whether the task is to run. So an error of
@@ -60,21 +65,22 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 // out of range, and if L has more methods than Unlock.
 func NewGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, opts ...Option) (*GocronLocker[L], error) {
 	s, err := newSettings(opts)
+	late := s.hasLate
 	if err == nil {
 		err = s.periodic()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("gocron: %w", err)
 	}
-	return newGocronLocker[L](l, s)
+	return newGocronLocker[L](l, s, late)
 }
 
-func newGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, s settings) (*GocronLocker[L], error) {
+func newGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, s settings, late bool) (*GocronLocker[L], error) {
 	if _, ok := any((*gocronLock)(nil)).(L); !ok {
 		return nil, invalid("gocron: the library's lock has more methods than Unlock")
 	}
 	s.single = true // the task is gocron's to call
-	return &GocronLocker[L]{locker: l, settings: s, runs: map[string]*Run{}, failed: map[string]error{},
+	return &GocronLocker[L]{locker: l, settings: s, late: late, runs: map[string]*Run{}, failed: map[string]error{},
 		again: map[string]func() error{}, watched: map[string]bool{}, lost: map[string]time.Time{}}, nil
 }
 
@@ -171,15 +177,7 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 	go func() {
 		defer close(lock.ended)
 		defer cancel(nil)
-		s := g.standsBy(key)
-		switch {
-		case g.ticks == nil:
-			lock.res, lock.err = g.locker.call(work, key, fn, s, g)
-		case s.hasTick:
-			lock.res, lock.err = g.locker.scheduled(work, key, fn, s, &g.ticks.times, s.tick)
-		default:
-			lock.res, lock.err = g.locker.scheduled(work, key, fn, s, &g.ticks.times, g.locker.due(&g.ticks.times))
-		}
+		lock.res, lock.err = g.run(work, key, fn)
 		g.locker.report(lock.res, lock.err)
 	}()
 	select {
@@ -193,6 +191,35 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 	}
 	return nil, lock.err
 }
+
+// run runs the tick for which gocron calls now. gocron plans its next call when Lock returns, and
+// leaves out a fire time that is past then. So if LateBy is not given, Lock returns before that.
+func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result, error) {
+	l, s := g.locker, g.standsBy(key)
+	switch {
+	case g.ticks == nil && !s.hasTick:
+		now := l.opts.now()
+		s.tick, s.hasTick = s.tickAt(now), true
+		l.second(key, g, s.tick, true)
+		if !g.late {
+			s.lateBy = min(s.every, now.Sub(s.tick)+inTime(s.every))
+		}
+		return l.call(ctx, key, fn, s, g)
+	case g.ticks == nil:
+		return l.call(ctx, key, fn, s, g)
+	case s.hasTick:
+		return l.scheduled(ctx, key, fn, s, &g.ticks.times, s.tick)
+	}
+	tick := l.due(&g.ticks.times)
+	if next := g.ticks.times.after(tick); !g.late && !next.IsZero() {
+		s.lateBy, s.hasLate = inTime(next.Sub(tick)), true
+	}
+	return l.scheduled(ctx, key, fn, s, &g.ticks.times, tick)
+}
+
+// inTime is how long after a call Lock has returned, where gocron's next call comes a period
+// after it.
+func inTime(period time.Duration) time.Duration { return period - min(period/10, time.Second) }
 
 // gocronLock is a run as gocron holds it.
 type gocronLock struct {
@@ -236,7 +263,9 @@ type GocronCron[L interface{ Unlock(context.Context) error }] struct {
 // cron is what tells the fire times: gocron's own, or another. RunNow of gocron runs the
 // tick that has come last, if it was not run. Times that gocron adds to those of its Cron, by
 // DaylightSavingsTimeRunAfterTransition, are skipped. Unless LateBy says otherwise, a tick
-// starts before the next fire time or not at all.
+// starts before the next fire time or not at all, and Lock returns a second, or a tenth of a
+// shorter time between two, before that: a fire time that has passed when Lock returns is one
+// that gocron leaves out.
 //
 // It returns ErrInvalid if cron is nil, Tick, Every or OnMisfire is given, or an option is
 // out of range, and if L has more methods than Unlock.
@@ -257,7 +286,7 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 	if err != nil {
 		return nil, fmt.Errorf("gocron: %w", err)
 	}
-	g, err := newGocronLocker[L](l, s)
+	g, err := newGocronLocker[L](l, s, s.hasLate)
 	if err != nil {
 		return nil, err
 	}
