@@ -294,6 +294,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 			l.end(c.spare) // of a session that was lost meanwhile the hold may still come
 		}) {
 			pending.Abandon()
+			l.end(c.spare)
 		}
 		return nil, because(sent, err)
 	case errors.Is(err, commit.ErrGone): // the session's lease, or the one of the hold
