@@ -3,8 +3,10 @@
 //
 // # Guaranteed
 //
-// At most one start for each attempt at a tick, and no start of a tick when a later one
-// was claimed before: that is decided in one Txn of etcd, and rests on no clock. One job
+// At most one start for each attempt at a tick: that is decided in one Txn of etcd, and rests
+// on no clock. No start of a tick when a later one was claimed before, in the same Txn, unless
+// the later one lies further ahead than MaxSkew by the clock of the process that claims now:
+// such a claim is one of a process whose clock is wrong, and does not count. One job
 // does not overlap with itself as far as its runs heed their contexts: a run's context
 // ends, with a cause, before another run can start, under the assumptions that package
 // concurrency names for permits. A run's Token rises from run to run, and a Txn that
