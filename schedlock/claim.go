@@ -121,7 +121,8 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 				break
 			}
 			if out != 0 {
-				res.Outcome, res.Holder = out, st.holder(out)
+				res.Outcome = out
+				res.Holder, res.Reason = st.holder(out)
 				return nil, res, nil
 			}
 			p = next

@@ -110,8 +110,8 @@ func (st state) decide(j *job, s settings, own clientv3.LeaseID) (plan, Outcome,
 	return p, 0, nil
 }
 
-// holder names who is in the way.
-func (st state) holder(out Outcome) string {
+// holder names the process that is in the way, and the reason of a Pause.
+func (st state) holder(out Outcome) (holder, reason string) {
 	var by [][]*mvccpb.KeyValue
 	switch out {
 	case Claimed:
@@ -120,13 +120,13 @@ func (st state) holder(out Outcome) string {
 		by = append(by, st.lock, st.hold)
 	case Paused:
 		r, _ := record.DecodePause(st.pause[0].Value)
-		return r.By
+		return r.By, r.Reason
 	}
 	for _, kvs := range by {
 		if len(kvs) > 0 {
 			r, _ := record.DecodeLock(kvs[0].Value) // a Run has the same field
-			return r.Holder
+			return r.Holder, ""
 		}
 	}
-	return ""
+	return "", ""
 }

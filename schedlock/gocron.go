@@ -91,7 +91,15 @@ type SkippedError struct{ Result Result }
 // Error names the job, the tick and what was in the way.
 func (e *SkippedError) Error() string {
 	s := fmt.Sprintf("job %q, tick %s: %v", e.Result.Job, stamp(e.Result.Tick), e.Result.Outcome)
-	if e.Result.Holder != "" {
+	switch {
+	case e.Result.Outcome == Paused:
+		s += " by " + e.Result.Holder
+		if e.Result.Reason == "" {
+			s += ", no reason given"
+		} else {
+			s += ": " + e.Result.Reason
+		}
+	case e.Result.Holder != "":
 		s += ", by " + e.Result.Holder
 	}
 	return s

@@ -27,16 +27,38 @@ func checkReason(reason string) error {
 	return nil
 }
 
+// PauseOption changes what Pause does.
+type PauseOption func(*pausing)
+
+type pausing struct{ anyName bool }
+
+// BeforeFirstRun lets Pause take a job of which nothing is in etcd, such as one whose first run
+// has not come. Without it Pause returns ErrUnknownJob, so that the caller notices a misspelt
+// name. A job that was paused is listed by Jobs from then on.
+func BeforeFirstRun() PauseOption { return func(p *pausing) { p.anyName = true } }
+
 // Pause keeps a job from starting, in the whole fleet, until Resume. A run that goes on is
 // not touched; ticks that come meanwhile are left out. To pause it again changes the
-// reason. It returns ErrInvalid for a bad name or reason, ErrUnknownJob if nothing of the
-// job is in etcd and it was not used with this Locker, ErrClosed, ctx's error or one of
-// etcd's; after the last two the job may be paused or not.
-func (l *Locker) Pause(ctx context.Context, name, reason string) error {
+// reason. It returns ErrInvalid for a bad name, reason or option, ErrUnknownJob if nothing of
+// the job is in etcd, it was not used with this Locker and BeforeFirstRun is not given,
+// ErrClosed, ctx's error or one of etcd's; after the last two the job may be paused or not.
+func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOption) error {
+	var p pausing
+	for i, o := range opts {
+		if o == nil {
+			return fmt.Errorf("pause job %q: %w", name, invalid("option %d is nil", i))
+		}
+		o(&p)
+	}
 	value := record.Pause{By: l.sess.Holder(), Reason: reason, AtMS: l.opts.now().UnixMilli()}.Encode()
 	err := checkReason(reason)
 	if err == nil {
-		err = l.known(ctx, name)
+		err = checkName(name)
+	}
+	if err == nil && !p.anyName {
+		if err = l.known(ctx, name); errors.Is(err, ErrUnknownJob) {
+			err = fmt.Errorf("%w; if the name is right, give BeforeFirstRun", err)
+		}
 	}
 	if err == nil {
 		err = l.operate(ctx, name, func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })

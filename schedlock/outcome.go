@@ -52,5 +52,6 @@ type Result struct {
 	// Holder is who has claimed the tick, runs the job or has paused it, if not this
 	// call.
 	Holder string
+	Reason string        // of the Pause, if the job is paused
 	Took   time.Duration // of the function
 }
