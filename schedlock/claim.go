@@ -101,7 +101,8 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 			j.read(next.settings)
 			if out == standBy && s.aside != nil {
 				s.aside(j, tick, s)
-				res.Outcome, res.Holder = Claimed, st.holder(Claimed)
+				res.Outcome = Claimed
+				res.Holder, res.Reason = st.holder(Claimed)
 				return nil, res, nil
 			}
 			if out == standBy {
