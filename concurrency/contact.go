@@ -191,15 +191,23 @@ func (r *renewals) Send(id int64) error {
 	r.mu.Lock()
 	r.asked = r.contact.ask()
 	r.mu.Unlock()
-	return r.Stream.Send(id)
+	err := r.Stream.Send(id)
+	if err != nil { // Recv may have returned already, and then is not called again
+		r.answered(err)
+	}
+	return err
 }
 
 func (r *renewals) Recv() (id, seconds int64, err error) {
 	id, seconds, err = r.Stream.Recv()
+	r.answered(err)
+	return id, seconds, err
+}
+
+func (r *renewals) answered(err error) {
 	r.mu.Lock()
 	asked := r.asked
 	r.asked = time.Time{}
 	r.mu.Unlock()
 	r.contact.answer(asked, err)
-	return id, seconds, err
 }

@@ -42,6 +42,9 @@ func (g *gate) ended(ctx, bounded context.Context, begun time.Time, err error) e
 		return err
 	case unavailable == nil: // Wait was too short for an answer
 		unavailable, _ = g.sess.contact.trouble()
+		if unavailable.LastAnswer.After(begun) {
+			return g.fullUnseen() // etcd answers, but not so soon
+		}
 		if unavailable.Since.IsZero() {
 			unavailable.Since = begun
 		}

@@ -79,10 +79,19 @@ func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 			granted, err = api.Granted(ctx, id)
 		}
 		if err == nil && granted > 0 {
-			return start(api, id, granted, sent, o), nil
+			fresh := window{deadline: sent.add(time.Duration(granted)*time.Second - o.Margin)}
+			if fresh.open(o.now()) {
+				return start(api, id, granted, sent, o), nil
+			}
+			// The first try was sent so long ago that trust in the lease has ended.
+			late := id
+			o.Later(func(ctx context.Context) { _ = api.Revoke(ctx, late) })
 		}
-		if err == nil { // granted and expired meanwhile
+		if err == nil { // granted too late, or expired meanwhile
 			id, sent, tries = rand.Int64N(1<<62)+1, o.now(), 0
+			if err := ctx.Err(); err != nil {
+				return nil, fmt.Errorf("grant a lease: %w", err)
+			}
 			continue
 		}
 		if commit.Transient(err) {

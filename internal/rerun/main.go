@@ -5,8 +5,8 @@
 //	go run ./internal/rerun -flaky flaky.txt go test -race -short ./...
 //
 // The packages are the last arguments; each begins with "./". There is no second run of a
-// package that does not build, or in which the race detector has found a data race: neither
-// is a matter of time. The exit status is 0 if every package has passed, at the latest the
+// package that does not build, in which the race detector has found a data race, or that
+// says of its failure that it is not a matter of time. The exit status is 0 if every package has passed, at the latest the
 // second time, 1 if one has not, and 2 if go test could not be run.
 package main
 

@@ -54,6 +54,7 @@ func TestRerun(t *testing.T) {
 			flaky:  "FLAKY a.TestCrash: ", shows: []string{"panic: the first time"},
 		},
 		"does not build": {source: "func TestBad(t *testing.T) { nothing() }\n", red: true, shows: []string{"undefined: nothing", "is not run again: it does not build"}},
+		"veto":           {source: "func TestRule(t *testing.T) { t.Error(\"broken rule: not a matter of time\") }\n", red: true, shows: []string{"is not run again: what it has found is not a matter of time"}},
 		"does not load":  {source: "import \"example.org/nothing\"\n", red: true, shows: []string{"is not run again: it does not build"}},
 		"data race":      {source: "func TestRace(t *testing.T) { t.Error(\"WARNING: DATA RACE\") }\n", red: true, shows: []string{"is not run again: it has a data race"}},
 	} {

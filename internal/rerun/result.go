@@ -20,12 +20,17 @@ type event struct {
 	FailedBuild string
 }
 
+// Veto is what a test prints whose failure no second run can excuse, such as a broken rule
+// that the checkers have found in a run made up by chance.
+const Veto = "not a matter of time"
+
 // result is what go test has reported of one package.
 type result struct {
 	pkg    string
 	passed bool
 	built  bool
 	raced  bool
+	vetoed bool
 	lines  []event
 	failed []string // tests and subtests
 }
@@ -71,6 +76,7 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 	case ev.Action == "output":
 		p.lines = append(p.lines, ev)
 		p.raced = p.raced || strings.Contains(ev.Output, "WARNING: DATA RACE")
+		p.vetoed = p.vetoed || strings.Contains(ev.Output, Veto)
 	case ev.Action == "fail" && ev.Test != "":
 		p.failed = append(p.failed, ev.Test)
 	case ev.Test != "":
@@ -103,6 +109,8 @@ func (p *result) repeatable() (ok bool, why string) {
 		return false, "it does not build"
 	case p.raced:
 		return false, "it has a data race"
+	case p.vetoed:
+		return false, "what it has found is " + Veto
 	}
 	return true, ""
 }

@@ -24,7 +24,7 @@ func TestProtocol(t *testing.T) {
 		for range plays {
 			if bad := judge(run(t, s)); bad != "" {
 				plays = 5
-				rt.Fatalf("%s%s", s, bad)
+				rt.Fatalf("%s%sa broken rule is not a matter of time", s, bad)
 			}
 		}
 	})

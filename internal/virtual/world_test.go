@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/check"
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/history"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -65,6 +66,7 @@ func play(s script) *history.History {
 	defer w.server.Close()
 	w.recorder.Set(check.SettingSuite, "concurrency")
 	w.recorder.Set(check.SettingTTL, s.ttl.String())
+	w.recorder.Set(check.SettingTold, (commit.CallTimeout + time.Second).String()) // a call whose answer is lost is repeated then
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	w.meddler = w.dial()
