@@ -75,12 +75,11 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*
 	return j, nil
 }
 
-// Next returns the schedule's next fire time after t, in the location of t. It is for the
-// cron library, but any caller may ask, at any time and for any t: no tick comes of an answer.
-// Run finds its tick by itself, as the latest fire time that has come.
+// Next returns the schedule's next fire time after t, in the location of t. No tick comes of
+// an answer: Run finds its tick by itself, as the latest fire time that has come. So callers
+// other than the cron library may ask, too, for any t, once the job was given to the library.
 //
-// Two things are left to the first call, so give the job to the library before anything else
-// asks. A schedule without a time zone of its own, such as that of cron.ParseStandard, is
+// The library's call has to be the first, because two things are left to the first call. A schedule without a time zone of its own, such as that of cron.ParseStandard, is
 // read in the location of that call, from then on for all callers; if another call's would
 // have had another answer, that is logged once. A zone in the schedule, such as
 // "CRON_TZ=Europe/Berlin 0 9 * * *", makes that certain, also where processes have different
