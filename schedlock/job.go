@@ -79,9 +79,10 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*
 // an answer: Run finds its tick by itself, as the latest fire time that has come. So callers
 // other than the cron library may ask, too, for any t, once the job was given to the library.
 //
-// The library's call has to be the first, because two things are left to the first call. A schedule without a time zone of its own, such as that of cron.ParseStandard, is
-// read in the location of that call, from then on for all callers; if another call's would
-// have had another answer, that is logged once. A zone in the schedule, such as
+// The library's call has to be the first, because two things are left to the first call. A
+// schedule without a time zone of its own, such as that of cron.ParseStandard, is read in the
+// location of that call, from then on for all callers; if another call's would have had
+// another answer, that is logged once. A zone in the schedule, such as
 // "CRON_TZ=Europe/Berlin 0 9 * * *", makes that certain, also where processes have different
 // local zones. And the first call begins, in the background, to look for ticks that were missed
 // before, see OnMisfire, and for a run that was lost and may be started again, see Retries. A
