@@ -11,6 +11,7 @@ import (
 	"time"
 	"weak"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -161,6 +162,7 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 
 // acquireWithin is acquire until ctx ends.
 func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*Permit, error) {
+	lease := g.sess.Lease()
 	if r.prepare != nil {
 		if err := r.prepare(ctx); err != nil {
 			return nil, err
@@ -169,13 +171,13 @@ func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*
 	var pause commit.Backoff
 	var former *claim // of a call that queues anew
 	for round := 0; ; round++ {
-		// A call that finds no lease waits for one with all those that have lost theirs, and
-		// asks in turn with them.
-		if g.sess.Lease() == 0 {
-			round = max(round, 1)
-		}
 		e, err := g.sess.live(ctx)
 		if err == nil {
+			// A call that has met an outage asks in turn with all those that have lost their
+			// requests by it.
+			if clientv3.LeaseID(e.lease.ID()) != lease {
+				round = max(round, 1)
+			}
 			var p *Permit
 			if p, former, err = g.acquireOn(ctx, e, r, begun, round, former); err == nil {
 				g.sess.opts.Trace.acquired(AcquireInfo{Name: g.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
