@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -93,7 +94,7 @@ func (c *Cluster) DialWith(ctx context.Context, opts *ClientOptions) (*Client, e
 	if o.Configure != nil {
 		o.Configure(&cfg)
 	}
-	raw, err := clientv3.New(cfg)
+	raw, err := newClient(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("embedtest: client: %w", err)
 	}
@@ -110,6 +111,22 @@ func (c *Cluster) DialWith(ctx context.Context, opts *ClientOptions) (*Client, e
 		return nil, errClosed
 	}
 	return cl, nil
+}
+
+// newClient is clientv3.New, which asks etcd if there is a user to authenticate. An
+// election answers that with an error; newClient asks again until ctx ends.
+func newClient(ctx context.Context, cfg clientv3.Config) (*clientv3.Client, error) {
+	for {
+		cl, err := clientv3.New(cfg)
+		if !errors.Is(err, rpctypes.ErrLeaderChanged) && !errors.Is(err, rpctypes.ErrNoLeader) {
+			return cl, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // dialAdmin makes the cluster's own client.

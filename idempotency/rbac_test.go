@@ -87,7 +87,7 @@ func TestDeniedAmongOthers(t *testing.T) {
 	s, st := store(client)
 	together := client.Inject(embedtest.Fault{Method: "Txn", Match: isBatch, Times: -1})
 	var wg sync.WaitGroup
-	for n := range 256 {
+	for n := range 64 {
 		wg.Go(func() {
 			k := key(fmt.Sprint(n))
 			if n%16 == 0 {
