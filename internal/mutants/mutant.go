@@ -1,22 +1,20 @@
 package mutants
 
 import (
-	"bytes"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
-//go:embed patches/*.patch
-var patches embed.FS
+//go:embed edits/*.txt
+var texts embed.FS
 
 // Mutant is the product with one rule less.
 type Mutant struct {
@@ -24,29 +22,29 @@ type Mutant struct {
 	ID       string
 	Rule     string
 	Killer   string        // the checker that must notice, in the chaos suite
-	Nemeses  string        // those that bring it about, or "" for all
+	Nemeses  string        // those that cause it, or "" for all
 	Subjects string        // those that show it, or "" for all
 	Seeds    int           // within so many runs
 	For      time.Duration // of this length
 	Package  string        // of the test that must notice instead
 	Test     string
 
-	files []*gitdiff.File
+	edits []edit
 }
 
 // All returns all mutants, in the order of their names.
 func All() ([]Mutant, error) {
-	names, err := fs.Glob(patches, "patches/*.patch")
+	names, err := fs.Glob(texts, "edits/*.txt")
 	if err != nil {
 		return nil, err
 	}
 	var all []Mutant
 	for _, name := range names {
-		b, err := patches.ReadFile(name)
+		b, err := texts.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		m, err := parse(strings.TrimSuffix(filepath.Base(name), ".patch"), b)
+		m, err := parse(strings.TrimSuffix(path.Base(name), ".txt"), string(b))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -55,43 +53,85 @@ func All() ([]Mutant, error) {
 	return all, nil
 }
 
-func parse(name string, b []byte) (Mutant, error) {
+// field is one field of a file of edits.
+type field struct{ name, value string }
+
+// fields splits a file: a field is a name, a colon and a value, which may go on, or begin,
+// on further lines that are indented.
+func fields(text string) ([]field, error) {
+	var all []field
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \t\r\n")
+		name, value, named := strings.Cut(line, ":")
+		switch {
+		case line == "":
+		case strings.HasPrefix(line, "\t") && len(all) > 0:
+			f := &all[len(all)-1]
+			f.value = strings.TrimPrefix(f.value+"\n"+line[1:], "\n")
+		case named && !strings.ContainsAny(name, " \t"):
+			all = append(all, field{name, strings.TrimSpace(value)})
+		default:
+			return nil, fmt.Errorf("neither a field nor indented: %q", line)
+		}
+	}
+	return all, nil
+}
+
+func parse(name, text string) (Mutant, error) {
 	m := Mutant{Name: name}
-	files, preamble, err := gitdiff.Parse(bytes.NewReader(b))
+	all, err := fields(text)
 	if err != nil {
 		return m, err
 	}
-	m.files = files
-	for line := range strings.Lines(preamble) {
-		field, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		if !ok {
-			continue
+	seen := map[string]bool{}
+	var in edit      // the declaration that the next Find is for
+	var put, ok bool // whether the latest Find has its Put
+	for _, f := range all {
+		inEdit := f.name == "In" || f.name == "Find" || f.name == "Put"
+		if seen[f.name] && !inEdit {
+			return m, fmt.Errorf("two fields %q", f.name)
 		}
-		switch field {
+		seen[f.name] = true
+		if inEdit && (f.name == "Put") != (len(m.edits) > 0 && !put) {
+			return m, fmt.Errorf("%s: %s: each Find has one Put after it", f.name, f.value)
+		}
+		switch f.name {
 		case "Rule":
-			m.Rule = value
+			m.Rule = f.value
 		case "Id":
-			m.ID = value
+			m.ID = f.value
 		case "Killer":
-			m.Killer = value
+			m.Killer = f.value
 		case "Nemeses":
-			m.Nemeses = value
+			m.Nemeses = f.value
 		case "Subjects":
-			m.Subjects = value
+			m.Subjects = f.value
 		case "Chaos":
-			seeds, seconds, _ := strings.Cut(value, " ")
+			seeds, seconds, _ := strings.Cut(f.value, " ")
 			m.Seeds, _ = strconv.Atoi(seeds)
 			n, _ := strconv.Atoi(seconds)
 			m.For = time.Duration(n) * time.Second
 		case "Test":
-			m.Package, m.Test, _ = strings.Cut(value, " ")
+			m.Package, m.Test, _ = strings.Cut(f.value, " ")
+		case "In":
+			if in.pkg, in.decl, ok = strings.Cut(f.value, ", "); !ok {
+				return m, fmt.Errorf("In: %s: it is no package and declaration, separated by a comma", f.value)
+			}
+		case "Find":
+			if in.decl == "" || f.value == "" {
+				return m, fmt.Errorf("Find: %q: it is empty, or no In is before it", f.value)
+			}
+			in.find, put = f.value, false
+			m.edits = append(m.edits, in)
+		case "Put":
+			m.edits[len(m.edits)-1].put, put = f.value, true
 		default:
-			return m, fmt.Errorf("unknown field %q", field)
+			return m, fmt.Errorf("unknown field %q", f.name)
 		}
 	}
 	chaos := m.Seeds > 0 && m.For > 0 && m.Killer != ""
-	if m.Rule == "" || m.ID == "" || len(m.files) == 0 || chaos == (m.Package != "" && m.Test != "") {
-		return m, fmt.Errorf("the header is not complete: %+v", m)
+	if m.Rule == "" || m.ID == "" || !put || chaos == (m.Package != "" && m.Test != "") {
+		return m, fmt.Errorf("the file is not complete: %+v", m)
 	}
 	return m, nil
 }
@@ -99,19 +139,14 @@ func parse(name string, b []byte) (Mutant, error) {
 // Overlay writes the mutated files of the tree at root below dir, and a file for
 // go's -overlay, whose path it returns.
 func (m Mutant) Overlay(root, dir string) (string, error) {
+	mutated, err := m.apply(root)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", m.Name, err)
+	}
 	replace := map[string]string{}
-	for i, f := range m.files {
-		path := filepath.Join(root, filepath.FromSlash(f.NewName))
-		src, err := os.ReadFile(path)
-		if err != nil {
-			return "", err
-		}
-		var out bytes.Buffer
-		if err := gitdiff.Apply(&out, bytes.NewReader(src), f); err != nil {
-			return "", fmt.Errorf("%s: the patch no longer fits %s: %w", m.Name, f.NewName, err)
-		}
-		to := filepath.Join(dir, fmt.Sprintf("%s-%d.go", m.Name, i))
-		if err := os.WriteFile(to, out.Bytes(), 0o600); err != nil {
+	for path, src := range mutated {
+		to := filepath.Join(dir, fmt.Sprintf("%s-%d.go", m.Name, len(replace)))
+		if err := os.WriteFile(to, src, 0o600); err != nil {
 			return "", err
 		}
 		if path, err = filepath.Abs(path); err != nil {

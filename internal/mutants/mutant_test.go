@@ -1,56 +1,78 @@
 package mutants
 
 import (
-	"encoding/json"
+	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// Every patch fits the product as it is. That what it makes compiles is seen by `make
-// mutants`.
-func TestPatchesFit(t *testing.T) {
-	t.Parallel()
+func everyMutant(t *testing.T) []Mutant {
+	t.Helper()
 	all, err := All()
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(all), 14)
-	for _, m := range all {
-		overlay, err := m.Overlay("../..", t.TempDir())
-		require.NoError(t, err)
-		b, err := os.ReadFile(overlay)
-		require.NoError(t, err)
-		var o struct{ Replace map[string]string }
-		require.NoError(t, json.Unmarshal(b, &o))
-		require.NotEmpty(t, o.Replace)
-		for was, is := range o.Replace {
-			before, err := os.ReadFile(was)
-			require.NoError(t, err)
-			after, err := os.ReadFile(is)
-			require.NoError(t, err)
-			require.NotEqual(t, string(before), string(after))
-			_, err = parser.ParseFile(token.NewFileSet(), is, nil, 0)
-			require.NoError(t, err)
-		}
-	}
+	require.GreaterOrEqual(t, len(all), 45)
+	return all
 }
 
-func TestHeaders(t *testing.T) {
+func TestHeads(t *testing.T) {
 	t.Parallel()
-	const diff = "\ndiff --git a/x.go b/x.go\n--- a/x.go\n+++ b/x.go\n@@ -1 +1 @@\n-a\n+b\n"
-	m, err := parse("m", []byte("Rule: r\nId: M1\nChaos: 3 20\nKiller: store\n"+diff))
+	const edits = "\nIn: x, f\nFind: a\nPut: b\n"
+	m, err := parse("m", "Rule: r\nId: M1\nChaos: 3 20\nKiller: store\n"+edits)
 	require.NoError(t, err)
 	require.Equal(t, 3, m.Seeds)
 	require.Equal(t, "20s", m.For.String())
+	require.Equal(t, []edit{{pkg: "x", decl: "f", find: "a", put: "b"}}, m.edits)
 	for _, bad := range []string{
 		"Rule: r\nId: M1\n", "Id: M1\nTest: ./x TestX\n", "Rule: r\nId: M1\nTest: ./x\n", "Rule: r\nId: M1\nChaos: 3 20\n",
 		"Rule: r\nId: M1\nChaos: 3 20\nKiller: store\nTest: ./x TestX\n", "Rule: r\nId: M1\nTest: ./x TestX\nWhat: else\n",
+		"Rule: r\nRule: r\nId: M1\nTest: ./x TestX\n", "Rule: r\nId: M1\nTest: ./x TestX\nno field\n", "\tindented\nRule: r\nId: M1\nTest: ./x TestX\n",
 	} {
-		_, err := parse("m", []byte(bad+diff))
+		_, err := parse("m", bad+edits)
 		require.Error(t, err, bad)
 	}
-	_, err = parse("m", []byte("Rule: r\nId: M1\nTest: ./x TestX\n"))
-	require.Error(t, err, "it changes nothing")
+}
+
+func TestEditsOfAFile(t *testing.T) {
+	t.Parallel()
+	const head = "Rule: r\nId: M1\nTest: ./x TestX\n\n"
+	m, err := parse("m", head+"In: x, f\nFind:\n\ta\n\t\tb\n\n\tc\nPut:\nFind: d\nPut: e: f\n\nIn: y/z, (*T[K, V]).g\nFind: h\nPut:\n\tone\n\ttwo\n")
+	require.NoError(t, err)
+	require.Equal(t, []edit{
+		{pkg: "x", decl: "f", find: "a\n\tb\nc"},
+		{pkg: "x", decl: "f", find: "d", put: "e: f"},
+		{pkg: "y/z", decl: "(*T[K, V]).g", find: "h", put: "one\ntwo"},
+	}, m.edits)
+	for _, bad := range []string{
+		"", "In: x, f\n", "In: x f\nFind: a\nPut: b\n", "Find: a\nPut: b\n", "In: x, f\nFind: a\n", "In: x, f\nFind:\nPut: b\n", "In: x, f\nPut: b\n",
+		"In: x, f\nFind: a\nFind: b\nPut: c\n", "In: x, f\nFind: a\nPut: b\nPut: c\n", "In: x, f\nFind: a\nIn: y, g\nPut: b\n",
+	} {
+		_, err := parse("m", head+bad)
+		require.Error(t, err, bad)
+	}
+}
+
+// The test that is to notice exists: one that was renamed would pass.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	for _, m := range everyMutant(t) {
+		if m.Test == "" {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join("../..", m.Package, "*_test.go"))
+		require.NoError(t, err)
+		found := false
+		for _, name := range files {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				found = found || ok && f.Name.Name == m.Test
+			}
+		}
+		require.True(t, found, "%s: %s has no %s", m.Name, m.Package, m.Test)
+	}
 }

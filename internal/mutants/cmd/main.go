@@ -151,7 +151,7 @@ func lastLine(b []byte) (last []byte) {
 // byTest runs one test and looks that it fails, and for no other reason than that it
 // compiles and runs.
 func byTest(ctx context.Context, m mutants.Mutant, overlay string) (row, error) {
-	args := []string{"test", "-overlay", overlay, "-count=1", "-timeout=3m", "-run", "^" + m.Test + "$", m.Package}
+	args := []string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=3m", "-run", "^" + m.Test + "$", m.Package}
 	rapid, err := usesRapid(ctx, m.Package)
 	if err != nil {
 		return row{}, err
