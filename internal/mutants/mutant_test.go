@@ -4,7 +4,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
+	"path"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,5 +78,32 @@ func TestNamedTestsExist(t *testing.T) {
 			}
 		}
 		require.True(t, found, "%s: %s has no %s", m.Name, m.Package, m.Test)
+	}
+}
+
+var tableRow = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d-[^`]+)` \\| (.*) \\| (.*) \\| (\\S+) \\|$")
+
+// The documentation's table is that of the mutants.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/testing.md")
+	require.NoError(t, err)
+	rows := map[string][]string{}
+	for _, r := range tableRow.FindAllStringSubmatch(string(doc), -1) {
+		rows[r[1]] = r[2:]
+	}
+	all := everyMutant(t)
+	require.Len(t, rows, len(all))
+	for _, m := range all {
+		row := rows[m.Name]
+		require.NotNil(t, row, m.Name)
+		require.Equal(t, m.Rule, row[0], m.Name)
+		by := strings.Split(row[1], ", ")
+		if m.Test != "" {
+			require.Equal(t, []string{"`" + path.Base(m.Package) + "." + m.Test + "`"}, by, m.Name)
+			require.Equal(t, "–", row[2], m.Name)
+		} else {
+			require.Contains(t, by, "`"+m.Killer+"`", m.Name)
+		}
 	}
 }
