@@ -105,14 +105,14 @@ func (m Mutant) apply(root string) (map[string][]byte, error) {
 func (e edit) locate(root string) (path string, _ hit, _ error) {
 	want, err := lex([]byte(e.find))
 	if err != nil {
-		return "", hit{}, fmt.Errorf("Find: %w", err)
+		return "", hit{}, fmt.Errorf("read Find: %w", err)
 	}
 	put, err := lex([]byte(e.put))
 	if err != nil {
-		return "", hit{}, fmt.Errorf("Put: %w", err)
+		return "", hit{}, fmt.Errorf("read Put: %w", err)
 	}
 	if len(want) == 0 || slices.EqualFunc(want, put, same) {
-		return "", hit{}, fmt.Errorf("Find is empty, or the same as Put: %s", e.find)
+		return "", hit{}, fmt.Errorf("no token in Find, or the same ones in Put: %s", e.find)
 	}
 	text := "" // of Put, without comments around it
 	if len(put) > 0 {

@@ -175,9 +175,9 @@ func TestMatches(t *testing.T) {
 		"other file":             {in: "(*Lease).close", find: "{}", put: "{ l.n++ }", was: "{}", is: " { l.n++ } "},
 		"no such method":         {in: "(*Lease).reopen", find: "x", fails: "x, (*Lease).reopen: the package has no such declaration in its 2 files"},
 		"no such function":       {in: "renew", find: "l.sent(1)", fails: "no such declaration"},
-		"the same again":         {in: "open", find: "return true", put: "return /* so */ true", fails: "the same as Put"},
-		"only a comment":         {in: "open", find: "// nothing", put: "x", fails: "Find is empty"},
-		"no Go":                  {in: "open", find: "'", put: "x", fails: "Find: "},
+		"the same again":         {in: "open", find: "return true", put: "return /* so */ true", fails: "the same ones in Put"},
+		"only a comment":         {in: "open", find: "// nothing", put: "x", fails: "no token in Find"},
+		"no Go":                  {in: "open", find: "'", put: "x", fails: "read Find: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

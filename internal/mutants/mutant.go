@@ -115,11 +115,11 @@ func parse(name, text string) (Mutant, error) {
 			m.Package, m.Test, _ = strings.Cut(f.value, " ")
 		case "In":
 			if in.pkg, in.decl, ok = strings.Cut(f.value, ", "); !ok {
-				return m, fmt.Errorf("In: %s: it is no package and declaration, separated by a comma", f.value)
+				return m, fmt.Errorf("value of In: %s: it is no package and declaration, separated by a comma", f.value)
 			}
 		case "Find":
 			if in.decl == "" || f.value == "" {
-				return m, fmt.Errorf("Find: %q: it is empty, or no In is before it", f.value)
+				return m, fmt.Errorf("value of Find: %q: it is empty, or has no In before it", f.value)
 			}
 			in.find, put = f.value, false
 			m.edits = append(m.edits, in)
