@@ -23,16 +23,17 @@ func init() {
 
 type holding struct{ s *Session }
 
-func (h holding) Client() *clientv3.Client  { return h.s.client.Client }
-func (h holding) Space() keyspace.Space     { return h.s.space }
-func (h holding) Source() *mirror.Source    { return h.s.source }
-func (h holding) Log() *zap.Logger          { return h.s.log }
-func (h holding) Holder() string            { return h.s.opts.Holder }
-func (h holding) TTL() time.Duration        { return h.s.opts.TTL }
-func (h holding) Margin() time.Duration     { return h.s.opts.Margin }
-func (h holding) Nonce() string             { return strconv.FormatUint(h.s.nonces.Add(1), 36) }
-func (h holding) Context() context.Context  { return h.s.ctx }
-func (h holding) Background(fn func()) bool { return h.s.background(fn) }
+func (h holding) Client() *clientv3.Client      { return h.s.client.Client }
+func (h holding) Space() keyspace.Space         { return h.s.space }
+func (h holding) Source() *mirror.Source        { return h.s.source }
+func (h holding) Log() *zap.Logger              { return h.s.log }
+func (h holding) Holder() string                { return h.s.opts.Holder }
+func (h holding) TTL() time.Duration            { return h.s.opts.TTL }
+func (h holding) Margin() time.Duration         { return h.s.opts.Margin }
+func (h holding) ReleaseTimeout() time.Duration { return h.s.opts.ReleaseTimeout }
+func (h holding) Nonce() string                 { return strconv.FormatUint(h.s.nonces.Add(1), 36) }
+func (h holding) Context() context.Context      { return h.s.ctx }
+func (h holding) Background(fn func()) bool     { return h.s.background(fn) }
 func (h holding) Open(ctx context.Context) (context.Context, context.CancelFunc) {
 	return h.s.untilClosed(ctx)
 }

@@ -46,7 +46,8 @@ type SessionOptions struct {
 	// ReleaseTimeout is how long Do and Lead wait, once the function has returned, for
 	// etcd to confirm the release: at least a millisecond. After it they return, and
 	// the release continues in the background. Permit.Release is bounded by its ctx
-	// instead. Defaults to 2 s.
+	// instead. It also bounds the calls of schedlock that run a job, which wait for the
+	// record of the run's end. Defaults to 2 s.
 	ReleaseTimeout time.Duration
 
 	// ReportEvery is the time between two calls of Trace.Waiting for one

@@ -77,7 +77,7 @@ func (st state) decide(j *job, s settings, own clientv3.LeaseID) (plan, Outcome,
 		r, ok := record.DecodeRun(st.run[0].Value)
 		runs := len(st.lock) > 0 && st.lock[0].CreateRevision == st.run[0].ModRevision
 		switch {
-		case !ok || r.State != record.RunRunning || r.Attempt > s.retries:
+		case !ok || r.State != record.RunRunning || r.Attempt > s.retries || j.endedHere(st.run[0].ModRevision):
 			return p, Claimed, nil
 		case runs && !s.timed():
 			return p, StillRunning, nil // another call of the same millisecond

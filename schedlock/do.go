@@ -25,6 +25,10 @@ type Func func(ctx context.Context, r *Run) error
 // and LateBy allows. A panic of fn is recorded, and then goes on; so does
 // runtime.Goexit. When fn has returned, its outcome is recorded even if ctx has ended,
 // in the background if need be.
+//
+// If etcd does not confirm that record within the session's ReleaseTimeout, or before ctx
+// ends, Do returns fn's own result all the same, and Result.Unconfirmed says so. The run is not
+// lost then: it went on when fn returned.
 func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...Option) (res Result, err error) {
 	defer l.tell(&res, &err)
 	res.Job = name

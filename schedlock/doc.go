@@ -16,6 +16,16 @@
 // AtMost is. What then becomes of its tick is said by Retries: by default nothing, so that
 // nothing is started twice.
 //
+// # An end that is not confirmed
+//
+// If etcd goes away just when a function has returned, its run is not lost: no other run was
+// started before. The call returns the function's own result, after the session's ReleaseTimeout
+// (2 s by default) at the latest, and Result.Unconfirmed says that the record of the end is not
+// confirmed. Recording continues in the background until the session's lease ends, and the job
+// counts as running as long. If the lease ends first, all other processes see the run as lost:
+// with Retries one of them starts the tick again, although its work was done. So a job that
+// must not be done twice does without Retries, or its work takes an idempotency key.
+//
 // # Not guaranteed
 //
 // That every tick starts: one whose time passes while the job still runs, is paused, or

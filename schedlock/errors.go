@@ -28,6 +28,12 @@ var (
 	// ErrReturned: a run's context ended because its function returned.
 	ErrReturned = errors.New("job has returned")
 
+	// ErrUnconfirmed is concurrency.ErrUnconfirmed: the function of a run returned while the
+	// run went on, but etcd has not confirmed the record of its end. It is no loss and does
+	// not match ErrLost. It always comes as an *UnconfirmedError, in Result.Unconfirmed; no
+	// call returns it.
+	ErrUnconfirmed = concurrency.ErrUnconfirmed
+
 	// ErrClosed is concurrency.ErrClosed: the session is closed, or its client is.
 	ErrClosed = concurrency.ErrClosed
 
@@ -85,6 +91,33 @@ func (e *LostError) Unwrap() error { return e.Cause }
 
 // Is tells that a LostError is an ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// UnconfirmedError says that etcd has not confirmed the record of a run's end. The function has
+// returned, while the run went on. Until the record arrives, or etcd expires the session's
+// lease, the job counts as running. If the lease expires first, other processes see the run as
+// lost, and start its tick again if Retries allows it. errors.Is matches it with
+// ErrUnconfirmed, and never with ErrLost.
+type UnconfirmedError struct {
+	Job     string
+	Run     string // the tick
+	Attempt int
+	Token   int64
+	// Cause is why there is no confirmation: that SessionOptions.ReleaseTimeout has passed,
+	// the error of the call's ctx, an error of etcd's, ErrClosed, or how the session's lease
+	// was lost.
+	Cause error
+}
+
+// Error names the run and the cause.
+func (e *UnconfirmedError) Error() string {
+	return fmt.Sprintf("record the end of job %q, tick %s, attempt %d: etcd has not confirmed it: %v", e.Job, e.Run, e.Attempt, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *UnconfirmedError) Unwrap() error { return e.Cause }
+
+// Is reports whether target is ErrUnconfirmed.
+func (e *UnconfirmedError) Is(target error) bool { return target == ErrUnconfirmed }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)

@@ -88,6 +88,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 			err = fmt.Errorf("panic: %v", v)
 		}
 		r.finish(ctx, err)
+		r.outcome.Unconfirmed = r.unconfirmed()
 		if done := r.locker.opts.Done; done != nil {
 			done(r.outcome, r.err) // the caller of this call is not there any more
 		}
@@ -100,6 +101,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 	if !r.finish(ctx, err) { // AtMost was first
 		r.err, r.outcome.Took = once(errors.Join(err, errUnheeded), r.Err()), time.Since(r.began)
 	}
+	r.outcome.Unconfirmed = r.unconfirmed()
 }
 
 // tooLong ends the run by AtMost. Its function should return now; if it does not, the job
@@ -141,7 +143,7 @@ func (r *Run) tooLong() {
 const maxError = 1024
 
 // finish records the outcome and gives the job free, once, and tells whether that was now.
-// If ctx ends meanwhile, or has, it goes on in the background.
+// If ctx ends meanwhile, or has, or etcd does not answer in time, it goes on in the background.
 func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 	r.settled.Do(func() {
 		now = true
@@ -170,7 +172,7 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 			rec.State, rec.Error = record.RunFailed, bounded(r.err.Error())
 		}
 		puts := append([]clientv3.Op{clientv3.OpPut(r.job.keys.Run(r.claim.tick), rec.Encode())}, r.trim()...)
-		r.write(ctx, puts)
+		r.write(ctx, rec, puts)
 	})
 	return now
 }
@@ -184,52 +186,6 @@ func bounded(text string) string {
 		}
 	}
 	return text
-}
-
-// write ends the run in etcd.
-func (r *Run) write(ctx context.Context, puts []clientv3.Op) {
-	lock, kv := r.job.keys.Lock(), r.locker.client
-	remove := func(ctx context.Context) (commit.Removal, error) {
-		return commit.RemoveAndPut(ctx, kv, lock, r.token, puts)
-	}
-	if ctx.Err() == nil {
-		merged, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(r.epoch.Context(), cancel)
-		removal, err := remove(merged)
-		stop()
-		cancel()
-		if err == nil {
-			if removal == commit.Absent {
-				r.outcome.Outcome = Lost
-				r.err = errors.Join(r.err, r.lost(ErrLost, errors.New("its lock was gone when it ended")))
-			}
-			r.forget()
-			return
-		}
-		if ctx.Err() == nil && r.epoch.Context().Err() != nil {
-			// The history says lost, and so does the caller hear.
-			r.outcome.Outcome = Lost
-			r.err = errors.Join(r.err, r.lost(r.epoch.Why()), fmt.Errorf("its end could not be recorded: %w", err))
-			r.forget()
-			return
-		}
-	}
-	// The caller is told how his function ended: he wants to wait no longer.
-	again := func() {
-		defer r.forget()
-		var pause commit.Backoff
-		for {
-			// If it never gets there, the lock goes with the lease and the tick is
-			// shown as lost.
-			_, err := remove(r.epoch.Context())
-			if err == nil || pause.Wait(r.epoch.Context(), err) != nil {
-				return
-			}
-		}
-	}
-	if !r.locker.sess.Background(again) {
-		r.forget()
-	}
 }
 
 // forget ends what this process keeps of a run.

@@ -238,8 +238,8 @@ type gocronLock struct {
 	err      error
 }
 
-// Unlock ends the run. It waits until the end is recorded or ctx has ended; the end is
-// recorded in any case. It returns a *LostError, ErrTooLong, the error given to Fail, or ctx's
+// Unlock ends the run. It waits until the end is recorded, the session's ReleaseTimeout has
+// passed or ctx has ended; the end is recorded in any case, in the background if need be. It returns a *LostError, ErrTooLong, the error given to Fail, or ctx's
 // error.
 func (k *gocronLock) Unlock(ctx context.Context) error {
 	k.once.Do(func() { close(k.unlocked) })

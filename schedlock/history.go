@@ -23,7 +23,11 @@ const (
 	Done     State = "done"     // its function returned nil
 	Broken   State = "failed"   // its function returned an error, panicked, or ran too long
 	Dead     State = "lost"     // its process died, was cut off or stood still for too long
-	Unlocked State = "unlocked" // somebody ended it with Unlock
+	Unlocked State = "unlocked" // it was ended by Unlock
+	// Unconfirmed: its function returned in this process, and etcd has not confirmed the
+	// record of that, see Result.Unconfirmed. Other processes see it as Running, and as Dead
+	// once the lease of its session has ended.
+	Unconfirmed State = "unconfirmed"
 )
 
 // Record is what etcd tells of one tick.
@@ -102,7 +106,9 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 	if r.EndMS != 0 {
 		out.End = time.UnixMilli(r.EndMS)
 	}
-	if r.State == record.RunRunning && (len(lock) == 0 || lock[0].CreateRevision != kv.ModRevision) {
+	if ended, ok := j.open[kv.ModRevision]; ok && r.State == record.RunRunning {
+		out.State, out.End, out.Error = Unconfirmed, time.UnixMilli(ended.EndMS), ended.Error
+	} else if r.State == record.RunRunning && (len(lock) == 0 || lock[0].CreateRevision != kv.ModRevision) {
 		out.State = Dead
 	}
 	return out, true
@@ -254,7 +260,7 @@ func (l *Locker) reading(ctx context.Context, name string, read func(context.Con
 	ctx, cancel := l.sess.Open(ctx)
 	defer cancel()
 	return l.repeat(ctx, func(ctx context.Context) error {
-		return read(ctx, &job{name: name, keys: l.space.Job(name)})
+		return read(ctx, &job{name: name, keys: l.space.Job(name), open: l.open(name)})
 	})
 }
 

@@ -282,32 +282,6 @@ func TestManyTicks(t *testing.T) {
 	}, soon, 10*time.Millisecond)
 }
 
-// The function has returned, and the session is lost before that is recorded. The history
-// shows the run as lost, and so does the Result.
-func TestEndThatCannotBeRecorded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a lease: 4 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	a, b := f.instance(quick(), nil), f.instance(nil, nil)
-	end := make(chan struct{})
-	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)))
-	r := got(t, started, "it starts")
-	a.client.Cut()
-	defer a.client.Heal()
-	close(end)
-	x := got(t, done, "it returns")
-	require.Equal(t, []any{schedlock.Lost, r.Token()}, []any{x.res.Outcome, x.res.Token})
-	require.ErrorIs(t, x.err, schedlock.ErrLost)
-	require.ErrorContains(t, x.err, "could not be recorded")
-	require.Eventually(t, func() bool {
-		h, err := b.Get(ctx, "job", tick(1))
-		return err == nil && h.State == schedlock.Dead
-	}, soon, 10*time.Millisecond)
-}
-
 // Close waits for a run that was begun for a missed tick, as for any other.
 func TestCloseWaitsForACatchUp(t *testing.T) {
 	t.Parallel()

@@ -159,19 +159,20 @@ type job struct {
 	keys keyspace.Job
 
 	mu      sync.Mutex
-	print   string             // the settings with which it is used here
-	stored  string             // those in etcd, when they were last read
-	claimed map[string]string  // run records that were seen: who has claimed them, by key
-	order   []string           // of claimed, oldest first
-	runners map[int64]bool     // leases of the processes that were seen to claim a tick
-	runs    map[int64]*Run     // by token: those that go on here
-	taken   int64              // revision at which the lock went last
-	changed chan struct{}      // closed and replaced at each event
-	spares  []clientv3.LeaseID // for AtLeast, of claims that have lost
-	caller  any                // whose call for a tick was the last: a Job, a wrapped job, a locker of gocron's
-	former  any                // the one before, if it was another
-	called  time.Time          // the tick
-	doubled bool               // it was logged that one tick has two calls
+	print   string               // the settings with which it is used here
+	stored  string               // those in etcd, when they were last read
+	claimed map[string]string    // run records that were seen: who has claimed them, by key
+	order   []string             // of claimed, oldest first
+	runners map[int64]bool       // leases of the processes that were seen to claim a tick
+	runs    map[int64]*Run       // by token: those that go on here
+	open    map[int64]record.Run // by token: ends of runs of this process that etcd has not confirmed
+	taken   int64                // revision at which the lock went last
+	changed chan struct{}        // closed and replaced at each event
+	spares  []clientv3.LeaseID   // for AtLeast, of claims that have lost
+	caller  any                  // whose call for a tick was the last: a Job, a wrapped job, a locker of gocron's
+	former  any                  // the one before, if it was another
+	called  time.Time            // the tick
+	doubled bool                 // it was logged that one tick has two calls
 }
 
 // memory is how many claims are remembered of each job.
@@ -191,7 +192,7 @@ func (l *Locker) job(name string) *job {
 	defer l.mu.Unlock()
 	j := l.jobs[keys.Range]
 	if j == nil {
-		j = &job{name: name, keys: keys, claimed: map[string]string{}, runners: map[int64]bool{}, runs: map[int64]*Run{}, changed: make(chan struct{})}
+		j = &job{name: name, keys: keys, claimed: map[string]string{}, runners: map[int64]bool{}, runs: map[int64]*Run{}, open: map[int64]record.Run{}, changed: make(chan struct{})}
 		l.jobs[keys.Range] = j
 	}
 	return j

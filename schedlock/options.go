@@ -66,7 +66,9 @@ func LateBy(d time.Duration) Option {
 
 // Retries lets a tick be started again, up to n times, if its run was lost: if its process
 // died, was cut off or stood still for longer than its session's TTL. By default it is
-// not, and the tick is shown as lost. A run that ended with an error is not repeated.
+// not, and the tick is shown as lost. A run that ended with an error is not repeated. A run
+// whose end was not recorded before its lease ended is started again by other processes,
+// although its function has returned: see Result.Unconfirmed.
 //
 // A further attempt obeys the lateness of a first one, whichever process makes it and
 // however long it was away: it starts until LateBy has passed, by default before the next

@@ -15,8 +15,9 @@ const (
 	// Failed: it ran here and returned an error, panicked, called runtime.Goexit or
 	// ran longer than AtMost.
 	Failed
-	// Lost: it ran here, but the run was taken for dead or was unlocked before it
-	// ended. Another attempt may have overlapped with what it did since.
+	// Lost: it ran here, but the run was taken for dead or was unlocked before its
+	// function returned, as this process's clock or etcd's answer says. Another attempt may
+	// have overlapped with what it did since.
 	Lost
 	// Claimed: another call has run this tick, or runs it.
 	Claimed
@@ -54,4 +55,7 @@ type Result struct {
 	Holder string
 	Reason string        // of the Pause, if the job is paused
 	Took   time.Duration // of the function
+	// Unconfirmed is nil, or an *UnconfirmedError (ErrUnconfirmed): the function has ended,
+	// as Outcome says, but etcd has not confirmed the record of that.
+	Unconfirmed error
 }

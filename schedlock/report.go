@@ -26,6 +26,9 @@ func (l *Locker) report(res Result, err error) {
 		l.mu.Unlock()
 		log = log.With(zap.Int("attempt", res.Attempt), zap.Duration("took", res.Took))
 	}
+	if res.Unconfirmed != nil {
+		log.Warn("a run has ended, but etcd has not confirmed the record of that", zap.Stringer("outcome", res.Outcome), zap.NamedError("unconfirmed", res.Unconfirmed))
+	}
 	var settings *SettingsError
 	switch {
 	case err == nil && res.Outcome.Started():

@@ -30,6 +30,9 @@ type Run struct {
 	outcome Result
 	err     error
 
+	open      *UnconfirmedError // of the record of its end, or nil; guarded by job.mu
+	confirmed bool              // etcd has answered; guarded by job.mu
+
 	mu    sync.Mutex
 	began time.Time
 	until time.Time // AtMost

@@ -24,6 +24,8 @@ type Session interface {
 	Holder() string
 	TTL() time.Duration
 	Margin() time.Duration
+	// ReleaseTimeout is how long a call waits for etcd to confirm the end of its work.
+	ReleaseTimeout() time.Duration
 	// Nonce returns a text that this session has returned never before.
 	Nonce() string
 
