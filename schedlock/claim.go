@@ -32,10 +32,10 @@ type claimed struct {
 func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
 	sent, intime := s.bound(ctx, tick, l.opts.now())
 	defer intime()
-	ctx, cancel := l.sess.Open(sent)
+	ctx, cancel := l.open(sent)
 	defer cancel()
 	c, res, err := l.ask(ctx, sent, j, tick, s)
-	if err != nil && context.Cause(ctx) == errLate {
+	if err != nil && ended(ctx) == errLate {
 		if err != errLate { //nolint:errorlint // joined with what was in the way
 			l.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", j.name), zap.Time("tick", tick), zap.Error(err))
 		}
@@ -48,7 +48,7 @@ func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s settings) 
 // what has been sent.
 func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
 	res := Result{Job: j.name, Tick: tick}
-	if err := context.Cause(ctx); err != nil {
+	if err := ended(ctx); err != nil {
 		return nil, res, err
 	}
 	p := plan{attempt: 1, settings: j.stands(s.shared())}
@@ -135,14 +135,6 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 	}
 }
 
-// because returns why ctx has ended, if it has, together with err.
-func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		return errors.Join(cause, err)
-	}
-	return err
-}
-
 // standBy waits for an event of the job.
 func (l *Locker) standBy(ctx context.Context, changed <-chan struct{}) error {
 	t := time.NewTimer(l.sess.TTL()) // an event may be lost
@@ -151,7 +143,7 @@ func (l *Locker) standBy(ctx context.Context, changed <-chan struct{}) error {
 	case <-changed:
 	case <-t.C:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ended(ctx)
 	}
 	return nil
 }
@@ -190,7 +182,7 @@ func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, s settings, 
 		case <-t.C:
 			return false, nil
 		case <-ctx.Done():
-			return false, context.Cause(ctx)
+			return false, ended(ctx)
 		}
 	}
 }
@@ -204,7 +196,7 @@ func (l *Locker) turn(ctx context.Context) (leave func(), err error) {
 		t := time.AfterFunc(hung, end)
 		return func() { t.Stop(); end() }, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, ended(ctx)
 	}
 }
 
@@ -235,7 +227,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 	}()
 	sent, cancel := context.WithCancelCause(sent)
 	defer cancel(nil)
-	defer context.AfterFunc(l.sess.Context(), func() { cancel(ErrClosed) })()
+	defer context.AfterFunc(l.sess.Context(), func() { cancel(endedBy{ErrClosed}) })()
 
 	c := &claimed{epoch: e, leave: leave, tick: tick, attempt: p.attempt, before: p.before, sent: time.Now()}
 	run, nonce, at := j.keys.Run(tick), l.sess.Nonce(), l.opts.now().UnixMilli()

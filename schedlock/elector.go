@@ -87,6 +87,6 @@ func (e *GocronElector) Close(ctx context.Context) error {
 	case <-e.done:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
 }

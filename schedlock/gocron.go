@@ -159,12 +159,12 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 	}
 	// gocron cancels its ctx before the task has ended: the run is none of its business.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	detach := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	detach := context.AfterFunc(ctx, func() { cancel(endedBy{ctx.Err()}) })
 	lock := &gocronLock{unlocked: make(chan struct{}), ended: make(chan struct{})}
 	started := make(chan struct{})
 	fn := func(_ context.Context, r *Run) error {
 		if !detach() {
-			return context.Cause(ctx) // nobody waits for it any more
+			return ctx.Err() // the call has ended
 		}
 		g.mu.Lock()
 		g.runs[key] = r
@@ -247,7 +247,7 @@ func (k *gocronLock) Unlock(ctx context.Context) error {
 	case <-k.ended:
 		return k.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
 }
 

@@ -67,7 +67,7 @@ func (g *GocronLocker[L]) standsBy(key string) settings {
 // free waits until the run of a tick has ended, and reports whether it was lost, and the tick
 // may be started again.
 func (l *Locker) free(j *job, tick time.Time, s settings) bool {
-	ctx, cancel := l.sess.Open(context.Background())
+	ctx, cancel := l.open(context.Background())
 	defer cancel()
 	ctx, intime := s.bound(ctx, tick, l.opts.now())
 	defer intime()

@@ -182,7 +182,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error
 			return
 		}
 		j := &job{name: name, keys: l.space.Job(name)}
-		ctx, cancel := l.sess.Open(ctx)
+		ctx, cancel := l.open(ctx)
 		defer cancel()
 		records, done := make(chan Record), make(chan struct{})
 		go func() {
@@ -211,7 +211,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error
 					return
 				}
 			case <-ctx.Done():
-				yield(Record{}, fmt.Errorf("watch of job %q: %w", name, context.Cause(ctx)))
+				yield(Record{}, fmt.Errorf("watch of job %q: %w", name, ended(ctx)))
 				return
 			}
 		}
@@ -224,7 +224,7 @@ const page = 1000
 // Jobs returns the names of all jobs of the namespace, in the order of their keys. It
 // returns ErrClosed, ctx's error or one of etcd's.
 func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
-	ctx, cancel := l.sess.Open(ctx)
+	ctx, cancel := l.open(ctx)
 	defer cancel()
 	var names []string
 	first, end := l.space.Jobs(), clientv3.GetPrefixRangeEnd(l.space.Jobs())
@@ -257,10 +257,10 @@ func (l *Locker) reading(ctx context.Context, name string, read func(context.Con
 	if err := checkName(name); err != nil {
 		return err
 	}
-	ctx, cancel := l.sess.Open(ctx)
+	ctx, cancel := l.open(ctx)
 	defer cancel()
 	return l.repeat(ctx, func(ctx context.Context) error {
-		return read(ctx, &job{name: name, keys: l.space.Job(name), open: l.open(name)})
+		return read(ctx, &job{name: name, keys: l.space.Job(name), open: l.openEnds(name)})
 	})
 }
 

@@ -88,7 +88,8 @@ type Locker struct {
 	opts   Options
 	log    *zap.Logger
 	clocks *clocks
-	turns  chan struct{} // claims on their way
+	accept context.Context // ends when Close of the session begins
+	turns  chan struct{}   // claims on their way
 
 	mu      sync.Mutex
 	jobs    map[string]*job   // by range
@@ -112,19 +113,18 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
 	l.clocks = &clocks{space: l.space, now: o.now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
+	accept, cancel := sess.Open(ctx)
+	l.accept = accept
 	for _, work := range []func(){
 		func() { sess.Source().Listen(ctx, l.space.Jobs(), l.up, l.heard) },
 		func() { sess.Source().Follow(ctx, l.space.Clocks(), 0, l.clocks) },
-		func() {
-			telling, cancel := sess.Open(ctx)
-			defer cancel()
-			l.clocks.tell(telling, sess, o.beat)
-		},
-		func() { <-ctx.Done(); l.giveAllBack() },
+		func() { l.clocks.tell(accept, sess, o.beat) },
+		func() { <-ctx.Done(); cancel(); l.giveAllBack() },
 	} {
 		open = open && sess.Background(work)
 	}
 	if !open || ctx.Err() != nil {
+		cancel()
 		return nil, fmt.Errorf("schedlock: %w", ErrClosed)
 	}
 	return l, nil

@@ -16,7 +16,7 @@ import (
 func (j *Job) catchUp() {
 	l := j.locker
 	life := l.sess.Context() // of a run: Close waits for it
-	ctx, cancel := l.sess.Open(life)
+	ctx, cancel := l.open(life)
 	defer cancel()
 	var pause commit.Backoff
 	for {

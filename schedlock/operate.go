@@ -86,7 +86,7 @@ func (l *Locker) Resume(ctx context.Context, name string) error {
 // operate makes a change after all changes that came before it, and once: a late copy of
 // it finds that another has come since.
 func (l *Locker) operate(ctx context.Context, name string, change func(keyspace.Job) clientv3.Op) error {
-	ctx, cancel := l.sess.Open(ctx)
+	ctx, cancel := l.open(ctx)
 	defer cancel()
 	keys := l.space.Job(name)
 	value := record.Operated{Nonce: rand.Text(), By: l.sess.Holder(), AtMS: l.opts.now().UnixMilli()}.Encode()
@@ -148,7 +148,7 @@ func (l *Locker) Unlock(ctx context.Context, name, reason string) error {
 }
 
 func (l *Locker) unlock(ctx context.Context, name, reason string) error {
-	ctx, cancel := l.sess.Open(ctx)
+	ctx, cancel := l.open(ctx)
 	defer cancel()
 	keys := l.space.Job(name)
 	var lock, hold *clientv3.GetResponse

@@ -196,10 +196,10 @@ func (p periods) Next(t time.Time) time.Time {
 // errLate ends the claim of a tick whose time has passed.
 var errLate = errors.New("it is too late for the tick")
 
-// bound derives a ctx that ends, with errLate, when it is too late for a tick.
+// bound derives a ctx that ends, by errLate, when it is too late for a tick.
 func (s settings) bound(ctx context.Context, tick, now time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	late := func() { cancel(errLate) }
+	late := func() { cancel(endedBy{errLate}) }
 	var timer *time.Timer
 	if s.hasLate {
 		left := tick.Add(s.lateBy).Sub(now)

@@ -152,8 +152,8 @@ func (j *job) endedHere(token int64) bool {
 	return ok
 }
 
-// open returns the ends of a job's runs that etcd has not confirmed, by token.
-func (l *Locker) open(name string) map[int64]record.Run {
+// openEnds returns the ends of a job's runs that etcd has not confirmed, by token.
+func (l *Locker) openEnds(name string) map[int64]record.Run {
 	l.mu.Lock()
 	j := l.jobs[l.space.Job(name).Range]
 	l.mu.Unlock()

@@ -1,0 +1,34 @@
+package schedlock
+
+import (
+	"context"
+	"errors"
+)
+
+// endedBy is the cause with which this package ends a ctx that it has derived. A cause of the
+// caller's ctx is never one, be it another session's ErrClosed.
+type endedBy struct{ error }
+
+// open derives a ctx that also ends when Close of the session begins.
+func (l *Locker) open(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.accept, func() { cancel(endedBy{ErrClosed}) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// ended returns why ctx has ended: with what this package has ended it, or else with the error
+// of the caller's ctx, whatever its cause. It returns nil if ctx has not ended.
+func ended(ctx context.Context) error {
+	if by, ours := context.Cause(ctx).(endedBy); ours { //nolint:errorlint // a cause that wraps one is the caller's
+		return by.error
+	}
+	return ctx.Err()
+}
+
+// because returns why ctx has ended, if it has, together with err.
+func because(ctx context.Context, err error) error {
+	if end := ended(ctx); end != nil && !errors.Is(err, end) {
+		return errors.Join(end, err)
+	}
+	return err
+}

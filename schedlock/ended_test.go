@@ -1,0 +1,128 @@
+package schedlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// A17: a call that ends because its caller's ctx has ended returns the ctx's error. A cause that
+// is another session's ErrClosed neither masks that nor is taken for the end of this session.
+func TestCtxOfAnotherSession(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second}, nil)
+	job, err := in.Job("cron", grid(time.Hour), nothing)
+	require.NoError(t, err)
+	locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(time.Hour))
+	require.NoError(t, err)
+	end := make(chan struct{})
+	started, done := do(ctxT(t), in.Locker, "busy", end, schedlock.Tick(tick(1)), schedlock.Retries(1))
+	r := got(t, started, "it starts")
+	// A call for the same tick stands by until the run has ended.
+	standing, cancel := context.WithCancelCause(ctxT(t))
+	_, waits := do(standing, in.Locker, "busy", nil, schedlock.Tick(tick(1)), schedlock.Retries(1))
+	require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 1 }, soon, time.Millisecond)
+	held, err := locker.Lock(ctxT(t), "held")
+	require.NoError(t, err)
+
+	isCtxs := func(t *testing.T, want, err error) {
+		t.Helper()
+		require.ErrorIs(t, err, want)
+		require.NotErrorIs(t, err, schedlock.ErrClosed)
+	}
+	in.client.BlackHole()
+	defer in.client.Heal()
+	cancel(concurrency.ErrClosed)
+	isCtxs(t, context.Canceled, got(t, waits, "who stands by").err)
+	calls := map[string]func(ctx context.Context) error{
+		"Do": func(ctx context.Context) error { _, err := in.Do(ctx, "job", nothing); return err },
+		"Tick": func(ctx context.Context) error {
+			_, err := in.Do(ctx, "job2", nothing, schedlock.Tick(tick(1)))
+			return err
+		},
+		"AtLeast": func(ctx context.Context) error {
+			_, err := in.Do(ctx, "job3", nothing, schedlock.AtLeast(time.Second))
+			return err
+		},
+		"LateBy": func(ctx context.Context) error {
+			_, err := in.Do(ctx, "job4", nothing, schedlock.Every(time.Hour), schedlock.LateBy(time.Hour))
+			return err
+		},
+		"RunContext": func(ctx context.Context) error { _, err := job.RunContext(ctx); return err },
+		"Trigger":    func(ctx context.Context) error { _, err := job.Trigger(ctx); return err },
+		"History":    func(ctx context.Context) error { _, err := in.History(ctx, "job"); return err },
+		"Get":        func(ctx context.Context) error { _, err := in.Get(ctx, "job", tick(1)); return err },
+		"Status":     func(ctx context.Context) error { _, err := in.Status(ctx, "job"); return err },
+		"Jobs":       func(ctx context.Context) error { _, err := in.Jobs(ctx); return err },
+		"Pause":      func(ctx context.Context) error { return in.Pause(ctx, "busy", "") },
+		"Resume":     func(ctx context.Context) error { return in.Resume(ctx, "busy") },
+		"Unlock":     func(ctx context.Context) error { return in.Unlock(ctx, "busy", "") },
+		"Check":      r.Check,
+		"Watch": func(ctx context.Context) (err error) {
+			for _, err = range in.Watch(ctx, "busy") {
+			}
+			return err
+		},
+		"Lock":   func(ctx context.Context) error { _, err := locker.Lock(ctx, "other"); return err },
+		"unlock": held.Unlock,
+	}
+	for name, call := range calls {
+		for how, begin := range map[string]func() (context.Context, context.CancelFunc, error){
+			"canceled": func() (context.Context, context.CancelFunc, error) {
+				ctx, cancel := context.WithCancelCause(ctxT(t))
+				time.AfterFunc(20*time.Millisecond, func() { cancel(concurrency.ErrClosed) })
+				return ctx, func() { cancel(nil) }, context.Canceled
+			},
+			"canceled before": func() (context.Context, context.CancelFunc, error) {
+				ctx, cancel := context.WithCancelCause(ctxT(t))
+				cancel(concurrency.ErrClosed)
+				return ctx, func() {}, context.Canceled
+			},
+			"timed out": func() (context.Context, context.CancelFunc, error) {
+				ctx, cancel := context.WithTimeoutCause(ctxT(t), 20*time.Millisecond, concurrency.ErrClosed)
+				return ctx, cancel, context.DeadlineExceeded
+			},
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				ctx, cancel, want := begin()
+				defer cancel()
+				isCtxs(t, want, call(ctx))
+			})
+		}
+	}
+	in.client.Heal()
+	close(end)
+	require.NoError(t, got(t, done, "the run").err)
+	require.NoError(t, held.Unlock(ctxT(t)))
+	require.NoError(t, in.sess.Close(ctxT(t)))
+	_, err = in.Do(ctxT(t), "job", nothing)
+	require.ErrorIs(t, err, schedlock.ErrClosed)
+	require.False(t, errors.Is(err, context.Canceled), err)
+}
+
+// A17: the same for the elector of gocron.
+func TestElectorCtxOfAnotherSession(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s := f.instance(patient(), nil)
+	el, err := concurrency.NewElection(s.sess, "e", nil)
+	require.NoError(t, err)
+	e, err := schedlock.NewGocronElector(el)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, time.Millisecond)
+	s.client.BlackHole()
+	ctx, cancel := context.WithCancelCause(ctxT(t))
+	cancel(concurrency.ErrClosed)
+	err = e.Close(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, schedlock.ErrClosed)
+	s.client.Heal()
+	require.NoError(t, e.Close(ctxT(t)))
+}
