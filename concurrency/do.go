@@ -1,9 +1,6 @@
 package concurrency
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // do runs fn under a permit and releases it, however fn ends: by return, panic or
 // runtime.Goexit.
@@ -14,7 +11,7 @@ func (p *Permit) do(ctx context.Context, fn func(context.Context, *Permit) error
 		stop()
 		cancel(nil)
 		if lost := p.releaseAfterWork(ctx); lost != nil {
-			err = errors.Join(err, lost)
+			err = withEnd(err, lost)
 		}
 	}()
 	return fn(work, p)

@@ -106,7 +106,7 @@ func (p *Permit) judge(ctx context.Context, own, early, lost error) (again bool,
 	case ctx.Err() != nil:
 		err = withEnd(own, ctx.Err())
 		if lost != nil {
-			err = errors.Join(err, lost)
+			err = withEnd(err, lost)
 		}
 		return false, g.failed("lead", err)
 	case errors.Is(early, ErrClosed):
@@ -122,11 +122,11 @@ func (p *Permit) judge(ctx context.Context, own, early, lost error) (again bool,
 	if lost == nil {
 		return false, own // as it is
 	}
-	return false, errors.Join(own, lost)
+	return false, withEnd(own, lost)
 }
 
-// withEnd joins fn's error with what has ended its context, if it does not tell that
-// itself.
+// withEnd joins fn's error with what has ended its context, unless fn's error wraps that: it
+// is printed once.
 func withEnd(own, ended error) error {
 	if errors.Is(own, ended) {
 		return own
