@@ -117,10 +117,11 @@ func (g *gate) creation(e *epoch, c *claim, ifs []clientv3.Cmp) commit.Creation 
 		Read: []clientv3.Op{clientv3.OpGet(g.keys.Light, clientv3.WithPrefix(), clientv3.WithCountOnly())},
 	}
 	if g.fixed == 0 {
-		// The limit, and as many of the heavy requests as it takes to know
-		// whether there are any but this one.
-		tx.Read = append(tx.Read, clientv3.OpGet(g.keys.Limit, clientv3.WithRange(g.keys.Light), clientv3.WithLimit(3)))
+		// The limit, and the number of the heavy requests.
+		tx.Read = append(tx.Read, clientv3.OpGet(g.keys.Limit, clientv3.WithRange(g.keys.Light), clientv3.WithLimit(1)))
 	}
+	c.strays = g.counted()
+	tx.Read = append(tx.Read, readStrays(c.strays)...)
 	if r.hasID {
 		key := g.keys.ID(r.id)
 		c.also = []string{key}
@@ -139,31 +140,32 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	if read == nil {
 		return false, nil // settled after a lost answer
 	}
-	light := read[0].GetResponseRange().Count
+	strayLight, strayOthers := g.uncount(c.strays, read[len(read)-len(c.strays):])
+	light := read[0].GetResponseRange().Count - strayLight
 	if g.fixed > 0 {
 		c.found = mirror.Found{Known: true, Ahead: int(light - 1)}
 		return queue.Fits(light-1, 1, g.fixed), nil
 	}
 	// The limit comes first, then the heavy requests.
-	heavy := read[1].GetResponseRange().Kvs
-	if len(heavy) == 0 || string(heavy[0].Key) != g.keys.Limit { // somebody has deleted it
+	stored := read[1].GetResponseRange().Kvs
+	if len(stored) == 0 || string(stored[0].Key) != g.keys.Limit { // somebody has deleted it
 		_, err := g.storeLimit(ctx, c.request.limit)
 		return false, err
 	}
-	seen, err := g.learnLimit(heavy[0])
+	seen, err := g.learnLimit(stored[0])
 	if err != nil {
 		return false, err
 	}
 	limit := seen.limit
-	others := read[1].GetResponseRange().Count - 1 // etcd counts beyond the limit of a read
-	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: heavy[0].ModRevision}
+	others := read[1].GetResponseRange().Count - 1 - strayOthers // etcd counts beyond the limit of a read
+	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: stored[0].ModRevision}
 	if limit > 0 && c.slot.Weight > limit {
 		return false, g.tooHeavy(c.slot.Weight, limit)
 	}
 	if c.slot.Weight == 1 {
-		return len(heavy) == 1 && queue.Fits(light-1, 1, limit), nil
+		return others == 0 && queue.Fits(light-1, 1, limit), nil
 	}
-	return len(heavy) == 2 && queue.Fits(light, c.slot.Weight, limit), nil
+	return others == 1 && queue.Fits(light, c.slot.Weight, limit), nil
 }
 
 // oursError says that the ID is that of an earlier request of this session, which is

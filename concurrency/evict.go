@@ -43,11 +43,7 @@ func (g *gate) ownerOf(ctx context.Context, id string) (o owner, live bool, err 
 		}
 		// Both keys were created in one Txn.
 		if len(kvs) == 1 && kvs[0].CreateRevision == born {
-			o.Request = mirror.Request{Slot: slot}
-			o.Key, o.Create, o.Weight, o.Try = rec.Slot, born, slot.Weight, slot.Try
-			o.Record, _ = record.DecodeRequest(kvs[0].Value)
-			o.also = []string{idKey}
-			return o, true, nil
+			return owner{Request: mirror.NewRequest(slot, kvs[0]), also: []string{idKey}}, true, nil
 		}
 	}
 	_, err = commit.Remove(ctx, g.sess.client, idKey, born)
@@ -64,12 +60,13 @@ func (g *gate) withToken(ctx context.Context, token int64) (owner, bool, error) 
 		for _, r := range list {
 			if r.Create == token {
 				o := owner{Request: r}
-				if r.Record.ID == "" {
+				id := r.Record().ID
+				if id == "" {
 					return o, true, nil
 				}
 				// The ID as the value tells it may not be exact (JSON knows
 				// text only), and the key of another must not be touched.
-				idKey := g.keys.ID(r.Record.ID)
+				idKey := g.keys.ID(id)
 				kvs, err := g.get(ctx, idKey)
 				if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == token {
 					o.also = []string{idKey}

@@ -35,6 +35,7 @@ type gate struct {
 	linger  *time.Timer
 	checked time.Time // when foreign keys were last reported
 	frees   map[int64]frees
+	strays  []mirror.Stray      // those that a view has shown last
 	tries   map[int64]time.Time // those that the last look has found, by token, and since when
 
 	limit atomic.Pointer[seenLimit]
@@ -138,8 +139,9 @@ type claim struct {
 	also    []string // keys that go with it: that of its ID
 	token   int64
 	found   mirror.Found
-	freed   bool // guarded by the epoch, as is that it is going
-	left    left // guarded by the epoch
+	strays  []mirror.Stray // those that its Txn reads
+	freed   bool           // guarded by the epoch, as is that it is going
+	left    left           // guarded by the epoch
 }
 
 // keys are all keys that belong to the claim.

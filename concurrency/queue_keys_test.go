@@ -100,8 +100,8 @@ func TestTrapS7MutableRankInputs(t *testing.T) {
 	require.NoError(t, granted(t, w, "the waiter").Release(ctx))
 }
 
-// F39, T15, T13: keys that do not belong there block nobody and are told. They
-// keep callers off the fast way only.
+// F39, T15, T13: keys that do not belong there block nobody and are reported. For what they
+// cost see TestStrayKeyCostsNoRead.
 func TestForeignKeysBlockNobody(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -43,6 +43,7 @@ func (g *gate) reset() {
 	g.limit.Store(nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.strays = nil // a revision may stand for another state by now
 	if g.mirror != nil {
 		g.halt()
 		close(g.fresh)

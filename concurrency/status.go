@@ -48,9 +48,10 @@ type Request struct {
 }
 
 func describe(r mirror.Request) Request {
+	record := r.Record()
 	return Request{
-		Token: r.Create, ID: r.Record.ID, Holder: r.Record.Holder, Note: r.Record.Note,
-		Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Slot.Lease), Since: time.UnixMilli(r.Record.AtMS),
+		Token: r.Create, ID: record.ID, Holder: record.Holder, Note: record.Note,
+		Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Slot.Lease), Since: time.UnixMilli(record.AtMS),
 	}
 }
 

@@ -26,8 +26,8 @@ type Mirror struct {
 	limitRev int64
 	damaged  bool // a limit is stored that cannot be read
 	revision int64
-	foreign  int
-	listed   int64 // revision of the last list
+	strays   map[string]int64 // mod revisions of the keys that are no requests
+	listed   int64            // revision of the last list
 	again    chan struct{}
 	waiting  map[string]*Waiter
 	unseen   map[string]*Waiter // those of them whose requests are newer than the view
@@ -37,15 +37,44 @@ type Mirror struct {
 // Request is one live request as it stands in etcd.
 type Request struct {
 	queue.Entry
-	Slot   keyspace.Slot
-	Record record.Request
-	ahead  int // how many stood before it when its event came
+	Slot  keyspace.Slot
+	value *value
+	ahead int // how many stood before it when its event came
+}
+
+// value is the value of a request. It is for people, and rank does not depend on it: so it
+// is decoded only when it is asked for, and once.
+type value struct {
+	once   sync.Once
+	stored []byte
+	record record.Request
+}
+
+// NewRequest returns the request of a key whose name was parsed.
+func NewRequest(slot keyspace.Slot, kv *mvccpb.KeyValue) Request {
+	r := Request{
+		Slot: slot, Entry: queue.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Weight: slot.Weight, Try: slot.Try},
+		value: &value{},
+	}
+	if len(kv.Value) <= record.MaxSize { // a longer one cannot be read, and is not kept
+		r.value.stored = kv.Value
+	}
+	return r
+}
+
+// Record returns what the value of the request says, or a zero Record if it cannot be read.
+func (r Request) Record() record.Request {
+	r.value.once.Do(func() {
+		r.value.record, _ = record.DecodeRequest(r.value.stored)
+		r.value.stored = nil
+	})
+	return r.value.record
 }
 
 // New returns a mirror that has seen nothing yet. A fixed limit above 0 is used
 // instead of a stored one.
 func New(keys keyspace.Gate, fixed int64) *Mirror {
-	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, waiting: map[string]*Waiter{}, unseen: map[string]*Waiter{}, changed: make(chan struct{}), again: make(chan struct{}, 1)}
+	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, strays: map[string]int64{}, waiting: map[string]*Waiter{}, unseen: map[string]*Waiter{}, changed: make(chan struct{}), again: make(chan struct{}, 1)}
 	if fixed > 0 {
 		m.queue.SetLimit(fixed, 0)
 	}
@@ -66,7 +95,7 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	if m.fixed > 0 {
 		m.queue.SetLimit(m.fixed, 0)
 	}
-	m.requests, m.foreign = make(map[string]*Request, len(kvs)), 0
+	m.requests, m.strays = make(map[string]*Request, len(kvs)), map[string]int64{}
 	var limit *mvccpb.KeyValue
 	for _, kv := range kvs {
 		if string(kv.Key) == m.keys.Limit {
@@ -74,7 +103,7 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 		} else if r, ok := m.parse(kv); ok {
 			m.requests[r.Key] = r
 		} else {
-			m.foreign++
+			m.strays[string(kv.Key)] = kv.ModRevision
 		}
 	}
 	m.setLimit(limit)
@@ -91,6 +120,24 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 			m.finish(w, Gone)
 		}
 	}
+}
+
+// Stray is a key in the range that is no request, with the revision at which it was
+// written.
+type Stray struct {
+	Key string
+	Mod int64
+}
+
+// Strays returns the keys in the range that are no requests. listed is false if the range
+// has not been listed yet.
+func (m *Mirror) Strays() (strays []Stray, listed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, mod := range m.strays {
+		strays = append(strays, Stray{key, mod})
+	}
+	return strays, m.listed > 0
 }
 
 // Again is received from when the mirror wants the range listed anew.
@@ -115,11 +162,10 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 		}
 		old, known := m.requests[key]
 		if ev.Type == clientv3.EventTypeDelete {
+			delete(m.strays, key)
 			if known {
 				delete(m.requests, key)
 				m.queue.Delete(key, old.Create)
-			} else if m.foreign > 0 {
-				m.foreign--
 			}
 			continue
 		}
@@ -131,16 +177,17 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 			delete(m.requests, key)
 			m.queue.Delete(key, old.Create)
 		case known:
-			old.Record = r.Record
+			old.value = r.value
 			continue
 		}
-		if ok {
-			m.requests[key] = r
-			m.queue.Insert(r.Entry)
-			r.ahead, _, _ = m.queue.Position(key, r.Create)
-		} else if ev.IsCreate() || known {
-			m.foreign++
+		if !ok {
+			m.strays[key] = ev.Kv.ModRevision
+			continue
 		}
+		delete(m.strays, key)
+		m.requests[key] = r
+		m.queue.Insert(r.Entry)
+		r.ahead, _, _ = m.queue.Position(key, r.Create)
 	}
 	for _, e := range m.queue.Admit() {
 		touched = append(touched, e.Key)
@@ -162,9 +209,8 @@ func (m *Mirror) parse(kv *mvccpb.KeyValue) (*Request, bool) {
 	if m.fixed > 0 && slot.Weight > m.fixed {
 		return nil, false
 	}
-	r := &Request{Slot: slot, Entry: queue.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Weight: slot.Weight, Try: slot.Try}}
-	r.Record, _ = record.DecodeRequest(kv.Value) // for people; rank does not depend on it
-	return r, true
+	r := NewRequest(slot, kv)
+	return &r, true
 }
 
 // setLimit takes over the stored limit. An unreadable one admits nobody.
@@ -268,7 +314,7 @@ func (v View) Without(key string, token int64) View {
 func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v = View{Revision: m.revision, Record: m.limit, LimitRev: m.limitRev, Used: m.queue.Used(), Through: m.queue.Through(), Damaged: m.damaged, Foreign: m.foreign}
+	v = View{Revision: m.revision, Record: m.limit, LimitRev: m.limitRev, Used: m.queue.Used(), Through: m.queue.Through(), Damaged: m.damaged, Foreign: len(m.strays)}
 	if m.damaged {
 		v.Foreign++
 	}

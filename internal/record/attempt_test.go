@@ -36,7 +36,7 @@ func TestAttemptDecodeIsWary(t *testing.T) {
 	require.Equal(t, "xy", string(r.Body))
 	head := `{"v":1,"state":"done","attempt":1`
 	for _, bad := range []string{"", "\n", "null\n", "{}\n", "[]\n", head + "}", head + "\n", head + "}\nx", head + `,"size":1}` + "\n", head + `,"size":-1}` + "\n",
-		head + `,"size":5,"parts":99999}` + "\n", head + `,"parts":-1}` + "\n", head + `,"error":"` + strings.Repeat("x", maxSize) + `"}` + "\n",
+		head + `,"size":5,"parts":99999}` + "\n", head + `,"parts":-1}` + "\n", head + `,"error":"` + strings.Repeat("x", MaxSize) + `"}` + "\n",
 		`{"v":2,"state":"done","attempt":1}` + "\n", `{"v":1,"state":"done","attempt":0}` + "\n", `{"v":1,"state":"gone","attempt":1}` + "\n"} {
 		_, ok := DecodeAttempt([]byte(bad))
 		require.False(t, ok, "%.60q", bad)

@@ -28,7 +28,7 @@ func TestJobDecodeIsWary(t *testing.T) {
 	require.True(t, ok, "unknown fields of later releases are ignored")
 	require.Equal(t, 3, r.Attempt)
 	for _, bad := range []string{"", "null", "{}", "[]", `"x"`, `{"v":2,"attempt":1}`, `{"v":1}`, `{"v":1,"attempt":0}`, `{"v":1,"attempt":-1}`,
-		`{"v":1,"attempt":1e99}`, `{"v":1,"attempt":1`, `{"v":1,"attempt":1,"error":"` + strings.Repeat("x", maxSize) + `"}`} {
+		`{"v":1,"attempt":1e99}`, `{"v":1,"attempt":1`, `{"v":1,"attempt":1,"error":"` + strings.Repeat("x", MaxSize) + `"}`} {
 		_, ok := DecodeRun([]byte(bad))
 		require.False(t, ok, "%.60s", bad)
 	}

@@ -19,8 +19,8 @@ import (
 // changed in a way that this release cannot read.
 const version = 1
 
-// maxSize bounds what is decoded.
-const maxSize = 16 << 10
+// MaxSize bounds what is decoded, in bytes.
+const MaxSize = 16 << 10
 
 // Request is the value of a slot key. It is there for people and for settling
 // an unanswered Txn; rank and weight stand in the key's name.
@@ -167,5 +167,5 @@ func encode(r any) string {
 }
 
 func decode(b []byte, into any) bool {
-	return len(b) <= maxSize && json.Unmarshal(b, into) == nil
+	return len(b) <= MaxSize && json.Unmarshal(b, into) == nil
 }

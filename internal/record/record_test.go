@@ -43,7 +43,7 @@ func TestDecodeIsWary(t *testing.T) {
 	require.True(t, ok, "unknown fields of later releases are ignored")
 	require.Equal(t, "n", r.Nonce)
 	for _, bad := range []string{"", "null", "{}", "[]", `"x"`, `{"v":2,"limit":3}`, `{"v":1,"limit":-1}`, `{"v":1,"limit":3000000000}`,
-		`{"v":1,"limit":3,"through":-1}`, `{"v":1,"limit":1e99}`, `{"v":1,"limit":3`, `{"v":1,"limit":3,"by":"` + strings.Repeat("x", maxSize) + `"}`} {
+		`{"v":1,"limit":3,"through":-1}`, `{"v":1,"limit":1e99}`, `{"v":1,"limit":3`, `{"v":1,"limit":3,"by":"` + strings.Repeat("x", MaxSize) + `"}`} {
 		_, ok := DecodeLimit([]byte(bad))
 		require.False(t, ok, "%.60s", bad)
 	}
