@@ -110,11 +110,23 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		rec.taken, rec.broken = rec.taken+int64(n), rec.broken || err != nil
 		return n, err
 	}
+	rec.grow(len(p))
 	rec.body, rec.taken = append(rec.body, p...), rec.taken+int64(len(p))
 	if rec.live {
 		_, _ = rec.w.Write(p)
 	}
 	return len(p), nil
+}
+
+// grow makes room for n more bytes of the body: for all that is declared, or twice what was
+// there. append, which grows a large slice by a quarter, would allocate five times a body.
+func (rec *recorder) grow(n int) {
+	need := len(rec.body) + n
+	if need <= cap(rec.body) {
+		return
+	}
+	room := max(need, min(max(2*cap(rec.body), int(rec.length)), rec.max))
+	rec.body = append(make([]byte, 0, room), rec.body...)
 }
 
 // WriteString is Write.
