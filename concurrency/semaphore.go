@@ -215,7 +215,7 @@ func (s *Semaphore) Status(ctx context.Context) (Status, error) { return s.gate.
 // goes on; changes that follow each other quickly may be yielded as one. The first
 // state is linearizable, as that of Status: it shows everything that had returned
 // before the loop began. No state is older than the one before, except after a
-// restored backup.
+// restored backup, and none differs from it in its Revision only.
 //
 // It ends with one error: ctx's when ctx ends, ErrClosed, or at its beginning one of
 // etcd's that repeating would not change. Later on, trouble with etcd delays it but

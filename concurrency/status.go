@@ -29,7 +29,7 @@ type Status struct {
 	Foreign int
 }
 
-// equal tells whether two states of one queue differ in their revisions at most.
+// equal reports whether two states of one queue differ in their revisions at most.
 func (s Status) equal(t Status) bool {
 	return s.Limit == t.Limit && s.Stored == t.Stored && s.Held == t.Held && s.Foreign == t.Foreign &&
 		slices.Equal(s.Holders, t.Holders) && slices.Equal(s.Waiters, t.Waiters)
@@ -94,16 +94,20 @@ func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 		}
 		m, replaced := g.join()
 		defer g.leave()
+		var last *Status // that was yielded
+		show := func(v mirror.View) bool {
+			st := g.describe(v)
+			if last != nil && st.equal(*last) {
+				return true
+			}
+			last = &st
+			return yield(st, nil)
+		}
 		for err == nil {
-			read, differs := g.describe(v), false
-			more := yield(read, nil)
+			more := show(v)
 			for more && err == nil {
 				if v, err = g.next(ctx, m, replaced, v.Revision); err == nil {
-					// The mirror's first list mostly shows what was read.
-					st := g.describe(v)
-					if differs = differs || !st.equal(read); differs {
-						more = yield(st, nil)
-					}
+					more = show(v)
 				}
 			}
 			if !more {

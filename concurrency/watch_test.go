@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -46,7 +47,8 @@ func TestWatchIsNotOlderThanTheCall(t *testing.T) {
 	require.Greater(t, st.Revision, p.Token())
 }
 
-// What the view shows first, as of a later revision, is no change.
+// Watch yields no state that differs from the last one in its revision only: not what the
+// view shows first, nor what changes where the user does not see it, nor a new view.
 func TestWatchShowsNoStateTwice(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -55,22 +57,48 @@ func TestWatchShowsNoStateTwice(t *testing.T) {
 	sm := sem(t, s, "x", 3)
 	p := acquire(t, ctx, sm)
 	list := c.Inject(embedtest.Fault{Method: "Range", Match: lists, Skip: 1, Do: embedtest.HoldRequest}) // that of the view
-	next, stop := iter.Pull2(sm.Watch(ctx))
-	defer stop()
-	st, err, _ := next()
-	require.NoError(t, err)
-	require.Equal(t, 1, st.Held)
+	states, ended := make(chan concurrency.Status, 1000), make(chan struct{})
+	watching, cancel := context.WithCancel(ctx)
 	go func() {
-		if assertNoError(t, list.Wait(ctx)) {
-			_, err := f.Client().Put(ctx, "elsewhere", "") // another revision
-			assertNoError(t, err)
-			assertNoError(t, list.Release())
-			assertNoError(t, p.Release(ctx))
+		defer close(ended)
+		for st, err := range sm.Watch(watching) {
+			if err == nil {
+				states <- st
+			}
 		}
 	}()
-	st, err, _ = next()
+	shows := func(what string, held, foreign int) {
+		t.Helper()
+		st := got(t, states, what)
+		require.Equal(t, []int{held, foreign}, []int{st.Held, st.Foreign}, what)
+	}
+	shows("the present state", 1, 0)
+	slot, limit := f.keys("queue/")[0], f.keys("/limit")[0]
+	require.NoError(t, list.Wait(ctx))
+	_, err := f.Client().Put(ctx, "elsewhere", "") // another revision
 	require.NoError(t, err)
-	require.Zero(t, st.Held)
+	require.NoError(t, list.Release())
+	put := func(key, value string, lease int64) {
+		t.Helper()
+		resp, err := f.Client().Put(ctx, key, value, clientv3.WithLease(clientv3.LeaseID(lease)))
+		require.NoError(t, err)
+		require.NoError(t, concurrency.AwaitView(ctx, sm, resp.Header.Revision))
+	}
+	put(slot+"-stray", "", 0)
+	shows("a foreign key is the first change", 1, 1)
+	for _, key := range []string{slot, limit, slot + "-stray"} { // the same again
+		resp, err := f.Client().Get(ctx, key)
+		require.NoError(t, err)
+		put(key, string(resp.Kvs[0].Value), resp.Kvs[0].Lease)
+	}
+	concurrency.ReplaceView(sm)
+	require.NoError(t, p.Release(ctx))
+	shows("the release is the next change", 0, 1)
+	_, err = f.Client().Delete(ctx, slot+"-stray")
+	require.NoError(t, err)
+	shows("the end of the foreign key is the next", 0, 0)
+	cancel()
+	closed(t, ended, "the watch ends")
 }
 
 // A Watch of a mutex, too, shows what the caller knows by another call: that it is held.
@@ -127,7 +155,6 @@ func TestReplacedView(t *testing.T) {
 	}()
 	got(t, states, "the present state")
 	concurrency.ReplaceView(sm)
-	require.Len(t, got(t, states, "the state after it").Waiters, 1)
 	require.NoError(t, p.Release(ctx))
 	p = granted(t, w, "the waiter")
 	require.NoError(t, p.Release(ctx))
