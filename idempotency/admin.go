@@ -73,12 +73,15 @@ type Filter struct {
 	State State
 }
 
-// pageSize is how many keys are read at once.
-const pageSize = 200
+// pageSize is how many keys are read at once. What a Record says stands in front of the
+// result, in one value of up to 128 KiB, so a page has 4 MiB at most.
+const pageSize = 32
 
 // List returns the records that a filter leaves, in no order that means anything. It reads
-// page by page, so what changes meanwhile may be seen or not. It yields ErrClosed,
-// an error of etcd's or ctx's, and ends then.
+// page by page, at most 32 records at once, and fewer where the client takes no longer
+// answers (clientv3.Config.MaxCallRecvMsgSize); so what changes meanwhile may be seen or
+// not. It yields ErrClosed, an error of etcd's or ctx's, or one of the client's for a record
+// that is larger than it takes, and ends then.
 func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := s.closed(); err != nil {
@@ -90,11 +93,16 @@ func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 			from = s.keys.Scope(f.Scope)
 		}
 		end := clientv3.GetPrefixRangeEnd(from)
+		page := int64(pageSize)
 		var pause commit.Backoff
 		for {
 			call, cancel := commit.Call(ctx)
-			resp, err := s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
+			resp, err := s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(page))
 			cancel()
+			if commit.TooLarge(err) && page > 1 {
+				page /= 2
+				continue
+			}
 			if err != nil {
 				if commit.Transient(err) {
 					if err = pause.Wait(ctx, err); err == nil {
@@ -110,12 +118,21 @@ func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 				if !ok || claim {
 					continue
 				}
-				if i == len(kvs)-1 && resp.More && i > 0 {
-					kvs = kvs[:i] // its claim may be on the next page
-					break
-				}
 				var st state
-				st.take(kvs[i:min(len(kvs), i+2)], e)
+				switch last := i == len(kvs)-1 && resp.More; {
+				case last && i > 0:
+					kvs = kvs[:i] // its claim may be on the next page
+				case last: // it fills a page by itself
+					if st, err = s.read(ctx, e, true); err != nil {
+						yield(Record{}, fmt.Errorf("list store %q: %w", s.name, because(ctx, err)))
+						return
+					}
+				default:
+					st.take(kvs[i:min(len(kvs), i+2)], e)
+				}
+				if st.kv == nil { // it is left for the next page, or was deleted meanwhile
+					continue
+				}
 				if r := describe(e, st); f.State == 0 || r.State == f.State {
 					if !yield(r, nil) {
 						return

@@ -55,11 +55,11 @@ func TestLoadBudget(t *testing.T) {
 		require.NoError(t, other.Resolve(ctx, other.Ref(key("lost")), idempotency.NotDone()))
 	})
 	b.Count("`Resolve`, `Delete`", other.client, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, other.Delete(ctx, other.Ref(key("lost")))) })
-	b.Count("`Get`, and `List` for each 200 keys", a.client, load{"Range": 1}, 0, 0, func() {
+	b.Count("`Get`, and `List` for each 32 keys", a.client, load{"Range": 1}, 0, 0, func() {
 		_, _, err := a.Get(ctx, a.Ref(key("1")))
 		require.NoError(t, err)
 	})
-	b.Count("`Get`, and `List` for each 200 keys", a.client, load{"Range": 1}, 0, 0, func() {
+	b.Count("`Get`, and `List` for each 32 keys", a.client, load{"Range": 1}, 0, 0, func() {
 		for _, err := range a.List(ctx, idempotency.Filter{}) {
 			require.NoError(t, err)
 		}

@@ -1,0 +1,64 @@
+package idempotency_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/testkit"
+)
+
+// List reads a bounded number of records at once, whatever their results weigh, and fewer
+// where the client takes no longer answers: down to one. Only a record that is larger than
+// the client takes ends it.
+func TestListOfLargeResults(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	want := map[idempotency.Ref]idempotency.State{}
+	large := bytes.Repeat([]byte("x"), 100<<10)
+	for n := range 40 {
+		k := key(fmt.Sprint(n))
+		at := begin(t, a, k)
+		switch n % 3 {
+		case 0:
+			want[a.Ref(k)] = idempotency.InProgress
+		default:
+			require.NoError(t, at.Commit(ctxT(t), large))
+			want[a.Ref(k)] = idempotency.Done
+		}
+	}
+	for _, tt := range []struct {
+		accepts int // bytes
+		fails   bool
+	}{{accepts: 4<<20 + 64<<10}, {accepts: 1 << 20}, {accepts: 128 << 10}, {accepts: 64 << 10, fails: true}} {
+		t.Run(fmt.Sprint(tt.accepts), func(t *testing.T) {
+			c := f.NewClientWith(t, &embedtest.ClientOptions{Configure: func(c *clientv3.Config) { c.MaxCallRecvMsgSize = tt.accepts }})
+			b, err := idempotency.NewStore(testkit.SessionOn(t, c.Client, f.prefix, nil), "store", nil)
+			require.NoError(t, err)
+			seen := map[idempotency.Ref]idempotency.State{}
+			var failed error
+			for r, err := range b.List(ctxT(t), idempotency.Filter{}) {
+				require.NoError(t, failed, "an error is the last")
+				if failed = err; err == nil {
+					require.NotContains(t, seen, r.Ref)
+					seen[r.Ref] = r.State
+				}
+			}
+			if tt.fails {
+				require.Equal(t, codes.ResourceExhausted, status.Code(failed))
+				require.Less(t, len(seen), len(want))
+			} else {
+				require.NoError(t, failed)
+				require.Equal(t, want, seen)
+			}
+		})
+	}
+}
