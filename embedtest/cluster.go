@@ -3,8 +3,6 @@ package embedtest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,7 +19,7 @@ type Cluster struct {
 	log      *zap.Logger
 	logBuf   *logBuffer
 	dir      string
-	ownDir   bool
+	ownDir   *dataDir // nil if Options.Dir names dir
 	tls      *serverTLS
 	members  []*member
 	abort    context.CancelCauseFunc // ends the start
@@ -85,12 +83,10 @@ func (c *Cluster) stopMembers() error {
 		})
 	}
 	wg.Wait()
-	if c.ownDir && c.dir != "" {
-		if err := os.RemoveAll(c.dir); err != nil {
-			return fmt.Errorf("embedtest: remove the data: %w", err)
-		}
+	if c.ownDir == nil {
+		return nil
 	}
-	return nil
+	return c.ownDir.remove()
 }
 
 // Client returns the cluster's own client, with plain connections and, after

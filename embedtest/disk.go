@@ -43,7 +43,7 @@ func (c *Cluster) checkRoom(members ...*member) error {
 		return nil
 	}
 	place := "Options.Dir names the directory"
-	if c.ownDir {
+	if c.ownDir != nil {
 		place = "set TMPDIR to a directory with more space"
 	}
 	count := "1 member"

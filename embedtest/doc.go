@@ -3,7 +3,7 @@
 // A member is ready in tens of milliseconds, a cluster of three in about a
 // hundred, and both stop at once even while watches are open. Nothing is
 // mocked: the server is etcd's own, over loopback TCP, with its data in a
-// directory that disappears with the test.
+// temporary directory that is removed with the cluster.
 //
 //	func TestSomething(t *testing.T) {
 //		c := embedtest.Start(t, nil)
@@ -58,6 +58,12 @@
 // (go.etcd.io/etcd/server/v3/storage/wal.SegmentSizeBytes).
 //
 // # Disk space, and an etcd that gives up
+//
+// A process that dies (a panic, os.Exit, a kill) leaves the data of its clusters in
+// directories named embedtest-* below os.TempDir. The next process that starts a cluster
+// removes them. A file in each is locked while its process lives (flock, LockFileEx), so
+// the data of a running process is never removed. Where files cannot be locked, nothing
+// is removed. A directory named by [Options].Dir is the caller's.
 //
 // A member needs 9 MB of disk, and what is written to it. A start without that
 // space fails and says how much is missing and where. If etcd cannot go on later,

@@ -3,6 +3,7 @@ package embedtest
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,10 +24,11 @@ var notLeaks = []string{
 	"watchGRPCStream).run.func1(", "watchGRPCStream).serveSubstream.func1(", "watchGRPCStream).serveWatchClient(", "watchGRPCStream).close(",
 }
 
-// findLeaks returns the stacks of goroutines that do not end, or nil.
-func findLeaks() error {
+// findLeaks returns an error with the stacks of goroutines that do not end, or nil. Those
+// in before and those whose stack contains one of ignore do not count.
+func findLeaks(before map[string]string, ignore []string) error {
 	for end, pause := time.Now().Add(leakPatience), time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		left := otherGoroutines()
+		left := leaks(before, ignore)
 		if len(left) == 0 {
 			return nil
 		}
@@ -37,9 +39,25 @@ func findLeaks() error {
 	}
 }
 
-// otherGoroutines returns the stacks of all goroutines but this one and those
-// of the runtime, which runtime.Stack leaves out.
-func otherGoroutines() []string {
+func leaks(before map[string]string, ignore []string) (stacks []string) {
+next:
+	for id, stack := range goroutines() {
+		if _, old := before[id]; old {
+			continue
+		}
+		for _, known := range slices.Concat(notLeaks, ignore) {
+			if strings.Contains(stack, known) {
+				continue next
+			}
+		}
+		stacks = append(stacks, stack)
+	}
+	return stacks
+}
+
+// goroutines returns the stacks of all goroutines by their numbers, which are not used
+// again, but for this one and those of the runtime, which runtime.Stack leaves out.
+func goroutines() map[string]string {
 	buf := make([]byte, 1<<20)
 	for n := runtime.Stack(buf, true); ; n = runtime.Stack(buf, true) {
 		if n < len(buf) {
@@ -48,16 +66,9 @@ func otherGoroutines() []string {
 		}
 		buf = make([]byte, 2*len(buf))
 	}
-	stacks := strings.Split(strings.TrimSpace(string(buf)), "\n\n")
-	var left []string
-next:
-	for _, s := range stacks[1:] { // the first is the caller's
-		for _, known := range notLeaks {
-			if strings.Contains(s, known) {
-				continue next
-			}
-		}
-		left = append(left, s)
+	stacks := make(map[string]string)
+	for _, s := range strings.Split(strings.TrimSpace(string(buf)), "\n\n")[1:] { // the first is the caller's
+		stacks[strings.Fields(s)[1]] = s // "goroutine 7 [select]:"
 	}
-	return left
+	return stacks
 }

@@ -18,7 +18,6 @@ type TB interface {
 	Fatalf(format string, args ...any)
 	Skipf(format string, args ...any)
 	Cleanup(f func())
-	TempDir() string
 	Failed() bool
 }
 

@@ -15,8 +15,8 @@ var shared struct {
 
 // Shared returns the one member that all tests of a test binary share, started
 // on first use. Give each test a Prefix, use clients of its own for faults, and
-// start an own cluster for what breaks a server. Main stops it; a test binary
-// that uses Shared needs Main as its TestMain. Errors fail tb.
+// start an own cluster for what breaks a server. Main and Run stop it; a test
+// binary that uses Shared needs one of them in its TestMain. Errors fail tb.
 func Shared(tb TB) *Cluster {
 	tb.Helper()
 	if externalEndpoints() != nil {
@@ -37,12 +37,37 @@ func Shared(tb TB) *Cluster {
 	return shared.c
 }
 
-// Main is the body of TestMain: it runs the tests, stops the shared member,
-// shows its log if a test failed, fails when goroutines are left behind, and
-// exits.
+// Main is the body of TestMain: it exits with the code of [Run].
 //
 //	func TestMain(m *testing.M) { embedtest.Main(m) }
-func Main(m *testing.M) {
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run runs the tests of m, a *testing.M, stops the shared member, shows its log if a test
+// failed, and returns the exit code for os.Exit. If all tests passed and goroutines begun
+// since the call of Run do not end within three seconds, it writes their stacks to
+// standard error and returns 1. Goroutines are no leak if they ran before, or if their
+// stack contains one of ignore, such as "glog.(*fileSink).flushDaemon". Call it once.
+//
+// Use Run where TestMain has something to stop itself:
+//
+//	func TestMain(m *testing.M) {
+//		stop := startDatabase()
+//		code := embedtest.Run(m)
+//		stop()
+//		os.Exit(code)
+//	}
+//
+// and with goleak.VerifyTestMain, whose options do not apply to Run:
+//
+//	type tests struct{ *testing.M }
+//
+//	func (t tests) Run() int { return embedtest.Run(t.M, "flushDaemon") }
+//
+//	func TestMain(m *testing.M) {
+//		goleak.VerifyTestMain(tests{m}, goleak.IgnoreAnyFunction("…flushDaemon"))
+//	}
+func Run(m interface{ Run() int }, ignore ...string) int {
+	before := goroutines()
 	code := m.Run()
 	c := takeShared()
 	if c != nil {
@@ -55,12 +80,12 @@ func Main(m *testing.M) {
 		}
 	}
 	if code == 0 && !left.Load() { // goroutines of a failed test are no news
-		if err := findLeaks(); err != nil {
+		if err := findLeaks(before, ignore); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // takeShared returns the shared member, or nil, and forgets it.

@@ -127,7 +127,7 @@ func (c *Cluster) startMembers(ctx context.Context) (err error) {
 		if err = c.startAll(ctx); err == nil {
 			return c.connect(ctx)
 		}
-		if ports.Held || !ports.Taken(err) || !c.ownDir {
+		if ports.Held || !ports.Taken(err) || c.ownDir == nil {
 			return err
 		}
 		c.stopMembers()
@@ -136,17 +136,13 @@ func (c *Cluster) startMembers(ctx context.Context) (err error) {
 }
 
 func (c *Cluster) makeDir() (err error) {
-	c.dir, c.ownDir = c.opts.Dir, c.opts.Dir == ""
-	if c.ownDir {
-		parent := ""
-		if c.tb != nil {
-			parent = c.tb.TempDir()
+	if c.dir = c.opts.Dir; c.dir == "" {
+		if c.ownDir, err = newDataDir(); err == nil {
+			c.dir = c.ownDir.path()
 		}
-		c.dir, err = os.MkdirTemp(parent, "etcd-")
-	} else {
-		err = os.MkdirAll(c.dir, 0o700)
+		return err
 	}
-	if err != nil {
+	if err = os.MkdirAll(c.dir, 0o700); err != nil {
 		return fmt.Errorf("embedtest: data directory: %w", err)
 	}
 	return nil
