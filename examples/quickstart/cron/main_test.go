@@ -1,32 +1,33 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"strings"
 	"testing"
 
-	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/examples/internal/progtest"
 )
 
-func TestMain(m *testing.M) { embedtest.Main(m) }
+func TestMain(m *testing.M) { progtest.Main(m, main) }
 
-// Two processes call for four fire times each. One call of the two runs it, the other is
-// skipped; on a machine that stands still for longer than an interval both may be.
+// Two processes call for each of four fire times. One of the two runs it; on a machine that
+// stands still for longer than an interval, neither may.
 func TestRun(t *testing.T) {
-	var out strings.Builder
-	if err := run(t.Context(), "", &out); err != nil {
-		t.Fatal(err)
+	p := progtest.New(t)
+	p.Ends(0, ": ran\n")
+	ticks := map[string]bool{}
+	runs := strings.Split(strings.TrimSpace(p.Out.String()), "\n")
+	for _, run := range runs {
+		tick, by, _ := strings.Cut(run, " run by ")
+		if ticks[tick] || by != "A done" && by != "B done" {
+			t.Errorf("%q: want each fire time once, done by one of two processes", runs)
+		}
+		ticks[tick] = true
 	}
-	t.Log(out.String())
-	var ran, skipped, recorded int
-	if _, err := fmt.Sscanf(out.String(), "ran: %d\nskipped: %d\nin the history: %d", &ran, &skipped, &recorded); err != nil {
-		t.Fatal(err)
+	if len(runs) > 4 {
+		t.Errorf("%d runs, want up to 4:\n%s", len(runs), &p.Out)
 	}
-	if ran < 1 || ran > 4 || ran+skipped != 8 || recorded != ran {
-		t.Error("want up to 4 runs of 8 calls, each in the history")
+	if started := strings.Count(p.Err.String(), ": ran\n"); started != len(runs) {
+		t.Errorf("%d started, %d in the history\n%s", started, len(runs), &p.Err)
 	}
 }
 
@@ -35,8 +36,5 @@ func TestWithoutEtcd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits as long as the program does: 5 s")
 	}
-	err := run(t.Context(), "127.0.0.1:1", io.Discard)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("%v, want an error that tells what cannot be reached", err)
-	}
+	progtest.WithoutEtcd(t, run)
 }

@@ -2,18 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log"
-	"strings"
 	"testing"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
+	"github.com/etcdkit/etcdkit/examples/internal/progtest"
 )
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
 
 func Example() {
-	if err := run(context.Background(), ""); err != nil {
+	if err := program.Run(context.Background(), "", run); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -28,8 +28,5 @@ func TestWithoutEtcd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits as long as the program does: 5 s")
 	}
-	err := run(t.Context(), "127.0.0.1:1")
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("%v, want an error that tells what cannot be reached", err)
-	}
+	progtest.WithoutEtcd(t, run)
 }

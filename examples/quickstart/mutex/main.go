@@ -1,50 +1,31 @@
-// Mutex shows two processes, played by two sessions, that must not migrate a
-// schema at the same time, and the fencing token by which a database could refuse
-// the former holder of a lock that was lost.
+// Mutex shows two processes that must not migrate a schema at the same time, and the
+// fencing token by which a database could refuse the former holder of a lock that was lost.
 //
 //	go run ./examples/quickstart/mutex
 //	go run ./examples/quickstart/mutex -endpoints 127.0.0.1:2379
-//
-// It prints who migrates and who does not.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
-	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 )
 
-func main() {
-	if err := run(context.Background(), cluster.Flag()); err != nil {
-		log.Fatal(err)
-	}
-}
+var run = program.Processes("quickstart", migrate, "A", "B")
 
-func run(ctx context.Context, endpoints string) error {
-	client, stop, err := cluster.Client(ctx, endpoints)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	opening, cancel := context.WithTimeout(ctx, 5*time.Second) // without an end to it, NewSession waits for etcd
-	defer cancel()
+func main() { program.Main(run) }
+
+func migrate(ctx context.Context, process []*concurrency.Session) error {
 	var locks [2]*concurrency.Mutex
-	for i := range locks {
-		sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // one per process
-		if err != nil {
-			return err
-		}
-		defer sess.Close(ctx)
+	for i, sess := range process {
+		var err error
 		if locks[i], err = concurrency.NewMutex(sess, "migrate", nil); err != nil {
 			return err
 		}
 	}
-
 	a, err := locks[0].Lock(ctx)
 	if err != nil {
 		return err

@@ -7,61 +7,36 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// process is one process of the fleet, or the operator's, played by a session of its own.
-type process struct {
-	sem *concurrency.Semaphore
-	lk  *schedlock.Locker
-	st  *idempotency.Store
+var run = program.Processes("evening", fleet, "web-1", "operator")
+
+// open makes what each process of the fleet has, and the operator too.
+func open(sess *concurrency.Session) (*concurrency.Semaphore, *schedlock.Locker, *idempotency.Store, error) {
+	sem, err1 := concurrency.NewSemaphore(sess, "charge", 3, &concurrency.SemaphoreOptions{AdoptLimit: true})
+	lk, err2 := schedlock.New(sess, nil)
+	st, err3 := idempotency.NewStore(sess, "payments", &idempotency.Options{Orphan: idempotency.Refuse})
+	return sem, lk, st, errors.Join(err1, err2, err3)
 }
 
-func newProcess(ctx context.Context, sess *concurrency.Session) (p process, err error) {
-	if p.sem, err = concurrency.NewSemaphore(sess, "charge", 3, &concurrency.SemaphoreOptions{AdoptLimit: true}); err != nil {
-		return p, err
-	}
-	if p.lk, err = schedlock.New(sess, nil); err != nil {
-		return p, err
-	}
-	p.st, err = idempotency.NewStore(sess, "payments", &idempotency.Options{Orphan: idempotency.Refuse})
-	return p, err
-}
-
-// run makes a fleet of one process and an operator, and shows what the process sees of the
-// operator's evening.
-func run(ctx context.Context, endpoints string) error {
-	client, stop, err := cluster.Client(ctx, endpoints)
+// fleet is web-1, and prints what it sees of the operator's evening.
+func fleet(ctx context.Context, process []*concurrency.Session) error {
+	sem, lk, st, err := open(process[0])
 	if err != nil {
 		return err
 	}
-	defer stop()
-	opening, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	var both [2]process
-	for i, holder := range []string{"web-1", "operator"} {
-		sess, err := concurrency.NewSession(opening, client, "evening", &concurrency.SessionOptions{Holder: holder})
-		if err != nil {
-			return err
-		}
-		defer sess.Close(ctx)
-		if both[i], err = newProcess(ctx, sess); err != nil {
-			return err
-		}
-	}
-	web, operator := both[0], both[1]
-
-	stuck, err := web.sem.Acquire(ctx, concurrency.ID("order-17"), concurrency.Note("card"))
+	stuck, err := sem.Acquire(ctx, concurrency.ID("order-17"), concurrency.Note("card"))
 	if err != nil {
 		return err
 	}
-	if _, err := web.lk.Do(ctx, "invoices", func(context.Context, *schedlock.Run) error { return nil }); err != nil {
+	if _, err := lk.Do(ctx, "invoices", func(context.Context, *schedlock.Run) error { return nil }); err != nil {
 		return err
 	}
 	key := idempotency.Key{Scope: "tenant 7", Op: "POST /payments", ID: fmt.Sprint(time.Now().UnixNano())}
-	attempt, _, err := web.st.Begin(ctx, key, nil)
+	attempt, _, err := st.Begin(ctx, key, nil)
 	if err != nil {
 		return err
 	}
@@ -69,18 +44,22 @@ func run(ctx context.Context, endpoints string) error {
 		return err
 	}
 
-	if err := evening(ctx, operator.sem, operator.lk, operator.st); err != nil {
+	semOps, lkOps, stOps, err := open(process[1])
+	if err != nil {
+		return err
+	}
+	if err := evening(ctx, semOps, lkOps, stOps); err != nil {
 		return err
 	}
 
 	<-stuck.Context().Done()
 	fmt.Println("web-1 was evicted:", errors.Is(stuck.Err(), concurrency.ErrEvicted))
-	res, err := idempotency.Do(ctx, web.st, key, nil, func(context.Context, *idempotency.Attempt) (string, error) {
+	res, err := idempotency.Do(ctx, st, key, nil, func(context.Context, *idempotency.Attempt) (string, error) {
 		return "charge 2", nil
 	})
 	if err != nil {
 		return err
 	}
 	fmt.Println("the customer's next try gets:", res.Value)
-	return operator.lk.Resume(ctx, "invoices")
+	return lk.Resume(ctx, "invoices")
 }

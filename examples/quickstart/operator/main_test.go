@@ -2,25 +2,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log"
-	"strings"
 	"testing"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
+	"github.com/etcdkit/etcdkit/examples/internal/progtest"
 )
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
 
 func Example() {
-	if err := run(context.Background(), ""); err != nil {
+	if err := program.Run(context.Background(), "", run); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// charge: 1 of 3 held
-	//   held by web-1: order-17 card
-	// invoices is paused
-	//   run by web-1: done
+	// charge: 1 of 3 held, by web-1: order-17 card
+	// invoices, paused, was run by web-1: done
 	// POST /payments of tenant 7: outcome unknown
 	// web-1 was evicted: true
 	// the customer's next try gets: charge 1
@@ -28,8 +26,8 @@ func Example() {
 
 // F14: with no etcd there, the program ends by itself and says why.
 func TestWithoutEtcd(t *testing.T) {
-	err := run(t.Context(), "127.0.0.1:1")
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("%v, want an error that names what cannot be reached", err)
+	if testing.Short() {
+		t.Skip("it waits as long as the program does: 5 s")
 	}
+	progtest.WithoutEtcd(t, run)
 }

@@ -2,40 +2,26 @@
 // of etcd, and stops gracefully on Ctrl-C and SIGTERM: work in progress is completed.
 //
 //	go run ./examples/quickstart/worker
-//	go run ./examples/quickstart/worker -endpoints 127.0.0.1:2379
 //
-// Start it in several terminals on one etcd, and stop and start that etcd meanwhile.
+// Start it in several terminals with -endpoints 127.0.0.1:2379, and restart that etcd.
 package main
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 )
 
-func main() {
-	sigterm, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if err := run(sigterm, cluster.Flag()); err != nil {
-		log.Fatal(err)
-	}
-}
+func main() { program.Main(run) }
 
-func run(sigterm context.Context, endpoints string) error {
-	client, stop, err := cluster.Client(sigterm, endpoints)
-	if err != nil {
-		return err
-	}
-	defer stop()
+func run(sigterm context.Context, client *clientv3.Client) error {
 	opening, cancel := context.WithTimeout(sigterm, 5*time.Second) // without a deadline, NewSession waits for etcd
 	defer cancel()
 	sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // one per process
@@ -46,17 +32,18 @@ func run(sigterm context.Context, endpoints string) error {
 	if err != nil {
 		return err
 	}
-
-	var wg sync.WaitGroup
+	var workers sync.WaitGroup
 	for range 5 {
-		wg.Go(func() {
+		workers.Go(func() {
 			for {
-				err := sem.Do(context.Background(), render) // not sigterm: its end would interrupt the work
-				switch {
-				case errors.Is(err, concurrency.ErrClosed):
+				// Not sigterm: its end would interrupt the work in progress.
+				err := sem.Do(context.Background(), func(ctx context.Context, _ *concurrency.Permit) error {
+					return program.Work(ctx, "a frame", 500*time.Millisecond) // ends early if the permit is lost
+				})
+				if errors.Is(err, concurrency.ErrClosed) {
 					return
-				case err != nil: // after a long outage: ErrLost
-					log.Print("the frame is rendered again: ", err)
+				} else if err != nil { // ErrLost after a long outage
+					log.Print("a frame is rendered again: ", err)
 					time.Sleep(time.Second)
 				}
 			}
@@ -65,18 +52,6 @@ func run(sigterm context.Context, endpoints string) error {
 	<-sigterm.Done()
 	closing, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	err = sess.Close(closing) // waits for the work in progress
-	wg.Wait()
-	return err
-}
-
-func render(ctx context.Context, _ *concurrency.Permit) error {
-	fmt.Println("begins")
-	select {
-	case <-time.After(500 * time.Millisecond): // the work
-		fmt.Println("is complete")
-		return nil
-	case <-ctx.Done(): // the permit is lost
-		return context.Cause(ctx)
-	}
+	defer workers.Wait()
+	return sess.Close(closing) // waits for the work in progress
 }

@@ -1,0 +1,54 @@
+package integration
+
+import (
+	"context"
+	"log"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// A nightly job under gocron: all processes have the schedule, one of them runs each fire
+// time.
+func Example_gocron() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	ran := make(chan struct{}, 100)
+	var all []gocron.Scheduler
+	var lk *schedlock.Locker
+	defer processes(ctx, func(sess *concurrency.Session) {
+		var err error
+		if lk, err = schedlock.New(sess, &schedlock.Options{Done: failed}); err != nil {
+			log.Fatal(err)
+		}
+		nightly, err := schedlock.NewGocronCron[gocron.Lock](lk, gocron.NewDefaultCron(true)) // false without seconds
+		if err != nil {
+			log.Fatal(err)
+		}
+		s, err := gocron.NewScheduler()
+		if err != nil {
+			log.Fatal(err)
+		}
+		task := gocron.NewTask(func() { ran <- struct{}{} })         // nightly.Running("invoices") returns the run
+		_, err = s.NewJob(gocron.CronJob("* * * * * *", true), task, // in a program: "0 3 * * *", false
+			gocron.WithName("invoices"), gocron.WithCronImplementation(nightly), gocron.WithDistributedJobLocker(nightly))
+		if err != nil {
+			log.Fatal(err)
+		}
+		s.Start()
+		all = append(all, s)
+	})()
+	for range 3 {
+		<-ran
+	}
+	pause(ctx, lk, "invoices")
+	for _, s := range all {
+		_ = s.Shutdown() // before the session is closed
+	}
+	// Output:
+	// the run before the last one: done
+	// paused: the database is being moved
+}
