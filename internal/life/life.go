@@ -1,0 +1,181 @@
+// Package life is what the handles of a session share while they live: a context, the
+// first cause of its end, a bound in time, and trust by the clocks. What a handle holds in
+// etcd, how it is settled and what is reported about it is the handle's own.
+//
+//	        New            Halt
+//	   ───────────▶ live ─────────▶ halted     halted: the bound does not apply
+//	                 │   ◀─────────   │
+//	                 │     Resume     │
+//	End, the bound,  │                │  End, or the end of trust
+//	or trust's end   ▼                ▼
+//	               ended ◀────────────┘        for good, with the first cause
+package life
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Trust is the lease that a life depends on. Its methods are called without a lock of the
+// life, and may end it.
+type Trust interface {
+	// Valid reports whether the lease may be trusted now, by the clocks.
+	Valid() bool
+	// Deadline returns until when it may be trusted unless it is renewed.
+	Deadline() time.Time
+}
+
+// Ends says how a life ends by itself.
+type Ends struct {
+	// Lost returns the cause of a life whose trust has ended.
+	Lost func() error
+	// Late returns the cause of a life whose bound has passed.
+	Late func() error
+	// After is called once, without a lock, when Err or the timer has ended the life with
+	// one of these causes; never after End.
+	After func(cause error)
+}
+
+// Life is safe for concurrent use.
+type Life struct {
+	trust  Trust
+	ends   Ends
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex
+	cause  error
+	until  time.Time // of the bound, or zero
+	halted bool
+	timer  *time.Timer // nil before the first bound
+}
+
+// New returns a life without a bound. Its context is derived from ctx.
+func New(ctx context.Context, trust Trust, ends Ends) *Life {
+	l := &Life{trust: trust, ends: ends}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	return l
+}
+
+// Context returns the context of the life, which ends when the life ends, with its cause.
+func (l *Life) Context() context.Context { return l.ctx }
+
+// End ends the life with a cause, and reports whether this call did. Cause and the context
+// change in one step: from then on Cause, Err and context.Cause of Context agree, unless
+// the ctx given to New had ended before.
+func (l *Life) End(cause error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end(cause)
+}
+
+// end is End. l.mu is held.
+func (l *Life) end(cause error) bool {
+	if l.cause != nil {
+		return false
+	}
+	l.cause = cause
+	l.disarm()
+	l.cancel(cause)
+	return true
+}
+
+// Cause returns why the life has ended, or nil while nobody has ended it. It reads no clock.
+func (l *Life) Cause() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
+}
+
+// Err returns nil while the life goes on, and its cause from then on. It reads the clocks:
+// right after a pause of the process it is right before any timer has fired.
+func (l *Life) Err() error {
+	l.mu.Lock()
+	cause, late := l.cause, l.late()
+	l.mu.Unlock()
+	switch {
+	case cause != nil:
+		return cause
+	case late:
+		l.pass()
+	case !l.trust.Valid():
+		if cause := l.ends.Lost(); l.End(cause) {
+			l.ends.After(cause)
+		}
+	}
+	return l.Cause()
+}
+
+// Deadline returns until when the life goes on as things are: the earlier of the bound and
+// the deadline of trust, which moves with each renewal.
+func (l *Life) Deadline() time.Time {
+	d := l.trust.Deadline()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.until.IsZero() && !l.halted && l.until.Before(d) {
+		return l.until
+	}
+	return d
+}
+
+// Bound has the life end at a time, be it earlier or later than before. It returns the cause
+// if the life has ended, and changes nothing then.
+func (l *Life) Bound(until time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause == nil {
+		l.until = until
+		l.arm()
+	}
+	return l.cause
+}
+
+// Halt suspends the bound: an outcome is being written, and only the end of trust, or End,
+// ends the life. It does nothing to a life that has ended.
+func (l *Life) Halt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.halted = true
+}
+
+// Resume has the bound apply again after Halt. A bound that has passed meanwhile ends the
+// life at once, by the timer.
+func (l *Life) Resume() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.halted = false
+	if l.cause == nil {
+		l.arm()
+	}
+}
+
+// late reports whether the bound has passed. l.mu is held.
+func (l *Life) late() bool {
+	return !l.until.IsZero() && !l.halted && !time.Now().Before(l.until)
+}
+
+// arm starts the timer for the bound as it is. l.mu is held.
+func (l *Life) arm() {
+	l.disarm()
+	if !l.until.IsZero() {
+		l.timer = time.AfterFunc(time.Until(l.until), l.pass)
+	}
+}
+
+func (l *Life) disarm() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// pass ends a life whose bound has passed, unless the bound was moved or halted meanwhile.
+func (l *Life) pass() {
+	cause := l.ends.Late()
+	l.mu.Lock()
+	ended := l.late() && l.end(cause)
+	l.mu.Unlock()
+	if ended {
+		l.ends.After(cause)
+	}
+}
