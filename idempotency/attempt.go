@@ -14,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/hold"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -32,13 +33,10 @@ type Attempt struct {
 	number int
 	token  int64
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	stop   func() bool // of the watch over the epoch
-	until  time.Time   // MaxExecution
-	timer  *time.Timer
-	given  sync.Once // the place on the work lease
-	calls  calls     // outside of steps
+	life  *life.Life
+	stop  func() bool // of the watch over the epoch
+	given sync.Once   // the place on the work lease
+	calls calls       // outside of steps
 
 	// writing is held by who writes the record.
 	writing chan struct{}
@@ -47,7 +45,6 @@ type Attempt struct {
 	unsure  string         // or it stands so, if that is not empty
 
 	mu      sync.Mutex
-	ended   error // why the context has ended
 	over    error // what the next Commit returns: ErrSettled, ErrFenced …
 	ending  bool  // an outcome is being written
 	ifs     []clientv3.Cmp
@@ -59,14 +56,11 @@ type Attempt struct {
 // start starts the attempt's clocks. Its context has the values of the caller's.
 func (a *Attempt) start(outer context.Context) {
 	ctx := context.WithValue(context.WithoutCancel(outer), attemptKey{}, a)
-	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lost, Late: a.late, After: a.overdue})
 	a.flight.begun(a.number)
-	a.until = time.Now().Add(a.set.maxExecution)
-	a.timer = time.AfterFunc(a.set.maxExecution, a.tooLong)
+	_ = a.life.Bound(time.Now().Add(a.set.maxExecution))
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
-		a.lose()
+		a.life.End(a.lost())
 		a.land(nil) // duplicates here may take over, as those elsewhere may
 	})
 }
@@ -75,7 +69,7 @@ func (a *Attempt) start(outer context.Context) {
 // (ErrLost; ErrClosed if it was closed), with MaxExecution (ErrTooLong) or when the attempt
 // is settled (ErrSettled). It does not end when the caller's does: a client that hangs up
 // does not stop what it has begun.
-func (a *Attempt) Ctx() context.Context { return a.ctx }
+func (a *Attempt) Ctx() context.Context { return a.life.Context() }
 
 // Key returns the request's key.
 func (a *Attempt) Key() Key { return a.key }
@@ -106,34 +100,12 @@ func (a *Attempt) ChildKey(purpose string) string {
 // ErrLost, ErrClosed, ErrTooLong or ErrSettled.
 // It reads the clocks itself, so right after a pause of the process it tells the truth even
 // if no timer has fired yet.
-func (a *Attempt) Err() error {
-	a.mu.Lock()
-	ended := a.ended
-	a.mu.Unlock()
-	if ended == nil && !time.Now().Before(a.until) {
-		a.end(a.late())
-	} else if ended == nil && !a.epoch.Valid() {
-		a.lose()
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.ended
-}
+func (a *Attempt) Err() error { return a.life.Err() }
 
-// end ends the attempt's context. The first cause counts.
-func (a *Attempt) end(cause error) {
-	a.mu.Lock()
-	if a.ended == nil {
-		a.ended = cause
-	}
-	a.mu.Unlock()
-	a.cancel(cause)
-}
-
-// lose ends the attempt's context with its session.
-func (a *Attempt) lose() {
+// lost returns the cause of an attempt that ends with its session.
+func (a *Attempt) lost() error {
 	cause, reason := a.epoch.Why()
-	a.end(&lostError{key: a.key, cause: cause, reason: reason})
+	return &lostError{key: a.key, cause: cause, reason: reason}
 }
 
 // interrupted returns why the attempt's context has ended, if that was not by its settling.
@@ -148,11 +120,13 @@ func (a *Attempt) late() error {
 	return fmt.Errorf("%v: %w: MaxExecution has passed", a.key, ErrTooLong)
 }
 
-// tooLong ends the attempt by MaxExecution. Its function should return now; if it does not,
-// the attempt is left as lost, a margin later. What the function then still commits counts
-// only if nobody has taken over.
-func (a *Attempt) tooLong() {
-	a.end(a.late())
+// overdue is for an attempt that MaxExecution has ended. Its function should return now; if
+// it does not, the attempt is left as lost, a margin later. What the function then still
+// commits counts only if no other attempt has taken over.
+func (a *Attempt) overdue(cause error) {
+	if !errors.Is(cause, ErrTooLong) {
+		return
+	}
 	s := a.store
 	s.sess.Background(func() {
 		t := time.NewTimer(s.sess.Margin())
@@ -168,7 +142,7 @@ func (a *Attempt) tooLong() {
 		if done {
 			return
 		}
-		s.log.Warn("an attempt does not heed its context: it counts as lost")
+		s.log.Warn("the function of an attempt still runs a margin after MaxExecution: the attempt counts as lost")
 		a.drop()
 		a.land(nil)
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/life"
 )
 
 // Flights returns on how many keys a Store works or waits.
@@ -42,6 +43,7 @@ func Known(s *Store) int64 {
 func Pausable(a *Attempt) (pause func()) {
 	e := &pausable{Epoch: a.epoch}
 	a.epoch = e
+	a.life = life.New(a.life.Context(), e, life.Ends{Lost: a.lost, Late: a.late, After: a.overdue})
 	return func() { e.paused.Store(true) }
 }
 

@@ -92,7 +92,7 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 	o.ifs, o.then = a.ifs, a.then
 	a.mu.Unlock()
 	if o.state == "" || o.state == record.AttemptReleased {
-		a.end(ErrSettled) // before another attempt may begin
+		a.life.End(ErrSettled) // before another attempt may begin
 	}
 	held := true
 	select {
@@ -100,7 +100,7 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 	case <-ctx.Done():
 		held = false
 	}
-	a.timer.Stop() // not before: MaxExecution ends a recovery point as well
+	a.life.Halt() // not before: MaxExecution ends a recovery point as well
 	err, again := error(nil), true
 	if held && ctx.Err() == nil {
 		// Where the session has ended, nothing is left that could try again.
@@ -117,9 +117,9 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 	}
 	err = errors.Join(ErrNotRecorded, because(ctx, err))
 	if !a.epoch.Valid() { // the same again: this may have taken its time
-		a.lose()
+		a.life.End(a.lost())
 	}
-	a.end(ErrSettled) // that ends a recovery point on its way, too
+	a.life.End(ErrSettled) // that ends a recovery point on its way, too
 	if gone := a.interrupted(); gone != nil {
 		err = errors.Join(err, gone)
 	}
@@ -179,12 +179,12 @@ func (a *Attempt) settled(o *outcome, err error) {
 	a.mu.Lock()
 	if errors.Is(err, ErrConflict) || errors.Is(err, errRejected) {
 		a.ending, a.ifs, a.then = false, nil, nil
-		a.timer.Reset(max(0, time.Until(a.until)))
 		a.mu.Unlock()
+		a.life.Resume()
 		return
 	}
 	a.over = ErrSettled
-	a.final = err == nil && (o.state != "" || !o.gone && errors.Is(a.ended, ErrSettled))
+	a.final = err == nil && (o.state != "" || !o.gone && errors.Is(a.life.Cause(), ErrSettled))
 	if errors.Is(err, ErrFenced) {
 		a.over = ErrFenced
 		s.count.fenced.Add(1)
@@ -212,7 +212,7 @@ func (a *Attempt) settled(o *outcome, err error) {
 		}
 	}
 	a.stop()
-	a.end(ErrSettled)
+	a.life.End(ErrSettled)
 	if done != nil {
 		s.cache.put(a.entry.Ref, done, o.since, a.set.retain)
 	}

@@ -18,7 +18,7 @@ func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte,
 	if fn == nil {
 		return invalid("%v: the function is nil", a.key)
 	}
-	return a.run(ctx, func() ([]byte, error) { return fn(a.ctx) })
+	return a.run(ctx, func() ([]byte, error) { return fn(a.Ctx()) })
 }
 
 // Certain reports, of what Run, Commit, Fail, Release or Abandon has returned, whether the
@@ -45,5 +45,5 @@ func (a *Attempt) Certain(err error) bool {
 	if a.over != nil || !a.ending {
 		return a.final
 	}
-	return valid && errors.Is(a.ended, ErrSettled) && len(a.ifs)+len(a.then) == 0
+	return valid && errors.Is(a.life.Cause(), ErrSettled) && len(a.ifs)+len(a.then) == 0
 }
