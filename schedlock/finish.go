@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -52,13 +53,10 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s setting
 		return Result{Job: j.name, Tick: c.tick}, errors.Join(errNotStarted, err)
 	}
 	r.outcome = Result{Job: j.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
-	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.mu.Lock()
 	r.began = time.Now()
-	r.until = r.began.Add(s.atMost)
-	r.timer = time.AfterFunc(s.atMost, r.tooLong)
-	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.lose(c.epoch.Why()) })
-	r.mu.Unlock()
+	r.life = life.New(ctx, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
+	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.End(r.lostWithSession()) })
+	_ = r.life.Bound(r.began.Add(s.atMost))
 	j.mu.Lock()
 	j.runs[r.token] = r
 	if j.taken > r.token {
@@ -70,7 +68,7 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s setting
 	}
 
 	outer, _ := ctx.Value(key{}).(*running)
-	work := context.WithValue(r.ctx, key{}, &running{r, outer})
+	work := context.WithValue(r.Ctx(), key{}, &running{r, outer})
 	r.call(work, ctx, fn)
 	return r.outcome, r.err
 }
@@ -104,23 +102,12 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 	r.outcome.Unconfirmed = r.unconfirmed()
 }
 
-// tooLong ends the run by AtMost. Its function should return now; if it does not, the job
-// is given free all the same, a margin later.
-func (r *Run) tooLong() {
-	cause := fmt.Errorf("%w: AtMost has passed", ErrTooLong)
-	r.mu.Lock()
-	left := time.Until(r.until)
-	if r.ended != nil || left > 0 {
-		if r.ended == nil {
-			r.timer.Reset(left) // extended meanwhile
-		}
-		r.mu.Unlock()
+// overdue is for a run that AtMost has ended. Its function should return now; if it does not,
+// the job is released all the same, a margin later.
+func (r *Run) overdue(cause error) {
+	if !errors.Is(cause, ErrTooLong) {
 		return
 	}
-	r.ended = cause
-	r.timer.Stop()
-	r.mu.Unlock()
-	r.cancel(cause)
 	r.locker.sess.Background(func() {
 		t := time.NewTimer(r.locker.sess.Margin())
 		defer t.Stop()
@@ -148,11 +135,9 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 	r.settled.Do(func() {
 		now = true
 		_ = r.Err() // a pause may have outlasted the session, and no timer has fired yet
-		r.end(ErrReturned)
-		r.mu.Lock()
-		ended, stop := r.ended, r.stop
-		r.mu.Unlock()
-		stop()
+		r.life.End(ErrReturned)
+		ended := r.life.Cause()
+		r.stop()
 		res := &r.outcome
 		res.Took, res.Outcome, r.err = time.Since(r.began), Ran, failed
 		switch {

@@ -3,6 +3,7 @@ package schedlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -22,8 +24,7 @@ type Run struct {
 	epoch   hold.Epoch
 	claim   *claimed
 	token   int64
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	life    *life.Life
 	leave   func()
 	stop    func() bool // of the watch over the epoch
 	settled sync.Once
@@ -33,11 +34,9 @@ type Run struct {
 	open      *UnconfirmedError // of the record of its end, or nil; guarded by job.mu
 	confirmed bool              // etcd has answered; guarded by job.mu
 
-	mu    sync.Mutex
 	began time.Time
-	until time.Time // AtMost
-	timer *time.Timer
-	ended error
+
+	mu    sync.Mutex
 	asked context.Context // nil until wanted
 }
 
@@ -45,7 +44,7 @@ type Run struct {
 func (r *Run) Job() string { return r.job.name }
 
 // Ctx returns the context that the function was given, but for the values of its own.
-func (r *Run) Ctx() context.Context { return r.ctx }
+func (r *Run) Ctx() context.Context { return r.life.Context() }
 
 // Asked returns a context that ends when the run should end soon: when Close of the session
 // begins to wait for it, with ErrClosed as its cause; or when the run ends, as Ctx does. Work
@@ -56,7 +55,7 @@ func (r *Run) Asked() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.asked == nil {
-		asked, cancel := r.locker.sess.Open(r.ctx)
+		asked, cancel := r.locker.sess.Open(r.Ctx())
 		context.AfterFunc(asked, cancel)
 		r.asked = asked
 	}
@@ -88,15 +87,7 @@ func (r *Run) Txn(ctx context.Context, more ...clientv3.Cmp) clientv3.Txn {
 // Deadline returns until when the run may go on as things stand: the earlier of AtMost's
 // end, and the time until which the session's lease is trusted, which moves on with each
 // renewal.
-func (r *Run) Deadline() time.Time {
-	r.mu.Lock()
-	until := r.until
-	r.mu.Unlock()
-	if d := r.epoch.Deadline(); d.Before(until) {
-		return d
-	}
-	return until
-}
+func (r *Run) Deadline() time.Time { return r.life.Deadline() }
 
 // Extend has AtMost end d from now, be that later or earlier than before. It returns
 // ErrInvalid if d is below a millisecond, and what Err returns if the run has ended.
@@ -107,34 +98,13 @@ func (r *Run) Extend(d time.Duration) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended == nil {
-		r.until = time.Now().Add(d)
-		r.timer.Reset(d)
-	}
-	return r.ended
+	return r.life.Bound(time.Now().Add(d))
 }
 
 // Err returns nil while the run goes on, and from then on why it has ended: a *LostError
 // (ErrLost), ErrTooLong or ErrReturned. It reads the clocks itself, so right after a
 // pause of the process it tells the truth even if no timer has fired yet.
-func (r *Run) Err() error {
-	r.mu.Lock()
-	ended, until := r.ended, r.until
-	r.mu.Unlock()
-	if ended != nil {
-		return ended
-	}
-	if !time.Now().Before(until) {
-		r.tooLong()
-	} else if !r.epoch.Valid() {
-		r.lose(r.epoch.Why())
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ended
-}
+func (r *Run) Err() error { return r.life.Err() }
 
 // Check asks etcd whether the run goes on: one read, that no clock has a part in. It
 // returns nil, a *LostError, what Err returns if the run has ended otherwise, or, when
@@ -155,20 +125,6 @@ func (r *Run) Check(ctx context.Context) error {
 	return r.Err()
 }
 
-// end ends the run here, and returns whether that was now.
-func (r *Run) end(cause error) bool {
-	r.mu.Lock()
-	if r.ended != nil {
-		r.mu.Unlock()
-		return false
-	}
-	r.ended = cause
-	r.timer.Stop()
-	r.mu.Unlock()
-	r.cancel(cause)
-	return true
-}
-
 func (r *Run) lost(cause, reason error) *LostError {
 	err := &LostError{Job: r.job.name, Run: stamp(r.claim.tick), Attempt: r.claim.attempt, Token: r.token, Cause: cause}
 	if cause == nil {
@@ -180,14 +136,16 @@ func (r *Run) lost(cause, reason error) *LostError {
 	return err
 }
 
-// lose ends the run with its session.
-func (r *Run) lose(cause, reason error) { r.end(r.lost(cause, reason)) }
+// lostWithSession returns the cause of a run that ends with its session.
+func (r *Run) lostWithSession() error { return r.lost(r.epoch.Why()) }
+
+func (r *Run) late() error { return fmt.Errorf("%w: AtMost has passed", ErrTooLong) }
 
 var errTaken = errors.New("its lock was taken away")
 
 // taken ends a run whose lock is gone, although its session lives. It may be called with
 // the job locked.
-func (r *Run) taken() { r.end(r.lost(ErrLost, errTaken)) }
+func (r *Run) taken() { r.life.End(r.lost(ErrLost, errTaken)) }
 
 // unlocked ends a run that somebody has unlocked. It may be called with the job locked.
 func (r *Run) unlocked(by record.Run) {
@@ -195,7 +153,7 @@ func (r *Run) unlocked(by record.Run) {
 	if by.Error != "" {
 		reason += ": " + by.Error
 	}
-	r.end(r.lost(ErrUnlocked, errors.New(reason)))
+	r.life.End(r.lost(ErrUnlocked, errors.New(reason)))
 }
 
 type key struct{}
