@@ -6,7 +6,7 @@ import "context"
 // runtime.Goexit.
 func (p *Permit) do(ctx context.Context, fn func(context.Context, *Permit) error) (err error) {
 	work, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
+	stop := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
 	defer func() {
 		stop()
 		cancel(nil)

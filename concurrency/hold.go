@@ -43,19 +43,17 @@ func (h holding) Live(ctx context.Context) (hold.Epoch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return life{e}, nil
+	return lived{trust{e}}, nil
 }
 
-type life struct{ e *epoch }
+type lived struct{ trust }
 
-func (l life) Lease() clientv3.LeaseID    { return clientv3.LeaseID(l.e.lease.ID()) }
-func (l life) Fence() *commit.Fence       { return l.e.fence }
-func (l life) Context() context.Context   { return l.e.ctx }
-func (l life) Valid() bool                { return l.e.valid() }
-func (l life) Deadline() time.Time        { return l.e.lease.Deadline() }
-func (l life) Why() (cause, reason error) { return l.e.why() }
+func (l lived) Lease() clientv3.LeaseID    { return clientv3.LeaseID(l.e.lease.ID()) }
+func (l lived) Fence() *commit.Fence       { return l.e.fence }
+func (l lived) Context() context.Context   { return l.e.ctx }
+func (l lived) Why() (cause, reason error) { return l.e.why() }
 
-func (l life) Enter() (leave func(), ok bool) {
+func (l lived) Enter() (leave func(), ok bool) {
 	if !l.e.valid() || !l.e.enter() {
 		return nil, false
 	}

@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/life"
 )
 
 // Permit is the right to go ahead that a semaphore or a mutex has granted, or the
@@ -21,15 +23,10 @@ type Permit struct {
 	claim *claim
 	token int64
 	since time.Time
-	until time.Time // end of MaxHold, or zero
-
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer // MaxHold
-	lost   chan struct{}
+	life  *life.Life
+	lost  chan struct{}
 
 	mu    sync.Mutex
-	ended error
 	asked context.Context // nil until wanted
 	ask   context.CancelCauseFunc
 	word  *StepDownError
@@ -43,19 +40,14 @@ type Permit struct {
 
 func newPermit(ctx context.Context, e *epoch, c *claim) *Permit {
 	p := &Permit{gate: c.gate, epoch: e, claim: c, token: c.token, since: time.Now(), lost: make(chan struct{}), done: make(chan struct{}), refused: make(chan error, 1)}
-	if c.request.hasMaxHold {
-		p.until = p.since.Add(c.request.maxHold)
-	}
-	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	p.life = life.New(context.WithoutCancel(ctx), trust{e}, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
 	return p
 }
 
 // arm starts the clock of MaxHold.
 func (p *Permit) arm() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.until.IsZero() {
-		p.timer = time.AfterFunc(time.Until(p.until), p.heldTooLong)
+	if r := p.claim.request; r.hasMaxHold {
+		_ = p.life.Bound(p.since.Add(r.maxHold))
 	}
 }
 
@@ -65,7 +57,7 @@ func (p *Permit) arm() {
 //
 // It ends before etcd gives the permit to another, under the assumptions named
 // in the package documentation.
-func (p *Permit) Context() context.Context { return p.ctx }
+func (p *Permit) Context() context.Context { return p.life.Context() }
 
 // Lost returns a channel that is closed when the permit ends other than by Release of
 // this permit. What Release itself finds out, only its error and Trace report.
@@ -75,29 +67,7 @@ func (p *Permit) Lost() <-chan struct{} { return p.lost }
 // ended from then on: errors.Is matches it with ErrLost and the exact cause, or
 // with ErrReleased. It reads the clocks itself, so right after a pause of the
 // process it tells the truth even if no timer has fired yet.
-func (p *Permit) Err() error {
-	p.mu.Lock()
-	err := p.ended
-	p.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	switch {
-	case !p.until.IsZero() && !time.Now().Before(p.until):
-		p.heldTooLong()
-	case p.epoch.valid():
-		return nil
-	default:
-		// Whoever ends the epoch may have other permits to end first.
-		cause, reason := p.epoch.why()
-		if lost := p.lose(cause, reason.Error()); lost != nil {
-			p.gate.sess.opts.Trace.lost(lost)
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ended
-}
+func (p *Permit) Err() error { return p.life.Err() }
 
 // Token returns the permit's fencing token: the revision of etcd at which the
 // request was made. For a mutex or an election, tokens strictly rise from holder to holder, so a
@@ -114,30 +84,47 @@ func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.claim.key, p.token
 
 // Deadline returns until when the permit is trusted as things stand: it moves on
 // with each renewal of the session's lease, up to the end of MaxHold.
-func (p *Permit) Deadline() time.Time {
-	d := p.epoch.lease.Deadline()
-	if !p.until.IsZero() && p.until.Before(d) {
-		return p.until
-	}
-	return d
+func (p *Permit) Deadline() time.Time { return p.life.Deadline() }
+
+// trust is what the life of a permit depends on.
+type trust struct{ e *epoch }
+
+func (t trust) Valid() bool         { return t.e.valid() }
+func (t trust) Deadline() time.Time { return t.e.lease.Deadline() }
+
+func (p *Permit) ending(cause error, reason string) *LostError {
+	return &LostError{Name: p.gate.name, Token: p.token, Cause: cause, Reason: reason}
 }
 
-// end ends the permit here and returns the error that tells so, or nil if it had
-// ended before. Whether its key is gone is the caller's business.
+// lostWithSession returns the cause of a permit that ends with its session.
+func (p *Permit) lostWithSession() error {
+	cause, reason := p.epoch.why()
+	return p.ending(cause, reason.Error())
+}
+
+// heldTooLong returns the cause of a permit that MaxHold ends.
+func (p *Permit) heldTooLong() error {
+	return p.ending(ErrHeldTooLong, fmt.Sprintf("MaxHold of %v has passed", p.claim.request.maxHold))
+}
+
+// after follows an end by MaxHold, which releases the permit, or one that Err has found
+// before the epoch came to this permit.
+func (p *Permit) after(cause error) {
+	close(p.lost)
+	if errors.Is(cause, ErrHeldTooLong) {
+		p.epoch.drop(p)
+		p.gate.withdrawLater(p.epoch, p.claim)
+	}
+	p.gate.sess.opts.Trace.lost(cause.(*LostError))
+}
+
+// end ends the permit here and returns the error that says so, or nil if it had ended
+// before. Whether its key is gone is the caller's concern.
 func (p *Permit) end(cause error, reason string) *LostError {
-	p.mu.Lock()
-	if p.ended != nil {
-		p.mu.Unlock()
-		return nil
+	if err := p.ending(cause, reason); p.life.End(err) {
+		return err
 	}
-	err := &LostError{Name: p.gate.name, Token: p.token, Cause: cause, Reason: reason}
-	p.ended = err
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	p.mu.Unlock()
-	p.cancel(err)
-	return err
+	return nil
 }
 
 // lose is end for every end but the holder's own release. If it returns an error,
@@ -148,15 +135,4 @@ func (p *Permit) lose(cause error, reason string) *LostError {
 		close(p.lost)
 	}
 	return err
-}
-
-// heldTooLong ends the permit by MaxHold and gives it back.
-func (p *Permit) heldTooLong() {
-	lost := p.lose(ErrHeldTooLong, fmt.Sprintf("MaxHold of %v has passed", p.claim.request.maxHold))
-	if lost == nil {
-		return
-	}
-	p.epoch.drop(p)
-	p.gate.withdrawLater(p.epoch, p.claim)
-	p.gate.sess.opts.Trace.lost(lost)
 }

@@ -56,14 +56,14 @@ func (p *Permit) Asked() context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asked == nil {
-		asked, ask := context.WithCancelCause(p.ctx)
+		asked, ask := context.WithCancelCause(p.Context())
 		p.asked, p.ask = asked, ask
 		if p.word != nil {
 			ask(p.word)
 		}
 		accept := p.epoch.accept
 		stop := context.AfterFunc(accept, func() { ask(context.Cause(accept)) })
-		context.AfterFunc(p.ctx, func() { stop() })
+		context.AfterFunc(p.Context(), func() { stop() })
 	}
 	return p.asked
 }

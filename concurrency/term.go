@@ -16,7 +16,7 @@ func (p *Permit) heed() {
 		case <-replaced:
 			m, replaced = p.gate.join()
 			p.gate.leave() // the join before
-		case <-p.ctx.Done():
+		case <-p.Context().Done():
 			return
 		}
 	}
@@ -26,7 +26,7 @@ func (p *Permit) heed() {
 // on a watch of its own.
 func (p *Permit) keyGone() {
 	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
-	if n, ok := p.epoch.noticeFor(p.ctx, p.claim); ok {
+	if n, ok := p.epoch.noticeFor(p.Context(), p.claim); ok {
 		word = noticed(p.gate.name, p.token, n)
 	}
 	if lost := p.lose(word.Cause, word.Reason); lost != nil {
