@@ -24,7 +24,6 @@ type Permit struct {
 	token int64
 	since time.Time
 	life  *life.Life
-	lost  chan struct{}
 
 	mu    sync.Mutex
 	asked context.Context // nil until wanted
@@ -39,7 +38,7 @@ type Permit struct {
 }
 
 func newPermit(ctx context.Context, e *epoch, c *claim) *Permit {
-	p := &Permit{gate: c.gate, epoch: e, claim: c, token: c.token, since: time.Now(), lost: make(chan struct{}), done: make(chan struct{}), refused: make(chan error, 1)}
+	p := &Permit{gate: c.gate, epoch: e, claim: c, token: c.token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
 	p.life = life.New(context.WithoutCancel(ctx), trust{e}, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
 	return p
 }
@@ -61,7 +60,7 @@ func (p *Permit) Context() context.Context { return p.life.Context() }
 
 // Lost returns a channel that is closed when the permit ends other than by Release of
 // this permit. What Release itself finds out, only its error and Trace report.
-func (p *Permit) Lost() <-chan struct{} { return p.lost }
+func (p *Permit) Lost() <-chan struct{} { return p.life.Lost() }
 
 // Err returns nil while the permit is held, and a *LostError that says why it
 // ended from then on: errors.Is matches it with ErrLost and the exact cause, or
@@ -110,7 +109,6 @@ func (p *Permit) heldTooLong() error {
 // after follows an end by MaxHold, which releases the permit, or one that Err has found
 // before the epoch came to this permit.
 func (p *Permit) after(cause error) {
-	close(p.lost)
 	if errors.Is(cause, ErrHeldTooLong) {
 		p.epoch.drop(p)
 		p.gate.withdrawLater(p.epoch, p.claim)
@@ -127,12 +125,11 @@ func (p *Permit) end(cause error, reason string) *LostError {
 	return nil
 }
 
-// lose is end for every end but the holder's own release. If it returns an error,
-// the caller reports it to Trace.Lost once it holds nothing up by that.
+// lose is end for every end but the holder's own release. If it returns an error, the
+// caller reports it to Trace.Lost once it holds nothing up by that.
 func (p *Permit) lose(cause error, reason string) *LostError {
-	err := p.end(cause, reason)
-	if err != nil {
-		close(p.lost)
+	if err := p.ending(cause, reason); p.life.Lose(err) {
+		return err
 	}
-	return err
+	return nil
 }

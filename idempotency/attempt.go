@@ -60,7 +60,7 @@ func (a *Attempt) start(outer context.Context) {
 	a.flight.begun(a.number)
 	_ = a.life.Bound(time.Now().Add(a.set.maxExecution))
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
-		a.life.End(a.lost())
+		a.life.Lose(a.lost())
 		a.land(nil) // duplicates here may take over, as those elsewhere may
 	})
 }

@@ -55,7 +55,7 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s setting
 	r.outcome = Result{Job: j.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
 	r.began = time.Now()
 	r.life = life.New(ctx, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
-	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.End(r.lostWithSession()) })
+	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.Lose(r.lostWithSession()) })
 	_ = r.life.Bound(r.began.Add(s.atMost))
 	j.mu.Lock()
 	j.runs[r.token] = r

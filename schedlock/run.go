@@ -145,7 +145,7 @@ var errTaken = errors.New("its lock was taken away")
 
 // taken ends a run whose lock is gone, although its session lives. It may be called with
 // the job locked.
-func (r *Run) taken() { r.life.End(r.lost(ErrLost, errTaken)) }
+func (r *Run) taken() { r.life.Lose(r.lost(ErrLost, errTaken)) }
 
 // unlocked ends a run that somebody has unlocked. It may be called with the job locked.
 func (r *Run) unlocked(by record.Run) {
@@ -153,7 +153,7 @@ func (r *Run) unlocked(by record.Run) {
 	if by.Error != "" {
 		reason += ": " + by.Error
 	}
-	r.life.End(r.lost(ErrUnlocked, errors.New(reason)))
+	r.life.Lose(r.lost(ErrUnlocked, errors.New(reason)))
 }
 
 type key struct{}

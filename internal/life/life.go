@@ -6,7 +6,7 @@
 //	   ───────────▶ live ─────────▶ halted     halted: the bound does not apply
 //	                 │   ◀─────────   │
 //	                 │     Resume     │
-//	End, the bound,  │                │  End, or the end of trust
+//	End, Lose, bound │                │  End, Lose, or the end of trust
 //	or trust's end   ▼                ▼
 //	               ended ◀────────────┘        for good, with the first cause
 package life
@@ -33,7 +33,7 @@ type Ends struct {
 	// Late returns the cause of a life whose bound has passed.
 	Late func() error
 	// After is called once, without a lock, when Err or the timer has ended the life with
-	// one of these causes; never after End.
+	// one of these causes; never after End or Lose.
 	After func(cause error)
 }
 
@@ -43,6 +43,7 @@ type Life struct {
 	ends   Ends
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	lost   chan struct{}
 
 	mu     sync.Mutex
 	cause  error
@@ -53,7 +54,7 @@ type Life struct {
 
 // New returns a life without a bound. Its context is derived from ctx.
 func New(ctx context.Context, trust Trust, ends Ends) *Life {
-	l := &Life{trust: trust, ends: ends}
+	l := &Life{trust: trust, ends: ends, lost: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	return l
 }
@@ -61,13 +62,32 @@ func New(ctx context.Context, trust Trust, ends Ends) *Life {
 // Context returns the context of the life, which ends when the life ends, with its cause.
 func (l *Life) Context() context.Context { return l.ctx }
 
-// End ends the life with a cause, and reports whether this call did. Cause and the context
-// change in one step: from then on Cause, Err and context.Cause of Context agree, unless
-// the ctx given to New had ended before.
+// Lost returns a channel that is closed when the life ends other than by End.
+func (l *Life) Lost() <-chan struct{} { return l.lost }
+
+// End ends the life with a cause, for its holder, and reports whether this call did. Cause
+// and the context change in one step: from then on Cause, Err and context.Cause of Context
+// agree, unless the ctx given to New had ended before.
 func (l *Life) End(cause error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.end(cause)
+}
+
+// Lose is End for every end that is not the holder's own. It closes Lost.
+func (l *Life) Lose(cause error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lose(cause)
+}
+
+// lose is Lose. l.mu is held.
+func (l *Life) lose(cause error) bool {
+	ended := l.end(cause)
+	if ended {
+		close(l.lost)
+	}
+	return ended
 }
 
 // end is End. l.mu is held.
@@ -100,7 +120,7 @@ func (l *Life) Err() error {
 	case late:
 		l.pass()
 	case !l.trust.Valid():
-		if cause := l.ends.Lost(); l.End(cause) {
+		if cause := l.ends.Lost(); l.Lose(cause) {
 			l.ends.After(cause)
 		}
 	}
@@ -173,7 +193,7 @@ func (l *Life) disarm() {
 func (l *Life) pass() {
 	cause := l.ends.Late()
 	l.mu.Lock()
-	ended := l.late() && l.end(cause)
+	ended := l.late() && l.lose(cause)
 	l.mu.Unlock()
 	if ended {
 		l.ends.After(cause)

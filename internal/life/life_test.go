@@ -15,9 +15,10 @@ import (
 )
 
 var (
-	errLost = errors.New("trust has ended")
-	errLate = errors.New("the bound has passed")
-	errDone = errors.New("done")
+	errLost  = errors.New("trust has ended")
+	errLate  = errors.New("the bound has passed")
+	errDone  = errors.New("done")
+	errTaken = errors.New("taken away")
 )
 
 // lease is trusted until a time.
@@ -56,6 +57,15 @@ func begin() *fixture {
 	return f
 }
 
+func (f *fixture) lostNow() bool {
+	select {
+	case <-f.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
 func in(d time.Duration) time.Time { return time.Now().Add(d) }
 
 // One row for each transition of the picture in the package's documentation.
@@ -82,6 +92,8 @@ func TestTransitions(t *testing.T) {
 		"resumed before the bound":                  {func(f *fixture) { _ = f.Bound(in(2 * s)); f.Halt(); f.Resume(); time.Sleep(s) }, nil, 0},
 		"resumed, bound":                            {func(f *fixture) { _ = f.Bound(in(2 * s)); f.Halt(); f.Resume(); time.Sleep(2 * s) }, errLate, 1},
 		"resumed after the bound":                   {func(f *fixture) { _ = f.Bound(in(s)); f.Halt(); time.Sleep(2 * s); f.Resume(); synctest.Wait() }, errLate, 1},
+		"live, Lose":                                {func(f *fixture) { f.Lose(errTaken); f.Lose(errTaken) }, errTaken, 0},
+		"ended, Lose":                               {func(f *fixture) { f.End(errDone); f.Lose(errTaken) }, errDone, 0},
 		"ended, bound":                              {func(f *fixture) { _ = f.Bound(in(s)); f.End(errDone); time.Sleep(2 * s) }, errDone, 0},
 		"ended, halted and resumed":                 {func(f *fixture) { f.End(errDone); f.Halt(); f.Resume() }, errDone, 0},
 		"ended, End":                                {func(f *fixture) { f.End(errDone); f.End(errLost) }, errDone, 0},
@@ -101,6 +113,7 @@ func TestTransitions(t *testing.T) {
 				require.Equal(t, c.err, context.Cause(f.Context()))
 				require.Equal(t, c.err, f.Err(), "once more")
 				require.EqualValues(t, c.after, f.after.Load())
+				require.Equal(t, c.err != nil && c.err != errDone, f.lostNow())
 				f.End(errDone)
 			})
 		})
