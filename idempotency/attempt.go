@@ -56,20 +56,29 @@ type Attempt struct {
 // start starts the attempt's clocks. Its context has the values of the caller's.
 func (a *Attempt) start(outer context.Context) {
 	ctx := context.WithValue(context.WithoutCancel(outer), attemptKey{}, a)
-	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lost, Late: a.late, After: a.overdue})
+	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
 	a.flight.begun(a.number)
 	_ = a.life.Bound(time.Now().Add(a.set.maxExecution))
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
-		a.life.Lose(a.lost())
+		a.life.Lose(a.lostWithSession())
 		a.land(nil) // duplicates here may take over, as those elsewhere may
 	})
 }
 
-// Ctx returns the attempt's context. It ends, with a cause, when the session is lost
+// Context returns the attempt's context. It ends, with a cause, when the session is lost
 // (ErrLost; ErrClosed if it was closed), with MaxExecution (ErrTooLong) or when the attempt
 // is settled (ErrSettled). It does not end when the caller's does: a client that hangs up
 // does not stop what it has begun.
-func (a *Attempt) Ctx() context.Context { return a.life.Context() }
+func (a *Attempt) Context() context.Context { return a.life.Context() }
+
+// Lost returns a channel that is closed when the attempt's context ends other than by the
+// attempt's settling.
+func (a *Attempt) Lost() <-chan struct{} { return a.life.Lost() }
+
+// Deadline returns until when the attempt goes on as things are: the earlier of the end of
+// MaxExecution, and the time until which the session's lease is trusted, which moves on with
+// each renewal.
+func (a *Attempt) Deadline() time.Time { return a.life.Deadline() }
 
 // Key returns the request's key.
 func (a *Attempt) Key() Key { return a.key }
@@ -102,8 +111,8 @@ func (a *Attempt) ChildKey(purpose string) string {
 // if no timer has fired yet.
 func (a *Attempt) Err() error { return a.life.Err() }
 
-// lost returns the cause of an attempt that ends with its session.
-func (a *Attempt) lost() error {
+// lostWithSession returns the cause of an attempt that ends with its session.
+func (a *Attempt) lostWithSession() error {
 	cause, reason := a.epoch.Why()
 	return &lostError{key: a.key, cause: cause, reason: reason}
 }

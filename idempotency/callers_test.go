@@ -182,7 +182,7 @@ func TestNoOverlapAfterAnEnd(t *testing.T) {
 		go func() { done <- end(at) }()
 		next := begin(t, b, key(name)) // waits
 		require.ErrorIs(t, at.Err(), idempotency.ErrSettled, name)
-		require.Error(t, at.Ctx().Err(), name)
+		require.Error(t, at.Context().Err(), name)
 		require.NoError(t, again.Wait(ctxT(t)))
 		again.Remove()
 		require.NoError(t, again.Release())

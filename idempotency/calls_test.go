@@ -24,7 +24,7 @@ func TestCallKeys(t *testing.T) {
 		return key
 	}
 	at := begin(t, a, key("1"))
-	first, second, other := callKey(at.Ctx(), "charge 1"), callKey(at.Ctx(), "charge 1"), callKey(at.Ctx(), "charge 2")
+	first, second, other := callKey(at.Context(), "charge 1"), callKey(at.Context(), "charge 1"), callKey(at.Context(), "charge 2")
 	inStep := map[string]string{}
 	for _, name := range []string{"one", "two"} {
 		_, err := idempotency.Step(at, name, func(ctx context.Context) (int, error) {
@@ -40,8 +40,8 @@ func TestCallKeys(t *testing.T) {
 	// The next attempt, elsewhere: what was done and is left out moves no other call.
 	at = begin(t, b, key("1"))
 	require.Equal(t, 2, at.Number())
-	require.Equal(t, other, callKey(at.Ctx(), "charge 2"))
-	require.Equal(t, first, callKey(at.Ctx(), "charge 1"))
+	require.Equal(t, other, callKey(at.Context(), "charge 2"))
+	require.Equal(t, first, callKey(at.Context(), "charge 1"))
 	_, err := idempotency.Step(at, "one", func(context.Context) (int, error) { t.Error("it was recorded"); return 0, nil })
 	require.NoError(t, err)
 	var tried []string
@@ -54,39 +54,39 @@ func TestCallKeys(t *testing.T) {
 		require.Error(t, err)
 	}
 	require.Equal(t, tried[0], tried[1])
-	require.Equal(t, second, callKey(at.Ctx(), "charge 1"))
+	require.Equal(t, second, callKey(at.Context(), "charge 1"))
 
 	// An attempt that is begun within a step of another has its own.
 	var within string
 	_, err = idempotency.Step(at, "four", func(ctx context.Context) (int, error) {
 		inner, _, err := b.Begin(ctx, key("3"), "payload")
 		require.NoError(t, err)
-		within = callKey(inner.Ctx(), "charge 1")
+		within = callKey(inner.Context(), "charge 1")
 		return 4, inner.Abandon(ctxT(t))
 	})
 	require.NoError(t, err)
 	outside := begin(t, b, key("3"))
-	require.Equal(t, callKey(outside.Ctx(), "charge 1"), within)
+	require.Equal(t, callKey(outside.Context(), "charge 1"), within)
 	require.NoError(t, outside.Release(ctxT(t)))
 
 	// Tried again it is the same call, but not one that goes on beside it.
-	failed, retry, _ := idempotency.CallKey(at.Ctx(), "charge 4")
-	beside := callKey(at.Ctx(), "charge 4")
+	failed, retry, _ := idempotency.CallKey(at.Context(), "charge 4")
+	beside := callKey(at.Context(), "charge 4")
 	require.NotEqual(t, failed, beside)
 	retry()
-	require.Equal(t, failed, callKey(at.Ctx(), "charge 4"))
+	require.Equal(t, failed, callKey(at.Context(), "charge 4"))
 	retry() // once is enough
-	require.NotContains(t, []string{failed, beside}, callKey(at.Ctx(), "charge 4"))
+	require.NotContains(t, []string{failed, beside}, callKey(at.Context(), "charge 4"))
 	require.NoError(t, at.Commit(ctxT(t), nil))
 
 	at = begin(t, b, key("2"))
-	require.NotContains(t, all, callKey(at.Ctx(), "charge 1"), "another request")
+	require.NotContains(t, all, callKey(at.Context(), "charge 1"), "another request")
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	keys := map[string]bool{}
 	for range 50 {
 		wg.Go(func() {
-			key, _, _ := idempotency.CallKey(at.Ctx(), "at once")
+			key, _, _ := idempotency.CallKey(at.Context(), "at once")
 			mu.Lock()
 			defer mu.Unlock()
 			keys[key] = true

@@ -58,7 +58,7 @@ func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx 
 	}
 	res.Attempt, res.Token = a.Number(), a.Token()
 	err = a.run(ctx, func() ([]byte, error) {
-		v, err := fn(a.Ctx(), a)
+		v, err := fn(a.Context(), a)
 		res.Value = v
 		if err != nil {
 			return nil, err

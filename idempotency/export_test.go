@@ -43,7 +43,7 @@ func Known(s *Store) int64 {
 func Pausable(a *Attempt) (pause func()) {
 	e := &pausable{Epoch: a.epoch}
 	a.epoch = e
-	a.life = life.New(a.life.Context(), e, life.Ends{Lost: a.lost, Late: a.late, After: a.overdue})
+	a.life = life.New(a.life.Context(), e, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
 	return func() { e.paused.Store(true) }
 }
 

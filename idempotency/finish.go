@@ -117,7 +117,7 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 	}
 	err = errors.Join(ErrNotRecorded, because(ctx, err))
 	if !a.epoch.Valid() { // the same again: this may have taken its time
-		a.life.Lose(a.lost())
+		a.life.Lose(a.lostWithSession())
 	}
 	a.life.End(ErrSettled) // that ends a recovery point on its way, too
 	if gone := a.interrupted(); gone != nil {

@@ -194,7 +194,7 @@ func TestTrapS5Retention(t *testing.T) {
 	a, b := f.instance(brisk(), opts), f.instance(nil, opts)
 	at := begin(t, a, key("1"))
 	select {
-	case <-at.Ctx().Done():
+	case <-at.Context().Done():
 		require.FailNow(t, "ended")
 	case <-time.After(16 * time.Second): // more than the TTL of its lease
 	}

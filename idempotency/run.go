@@ -18,7 +18,7 @@ func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte,
 	if fn == nil {
 		return invalid("%v: the function is nil", a.key)
 	}
-	return a.run(ctx, func() ([]byte, error) { return fn(a.Ctx()) })
+	return a.run(ctx, func() ([]byte, error) { return fn(a.Context()) })
 }
 
 // Certain reports, of what Run, Commit, Fail, Release or Abandon has returned, whether the

@@ -42,7 +42,7 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 	if err != nil || found {
 		return v, wrapStep(name, err)
 	}
-	if v, err = fn(context.WithValue(a.Ctx(), callsKey{}, &calls{of: a, step: name})); err != nil {
+	if v, err = fn(context.WithValue(a.Context(), callsKey{}, &calls{of: a, step: name})); err != nil {
 		return v, err
 	}
 	b, err := json.Marshal(v)
@@ -63,7 +63,7 @@ func wrapStep(name string, err error) error {
 func (a *Attempt) lock() error {
 	select {
 	case a.writing <- struct{}{}:
-	case <-a.Ctx().Done():
+	case <-a.Context().Done():
 		return a.Err()
 	}
 	a.mu.Lock()
@@ -109,7 +109,7 @@ func (a *Attempt) record(name string, value []byte) error {
 		return err
 	}
 	defer func() { <-a.writing }()
-	if err := a.resolve(a.Ctx()); err != nil {
+	if err := a.resolve(a.Context()); err != nil {
 		return err
 	}
 	steps, ok := record.DecodeSteps(a.rec.Body)
@@ -123,7 +123,7 @@ func (a *Attempt) record(name string, value []byte) error {
 	}
 	text := r.Encode()
 	a.store.space.writes(1, len(text))
-	res, err := commit.Amend(a.Ctx(), a.store.client, commit.Amendment{
+	res, err := commit.Amend(a.Context(), a.store.client, commit.Amendment{
 		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(a.work.id))},
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text },
 	})
@@ -133,7 +133,7 @@ func (a *Attempt) record(name string, value []byte) error {
 		if commit.TooLarge(err) {
 			err = fmt.Errorf("%w: %w", ErrTooLarge, err)
 		}
-		return because(a.Ctx(), err)
+		return because(a.Context(), err)
 	case res.Outcome == commit.Amended:
 		a.rec, a.mod = r, res.Mod
 		return nil

@@ -387,7 +387,7 @@ func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 	require.NoError(t, r.Check(ctxT(t)), "the task goes on")
 	_, err = l.Lock(ctx, "other")
 	require.ErrorIs(t, err, context.Canceled, "a start is bounded by ctx")
-	require.NoError(t, r.Ctx().Err())
+	require.NoError(t, r.Context().Err())
 	if err := lock.Unlock(ctx); err != nil {
 		require.ErrorIs(t, err, context.Canceled)
 	}
@@ -418,7 +418,7 @@ func TestGocronLoss(t *testing.T) {
 	r, ok := one.Running("job")
 	require.True(t, ok)
 	a.client.Cut()
-	closed(t, r.Ctx().Done(), "the run is lost")
+	closed(t, r.Context().Done(), "the run is lost")
 	again, err := two.Lock(ctx, "job")
 	require.NoError(t, err, "the second attempt")
 	next, ok := two.Running("job")
@@ -435,7 +435,7 @@ func TestGocronLoss(t *testing.T) {
 	require.NoError(t, err)
 	r, ok = short.Running("short")
 	require.True(t, ok)
-	closed(t, r.Ctx().Done(), "AtMost has passed")
+	closed(t, r.Context().Done(), "AtMost has passed")
 	over := time.Now()
 	time.Sleep(50 * time.Millisecond)
 	h, err := b.History(ctx, "short")

@@ -231,7 +231,7 @@ func TestCrash(t *testing.T) {
 			again, done := do(ctx, b.Locker, "job", end, opts...)
 			a.client.Cut()
 			defer a.client.Heal()
-			closed(t, r.Ctx().Done(), "its run is lost")
+			closed(t, r.Context().Done(), "its run is lost")
 			require.ErrorIs(t, r.Err(), schedlock.ErrLost)
 			x := got(t, done, "the other call returns")
 			require.NoError(t, x.err)

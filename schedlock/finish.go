@@ -68,7 +68,7 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s setting
 	}
 
 	outer, _ := ctx.Value(key{}).(*running)
-	work := context.WithValue(r.Ctx(), key{}, &running{r, outer})
+	work := context.WithValue(r.Context(), key{}, &running{r, outer})
 	r.call(work, ctx, fn)
 	return r.outcome, r.err
 }

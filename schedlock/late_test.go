@@ -47,7 +47,7 @@ func (f fixture) loseRun(ctx context.Context, tick time.Time, meanwhile func()) 
 	r := got(f.t, started, "attempt 1 starts")
 	meanwhile()
 	require.NoError(f.t, f.RevokeLease(ctx, a.sess.Lease()))
-	closed(f.t, r.Ctx().Done(), "attempt 1 is lost")
+	closed(f.t, r.Context().Done(), "attempt 1 is lost")
 	cancel()
 	require.Equal(f.t, schedlock.Lost, got(f.t, done, "attempt 1 returns").res.Outcome)
 }

@@ -29,7 +29,7 @@ func TestContextEndsBeforeTheLock(t *testing.T) {
 	started, _ := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)))
 	r := got(t, started, "it starts")
 	var ended atomic.Int64
-	context.AfterFunc(r.Ctx(), func() { ended.Store(time.Now().UnixNano()) })
+	context.AfterFunc(r.Context(), func() { ended.Store(time.Now().UnixNano()) })
 	events := f.Client().Watch(ctx, f.keys("/lock")[0])
 	silent := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
 	got(t, events, "etcd lets the lock go")
@@ -37,7 +37,7 @@ func TestContextEndsBeforeTheLock(t *testing.T) {
 	require.NotZero(t, silent.Struck())
 	require.NotZero(t, ended.Load(), "the context has ended")
 	require.Less(t, ended.Load(), gone)
-	require.ErrorIs(t, context.Cause(r.Ctx()), schedlock.ErrLost)
+	require.ErrorIs(t, context.Cause(r.Context()), schedlock.ErrLost)
 	require.ErrorIs(t, r.Err(), schedlock.ErrLost)
 	var lost *schedlock.LostError
 	require.ErrorAs(t, r.Err(), &lost)
@@ -108,7 +108,7 @@ func TestCloseThatCannotWait(t *testing.T) {
 	cancel()
 	require.Error(t, a.sess.Close(dead))
 	x := got(t, done, "it ends")
-	require.ErrorIs(t, context.Cause(r.Ctx()), schedlock.ErrClosed)
+	require.ErrorIs(t, context.Cause(r.Context()), schedlock.ErrClosed)
 	require.ErrorIs(t, x.err, schedlock.ErrClosed)
 	require.ErrorIs(t, x.err, schedlock.ErrLost)
 	require.Equal(t, schedlock.Lost, x.res.Outcome)
@@ -212,7 +212,7 @@ func TestFrozenEtcd(t *testing.T) {
 	require.Equal(t, schedlock.Late, res.Outcome)
 	// So is AtMost for a run that goes on.
 	require.NoError(t, r.Extend(10*time.Millisecond))
-	closed(t, r.Ctx().Done(), "its ctx ends")
+	closed(t, r.Context().Done(), "its ctx ends")
 	require.ErrorIs(t, r.Err(), schedlock.ErrTooLong)
 	a.client.Heal()
 	require.ErrorIs(t, got(t, done, "it returns").err, schedlock.ErrTooLong)
@@ -309,7 +309,7 @@ func TestCloseWaitsForACatchUp(t *testing.T) {
 		_, err := a.Do(ctx, "other", nothing)
 		return err != nil
 	}, soon, time.Millisecond, "it closes")
-	require.NoError(t, r.Ctx().Err())
+	require.NoError(t, r.Context().Err())
 	close(end)
 	require.NoError(t, got(t, shut, "Close returns"))
 	h, err := b.Get(ctx, "job", r.Tick())

@@ -50,7 +50,7 @@ func TestOneOfThoseWhoStandBy(t *testing.T) {
 	second := got(t, again, "the second attempt")
 	require.Equal(t, 2, second.Attempt())
 	require.Greater(t, second.Token(), old.Token())
-	closed(t, old.Ctx().Done(), "the first has ended")
+	closed(t, old.Context().Done(), "the first has ended")
 	close(resume)
 	x := got(t, done, "the first call returns")
 	require.ErrorIs(t, x.err, schedlock.ErrLost)
@@ -237,5 +237,5 @@ func TestExtend(t *testing.T) {
 	require.ErrorIs(t, got(t, done, "it ends").err, schedlock.ErrTooLong)
 	require.ErrorIs(t, r.Extend(time.Hour), schedlock.ErrTooLong)
 	require.ErrorIs(t, r.Check(ctx), schedlock.ErrTooLong)
-	require.ErrorIs(t, context.Cause(r.Ctx()), schedlock.ErrTooLong)
+	require.ErrorIs(t, context.Cause(r.Context()), schedlock.ErrTooLong)
 }

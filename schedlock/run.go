@@ -43,11 +43,16 @@ type Run struct {
 // Job returns the job's name.
 func (r *Run) Job() string { return r.job.name }
 
-// Ctx returns the context that the function was given, but for the values of its own.
-func (r *Run) Ctx() context.Context { return r.life.Context() }
+// Context returns the context that the function was given, without the values that the
+// Locker has added.
+func (r *Run) Context() context.Context { return r.life.Context() }
+
+// Lost returns a channel that is closed when the run ends other than by the return of its
+// function.
+func (r *Run) Lost() <-chan struct{} { return r.life.Lost() }
 
 // Asked returns a context that ends when the run should end soon: when Close of the session
-// begins to wait for it, with ErrClosed as its cause; or when the run ends, as Ctx does. Work
+// begins to wait for it, with ErrClosed as its cause; or when the run ends, as Context does. Work
 // that can stop in between should watch it, since Close interrupts what still runs at its
 // deadline. Close waits for the runs that cron libraries have begun as well: for those to be
 // asked, call it without waiting for the library's own end first.
@@ -55,7 +60,7 @@ func (r *Run) Asked() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.asked == nil {
-		asked, cancel := r.locker.sess.Open(r.Ctx())
+		asked, cancel := r.locker.sess.Open(r.Context())
 		context.AfterFunc(asked, cancel)
 		r.asked = asked
 	}

@@ -60,7 +60,7 @@ func TestOutageWhenTheRunIsDone(t *testing.T) {
 			require.NoError(t, err)
 			r, ok := l.Running("job")
 			require.True(t, ok)
-			err = fn(r.Ctx(), r)
+			err = fn(r.Context(), r)
 			if err != nil {
 				l.Fail("job", err)
 			}

@@ -46,20 +46,20 @@ func TestClientInterceptorWithinAnAttempt(t *testing.T) {
 	}
 	charge, refund := message(t, "cents", 1), message(t, "cents", -1)
 	a := begin()
-	first, again := sent(a.Ctx(), here, codes.OK, payMethod, charge), sent(a.Ctx(), here, codes.OK, payMethod, charge)
+	first, again := sent(a.Context(), here, codes.OK, payMethod, charge), sent(a.Context(), here, codes.OK, payMethod, charge)
 	all := map[string]bool{first: true, again: true,
-		sent(a.Ctx(), here, codes.OK, payMethod, refund): true, sent(a.Ctx(), here, codes.OK, watchMethod, charge): true,
-		sent(a.Ctx(), there, codes.OK, payMethod, charge): true, sent(a.Ctx(), here, codes.OK, payMethod, "no message"): true}
+		sent(a.Context(), here, codes.OK, payMethod, refund): true, sent(a.Context(), here, codes.OK, watchMethod, charge): true,
+		sent(a.Context(), there, codes.OK, payMethod, charge): true, sent(a.Context(), here, codes.OK, payMethod, "no message"): true}
 	require.Len(t, all, 6)
 	require.NoError(t, a.Abandon(ctxT(t)))
 
 	a = begin()
 	require.Equal(t, 2, a.Number())
-	require.Equal(t, first, sent(a.Ctx(), here, codes.Unavailable, payMethod, charge))
-	require.Equal(t, first, sent(a.Ctx(), here, codes.OK, payMethod, charge), "tried again")
-	require.Equal(t, again, sent(a.Ctx(), here, codes.NotFound, payMethod, charge))
-	require.NotContains(t, all, sent(a.Ctx(), here, codes.OK, payMethod, charge), "a third one")
-	require.NotContains(t, all, sent(a.Ctx(), here, codes.OK, payMethod, "no message"))
-	require.Equal(t, "mine", sent(idemgrpc.WithKey(a.Ctx(), "mine"), here, codes.OK, payMethod, charge))
+	require.Equal(t, first, sent(a.Context(), here, codes.Unavailable, payMethod, charge))
+	require.Equal(t, first, sent(a.Context(), here, codes.OK, payMethod, charge), "tried again")
+	require.Equal(t, again, sent(a.Context(), here, codes.NotFound, payMethod, charge))
+	require.NotContains(t, all, sent(a.Context(), here, codes.OK, payMethod, charge), "a third one")
+	require.NotContains(t, all, sent(a.Context(), here, codes.OK, payMethod, "no message"))
+	require.Equal(t, "mine", sent(idemgrpc.WithKey(a.Context(), "mine"), here, codes.OK, payMethod, charge))
 	require.NoError(t, a.Release(ctxT(t)))
 }

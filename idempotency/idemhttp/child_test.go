@@ -52,7 +52,7 @@ func TestTransportWithinAnAttempt(t *testing.T) {
 	c := &http.Client{Transport: &idemhttp.Transport{Base: p}}
 	// sent returns the key, or those, that a request had.
 	sent := func(a *idempotency.Attempt, path, body string, ws ...with) string {
-		r, err := http.NewRequestWithContext(a.Ctx(), http.MethodPost, "http://pay.test"+path, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(a.Context(), http.MethodPost, "http://pay.test"+path, strings.NewReader(body))
 		require.NoError(t, err)
 		for _, w := range ws {
 			w(r)
