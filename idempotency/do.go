@@ -112,7 +112,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 		}
 		w, cancel := wait()
 		a.Without()
-		_ = a.act(w, a.set.onPanic, failure)
+		_ = a.act(w, a.set.onPanic, failure, nil)
 		cancel()
 		if v != nil {
 			panic(v)
@@ -147,20 +147,22 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	if gone != nil && !errors.Is(err, gone) {
 		err = errors.Join(err, gone)
 	}
-	if bad := a.act(w, what, failure); bad != nil && !errors.Is(bad, ErrSettled) {
+	if bad := a.act(w, what, failure, gone); bad != nil && !errors.Is(bad, ErrSettled) {
 		err = errors.Join(err, bad)
 	}
 	return err
 }
 
-// act does with the request what the policy says after a failure.
-func (a *Attempt) act(ctx context.Context, what Action, failure string) error {
+// act does with the request what the policy says after a failure. gone is why the attempt's
+// context had ended, if the caller reports that already, or nil.
+func (a *Attempt) act(ctx context.Context, what Action, failure string, gone error) error {
+	o := &outcome{reported: gone}
 	switch what {
 	case Remember:
-		return a.Fail(ctx, failure, nil)
+		o.state, o.failure = record.AttemptFailed, bounded(failure)
 	case Abandon:
-		return a.Abandon(ctx)
 	default:
-		return a.Release(ctx)
+		o.state = record.AttemptReleased
 	}
+	return a.finish(ctx, o)
 }

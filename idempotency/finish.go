@@ -67,6 +67,8 @@ type outcome struct {
 	omit    bool // there is no value to keep
 	gone    bool // the claim that was to be abandoned was not there any more
 
+	reported error // why the attempt's context had ended, if the caller reports that itself
+
 	ready  bool
 	alone  bool      // etcd has refused it, and would those that go with it
 	since  time.Time // before the first try to write it
@@ -119,8 +121,8 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 	if !a.epoch.Valid() { // the same again: this may have taken its time
 		a.life.Lose(a.lostWithSession())
 	}
-	a.life.End(ErrSettled) // that ends a recovery point on its way, too
-	if gone := a.interrupted(); gone != nil {
+	a.life.End(ErrSettled)                                          // that ends a recovery point on its way, too
+	if gone := a.interrupted(); gone != nil && gone != o.reported { //nolint:errorlint // the same error, not the same kind
 		err = errors.Join(err, gone)
 	}
 	s := a.store

@@ -90,7 +90,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, s settings) (Resu
 		}
 		res, lost = this, err
 		again := res.Outcome == Lost && !s.single && c.attempt <= s.retries && !errors.Is(err, ErrUnlocked)
-		if !again || ctx.Err() != nil {
+		if !again || ctx.Err() != nil || l.accept.Err() != nil {
 			return res, err
 		}
 	}

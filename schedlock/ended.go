@@ -25,9 +25,13 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// because returns why ctx has ended, if it has, together with err.
+// because returns why ctx has ended, if it has, together with err. Once the session closes, err
+// says no more than that a call was cut short.
 func because(ctx context.Context, err error) error {
-	if end := ended(ctx); end != nil && !errors.Is(err, end) {
+	switch end := ended(ctx); {
+	case end == ErrClosed: //nolint:errorlint // by this package
+		return ErrClosed
+	case end != nil && !errors.Is(err, end):
 		return errors.Join(end, err)
 	}
 	return err

@@ -1,0 +1,84 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// N5: what a function returns is printed once by the error of Do, also if it is what has ended
+// the attempt's ctx, and so is why the attempt has ended.
+func TestErrorsArePrintedOnce(t *testing.T) {
+	t.Parallel()
+	own := errors.New("the function's own")
+	for name, end := range map[string]func(t *testing.T, f fixture, in instance){
+		"lease lost": func(t *testing.T, f fixture, in instance) {
+			require.NoError(t, f.RevokeLease(ctxT(t), in.sess.Lease()))
+		},
+		"too long": func(*testing.T, fixture, instance) {},
+		"too long, and dropped": func(t *testing.T, f fixture, in instance) {
+			require.Eventually(t, func() bool { return len(f.keys("/claim/")) == 0 }, soon, time.Millisecond)
+		},
+		"closed": func(t *testing.T, f fixture, in instance) {
+			ctx, cancel := context.WithCancel(ctxT(t))
+			cancel()
+			go func() { _ = in.sess.Close(ctx) }()
+		},
+		"too long, and cut off": func(_ *testing.T, _ fixture, in instance) { in.client.Cut() },
+		"not at all":            nil,
+	} {
+		for how, result := range map[string]func(context.Context) error{
+			"the cause":         context.Cause,
+			"the cause wrapped": func(ctx context.Context) error { return fmt.Errorf("step 2: %w", context.Cause(ctx)) },
+			"its own":           func(context.Context) error { return own },
+			"nothing":           func(context.Context) error { return nil },
+		} {
+			for policy, action := range map[string]idempotency.Action{"forget": idempotency.Forget, "remember": idempotency.Remember, "abandon": idempotency.Abandon} {
+				t.Run(name+", "+how+", "+policy, func(t *testing.T) {
+					t.Parallel()
+					if end == nil && how != "its own" {
+						t.Skip("nothing has ended the ctx")
+					}
+					if strings.HasSuffix(name, "cut off") && (testing.Short() || policy != "abandon") {
+						t.Skip("it waits for etcd's answer: 5 s")
+					}
+					f := shared(t)
+					in := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second, Margin: 50 * time.Millisecond}, nil)
+					opts := []idempotency.Option{idempotency.OnError(func(error) idempotency.Action { return action })}
+					if strings.HasPrefix(name, "too long") {
+						opts = append(opts, idempotency.MaxExecution(50*time.Millisecond))
+					}
+					_, err := idempotency.Do(ctxT(t), in.Store, key("1"), nil, func(ctx context.Context, _ *idempotency.Attempt) (int, error) {
+						if end != nil {
+							end(t, f, in)
+							closed(t, ctx.Done(), "its ctx ends")
+						}
+						return 1, result(ctx)
+					}, opts...)
+					t.Logf("%q", err)
+					if err == nil {
+						return
+					}
+					lines := strings.Split(err.Error(), "\n")
+					for i, line := range lines {
+						require.False(t, slices.ContainsFunc(lines[i+1:], func(other string) bool {
+							return strings.Contains(other, line) || strings.Contains(line, other)
+						}), "%q", lines)
+					}
+					for _, once := range []string{own.Error(), "MaxExecution has passed"} {
+						require.LessOrEqual(t, strings.Count(err.Error(), once), 1, "%q", lines)
+					}
+				})
+			}
+		}
+	}
+}

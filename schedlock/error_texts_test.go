@@ -1,0 +1,97 @@
+package schedlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// printedOnce fails if a line of an error is contained in another one.
+func printedOnce(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for i, line := range lines {
+		require.False(t, slices.ContainsFunc(lines[i+1:], func(other string) bool {
+			return strings.Contains(other, line) || strings.Contains(line, other)
+		}), "%q", lines)
+	}
+}
+
+// N5: what a function returns is printed once by the error of its run, also if it is what has
+// ended the run's ctx.
+func TestErrorsArePrintedOnce(t *testing.T) {
+	t.Parallel()
+	own := errors.New("the function's own")
+	for name, end := range map[string]func(t *testing.T, f fixture, in instance){
+		"lease lost": func(t *testing.T, f fixture, in instance) {
+			require.NoError(t, f.RevokeLease(ctxT(t), in.sess.Lease()))
+		},
+		"unlocked":               func(t *testing.T, f fixture, in instance) { require.NoError(t, in.Unlock(ctxT(t), "job", "why")) },
+		"too long":               func(*testing.T, fixture, instance) {},
+		"too long, and released": func(t *testing.T, f fixture, in instance) { f.none("/lock") },
+		"lock deleted": func(t *testing.T, f fixture, in instance) {
+			_, err := f.Client().Delete(ctxT(t), f.keys("/lock")[0])
+			require.NoError(t, err)
+		},
+		"closed": func(t *testing.T, f fixture, in instance) {
+			ctx, cancel := context.WithCancel(ctxT(t))
+			cancel()
+			go func() { _ = in.sess.Close(ctx) }()
+		},
+		"cut off":    func(t *testing.T, f fixture, in instance) { in.client.Cut() },
+		"not at all": nil,
+	} {
+		for how, result := range map[string]func(context.Context) error{
+			"the cause":         context.Cause,
+			"the cause wrapped": func(ctx context.Context) error { return fmt.Errorf("step 2: %w", context.Cause(ctx)) },
+			"its own":           func(context.Context) error { return own },
+			"nothing":           func(context.Context) error { return nil },
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				waits := end != nil && name != "cut off"
+				if !waits && how != "its own" {
+					t.Skip("nothing has ended the ctx")
+				}
+				f := shared(t)
+				so := patient()
+				so.Margin = 50 * time.Millisecond
+				in := f.instance(so, nil)
+				atMost := time.Hour
+				if strings.HasPrefix(name, "too long") {
+					atMost = 50 * time.Millisecond
+				}
+				job, err := in.Job("job", grid(24*time.Hour), func(ctx context.Context, _ *schedlock.Run) error {
+					if end != nil {
+						end(t, f, in)
+					}
+					if waits {
+						closed(t, ctx.Done(), "its ctx ends")
+					}
+					return result(ctx)
+				}, schedlock.AtMost(atMost), schedlock.Retries(1))
+				require.NoError(t, err)
+				_, err = job.RunContext(ctxT(t))
+				printedOnce(t, err)
+				if name == "closed" {
+					require.NotContains(t, err.Error(), "context canceled", "the caller's ctx has not ended")
+				}
+				if err != nil {
+					require.LessOrEqual(t, strings.Count(err.Error(), own.Error()), 1, err)
+				}
+				in.client.Heal()
+			})
+		}
+	}
+}
