@@ -79,6 +79,7 @@ func (e *epoch) end(cause error, reason error) {
 		e.mu.Unlock()
 		return
 	}
+	reason = e.sess.explain(reason)
 	e.ended, e.cause, e.reason = true, cause, reason
 	permits, held := e.permits, len(e.permits)+e.entered
 	e.inUse = held > 0

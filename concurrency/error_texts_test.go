@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 )
 
 // N5: what a function returns is printed once by the error of Do and of Lead, also if it is
@@ -70,4 +73,51 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 		require.ErrorIs(t, err, concurrency.ErrLost)
 		require.Equal(t, 1, strings.Count(err.Error(), "(token "), err)
 	})
+}
+
+// N5: an error that denies permission names the prefix and the permission that the role needs.
+func TestDeniedNamesThePrefix(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Start(t, nil)
+	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+	ctx := ctxT(t)
+	admin, _ := f.session(nil) // before passwords
+	needs := "needs read and write permission for all keys with the prefix " + admin.Prefix()
+	require.NoError(t, admin.Close(ctx))
+	require.NoError(t, c.AddUser(ctx, "nothing", "secret", "/elsewhere/"))
+	require.NoError(t, c.AddUser(ctx, "presence", "secret", admin.Prefix()+"session/"))
+	require.NoError(t, c.EnableAuth(ctx, "root", "root"))
+	client := func(user string) *clientv3.Client {
+		return c.NewClientWith(t, &embedtest.ClientOptions{Username: user, Password: "secret"}).Client
+	}
+	_, err := concurrency.NewSession(ctx, client("nothing"), "test", &concurrency.SessionOptions{Prefix: f.prefix})
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	require.ErrorContains(t, err, needs)
+
+	s := f.sessionOn(client("presence"), nil)
+	sm, mu, el := sem(t, s, "x", 1), mutex(t, s, "x"), election(t, s, "x")
+	for name, call := range map[string]func() error{
+		"Acquire":    func() error { _, err := sm.Acquire(ctx); return err },
+		"TryAcquire": func() error { _, err := sm.TryAcquire(ctx); return err },
+		"Do":         func() error { return sm.Do(ctx, func(context.Context, *concurrency.Permit) error { return nil }) },
+		"Status":     func() error { _, err := sm.Status(ctx); return err },
+		"SetLimit":   func() error { return sm.SetLimit(ctx, 2) },
+		"Evict":      func() error { return sm.Evict(ctx, "id", "") },
+		"EvictToken": func() error { return sm.EvictToken(ctx, 1, "") },
+		"ReleaseID":  func() error { return sm.ReleaseID(ctx, "id") },
+		"Lock":       func() error { _, err := mu.Lock(ctx); return err },
+		"Campaign":   func() error { _, err := el.Campaign(ctx); return err },
+		"Lead":       func() error { return el.Lead(ctx, func(context.Context, *concurrency.Permit) error { return nil }) },
+		"StepDown":   func() error { _, err := el.StepDown(ctx, ""); return err },
+	} {
+		err := call()
+		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, name)
+		require.ErrorContains(t, err, needs, name)
+		require.Equal(t, 1, strings.Count(err.Error(), needs), name)
+	}
+	// The caller's function may have asked another etcd.
+	require.Equal(t, rpctypes.ErrPermissionDenied, func() error {
+		whole, _ := shared(t).session(nil)
+		return mutex(t, whole, "y").Do(ctx, func(context.Context, *concurrency.Permit) error { return rpctypes.ErrPermissionDenied })
+	}())
 }

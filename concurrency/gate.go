@@ -206,8 +206,13 @@ var (
 	errAnew   = errors.New("the request is gone; it queues anew")
 )
 
-// failed names the queue in an error.
+// failed names the queue in an error, and says what to change if that denies permission.
 func (g *gate) failed(doing string, err error) error {
+	return g.named(doing, g.sess.explain(err))
+}
+
+// named names the queue in an error, which may be that of a caller's function.
+func (g *gate) named(doing string, err error) error {
 	switch err.(type) {
 	case *FullError, *HeldError, *LostError, *LimitMismatchError:
 		return err
@@ -351,6 +356,6 @@ func (g *gate) withdrawLater(e *epoch, c *claim) {
 func (g *gate) refusal(c *claim) func(error) {
 	return func(err error) {
 		g.sess.log.Warn("etcd refuses to delete a request that has ended; it is tried again until the lease ends",
-			zap.String("name", g.name), zap.Int64("token", c.token), zap.Error(err))
+			zap.String("name", g.name), zap.Int64("token", c.token), zap.Error(g.sess.explain(err)))
 	}
 }

@@ -108,12 +108,12 @@ func (p *Permit) judge(ctx context.Context, own, early, lost error) (again bool,
 		if lost != nil {
 			err = withEnd(err, lost)
 		}
-		return false, g.failed("lead", err)
+		return false, g.named("lead", err)
 	case errors.Is(early, ErrClosed):
 		if own == context.Canceled { // that of its own context, not the caller's
 			own = nil
 		}
-		return false, g.failed("lead", withEnd(own, early))
+		return false, g.named("lead", withEnd(own, early))
 	case early != nil:
 		g.sess.log.Info("a term has ended early; it campaigns again", zap.String("name", g.name),
 			zap.Int64("token", p.token), zap.NamedError("cause", early), zap.NamedError("returned", own))

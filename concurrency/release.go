@@ -141,7 +141,7 @@ func (p *Permit) refusal(err error) {
 }
 
 func (p *Permit) unconfirmed(why error) *UnconfirmedError {
-	return &UnconfirmedError{Name: p.gate.name, Token: p.token, Cause: why}
+	return &UnconfirmedError{Name: p.gate.name, Token: p.token, Cause: p.gate.sess.explain(why)}
 }
 
 // finishRelease ends the release with what Release returns from now on.

@@ -118,7 +118,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 		}
 		s.refuse()
 		s.stop()
-		return nil, fmt.Errorf("session in %q at %v: %w", namespace, etcd.Endpoints(), err)
+		return nil, fmt.Errorf("session in %q at %v: %w", namespace, etcd.Endpoints(), s.explain(err))
 	}
 	s.current = e
 	s.background(func() { s.run(e) })
@@ -142,6 +142,9 @@ func (s *Session) Lease() clientv3.LeaseID {
 // Prefix returns the prefix of all keys of this session's namespace: the range
 // for which a role in etcd needs read and write permission.
 func (s *Session) Prefix() string { return s.space.Root() }
+
+// explain adds to an error that denies permission what an operator has to change.
+func (s *Session) explain(err error) error { return commit.Explain(err, s.space.Root()) }
 
 // background runs fn in a goroutine that Close waits for. After Close it does
 // nothing and returns false: the lease, with all its keys, is gone then.
@@ -185,7 +188,7 @@ func (s *Session) run(e *epoch) {
 				s.log.Debug("lost lease is left to expire", zap.Error(err))
 			}
 		})
-		s.log.Warn("session lost its lease; its permits are lost", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(cause))
+		s.log.Warn("session lost its lease; its permits are lost", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(s.explain(cause)))
 		s.opts.Trace.sessionLost(clientv3.LeaseID(lost.ID()), cause)
 		if e = s.reopen(); e != nil {
 			s.become(e)
@@ -232,7 +235,7 @@ func (s *Session) reopen() *epoch {
 		}
 		s.log.Debug("no new lease yet", zap.Error(err))
 		s.mu.Lock()
-		s.trouble = err
+		s.trouble = s.explain(err)
 		s.mu.Unlock()
 		if pause.Wait(s.accept, nil) != nil {
 			return nil

@@ -109,7 +109,7 @@ func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 						continue
 					}
 				}
-				yield(Record{}, fmt.Errorf("list store %q: %w", s.name, because(ctx, err)))
+				yield(Record{}, fmt.Errorf("list store %q: %w", s.name, s.explain(because(ctx, err))))
 				return
 			}
 			kvs := resp.Kvs
@@ -191,7 +191,7 @@ func (s *Store) Get(ctx context.Context, ref Ref) (Record, *Recorded, error) {
 		err = ErrNotFound // it expires just now
 	}
 	if err != nil {
-		err = fmt.Errorf("get %s: %w", ref, err)
+		err = fmt.Errorf("get %s: %w", ref, s.explain(err))
 	}
 	return r, rec, err
 }
@@ -218,7 +218,7 @@ func (s *Store) lookUp(ctx context.Context, ref Ref) (keyspace.Entry, state, err
 		err = ErrNotFound
 	}
 	if err != nil {
-		return e, st, fmt.Errorf("store %q: %s: %w", s.name, ref, because(ctx, err))
+		return e, st, fmt.Errorf("store %q: %s: %w", s.name, ref, s.explain(because(ctx, err)))
 	}
 	return e, st, nil
 }
@@ -255,7 +255,7 @@ func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []c
 	s.cache.forget(e.Ref)
 	switch {
 	case err != nil:
-		return fail(because(ctx, err))
+		return fail(s.explain(because(ctx, err)))
 	case res.Outcome == commit.Amended:
 		s.saw(res.Mod, sent) // so no member that lags behind is believed here
 		return res.Mod, nil
@@ -319,7 +319,7 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 	pool := s.retain(s.opts.Retain)
 	lease, err := pool.take(ctx, 1)
 	if err != nil {
-		return fmt.Errorf("store %q: %s: %w", s.name, ref, because(ctx, err))
+		return fmt.Errorf("store %q: %s: %w", s.name, ref, s.explain(because(ctx, err)))
 	}
 	mod, err := s.decide(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
 		func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
@@ -343,7 +343,7 @@ func (s *Store) Count(ctx context.Context, scope string, all bool) (int64, error
 	defer cancel()
 	resp, err := s.client.Get(call, from, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
-		return 0, fmt.Errorf("count store %q: %w", s.name, because(ctx, err))
+		return 0, fmt.Errorf("count store %q: %w", s.name, s.explain(because(ctx, err)))
 	}
 	return resp.Count, nil
 }

@@ -33,7 +33,7 @@ import (
 func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Recorded, error) {
 	a, rec, err := s.begin(ctx, key, payload, opts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("begin request in store %q: %w", s.name, err)
+		return nil, nil, fmt.Errorf("begin request in store %q: %w", s.name, s.explain(err))
 	}
 	return a, rec, nil
 }

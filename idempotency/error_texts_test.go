@@ -10,9 +10,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/testkit"
 )
 
 // N5: what a function returns is printed once by the error of Do, also if it is what has ended
@@ -80,5 +83,35 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// N5: an error that denies permission names the prefix and the permission that the role needs.
+func TestDeniedNamesThePrefix(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	root := f.instance(nil, nil).sess.Prefix()
+	require.NoError(t, f.AddUser(ctx, "presence", "secret", root+"session/"))
+	require.NoError(t, f.EnableAuth(ctx, "root", "root"))
+	client := f.NewClientWith(t, &embedtest.ClientOptions{Username: "presence", Password: "secret"})
+	st, err := idempotency.NewStore(testkit.SessionOn(t, client.Client, f.prefix, &concurrency.SessionOptions{}), "store", nil)
+	require.NoError(t, err)
+	ref := st.Ref(key("1"))
+	for name, call := range map[string]func() error{
+		"Begin":   func() error { _, _, err := st.Begin(ctx, key("1"), nil); return err },
+		"Get":     func() error { _, _, err := st.Get(ctx, ref); return err },
+		"Count":   func() error { _, err := st.Count(ctx, "", true); return err },
+		"Delete":  func() error { return st.Delete(ctx, ref) },
+		"Resolve": func() error { return st.Resolve(ctx, ref, idempotency.WasDone(nil)) },
+		"List": func() (err error) {
+			for _, err = range st.List(ctx, idempotency.Filter{}) {
+			}
+			return err
+		},
+	} {
+		err := call()
+		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, name)
+		require.Equal(t, 1, strings.Count(err.Error(), "needs read and write permission for all keys with the prefix "+root), "%s: %v", name, err)
 	}
 }

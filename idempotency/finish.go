@@ -117,7 +117,7 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) error {
 		<-a.writing
 		return wrap(a.key, err)
 	}
-	err = errors.Join(ErrNotRecorded, because(ctx, err))
+	err = errors.Join(ErrNotRecorded, a.store.explain(because(ctx, err)))
 	if !a.epoch.Valid() { // the same again: this may have taken its time
 		a.life.Lose(a.lostWithSession())
 	}

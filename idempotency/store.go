@@ -127,3 +127,6 @@ func because(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// explain adds to an error that denies permission what an operator has to change.
+func (s *Store) explain(err error) error { return commit.Explain(err, s.sess.Space().Root()) }

@@ -67,7 +67,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, s settings) (Resu
 	for {
 		c, this, err := l.claim(ctx, j, tick, s)
 		if err != nil {
-			err = fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), err)
+			err = fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), l.explain(err))
 		}
 		if c == nil && lost != nil {
 			return res, errors.Join(lost, err) // what this call did was that run

@@ -3,6 +3,8 @@ package schedlock
 import (
 	"context"
 	"errors"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // endedBy is the cause with which this package ends a ctx that it has derived. A cause of the
@@ -36,3 +38,6 @@ func because(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// explain adds to an error that denies permission what an operator has to change.
+func (l *Locker) explain(err error) error { return commit.Explain(err, l.space.Root()) }

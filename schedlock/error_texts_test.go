@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -93,5 +97,33 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 				in.client.Heal()
 			})
 		}
+	}
+}
+
+// N5: an error that denies permission names the prefix and the permission that the role needs.
+func TestDeniedNamesThePrefix(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	root := f.instance(nil, nil).sess.Prefix()
+	require.NoError(t, f.AddUser(ctx, "presence", "secret", root+"session/"))
+	require.NoError(t, f.EnableAuth(ctx, "root", "root"))
+	client := f.NewClientWith(t, &embedtest.ClientOptions{Username: "presence", Password: "secret"})
+	l, err := schedlock.New(testkit.SessionOn(t, client.Client, f.prefix, &concurrency.SessionOptions{}), nil)
+	require.NoError(t, err)
+	for name, call := range map[string]func() error{
+		"Do":      func() error { _, err := l.Do(ctx, "job", nothing, schedlock.Tick(tick(1))); return err },
+		"AtLeast": func() error { _, err := l.Do(ctx, "job2", nothing, schedlock.AtLeast(time.Second)); return err },
+		"History": func() error { _, err := l.History(ctx, "job"); return err },
+		"Get":     func() error { _, err := l.Get(ctx, "job", tick(1)); return err },
+		"Status":  func() error { _, err := l.Status(ctx, "job"); return err },
+		"Jobs":    func() error { _, err := l.Jobs(ctx); return err },
+		"Pause":   func() error { return l.Pause(ctx, "job", "") },
+		"Resume":  func() error { return l.Resume(ctx, "job") },
+		"Unlock":  func() error { return l.Unlock(ctx, "job", "") },
+	} {
+		err := call()
+		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, name)
+		require.Equal(t, 1, strings.Count(err.Error(), "needs read and write permission for all keys with the prefix "+root), "%s: %v", name, err)
 	}
 }

@@ -65,7 +65,7 @@ func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("history of job %q: %w", name, err)
+		return nil, fmt.Errorf("history of job %q: %w", name, l.explain(err))
 	}
 	return out, nil
 }
@@ -89,7 +89,7 @@ func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, 
 		return nil
 	})
 	if err != nil {
-		return Record{}, fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), err)
+		return Record{}, fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), l.explain(err))
 	}
 	return out, nil
 }
@@ -166,7 +166,7 @@ func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 		return nil
 	})
 	if err != nil {
-		return Status{}, fmt.Errorf("status of job %q: %w", name, err)
+		return Status{}, fmt.Errorf("status of job %q: %w", name, l.explain(err))
 	}
 	return out, nil
 }
@@ -235,7 +235,7 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("jobs: %w", err)
+			return nil, fmt.Errorf("jobs: %w", l.explain(err))
 		}
 		for _, kv := range resp.Kvs {
 			name, _, ok := l.space.ParseJob(string(kv.Key))

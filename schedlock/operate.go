@@ -64,7 +64,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 		err = l.operate(ctx, name, func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
 	}
 	if err != nil {
-		return fmt.Errorf("pause job %q: %w", name, err)
+		return fmt.Errorf("pause job %q: %w", name, l.explain(err))
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (l *Locker) Resume(ctx context.Context, name string) error {
 		err = l.operate(ctx, name, func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
 	}
 	if err != nil {
-		return fmt.Errorf("resume job %q: %w", name, err)
+		return fmt.Errorf("resume job %q: %w", name, l.explain(err))
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (l *Locker) Unlock(ctx context.Context, name, reason string) error {
 		err = l.unlock(ctx, name, reason)
 	}
 	if err != nil {
-		return fmt.Errorf("unlock job %q: %w", name, err)
+		return fmt.Errorf("unlock job %q: %w", name, l.explain(err))
 	}
 	return nil
 }

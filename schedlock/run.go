@@ -122,7 +122,7 @@ func (r *Run) Check(ctx context.Context) error {
 	defer cancel()
 	resp, err := r.locker.client.Get(call, r.job.keys.Lock())
 	if err != nil {
-		return because(ctx, err)
+		return fmt.Errorf("check job %q: %w", r.job.name, r.locker.explain(because(ctx, err)))
 	}
 	if len(resp.Kvs) != 1 || resp.Kvs[0].ModRevision != r.token {
 		r.taken()

@@ -71,7 +71,7 @@ func (r *Run) record(puts []clientv3.Op, known chan<- ending, left <-chan struct
 		}
 		if text != "" {
 			r.locker.log.Warn(text, zap.String("job", r.job.name), zap.Time("tick", r.claim.tick),
-				zap.Int("attempt", r.claim.attempt), zap.Error(e.why()))
+				zap.Int("attempt", r.claim.attempt), zap.Error(r.locker.explain(e.why())))
 		}
 	}
 	epoch := r.epoch.Context()
@@ -117,7 +117,7 @@ func (r *Run) keepOpen(why error, rec record.Run) {
 	if r.confirmed { // meanwhile
 		return
 	}
-	r.open = &UnconfirmedError{Job: j.name, Run: stamp(r.claim.tick), Attempt: r.claim.attempt, Token: r.token, Cause: why}
+	r.open = &UnconfirmedError{Job: j.name, Run: stamp(r.claim.tick), Attempt: r.claim.attempt, Token: r.token, Cause: r.locker.explain(why)}
 	j.open[r.token] = rec
 	if len(j.open) > memory {
 		delete(j.open, slices.Min(slices.Collect(maps.Keys(j.open))))

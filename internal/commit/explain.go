@@ -1,0 +1,33 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+)
+
+// deniedError says what has to be changed so that etcd allows a request.
+type deniedError struct {
+	error
+	known  error // by which Denied knows it
+	remedy string
+}
+
+func (e *deniedError) Error() string { return e.error.Error() + ": " + e.remedy }
+
+func (e *deniedError) Unwrap() []error { return []error{e.error, e.known} }
+
+// Explain adds to an error for which Denied holds what an operator has to change, once. All
+// keys of the caller begin with prefix. It returns other errors as they are.
+func Explain(err error, prefix string) error {
+	var done *deniedError
+	if err == nil || !Denied(err) || errors.As(err, &done) {
+		return err
+	}
+	known, _ := asEtcd(err)
+	if known.Code() != codes.PermissionDenied {
+		return &deniedError{err, known, "set Username and Password in the clientv3.Config of this client"}
+	}
+	return &deniedError{err, known, fmt.Sprintf("the role of the client's user needs read and write permission for all keys with the prefix %s: etcdctl role grant-permission ROLE readwrite --prefix %s", prefix, prefix)}
+}
