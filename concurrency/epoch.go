@@ -242,4 +242,4 @@ func (e *epoch) Apply(events []*clientv3.Event, _ int64) {
 	}
 }
 
-var errPresence = errors.New("the lease's presence key was deleted or taken over: the lease expired, was revoked, or somebody meddled")
+var errPresence = errors.New("the lease's presence key was deleted or overwritten: the lease expired or was revoked, or another client changed the key")

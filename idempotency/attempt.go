@@ -151,7 +151,7 @@ func (a *Attempt) overdue(cause error) {
 		if done {
 			return
 		}
-		s.log.Warn("the function of an attempt still runs a margin after MaxExecution: the attempt counts as lost")
+		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost")
 		a.drop()
 		a.land(nil)
 	})

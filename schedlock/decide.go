@@ -88,7 +88,7 @@ func (st state) decide(j *job, s settings, own clientv3.LeaseID) (plan, Outcome,
 	}
 	switch {
 	case st.foreign != "":
-		return p, 0, fmt.Errorf("a key that is no record stands in the way: %q", st.foreign)
+		return p, 0, fmt.Errorf("key %q is not a run record and keeps the job from starting: delete it", st.foreign)
 	case !st.latest.IsZero():
 		return p, Late, nil
 	case len(st.pause) > 0:

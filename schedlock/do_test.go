@@ -374,7 +374,7 @@ func TestWhyItHasEndedIsToldOnce(t *testing.T) {
 			return why(context.Cause(ctx))
 		}, schedlock.AtMost(50*time.Millisecond))
 		require.ErrorIs(t, err, schedlock.ErrTooLong)
-		require.ErrorContains(t, err, "does not heed")
+		require.ErrorContains(t, err, "did not return when AtMost had passed")
 		require.Equal(t, 1, strings.Count(err.Error(), "AtMost has passed"), err)
 
 		_, err = a.Do(ctx, name+", lost", func(ctx context.Context, _ *schedlock.Run) error {

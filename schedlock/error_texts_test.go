@@ -127,3 +127,27 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 		require.Equal(t, 1, strings.Count(err.Error(), "needs read and write permission for all keys with the prefix "+root), "%s: %v", name, err)
 	}
 }
+
+// N5: the texts of errors: who and why only where they are known.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	skipped := func(res schedlock.Result) error {
+		res.Job, res.Tick = "sweep", at
+		return &schedlock.SkippedError{Result: res}
+	}
+	const job = `job "sweep", tick 2026-03-01T12:00:00Z`
+	for want, err := range map[string]error{
+		job + ": paused":                            skipped(schedlock.Result{Outcome: schedlock.Paused}),
+		job + ": paused by ops":                     skipped(schedlock.Result{Outcome: schedlock.Paused, Holder: "ops"}),
+		job + ": paused by ops: a deploy":           skipped(schedlock.Result{Outcome: schedlock.Paused, Holder: "ops", Reason: "a deploy"}),
+		job + ": paused: a deploy":                  skipped(schedlock.Result{Outcome: schedlock.Paused, Reason: "a deploy"}),
+		job + ": late":                              skipped(schedlock.Result{Outcome: schedlock.Late}),
+		job + ": still running, by pod-1":           skipped(schedlock.Result{Outcome: schedlock.StillRunning, Holder: "pod-1"}),
+		job + ", attempt 1: job was unlocked":       &schedlock.LostError{Job: "sweep", Run: "2026-03-01T12:00:00Z", Attempt: 1, Cause: schedlock.ErrUnlocked},
+		job + ", attempt 1: permit is lost: by ops": &schedlock.LostError{Job: "sweep", Run: "2026-03-01T12:00:00Z", Attempt: 1, Cause: schedlock.ErrLost, Reason: "by ops"},
+		"record the end of " + job + ", attempt 1: etcd has not confirmed it: session is closed": &schedlock.UnconfirmedError{Job: "sweep", Run: "2026-03-01T12:00:00Z", Attempt: 1, Cause: schedlock.ErrClosed},
+	} {
+		require.EqualError(t, err, want)
+	}
+}

@@ -124,7 +124,7 @@ func invalid(format string, args ...any) error {
 }
 
 // errUnheeded says that AtMost has passed, and the function still runs.
-var errUnheeded = errors.New("it does not heed its context")
+var errUnheeded = errors.New("the function did not return when AtMost had passed")
 
 // once joins what the function has returned with why the run has ended: that may be the same.
 func once(failed, ended error) error {

@@ -92,15 +92,14 @@ type SkippedError struct{ Result Result }
 func (e *SkippedError) Error() string {
 	s := fmt.Sprintf("job %q, tick %s: %v", e.Result.Job, stamp(e.Result.Tick), e.Result.Outcome)
 	switch {
+	case e.Result.Holder == "":
 	case e.Result.Outcome == Paused:
 		s += " by " + e.Result.Holder
-		if e.Result.Reason == "" {
-			s += ", no reason given"
-		} else {
-			s += ": " + e.Result.Reason
-		}
-	case e.Result.Holder != "":
+	default:
 		s += ", by " + e.Result.Holder
+	}
+	if e.Result.Reason != "" {
+		s += ": " + e.Result.Reason
 	}
 	return s
 }
@@ -287,7 +286,7 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 	case cron == nil:
 		err = invalid("the cron is nil")
 	case s.hasTick || s.hasEvery:
-		err = invalid("Tick and Every are what the cron tells")
+		err = invalid("Tick and Every contradict the cron, which sets the ticks: remove the option")
 	case s.hasMisfire:
 		err = invalid("OnMisfire is for a Job")
 	}
@@ -362,10 +361,10 @@ func (t *gocronTicks) serves(job string) error {
 	}
 	t.mu.Unlock()
 	if !set {
-		return invalid("gocron tells its fire times to another cron: give this one to gocron.WithCronImplementation, too")
+		return invalid("gocron asks another cron for its fire times: give what NewGocronCron returned to gocron.WithCronImplementation as well")
 	}
 	if owner != "" && owner != job {
-		return invalid("this locker tells the fire times of job %q", owner)
+		return invalid("this locker serves job %q: give each job a NewGocronCron of its own", owner)
 	}
 	return nil
 }

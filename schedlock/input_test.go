@@ -117,8 +117,8 @@ func TestForeignKeys(t *testing.T) {
 		says       string
 	}{
 		"a record of the tick": {"run/" + tick(1).UTC().Format(layout), "what?", schedlock.Claimed, ""},
-		"a record's key":       {"run/" + tick(1).UTC().Format(layout) + "x", "", 0, "stands in the way"},
-		"a floor's key":        {"floor/zzz", "", 0, "stands in the way"},
+		"a record's key":       {"run/" + tick(1).UTC().Format(layout) + "x", "", 0, "is not a run record"},
+		"a floor's key":        {"floor/zzz", "", 0, "is not a run record"},
 		"a lock":               {"lock", "\xff\x00", schedlock.StillRunning, ""},
 		"a hold":               {"hold", "{}", schedlock.StillRunning, ""},
 		"a pause":              {"pause", "", schedlock.Paused, ""},

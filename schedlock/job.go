@@ -51,7 +51,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*
 	case fn == nil:
 		err = invalid("the function is nil")
 	case s.hasTick:
-		err = invalid("Tick is what the schedule of a Job tells")
+		err = invalid("Tick contradicts the schedule of a Job, which sets the ticks: remove the option")
 	case s.hasEvery && j.times.fixed(l.opts.now()) && !j.times.ticks(periods(s.every), l.opts.now()):
 		err = invalid("Every(%v) contradicts a schedule that has fire times of its own", s.every)
 	case !s.hasEvery && !j.times.fixed(l.opts.now()):

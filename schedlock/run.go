@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,11 +155,14 @@ func (r *Run) taken() { r.life.Lose(r.lost(ErrLost, errTaken)) }
 
 // unlocked ends a run that somebody has unlocked. It may be called with the job locked.
 func (r *Run) unlocked(by record.Run) {
-	reason := "by " + by.By
-	if by.Error != "" {
-		reason += ": " + by.Error
+	var why []string
+	if by.By != "" {
+		why = append(why, "by "+by.By)
 	}
-	r.life.Lose(r.lost(ErrUnlocked, errors.New(reason)))
+	if by.Error != "" {
+		why = append(why, by.Error)
+	}
+	r.life.Lose(r.lost(ErrUnlocked, errors.New(strings.Join(why, ": "))))
 }
 
 type key struct{}

@@ -56,7 +56,7 @@ func (s *settings) periodic() error {
 	case s.hasMisfire:
 		return invalid("OnMisfire is for a Job, which knows its schedule")
 	case !s.hasEvery:
-		return invalid("the fire time is not told here: give Every, with the period of the schedule")
+		return invalid("this adapter does not get the fire time: give Every, with the period of the schedule")
 	}
 	if !s.hasLate {
 		s.lateBy, s.hasLate = s.every, true

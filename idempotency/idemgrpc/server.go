@@ -72,7 +72,7 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	k := idempotency.Key{Op: bounded(method), ID: id}
 	if c.Scope != nil {
 		if k.Scope = bounded(c.Scope(ctx)); k.Scope == "" {
-			return nil, refusal(codes.PermissionDenied, ReasonScope, "the call belongs to nobody", 0)
+			return nil, refusal(codes.PermissionDenied, ReasonScope, "the call has no scope", 0)
 		}
 	}
 	if a, ok := idempotency.FromContext(ctx); ok && a.Key() == k {
