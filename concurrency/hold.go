@@ -46,6 +46,18 @@ func (h holding) Live(ctx context.Context) (hold.Epoch, error) {
 	return lived{trust{e}}, nil
 }
 
+func (h holding) Unanswered(since time.Time) error {
+	if u := h.s.unavailable(); u != nil {
+		return u
+	}
+	if time.Since(since) < silence {
+		return nil
+	}
+	u, _ := h.s.contact.trouble()
+	u.Since = since
+	return u
+}
+
 type lived struct{ trust }
 
 func (l lived) Lease() clientv3.LeaseID    { return clientv3.LeaseID(l.e.lease.ID()) }

@@ -544,7 +544,7 @@ func TestGocronCron(t *testing.T) {
 	}
 	_, err = crons[0].Lock(ctx, "other")
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
-	require.ErrorContains(t, err, `of job "job"`)
+	require.ErrorContains(t, err, `serves job "job"`)
 }
 
 // A lock that waits for etcd waits until its ctx ends, or no longer than the period.

@@ -3,6 +3,7 @@ package schedlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -84,15 +85,16 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 		if err != nil || c != nil {
 			return c, res, err
 		}
-		for { // somebody or something is in the way
+		for asked := time.Now(); ; { // another run, a pause or other settings are in the way
 			_, _, changed := j.seen(j.keys.Run(tick))
 			st, err := l.look(ctx, j, tick)
 			if err != nil {
 				if commit.Transient(err) && pause.Wait(ctx, err) == nil {
 					continue
 				}
-				return nil, res, because(ctx, err)
+				return nil, res, l.cut(ctx, asked, err)
 			}
+			asked = time.Now()
 			next, out, err := st.decide(j, s, l.own())
 			if err != nil {
 				l.sess.Background(func() { l.giveBack(j) })
@@ -107,8 +109,12 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 			}
 			if out == standBy {
 				if err := l.standBy(ctx, changed); err != nil {
+					if by, _ := st.holder(StillRunning); err != errLate { //nolint:errorlint // by this package
+						err = fmt.Errorf("%w: the run of %s for this tick went on", err, by)
+					}
 					return nil, res, err
 				}
+				asked = time.Now()
 				continue
 			}
 			if (out == Late || out == Claimed) && !s.timed() {
@@ -154,9 +160,10 @@ func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, s settings, 
 	if _, known, _ := j.seen(j.keys.Run(tick)); known && p.attempt == 1 {
 		return true, nil
 	}
+	asked := time.Now()
 	e, err := l.sess.Live(ctx)
 	if err != nil {
-		return false, because(ctx, err)
+		return false, l.cut(ctx, asked, err)
 	}
 	key := j.keys.Range
 	if !l.opts.Sticky {
@@ -210,9 +217,10 @@ func none(first, end string) clientv3.Cmp {
 
 // write sends the claim. It returns nil and no error if there is something in the way.
 func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s settings, p plan) (got *claimed, err error) {
+	asked := time.Now()
 	e, err := l.sess.Live(ctx)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, l.cut(ctx, asked, err)
 	}
 	// A claim that was sent is one that others have heard of and leave alone. So Close
 	// waits for it, and for its run: to take it back would lose the tick.
@@ -261,7 +269,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 	}
 	if s.atLeast > 0 {
 		if c.spare, err = l.spare(ctx, j, s.atLeast); err != nil {
-			return nil, because(ctx, err)
+			return nil, l.cut(ctx, asked, err)
 		}
 		also = append(also, clientv3.OpPut(j.keys.Hold(), lock.Encode(), clientv3.WithLease(c.spare)))
 	}
@@ -290,7 +298,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 			pending.Abandon()
 			l.end(c.spare)
 		}
-		return nil, because(sent, err)
+		return nil, l.cut(sent, asked, err)
 	case errors.Is(err, commit.ErrGone): // the session's lease, or the one of the hold
 		l.keep(j, c.spare)
 		return nil, nil
@@ -299,7 +307,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 		return nil, nil
 	case err != nil:
 		l.keep(j, c.spare)
-		return nil, because(sent, err)
+		return nil, l.cut(sent, asked, err)
 	}
 	c.token = created.Token
 	if len(created.Read) > 0 {

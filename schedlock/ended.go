@@ -3,6 +3,8 @@ package schedlock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
@@ -41,3 +43,17 @@ func because(ctx context.Context, err error) error {
 
 // explain adds to an error that denies permission what an operator has to change.
 func (l *Locker) explain(err error) error { return commit.Explain(err, l.space.Root()) }
+
+// cut returns the error of a call during which etcd was asked, since that time without an
+// answer. If ctx has ended meanwhile it says so, and that etcd does not answer, so that it does
+// not read as the end of a wait for another run.
+func (l *Locker) cut(ctx context.Context, asked time.Time, err error) error {
+	err = because(ctx, err)
+	if end := ended(ctx); end == nil || end == ErrClosed || errors.Is(err, ErrUnavailable) { //nolint:errorlint // by this package
+		return err
+	}
+	if unavailable := l.sess.Unanswered(asked); unavailable != nil {
+		return fmt.Errorf("%w: %w", err, unavailable)
+	}
+	return err
+}

@@ -3,6 +3,7 @@ package schedlock_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -125,4 +126,68 @@ func TestElectorCtxOfAnotherSession(t *testing.T) {
 	require.NotErrorIs(t, err, schedlock.ErrClosed)
 	s.client.Heal()
 	require.NoError(t, e.Close(ctxT(t)))
+}
+
+// N5: the error of a call whose deadline has passed says whether it waited for another run or
+// for etcd.
+func TestDeadlineSaysWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in, other := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second}, nil), f.instance(nil, nil)
+	retries := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+	end := make(chan struct{})
+	started, done := do(ctxT(t), other.Locker, "busy", end, retries...)
+	got(t, started, "it starts")
+	within := func(d time.Duration, call func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctxT(t), d)
+		defer cancel()
+		return call(ctx)
+	}
+	err := within(time.Second, func(ctx context.Context) error {
+		_, err := in.Do(ctx, "busy", nothing, retries...)
+		return err
+	})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, schedlock.ErrUnavailable)
+	require.ErrorContains(t, err, "context deadline exceeded: the run of "+other.sess.Holder()+" for this tick went on")
+
+	in.client.BlackHole()
+	defer in.client.Heal()
+	var calls sync.WaitGroup
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Do": func(ctx context.Context) error { _, err := in.Do(ctx, "job", nothing); return err },
+		"Tick": func(ctx context.Context) error {
+			_, err := in.Do(ctx, "job2", nothing, schedlock.Tick(tick(1)))
+			return err
+		},
+		"AtLeast": func(ctx context.Context) error {
+			_, err := in.Do(ctx, "job3", nothing, schedlock.AtLeast(time.Second))
+			return err
+		},
+		"Retries": func(ctx context.Context) error { _, err := in.Do(ctx, "busy", nothing, retries...); return err },
+		"History": func(ctx context.Context) error { _, err := in.History(ctx, "job"); return err },
+		"Get":     func(ctx context.Context) error { _, err := in.Get(ctx, "job", tick(1)); return err },
+		"Status":  func(ctx context.Context) error { _, err := in.Status(ctx, "job"); return err },
+		"Jobs":    func(ctx context.Context) error { _, err := in.Jobs(ctx); return err },
+		"Pause":   func(ctx context.Context) error { return in.Pause(ctx, "busy", "") },
+		"Resume":  func(ctx context.Context) error { return in.Resume(ctx, "busy") },
+		"Unlock":  func(ctx context.Context) error { return in.Unlock(ctx, "busy", "") },
+	} {
+		calls.Go(func() {
+			err := within(2*time.Second, call)
+			var u *concurrency.UnavailableError
+			if !errors.As(err, &u) || !errors.Is(err, schedlock.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || u.Since.IsZero() {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	calls.Wait()
+	ctx, cancel := context.WithCancel(ctxT(t))
+	cancel()
+	in.client.Heal()
+	_, err = other.History(ctx, "job")
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, schedlock.ErrUnavailable, "etcd was not asked")
+	close(end)
+	require.NoError(t, got(t, done, "the run").err)
 }

@@ -34,6 +34,11 @@ var (
 	// call returns it.
 	ErrUnconfirmed = concurrency.ErrUnconfirmed
 
+	// ErrUnavailable is concurrency.ErrUnavailable: a call has ended with its ctx while etcd
+	// did not answer. It is joined with ctx's error, and always comes as a
+	// *concurrency.UnavailableError.
+	ErrUnavailable = concurrency.ErrUnavailable
+
 	// ErrClosed is concurrency.ErrClosed: the session is closed, or its client is.
 	ErrClosed = concurrency.ErrClosed
 

@@ -267,7 +267,10 @@ func (l *Locker) reading(ctx context.Context, name string, read func(context.Con
 // repeat repeats a read until it is answered, if only with what there is not.
 func (l *Locker) repeat(ctx context.Context, read func(context.Context) error) error {
 	var pause commit.Backoff
-	for {
+	for asked := time.Now(); ; {
+		if end := ended(ctx); end != nil {
+			return l.cut(ctx, asked, end)
+		}
 		call, cancel := commit.Call(ctx)
 		err := read(call)
 		cancel()
@@ -275,7 +278,7 @@ func (l *Locker) repeat(ctx context.Context, read func(context.Context) error) e
 			return err
 		}
 		if err := pause.Wait(ctx, err); err != nil {
-			return because(ctx, err)
+			return l.cut(ctx, asked, err)
 		}
 	}
 }

@@ -32,6 +32,10 @@ type Session interface {
 	// Live returns the present lease's epoch and waits for one between two leases.
 	// It returns concurrency.ErrClosed, or ctx's error joined with why there is none.
 	Live(ctx context.Context) (Epoch, error)
+	// Unanswered returns a *concurrency.UnavailableError if etcd does not answer this session,
+	// or has not answered a request since a time for so long that it counts as unavailable;
+	// otherwise nil.
+	Unanswered(since time.Time) error
 	// Open derives a ctx that also ends, with concurrency.ErrClosed as its cause, when
 	// Close begins.
 	Open(ctx context.Context) (context.Context, context.CancelFunc)
