@@ -33,8 +33,12 @@ func TestConformance(t *testing.T) {
 // Large results may be kept as well as omitted.
 func TestLargeResultIsKept(t *testing.T) {
 	t.Parallel()
-	store := idemtest.Store(idemtest.Options{Store: &idempotency.Options{MaxResult: 16 << 20}})
-	check(t, clientv3.Config{Endpoints: embedtest.Shared(t).Endpoints()}, store, nil, "LargeResult")
+	// A busy disk may take seconds for 10 MiB: no lease may end meanwhile.
+	store := idemtest.Store(idemtest.Options{
+		Store:   &idempotency.Options{MaxResult: 16 << 20},
+		Session: &concurrency.SessionOptions{TTL: 300 * time.Second},
+	})
+	check(t, clientv3.Config{Endpoints: embedtest.Shared(t).Endpoints()}, store, &conformance.Options{Patience: 2 * time.Minute}, "LargeResult")
 }
 
 // check tries some promises.
