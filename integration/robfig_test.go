@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -319,4 +320,38 @@ func TestRobfigShutdown(t *testing.T) {
 	for _, r := range h {
 		require.Equal(t, schedlock.Done, r.State)
 	}
+}
+
+// S6: a graceful drain. A run hears by Run.Asked that Close of its session has begun, and ends
+// by itself; Close is called before the wait for robfig's own end.
+func TestRobfigDrain(t *testing.T) {
+	t.Parallel()
+	ctx := ctxT(t)
+	all := fleet(t, 2, concurrency.SessionOptions{}, schedlock.Options{})
+	begun := make(chan struct{}, 100)
+	job, err := all[0].Job("long", parse(t, "* * * * * *"), func(ctx context.Context, r *schedlock.Run) error {
+		begun <- struct{}{}
+		select {
+		case <-r.Asked().Done():
+			return ctx.Err() // nil: it is asked, not interrupted
+		case <-time.After(soon):
+			return errors.New("not asked")
+		}
+	})
+	require.NoError(t, err)
+	c := cron.New()
+	c.Schedule(job, job)
+	c.Start()
+	select {
+	case <-begun:
+	case <-time.After(soon):
+		require.FailNow(t, "it does not start")
+	}
+	stopped := c.Stop()
+	require.NoError(t, all[0].sess.Close(ctx))
+	<-stopped.Done()
+	h, err := all[1].History(ctx, "long")
+	require.NoError(t, err)
+	require.NotEmpty(t, h)
+	require.Equal(t, schedlock.Done, h[0].State)
 }
