@@ -25,6 +25,8 @@ func TestStrayKeyCostsNoRead(t *testing.T) {
 		p := acquire(t, ctx, sm)
 		slot := f.keys("/" + where[:5] + "/queue/")[0]
 		require.NoError(t, p.Release(ctx))
+		// The limit was read twice, and the session lists its own range once.
+		require.Eventually(t, func() bool { return c.Requests()["Range"] == 3 }, soon, tick)
 		base, _, _ := strings.Cut(slot, "light/0")
 		put := func(key string) {
 			_, err := f.Client().Put(ctx, base+where+key, "{")
