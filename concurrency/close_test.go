@@ -184,7 +184,7 @@ func TestCloseRaces(t *testing.T) {
 	for range 25 {
 		s, c := f.session(nil)
 		sm := sem(t, s, "x", 3)
-		require.NoError(t, sm.SetLimit(ctxT(t), 3))
+		require.NoError(t, sm.SetLimit(ctxT(t), 3, concurrency.CreateLimit()))
 		var wg sync.WaitGroup
 		for i := range 6 {
 			wg.Go(func() {

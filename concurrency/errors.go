@@ -32,6 +32,10 @@ var (
 	// program has given to NewSemaphore. It always comes as a *LimitMismatchError.
 	ErrLimitMismatch = errors.New("the stored limit is another one")
 
+	// ErrNoLimit: SetLimit found no limit to change and no request under that name.
+	// Nothing was written. If the name is right, pass CreateLimit.
+	ErrNoLimit = errors.New("no limit is stored")
+
 	// ErrLost: a permit ended while its holder still wanted it: its session's
 	// lease is lost, or its key was deleted. It also matches the more exact
 	// ErrHeldTooLong, ErrEvicted and ErrClosed where those end a permit.

@@ -122,7 +122,8 @@ func ExampleSemaphore_SetLimit() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := sem.SetLimit(ctx, 0); err != nil {
+	// CreateLimit: also if no process has used the semaphore yet.
+	if err := sem.SetLimit(ctx, 0, concurrency.CreateLimit()); err != nil {
 		log.Fatal(err)
 	}
 	for st, err := range sem.Watch(ctx) {

@@ -110,7 +110,7 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	require.ErrorContains(t, err, "4")
 	require.Empty(t, f.keys("queue/"))
-	require.NoError(t, sm.SetLimit(ctx, 4))
+	require.NoError(t, sm.SetLimit(ctx, 4, concurrency.CreateLimit()))
 	require.NoError(t, acquire(t, ctx, sm, concurrency.Weight(4)).Release(ctx))
 
 	// Where nothing has to be looked up first, a ctx that has ended asks nothing.

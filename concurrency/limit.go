@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -15,16 +16,20 @@ import (
 
 // open runs a call that ends when the session is closed, with ErrClosed then.
 func (g *gate) open(ctx context.Context, call func(context.Context) error) error {
-	if g.sess.accept.Err() != nil {
+	return g.sess.open(ctx, call)
+}
+
+func (s *Session) open(ctx context.Context, call func(context.Context) error) error {
+	if s.accept.Err() != nil {
 		return ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	open, cancel := g.sess.untilClosed(ctx)
+	open, cancel := s.untilClosed(ctx)
 	defer cancel()
 	err := call(open)
-	if err != nil && g.sess.accept.Err() != nil && ctx.Err() == nil {
+	if err != nil && s.accept.Err() != nil && ctx.Err() == nil {
 		return ErrClosed
 	}
 	return err
@@ -126,7 +131,11 @@ func (g *gate) newLimit(limit int64) (r record.Limit, mine func([]byte) bool) {
 // is added to the record right after it. Until then, and if this process dies in
 // between, all who may have been admitted count as holders. The next change tries
 // to settle that first, and hands it on if it cannot.
-func (g *gate) setLimit(ctx context.Context, limit int64) error {
+//
+// A limit is stored for a new name only if create says so. A name of which this session
+// has seen a limit, or that has live requests, is not new. That is decided at the revision
+// of the read: if a limit was stored then, the change is made only if it still is.
+func (g *gate) setLimit(ctx context.Context, limit int64, create bool) error {
 	tried := int64(0)
 	for {
 		v, err := g.read(ctx)
@@ -135,6 +144,9 @@ func (g *gate) setLimit(ctx context.Context, limit int64) error {
 		}
 		if v.Damaged { // replaced by deleting it by hand, not by chance
 			return errLimit
+		}
+		if !create && !v.Known && len(v.Holders) == 0 && g.limit.Load() == nil {
+			return fmt.Errorf("%w, nor has it any request: if the name is right, pass CreateLimit", ErrNoLimit)
 		}
 		if v.Record.Unsettled() && v.LimitRev != tried {
 			tried = v.LimitRev

@@ -53,7 +53,7 @@ func TestDeletedLimitAfterSetLimit(t *testing.T) {
 	ctx := ctxT(t)
 	s, _ := f.session(nil)
 	sm := sem(t, s, "x", 5)
-	require.NoError(t, sm.SetLimit(ctx, 5))
+	require.NoError(t, sm.SetLimit(ctx, 5, concurrency.CreateLimit()))
 	f.deleteLimit()
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	st, err := sm.Status(ctx)

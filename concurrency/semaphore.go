@@ -192,19 +192,36 @@ func (s *Semaphore) check(ctx context.Context, weight int64) error {
 // after SetLimit has returned. Status and Watch show it as a holder. So "SetLimit(0),
 // and then nobody held" is a barrier after which nobody works under a permit.
 //
-// It returns ErrInvalid if n is below 0 or above math.MaxInt32, ErrClosed, ctx's
-// error, or one of etcd's; after the last two the limit may be changed or not. Of
+// It changes a limit that is stored, or that of a semaphore which has requests. For
+// another name it returns ErrNoLimit, since the name may be misspelled, unless the option
+// CreateLimit is given or this session has seen a limit of that name before.
+//
+// It returns ErrInvalid if n is below 0 or above math.MaxInt32, ErrNoLimit, ErrClosed,
+// ctx's error, or one of etcd's; after the last two the limit may be changed or not. Of
 // two calls at the same time the later one wins, in etcd's order.
-func (s *Semaphore) SetLimit(ctx context.Context, n int) error {
+func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption) error {
+	var c limitChange
+	for _, o := range opts {
+		o(&c)
+	}
 	if n < 0 || n > math.MaxInt32 {
 		return s.gate.failed("set limit of", invalid("limit %d is not between 0 and %d", n, math.MaxInt32))
 	}
-	if err := s.gate.open(ctx, func(ctx context.Context) error { return s.gate.setLimit(ctx, int64(n)) }); err != nil {
+	if err := s.gate.open(ctx, func(ctx context.Context) error { return s.gate.setLimit(ctx, int64(n), c.create) }); err != nil {
 		return s.gate.failed("set limit of", err)
 	}
 	s.checked.Store(true) // whoever sets the limit agrees with it
 	return nil
 }
+
+// SetLimitOption changes one call of SetLimit.
+type SetLimitOption func(*limitChange)
+
+// limitChange is what one call of SetLimit asks for.
+type limitChange struct{ create bool }
+
+// CreateLimit lets SetLimit store a limit for a name that nobody uses yet.
+func CreateLimit() SetLimitOption { return func(c *limitChange) { c.create = true } }
 
 // Status reads the present state. It is linearizable: it shows everything that
 // had returned before the call. It returns ErrClosed, ctx's error or one of

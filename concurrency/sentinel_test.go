@@ -38,7 +38,7 @@ func TestStatusOfAnUnknownName(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{0, false}, []any{st.Limit, st.Stored})
 	sm := sem(t, s, "x", 5)
-	require.NoError(t, sm.SetLimit(ctx, 0))
+	require.NoError(t, sm.SetLimit(ctx, 0, concurrency.CreateLimit()))
 	st, err = sm.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []any{0, true}, []any{st.Limit, st.Stored})

@@ -163,7 +163,7 @@ func (q semaphore) watch(bound time.Duration) Operation {
 
 func (q semaphore) setLimit(limit int, bound time.Duration) Operation {
 	return q.call(history.Event{Name: history.SetLimit, Limit: int64(limit)}, bound, func(ctx context.Context, s *concurrency.Semaphore) error {
-		return s.SetLimit(ctx, limit)
+		return s.SetLimit(ctx, limit, concurrency.CreateLimit())
 	})
 }
 
@@ -210,7 +210,7 @@ func (s *Semaphores) Probe(ctx context.Context, p *Process) error {
 		}
 		if !q.steady {
 			if err := p.call(ctx, history.Event{Name: history.SetLimit, Gate: q.gate(), Limit: int64(q.limit)}, func() error {
-				return sem.SetLimit(ctx, q.limit)
+				return sem.SetLimit(ctx, q.limit, concurrency.CreateLimit())
 			}); err != nil {
 				return fmt.Errorf("limit of %s: %w", q.name, err)
 			}

@@ -138,7 +138,7 @@ func (w *worker) effect(p *concurrency.Permit, gate string) {
 
 func (w *worker) setLimit(n int) {
 	call := w.rec.Call(history.Event{Name: history.SetLimit, Gate: "sem/a", Limit: int64(n)})
-	call.Done(w.sem.SetLimit(w.ctx(), n), nil)
+	call.Done(w.sem.SetLimit(w.ctx(), n, concurrency.CreateLimit()), nil)
 }
 
 func (w *worker) status() {

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -103,6 +104,23 @@ const (
 	Mutex     Kind = "mutex"
 	Election  Kind = "election"
 )
+
+// Gates is the range of all queues of a kind.
+func (s Space) Gates(kind Kind) string { return s.root + string(kind) + "/" }
+
+// ParseGate returns the name of the queue of that kind to whose range a key belongs.
+func (s Space) ParseGate(kind Kind, key string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, s.Gates(kind))
+	if !ok {
+		return "", false
+	}
+	escaped, _, ok := strings.Cut(rest, "/")
+	if !ok {
+		return "", false
+	}
+	name, err := url.PathUnescape(escaped)
+	return name, err == nil && CheckName(name) == nil && escape(name) == escaped
+}
 
 // Gate returns the keys of a queue. The name must have passed CheckName.
 func (s Space) Gate(kind Kind, name string) Gate {

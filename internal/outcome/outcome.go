@@ -19,7 +19,7 @@ var ErrNotTried = errors.New("not tried")
 // is not confirmed (concurrency.ErrUnconfirmed) may still have one until its lease ends.
 func Definite(err error) bool {
 	for _, sure := range []error{ErrNotTried,
-		concurrency.ErrFull, concurrency.ErrInvalid, concurrency.ErrNotHeld, concurrency.ErrTooMany, concurrency.ErrLost,
+		concurrency.ErrFull, concurrency.ErrInvalid, concurrency.ErrNotHeld, concurrency.ErrNoLimit, concurrency.ErrTooMany, concurrency.ErrLost,
 		schedlock.ErrNotRunning, schedlock.ErrUnknownJob, schedlock.ErrGone,
 		idempotency.ErrInProgress, idempotency.ErrMismatch, idempotency.ErrUnknown, idempotency.ErrFailed, idempotency.ErrNotFound, idempotency.ErrConflict} {
 		if errors.Is(err, sure) {

@@ -100,7 +100,7 @@ func (p *process) do(x step) error {
 	defer cancel()
 	switch x.do {
 	case setLimit:
-		return p.call(ctx, history.Event{Name: history.SetLimit, Limit: int64(x.n)}, func(sem *concurrency.Semaphore) error { return sem.SetLimit(ctx, x.n) })
+		return p.call(ctx, history.Event{Name: history.SetLimit, Limit: int64(x.n)}, func(sem *concurrency.Semaphore) error { return sem.SetLimit(ctx, x.n, concurrency.CreateLimit()) })
 	case evict:
 		return p.call(ctx, history.Event{Name: history.Evict, ID: x.id}, func(sem *concurrency.Semaphore) error { return sem.Evict(ctx, x.id, "script") })
 	case releaseID:

@@ -130,7 +130,7 @@ func (w *world) calm(ctx context.Context) {
 		p.open(ctx)
 		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		if err := p.call(bounded, history.Event{Name: history.SetLimit, Limit: int64(w.script.limit)}, func(sem *concurrency.Semaphore) error {
-			return sem.SetLimit(bounded, w.script.limit)
+			return sem.SetLimit(bounded, w.script.limit, concurrency.CreateLimit())
 		}); err != nil {
 			w.wrong("probe", "%s cannot set the limit: %v", p.name, err)
 		}

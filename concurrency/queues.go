@@ -1,0 +1,116 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// QueueKind is the kind of a queue in etcd.
+type QueueKind string
+
+// The kinds of queue.
+const (
+	KindSemaphore QueueKind = "semaphore"
+	KindMutex     QueueKind = "mutex"
+	KindElection  QueueKind = "election"
+)
+
+// QueueInfo is a semaphore, a mutex or an election of which something is stored in etcd.
+type QueueInfo struct {
+	Kind   QueueKind
+	Name   string
+	Stored bool // whether a limit is stored: of semaphores only
+	// Requests is how many requests hold or wait. Foreign keys whose names have the form of
+	// a request's are counted; Status tells them apart.
+	Requests int
+}
+
+// queuePage is how many keys Queues reads at once.
+const queuePage = 500
+
+// Queues returns the queues in the session's prefix and namespace: every semaphore whose
+// limit is stored, and every mutex and election that is held or waited for. A mutex or an
+// election without a request leaves nothing in etcd. They come by kind and then in the
+// order of their keys.
+//
+// It reads keys without values, 500 at once, so what changes meanwhile may be seen or not.
+// It yields ErrClosed, ctx's error or one of etcd's, and ends then.
+func (s *Session) Queues(ctx context.Context) iter.Seq2[QueueInfo, error] {
+	return func(yield func(QueueInfo, error) bool) {
+		for _, k := range []struct {
+			in  keyspace.Kind
+			out QueueKind
+		}{{keyspace.Semaphore, KindSemaphore}, {keyspace.Mutex, KindMutex}, {keyspace.Election, KindElection}} {
+			if !s.queuesOf(ctx, k.in, k.out, yield) {
+				return
+			}
+		}
+	}
+}
+
+// queuesOf yields the queues of one kind, and reports whether the caller wants more.
+func (s *Session) queuesOf(ctx context.Context, kind keyspace.Kind, as QueueKind, yield func(QueueInfo, error) bool) bool {
+	from := s.space.Gates(kind)
+	end := clientv3.GetPrefixRangeEnd(from)
+	now := QueueInfo{Kind: as}
+	shown := func() bool { return now.Requests == 0 && !now.Stored || yield(now, nil) }
+	var keys keyspace.Gate
+	for {
+		var resp *clientv3.GetResponse
+		err := s.open(ctx, func(ctx context.Context) (err error) {
+			resp, err = s.page(ctx, from, end)
+			return err
+		})
+		if err != nil {
+			yield(QueueInfo{}, fmt.Errorf("queues in %q: %w", s.space.Root(), err))
+			return false
+		}
+		for _, kv := range resp.Kvs {
+			key := string(kv.Key)
+			name, ok := s.space.ParseGate(kind, key)
+			if !ok {
+				continue // a foreign key
+			}
+			if name != now.Name {
+				if !shown() {
+					return false
+				}
+				now, keys = QueueInfo{Kind: as, Name: name}, s.space.Gate(kind, name)
+			}
+			if _, request := keys.ParseSlot(key); request {
+				now.Requests++
+			} else if key == keys.Limit {
+				now.Stored = kind == keyspace.Semaphore
+			}
+		}
+		if !resp.More {
+			return shown()
+		}
+		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// page reads the names of the keys from one to another, up to a number.
+func (s *Session) page(ctx context.Context, from, end string) (*clientv3.GetResponse, error) {
+	var pause commit.Backoff
+	for {
+		call, cancel := commit.Call(ctx)
+		resp, err := s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(queuePage), clientv3.WithKeysOnly())
+		cancel()
+		if err == nil {
+			return resp, nil
+		}
+		if !commit.Transient(err) {
+			return nil, err
+		}
+		if err := pause.Wait(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
