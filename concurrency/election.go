@@ -82,9 +82,10 @@ type Leader struct {
 	Holder string // whose it is: SessionOptions.Holder there
 	Note   string // what it published with the option Note
 	Lease  clientv3.LeaseID
-	// Since is when it began to campaign, by its own clock.
-	Since    time.Time
-	Revision int64 // of etcd, as of which all this is true
+	// Requested is when it began to campaign, by its own clock. Since when it leads is not
+	// stored: Watch shows the moment.
+	Requested time.Time
+	Revision  int64 // of etcd, as of which all this is true
 }
 
 // Nobody tells that nobody leads.
@@ -95,7 +96,7 @@ func leading(holders []Request, revision int64) Leader {
 		return Leader{Revision: revision}
 	}
 	h := holders[0] // of a limit of 1
-	return Leader{Token: h.Token, Holder: h.Holder, Note: h.Note, Lease: h.Lease, Since: h.Since, Revision: revision}
+	return Leader{Token: h.Token, Holder: h.Holder, Note: h.Note, Lease: h.Lease, Requested: h.Requested, Revision: revision}
 }
 
 func leaderOf(v mirror.View) Leader { return leading(describeAll(v.Holders), v.Revision) }
@@ -142,7 +143,9 @@ func (el *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 
 // Status reads the present state: the leader is the one holder, and who waits is a
 // candidate. It returns ErrClosed, ctx's error or one of etcd's.
-func (el *Election) Status(ctx context.Context) (Status, error) { return el.gate.status(ctx) }
+func (el *Election) Status(ctx context.Context, opts ...StatusOption) (Status, error) {
+	return el.gate.status(ctx, opts)
+}
 
 // EvictToken takes the lead, or the place of a candidate, away from the request with
 // this token, as Semaphore.EvictToken does. It is the forced form of StepDown: the next

@@ -33,10 +33,10 @@ type gate struct {
 	halt    context.CancelFunc
 	fresh   chan struct{} // closed when the mirror is replaced
 	linger  *time.Timer
-	checked time.Time // when foreign keys were last reported
-	frees   map[int64]frees
-	strays  []mirror.Stray      // those that a view has shown last
-	tries   map[int64]time.Time // those that the last look has found, by token, and since when
+	checked time.Time                      // when foreign keys were last reported
+	leases  map[clientv3.LeaseID]leaseSeen // of holders, as the reports to waiters have found them
+	strays  []mirror.Stray                 // those that a view has shown last
+	tries   map[int64]time.Time            // those that the last look has found, by token, and since when
 
 	limit atomic.Pointer[seenLimit]
 }

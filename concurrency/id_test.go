@@ -251,8 +251,8 @@ func TestStatusAndWatch(t *testing.T) {
 	require.Equal(t, 2, st.Held)
 	require.Len(t, st.Holders, 1)
 	h := st.Holders[0]
-	require.WithinRange(t, h.Since, begun, time.Now().Add(time.Second))
-	require.Equal(t, concurrency.Request{Token: p.Token(), Holder: "me", Note: "first", Weight: 2, Lease: s.Lease(), Since: h.Since}, h)
+	require.WithinRange(t, h.Requested, begun, time.Now().Add(time.Second))
+	require.Equal(t, concurrency.Request{Token: p.Token(), Holder: "me", Note: "first", Weight: 2, Lease: s.Lease(), Requested: h.Requested}, h)
 	require.Len(t, st.Waiters, 1)
 	require.Equal(t, "second", st.Waiters[0].ID)
 
@@ -286,8 +286,8 @@ func TestStatusAndWatch(t *testing.T) {
 	require.ErrorIs(t, got(t, ended, "the watch ends"), context.Canceled)
 }
 
-// A caller who waits long is told why: who holds, since when, and when a dead one
-// frees at the latest.
+// A caller that waits long learns why: who holds, when its session renewed its lease, and
+// when a dead one frees at the latest.
 func TestWaitingIsTold(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -305,8 +305,10 @@ func TestWaitingIsTold(t *testing.T) {
 	require.Equal(t, "other", first.Blocking[0].Holder)
 	require.Equal(t, "busy", first.Blocking[0].Note)
 	require.True(t, first.Blocking[0].FreesBy.IsZero())
+	require.True(t, first.Blocking[0].Renewed.IsZero())
 	second := got(t, infos, "a later report")
 	require.WithinRange(t, second.Blocking[0].FreesBy, begun, time.Now().Add(17*time.Second), "a TTL and what etcd takes")
+	require.WithinRange(t, second.Blocking[0].Renewed, begun.Add(-time.Second), time.Now())
 	require.Greater(t, second.Waited, first.Waited)
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, granted(t, w, "at last").Release(ctx))

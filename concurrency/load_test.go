@@ -87,6 +87,11 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	const campaigns = "`Campaign` as the first of a session and name"
 	b.Count(campaigns, c, load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 1, 1, func() { q, err = el.Campaign(ctx); require.NoError(t, err) })
 	b.Count("`Status`, `Leader`", c, load{"Range": 1}, 0, 0, func() { require.Equal(t, q.Token(), leader(t, el).Token) })
+	b.Count("`Status` with `CheckLeases`, for one lease that holds", c, load{"LeaseTimeToLive": 1, "Range": 1}, 0, 0, func() {
+		st, err := el.Status(ctx, concurrency.CheckLeases())
+		require.NoError(t, err)
+		require.False(t, st.Holders[0].Renewed.IsZero())
+	})
 	elsewhere.ResetRequests()
 	b.Count("`StepDown`, and 1 Txn of the leader's session", elsewhere, load{"Range": 1, "Txn": 1}, 2, 2, func() {
 		_, err = election(t, far, "an election").StepDown(ctx, "")

@@ -80,7 +80,9 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) 
 
 // Status reads the present state, as Semaphore.Status does. It returns ErrClosed,
 // ctx's error or one of etcd's.
-func (m *Mutex) Status(ctx context.Context) (Status, error) { return m.gate.status(ctx) }
+func (m *Mutex) Status(ctx context.Context, opts ...StatusOption) (Status, error) {
+	return m.gate.status(ctx, opts)
+}
 
 // Watch yields the present state and then each change, as Semaphore.Watch does. It
 // ends with ctx's error, ErrClosed, or at its beginning one of etcd's.

@@ -42,7 +42,8 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun ti
 			for _, r := range b.Holders {
 				blocker := Blocker{Request: describe(r)}
 				if again { // most waits are over before
-					blocker.FreesBy = g.freesBy(ctx, r.Slot.Lease)
+					lease := g.leaseWithin(ctx, blocker.Lease)
+					blocker.Renewed, blocker.FreesBy = lease.renewed, lease.freesBy
 				}
 				info.Blocking = append(info.Blocking, blocker)
 			}
@@ -61,32 +62,69 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun ti
 	return func() { cancel(); <-done }
 }
 
-// frees is what etcd said about a lease, and when.
-type frees struct{ by, asked time.Time }
+// leaseSeen is what etcd said about a lease, and when it was asked.
+type leaseSeen struct{ renewed, freesBy, asked time.Time }
 
-// freesBy asks etcd how long a lease has left, once for all waiters of the gate.
-func (g *gate) freesBy(ctx context.Context, lease int64) time.Time {
-	fresh := g.sess.opts.ReportEvery / 2
-	g.mu.Lock()
-	known := g.frees[lease]
-	g.mu.Unlock()
-	if time.Since(known.asked) < fresh {
-		return known.by
-	}
+// askLease asks etcd about a lease.
+func (g *gate) askLease(ctx context.Context, lease clientv3.LeaseID) (leaseSeen, error) {
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
-	asked := time.Now()
-	resp, err := g.sess.client.TimeToLive(ctx, clientv3.LeaseID(lease))
+	seen := leaseSeen{asked: time.Now()}
+	resp, err := g.sess.client.TimeToLive(ctx, lease)
 	if err != nil {
-		return time.Time{}
+		return leaseSeen{}, err
 	}
-	by := time.Now().Add(time.Duration(max(resp.TTL, 0))*time.Second + 1500*time.Millisecond)
+	left := time.Duration(max(resp.TTL, 0)) * time.Second
+	seen.freesBy = time.Now().Add(left + 1500*time.Millisecond)
+	if granted := time.Duration(resp.GrantedTTL) * time.Second; granted > 0 { // it exists
+		seen.renewed = seen.asked.Add(left - granted)
+	}
+	return seen, nil
+}
+
+// leaseWithin asks etcd about a lease, once for all waiters of the gate.
+func (g *gate) leaseWithin(ctx context.Context, lease clientv3.LeaseID) leaseSeen {
+	fresh := g.sess.opts.ReportEvery / 2
+	g.mu.Lock()
+	known := g.leases[lease]
+	g.mu.Unlock()
+	if time.Since(known.asked) < fresh {
+		return known
+	}
+	seen, err := g.askLease(ctx, lease)
+	if err != nil {
+		return leaseSeen{}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	maps.DeleteFunc(g.frees, func(_ int64, f frees) bool { return asked.Sub(f.asked) > fresh })
-	if g.frees == nil {
-		g.frees = map[int64]frees{}
+	maps.DeleteFunc(g.leases, func(_ clientv3.LeaseID, l leaseSeen) bool { return seen.asked.Sub(l.asked) > fresh })
+	if g.leases == nil {
+		g.leases = map[clientv3.LeaseID]leaseSeen{}
 	}
-	g.frees[lease] = frees{by: by, asked: asked}
-	return by
+	g.leases[lease] = seen
+	return seen
+}
+
+// maxLeases bounds the leases that one Status asks about.
+const maxLeases = 64
+
+// checkLeases completes holders by what etcd says of their leases, as long as it answers.
+func (g *gate) checkLeases(ctx context.Context, holders []Request) {
+	_ = g.open(ctx, func(ctx context.Context) (err error) {
+		seen := map[clientv3.LeaseID]leaseSeen{}
+		for i := range holders {
+			lease, known := seen[holders[i].Lease]
+			if !known {
+				if len(seen) == maxLeases {
+					continue
+				}
+				if lease, err = g.askLease(ctx, holders[i].Lease); err != nil {
+					return err
+				}
+				seen[holders[i].Lease] = lease
+			}
+			holders[i].Renewed, holders[i].FreesBy = lease.renewed, lease.freesBy
+		}
+		return nil
+	})
 }

@@ -224,9 +224,12 @@ type limitChange struct{ create bool }
 func CreateLimit() SetLimitOption { return func(c *limitChange) { c.create = true } }
 
 // Status reads the present state. It is linearizable: it shows everything that
-// had returned before the call. It returns ErrClosed, ctx's error or one of
+// had returned before the call. With the option CheckLeases it also shows when each
+// holder's session has renewed its lease. It returns ErrClosed, ctx's error or one of
 // etcd's.
-func (s *Semaphore) Status(ctx context.Context) (Status, error) { return s.gate.status(ctx) }
+func (s *Semaphore) Status(ctx context.Context, opts ...StatusOption) (Status, error) {
+	return s.gate.status(ctx, opts)
+}
 
 // Watch yields the present state and then each change, for as long as the loop
 // goes on; changes that follow each other quickly may be yielded as one. The first

@@ -43,15 +43,39 @@ type Request struct {
 	Note   string
 	Weight int
 	Lease  clientv3.LeaseID
-	// Since is when it was made, by the clock of the machine that made it.
-	Since time.Time
+	// Requested is when it was made, by the clock of the machine that made it. Since when
+	// it holds is not stored, because a waiter that is admitted writes nothing: Watch
+	// shows the moment.
+	Requested time.Time
+	// Renewed is when its session last renewed its lease, or up to a second before that. A
+	// session that lives renews three times per TTL: an old permit with a young renewal is
+	// held by a process that lives, and may be stuck; one with an old renewal by a process
+	// that is dead or does not reach etcd. FreesBy is when the permit is free at the latest
+	// if the session does not renew its lease again: etcd rounds down to seconds and looks
+	// for expired leases every half second, so it has a second and a half in reserve. A new
+	// leader of etcd's renews all leases, and so makes both later.
+	//
+	// Both are what etcd says of the lease, by this machine's clock. They are set by Status
+	// with CheckLeases and in WaitInfo, and zero elsewhere and where etcd did not say.
+	Renewed, FreesBy time.Time
 }
+
+// StatusOption changes one call of Status.
+type StatusOption func(*statusRead)
+
+// statusRead is what one call of Status asks for.
+type statusRead struct{ leases bool }
+
+// CheckLeases has Status ask etcd about the leases of the holders, for Request.Renewed and
+// FreesBy: one request for each lease, of the 64 oldest at most. Without it Status cannot
+// tell a holder that is stuck from one that is dead.
+func CheckLeases() StatusOption { return func(r *statusRead) { r.leases = true } }
 
 func describe(r mirror.Request) Request {
 	record := r.Record()
 	return Request{
 		Token: r.Create, ID: record.ID, Holder: record.Holder, Note: record.Note,
-		Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Slot.Lease), Since: time.UnixMilli(record.AtMS),
+		Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Slot.Lease), Requested: time.UnixMilli(record.AtMS),
 	}
 }
 
@@ -73,12 +97,20 @@ func (g *gate) describe(v mirror.View) Status {
 	}
 }
 
-func (g *gate) status(ctx context.Context) (Status, error) {
+func (g *gate) status(ctx context.Context, opts []StatusOption) (Status, error) {
+	var read statusRead
+	for _, o := range opts {
+		o(&read)
+	}
 	v, err := g.now(ctx)
 	if err != nil {
 		return Status{}, g.failed("status of", err)
 	}
-	return g.describe(v), nil
+	st := g.describe(v)
+	if read.leases {
+		g.checkLeases(ctx, st.Holders)
+	}
+	return st, nil
 }
 
 // watch yields the present state and then each later one, as the mirror sees

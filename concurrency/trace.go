@@ -61,16 +61,9 @@ type WaitInfo struct {
 	Blocking []Blocker
 }
 
-// Blocker is a holder that stands in a waiter's way.
-type Blocker struct {
-	Request
-	// FreesBy is when its permit would be free again at the latest if the holder
-	// were dead: what etcd says of its lease, by this machine's clock, plus a
-	// second and a half, because etcd rounds down to seconds and looks for
-	// expired leases every half second. It is zero in the first report and where
-	// etcd did not say. Leader changes in etcd lengthen it.
-	FreesBy time.Time
-}
+// Blocker is a holder that stands in a waiter's way. Renewed and FreesBy are zero in the
+// first report.
+type Blocker struct{ Request }
 
 func (t *Trace) waiting(i WaitInfo) {
 	if t != nil && t.Waiting != nil {
