@@ -51,6 +51,7 @@ func demo(ctx context.Context, c config) (r *outcome, err error) {
 	started = true
 	faults := plannedFaults()
 	go watchStalls(ctx, f.log.add) // this process may be the etcd
+	fmt.Fprintf(os.Stderr, "%d processes, the same %d jobs in each; 35 s with the default flags\n", c.workers, len(jobs))
 	quiet := showProgress(os.Stderr, f.log, jobs)
 	restarts, err := f.strikeAll(ctx, jobs, faults)
 	if err == nil && !sleep(ctx, time.Until(jobs[0].Until.Add(c.skew))) {

@@ -13,10 +13,10 @@
 //
 // How often what started is measured from outside: all processes stamp what they do with
 // the one clock of the host, and the parent counts (judge.go). From etcd it reads the
-// history, which has to agree. At the end it prints tables and one line of JSON. It ends
-// with status 0 only if no attempt at a tick started twice, no two runs of a job worked
-// at the same time, and no tick was lost but those that a killed or paused process was
-// running of a job without Retries.
+// history, which has to agree. At the end it prints tables and, unless the output
+// is a terminal, one line of JSON. It ends with status 0 only if no attempt at a tick
+// started twice, no two runs of a job worked at the same time, and no tick was lost but
+// those that a killed or paused process was running of a job without Retries.
 package main
 
 import (

@@ -14,10 +14,11 @@
 // Whether the limit holds is measured from outside (referee.go): all processes
 // stamp what they do with the one clock of the host, and the referee lays their
 // work side by side, without a look at etcd. At the end the program prints a
-// table and one line of JSON. It ends with status 0 only if every execution has
-// succeeded, never more than the limit worked at a time, no step began after its
-// permit's deadline, and nothing is left of the semaphore's queue in etcd. With
-// -timeline it draws the run, with -history it writes all events to a file.
+// table and, unless the output is a terminal, one line of JSON. It ends with status 0
+// only if every execution has succeeded, never more than the limit worked at a time,
+// no step began after its permit's deadline, and nothing is left of the semaphore's
+// queue in etcd. With -timeline it draws the run, with -history it writes all events
+// to a file.
 //
 // What it does not show: that outside effects exclude each other across a pause
 // of a process. The step that was in flight when its process was paused ends
@@ -100,6 +101,7 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	}
 	log := newHistory(c)
 	p := newPool(c, s, log)
+	fmt.Fprintf(os.Stderr, "%d processes, %d executions, at most %d at a time; 21 s with the default flags\n", c.workers, c.executions, c.limit)
 	quiet := showProgress(os.Stderr, c, log)
 	begun, from := time.Now(), child.Clock()
 	err = p.run(ctx)

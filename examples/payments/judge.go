@@ -168,7 +168,7 @@ func faults(results []result) (all []string) {
 	}
 	tell(twice, "charged more than once, up to %d times", most)
 	tell(never, "never charged, although the provider is back")
-	tell(unheard, "paid, and who asks again is not given the receipt")
+	tell(unheard, "paid, and the same request again does not get the receipt")
 	return all
 }
 

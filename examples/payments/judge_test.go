@@ -95,7 +95,7 @@ func TestFaults(t *testing.T) {
 		{[]result{once(), once()}, nil},
 		{[]result{once(), twice}, []string{"1 of 2 orders charged more than once, up to 3 times"}},
 		{[]result{never}, []string{"1 of 1 orders never charged, although the provider is back"}},
-		{[]result{unheard, once(), unheard}, []string{"2 of 3 orders paid, and who asks again is not given the receipt"}},
+		{[]result{unheard, once(), unheard}, []string{"2 of 3 orders paid, and the same request again does not get the receipt"}},
 	} {
 		if got := faults(x.results); !slices.Equal(got, x.want) {
 			t.Errorf("%q, want %q", got, x.want)

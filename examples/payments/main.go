@@ -20,8 +20,8 @@
 // Beside it, on the same etcd, with the same provider, other ways that are in use
 // (naive.go, marker.go), with what each gets wrong.
 //
-// At the end it prints tables and one line of JSON. It ends with status 0 only if every
-// promise was kept.
+// At the end it prints tables and, unless the output is a terminal, one line of JSON. It
+// ends with status 0 only if every promise was kept.
 package main
 
 import (

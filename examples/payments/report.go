@@ -1,13 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
 // outcome is the end of a run, and its last line of output.
@@ -109,11 +110,7 @@ func (o *outcome) write(out io.Writer) {
 	} else {
 		fmt.Fprintln(out, "FAILED.")
 	}
-	line, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // it has only strings and numbers
-	}
-	fmt.Fprintf(out, "%s\n", line)
+	child.WriteJSON(out, o)
 }
 
 func (r report) write(out io.Writer) {
