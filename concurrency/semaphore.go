@@ -29,8 +29,8 @@ type Semaphore struct {
 type SemaphoreOptions struct {
 	// AdoptLimit takes the limit that is stored in etcd as it is, instead of
 	// failing with a *LimitMismatchError if it differs from this program's.
-	// This program's limit then counts only if none is stored. Defaults to
-	// false.
+	// This program's limit then counts only if none is stored. Set it in all
+	// programs if operators change the limit with SetLimit. Defaults to false.
 	AdoptLimit bool
 }
 

@@ -322,7 +322,8 @@ func (s *Session) fail(err error) {
 // Close ends the session. New and waiting calls get ErrClosed at once. Close then
 // waits until all permits are released, or until ctx ends; permits that are still
 // held then end with ErrClosed as their cause. It revokes the lease, which frees
-// them in etcd, and returns when no goroutine of the session is left.
+// them in etcd, and returns when no goroutine of the session is left. A graceful
+// stop is Close with a deadline; the end of a context of Do would interrupt its work.
 //
 // Revoking does not depend on ctx: it happens even if ctx has ended before the
 // call, and is bounded by two seconds. Close returns ctx's error if it had to end

@@ -56,7 +56,8 @@ type SessionOptions struct {
 
 	// Logger gets what an operator should know: lost sessions, foreign keys,
 	// refused deletions and failed jobs under a cron library as warnings, new
-	// leases as information, the rest at debug level. Defaults to no logging.
+	// leases as information, the rest at debug level. Give etcd's client the same
+	// logger, raised to errors, as in the Example. Defaults to no logging.
 	Logger *zap.Logger
 
 	// Trace has hooks for metrics and tests. Defaults to none.
