@@ -107,10 +107,7 @@ func (e *epoch) notice(kv *mvccpb.KeyValue) {
 	if !ok {
 		return // a foreign key
 	}
-	n, ok := record.DecodeNotice(kv.Value)
-	if !ok {
-		n = record.Notice{Cause: record.CauseEvicted, Reason: "the notice cannot be read"}
-	}
+	n := decodeNotice(kv.Value)
 	e.mu.Lock()
 	p := e.permits[token]
 	if box := e.mail.box(token); box != nil {
@@ -132,17 +129,30 @@ func (e *epoch) notice(kv *mvccpb.KeyValue) {
 	})
 }
 
-// noticeFor looks for a notice of one of this session's requests.
-func (e *epoch) noticeFor(ctx context.Context, c *claim) (record.Notice, bool) {
+func decodeNotice(value []byte) record.Notice {
+	n, ok := record.DecodeNotice(value)
+	if !ok {
+		n = record.Notice{Cause: record.CauseEvicted, Reason: "the notice cannot be read"}
+	}
+	return n
+}
+
+// noticeFor looks for a notice of one of this session's requests. It returns ctx's error
+// if that ends before etcd has answered, unless the lease has ended and the notice with it.
+func (e *epoch) noticeFor(ctx context.Context, c *claim) (n record.Notice, ok bool, err error) {
 	if n, ok := e.noticed(c); ok {
-		return n, true
+		return n, true, nil
 	}
 	// It was written in the same Txn, but this session's watch may lag.
 	kvs, err := get(ctx, e.sess.client, e.keys.Notice(c.token))
 	if err == nil && len(kvs) > 0 {
-		return record.DecodeNotice(kvs[0].Value)
+		return decodeNotice(kvs[0].Value), true, nil
 	}
-	return e.noticed(c) // the watch has brought it meanwhile, and it was removed
+	n, ok = e.noticed(c) // the watch has brought it meanwhile, and it was removed
+	if ok || err == nil || e.ctx.Err() != nil {
+		return n, ok, nil
+	}
+	return n, false, ctx.Err()
 }
 
 // whyGone returns why a waiting request's key is gone.
@@ -159,7 +169,7 @@ func (g *gate) whyGone(ctx context.Context, e *epoch, c *claim, begun time.Time)
 	if !e.valid() {
 		return errEpoch
 	}
-	if n, ok := e.noticeFor(ctx, c); ok {
+	if n, ok, _ := e.noticeFor(ctx, c); ok {
 		return noticed(g.name, c.token, n)
 	}
 	return errAnew // deleted by hand, or the lease is gone and we hear of it soon

@@ -13,14 +13,19 @@ import (
 // Otherwise it returns
 //
 //   - a *LostError (ErrLost) if the permit had ended before the call, or if etcd
-//     answers that its key was gone before the release: the work may have overlapped
-//     with another holder's. A permit that was released with ReleaseID is no loss, and
-//     the result is nil;
+//     reports that its key was gone before the release: the work may have overlapped
+//     with another holder's. After Evict or TakeOver it matches ErrEvicted, and its
+//     Reason says by whom and why;
 //   - an *UnconfirmedError (ErrUnconfirmed) if the permit was valid when Release was
 //     called, but etcd has not confirmed the release: ctx has ended, which may have been
 //     before the call, or etcd refuses the release, for want of a permission perhaps, or
 //     the session's lease has ended meanwhile. This is no loss. It wraps ctx's error, or
 //     etcd's.
+//
+// If another session ends the permit while Release is in flight, the result depends on
+// that: nil after ReleaseID, which is no loss, and a *LostError after Evict or TakeOver,
+// even if Release's own answer is lost or does not arrive before ctx ends. Err and the
+// cause of Context stay those of the end that came first.
 //
 // After an *UnconfirmedError the release continues in the background until etcd
 // confirms it or the session's lease ends. Until then the permit counts as held in etcd,
@@ -48,6 +53,9 @@ func (p *Permit) Release(ctx context.Context) error {
 			why = ctx.Err()
 		}
 	}
+	if lost := p.endedByOthers(); lost != nil {
+		return lost.loss()
+	}
 	return p.unconfirmed(why)
 }
 
@@ -70,11 +78,9 @@ func (p *Permit) releaseAfterWork(ctx context.Context) error {
 func (p *Permit) startRelease(ctx context.Context) error {
 	held := time.Since(p.since)
 	if p.Err() != nil || p.end(ErrReleased, "") == nil {
-		lost := p.Err()
-		if !errors.Is(lost, ErrLost) {
-			lost = nil // others have released it, by its ID
-		}
-		p.finishRelease(lost)
+		var lost *LostError
+		errors.As(p.Err(), &lost)
+		p.finishRelease(lost.loss())
 		return nil
 	}
 	p.given.Store(true)
@@ -83,28 +89,36 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
 		merged, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(p.epoch.ctx, cancel)
+		defer cancel()
+		defer context.AfterFunc(p.epoch.ctx, cancel)()
 		removal, err := commit.Remove(merged, p.gate.sess.client, p.claim.key, p.token, p.claim.also...)
-		stop()
-		cancel()
 		if err == nil {
-			p.answered(ctx, removal, held)
+			err = p.answered(merged, removal, held)
+		}
+		if err == nil {
 			return nil
 		}
 		why, doubt = err, removal == commit.Vanished
 	}
 	again := func() {
 		removal, err := commit.Erase(p.epoch.ctx, p.gate.sess.client, p.claim.key, p.token, p.refusal, p.claim.also...)
-		switch {
-		case err != nil: // the lease has ended
-			unconfirmed := p.unconfirmed(p.epoch.whyEnded())
-			p.finishRelease(unconfirmed)
-			p.gate.sess.opts.Trace.unconfirmed(unconfirmed)
-		case removal == commit.Absent && doubt:
-			p.answered(p.epoch.ctx, commit.Vanished, held)
-		default:
-			p.answered(p.epoch.ctx, removal, held)
+		if removal == commit.Absent && doubt {
+			removal = commit.Vanished
 		}
+		if err == nil {
+			err = p.answered(p.epoch.ctx, removal, held)
+		}
+		if err == nil {
+			return
+		}
+		// The lease has ended.
+		if lost := p.endedByOthers(); lost != nil {
+			p.conclude(lost)
+			return
+		}
+		unconfirmed := p.unconfirmed(p.epoch.whyEnded())
+		p.finishRelease(unconfirmed)
+		p.gate.sess.opts.Trace.unconfirmed(unconfirmed)
 	}
 	if p.epoch.ctx.Err() != nil || !p.gate.sess.background(again) {
 		again() // the lease has ended: nothing is left to do
@@ -113,25 +127,51 @@ func (p *Permit) startRelease(ctx context.Context) error {
 }
 
 // answered ends a release for which etcd has said whether it removed the key. If it did
-// not, there may be a notice of who did that has not come yet.
-func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) {
-	if removal == commit.Absent {
-		lost := &LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"}
-		if n, ok := p.epoch.noticeFor(ctx, p.claim); ok {
-			lost = noticed(p.gate.name, p.token, n)
+// not, or may not have, there may be a notice of who did that has not come yet. It returns
+// ctx's error if that ends first.
+func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) error {
+	if removal != commit.Removed {
+		n, ok, err := p.epoch.noticeFor(ctx, p.claim)
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			p.conclude(noticed(p.gate.name, p.token, n))
+			return nil
+		case removal == commit.Absent:
+			p.conclude(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
+			return nil
 		}
-		p.epoch.freeSlot(p.claim) // not before: a notice that comes then is not kept
-		if errors.Is(lost, ErrLost) {
-			p.finishRelease(lost)
-		} else {
-			p.finishRelease(nil)
-		}
-		p.gate.sess.opts.Trace.lost(lost)
-		return
 	}
 	p.epoch.freeSlot(p.claim)
 	p.finishRelease(nil)
 	p.gate.sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
+	return nil
+}
+
+// endedByOthers returns how others have ended a permit that is being released, if a notice
+// of that has come: then its key is gone, whatever becomes of the release's own answer.
+func (p *Permit) endedByOthers() *LostError {
+	if n, ok := p.epoch.noticed(p.claim); ok {
+		return noticed(p.gate.name, p.token, n)
+	}
+	return nil
+}
+
+// conclude ends the release of a permit whose key was gone.
+func (p *Permit) conclude(lost *LostError) {
+	p.epoch.freeSlot(p.claim) // not before: a notice that comes then is not kept
+	p.finishRelease(lost.loss())
+	p.gate.sess.opts.Trace.lost(lost)
+}
+
+// loss returns e as the result of a release: nil if others have released the permit, by
+// its ID.
+func (e *LostError) loss() error {
+	if errors.Is(e, ErrLost) {
+		return e
+	}
+	return nil
 }
 
 // refusal reports to the callers of Release that etcd refuses it.

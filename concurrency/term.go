@@ -26,7 +26,7 @@ func (p *Permit) heed() {
 // on a watch of its own.
 func (p *Permit) keyGone() {
 	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
-	if n, ok := p.epoch.noticeFor(p.Context(), p.claim); ok {
+	if n, ok, _ := p.epoch.noticeFor(p.Context(), p.claim); ok {
 		word = noticed(p.gate.name, p.token, n)
 	}
 	if lost := p.lose(word.Cause, word.Reason); lost != nil {
