@@ -36,7 +36,7 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 		}
 	}()
 	for {
-		number, err := e.takeSlot(g)
+		number, err := e.takeSlot(ctx, g)
 		if err != nil {
 			return nil, false, err
 		}

@@ -38,6 +38,8 @@ type epoch struct {
 	inUse   bool                // something was held when the epoch ended
 	slots   map[string]*slots   // by the range of the gate
 	used    int                 // slots in use, in all gates
+	waits   int                 // calls that wait for a slot
+	ready   []chan struct{}     // of those for which none is free yet, in order
 	going   map[string]struct{} // keys that are being deleted
 	names   map[string]int      // keys of all requests, and by how many each is used
 	mail    mail

@@ -66,8 +66,9 @@ var (
 	// ErrNotHeld: no live request has this ID or token.
 	ErrNotHeld = errors.New("no such request")
 
-	// ErrTooMany: this session has as many requests as SessionOptions.MaxPermits
-	// allows.
+	// ErrTooMany: this session has as many live requests as SessionOptions.MaxPermits
+	// allows. A call that meets the bound only because requests that have ended are still
+	// being removed from etcd waits for that, at most 5 s, and returns this error then.
 	ErrTooMany = errors.New("too many requests on one session")
 )
 

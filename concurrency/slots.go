@@ -1,9 +1,13 @@
 package concurrency
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
+	"slices"
+	"time"
 
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
@@ -36,13 +40,23 @@ func (s *slots) free(n int) (idle bool) {
 	return true
 }
 
-// takeSlot reserves a slot of the gate. It returns ErrTooMany if the session has
-// as many as it may.
-func (e *epoch) takeSlot(g *gate) (int, error) {
+// slotPatience bounds how long a call waits for a slot that is about to be freed: one
+// round trip where etcd answers.
+const slotPatience = commit.CallTimeout
+
+// takeSlot reserves a slot of the gate. If the session has as many as it may only because
+// requests that have ended are still being removed, it waits until one of them is. It
+// returns ErrTooMany if that does not help, or takes too long, or ctx's error.
+func (e *epoch) takeSlot(ctx context.Context, g *gate) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.used >= e.sess.opts.MaxPermits {
-		return 0, fmt.Errorf("%w: %d are live", ErrTooMany, e.used)
+	if most := e.sess.opts.MaxPermits; e.used+e.waits >= most {
+		if e.used-len(e.going)+e.waits >= most {
+			return 0, fmt.Errorf("%w: %d are live (SessionOptions.MaxPermits)", ErrTooMany, most)
+		}
+		if err := e.awaitSlot(ctx); err != nil {
+			return 0, err
+		}
 	}
 	s := e.slots[g.keys.Range]
 	if s == nil {
@@ -58,6 +72,41 @@ func (e *epoch) takeSlot(g *gate) (int, error) {
 	return n, nil
 }
 
+// awaitSlot waits until a slot is free for this call. The epoch is locked, but not meanwhile.
+func (e *epoch) awaitSlot(ctx context.Context) (err error) {
+	ready := make(chan struct{})
+	e.ready = append(e.ready, ready)
+	e.waits++
+	e.mu.Unlock()
+	t := time.NewTimer(slotPatience)
+	defer t.Stop()
+	select {
+	case <-ready:
+	case <-t.C:
+		err = fmt.Errorf("%w: etcd has not confirmed for %v that requests that have ended are removed (SessionOptions.MaxPermits)", ErrTooMany, slotPatience)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	e.mu.Lock()
+	e.waits--
+	i := slices.Index(e.ready, ready)
+	if i < 0 { // a slot is free for this call, even if its wait has ended at the same moment
+		return nil
+	}
+	e.ready = slices.Delete(e.ready, i, i+1)
+	return err
+}
+
+// slotFreed counts one slot less, and lets the call go on that has waited longest for one.
+// The epoch is locked.
+func (e *epoch) slotFreed() {
+	e.used--
+	if len(e.ready) > 0 {
+		close(e.ready[0])
+		e.ready = e.ready[1:]
+	}
+}
+
 // freeSlot frees the slot of a claim whose key is certainly gone. It may be
 // called more than once.
 func (e *epoch) freeSlot(c *claim) {
@@ -70,7 +119,7 @@ func (e *epoch) freeSlot(c *claim) {
 		if e.slots[c.gate.keys.Range].free(c.slot.Number) {
 			delete(e.slots, c.gate.keys.Range)
 		}
-		e.used--
+		e.slotFreed()
 	}
 }
 
@@ -80,7 +129,7 @@ func (e *epoch) wasteSlot(c *claim) {
 	defer e.mu.Unlock()
 	c.freed = true
 	e.unname(c)
-	e.used--
+	e.slotFreed()
 }
 
 // goes notes that a claim's key is being deleted.
