@@ -86,8 +86,10 @@ func (s *Store) await(ctx context.Context, e keyspace.Entry, f *flight, p *patie
 			return state{}, context.Cause(ctx)
 		}
 		st, err := s.read(ctx, e, true)
-		if err != nil || !st.claim || st.finished() || st.kv == nil {
+		if err != nil || !st.claim || st.finished() {
 			return st, err
 		}
+		// The claim stands, be that without a record, which was deleted by hand: an event
+		// will report its end.
 	}
 }
