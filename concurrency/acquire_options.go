@@ -26,6 +26,7 @@ type request struct {
 	hasWait    bool
 	maxHold    time.Duration
 	hasMaxHold bool
+	try        bool
 	bounded    bool
 	maxWaiters int // if bounded
 	takeOver   bool
@@ -34,12 +35,21 @@ type request struct {
 	prepare func(context.Context) error // checks the request against the stored limit
 }
 
+// TryTimeout bounds TryAcquire and TryLock if their ctx has no deadline: if etcd does not
+// answer, they fail with ErrUnavailable after it. It leaves time for a request to a member
+// that is silent, which is given up after 5 s, and for another one to the next member.
+const TryTimeout = 6 * time.Second
+
 // bound derives the ctx of a call from the caller's.
 func (r *request) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if !r.hasWait {
-		return ctx, func() {}
+	_, has := ctx.Deadline()
+	switch {
+	case r.hasWait:
+		return context.WithTimeoutCause(ctx, r.wait, errWaited)
+	case r.try && !has:
+		return context.WithTimeoutCause(ctx, TryTimeout, errTried)
 	}
-	return context.WithTimeoutCause(ctx, r.wait, errWaited)
+	return ctx, func() {}
 }
 
 // Weight asks for n permits at once instead of one: all or none, in one place of
@@ -123,7 +133,7 @@ func newRequest(try bool, opts []AcquireOption) (request, error) {
 		}
 	}
 	if try {
-		r.bounded = true // with nobody before it
+		r.try, r.bounded = true, true // with nobody before it
 	}
 	return r, nil
 }

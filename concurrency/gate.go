@@ -203,6 +203,7 @@ func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*
 
 var (
 	errWaited = errors.New("waited long enough")
+	errTried  = errors.New("tried long enough")
 	errAnew   = errors.New("the request is gone; it queues anew")
 )
 

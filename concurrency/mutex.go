@@ -46,8 +46,9 @@ func (m *Mutex) Lock(ctx context.Context, opts ...AcquireOption) (*Permit, error
 	return m.lock(ctx, false, opts)
 }
 
-// TryLock returns the permit if the mutex is free now, and a *FullError (ErrFull)
-// if not. Everything else is as in Semaphore.TryAcquire.
+// TryLock returns the permit if the mutex is free now, a *FullError (ErrFull) if not, and
+// an *UnavailableError (ErrUnavailable) if etcd does not answer within TryTimeout and ctx
+// has no deadline. Everything else is as in Semaphore.TryAcquire.
 func (m *Mutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	return m.lock(ctx, true, opts)
 }

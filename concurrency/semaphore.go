@@ -88,9 +88,12 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit
 // depend on the number of waiters. If many callers come at the same time it may take
 // some rounds, and up to about 100 ms, to distinguish a permit that is held from one
 // that another try is just releasing. A *FullError is always what etcd has just
-// answered. While etcd does not answer, TryAcquire waits for it until ctx ends, and
-// returns ctx's error joined with an *UnavailableError. Errors, ctx and the state
-// after a failure are those of Acquire.
+// answered.
+//
+// While etcd does not answer, TryAcquire waits for it until ctx ends, and returns ctx's
+// error joined with an *UnavailableError (ErrUnavailable). Without a deadline in ctx it
+// waits at most for TryTimeout, and returns an *UnavailableError alone, whose text names
+// the endpoints. Other errors, ctx and the state after a failure are those of Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	return s.acquire(ctx, true, opts)
 }

@@ -27,10 +27,13 @@ func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *claim) error 
 	return ctx.Err()
 }
 
-// ended returns the error of a call whose bounded ctx has ended: by Wait, which is not
-// the caller's ctx and must not look like it, or by that. It adds that etcd did not
-// answer.
+// ended returns the error of a call whose bounded ctx has ended: by Wait or TryTimeout,
+// which are not the caller's ctx and must not look like it, or by that. It adds that etcd
+// did not answer.
 func (g *gate) ended(ctx, bounded context.Context, begun time.Time, err error) error {
+	if ctx.Err() == nil && context.Cause(bounded) == errTried && errors.Is(err, bounded.Err()) {
+		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", g.sess.unanswered(begun), TryTimeout, g.sess.client.Endpoints())
+	}
 	if bounded.Err() == nil || !errors.Is(err, bounded.Err()) || errors.Is(err, ErrUnavailable) {
 		return err
 	}
@@ -41,15 +44,24 @@ func (g *gate) ended(ctx, bounded context.Context, begun time.Time, err error) e
 	case ctx.Err() != nil:
 		return err
 	case unavailable == nil: // Wait was too short for an answer
-		unavailable, _ = g.sess.contact.trouble()
+		unavailable = g.sess.unanswered(begun)
 		if unavailable.LastAnswer.After(begun) {
 			return g.fullUnseen() // etcd answers, but not so soon
 		}
-		if unavailable.Since.IsZero() {
-			unavailable.Since = begun
-		}
 	}
 	return unavailable
+}
+
+// unanswered returns since when a call has no answer that began then.
+func (s *Session) unanswered(begun time.Time) *UnavailableError {
+	u := s.unavailable()
+	if u == nil {
+		u, _ = s.contact.trouble()
+	}
+	if u.Since.IsZero() {
+		u.Since = begun
+	}
+	return u
 }
 
 // seen returns how full the queue is for a waiting request, as far as its mirror knows.

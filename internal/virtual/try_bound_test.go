@@ -1,0 +1,82 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// T1: a try is a question about now. Without a deadline in ctx it does not wait for an etcd
+// that does not answer for longer than six seconds, and says that etcd is unavailable, at
+// which endpoints, and how to choose another bound. With a deadline it waits until that,
+// and a ctx that is cancelled ends it as ever.
+func TestTryIsBounded(t *testing.T) {
+	t.Parallel()
+	const bound = 6 * time.Second
+	for name, try := range map[string]func(ctx context.Context, d *desk) error{
+		"TryAcquire": func(ctx context.Context, d *desk) error { _, err := d.semaphore(1).TryAcquire(ctx); return err },
+		"TryAcquire with an ID": func(ctx context.Context, d *desk) error {
+			_, err := d.semaphore(1).TryAcquire(ctx, concurrency.ID("i"), concurrency.TakeOver())
+			return err
+		},
+		"TryLock": func(ctx context.Context, d *desk) error { _, err := mutexOf(d).TryLock(ctx); return err },
+	} {
+		for how, away := range aways {
+			for when, after := range map[string]time.Duration{"held": 0, "between leases": time.Minute} {
+				t.Run(fmt.Sprintf("%s, etcd %s, %s", name, how, when), func(t *testing.T) {
+					t.Parallel()
+					bubble(t, 2, func(t *testing.T, on []*desk) {
+						on[0].hold()
+						d := on[1]
+						away(d.client)
+						time.Sleep(after)
+						took := func(ctx context.Context) (time.Duration, error) {
+							begun := time.Now()
+							ch := make(chan error, 1)
+							go func() { ch <- try(ctx, d) }()
+							select {
+							case err := <-ch:
+								return time.Since(begun), err
+							case <-time.After(time.Hour):
+								require.FailNow(t, "it does not return")
+								panic("not reached")
+							}
+						}
+						stop, cancel := context.WithCancel(context.Background())
+						defer cancel()
+						spent, err := took(stop)
+						require.Equal(t, bound, spent)
+						var u *concurrency.UnavailableError
+						require.ErrorAs(t, err, &u)
+						require.ErrorIs(t, err, concurrency.ErrUnavailable)
+						require.NotErrorIs(t, err, context.DeadlineExceeded, "ctx has not ended")
+						require.NotErrorIs(t, err, concurrency.ErrFull)
+						require.ErrorContains(t, err, fmt.Sprint(d.client.Endpoints()))
+						require.ErrorContains(t, err, "deadline in ctx")
+						t.Log(err)
+
+						spent, err = took(within(t, 20*time.Second))
+						require.Equal(t, 20*time.Second, spent)
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+						require.ErrorIs(t, err, concurrency.ErrUnavailable)
+
+						time.AfterFunc(time.Second, cancel)
+						spent, err = took(stop)
+						require.Equal(t, time.Second, spent)
+						require.ErrorIs(t, err, context.Canceled)
+
+						d.client.Mend()
+						d.client.Resume()
+						time.Sleep(time.Minute)
+						require.ErrorIs(t, try(context.Background(), d), concurrency.ErrFull)
+					})
+				})
+			}
+		}
+	}
+}
