@@ -1,0 +1,54 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// brokenStream is a stream of renewals that has ended.
+type brokenStream struct{}
+
+var errBroken = errors.New("the stream is broken")
+
+func (brokenStream) Send(int64) error            { return errBroken }
+func (brokenStream) Recv() (int64, int64, error) { return 0, 0, errBroken }
+
+// T2: a renewal that could not be sent is no request under way, whether Recv returns before
+// or after that. Were it counted for ever, a call that its caller cuts short would look
+// like an etcd that does not answer; were it taken back twice, a request that has no answer
+// would not.
+func TestRenewalThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	for name, renew := range map[string]func(*renewals){
+		"Recv has returned before": func(r *renewals) { _, _, _ = r.Recv(); _ = r.Send(1) },
+		"Recv returns afterwards":  func(r *renewals) { _ = r.Send(1); _, _, _ = r.Recv() },
+		"Recv is not called":       func(r *renewals) { _ = r.Send(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &contact{}
+				renew(&renewals{Stream: brokenStream{}, contact: c})
+				u, bad := c.trouble()
+				require.True(t, bad, "the stream has failed")
+				require.ErrorIs(t, u.Err, errBroken)
+
+				c.answer(c.ask(), nil) // etcd answers again
+				c.answer(c.ask(), context.Canceled)
+				time.Sleep(2 * silence)
+				_, bad = c.trouble()
+				require.False(t, bad, "nothing is under way")
+
+				c.ask()
+				time.Sleep(2 * silence)
+				_, bad = c.trouble()
+				require.True(t, bad, "a request has no answer")
+			})
+		})
+	}
+}
