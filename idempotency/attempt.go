@@ -32,6 +32,7 @@ type Attempt struct {
 	work   *pooled
 	number int
 	token  int64
+	child  []byte // the payload's hash, for child keys
 
 	life  *life.Life
 	stop  func() bool // of the watch over the epoch
@@ -83,7 +84,8 @@ func (a *Attempt) Deadline() time.Time { return a.life.Deadline() }
 // Key returns the request's key.
 func (a *Attempt) Key() Key { return a.key }
 
-// Number returns 1 for the first attempt, and more after lost ones.
+// Number returns 1 for the first attempt, and more after attempts that were lost, or whose
+// function has failed.
 func (a *Attempt) Number() int { return a.number }
 
 // Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to
@@ -96,12 +98,14 @@ func (a *Attempt) Token() int64 { return a.token }
 // the session's.
 func (a *Attempt) Guard() clientv3.Cmp { return commit.Guard(a.entry.Claim(), a.token) }
 
-// ChildKey returns an idempotency key for a call to somebody else, who does such calls once
-// by their key. It is the same in all attempts at the request, another for each purpose,
-// and tells nothing of the request's own key.
+// ChildKey returns an idempotency key for a call to another service, which does such calls once
+// by their key. It is the same in all attempts at the request with one payload, and another for
+// each purpose and for each payload: if the key comes again with another payload after its record
+// is gone, the service does not take the new request for the old one. The Secret and Also do not
+// count. The child key discloses neither the request's own key nor its payload.
 func (a *Attempt) ChildKey(purpose string) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "etcdkit child key 1\n%s\n%s\n%d %s", a.store.keys.Range, a.entry.Ref, len(purpose), purpose)
+	fmt.Fprintf(h, "etcdkit child key 2\n%s\n%s\n%d %s\n%x\n%d %s", a.store.keys.Range, a.entry.Ref, len(a.key.ID), a.key.ID, a.child, len(purpose), purpose)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:24])
 }
 

@@ -93,7 +93,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		return nil, err
 	}
 	a := &Attempt{store: s, key: c.key, entry: c.entry, epoch: ep, set: c.set, flight: f, leave: leave, work: work,
-		number: rec.Number, token: created.Token, mod: created.Token, rec: rec, writing: make(chan struct{}, 1)}
+		number: rec.Number, token: created.Token, child: c.print.child, mod: created.Token, rec: rec, writing: make(chan struct{}, 1)}
 	if !ep.Valid() {
 		// Nothing was run; it shall not look as if it had been.
 		err := s.takeBack(sent, a, st)

@@ -26,7 +26,8 @@ type Result[T any] struct {
 // the same time, get that value.
 //
 // If fn returns an error, Do returns it as it is, and OnError says what becomes of the
-// request; by default the key is given free, and the next call calls fn again. If it
+// request; by default the key is given free for the same payload: the next call with it calls
+// fn again, and another payload is a *MismatchError. If it
 // panics, so does Do, and OnPanic says. If the attempt's context has ended before, and
 // fn returns an error, the attempt counts as lost, and the error is joined with the context's
 // cause: ErrLost, ErrClosed or ErrTooLong. Such an error is not final: another attempt may
@@ -162,7 +163,7 @@ func (a *Attempt) act(ctx context.Context, what Action, failure string, gone err
 		o.state, o.failure = record.AttemptFailed, bounded(failure)
 	case Abandon:
 	default:
-		o.state = record.AttemptReleased
+		o.state, o.ran = record.AttemptReleased, true
 	}
 	return a.finish(ctx, o)
 }

@@ -12,7 +12,7 @@
 //
 // After the function has returned, its outcome is written until etcd has it, and while
 // the process and its session live nobody else begins. A request with the same key and
-// another payload is refused.
+// another payload is refused for as long as the record is kept, also after the function has failed.
 //
 // # Not guaranteed
 //

@@ -110,7 +110,7 @@ func (e *InProgressError) Is(target error) bool { return target == ErrInProgress
 // MismatchError says that another request has the same key.
 type MismatchError struct {
 	Key      Key
-	Finished bool // whether that one has ended
+	Finished bool // whether that one has an outcome
 }
 
 // Error names scope and operation.

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
+	"hash"
 
 	"github.com/etcdkit/etcdkit/internal/canonical"
 )
@@ -18,6 +19,9 @@ type Fingerprint [sha256.Size]byte
 type prints struct {
 	payload []byte
 	also    []byte // nil: there is none, and any will do
+	// child is the payload's hash without the Secret, for child keys: it is the same in all
+	// attempts, whatever the Secret is. It is never stored, and not compared.
+	child []byte
 }
 
 func (p prints) agree(q prints) bool {
@@ -26,15 +30,15 @@ func (p prints) agree(q prints) bool {
 
 // prints hashes what a call says of its request.
 func (s *Store) prints(payload any, set settings) (p prints, err error) {
-	if p.payload, err = s.print(payload); err == nil && set.also != nil {
-		p.also, err = s.print(set.also)
+	if p.payload, p.child, err = s.print(payload); err == nil && set.also != nil {
+		p.also, _, err = s.print(set.also)
 	}
 	return p, err
 }
 
-// print hashes a payload: see Store.Begin. It returns ErrInvalid for one of which JSON does
+// print hashes a payload, with the Secret and without: see Store.Begin. It returns ErrInvalid for one of which JSON does
 // not tell enough: see CheckJSON, and canonical.Value.
-func (s *Store) print(payload any) ([]byte, error) {
+func (s *Store) print(payload any) (keyed, plain []byte, err error) {
 	kind, text := byte('b'), []byte(nil)
 	switch p := payload.(type) {
 	case nil:
@@ -46,29 +50,32 @@ func (s *Store) print(payload any) ([]byte, error) {
 		kind, text = 'f', p[:]
 	case JSON:
 		if p.text == nil {
-			return nil, invalid("the payload is a JSON that NewJSON has not made")
+			return nil, nil, invalid("the payload is a JSON that NewJSON has not made")
 		}
 		kind, text = 'j', p.text
 	case json.RawMessage:
 		b, err := canonical.JSON(p)
 		if err != nil {
-			return nil, invalid("the payload is no JSON that can be compared: %w", err)
+			return nil, nil, invalid("the payload is no JSON that can be compared: %w", err)
 		}
 		kind, text = 'j', b
 	default:
 		b, err := canonical.Value(p)
 		if err != nil {
-			return nil, invalid("the payload has no JSON by which it can be compared: %w", err)
+			return nil, nil, invalid("the payload has no JSON by which it can be compared: %w", err)
 		}
 		kind, text = 'j', b
 	}
-	h := sha256.New()
-	if len(s.opts.Secret) > 0 {
-		h = hmac.New(sha256.New, s.opts.Secret)
+	sum := func(h hash.Hash) []byte {
+		h.Write([]byte{printVersion, kind})
+		h.Write(text)
+		return h.Sum([]byte{printVersion})
 	}
-	h.Write([]byte{printVersion, kind})
-	h.Write(text)
-	return h.Sum([]byte{printVersion}), nil
+	plain = sum(sha256.New())
+	if len(s.opts.Secret) == 0 {
+		return plain, plain, nil
+	}
+	return sum(hmac.New(sha256.New, s.opts.Secret)), plain, nil
 }
 
 // JSON is a text that can be a payload, in the form in which it is compared. As a payload it is

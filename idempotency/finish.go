@@ -44,8 +44,9 @@ func (a *Attempt) Fail(ctx context.Context, failure string, details []byte) erro
 }
 
 // Release gives the key free, as if the request had never come, except for its recovery
-// points. The next duplicate is another attempt. It returns what Commit returns but
-// ErrConflict.
+// points. The next duplicate is another attempt. Without recovery points the next request may
+// have another payload, so Release is for work that was not begun; after work that has failed,
+// return the error from Do's or Run's function. It returns what Commit returns but ErrConflict.
 func (a *Attempt) Release(ctx context.Context) error {
 	return a.finish(ctx, &outcome{state: record.AttemptReleased})
 }
@@ -65,6 +66,7 @@ type outcome struct {
 	value   []byte
 	failure string
 	omit    bool // there is no value to keep
+	ran     bool // the function has run, so the key is kept for its payload after a release
 	gone    bool // the claim that was to be abandoned was not there any more
 
 	reported error // why the attempt's context had ended, if the caller reports that itself
@@ -248,7 +250,7 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 		o.gone = removal == commit.Absent
 		return err, err != nil
 	case record.AttemptReleased:
-		return a.release(ctx)
+		return a.release(ctx, o)
 	}
 	parts := a.prepare(o)
 	s.space.writes(2+len(parts), max(len(o.text), o.rec.Size))
@@ -327,26 +329,33 @@ func rejects(err error) bool {
 	return errors.As(err, &known) && (known.Code() == codes.InvalidArgument || known.Code() == codes.PermissionDenied)
 }
 
-// release deletes the record; or, to keep its recovery points, says that it is free.
-func (a *Attempt) release(ctx context.Context) (err error, again bool) {
-	s := a.store
-	am := commit.Amendment{
+// release gives the key free. It deletes the record, unless something of it has to be kept: the
+// recovery points, and the payload's fingerprint if the function has run. Then the record says that
+// it is free. Where etcd has no space, a fingerprint alone is not kept: a release has to pass.
+func (a *Attempt) release(ctx context.Context, o *outcome) (err error, again bool) {
+	s, steps := a.store, len(a.rec.Body) > 0
+	r := a.rec
+	r.State = record.AttemptReleased
+	text := r.Encode()
+	free := commit.Amendment{
 		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())},
-		Mine: func(kv *mvccpb.KeyValue) bool { return kv == nil },
+		Mine: func(kv *mvccpb.KeyValue) bool { return kv == nil || o.ran && string(kv.Value) == text },
 	}
+	var res commit.Amending
 	var lease *pooled
-	text := ""
-	if len(a.rec.Body) > 0 {
-		if lease, err = s.retain(a.set.retain).take(ctx, 1); err != nil {
-			return err, true
+	if steps || o.ran {
+		if lease, err = s.retain(a.set.retain).take(ctx, 1); err == nil {
+			s.space.writes(1, len(text))
+			keep := free
+			keep.Then = []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id)), free.Then[1]}
+			keep.Mine = func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text }
+			res, err = commit.Amend(ctx, s.client, keep)
 		}
-		r := a.rec
-		r.State = record.AttemptReleased
-		text = r.Encode()
-		am.Then[0] = clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id))
-		am.Mine = func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text }
 	}
-	res, err := commit.Amend(ctx, s.client, am)
+	if !steps && (!o.ran || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace)) {
+		lease = nil
+		res, err = commit.Amend(ctx, s.client, free)
+	}
 	switch {
 	case err != nil:
 		return err, true
@@ -356,6 +365,7 @@ func (a *Attempt) release(ctx context.Context) (err error, again bool) {
 		}
 		return nil, false
 	case res.Outcome == commit.LeaseGone:
+		s.retain(a.set.retain).forget(lease)
 		return rpctypes.ErrLeaseNotFound, true
 	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
 		return nil, false // the claim stood until then, so it was this that took it away

@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -36,4 +37,19 @@ func TestReleaseOfStepsWithoutSpace(t *testing.T) {
 	require.Eventually(t, func() bool { return a.Stats().Released == 1 }, soon, time.Millisecond)
 	// The other two may take etcd to be full for some seconds yet.
 	require.Equal(t, 1, step(begin(t, f.instance(nil, &idempotency.Options{FullAt: 2}), key("1")), 2))
+}
+
+// A function fails while etcd is out of space: the key is given free all the same, and its payload
+// is not remembered.
+func TestFailureWithoutSpace(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	a := f.instance(nil, nil)
+	failed := errors.New("failed")
+	_, err := idempotency.Do(ctxT(t), a.Store, key("1"), 1, func(context.Context, *idempotency.Attempt) (int, error) {
+		return 0, errors.Join(failed, f.SetNoSpace(ctxT(t), true))
+	})
+	require.ErrorIs(t, err, failed)
+	require.NotErrorIs(t, err, idempotency.ErrNotRecorded)
+	require.Empty(t, f.keys("/r/"))
 }

@@ -87,7 +87,9 @@ type Action int
 
 // The actions.
 const (
-	// Forget gives the key free: the next duplicate runs the function.
+	// Forget gives the key free for the same payload: the next duplicate runs the function.
+	// Another payload is refused with a *MismatchError for Retain, since the failed function
+	// may have had effects. While etcd is out of space the key is given free for any payload.
 	Forget Action = iota
 	// Remember records the failure: duplicates get a *FailedError.
 	Remember
@@ -199,7 +201,7 @@ func OnError(f func(error) Action) Option { return func(s *settings) { s.onError
 // nil is none. It counts only between two calls that both have one: a request that was begun
 // without, by an earlier release or another program, matches any. So it can be added to what
 // tells requests apart while a fleet is running and outcomes are kept, which a change of the
-// payload cannot: its duplicates would be refused.
+// payload cannot: its duplicates would be refused. ChildKey does not depend on it.
 func Also(payload any) Option { return func(s *settings) { s.also = payload } }
 
 // OnPanic says what becomes of the request if the function panics: see Options.OnPanic.

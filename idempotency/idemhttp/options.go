@@ -62,7 +62,7 @@ type Options struct {
 	// answered by 400.
 	Payload func(r *http.Request, body []byte) (any, error)
 	// OnStatus says what becomes of the request by its response's status: Remember has
-	// it recorded, Forget gives the key free, Abandon leaves the attempt as lost.
+	// it recorded, Forget gives the key free for the same payload, Abandon leaves the attempt as lost.
 	// Defaults to RememberFinal. A handler that knows better calls Decide.
 	OnStatus func(status int) idempotency.Action
 	// NeverStore names headers of responses that are not recorded, besides those that
