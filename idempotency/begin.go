@@ -26,8 +26,9 @@ import (
 // The payload is what makes two requests the same, besides the key. []byte and string
 // are compared as they are, json.RawMessage and all other types by their JSON, in which
 // neither the order of members nor space matters; a Fingerprint stands for what it is the
-// hash of; nil for a request without any. One that others could be taken for (a reader; JSON
-// that CheckJSON refuses) is ErrInvalid.
+// hash of; nil for a request without any. One that others could be taken for is ErrInvalid: a
+// reader; JSON that CheckJSON refuses; a type that leaves exported fields out of its JSON, as
+// embedding can do without json:"-". A type's own MarshalJSON is trusted.
 //
 // ctx bounds the call, and does not end the attempt's context, which has its values.
 func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Recorded, error) {

@@ -1,9 +1,11 @@
 package idempotency_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,4 +37,30 @@ func TestPayloadsThatCannotBeCompared(t *testing.T) {
 	require.Empty(t, f.dump())
 	require.ErrorIs(t, idempotency.CheckJSON([]byte(`{"a":1,"a":2}`)), idempotency.ErrInvalid)
 	require.NoError(t, idempotency.CheckJSON([]byte(`{"a":1,"b":{"a":2}}`)))
+}
+
+// stampedPayment hides its amount: the method of what it embeds stands for the whole.
+type stampedPayment struct {
+	time.Time
+	Amount int
+}
+
+// A payload is refused whose type leaves an exported field out of its JSON: the request with
+// another amount would get the first one's outcome.
+func TestPayloadsThatHideFields(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	at := time.Unix(1, 0)
+	for _, amount := range []int{100, 999} {
+		_, err := idempotency.Do(ctxT(t), a.Store, key("1"), stampedPayment{at, amount}, func(context.Context, *idempotency.Attempt) (int, error) {
+			return amount, nil
+		})
+		require.ErrorIs(t, err, idempotency.ErrInvalid)
+		require.ErrorContains(t, err, "stampedPayment")
+		require.ErrorContains(t, err, "Amount")
+		_, _, err = a.Begin(ctxT(t), key("2"), nil, idempotency.Also(&stampedPayment{at, amount}))
+		require.ErrorIs(t, err, idempotency.ErrInvalid)
+	}
+	require.Empty(t, f.dump())
 }

@@ -1,7 +1,6 @@
 package canonical
 
 import (
-	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,43 +10,57 @@ import (
 )
 
 // Value returns the JSON of a value, as JSON does of a text. It refuses values whose JSON
-// says nothing of what they hold: see checkWhole.
+// does not say all that they hold: see checkType and checkWhole.
 func Value(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkWhole(reflect.ValueOf(v), 0); err != nil {
+	if err := checkWhole(reflect.ValueOf(&v).Elem(), 0); err != nil {
 		return nil, err
 	}
 	return JSON(b)
 }
 
 var (
-	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
-	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
-	ioReader      = reflect.TypeFor[io.Reader]()
+	ioReader = reflect.TypeFor[io.Reader]()
 )
 
 // speaks tells whether a type says itself what its JSON is.
-func speaks(t reflect.Type) bool { return t.Implements(jsonMarshaler) || t.Implements(textMarshaler) }
+func speaks(t reflect.Type) bool {
+	return t.Implements(marshalers[0].of) || t.Implements(marshalers[1].of)
+}
 
 // deepest is far beyond what has any JSON.
 const deepest = 10_000
 
 // checkWhole goes through a value as encoding/json does. It returns an error at readers
 // and at structs without a field that is written, whose JSON is {} whatever is in them; and at text
-// that is no UTF-8, of which it replaces bytes. Unexported fields beside others are left
-// out, as everywhere.
+// that is no UTF-8, of which it replaces bytes; and where checkType does, for what is in
+// interfaces. Unexported fields beside others are left out, as everywhere.
 func checkWhole(v reflect.Value, depth int) error {
 	if !v.IsValid() || depth > deepest {
 		return nil
 	}
 	t := v.Type()
 	if v.Kind() == reflect.Interface {
+		if v.IsNil() {
+			return nil
+		}
+		if err := checkType(v.Elem().Type()); err != nil {
+			return err
+		}
 		return checkWhole(v.Elem(), depth+1)
 	}
 	if speaks(t) || v.CanAddr() && speaks(reflect.PointerTo(t)) {
+		if v.Kind() == reflect.Pointer {
+			return checkWhole(v.Elem(), depth+1)
+		}
+		if v.Kind() == reflect.Struct {
+			if _, n := spokesman(t, v.CanAddr(), marshalers); n >= 0 {
+				return checkWhole(v.Field(n), depth+1)
+			}
+		}
 		return nil
 	}
 	if t.Implements(ioReader) {
@@ -95,28 +108,23 @@ func checkFields(v reflect.Value, depth int) (written bool, err error) {
 	written = t.NumField() == 0
 	for i := range t.NumField() {
 		f, x := t.Field(i), v.Field(i)
-		tag := f.Tag.Get("json")
-		if tag == "-" {
+		_, inlined, left := fieldName(f)
+		if left {
 			continue
 		}
-		if f.Anonymous && (tag == "" || tag[0] == ',') {
-			if x.Kind() == reflect.Pointer && x.Type().Elem().Kind() == reflect.Struct {
+		if inlined { // its fields are the outer one's
+			if x.Kind() == reflect.Pointer {
 				if x.IsNil() {
 					written = true
 					continue
 				}
 				x = x.Elem()
 			}
-			if x.Kind() == reflect.Struct { // its fields are the outer one's
-				inner, err := checkFields(x, depth+1)
-				if err != nil {
-					return false, err
-				}
-				written = written || inner
-				continue
+			inner, err := checkFields(x, depth+1)
+			if err != nil {
+				return false, err
 			}
-		}
-		if !f.IsExported() {
+			written = written || inner
 			continue
 		}
 		written = true
