@@ -56,31 +56,33 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	var pending *commit.PendingError
 	switch {
 	case errors.As(err, &pending):
-		// Whenever it arrives, nothing is run for it.
-		doubt := true
+		// Whenever it arrives, nothing is run for it. The record outlives the session's lease, so
+		// it is taken back also where the claim has gone with that.
 		var undo []string
 		if st.kv == nil {
 			undo = append(undo, c.entry.Record)
 		}
 		if !s.sess.Background(func() {
 			defer leave()
-			if pending.Discard(ep.Context(), undo...) == nil {
-				doubt = s.restore(ep.Context(), c.entry, value, st) != nil
+			err := pending.Discard(s.sess.Context(), undo...)
+			if err == nil {
+				err = s.undo(s.sess.Context(), c.entry, value, st)
 			}
-			s.work.give(work, doubt)
+			s.work.give(work, err != nil)
 		}) {
 			pending.Abandon()
-			s.work.give(work, doubt)
+			s.work.give(work, true)
 			leave()
 		}
 		return nil, full(because(sent, err))
 	case errors.Is(err, commit.ErrGone):
-		leave()
-		s.work.give(work, false)
+		// An answer may have been lost before: then the record stands, and not the claim.
 		if ep.Valid() { // so it was hardly the session's lease
 			s.work.forget(work)
 		}
-		return nil, nil
+		err := c.withdraw(sent, work, value, st)
+		leave()
+		return nil, err
 	case errors.Is(err, commit.ErrOccupied), err == nil && created.Token == 0, err != nil:
 		leave()
 		s.work.give(work, false)
@@ -95,9 +97,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	a := &Attempt{store: s, key: c.key, entry: c.entry, epoch: ep, set: c.set, flight: f, leave: leave, work: work,
 		number: rec.Number, token: created.Token, child: c.print.child, mod: created.Token, rec: rec, writing: make(chan struct{}, 1)}
 	if !ep.Valid() {
-		// Nothing was run; it shall not look as if it had been.
-		err := s.takeBack(sent, a, st)
-		s.work.give(work, err != nil)
+		err := c.withdraw(sent, work, value, st)
 		leave()
 		return nil, err
 	}
@@ -126,32 +126,40 @@ func full(err error) error {
 	return err
 }
 
-// takeBack undoes a claim whose attempt was not started.
-func (s *Store) takeBack(ctx context.Context, a *Attempt, before state) error {
-	res, err := commit.Amend(ctx, s.client, a.back(before, a.token))
-	if err == nil && res.Outcome == commit.LeaseGone {
-		_, err = commit.Remove(ctx, s.client, a.entry.Claim(), a.token)
+// withdraw takes back what a claim has left whose attempt was not started: nothing was run, and it
+// must not look as if it had been. If it cannot do so before ctx ends, it goes on in the
+// background, and returns the error.
+func (c *call) withdraw(ctx context.Context, work *pooled, value string, before state) error {
+	s := c.store
+	err := s.undo(ctx, c.entry, value, before)
+	if err == nil || !s.sess.Background(func() { s.work.give(work, s.undo(s.sess.Context(), c.entry, value, before) != nil) }) {
+		s.work.give(work, err != nil)
+	}
+	if err != nil {
+		err = because(ctx, err)
 	}
 	return err
 }
 
-func (a *Attempt) back(before state, mod int64) commit.Amendment {
-	undo := []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())}
-	if before.kv != nil {
-		undo[0] = clientv3.OpPut(a.entry.Record, string(before.kv.Value), clientv3.WithLease(clientv3.LeaseID(before.kv.Lease)))
-	}
-	return commit.Amendment{Key: a.entry.Record, Mod: mod, Then: undo, Mine: func(kv *mvccpb.KeyValue) bool {
-		return before.kv == nil && kv == nil || before.kv != nil && kv != nil && string(kv.Value) == string(before.kv.Value)
-	}}
-}
-
-// restore puts the record back that a discarded claim has replaced. The claim is gone.
-func (s *Store) restore(ctx context.Context, e keyspace.Entry, value string, before state) error {
+// undo puts back what stood at a key, if the record of that claim stands there, which no other one
+// has written: its nonce is the attempt's own. No copy of the claim may be under way any more.
+func (s *Store) undo(ctx context.Context, e keyspace.Entry, value string, before state) error {
 	st, err := s.read(ctx, e, true)
-	if err != nil || st.kv == nil || string(st.kv.Value) != value || st.claim {
+	if err != nil || st.kv == nil || string(st.kv.Value) != value {
 		return err
 	}
-	a := &Attempt{store: s, entry: e}
-	_, err = commit.Amend(ctx, s.client, a.back(before, st.kv.ModRevision))
+	nothing := []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.Claim())}
+	am := commit.Amendment{Key: e.Record, Mod: st.kv.ModRevision, Then: nothing, Mine: func(kv *mvccpb.KeyValue) bool {
+		return kv == nil || before.kv != nil && string(kv.Value) == string(before.kv.Value)
+	}}
+	if before.kv != nil {
+		am.Then = []clientv3.Op{clientv3.OpPut(e.Record, string(before.kv.Value), clientv3.WithLease(clientv3.LeaseID(before.kv.Lease))), nothing[1]}
+		res, err := commit.Amend(ctx, s.client, am)
+		if err != nil || res.Outcome != commit.LeaseGone {
+			return err
+		}
+		am.Then = nothing // it would have expired
+	}
+	_, err = commit.Amend(ctx, s.client, am)
 	return err
 }

@@ -1,0 +1,102 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// earlier leaves something at the key before the claim that is lost: nothing, or a release with
+// a recovery point. It returns the number of the next attempt.
+var earlier = map[string]func(t *testing.T, in instance) int{
+	"nothing": func(*testing.T, instance) int { return 1 },
+	"a release": func(t *testing.T, in instance) int {
+		at := begin(t, in, key("1"))
+		_, err := idempotency.Step(at, "s", func(context.Context) (int, error) { return 1, nil })
+		require.NoError(t, err)
+		require.NoError(t, at.Release(ctxT(t)))
+		return 2
+	},
+}
+
+// A claim is applied, its answer is lost, and so is the lease: the call knows that its function
+// was never called, and claims again. Under Refuse nothing is unknown.
+func TestClaimLostWithItsLease(t *testing.T) {
+	t.Parallel()
+	for before, leave := range earlier {
+		t.Run("after "+before, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			opts := &idempotency.Options{Orphan: idempotency.Refuse}
+			a, b := f.instance(nil, opts), f.instance(nil, opts)
+			number := leave(t, b)
+			lease := a.sess.Lease()
+			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.DropAnswer, After: func() {
+				if err := f.ExpireLease(ctxT(t), lease); err != nil {
+					t.Error(err)
+				}
+			}})
+			calls := 0
+			res, err := idempotency.Do(ctxT(t), a.Store, key("1"), "payload", func(_ context.Context, at *idempotency.Attempt) (int, error) {
+				calls++
+				return idempotency.Step(at, "s", func(context.Context) (int, error) { return number, nil })
+			})
+			require.NoError(t, err)
+			require.Equal(t, 1, inj.Struck())
+			require.NotEqual(t, lease, a.sess.Lease())
+			require.Equal(t, 1, calls)
+			require.Equal(t, number, res.Attempt, "the claim that was lost was no attempt")
+			require.Equal(t, 1, res.Value, "the recovery points of before are there")
+			require.Zero(t, a.Stats().Unknown)
+			require.Equal(t, "1", string(replayed(t, b, key("1")).Value))
+			require.Empty(t, f.keys("/claim"))
+		})
+	}
+}
+
+// The same, and the caller has given up meanwhile: what stood at the key stands there again, so
+// that the request is not unknown to others either.
+func TestClaimGivenUpAndLost(t *testing.T) {
+	t.Parallel()
+	for before, leave := range earlier {
+		for _, released := range []bool{false, true} { // the answer comes in the end, or never
+			t.Run("after "+before, func(t *testing.T) {
+				t.Parallel()
+				f := shared(t)
+				opts := &idempotency.Options{Orphan: idempotency.Refuse}
+				a, b := f.instance(nil, opts), f.instance(nil, opts)
+				number := leave(t, b)
+				inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer, After: func() {
+					if err := f.ExpireLease(ctxT(t), a.sess.Lease()); err != nil {
+						t.Error(err)
+					}
+				}})
+				short, cancel := context.WithCancel(ctxT(t))
+				done := make(chan error, 1)
+				go func() {
+					_, _, err := a.Begin(short, key("1"), "payload")
+					done <- err
+				}()
+				require.NoError(t, inj.Wait(ctxT(t)))
+				cancel()
+				require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
+				if released {
+					_ = inj.Release()
+				}
+				require.Eventually(t, func() bool {
+					r, _, err := b.Get(ctxT(t), b.Ref(key("1")))
+					return number == 1 && errors.Is(err, idempotency.ErrNotFound) || err == nil && r.State == idempotency.Released
+				}, soon, time.Millisecond)
+				at := begin(t, b, key("1"))
+				require.Equal(t, number, at.Number())
+				require.NoError(t, at.Commit(ctxT(t), nil))
+			})
+		}
+	}
+}
