@@ -323,10 +323,13 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 	}
 	mod, err := s.decide(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
 		func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
-	if err == nil {
-		s.prolong(pool, lease, kept{entry: e, text: text, mod: mod})
+	if err != nil {
+		return err
 	}
-	return err
+	if err := s.prolong(ctx, pool, lease, commit.Amending{Mod: mod}, kept{entry: e, text: text}); err != nil {
+		return fmt.Errorf("store %q: %s: %w", s.name, ref, because(ctx, err))
+	}
+	return nil
 }
 
 // Count returns how many records there are of a scope, or with all in the whole store, those

@@ -63,9 +63,9 @@ var (
 	ErrConflict = errors.New("a condition of the commit is not met")
 
 	// ErrNotRecorded: the function has returned, and its outcome is not in etcd yet,
-	// or not for certain. It is still being written, in the background, and the key
-	// is not given free meanwhile. If what was given to With is refused at last, the
-	// attempt counts as lost.
+	// or not for certain, or not for the whole of Retain. It is still being written, in the
+	// background, and the key is not given free meanwhile. If what was given to With is
+	// refused at last, the attempt counts as lost.
 	ErrNotRecorded = errors.New("outcome is not recorded yet")
 
 	// ErrFenced: the attempt is not the latest any more: another has taken over, or the

@@ -27,8 +27,8 @@ import (
 // such operations: then nothing was written, the attempt goes on, and what was given to
 // With is forgotten. It returns ErrFenced if another attempt has taken over, ErrSettled if
 // this one was settled before. After ErrNotRecorded, joined with ctx's error or one of
-// etcd's, the outcome is not known to be in etcd: it is being written in the background, as
-// long as the session is open, and the key is not given free. If the attempt's context had
+// etcd's, the outcome is not known to be in etcd for the whole of Retain: it is being written in
+// the background, as long as the session is open, and the key is not given free. If the attempt's context had
 // ended before, ErrNotRecorded is joined with its cause, such as ErrLost: then another attempt
 // may have begun. ctx bounds this call only.
 func (a *Attempt) Commit(ctx context.Context, result []byte) error {
@@ -295,8 +295,8 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 			switch res.Outcome {
 			case commit.Amended:
 				s.saw(res.Mod, sent)
-				s.prolong(s.retain(a.set.retain), lease, kept{entry: a.entry, text: o.text, mod: res.Mod, token: a.token, parts: parts})
-				return nil, false
+				err := s.prolong(ctx, s.retain(a.set.retain), lease, res, kept{entry: a.entry, text: o.text, token: a.token, parts: parts})
+				return err, err != nil
 			case commit.Unmet:
 				a.mod = res.Mod
 				return ErrConflict, false
@@ -360,10 +360,11 @@ func (a *Attempt) release(ctx context.Context, o *outcome) (err error, again boo
 	case err != nil:
 		return err, true
 	case res.Outcome == commit.Amended:
-		if lease != nil {
-			s.prolong(s.retain(a.set.retain), lease, kept{entry: a.entry, text: text, mod: res.Mod})
+		if lease == nil {
+			return nil, false
 		}
-		return nil, false
+		err := s.prolong(ctx, s.retain(a.set.retain), lease, res, kept{entry: a.entry, text: text})
+		return err, err != nil
 	case res.Outcome == commit.LeaseGone:
 		s.retain(a.set.retain).forget(lease)
 		return rpctypes.ErrLeaseNotFound, true

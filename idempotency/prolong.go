@@ -17,7 +17,7 @@ import (
 // at the end of its window has to.
 const spare = time.Second
 
-// short tells whether what was put on a lease of the pool just now may go too soon: to
+// short reports whether what was put on a lease of the pool just now may expire too soon: to
 // put it has taken longer than there was to spare.
 func (p *pool) short(l *pooled) bool { return aged(l.sent) > p.window+spare }
 
@@ -30,32 +30,34 @@ type kept struct {
 	parts [][]byte
 }
 
-// prolong puts an outcome that was long on its way on another lease, in the background, as
-// often as it takes: retention counts from the record. It does not change a letter of it, and
-// leaves it alone if somebody has deleted it.
-func (s *Store) prolong(p *pool, l *pooled, k kept) {
-	if !p.short(l) {
-		return
-	}
-	s.sess.Background(func() {
-		ctx := s.sess.Context()
-		var pause commit.Backoff
-		for {
-			fresh, again, err := s.move(ctx, p, &k)
-			switch {
-			case err != nil:
-				if pause.Wait(ctx, nil) != nil {
-					return
-				}
-			case !again || !p.short(fresh):
-				return
+// prolong puts an outcome that was long on its way on another lease, as often as it takes: retention
+// counts from the record, so an outcome is reported as recorded only after that. It does not change
+// a letter of it, and leaves it alone if somebody has deleted it. It returns an error of etcd's that
+// repeating would not change at once, ErrClosed, or ctx's error; then it is to be tried again.
+func (s *Store) prolong(ctx context.Context, p *pool, l *pooled, res commit.Amending, k kept) error {
+	// Where an earlier try is found to have written it, it hangs on the lease of that one.
+	old := res.Found != nil && res.Found.Lease != int64(l.id)
+	k.mod = res.Mod
+	var pause commit.Backoff
+	for old || p.short(l) {
+		fresh, stands, err := s.move(ctx, p, &k)
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			if err := pause.Wait(ctx, nil); err != nil {
+				return err
 			}
+			continue
+		case err != nil || !stands:
+			return err
 		}
-	})
+		l, old = fresh, false
+	}
+	return nil
 }
 
-// move puts an outcome on another lease. Again says that it stands there now.
-func (s *Store) move(ctx context.Context, p *pool, k *kept) (l *pooled, again bool, err error) {
+// move puts an outcome on another lease. Stands reports whether it hangs there now; if not, another
+// has changed it.
+func (s *Store) move(ctx context.Context, p *pool, k *kept) (l *pooled, stands bool, err error) {
 	if l, err = p.take(ctx, 1+len(k.parts)); err != nil {
 		return nil, false, err
 	}

@@ -1,11 +1,14 @@
 package idempotency_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -64,6 +67,122 @@ func TestTrapS5LateCommit(t *testing.T) {
 			}
 			require.True(t, moved(), "%v", leases)
 			require.Len(t, replayed(t, a, key(name)).Value, parts<<20+1)
+		})
+	}
+}
+
+// age waits until the lease that is at hand for outcomes is too old for one of 10 s that is
+// recorded now: it was granted for 12 s, before begun.
+func age(begun time.Time) {
+	for time.Since(begun) < 2100*time.Millisecond {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// keptFor returns for how long the keys of an outcome are kept from now on, at least.
+func (f fixture) keptFor(part string, n int) time.Duration {
+	f.t.Helper()
+	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix())
+	require.NoError(f.t, err)
+	least, found := 1000*time.Hour, 0
+	for _, kv := range resp.Kvs {
+		if !strings.Contains(string(kv.Key), part) {
+			continue
+		}
+		found++
+		left, err := f.Client().TimeToLive(ctxT(f.t), clientv3.LeaseID(kv.Lease))
+		require.NoError(f.t, err)
+		least = min(least, time.Duration(left.TTL)*time.Second)
+	}
+	require.Equal(f.t, n, found)
+	return least
+}
+
+// An outcome that was long on its way, and whose session is closed as soon as it is reported, is
+// kept for the whole retention: it is reported when it is on a lease that lives that long.
+func TestRetentionWhenClosed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a lease to age: 3 s")
+	}
+	t.Parallel()
+	const retain = 10 * time.Second
+	failed := errors.New("failed")
+	refuse := idempotency.OnOrphan(idempotency.Refuse)
+	for name, tt := range map[string]struct {
+		parts int
+		work  func(in instance, busy func()) error
+	}{
+		"a result": {0, func(in instance, busy func()) error {
+			at := begin(t, in, key("1"), refuse)
+			busy()
+			return at.Commit(ctxT(t), []byte("x"))
+		}},
+		"in parts": {2, func(in instance, busy func()) error {
+			at := begin(t, in, key("1"), refuse)
+			busy()
+			return at.Commit(ctxT(t), make([]byte, 2<<20))
+		}},
+		"a failure, forgotten": {0, func(in instance, busy func()) error {
+			_, err := idempotency.Do(ctxT(t), in.Store, key("1"), "payload", func(context.Context, *idempotency.Attempt) (int, error) {
+				busy()
+				return 0, failed
+			})
+			if !errors.Is(err, failed) || errors.Is(err, idempotency.ErrNotRecorded) {
+				return errors.Join(errors.New("not released"), err)
+			}
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			a := f.instance(nil, &idempotency.Options{Retain: retain})
+			var inj *embedtest.Injection
+			err := tt.work(a, func() {
+				begun := time.Now()
+				inj = a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.HoldRequest})
+				// The next lease takes its time: nothing that goes on in the background has it
+				// before Close has ended.
+				a.client.Inject(embedtest.Fault{Method: "LeaseGrant", Before: func() { time.Sleep(300 * time.Millisecond) }, Times: -1})
+				go func() {
+					if inj.Wait(ctxT(t)) == nil {
+						age(begun)
+						inj.Release()
+					}
+				}()
+			})
+			require.NoError(t, err)
+			require.NoError(t, a.sess.Close(ctxT(t)))
+			require.Equal(t, 1, inj.Struck())
+			require.GreaterOrEqual(t, f.keptFor("/idem/", 1+tt.parts), retain)
+		})
+	}
+}
+
+// An outcome was recorded when it was first sent, and the answer that says so came when its lease
+// was old, and the one that is at hand by then is not: it is the record's lease that counts.
+func TestRetentionAfterALostAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a lease to age: 5 s")
+	}
+	t.Parallel()
+	const retain = 10 * time.Second
+	for name, parts := range map[string]int{"small": 0, "in parts": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			a, b := f.instance(nil, &idempotency.Options{Retain: retain}), f.instance(nil, nil)
+			at := begin(t, a, key("1"))
+			begun := time.Now()
+			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.DropAnswer, Times: -1, Err: rpctypes.ErrGRPCPermissionDenied})
+			result := make([]byte, parts<<20+1)
+			require.ErrorIs(t, at.Commit(ctxT(t), result), idempotency.ErrNotRecorded)
+			age(begun)
+			inj.Remove()
+			require.NoError(t, a.sess.Close(ctxT(t)), "it waits for the attempt")
+			require.EqualValues(t, 1, a.Stats().Done)
+			require.GreaterOrEqual(t, f.keptFor("/idem/", 1+(len(result)-1)>>20+min(parts, 1)), retain)
+			require.Equal(t, result, replayed(t, b, key("1")).Value)
 		})
 	}
 }

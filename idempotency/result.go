@@ -65,10 +65,8 @@ func (a *Attempt) writeParts(ctx context.Context, lease *pooled, parts [][]byte)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return true, nil
-		case err != nil:
+		case err != nil || !stands: // what stands there instead is judged with the record
 			return false, err
-		case !stands:
-			return false, ErrFenced
 		}
 	}
 	return false, nil
