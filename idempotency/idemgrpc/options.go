@@ -38,8 +38,8 @@ type Options struct {
 	// INVALID_ARGUMENT.
 	Payload func(ctx context.Context, fullMethod string, req any) (any, error)
 	// OnCode says what becomes of the call by the code that its handler has returned:
-	// Remember has it recorded, Forget gives the key free for the same payload, Abandon leaves the attempt
-	// as lost. Defaults to RememberFinal.
+	// Remember has it recorded, Forget gives the key free for the same payload, Abandon leaves
+	// the attempt as lost. Defaults to RememberFinal.
 	OnCode func(codes.Code) idempotency.Action
 	// MaxResponse is the size of a response, in bytes, up to which it is recorded.
 	// Defaults to 4 MiB, or what the store takes (idempotency.Options.MaxResult) if that is

@@ -62,8 +62,8 @@ type Options struct {
 	// answered by 400.
 	Payload func(r *http.Request, body []byte) (any, error)
 	// OnStatus says what becomes of the request by its response's status: Remember has
-	// it recorded, Forget gives the key free for the same payload, Abandon leaves the attempt as lost.
-	// Defaults to RememberFinal. A handler that knows better calls Decide.
+	// it recorded, Forget gives the key free for the same payload, Abandon leaves the attempt
+	// as lost. Defaults to RememberFinal. A handler that knows better calls Decide.
 	OnStatus func(status int) idempotency.Action
 	// NeverStore names headers of responses that are not recorded, besides those that
 	// never are. Defaults to none.
@@ -227,8 +227,8 @@ func ByPattern(r *http.Request) string {
 func OneForAll(*http.Request) string { return "any" }
 
 // RememberFinal has those responses recorded that would be the same if the request came
-// again: all but 5xx, 401, 403, 407, 408, 421, 425, 429. Those give the key free, so they must
-// not be given while the work goes on, as http.TimeoutHandler does behind the Middleware.
+// again: all but 5xx, 401, 403, 407, 408, 421, 425, 429. Those give the key free for the same
+// payload, so they must not be given while the work goes on, as http.TimeoutHandler does behind the Middleware.
 func RememberFinal(status int) idempotency.Action {
 	switch {
 	case status >= 500:
