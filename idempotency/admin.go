@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -43,23 +44,45 @@ func (s State) String() string {
 }
 
 // Record is what an operator sees of a request. Times are by the clock of the process that
-// wrote them.
+// wrote them. Its JSON leaves out a time that is zero.
 type Record struct {
 	Ref      Ref
 	State    State
 	Scope    string
 	Op       string
 	Attempt  int
-	Token    int64  // 0 while it goes on
-	Holder   string // the session that has made the attempt
-	Started  time.Time
-	Ended    time.Time
+	Token    int64     // 0 while it goes on
+	Holder   string    // the session that has made the attempt
+	Started  time.Time `json:",omitzero"` // zero if it is not known
+	Ended    time.Time `json:",omitzero"` // zero if no outcome was recorded
 	Failure  string
 	Bytes    int // of the result as stored
 	Omitted  bool
 	Refuse   bool   // it was begun with the policy Refuse
 	Resolved string // by whom, if somebody has resolved it by hand
 	Revision int64  // at which it was written
+}
+
+// String returns one line for people, without the result.
+func (r Record) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %v", r.Ref, r.State)
+	if r.State != Unreadable {
+		fmt.Fprintf(&b, ": %q/%q, attempt %d by %q", r.Scope, r.Op, r.Attempt, r.Holder)
+	}
+	if !r.Started.IsZero() {
+		fmt.Fprintf(&b, ", started %v", r.Started.Format(time.RFC3339))
+	}
+	if !r.Ended.IsZero() {
+		fmt.Fprintf(&b, ", ended %v", r.Ended.Format(time.RFC3339))
+	}
+	if r.Failure != "" {
+		fmt.Fprintf(&b, ", failure %q", r.Failure)
+	}
+	if r.Resolved != "" {
+		fmt.Fprintf(&b, ", resolved by %q", r.Resolved)
+	}
+	return b.String()
 }
 
 // Filter chooses records.
@@ -154,8 +177,11 @@ func describe(e keyspace.Entry, st state) Record {
 		return out
 	}
 	out.Scope, out.Op, out.Attempt, out.Token, out.Holder = r.Scope, r.Op, r.Number, r.Token, r.Holder
-	out.Started, out.Failure, out.Bytes, out.Omitted = time.UnixMilli(r.StartMS), r.Error, r.Size, r.Omitted
+	out.Failure, out.Bytes, out.Omitted = r.Error, r.Size, r.Omitted
 	out.Refuse, out.Resolved = r.Refuse, r.By
+	if r.StartMS != 0 {
+		out.Started = time.UnixMilli(r.StartMS)
+	}
 	if r.EndMS != 0 {
 		out.Ended = time.UnixMilli(r.EndMS)
 	}

@@ -227,8 +227,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 			}
 			continue
 		case st.lost() && (st.rec.Refuse || c.set.orphan == Refuse):
-			s.count.unknown.Add(1)
-			return nil, nil, &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Holder: st.rec.Holder, Attempt: st.rec.Number}
+			return nil, nil, c.unknown(st)
 		}
 		if !s.space.enough() {
 			if !st.sure { // it may be known

@@ -104,7 +104,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	s.saw(created.Token, st.sent)
 	s.count.begun.Add(1)
 	if st.lost() {
-		s.count.takenOver.Add(1)
+		c.tookOver(st, rec.Number)
 	}
 	a.start(c.outer)
 	return a, nil

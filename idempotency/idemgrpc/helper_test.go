@@ -183,6 +183,16 @@ func refused(t testing.TB, err error, code codes.Code, reason string) (retry boo
 	return retry
 }
 
+// refOf is the reference of the record that an answer of the interceptor's own names.
+func refOf(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.GetMetadata()[idemgrpc.MetadataRef]
+		}
+	}
+	return ""
+}
+
 // paid is the handler of most tests.
 func paid(context.Context, *structpb.Struct) (*structpb.Struct, error) {
 	return structpb.NewStruct(map[string]any{"receipt": "r1"})

@@ -59,8 +59,9 @@ type Options struct {
 	// Each returns options for one call, such as idempotency.Retain and OnOrphan.
 	// Defaults to none. Wait, Reject and OnError have no effect there.
 	Each func(ctx context.Context, fullMethod string) []idempotency.Option
-	// OnError is told what the client is not told: why the store could not be asked, or
-	// that an outcome was not recorded. Defaults to nothing.
+	// OnError is called with what an operator should know: why the store could not be
+	// asked, that an outcome was not recorded, or that one is unknown until Resolve
+	// (*idempotency.UnknownError). Defaults to nothing.
 	OnError func(ctx context.Context, fullMethod string, err error)
 }
 

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/etcdkit/etcdkit/idempotency"
 )
 
 // Domain is that of the ErrorInfo in the interceptors' own answers.
@@ -31,10 +33,23 @@ const (
 	ReasonFull        = "FULL"                      // UNAVAILABLE: the store begins no new calls
 )
 
+// MetadataRef is the name, in the metadata of the ErrorInfo, of the reference of the call's
+// record, for Store.Get, Resolve and Delete. It is there where an operator has to act: with
+// ReasonUnknown and ReasonUnreadable.
+const MetadataRef = "ref"
+
 // refusal is an answer of the interceptors' own. After is for RetryInfo, if it is above 0.
 func refusal(code codes.Code, reason, text string, after time.Duration) error {
+	return refusalOf("", code, reason, text, after)
+}
+
+// refusalOf is an answer about the call with that reference.
+func refusalOf(ref idempotency.Ref, code codes.Code, reason, text string, after time.Duration) error {
 	st := status.New(code, "idempotency: "+text)
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: Domain}
+	if ref != "" {
+		info.Metadata = map[string]string{MetadataRef: string(ref)}
+	}
 	var err error
 	if after > 0 {
 		st, err = st.WithDetails(info, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})

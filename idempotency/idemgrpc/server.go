@@ -85,9 +85,9 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	a, rec, err := c.begin(ctx, k, method, payload)
 	switch {
 	case err != nil:
-		return c.refuse(ctx, method, err, func() (any, error) { return handler(ctx, req) })
+		return c.refuse(ctx, method, k, err, func() (any, error) { return handler(ctx, req) })
 	case rec != nil:
-		return c.replay(ctx, method, rec)
+		return c.replay(ctx, method, k, rec)
 	}
 	return c.attempt(ctx, req, method, handler, a)
 }
@@ -188,7 +188,7 @@ func instead(a *idempotency.Attempt, err error) error {
 }
 
 // replay returns what was recorded.
-func (c *config) replay(ctx context.Context, method string, rec *idempotency.Recorded) (any, error) {
+func (c *config) replay(ctx context.Context, method string, k idempotency.Key, rec *idempotency.Recorded) (any, error) {
 	if rec.Failed {
 		return nil, refusal(codes.FailedPrecondition, ReasonFailed, "the call has failed, and is not tried again", 0)
 	}
@@ -201,14 +201,14 @@ func (c *config) replay(ctx context.Context, method string, rec *idempotency.Rec
 		return nil, refusal(codes.FailedPrecondition, ReasonNotKept, "the call was done, and its response was not kept", 0)
 	case bad != nil:
 		c.tell(ctx, method, bad)
-		return nil, refusal(codes.Internal, ReasonUnreadable, "the recorded response cannot be read", 0)
+		return nil, refusalOf(c.store.Ref(k), codes.Internal, ReasonUnreadable, "the recorded response cannot be read", 0)
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(replayedName, "true"))
 	return resp, failed
 }
 
 // refuse answers a call that the store has not begun.
-func (c *config) refuse(ctx context.Context, method string, err error, open func() (any, error)) (any, error) {
+func (c *config) refuse(ctx context.Context, method string, k idempotency.Key, err error, open func() (any, error)) (any, error) {
 	var busy *idempotency.InProgressError
 	switch {
 	case errors.As(err, &busy):
@@ -216,7 +216,8 @@ func (c *config) refuse(ctx context.Context, method string, err error, open func
 	case errors.Is(err, idempotency.ErrMismatch):
 		return nil, refusal(codes.FailedPrecondition, ReasonReused, "the key was used with another message", 0)
 	case errors.Is(err, idempotency.ErrUnknown):
-		return nil, refusal(codes.FailedPrecondition, ReasonUnknown, "an earlier attempt was interrupted, and its outcome is unknown", 0)
+		c.tell(ctx, method, err)
+		return nil, refusalOf(c.store.Ref(k), codes.FailedPrecondition, ReasonUnknown, "an earlier attempt was interrupted, and its outcome is unknown", 0)
 	}
 	if gone := ctx.Err(); gone != nil {
 		return nil, status.FromContextError(gone).Err()
@@ -226,7 +227,7 @@ func (c *config) refuse(ctx context.Context, method string, err error, open func
 	case errors.Is(err, idempotency.ErrInvalid):
 		return nil, refusal(codes.Internal, ReasonInternal, "the call cannot be begun", 0)
 	case errors.Is(err, idempotency.ErrUnreadable):
-		return nil, refusal(codes.Internal, ReasonUnreadable, "the record cannot be read", 0)
+		return nil, refusalOf(c.store.Ref(k), codes.Internal, ReasonUnreadable, "the record cannot be read", 0)
 	case c.FailOpen && errors.Is(err, idempotency.ErrUnavailable):
 		return open()
 	case errors.Is(err, idempotency.ErrFull):

@@ -3,6 +3,7 @@ package idemgrpc_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -255,7 +256,13 @@ func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse, MaxExecution: 50 * time.Millisecond})[0]
 	var at atomic.Pointer[idempotency.Attempt]
-	s := in.serve(nil, func(ctx context.Context, _ *structpb.Struct) (*structpb.Struct, error) {
+	reported := make(chan error, 10)
+	opts := &idemgrpc.Options{OnError: func(_ context.Context, _ string, err error) {
+		if errors.Is(err, idempotency.ErrUnknown) {
+			reported <- err
+		}
+	}}
+	s := in.serve(opts, func(ctx context.Context, _ *structpb.Struct) (*structpb.Struct, error) {
 		a, ok := idempotency.FromContext(ctx)
 		require.True(t, ok)
 		at.Store(a)
@@ -263,9 +270,13 @@ func TestUnknownOutcome(t *testing.T) {
 		return nil, status.Error(codes.InvalidArgument, "interrupted")
 	})
 	require.True(t, refused(t, s.pay("k").err, codes.Aborted, idemgrpc.ReasonInProgress), "not what an interrupted handler says")
-	require.False(t, refused(t, s.pay("k").err, codes.FailedPrecondition, idemgrpc.ReasonUnknown))
+	err := s.pay("k").err
+	require.False(t, refused(t, err, codes.FailedPrecondition, idemgrpc.ReasonUnknown))
+	ref := in.Ref(at.Load().Key())
+	require.Equal(t, string(ref), refOf(err), "by which an operator finds the record")
+	require.ErrorIs(t, got(t, reported, "the unknown outcome"), idempotency.ErrUnknown)
 	require.EqualValues(t, 1, s.calls.Load())
-	require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.HasFailed("declined")))
+	require.NoError(t, in.Resolve(ctxT(t), ref, idempotency.HasFailed("declined")))
 	refused(t, s.pay("k").err, codes.FailedPrecondition, idemgrpc.ReasonFailed)
 }
 

@@ -38,6 +38,7 @@ func TestLargeResponseBreaksOff(t *testing.T) {
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.ErrorContains(t, got(t, told, "an error"), "shorter than its Content-Length")
 		require.Equal(t, idemhttp.CodeUnknown, s.post(path, "k", "body").problem(t).Code, path)
+		require.ErrorIs(t, got(t, told, "an error"), idempotency.ErrUnknown)
 	}
 	_, err := s.send(s.request("/decided", "k", "body"))
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)

@@ -30,12 +30,13 @@
 //	| whose duplicate is in progress             | 409 and Retry-After; later, if Wait is set |
 //	| whose body is above MaxRequest             | 413                                        |
 //	| that was done                              | its response, replayed                     |
-//	| whose outcome is unknown, under Refuse     | 409                                        |
+//	| whose outcome is unknown, under Refuse     | 409, with the reference for Resolve        |
 //	| whose response cannot be recorded          | 500                                        |
 //	| while etcd is away, full or closed         | 503 and Retry-After; see FailOpen          |
 //
 // These answers of the Middleware's own are problem+json (RFC 9457), with a member "code"
-// that tells them apart and "retryable".
+// that tells them apart and "retryable". Where an operator has to act, for an outcome that is
+// unknown or unreadable, a member "ref" names the record: see idempotency.Store.Resolve.
 //
 // # Not guaranteed
 //

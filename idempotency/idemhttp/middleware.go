@@ -87,9 +87,9 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	a, rec, err := c.begin(r, k, payload)
 	switch {
 	case err != nil:
-		c.refuse(w, r, err, func() { handle(next, w, restored(r, r.Context(), body)) })
+		c.refuse(w, r, k, err, func() { handle(next, w, restored(r, r.Context(), body)) })
 	case rec != nil:
-		c.duplicate(w, r, rec)
+		c.duplicate(w, r, k, rec)
 	default:
 		c.attempt(w, r, body, next, a)
 	}
@@ -191,7 +191,7 @@ func after(code Code) time.Duration {
 }
 
 // duplicate sends what was recorded.
-func (c *config) duplicate(w http.ResponseWriter, r *http.Request, rec *idempotency.Recorded) {
+func (c *config) duplicate(w http.ResponseWriter, r *http.Request, k idempotency.Key, rec *idempotency.Recorded) {
 	switch {
 	case rec.Failed:
 		c.answer(w, r, CodeFailed, "", 0)
@@ -204,7 +204,7 @@ func (c *config) duplicate(w http.ResponseWriter, r *http.Request, rec *idempote
 	switch {
 	case err != nil:
 		c.tell(r, err)
-		c.answer(w, r, CodeUnreadable, "", 0)
+		c.answerOf(w, r, c.store.Ref(k), CodeUnreadable, "", 0)
 	case res.Hijacked:
 		c.answer(w, r, CodeNotKept, "", 0)
 	default:
@@ -213,7 +213,7 @@ func (c *config) duplicate(w http.ResponseWriter, r *http.Request, rec *idempote
 }
 
 // refuse answers a request that the store has not begun.
-func (c *config) refuse(w http.ResponseWriter, r *http.Request, err error, open func()) {
+func (c *config) refuse(w http.ResponseWriter, r *http.Request, k idempotency.Key, err error, open func()) {
 	var busy *idempotency.InProgressError
 	switch {
 	case errors.As(err, &busy):
@@ -222,9 +222,6 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, err error, open 
 	case errors.Is(err, idempotency.ErrMismatch):
 		c.answer(w, r, CodeReused, "", 0)
 		return
-	case errors.Is(err, idempotency.ErrUnknown):
-		c.answer(w, r, CodeUnknown, "", 0)
-		return
 	}
 	c.tell(r, err)
 	code := CodeUnavailable
@@ -232,8 +229,11 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, err error, open 
 	case errors.Is(err, idempotency.ErrInvalid):
 		c.answer(w, r, CodeInternal, "", 0)
 		return
+	case errors.Is(err, idempotency.ErrUnknown):
+		c.answerOf(w, r, c.store.Ref(k), CodeUnknown, "", 0)
+		return
 	case errors.Is(err, idempotency.ErrUnreadable):
-		c.answer(w, r, CodeUnreadable, "", 0)
+		c.answerOf(w, r, c.store.Ref(k), CodeUnreadable, "", 0)
 		return
 	case errors.Is(err, idempotency.ErrFull):
 		code = CodeFull

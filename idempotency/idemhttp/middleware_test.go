@@ -402,7 +402,9 @@ func TestUnknownOutcome(t *testing.T) {
 	f := shared(t)
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
 	var at atomic.Pointer[idempotency.Attempt]
-	s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+	reported := make(chan error, 10)
+	opts := &idemhttp.Options{OnError: func(_ *http.Request, err error) { reported <- err }}
+	s := in.serve(opts, func(w http.ResponseWriter, r *http.Request) {
 		a, ok := idempotency.FromContext(r.Context())
 		require.True(t, ok)
 		at.Store(a)
@@ -414,11 +416,14 @@ func TestUnknownOutcome(t *testing.T) {
 	p := re.problem(t)
 	require.Equal(t, idemhttp.CodeUnknown, p.Code)
 	require.Equal(t, http.StatusConflict, p.Status)
+	require.Equal(t, in.Ref(at.Load().Key()), p.Ref, "by which an operator finds the record")
+	require.Contains(t, re.body, `"ref":"`+string(p.Ref)+`"`)
+	require.ErrorIs(t, got(t, reported, "the unknown outcome"), idempotency.ErrUnknown)
 	require.False(t, p.Retryable)
 	require.Empty(t, re.Header.Get("Retry-After"))
 
 	found := idemhttp.Response{Status: 201, Header: http.Header{"Location": {"/payments/7"}}, Body: []byte("found")}
-	require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.WasDone(found.Encode())))
+	require.NoError(t, in.Resolve(ctxT(t), p.Ref, idempotency.WasDone(found.Encode())))
 	re = s.post("/payments", "k", "body")
 	require.True(t, re.replayed())
 	require.Equal(t, "found", re.body)
@@ -433,7 +438,9 @@ func TestUnknownOutcome(t *testing.T) {
 	_, err = s.send(s.request("/payments", "k3", "body"))
 	require.Error(t, err)
 	require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.WasDone([]byte("no response of ours"))))
-	require.Equal(t, idemhttp.CodeUnreadable, s.post("/payments", "k3", "body").problem(t).Code)
+	p = s.post("/payments", "k3", "body").problem(t)
+	require.Equal(t, idemhttp.CodeUnreadable, p.Code)
+	require.Equal(t, in.Ref(at.Load().Key()), p.Ref)
 }
 
 // A condition that the handler has given to its attempt is not met: its operations

@@ -86,8 +86,9 @@ type Options struct {
 	// OnProblem writes an answer of the Middleware's own: the headers are set, except for
 	// Content-Type. Defaults to problem+json.
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
-	// OnError is told what the client is not told: why the store could not be asked, or
-	// that an outcome was not recorded. Defaults to nothing.
+	// OnError is called with what an operator should know: why the store could not be
+	// asked, that an outcome was not recorded, or that one is unknown until Resolve
+	// (*idempotency.UnknownError). Defaults to nothing.
 	OnError func(*http.Request, error)
 }
 

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/etcdkit/etcdkit/idempotency"
 )
 
 // Problem is an answer of the Middleware's own, in the form of RFC 9457.
@@ -16,6 +18,10 @@ type Problem struct {
 	Detail   string `json:"detail,omitempty"`
 	Instance string `json:"instance,omitempty"`
 	Code     Code   `json:"code"`
+	// Ref is the reference of the request's record, for Store.Get, Resolve and Delete, where
+	// an operator has to act: with CodeUnknown and CodeUnreadable. It is a hash of scope,
+	// operation and key, and may be shown to the client.
+	Ref idempotency.Ref `json:"ref,omitempty"`
 	// Retryable says that the same request with the same key may get another answer.
 	Retryable bool `json:"retryable"`
 }
@@ -63,8 +69,13 @@ var problems = map[Code]Problem{
 
 // answer writes a problem. After is for Retry-After, if it is above 0.
 func (c *config) answer(w http.ResponseWriter, r *http.Request, code Code, detail string, after time.Duration) {
+	c.answerOf(w, r, "", code, detail, after)
+}
+
+// answerOf writes a problem of the request with that reference.
+func (c *config) answerOf(w http.ResponseWriter, r *http.Request, ref idempotency.Ref, code Code, detail string, after time.Duration) {
 	p := problems[code]
-	p.Code, p.Instance = code, sent(r)
+	p.Code, p.Instance, p.Ref = code, sent(r), ref
 	if detail != "" {
 		p.Detail = detail
 	}
