@@ -5,7 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
-	"hash"
+	"slices"
 
 	"github.com/etcdkit/etcdkit/internal/canonical"
 )
@@ -18,27 +18,45 @@ type Fingerprint [sha256.Size]byte
 // prints are the fingerprints of a request.
 type prints struct {
 	payload []byte
-	also    []byte // nil: there is none, and any will do
-	// child is the payload's hash without the Secret, for child keys: it is the same in all
+	also    []byte   // nil: there is none, and any will do
+	old     []prints // of the same, by the OldSecrets; none if they were read
+	// child is the payload's hash without a secret, for child keys: it is the same in all
 	// attempts, whatever the Secret is. It is never stored, and not compared.
 	child []byte
 }
 
+// agree reports whether a call with the prints q is for the request with the prints p. The
+// two of p may have been made with different secrets: an attempt that takes over keeps also.
 func (p prints) agree(q prints) bool {
-	return bytes.Equal(p.payload, q.payload) && (p.also == nil || q.also == nil || bytes.Equal(p.also, q.also))
+	return slices.ContainsFunc(q.all(), func(q prints) bool { return bytes.Equal(p.payload, q.payload) }) &&
+		(p.also == nil || q.also == nil || slices.ContainsFunc(q.all(), func(q prints) bool { return bytes.Equal(p.also, q.also) }))
 }
+
+func (p prints) all() []prints { return append([]prints{p}, p.old...) }
 
 // prints hashes what a call says of its request.
 func (s *Store) prints(payload any, set settings) (p prints, err error) {
-	if p.payload, p.child, err = s.print(payload); err == nil && set.also != nil {
-		p.also, _, err = s.print(set.also)
+	print, err := s.print(payload)
+	if err != nil {
+		return p, err
 	}
-	return p, err
+	also := func([]byte) []byte { return nil }
+	if set.also != nil {
+		if also, err = s.print(set.also); err != nil {
+			return p, err
+		}
+	}
+	p.payload, p.also, p.child = print(s.opts.Secret), also(s.opts.Secret), print(nil)
+	for _, secret := range s.opts.OldSecrets {
+		p.old = append(p.old, prints{payload: print(secret), also: also(secret)})
+	}
+	return p, nil
 }
 
-// print hashes a payload, with the Secret and without: see Store.Begin. It returns ErrInvalid for one of which JSON does
-// not tell enough: see CheckJSON, and canonical.Value.
-func (s *Store) print(payload any) (keyed, plain []byte, err error) {
+// print returns what hashes a payload with a secret, or without if that is empty: see
+// Store.Begin. It returns ErrInvalid for one of which JSON does not tell enough: see CheckJSON,
+// and canonical.Value.
+func (s *Store) print(payload any) (hash func(secret []byte) []byte, err error) {
 	kind, text := byte('b'), []byte(nil)
 	switch p := payload.(type) {
 	case nil:
@@ -50,32 +68,31 @@ func (s *Store) print(payload any) (keyed, plain []byte, err error) {
 		kind, text = 'f', p[:]
 	case JSON:
 		if p.text == nil {
-			return nil, nil, invalid("the payload is a JSON that NewJSON has not made")
+			return nil, invalid("the payload is a JSON that NewJSON has not made")
 		}
 		kind, text = 'j', p.text
 	case json.RawMessage:
 		b, err := canonical.JSON(p)
 		if err != nil {
-			return nil, nil, invalid("the payload is no JSON that can be compared: %w", err)
+			return nil, invalid("the payload is no JSON that can be compared: %w", err)
 		}
 		kind, text = 'j', b
 	default:
 		b, err := canonical.Value(p)
 		if err != nil {
-			return nil, nil, invalid("the payload has no JSON by which it can be compared: %w", err)
+			return nil, invalid("the payload has no JSON by which it can be compared: %w", err)
 		}
 		kind, text = 'j', b
 	}
-	sum := func(h hash.Hash) []byte {
+	return func(secret []byte) []byte {
+		h := sha256.New()
+		if len(secret) > 0 {
+			h = hmac.New(sha256.New, secret)
+		}
 		h.Write([]byte{printVersion, kind})
 		h.Write(text)
 		return h.Sum([]byte{printVersion})
-	}
-	plain = sum(sha256.New())
-	if len(s.opts.Secret) == 0 {
-		return plain, plain, nil
-	}
-	return sum(hmac.New(sha256.New, s.opts.Secret)), plain, nil
+	}, nil
 }
 
 // JSON is a text that can be a payload, in the form in which it is compared. As a payload it is

@@ -1,6 +1,8 @@
 package idempotency
 
 import (
+	"bytes"
+	"slices"
 	"time"
 )
 
@@ -52,6 +54,16 @@ type Options struct {
 	// out what was paid by trying. It must be the same in all processes. Defaults to
 	// none.
 	Secret []byte
+	// OldSecrets are further secrets whose fingerprints match: what is begun is recorded
+	// with Secret alone. To change the Secret, first add the new one here, in all processes;
+	// then make it the Secret and put the former one here, in all processes. Remove that one
+	// when RetainUnknown and the longest Retain of any call have passed, one after the other,
+	// since the last process with it as Secret has ended; such a process may work for
+	// MaxExecution after its last new request. Without a secret that is still needed,
+	// duplicates are refused with ErrMismatch, and nothing runs twice. Unkeyed stands for no
+	// Secret; an empty entry is ErrInvalid. Each entry costs one more hash of the payload per
+	// call. Defaults to none.
+	OldSecrets [][]byte
 	// CacheBytes bounds what this process keeps of finished records, for duplicates that
 	// come soon after. Defaults to 8 MiB; below zero, nothing is kept.
 	CacheBytes int
@@ -139,8 +151,34 @@ func (o *Options) withDefaults() (Options, error) {
 			return out, invalid("a Codec is nil or has no name of 1 to 64 bytes")
 		}
 	}
+	if err := out.ownSecrets(); err != nil {
+		return out, err
+	}
 	_, err := out.settings(nil)
 	return out, err
+}
+
+// Unkeyed, among Options.OldSecrets, lets fingerprints match that were made without a Secret:
+// where a Secret is added to a fleet that had none, or is given up.
+var Unkeyed = []byte("etcdkit: fingerprints without a Secret")
+
+// ownSecrets copies the secrets, and puts nil in place of Unkeyed.
+func (o *Options) ownSecrets() error {
+	if bytes.Equal(o.Secret, Unkeyed) {
+		return invalid("Secret is Unkeyed, which is for OldSecrets: leave it empty")
+	}
+	o.Secret, o.OldSecrets = bytes.Clone(o.Secret), slices.Clone(o.OldSecrets)
+	for i, old := range o.OldSecrets {
+		switch {
+		case len(old) == 0:
+			return invalid("OldSecrets[%d] is empty: Unkeyed stands for no Secret", i)
+		case bytes.Equal(old, Unkeyed):
+			o.OldSecrets[i] = nil
+		default:
+			o.OldSecrets[i] = bytes.Clone(old)
+		}
+	}
+	return nil
 }
 
 func setDefault[T comparable](v *T, d T) {

@@ -76,10 +76,10 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 // Name returns the store's name.
 func (s *Store) Name() string { return s.name }
 
-// Options returns the options with their defaults, without the Secret.
+// Options returns the options with their defaults, without Secret and OldSecrets.
 func (s *Store) Options() Options {
 	o := s.opts
-	o.Secret, o.OldCodecs = nil, slices.Clone(o.OldCodecs)
+	o.Secret, o.OldSecrets, o.OldCodecs = nil, nil, slices.Clone(o.OldCodecs)
 	return o
 }
 
