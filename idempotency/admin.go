@@ -269,7 +269,7 @@ func (s *Store) Delete(ctx context.Context, ref Ref) error {
 func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, fmt.Errorf("store %q: %s: %w", s.name, e.Ref, err) }
 	if st.claim {
-		return fail(&InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: retryAfter})
+		return fail(&InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)})
 	}
 	sent := time.Now()
 	res, err := commit.Amend(ctx, s.client, commit.Amendment{

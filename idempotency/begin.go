@@ -122,12 +122,9 @@ func (c *call) mismatch(finished bool) error {
 	return &MismatchError{Key: c.key, Finished: finished}
 }
 
-// retryAfter is what is guessed of an attempt in progress.
-const retryAfter = time.Second
-
-func (c *call) inProgress(st state) error {
+func (c *call) inProgress(ctx context.Context, st state) error {
 	c.store.count.inProgress.Add(1)
-	return &InProgressError{Key: c.key, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: retryAfter}
+	return &InProgressError{Key: c.key, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: c.store.retryAfter(ctx, st.rec.Lease)}
 }
 
 // follow waits for another call of this process. It returns nil if that has no outcome.
@@ -152,7 +149,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 				return nil, because(ctx, err)
 			}
 			if st.claim {
-				return nil, c.inProgress(st)
+				return nil, c.inProgress(ctx, st)
 			}
 			f.stir()
 		}
@@ -161,9 +158,9 @@ func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 	case <-f.done:
 		return f.outcome, nil
 	case <-here:
-		return nil, c.inProgress(c.known(f))
+		return nil, c.inProgress(ctx, c.known(f))
 	case <-c.patience.out:
-		return nil, c.inProgress(c.known(f))
+		return nil, c.inProgress(ctx, c.known(f))
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -173,6 +170,8 @@ func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 func (c *call) known(f *flight) (st state) {
 	if f.isHere() {
 		st.rec.Holder, st.rec.Number = c.store.sess.Holder(), f.number
+	} else {
+		st.rec.Lease = f.lease
 	}
 	return st
 }
@@ -217,13 +216,13 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 			s.cache.put(c.entry.Ref, rec, st.sent, min(c.set.retain, s.opts.Retain))
 			return nil, rec, nil
 		case st.claim:
-			f.works()
+			f.works(st.rec.Lease)
 			if c.patience.none {
-				return nil, nil, c.inProgress(st)
+				return nil, nil, c.inProgress(ctx, st)
 			}
 			before := st
 			if st, err = s.await(ctx, c.entry, f, c.patience); errors.Is(err, over{}) {
-				return nil, nil, c.inProgress(before)
+				return nil, nil, c.inProgress(ctx, before)
 			}
 			continue
 		case st.lost() && (st.rec.Refuse || c.set.orphan == Refuse):

@@ -92,7 +92,9 @@ type InProgressError struct {
 	Key     Key
 	Holder  string // the session's name; empty if it is not known
 	Attempt int    // its number; 0 if it is not known
-	// RetryAfter is when it is worth asking again. It is a guess.
+	// RetryAfter is when it is worth asking again. If the session of the attempt has missed a
+	// renewal, so that its process may be gone, it is the rest of its lease: no other attempt
+	// can begin before. Otherwise it is a guess, of a second.
 	RetryAfter time.Duration
 }
 

@@ -7,8 +7,9 @@ import "sync"
 type flight struct {
 	print prints
 	// busy is closed when the request is known to be in progress, with that
-	// fingerprint, here or elsewhere.
-	busy chan struct{}
+	// fingerprint, here or elsewhere. lease is set before.
+	busy  chan struct{}
+	lease int64 // of the session that works on it elsewhere, as it was read first
 	// here is closed when it is this process that works on it. number is set before.
 	here   chan struct{}
 	number int // of the attempt
@@ -35,13 +36,13 @@ func (s *Store) join(ref string, print prints) (f *flight, lead bool) {
 	return f, true
 }
 
-// works tells that the request is in progress.
-func (f *flight) works() { f.work.Do(func() { close(f.busy) }) }
+// works tells that the request is in progress, on that lease if it is elsewhere.
+func (f *flight) works(lease int64) { f.work.Do(func() { f.lease = lease; close(f.busy) }) }
 
 // begun tells that an attempt goes on here.
 func (f *flight) begun(number int) {
 	f.own.Do(func() { f.number = number; close(f.here) })
-	f.works()
+	f.works(0)
 }
 
 func (f *flight) isHere() bool {
