@@ -368,11 +368,9 @@ func (s *Store) Count(ctx context.Context, scope string, all bool) (int64, error
 	if all {
 		from = s.keys.Records()
 	}
-	call, cancel := commit.Call(ctx)
-	defer cancel()
-	resp, err := s.client.Get(call, from, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	n, err := s.keysBelow(ctx, from)
 	if err != nil {
 		return 0, fmt.Errorf("count store %q: %w", s.name, s.explain(because(ctx, err)))
 	}
-	return resp.Count, nil
+	return n, nil
 }

@@ -19,8 +19,9 @@ import (
 //   - what was Recorded, be that a result or a failure;
 //   - an error: an *InProgressError (another works on it, and the call does not wait), a
 //     *MismatchError (the key was used with another payload), an *UnknownError (an attempt
-//     was lost, and the policy is Refuse), ErrFull, ErrUnreadable, ErrInvalid, ErrClosed,
-//     ctx's error or one of etcd's. Then nothing is begun. ErrUnavailable is joined if etcd
+//     was lost, and the policy is Refuse), a *ScopeFullError (the scope has as many records
+//     as MaxPerScope allows), ErrFull, ErrUnreadable, ErrInvalid, ErrClosed, ctx's error or
+//     one of etcd's. Then nothing is begun. ErrUnavailable is joined if etcd
 //     cannot be reached or is full, and this call has seen nothing of the request.
 //
 // The payload is what makes two requests the same, besides the key. []byte and string
@@ -234,6 +235,18 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 				continue
 			}
 			return nil, nil, ErrFull
+		}
+		if st.kv == nil {
+			full, err := c.scopeFull(ctx)
+			switch {
+			case err != nil:
+				return nil, nil, because(ctx, err)
+			case full && !st.sure:
+				sure()
+				continue
+			case full:
+				return nil, nil, c.refuseScope()
+			}
 		}
 		a, err := c.claim(ctx, f, st)
 		if a != nil || err != nil {

@@ -21,8 +21,13 @@ func TestLoadBudget(t *testing.T) {
 	b := budget.New(ctx, t, f.Cluster)
 	opts := &idempotency.Options{FullAt: 2} // the look at the quota comes when it comes
 	a, other := f.instance(quiet, opts), f.instance(quiet, opts)
-	for _, in := range []instance{a, other} { // the leases
-		require.NoError(t, begin(t, in, key("warm"+in.sess.Holder())).Commit(ctx, nil))
+	bounded := f.instance(quiet, &idempotency.Options{FullAt: 2, MaxPerScope: 1000})
+	for _, in := range []instance{a, other, bounded} { // the leases
+		k := key("warm" + in.sess.Holder())
+		if in == bounded {
+			k.Scope = "another" // so that no count is in use
+		}
+		require.NoError(t, begin(t, in, k).Commit(ctx, nil))
 	}
 	do := func(in instance, id string, fn func(*idempotency.Attempt) error, opts ...idempotency.Option) func() {
 		return func() {
@@ -35,6 +40,7 @@ func TestLoadBudget(t *testing.T) {
 	type load = budget.Load
 	b.Count("a new request, from claim to outcome", a.client, load{"Range": 1, "Txn": 2}, 2, 2, do(a, "1", nothing))
 	b.Count("a new request, with `LikelyNew`", a.client, load{"Txn": 2}, 2, 2, do(a, "2", nothing, idempotency.LikelyNew()))
+	b.Count("a new request, with `MaxPerScope`", bounded.client, load{"Range": 2, "Txn": 2}, 2, 2, do(bounded, "bounded", nothing))
 	b.Count("a new request with one recovery point", a.client, load{"Range": 1, "Txn": 3}, 3, 3, do(a, "3", func(at *idempotency.Attempt) error {
 		_, err := idempotency.Step(at, "one", func(context.Context) (int, error) { return 1, nil })
 		return err

@@ -44,6 +44,11 @@ var (
 	// ErrFull: etcd is close to its quota, so no new request is begun. Replays go on.
 	ErrFull = errors.New("store is full")
 
+	// ErrScopeFull: the request's scope has as many records as Options.MaxPerScope allows, so
+	// no new request of it is begun. Those of other scopes, replays and duplicates go on. It
+	// always comes as a *ScopeFullError.
+	ErrScopeFull = errors.New("scope has too many records")
+
 	// ErrUnavailable: the request could not be begun since etcd cannot be reached in time
 	// or is full (ErrFull), and this call has seen nothing of the request before: no
 	// attempt and no outcome. It is joined with the reason. A caller that would rather do
@@ -120,6 +125,23 @@ func (e *MismatchError) Error() string { return fmt.Sprintf("%v: %v", e.Key, Err
 
 // Is tells that a MismatchError is an ErrMismatch.
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
+
+// ScopeFullError says which scope has too many records.
+type ScopeFullError struct {
+	Key Key
+	Max int // Options.MaxPerScope
+	// RetryAfter is when a record of the scope will have gone, if records came evenly. It is
+	// a guess.
+	RetryAfter time.Duration
+}
+
+// Error names scope, bound and option.
+func (e *ScopeFullError) Error() string {
+	return fmt.Sprintf("%v: %v: Options.MaxPerScope is %d", e.Key, ErrScopeFull, e.Max)
+}
+
+// Is reports whether target is ErrScopeFull.
+func (e *ScopeFullError) Is(target error) bool { return target == ErrScopeFull }
 
 // UnknownError says which attempt was lost.
 type UnknownError struct {

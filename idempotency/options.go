@@ -71,6 +71,14 @@ type Options struct {
 	// expired just after it was read, may still be replayed by other processes. None is
 	// kept for longer than the Retain of its call. Defaults to 10 seconds.
 	CacheFor time.Duration
+	// MaxPerScope bounds how many records a scope has in etcd, as Store.Count counts them: an
+	// attempt in progress counts twice. Beyond it a new request of that scope is refused with
+	// a *ScopeFullError, so that one tenant cannot fill the store; all that has a record goes
+	// on, replays and taking over included. It bounds the number of records, not their size,
+	// and it is soft: a process uses a count for 0.1 ms per key that was counted, from 10 ms
+	// to 10 s, adds what it begins itself, and does not see what others begin meanwhile. A
+	// count is one more read for a new request. Defaults to 0, no bound.
+	MaxPerScope int
 	// FullAt is the part of etcd's quota from which on no new request is begun.
 	// Defaults to 0.9; above 1, that is not looked at.
 	FullAt float64
@@ -138,6 +146,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return out, invalid("MaxResult %d is not between 0 and %d", out.MaxResult, maxResult)
 	case out.CacheFor < 0:
 		return out, invalid("CacheFor %v is negative", out.CacheFor)
+	case out.MaxPerScope < 0:
+		return out, invalid("MaxPerScope %d is negative", out.MaxPerScope)
 	case out.FullAt < 0:
 		return out, invalid("FullAt %v is negative", out.FullAt)
 	case out.Quota < 0:

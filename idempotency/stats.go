@@ -4,8 +4,8 @@ import "sync/atomic"
 
 // counters count what a Store did in this process.
 type counters struct {
-	begun, takenOver, cached, read, joined, inProgress, mismatched, unknown atomic.Int64
-	done, failed, released, abandoned, fenced, omitted, pending             atomic.Int64
+	begun, takenOver, cached, read, joined, inProgress, mismatched, unknown, scopeFull atomic.Int64
+	done, failed, released, abandoned, fenced, omitted, pending                        atomic.Int64
 }
 
 // Stats counts what a Store did in this process since it was made.
@@ -18,6 +18,7 @@ type Stats struct {
 	InProgress int64 // calls that ended with ErrInProgress
 	Mismatched int64 // with ErrMismatch
 	Unknown    int64 // with ErrUnknown
+	ScopeFull  int64 // with ErrScopeFull
 
 	Done      int64 // attempts whose result was recorded
 	Failed    int64 // whose failure was
@@ -33,7 +34,7 @@ func (s *Store) Stats() Stats {
 	c := &s.count
 	return Stats{
 		Begun: c.begun.Load(), TakenOver: c.takenOver.Load(), Cached: c.cached.Load(), Read: c.read.Load(), Joined: c.joined.Load(),
-		InProgress: c.inProgress.Load(), Mismatched: c.mismatched.Load(), Unknown: c.unknown.Load(),
+		InProgress: c.inProgress.Load(), Mismatched: c.mismatched.Load(), Unknown: c.unknown.Load(), ScopeFull: c.scopeFull.Load(),
 		Done: c.done.Load(), Failed: c.failed.Load(), Released: c.released.Load(), Abandoned: c.abandoned.Load(),
 		Fenced: c.fenced.Load(), Omitted: c.omitted.Load(), Pending: c.pending.Load(),
 	}

@@ -28,13 +28,14 @@ type Store struct {
 	opts   Options
 	log    *zap.Logger
 
-	work  *pool
-	near  *gather // reads that one member answers
-	far   *gather // reads that a majority answers
-	group *commit.Group
-	cache cache
-	space space
-	count counters
+	work   *pool
+	near   *gather // reads that one member answers
+	far    *gather // reads that a majority answers
+	group  *commit.Group
+	cache  cache
+	space  space
+	scopes scopes
+	count  counters
 
 	mu        sync.Mutex
 	retention map[time.Duration]*pool // by class

@@ -29,6 +29,7 @@ const (
 	ReasonStream      = "STREAM"                    // UNIMPLEMENTED: streams are not guarded
 	ReasonInternal    = "INTERNAL"                  // INTERNAL: the interceptor is used or set up in a wrong way, or etcd takes no such operations as the handler's
 	ReasonUnreadable  = "UNREADABLE"                // INTERNAL: what is recorded cannot be read by this release
+	ReasonScopeFull   = "SCOPE_FULL"                // RESOURCE_EXHAUSTED: the scope has as many records as the store allows
 	ReasonUnavailable = "UNAVAILABLE"               // UNAVAILABLE: the store cannot be asked
 	ReasonFull        = "FULL"                      // UNAVAILABLE: the store begins no new calls
 )

@@ -223,7 +223,10 @@ func (c *config) refuse(ctx context.Context, method string, k idempotency.Key, e
 		return nil, status.FromContextError(gone).Err()
 	}
 	c.tell(ctx, method, err)
+	var scope *idempotency.ScopeFullError
 	switch {
+	case errors.As(err, &scope):
+		return nil, refusal(codes.ResourceExhausted, ReasonScopeFull, "too many calls of this client are remembered", scope.RetryAfter)
 	case errors.Is(err, idempotency.ErrInvalid):
 		return nil, refusal(codes.Internal, ReasonInternal, "the call cannot be begun", 0)
 	case errors.Is(err, idempotency.ErrUnreadable):

@@ -31,6 +31,7 @@
 //	| whose body is above MaxRequest             | 413                                        |
 //	| that was done                              | its response, replayed                     |
 //	| whose outcome is unknown, under Refuse     | 409, with the reference for Resolve        |
+//	| of a scope with too many records           | 429 and Retry-After; a repetition is not   |
 //	| whose response cannot be recorded          | 500                                        |
 //	| while etcd is away, full or closed         | 503 and Retry-After; see FailOpen          |
 //

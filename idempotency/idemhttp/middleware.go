@@ -225,7 +225,11 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, k idempotency.Ke
 	}
 	c.tell(r, err)
 	code := CodeUnavailable
+	var scope *idempotency.ScopeFullError
 	switch {
+	case errors.As(err, &scope):
+		c.answer(w, r, CodeScopeFull, "", scope.RetryAfter)
+		return
 	case errors.Is(err, idempotency.ErrInvalid):
 		c.answer(w, r, CodeInternal, "", 0)
 		return

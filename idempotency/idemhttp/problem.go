@@ -42,6 +42,7 @@ const (
 	CodeNotKept     Code = "not-kept"    // 409: it was done before, and its response was not kept
 	CodeTooLarge    Code = "too-large"   // 413: the body is above MaxRequest
 	CodeReused      Code = "reused"      // 422: the key was used with another payload
+	CodeScopeFull   Code = "scope-full"  // 429: the scope has as many records as the store allows
 	CodeInternal    Code = "internal"    // 500: the Middleware is used or set up in a wrong way, or etcd takes no such operations as the handler's
 	CodeUnreadable  Code = "unreadable"  // 500: what is recorded cannot be read by this release
 	CodeUnavailable Code = "unavailable" // 503: the store cannot be asked
@@ -61,6 +62,7 @@ var problems = map[Code]Problem{
 	CodeNotKept:     {Status: 409, Title: "The response to this Idempotency-Key was not kept", Detail: "The request was done."},
 	CodeTooLarge:    {Status: 413, Title: "The request's body is too large"},
 	CodeReused:      {Status: 422, Title: "Idempotency-Key is already used", Detail: "Another request was sent with this key before. A key is for one request and its repetitions."},
+	CodeScopeFull:   {Status: 429, Title: "Too Many Requests", Detail: "Too many requests of this client are remembered. Repetitions of those are answered as before.", Retryable: true},
 	CodeInternal:    {Status: 500, Title: "Internal Server Error"},
 	CodeUnreadable:  {Status: 500, Title: "The recorded response cannot be read", Retryable: true},
 	CodeUnavailable: {Status: 503, Title: "Service Unavailable", Retryable: true},

@@ -80,7 +80,7 @@ func (b *Budget) Count(name string, c *embedtest.Client, want Load, entries, rev
 func inWords(l Load) string {
 	var words []string
 	for _, m := range [][2]string{
-		{"LeaseGrant"}, {"LeaseRevoke"}, {"LeaseTimeToLive"}, {"Range"}, {"Put"}, {"Txn"}, {"Watch.Send", "watch"}, {"LeaseKeepAlive.Send", "renewal"},
+		{"LeaseGrant"}, {"LeaseRevoke"}, {"Range"}, {"LeaseTimeToLive"}, {"Put"}, {"Txn"}, {"Watch.Send", "watch"}, {"LeaseKeepAlive.Send", "renewal"},
 		{"Watch", "Watch stream"}, {"LeaseKeepAlive", "LeaseKeepAlive stream"},
 	} {
 		if n := l[m[0]]; n > 0 {
