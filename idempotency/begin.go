@@ -31,7 +31,8 @@ import (
 // reader; JSON that CheckJSON refuses; a type that leaves exported fields out of its JSON, as
 // embedding can do without json:"-". A type's own MarshalJSON is trusted.
 //
-// ctx bounds the call, and does not end the attempt's context, which has its values.
+// ctx bounds the call; when it ends, its error is returned, whatever its cause. It does not end
+// the attempt's context, which has its values.
 func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Recorded, error) {
 	a, rec, err := s.begin(ctx, key, payload, opts)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	defer c.patience.stop()
 	ctx, cancel := s.sess.Open(ctx)
 	defer cancel()
-	if err := context.Cause(ctx); err != nil {
+	if err := c.ended(ctx); err != nil {
 		return nil, nil, err
 	}
 	if within, ok := FromContext(c.outer); ok && within.store == s && within.entry.Ref == c.entry.Ref && within.Err() == nil {
@@ -136,7 +137,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 	case <-f.done:
 		return f.outcome, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, c.ended(ctx)
 	}
 	if !f.print.agree(c.print) {
 		return nil, c.mismatch(false)
@@ -147,7 +148,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 		if !f.isHere() { // who leads may not have heard yet that the other one has ended
 			st, err := c.store.read(ctx, c.entry, true)
 			if err != nil {
-				return nil, because(ctx, err)
+				return nil, c.because(ctx, err)
 			}
 			if st.claim {
 				return nil, c.inProgress(ctx, st)
@@ -163,7 +164,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
 	case <-c.patience.out:
 		return nil, c.inProgress(ctx, c.known(f))
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, c.ended(ctx)
 	}
 }
 
@@ -187,7 +188,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 	var pause commit.Backoff
 	for {
 		if err != nil {
-			return nil, nil, because(ctx, err)
+			return nil, nil, c.because(ctx, err)
 		}
 		c.seen = c.seen || st.kv != nil
 		sure := func() { st, err = s.read(ctx, c.entry, true) }
@@ -202,7 +203,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 		case st.finished():
 			rec, err := s.load(ctx, c.entry, st)
 			if err != nil {
-				return nil, nil, because(ctx, err)
+				return nil, nil, c.because(ctx, err)
 			}
 			if rec == nil { // parts of it are gone: it has just expired
 				before, asked := st.mod(), st.sure
@@ -210,7 +211,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 					return nil, nil, fmt.Errorf("%w (%s): parts of its result are gone", ErrUnreadable, c.entry.Ref)
 				}
 				if err := pause.Wait(ctx, nil); err != nil {
-					return nil, nil, err
+					return nil, nil, c.because(ctx, err)
 				}
 				continue
 			}
@@ -240,7 +241,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 			full, err := c.scopeFull(ctx)
 			switch {
 			case err != nil:
-				return nil, nil, because(ctx, err)
+				return nil, nil, c.because(ctx, err)
 			case full && !st.sure:
 				sure()
 				continue
@@ -255,7 +256,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 		if sure(); err == nil && st.kv == nil {
 			// Nothing stands there, so it was something of this process's.
 			if err := pause.Wait(ctx, nil); err != nil {
-				return nil, nil, because(ctx, err)
+				return nil, nil, c.because(ctx, err)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	s := c.store
 	ep, err := s.sess.Live(ctx)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, c.because(ctx, err)
 	}
 	leave, ok := ep.Enter() // Close waits, from here on until the attempt is settled
 	if !ok {
@@ -31,7 +31,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	work, err := s.work.take(ctx, 1)
 	if err != nil {
 		leave()
-		return nil, full(because(ctx, err))
+		return nil, full(c.because(ctx, err))
 	}
 	s.retain(c.set.retain).warm() // for the outcome
 	rec := c.next(st)
@@ -74,7 +74,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 			s.work.give(work, true)
 			leave()
 		}
-		return nil, full(because(sent, err))
+		return nil, full(c.because(sent, err))
 	case errors.Is(err, commit.ErrGone):
 		// An answer may have been lost before: then the record stands, and not the claim.
 		if ep.Valid() { // so it was hardly the session's lease
@@ -90,7 +90,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 			err = nil
 		}
 		if err != nil {
-			err = full(because(sent, err))
+			err = full(c.because(sent, err))
 		}
 		return nil, err
 	}

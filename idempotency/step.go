@@ -133,7 +133,7 @@ func (a *Attempt) record(name string, value []byte) error {
 		if commit.TooLarge(err) {
 			err = fmt.Errorf("%w: %w", ErrTooLarge, err)
 		}
-		return a.store.explain(because(a.Context(), err))
+		return a.store.explain(joined(context.Cause(a.Context()), err)) // the attempt's own
 	case res.Outcome == commit.Amended:
 		a.rec, a.mod = r, res.Mod
 		return nil

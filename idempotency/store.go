@@ -121,10 +121,33 @@ func (s *Store) floor() (int64, bool) {
 	return s.known, s.known > 0 && aged(s.knownAt) < s.sess.TTL()/3
 }
 
-// because joins what ended ctx with the error that came of it.
-func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		return errors.Join(cause, err)
+// because joins the error of the caller's ctx, if that has ended, with the error that came of
+// it. The cause of a ctx is not looked at: within an attempt of another store it is that of its
+// session, such as ErrClosed.
+func because(ctx context.Context, err error) error { return joined(ctx.Err(), err) }
+
+// because does the same for a ctx that is derived of the caller's, and ends with a session's
+// error as well.
+func (c *call) because(ctx context.Context, err error) error {
+	ended := c.ended(ctx)
+	if ended != nil && err == ctx.Err() {
+		return ended
+	}
+	return joined(ended, err)
+}
+
+// ended returns why a ctx that is derived of the caller's has ended: the caller's own error, or
+// else what the session's end is called; nil if it has not.
+func (c *call) ended(ctx context.Context) error {
+	if err := c.outer.Err(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+func joined(ended, err error) error {
+	if ended != nil && !errors.Is(err, ended) {
+		return errors.Join(ended, err)
 	}
 	return err
 }

@@ -83,7 +83,7 @@ func (s *Store) await(ctx context.Context, e keyspace.Entry, f *flight, p *patie
 		case <-p.out:
 			return state{}, over{}
 		case <-ctx.Done():
-			return state{}, context.Cause(ctx)
+			return state{}, ctx.Err()
 		}
 		st, err := s.read(ctx, e, true)
 		if err != nil || !st.claim || st.finished() {
