@@ -271,7 +271,7 @@ func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []c
 	if st.claim {
 		return fail(&InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)})
 	}
-	sent := time.Now()
+	sent := now()
 	res, err := commit.Amend(ctx, s.client, commit.Amendment{
 		Key: e.Record, Mod: st.mod(), Then: then, Mine: mine,
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(e.Claim()), "=", 0)}, Same: func() clientv3.Op {

@@ -181,7 +181,7 @@ func (c *call) known(f *flight) (st state) {
 // lead asks etcd, until there is an attempt, an outcome or an error.
 func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error) {
 	s := c.store
-	st, err := state{sent: time.Now()}, error(nil)
+	st, err := state{sent: now()}, error(nil)
 	if !c.set.likelyNew {
 		st, err = s.read(ctx, c.entry, false)
 	}

@@ -40,7 +40,7 @@ type cache struct {
 type cached struct {
 	ref   string
 	rec   *Recorded
-	since time.Time // before it was read, or recorded
+	since moment // before it was read, or recorded
 	keep  time.Duration
 }
 
@@ -66,7 +66,7 @@ func (c *cache) get(ref string) *Recorded {
 
 // put keeps an outcome that is recorded for retain, as far as that is known: who has it
 // expire there, and does the request again, shall not be told of the former one.
-func (c *cache) put(ref string, rec *Recorded, since time.Time, retain time.Duration) {
+func (c *cache) put(ref string, rec *Recorded, since moment, retain time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.byRef[ref]; e != nil {

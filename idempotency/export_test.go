@@ -24,7 +24,7 @@ func Cached(s *Store) int {
 }
 
 // Saw has a Store know of a revision, as after an answer of etcd's.
-func Saw(s *Store, revision int64) { s.saw(revision, time.Now()) }
+func Saw(s *Store, revision int64) { s.saw(revision, now()) }
 
 // GatherUntilSent has reads of a Store wait for company however long that takes.
 func GatherUntilSent(s *Store) { s.near.queue.Wait, s.far.queue.Wait = time.Hour, time.Hour }

@@ -72,8 +72,8 @@ type outcome struct {
 	reported error // why the attempt's context had ended, if the caller reports that itself
 
 	ready  bool
-	alone  bool      // etcd has refused it, and would those that go with it
-	since  time.Time // before the first try to write it
+	alone  bool   // etcd has refused it, and would those that go with it
+	since  moment // before the first try to write it
 	stored []byte
 	rec    record.Attempt
 	text   string // of rec
@@ -274,7 +274,7 @@ func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool)
 			if len(o.ifs)+len(o.then) == 0 && !o.alone { // what the caller has given touches who knows what
 				together = s.together(a.entry)
 			}
-			sent := time.Now()
+			sent := now()
 			if res, err = commit.Amend(ctx, s.client, commit.Amendment{
 				Key: a.entry.Record, Mod: a.mod, If: o.ifs, Then: append(then, o.then...),
 				Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == o.text },

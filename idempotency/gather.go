@@ -39,7 +39,7 @@ type reading struct {
 	prefix string
 	found  chan struct{} // closed when it was read with others
 
-	sent     time.Time // before it was asked for
+	sent     moment // before it was asked for
 	revision int64
 	kvs      []*mvccpb.KeyValue
 	err      error
@@ -69,7 +69,7 @@ func (g *gather) options() []clientv3.OpOption {
 }
 
 func (g *gather) alone(ctx context.Context, r *reading) {
-	r.sent = time.Now()
+	r.sent = now()
 	call, cancel := commit.Call(ctx)
 	defer cancel()
 	resp, err := g.sess.Client().Get(call, r.prefix, g.options()...)
@@ -80,7 +80,7 @@ func (g *gather) alone(ctx context.Context, r *reading) {
 
 // together sends one request for all of them. Nobody's ctx ends it, only the session's.
 func (g *gather) together(batch []*reading) {
-	sent := time.Now()
+	sent := now()
 	ops := make([]clientv3.Op, len(batch))
 	for i, r := range batch {
 		ops[i] = clientv3.OpGet(r.prefix, g.options()...)

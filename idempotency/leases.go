@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/lease"
 )
 
 // perLease is how many keys hang on one lease. When it expires, etcd deletes them in one go,
@@ -41,10 +42,10 @@ type pool struct {
 // pooled is one lease of a pool.
 type pooled struct {
 	id   clientv3.LeaseID
-	sent time.Time // before it was asked for
-	used int       // keys on it, as far as known: those of lost attempts may have moved
-	live int       // those of attempts that go on in this process
-	gone bool      // etcd knows it no more, or will not for long
+	sent moment // before it was asked for
+	used int    // keys on it, as far as known: those of lost attempts may have moved
+	live int    // those of attempts that go on in this process
+	gone bool   // etcd knows it no more, or will not for long
 }
 
 // newRetention returns the pool for records that are kept for d. Leases are used again for
@@ -145,18 +146,20 @@ func (p *pool) pick(n int) (use *pooled, spare bool) {
 	return use, spare
 }
 
-// aged tells how long ago that was, by whatever clock says more: one stands still while
-// the machine is suspended, and the other can be set.
-func aged(t time.Time) time.Duration {
-	return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0)))
-}
+// moment is a point in time by all clocks of the machine.
+type moment = lease.Moment
+
+func now() moment { return lease.Now() }
+
+// aged returns how long ago that was, by the clock that says most.
+func aged(t moment) time.Duration { return t.Age(now()) }
 
 // start asks for a lease. The pool is locked.
 func (p *pool) start() {
 	done := make(chan struct{})
 	p.granting = done
 	ok := p.sess.Background(func() {
-		sent := time.Now()
+		sent := now()
 		call, cancel := commit.Call(p.sess.Context())
 		resp, err := p.sess.Client().Grant(call, int64(math.Ceil(p.ttl.Seconds())))
 		cancel()

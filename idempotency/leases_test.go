@@ -124,7 +124,7 @@ func TestLeasesAreHandedOutForAWhile(t *testing.T) {
 		asked := time.Now()
 		l, err := p.take(t.Context(), 1)
 		require.NoError(t, err)
-		require.Less(t, asked.Sub(l.sent), p.window)
+		require.Less(t, asked.Sub(l.sent.Time), p.window)
 		if l.id != first.id {
 			break
 		}
@@ -133,4 +133,44 @@ func TestLeasesAreHandedOutForAWhile(t *testing.T) {
 		require.GreaterOrEqual(t, time.Duration(resp.TTL+1)*time.Second+time.Since(asked), 5*time.Second)
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// A machine was suspended and its wall clock set back meanwhile: what only the time since boot
+// shows to be old is not used any more.
+func TestAgedBySuspension(t *testing.T) {
+	t.Parallel()
+	suspended := func(m *moment) { // an hour ago
+		if m.Boot == 0 {
+			t.Skip("no clock of this system shows it")
+		}
+		m.Boot -= time.Hour
+	}
+	_, sess := session(t)
+	p := newRetention(sess, time.Minute)
+	first, err := p.take(t.Context(), 1)
+	require.NoError(t, err)
+	again, err := p.take(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, first.id, again.id)
+	require.False(t, p.short(first))
+	suspended(&first.sent)
+	require.True(t, p.short(first))
+	other, err := p.take(t.Context(), 1)
+	require.NoError(t, err)
+	require.NotEqual(t, first.id, other.id, "an outcome would expire too soon on it")
+
+	var c cache
+	c.init(1<<20, 10*time.Second)
+	c.put("ref", &Recorded{}, now(), time.Hour)
+	require.NotNil(t, c.get("ref"))
+	suspended(&c.byRef["ref"].Value.(*cached).since)
+	require.Nil(t, c.get("ref"))
+
+	s := &Store{sess: sess}
+	s.saw(7, now())
+	_, known := s.floor()
+	require.True(t, known)
+	suspended(&s.knownAt)
+	_, known = s.floor()
+	require.False(t, known, "a member that lags behind would be believed")
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -18,10 +17,10 @@ import (
 type state struct {
 	kv    *mvccpb.KeyValue // the record, or nil
 	rec   record.Attempt
-	bad   bool      // the record cannot be read
-	claim bool      // somebody works on it
-	sure  bool      // it was read from a majority
-	sent  time.Time // before it was asked for
+	bad   bool   // the record cannot be read
+	claim bool   // somebody works on it
+	sure  bool   // it was read from a majority
+	sent  moment // before it was asked for
 }
 
 func (st state) mod() int64 {

@@ -35,7 +35,7 @@ func (p *pool) reap() {
 		l := p.granted[0]
 		p.mu.Unlock()
 		// By the clock that says less: one that was set must not cost a record.
-		passed := min(time.Since(l.sent), time.Now().Round(0).Sub(l.sent.Round(0)))
+		passed := min(time.Since(l.sent.Time), time.Now().Round(0).Sub(l.sent.Round(0)))
 		t := time.NewTimer(p.ttl + p.slack() - passed)
 		select {
 		case <-t.C:

@@ -26,7 +26,7 @@ func (a *Attempt) prepare(o *outcome) (parts [][]byte) {
 	if !o.ready {
 		codec, err := "", error(nil)
 		stored, codec, err = a.store.encode(o.value, about(a.entry))
-		o.ready, o.since, o.stored = true, time.Now(), stored
+		o.ready, o.since, o.stored = true, now(), stored
 		o.rec = a.rec
 		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
 		o.rec.Body, o.rec.Codec = nil, codec

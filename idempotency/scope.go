@@ -31,7 +31,7 @@ type scopes struct {
 type tally struct {
 	turn chan struct{} // held by the call that counts
 	n    int64         // keys, and what this process has begun since
-	at   time.Time
+	at   moment
 }
 
 func (t *tally) fresh() bool {
@@ -92,7 +92,7 @@ func (c *call) scopeFull(ctx context.Context) (bool, error) {
 		if known, full := s.scopes.take(t, most); known {
 			return full, nil
 		}
-		asked := time.Now()
+		asked := now()
 		n, err := s.keysBelow(ctx, s.keys.Scope(c.key.Scope))
 		switch {
 		case err == nil:

@@ -29,13 +29,13 @@ type space struct {
 	store *Store
 
 	mu      sync.Mutex
-	looked  time.Time
+	looked  moment
 	looking bool
 	known   bool  // etcd has said
 	room    int64 // bytes until FullAt, when it was asked last
 	wrote   int64 // bytes by this process that this may not have counted
 	before  int64 // those of them from before parted
-	parted  time.Time
+	parted  moment
 	full    bool
 }
 
@@ -55,7 +55,7 @@ func (s *space) enough() bool {
 	since := aged(s.looked)
 	much := s.known && s.wrote > max(s.room, 0)/4 && since >= lookSoon
 	if !s.looking && (s.looked.IsZero() || since >= lookEvery || much) {
-		s.looked, s.looking = time.Now(), true
+		s.looked, s.looking = now(), true
 		if !s.store.sess.Background(s.look) {
 			s.looking = false
 		}
@@ -84,7 +84,7 @@ func (s *space) look() {
 	// What was written a moment ago may not be in a member's file yet, nor counted.
 	counted := int64(0)
 	if aged(s.parted) >= countedIn {
-		counted, s.before, s.parted = s.before, s.wrote-s.before, time.Now()
+		counted, s.before, s.parted = s.before, s.wrote-s.before, now()
 	}
 	s.mu.Unlock()
 	room, told := int64(math.MaxInt64), false

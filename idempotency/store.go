@@ -41,7 +41,7 @@ type Store struct {
 	retention map[time.Duration]*pool // by class
 	flights   map[string]*flight      // by ref: what goes on in this process
 	known     int64                   // greatest revision that etcd has answered with
-	knownAt   time.Time               // when that was asked for
+	knownAt   moment                  // when that was asked for
 }
 
 // NewStore returns the store of that name on a session. It does no I/O before it
@@ -104,11 +104,11 @@ func (s *Store) retain(d time.Duration) *pool {
 
 // saw notes a revision that etcd has answered with, to a request of that time which no
 // member can answer alone.
-func (s *Store) saw(revision int64, sent time.Time) {
+func (s *Store) saw(revision int64, sent moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known = max(s.known, revision)
-	if sent.After(s.knownAt) {
+	if sent.After(s.knownAt.Time) {
 		s.knownAt = sent
 	}
 }

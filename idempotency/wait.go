@@ -44,7 +44,7 @@ func (s *Store) await(ctx context.Context, e keyspace.Entry, f *flight, p *patie
 	defer cancel()
 	ended := make(chan state, 1)
 	heard := func(events []*clientv3.Event) {
-		st := state{sure: true, sent: time.Now()}
+		st := state{sure: true, sent: now()}
 		for _, ev := range events {
 			if string(ev.Kv.Key) == e.Record && ev.Type == clientv3.EventTypePut {
 				st.take(nil, e)
