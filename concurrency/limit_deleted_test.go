@@ -134,12 +134,15 @@ func TestDamagedLimitIsOneForeignKey(t *testing.T) {
 				require.NoError(t, err)
 				bad = resp.Header.Revision
 			}
-		case mended == 0 && st.Revision >= bad:
+			require.NoError(t, concurrency.AwaitView(ctx, sm, bad)) // the next state is of all three
+		case mended == 0:
+			require.GreaterOrEqual(t, st.Revision, bad)
 			require.Equal(t, 1, st.Foreign)
 			resp, err := f.Client().Put(ctx, limit, string(good.Kvs[0].Value))
 			require.NoError(t, err)
 			mended = resp.Header.Revision
-		case mended > 0 && st.Revision >= mended:
+		default:
+			require.GreaterOrEqual(t, st.Revision, mended)
 			require.Equal(t, 1, st.Limit)
 			require.Zero(t, st.Foreign)
 			return
