@@ -37,7 +37,15 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 	var pause commit.Backoff
 	begun := time.Now()
 	for round := 0; ; round++ {
+		leave, err := g.turn(ctx, &g.sess.sending, begun)
+		if err != nil {
+			return nil, false, err
+		}
+		if round == 0 {
+			begun = time.Now() // patience is for others, not for its turn
+		}
 		o, err := g.look(ctx, e, r)
+		leave()
 		if err != nil {
 			return nil, false, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -44,8 +45,15 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 		c.key = g.keys.Slot(c.slot)
 		tx := g.creation(e, c, ifs)
 		e.name(c)
+		leave, err := g.turn(ctx, &g.sess.sending, time.Now())
+		if err != nil {
+			e.created(c, 0)
+			e.freeSlot(c)
+			return nil, false, err
+		}
 		seen := g.sess.seen.Load()
 		res, err := e.fence.Create(ctx, tx)
+		leave()
 		e.created(c, res.Token)
 		var pending *commit.PendingError
 		switch {

@@ -166,7 +166,13 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*Permit, error) {
 	lease := g.sess.Lease()
 	if r.prepare != nil {
-		if err := r.prepare(ctx); err != nil {
+		leave, err := g.turn(ctx, &g.sess.sending, begun)
+		if err != nil {
+			return nil, err
+		}
+		err = r.prepare(ctx)
+		leave()
+		if err != nil {
 			return nil, err
 		}
 	}

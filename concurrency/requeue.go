@@ -13,7 +13,12 @@ import (
 // lose their requests with its lease, at the same moment. If all of them asked at once,
 // the renewals of the next lease would come too late behind them, and that lease would
 // be lost, too.
+//
+// All that calls ask before they wait goes the same way, since a burst of calls can cost a
+// lease just as well. There more go at a time, and the first does not wait for others: a
+// call that is not one of hundreds notices nothing.
 type requeue struct {
+	atOnce int           // how many calls ask at the same time
 	gather time.Duration // how long, about, the first call waits for those before it
 
 	mu      sync.Mutex
@@ -28,8 +33,12 @@ type requeued struct {
 }
 
 const (
-	// requeueAtOnce is how many calls ask at the same time.
+	// requeueAtOnce is how many calls ask anew at the same time.
 	requeueAtOnce = 32
+	// sendsAtOnce is how many calls read or write at the same time. With more a session
+	// whose etcd is far away gets more done in a second, and a renewal of its lease may
+	// have to wait longer behind them.
+	sendsAtOnce = 128
 	// maxRest bounds the pause after one of them.
 	maxRest = time.Second
 	// gatherFor is how long it takes, about, until all waiting calls have noticed that
@@ -87,7 +96,7 @@ func (q *requeue) join(begun time.Time) *requeued {
 		q.opening = true
 		time.AfterFunc(q.gather/2+rand.N(q.gather), q.open)
 	}
-	if q.busy < requeueAtOnce && !q.opening {
+	if q.busy < q.atOnce && !q.opening {
 		q.busy++
 		return nil
 	}
@@ -132,7 +141,7 @@ func (q *requeue) open() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.opening = false
-	for q.busy < requeueAtOnce && len(q.waiting) > 0 {
+	for q.busy < q.atOnce && len(q.waiting) > 0 {
 		q.busy++
 		q.first()
 	}

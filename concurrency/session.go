@@ -41,6 +41,8 @@ type Session struct {
 	// Calls whose requests are gone: what has become of them is asked, and they queue
 	// anew, a few at a time.
 	asking, requeue requeue
+	// Calls that read the queue or write a request, a bounded number at a time.
+	sending requeue
 
 	// Three contexts end one after the other. All end with the client.
 	accept  context.Context // ends when Close begins: no new work
@@ -99,7 +101,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 		log:   o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),
 		turn:  make(chan struct{}),
 		gates: map[string]weak.Pointer[gate]{}, past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
-		requeue: requeue{gather: gatherFor},
+		asking: requeue{atOnce: requeueAtOnce}, requeue: requeue{atOnce: requeueAtOnce, gather: gatherFor}, sending: requeue{atOnce: sendsAtOnce},
 	}
 	s.client = &client{Client: etcd, contact: &s.contact}
 	s.lease = leases{API: lease.Etcd(etcd), contact: &s.contact}

@@ -1,0 +1,61 @@
+package concurrency_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// BenchmarkBurst has one session with a TTL of 5 s ask for 8000 permits, or
+// ETCDKIT_BURST, in the same moment, of a queue in which all are granted or all wait. It
+// shows how long it takes until all requests stand in etcd, or a lease is lost.
+func BenchmarkBurst(b *testing.B) {
+	calls := 8000
+	if s := os.Getenv("ETCDKIT_BURST"); s != "" {
+		calls, _ = strconv.Atoi(s)
+	}
+	for name, limit := range map[string]int{"granted": calls, "waiting": 1} {
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				f := own(b, 1)
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+				opts, told := traced(&concurrency.SessionOptions{TTL: 5 * time.Second, MaxPermits: calls})
+				opts.Trace.Lost = nil // Close ends more permits than its channel takes
+				s, c := f.session(opts)
+				other, _ := f.session(nil)
+				if limit == 1 {
+					acquire(b, ctx, sem(b, other, "x", 1))
+				} else {
+					require.NoError(b, acquire(b, ctx, sem(b, s, "x", limit)).Release(ctx))
+				}
+				sm := sem(b, s, "x", limit)
+				c.ResetRequests()
+				var running sync.WaitGroup
+				begun := time.Now()
+				for range calls {
+					running.Go(func() { _, _ = sm.Acquire(ctx) })
+				}
+				standing := func() int64 {
+					resp, err := f.Client().Get(ctx, s.Prefix()+"sem/x/queue/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+					require.NoError(b, err)
+					return resp.Count
+				}
+				for ; standing() < int64(calls) && len(told.lost) == 0 && time.Since(begun) < time.Minute; time.Sleep(50 * time.Millisecond) {
+				}
+				b.ReportMetric(time.Since(begun).Seconds(), "s")
+				b.ReportMetric(float64(c.Requests()["Txn"])/float64(calls), "Txn/call")
+				b.ReportMetric(float64(len(told.lost)), "leases-lost")
+				cancel()
+				running.Wait()
+			}
+		})
+	}
+}
