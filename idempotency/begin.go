@@ -186,6 +186,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 		st, err = s.read(ctx, c.entry, false)
 	}
 	var pause commit.Backoff
+	again := false
 	for {
 		if err != nil {
 			return nil, nil, c.because(ctx, err)
@@ -227,7 +228,20 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 				return nil, nil, c.inProgress(ctx, before)
 			}
 			continue
+		case st.lost() && s.takesBack(st):
+			if c.patience.none {
+				return nil, nil, c.inProgress(ctx, st)
+			}
+			if err = pause.Wait(ctx, nil); err == nil {
+				sure()
+			}
+			continue
 		case st.lost() && (st.rec.Refuse || c.set.orphan == Refuse):
+			if !again { // it may have been taken back since it was read
+				again = true
+				sure()
+				continue
+			}
 			return nil, nil, c.unknown(st)
 		}
 		if !s.space.enough() {

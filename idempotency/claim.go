@@ -62,7 +62,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		if st.kv == nil {
 			undo = append(undo, c.entry.Record)
 		}
-		if !s.sess.Background(func() {
+		if !s.takeBack(value, func() {
 			defer leave()
 			err := pending.Discard(s.sess.Context(), undo...)
 			if err == nil {
@@ -132,13 +132,39 @@ func full(err error) error {
 func (c *call) withdraw(ctx context.Context, work *pooled, value string, before state) error {
 	s := c.store
 	err := s.undo(ctx, c.entry, value, before)
-	if err == nil || !s.sess.Background(func() { s.work.give(work, s.undo(s.sess.Context(), c.entry, value, before) != nil) }) {
+	if err == nil || !s.takeBack(value, func() { s.work.give(work, s.undo(s.sess.Context(), c.entry, value, before) != nil) }) {
 		s.work.give(work, err != nil)
 	}
 	if err != nil {
 		err = because(ctx, err)
 	}
 	return err
+}
+
+// takeBack has the record of a claim taken back in the background, by undo. It returns false, and
+// does nothing, when the session has ended.
+func (s *Store) takeBack(value string, undo func()) bool {
+	mark := func(on bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if delete(s.unstarted, value); on {
+			s.unstarted[value] = true
+		}
+	}
+	mark(true)
+	ok := s.sess.Background(func() { defer mark(false); undo() })
+	if !ok {
+		mark(false)
+	}
+	return ok
+}
+
+// takesBack reports whether the record that stands at a key is of a claim of this process that is
+// being taken back: its function was never called.
+func (s *Store) takesBack(st state) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unstarted[string(st.kv.Value)]
 }
 
 // undo puts back what stood at a key, if the record of that claim stands there, which no other one

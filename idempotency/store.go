@@ -40,6 +40,7 @@ type Store struct {
 	mu        sync.Mutex
 	retention map[time.Duration]*pool // by class
 	flights   map[string]*flight      // by ref: what goes on in this process
+	unstarted map[string]bool         // records of claims of this process that are being taken back
 	known     int64                   // greatest revision that etcd has answered with
 	knownAt   moment                  // when that was asked for
 }
@@ -67,7 +68,7 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
 		log:  sess.Log().With(zap.String("store", name)),
 		work: newWork(sess, o.RetainUnknown), near: newGather(sess, false), far: newGather(sess, true),
-		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{},
+		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, unstarted: map[string]bool{},
 	}
 	st.cache.init(o.CacheBytes, o.CacheFor)
 	st.space.init(st)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -86,15 +85,30 @@ func TestClaimGivenUpAndLost(t *testing.T) {
 				require.NoError(t, inj.Wait(ctxT(t)))
 				cancel()
 				require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
+				// Its own process knows, before it has taken it back and after.
+				at, _, err := a.Begin(ctxT(t), key("1"), "payload", idempotency.Reject())
+				require.NotErrorIs(t, err, idempotency.ErrUnknown)
+				if at != nil {
+					require.NoError(t, at.Release(ctxT(t)))
+				}
+				next := make(chan *idempotency.Attempt, 1)
+				go func() {
+					at, _, err := a.Begin(ctxT(t), key("1"), "payload")
+					if err != nil {
+						t.Error(err)
+					}
+					next <- at
+				}()
 				if released {
 					_ = inj.Release()
 				}
-				require.Eventually(t, func() bool {
-					r, _, err := b.Get(ctxT(t), b.Ref(key("1")))
-					return number == 1 && errors.Is(err, idempotency.ErrNotFound) || err == nil && r.State == idempotency.Released
-				}, soon, time.Millisecond)
-				at := begin(t, b, key("1"))
+				at = got(t, next, "the next call's attempt")
 				require.Equal(t, number, at.Number())
+				require.Zero(t, a.Stats().Unknown)
+				require.NoError(t, at.Release(ctxT(t)))
+				r, _, err := b.Get(ctxT(t), b.Ref(key("1")))
+				require.True(t, number == 1 && errors.Is(err, idempotency.ErrNotFound) || err == nil && r.State == idempotency.Released, "%+v: %v", r, err)
+				at = begin(t, b, key("1"))
 				require.NoError(t, at.Commit(ctxT(t), nil))
 			})
 		}
