@@ -85,7 +85,7 @@ integration: ## Compile and run the adapters against the real gocron and robfig/
 
 .PHONY: stall
 stall: ## Run all tests in processes that stand still for up to a second now and then, as on a busy machine; finds bounds that are too tight (ARGS="-longest 2s")
-	@$(patiently) go build -o bin/stall ./internal/procs/stall
+	@$(patiently) go build -o bin/stall ./internal/proof/procs/stall
 	@go test -exec="$(CURDIR)/bin/stall $(ARGS)" -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: verify
@@ -99,7 +99,7 @@ compat: ## Run all tests against real servers of etcd 3.5, 3.6 and 3.7, one afte
 
 .PHONY: mutants
 mutants: ## Take one rule after the other out of the product and show which checker or test notices (ARGS="-only m04"); takes half an hour
-	@$(patiently) go build -o bin/mutants ./internal/mutants/cmd
+	@$(patiently) go build -o bin/mutants ./internal/proof/mutants/cmd
 	@bin/mutants $(ARGS)
 
 .PHONY: lint
@@ -114,18 +114,18 @@ lint: ## gofmt, go vet for Linux, macOS and Windows, bash -n, staticcheck, and g
 
 .PHONY: chaos
 chaos: ## Semaphores, mutexes, elections, jobs and requests on three members while everything fails, judged by seven checkers (SEED=7 MINUTES=3, ARGS="-nemeses compaction")
-	@$(patiently) go build -o bin/chaos ./internal/chaos/cmd
+	@$(patiently) go build -o bin/chaos ./internal/proof/chaos/cmd
 	@bin/chaos $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
 
 .PHONY: chaos-processes
 chaos-processes: ## The same with real servers of three etcd lines and real clients, killed and stopped (SEED=7 MINUTES=2, ARGS="-line 3.5")
-	@$(patiently) go build -o bin/chaos-processes ./internal/chaos/processes/cmd
+	@$(patiently) go build -o bin/chaos-processes ./internal/proof/chaos/processes/cmd
 	@bin/chaos-processes $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
 
 .PHONY: chaos-replay
 chaos-replay: ## Judge a recorded history again (FILE=.../history.jsonl, OUT=folder for pictures)
 	@[[ -n "$(FILE)" ]] || { echo "chaos-replay: FILE= names no history" >&2; exit 2; }
-	@go run ./internal/check/replay $(if $(OUT),-o $(OUT)) $(FILE)
+	@go run ./internal/proof/check/replay $(if $(OUT),-o $(OUT)) $(FILE)
 
 .PHONY: model
 model: ## Check the protocol's model exhaustively with spin, and with one rule taken out at a time (ARGS=NO_SWEEP); installs spin, takes minutes

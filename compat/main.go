@@ -29,7 +29,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/procs"
+	"github.com/etcdkit/etcdkit/internal/proof/procs"
 )
 
 func main() {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/hold"
-	"github.com/etcdkit/etcdkit/internal/testkit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // What has ended leaves nothing behind that lives as long as the lease: neither memory, nor

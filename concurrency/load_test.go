@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/budget"
+	"github.com/etcdkit/etcdkit/internal/proof/budget"
 )
 
 type load = budget.Load

@@ -9,7 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/budget"
+	"github.com/etcdkit/etcdkit/internal/proof/budget"
 )
 
 // What each operation costs etcd. docs/operations.md has the rows.

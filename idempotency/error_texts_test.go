@@ -15,7 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/testkit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // N5: what a function returns is printed once by the error of Do, also if it is what has ended

@@ -11,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/testkit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // soon bounds what should happen at once.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/testkit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // A request that has ended, however it did, leaves nothing behind that lives as long as the

@@ -12,7 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/testkit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // List reads a bounded number of records at once, whatever their results weigh, and fewer

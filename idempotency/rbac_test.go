@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/testkit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // An application needs read and write below its session's Prefix and nothing else, for

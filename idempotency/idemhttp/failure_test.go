@@ -18,7 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
-	"github.com/etcdkit/etcdkit/internal/testkit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // I22: the client goes while its request is being done: the handler goes on, with a context

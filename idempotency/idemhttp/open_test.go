@@ -12,7 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
-	"github.com/etcdkit/etcdkit/internal/testkit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // ofStore matches what asks for keys of a store.

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/embedtest/conformance"
+	"github.com/etcdkit/etcdkit/idempotency/conformance"
 	"github.com/etcdkit/etcdkit/idempotency/idemtest"
 )
 
@@ -34,6 +34,6 @@ func ExampleStore() {
 		fmt.Println(p.Text)
 	}
 	// Output:
-	// of many calls at once, in several processes, one runs, and all get what it got
+	// of many calls at once, in several processes, one runs, and all return its result
 	// after a crash one takes over, as a later attempt with a greater token and the same child keys
 }

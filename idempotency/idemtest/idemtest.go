@@ -6,7 +6,7 @@
 //	}
 //
 // What is promised, what is done to the cluster and what is left there (nothing) is said
-// in package embedtest/conformance. No etcd server is built or started.
+// in package idempotency/conformance. No etcd server is built or started.
 package idemtest
 
 import (
@@ -20,8 +20,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/embedtest/conformance"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/conformance"
 )
 
 // Options say with which options of yours the promises are tried. nil means all defaults.

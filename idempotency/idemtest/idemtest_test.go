@@ -17,8 +17,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/embedtest/conformance"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/conformance"
 	"github.com/etcdkit/etcdkit/idempotency/idemtest"
 )
 
@@ -153,7 +153,7 @@ func TestSpoiledStore(t *testing.T) {
 // A test with the suite builds no etcd server.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("go", "list", "-deps", ".", "../../embedtest/conformance").Output()
+	out, err := exec.Command("go", "list", "-deps", ".", "../conformance").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), "go.etcd.io/etcd/client/v3\n")
 	for pkg := range strings.Lines(string(out)) {

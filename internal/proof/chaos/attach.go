@@ -1,0 +1,85 @@
+package chaos
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+// AttachConfig says how one takes part in a run on a cluster that somebody else has
+// started, and may break.
+type AttachConfig struct {
+	Seed     Seed
+	Recorder *history.Recorder
+	Log      func(format string, args ...any)
+
+	// Of the sessions of a client process; without Names it has none.
+	Names       []string // unique in the run
+	Cluster     *embedtest.Cluster
+	TTL, Margin time.Duration
+}
+
+// Attach returns a World that has started nothing: with processes that have no session
+// yet, one for each name, or with none, to do harm.
+func Attach(c AttachConfig) (*World, error) {
+	space, err := keyspace.New(product, namespace)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{
+		Seed: c.Seed, Cluster: c.Cluster, Recorder: c.Recorder, Prefix: product, Space: space,
+		open: openKit, Stats: newStats(), log: c.Log, claimed: map[int]bool{},
+	}
+	w.life, w.end = context.WithCancel(context.Background())
+	for _, name := range c.Names {
+		p := &Process{World: w, Name: name, rec: c.Recorder.Client(name)}
+		p.plan.ttl, p.plan.margin = c.TTL, c.Margin
+		w.Processes = append(w.Processes, p)
+	}
+	return w, nil
+}
+
+// Work has the world's processes use the subjects until ctx ends, each under the
+// eyes of its watchman, and returns when all operations have returned. A process
+// without a session gets one.
+func (w *World) Work(ctx context.Context, subjects []Subject, rate int) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, p := range w.Processes {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				_ = p.open(ctx) // if it has none
+				_ = sleep(ctx, 50*time.Millisecond)
+			}
+		})
+		wg.Go(func() { p.keepWatch(ctx) })
+		wg.Go(func() { w.watchStalls(ctx, p.Name) })
+	}
+	w.work(ctx, subjects, rate)
+}
+
+// Harm has nemeses strike by the seed's schedule until ctx ends. When it returns, all
+// is mended.
+func (w *World) Harm(ctx context.Context, nemeses []Nemesis) {
+	w.harm(ctx, newSchedule(w.Seed, nemeses))
+}
+
+// Probe uses all subjects from all processes, which must work, and returns what does
+// not.
+func (w *World) Probe(ctx context.Context, subjects []Subject) []string {
+	return w.probe(ctx, subjects)
+}
+
+// Leave closes all sessions. It returns what went wrong.
+func (w *World) Leave(ctx context.Context) (findings []string) {
+	for _, p := range w.Processes {
+		if err := p.close(ctx); err != nil {
+			findings = append(findings, p.Name+": close: "+err.Error())
+		}
+	}
+	return append(findings, leftGoroutines()...)
+}

@@ -1,0 +1,175 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+// How long things may take when nothing harms them any more. A session that is
+// lost needs a new lease; a dead one's permits come back after its TTL, half a
+// second, and up to 7 s if the revocation fails at the server.
+const (
+	recovery = 30 * time.Second
+	cleanup  = 3 * time.Second
+)
+
+// calm is the part of the run after the storm: everything has to work again, and
+// nothing may be left. It returns what does not.
+func (w *World) calm(ctx context.Context, subjects []Subject) (findings []string) {
+	w.mend("the members", func(ctx context.Context) error {
+		for i := range w.Members() {
+			if !w.answers(ctx, i, true) {
+				return fmt.Errorf("member %d does not answer", i)
+			}
+		}
+		return nil
+	})
+	w.mark(ctx, history.MarkCalm)
+	defer Pulse(ctx, w.Recorder, w.Admin(), w.observers()...)()
+	begun, before := time.Now(), w.Stats.Get(stoodStill)
+	found := w.probe(ctx, subjects)
+	still := time.Duration(w.Stats.Get(stoodStill)-before) * time.Millisecond
+	if still > time.Since(begun)/4 { // leases do not survive that
+		for _, f := range found {
+			w.doubt("%s (all processes stood still for %v of %v)", f, still, time.Since(begun).Round(time.Millisecond))
+		}
+		found = nil
+	}
+	findings = append(findings, found...)
+	_ = sleep(ctx, cleanup)
+	w.mark(ctx, history.MarkQuiet)
+	findings = append(findings, w.left("after all permits were given back", w.Space.Root()+"sem/", w.Space.Root()+"mutex/", w.Space.Root()+"election/", w.Space.Root()+"id/")...)
+
+	longest := time.Duration(0)
+	for _, p := range w.Processes {
+		longest = max(longest, p.plan.ttl)
+		bounded, cancel := context.WithTimeout(ctx, recovery)
+		if err := p.close(bounded); err != nil {
+			findings = append(findings, fmt.Sprintf("%s: close: %v", p.Name, err))
+		}
+		cancel()
+	}
+	for end := time.Now().Add(longest + recovery); ; {
+		left := w.left("after all sessions were closed", w.Space.Root())
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			findings = append(findings, left...)
+			break
+		}
+		_ = sleep(ctx, 100*time.Millisecond)
+	}
+	w.mark(ctx, history.MarkDrained)
+	return findings
+}
+
+// mark records that the run has reached a phase, when the tap has seen all before.
+func (w *World) mark(ctx context.Context, phase string) {
+	ctx, cancel := context.WithTimeout(ctx, recovery)
+	defer cancel()
+	if err := w.tap.Complete(ctx); err != nil {
+		w.note("the tap is not complete: %v", err)
+	}
+	w.Recorder.Mark(phase)
+}
+
+// probe uses every subject from every process. Each has its own time, so that one that
+// hangs is the only one that is told of.
+func (w *World) probe(ctx context.Context, subjects []Subject) (findings []string) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, p := range w.Processes {
+		wg.Go(func() {
+			opening, cancel := context.WithTimeout(ctx, recovery)
+			for err := p.open(opening); err != nil; err = p.open(opening) {
+				if sleep(opening, 100*time.Millisecond) != nil {
+					break
+				}
+			}
+			cancel()
+			for _, s := range subjects {
+				ctx, cancel := context.WithTimeout(ctx, recovery)
+				err := s.Probe(ctx, p)
+				for (errors.Is(err, concurrency.ErrLost) || errors.Is(err, concurrency.ErrUnconfirmed)) && sleep(ctx, 100*time.Millisecond) == nil {
+					err = s.Probe(ctx, p) // a busy machine may cost a lease even now
+				}
+				cancel()
+				if err != nil {
+					mu.Lock()
+					findings = append(findings, fmt.Sprintf("%s of %s do not work when all is well again: %v", s.Name(), p.Name, err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return findings
+}
+
+// left lists what stands below prefixes, apart from limits and what is told of jobs,
+// which stay.
+func (w *World) left(when string, prefixes ...string) (findings []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), recovery)
+	defer cancel()
+	for _, prefix := range prefixes {
+		resp, err := w.Admin().Get(ctx, prefix, clientv3.WithPrefix())
+		if err != nil {
+			findings = append(findings, fmt.Sprintf("cannot list %s: %v", prefix, err))
+			continue
+		}
+		for _, kv := range resp.Kvs {
+			key := string(kv.Key)
+			if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, w.register("")) && !Recorded(key) {
+				findings = append(findings, fmt.Sprintf("%s stands %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
+			}
+		}
+	}
+	return findings
+}
+
+// Recorded tells whether a key is one of a job's that stay: its run records and their
+// floor, and who has paused or resumed it last.
+func Recorded(key string) bool {
+	_, of, job := strings.Cut(key, "/job/")
+	return job && (strings.Contains(of, "/run/") || strings.Contains(of, "/floor/") || strings.HasSuffix(of, "/operated"))
+}
+
+// ours marks goroutines of what is under test.
+var ours = []string{
+	"etcdkit/etcdkit/concurrency", "etcdkit/internal/lease", "etcdkit/internal/mirror", "etcdkit/internal/commit",
+	"etcdkit/schedlock", "etcdkit/idempotency",
+}
+
+// leftGoroutines lists goroutines of the product that do not end.
+func leftGoroutines() []string {
+	var left []string
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		left = nil
+		buf := make([]byte, 16<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+	next:
+		for _, stack := range strings.Split(string(buf), "\n\n") {
+			for _, part := range ours {
+				if strings.Contains(stack, part) {
+					left = append(left, "a goroutine is left:\n"+stack)
+					continue next
+				}
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+	}
+	return left
+}

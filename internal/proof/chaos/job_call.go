@@ -1,0 +1,174 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+	"github.com/etcdkit/etcdkit/internal/proof/outcome"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// jobCall is one call for a tick, and what its function does.
+type jobCall struct {
+	scheduled
+	bound   time.Duration // of ctx
+	wait    bool          // for the next tick, as a timer does
+	ahead   int           // ticks from the present one
+	takes   time.Duration
+	effects int
+	inEtcd  bool // effects go there, under the guard
+	stuck   bool // goes on after its context has ended
+	fails   bool
+	panics  bool
+}
+
+func drawJobCall(r *rand.Rand, j scheduled) jobCall {
+	ms := func(from, to int) time.Duration { return time.Duration(from+r.IntN(to-from)) * time.Millisecond }
+	o := jobCall{scheduled: j, bound: ms(300, 4000), effects: r.IntN(3), inEtcd: r.IntN(2) == 0}
+	if r.IntN(10) == 0 {
+		o.bound = ms(1, 60) // ends about when it is claimed
+	}
+	slow := j.period > time.Second
+	switch n := r.IntN(100); {
+	case n < 60:
+		o.wait = !slow
+	case n < 70:
+		o.ahead = -1 - r.IntN(5) // its process was asleep
+	case n < 73 && !slow:
+		o.ahead = 1 + r.IntN(2) // its clock is fast
+	}
+	if j.longest > 0 {
+		o.takes = time.Duration(r.Int64N(int64(j.longest)))
+	}
+	o.stuck = r.IntN(8) == 0
+	o.fails, o.panics = r.IntN(8) == 0, r.IntN(30) == 0
+	return o
+}
+
+var (
+	errJob   = errors.New("the job's own error")
+	errPanic = errors.New("the job's function has panicked")
+)
+
+// run waits for the tick, calls for it, and records all of it.
+func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Register) (res schedlock.Result, err error) {
+	now := l.now()
+	tick := now.Truncate(o.period)
+	if o.wait {
+		tick = tick.Add(o.period)
+		if err := sleep(ctx, tick.Sub(now)); err != nil {
+			return res, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.bound)
+	defer cancel()
+	opts, attr := o.options(tick.Add(time.Duration(o.ahead) * o.period))
+	call := p.rec.Call(history.Event{Name: history.JobDo, Gate: o.gate(), Attr: attr})
+	// ctx bounds what comes before the function, and after it.
+	asked := p.rec.Call(history.Event{Name: history.JobClaim, Gate: o.gate(), Until: deadline(ctx)})
+	claimed := sync.OnceFunc(func() { asked.Return(history.Event{Outcome: history.OK}) })
+	var end *history.Call
+	defer func() {
+		if v := recover(); v != nil {
+			if v != errPanic {
+				panic(v)
+			}
+			end.Return(history.Event{Outcome: history.OK})
+			call.Return(history.Event{Outcome: history.Unknown, Error: errPanic.Error()})
+		}
+	}()
+	res, err = l.Do(ctx, o.name, func(ctx context.Context, r *schedlock.Run) error {
+		claimed()
+		if end != nil {
+			end.Return(history.Event{Outcome: history.Fail, Error: "lost"}) // the attempt before was here, too
+		}
+		start := p.rec.Call(history.Event{Name: history.JobStart, Gate: o.gate(), ID: r.Tick().Format(time.RFC3339Nano), N: int64(r.Attempt()), Token: r.Token(),
+			Attr: map[string]string{"call": call.Tag(), "retries": attr["retries"], "atleast": attr["atleast"], "lateby": attr["lateby"]}})
+		belief := start.Granted(r.Token())
+		o.work(ctx, p, r, belief, register)
+		belief.Check(r)
+		belief.End(history.Released)
+		end = p.rec.Call(history.Event{Name: history.Release, Gate: o.gate(), Token: r.Token(), Until: deadline(ctx)})
+		switch {
+		case o.panics:
+			panic(errPanic)
+		case o.fails:
+			return errJob
+		}
+		return nil
+	}, opts...)
+	claimed()
+	if end != nil {
+		e := history.Event{Outcome: history.OK} // or soon, in the background
+		if res.Outcome == schedlock.Lost {
+			e.Outcome, e.Error = history.Fail, fmt.Sprint(err)
+		}
+		end.Return(e)
+	}
+	if res.Outcome == 0 {
+		outcome.Return(call, err)
+		return res, err
+	}
+	e := history.Event{Outcome: history.OK, Cause: res.Outcome.String(), Token: res.Token, Attr: map[string]string{"tick": res.Tick.Format(time.RFC3339Nano)}}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	call.Return(e)
+	p.World.Stats.Add("job "+o.name+": "+e.Cause, 1)
+	if errors.Is(err, errJob) && res.Outcome == schedlock.Failed {
+		return res, nil
+	}
+	return res, err
+}
+
+// work is what the function does until its time is over or its run has ended. One that
+// is stuck goes on for a while then.
+func (o jobCall) work(ctx context.Context, p *Process, r *schedlock.Run, belief *history.Belief, register Register) {
+	if o.inEtcd {
+		register = nil
+	}
+	if r.Attempt() > 1 {
+		o.takes = 0 // little was left to do; what comes late meets a run that has ended
+	}
+	begun, done := time.Now(), 0
+	for belief.Check(r) {
+		passed := time.Since(begun)
+		if done < o.effects && passed >= o.takes*time.Duration(done)/time.Duration(o.effects) {
+			done++
+			p.act(r, o.gate(), register)
+			continue
+		}
+		if passed >= o.takes {
+			return
+		}
+		select {
+		case <-time.After(min(3*time.Millisecond, o.takes-passed)):
+		case <-ctx.Done():
+			if r.Err() == nil {
+				return // the caller wants no more
+			}
+		}
+	}
+	belief.End(runCause(r.Err()))
+	if o.stuck {
+		p.act(r, o.gate(), register)
+		_ = sleep(p.World.life, p.plan.margin+300*time.Millisecond)
+		p.act(r, o.gate(), register)
+	}
+}
+
+// runCause names why a run has ended, in the words of a history.
+func runCause(err error) string {
+	switch {
+	case errors.Is(err, schedlock.ErrTooLong):
+		return history.HeldTooLong
+	case errors.Is(err, schedlock.ErrUnlocked):
+		return history.Evicted
+	}
+	return outcome.Cause(err)
+}

@@ -1,0 +1,234 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// scheduled is one job of the workload.
+type scheduled struct {
+	name    string
+	period  time.Duration // between ticks
+	every   bool          // ticks are told as a period
+	untimed bool          // there are none: each call is its own
+	atMost  time.Duration
+	atLeast time.Duration
+	lateBy  time.Duration
+	retries int
+	longest time.Duration // that its function takes
+}
+
+func (j scheduled) gate() string { return "job/" + j.name }
+
+// options are those with which a call for a tick is made, and how a history tells them.
+func (j scheduled) options(tick time.Time) (opts []schedlock.Option, attr map[string]string) {
+	attr = map[string]string{"retries": fmt.Sprint(j.retries)}
+	opts = []schedlock.Option{schedlock.AtMost(j.atMost), schedlock.Retries(j.retries)}
+	switch {
+	case j.every:
+		opts = append(opts, schedlock.Every(j.period))
+	case !j.untimed:
+		opts = append(opts, schedlock.Tick(tick))
+	}
+	if j.atLeast > 0 {
+		attr["atleast"] = j.atLeast.String()
+		opts = append(opts, schedlock.AtLeast(j.atLeast))
+	}
+	if j.lateBy > 0 {
+		attr["lateby"] = j.lateBy.String()
+		opts = append(opts, schedlock.LateBy(j.lateBy))
+	}
+	return opts, attr
+}
+
+// Jobs is the Subject for schedlock. Processes whose clocks differ call for the same
+// ticks; each job protects a register that checks tokens and one in etcd.
+type Jobs struct {
+	all       []scheduled
+	registers map[string]Register
+
+	mu      sync.Mutex
+	lockers map[*Process]*locker
+}
+
+type locker struct {
+	*schedlock.Locker
+	sess *concurrency.Session
+	now  func() time.Time
+}
+
+// NewJobs returns jobs of several kinds, with registers in memory.
+func NewJobs() *Jobs { return NewJobsOn(func(string) Register { return NewRegister() }) }
+
+// NewJobsOn returns jobs of several kinds, which protect those registers.
+func NewJobsOn(register func(name string) Register) *Jobs {
+	const ms = time.Millisecond
+	s := &Jobs{registers: map[string]Register{}, lockers: map[*Process]*locker{}, all: []scheduled{
+		{name: "quick", period: 200 * ms, atMost: time.Hour}, // takes no time
+		{name: "steady", period: 500 * ms, atMost: time.Hour, retries: 1, longest: 200 * ms},
+		{name: "long", period: 300 * ms, atMost: time.Second, retries: 1, longest: 1500 * ms}, // longer than its interval
+		{name: "spaced", period: 300 * ms, atMost: time.Minute, atLeast: 700 * ms, longest: 50 * ms},
+		{name: "punctual", period: 400 * ms, atMost: time.Minute, lateBy: 150 * ms, longest: 100 * ms},
+		{name: "polled", period: 250 * ms, every: true, atMost: time.Minute, retries: 1, longest: 100 * ms},
+		{name: "by-hand", period: 250 * ms, untimed: true, atMost: time.Minute, longest: 60 * ms},
+	}}
+	for n := range 5 { // so that there is a run to be lost at any time, and time for another attempt
+		s.all = append(s.all, scheduled{name: fmt.Sprintf("slow-%d", n), period: 8 * time.Second, atMost: time.Hour, retries: 2, longest: 6 * time.Second})
+	}
+	for _, j := range s.all {
+		s.registers[j.name] = register(j.name)
+	}
+	return s
+}
+
+// Name implements Subject.
+func (*Jobs) Name() string { return "jobs" }
+
+// Gates implements Subject. A job has no queue.
+func (*Jobs) Gates(keyspace.Space) []keyspace.Gate { return nil }
+
+// mostApart is by how much the clocks of most processes differ from the machine's. Some
+// are wrong by more than a locker allows for.
+const (
+	mostApart = 300 * time.Millisecond
+	wrong     = 2 * time.Hour
+)
+
+// clock returns the clock of a process.
+func clock(p *Process) func() time.Time {
+	r := p.World.Seed.Stream("clock " + p.Name)
+	apart := time.Duration(r.Int64N(int64(2*mostApart))) - mostApart
+	if r.IntN(15) == 0 {
+		apart += wrong
+	}
+	return func() time.Time { return time.Now().Add(apart) }
+}
+
+// on returns the locker of a process's session.
+func (s *Jobs) on(p *Process) (*locker, error) {
+	sess, err := p.Kit()
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.lockers[p]; l != nil && l.sess == sess {
+		return l, nil
+	}
+	l := &locker{sess: sess, now: clock(p)}
+	// Few records are kept, so that ticks are closed all the time.
+	if l.Locker, err = schedlock.New(sess, &schedlock.Options{Keep: 3, Now: l.now}); err != nil {
+		return nil, err
+	}
+	s.lockers[p] = l
+	return l, nil
+}
+
+// Plan implements Subject.
+func (s *Jobs) Plan(r *rand.Rand) Operation {
+	j := s.all[r.IntN(len(s.all))]
+	bound := time.Duration(100+r.IntN(3000)) * time.Millisecond
+	switch n := r.IntN(100); {
+	case n < 1:
+		return s.with("job.pause", j, bound, func(ctx context.Context, _ *Process, l *locker) error { return l.Pause(ctx, j.name, "chaos") })
+	case n < 8:
+		return s.with("job.resume", j, bound, func(ctx context.Context, _ *Process, l *locker) error { return l.Resume(ctx, j.name) })
+	case n < 10:
+		return s.with(history.JobUnlock, j, bound, func(ctx context.Context, _ *Process, l *locker) error { return l.Unlock(ctx, j.name, "chaos") })
+	case n < 15:
+		return s.with("job.history", j, bound, func(ctx context.Context, p *Process, l *locker) error { return s.read(ctx, p, l, j) })
+	case n < 22:
+		return s.with("job.clock", j, bound, func(ctx context.Context, p *Process, l *locker) error { return tellTime(ctx, p, l) })
+	}
+	o := drawJobCall(r, j)
+	return Operation{Name: history.JobDo + " " + j.name, Do: func(ctx context.Context, p *Process) error {
+		l, err := s.on(p)
+		if err != nil {
+			return err
+		}
+		_, err = o.run(ctx, p, l, s.registers[j.name])
+		return err
+	}}
+}
+
+// with is an operation that takes no longer than bound.
+func (s *Jobs) with(name string, j scheduled, bound time.Duration, do func(context.Context, *Process, *locker) error) Operation {
+	return Operation{Name: name + " " + j.name, Do: func(ctx context.Context, p *Process) error {
+		l, err := s.on(p)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, bound)
+		defer cancel()
+		return p.call(ctx, history.Event{Name: name, Gate: j.gate()}, func() error { return do(ctx, p, l) })
+	}}
+}
+
+// read reads what is told of a job. Records come latest first, one for each tick.
+func (s *Jobs) read(ctx context.Context, p *Process, l *locker, j scheduled) error {
+	records, err := l.History(ctx, j.name)
+	if err != nil {
+		return err
+	}
+	for i := 1; i < len(records); i++ {
+		if !records[i].Tick.Before(records[i-1].Tick) {
+			p.World.Recorder.Finding("history", false, fmt.Sprintf("history of job %s tells tick %v after %v", j.name, records[i].Tick, records[i-1].Tick))
+		}
+	}
+	if len(records) > 0 {
+		if _, err = l.Get(ctx, j.name, records[0].Tick); err != nil {
+			return err
+		}
+	}
+	_, err = l.Status(ctx, j.name)
+	return err
+}
+
+// tellTime has a process tell its time, as it does by itself once a minute: nothing is
+// trimmed while not all clocks are known.
+func tellTime(ctx context.Context, p *Process, l *locker) error {
+	lease, client := l.sess.Lease(), p.Client()
+	if lease == 0 || client == nil {
+		return errNoSession
+	}
+	_, err := client.Put(ctx, p.World.Space.Clock(int64(lease)), record.Clock{Holder: p.Name, AtMS: l.now().UnixMilli()}.Encode(), clientv3.WithLease(lease))
+	return err
+}
+
+// Probe implements Subject: of each job a tick is started again, by whomever.
+func (s *Jobs) Probe(ctx context.Context, p *Process) error {
+	for _, j := range s.all {
+		l, err := s.on(p)
+		if err != nil {
+			return err
+		}
+		if err := l.Resume(ctx, j.name); err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
+			return fmt.Errorf("resume job %s: %w", j.name, err)
+		}
+		j.period = min(j.period, 500*time.Millisecond) // slow ones would take too long
+		for last := ""; ; {
+			o := jobCall{scheduled: j, bound: time.Minute, effects: 1, wait: true}
+			res, err := o.run(ctx, p, l, s.registers[j.name])
+			if err != nil {
+				return fmt.Errorf("job %s: %w", j.name, errors.Join(err, errors.New(last)))
+			}
+			if res.Outcome.Started() || res.Outcome == schedlock.Claimed {
+				break
+			}
+			last = "before that it was told: " + res.Outcome.String()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package processes
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+	"github.com/etcdkit/etcdkit/internal/proof/procs"
+)
+
+// client is one place for client processes: when one is killed, the next takes it.
+type client struct {
+	run   *run
+	index int
+
+	mu    sync.Mutex
+	life  int
+	proc  *procs.Process
+	files []string
+}
+
+// name is that of the present process: each has its own.
+func (c *client) name() string { return fmt.Sprintf("c%d.%d", c.index, c.life) }
+
+// sessions returns the names of a process's sessions. They are the clients of the
+// history.
+func (c *client) sessions(process string) (names []string) {
+	for i := range c.run.Sessions {
+		names = append(names, fmt.Sprintf("%s.%d", process, i))
+	}
+	return names
+}
+
+// start starts a process.
+func (c *client) start() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.life++
+	s := settings{
+		Seed: c.run.Seed, Name: c.name(), Sessions: c.sessions(c.name()), Control: c.run.socket,
+		History: filepath.Join(c.run.Dir, c.name()+".jsonl"),
+		TTL:     c.run.TTL, Margin: margin, Rate: max(1, c.run.Rate/c.run.Clients),
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c.proc, err = procs.Run(procs.Command{
+		Name: s.Name, Path: self, Log: filepath.Join(c.run.Dir, s.Name+".log"),
+		Env: []string{WorkerEnv + "=" + string(raw), "EMBEDTEST_ENDPOINTS=" + strings.Join(c.run.cluster.Endpoints(), ",")},
+	})
+	if err == nil {
+		c.files = append(c.files, s.History)
+	}
+	return err
+}
+
+// present returns the present process, and its name.
+func (c *client) present() (*procs.Process, string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.proc, c.name()
+}
+
+// histories returns the files of all processes that there were.
+func (c *client) histories() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.files...)
+}
+
+// kill kills the process, in the middle of whatever it does, and starts the next.
+func (c *client) kill() error {
+	p, name := c.present()
+	for _, s := range c.sessions(name) {
+		c.run.recorder.Begin(history.Event{Name: ClientKilled, Client: s}) // for ever
+	}
+	p.Kill()
+	return c.start()
+}
+
+// pause stops the process, and returns what continues it. That tells whether there was
+// something to continue: it may have been killed.
+func (c *client) pause() (resume func() bool, err error) {
+	p, name := c.present()
+	var finishes []func()
+	for _, s := range c.sessions(name) {
+		finishes = append(finishes, c.run.recorder.Begin(history.Event{Name: ClientPaused, Client: s}))
+	}
+	finish := func() {
+		for _, f := range finishes {
+			f()
+		}
+	}
+	if err := p.Pause(); err != nil {
+		finish()
+		return nil, err
+	}
+	return func() bool {
+		alive := !p.Ended()
+		_ = p.Resume()
+		finish()
+		return alive
+	}, nil
+}

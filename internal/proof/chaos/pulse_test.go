@@ -1,0 +1,64 @@
+package chaos
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/check"
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+// slowFor adds up for how long a pulse has found etcd slow.
+func slowFor(t *testing.T, rec *history.Recorder) (sum time.Duration) {
+	t.Helper()
+	h, err := rec.History()
+	require.NoError(t, err)
+	for _, e := range h.Events {
+		if e.Kind == history.KindCount && e.Name == check.CountSlow {
+			sum += time.Duration(e.N)
+		}
+	}
+	return sum
+}
+
+// TestPulse: a member that hears late of a write, or a writer without an answer, makes
+// etcd slow.
+func TestPulse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures seconds in which etcd is slow")
+	}
+	t.Parallel()
+	c := embedtest.StartCluster(t, 3, nil)
+	for name, harm := range map[string]func(t *testing.T, writer *embedtest.Client) (mend func()){
+		"a member": func(t *testing.T, _ *embedtest.Client) func() {
+			leader, err := c.WaitLeader(t.Context())
+			require.NoError(t, err)
+			cut := (leader + 1) % 3
+			require.NoError(t, c.CutPeers(cut))
+			return func() { require.NoError(t, c.MendPeers(cut)) }
+		},
+		"the writer": func(_ *testing.T, writer *embedtest.Client) func() {
+			writer.BlackHole()
+			return writer.Heal
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			writer, rec := c.NewClient(t), history.NewRecorder()
+			var members []*clientv3.Client
+			for i := range 3 {
+				members = append(members, c.NewClientWith(t, &embedtest.ClientOptions{Member: &i}).Client)
+			}
+			end := Pulse(context.Background(), rec, writer.Client, members...)
+			mend := harm(t, writer)
+			time.Sleep(2 * time.Second) // how long it is slow is what is measured
+			mend()
+			end()
+			require.GreaterOrEqual(t, slowFor(t, rec), time.Second)
+		})
+	}
+}

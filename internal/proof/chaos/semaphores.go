@@ -1,0 +1,224 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+	"github.com/etcdkit/etcdkit/internal/proof/outcome"
+)
+
+// semaphore is one queue of the workload.
+type semaphore struct {
+	name   string
+	limit  int
+	heavy  int  // greatest weight asked for
+	ids    int  // number of IDs in use; 0: none
+	steady bool // its limit is never changed, so a mismatch is a finding
+}
+
+// Semaphores is the Subject for concurrency.Semaphore.
+type Semaphores struct{ all []semaphore }
+
+// NewSemaphores returns semaphores of several limits, with and without weights, IDs
+// and changes of the limit.
+func NewSemaphores() *Semaphores {
+	return &Semaphores{all: []semaphore{
+		{name: "single", limit: 1, heavy: 1, steady: true},
+		{name: "pair", limit: 2, heavy: 2},
+		{name: "named", limit: 2, heavy: 1, ids: 3},
+		{name: "five", limit: 5, heavy: 3},
+		{name: "wide", limit: 20, heavy: 8, ids: 6},
+	}}
+}
+
+// Name implements Subject.
+func (*Semaphores) Name() string { return "semaphores" }
+
+// Gates implements Subject.
+func (s *Semaphores) Gates(space keyspace.Space) (gates []keyspace.Gate) {
+	for _, q := range s.all {
+		gates = append(gates, space.Gate(keyspace.Semaphore, q.name))
+	}
+	return gates
+}
+
+func (q semaphore) gate() string { return "sem/" + q.name }
+
+func (q semaphore) on(p *Process) (*concurrency.Semaphore, error) {
+	s, err := p.Kit()
+	if err != nil {
+		return nil, err
+	}
+	return concurrency.NewSemaphore(s, q.name, q.limit, &concurrency.SemaphoreOptions{AdoptLimit: !q.steady})
+}
+
+// Plan implements Subject.
+func (s *Semaphores) Plan(r *rand.Rand) Operation {
+	q := s.all[r.IntN(len(s.all))]
+	bound := time.Duration(100+r.IntN(3000)) * time.Millisecond
+	switch n := r.IntN(100); {
+	case n < 86:
+		return q.use(r)
+	case n < 90:
+		return q.status(bound)
+	case n < 92:
+		return q.watch(bound)
+	case n < 94:
+		return q.evictToken(r.Uint64(), bound)
+	case n < 97 && q.ids > 0:
+		return q.endID(strconv.Itoa(r.IntN(q.ids)), r.IntN(2) == 0, bound)
+	case q.steady:
+		return q.use(r)
+	default:
+		limit := r.IntN(q.limit + 2) // at times less than somebody waits for, at times a pause
+		if r.IntN(2) == 0 {
+			limit = q.limit
+		}
+		return q.setLimit(limit, bound)
+	}
+}
+
+// use draws one acquisition with all that goes with it.
+func (q semaphore) use(r *rand.Rand) Operation {
+	a := drawAsk(r)
+	a.gate = q.gate()
+	if q.heavy > 1 && r.IntN(2) == 0 {
+		a.weight = 1 + r.IntN(q.heavy)
+	}
+	if q.ids > 0 && r.IntN(3) > 0 {
+		a.id = strconv.Itoa(r.IntN(q.ids))
+		a.takeOver = r.IntN(4) == 0
+	}
+	return Operation{Name: a.name() + " " + q.name, Do: func(ctx context.Context, p *Process) error {
+		sem, err := q.on(p)
+		if err != nil {
+			return err
+		}
+		return a.run(ctx, p, asker{acquire: sem.Acquire, try: sem.TryAcquire, do: sem.Do})
+	}}
+}
+
+// call is an operation that only returns an error.
+func (q semaphore) call(e history.Event, bound time.Duration, do func(context.Context, *concurrency.Semaphore) error) Operation {
+	e.Gate = q.gate()
+	return Operation{Name: e.Name + " " + q.name, Do: func(ctx context.Context, p *Process) error {
+		sem, err := q.on(p)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, bound)
+		defer cancel()
+		return p.call(ctx, e, func() error { return do(ctx, sem) })
+	}}
+}
+
+func (q semaphore) status(bound time.Duration) Operation {
+	return Operation{Name: history.Status + " " + q.name, Do: func(ctx context.Context, p *Process) error {
+		sem, err := q.on(p)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, bound)
+		defer cancel()
+		c := p.rec.Call(history.Event{Name: history.Status, Gate: q.gate(), Until: deadline(ctx)})
+		st, err := sem.Status(ctx)
+		if err != nil {
+			outcome.Return(c, err)
+			return err
+		}
+		c.Return(history.Event{Outcome: history.OK, Rev: st.Revision, N: int64(st.Held)})
+		return nil
+	}}
+}
+
+// watch takes some states, or what comes within the bound.
+func (q semaphore) watch(bound time.Duration) Operation {
+	return q.call(history.Event{Name: "watch"}, bound, func(ctx context.Context, s *concurrency.Semaphore) error {
+		last, left := int64(0), 10
+		for st, err := range s.Watch(ctx) {
+			if err != nil {
+				if errors.Is(err, context.DeadlineExceeded) {
+					return nil
+				}
+				return err
+			}
+			if st.Revision < last {
+				return fmt.Errorf("watch goes back from revision %d to %d", last, st.Revision)
+			}
+			last = st.Revision
+			if left--; left == 0 {
+				break
+			}
+		}
+		return nil
+	})
+}
+
+func (q semaphore) setLimit(limit int, bound time.Duration) Operation {
+	return q.call(history.Event{Name: history.SetLimit, Limit: int64(limit)}, bound, func(ctx context.Context, s *concurrency.Semaphore) error {
+		return s.SetLimit(ctx, limit, concurrency.CreateLimit())
+	})
+}
+
+// endID evicts or releases whoever has an ID.
+func (q semaphore) endID(id string, evict bool, bound time.Duration) Operation {
+	if evict {
+		return q.call(history.Event{Name: history.Evict, ID: id}, bound, func(ctx context.Context, s *concurrency.Semaphore) error {
+			return s.Evict(ctx, id, "chaos")
+		})
+	}
+	return q.call(history.Event{Name: history.ReleaseID, ID: id}, bound, func(ctx context.Context, s *concurrency.Semaphore) error {
+		return s.ReleaseID(ctx, id)
+	})
+}
+
+// evictToken evicts one of those who hold or wait.
+func (q semaphore) evictToken(which uint64, bound time.Duration) Operation {
+	return Operation{Name: history.EvictToken + " " + q.name, Do: func(ctx context.Context, p *Process) error {
+		sem, err := q.on(p)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, bound)
+		defer cancel()
+		st, err := sem.Status(ctx)
+		all := append(st.Holders, st.Waiters...)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		token := all[which%uint64(len(all))].Token
+		return p.call(ctx, history.Event{Name: history.EvictToken, Gate: q.gate(), Token: token}, func() error {
+			return sem.EvictToken(ctx, token, "chaos")
+		})
+	}}
+}
+
+// Probe implements Subject: each semaphore takes its first limit again, and grants a
+// permit for as much as may be asked for.
+func (s *Semaphores) Probe(ctx context.Context, p *Process) error {
+	for _, q := range s.all {
+		sem, err := q.on(p)
+		if err != nil {
+			return err
+		}
+		if !q.steady {
+			if err := p.call(ctx, history.Event{Name: history.SetLimit, Gate: q.gate(), Limit: int64(q.limit)}, func() error {
+				return sem.SetLimit(ctx, q.limit, concurrency.CreateLimit())
+			}); err != nil {
+				return fmt.Errorf("limit of %s: %w", q.name, err)
+			}
+		}
+		a := plain(q.gate(), q.heavy, nil)
+		if err := a.run(ctx, p, asker{acquire: sem.Acquire, try: sem.TryAcquire, do: sem.Do}); err != nil {
+			return fmt.Errorf("permit of %s: %w", q.name, err)
+		}
+	}
+	return nil
+}

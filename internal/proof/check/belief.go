@@ -1,0 +1,158 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+// Belief is C2: who believed to hold a permit, and when, on the one clock of the
+// host. A belief is the time from its grant to its last confirmation; one that was
+// never confirmed proves nothing and is left out.
+//
+// Its rules:
+//
+//	overlap   at some instant, holders believed in more weight than the limit that
+//	          was in force when the last of them was admitted
+//	stale     a holder believed in a permit whose key had gone
+//	deadline  a permit was told as held after its own deadline
+//	terminal  a permit that had ended was told as held again
+//
+// The exceptions of the promise are excused, and listed with how long they lasted:
+// a request that others took away, what a nemesis deleted, overwrote or revoked,
+// and leases that etcd ended early because a nemesis made it (SettingEarly).
+//
+// Without a tap, only fixed limits can be judged, and nothing is excused.
+type Belief struct{}
+
+// Name implements Checker.
+func (Belief) Name() string { return "belief" }
+
+// Check implements Checker.
+func (Belief) Check(h *history.History) []Finding {
+	w := join(h)
+	return w.beliefs(w.spans)
+}
+
+func (w *world) beliefs(spans []history.Span) (f []Finding) {
+	byGate := map[string][]*history.Span{}
+	for i := range spans {
+		s := &spans[i]
+		f = append(f, w.ownClock(s)...)
+		if s.Confirmed {
+			byGate[s.Granted.Gate] = append(byGate[s.Granted.Gate], s)
+			f = append(f, w.stale(s)...)
+		}
+	}
+	for name, spans := range byGate {
+		f = append(f, w.overlaps(name, spans)...)
+	}
+	return f
+}
+
+// ownClock compares a holder's confirmations with what he himself knew.
+func (w *world) ownClock(s *history.Span) (f []Finding) {
+	if e := s.Ended; e != nil && e.Until > 0 && e.Held > e.Until+slip {
+		f = append(f, bad("deadline", s.Granted.Gate, e.Held, "%s: token %d was told as held %s after its deadline", who(s), s.Granted.Token, ms(e.Held-e.Until)))
+	}
+	if len(s.Again) > 0 {
+		e := s.Again[0]
+		f = append(f, bad("terminal", s.Granted.Gate, e.At, "%s: token %d was told as held %s after it had ended (%s)", who(s), s.Granted.Token, ms(e.At-s.Ended.At), s.Ended.Cause))
+	}
+	return f
+}
+
+// stale compares a belief with the life of its key. The tap saw the key's end when
+// it had already gone, so what is found is certain.
+func (w *world) stale(s *history.Span) []Finding {
+	r := w.byToken[id{s.Granted.Gate, s.Granted.Token}]
+	if r == nil || s.To <= r.goneAt {
+		return nil
+	}
+	text := fmt.Sprintf("%s held token %d for %s after its key had gone (%s)", who(s), r.token, ms(s.To-r.goneAt), r.how)
+	if why := w.excuse(r); why != "" {
+		return []Finding{at(r.gone, excused("stale", s.Granted.Gate, r.goneAt, "%s: %s", text, why))}
+	}
+	return []Finding{at(r.gone, bad("stale", s.Granted.Gate, r.goneAt, "%s", text))}
+}
+
+// excuse returns why a holder may believe in a request that has gone, or "".
+func (w *world) excuse(r *request) string {
+	if r.how == withNotice {
+		return "it was taken away: " + r.notice.Cause
+	}
+	if n := w.struck(r); n != nil {
+		return "nemesis " + n.Begin.Name
+	}
+	return ""
+}
+
+// overlaps sweeps over the beginnings of beliefs: the weight believed in can only
+// exceed a limit for the first time when one begins.
+func (w *world) overlaps(gate string, spans []*history.Span) (f []Finding) {
+	slices.SortStableFunc(spans, func(a, b *history.Span) int { return cmp.Compare(a.From, b.From) })
+	var active []*history.Span
+	for _, s := range spans {
+		active = slices.DeleteFunc(active, func(o *history.Span) bool { return o.To <= s.From })
+		active = append(active, s)
+		if over := w.over(gate, s.From, active); over != nil {
+			f = append(f, *over)
+		}
+	}
+	return f
+}
+
+// over judges those who believed at one instant. They all may, if the limit in
+// force when the last of them was admitted has room for them: lowering a limit
+// takes nothing back.
+func (w *world) over(gate string, now int64, active []*history.Span) *Finding {
+	total, last := int64(0), int64(0)
+	for _, s := range active {
+		total += max(s.Granted.Weight, 1)
+		if r := w.byToken[id{gate, s.Granted.Token}]; r != nil {
+			last = max(last, r.admitted)
+		}
+	}
+	limit, known := w.limitFor(gate, last)
+	if !known || total <= limit {
+		return nil
+	}
+	// Someone's key had gone before the last was admitted.
+	rest, overlap := total, never
+	var names, excuses []string
+	for _, s := range active {
+		names = append(names, fmt.Sprintf("%s with token %d", who(s), s.Granted.Token))
+		overlap = min(overlap, s.To-now)
+		r := w.byToken[id{gate, s.Granted.Token}]
+		if r == nil || r.gone > last {
+			continue
+		}
+		if why := w.excuse(r); why != "" {
+			rest -= max(s.Granted.Weight, 1)
+			excuses = append(excuses, fmt.Sprintf("token %d: %s", r.token, why))
+		}
+	}
+	finding := bad("overlap", gate, now, "weight %d was held under a limit of %d, for %s at least: %s", total, limit, ms(overlap), strings.Join(names, "; "))
+	if rest <= limit {
+		finding.Level = Excused
+		finding.Text += " (" + strings.Join(excuses, "; ") + ")"
+	}
+	return &finding
+}
+
+// limitFor returns the limit in force at a revision; a fixed one if there is no
+// tap.
+func (w *world) limitFor(gate string, rev int64) (limit int64, known bool) {
+	if fixed := w.layout.fixed(gate); fixed > 0 {
+		return fixed, true
+	}
+	g := w.gates[gate]
+	if g == nil || rev == 0 {
+		return 0, false
+	}
+	l := g.limitAt(rev)
+	return l.n, l.known
+}

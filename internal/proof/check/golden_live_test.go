@@ -1,0 +1,102 @@
+package check
+
+import (
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+// goldenLive are golden histories that break a rule of what happens at last, and of the order of calls.
+var goldenLive = []story{
+	{"released well after expiry", "linear/order", func(t *tale) {
+		a := t.asks(0, t.mutex, 1)
+		t.grant(a)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		a.ended, a.state = true, "done"
+		a.release = 900
+		t.emit(history.Event{Kind: history.KindEnded, Client: "c0", Op: a.op, Held: a.held, Cause: history.Released})
+		t.now += 1_000_000
+		t.emit(history.Event{Kind: history.KindCall, Client: "c0", Op: 900, Name: history.Release, Gate: "mutex/m", Token: a.req.token})
+		t.returned(a, history.OK)
+	}},
+	{"a call that returns too late", "live/late", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now
+		t.now += 3e9
+	}},
+	{"a call that returns late, and other things stood still", "live/late", func(t *tale) {
+		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 2.5e9})
+		t.now += 1e9
+		a := t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now
+		t.now += 3e9
+		t.emit(history.Event{Kind: history.KindCount, Name: "something else", N: 2.5e9})
+		t.grant(a)
+		t.now += 3e9
+		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 2.5e9})
+	}},
+	{"a call that returns late, and others were stopped", "live/late", func(t *tale) {
+		t.nemesis(history.Event{Name: "stop process", Client: "c0"}, func() {})
+		t.now += 2e9
+		a := t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now
+		t.nemesis(history.Event{Name: "stop process", Client: "c1"}, func() { t.now += 3e9 })
+		t.grant(a)
+		t.nemesis(history.Event{Name: "stop process", Client: "c0"}, func() {})
+	}},
+	{"a call whose context had ended before", "", func(t *tale) {
+		t.now += 5e9
+		t.asks(0, t.sem, 1)
+		t.last(history.KindCall).Until = t.now - 5e9
+	}},
+	{"a call that returns late, for its process stood still", "", func(t *tale) { t.lateAfterStall("c0") }},
+	{"a call that returns late, while another's process stood still", "live/late", func(t *tale) { t.lateAfterStall("c1") }},
+	{"a call that never returns", "live/late", func(t *tale) {
+		a := t.ask(t.clients[0], t.sem, 1, false)
+		t.last(history.KindCall).Until = t.now
+		t.forget(a)
+		t.now += 3e9
+	}},
+	{"a refusal without a reason", "live/refused", func(t *tale) {
+		t.sem.known = false
+		t.tryAt(t.clients[0], t.sem)
+		t.sem.known = true
+	}},
+	{"admitted and not told", "live/told", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		a := t.asks(0, t.sem, 1)
+		t.now += 4e9
+		t.grant(a)
+		t.skipCalm = true
+	}},
+	{"admitted and told late, for etcd was slow", "", func(t *tale) { t.toldLate(CountSlow, 2e9) }},
+	{"admitted and told late, for its process stood still", "", func(t *tale) { t.toldLate(CountStall, 2e9) }},
+	{"admitted and told later than etcd was slow", "live/told", func(t *tale) { t.toldLate(CountSlow, 5e8) }},
+	{"a call that returns late, while etcd was slow", "live/late", func(t *tale) {
+		a := t.asks(0, t.sem, 1)
+		t.callOf(a).Until = t.now
+		t.now += 3e9
+		t.emit(history.Event{Kind: history.KindCount, Name: CountSlow, N: 2.5e9})
+		t.grant(a)
+	}},
+	{"waiting for nothing", "live/forgotten", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		a := t.asks(0, t.sem, 1)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.now += 4e9
+		t.fails(a, history.Gone)
+		t.forget(a)
+		t.skipCalm = true
+	}},
+	{"a key that nobody wants any more", "live/left", func(t *tale) {
+		t.settle()
+		t.mark(history.MarkCalm)
+		a := t.asks(0, t.sem, 1)
+		t.fails(a, "")
+		a.state = "withdraw"
+		t.now += 7e9
+		t.skipCalm = true
+	}},
+}

@@ -1,0 +1,189 @@
+package check
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// tale is a sim that is told what to do, rule or no rule. Its semaphore begins with
+// a limit of 2, and its clients are c0 to c2.
+type tale struct {
+	*sim
+	sem, mutex *simGate
+}
+
+func newTale() *tale {
+	s := &sim{now: 1_000_000, rev: 10, keys: map[string]history.KV{}, written: map[string]int64{}}
+	s.pick = func(n int) int { return min(1, n-1) } // a limit of 2; no answer is lost
+	s.begin()
+	return &tale{sim: s, sem: s.gates[0], mutex: s.gates[1]}
+}
+
+// asks is a call of client n with its request.
+func (t *tale) asks(n int, g *simGate, weight int64) *simCall {
+	c := t.ask(t.clients[n], g, weight, true)
+	t.advance(c)
+	return c
+}
+
+// gives is a release from its first to its last step.
+func (t *tale) gives(c *simCall) {
+	t.giveBack(c)
+	t.advance(c)
+}
+
+// forget makes a call a matter of the past: finish leaves it alone.
+func (t *tale) forget(calls ...*simCall) {
+	for _, c := range calls {
+		c.state = "done"
+	}
+}
+
+// storeLimit stores a limit as it stands.
+func (t *tale) storeLimit(r record.Limit) {
+	t.commit(change{key: "sem/a/limit", value: r.Encode()})
+	t.sem.limit, t.sem.known = r.Limit, r.Through < t.rev
+	t.admit(t.sem)
+}
+
+// last returns the last event of a kind.
+func (t *tale) last(kind history.Kind) *history.Event {
+	for i := len(t.events) - 1; i >= 0; i-- {
+		if t.events[i].Kind == kind {
+			return &t.events[i]
+		}
+	}
+	panic("no such event")
+}
+
+// callOf returns the event of a call.
+func (t *tale) callOf(c *simCall) *history.Event {
+	return &t.events[slices.IndexFunc(t.events, func(e history.Event) bool { return e.Op == c.op && e.Kind == history.KindCall })]
+}
+
+func (t *tale) set(name, value string) {
+	t.emit(history.Event{Kind: history.KindSet, Name: name, Attr: map[string]string{"value": value}})
+}
+
+// putAgain writes a key once more.
+func (t *tale) putAgain(key string, lease int64) {
+	t.commit(change{key: key, value: "again", lease: lease})
+}
+
+// closesWhileItReleases has a release of c0 fail before etcd confirms it, after a
+// client began to close its session.
+func (t *tale) closesWhileItReleases(client int) {
+	a := t.asks(0, t.sem, 1)
+	t.grant(a)
+	t.giveBack(a)
+	t.emit(history.Event{Kind: history.KindCall, Client: t.clients[client].name, Op: 99, Name: history.Close, Lease: t.clients[client].lease})
+	t.returned(a, history.Fail)
+	t.remove(a.req, "released")
+	t.forget(a)
+	t.now += 2e9 // its lease goes on, for Close did not reach etcd
+}
+
+// lateAfterStall has a call of c0 return too late, after a client's process stood
+// still.
+func (t *tale) lateAfterStall(client string) {
+	a := t.asks(0, t.sem, 1)
+	t.events[slices.IndexFunc(t.events, func(e history.Event) bool { return e.Op == a.op && e.Kind == history.KindCall })].Until = t.now
+	t.now += 3e9
+	t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 3e9, Client: client})
+}
+
+// toldLate has a call be told four seconds after it was admitted, of which something
+// took that long.
+func (t *tale) toldLate(counter string, took int64) {
+	t.settle()
+	t.mark(history.MarkCalm)
+	a := t.asks(0, t.sem, 1)
+	t.now += 4e9
+	t.emit(history.Event{Kind: history.KindCount, Name: counter, N: took})
+	t.grant(a)
+	t.skipCalm = true
+}
+
+// story is a golden history, of a few steps. killers are all who find a rule broken,
+// as "checker/rule": none in a good history. What is excused stands in brackets.
+type story struct {
+	name    string
+	killers string
+	tell    func(t *tale)
+}
+
+// golden are all golden histories, by what they are about.
+var golden = slices.Concat(goldenGood, goldenStore, goldenBelief, goldenFence, goldenLive, goldenJobs, goldenRequests)
+
+// told lists who finds a rule broken, and in brackets what is excused.
+func told(r *Report) string {
+	killers := r.Killers()
+	for _, f := range r.Findings {
+		if name := "(" + f.Checker + "/" + f.Rule + ")"; f.Level == Excused && !slices.Contains(killers, name) {
+			killers = append(killers, name)
+		}
+	}
+	return strings.Join(killers, " ")
+}
+
+// TestGolden: each checker finds what it is for, and nothing else does.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for _, g := range golden {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			tale := newTale()
+			g.tell(tale)
+			tale.finish()
+			h := tale.history()
+			r := Judge(h, all...)
+			if got := told(r); got != g.killers {
+				t.Errorf("killers %q, want %q\n%s\n%s", got, g.killers, r, dump(h))
+			}
+			if want := map[bool]Verdict{true: Green, false: Red}[len(r.Killers()) == 0]; r.Verdict != want {
+				t.Errorf("verdict %s, want %s", r.Verdict, want)
+			}
+		})
+	}
+}
+
+// TestEveryRuleCanFail: each rule that a checker's comment lists is broken by one
+// of the golden histories, or told by TestVerdicts.
+func TestEveryRuleCanFail(t *testing.T) {
+	t.Parallel()
+	broken := map[string]bool{"store/tap": true, "linear/search": true}
+	for _, g := range golden {
+		for killer := range strings.FieldsSeq(g.killers) {
+			broken[killer] = true
+		}
+	}
+	for _, name := range rules(t) {
+		if !broken[name] {
+			t.Errorf("no golden history breaks %s", name)
+		}
+	}
+}
+
+// rules returns the rules that the checkers' comments list, as "checker/rule".
+func rules(t *testing.T) (names []string) {
+	rule := regexp.MustCompile(`(?m)^//\t([a-z]+)  +[a-z]`)
+	for _, c := range all {
+		source, err := os.ReadFile(c.Name() + ".go")
+		require.NoError(t, err)
+		doc, _, _ := strings.Cut(string(source), "\nfunc ")
+		found := rule.FindAllStringSubmatch(doc, -1)
+		require.NotEmpty(t, found, "the comment of %s lists no rules", c.Name())
+		for _, m := range found {
+			names = append(names, c.Name()+"/"+m[1])
+		}
+	}
+	return names
+}

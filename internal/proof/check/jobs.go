@@ -1,0 +1,248 @@
+package check
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+// Jobs is C7: scheduled jobs. It replays the tap once more, as the life of run
+// records and locks (replay_job.go), and joins the starts of functions to it.
+//
+// Rules of what stands in etcd:
+//
+//	claim     a lock was created without the record of its tick, was written again,
+//	          or belongs to a session that had ended
+//	again     a tick was claimed again, and not as the attempt after one that was lost
+//	later     a tick was claimed after a later one was, or after it was closed
+//	paused    a tick was claimed while the job was paused
+//	held      a tick was claimed before AtLeast had passed since the start before, or
+//	          what keeps the job from that went too soon
+//	finish    a finish touched another run than its own, a run was ended in etcd by
+//	          others while its function ran, or a claim was taken back that was started
+//	trim      a record went, and its tick is not closed; or closed ticks were opened
+//	left      a lock stands while nothing runs, or anything on a lease after all
+//	          sessions were closed
+//
+// Rules of what functions and callers are told:
+//
+//	twice     a function was started twice for one attempt at a tick, or by one claim
+//	token     a function was started that has no claim, or one for something else
+//	early     a function was started before its tick was claimed
+//	retries   an attempt was started that Retries does not allow
+//	late      a tick was started later than LateBy allows, by its process's own clock
+//	told      a call was told something that was at no time so
+//
+// And of runs, which are judged as permits of a mutex are by belief and fence:
+// overlap, stale, deadline and terminal, guard, falls and refused. The exceptions are
+// the same. Unlock is one, as eviction is there.
+//
+//	overlap   two runs of a job believed in themselves at some instant
+//	stale     a run believed in itself when its lock had gone
+//	deadline  a run was told as going on after its own deadline
+//	terminal  a run that had ended was told as going on again
+//	guard     a write by the guard was accepted when the lock did not stand
+//	falls     two writes were accepted, the later with the smaller token
+//	refused   a write was refused although the lock stood all the time
+type Jobs struct{}
+
+// Name implements Checker.
+func (Jobs) Name() string { return "jobs" }
+
+// Check implements Checker.
+func (Jobs) Check(h *history.History) []Finding {
+	w := join(h)
+	f := append(w.beliefs(w.runs), w.registers(isJob)...)
+	if !w.tapped {
+		return f
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
+		for _, b := range w.jobs[name].breaches {
+			finding := at(b.rev, bad(b.rule, name, b.at, "%s", b.text))
+			if b.key != "" && w.meddled(b.key, b.rev) != nil {
+				finding.Level = Excused
+			}
+			f = append(f, finding)
+		}
+		for _, c := range w.jobs[name].claims {
+			f = append(f, w.ended(name, c)...)
+			f = append(f, w.kept(name, c)...)
+		}
+	}
+	f = append(f, w.starts()...)
+	for i := range w.ops {
+		f = append(f, w.skipped(&w.ops[i])...)
+	}
+	return append(f, w.leftOfJobs()...)
+}
+
+// starts joins the starts of functions to claims.
+func (w *world) starts() (f []Finding) {
+	claims := map[id]*claim{}
+	for _, j := range w.jobs {
+		for _, c := range j.claims {
+			claims[id{j.name, c.token}] = c
+		}
+	}
+	type attempt struct {
+		job, tick string
+		n         int64
+	}
+	tokens, attempts := map[id]*history.Span{}, map[attempt]*history.Span{}
+	for i := range w.runs {
+		s := &w.runs[i]
+		g := s.Granted
+		op := w.opByTag[history.Tag(g.Client, g.Op)]
+		if op == nil {
+			continue
+		}
+		k, n := id{g.Gate, g.Token}, attempt{g.Gate, tickOf(g.ID), op.Call.N}
+		if o := attempts[n]; o != nil {
+			f = append(f, bad("twice", g.Gate, s.From, "attempt %d at tick %s was started by %s and by %s", n.n, n.tick, who(o), who(s)))
+		} else if o := tokens[k]; o != nil {
+			f = append(f, bad("twice", g.Gate, s.From, "token %d was started by %s and by %s", k.token, who(o), who(s)))
+		}
+		tokens[k], attempts[n] = s, s
+		switch c := claims[k]; {
+		case c == nil:
+			f = append(f, bad("token", g.Gate, s.From, "%s was started with token %d, which is no claim's", who(s), k.token))
+		case c.tick != n.tick || int64(c.attempt) != n.n || c.rec.Holder != g.Client:
+			f = append(f, at(c.token, bad("token", g.Gate, s.From, "%s was started for attempt %d at tick %s with token %d, by which %s has claimed attempt %d at tick %s",
+				who(s), n.n, n.tick, k.token, c.rec.Holder, c.attempt, c.tick)))
+		case w.notBefore(c.token) > s.From:
+			f = append(f, at(c.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", who(s), ms(w.notBefore(c.token)-s.From))))
+		case w.tooLate(c, op):
+			f = append(f, at(c.token, bad("late", g.Gate, s.From, "%s has claimed tick %s at %s by its own clock, with LateBy of %s",
+				who(s), c.tick, stampOf(time.UnixMilli(c.rec.StartMS)), op.Call.Attr["lateby"])))
+		case op.Call.Attr["retries"] != "" && n.n > 1+number(op.Call.Attr["retries"]):
+			f = append(f, at(c.token, bad("retries", g.Gate, s.From, "%s was started as attempt %d, with Retries of %s", who(s), n.n, op.Call.Attr["retries"])))
+		}
+	}
+	return f
+}
+
+// tooLate tells whether a claim was made too late for its tick. Its process may take a
+// moment to hear that the time is over.
+func (w *world) tooLate(c *claim, op *history.Op) bool {
+	bound, err := time.ParseDuration(op.Call.Attr["lateby"])
+	tick, bad := time.Parse(tickText, c.tick)
+	slack := time.Duration(duration(w.h, SettingReturn, 1e9))
+	return err == nil && bad == nil && time.UnixMilli(c.rec.StartMS).Sub(tick) > bound+slack
+}
+
+func number(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}
+
+// ended asks why a lock went that went by itself: its function had returned, or ran
+// too long. A claim that was taken back was not started.
+func (w *world) ended(name string, c *claim) []Finding {
+	s := w.spanOf[c.lock]
+	if s == nil || c.lock.gone == never || w.struck(c.lock) != nil || w.meddled(c.lock.key, c.lock.gone) != nil {
+		return nil
+	}
+	if c.undone {
+		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was taken back, though %s had started it", c.attempt, c.tick, who(s)))}
+	}
+	if c.lock.how == withNotice && !w.unlockCalled(name, c.token, c.lock.goneAt) {
+		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was unlocked, and nobody has called for that", c.attempt, c.tick))}
+	}
+	if c.lock.how != plain || w.released(c.lock) <= c.lock.goneAt {
+		return nil
+	}
+	if e := s.Ended; e != nil && (e.At <= c.lock.goneAt || e.Until > 0 && e.Until <= addTime(c.lock.goneAt, slip)) {
+		return nil // AtMost has passed
+	}
+	return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was ended in etcd while its function ran (%s)", c.attempt, c.tick, who(s)))}
+}
+
+// unlockCalled tells whether anybody has called to unlock a job between a start and
+// a time.
+func (w *world) unlockCalled(name string, token, until int64) bool {
+	return slices.ContainsFunc(w.ops, func(op history.Op) bool {
+		return op.Call.Name == history.JobUnlock && op.Call.Gate == name && op.Call.At <= until && op.Ended() >= w.notBefore(token)
+	})
+}
+
+// kept asks whether AtLeast was kept: what stands for it came with the claim, and did
+// not go before.
+func (w *world) kept(name string, c *claim) []Finding {
+	s := w.spanOf[c.lock]
+	if s == nil {
+		return nil
+	}
+	op := w.opByTag[history.Tag(s.Granted.Client, s.Granted.Op)]
+	d, err := time.ParseDuration(op.Call.Attr["atleast"])
+	switch {
+	case err != nil || d == 0:
+	case c.hold == nil:
+		return []Finding{at(c.token, bad("held", name, c.lock.putAt, "tick %s was claimed by %s, and nothing keeps the job from starting again", c.tick, who(s)))}
+	case c.hold.gone != never && w.seen(c.hold.gone)-w.notBefore(c.token) < int64(d):
+		if w.meddled(w.prefix+c.hold.name, c.hold.gone) == nil && !w.unlockCalled(name, c.token, w.seen(c.hold.gone)) {
+			return []Finding{at(c.hold.gone, bad("held", name, w.seen(c.hold.gone), "the job could start again %s after %s had started tick %s, with AtLeast of %s", ms(w.seen(c.hold.gone)-w.notBefore(c.token)), who(s), c.tick, d))}
+		}
+	}
+	return nil
+}
+
+// skipped asks whether what a call of Do was told is so: for its time, what was in its
+// way must have stood at some time.
+func (w *world) skipped(op *history.Op) []Finding {
+	if op.Call.Name != history.JobDo || op.Return == nil || op.Return.Outcome != history.OK {
+		return nil
+	}
+	name, tick := op.Call.Gate, tickOf(op.Return.Attr["tick"])
+	why, ok := op.Return.Cause, true
+	switch why {
+	case "claimed elsewhere":
+		ok = w.stoodFrom(name+"/run/"+tick, 0, op.Return.At)
+	case "paused":
+		ok = w.stoodFrom(name+"/pause", op.Call.At, op.Return.At)
+	case "still running":
+		ok = w.stoodFrom(name+"/lock", op.Call.At, op.Return.At) || w.stoodFrom(name+"/hold", op.Call.At, op.Return.At)
+	case "late":
+		ok = op.Call.Attr["lateby"] != "" || w.laterClaimed(name, tick, op.Return.At)
+	case "ran", "failed", "lost":
+		s := w.spanOf[w.byToken[id{name, op.Return.Token}]]
+		ok = s != nil && s.Granted.Client == op.Call.Client
+	}
+	if ok {
+		return nil
+	}
+	return []Finding{bad("told", name, op.Return.At, "%s (call %d) was told that tick %s is %s, which was at no time so", op.Call.Client, op.Call.Op, tick, why)}
+}
+
+// laterClaimed tells whether a tick after that one may have been claimed by then.
+func (w *world) laterClaimed(name, tick string, by int64) bool {
+	j := w.jobs[name]
+	return j != nil && slices.ContainsFunc(j.claims, func(c *claim) bool { return c.tick > tick && w.notBefore(c.token) <= by })
+}
+
+// stoodFrom tells whether a key may have stood at any time between two.
+func (w *world) stoodFrom(name string, from, to int64) bool {
+	return slices.ContainsFunc(w.lives[name], func(l *liveKey) bool {
+		return w.notBefore(l.created) <= to && (l.gone == never || w.seen(l.gone) >= from)
+	})
+}
+
+// leftOfJobs looks at what stands when it should not.
+func (w *world) leftOfJobs() (f []Finding) {
+	for mark, kinds := range map[string][]keyKind{
+		history.MarkQuiet:   {keyJobLock},
+		history.MarkDrained: {keyJobLock, keyJobHold, keyJobSettings, keyClock},
+	} {
+		for _, m := range w.h.Marks(mark) {
+			rev, ok := w.tappedBefore(m.At)
+			for _, k := range w.standing(rev) {
+				if ok && slices.Contains(kinds, k.parsed.kind) {
+					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", mark, k.name)))
+				}
+			}
+		}
+	}
+	return f
+}

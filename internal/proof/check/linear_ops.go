@@ -1,0 +1,141 @@
+package check
+
+import (
+	"github.com/anishathalye/porcupine"
+
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+// linearOps returns the operations on one queue, each with the time in which it
+// took effect.
+//
+// An acquire takes effect between its call and its return. A permit ends between
+// the call and the return of its release; or, if it was not released, between the
+// last time at which its holder was told that it stands and the time at which the
+// tap saw its key gone. A release that was confirmed although the tap saw the key
+// gone before it was called is an operation of its own, and makes no sense then.
+// Without a tap, a permit that was not released may end at any time.
+//
+// A permit that nobody was told of counts while it was admitted, as the tap tells.
+// Without a tap it is left out: had it taken effect it could only have been in the
+// way of others. Limits come from the tap, or from those who set them.
+func (w *world) linearOps(name string) []porcupine.Operation {
+	b := &linearBuilder{world: w, name: name, clients: map[string]int{}}
+	for i := range w.spans {
+		if s := &w.spans[i]; s.Granted.Gate == name {
+			b.permit(s)
+		}
+	}
+	g := w.gates[name]
+	if g == nil || !w.tapped {
+		b.calledLimits()
+		return b.ops
+	}
+	for _, r := range g.requests {
+		if w.spanOf[r] == nil && r.admitted != 0 {
+			b.silent(r)
+		}
+	}
+	for _, l := range g.limits {
+		b.add("tap", action{kind: "limit", limit: l.n, known: l.known}, w.notBefore(l.rev), l.at)
+	}
+	return b.ops
+}
+
+type linearBuilder struct {
+	*world
+	name    string
+	clients map[string]int
+	ops     []porcupine.Operation
+}
+
+// add adds an operation, with a row of the picture for each client.
+func (b *linearBuilder) add(client string, a action, from, to int64) {
+	row, ok := b.clients[client]
+	if !ok {
+		row = len(b.clients)
+		b.clients[client] = row
+	}
+	b.ops = append(b.ops, porcupine.Operation{ClientId: row, Input: a, Call: from, Return: max(from, to)})
+}
+
+// permit adds a permit that was granted, and its end.
+func (b *linearBuilder) permit(s *history.Span) {
+	g := s.Granted
+	a := action{kind: "acquire", token: g.Token, weight: max(g.Weight, 1)}
+	called := s.From
+	if op := b.opByTag[history.Tag(g.Client, g.Op)]; op != nil {
+		called = op.Call.At
+	}
+	b.add(g.Client, a, called, s.From)
+
+	r := b.byToken[id{g.Gate, g.Token}]
+	gone := never
+	if r != nil {
+		gone = r.goneAt
+	}
+	last := called // when it certainly stood
+	if s.Confirmed {
+		last = s.To
+	}
+	if r != nil && (last > gone || b.excuse(r) != "") { // what its holder believed tells nothing; checker belief judges that
+		last = called
+	}
+	release := b.confirmed(g)
+	a.kind = "end"
+	switch {
+	case release != nil && gone < release.Call.At:
+		b.add("etcd", a, last, gone)
+		if r == nil || b.excuse(r) == "" {
+			a.kind = "release"
+			b.add(g.Client, a, release.Call.At, release.Return.At)
+		}
+	case release != nil && r != nil && b.excuse(r) != "": // others may have been faster
+		b.add("etcd", a, last, gone)
+	case release != nil:
+		a.kind = "release"
+		b.add(g.Client, a, release.Call.At, min(release.Return.At, gone))
+	case gone != never:
+		b.add("etcd", a, last, gone)
+	case r == nil: // nobody knows
+		b.add("etcd", a, last, never)
+	}
+}
+
+// confirmed returns the release of a permit that has succeeded, if one has.
+func (b *linearBuilder) confirmed(g history.Event) *history.Op {
+	for _, op := range b.releases[id{g.Gate, g.Token}] {
+		if op.Outcome() == history.OK {
+			return op
+		}
+	}
+	return nil
+}
+
+// silent adds a permit that nobody was told of: it took up room from when its
+// request was admitted until its key went.
+func (b *linearBuilder) silent(r *request) {
+	client := b.owner(r)
+	a := action{kind: "acquire", token: r.token, weight: r.parsed.weight}
+	b.add(client, a, b.notBefore(r.admitted), b.seen(r.admitted))
+	if r.gone != never {
+		a.kind = "end"
+		b.add(client, a, b.notBefore(r.gone), r.goneAt)
+	}
+}
+
+// calledLimits adds the limits as their callers saw them.
+func (b *linearBuilder) calledLimits() {
+	for i := range b.world.ops {
+		op := &b.world.ops[i]
+		if op.Call.Name != history.SetLimit || op.Call.Gate != b.name || op.Outcome() == history.Fail {
+			continue
+		}
+		a := action{kind: "limit", limit: op.Call.Limit, known: true, maybe: op.Outcome() == history.Unknown}
+		to := op.Ended()
+		if a.maybe {
+			to = never
+		}
+		b.add(op.Call.Client, a, op.Call.At, to)
+	}
+}

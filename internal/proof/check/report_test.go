@@ -1,0 +1,178 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+func TestMain(m *testing.M) { embedtest.Main(m) }
+
+// TestVerdicts: what is not red need not be green.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		tell func(t *tale)
+		want Verdict
+		says string
+	}{
+		"green":           {func(*tale) {}, Green, ""},
+		"enough happened": {func(t *tale) { t.set(RequirePrefix+EffectGrants, "1"); t.grant(t.asks(0, t.sem, 1)) }, Green, ""},
+		"too little happened": {func(t *tale) {
+			t.set(RequirePrefix+EffectExpiries, "1")
+		}, Void, "expiries: 0, at least 1"},
+		"closing is no expiry": {func(t *tale) {
+			t.set(RequirePrefix+EffectExpiries, "2")
+			t.expire(t.clients[0])
+			t.nemesis(history.Event{Lease: t.clients[1].lease}, func() { t.drop(t.clients[1].lease, "revoked") })
+			t.open(t.clients[1])
+		}, Void, "expiries: 1, at least 2"},
+		"counters count": {func(t *tale) {
+			t.set(RequirePrefix+"leader changes", "3")
+			t.emit(history.Event{Kind: history.KindCount, Name: "leader changes", N: 2})
+			t.emit(history.Event{Kind: history.KindCount, Name: "leader changes", N: 1})
+		}, Green, ""},
+		"more than is tolerated": {func(t *tale) {
+			t.set(ToleratePrefix+"uncaused leader changes", "3")
+			t.emit(history.Event{Kind: history.KindCount, Name: "uncaused leader changes", N: 4})
+		}, Inconclusive, "4 uncaused leader changes"},
+		"the tap has a gap": {func(t *tale) {
+			t.emit(history.Event{Kind: history.KindMark, Name: history.MarkTapGap, Error: "compacted"})
+		}, Inconclusive, "compacted"},
+		"the tap has a gap, and something looks bad": {func(t *tale) {
+			a := t.asks(0, t.sem, 1)
+			t.grant(a)
+			t.remove(a.req, "?")
+			t.check(a)
+			t.check(a)
+			t.emit(history.Event{Kind: history.KindMark, Name: history.MarkTapGap, Error: "compacted"})
+		}, Inconclusive, "compacted"},
+		"the run found something": {func(t *tale) {
+			t.emit(history.Event{Kind: history.KindFinding, Name: "left", Error: "a goroutine"})
+		}, Red, "end/left: a goroutine"},
+		"the run has a doubt": {func(t *tale) {
+			t.emit(history.Event{Kind: history.KindFinding, Name: "mend", Cause: history.Doubt, Error: "a member is away"})
+		}, Inconclusive, "end/mend: a member is away"},
+		"red beats inconclusive": {func(t *tale) {
+			t.set(ToleratePrefix+"x", "0")
+			t.emit(history.Event{Kind: history.KindCount, Name: "x", N: 1})
+			t.statusOf(t.sem, 1)
+		}, Red, "was told that 1 are held"},
+		"the search takes too long": {func(t *tale) {
+			t.set(SettingLinear, "1ns")
+			for range 30 {
+				a := t.asks(0, t.sem, 1)
+				t.grant(a)
+				t.gives(a)
+			}
+		}, Inconclusive, "no order of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tale := newTale()
+			tt.tell(tale)
+			tale.finish()
+			r := Judge(tale.history(), all...)
+			require.Equal(t, tt.want, r.Verdict, r.String())
+			require.Contains(t, r.String(), tt.says)
+			require.True(t, strings.HasPrefix(r.String(), strings.ToUpper(string(tt.want))))
+		})
+	}
+}
+
+// TestNoTap: without one, or without its end, the store is not judged.
+func TestNoTap(t *testing.T) {
+	t.Parallel()
+	for _, mark := range []string{history.MarkTap, history.MarkTapComplete} {
+		tale := newTale()
+		tale.finish()
+		h := tale.history()
+		kept := &history.History{}
+		for _, e := range h.Events {
+			if e.Kind != history.KindMark || e.Name != mark {
+				kept.Events = append(kept.Events, e)
+			}
+		}
+		require.Equal(t, Inconclusive, Judge(kept, all...).Verdict, "without %q", mark)
+	}
+}
+
+// TestBeliefsWithoutTap: what can be told without etcd's own events is told.
+func TestBeliefsWithoutTap(t *testing.T) {
+	t.Parallel()
+	told := func(tell func(t *tale)) []string {
+		tale := newTale()
+		tell(tale)
+		tale.finish()
+		h := &history.History{}
+		for _, e := range tale.history().Events {
+			if e.KV == nil && e.Kind != history.KindMark {
+				h.Events = append(h.Events, e)
+			}
+		}
+		return Judge(h, Belief{}, Fence{}, Linear{}, Live{}).Killers()
+	}
+	require.Empty(t, told(func(t *tale) {
+		t.askLimit(2, 0)
+		a, b, c := t.asks(0, t.mutex, 1), t.asks(1, t.sem, 2), t.asks(2, t.mutex, 1)
+		t.grant(a)
+		t.grant(b)
+		t.byGuard(b)
+		t.byToken(a)
+		t.end(a, history.Lost)
+		t.drop(a.req.lease, "expired")
+		t.open(t.clients[0])
+		t.grant(c)
+		t.byToken(c)
+	}))
+	require.Equal(t, []string{"belief/overlap", "linear/order"}, told(func(t *tale) {
+		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.grant(b)
+	}))
+	require.Equal(t, []string{"linear/order"}, told(func(t *tale) { // a limit that was set, and another's
+		t.askLimit(1, 0)
+		t.askLimit(2, 0)
+		t.last(history.KindCall).Gate, t.last(history.KindReturn).Gate = "sem/b", "sem/b"
+		t.grant(t.asks(0, t.sem, 1))
+		t.grant(t.asks(1, t.sem, 1))
+	}))
+	require.Empty(t, told(func(t *tale) { // whose answer was lost: it may be so
+		t.askLimit(1, 0)
+		t.askLimit(2, 0)
+		t.last(history.KindReturn).Outcome = history.Unknown
+		t.grant(t.asks(0, t.sem, 1))
+		t.grant(t.asks(1, t.sem, 1))
+	}))
+}
+
+// TestSave: everything is written, and the picture shows the queue.
+func TestSave(t *testing.T) {
+	t.Parallel()
+	tale := newTale()
+	a, b := tale.asks(0, tale.mutex, 1), tale.asks(1, tale.mutex, 1)
+	tale.grant(a)
+	tale.grant(b)
+	tale.finish()
+	h := tale.history()
+	r := Judge(h, all...)
+	require.Equal(t, Red, r.Verdict)
+	replay, err := r.Save(t.TempDir(), h, all...)
+	require.NoError(t, err)
+	file := strings.TrimPrefix(replay, "make chaos-replay FILE=")
+	again, err := history.ReadFiles(file)
+	require.NoError(t, err)
+	require.Equal(t, r.String(), Judge(again, all...).String())
+	picture, err := os.ReadFile(filepath.Join(filepath.Dir(file), "linear-mutex-m.html"))
+	require.NoError(t, err)
+	require.Contains(t, string(picture), "acquire token")
+	tap, err := history.ReadFiles(filepath.Join(filepath.Dir(file), TapFile))
+	require.NoError(t, err)
+	require.Equal(t, len(h.Commits()), len(tap.Commits()))
+}

@@ -1,0 +1,329 @@
+package check
+
+import (
+	"cmp"
+	"crypto/sha256"
+	hexes "encoding/hex"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Requests is C6: idempotent requests. It replays the tap as the life of records and
+// claims (replay_request.go), and joins the calls of functions to it. A record that is
+// deleted, or has expired, begins anew.
+//
+// Rules of what stands in etcd:
+//
+//	claim     a claim was created without its record, was written again, or belongs to
+//	          a session that had ended
+//	record    a record cannot be read
+//	again     an attempt was begun after an outcome was recorded
+//	number    the numbers of attempts, or their tokens, do not rise one by one
+//	refuse    a lost attempt was repeated that may not be
+//	payload   a record changed its payload's fingerprint
+//	steps     recovery points were lost or changed
+//	changed   an outcome changed
+//	zombie    an attempt that is not the latest wrote, or one was resolved that went on
+//	returned  an attempt was given up in etcd while its function ran, or after it had
+//	          returned a value
+//	kept      a record went before its time, or while somebody worked on it
+//	with      what was given to Attempt.With was done without the outcome, or not with it
+//	left      a claim stands while nothing runs, or anything after all is over
+//
+// Rules of what functions and callers are told:
+//
+//	twice     a function was called twice by one claim, or for one attempt
+//	token     a function was called that has no claim, or another's, or one taken back
+//	early     a function was called before its claim was asked for
+//	told      a call was told something that was at no time so: a value that was not
+//	          recorded, or another than was
+//
+// And of attempts, which are judged as permits of a mutex are by belief, with the same
+// exceptions:
+//
+//	overlap   two attempts at a request believed in themselves at some instant
+//	stale     an attempt believed in itself when its claim had gone
+//	deadline  an attempt was told as going on after its own deadline
+//	terminal  an attempt that had ended was told as going on again
+type Requests struct{}
+
+// Name implements Checker.
+func (Requests) Name() string { return "requests" }
+
+// Check implements Checker.
+func (Requests) Check(h *history.History) []Finding {
+	w := join(h)
+	f := w.beliefs(w.tries)
+	if !w.tapped {
+		return f
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.entries)) {
+		n := w.entries[name]
+		for _, b := range n.breaches {
+			finding := at(b.rev, bad(b.rule, name, b.at, "%s", b.text))
+			if b.key != "" && w.meddled(b.key, b.rev) != nil {
+				finding.Level = Excused
+			}
+			f = append(f, finding)
+		}
+		for _, a := range n.attempts {
+			f = append(f, w.returned(n, a)...)
+		}
+		for _, s := range n.past {
+			for _, finding := range w.keptRecord(n, s) {
+				if w.hastened(s.gone) != nil {
+					finding.Level = Excused
+				}
+				f = append(f, finding)
+			}
+		}
+	}
+	f = append(f, w.executions()...)
+	f = append(f, w.effectsOfRequests()...)
+	for i := range w.ops {
+		if op := &w.ops[i]; op.Call.Name == history.RequestDo && op.Return != nil {
+			f = append(f, w.toldOfRequest(op)...)
+		}
+	}
+	return append(f, w.leftOfRequests()...)
+}
+
+// startOf returns the call of the function that a belief is of.
+func (w *world) startOf(s *history.Span) *history.Op {
+	return w.opByTag[history.Tag(s.Granted.Client, s.Granted.Op)]
+}
+
+// finish returns how a function has returned, or nil.
+func (w *world) finish(name string, token int64) *history.Op {
+	if ops := w.releases[id{name, token}]; len(ops) > 0 {
+		return ops[0]
+	}
+	return nil
+}
+
+// finished returns when a function has returned, or 0.
+func (w *world) finished(name string, token int64) int64 {
+	if op := w.finish(name, token); op != nil {
+		return op.Call.At
+	}
+	return 0
+}
+
+// executions joins the calls of functions to claims.
+func (w *world) executions() (f []Finding) {
+	claims := map[id]*attempt{}
+	for _, n := range w.entries {
+		for _, a := range n.attempts {
+			claims[id{n.name, a.token}] = a
+		}
+	}
+	seen := map[id]*history.Span{}
+	for i := range w.tries {
+		s := &w.tries[i]
+		g := s.Granted
+		k, op := id{g.Gate, g.Token}, w.startOf(s)
+		if op == nil {
+			continue
+		}
+		if o := seen[k]; o != nil {
+			f = append(f, bad("twice", g.Gate, s.From, "token %d was started by %s and by %s", k.token, who(o), who(s)))
+		}
+		seen[k] = s
+		switch a := claims[k]; {
+		case a == nil:
+			f = append(f, bad("token", g.Gate, s.From, "%s was started with token %d, which is no claim's", who(s), k.token))
+		case a.undone:
+			f = append(f, at(a.token, bad("token", g.Gate, s.From, "%s was started, and its claim was taken back", who(s))))
+		case int64(a.rec.Number) != op.Call.N || a.rec.Holder != g.Client:
+			f = append(f, at(a.token, bad("token", g.Gate, s.From, "%s was started as attempt %d with token %d, by which %s has claimed attempt %d",
+				who(s), op.Call.N, k.token, a.rec.Holder, a.rec.Number)))
+		case w.notBefore(a.token) > s.From:
+			f = append(f, at(a.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", who(s), ms(w.notBefore(a.token)-s.From))))
+		}
+	}
+	return f
+}
+
+// returned asks why a claim went without an outcome, if it went by itself. Who has
+// returned a value keeps it until that is recorded.
+func (w *world) returned(n *idem, a *attempt) []Finding {
+	s, r := w.spanOf[a.claim], a.claim
+	if s == nil || a.outcome != nil || r.gone == never || r.how != plain || w.struck(r) != nil || w.meddled(r.key, r.gone) != nil || w.named(w.prefix+n.name) {
+		return nil
+	}
+	for _, o := range n.past {
+		if o.of == a && o.underWork && w.hastened(o.gone) != nil {
+			return nil // etcd has ended the lease of its record early
+		}
+	}
+	start, end := w.startOf(s), w.finish(n.name, a.token)
+	longest, err := time.ParseDuration(start.Call.Attr["atmost"])
+	tooLong := err == nil && start.Call.At+int64(longest) <= addTime(r.goneAt, slip)
+	switch {
+	case end == nil || end.Call.At > r.goneAt:
+		if !tooLong {
+			return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up while its function ran (%s)", a.rec.Number, who(s)))}
+		}
+	case end.Call.Attr["as"] == record.AttemptDone && !mayRelease(start, end) && !tooLong:
+		return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up although its function had returned a value (%s)", a.rec.Number, who(s)))}
+	}
+	return nil
+}
+
+// mayRelease tells whether a function that has returned may have its attempt released: it
+// says so, or its outcome cannot be recorded.
+func mayRelease(start, end *history.Op) bool {
+	return end.Call.Attr["as"] == record.AttemptReleased || start.Call.Attr["with"] == WithConflict
+}
+
+// What a function has given to Attempt.With, as its start's Attr["with"] tells it. It counts
+// if the function returns a value.
+const (
+	WithPut      = "put"      // the attempt's token, to "register/" and the record's key
+	WithConflict = "conflict" // the same under a condition that is never met
+)
+
+// keptRecord asks whether a record that went had stood long enough.
+func (w *world) keptRecord(n *idem, s *stood) []Finding {
+	if w.meddled(w.prefix+n.name, s.gone) != nil || w.deleteCalled(n.name, s) || s.of == nil {
+		return nil
+	}
+	a, span := s.of, w.spanOf[s.of.claim]
+	if s.underWork {
+		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d went while it went on", s.rec.Number))}
+	}
+	if span == nil || !s.alone && s.rec.State == record.AttemptWorking {
+		return nil // it was never started, or was released
+	}
+	start, end := w.startOf(span), w.finish(n.name, a.token)
+	of, since := "retain", w.notBefore(s.rev)
+	switch {
+	case s.rec.By != "":
+		of, since = "", max(since, a.claim.putAt)
+	case s.rec.State == record.AttemptWorking && (end == nil || !mayRelease(start, end)):
+		of, since = "unknown", span.To
+	case s.rec.State == record.AttemptWorking:
+		return nil // it was released late
+	}
+	least, err := time.ParseDuration(start.Call.Attr[of])
+	if of == "" {
+		least, err = time.ParseDuration(w.h.Setting(SettingRetain))
+	}
+	if stood := w.seen(s.gone) - since; err == nil && stood < int64(least) {
+		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d, %s, went %s after it was written, and should stand for %s", s.rec.Number, s.rec.State, ms(stood), least))}
+	}
+	return nil
+}
+
+// deleteCalled tells whether anybody has called for the deletion of a record.
+func (w *world) deleteCalled(name string, s *stood) bool {
+	return slices.ContainsFunc(w.ops, func(op history.Op) bool {
+		return op.Call.Name == history.RequestDelete && op.Call.Gate == name && op.Call.At <= s.goneAt && op.Outcome() != history.Fail &&
+			(op.Outcome() == history.Unknown || op.Ended() >= w.notBefore(s.gone))
+	})
+}
+
+// effectsOfRequests: what came with an outcome came with it, and with nothing else.
+func (w *world) effectsOfRequests() (f []Finding) {
+	prefix := w.prefix + "register/idem/"
+	done := map[id]int64{} // by token: the revision of the effect
+	for _, p := range w.others {
+		if !strings.HasPrefix(p.key, prefix) {
+			continue
+		}
+		name := "idem/" + strings.TrimPrefix(p.key, prefix)
+		token, _ := strconv.ParseInt(p.value, 10, 64)
+		k := id{name, token}
+		n := w.entries[name]
+		if n == nil || !slices.ContainsFunc(n.outcomes, func(o *stood) bool { return o.rev == p.rev && o.rec.Token == token && o.rec.By == "" }) {
+			f = append(f, at(p.rev, bad("with", name, p.at, "the effect of token %d was done without its outcome", token)))
+		} else if done[k] != 0 {
+			f = append(f, at(p.rev, bad("with", name, p.at, "the effect of token %d was done twice", token)))
+		}
+		done[k] = p.rev
+	}
+	for i := range w.tries {
+		g := w.tries[i].Granted
+		op, n := w.startOf(&w.tries[i]), w.entries[g.Gate]
+		if op == nil || n == nil || op.Call.Attr["with"] == "" {
+			continue
+		}
+		for _, o := range n.outcomes {
+			if o.rec.Token != g.Token || o.rec.By != "" {
+				continue
+			}
+			if with := op.Call.Attr["with"] == WithPut && o.rec.State == record.AttemptDone; with != (done[id{g.Gate, g.Token}] != 0) {
+				f = append(f, at(o.rev, bad("with", g.Gate, o.at, "the outcome of token %d was recorded: its effect came with it: %v", g.Token, !with)))
+			}
+		}
+	}
+	return f
+}
+
+// toldOfRequest asks whether what a call was told is so.
+func (w *world) toldOfRequest(op *history.Op) []Finding {
+	r, n := op.Return, w.entries[op.Call.Gate]
+	late := op.Call.At - duration(w.h, SettingCacheFor, 10*time.Second) - w.ttl - w.lag
+	ok := true
+	switch r.Cause {
+	case history.Ran, history.Replayed, history.FailedBefore:
+		state := record.AttemptDone
+		if r.Cause == history.FailedBefore {
+			state = record.AttemptFailed
+		}
+		ok = n != nil && slices.ContainsFunc(n.outcomes, func(o *stood) bool {
+			gone := o.goneAt
+			return o.rec.Token == r.Token && o.rec.State == state && w.notBefore(o.rev) <= r.At && gone >= late &&
+				(r.Attr["sum"] == "" || sum(o.rec) == r.Attr["sum"]) && (r.Cause != history.Ran || o.rec.Holder == r.Client)
+		})
+	case history.Mismatch:
+		ok = slices.ContainsFunc(w.ops, func(o history.Op) bool {
+			return o.Call.Name == history.RequestDo && o.Call.Gate == op.Call.Gate && o.Call.At <= r.At && o.Call.Attr["payload"] != op.Call.Attr["payload"]
+		})
+	case history.InProgress:
+		ok = n != nil && slices.ContainsFunc(n.attempts, func(a *attempt) bool {
+			return w.notBefore(a.token) <= r.At && (a.claim.goneAt >= op.Call.At || a.rec.Holder == r.Client)
+		})
+	case history.UnknownFate:
+		ok = n != nil && slices.ContainsFunc(n.attempts, func(a *attempt) bool {
+			return a.claim.gone != never && w.notBefore(a.claim.gone) <= r.At
+		})
+	}
+	if ok {
+		return nil
+	}
+	return []Finding{bad("told", op.Call.Gate, r.At, "%s (call %d) was told %q with token %d, which was at no time so", op.Call.Client, op.Call.Op, r.Cause, cmp.Or(r.Token, -1))}
+}
+
+// sum is what a value is known by.
+func sum(r record.Attempt) string {
+	if r.Parts > 0 {
+		return hexes.EncodeToString(r.Sum)
+	}
+	s := sha256.Sum256(r.Body)
+	return hexes.EncodeToString(s[:])
+}
+
+// leftOfRequests looks at what stands when it should not.
+func (w *world) leftOfRequests() (f []Finding) {
+	for mark, kinds := range map[string][]keyKind{
+		history.MarkQuiet:   {keyClaim},
+		history.MarkDrained: {keyClaim, keyRecord, keyPart},
+	} {
+		for _, m := range w.h.Marks(mark) {
+			rev, ok := w.tappedBefore(m.At)
+			for _, k := range w.standing(rev) {
+				if ok && slices.Contains(kinds, k.parsed.kind) {
+					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", mark, k.name)))
+				}
+			}
+		}
+	}
+	return f
+}

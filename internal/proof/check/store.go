@@ -1,0 +1,259 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+// Store is C1: it replays the tap, and asks of every grant whether the rule of
+// admission allows it, and of every key whether it was written once and why it
+// went. It needs no search: time and memory grow with the history.
+//
+// Its rules:
+//
+//	tap      the tap has seen everything, else nothing can be told
+//	limit    a permit was granted though those granted before it left no room
+//	order    a permit was granted though it stood behind others who waited
+//	early    a permit was granted before it could have been admitted
+//	weight   a permit was granted for a request of another weight
+//	token    a token is no create revision of a key, belongs to another's request,
+//	         was granted twice, or falls from one holder of a mutex to the next
+//	time     a revision contradicts the clock: it was seen before it was asked for
+//	once     a request's key was written again, or shares its revision with another
+//	through  the limit's record tells other holders than there were
+//	status   Status has told other holders than there were
+//	delete   a key went, and nobody who may delete it had a reason
+//	release  a release was confirmed, but the key stood
+//	left     a key stands that nobody owns
+type Store struct{}
+
+// Name implements Checker.
+func (Store) Name() string { return "store" }
+
+// Check implements Checker.
+func (Store) Check(h *history.History) []Finding {
+	w := join(h)
+	if !w.tapped {
+		return []Finding{unclear("tap", "", "there is no tap")}
+	}
+	var f []Finding
+	for _, m := range h.Marks(history.MarkTapGap) {
+		f = append(f, unclear("tap", "", "the tap has missed something: %s", m.Error))
+	}
+	if len(h.Marks(history.MarkTapComplete)) == 0 {
+		f = append(f, unclear("tap", "", "it is not known whether the tap has seen everything"))
+	}
+	if len(f) > 0 {
+		return f
+	}
+	f = append(f, w.grants()...)
+	f = append(f, w.tokens()...)
+	f = append(f, w.writtenOnce()...)
+	f = append(f, w.limits()...)
+	f = append(f, w.statuses()...)
+	f = append(f, w.deletes()...)
+	f = append(f, w.leftOver()...)
+	return f
+}
+
+// grants asks of every grant whether the rule admits its request, and early
+// enough.
+func (w *world) grants() (f []Finding) {
+	for i := range w.spans {
+		s := &w.spans[i]
+		g := s.Granted
+		r := w.byToken[id{g.Gate, g.Token}]
+		if r == nil {
+			f = append(f, bad("token", g.Gate, s.From, "%s was granted token %d, which is no create revision of a request", who(s), g.Token))
+			continue
+		}
+		if max(g.Weight, 1) != r.parsed.weight {
+			f = append(f, bad("weight", g.Gate, s.From, "%s was granted weight %d for a request of weight %d", who(s), g.Weight, r.parsed.weight))
+		}
+		switch {
+		case r.admitted == 0:
+			f = append(f, w.neverAdmitted(s, r))
+		case w.notBefore(r.admitted) > s.From:
+			f = append(f, at(r.admitted, bad("early", g.Gate, s.From, "%s was told %s before it could be admitted, at revision %d",
+				who(s), ms(w.notBefore(r.admitted)-s.From), r.admitted)))
+		}
+	}
+	return f
+}
+
+// neverAdmitted tells which rule a grant broke that no revision justifies: is there
+// room at none even if only those count who were granted, the limit is broken;
+// else the order.
+func (w *world) neverAdmitted(s *history.Span, r *request) Finding {
+	g := r.gate
+	best := int64(-1) // room at the best of times, beside the granted
+	for _, rev := range w.changes(g, r) {
+		l := g.limitAt(rev)
+		if !l.known {
+			continue
+		}
+		room := l.n - r.parsed.weight
+		for _, o := range g.requests {
+			if o.token < r.token && o.gone > rev && w.spanOf[o] != nil {
+				room -= o.parsed.weight
+			}
+		}
+		best = max(best, room)
+	}
+	if best >= 0 {
+		return at(r.token, bad("order", g.name, s.From, "%s was granted, but stood behind others who waited, until revision %d", who(s), r.gone))
+	}
+	return at(r.token, bad("limit", g.name, s.From, "%s was granted weight %d, but there was no room for it at any revision until %s",
+		who(s), r.parsed.weight, revision(r.gone)))
+}
+
+// changes returns the revisions in a request's life at which its queue changed.
+func (w *world) changes(g *gate, r *request) (revs []int64) {
+	for _, st := range g.states {
+		if st.rev >= r.token && st.rev < r.gone {
+			revs = append(revs, st.rev)
+		}
+	}
+	return revs
+}
+
+// tokens checks what does not depend on admission.
+func (w *world) tokens() (f []Finding) {
+	last, seen := map[string]*history.Span{}, map[id]*history.Span{}
+	for i := range w.spans {
+		s := &w.spans[i]
+		k := id{s.Granted.Gate, s.Granted.Token}
+		if o := seen[k]; o != nil {
+			f = append(f, bad("token", k.gate, s.From, "token %d was granted to %s and to %s", k.token, who(o), who(s)))
+			continue
+		}
+		seen[k] = s
+		r := w.byToken[k]
+		if r == nil {
+			continue
+		}
+		if client, op, ok := history.ParseTag(r.rec.Note); ok && (client != s.Granted.Client || op != s.Granted.Op) {
+			f = append(f, bad("token", k.gate, s.From, "%s was granted token %d, which belongs to the request of %s", who(s), k.token, r.rec.Note))
+		}
+		if !s.Confirmed || r.gate.fixed != 1 {
+			continue
+		}
+		if o := last[k.gate]; o != nil && o.Granted.Token > k.token && w.struck(r) == nil && r.how != withNotice {
+			f = append(f, bad("token", k.gate, s.From, "%s holds token %d after %s held %d", who(s), k.token, who(o), o.Granted.Token))
+		}
+		last[k.gate] = s
+	}
+	for _, name := range w.names() {
+		for _, r := range w.gates[name].requests {
+			if op := w.opOf[r]; op != nil && op.Call.At > r.putAt {
+				f = append(f, at(r.token, bad("time", name, op.Call.At, "%s: its key was seen %s before it was asked for", w.name(r), ms(op.Call.At-r.putAt))))
+			}
+		}
+	}
+	return f
+}
+
+// writtenOnce: rank depends on what never changes.
+func (w *world) writtenOnce() (f []Finding) {
+	for _, name := range w.names() {
+		for _, r := range w.gates[name].requests {
+			for _, rev := range r.again {
+				if w.meddled(r.key, rev) != nil {
+					f = append(f, at(rev, excused("once", name, r.putAt, "%s: a nemesis wrote its key again", w.name(r))))
+				} else {
+					f = append(f, at(rev, bad("once", name, r.putAt, "%s: its key was written again", w.name(r))))
+				}
+			}
+			if r.twins {
+				f = append(f, at(r.token, bad("once", name, r.putAt, "%s: another request was created at the same revision", w.name(r))))
+			}
+			if w.layout.presence && r.lease != r.parsed.lease && w.meddled(r.key, r.token) == nil {
+				f = append(f, at(r.token, bad("once", name, r.putAt, "%s: it hangs on lease %x, not on the one in its name", w.name(r), r.lease)))
+			}
+		}
+	}
+	return f
+}
+
+// limits: the record of a limit tells later readers who had been admitted.
+func (w *world) limits() (f []Finding) {
+	for _, name := range w.names() {
+		g := w.gates[name]
+		for _, l := range g.limits {
+			switch {
+			case !l.known:
+			case l.record.Through > l.above:
+				f = append(f, at(l.rev, bad("through", name, l.at, "the limit of %d tells that all up to token %d had been admitted, but that was only %d", l.n, l.record.Through, l.above)))
+			case l.hidden != 0:
+				finding := at(l.rev, bad("through", name, l.at, "the limit of %d hides that token %d had been admitted", l.n, l.hidden))
+				if w.byToken[id{name, l.hidden}].admitted <= w.restored(g, l.rev) {
+					finding.Level = Excused // a nemesis deleted the record that told so
+				}
+				f = append(f, finding)
+			}
+		}
+	}
+	return f
+}
+
+// statuses compares what Status has told with what there was: N is the weight of
+// the holders, at revision Rev.
+func (w *world) statuses() (f []Finding) {
+	for _, op := range w.ops {
+		r := op.Return
+		if r == nil || r.Name != history.Status || r.Outcome != history.OK || r.Rev == 0 || r.Rev > w.through {
+			continue
+		}
+		st, exact, forgotten := state{}, true, false
+		if g := w.gates[r.Gate]; g != nil {
+			st, _ = g.stateAt(r.Rev)
+			l := g.limitAt(r.Rev)
+			exact = l.known && !l.record.Unsettled()
+			forgotten = w.forgets(g, r.Rev)
+		}
+		if r.N < st.held && !forgotten || exact && r.N > st.held {
+			f = append(f, at(r.Rev, bad("status", r.Gate, r.At, "%s was told that %d are held, but that was %d", r.Client, r.N, st.held)))
+		}
+	}
+	return f
+}
+
+// restored returns the last revision before rev at which a limit that a nemesis had
+// deleted was stored again. What it told of earlier admissions is lost.
+func (w *world) restored(g *gate, rev int64) (last int64) {
+	for _, l := range g.limits {
+		if l.first && l.rev <= rev && w.named(w.prefix+g.name+"/limit") {
+			last = l.rev
+		}
+	}
+	return last
+}
+
+// forgets tells whether somebody holds who was admitted before that.
+func (w *world) forgets(g *gate, rev int64) bool {
+	restored := w.restored(g, rev)
+	for _, r := range g.requests {
+		if r.admitted != 0 && r.admitted <= restored && r.gone > rev {
+			return true
+		}
+	}
+	return false
+}
+
+func at(rev int64, f Finding) Finding {
+	f.Rev = rev
+	return f
+}
+
+// who names a holder.
+func who(s *history.Span) string {
+	return fmt.Sprintf("%s (call %d)", s.Granted.Client, s.Granted.Op)
+}
+
+func revision(rev int64) string {
+	if rev == never {
+		return "the end"
+	}
+	return fmt.Sprintf("revision %d", rev)
+}

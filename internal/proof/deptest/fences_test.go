@@ -1,0 +1,241 @@
+package deptest
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fence forbids some imports to some files. Only direct imports are looked at:
+// every link of a chain is somebody's direct import.
+type fence struct {
+	name string
+	why  string
+	// bans tells whether f must not import the package.
+	bans func(f file, importPath string) bool
+	// planted is a file that breaks the fence: its path and what it imports.
+	planted [2]string
+}
+
+var fences = []fence{
+	{
+		name: "internal packages import no public one",
+		why:  "the public packages are built from them, and the arrow must not turn",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(f.dir, "internal") && !f.test && within(dir, public...)
+		},
+		planted: [2]string{"internal/queue/queue.go", module + "/concurrency"},
+	},
+	{
+		name: "concurrency imports none of its users",
+		why:  "it is the foundation: whoever wants only a semaphore gets only that",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(f.dir, "concurrency") && !f.test && within(dir, "schedlock", "idempotency")
+		},
+		planted: [2]string{"concurrency/semaphore.go", module + "/schedlock"},
+	},
+	{
+		name: "schedlock does not import idempotency",
+		why:  "they are two answers to two questions and share only a Session",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(f.dir, "schedlock") && within(dir, "idempotency")
+		},
+		planted: [2]string{"schedlock/locker.go", module + "/idempotency"},
+	},
+	{
+		name: "idempotency does not import schedlock",
+		why:  "they are two answers to two questions and share only a Session",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(f.dir, "idempotency") && within(dir, "schedlock")
+		},
+		planted: [2]string{"idempotency/store_test.go", module + "/schedlock"},
+	},
+	{
+		name: "embedtest imports no other public package",
+		why:  "then the tests of all of them can use it without a cycle",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(f.dir, "embedtest") && !within(dir, "embedtest") && within(dir, public...)
+		},
+		planted: [2]string{"embedtest/start_test.go", module + "/concurrency"},
+	},
+	{
+		name: "only tests, examples and commands import embedtest",
+		why:  "it brings a whole etcd server, which no user's binary shall carry",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(dir, "embedtest") && !f.test && !within(f.dir, "embedtest", "examples", "internal/proof")
+		},
+		planted: [2]string{"concurrency/session.go", module + "/embedtest"},
+	},
+	{
+		name: "only tests import the conformance suites",
+		why:  "they import testing, and are no part of a user's program",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(dir, conformance...) && !f.test && !within(f.dir, conformance...)
+		},
+		planted: [2]string{"idempotency/store.go", module + "/idempotency/conformance"},
+	},
+	{
+		name: "the conformance suites import no embedtest",
+		why:  "a user runs them on a cluster that he has, and shall not build an etcd server for that",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(f.dir, conformance...) && !f.test && within(dir, "embedtest")
+		},
+		planted: [2]string{"idempotency/idemtest/idemtest.go", module + "/embedtest"},
+	},
+	{
+		name: "the conformance suite imports nothing of ours",
+		why:  "it knows a store by its promises alone, so that it tests any",
+		bans: func(f file, imp string) bool {
+			_, ok := ours(imp)
+			return ok && within(f.dir, conformance[0]) && !f.test
+		},
+		planted: [2]string{"idempotency/conformance/run.go", module + "/internal/keyspace"},
+	},
+	{
+		name: "only embedtest runs an etcd server",
+		why:  "its dependencies are many times those of the client",
+		bans: func(f file, imp string) bool {
+			return within(imp, "go.etcd.io/etcd/server/v3") && !f.test && !within(f.dir, "embedtest")
+		},
+		planted: [2]string{"examples/fleet/main.go", "go.etcd.io/etcd/server/v3/embed"},
+	},
+	{
+		name: "only tests import test libraries",
+		why:  "assertions and generators do not belong into users' binaries",
+		bans: func(f file, imp string) bool {
+			return within(imp, "github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/anishathalye/porcupine") && !f.test
+		},
+		planted: [2]string{"embedtest/start.go", "github.com/stretchr/testify/require"},
+	},
+	{
+		name: "only tests import what exists to prove",
+		why:  "nemeses, checkers and fakes are no part of the product: internal/proof is a folder so that one rule holds for all of it",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(dir, testOnly...) && !f.test
+		},
+		planted: [2]string{"concurrency/permit.go", module + "/internal/proof/chaos"},
+	},
+	{
+		name: "concurrency and what it is built from import no server, metrics, tracing or HTTP library",
+		why:  "telemetry is a struct of functions, transports are packages of their own: nobody pays for what they do not use",
+		bans: func(f file, imp string) bool {
+			core := f.dir == "concurrency" || within(f.dir, "internal")
+			return core && !f.test && within(imp, "net/http", "go.etcd.io/etcd/server/v3",
+				"github.com/prometheus", "go.opentelemetry.io")
+		},
+		planted: [2]string{"concurrency/trace.go", "github.com/prometheus/client_golang/prometheus"},
+	},
+	{
+		name: "HTTP middleware imports its parent, the standard library and a parser of Structured Fields",
+		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
+		bans: func(f file, imp string) bool {
+			return isMiddleware(f, "http") && !isStandard(imp) && imp != "github.com/dunglas/httpsfv" && imp != path.Join(module, path.Dir(f.dir))
+		},
+		planted: [2]string{"idempotency/idemhttp/middleware.go", "go.etcd.io/etcd/client/v3"},
+	},
+	{
+		name: "gRPC middleware imports its parent, grpc with its messages, and the standard library without net/http",
+		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
+		bans: func(f file, imp string) bool {
+			allowed := isStandard(imp) && !within(imp, "net/http") ||
+				within(imp, "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc") || imp == path.Join(module, path.Dir(f.dir))
+			return isMiddleware(f, "grpc") && !allowed
+		},
+		planted: [2]string{"concurrency/limitgrpc/interceptor.go", module + "/internal/keyspace"},
+	},
+}
+
+// conformance lists the packages that hold a store to its promises: first the suite, then
+// what has our own stores run through it.
+var conformance = []string{"idempotency/conformance", "idempotency/idemtest"}
+
+// isMiddleware tells whether f belongs to a transport's package below a
+// public one, such as concurrency/limithttp.
+func isMiddleware(f file, transport string) bool {
+	return slices.Contains(public, path.Dir(f.dir)) && strings.HasSuffix(f.dir, transport) && !f.test
+}
+
+// isStandard tells whether an import path is of the standard library, whose
+// first element never has a dot.
+func isStandard(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+// breaches lists the imports that a fence forbids.
+func (fe fence) breaches(tr *tree) []string {
+	var found []string
+	for _, f := range tr.files {
+		for _, imp := range f.imports() {
+			if fe.bans(f, imp) {
+				found = append(found, fmt.Sprintf("%s imports %s", f.path, imp))
+			}
+		}
+	}
+	return found
+}
+
+func TestFences(t *testing.T) {
+	tr := repository(t)
+	for _, fe := range fences {
+		for _, breach := range fe.breaches(tr) {
+			t.Errorf("%s\n\trule: %s\n\tbecause: %s", breach, fe.name, fe.why)
+		}
+	}
+}
+
+// TestFencesFail shows that each fence stops the one import that it is for,
+// and that a tree in order passes all of them.
+func TestFencesFail(t *testing.T) {
+	for _, fe := range fences {
+		t.Run(fe.name, func(t *testing.T) {
+			name, imp := fe.planted[0], fe.planted[1]
+			tr := planted(t, map[string]string{name: importing(name, imp)})
+			if got := fe.breaches(tr); len(got) != 1 {
+				t.Errorf("%s importing %s: breaches %q, want one", name, imp, got)
+			}
+		})
+	}
+
+	inOrder := planted(t, map[string]string{
+		"concurrency/session.go":          importing("concurrency/session.go", "go.etcd.io/etcd/client/v3", module+"/internal/lease"),
+		"concurrency/session_test.go":     importing("concurrency/session_test.go", module+"/embedtest", "pgregory.net/rapid"),
+		"concurrency/limithttp/limit.go":  importing("concurrency/limithttp/limit.go", "net/http", module+"/concurrency"),
+		"idempotency/idemgrpc/idem.go":    importing("idempotency/idemgrpc/idem.go", "google.golang.org/grpc/codes", module+"/idempotency"),
+		"schedlock/locker.go":             importing("schedlock/locker.go", module+"/concurrency"),
+		"embedtest/start.go":              importing("embedtest/start.go", "go.etcd.io/etcd/server/v3/embed"),
+		"idempotency/conformance/run.go":  importing("idempotency/conformance/run.go", "testing", "go.etcd.io/etcd/client/v3"),
+		"idempotency/idemtest/run.go":     importing("idempotency/idemtest/run.go", module+"/idempotency/conformance", module+"/idempotency", module+"/concurrency"),
+		"internal/mirror/mirror_test.go":  importing("internal/mirror/mirror_test.go", module+"/embedtest"),
+		"internal/proof/chaos/nemesis.go": importing("internal/proof/chaos/nemesis.go", module+"/embedtest"),
+		"examples/fleet/main.go":          importing("examples/fleet/main.go", module+"/embedtest", "net/http"),
+		"integration/go.mod":              "module elsewhere",
+		"integration/gocron/gocron.go":    importing("integration/gocron/gocron.go", module+"/embedtest"),
+		"concurrency/testdata/ignored.go": importing("concurrency/testdata/ignored.go", module+"/schedlock"),
+	})
+	for _, fe := range fences {
+		if got := fe.breaches(inOrder); len(got) != 0 {
+			t.Errorf("%s: a tree in order is refused: %q", fe.name, got)
+		}
+	}
+}
+
+// importing returns the source of a file with the given imports.
+func importing(name string, imports ...string) string {
+	source := "package " + path.Base(path.Dir(name)) + "\n\n"
+	for _, imp := range imports {
+		source += fmt.Sprintf("import _ %q\n", imp)
+	}
+	return source
+}

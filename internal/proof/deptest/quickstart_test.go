@@ -1,0 +1,88 @@
+package deptest
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// maxProgram is the number of lines, as wc -l counts them, that a program to copy from
+// stays below: it fits on a screen.
+const maxProgram = 60
+
+// tasks are the programs for what a newcomer sets out to do, beside those of quickstart.
+var tasks = map[string]string{
+	"a limited worker with a graceful stop": "examples/quickstart/worker/main.go",
+	"a nightly job under robfig/cron":       "integration/example_robfig_test.go",
+	"a nightly job under gocron":            "integration/example_gocron_test.go",
+	"payments on chi, with a crash":         "integration/example_chi_test.go",
+	"a unit test in which a permit is lost": "examples/quickstart/testing/thumbs_test.go",
+	"an operator's evening":                 "examples/quickstart/operator/main.go",
+}
+
+func programBreaches(root fs.FS) (found []string, err error) {
+	programs, err := fs.Glob(root, "examples/quickstart/*/main.go")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range tasks {
+		if !slices.Contains(programs, name) {
+			programs = append(programs, name)
+		}
+	}
+	index, err := fs.ReadFile(root, "examples/quickstart/README.md")
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(programs)
+	for _, name := range programs {
+		source, err := fs.ReadFile(root, name)
+		if err != nil {
+			return nil, err
+		}
+		if n := bytes.Count(source, []byte("\n")); n >= maxProgram {
+			found = append(found, fmt.Sprintf("%s has %d lines, not below %d: move what it does not show to a file beside it", name, n, maxProgram))
+		}
+		link := "](" + strings.Replace("../../"+name, "../../examples/quickstart/", "", 1) + ")"
+		if !bytes.Contains(index, []byte(link)) {
+			found = append(found, "examples/quickstart/README.md has no link to "+name)
+		}
+	}
+	return found, nil
+}
+
+// TestQuickstart holds the programs to copy from to a size that is read at once, and their
+// index to all of them.
+func TestQuickstart(t *testing.T) {
+	found, err := programBreaches(os.DirFS("../../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, breach := range found {
+		t.Error(breach)
+	}
+}
+
+// TestQuickstartFails shows that a long program, and one that the index leaves out, are
+// found out.
+func TestQuickstartFails(t *testing.T) {
+	index := ""
+	root := fstest.MapFS{}
+	for _, name := range tasks {
+		root[name] = &fstest.MapFile{Data: []byte(strings.Repeat("\n", maxProgram-1))}
+		index += "[x](" + strings.Replace("../../"+name, "../../examples/quickstart/", "", 1) + ")\n"
+	}
+	root["examples/quickstart/README.md"] = &fstest.MapFile{Data: []byte(index)}
+	for _, breaches := range []int{0, 2} {
+		got, err := programBreaches(root)
+		if err != nil || len(got) != breaches {
+			t.Errorf("%q, %v; want %d breaches", got, err, breaches)
+		}
+		root["examples/quickstart/new/main.go"] = &fstest.MapFile{Data: []byte(strings.Repeat("\n", maxProgram))}
+	}
+}

@@ -1,0 +1,161 @@
+package deptest
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// maxReadme is the size in bytes up to which a newcomer reads the README.
+const maxReadme = 8 << 10
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// words returns a text with each run of white space as one space.
+func words(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// readmeBreaches compares the Go code of the README with the sources that tests run, white
+// space aside, and its size with maxReadme.
+func readmeBreaches(readme string, tested []string) (found []string) {
+	if len(readme) > maxReadme {
+		found = append(found, fmt.Sprintf("the README has %d bytes, more than %d: move details to docs", len(readme), maxReadme))
+	}
+	blocks := goBlock.FindAllStringSubmatch(readme, -1)
+	if blocks == nil {
+		found = append(found, "the README has no Go program")
+	}
+	for _, block := range blocks {
+		if !slices.ContainsFunc(tested, func(source string) bool { return strings.Contains(source, words(block[1])) }) {
+			found = append(found, "no test or example has this code of the README:\n"+block[1])
+		}
+	}
+	return found
+}
+
+// testedSources returns the words of each file that tests compile and run to show users how:
+// the tests of the public packages, the examples, and integration.
+func testedSources(t *testing.T, root fs.FS) (all []string) {
+	t.Helper()
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(name) != ".go" ||
+			!within(name, "examples") && !(strings.HasSuffix(name, "_test.go") && within(name, append(public, "integration")...)) {
+			return err
+		}
+		source, err := fs.ReadFile(root, name)
+		all = append(all, words(string(source)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestReadmeProgram holds the README's code to what is tested.
+func TestReadmeProgram(t *testing.T) {
+	root := os.DirFS("../../..")
+	readme, err := fs.ReadFile(root, "README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, breach := range readmeBreaches(string(readme), testedSources(t, root)) {
+		t.Error(breach)
+	}
+}
+
+// TestReadmeProgramFails shows that code that differs, none at all, and a long README are
+// found out.
+func TestReadmeProgramFails(t *testing.T) {
+	root := fstest.MapFS{
+		"concurrency/example_test.go": &fstest.MapFile{Data: []byte("package p\n\nfunc run() error {\n\treturn nil\n}\n")},
+		"concurrency/session.go":      &fstest.MapFile{Data: []byte("package p\n\nfunc untested() {}\n")},
+	}
+	tested := testedSources(t, root)
+	for readme, breaches := range map[string]int{
+		"Text.\n```go\nfunc run() error {\n    return nil\n}\n```\n": 0,
+		"```go\nreturn nil\n```\n":                                   0,
+		"```go\nfunc run() error { return ErrFull }\n```\n":          1,
+		"```go\nreturn nil\n```\n```go\nfunc walk() {}\n```\n":       1,
+		"```go\nfunc untested() {}\n```\n":                           1,
+		"```sh\nmake\n```\n":                                         1,
+		"```go\nreturn nil\n```\n" + strings.Repeat("x", maxReadme):  1,
+	} {
+		if got := readmeBreaches(readme, tested); len(got) != breaches {
+			t.Errorf("%.60q: breaches %q, want %d", readme, got, breaches)
+		}
+	}
+}
+
+var (
+	namedTest = regexp.MustCompile("`(?:(\\w+)\\.)?((?:Test|Fuzz|Benchmark)[A-Z]\\w*)`")
+	link      = regexp.MustCompile(`\]\(([^)#\s]*)(?:#[^)]*)?\)`)
+)
+
+// docBreaches checks that the tests that a document names exist, and that its
+// links to files of the repository lead somewhere.
+func docBreaches(name, doc string, tests map[string]bool, root fs.FS) (found []string) {
+	for _, m := range namedTest.FindAllStringSubmatch(doc, -1) {
+		if m[2] == "TestName" {
+			continue // stands for any
+		}
+		exists := m[1] != "" && tests[m[1]+"."+m[2]]
+		for test := range tests {
+			exists = exists || m[1] == "" && strings.HasSuffix(test, "."+m[2])
+		}
+		if !exists {
+			found = append(found, name+": there is no test "+strings.Trim(m[0], "`"))
+		}
+	}
+	for _, m := range link.FindAllStringSubmatch(doc, -1) {
+		if m[1] == "" || strings.Contains(m[1], "://") {
+			continue
+		}
+		if _, err := fs.Stat(root, path.Join(path.Dir(name), m[1])); err != nil {
+			found = append(found, name+": the link to "+m[1]+" leads nowhere")
+		}
+	}
+	return found
+}
+
+// TestDocs holds all documents to what they point at.
+func TestDocs(t *testing.T) {
+	root := os.DirFS("../../..")
+	tests := allTests(t)
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/model/*.md", "examples/*/README.md"} {
+		names, err := fs.Glob(root, pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			doc, err := fs.ReadFile(root, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, breach := range docBreaches(name, string(doc), tests, root) {
+				t.Error(breach)
+			}
+		}
+	}
+}
+
+// TestDocsFail shows that a name or link that leads nowhere is found out.
+func TestDocsFail(t *testing.T) {
+	root := fstest.MapFS{"docs/a.md": &fstest.MapFile{}, "README.md": &fstest.MapFile{}}
+	tests := map[string]bool{"queue.TestFront": true}
+	for doc, breaches := range map[string]int{
+		"`TestFront`, `queue.TestFront`, [a](a.md#b), [r](../README.md), [x](https://example.org), [c](#d)": 0,
+		"`TestBack`":        1,
+		"`lease.TestFront`": 1,
+		"[b](b.md)":         1,
+	} {
+		if got := docBreaches("docs/a.md", doc, tests, root); len(got) != breaches {
+			t.Errorf("%q: breaches %q, want %d", doc, got, breaches)
+		}
+	}
+}

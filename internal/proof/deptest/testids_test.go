@@ -1,0 +1,160 @@
+package deptest
+
+import (
+	"fmt"
+	"go/ast"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A row of docs/testing.md: | id | test, reason or TODO | what must hold |
+var (
+	idRow     = regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \|(.*)\|(.*)\|$`)
+	idTest    = regexp.MustCompile("^`(\\w+)\\.((?:Test|Fuzz|Example|Benchmark)\\w*)(?:/[^`]+)?`$")
+	idReasons = regexp.MustCompile(`^(?:waits for [^:]+|cannot run here|mended in [^:]+): \S`)
+)
+
+// requiredIDs lists what docs/testing.md has to account for: lessons of other
+// semaphores (T), failures of a cluster and its clients (F), counterexamples
+// to the protocol (S: safety, L: liveness), lessons of other elections and job
+// lockers (J), and of other idempotency libraries (I), and what attacks on a finished
+// version have found (A). Numbers that are left out belong to packages and modes that do not exist
+// yet.
+func requiredIDs() []string {
+	var ids []string
+	add := func(kind, format string, first, last int, except ...int) {
+		for n := first; n <= last; n++ {
+			if !slices.Contains(except, n) {
+				ids = append(ids, fmt.Sprintf(kind+format, n))
+			}
+		}
+	}
+	add("T", "%d", 1, 37)
+	add("F", "%02d", 1, 48)
+	add("F", "%02d", 65, 68)
+	add("S", "%d", 1, 11, 8)
+	add("L", "%d", 1, 10, 2, 7)
+	add("J", "%d", 1, 28)
+	add("I", "%02d", 1, 42)
+	add("A", "%d", 1, 85)
+	return ids
+}
+
+// idBreaches compares the table with the required ids and with the tests that
+// exist.
+func idBreaches(doc string, tests map[string]bool) []string {
+	var found []string
+	breach := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+
+	required, seen := requiredIDs(), map[string]int{}
+	for _, row := range idRow.FindAllStringSubmatch(doc, -1) {
+		id, test, what := row[1], strings.TrimSpace(row[2]), strings.TrimSpace(row[3])
+		seen[id]++
+		if !slices.Contains(required, id) {
+			breach("%s is not in the list of required ids", id)
+		}
+		if what == "" {
+			breach("%s does not say what must hold", id)
+		}
+		switch {
+		case idReasons.MatchString(test):
+		default:
+			for name := range strings.SplitSeq(test, ", ") {
+				m := idTest.FindStringSubmatch(name)
+				if m == nil {
+					breach("%s: %q is neither `package.TestName`, nor \"waits for …: reason\" nor \"cannot run here: reason\"", id, name)
+				} else if !tests[m[1]+"."+m[2]] {
+					breach("%s: there is no test %s.%s", id, m[1], m[2])
+				}
+			}
+		}
+	}
+	for _, id := range required {
+		if seen[id] != 1 {
+			breach("%s has %d rows, want one", id, seen[id])
+		}
+	}
+	return found
+}
+
+// testFuncs returns the names of all test functions, as package.Name.
+func testFuncs(tr *tree) map[string]bool {
+	names := map[string]bool{}
+	for _, f := range tr.files {
+		if !strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			if d, ok := decl.(*ast.FuncDecl); ok && d.Recv == nil {
+				names[f.pkg()+"."+d.Name.Name] = true
+			}
+		}
+	}
+	return names
+}
+
+// allTests are the tests of this module and of integration, by which documents name them.
+func allTests(t *testing.T) map[string]bool {
+	names := testFuncs(repository(t))
+	maps.Copy(names, testFuncs(readTree(t, os.DirFS("../../../integration"))))
+	return names
+}
+
+// TestIDs holds docs/testing.md to the tests that exist.
+func TestIDs(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, breach := range idBreaches(string(doc), allTests(t)) {
+		t.Errorf("docs/testing.md: %s", breach)
+	}
+}
+
+// TestIDsFail shows that a wrong list is found out.
+func TestIDsFail(t *testing.T) {
+	tests := testFuncs(planted(t, map[string]string{
+		"internal/queue/queue_test.go": "package queue_test\nfunc TestFront() {}\nfunc (x) TestMethod() {}\n",
+		"internal/queue/queue.go":      "package queue\nfunc TestNot() {}\n",
+	}))
+	good := ""
+	for _, id := range requiredIDs() {
+		good += "| " + id + " | `queue.TestFront/sub`, `queue.TestFront` | it holds |\n"
+	}
+	if got := idBreaches(good, tests); len(got) != 0 {
+		t.Fatalf("a good list is refused: %q", got)
+	}
+
+	replaceT1 := func(row string) string {
+		_, rest, _ := strings.Cut(good, "\n")
+		return row + rest
+	}
+	lists := map[string]struct{ doc, want string }{
+		"missing":     {replaceT1(""), "T1 has 0 rows"},
+		"twice":       {good + "| T1 | TODO | it holds |\n", "T1 has 2 rows"},
+		"unknown":     {good + "| S8 | `queue.TestFront` | it holds |\n", "S8 is not in the list"},
+		"no such":     {replaceT1("| T1 | `queue.TestBack` | it holds |\n"), "no test queue.TestBack"},
+		"method":      {replaceT1("| T1 | `queue.TestMethod` | it holds |\n"), "no test queue.TestMethod"},
+		"not a test":  {replaceT1("| T1 | `queue.TestNot` | it holds |\n"), "no test queue.TestNot"},
+		"no reason":   {replaceT1("| T1 | waits for schedlock: | it holds |\n"), "neither"},
+		"no sentence": {replaceT1("| T1 | `queue.TestFront` | |\n"), "does not say"},
+		"todo":        {replaceT1("| T1 | TODO | it holds |\n"), "neither"},
+	}
+	for name, tt := range lists {
+		t.Run(name, func(t *testing.T) {
+			got := idBreaches(tt.doc, tests)
+			if !slices.ContainsFunc(got, func(b string) bool { return strings.Contains(b, tt.want) }) {
+				t.Errorf("breaches %q, want one: %s", got, tt.want)
+			}
+		})
+	}
+
+	excused := replaceT1("| T1 | waits for schedlock: its claims | it holds |\n")
+	if got := idBreaches(excused, tests); len(got) != 0 {
+		t.Errorf("a row with a reason is refused: %q", got)
+	}
+}

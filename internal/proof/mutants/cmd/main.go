@@ -1,0 +1,182 @@
+// Mutants takes one rule after the other out of the product and shows who notices.
+//
+//	go run ./internal/proof/mutants/cmd
+//	go run ./internal/proof/mutants/cmd -only m04,l01 -seed 7
+//
+// The table goes to stdout. The exit status is 0 only if every mutant was noticed, by
+// the checker or test that it names, within as many seeds as it says.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/proof/mutants"
+)
+
+func main() {
+	only := flag.String("only", "", "beginnings of names, separated by commas (default: all)")
+	seed := flag.Uint64("seed", 1, "the first seed")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	survivors, err := run(ctx, *only, *seed)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(2)
+	}
+	if survivors > 0 {
+		fmt.Printf("%d survived\n", survivors)
+		os.Exit(1)
+	}
+}
+
+// row is what became of one mutant.
+type row struct {
+	killed bool
+	by     string
+	seeds  int
+}
+
+func run(ctx context.Context, only string, seed uint64) (survivors int, err error) {
+	all, err := mutants.All()
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	fmt.Printf("%-28s %-4s %-9s %5s  %-44s %s\n", "mutant", "id", "", "seeds", "noticed by", "what it breaks")
+	for _, m := range all {
+		if !wanted(m.Name, only) {
+			continue
+		}
+		begun := time.Now()
+		r, err := one(ctx, m, dir, seed)
+		if ctx.Err() != nil {
+			return survivors, ctx.Err()
+		}
+		if err != nil {
+			return survivors, fmt.Errorf("%s: %w", m.Name, err)
+		}
+		verdict := "killed"
+		if !r.killed {
+			verdict = "SURVIVED"
+			survivors++
+		}
+		fmt.Printf("%-28s %-4s %-9s %5d  %-44s %s\n", m.Name, m.ID, verdict, r.seeds, r.by, m.Rule)
+		fmt.Fprintf(os.Stderr, "mutants: %s took %.0f s\n", m.Name, time.Since(begun).Seconds())
+	}
+	return survivors, nil
+}
+
+func wanted(name, only string) bool {
+	return only == "" || slices.ContainsFunc(strings.Split(only, ","), func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+func one(ctx context.Context, m mutants.Mutant, dir string, seed uint64) (row, error) {
+	overlay, err := m.Overlay(".", dir)
+	if err != nil {
+		return row{}, err
+	}
+	if m.Test != "" {
+		return byTest(ctx, m, overlay)
+	}
+	binary := filepath.Join(dir, m.Name)
+	if out, err := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", binary, "./internal/proof/chaos/cmd").CombinedOutput(); err != nil {
+		return row{}, fmt.Errorf("build: %w\n%s", err, out)
+	}
+	defer os.Remove(binary)
+	var r row
+	for r.seeds < m.Seeds && !r.killed {
+		by, err := byChaos(ctx, m, binary, dir, seed+uint64(r.seeds))
+		if err != nil {
+			return row{}, err
+		}
+		r.seeds++
+		r.killed = slices.Contains(by, m.Killer)
+		r.by = cmp.Or(strings.Join(by, ", "), r.by)
+	}
+	return r, nil
+}
+
+// byChaos runs the suite once and returns the checkers that found fault.
+func byChaos(ctx context.Context, m mutants.Mutant, binary, dir string, seed uint64) ([]string, error) {
+	cmd := exec.CommandContext(ctx, binary, "-seed", fmt.Sprint(seed), "-for", m.For.String(), "-out", dir, "-nemeses", m.Nemeses, "-subjects", m.Subjects)
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	err := cmd.Run()
+	var verdict struct {
+		Verdict  string
+		Findings []struct{ Checker string }
+	}
+	if jerr := json.Unmarshal(lastLine(out.Bytes()), &verdict); jerr != nil || verdict.Verdict == "" {
+		return nil, fmt.Errorf("the suite told no verdict: %w\n%s", errors.Join(err, jerr), log.String())
+	}
+	var by []string
+	for _, f := range verdict.Findings {
+		if verdict.Verdict == "red" && f.Checker != "" && !slices.Contains(by, f.Checker) {
+			by = append(by, f.Checker)
+		}
+	}
+	slices.Sort(by)
+	return by, nil
+}
+
+func lastLine(b []byte) (last []byte) {
+	s := bufio.NewScanner(bytes.NewReader(b))
+	s.Buffer(nil, 16<<20)
+	for s.Scan() {
+		last = bytes.Clone(s.Bytes())
+	}
+	return last
+}
+
+// byTest runs one test and looks that it fails, and for no other reason than that it
+// compiles and runs.
+func byTest(ctx context.Context, m mutants.Mutant, overlay string) (row, error) {
+	args := []string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=3m", "-run", "^" + m.Test + "$", m.Package}
+	rapid, err := usesRapid(ctx, m.Package)
+	if err != nil {
+		return row{}, err
+	}
+	if rapid {
+		args = append(args, "-rapid.nofailfile") // which would be left in the tree
+	}
+	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	r := row{seeds: 1, by: strings.TrimPrefix(m.Package, "./") + "." + m.Test}
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.As(err, &exit) && bytes.Contains(out, []byte("--- FAIL: "+m.Test)):
+		r.killed = true
+		return r, nil
+	}
+	return row{}, fmt.Errorf("%w\n%s", err, out)
+}
+
+// usesRapid reports whether the tests of a package have rapid's flags.
+func usesRapid(ctx context.Context, pkg string) (bool, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{join .TestImports \"\\n\"}}\n{{join .XTestImports \"\\n\"}}", pkg).Output()
+	if err != nil {
+		return false, fmt.Errorf("imports of %s: %w", pkg, err)
+	}
+	return slices.Contains(strings.Split(string(out), "\n"), "pgregory.net/rapid"), nil
+}

@@ -1,0 +1,109 @@
+package mutants
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func everyMutant(t *testing.T) []Mutant {
+	t.Helper()
+	all, err := All()
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(all), 45)
+	return all
+}
+
+func TestHeads(t *testing.T) {
+	t.Parallel()
+	const edits = "\nIn: x, f\nFind: a\nPut: b\n"
+	m, err := parse("m", "Rule: r\nId: M1\nChaos: 3 20\nKiller: store\n"+edits)
+	require.NoError(t, err)
+	require.Equal(t, 3, m.Seeds)
+	require.Equal(t, "20s", m.For.String())
+	require.Equal(t, []edit{{pkg: "x", decl: "f", find: "a", put: "b"}}, m.edits)
+	for _, bad := range []string{
+		"Rule: r\nId: M1\n", "Id: M1\nTest: ./x TestX\n", "Rule: r\nId: M1\nTest: ./x\n", "Rule: r\nId: M1\nChaos: 3 20\n",
+		"Rule: r\nId: M1\nChaos: 3 20\nKiller: store\nTest: ./x TestX\n", "Rule: r\nId: M1\nTest: ./x TestX\nWhat: else\n",
+		"Rule: r\nRule: r\nId: M1\nTest: ./x TestX\n", "Rule: r\nId: M1\nTest: ./x TestX\nno field\n", "\tindented\nRule: r\nId: M1\nTest: ./x TestX\n",
+	} {
+		_, err := parse("m", bad+edits)
+		require.Error(t, err, bad)
+	}
+}
+
+func TestEditsOfAFile(t *testing.T) {
+	t.Parallel()
+	const head = "Rule: r\nId: M1\nTest: ./x TestX\n\n"
+	m, err := parse("m", head+"In: x, f\nFind:\n\ta\n\t\tb\n\n\tc\nPut:\nFind: d\nPut: e: f\n\nIn: y/z, (*T[K, V]).g\nFind: h\nPut:\n\tone\n\ttwo\n")
+	require.NoError(t, err)
+	require.Equal(t, []edit{
+		{pkg: "x", decl: "f", find: "a\n\tb\nc"},
+		{pkg: "x", decl: "f", find: "d", put: "e: f"},
+		{pkg: "y/z", decl: "(*T[K, V]).g", find: "h", put: "one\ntwo"},
+	}, m.edits)
+	for _, bad := range []string{
+		"", "In: x, f\n", "In: x f\nFind: a\nPut: b\n", "Find: a\nPut: b\n", "In: x, f\nFind: a\n", "In: x, f\nFind:\nPut: b\n", "In: x, f\nPut: b\n",
+		"In: x, f\nFind: a\nFind: b\nPut: c\n", "In: x, f\nFind: a\nPut: b\nPut: c\n", "In: x, f\nFind: a\nIn: y, g\nPut: b\n",
+	} {
+		_, err := parse("m", head+bad)
+		require.Error(t, err, bad)
+	}
+}
+
+// The test that is to notice exists: one that was renamed would pass.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	for _, m := range everyMutant(t) {
+		if m.Test == "" {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join("../../..", m.Package, "*_test.go"))
+		require.NoError(t, err)
+		found := false
+		for _, name := range files {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				found = found || ok && f.Name.Name == m.Test
+			}
+		}
+		require.True(t, found, "%s: %s has no %s", m.Name, m.Package, m.Test)
+	}
+}
+
+var tableRow = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d-[^`]+)` \\| (.*) \\| (.*) \\| (\\S+) \\|$")
+
+// The documentation's table is that of the mutants.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../../docs/testing.md")
+	require.NoError(t, err)
+	rows := map[string][]string{}
+	for _, r := range tableRow.FindAllStringSubmatch(string(doc), -1) {
+		rows[r[1]] = r[2:]
+	}
+	all := everyMutant(t)
+	require.Len(t, rows, len(all))
+	for _, m := range all {
+		row := rows[m.Name]
+		require.NotNil(t, row, m.Name)
+		require.Equal(t, m.Rule, row[0], m.Name)
+		by := strings.Split(row[1], ", ")
+		if m.Test != "" {
+			require.Equal(t, []string{"`" + path.Base(m.Package) + "." + m.Test + "`"}, by, m.Name)
+			require.Equal(t, "–", row[2], m.Name)
+		} else {
+			require.Contains(t, by, "`"+m.Killer+"`", m.Name)
+		}
+	}
+}

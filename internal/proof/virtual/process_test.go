@@ -1,0 +1,203 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+	"github.com/etcdkit/etcdkit/internal/proof/outcome"
+)
+
+func fateOf(f fate, d time.Duration, m fakeetcd.Message) fakeetcd.Fate {
+	switch f {
+	case slowThere:
+		return fakeetcd.Fate{Before: d, After: d}
+	case slowBack:
+		return fakeetcd.Fate{After: d}
+	case lostThere:
+		return fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, LoseRequest: true}
+	case lostBack:
+		return fakeetcd.Fate{Err: fakeetcd.ErrUnavailable}
+	case swallowed:
+		return fakeetcd.Fate{LoseRequest: true, LoseAnswer: true}
+	case unanswered:
+		return fakeetcd.Fate{LoseAnswer: true}
+	case lateCopy:
+		return fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, Before: d}
+	case twice:
+		return fakeetcd.Fate{Again: d}
+	case noSpace:
+		if m.Method == "Txn" {
+			return fakeetcd.Fate{Err: rpctypes.ErrGRPCNoSpace}
+		}
+	}
+	return fakeetcd.Fate{}
+}
+
+// open starts a session if there is none.
+func (p *process) open(ctx context.Context) {
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
+	for p.session() == nil {
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		call := p.rec.Call(history.Event{Name: history.Open, Until: p.until(bounded)})
+		s, err := concurrency.NewSession(bounded, p.client.Client, "test", &concurrency.SessionOptions{TTL: p.w.script.ttl, Margin: p.w.script.margin, Prefix: prefix, Holder: p.name})
+		cancel()
+		if err != nil {
+			call.Done(err, nil)
+			continue
+		}
+		call.Return(history.Event{Outcome: history.OK, Lease: lease(s)})
+		p.mu.Lock()
+		p.sess = s
+		p.mu.Unlock()
+	}
+}
+
+// close ends the session, and its holders after a while.
+func (p *process) close(ctx context.Context, wait time.Duration) {
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
+	p.mu.Lock()
+	s := p.sess
+	p.sess = nil
+	p.mu.Unlock()
+	if s == nil {
+		return
+	}
+	call := p.rec.Call(history.Event{Name: history.Close, Lease: lease(s)})
+	bounded, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	begun := time.Now()
+	call.Done(s.Close(bounded), nil)
+	if took := time.Since(begun); took > wait+2*time.Second {
+		p.w.wrong("close", "%s: Close took %v, with a ctx of %v", p.name, took, wait)
+	}
+}
+
+func (p *process) until(ctx context.Context) int64 {
+	d, _ := ctx.Deadline()
+	return p.w.recorder.At(d)
+}
+
+func (p *process) semaphore() (*concurrency.Semaphore, error) {
+	s := p.session()
+	if s == nil {
+		return nil, concurrency.ErrClosed
+	}
+	return concurrency.NewSemaphore(s, queue, p.w.script.limit, &concurrency.SemaphoreOptions{AdoptLimit: true})
+}
+
+// do does one step.
+func (p *process) do(x step) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	switch x.do {
+	case setLimit:
+		return p.call(ctx, history.Event{Name: history.SetLimit, Limit: int64(x.n)}, func(sem *concurrency.Semaphore) error { return sem.SetLimit(ctx, x.n, concurrency.CreateLimit()) })
+	case evict:
+		return p.call(ctx, history.Event{Name: history.Evict, ID: x.id}, func(sem *concurrency.Semaphore) error { return sem.Evict(ctx, x.id, "script") })
+	case releaseID:
+		return p.call(ctx, history.Event{Name: history.ReleaseID, ID: x.id}, func(sem *concurrency.Semaphore) error { return sem.ReleaseID(ctx, x.id) })
+	}
+	return p.ask(context.Background(), x)
+}
+
+// call records an operation that only returns an error.
+func (p *process) call(ctx context.Context, e history.Event, do func(*concurrency.Semaphore) error) error {
+	sem, err := p.semaphore()
+	if err != nil {
+		return err
+	}
+	e.Gate, e.Until = gate, p.until(ctx)
+	c := p.rec.Call(e)
+	err = do(sem)
+	outcome.Return(c, err)
+	return err
+}
+
+// ask acquires a permit, holds it and gives it back.
+func (p *process) ask(ctx context.Context, x step) error {
+	sem, err := p.semaphore()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, x.ctx)
+	defer cancel()
+	e := history.Event{Name: history.Acquire, Gate: gate, Weight: int64(x.n), ID: x.id, Until: p.until(ctx)}
+	get := sem.Acquire
+	var opts []concurrency.AcquireOption
+	switch x.do {
+	case try:
+		e.Name, get = history.Try, sem.TryAcquire
+	case waitFor:
+		opts = append(opts, concurrency.Wait(x.bound+1))
+	case maxHold:
+		opts = append(opts, concurrency.MaxHold(x.bound+1))
+	case takeOver:
+		opts = append(opts, concurrency.TakeOver())
+		e.Attr = map[string]string{"takeover": "yes"}
+	}
+	if x.id != "" {
+		opts = append(opts, concurrency.ID(x.id))
+	}
+	call := p.rec.Call(e)
+	permit, err := get(ctx, append(opts, concurrency.Weight(x.n), concurrency.Note(call.Tag()))...)
+	if err != nil {
+		outcome.Return(call, err)
+		return err
+	}
+	belief := call.Granted(permit.Token())
+	p.act(permit.Context(), permit)
+	p.hold(permit, belief, x.d)
+	if permit.Err() != nil {
+		p.act(context.Background(), permit) // nobody has told the work that it is over
+	}
+
+	back, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c := p.rec.Call(history.Event{Name: history.Release, Gate: gate, Token: permit.Token(), Until: p.until(back)})
+	c.Done(permit.Release(back), outcome.Definite)
+	return nil
+}
+
+// act writes something under the permit's guard, without asking whether it is held.
+func (p *process) act(ctx context.Context, permit *concurrency.Permit) {
+	key, value := root+"register/"+gate, fmt.Sprintf("%s/%d", p.name, p.w.writes.Add(1))
+	e := history.Event{
+		Kind: history.KindEffect, Gate: gate, Token: permit.Token(), Outcome: history.Fail,
+		Attr: map[string]string{"register": key, "mode": history.ModeGuard, "value": value},
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	resp, err := p.client.Txn(ctx).If(permit.Guard()).Then(clientv3.OpPut(key, value)).Commit()
+	switch {
+	case err != nil:
+		e.Outcome, e.Error = history.Unknown, err.Error()
+	case resp.Succeeded:
+		e.Outcome, e.Rev = history.OK, resp.Header.Revision
+	}
+	p.rec.Add(e)
+}
+
+// hold believes in a permit until its time is over or it is told better.
+func (p *process) hold(permit *concurrency.Permit, belief *history.Belief, d time.Duration) {
+	for begun := time.Now(); belief.Check(permit); {
+		left := d - time.Since(begun)
+		if left <= 0 {
+			belief.End(history.Released)
+			return
+		}
+		select {
+		case <-time.After(min(left, 200*time.Millisecond)):
+		case <-permit.Context().Done():
+		}
+	}
+	belief.End(outcome.Cause(permit.Err()))
+}
