@@ -9,7 +9,9 @@ MAKEFLAGS += --no-print-directory
 PKGS        ?= ./...
 TESTFLAGS   ?=
 TESTTIMEOUT ?= 10m
-# Most tests wait for clocks, so more of them go at once than there are processors.
+# Most tests wait for clocks, so more of them go at once than there are processors, and
+# one package more.
+PACKAGES    ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
 PARALLEL    ?= 8
 RACING      ?= 4
 FUZZTIME    ?= 20s
@@ -57,7 +59,7 @@ demo-payments: ## Send each payment five times at once to four real servers, whi
 .PHONY: test
 test: ## Vet and run all tests; needs only Go
 	@$(patiently) go vet $(PKGS)
-	@$(RERUN) go test -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+	@$(RERUN) go test -p $(PACKAGES) -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: race
 race: ## Run all tests in random order under the race detector; needs a C compiler
@@ -65,12 +67,12 @@ race: ## Run all tests in random order under the race detector; needs a C compil
 		echo "make race: the race detector needs a C compiler, and '$$cc' (go env CC) is not to be found. 'make test' needs only Go." >&2; exit 1; }
 	@export CGO_ENABLED=1; \
 		$(patiently) go vet -race $(PKGS); \
-		$(RERUN) go test -race -shuffle=on -parallel=$(RACING) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+		$(RERUN) go test -p $(PACKAGES) -race -shuffle=on -parallel=$(RACING) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: etcd37
 etcd37: ## Vet and run all tests with etcd 3.7.3 in place of the floor in go.mod
 	@$(patiently) go vet -modfile=$(ETCD37MOD) $(PKGS)
-	@$(RERUN) go test -modfile=$(ETCD37MOD) -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+	@$(RERUN) go test -modfile=$(ETCD37MOD) -p $(PACKAGES) -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: etcd37-sync
 etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again

@@ -419,6 +419,9 @@ func everyCorruption() []corruption {
 // TestCorruptedHistoriesAreRefused spoils random good histories in one way each. A
 // named checker has to notice, wherever it happens.
 func TestCorruptedHistoriesAreRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it judges some hundred histories: 40 s under the race detector")
+	}
 	t.Parallel()
 	for _, c := range everyCorruption() {
 		t.Run(c.name, func(t *testing.T) {

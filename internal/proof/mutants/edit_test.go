@@ -24,6 +24,9 @@ import (
 // Every mutant fits the product as it is, and what it makes compiles: a package with
 // mutated files has no errors of types, unused variables and imports among them.
 func TestMutantsFit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles what the mutants change, and starts nothing")
+	}
 	t.Parallel()
 	all := everyMutant(t)
 	compiled := exports(t, all)

@@ -61,6 +61,9 @@ func TestEditsOfAFile(t *testing.T) {
 
 // The test that is to notice exists: one that was renamed would pass.
 func TestNamedTestsExist(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it reads the tests, and starts nothing")
+	}
 	t.Parallel()
 	for _, m := range everyMutant(t) {
 		if m.Test == "" {
