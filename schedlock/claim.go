@@ -24,6 +24,7 @@ type claimed struct {
 	sent    time.Time // before anything was sent for it
 	leave   func()    // lets Close go on
 	record  record.Run
+	lock    record.Lock
 	before  string   // the record of the attempt before, or ""
 	older   []string // keys of the latest run records, this one included, latest first
 	spare   clientv3.LeaseID
@@ -237,15 +238,52 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 	defer cancel(nil)
 	defer context.AfterFunc(l.sess.Context(), func() { cancel(endedBy{ErrClosed}) })()
 
-	c := &claimed{epoch: e, leave: leave, tick: tick, attempt: p.attempt, before: p.before, sent: time.Now()}
-	run, nonce, at := j.keys.Run(tick), l.sess.Nonce(), l.opts.now().UnixMilli()
-	c.record = record.Run{State: record.RunRunning, Attempt: p.attempt, Holder: l.sess.Holder(), Lease: int64(e.Lease()), StartMS: at}
-	lock := record.Lock{Nonce: nonce, Lease: int64(e.Lease()), Tick: stamp(tick), Attempt: p.attempt, Holder: l.sess.Holder(), AtMS: at}
+	c := l.draft(e, tick, p)
+	c.leave = leave
+	if s.atLeast > 0 {
+		if c.spare, err = l.spare(ctx, j, s.atLeast); err != nil {
+			return nil, l.cut(ctx, asked, err)
+		}
+	}
+	created, err := e.Fence().Create(sent, l.creation(j, c, s, p))
+	if err == nil && created.Token != 0 {
+		c.token = created.Token
+		if len(created.Read) > 0 {
+			for _, kv := range created.Read[0].GetResponseRange().Kvs {
+				c.older = append(c.older, string(kv.Key))
+			}
+		}
+		return c, nil
+	}
+	var pending *commit.PendingError
+	if errors.As(err, &pending) {
+		l.discard(j, c, pending)
+		return nil, l.cut(sent, asked, err)
+	}
+	l.keep(j, c.spare)
+	if err == nil || errors.Is(err, commit.ErrOccupied) || errors.Is(err, commit.ErrGone) { // the session's lease is gone, or the one of the hold
+		return nil, nil
+	}
+	return nil, l.cut(sent, asked, err)
+}
+
+// draft returns what a claim is to write.
+func (l *Locker) draft(e hold.Epoch, tick time.Time, p plan) *claimed {
+	at, lease := l.opts.now().UnixMilli(), int64(e.Lease())
+	return &claimed{epoch: e, tick: tick, attempt: p.attempt, before: p.before, sent: time.Now(),
+		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Holder: l.sess.Holder(), Lease: lease, StartMS: at},
+		lock:   record.Lock{Nonce: l.sess.Nonce(), Lease: lease, Tick: stamp(tick), Attempt: p.attempt, Holder: l.sess.Holder(), AtMS: at},
+	}
+}
+
+// creation returns the Txn of a claim. It takes effect if the tick was not claimed, or if its
+// attempt before is as it was read; if no later tick was; and if nothing holds the job back.
+func (l *Locker) creation(j *job, c *claimed, s settings, p plan) commit.Creation {
+	run := j.keys.Run(c.tick)
 	// The tick's own record counts whatever the clock says: it may have been set back.
 	horizon := max(j.keys.Run(l.horizon()), run+"\x00")
-
 	ifs := []clientv3.Cmp{
-		none(j.keys.Floor(tick), clientv3.GetPrefixRangeEnd(j.keys.Floors())),
+		none(j.keys.Floor(c.tick), clientv3.GetPrefixRangeEnd(j.keys.Floors())),
 		clientv3.Compare(clientv3.CreateRevision(j.keys.Hold()), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(j.keys.Pause()), "=", 0),
 	}
@@ -265,55 +303,37 @@ func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s sett
 		both = s.shared() // what this process has stored before
 	}
 	if both != p.settings {
-		also = append(also, clientv3.OpPut(j.keys.Settings(), both, clientv3.WithLease(e.Lease())))
+		also = append(also, clientv3.OpPut(j.keys.Settings(), both, clientv3.WithLease(c.epoch.Lease())))
 	}
-	if s.atLeast > 0 {
-		if c.spare, err = l.spare(ctx, j, s.atLeast); err != nil {
-			return nil, l.cut(ctx, asked, err)
-		}
-		also = append(also, clientv3.OpPut(j.keys.Hold(), lock.Encode(), clientv3.WithLease(c.spare)))
+	if c.spare != 0 {
+		also = append(also, clientv3.OpPut(j.keys.Hold(), c.lock.Encode(), clientv3.WithLease(c.spare)))
 	}
-	created, err := e.Fence().Create(sent, commit.Creation{
-		Key: j.keys.Lock(), Value: lock.Encode(), If: ifs, Also: also,
+	return commit.Creation{
+		Key: j.keys.Lock(), Value: c.lock.Encode(), If: ifs, Also: also,
 		Mine: func(v []byte) bool {
 			r, ok := record.DecodeLock(v)
-			return ok && r.Nonce == nonce && r.Lease == int64(e.Lease())
+			return ok && r.Nonce == c.lock.Nonce && r.Lease == c.lock.Lease
 		},
 		Read: []clientv3.Op{clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
 			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(l.opts.Keep)+1))},
-	})
-	var pending *commit.PendingError
-	switch {
-	case errors.As(err, &pending):
-		undo, back := []string{j.keys.Hold()}, []clientv3.Op(nil)
-		if p.before != "" { // the attempt before stands again as it was
-			back = append(back, clientv3.OpPut(run, p.before))
-		} else {
-			undo = append(undo, run)
-		}
-		if !l.sess.Background(func() {
-			_ = pending.DiscardAndPut(e.Context(), back, undo...)
-			l.end(c.spare) // of a session that was lost meanwhile the hold may still come
-		}) {
-			pending.Abandon()
-			l.end(c.spare)
-		}
-		return nil, l.cut(sent, asked, err)
-	case errors.Is(err, commit.ErrGone): // the session's lease, or the one of the hold
-		l.keep(j, c.spare)
-		return nil, nil
-	case errors.Is(err, commit.ErrOccupied), err == nil && created.Token == 0:
-		l.keep(j, c.spare)
-		return nil, nil
-	case err != nil:
-		l.keep(j, c.spare)
-		return nil, l.cut(sent, asked, err)
 	}
-	c.token = created.Token
-	if len(created.Read) > 0 {
-		for _, kv := range created.Read[0].GetResponseRange().Kvs {
-			c.older = append(c.older, string(kv.Key))
-		}
+}
+
+// discard undoes in the background a claim that its caller has given up, and that may still
+// take effect. The attempt before, if there was one, is then as it was.
+func (l *Locker) discard(j *job, c *claimed, pending *commit.PendingError) {
+	run := j.keys.Run(c.tick)
+	undo, back := []string{j.keys.Hold()}, []clientv3.Op(nil)
+	if c.before != "" {
+		back = append(back, clientv3.OpPut(run, c.before))
+	} else {
+		undo = append(undo, run)
 	}
-	return c, nil
+	if !l.sess.Background(func() {
+		_ = pending.DiscardAndPut(c.epoch.Context(), back, undo...)
+		l.end(c.spare) // of a session that was lost meanwhile the hold may still come
+	}) {
+		pending.Abandon()
+		l.end(c.spare)
+	}
 }
