@@ -46,8 +46,8 @@ func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s settings) 
 	return c, res, err
 }
 
-// ask asks until it is told. ctx ends when Close begins; sent does not, and is that of
-// what has been sent.
+// ask asks until the tick is claimed, or until it is clear why not. ctx ends when Close
+// begins; sent does not, and is that of what has been sent.
 func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
 	res := Result{Job: j.name, Tick: tick}
 	if err := ended(ctx); err != nil {
@@ -58,9 +58,9 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 	for {
 		known, err := false, error(nil)
 		if s.timed() && !s.anew {
-			known, err = l.queue(ctx, j, tick, s, p)
+			known, err = l.queue(ctx, j, res.Tick, s, p)
 		}
-		if by, ok, _ := j.seen(j.keys.Run(tick)); ok && s.timed() && !s.anew && s.retries == 0 {
+		if by, ok, _ := j.seen(j.keys.Run(res.Tick)); ok && s.timed() && !s.anew && s.retries == 0 {
 			res.Outcome, res.Holder = Claimed, by
 			return nil, res, nil
 		}
@@ -71,73 +71,79 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 				return nil, res, ended
 			}
 			// Timers count no time in which the machine slept, so the clock is read again.
-			if s.late(tick, p.attempt, l.opts.now()) {
+			if s.late(res.Tick, p.attempt, l.opts.now()) {
 				leave()
 				res.Outcome = Late
 				return nil, res, nil
 			}
-			if _, heard, _ := j.seen(j.keys.Run(tick)); heard && s.timed() && !s.anew && p.attempt == 1 {
+			if _, heard, _ := j.seen(j.keys.Run(res.Tick)); heard && s.timed() && !s.anew && p.attempt == 1 {
 				leave()
 				continue // while it waited for its turn
 			}
-			c, err = l.write(ctx, sent, j, tick, s, p)
+			c, err = l.write(ctx, sent, j, res.Tick, s, p)
 			leave()
 		}
 		if err != nil || c != nil {
 			return c, res, err
 		}
-		for asked := time.Now(); ; { // another run, a pause or other settings are in the way
-			_, _, changed := j.seen(j.keys.Run(tick))
-			st, err := l.look(ctx, j, tick)
-			if err != nil {
-				if commit.Transient(err) && pause.Wait(ctx, err) == nil {
-					continue
-				}
-				return nil, res, l.cut(ctx, asked, err)
-			}
-			asked = time.Now()
-			next, out, err := st.decide(j, s, l.own())
-			if err != nil {
-				l.sess.Background(func() { l.giveBack(j) })
-				return nil, res, err
-			}
-			j.read(next.settings)
-			if out == standBy && s.aside != nil {
-				s.aside(j, tick, s)
-				res.Outcome = Claimed
-				res.Holder, res.Reason = st.holder(Claimed)
-				return nil, res, nil
-			}
-			if out == standBy {
-				if err := l.standBy(ctx, changed); err != nil {
-					if by, _ := st.holder(StillRunning); err != errLate { //nolint:errorlint // by this package
-						err = fmt.Errorf("%w: the run of %s for this tick went on", err, by)
-					}
-					return nil, res, err
-				}
-				asked = time.Now()
-				continue
-			}
-			if (out == Late || out == Claimed) && !s.timed() {
-				// The call is for no fire time but its own, and clocks differ.
-				if st.latest.After(tick) {
-					tick = st.latest
-				}
-				tick = tick.Add(smallest)
-				res.Tick, p = tick, next
-				p.attempt = 1
-				break
-			}
-			if out != 0 {
-				res.Outcome = out
-				res.Holder, res.Reason = st.holder(out)
-				return nil, res, nil
-			}
-			p = next
-			break
+		next, again, err := l.obstacle(ctx, j, s, &res, &pause)
+		if !again {
+			return nil, res, err
 		}
+		p = next
 		if err := pause.Wait(ctx, nil); err != nil {
 			return nil, res, because(ctx, err)
+		}
+	}
+}
+
+// obstacle reads what is in the way of a claim, such as another run, a pause or other
+// settings, and waits for its end where the call stands by. If the claim is to be sent again,
+// it returns how, with the tick in res; otherwise res has the outcome, or there is an error.
+func (l *Locker) obstacle(ctx context.Context, j *job, s settings, res *Result, pause *commit.Backoff) (p plan, again bool, err error) {
+	for asked := time.Now(); ; {
+		_, _, changed := j.seen(j.keys.Run(res.Tick)) // before the read, so that no event is missed
+		st, err := l.look(ctx, j, res.Tick)
+		if err != nil {
+			if commit.Transient(err) && pause.Wait(ctx, err) == nil {
+				continue
+			}
+			return p, false, l.cut(ctx, asked, err)
+		}
+		next, out, err := st.decide(j, s, l.own())
+		if err != nil {
+			l.sess.Background(func() { l.giveBack(j) })
+			return p, false, err
+		}
+		j.read(next.settings)
+		switch {
+		case out == standBy && s.aside != nil:
+			s.aside(j, res.Tick, s)
+			res.Outcome = Claimed
+			res.Holder, res.Reason = st.holder(Claimed)
+			return p, false, nil
+		case out == standBy:
+			if err := l.standBy(ctx, changed); err != nil {
+				if by, _ := st.holder(StillRunning); err != errLate { //nolint:errorlint // by this package
+					err = fmt.Errorf("%w: the run of %s for this tick went on", err, by)
+				}
+				return p, false, err
+			}
+			asked = time.Now()
+		case (out == Late || out == Claimed) && !s.timed():
+			// The call is for no fire time but its own, and clocks differ.
+			if st.latest.After(res.Tick) {
+				res.Tick = st.latest
+			}
+			res.Tick = res.Tick.Add(smallest)
+			next.attempt = 1
+			return next, true, nil
+		case out != 0:
+			res.Outcome = out
+			res.Holder, res.Reason = st.holder(out)
+			return p, false, nil
+		default:
+			return next, true, nil
 		}
 	}
 }
