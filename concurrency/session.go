@@ -101,7 +101,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 		log:   o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),
 		turn:  make(chan struct{}),
 		gates: map[string]weak.Pointer[gate]{}, past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
-		asking: requeue{atOnce: requeueAtOnce}, requeue: requeue{atOnce: requeueAtOnce, gather: gatherFor}, sending: requeue{atOnce: sendsAtOnce},
+		asking: requeue{atOnce: requeueAtOnce}, requeue: requeue{atOnce: requeueAtOnce, gather: gatherFor}, sending: requeue{atOnce: sendsAtOnce, hung: silence},
 	}
 	s.client = &client{Client: etcd, contact: &s.contact}
 	s.lease = leases{API: lease.Etcd(etcd), contact: &s.contact}
