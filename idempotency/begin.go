@@ -186,6 +186,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 		st, err = s.read(ctx, c.entry, false)
 	}
 	var pause commit.Backoff
+	back := commit.Backoff{Most: 100 * time.Millisecond} // while a claim is being taken back
 	again := false
 	for {
 		if err != nil {
@@ -229,10 +230,10 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error)
 			}
 			continue
 		case st.lost() && s.takesBack(st):
-			if c.patience.none {
+			if c.patience.none || c.patience.ended() {
 				return nil, nil, c.inProgress(ctx, st)
 			}
-			if err = pause.Wait(ctx, nil); err == nil {
+			if err = back.Wait(ctx, nil); err == nil {
 				sure()
 			}
 			continue

@@ -32,6 +32,16 @@ func (p *patience) stop() {
 	}
 }
 
+// ended reports whether a bound has passed. It is asked once more only after false.
+func (p *patience) ended() bool {
+	select {
+	case <-p.out:
+		return true
+	default:
+		return false
+	}
+}
+
 // over is what await returns when the caller's patience has ended.
 type over struct{}
 
