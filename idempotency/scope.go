@@ -57,11 +57,12 @@ func (s *scopes) tally(scope string) *tally {
 	return t
 }
 
-// take takes a place for one more record, by a count that is still of use.
-func (s *scopes) take(t *tally, most int) (known, full bool) {
+// take takes a place for one more record, by a count that is still of use, or that was asked for
+// after the call came: where etcd answers slowly, those who have waited for it share it.
+func (s *scopes) take(t *tally, most int, came moment) (known, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !t.fresh() {
+	if !t.fresh() && t.at.Before(came.Time) {
 		return false, false
 	}
 	if t.n >= int64(most) {
@@ -80,7 +81,7 @@ func (c *call) scopeFull(ctx context.Context) (bool, error) {
 	if most == 0 {
 		return false, nil
 	}
-	t := s.scopes.tally(c.key.Scope)
+	t, came := s.scopes.tally(c.key.Scope), now()
 	select {
 	case t.turn <- struct{}{}:
 		defer func() { <-t.turn }()
@@ -89,7 +90,7 @@ func (c *call) scopeFull(ctx context.Context) (bool, error) {
 	}
 	var pause commit.Backoff
 	for {
-		if known, full := s.scopes.take(t, most); known {
+		if known, full := s.scopes.take(t, most, came); known {
 			return full, nil
 		}
 		asked := now()
@@ -99,10 +100,8 @@ func (c *call) scopeFull(ctx context.Context) (bool, error) {
 			s.scopes.mu.Lock()
 			t.n, t.at = n, asked
 			s.scopes.mu.Unlock()
-			if known, full := s.scopes.take(t, most); known {
-				return full, nil
-			}
-			return n >= int64(most), nil // it took longer than it is of use
+			_, full := s.scopes.take(t, most, came)
+			return full, nil
 		case !commit.Transient(err):
 			return false, err
 		}
