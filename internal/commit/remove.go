@@ -104,10 +104,10 @@ func remove(ctx context.Context, kv clientv3.KV, key string, token int64, puts [
 		case orphaned:
 			return Orphaned, nil
 		case answered:
+			gone = Vanished // "no space" is also the answer to the put that fills the quota
 			if len(puts) > 0 {
 				return gone, err
 			}
-			gone = Vanished
 		case unanswered:
 			gone = Vanished
 		}
