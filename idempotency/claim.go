@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -66,7 +67,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 			defer leave()
 			err := pending.Discard(s.sess.Context(), undo...)
 			if err == nil {
-				err = s.undo(s.sess.Context(), c.entry, value, st)
+				err = s.undoInTheEnd(c.entry, value, st)
 			}
 			s.work.give(work, err != nil)
 		}) {
@@ -132,11 +133,11 @@ func full(err error) error {
 func (c *call) withdraw(ctx context.Context, work *pooled, value string, before state) error {
 	s := c.store
 	err := s.undo(ctx, c.entry, value, before)
-	if err == nil || !s.takeBack(value, func() { s.work.give(work, s.undo(s.sess.Context(), c.entry, value, before) != nil) }) {
+	if err == nil || !s.takeBack(value, func() { s.work.give(work, s.undoInTheEnd(c.entry, value, before) != nil) }) {
 		s.work.give(work, err != nil)
 	}
 	if err != nil {
-		err = because(ctx, err)
+		err = full(because(ctx, err))
 	}
 	return err
 }
@@ -165,6 +166,21 @@ func (s *Store) takesBack(st state) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unstarted[string(st.kv.Value)]
+}
+
+// undoInTheEnd is undo for what has nobody left to tell: it goes on even while etcd refuses, for
+// want of space perhaps, since that may be mended. It returns an error only if the session has ended.
+func (s *Store) undoInTheEnd(e keyspace.Entry, value string, before state) error {
+	ctx, pause := s.sess.Context(), commit.Backoff{Most: 5 * time.Second}
+	for {
+		err := s.undo(ctx, e, value, before)
+		if err == nil {
+			return nil
+		}
+		if err := pause.Wait(ctx, err); err != nil {
+			return err
+		}
+	}
 }
 
 // undo puts back what stood at a key, if the record of that claim stands there, which no other one
