@@ -149,9 +149,9 @@ type LimitMismatchError struct {
 	Wanted int
 }
 
-// Error names both limits.
+// Error names both limits, and what would make them agree.
 func (e *LimitMismatchError) Error() string {
-	return fmt.Sprintf("semaphore %q: its limit is %d in etcd, not %d", e.Name, e.Stored, e.Wanted)
+	return fmt.Sprintf("semaphore %q: the limit is %d in etcd, and %d in this program: set SemaphoreOptions.AdoptLimit, or call SetLimit", e.Name, e.Stored, e.Wanted)
 }
 
 // Is reports whether target is ErrLimitMismatch.

@@ -146,7 +146,7 @@ func (g *gate) setLimit(ctx context.Context, limit int64, create bool) error {
 			return errLimit
 		}
 		if !create && !v.Known && len(v.Holders) == 0 && g.limit.Load() == nil {
-			return fmt.Errorf("%w, nor has it any request: if the name is right, pass CreateLimit", ErrNoLimit)
+			return fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", ErrNoLimit)
 		}
 		if v.Record.Unsettled() && v.LimitRev != tried {
 			tried = v.LimitRev
