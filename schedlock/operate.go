@@ -57,7 +57,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 	}
 	if err == nil && !p.anyName {
 		if err = l.known(ctx, name); errors.Is(err, ErrUnknownJob) {
-			err = fmt.Errorf("%w; if the name is right, give BeforeFirstRun", err)
+			err = fmt.Errorf("%w; if the name is right, pass BeforeFirstRun", err)
 		}
 	}
 	if err == nil {
