@@ -26,19 +26,19 @@ type Key struct {
 func (k Key) String() string { return fmt.Sprintf("%q/%q", k.Scope, k.Op) }
 
 func (k Key) check(single bool) error {
-	if k.Scope != "" || !single {
-		if err := keyspace.CheckID(k.Scope); err != nil {
-			return invalid("the key's scope: %w", err)
-		}
-	}
-	if err := keyspace.CheckID(k.Op); err != nil {
-		return invalid("the key's operation: %w", err)
-	}
 	switch {
+	case k.Scope == "" && !single:
+		return invalid("Key.Scope is empty (whose request it is, such as a tenant); Options.SingleTenant allows that")
+	case len(k.Scope) > keyspace.MaxName:
+		return invalid("Key.Scope %.20q… has %d bytes, more than %d", k.Scope, len(k.Scope), keyspace.MaxName)
+	case k.Op == "":
+		return invalid("Key.Op is empty (the operation, such as \"POST /payments\")")
+	case len(k.Op) > keyspace.MaxName:
+		return invalid("Key.Op %.20q… has %d bytes, more than %d", k.Op, len(k.Op), keyspace.MaxName)
 	case k.ID == "":
-		return invalid("the key's ID is empty")
+		return invalid("Key.ID is empty (the idempotency key that the client has chosen)")
 	case len(k.ID) > keyspace.MaxName:
-		return invalid("the key's ID has %d bytes, more than %d", len(k.ID), keyspace.MaxName)
+		return invalid("Key.ID has %d bytes, more than %d", len(k.ID), keyspace.MaxName)
 	}
 	return nil
 }
