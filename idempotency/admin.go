@@ -297,7 +297,8 @@ type Resolution struct {
 	done   bool
 }
 
-// WasDone resolves that the request was done, with that result: JSON, if it is for Do.
+// WasDone resolves that the request was done, with that result: JSON for Do, the bytes of
+// Response.Encode for idemhttp, those of Encode for idemgrpc.
 func WasDone(result []byte) Resolution { return Resolution{done: true, value: result} }
 
 // HasFailed resolves that it has failed, and is not to be tried again. The failure is
