@@ -28,17 +28,15 @@ func ExampleSessionOptions_logger() {
 
 	core, lines := observer.New(zapcore.InfoLevel)
 	logger := zap.New(core) // in a program: zap.NewProduction()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:   etcd.Endpoints(),
-		DialTimeout: 5 * time.Second,
-		Logger:      logger.Named("etcd").WithOptions(zap.IncreaseLevel(zapcore.ErrorLevel)),
-	})
+	client, err := etcd.DialWith(ctx, &embedtest.ClientOptions{Configure: func(c *clientv3.Config) { // in a program: clientv3.New(c)
+		c.Logger = logger.Named("etcd").WithOptions(zap.IncreaseLevel(zapcore.ErrorLevel))
+	}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
 	lost, renewed := make(chan struct{}, 10), make(chan struct{}, 10)
-	sess, err := concurrency.NewSession(ctx, client, "media", &concurrency.SessionOptions{
+	sess, err := concurrency.NewSession(ctx, client.Client, "media", &concurrency.SessionOptions{
 		Logger: logger.Named("etcdkit"),
 		TTL:    3 * time.Second, Margin: time.Second, // here, for a short outage
 		Trace: &concurrency.Trace{
@@ -51,13 +49,9 @@ func ExampleSessionOptions_logger() {
 	}
 	defer sess.Close(ctx)
 
-	if err := etcd.Crash(0); err != nil { // etcd is away
-		log.Fatal(err)
-	}
+	client.Cut() // etcd is away
 	<-lost
-	if err := etcd.Restart(ctx, 0); err != nil { // and is back
-		log.Fatal(err)
-	}
+	client.Heal() // and is back
 	<-renewed
 	for _, line := range lines.All() {
 		fmt.Println(line.Level.CapitalString(), line.LoggerName+":", line.Message)

@@ -20,7 +20,6 @@ import (
 type requeue struct {
 	atOnce int           // how many calls ask at the same time
 	gather time.Duration // how long, about, the first call waits for those before it
-	hung   time.Duration // after which a turn ends although its call goes on; 0: never
 
 	mu      sync.Mutex
 	busy    int
@@ -65,12 +64,9 @@ func (q *requeue) enter(ctx context.Context, begun time.Time) (leave func(), err
 	}
 	entered := time.Now()
 	end := sync.OnceFunc(func() { q.leave(time.Since(entered)) })
-	if q.hung == 0 {
-		return end, nil
-	}
 	// A request to a member that is silent takes as long as it may. If it kept its turn, few
 	// such requests would keep all others from the members that answer.
-	t := time.AfterFunc(q.hung, end)
+	t := time.AfterFunc(silence, end)
 	return func() { t.Stop(); end() }, nil
 }
 

@@ -87,8 +87,9 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit
 // A refusal writes nothing to etcd in general, and costs one read whose size does not
 // depend on the number of waiters. If many callers come at the same time it may take
 // some rounds, and up to about 100 ms, to distinguish a permit that is held from one
-// that another try is just releasing. A *FullError is always what etcd has just
-// answered.
+// that another try is just releasing. A *FullError is what etcd has just answered,
+// unless thousands of calls of the session came before this one and it had no turn
+// within TryTimeout: then it has the limit alone.
 //
 // While etcd does not answer, TryAcquire waits for it until ctx ends, and returns ctx's
 // error joined with an *UnavailableError (ErrUnavailable). Without a deadline in ctx it

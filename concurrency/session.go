@@ -101,7 +101,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 		log:   o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),
 		turn:  make(chan struct{}),
 		gates: map[string]weak.Pointer[gate]{}, past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
-		asking: requeue{atOnce: requeueAtOnce}, requeue: requeue{atOnce: requeueAtOnce, gather: gatherFor}, sending: requeue{atOnce: sendsAtOnce, hung: silence},
+		asking: requeue{atOnce: requeueAtOnce}, requeue: requeue{atOnce: requeueAtOnce, gather: gatherFor}, sending: requeue{atOnce: sendsAtOnce},
 	}
 	s.client = &client{Client: etcd, contact: &s.contact}
 	s.lease = leases{API: lease.Etcd(etcd), contact: &s.contact}
@@ -352,7 +352,7 @@ func (s *Session) Close(ctx context.Context) error {
 		case <-s.ctx.Done():
 		default:
 			if s.stillHeld() {
-				s.fail(fmt.Errorf("close session: permits were still held: %w", ctx.Err()))
+				s.fail(fmt.Errorf("close session: permits, runs or attempts had not ended: %w", ctx.Err()))
 			}
 		}
 	}

@@ -24,7 +24,8 @@ func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *claim) error 
 	case unavailable != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), unavailable)
 	}
-	return ctx.Err()
+	full := g.seen(m, c)
+	return fmt.Errorf("%w while it was queued: limit %d, held %d, other waiters %d", ctx.Err(), full.Limit, full.Held, full.Waiting)
 }
 
 // ended returns the error of a call whose bounded ctx has ended: by Wait or TryTimeout,
@@ -32,6 +33,9 @@ func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *claim) error 
 // did not answer.
 func (g *gate) ended(ctx, bounded context.Context, begun time.Time, err error) error {
 	if ctx.Err() == nil && context.Cause(bounded) == errTried && errors.Is(err, bounded.Err()) {
+		if unavailable := g.sess.unanswered(begun); unavailable.LastAnswer.After(begun) {
+			return g.fullUnseen() // etcd answers, but thousands of calls were before this one
+		}
 		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", g.sess.unanswered(begun), TryTimeout, g.sess.client.Endpoints())
 	}
 	if bounded.Err() == nil || !errors.Is(err, bounded.Err()) || errors.Is(err, ErrUnavailable) {

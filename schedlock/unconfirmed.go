@@ -76,7 +76,7 @@ func (r *Run) record(puts []clientv3.Op, known chan<- ending, left <-chan struct
 	}
 	epoch := r.epoch.Context()
 	doubt := false // an answer was lost: if the lock is gone, this Txn has removed it
-	for pause := (commit.Backoff{}); ; {
+	for pause := (commit.Backoff{Most: 10 * time.Second}); ; {
 		removal, err := commit.RemoveAndPut(epoch, r.locker.client, r.job.keys.Lock(), r.token, puts)
 		doubt = doubt || removal == commit.Vanished
 		switch {

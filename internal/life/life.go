@@ -117,12 +117,12 @@ func (l *Life) Err() error {
 	switch {
 	case cause != nil:
 		return cause
-	case late:
-		l.pass()
-	case !l.trust.Valid():
+	case !l.trust.Valid(): // asked before the bound: another may hold by now, which matters more
 		if cause := l.ends.Lost(); l.Lose(cause) {
 			l.ends.After(cause)
 		}
+	case late:
+		l.pass()
 	}
 	return l.Cause()
 }

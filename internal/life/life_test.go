@@ -120,6 +120,16 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
+// After a pause beyond both, what counts is that trust has ended: another may hold by now.
+func TestPauseBeyondBoth(t *testing.T) {
+	t.Parallel()
+	f := begin()
+	require.NoError(t, f.Bound(in(time.Hour)))
+	f.lease.renew(in(-time.Second))
+	f.until = in(-time.Second) // no timer has fired yet
+	require.Equal(t, errLost, f.Err())
+}
+
 // A timer that fires just as the bound is halted or moved ends nothing.
 func TestTimerComesLate(t *testing.T) {
 	t.Parallel()

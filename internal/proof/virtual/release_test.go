@@ -242,7 +242,7 @@ func TestCloseWithUnconfirmedReleases(t *testing.T) {
 				unconfirmed(t, p.Release(within(t, time.Second)))
 				err = d.session.Close(within(t, time.Second))
 				if held {
-					require.ErrorContains(t, err, "still held")
+					require.ErrorContains(t, err, "had not ended")
 				} else {
 					require.NoError(t, err)
 				}
