@@ -11,16 +11,16 @@
 // https://github.com/etcdkit/etcdkit/blob/main/docs/guarantees.md.)
 //
 // A Txn that carries a permit's Guard takes effect only while the permit's key
-// stands. The Token of a mutex's permit, and of an election's term, rises from holder to
+// exists. The Token of a mutex's permit, and of an election's term, rises from holder to
 // holder.
 //
 // A permit's context ends, with a cause, before etcd gives the permit to another.
 // This is the one promise that rests on clocks: on the local one and etcd's
 // running at the same rate within the session's margin. Evict, TakeOver, a lease
 // revoked by hand, a stopped and continued leader of etcd, and a virtual machine
-// that is paused with all of its clocks are exceptions: there the context ends as
-// soon as word arrives. Of a single permit's key that was
-// deleted by hand only Release, and the guard, tell.
+// that is paused with all of its clocks are exceptions: in these cases
+// the context ends as soon as the session learns of it. If the key of one permit is
+// deleted by hand, only Release and the guard report it.
 //
 // A crashed holder's permit is usable again after the session's TTL and half a
 // second, longer where etcd changes its leader. Waiters are served in the order
@@ -40,8 +40,9 @@
 //
 // # Terms
 //
-// A session is this process's standing with etcd, on a lease. A request is one
-// call's place in a queue; it waits or it holds a permit. The token of a request
-// is its create revision in etcd: its age, its name and its fencing token. A
-// notice is word from another process that it has ended a request of ours.
+// A session is a lease in etcd that this process keeps alive, with what hangs on
+// it. A request is one call's place in a queue; it waits or it holds a permit. The
+// token of a request is its create revision in etcd: its age, its name and its
+// fencing token. A notice is a message from another process that it has ended a
+// request of this one.
 package concurrency

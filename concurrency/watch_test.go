@@ -75,7 +75,7 @@ func TestWatchShowsNoStateTwice(t *testing.T) {
 	shows("the present state", 1, 0)
 	slot, limit := f.keys("queue/")[0], f.keys("/limit")[0]
 	require.NoError(t, list.Wait(ctx))
-	_, err := f.Client().Put(ctx, "elsewhere", "") // another revision
+	_, err := f.Client().Put(ctx, f.prefix+"elsewhere", "") // another revision
 	require.NoError(t, err)
 	require.NoError(t, list.Release())
 	put := func(key, value string, lease int64) {

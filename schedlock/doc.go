@@ -6,9 +6,8 @@
 // At most one start for each attempt at a tick: that is decided in one Txn of etcd, and rests
 // on no clock. No start of a tick when a later one was claimed before, in the same Txn, unless
 // the later one lies further ahead than MaxSkew by the clock of the process that claims now:
-// such a claim is one of a process whose clock is wrong, and does not count. One job
-// does not overlap with itself as far as its runs heed their contexts: a run's context
-// ends, with a cause, before another run can start, under the assumptions that package
+// such a claim is one of a process whose clock is wrong, and does not count. The runs of one
+// job do not overlap if they return when their contexts end: a run's context ends, with a cause, before another run can start, under the assumptions that package
 // concurrency names for permits. A run's Token rises from run to run, and a Txn that
 // carries its Guard takes effect only while the run goes on.
 //
@@ -28,12 +27,12 @@
 //
 // # Not guaranteed
 //
-// That every tick starts: one whose time passes while the job still runs, is paused, or
-// while nobody is there, is left out. That what a run does outside etcd happens once: a
+// That every tick starts: one whose time passes while the job still runs or is paused, or
+// while no process is there to run it, is skipped. That what a run does outside etcd happens once: a
 // process can be stopped between looking at its context and acting. That ticks start
-// exactly on time: they start by the clock of the process that comes first. And where clocks
-// differ by more than a job's interval, a process with a fast one that comes back may start
-// a tick before the others have come to the one before, which is left out then.
+// exactly on time: they start by the clock of the process that claims first. If clocks differ
+// by more than a job's interval, a process with a fast clock can claim a later tick first;
+// the earlier one is then skipped.
 //
 // # Failures under a cron library
 //
@@ -45,6 +44,6 @@
 // # Terms
 //
 // A tick is a fire time, as an instant in UTC: the same in all processes. A claim is the
-// record that somebody starts a tick; it later is the history of that run. An attempt is
-// one start for a tick.
+// record that a process starts a tick; it later is the history of that run. An attempt is
+// one start of a tick.
 package schedlock

@@ -11,9 +11,9 @@
 // it may turn out not to be the one that counts: if the session was lost meanwhile or
 // MaxExecution has passed, so that another may have taken over, or if that writing goes on and
 // the handler has given something to Attempt.With. That holds for refusals that are not
-// recorded, too. Then the client is told by 409 to ask again; and by 500 if etcd takes no such
-// operations as were given to With. A response that was streamed is cut off. The client that
-// hangs up does not stop the handler, and its outcome is recorded.
+// recorded, too. The client then gets a 409 and may ask again, or a 500 if etcd refuses the
+// operations that were given to With. A response that was streamed is cut off. A client that
+// hangs up does not stop the handler, whose outcome is recorded.
 //
 // A replay has the status, headers, trailers and body that the handler gave, byte for byte,
 // except for Date, for headers about one connection (such as Transfer-Encoding), and for
@@ -43,36 +43,36 @@
 //
 // That a body above MaxResponse is replayed: it goes to the first client as it is,
 // duplicates get status and headers, no body, and Idempotency-Body-Omitted: true. The same
-// goes for what flows on without an end. A response that breaks off, with a body shorter
-// than its Content-Length though the client is there, goes to the first client as it is; it is not replayed, and its
-// attempt is lost, unless the handler says with Decide that the request was done: then
-// duplicates get it without the body. Of a hijacked connection only that it was hijacked is
+// goes for a response without an end. A response that breaks off, with a body shorter than
+// its Content-Length though the client is there, goes to the first client as it is; it is
+// not replayed, and its attempt is lost, unless the handler says with Decide that the
+// request was done: then duplicates get it without the body. Of a hijacked connection only that it was hijacked is
 // recorded: duplicates get 409. What the handler sends to other requests is not part of it,
 // nor are responses with 1xx, which go to the first client only.
 //
-// That two clients with one Scope cannot see each other's responses: whoever knows scope,
-// operation, key and payload gets the response. Say whose request it is with Scope.
+// That two clients with one Scope cannot see each other's responses: a client that knows
+// scope, operation, key and payload gets the response. Separate clients with Scope.
 //
 // # Where it stands
 //
 // Behind what authenticates, limits and logs, in front of what does the work. What was set
 // in the response's headers before it is not recorded, and is set anew for replays, unless
-// the handler has changed or removed it. A request's body may be decoded in front of it. What compresses belongs before it; a response that
-// was compressed behind it is replayed so, or if it is gzip, unpacked for a client that does
-// not take it. A framework whose handlers return errors has to write these behind it: in
+// the handler has changed or removed it. A request's body may be decoded in front of it. What
+// compresses belongs before it; a response that was compressed behind it is replayed so, or,
+// if it is gzip, unpacked for a client that does not accept it. A framework whose handlers return errors has to write these behind it: in
 // echo, the Middleware stands before the whole echo.Echo, or a middleware that calls
-// Context.Error behind echo.WrapMiddleware. What is written later reaches nobody, and
-// OnError is told of it.
+// Context.Error behind echo.WrapMiddleware. What is written later reaches no client, and
+// OnError gets an error for it.
 //
 // What answers for a handler that has not returned yet must stand in front of it, too:
-// http.TimeoutHandler, and frameworks' middleware of that kind. Behind it, the 503 gives the key
-// free (see RememberFinal) while the work goes on, and a repetition is done beside the first. In
-// front, the work goes on alone and its outcome is recorded: repetitions are answered by 409
+// http.TimeoutHandler, and frameworks' middleware of that kind. Behind it, the 503 releases the
+// key (see RememberFinal) while the work continues, and a repetition runs beside the first. In
+// front, the work continues alone and its outcome is recorded: repetitions are answered by 409
 // until then, and by a replay after it.
 //
 // The handler's context is that of the attempt: see idempotency.FromContext for its number,
 // fencing token, child keys and recovery points. Transport sends child keys by itself.
 // Operations given to Attempt.With take effect if the response is recorded and its status is
 // below 400: a handler that fails writes nothing, even where its response is recorded. The
-// handler must not settle the attempt. Whether the client is still there is told by Client.
+// handler must not settle the attempt. Client reports whether the client is still there.
 package idemhttp
