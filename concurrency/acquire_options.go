@@ -133,7 +133,7 @@ func newRequest(try bool, opts []AcquireOption) (request, error) {
 		}
 	}
 	if try {
-		r.try, r.bounded = true, true // with nobody before it
+		r.try, r.bounded = true, true // with no request before it
 	}
 	return r, nil
 }

@@ -156,7 +156,7 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	}
 	// The limit comes first, then the heavy requests.
 	stored := read[1].GetResponseRange().Kvs
-	if len(stored) == 0 || string(stored[0].Key) != g.keys.Limit { // somebody has deleted it
+	if len(stored) == 0 || string(stored[0].Key) != g.keys.Limit { // it was deleted by hand
 		_, err := g.storeLimit(ctx, c.request.limit)
 		return false, err
 	}

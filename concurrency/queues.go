@@ -27,7 +27,7 @@ type QueueInfo struct {
 	Name   string
 	Stored bool // whether a limit is stored: of semaphores only
 	// Requests is how many requests hold or wait. Foreign keys whose names have the form of
-	// a request's are counted; Status tells them apart.
+	// a request's are counted; Status distinguishes them.
 	Requests int
 }
 

@@ -224,7 +224,7 @@ type SetLimitOption func(*limitChange)
 // limitChange is what one call of SetLimit asks for.
 type limitChange struct{ create bool }
 
-// CreateLimit lets SetLimit store a limit for a name that nobody uses yet.
+// CreateLimit lets SetLimit store a limit for a name that is not in use yet.
 func CreateLimit() SetLimitOption { return func(c *limitChange) { c.create = true } }
 
 // Status reads the present state. It is linearizable: it shows everything that

@@ -68,7 +68,7 @@ type statusRead struct{ leases bool }
 
 // CheckLeases has Status ask etcd about the leases of the holders, for Request.Renewed and
 // FreesBy: one request for each lease, of the 64 oldest at most. Without it Status cannot
-// tell a holder that is stuck from one that is dead.
+// distinguish a holder that is stuck from one that is dead.
 func CheckLeases() StatusOption { return func(r *statusRead) { r.leases = true } }
 
 func describe(r mirror.Request) Request {

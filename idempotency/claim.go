@@ -168,7 +168,7 @@ func (s *Store) takesBack(st state) bool {
 	return s.unstarted[string(st.kv.Value)]
 }
 
-// undoInTheEnd is undo for what has nobody left to tell: it goes on even while etcd refuses, for
+// undoInTheEnd is undo without a caller that waits for it: it continues even while etcd refuses, for
 // want of space perhaps, since that may be mended. It returns an error only if the session has ended.
 func (s *Store) undoInTheEnd(e keyspace.Entry, value string, before state) error {
 	ctx, pause := s.sess.Context(), commit.Backoff{Most: 5 * time.Second}

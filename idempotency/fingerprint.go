@@ -54,7 +54,7 @@ func (s *Store) prints(payload any, set settings) (p prints, err error) {
 }
 
 // print returns what hashes a payload with a secret, or without if that is empty: see
-// Store.Begin. It returns ErrInvalid for one of which JSON does not tell enough: see CheckJSON,
+// Store.Begin. It returns ErrInvalid for one that JSON does not distinguish from others: see CheckJSON,
 // and canonical.Value.
 func (s *Store) print(payload any) (hash func(secret []byte) []byte, err error) {
 	kind, text := byte('b'), []byte(nil)

@@ -36,7 +36,7 @@ func (s *Store) join(ref string, print prints) (f *flight, lead bool) {
 	return f, true
 }
 
-// works tells that the request is in progress, on that lease if it is elsewhere.
+// works reports that the request is in progress, on that lease if it is elsewhere.
 func (f *flight) works(lease int64) { f.work.Do(func() { f.lease = lease; close(f.busy) }) }
 
 // begun tells that an attempt goes on here.

@@ -13,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// A second attempt, and a request that is refused because nobody knows what was done, are
+// A second attempt, and a request that is refused because what was done is unknown, are
 // logged with the reference by which an operator finds the record, and never with the key.
 func TestLostAttemptsAreReported(t *testing.T) {
 	t.Parallel()

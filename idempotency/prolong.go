@@ -32,7 +32,7 @@ type kept struct {
 
 // prolong puts an outcome that was long on its way on another lease, as often as it takes: retention
 // counts from the record, so an outcome is reported as recorded only after that. It does not change
-// a letter of it, and leaves it alone if somebody has deleted it. It returns an error of etcd's that
+// a letter of it, and leaves it alone if it was deleted. It returns an error of etcd's that
 // repeating would not change at once, ErrClosed, or ctx's error; then it is to be tried again.
 func (s *Store) prolong(ctx context.Context, p *pool, l *pooled, res commit.Amending, k kept) error {
 	// Where an earlier try is found to have written it, it hangs on the lease of that one.

@@ -18,7 +18,7 @@ type state struct {
 	kv    *mvccpb.KeyValue // the record, or nil
 	rec   record.Attempt
 	bad   bool   // the record cannot be read
-	claim bool   // somebody works on it
+	claim bool   // an attempt is in progress
 	sure  bool   // it was read from a majority
 	sent  moment // before it was asked for
 }

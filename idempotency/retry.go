@@ -11,7 +11,7 @@ import (
 
 const (
 	// aMoment is what is guessed of an attempt whose process is alive as far as is known: how
-	// long its function takes, nobody knows.
+	// long its function takes is unknown.
 	aMoment = time.Second
 	// longestTTL is the greatest that a session may have. A stored record may name any lease.
 	longestTTL = 300 * time.Second

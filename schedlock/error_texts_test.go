@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,20 +16,6 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
-
-// printedOnce fails if a line of an error is contained in another one.
-func printedOnce(t *testing.T, err error) {
-	t.Helper()
-	if err == nil {
-		return
-	}
-	lines := strings.Split(err.Error(), "\n")
-	for i, line := range lines {
-		require.False(t, slices.ContainsFunc(lines[i+1:], func(other string) bool {
-			return strings.Contains(other, line) || strings.Contains(line, other)
-		}), "%q", lines)
-	}
-}
 
 // N5: what a function returns is printed once by the error of its run, also if it is what has
 // ended the run's ctx.
@@ -87,7 +72,7 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 				}, schedlock.AtMost(atMost), schedlock.Retries(1))
 				require.NoError(t, err)
 				_, err = job.RunContext(ctxT(t))
-				printedOnce(t, err)
+				testkit.PrintedOnce(t, err)
 				if name == "closed" {
 					require.NotContains(t, err.Error(), "context canceled", "the caller's ctx has not ended")
 				}

@@ -53,7 +53,7 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 // Unless LateBy says otherwise, a tick starts within its period or not at all, and Lock
 // returns a second, or a tenth of a shorter period, before gocron's next call: a fire time
 // that has passed when Lock returns is one that gocron leaves out. AtMost should be above
-// what the task takes at most, since gocron cannot be told to end it: a task that goes on after AtMost, one hour by default, may overlap with its next run,
+// what the task takes at most, since gocron cannot end it: a task that goes on after AtMost, one hour by default, may overlap with its next run,
 // which is logged as a warning.
 //
 // gocron takes the lock before it looks whether the task is to run. So an error of

@@ -110,7 +110,7 @@ func (j *Job) Next(t time.Time) time.Time {
 
 // Run runs the tick that has come last, as Locker.Do does. The result goes to Options.Done,
 // and to the session's Logger: a run that failed or was lost, and a tick that could not be
-// claimed, as a warning. It is what a cron library calls. Whoever calls it by hand gets the same:
+// claimed, as a warning. It is what a cron library calls. A call by hand gets the same:
 // a tick that was run is not run again. See Trigger.
 func (j *Job) Run() { j.locker.report(j.RunContext(context.Background())) }
 

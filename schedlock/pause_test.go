@@ -9,7 +9,7 @@ import (
 )
 
 // A job that has never run is paused before its first run, by a process that does not run it:
-// with an option, since a name that nobody knows may be misspelt.
+// with an option, since an unknown name may be misspelt.
 func TestPauseBeforeTheFirstRun(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -80,7 +80,7 @@ func (w *wrapped) Run() {
 	}, w.settings, w))
 }
 
-// call is do for one that does not know its fire times, with the result told to Options.Done.
+// call is do for one that does not know its fire times, with the result reported to Options.Done.
 func (l *Locker) call(ctx context.Context, name string, fn Func, s settings, by any) (res Result, err error) {
 	defer l.tell(&res, &err)
 	if !s.hasTick {

@@ -36,7 +36,7 @@
 //	| while etcd is away, full or closed         | 503 and Retry-After; see FailOpen          |
 //
 // These answers of the Middleware's own are problem+json (RFC 9457), with a member "code"
-// that tells them apart and "retryable". Where an operator has to act, for an outcome that is
+// that distinguishes them, and "retryable". Where an operator has to act, for an outcome that is
 // unknown or unreadable, a member "ref" names the record: see idempotency.Store.Resolve.
 //
 // # Not guaranteed

@@ -72,6 +72,7 @@ type (
 		Sum int `json:"Amount"`
 	}
 	oddTag struct {
+		//lint:ignore SA5008 that is what it is for
 		X int `json:"a\\b"` // no name that JSON takes
 		Y int `json:"X"`
 	}
@@ -153,7 +154,9 @@ type (
 	}
 	alone struct {
 		time.Time
-		mu   sync.Mutex
+		//lint:ignore U1000 fields that JSON does not know are no hidden ones
+		mu sync.Mutex
+		//lint:ignore U1000 as above
 		note string
 		sync.Once
 		Log func() `json:"-"`
@@ -167,7 +170,8 @@ type (
 		Next   *order2 `json:",omitempty"`
 		hidden stamped
 		Left   stamped `json:"-"`
-		Dash   int     `json:"-,"`
+		//lint:ignore SA5008 a field of the name "-"
+		Dash int `json:"-,"`
 	}
 )
 

@@ -101,7 +101,7 @@ func (l *Life) end(cause error) bool {
 	return true
 }
 
-// Cause returns why the life has ended, or nil while nobody has ended it. It reads no clock.
+// Cause returns why the life has ended, or nil. It reads no clock.
 func (l *Life) Cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

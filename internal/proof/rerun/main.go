@@ -40,7 +40,7 @@ func main() {
 func run(w io.Writer, command []string) (flaky, red []string, err error) {
 	command, packages := split(command)
 	if len(command) == 0 || len(packages) == 0 {
-		return nil, nil, errors.New("use: rerun [-flaky file] go test [flag ...] ./package ...")
+		return nil, nil, errors.New("use: rerun [-flaky file] go test [flag ...] ./package ... (one package or more)")
 	}
 	results, err := test(w, command, packages)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // T4: of a burst of calls on one session, 128 at a time ask etcd, so that the renewal of
-// the lease does not wait behind thousands of requests. A call alone waits for nobody.
+// the lease does not wait behind thousands of requests. A call alone does not wait.
 func TestBurstAsksInTurn(t *testing.T) {
 	t.Parallel()
 	const calls, atOnce, trip = 1000, 128, 10 * time.Millisecond

@@ -9,7 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// Status tells a holder that is stuck from one that is dead: the session of the first renews
+// Status distinguishes a holder that is stuck from one that is dead: the session of the first renews
 // its lease, and that of the second does not. FreesBy is when a dead holder's permit is free
 // at the latest, and not long after it is.
 func TestStatusTellsStuckFromDead(t *testing.T) {

@@ -136,7 +136,6 @@ func (alone) Name() string             { return "worker" }
 func (alone) Logf(string, ...any)      {}
 func (alone) Skipf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
 func (alone) Cleanup(func())           {}
-func (alone) TempDir() string          { return os.TempDir() }
 func (alone) Failed() bool             { return false }
 func (alone) Fatalf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
