@@ -88,7 +88,7 @@ func MaxWaiters(n int) AcquireOption {
 	return func(r *request) { r.maxWaiters, r.bounded = n, true }
 }
 
-// MaxHold ends the permit after d: its context ends with ErrHeldTooLong, and the
+// MaxHold ends the permit after d: its context ends with ErrTooLong, and the
 // permit is given back at once, even if the holder is stuck. It is the in-flight
 // limit of a request, at least a millisecond; choose it so that work that looks at
 // its context has stopped long before.

@@ -38,11 +38,11 @@ var (
 
 	// ErrLost: a permit ended while its holder still wanted it: its session's
 	// lease is lost, or its key was deleted. It also matches the more exact
-	// ErrHeldTooLong, ErrEvicted and ErrClosed where those end a permit.
+	// ErrTooLong, ErrEvicted and ErrClosed where those end a permit.
 	ErrLost = errors.New("permit is lost")
 
-	// ErrHeldTooLong: a permit ended because MaxHold had passed.
-	ErrHeldTooLong = errors.New("permit was held too long")
+	// ErrTooLong: a permit ended because MaxHold had passed.
+	ErrTooLong = errors.New("permit was held too long")
 
 	// ErrEvicted: a request or permit was taken away by Evict or TakeOver.
 	ErrEvicted = errors.New("evicted")
@@ -158,7 +158,7 @@ func (e *LimitMismatchError) Error() string {
 func (e *LimitMismatchError) Is(target error) bool { return target == ErrLimitMismatch }
 
 // LostError says which permit or request ended, and why. Unwrap gives the cause:
-// ErrLost, ErrHeldTooLong, ErrEvicted, ErrReleased or ErrClosed. errors.Is
+// ErrLost, ErrTooLong, ErrEvicted, ErrReleased or ErrClosed. errors.Is
 // matches it with ErrLost unless it was released.
 type LostError struct {
 	Name   string // of the queue

@@ -103,13 +103,13 @@ func (p *Permit) lostWithSession() error {
 
 // heldTooLong returns the cause of a permit that MaxHold ends.
 func (p *Permit) heldTooLong() error {
-	return p.ending(ErrHeldTooLong, fmt.Sprintf("MaxHold of %v has passed", p.claim.request.maxHold))
+	return p.ending(ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.claim.request.maxHold))
 }
 
 // after follows an end by MaxHold, which releases the permit, or one that Err has found
 // before the epoch came to this permit.
 func (p *Permit) after(cause error) {
-	if errors.Is(cause, ErrHeldTooLong) {
+	if errors.Is(cause, ErrTooLong) {
 		p.epoch.drop(p)
 		p.gate.withdrawLater(p.epoch, p.claim)
 	}

@@ -235,7 +235,7 @@ func TestPermitContextAndDeadline(t *testing.T) {
 	q, err := mutex(t, s, "x").Lock(t.Context(), concurrency.MaxHold(100*time.Millisecond))
 	require.NoError(t, err)
 	require.LessOrEqual(t, time.Until(q.Deadline()), 100*time.Millisecond)
-	lostBy(t, q, concurrency.ErrHeldTooLong)
+	lostBy(t, q, concurrency.ErrTooLong)
 	f.noKeys("/queue/")
 }
 

@@ -236,7 +236,7 @@ func classify(err error) ending {
 		return succeeded
 	case errors.As(err, &p):
 		return panicked
-	case errors.Is(err, concurrency.ErrHeldTooLong):
+	case errors.Is(err, concurrency.ErrTooLong):
 		return stuck
 	case errors.Is(err, concurrency.ErrLost):
 		return lost

@@ -56,7 +56,7 @@ func Return(c *history.Call, err error) {
 func Cause(err error) string {
 	var lost *concurrency.LostError
 	switch {
-	case errors.Is(err, concurrency.ErrHeldTooLong):
+	case errors.Is(err, concurrency.ErrTooLong):
 		return history.HeldTooLong
 	case errors.Is(err, concurrency.ErrEvicted):
 		return history.Evicted
