@@ -82,10 +82,10 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 	ctx := ctxT(t)
 	admin, _ := f.session(nil) // before passwords
-	needs := "needs read and write permission for all keys with the prefix " + admin.Prefix()
+	needs := "needs read and write permission for all keys with the prefix " + admin.NamespacePrefix()
 	require.NoError(t, admin.Close(ctx))
 	require.NoError(t, c.AddUser(ctx, "nothing", "secret", "/elsewhere/"))
-	require.NoError(t, c.AddUser(ctx, "presence", "secret", admin.Prefix()+"session/"))
+	require.NoError(t, c.AddUser(ctx, "presence", "secret", admin.NamespacePrefix()+"session/"))
 	require.NoError(t, c.EnableAuth(ctx, "root", "root"))
 	client := func(user string) *clientv3.Client {
 		return c.NewClientWith(t, &embedtest.ClientOptions{Username: user, Password: "secret"}).Client

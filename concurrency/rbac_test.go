@@ -32,7 +32,7 @@ func TestApplicationRole(t *testing.T) {
 
 	s, err := concurrency.NewSession(ctx, mine, "payments", nil)
 	require.NoError(t, err)
-	require.Equal(t, payments, s.Prefix())
+	require.Equal(t, payments, s.NamespacePrefix())
 	other, err := concurrency.NewSession(ctx, client(), "payments", nil)
 	require.NoError(t, err)
 	sm, there := sem(t, s, "x", 2), sem(t, other, "x", 2)

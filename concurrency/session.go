@@ -141,9 +141,9 @@ func (s *Session) Lease() clientv3.LeaseID {
 	return clientv3.LeaseID(s.current.lease.ID())
 }
 
-// Prefix returns the prefix of all keys of this session's namespace: the range
+// NamespacePrefix returns the prefix of all keys of this session's namespace: the range
 // for which a role in etcd needs read and write permission.
-func (s *Session) Prefix() string { return s.space.Root() }
+func (s *Session) NamespacePrefix() string { return s.space.Root() }
 
 // explain adds to an error that denies permission what an operator has to change.
 func (s *Session) explain(err error) error { return commit.Explain(err, s.space.Root()) }

@@ -85,7 +85,7 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 	t.Parallel()
 	f := own(t)
 	ctx := ctxT(t)
-	root := f.instance(nil, nil).sess.Prefix()
+	root := f.instance(nil, nil).sess.NamespacePrefix()
 	require.NoError(t, f.AddUser(ctx, "presence", "secret", root+"session/"))
 	require.NoError(t, f.EnableAuth(ctx, "root", "root"))
 	client := f.NewClientWith(t, &embedtest.ClientOptions{Username: "presence", Password: "secret"})

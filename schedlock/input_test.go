@@ -132,7 +132,7 @@ func TestForeignKeys(t *testing.T) {
 			f := shared(t)
 			ctx := ctxT(t)
 			a := f.instance(nil, nil)
-			root := a.sess.Prefix() + "job/"
+			root := a.sess.NamespacePrefix() + "job/"
 			_, err := f.Client().Put(ctx, root+"job/"+tt.key, tt.value)
 			require.NoError(t, err)
 			_, err = f.Client().Put(ctx, root+"%zz/x", "")
@@ -187,7 +187,7 @@ func TestForeignKeyWithoutATick(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, nil)
-	_, err := f.Client().Put(ctxT(t), a.sess.Prefix()+"job/job/floor/zzz", "")
+	_, err := f.Client().Put(ctxT(t), a.sess.NamespacePrefix()+"job/job/floor/zzz", "")
 	require.NoError(t, err)
 	_, err = a.Do(ctxT(t), "job", nothing)
 	require.ErrorContains(t, err, "floor/zzz")

@@ -121,7 +121,7 @@ func TestJobs(t *testing.T) {
 	for n := range 15 { // more than one page of one job
 		var puts []clientv3.Op
 		for m := range 100 {
-			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%sjob/a/x/%02d%02d", a.sess.Prefix(), n, m), ""))
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%sjob/a/x/%02d%02d", a.sess.NamespacePrefix(), n, m), ""))
 		}
 		_, err := f.Client().Txn(ctx).Then(puts...).Commit()
 		require.NoError(t, err)

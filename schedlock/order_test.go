@@ -22,7 +22,7 @@ func TestIdleProcessesDoNotDelay(t *testing.T) {
 	for range idle {
 		lease, err := f.Client().Grant(ctx, 300)
 		require.NoError(t, err)
-		_, err = f.Client().Put(ctx, fmt.Sprintf("%sclock/%016x", in.sess.Prefix(), lease.ID),
+		_, err = f.Client().Put(ctx, fmt.Sprintf("%sclock/%016x", in.sess.NamespacePrefix(), lease.ID),
 			record.Clock{Holder: "idle", AtMS: time.Now().UnixMilli()}.Encode(), clientv3.WithLease(lease.ID))
 		require.NoError(t, err)
 	}

@@ -119,7 +119,7 @@ func (f *fleet) history(ctx context.Context, jobs []job) (all map[string][]sched
 func (f *fleet) clean() error {
 	var prefix string
 	err := f.session(context.Background(), func(sess *concurrency.Session, _ *clientv3.Client) error {
-		prefix = sess.Prefix()
+		prefix = sess.NamespacePrefix()
 		return nil
 	})
 	if err != nil {

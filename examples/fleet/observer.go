@@ -76,7 +76,7 @@ func (o *observer) close() error {
 	defer cancel()
 	o.halt()
 	o.wg.Wait()
-	prefix := o.sess.Prefix()
+	prefix := o.sess.NamespacePrefix()
 	err := o.sess.Close(ctx)
 	_, removed := o.client.Delete(ctx, prefix, clientv3.WithPrefix())
 	return errors.Join(err, removed, o.client.Close())

@@ -122,7 +122,7 @@ func (d *demo) withStore(ctx context.Context, run func() error) (err error) {
 	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err = errors.Join(err, sess.Close(ending))
-	for _, prefix := range []string{sess.Prefix(), d.space()} {
+	for _, prefix := range []string{sess.NamespacePrefix(), d.space()} {
 		_, bad := d.etcd.Delete(ending, prefix, clientv3.WithPrefix())
 		err = errors.Join(err, bad)
 	}

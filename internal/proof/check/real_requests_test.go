@@ -34,7 +34,7 @@ func realStores(r *real) (stores []*idempotency.Store) {
 
 // recordOf returns how a history calls a request: its record's key.
 func (r *real) recordOf(id string) string {
-	root := r.workers[0].sess.Prefix()
+	root := r.workers[0].sess.NamespacePrefix()
 	space, err := keyspace.New(strings.TrimSuffix(root, "/v1/ns/"), "ns")
 	require.NoError(r.t, err)
 	return strings.TrimPrefix(space.Store("st").Entry("", "op", id).Record, root)
@@ -85,7 +85,7 @@ func (w *worker) request(st *idempotency.Store, id string, do func(a *idempotenc
 // expired waits until all records of requests have expired.
 func (r *real) expired() {
 	require.Eventually(r.t, func() bool {
-		left, err := r.admin.Get(r.ctx(), r.workers[0].sess.Prefix()+"idem/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		left, err := r.admin.Get(r.ctx(), r.workers[0].sess.NamespacePrefix()+"idem/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(r.t, err)
 		return left.Count == 0
 	}, time.Minute, 50*time.Millisecond)
@@ -160,7 +160,7 @@ func TestRealRequestsMeddledWith(t *testing.T) {
 			t.Parallel()
 			r := startReal(t)
 			w, st := r.workers[0], realStores(r)[0]
-			key := w.sess.Prefix() + r.recordOf("k")
+			key := w.sess.NamespacePrefix() + r.recordOf("k")
 			w.request(st, "k", func(*idempotency.Attempt) error {
 				if tt.during != nil {
 					tt.during(r, key)

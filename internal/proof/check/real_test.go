@@ -60,7 +60,7 @@ func startReal(t *testing.T) *real {
 		}
 		w.sess, err = concurrency.NewSession(ctx, w.client.Client, "ns", opts)
 		require.NoError(t, err)
-		require.Equal(t, prefix+"/v1/ns/", w.sess.Prefix())
+		require.Equal(t, prefix+"/v1/ns/", w.sess.NamespacePrefix())
 		call.Return(history.Event{Outcome: history.OK, Lease: int64(w.sess.Lease())})
 		w.sem, err = concurrency.NewSemaphore(w.sess, "a", 2, &concurrency.SemaphoreOptions{AdoptLimit: true})
 		require.NoError(t, err)
@@ -125,7 +125,7 @@ func (w *worker) giveBack(p *concurrency.Permit, b *history.Belief, gate string)
 }
 
 func (w *worker) effect(p *concurrency.Permit, gate string) {
-	key := w.sess.Prefix() + "register/" + gate
+	key := w.sess.NamespacePrefix() + "register/" + gate
 	e := history.Event{Kind: history.KindEffect, Gate: gate, Token: p.Token(), Outcome: history.Fail,
 		Attr: map[string]string{"register": key, "mode": history.ModeGuard}}
 	resp, err := w.client.Txn(w.ctx()).If(p.Guard()).Then(clientv3.OpPut(key, "x")).Commit()
@@ -157,7 +157,7 @@ func (r *real) judge() *Report {
 		r.rec.Mark(name)
 	}
 	mark(history.MarkCalm)
-	quiet := r.workers[0].sess.Prefix()
+	quiet := r.workers[0].sess.NamespacePrefix()
 	require.Eventually(r.t, func() bool { // given-up requests are removed in the background
 		sem, err := r.admin.Get(ctx, quiet+"sem/a/queue/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(r.t, err)
@@ -259,7 +259,7 @@ func TestRealRunMeddledWith(t *testing.T) {
 		"leftover": {func(r *real, key string) {
 			lease, err := r.admin.Grant(r.ctx(), 600)
 			require.NoError(r.t, err)
-			_, err = r.admin.Put(r.ctx(), r.workers[0].sess.Prefix()+fmt.Sprintf("session/%016x/alive", int64(lease.ID)), "")
+			_, err = r.admin.Put(r.ctx(), r.workers[0].sess.NamespacePrefix()+fmt.Sprintf("session/%016x/alive", int64(lease.ID)), "")
 			require.NoError(r.t, err)
 		}, "store/left"},
 	} {
@@ -268,7 +268,7 @@ func TestRealRunMeddledWith(t *testing.T) {
 			r := startReal(t)
 			w := r.workers[0]
 			p, b := w.lock()
-			kvs, err := r.admin.Get(w.ctx(), w.sess.Prefix()+"mutex/m/queue/", clientv3.WithPrefix())
+			kvs, err := r.admin.Get(w.ctx(), w.sess.NamespacePrefix()+"mutex/m/queue/", clientv3.WithPrefix())
 			require.NoError(t, err)
 			require.Len(t, kvs.Kvs, 1)
 			tt.meddle(r, string(kvs.Kvs[0].Key))
