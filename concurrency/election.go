@@ -75,8 +75,8 @@ func (el *Election) campaign(ctx context.Context, r request) (*Permit, error) {
 	return term, nil
 }
 
-// Leader tells who leads at one revision of etcd. Where nobody does, only Revision is
-// set.
+// Leader is the leader of an election as of one revision of etcd. Without a leader only
+// Revision is set, and Elected returns false.
 type Leader struct {
 	Token  int64  // of the term; strictly rises from leader to leader
 	Holder string // whose it is: SessionOptions.Holder there
@@ -88,8 +88,8 @@ type Leader struct {
 	Revision  int64 // of etcd, as of which all this is true
 }
 
-// Nobody tells that nobody leads.
-func (l Leader) Nobody() bool { return l.Token == 0 }
+// Elected reports whether there is a leader.
+func (l Leader) Elected() bool { return l.Token != 0 }
 
 func leading(holders []Request, revision int64) Leader {
 	if len(holders) == 0 {
@@ -101,9 +101,9 @@ func leading(holders []Request, revision int64) Leader {
 
 func leaderOf(v mirror.View) Leader { return leading(describeAll(v.Holders), v.Revision) }
 
-// Leader reads who leads now. That nobody does is no error: see Leader.Nobody. The
-// answer is true as of its revision and may be out of date when it arrives; a dead
-// leader is seen until its lease has expired. It returns ErrClosed, ctx's error or one
+// Leader reads the present leader. The absence of a leader is no error: Leader.Elected
+// returns false then. The answer is true as of its revision and may be out of date when it
+// arrives; a dead leader is seen until its lease has expired. It returns ErrClosed, ctx's error or one
 // of etcd's.
 func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	st, err := el.Status(ctx)
@@ -113,8 +113,8 @@ func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	return leading(st.Holders, st.Revision), nil
 }
 
-// Watch yields who leads now and then each change, nobody included (see
-// Leader.Nobody). The first one is no older than the call, and none is older than the
+// Watch yields the present leader and then each change, to no leader included (see
+// Leader.Elected). The first one is no older than the call, and none is older than the
 // one before, whatever becomes of connections and of etcd's history; the one exception
 // is a restored backup. Terms that follow each other faster than they are taken may be
 // skipped, never the last one.

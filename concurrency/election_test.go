@@ -51,7 +51,7 @@ func TestElection(t *testing.T) {
 	w, _ := f.session(nil)
 	ea, eb, ew := election(t, a, "x"), election(t, b, "x"), election(t, w, "x")
 	l := leader(t, ew)
-	require.True(t, l.Nobody())
+	require.False(t, l.Elected())
 	require.Positive(t, l.Revision)
 	require.Equal(t, concurrency.Leader{Revision: l.Revision}, l)
 	next, stop := iter.Pull2(ew.Watch(ctx))
@@ -63,7 +63,7 @@ func TestElection(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, want(l), "%s, not %+v", what, l)
 	}
-	sees(concurrency.Leader.Nobody, "nobody at first")
+	sees(func(l concurrency.Leader) bool { return !l.Elected() }, "no leader at first")
 
 	begun := time.Now().Add(-time.Second)
 	ta, err := ea.Campaign(ctx, concurrency.Note("10.0.0.1:80"))
@@ -83,8 +83,8 @@ func TestElection(t *testing.T) {
 	require.Greater(t, tb.Token(), ta.Token())
 	sees(func(l concurrency.Leader) bool { return l.Token == tb.Token() && l.Holder == "b" }, "b leads")
 	require.NoError(t, tb.Release(ctx))
-	sees(concurrency.Leader.Nobody, "nobody at last")
-	require.True(t, leader(t, ea).Nobody())
+	sees(func(l concurrency.Leader) bool { return !l.Elected() }, "no leader at last")
+	require.False(t, leader(t, ea).Elected())
 	f.noKeys("/queue/")
 
 	// A semaphore and a mutex of that name are others.
@@ -123,7 +123,7 @@ func TestElectionWatchIsMonotone(t *testing.T) {
 			require.Equal(t, old.Token(), l.Token)
 			break
 		}
-		require.True(t, l.Nobody())
+		require.False(t, l.Elected())
 		old, err = ea.Campaign(ctx)
 		require.NoError(t, err)
 	}
@@ -158,12 +158,12 @@ func TestElectionWatchIsMonotone(t *testing.T) {
 	c.Heal()
 	last := int64(0)
 	l := got(t, seen, "it goes on")
-	require.True(t, l.Nobody(), "%+v", l)
+	require.False(t, l.Elected(), "%+v", l)
 	term, err = ea.Campaign(ctx)
 	require.NoError(t, err)
 	for last < term.Token() {
 		l := got(t, seen, "the last one")
-		if !l.Nobody() {
+		if l.Elected() {
 			require.Greater(t, l.Token, last)
 			last = l.Token
 		}
@@ -371,7 +371,7 @@ func TestTermOutlivesALostEvent(t *testing.T) {
 			require.NoError(t, err)
 			key = f.keys("/queue/")[0]
 			continue
-		case !l.Nobody():
+		case l.Elected():
 			require.NoError(t, past.Release(ctx))
 			continue
 		}

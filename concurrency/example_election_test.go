@@ -54,10 +54,10 @@ func ExampleElection() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("nobody leads:", now.Nobody())
+	fmt.Println("elected:", now.Elected())
 	// Output:
 	// ingests at 10.0.0.7:4000
 	// asked to step down: true
 	// leads again, and is done
-	// nobody leads: true
+	// elected: false
 }

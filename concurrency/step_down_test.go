@@ -23,7 +23,7 @@ func TestStepDown(t *testing.T) {
 	el := election(t, admin, "x")
 	asked, err := el.StepDown(ctx, "")
 	require.NoError(t, err)
-	require.True(t, asked.Nobody())
+	require.False(t, asked.Elected())
 
 	as, _ := lead(t, ctx, election(t, a, "x"))
 	first := got(t, as, "a leads")
@@ -112,7 +112,7 @@ func TestStepDownBeforeTheLeaderKnows(t *testing.T) {
 	lost := ac.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Match: asksToStepDown})
 	asked, err := election(t, admin, "x").StepDown(ctx, "early")
 	require.NoError(t, err)
-	require.False(t, asked.Nobody())
+	require.True(t, asked.Elected())
 	require.Equal(t, 1, lost.Struck())
 	f.noKeys("/stepdown/") // it has arrived
 	require.NoError(t, held.Release())

@@ -34,7 +34,7 @@ func elect(ctx context.Context, process []*concurrency.Session) error {
 		switch {
 		case err != nil:
 			return err
-		case now.Nobody():
+		case !now.Elected():
 			fmt.Println("nobody leads")
 			instances.Go(func() { lead(ctx, a) })
 		case now.Note == "address of A":

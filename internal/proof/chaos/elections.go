@@ -103,7 +103,7 @@ func (*Elections) stepDown(ctx context.Context, _ *Process, el *concurrency.Elec
 // evict takes the term away.
 func (s *Elections) evict(ctx context.Context, p *Process, el *concurrency.Election) error {
 	now, err := el.Leader(ctx)
-	if err != nil || now.Nobody() {
+	if err != nil || !now.Elected() {
 		return err
 	}
 	return p.call(ctx, history.Event{Name: history.EvictToken, Gate: s.gate(), Token: now.Token}, func() error {
@@ -120,7 +120,7 @@ func (s *Elections) leader(ctx context.Context, p *Process, el *concurrency.Elec
 		return err
 	}
 	e := history.Event{Outcome: history.OK, Rev: now.Revision, N: 1}
-	if now.Nobody() {
+	if !now.Elected() {
 		e.N = 0
 	}
 	c.Return(e)
@@ -136,11 +136,11 @@ func (*Elections) watch(ctx context.Context, _ *Process, el *concurrency.Electio
 			return nil
 		case err != nil:
 			return err
-		case now.Revision < last.Revision, !now.Nobody() && now.Token <= last.Token:
+		case now.Revision < last.Revision, now.Elected() && now.Token <= last.Token:
 			return fmt.Errorf("watch goes back from term %d at revision %d to %d at %d", last.Token, last.Revision, now.Token, now.Revision)
 		}
 		last.Revision = now.Revision
-		if !now.Nobody() {
+		if now.Elected() {
 			last.Token = now.Token
 		}
 	}
