@@ -44,7 +44,7 @@ func TestCloseWaitsForHolders(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrClosed)
 	_, err = mu.TryLock(ctxT(t))
 	require.ErrorIs(t, err, concurrency.ErrClosed)
-	_, err = concurrency.NewMutex(s, "y", nil)
+	_, err = concurrency.NewMutex(s, "y")
 	require.ErrorIs(t, err, concurrency.ErrClosed)
 	_, err = mu.Status(ctxT(t))
 	require.ErrorIs(t, err, concurrency.ErrClosed)
@@ -104,7 +104,7 @@ func TestCloseTwice(t *testing.T) {
 	for range 7 {
 		go func() { results <- s.Close(context.Background()) }()
 	}
-	require.Eventually(t, func() bool { _, err := concurrency.NewMutex(s, "y", nil); return err != nil }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := concurrency.NewMutex(s, "y"); return err != nil }, soon, time.Millisecond)
 	require.Empty(t, results)
 	results <- s.Close(done)
 	for range 8 {

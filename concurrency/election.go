@@ -24,13 +24,10 @@ import (
 // An Election is safe for concurrent use. Two calls of one process are two candidates.
 type Election struct{ gate *gate }
 
-// ElectionOptions configure an Election. nil means all defaults. There are none yet.
-type ElectionOptions struct{}
-
 // NewElection returns the election of that name. It does no I/O. It returns ErrInvalid
 // if the session is nil or the name cannot be one (see NewSemaphore), and ErrClosed if
 // the session is closed.
-func NewElection(s *Session, name string, _ *ElectionOptions) (*Election, error) {
+func NewElection(s *Session, name string) (*Election, error) {
 	if s == nil {
 		return nil, invalid("election %q: the session is nil", name)
 	}

@@ -16,7 +16,7 @@ import (
 
 func election(t testing.TB, s *concurrency.Session, name string) *concurrency.Election {
 	t.Helper()
-	el, err := concurrency.NewElection(s, name, nil)
+	el, err := concurrency.NewElection(s, name)
 	require.NoError(t, err)
 	return el
 }
@@ -181,10 +181,10 @@ func TestElectionBadInput(t *testing.T) {
 	s, c := f.session(calm())
 	before := f.keys("")
 	for _, name := range []string{"", "a/b", "a\x00b", "\xff", strings.Repeat("x", 256)} {
-		_, err := concurrency.NewElection(s, name, nil)
+		_, err := concurrency.NewElection(s, name)
 		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", name)
 	}
-	_, err := concurrency.NewElection(nil, "x", nil)
+	_, err := concurrency.NewElection(nil, "x")
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	el := election(t, s, "x")
 	never := func(context.Context, *concurrency.Permit) error { t.Error("fn ran"); return nil }
@@ -227,7 +227,7 @@ func TestElectionBadInput(t *testing.T) {
 	require.ErrorIs(t, el.Lead(ctx, never), concurrency.ErrClosed)
 	_, err = el.StepDown(ctx, "")
 	require.ErrorIs(t, err, concurrency.ErrClosed)
-	_, err = concurrency.NewElection(s, "x", nil)
+	_, err = concurrency.NewElection(s, "x")
 	require.ErrorIs(t, err, concurrency.ErrClosed)
 }
 

@@ -24,7 +24,7 @@ func ExampleElection() {
 		log.Fatal(err)
 	}
 	defer sess.Close(ctx)
-	el, err := concurrency.NewElection(sess, "ingest", nil)
+	el, err := concurrency.NewElection(sess, "ingest")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func ExampleMutex() {
 		log.Fatal(err)
 	}
 	defer sess.Close(ctx)
-	mu, err := concurrency.NewMutex(sess, "month-end", nil)
+	mu, err := concurrency.NewMutex(sess, "month-end")
 	if err != nil {
 		log.Fatal(err)
 	}

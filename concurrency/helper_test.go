@@ -80,7 +80,7 @@ func sem(t testing.TB, s *concurrency.Session, name string, limit int) *concurre
 
 func mutex(t testing.TB, s *concurrency.Session, name string) *concurrency.Mutex {
 	t.Helper()
-	mu, err := concurrency.NewMutex(s, name, nil)
+	mu, err := concurrency.NewMutex(s, name)
 	require.NoError(t, err)
 	return mu
 }

@@ -24,7 +24,7 @@ func TestBadInput(t *testing.T) {
 	for _, name := range []string{"", "a/b", "/", "a\x00b", "\xff", "a\xff", "\n", strings.Repeat("x", 256)} {
 		_, err := concurrency.NewSemaphore(s, name, 1, nil)
 		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", name)
-		_, err = concurrency.NewMutex(s, name, nil)
+		_, err = concurrency.NewMutex(s, name)
 		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", name)
 		_, err = concurrency.NewSession(ctx, c.Client, name, nil)
 		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", name)
@@ -36,7 +36,7 @@ func TestBadInput(t *testing.T) {
 	}
 	_, err := concurrency.NewSemaphore(nil, "x", 1, nil)
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
-	_, err = concurrency.NewMutex(nil, "x", nil)
+	_, err = concurrency.NewMutex(nil, "x")
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 
 	for _, holder := range []string{"a\x00b", "\xff", "a\nb", strings.Repeat("x", 256)} {

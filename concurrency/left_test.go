@@ -23,9 +23,9 @@ func TestEndedHoldersLeaveNothing(t *testing.T) {
 	o.Trace = &concurrency.Trace{SessionLost: func(clientv3.LeaseID, error) { close(lost) }}
 	s, _ := f.session(o)
 	ctx := ctxT(t)
-	m, err := concurrency.NewMutex(s, "m", nil)
+	m, err := concurrency.NewMutex(s, "m")
 	require.NoError(t, err)
-	el, err := concurrency.NewElection(s, "el", nil)
+	el, err := concurrency.NewElection(s, "el")
 	require.NoError(t, err)
 	epoch, err := hold.Of(s).Live(ctx)
 	require.NoError(t, err)

@@ -20,13 +20,10 @@ import (
 // process are two requests.
 type Mutex struct{ gate *gate }
 
-// MutexOptions configure a Mutex. nil means all defaults. There are none yet.
-type MutexOptions struct{}
-
 // NewMutex returns the mutex of that name. It does no I/O. It returns ErrInvalid
 // if the session is nil or the name cannot be one (see NewSemaphore), and
 // ErrClosed if the session is closed.
-func NewMutex(s *Session, name string, _ *MutexOptions) (*Mutex, error) {
+func NewMutex(s *Session, name string) (*Mutex, error) {
 	if s == nil {
 		return nil, invalid("mutex %q: the session is nil", name)
 	}

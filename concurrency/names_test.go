@@ -22,19 +22,19 @@ func TestNamesAreForgotten(t *testing.T) {
 	s, err := NewSession(ctx, c.Client(), "test", &SessionOptions{Prefix: c.Prefix(t)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close(ctx)) }()
-	kept, err := NewMutex(s, "user-0", nil)
+	kept, err := NewMutex(s, "user-0")
 	require.NoError(t, err)
 	p, err := kept.Lock(ctx)
 	require.NoError(t, err)
 	for i := range 50 {
-		mu, err := NewMutex(s, fmt.Sprint("user-", i), nil)
+		mu, err := NewMutex(s, fmt.Sprint("user-", i))
 		require.NoError(t, err)
 		if i > 0 {
 			require.NoError(t, mu.Do(ctx, func(context.Context, *Permit) error { return nil }))
 		}
 	}
 	for range 1000 {
-		_, err := NewMutex(s, "one of a thousand", nil)
+		_, err := NewMutex(s, "one of a thousand")
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool {
@@ -61,7 +61,7 @@ func TestForeignKeyCostsNoPermit(t *testing.T) {
 	s, err := NewSession(ctx, c.Client(), "test", &SessionOptions{Prefix: c.Prefix(t), MaxPermits: 1})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close(ctx)) }()
-	mu, err := NewMutex(s, "x", nil)
+	mu, err := NewMutex(s, "x")
 	require.NoError(t, err)
 	p, err := mu.Lock(ctx)
 	require.NoError(t, err)

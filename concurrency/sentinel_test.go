@@ -60,7 +60,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 		"Status":   func(ctx context.Context) error { _, err := sm.Status(ctx); return err },
 		"SetLimit": func(ctx context.Context) error { return sm.SetLimit(ctx, 1) },
 		"Campaign": func(ctx context.Context) error {
-			el, err := concurrency.NewElection(s, "e", nil)
+			el, err := concurrency.NewElection(s, "e")
 			require.NoError(t, err)
 			first, err := el.Campaign(ctxT(t))
 			require.NoError(t, err)

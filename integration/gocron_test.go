@@ -230,7 +230,7 @@ func TestGocronElector(t *testing.T) {
 	ran := make(chan int, 1000)
 	var electors []*schedlock.GocronElector
 	for i, in := range all {
-		el, err := concurrency.NewElection(in.sess, "cron", nil)
+		el, err := concurrency.NewElection(in.sess, "cron")
 		require.NoError(t, err)
 		e, err := schedlock.NewGocronElector(el)
 		require.NoError(t, err)

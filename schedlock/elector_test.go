@@ -15,7 +15,7 @@ import (
 
 func (f fixture) elector(in instance) *schedlock.GocronElector {
 	f.t.Helper()
-	el, err := concurrency.NewElection(in.sess, "cron", nil)
+	el, err := concurrency.NewElection(in.sess, "cron")
 	require.NoError(f.t, err)
 	e, err := schedlock.NewGocronElector(el)
 	require.NoError(f.t, err)

@@ -113,7 +113,7 @@ func TestElectorCtxOfAnotherSession(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	s := f.instance(patient(), nil)
-	el, err := concurrency.NewElection(s.sess, "e", nil)
+	el, err := concurrency.NewElection(s.sess, "e")
 	require.NoError(t, err)
 	e, err := schedlock.NewGocronElector(el)
 	require.NoError(t, err)

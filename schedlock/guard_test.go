@@ -36,7 +36,7 @@ func TestTxnLeavesTheCallersSlice(t *testing.T) {
 // slice.
 func TestElectorKeepsItsOptions(t *testing.T) {
 	t.Parallel()
-	el, err := concurrency.NewElection(shared(t).instance(nil, nil).sess, "cron", nil)
+	el, err := concurrency.NewElection(shared(t).instance(nil, nil).sess, "cron")
 	require.NoError(t, err)
 	for range 20 {
 		opts := []concurrency.AcquireOption{concurrency.Weight(1)}

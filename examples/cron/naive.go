@@ -19,7 +19,7 @@ type naive struct {
 func newNaive(w *worker) (*naive, error) {
 	n := &naive{w, map[string]*concurrency.Mutex{}}
 	for _, j := range w.jobs {
-		mu, err := concurrency.NewMutex(w.sess, j.Name, nil)
+		mu, err := concurrency.NewMutex(w.sess, j.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -164,7 +164,7 @@ func (s *server) version(ctx context.Context, x attempt) (paid string, err error
 
 // lock holds a lock of the order's while it works. The lock itself is as good as it gets.
 func (s *server) lock(ctx context.Context, x attempt) (paid string, err error) {
-	mu, err := concurrency.NewMutex(s.sess, x.order, nil)
+	mu, err := concurrency.NewMutex(s.sess, x.order)
 	if err != nil {
 		return "", err
 	}

@@ -12,7 +12,7 @@ import (
 
 // lead is an instance of the service: it leads, again and again, until ctx ends.
 func lead(ctx context.Context, sess *concurrency.Session) {
-	el, err := concurrency.NewElection(sess, "ingest", nil)
+	el, err := concurrency.NewElection(sess, "ingest")
 	if err != nil {
 		log.Print(err)
 		return

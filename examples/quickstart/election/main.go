@@ -22,7 +22,7 @@ func main() { program.Main(run) }
 
 func elect(ctx context.Context, process []*concurrency.Session) error {
 	a, b := process[0], process[1]
-	watcher, err := concurrency.NewElection(process[2], "ingest", nil)
+	watcher, err := concurrency.NewElection(process[2], "ingest")
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func migrate(ctx context.Context, process []*concurrency.Session) error {
 	var locks [2]*concurrency.Mutex
 	for i, sess := range process {
 		var err error
-		if locks[i], err = concurrency.NewMutex(sess, "migrate", nil); err != nil {
+		if locks[i], err = concurrency.NewMutex(sess, "migrate"); err != nil {
 			return err
 		}
 	}

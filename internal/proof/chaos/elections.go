@@ -79,7 +79,7 @@ func (s *Elections) on(p *Process) (*concurrency.Election, error) {
 	if err != nil {
 		return nil, err
 	}
-	return concurrency.NewElection(sess, s.name, nil)
+	return concurrency.NewElection(sess, s.name)
 }
 
 // with is an operation that takes no longer than bound.

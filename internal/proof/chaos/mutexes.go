@@ -63,7 +63,7 @@ func (m *Mutexes) on(p *Process, name string) (*concurrency.Mutex, error) {
 	if err != nil {
 		return nil, err
 	}
-	return concurrency.NewMutex(s, name, nil)
+	return concurrency.NewMutex(s, name)
 }
 
 func (m *Mutexes) evict(name string, which uint64, bound time.Duration) Operation {

@@ -18,7 +18,7 @@ func (p *Process) keepWatch(ctx context.Context) {
 			_ = sleep(ctx, 20*time.Millisecond)
 			continue
 		}
-		mu, err := concurrency.NewMutex(s, name, nil)
+		mu, err := concurrency.NewMutex(s, name)
 		if err != nil {
 			return
 		}

@@ -64,7 +64,7 @@ func startReal(t *testing.T) *real {
 		call.Return(history.Event{Outcome: history.OK, Lease: int64(w.sess.Lease())})
 		w.sem, err = concurrency.NewSemaphore(w.sess, "a", 2, &concurrency.SemaphoreOptions{AdoptLimit: true})
 		require.NoError(t, err)
-		w.mutex, err = concurrency.NewMutex(w.sess, "m", nil)
+		w.mutex, err = concurrency.NewMutex(w.sess, "m")
 		require.NoError(t, err)
 		r.workers = append(r.workers, w)
 	}

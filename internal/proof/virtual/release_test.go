@@ -54,17 +54,17 @@ var underPermit = map[string]func(d *desk, fn func(context.Context, *concurrency
 		return d.semaphore(1).Do(d.t.Context(), fn)
 	},
 	"Mutex.Do": func(d *desk, fn func(context.Context, *concurrency.Permit) error) error {
-		mu, err := concurrency.NewMutex(d.session, queue, nil)
+		mu, err := concurrency.NewMutex(d.session, queue)
 		require.NoError(d.t, err)
 		return mu.Do(d.t.Context(), fn)
 	},
 	"Mutex.Do with MaxHold": func(d *desk, fn func(context.Context, *concurrency.Permit) error) error {
-		mu, err := concurrency.NewMutex(d.session, queue, nil)
+		mu, err := concurrency.NewMutex(d.session, queue)
 		require.NoError(d.t, err)
 		return mu.Do(d.t.Context(), fn, concurrency.MaxHold(4*time.Second))
 	},
 	"Election.Lead": func(d *desk, fn func(context.Context, *concurrency.Permit) error) error {
-		el, err := concurrency.NewElection(d.session, queue, nil)
+		el, err := concurrency.NewElection(d.session, queue)
 		require.NoError(d.t, err)
 		return el.Lead(d.t.Context(), fn)
 	},

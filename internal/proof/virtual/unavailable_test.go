@@ -55,13 +55,13 @@ var asks = map[string]struct {
 }
 
 func mutexOf(d *desk) *concurrency.Mutex {
-	mu, err := concurrency.NewMutex(d.session, queue, nil)
+	mu, err := concurrency.NewMutex(d.session, queue)
 	require.NoError(d.t, err)
 	return mu
 }
 
 func electionOf(d *desk) *concurrency.Election {
-	el, err := concurrency.NewElection(d.session, queue, nil)
+	el, err := concurrency.NewElection(d.session, queue)
 	require.NoError(d.t, err)
 	return el
 }
