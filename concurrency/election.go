@@ -45,7 +45,7 @@ func NewElection(s *Session, name string) (*Election, error) {
 // ErrInvalid for any Weight but 1.
 //
 // The term ends as any permit does; also when its key is deleted by hand, as soon as
-// word of that arrives. Whoever leads should look at Permit.Asked too, or use Lead.
+// word of that arrives. Whoever leads should look at Permit.StopRequested too, or use Lead.
 func (el *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	r, err := candidate(opts)
 	if err != nil {

@@ -284,9 +284,9 @@ func TestPastTermStaysPast(t *testing.T) {
 	require.Greater(t, term.Token(), past.Token())
 	require.ErrorIs(t, past.Err(), concurrency.ErrLost)
 	require.ErrorIs(t, past.Release(ctx), concurrency.ErrLost)
-	require.Error(t, past.Asked().Err())
+	require.Error(t, past.StopRequested().Err())
 	require.NoError(t, term.Err())
-	require.NoError(t, term.Asked().Err())
+	require.NoError(t, term.StopRequested().Err())
 	require.ErrorIs(t, election(t, other, "x").EvictToken(ctx, past.Token(), ""), concurrency.ErrNotHeld)
 	for i, p := range []*concurrency.Permit{past, term} {
 		resp, err := f.Client().Txn(ctx).If(p.Guard()).Then(clientv3.OpPut(f.prefix+"y", "")).Commit()

@@ -80,7 +80,7 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 // campaign again.
 func (p *Permit) lead(ctx context.Context, fn func(context.Context, *Permit) error) (again bool, err error) {
 	work, cancel := context.WithCancelCause(ctx)
-	asked := p.Asked()
+	asked := p.StopRequested()
 	stop := context.AfterFunc(asked, func() { cancel(context.Cause(asked)) })
 	defer func() {
 		stop()

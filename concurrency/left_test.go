@@ -40,7 +40,7 @@ func TestEndedHoldersLeaveNothing(t *testing.T) {
 		for range permits {
 			p, err := m.Lock(ctx)
 			require.NoError(t, err)
-			p.Asked()
+			p.StopRequested()
 			_, err = m.TryLock(ctx)
 			require.ErrorIs(t, err, concurrency.ErrFull)
 			waited := make(chan error)

@@ -96,7 +96,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	b.Count("`StepDown`, and 1 Txn of the leader's session", elsewhere, load{"Range": 1, "Txn": 1}, 2, 2, func() {
 		_, err = election(t, far, "an election").StepDown(ctx, "")
 		require.NoError(t, err)
-		closed(t, q.Asked().Done(), "the word comes")
+		closed(t, q.StopRequested().Done(), "the word comes")
 		f.noKeys("stepdown/")
 	})
 	release(q)

@@ -10,19 +10,19 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// StepDown asks whoever leads now to give that up, and returns who was asked: nobody,
-// with no error, if nobody leads. A successor is never asked: if the leader has gone
-// by the time that the request arrives, that is as good, and it is returned all the
-// same. The reason may be empty, or up to 1024 bytes of valid UTF-8.
+// StepDown asks the present leader to release its term, and returns that leader. Without
+// a leader it returns no error, and Elected of its result is false. A successor is never
+// asked: if the term ends before the request arrives, the request has no effect, and the
+// former leader is returned. The reason may be empty, or up to 1024 bytes of valid UTF-8.
 //
-// It returns as soon as etcd has stored the request, and does not wait for the leader.
-// In Lead the context of the leader's function ends, with a *StepDownError as its
-// cause, and the term is released once the function has returned; one that uses
-// Campaign sees it by Permit.Asked. Who does not look goes on leading: to take the term
-// away, use EvictToken. To see it go, use Watch.
+// StepDown returns as soon as etcd has stored the request; it does not wait for the term to
+// end (Watch shows that). In Lead, the context of the leader's function ends with a
+// *StepDownError as its cause, and the term is released when the function has returned. A
+// caller of Campaign receives the request through Permit.StopRequested; a leader that never
+// checks keeps leading. To end a term without the leader's consent, use EvictToken.
 //
 // It returns ErrInvalid, ErrClosed, ctx's error or one of etcd's. After an error the
-// leader may have been asked or not; to ask again is safe.
+// request may have been stored or not; StepDown may safely be called again.
 func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, err error) {
 	g := el.gate
 	if err := checkReason(reason); err != nil {
@@ -48,11 +48,11 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 	return asked, nil
 }
 
-// Asked returns a context that ends when the holder should give the permit back:
-// when the permit ends, as Context does; when somebody asks for it with
-// Election.StepDown, with a *StepDownError as its cause; or when Close of the session
-// begins to wait for it, with ErrClosed.
-func (p *Permit) Asked() context.Context {
+// StopRequested returns a context that ends when the holder should finish its work and
+// release the permit: with a *StepDownError as its cause after Election.StepDown, with
+// ErrClosed when Close of the session begins to wait, and when the permit ends, as Context
+// does. The permit itself stays valid until it is released or lost.
+func (p *Permit) StopRequested() context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asked == nil {
@@ -68,7 +68,7 @@ func (p *Permit) Asked() context.Context {
 	return p.asked
 }
 
-// askToStepDown ends the context of Asked.
+// askToStepDown ends the context of StopRequested.
 func (p *Permit) askToStepDown(word *StepDownError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
