@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// A row of docs/testing.md: | id | test, reason or TODO | what must hold |
+// A row of docs/tested-failures.md: | id | test, reason or TODO | what must hold |
 var (
 	idRow     = regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \|(.*)\|(.*)\|$`)
 	idTest    = regexp.MustCompile("^`(\\w+)\\.((?:Test|Fuzz|Example|Benchmark)\\w*)(?:/[^`]+)?`$")
 	idReasons = regexp.MustCompile(`^(?:waits for [^:]+|cannot run here|mended in [^:]+): \S`)
 )
 
-// requiredIDs lists what docs/testing.md has to account for: lessons of other
+// requiredIDs lists what docs/tested-failures.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples
 // to the protocol (S: safety, L: liveness), lessons of other elections and job
 // lockers (J), and of other idempotency libraries (I), and what attacks on a finished
@@ -104,14 +104,19 @@ func allTests(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestIDs holds docs/testing.md to the tests that exist.
+// TestIDs holds docs/tested-failures.md to the tests that exist, and no other page has rows
+// of failures: they would be checked by nothing.
 func TestIDs(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, breach := range idBreaches(string(doc), allTests(t)) {
-		t.Errorf("docs/testing.md: %s", breach)
+	const list = "docs/tested-failures.md"
+	for name, doc := range pages(t) {
+		switch {
+		case name == list:
+			for _, breach := range idBreaches(doc, allTests(t)) {
+				t.Errorf("%s: %s", name, breach)
+			}
+		case idRow.MatchString(doc):
+			t.Errorf("%s: %q belongs into %s", name, idRow.FindString(doc), list)
+		}
 	}
 }
 
