@@ -47,7 +47,7 @@ func shared(t testing.TB) fixture {
 // own starts an etcd of the test's own, for tests that break it, or count what is
 // asked of it. On an external cluster, which has other users, they are skipped.
 func own(t testing.TB, members int) fixture {
-	c := embedtest.StartCluster(t, members, nil)
+	c := embedtest.Start(t, &embedtest.Options{Members: members})
 	if c.External() {
 		t.Skip("the external cluster is not this test's own")
 	}

@@ -16,7 +16,7 @@ import (
 func TestAuth(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	before := c.NewClient(t)
 	put(t, before.Client, "k", "1")
 	require.NoError(t, c.EnableAuth(within(t, patience), "boss", "pw"))

@@ -14,7 +14,7 @@ func TestRestore(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
 	for _, members := range []int{1, 3} {
-		c := StartCluster(t, members, nil)
+		c := Start(t, &Options{Members: members})
 		ctx := within(t, patience)
 		put := func(value string) int64 {
 			resp, err := c.Client().Put(ctx, "a", value)

@@ -18,7 +18,7 @@ func TestStartedClusterAnswersAtEveryMember(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
 	for _, n := range []int{1, 3} {
-		c := StartCluster(t, n, nil)
+		c := Start(t, &Options{Members: n})
 		require.Len(t, c.Endpoints(), n)
 		for i := range n {
 			_, err := c.NewClientWith(t, &ClientOptions{Member: &i}).Put(within(t, patience), "k", "v")

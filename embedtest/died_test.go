@@ -124,7 +124,7 @@ func TestDiesChild(t *testing.T) {
 		return
 	}
 	Shared(t)
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	put(t, c.Client(), "a", "1")
 	fmt.Println(how)
 	switch how {

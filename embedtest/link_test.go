@@ -174,7 +174,7 @@ func TestDelayKeepsTheOrderAndTheRate(t *testing.T) {
 func TestClientPinnedToAMember(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	for i, ep := range c.Endpoints() {
 		cl := c.NewClientWith(t, &ClientOptions{Member: &i})
 		require.Equal(t, []string{ep}, cl.Endpoints())
@@ -203,7 +203,7 @@ func TestCutFromOneMember(t *testing.T) {
 	}
 	t.Parallel()
 	ownServersOnly(t)
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	cl := c.NewClient(t)
 	id := func(i int) uint64 { return uint64(c.members[i].running().etcd.Server.MemberID()) }
 	// answered counts the members that answer one of the next requests.

@@ -19,7 +19,7 @@ func leaderOf(t *testing.T, c *Cluster) int {
 func TestMoveLeader(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	from := leaderOf(t, c)
 	to := (from + 1) % 3
 	require.NoError(t, c.MoveLeader(within(t, patience), to))
@@ -62,7 +62,7 @@ func TestCrashAndStopOfTheLeader(t *testing.T) {
 	for name, stop := range map[string]func(*Cluster, int) error{"crash": (*Cluster).Crash, "stop": (*Cluster).Stop} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := StartCluster(t, 3, nil)
+			c := Start(t, &Options{Members: 3})
 			put(t, c.Client(), "k", "1")
 			old := leaderOf(t, c)
 			var atEnd uint64
@@ -87,7 +87,7 @@ func TestCrashAndStopOfTheLeader(t *testing.T) {
 func TestRestartOfAllMembers(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	put(t, c.Client(), "k", "1")
 	for i := range 3 {
 		require.NoError(t, c.Crash(i))
@@ -127,7 +127,7 @@ func TestCutPeersIsolatesAMember(t *testing.T) {
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			c := StartCluster(t, 3, nil)
+			c := Start(t, &Options{Members: 3})
 			put(t, c.Client(), "k", "1")
 			i := leaderOf(t, c)
 			if who == "follower" {
@@ -155,7 +155,7 @@ func TestCutPeersIsolatesAMember(t *testing.T) {
 func TestMendPeers(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	i := (leaderOf(t, c) + 1) % 3
 	inside := c.NewClientWith(t, &ClientOptions{Member: &i})
 	require.NoError(t, c.CutPeers(i))
@@ -192,7 +192,7 @@ func TestCutPeersLetsLeaseRenewalsPass(t *testing.T) {
 
 func TestCutOutlivesARestart(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	i := (leaderOf(t, c) + 1) % 3
 	require.NoError(t, c.CutPeers(i))
 	require.Error(t, c.Restart(within(t, 500*time.Millisecond), i))

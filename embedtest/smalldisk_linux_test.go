@@ -85,7 +85,7 @@ func write(t *testing.T, cl *clientv3.Client) {
 var smallDiskParts = map[string]func(t *testing.T){
 	"start": func(t *testing.T) {
 		fill(t, 20_000_000)
-		StartCluster(t, 3, nil)
+		Start(t, &Options{Members: 3})
 	},
 	"start in a given directory": func(t *testing.T) {
 		fill(t, 1_000_000)
@@ -94,7 +94,7 @@ var smallDiskParts = map[string]func(t *testing.T){
 	"other segments": func(t *testing.T) {
 		wal.SegmentSizeBytes = 1_000_000
 		fill(t, 10_000_000)
-		put(t, StartCluster(t, 3, nil).Client(), "k", "v")
+		put(t, Start(t, &Options{Members: 3}).Client(), "k", "v")
 	},
 	"full during the start": func(t *testing.T) {
 		_, err := New(t.Context(), &Options{Configure: func(*embed.Config) { fill(t, 1_000_000) }})
@@ -117,7 +117,7 @@ var smallDiskParts = map[string]func(t *testing.T){
 		write(t, c.Client())
 	},
 	"later, three members": func(t *testing.T) {
-		c := StartCluster(t, 3, nil)
+		c := Start(t, &Options{Members: 3})
 		fill(t, 1_000_000)
 		write(t, c.Client())
 	},
@@ -215,7 +215,7 @@ func TestGiveUpWithoutATest(t *testing.T) {
 func TestDiskOfAMember(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	for _, m := range c.members {
 		need := 2*wal.SegmentSizeBytes + spare
 		require.Eventually(t, func() bool { return onDisk(t, m.dir) > wal.SegmentSizeBytes }, patience, pollEvery)

@@ -45,17 +45,6 @@ func Start(tb TB, opts *Options) *Cluster {
 	return c
 }
 
-// StartCluster is Start with a number of members.
-func StartCluster(tb TB, members int, opts *Options) *Cluster {
-	tb.Helper()
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	o.Members = members
-	return Start(tb, &o)
-}
-
 // New starts a cluster without a test and returns when it answers a
 // linearizable read; the caller closes it. The end of ctx before that makes
 // New stop what it started and return ctx's error; ctx has no meaning

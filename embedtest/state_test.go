@@ -11,7 +11,7 @@ import (
 func TestLeasesEndAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, members := range []int{1, 3} {
-		c := StartCluster(t, members, nil)
+		c := Start(t, &Options{Members: members})
 		for name, end := range map[string]func(clientv3.LeaseID) error{
 			"expire": func(id clientv3.LeaseID) error { return c.ExpireLease(within(t, patience), id) },
 			"revoke": func(id clientv3.LeaseID) error { return c.RevokeLease(within(t, patience), id) },
@@ -50,7 +50,7 @@ func TestCompact(t *testing.T) {
 func TestNoSpace(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
-	c := StartCluster(t, 3, nil)
+	c := Start(t, &Options{Members: 3})
 	put(t, c.Client(), "k", "1")
 	require.NoError(t, c.SetNoSpace(within(t, patience), true))
 	_, err := c.Client().Put(t.Context(), "k", "2")
@@ -80,7 +80,7 @@ func TestRaftIndexCountsWritesOnly(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
 	for _, members := range []int{1, 3} {
-		c := StartCluster(t, members, nil)
+		c := Start(t, &Options{Members: members})
 		// An election of a busy machine costs an entry too: then count again.
 		term := func() uint64 { return c.members[0].running().etcd.Server.Term() }
 		for done := false; !done; {

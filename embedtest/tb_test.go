@@ -151,7 +151,7 @@ func TestExternal(t *testing.T) {
 		"NoSpace":  func(_ *fakeTB, c *Cluster) { _ = c.SetNoSpace(t.Context(), true) },
 		"Auth":     func(_ *fakeTB, c *Cluster) { _ = c.EnableAuth(t.Context(), "root", "x") },
 		"AddUser":  func(_ *fakeTB, c *Cluster) { _ = c.AddUser(t.Context(), "u", "x") },
-		"members":  func(tb *fakeTB, _ *Cluster) { StartCluster(tb, 3, nil) },
+		"members":  func(tb *fakeTB, _ *Cluster) { Start(tb, &Options{Members: 3}) },
 		"TLS":      func(tb *fakeTB, _ *Cluster) { Start(tb, &Options{TLS: true}) },
 	} {
 		tb := &fakeTB{T: t}

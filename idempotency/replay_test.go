@@ -247,7 +247,7 @@ func TestScopes(t *testing.T) {
 // again. It is not replayed.
 func TestTrapS11StaleReplay(t *testing.T) {
 	t.Parallel()
-	c := embedtest.StartCluster(t, 3, nil)
+	c := embedtest.Start(t, &embedtest.Options{Members: 3})
 	if c.External() {
 		t.Skip("the external cluster is not this test's own")
 	}

@@ -261,7 +261,7 @@ func TestFollowAfterARestore(t *testing.T) {
 // one.
 func TestFollowMovesFromMemberWithoutLeader(t *testing.T) {
 	t.Parallel()
-	c := embedtest.StartCluster(t, 3, nil)
+	c := embedtest.Start(t, &embedtest.Options{Members: 3})
 	leader, err := c.WaitLeader(ctxT(t))
 	require.NoError(t, err)
 	// All members but the leader, so that the watch is at one that can be cut.

@@ -33,7 +33,7 @@ func TestPulse(t *testing.T) {
 		t.Skip("it measures seconds in which etcd is slow")
 	}
 	t.Parallel()
-	c := embedtest.StartCluster(t, 3, nil)
+	c := embedtest.Start(t, &embedtest.Options{Members: 3})
 	if c.External() {
 		t.Skip("the external cluster is not this test's own")
 	}

@@ -120,7 +120,7 @@ func TestConformanceOfRefusals(t *testing.T) {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	cluster := embedtest.StartCluster(t, 1, nil)
+	cluster := embedtest.Start(t, nil)
 	if cluster.External() {
 		t.Skip("the external cluster has other users, and revisions of theirs")
 	}

@@ -120,7 +120,7 @@ func TestTapWithHoles(t *testing.T) {
 // TestTapThroughCrash: the member of a watch dies and comes back.
 func TestTapThroughCrash(t *testing.T) {
 	t.Parallel()
-	c := embedtest.StartCluster(t, 3, nil)
+	c := embedtest.Start(t, &embedtest.Options{Members: 3})
 	if c.External() {
 		t.Skip("it breaks a member")
 	}
