@@ -211,7 +211,7 @@ func TestWaiterAtACutMember(t *testing.T) {
 	require.NoError(t, f.CutPeers(cut))
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, granted(t, w, "despite the cut member").Release(ctx))
-	require.NoError(t, f.MendPeers(cut))
+	require.NoError(t, f.HealPeers(cut))
 }
 
 // hole is a network in which one member can be made a black hole: connections to

@@ -18,9 +18,9 @@ import (
 // It returns an error for a member that does not exist, and ErrExternal.
 func (c *Cluster) CutPeers(i int) error { return c.setCut(i, true) }
 
-// MendPeers ends CutPeers. The member takes part again within about an
+// HealPeers ends CutPeers. The member takes part again within about an
 // election timeout. It returns an error where CutPeers does.
-func (c *Cluster) MendPeers(i int) error { return c.setCut(i, false) }
+func (c *Cluster) HealPeers(i int) error { return c.setCut(i, false) }
 
 func (c *Cluster) setCut(i int, cut bool) error {
 	if err := c.ownServer(); err != nil {

@@ -152,7 +152,7 @@ func TestCutPeersIsolatesAMember(t *testing.T) {
 	}
 }
 
-func TestMendPeers(t *testing.T) {
+func TestHealPeers(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
 	c := Start(t, &Options{Members: 3})
@@ -161,7 +161,7 @@ func TestMendPeers(t *testing.T) {
 	require.NoError(t, c.CutPeers(i))
 	_, err := inside.Get(within(t, 300*time.Millisecond), "k")
 	require.Error(t, err)
-	require.NoError(t, c.MendPeers(i))
+	require.NoError(t, c.HealPeers(i))
 	require.NoError(t, waitRead(within(t, patience), inside.Client))
 	require.Error(t, c.CutPeers(-1))
 }
@@ -201,6 +201,6 @@ func TestCutOutlivesARestart(t *testing.T) {
 	}
 	require.NoError(t, c.Restart(within(t, patience), (i+1)%3, (i+2)%3))
 	require.Error(t, c.Restart(within(t, 500*time.Millisecond), i))
-	require.NoError(t, c.MendPeers(i))
+	require.NoError(t, c.HealPeers(i))
 	require.NoError(t, c.Restart(within(t, patience), i))
 }

@@ -286,7 +286,7 @@ func TestTrapS11StaleReplay(t *testing.T) {
 	_, rec, err = st.Begin(short, key("1"), "payload")
 	require.Error(t, err)
 	require.Nil(t, rec)
-	require.NoError(t, c.MendPeers(lagging))
+	require.NoError(t, c.HealPeers(lagging))
 	_, rec, err = st.Begin(ctxT(t), key("1"), "payload")
 	require.NoError(t, err)
 	require.Equal(t, "second", string(rec.Value))

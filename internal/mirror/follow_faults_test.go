@@ -283,7 +283,7 @@ func TestFollowMovesFromMemberWithoutLeader(t *testing.T) {
 		require.NoError(t, c.CutPeers(i))
 		f.put("a", "2")
 		f.upToDate()
-		require.NoError(t, c.MendPeers(i))
+		require.NoError(t, c.HealPeers(i))
 		_, err := c.WaitLeader(ctxT(t))
 		require.NoError(t, err)
 	}

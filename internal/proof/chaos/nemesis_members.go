@@ -67,6 +67,6 @@ func cutPeers(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 		_ = sleep(ctx, 50*time.Millisecond)
 	}
 	<-ctx.Done()
-	w.mend("peers of a member", func(context.Context) error { return w.Cluster.MendPeers(i) })
+	w.mend("peers of a member", func(context.Context) error { return w.Cluster.HealPeers(i) })
 	return effects
 }

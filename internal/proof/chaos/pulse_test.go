@@ -43,7 +43,7 @@ func TestPulse(t *testing.T) {
 			require.NoError(t, err)
 			cut := (leader + 1) % 3
 			require.NoError(t, c.CutPeers(cut))
-			return func() { require.NoError(t, c.MendPeers(cut)) }
+			return func() { require.NoError(t, c.HealPeers(cut)) }
 		},
 		"the writer": func(_ *testing.T, writer *embedtest.Client) func() {
 			writer.BlackHole()
