@@ -27,7 +27,7 @@ func TestTrapL9ShortTokens(t *testing.T) {
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
 	opts, told := traced(&concurrency.SessionOptions{TTL: 8 * time.Second, Margin: 500 * time.Millisecond})
 	worker := func() *embedtest.Client {
-		return c.NewClientWith(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
+		return c.NewClient(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
 	}
 	one, two := worker(), worker()
 	quiet, toldToo := traced(calm()) // its token is not used in between, which would extend it
@@ -79,7 +79,7 @@ func TestNoAuthStorm(t *testing.T) {
 	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
-	client := c.NewClientWith(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
+	client := c.NewClient(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
 	s := f.sessionOn(client.Client, brisk())
 	const calls = 200
 	for range calls / 2 {
@@ -99,7 +99,7 @@ func TestPermissionLost(t *testing.T) {
 	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
-	client := c.NewClientWith(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
+	client := c.NewClient(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
 	opts, told := traced(&concurrency.SessionOptions{TTL: 6 * time.Second})
 	s := f.sessionOn(client.Client, opts)
 	p := lock(t, s, "x")

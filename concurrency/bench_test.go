@@ -27,7 +27,7 @@ func BenchmarkContended(b *testing.B) {
 	c := embedtest.Start(b, nil)
 	var ours, theirs []func() error
 	for range sessions {
-		client := c.NewClient(b).Client
+		client := c.NewClient(b, nil).Client
 		s, err := concurrency.NewSession(ctx, client, "bench", nil)
 		require.NoError(b, err)
 		b.Cleanup(func() { _ = s.Close(ctx) })
@@ -35,7 +35,7 @@ func BenchmarkContended(b *testing.B) {
 		ours = append(ours, func() error {
 			return mu.Do(ctx, func(context.Context, *concurrency.Permit) error { time.Sleep(hold); return nil })
 		})
-		es, err := etcd.NewSession(c.NewClient(b).Client)
+		es, err := etcd.NewSession(c.NewClient(b, nil).Client)
 		require.NoError(b, err)
 		b.Cleanup(func() { _ = es.Close() })
 		em := etcd.NewMutex(es, "/contended")
@@ -85,11 +85,11 @@ func BenchmarkUncontended(b *testing.B) {
 	for _, before := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("after=%d", before), func(b *testing.B) {
 			c := embedtest.Start(b, &embedtest.Options{Fsync: true, QuotaBytes: 8 << 30})
-			s, err := concurrency.NewSession(ctx, c.NewClient(b).Client, "bench", nil)
+			s, err := concurrency.NewSession(ctx, c.NewClient(b, nil).Client, "bench", nil)
 			require.NoError(b, err)
 			b.Cleanup(func() { _ = s.Close(ctx) })
 			sm := sem(b, s, "free", 10)
-			client := c.NewClient(b).Client
+			client := c.NewClient(b, nil).Client
 			lease, err := client.Grant(ctx, 3600)
 			require.NoError(b, err)
 			ours := func() {

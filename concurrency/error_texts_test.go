@@ -88,7 +88,7 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 	require.NoError(t, c.AddUser(ctx, "presence", "secret", admin.NamespacePrefix()+"session/"))
 	require.NoError(t, c.EnableAuth(ctx, "root", "root"))
 	client := func(user string) *clientv3.Client {
-		return c.NewClientWith(t, &embedtest.ClientOptions{Username: user, Password: "secret"}).Client
+		return c.NewClient(t, &embedtest.ClientOptions{Username: user, Password: "secret"}).Client
 	}
 	_, err := concurrency.NewSession(ctx, client("nothing"), "test", &concurrency.SessionOptions{Prefix: f.prefix})
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)

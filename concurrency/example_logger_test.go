@@ -27,8 +27,8 @@ func ExampleSessionOptions_logger() {
 	defer etcd.Close()
 
 	core, lines := observer.New(zapcore.InfoLevel)
-	logger := zap.New(core)                                                                          // in a program: zap.NewProduction()
-	client, err := etcd.DialWith(ctx, &embedtest.ClientOptions{Configure: func(c *clientv3.Config) { // in a program: clientv3.New(c)
+	logger := zap.New(core)                                                                      // in a program: zap.NewProduction()
+	client, err := etcd.Dial(ctx, &embedtest.ClientOptions{Configure: func(c *clientv3.Config) { // in a program: clientv3.New(c)
 		c.Logger = logger.Named("etcd").WithOptions(zap.IncreaseLevel(zapcore.ErrorLevel))
 	}})
 	if err != nil {

@@ -19,7 +19,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	t.Parallel()
 	f, ctx := own(t, 1), ctxT(t)
 	b := budget.New(ctx, t, f.Cluster)
-	c, elsewhere := f.NewClient(t), f.NewClient(t)
+	c, elsewhere := f.NewClient(t, nil), f.NewClient(t, nil)
 	opts := func() *concurrency.SessionOptions { // no renewal and no refresh while we count
 		return &concurrency.SessionOptions{TTL: 300 * time.Second, Prefix: f.prefix}
 	}

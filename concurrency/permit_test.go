@@ -22,11 +22,11 @@ func errorsIs(err, target error) bool { return errors.Is(err, target) }
 func TestContextEndsBeforeKey(t *testing.T) {
 	t.Parallel()
 	pin := func(f fixture, member int) *embedtest.Client {
-		return f.NewClientWith(f.t, &embedtest.ClientOptions{Member: &member})
+		return f.NewClient(f.t, &embedtest.ClientOptions{Member: &member})
 	}
 	keepAlive := func(f embedtest.Fault) func(fixture) (*embedtest.Client, func()) {
 		return func(x fixture) (*embedtest.Client, func()) {
-			c := x.NewClient(x.t)
+			c := x.NewClient(x.t, nil)
 			f.Method, f.Times = "LeaseKeepAlive", -1
 			return c, func() { c.Inject(f) }
 		}
@@ -35,10 +35,10 @@ func TestContextEndsBeforeKey(t *testing.T) {
 		members int
 		holder  func(f fixture) (c *embedtest.Client, strike func())
 	}{
-		"cut":        {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.t); return c, c.Cut }},
-		"black hole": {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.t); return c, c.BlackHole }},
+		"cut":        {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.t, nil); return c, c.Cut }},
+		"black hole": {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.t, nil); return c, c.BlackHole }},
 		"slow": {1, func(f fixture) (*embedtest.Client, func()) {
-			c := f.NewClient(f.t)
+			c := f.NewClient(f.t, nil)
 			return c, func() { c.Delay(4 * time.Second) }
 		}},
 		"answers lost":    {1, keepAlive(embedtest.Fault{Do: embedtest.DropAnswer})},

@@ -25,7 +25,7 @@ func TestApplicationRole(t *testing.T) {
 	require.NoError(t, c.AddUser(ctx, "app", "secret", payments))
 	require.NoError(t, c.EnableAuth(ctx, "admin", "secret"))
 	client := func() *clientv3.Client {
-		return c.NewClientWith(t, &embedtest.ClientOptions{Username: "app", Password: "secret"}).Client
+		return c.NewClient(t, &embedtest.ClientOptions{Username: "app", Password: "secret"}).Client
 	}
 	mine := client()
 	require.NoError(t, run(ctx, client()), "the program of the README")
@@ -90,7 +90,7 @@ func TestObserverRole(t *testing.T) {
 	}
 	require.NoError(t, c.EnableAuth(ctx, "admin", "secret"))
 	as := func(user string) *clientv3.Client {
-		return c.NewClientWith(t, &embedtest.ClientOptions{Username: user, Password: "secret"}).Client
+		return c.NewClient(t, &embedtest.ClientOptions{Username: user, Password: "secret"}).Client
 	}
 	app, err := concurrency.NewSession(ctx, as("app"), "payments", nil)
 	require.NoError(t, err)

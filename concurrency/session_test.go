@@ -22,7 +22,7 @@ func TestNewSessionWithoutEtcd(t *testing.T) {
 	for name, strike := range map[string]func(*embedtest.Client){"cut": (*embedtest.Client).Cut, "black hole": (*embedtest.Client).BlackHole} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := f.NewClient(t)
+			c := f.NewClient(t, nil)
 			strike(c)
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
@@ -41,7 +41,7 @@ func TestReadmeProgramWithoutEtcd(t *testing.T) {
 		t.Skip("it waits as long as the program does: 5 s")
 	}
 	t.Parallel()
-	c := shared(t).NewClient(t)
+	c := shared(t).NewClient(t, nil)
 	c.BlackHole()
 	require.ErrorIs(t, run(t.Context(), c.Client), context.DeadlineExceeded)
 }
@@ -50,7 +50,7 @@ func TestReadmeProgramWithoutEtcd(t *testing.T) {
 func TestNewSessionOnClosedClient(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	c := f.NewClient(t)
+	c := f.NewClient(t, nil)
 	inj := c.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.HoldRequest})
 	done := make(chan error, 1)
 	open := func() {
@@ -74,7 +74,7 @@ func TestNewSessionLeavesNoLease(t *testing.T) {
 		require.NoError(t, err)
 		return len(resp.Leases)
 	}
-	c := f.NewClient(t)
+	c := f.NewClient(t, nil)
 	inj := c.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.DropAnswer, Times: 2})
 	s := f.sessionOn(c.Client, nil)
 	require.Equal(t, 2, inj.Struck())
@@ -99,7 +99,7 @@ func TestNewSessionLeavesNoLease(t *testing.T) {
 func TestSessionsOfOneClient(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	c := f.NewClient(t)
+	c := f.NewClient(t, nil)
 	a, b := f.sessionOn(c.Client, nil), f.sessionOn(c.Client, nil)
 	require.Eventually(t, func() bool { return c.OpenStreams()["LeaseKeepAlive"] == 2 }, soon, time.Millisecond)
 	p := lock(t, b, "x")
@@ -114,7 +114,7 @@ func TestSessionOnWrappedClients(t *testing.T) {
 	t.Run("namespace", func(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
-		c, outer := f.NewClient(t).Client, f.prefix
+		c, outer := f.NewClient(t, nil).Client, f.prefix
 		c.KV, c.Watcher, c.Lease = namespace.NewKV(c.KV, outer), namespace.NewWatcher(c.Watcher, outer), namespace.NewLease(c.Lease, outer)
 		f.prefix = "/inner"
 		sessionOnWrappedClient(t, f, c, outer)
@@ -123,7 +123,7 @@ func TestSessionOnWrappedClients(t *testing.T) {
 		t.Parallel()
 		tls := embedtest.Start(t, &embedtest.Options{TLS: true})
 		f := fixture{Cluster: tls, t: t, prefix: tls.Prefix(t)}
-		sessionOnWrappedClient(t, f, f.NewClient(t).Client, "")
+		sessionOnWrappedClient(t, f, f.NewClient(t, nil).Client, "")
 	})
 }
 
@@ -164,7 +164,7 @@ func sessionOnWrappedClient(t *testing.T, f fixture, c *clientv3.Client, outer s
 func TestSessionOptions(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	c := f.NewClient(t)
+	c := f.NewClient(t, nil)
 	const s = time.Second
 	for name, o := range map[string]concurrency.SessionOptions{
 		"TTL too short":         {TTL: 4 * s},

@@ -78,7 +78,7 @@ func report(b *testing.B, took []time.Duration, unit string) {
 // BenchmarkPut tells what the client's faults cost while none is in force.
 func BenchmarkPut(b *testing.B) {
 	c := Start(b, nil)
-	cl := c.NewClient(b)
+	cl := c.NewClient(b, nil)
 	for name, kv := range map[string]*clientv3.Client{"plain": c.Client(), "breakable": cl.Client} {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {

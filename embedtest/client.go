@@ -41,19 +41,13 @@ type ClientOptions struct {
 	Configure func(*clientv3.Config)
 }
 
-// NewClient returns a client with connections of its own, closed at the end of
-// the test and before the servers. Errors fail tb.
-func (c *Cluster) NewClient(tb TB) *Client {
-	tb.Helper()
-	return c.NewClientWith(tb, nil)
-}
-
-// NewClientWith is NewClient with options.
-func (c *Cluster) NewClientWith(tb TB, opts *ClientOptions) *Client {
+// NewClient returns a client with connections of its own. The end of the test closes it,
+// before the servers. Errors fail tb.
+func (c *Cluster) NewClient(tb TB, opts *ClientOptions) *Client {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	cl, err := c.DialWith(ctx, opts)
+	cl, err := c.Dial(ctx, opts)
 	if err != nil {
 		tb.Fatalf("%v", err)
 		return nil
@@ -62,16 +56,14 @@ func (c *Cluster) NewClientWith(tb TB, opts *ClientOptions) *Client {
 	return cl
 }
 
-// Dial returns a client with connections of its own. The caller may close it;
-// Cluster.Close does in any case. The connection is made by the first request.
-// It returns an error when ctx has ended already, when the cluster is closed,
-// and etcd's own: of the configuration, or of authentication, such as
-// rpctypes.ErrAuthFailed, which may take five seconds to give up.
-func (c *Cluster) Dial(ctx context.Context) (*Client, error) { return c.DialWith(ctx, nil) }
-
-// DialWith is Dial with options. It returns an error where Dial does, and for a
-// member that does not exist.
-func (c *Cluster) DialWith(ctx context.Context, opts *ClientOptions) (*Client, error) {
+// Dial returns a client with connections of its own. The first request connects. The
+// caller may close the client; Cluster.Close closes it in any case.
+//
+// Dial returns an error if ctx has ended, if the cluster is closed, if opts names a
+// member that does not exist, and if etcd's client refuses its configuration or the
+// authentication fails, for example with rpctypes.ErrAuthFailed. Authentication may take
+// five seconds to fail.
+func (c *Cluster) Dial(ctx context.Context, opts *ClientOptions) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

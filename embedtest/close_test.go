@@ -23,7 +23,7 @@ func TestCloseWhileWatchesAreRefused(t *testing.T) {
 	// Each try checks a password, which takes a slow machine long under the race detector.
 	first := time.Now()
 	for hung, try := false, 0; !hung && try < 100 && time.Since(first) < 10*time.Second; try++ {
-		cl, err := c.DialWith(ctx, &ClientOptions{Username: "app", Password: "secret"})
+		cl, err := c.Dial(ctx, &ClientOptions{Username: "app", Password: "secret"})
 		require.NoError(t, err)
 		cl.Watch(ctx, "/mine/")
 		for range 20 {

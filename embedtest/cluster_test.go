@@ -21,7 +21,7 @@ func TestStartedClusterAnswersAtEveryMember(t *testing.T) {
 		c := Start(t, &Options{Members: n})
 		require.Len(t, c.Endpoints(), n)
 		for i := range n {
-			_, err := c.NewClientWith(t, &ClientOptions{Member: &i}).Put(within(t, patience), "k", "v")
+			_, err := c.NewClient(t, &ClientOptions{Member: &i}).Put(within(t, patience), "k", "v")
 			require.NoError(t, err)
 		}
 		require.NotEqual(t, -1, c.Leader())
@@ -37,7 +37,7 @@ func TestCloseWithOpenWatches(t *testing.T) {
 	for _, n := range []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3} {
 		c, err := New(t.Context(), &Options{Members: n})
 		require.NoError(t, err)
-		cl, err := c.Dial(t.Context())
+		cl, err := c.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		outside, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Logger: c.log})
 		require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestCloseWithOpenWatches(t *testing.T) {
 		require.NoError(t, c.Close(), "a second Close")
 		require.NoError(t, cl.Close(), "closed with the cluster")
 		require.NoError(t, outside.Close())
-		_, err = c.Dial(t.Context())
+		_, err = c.Dial(t.Context(), nil)
 		require.Error(t, err)
 	}
 }

@@ -39,7 +39,7 @@ func ExampleClient_Inject() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	worker, err := c.Dial(ctx)
+	worker, err := c.Dial(ctx, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func events(_ string, msg any) bool {
 func TestHeldWatchAnswersComeInOrder(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	ch := watching(t, cl.Client, key)
 	inj := cl.Inject(Fault{Method: "Watch", Match: events, Do: HoldAnswer})
 	put(t, c.Client(), key, "1")
@@ -63,7 +63,7 @@ func TestHeldWatchAnswersComeInOrder(t *testing.T) {
 func TestDroppedWatchAnswerIsGone(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	ch := watching(t, cl.Client, key)
 	inj := cl.Inject(Fault{Method: "Watch", Match: events, Do: DropAnswer})
 	put(t, c.Client(), key, "1")
@@ -78,7 +78,7 @@ func TestDroppedWatchAnswerIsGone(t *testing.T) {
 func TestBrokenWatchStreamIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	ch := watching(t, cl.Client, key)
 	require.Equal(t, 1, cl.Requests()["Watch"])
 	inj := cl.Inject(Fault{Method: "Watch", Match: events, Do: FailWith})
@@ -90,7 +90,7 @@ func TestBrokenWatchStreamIsOpenedAgain(t *testing.T) {
 
 func TestFailWithBreaksAStreamWithItsError(t *testing.T) {
 	t.Parallel()
-	cl := Shared(t).NewClient(t)
+	cl := Shared(t).NewClient(t, nil)
 	s, err := pb.NewLeaseClient(cl.ActiveConnection()).LeaseKeepAlive(t.Context())
 	require.NoError(t, err)
 	cl.Inject(Fault{Method: "LeaseKeepAlive", Do: FailWith, Err: status.Error(codes.Internal, "broken")})
@@ -102,7 +102,7 @@ func TestFailWithBreaksAStreamWithItsError(t *testing.T) {
 func TestKeepAliveAnswersHeldAndDropped(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl := c.NewClient(t)
+	cl := c.NewClient(t, nil)
 	first, second := grant(t, cl.Client, 60), grant(t, cl.Client, 61)
 	s, err := pb.NewLeaseClient(cl.ActiveConnection()).LeaseKeepAlive(t.Context())
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestKeepAliveAnswersHeldAndDropped(t *testing.T) {
 func TestHeldKeepAliveRequestIsNotSent(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl := c.NewClient(t)
+	cl := c.NewClient(t, nil)
 	id := grant(t, cl.Client, 60)
 	inj := cl.Inject(Fault{Method: "LeaseKeepAlive", Do: HoldRequest})
 	s, err := pb.NewLeaseClient(cl.ActiveConnection()).LeaseKeepAlive(t.Context())
@@ -157,7 +157,7 @@ func TestHeldKeepAliveRequestIsNotSent(t *testing.T) {
 func TestRequestsAndOpenStreams(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, prefix := c.NewClient(t), c.Prefix(t)
+	cl, prefix := c.NewClient(t, nil), c.Prefix(t)
 	ctx := within(t, patience)
 	put(t, cl.Client, prefix+"a", "1")
 	_, err := cl.Get(ctx, prefix+"a")

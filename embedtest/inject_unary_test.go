@@ -17,7 +17,7 @@ import (
 func TestDropAnswerAppliesTheRequest(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	inj := cl.Inject(Fault{Method: "Put", Do: DropAnswer})
 
 	_, err := cl.Put(within(t, patience), key, "1")
@@ -32,7 +32,7 @@ func TestDropAnswerAppliesTheRequest(t *testing.T) {
 func TestDropAnswerGivesTheErrorAskedFor(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	cl.Inject(Fault{Method: "Txn", Do: DropAnswer, Err: rpctypes.ErrGRPCNoSpace})
 	_, err := cl.Txn(within(t, patience)).Then(clientv3.OpPut(key, "1")).Commit()
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
@@ -42,7 +42,7 @@ func TestDropAnswerGivesTheErrorAskedFor(t *testing.T) {
 func TestHoldRequestSendsALateCopy(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	inj := cl.Inject(Fault{Method: "Put", Do: HoldRequest})
 
 	ctx, giveUp := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func TestHoldRequestSendsALateCopy(t *testing.T) {
 func TestHoldRequestDeadline(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl := c.NewClient(t)
+	cl := c.NewClient(t, nil)
 	cl.Inject(Fault{Method: "Put", Do: HoldRequest})
 	_, err := cl.Put(within(t, 20*time.Millisecond), c.Prefix(t)+"k", "")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -76,7 +76,7 @@ func TestHoldRequestDeadline(t *testing.T) {
 func TestHoldRequestAnswersACallerWhoWaits(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	inj := cl.Inject(Fault{Method: "Txn", Do: HoldRequest})
 	var resp *clientv3.TxnResponse
 	done := async(func() (err error) {
@@ -96,7 +96,7 @@ func TestHoldRequestAnswersACallerWhoWaits(t *testing.T) {
 func TestHeldRequestIsACopy(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	inj := cl.Inject(Fault{Method: "Put", Do: HoldRequest})
 	kv := pb.NewKVClient(cl.ActiveConnection())
 	req := &pb.PutRequest{Key: []byte(key), Value: []byte("before")}
@@ -113,7 +113,7 @@ func TestHeldRequestIsACopy(t *testing.T) {
 func TestHoldAnswer(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	inj := cl.Inject(Fault{Method: "Put", Do: HoldAnswer, Times: 2})
 
 	done := async(func() error { _, err := cl.Put(within(t, patience), key, "1"); return err })
@@ -138,7 +138,7 @@ func TestHoldAnswer(t *testing.T) {
 func TestDuplicateIsAppliedTwice(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	inj := cl.Inject(Fault{Method: "Txn", Do: Duplicate})
 	_, err := cl.Txn(within(t, patience)).Then(clientv3.OpPut(key, "1")).Commit()
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
@@ -152,7 +152,7 @@ func TestDuplicateIsAppliedTwice(t *testing.T) {
 func TestFailWithSendsNothing(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	inj := cl.Inject(Fault{Method: "Put", Do: FailWith, Err: rpctypes.ErrGRPCTimeout, Times: -1})
 	for range 3 {
 		_, err := cl.Put(within(t, patience), key, "1")
@@ -168,7 +168,7 @@ func TestFailWithSendsNothing(t *testing.T) {
 func TestReleaseReturnsTheServersRefusal(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl := c.NewClient(t)
+	cl := c.NewClient(t, nil)
 	id := grant(t, cl.Client, 60)
 	inj := cl.Inject(Fault{Method: "Put", Do: HoldRequest})
 	ctx, cancel := context.WithCancel(within(t, patience))
@@ -183,7 +183,7 @@ func TestReleaseReturnsTheServersRefusal(t *testing.T) {
 func TestSkipTimesAndMatch(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, prefix := c.NewClient(t), c.Prefix(t)
+	cl, prefix := c.NewClient(t, nil), c.Prefix(t)
 	refused := errors.New("refused")
 	inj := cl.Inject(Fault{
 		Match: func(method string, req any) bool {
@@ -207,7 +207,7 @@ func TestSkipTimesAndMatch(t *testing.T) {
 func TestHooksInterleave(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	var seen string
 	cl.Inject(Fault{
 		Method: "Put", Do: Pass,
@@ -227,7 +227,7 @@ func TestClosingTheClientEndsHeldCalls(t *testing.T) {
 	}
 	t.Parallel()
 	c := Shared(t)
-	cl := c.NewClient(t)
+	cl := c.NewClient(t, nil)
 	inj := cl.Inject(Fault{Method: "Put", Do: HoldRequest})
 	done := async(func() error { _, err := cl.Put(context.Background(), c.Prefix(t)+"k", ""); return err })
 	require.NoError(t, inj.Wait(within(t, patience)))
@@ -238,6 +238,6 @@ func TestClosingTheClientEndsHeldCalls(t *testing.T) {
 
 func TestInjectRefusesToDuplicateAStream(t *testing.T) {
 	t.Parallel()
-	cl := Shared(t).NewClient(t)
+	cl := Shared(t).NewClient(t, nil)
 	require.Panics(t, func() { cl.Inject(Fault{Method: "Watch", Do: Duplicate}) })
 }

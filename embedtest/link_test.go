@@ -16,7 +16,7 @@ import (
 func TestCutAndHeal(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	put(t, cl.Client, key, "1")
 
 	cl.Delay(time.Hour)
@@ -56,7 +56,7 @@ func TestCutAndHeal(t *testing.T) {
 func TestCutEndsAWatchStreamAndHealResumesIt(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	ch := watching(t, cl.Client, key)
 	cl.Cut()
 	put(t, c.Client(), key, "1")
@@ -68,7 +68,7 @@ func TestBlackHoleHangsWhileTheServerLives(t *testing.T) {
 	ownServersOnly(t) // what was in the hole may be carried out when the keys are removed already
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	put(t, cl.Client, key, "1")
 
 	cl.BlackHole()
@@ -88,7 +88,7 @@ func TestBlackHoleHangsWhileTheServerLives(t *testing.T) {
 func TestBlackHoleHangsNewConnections(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	cl.BlackHole() // before the first request has connected, or just after
 	_, err := cl.Get(within(t, 50*time.Millisecond), key)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -107,7 +107,7 @@ func TestBlackHoleHangsNewConnections(t *testing.T) {
 func TestBlackHoleHoldsAnswersToo(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	ch := watching(t, cl.Client, key)
 	cl.BlackHole()
 	put(t, c.Client(), key, "1")
@@ -123,7 +123,7 @@ func TestBlackHoleHoldsAnswersToo(t *testing.T) {
 func TestDelayDelaysBothDirections(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl, key := c.NewClient(t), c.Prefix(t)+"k"
+	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	put(t, cl.Client, key, "0")
 	const d = 40 * time.Millisecond
 	cl.Delay(d)
@@ -176,21 +176,21 @@ func TestClientPinnedToAMember(t *testing.T) {
 	t.Parallel()
 	c := Start(t, &Options{Members: 3})
 	for i, ep := range c.Endpoints() {
-		cl := c.NewClientWith(t, &ClientOptions{Member: &i})
+		cl := c.NewClient(t, &ClientOptions{Member: &i})
 		require.Equal(t, []string{ep}, cl.Endpoints())
 		resp, err := cl.Get(within(t, patience), "x")
 		require.NoError(t, err)
 		require.Equal(t, uint64(c.members[i].running().etcd.Server.MemberID()), resp.Header.GetMemberId())
 	}
 	none := 3
-	_, err := c.DialWith(t.Context(), &ClientOptions{Member: &none})
+	_, err := c.Dial(t.Context(), &ClientOptions{Member: &none})
 	require.ErrorContains(t, err, "no member 3")
 }
 
 func TestClientOptionsConfigure(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
-	cl := c.NewClientWith(t, &ClientOptions{
+	cl := c.NewClient(t, &ClientOptions{
 		Endpoints: []string{"127.0.0.1:1"},
 		Configure: func(cfg *clientv3.Config) { cfg.Endpoints = c.Endpoints() },
 	})
@@ -204,7 +204,7 @@ func TestCutFromOneMember(t *testing.T) {
 	t.Parallel()
 	ownServersOnly(t)
 	c := Start(t, &Options{Members: 3})
-	cl := c.NewClient(t)
+	cl := c.NewClient(t, nil)
 	id := func(i int) uint64 { return uint64(c.members[i].running().etcd.Server.MemberID()) }
 	// answered counts the members that answer one of the next requests.
 	answered := func() (by map[uint64]int, silent int) {

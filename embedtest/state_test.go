@@ -107,6 +107,6 @@ func TestDump(t *testing.T) {
 	dump := c.Dump(t.Context(), p)
 	require.Contains(t, dump, p+`a = "1" (created `)
 	require.Contains(t, dump, p+`b = "x\ny"`)
-	cl := c.NewClient(t)
+	cl := c.NewClient(t, nil)
 	require.NoError(t, cl.Close())
 }

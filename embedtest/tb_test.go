@@ -69,7 +69,7 @@ func TestLogIsShownOnlyOnFailure(t *testing.T) {
 		tb := &fakeTB{T: t}
 		tb.run(func() {
 			c := Start(tb, nil)
-			c.NewClient(tb).Cut()
+			c.NewClient(tb, nil).Cut()
 			tb.failed = fail
 		})
 		require.Empty(t, tb.fatal)
@@ -128,7 +128,7 @@ func TestExternal(t *testing.T) {
 			require.True(t, c.External())
 			require.Equal(t, own.Endpoints(), c.Endpoints())
 			prefix = c.Prefix(tb)
-			put(t, c.NewClient(tb).Client, prefix+"k", "1")
+			put(t, c.NewClient(tb, nil).Client, prefix+"k", "1")
 			require.Equal(t, "1", value(t, own, prefix+"k"))
 			require.Equal(t, 0, c.Leader())
 			before := c.RaftIndex()
@@ -162,7 +162,7 @@ func TestExternal(t *testing.T) {
 	c, err := New(t.Context(), nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, c.Crash(0), ErrExternal)
-	worker, err := c.Dial(t.Context())
+	worker, err := c.Dial(t.Context(), nil)
 	require.NoError(t, err)
 	put(t, worker.Client, "k", "confined")
 	require.Equal(t, "confined", value(t, c, "k"), "all its clients see the same keys")
@@ -214,7 +214,7 @@ func TestLeakForMain(t *testing.T) {
 	if os.Getenv("EMBEDTEST_TEST_CHILD") == "" {
 		return // only of use to TestMainFindsLeaks
 	}
-	Shared(t).NewClient(t)
+	Shared(t).NewClient(t, nil)
 	if os.Getenv("EMBEDTEST_TEST_LEAK") != "" {
 		go leakOne()
 		go leakAnother()

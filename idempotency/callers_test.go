@@ -98,7 +98,7 @@ func TestOperationOfAnothersKey(t *testing.T) {
 	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 	require.NoError(t, c.AddUser(ctxT(t), "app", "secret", f.prefix))
 	require.NoError(t, c.EnableAuth(ctxT(t), "admin", "secret"))
-	client := c.NewClientWith(t, &embedtest.ClientOptions{Username: "app", Password: "secret"})
+	client := c.NewClient(t, &embedtest.ClientOptions{Username: "app", Password: "secret"})
 	s, err := concurrency.NewSession(ctxT(t), client.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
 	require.NoError(t, err)
 	st, err := idempotency.NewStore(s, "store", nil)

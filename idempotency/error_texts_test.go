@@ -88,7 +88,7 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 	root := f.instance(nil, nil).sess.NamespacePrefix()
 	require.NoError(t, f.AddUser(ctx, "presence", "secret", root+"session/"))
 	require.NoError(t, f.EnableAuth(ctx, "root", "root"))
-	client := f.NewClientWith(t, &embedtest.ClientOptions{Username: "presence", Password: "secret"})
+	client := f.NewClient(t, &embedtest.ClientOptions{Username: "presence", Password: "secret"})
 	st, err := idempotency.NewStore(testkit.SessionOn(t, client.Client, f.prefix, &concurrency.SessionOptions{}), "store", nil)
 	require.NoError(t, err)
 	ref := st.Ref(key("1"))

@@ -15,7 +15,7 @@ import (
 
 func session(t *testing.T) (*embedtest.Cluster, hold.Session) {
 	c := embedtest.Shared(t)
-	s, err := concurrency.NewSession(t.Context(), c.NewClient(t).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
+	s, err := concurrency.NewSession(t.Context(), c.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -99,7 +99,7 @@ func TestWorkLeasesOfAClosedSession(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Shared(t)
 	for _, left := range []bool{false, true} {
-		s, err := concurrency.NewSession(t.Context(), c.NewClient(t).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
+		s, err := concurrency.NewSession(t.Context(), c.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
 		require.NoError(t, err)
 		p := newWork(hold.Of(s), time.Hour)
 		l, err := p.take(t.Context(), 1)

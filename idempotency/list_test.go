@@ -40,7 +40,7 @@ func TestListOfLargeResults(t *testing.T) {
 		fails   bool
 	}{{accepts: 4<<20 + 64<<10}, {accepts: 1 << 20}, {accepts: 128 << 10}, {accepts: 64 << 10, fails: true}} {
 		t.Run(fmt.Sprint(tt.accepts), func(t *testing.T) {
-			c := f.NewClientWith(t, &embedtest.ClientOptions{Configure: func(c *clientv3.Config) { c.MaxCallRecvMsgSize = tt.accepts }})
+			c := f.NewClient(t, &embedtest.ClientOptions{Configure: func(c *clientv3.Config) { c.MaxCallRecvMsgSize = tt.accepts }})
 			b, err := idempotency.NewStore(testkit.SessionOn(t, c.Client, f.prefix, nil), "store", nil)
 			require.NoError(t, err)
 			seen := map[idempotency.Ref]idempotency.State{}

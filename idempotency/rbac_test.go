@@ -26,7 +26,7 @@ func TestApplicationRole(t *testing.T) {
 	require.NoError(t, c.AddUser(ctx, "app", "secret", "/etcdkit/v1/payments/"))
 	require.NoError(t, c.EnableAuth(ctx, "admin", "secret"))
 	store := func() *idempotency.Store {
-		client := c.NewClientWith(t, &embedtest.ClientOptions{Username: "app", Password: "secret"})
+		client := c.NewClient(t, &embedtest.ClientOptions{Username: "app", Password: "secret"})
 		s, err := concurrency.NewSession(ctx, client.Client, "payments", nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = s.Close(context.Background()) })
@@ -73,7 +73,7 @@ func TestDeniedAmongOthers(t *testing.T) {
 		require.NoError(t, err)
 		return s, st
 	}
-	admin, first := store(c.NewClient(t))
+	admin, first := store(c.NewClient(t, nil))
 	at, _, err := first.Begin(ctx, key("first"), nil)
 	require.NoError(t, err)
 	require.NoError(t, at.Commit(ctx, nil))
@@ -83,7 +83,7 @@ func TestDeniedAmongOthers(t *testing.T) {
 	require.NoError(t, c.AddUser(ctx, "app", "secret", prefix+"session/", records[0][:strings.LastIndexByte(records[0], '/')+1]))
 	require.NoError(t, c.EnableAuth(ctx, "admin", "secret"))
 
-	client := c.NewClientWith(t, &embedtest.ClientOptions{Username: "app", Password: "secret"})
+	client := c.NewClient(t, &embedtest.ClientOptions{Username: "app", Password: "secret"})
 	s, st := store(client)
 	together := client.Inject(embedtest.Fault{Method: "Txn", Match: isBatch, Times: -1})
 	var wg sync.WaitGroup

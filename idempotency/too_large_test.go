@@ -18,7 +18,7 @@ import (
 // bounded is an instance whose client sends no larger messages.
 func (f fixture) bounded(t *testing.T, most int) instance {
 	t.Helper()
-	c := f.NewClientWith(t, &embedtest.ClientOptions{Configure: func(cfg *clientv3.Config) { cfg.MaxCallSendMsgSize = most }})
+	c := f.NewClient(t, &embedtest.ClientOptions{Configure: func(cfg *clientv3.Config) { cfg.MaxCallSendMsgSize = most }})
 	s := testkit.SessionOn(t, c.Client, f.prefix, nil)
 	st, err := idempotency.NewStore(s, "store", nil)
 	require.NoError(t, err)

@@ -106,7 +106,7 @@ func openShop(ctx context.Context) shop {
 	if err != nil {
 		log.Fatal(err)
 	}
-	network, err := etcd.Dial(ctx)
+	network, err := etcd.Dial(ctx, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func stores(t testing.TB) (all [2]*idempotency.Store) {
 	etcd := embedtest.Shared(t)
 	prefix := etcd.Prefix(t)
 	for i := range all {
-		s, err := concurrency.NewSession(ctxT(t), etcd.NewClient(t).Client, "test", &concurrency.SessionOptions{Prefix: prefix})
+		s, err := concurrency.NewSession(ctxT(t), etcd.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: prefix})
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -57,7 +57,7 @@ func fleet(t testing.TB, n int, so concurrency.SessionOptions, lo schedlock.Opti
 	etcd := embedtest.Shared(t)
 	so.Prefix = etcd.Prefix(t)
 	for range n {
-		c := etcd.NewClient(t)
+		c := etcd.NewClient(t, nil)
 		s, err := concurrency.NewSession(ctxT(t), c.Client, "test", &so)
 		require.NoError(t, err)
 		t.Cleanup(func() {

@@ -53,7 +53,7 @@ func BenchmarkTick(b *testing.B) {
 		{"lease per lock", func(b *testing.B, f fixture) fleet {
 			var fl fleet
 			for range instances {
-				fl.clients = append(fl.clients, f.NewClient(b))
+				fl.clients = append(fl.clients, f.NewClient(b, nil))
 			}
 			fl.try = func(ctx context.Context, i, _ int, start func()) error {
 				c := fl.clients[i]
@@ -75,7 +75,7 @@ func BenchmarkTick(b *testing.B) {
 		{"session and TryLock", func(b *testing.B, f fixture) fleet {
 			var fl fleet
 			for range instances {
-				fl.clients = append(fl.clients, f.NewClient(b))
+				fl.clients = append(fl.clients, f.NewClient(b, nil))
 			}
 			fl.try = func(ctx context.Context, i, _ int, start func()) error {
 				s, err := upstream.NewSession(fl.clients[i].Client, upstream.WithContext(ctx))

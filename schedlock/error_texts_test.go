@@ -93,7 +93,7 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 	root := f.instance(nil, nil).sess.NamespacePrefix()
 	require.NoError(t, f.AddUser(ctx, "presence", "secret", root+"session/"))
 	require.NoError(t, f.EnableAuth(ctx, "root", "root"))
-	client := f.NewClientWith(t, &embedtest.ClientOptions{Username: "presence", Password: "secret"})
+	client := f.NewClient(t, &embedtest.ClientOptions{Username: "presence", Password: "secret"})
 	l, err := schedlock.New(testkit.SessionOn(t, client.Client, f.prefix, &concurrency.SessionOptions{}), nil)
 	require.NoError(t, err)
 	for name, call := range map[string]func() error{

@@ -61,7 +61,7 @@ func TestConformanceConfined(t *testing.T) {
 	require.NoError(t, c.AddUser(ctx, "tester", "secret", "/tests/"))
 	require.NoError(t, c.EnableAuth(ctx, "admin", "secret"))
 	var trust *tls.Config
-	c.NewClientWith(t, &embedtest.ClientOptions{Configure: func(cfg *clientv3.Config) { trust = cfg.TLS }})
+	c.NewClient(t, &embedtest.ClientOptions{Configure: func(cfg *clientv3.Config) { trust = cfg.TLS }})
 	cluster := clientv3.Config{Endpoints: c.Endpoints(), TLS: trust, Username: "tester", Password: "secret", DialTimeout: 10 * time.Second}
 	store := idemtest.Store(idemtest.Options{
 		Store:   &idempotency.Options{Codec: newSealed(t), Secret: []byte("secret")},

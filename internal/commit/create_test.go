@@ -351,7 +351,7 @@ func TestRaiseUnanswered(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Shared(t)
 	for _, do := range []embedtest.Action{embedtest.DropAnswer, embedtest.FailWith, embedtest.Duplicate} {
-		client, prefix := c.NewClient(t), c.Prefix(t)
+		client, prefix := c.NewClient(t, nil), c.Prefix(t)
 		resp, err := client.Grant(ctxT(t), 60)
 		require.NoError(t, err)
 		inj := client.Inject(embedtest.Fault{Method: "Txn", Do: do})

@@ -31,7 +31,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T, c *embedtest.Cluster) *fixture {
-	f := &fixture{t: t, cluster: c, client: c.NewClient(t), prefix: c.Prefix(t)}
+	f := &fixture{t: t, cluster: c, client: c.NewClient(t, nil), prefix: c.Prefix(t)}
 	resp, err := c.Client().Grant(ctxT(t), 60)
 	require.NoError(t, err)
 	f.lease = resp.ID

@@ -157,7 +157,7 @@ func (f *fixture) resets() int {
 }
 
 func newFixture(t *testing.T, c *embedtest.Cluster, o *embedtest.ClientOptions) *fixture {
-	client := c.NewClientWith(t, o)
+	client := c.NewClient(t, o)
 	return &fixture{
 		t: t, cluster: c, client: client, writer: c.Client(), prefix: c.Prefix(t), copy: newCopy(t), want: map[string]string{},
 		source: &mirror.Source{KV: client, Watcher: client, Log: zap.NewNop()},

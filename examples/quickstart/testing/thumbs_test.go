@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { embedtest.Main(m) }
 // and the third one is not begun.
 func TestRenderStopsWhenItsPermitIsLost(t *testing.T) {
 	etcd := embedtest.Shared(t) // one etcd for all tests of the package
-	sess, err := concurrency.NewSession(t.Context(), etcd.NewClient(t).Client, "test",
+	sess, err := concurrency.NewSession(t.Context(), etcd.NewClient(t, nil).Client, "test",
 		&concurrency.SessionOptions{Prefix: etcd.Prefix(t)}) // keys of this test alone
 	if err != nil {
 		t.Fatal(err)

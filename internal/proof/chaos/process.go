@@ -80,7 +80,7 @@ func (p *Process) openLocked(ctx context.Context) error {
 	}
 	client := p.Client()
 	if client == nil {
-		c, err := p.World.Cluster.DialWith(ctx, &embedtest.ClientOptions{
+		c, err := p.World.Cluster.Dial(ctx, &embedtest.ClientOptions{
 			Member: p.plan.member, Username: p.World.user, Password: p.World.password,
 		})
 		if err != nil {

@@ -51,10 +51,10 @@ func TestPulse(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			writer, rec := c.NewClient(t), history.NewRecorder()
+			writer, rec := c.NewClient(t, nil), history.NewRecorder()
 			var members []*clientv3.Client
 			for i := range 3 {
-				members = append(members, c.NewClientWith(t, &embedtest.ClientOptions{Member: &i}).Client)
+				members = append(members, c.NewClient(t, &embedtest.ClientOptions{Member: &i}).Client)
 			}
 			end := Pulse(context.Background(), rec, writer.Client, members...)
 			mend := harm(t, writer)

@@ -94,7 +94,7 @@ func newWorld(ctx context.Context, seed Seed, etcdLog *zap.Logger, log func(stri
 		}
 	}
 	for i := range w.members {
-		c, err := w.Cluster.DialWith(ctx, &embedtest.ClientOptions{Member: &i})
+		c, err := w.Cluster.Dial(ctx, &embedtest.ClientOptions{Member: &i})
 		if err != nil {
 			return nil, err
 		}

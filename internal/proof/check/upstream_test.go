@@ -79,7 +79,7 @@ type user struct {
 
 func (l *locks) user(name string, ttl int) *user {
 	l.t.Helper()
-	u := &user{locks: l, client: l.c.NewClient(l.t), rec: l.rec.Client(name)}
+	u := &user{locks: l, client: l.c.NewClient(l.t, nil), rec: l.rec.Client(name)}
 	call := u.rec.Call(history.Event{Name: history.Open})
 	var err error
 	u.sess, err = upstream.NewSession(u.client.Client, upstream.WithTTL(ttl))

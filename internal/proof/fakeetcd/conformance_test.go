@@ -129,7 +129,7 @@ func newPair(t *testing.T) *pair {
 	client, err := server.NewClient()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	p := &pair{real: &side{client: cluster.NewClient(t).Client}, fake: &side{client: client.Client}}
+	p := &pair{real: &side{client: cluster.NewClient(t, nil).Client}, fake: &side{client: client.Client}}
 	p.real.offset = head(t, p.real) - head(t, p.fake)
 	return p
 }

@@ -72,7 +72,7 @@ func TestTapWithHoles(t *testing.T) {
 				t.Skip("it compacts what others watch")
 			}
 			ctx, prefix, r := ctxT(t), c.Prefix(t), history.NewRecorder()
-			away := c.NewClient(t)
+			away := c.NewClient(t, nil)
 			clients := []*clientv3.Client{away.Client, c.Client()}[:watches]
 			tap, err := history.StartTap(ctx, r, prefix, clients...)
 			require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestTapThroughCrash(t *testing.T) {
 	ctx, prefix, r := ctxT(t), c.Prefix(t), history.NewRecorder()
 	var clients []*clientv3.Client
 	for i := range 3 {
-		clients = append(clients, c.NewClientWith(t, &embedtest.ClientOptions{Member: &i}).Client)
+		clients = append(clients, c.NewClient(t, &embedtest.ClientOptions{Member: &i}).Client)
 	}
 	tap, err := history.StartTap(ctx, r, prefix, clients...)
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ func Brisk() *concurrency.SessionOptions {
 // far as etcd can tell. Both are closed with the test.
 func Session(t testing.TB, etcd *embedtest.Cluster, prefix string, opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
 	t.Helper()
-	c := etcd.NewClient(t)
+	c := etcd.NewClient(t, nil)
 	return SessionOn(t, c.Client, prefix, opts), c
 }
 
