@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -58,7 +57,7 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 			key = rand.Text()
 		}
 		if err := check(key); err != nil {
-			return refusal(codes.InvalidArgument, ReasonMalformed, "the context's key cannot be used: "+err.Error(), 0)
+			return refusal(ReasonMalformed, "the context's key cannot be used: "+err.Error())
 		}
 		err := invoker(metadata.AppendToOutgoingContext(ctx, keyName, key), method, req, reply, cc, opts...)
 		if retry != nil && RememberFinal(status.Code(err)) != idempotency.Remember {

@@ -1,16 +1,15 @@
 package idemgrpc
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 // Options configure the interceptors of a server. nil means all defaults.
@@ -68,27 +67,22 @@ type Options struct {
 // roomForHead is what the recorded form may take besides the message.
 const roomForHead = 1 << 10
 
-// maxTime is the greatest Wait and StoreTimeout, far below that with which their sum would
-// overflow.
-const maxTime = 24 * time.Hour
-
 // config is Options with their defaults.
 type config struct {
 	Options
-	store *idempotency.Store
+	shared middleware.Settings
 }
 
 func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	if store == nil {
 		return nil, errors.New("the store is nil")
 	}
-	c := &config{store: store}
+	c := &config{}
 	if opts != nil {
 		c.Options = *opts
 	}
-	most := store.Options().MaxResult - roomForHead
-	setDefault(&c.MaxResponse, min(4<<20, most))
-	setDefault(&c.StoreTimeout, 5*time.Second)
+	c.MaxResponse = cmp.Or(c.MaxResponse, min(4<<20, store.Options().MaxResult-roomForHead))
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, 5*time.Second)
 	if c.Methods == nil {
 		c.Methods = NeedsKey
 	}
@@ -98,24 +92,11 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	if c.OnCode == nil {
 		c.OnCode = RememberFinal
 	}
-	switch {
-	case c.Scope == nil && !store.Options().SingleTenant:
-		return nil, errors.New("without a Scope the store has to be SingleTenant")
-	case c.MaxResponse < 0 || c.MaxResponse > most:
-		return nil, fmt.Errorf("MaxResponse %d is not between 0 and the store's MaxResult less 1 KiB, %d", c.MaxResponse, most)
-	case c.Wait < 0 || c.Wait > maxTime:
-		return nil, fmt.Errorf("the Wait %v is not between 0 and %v", c.Wait, maxTime)
-	case c.StoreTimeout < 0 || c.StoreTimeout > maxTime:
-		return nil, fmt.Errorf("the StoreTimeout %v is not between 0 and %v", c.StoreTimeout, maxTime)
+	c.shared = middleware.Settings{Store: store, Scoped: c.Scope != nil, MaxResponse: c.MaxResponse, Wait: c.Wait, StoreTimeout: c.StoreTimeout}
+	if err := c.shared.Check(roomForHead); err != nil {
+		return nil, err
 	}
 	return c, nil
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // RememberFinal has those outcomes recorded that would be the same if the call came again:
@@ -127,13 +108,4 @@ func RememberFinal(code codes.Code) idempotency.Action {
 		return idempotency.Remember
 	}
 	return idempotency.Forget
-}
-
-// bounded makes a scope or a method fit into a Key.
-func bounded(s string) string {
-	if len(s) <= maxKey {
-		return s
-	}
-	h := sha256.Sum256([]byte(s))
-	return s[:128] + "#" + hex.EncodeToString(h[:])
 }

@@ -1,14 +1,13 @@
 package idemgrpc
 
 import (
-	"time"
-
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 // Domain is that of the ErrorInfo in the interceptors' own answers.
@@ -39,24 +38,66 @@ const (
 // ReasonUnknown and ReasonUnreadable.
 const MetadataRef = "ref"
 
-// refusal is an answer of the interceptors' own. After is for RetryInfo, if it is above 0.
-func refusal(code codes.Code, reason, text string, after time.Duration) error {
-	return refusalOf("", code, reason, text, after)
+// answers are the status codes of the reasons, and the texts of those whose answers all have
+// the same.
+var answers = map[string]struct {
+	code codes.Code
+	text string
+}{
+	ReasonMissing:     {code: codes.InvalidArgument},
+	ReasonMalformed:   {code: codes.InvalidArgument},
+	ReasonPayload:     {code: codes.InvalidArgument},
+	ReasonScope:       {code: codes.PermissionDenied},
+	ReasonInProgress:  {codes.Aborted, "a call with this key is in progress, or its outcome is not recorded yet"},
+	ReasonConflict:    {codes.Aborted, "a change has come between: the handler has run, and the operations that it gave to Attempt.With were not done"},
+	ReasonReused:      {codes.FailedPrecondition, "the key was used with another message"},
+	ReasonUnknown:     {codes.FailedPrecondition, "an earlier attempt was interrupted, and its outcome is unknown"},
+	ReasonFailed:      {codes.FailedPrecondition, "the call has failed, and is not tried again"},
+	ReasonNotKept:     {codes.FailedPrecondition, "the call was done, and its response was not kept"},
+	ReasonStream:      {code: codes.Unimplemented},
+	ReasonInternal:    {codes.Internal, "the call cannot be begun, or its outcome cannot be recorded"},
+	ReasonUnreadable:  {codes.Internal, "the recorded response cannot be read"},
+	ReasonScopeFull:   {codes.ResourceExhausted, "too many calls of this client are remembered"},
+	ReasonUnavailable: {codes.Unavailable, "the store cannot be asked"},
+	ReasonFull:        {codes.Unavailable, "no new calls are begun"},
 }
 
-// refusalOf is an answer about the call with that reference.
-func refusalOf(ref idempotency.Ref, code codes.Code, reason, text string, after time.Duration) error {
-	st := status.New(code, "idempotency: "+text)
+// reasons are those of the refusals that the middlewares of all transports have.
+var reasons = map[middleware.Reason]string{
+	middleware.InProgress:  ReasonInProgress,
+	middleware.Conflict:    ReasonConflict,
+	middleware.Reused:      ReasonReused,
+	middleware.Unknown:     ReasonUnknown,
+	middleware.Failed:      ReasonFailed,
+	middleware.NotKept:     ReasonNotKept,
+	middleware.Internal:    ReasonInternal,
+	middleware.Unreadable:  ReasonUnreadable,
+	middleware.ScopeFull:   ReasonScopeFull,
+	middleware.Unavailable: ReasonUnavailable,
+	middleware.Full:        ReasonFull,
+}
+
+// refusal returns an answer of the interceptors' own.
+func refusal(reason, text string) error {
+	return answer(reason, text, &errdetails.ErrorInfo{Reason: reason, Domain: Domain})
+}
+
+// refusalOf returns the answer for a refusal.
+func refusalOf(by middleware.Refusal) error {
+	reason := reasons[by.Reason]
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: Domain}
-	if ref != "" {
-		info.Metadata = map[string]string{MetadataRef: string(ref)}
+	if by.Ref != "" {
+		info.Metadata = map[string]string{MetadataRef: string(by.Ref)}
 	}
-	var err error
-	if after > 0 {
-		st, err = st.WithDetails(info, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
-	} else {
-		st, err = st.WithDetails(info)
+	if by.RetryAfter > 0 {
+		return answer(reason, answers[reason].text, info, &errdetails.RetryInfo{RetryDelay: durationpb.New(by.RetryAfter)})
 	}
+	return answer(reason, answers[reason].text, info)
+}
+
+func answer(reason, text string, details ...protoadapt.MessageV1) error {
+	code := answers[reason].code
+	st, err := status.New(code, "idempotency: "+text).WithDetails(details...)
 	if err != nil {
 		return status.Error(code, text)
 	}

@@ -6,29 +6,21 @@ import (
 	"strings"
 
 	"github.com/dunglas/httpsfv"
+
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
-
-// maxKey is the length of keys, in bytes.
-const maxKey = 255
-
-// errMissing says that there is no key at all.
-var errMissing = errors.New("there is none")
 
 // key reads the idempotency key of a request, an Item of Structured Fields (RFC 9651) that
 // is a String; its parameters mean nothing. A bare one has no quotes, and is taken for the
 // String of the same characters.
 func key(h http.Header, name string, strict bool) (string, error) {
-	lines := h.Values(name)
-	switch len(lines) {
-	case 0:
-		return "", errMissing
-	case 1:
-	default:
-		return "", errors.New("there is more than one")
+	text, err := middleware.Single(h.Values(name))
+	if err != nil {
+		return "", err
 	}
-	text := strings.Trim(lines[0], " ")
+	text = strings.Trim(text, " ")
 	if !strict && bare(text) {
-		return sized(text)
+		return text, middleware.CheckLength(text)
 	}
 	item, err := httpsfv.UnmarshalItem([]string{text})
 	if err != nil {
@@ -38,7 +30,7 @@ func key(h http.Header, name string, strict bool) (string, error) {
 	if !ok {
 		return "", errors.New("it is a Structured Field, and no String: the quotes are missing")
 	}
-	return sized(s)
+	return s, middleware.CheckLength(s)
 }
 
 // bare tells whether a text is a key that somebody has sent without quotes. What could be
@@ -52,20 +44,10 @@ func bare(text string) bool {
 	return text != ""
 }
 
-func sized(s string) (string, error) {
-	switch {
-	case s == "":
-		return "", errors.New("it is empty")
-	case len(s) > maxKey:
-		return "", errors.New("it has more than 255 characters")
-	}
-	return s, nil
-}
-
 // quoted writes a key as it goes into the header. It returns an error if that is no String
 // of Structured Fields.
 func quoted(key string) (string, error) {
-	if _, err := sized(key); err != nil {
+	if err := middleware.CheckLength(key); err != nil {
 		return "", err
 	}
 	return httpsfv.Marshal(httpsfv.NewItem(key))

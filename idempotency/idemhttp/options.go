@@ -1,8 +1,7 @@
 package idemhttp
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 // Options configure a Middleware and its PolicyHandler. nil means all defaults.
@@ -95,17 +95,14 @@ type Options struct {
 // roomForHead is what the recorded status and headers may take of the store's MaxResult.
 const roomForHead = 64 << 10
 
-// The greatest values, far below those with which sums of them would overflow.
-const (
-	maxRequest = 1 << 30
-	maxTime    = 24 * time.Hour
-)
+// maxRequest is the greatest MaxRequest.
+const maxRequest = 1 << 30
 
 // config is Options with their defaults.
 type config struct {
 	Options
-	store *idempotency.Store
-	never map[string]bool
+	shared middleware.Settings
+	never  map[string]bool
 	// custom says that Payload is not Exact.
 	custom bool
 }
@@ -114,17 +111,17 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	if store == nil {
 		return nil, errors.New("the store is nil")
 	}
-	c := &config{store: store, never: map[string]bool{}}
+	c := &config{never: map[string]bool{}}
 	if opts != nil {
 		c.Options = *opts
 	}
-	o, most := &c.Options, store.Options().MaxResult
+	o := &c.Options
 	o.Methods = methods(o.Methods)
-	setDefault(&o.Header, "Idempotency-Key")
-	setDefault(&o.ReplayedHeader, "Idempotent-Replayed")
-	setDefault(&o.MaxRequest, 1<<20)
-	setDefault(&o.MaxResponse, min(1<<20, most-roomForHead))
-	setDefault(&o.StoreTimeout, 5*time.Second)
+	o.Header = cmp.Or(o.Header, "Idempotency-Key")
+	o.ReplayedHeader = cmp.Or(o.ReplayedHeader, "Idempotent-Replayed")
+	o.MaxRequest = cmp.Or(o.MaxRequest, 1<<20)
+	o.MaxResponse = cmp.Or(o.MaxResponse, min(1<<20, store.Options().MaxResult-roomForHead))
+	o.StoreTimeout = cmp.Or(o.StoreTimeout, 5*time.Second)
 	if o.Op == nil {
 		o.Op = ByRoute
 	}
@@ -142,32 +139,21 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 		c.never[http.CanonicalHeaderKey(name)] = true
 	}
 	switch {
-	case o.Scope == nil && !store.Options().SingleTenant:
-		return nil, errors.New("without a Scope the store has to be SingleTenant")
 	case slices.ContainsFunc(o.Methods, func(m string) bool { return !token(m) }):
 		return nil, fmt.Errorf("the Methods %q are not methods of HTTP, each of its own, such as POST", o.Methods)
 	case o.MaxRequest < 0 || o.MaxRequest > maxRequest:
 		return nil, fmt.Errorf("MaxRequest %d is not between 0 and 1 GiB", o.MaxRequest)
-	case o.MaxResponse < 0 || o.MaxResponse > most-roomForHead:
-		return nil, fmt.Errorf("MaxResponse %d is not between 0 and 64 KiB below the store's MaxResult, %d", o.MaxResponse, most)
-	case o.Wait < 0 || o.Wait > maxTime:
-		return nil, fmt.Errorf("the Wait %v is not between 0 and %v", o.Wait, maxTime)
-	case o.StoreTimeout < 0 || o.StoreTimeout > maxTime:
-		return nil, fmt.Errorf("the StoreTimeout %v is not between 0 and %v", o.StoreTimeout, maxTime)
 	}
 	if o.Docs != "" {
 		if u, err := url.Parse(o.Docs); err != nil || u.Fragment != "" {
 			return nil, fmt.Errorf("the Docs %q are no URI without a fragment", o.Docs)
 		}
 	}
-	return c, nil
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
+	c.shared = middleware.Settings{Store: store, Scoped: o.Scope != nil, MaxResponse: o.MaxResponse, Wait: o.Wait, StoreTimeout: o.StoreTimeout}
+	if err := c.shared.Check(roomForHead); err != nil {
+		return nil, err
 	}
+	return c, nil
 }
 
 // methods returns those that are guarded, in the case in which HTTP has them: clients do not send
@@ -238,13 +224,4 @@ func RememberFinal(status int) idempotency.Action {
 		return idempotency.Forget
 	}
 	return idempotency.Remember
-}
-
-// bounded makes a scope or an operation fit into a Key.
-func bounded(s string) string {
-	if len(s) <= maxKey {
-		return s
-	}
-	h := sha256.Sum256([]byte(s))
-	return s[:128] + "#" + hex.EncodeToString(h[:])
 }

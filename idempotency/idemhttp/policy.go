@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 // Policy is what a PolicyHandler publishes: the rules that a client has to know.
@@ -79,9 +80,9 @@ func PolicyHandler(store *idempotency.Store, opts *Options) http.Handler {
 }
 
 func (c *config) policy() Policy {
-	keep := c.store.Options().Retain
+	keep := c.shared.Store.Options().Retain
 	p := Policy{
-		Header: c.Header, Required: !c.Optional, Methods: c.Methods, MaxLength: maxKey,
+		Header: c.Header, Required: !c.Optional, Methods: c.Methods, MaxLength: middleware.MaxKey,
 		Format:     `A String of Structured Fields (RFC 9651), such as "8e03978e-40d5-43dd-bc93-6894a57f9324", unique for each request.`,
 		Expiration: fmt.Sprintf("A key and its response are kept for %v after the request was done, at least.", keep), ExpirationSeconds: int64(keep / time.Second),
 		Fingerprint:  "A repetition has the same host, method, path, query, media type and body as the first request.",

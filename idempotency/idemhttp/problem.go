@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 // Problem is an answer of the Middleware's own, in the form of RFC 9457.
@@ -69,22 +70,23 @@ var problems = map[Code]Problem{
 	CodeFull:        {Status: 503, Title: "Service Unavailable", Retryable: true},
 }
 
-// answer writes a problem. After is for Retry-After, if it is above 0.
-func (c *config) answer(w http.ResponseWriter, r *http.Request, code Code, detail string, after time.Duration) {
-	c.answerOf(w, r, "", code, detail, after)
+// refuse writes the problem for a refusal.
+func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Refusal) {
+	c.answer(w, r, Problem{Code: Code(by.Reason), Ref: by.Ref}, by.RetryAfter)
 }
 
-// answerOf writes a problem of the request with that reference.
-func (c *config) answerOf(w http.ResponseWriter, r *http.Request, ref idempotency.Ref, code Code, detail string, after time.Duration) {
-	p := problems[code]
-	p.Code, p.Instance, p.Ref = code, sent(r), ref
-	if detail != "" {
-		p.Detail = detail
+// answer writes a problem, of which code, detail and reference are given. After is for
+// Retry-After, if it is above 0.
+func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, after time.Duration) {
+	p := problems[own.Code]
+	p.Code, p.Instance, p.Ref = own.Code, sent(r), own.Ref
+	if own.Detail != "" {
+		p.Detail = own.Detail
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	if c.Docs != "" {
-		p.Type = c.Docs + "#" + string(code)
+		p.Type = c.Docs + "#" + string(p.Code)
 		h.Add("Link", "<"+c.Docs+`>; rel="describedby"; type="text/html"`)
 	}
 	if after > 0 {

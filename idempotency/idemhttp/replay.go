@@ -27,7 +27,7 @@ func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
 		w.WriteHeader(res.Status)
 		return
 	case strings.EqualFold(h.Get("Content-Encoding"), "gzip") && !takesGzip(r.Header):
-		if plain, ok := unpack(body, 8*int64(c.store.Options().MaxResult)); ok {
+		if plain, ok := unpack(body, 8*int64(c.shared.Store.Options().MaxResult)); ok {
 			body = plain
 			h.Del("Content-Encoding")
 			dropDigests(h)

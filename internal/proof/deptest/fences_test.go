@@ -137,19 +137,27 @@ var fences = []fence{
 		planted: [2]string{"concurrency/trace.go", "github.com/prometheus/client_golang/prometheus"},
 	},
 	{
-		name: "HTTP middleware imports its parent, the standard library and a parser of Structured Fields",
+		name: "what middlewares of all transports share imports their parent and the standard library",
+		why:  "it is the half of a middleware that knows no transport",
+		bans: func(f file, imp string) bool {
+			return within(f.dir, "idempotency/internal") && !f.test && !isStandard(imp) && imp != module+"/idempotency"
+		},
+		planted: [2]string{"idempotency/internal/middleware/run.go", "google.golang.org/grpc/codes"},
+	},
+	{
+		name: "HTTP middleware imports its parent, the parent's half of a middleware, the standard library and a parser of Structured Fields",
 		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
 		bans: func(f file, imp string) bool {
-			return isMiddleware(f, "http") && !isStandard(imp) && imp != "github.com/dunglas/httpsfv" && imp != path.Join(module, path.Dir(f.dir))
+			return isMiddleware(f, "http") && !isStandard(imp) && imp != "github.com/dunglas/httpsfv" && !ofParent(f, imp)
 		},
 		planted: [2]string{"idempotency/idemhttp/middleware.go", "go.etcd.io/etcd/client/v3"},
 	},
 	{
-		name: "gRPC middleware imports its parent, grpc with its messages, and the standard library without net/http",
+		name: "gRPC middleware imports its parent, the parent's half of a middleware, grpc with its messages, and the standard library without net/http",
 		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
 		bans: func(f file, imp string) bool {
 			allowed := isStandard(imp) && !within(imp, "net/http") ||
-				within(imp, "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc") || imp == path.Join(module, path.Dir(f.dir))
+				within(imp, "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc") || ofParent(f, imp)
 			return isMiddleware(f, "grpc") && !allowed
 		},
 		planted: [2]string{"concurrency/limitgrpc/interceptor.go", module + "/internal/keyspace"},
@@ -164,6 +172,13 @@ var conformance = []string{"idempotency/conformance", "idempotency/idemtest"}
 // public one, such as concurrency/limithttp.
 func isMiddleware(f file, transport string) bool {
 	return slices.Contains(public, path.Dir(f.dir)) && strings.HasSuffix(f.dir, transport) && !f.test
+}
+
+// ofParent reports whether a middleware's import is its parent, or the half of a middleware
+// below it.
+func ofParent(f file, imp string) bool {
+	parent := path.Join(module, path.Dir(f.dir))
+	return imp == parent || imp == parent+"/internal/middleware"
 }
 
 // isStandard tells whether an import path is of the standard library, whose
@@ -213,6 +228,7 @@ func TestFencesFail(t *testing.T) {
 		"concurrency/session_test.go":     importing("concurrency/session_test.go", module+"/embedtest", "pgregory.net/rapid"),
 		"concurrency/limithttp/limit.go":  importing("concurrency/limithttp/limit.go", "net/http", module+"/concurrency"),
 		"idempotency/idemgrpc/idem.go":    importing("idempotency/idemgrpc/idem.go", "google.golang.org/grpc/codes", module+"/idempotency"),
+		"idempotency/idemhttp/idem.go":    importing("idempotency/idemhttp/idem.go", module+"/idempotency/internal/middleware"),
 		"schedlock/locker.go":             importing("schedlock/locker.go", module+"/concurrency"),
 		"embedtest/start.go":              importing("embedtest/start.go", "go.etcd.io/etcd/server/v3/embed"),
 		"idempotency/conformance/run.go":  importing("idempotency/conformance/run.go", "testing", "go.etcd.io/etcd/client/v3"),

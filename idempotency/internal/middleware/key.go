@@ -1,0 +1,48 @@
+package middleware
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// MaxKey is the greatest length of an idempotency key, in bytes, and of a scope and an
+// operation in a Key.
+const MaxKey = 255
+
+// ErrNoKey is the error of Single for a request without a key.
+var ErrNoKey = errors.New("there is none")
+
+// Single returns the only value of a request's key. It returns ErrNoKey if there is none, and
+// an error if there are several.
+func Single(values []string) (string, error) {
+	switch len(values) {
+	case 0:
+		return "", ErrNoKey
+	case 1:
+		return values[0], nil
+	}
+	return "", errors.New("there is more than one")
+}
+
+// CheckLength returns an error for a key that is empty or longer than MaxKey.
+func CheckLength(key string) error {
+	switch {
+	case key == "":
+		return errors.New("it is empty")
+	case len(key) > MaxKey:
+		return fmt.Errorf("it has more than %d characters", MaxKey)
+	}
+	return nil
+}
+
+// Fit returns a scope or an operation as it is if a Key can have it, and otherwise its
+// beginning and its hash.
+func Fit(s string) string {
+	if len(s) <= MaxKey {
+		return s
+	}
+	h := sha256.Sum256([]byte(s))
+	return s[:128] + "#" + hex.EncodeToString(h[:])
+}

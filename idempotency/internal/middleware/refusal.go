@@ -1,0 +1,83 @@
+package middleware
+
+import (
+	"errors"
+	"time"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// Reason is why a middleware answers in place of the handler. The texts are the codes of
+// idemhttp.
+type Reason string
+
+// The reasons.
+const (
+	InProgress  Reason = "in-progress" // a duplicate is in progress, or the outcome is being recorded
+	Reused      Reason = "reused"      // the key was used with another payload
+	Conflict    Reason = "conflict"    // a condition given to Attempt.With is not met; the handler has run
+	Unknown     Reason = "unknown"     // an earlier attempt was lost; an operator has to resolve it
+	Failed      Reason = "failed"      // a failure was recorded
+	NotKept     Reason = "not-kept"    // the request was done, and its response was not kept
+	Internal    Reason = "internal"    // the program or its settings are wrong
+	Unreadable  Reason = "unreadable"  // the record cannot be read; an operator has to replace or delete it
+	ScopeFull   Reason = "scope-full"  // the scope has as many records as the store allows
+	Full        Reason = "full"        // etcd is close to its quota
+	Unavailable Reason = "unavailable" // the store cannot be reached
+)
+
+// retryAfter is when to repeat a request if nothing is known about when it can succeed.
+const retryAfter = time.Second
+
+// Refusal is the answer of a middleware in place of the handler's response.
+type Refusal struct {
+	Reason     Reason
+	RetryAfter time.Duration   // 0 if the same request would get the same answer
+	Ref        idempotency.Ref // of the record, where an operator has to act
+	// Report says that an operator should know the error.
+	Report bool
+	// Open says that the handler may run without a claim if Options.FailOpen is set.
+	Open bool
+}
+
+// Refuse returns the answer to the request with key k, for an error of Begin.
+func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
+	var busy *idempotency.InProgressError
+	var scope *idempotency.ScopeFullError
+	switch {
+	case errors.As(err, &busy):
+		return Refusal{Reason: InProgress, RetryAfter: busy.RetryAfter}
+	case errors.Is(err, idempotency.ErrMismatch):
+		return Refusal{Reason: Reused}
+	case errors.As(err, &scope):
+		return Refusal{Reason: ScopeFull, RetryAfter: scope.RetryAfter, Report: true}
+	case errors.Is(err, idempotency.ErrInvalid):
+		return Refusal{Reason: Internal, Report: true}
+	case errors.Is(err, idempotency.ErrUnknown):
+		return Refusal{Reason: Unknown, Ref: s.Store.Ref(k), Report: true}
+	case errors.Is(err, idempotency.ErrUnreadable):
+		return s.Unreadable(k)
+	}
+	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Report: true, Open: errors.Is(err, idempotency.ErrUnavailable)}
+	if errors.Is(err, idempotency.ErrFull) {
+		r.Reason = Full
+	}
+	return r
+}
+
+// Unreadable returns the answer to the request with key k if its record cannot be read.
+func (s Settings) Unreadable(k idempotency.Key) Refusal {
+	return Refusal{Reason: Unreadable, Ref: s.Store.Ref(k), Report: true}
+}
+
+// Unreplayable returns the answer to a duplicate whose recorded outcome has no response, and
+// nil if it has one.
+func Unreplayable(rec *idempotency.Recorded) *Refusal {
+	switch {
+	case rec.Failed:
+		return &Refusal{Reason: Failed}
+	case rec.Omitted:
+		return &Refusal{Reason: NotKept}
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// TestRefuse: each error of Begin has one answer, and the handler may run without a claim only
+// after an error that says that nothing is known of the request.
+func TestRefuse(t *testing.T) {
+	t.Parallel()
+	k := idempotency.Key{Op: "POST /payments", ID: "K-17"}
+	st := &idempotency.Store{}
+	for _, c := range []struct {
+		name string
+		err  error
+		want Refusal
+	}{
+		{"in progress", &idempotency.InProgressError{RetryAfter: 3 * time.Second}, Refusal{Reason: InProgress, RetryAfter: 3 * time.Second}},
+		{"in progress, and etcd away", errors.Join(&idempotency.InProgressError{RetryAfter: 3 * time.Second}, context.DeadlineExceeded), Refusal{Reason: InProgress, RetryAfter: 3 * time.Second}},
+		{"another payload", &idempotency.MismatchError{}, Refusal{Reason: Reused}},
+		{"scope full", &idempotency.ScopeFullError{RetryAfter: time.Minute}, Refusal{Reason: ScopeFull, RetryAfter: time.Minute, Report: true}},
+		{"invalid", idempotency.ErrInvalid, Refusal{Reason: Internal, Report: true}},
+		{"unknown", &idempotency.UnknownError{}, Refusal{Reason: Unknown, Ref: st.Ref(k), Report: true}},
+		{"unreadable", fmt.Errorf("%w: version 9", idempotency.ErrUnreadable), Refusal{Reason: Unreadable, Ref: st.Ref(k), Report: true}},
+		{"near the quota", errors.Join(idempotency.ErrUnavailable, idempotency.ErrFull), Refusal{Reason: Full, RetryAfter: time.Second, Report: true, Open: true}},
+		{"away, unseen", errors.Join(idempotency.ErrUnavailable, context.DeadlineExceeded), Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true, Open: true}},
+		{"away, seen", context.DeadlineExceeded, Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true}},
+		{"closed", idempotency.ErrClosed, Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true}},
+	} {
+		require.Equal(t, c.want, Settings{Store: st}.Refuse(k, c.err), c.name)
+	}
+}
+
+// TestFit: names that a Key can have stay, and longer ones stay apart.
+func TestFit(t *testing.T) {
+	t.Parallel()
+	for n := range 600 {
+		s := strings.Repeat("é", n)[:n]
+		fit := Fit(s)
+		require.LessOrEqual(t, len(fit), MaxKey)
+		require.Equal(t, len(s) <= MaxKey, fit == s)
+		require.NotEqual(t, Fit(s+"a"), Fit(s+"b"))
+	}
+}

@@ -1,0 +1,54 @@
+// Package middleware is the half of an idempotency middleware that is the same for every
+// transport: it begins requests with a store, records how their handlers end, and says for
+// which reason a request is refused. The packages idemhttp and idemgrpc translate between it
+// and their transport.
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// maxTime is the greatest Wait and StoreTimeout, far below that with which their sum would
+// overflow.
+const maxTime = 24 * time.Hour
+
+// Settings are the options that the middlewares of all transports have.
+type Settings struct {
+	Store              *idempotency.Store
+	Scoped             bool // Options.Scope is set
+	MaxResponse        int
+	Wait, StoreTimeout time.Duration
+}
+
+// Check returns an error for a setting that is out of range. Head is the part of the store's
+// MaxResult, in bytes, that is reserved for what is recorded besides a response's body.
+func (s Settings) Check(head int) error {
+	most := s.Store.Options().MaxResult - head
+	switch {
+	case !s.Scoped && !s.Store.Options().SingleTenant:
+		return errors.New("Options.Scope is nil, and the store has several tenants (idempotency.Options.SingleTenant)")
+	case s.MaxResponse < 0 || s.MaxResponse > most:
+		return fmt.Errorf("Options.MaxResponse %d is not between 0 and %d, the store's MaxResult less %d bytes", s.MaxResponse, most, head)
+	case s.Wait < 0 || s.Wait > maxTime:
+		return fmt.Errorf("Options.Wait %v is not between 0 and %v", s.Wait, maxTime)
+	case s.StoreTimeout < 0 || s.StoreTimeout > maxTime:
+		return fmt.Errorf("Options.StoreTimeout %v is not between 0 and %v", s.StoreTimeout, maxTime)
+	}
+	return nil
+}
+
+// Begin begins the request with key k, within Wait and StoreTimeout. It returns what
+// Store.Begin returns. The attempt is for Run. The options in each count less than the
+// middleware's own.
+func (s Settings) Begin(ctx context.Context, k idempotency.Key, payload any, each []idempotency.Option, own ...idempotency.Option) (*idempotency.Attempt, *idempotency.Recorded, error) {
+	opts := append(slices.Clip(each), idempotency.Wait(s.Wait), idempotency.OnError(onError))
+	ctx, cancel := context.WithTimeout(ctx, s.Wait+s.StoreTimeout)
+	defer cancel()
+	return s.Store.Begin(ctx, k, payload, append(opts, own...)...)
+}
