@@ -22,9 +22,7 @@ func Value(v any) ([]byte, error) {
 	return JSON(b)
 }
 
-var (
-	ioReader = reflect.TypeFor[io.Reader]()
-)
+var ioReader = reflect.TypeFor[io.Reader]()
 
 // speaks tells whether a type says itself what its JSON is.
 func speaks(t reflect.Type) bool {
@@ -34,16 +32,17 @@ func speaks(t reflect.Type) bool {
 // deepest is far beyond what has any JSON.
 const deepest = 10_000
 
-// checkWhole goes through a value as encoding/json does. It returns an error at readers
-// and at structs without a field that is written, whose JSON is {} whatever is in them; and at text
-// that is no UTF-8, of which it replaces bytes; and where checkType does, for what is in
-// interfaces. Unexported fields beside others are left out, as everywhere.
+// checkWhole walks a value as encoding/json does. It returns an error for a reader and for a
+// struct none of whose fields is written, whose JSON is {} whatever they hold; for text that
+// is not UTF-8, of which encoding/json replaces bytes; and, for what is in interfaces, where
+// checkType does. Unexported fields beside written ones are left out, as everywhere.
 func checkWhole(v reflect.Value, depth int) error {
 	if !v.IsValid() || depth > deepest {
 		return nil
 	}
 	t := v.Type()
-	if v.Kind() == reflect.Interface {
+	switch {
+	case v.Kind() == reflect.Interface:
 		if v.IsNil() {
 			return nil
 		}
@@ -51,19 +50,9 @@ func checkWhole(v reflect.Value, depth int) error {
 			return err
 		}
 		return checkWhole(v.Elem(), depth+1)
-	}
-	if speaks(t) || v.CanAddr() && speaks(reflect.PointerTo(t)) {
-		if v.Kind() == reflect.Pointer {
-			return checkWhole(v.Elem(), depth+1)
-		}
-		if v.Kind() == reflect.Struct {
-			if _, n := spokesman(t, v.CanAddr(), marshalers); n >= 0 {
-				return checkWhole(v.Field(n), depth+1)
-			}
-		}
-		return nil
-	}
-	if t.Implements(ioReader) {
+	case speaks(t) || v.CanAddr() && speaks(reflect.PointerTo(t)):
+		return checkWhole(behindMethod(v), depth+1)
+	case t.Implements(ioReader):
 		return fmt.Errorf("what a %v reads is not compared: give the bytes, or a Fingerprint of them", t)
 	}
 	switch v.Kind() {
@@ -74,14 +63,7 @@ func checkWhole(v reflect.Value, depth int) error {
 	case reflect.Pointer:
 		return checkWhole(v.Elem(), depth+1)
 	case reflect.Slice, reflect.Array:
-		if k := t.Elem().Kind(); k >= reflect.Bool && k <= reflect.Float64 {
-			return nil
-		}
-		for i := range v.Len() {
-			if err := checkWhole(v.Index(i), depth+1); err != nil {
-				return err
-			}
-		}
+		return checkElements(v, depth)
 	case reflect.Map:
 		for m := v.MapRange(); m.Next(); {
 			if err := checkWhole(m.Key(), depth+1); err != nil {
@@ -97,6 +79,35 @@ func checkWhole(v reflect.Value, depth int) error {
 			err = fmt.Errorf("the JSON of a %v is {}, whatever it holds: give it a MarshalJSON, or leave it out by json:\"-\"", t)
 		}
 		return err
+	}
+	return nil
+}
+
+// behindMethod returns the part of v that its marshaling method writes: what a pointer points
+// to, or the embedded field that the method is promoted from. A method that the type declares
+// itself is trusted; then there is no such part.
+func behindMethod(v reflect.Value) reflect.Value {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return v.Elem()
+	case reflect.Struct:
+		if _, n := spokesman(v.Type(), v.CanAddr(), marshalers); n >= 0 {
+			return v.Field(n)
+		}
+	}
+	return reflect.Value{}
+}
+
+// checkElements checks the elements of a slice or an array. Those of booleans and numbers are
+// always written whole.
+func checkElements(v reflect.Value, depth int) error {
+	if k := v.Type().Elem().Kind(); k >= reflect.Bool && k <= reflect.Float64 {
+		return nil
+	}
+	for i := range v.Len() {
+		if err := checkWhole(v.Index(i), depth+1); err != nil {
+			return err
+		}
 	}
 	return nil
 }

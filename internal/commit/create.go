@@ -48,6 +48,8 @@ type Result struct {
 // discarded, and must not create c.Key again before that. The end of ctx ends the
 // call at once, but not what it has sent: Discard waits a second for its answer.
 func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
+	then := append([]clientv3.Op{clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(f.lease))}, c.Also...)
+	then = append(then, c.Read...)
 	together := c.Together
 	var pause Backoff
 	for {
@@ -56,10 +58,6 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 		}
 		at := f.mod.Load()
 		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.Key), "=", 0), f.stands(at)}, c.If...)
-		then := make([]clientv3.Op, 0, 1+len(c.Also)+len(c.Read))
-		then = append(then, clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(f.lease)))
-		then = append(append(then, c.Also...), c.Read...)
-
 		sent := together.send(ctx, f.kv, cmps, then, c.Else)
 		together = Together{} // only the first try
 		if !sent.answered(ctx) {
@@ -70,49 +68,54 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 		case err == nil && resp.Succeeded:
 			return Result{Token: resp.Header.Revision, Read: resp.Responses[1+len(c.Also):]}, nil
 		case err == nil:
-			kvs, err := f.look(ctx, c.Key)
-			switch {
-			case errors.Is(err, ErrGone):
+			if out, again, err := f.unmet(ctx, c, at, resp.Responses); !again {
+				return out, err
+			}
+		default:
+			switch classify(err) {
+			case refused:
 				return Result{}, err
-			case err != nil:
-				// clientv3 repeats a Txn when it takes the end of the
-				// call for its own: an earlier copy may be what failed
-				// this one. Then the key shows it.
+			case orphaned:
+				return Result{}, ErrGone
+			case answered:
 				return Result{}, &PendingError{fence: f, creation: c, answered: true, cause: err}
-			case len(kvs) > 0:
-				return found(c, kvs)
-			case f.mod.Load() == at && len(c.If) > 0:
-				return Result{Read: resp.Responses}, nil // the caller's conditions, then
-			}
-			// The fence was raised meanwhile, or what stood there has gone.
-			if err := pause.Wait(ctx, nil); err != nil {
-				return Result{}, err // settled: nothing was created
-			}
-			continue
-		}
-		switch classify(err) {
-		case refused:
-			return Result{}, err
-		case orphaned:
-			return Result{}, ErrGone
-		case answered:
-			return Result{}, &PendingError{fence: f, creation: c, answered: true, cause: err}
-		case unanswered:
-			kvs, settled := f.settle(ctx, c.Key, at)
-			if settled != nil {
-				if errors.Is(settled, ErrGone) {
+			case unanswered:
+				kvs, settled := f.settle(ctx, c.Key, at)
+				switch {
+				case errors.Is(settled, ErrGone):
 					return Result{}, ErrGone
+				case settled != nil:
+					return Result{}, &PendingError{fence: f, creation: c, at: at, cause: because(settled, err)}
+				case len(kvs) > 0:
+					return found(c, kvs)
 				}
-				return Result{}, &PendingError{fence: f, creation: c, at: at, cause: because(settled, err)}
-			}
-			if len(kvs) > 0 {
-				return found(c, kvs)
 			}
 		}
 		if err := pause.Wait(ctx, err); err != nil {
 			return Result{}, err // settled: nothing was created
 		}
 	}
+}
+
+// unmet finds out why the conditions of a creation were not met, which was sent when the
+// fence stood at that revision. again reports that nothing speaks against it any more: the
+// fence was raised meanwhile, or what occupied the key has gone.
+func (f *Fence) unmet(ctx context.Context, c Creation, at int64, read []*etcdserverpb.ResponseOp) (out Result, again bool, err error) {
+	kvs, err := f.look(ctx, c.Key)
+	switch {
+	case errors.Is(err, ErrGone):
+		return Result{}, false, err
+	case err != nil:
+		// clientv3 repeats a Txn when it takes the end of the call for its own: an
+		// earlier copy may be what failed this one. Then the key shows it.
+		return Result{}, false, &PendingError{fence: f, creation: c, answered: true, cause: err}
+	case len(kvs) > 0:
+		out, err = found(c, kvs)
+		return out, false, err
+	case f.mod.Load() == at && len(c.If) > 0:
+		return Result{Read: read}, false, nil // the caller's conditions, then
+	}
+	return Result{}, true, nil
 }
 
 func found(c Creation, kvs []*mvccpb.KeyValue) (Result, error) {

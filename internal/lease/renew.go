@@ -126,55 +126,65 @@ func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 	l.wg.Go(func() { receive(ctx, s, answers) })
 
 	var sent reading // of the renewal under way, or zero
-	send := func() error {
-		silent.Reset(l.patience())
-		sent = l.now() // stamped before it is sent: never too late
-		err := s.Send(l.id)
-		if err != nil {
-			for a := range answers { // Recv has the reason
-				err = a.err
-			}
-		}
-		return err
-	}
-	if err := send(); err != nil {
-		return err
-	}
-	next := time.NewTimer(l.interval())
-	next.Stop()
+	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-next.C:
-			if err := send(); err != nil {
+			silent.Reset(l.patience())
+			sent = l.now() // stamped before it is sent: never too late
+			if err := s.Send(l.id); err != nil {
+				for a := range answers { // Recv has the reason
+					err = a.err
+				}
 				return err
 			}
 		case a, ok := <-answers:
-			switch {
-			case !ok:
+			if !ok {
 				return ctx.Err()
-			case a.err != nil:
-				return a.err
-			case sent.IsZero() || a.id != l.id:
-				return fmt.Errorf("answer to no renewal of ours (lease %016x)", a.id)
-			case a.seconds <= 0:
-				return ErrGone
+			}
+			if err := l.check(a, sent); err != nil {
+				return err
 			}
 			silent.Stop()
-			if ttl := time.Duration(a.seconds) * time.Second; ttl < l.window.ttl {
-				// It runs for less than was granted, so it was not renewed now.
-				l.log.Warn("renewal gave less than the granted TTL", zap.Duration("ttl", ttl))
-			} else if l.window.renewed(sent, l.now()) {
+			if l.extend(a, sent) {
 				answered()
-			} else {
-				l.Lose(ErrDeadline)
 			}
 			next.Reset(max(time.Millisecond, l.interval()-l.now().Sub(sent.Time)))
 			sent = reading{}
 		}
 	}
+}
+
+// check returns an error if an answer does not acknowledge the renewal that was sent
+// then: ErrGone if etcd answers that the lease does not exist.
+func (l *Lease) check(a answer, sent reading) error {
+	switch {
+	case a.err != nil:
+		return a.err
+	case sent.IsZero() || a.id != l.id:
+		return fmt.Errorf("answer to no renewal of ours (lease %016x)", a.id)
+	case a.seconds <= 0:
+		return ErrGone
+	}
+	return nil
+}
+
+// extend extends the window by an acknowledged renewal and reports whether it did. If the
+// window has closed before, the lease is lost.
+func (l *Lease) extend(a answer, sent reading) bool {
+	if ttl := time.Duration(a.seconds) * time.Second; ttl < l.window.ttl {
+		// It runs for less than was granted, so it was not renewed now.
+		l.log.Warn("renewal gave less than the granted TTL", zap.Duration("ttl", ttl))
+		return false
+	}
+	if !l.window.renewed(sent, l.now()) {
+		l.Lose(ErrDeadline)
+		return false
+	}
+	return true
 }
 
 type answer struct {
