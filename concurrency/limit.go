@@ -41,21 +41,11 @@ func (g *gate) get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) 
 }
 
 func get(ctx context.Context, kv clientv3.KV, key string) ([]*mvccpb.KeyValue, error) {
-	var pause commit.Backoff
-	for {
-		call, cancel := commit.Call(ctx)
-		resp, err := kv.Get(call, key)
-		cancel()
-		if err == nil {
-			return resp.Kvs, nil
-		}
-		if !commit.Transient(err) {
-			return nil, err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return nil, err
-		}
+	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return kv.Get(call, key) })
+	if err != nil {
+		return nil, err
 	}
+	return resp.Kvs, nil
 }
 
 // readLimit returns the stored limit, or known = false if there is none.

@@ -98,19 +98,7 @@ func (s *Session) queuesOf(ctx context.Context, kind keyspace.Kind, as QueueKind
 
 // page reads the names of the keys from one to another, up to a number.
 func (s *Session) page(ctx context.Context, from, end string) (*clientv3.GetResponse, error) {
-	var pause commit.Backoff
-	for {
-		call, cancel := commit.Call(ctx)
-		resp, err := s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(queuePage), clientv3.WithKeysOnly())
-		cancel()
-		if err == nil {
-			return resp, nil
-		}
-		if !commit.Transient(err) {
-			return nil, err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return nil, err
-		}
-	}
+	return commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
+		return s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(queuePage), clientv3.WithKeysOnly())
+	})
 }

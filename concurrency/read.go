@@ -29,22 +29,13 @@ func (g *gate) read(ctx context.Context) (mirror.View, error) {
 // list reads the range of the queue and its limit.
 func (g *gate) list(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	opts = append([]clientv3.OpOption{clientv3.WithPrefix()}, opts...)
-	var pause commit.Backoff
-	for {
-		call, cancel := commit.Call(ctx)
-		resp, err := g.sess.client.Get(call, g.keys.Range, opts...)
-		cancel()
-		if err == nil {
-			g.sess.see(resp.Header.Revision)
-			return resp, nil
-		}
-		if !commit.Transient(err) {
-			return nil, err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return nil, err
-		}
+	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
+		return g.sess.client.Get(call, g.keys.Range, opts...)
+	})
+	if err == nil {
+		g.sess.see(resp.Header.Revision)
 	}
+	return resp, err
 }
 
 // report warns, at most once a minute, of keys that do not belong there.

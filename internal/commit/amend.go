@@ -135,31 +135,21 @@ func applied(stands *mvccpb.KeyValue) Amending {
 // look tells with a linearizable read whether the amendment was applied, where no copy
 // of it is under way any more. If it was not, out and failed are returned.
 func (a Amendment) look(ctx context.Context, kv clientv3.KV, out Amending, failed error) (Amending, error) {
-	var pause Backoff
-	for {
-		call, cancel := Call(ctx)
-		resp, err := kv.Get(call, a.Key)
-		cancel()
-		if err == nil {
-			var stands *mvccpb.KeyValue
-			if len(resp.Kvs) > 0 {
-				stands = resp.Kvs[0]
-			}
-			switch {
-			case stands != nil && stands.ModRevision == a.Mod:
-				return out, failed
-			case a.Mine(stands):
-				return applied(stands), nil
-			}
-			return Amending{Outcome: Overtaken, Found: stands}, nil
-		}
-		if !Transient(err) {
-			return Amending{}, err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return Amending{}, err
-		}
+	resp, err := Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return kv.Get(call, a.Key) })
+	if err != nil {
+		return Amending{}, err
 	}
+	var stands *mvccpb.KeyValue
+	if len(resp.Kvs) > 0 {
+		stands = resp.Kvs[0]
+	}
+	switch {
+	case stands != nil && stands.ModRevision == a.Mod:
+		return out, failed
+	case a.Mine(stands):
+		return applied(stands), nil
+	}
+	return Amending{Outcome: Overtaken, Found: stands}, nil
 }
 
 // PutAt puts, if key stands at that mod revision, and tells whether it does. After a
@@ -167,20 +157,6 @@ func (a Amendment) look(ctx context.Context, kv clientv3.KV, out Amending, faile
 // of the put is gone, an error of etcd's that repeating would not change, or ctx's
 // error; then it may be done, now or later, as long as key stands so.
 func PutAt(ctx context.Context, kv clientv3.KV, key string, mod int64, put clientv3.Op) (stands bool, err error) {
-	var pause Backoff
-	for {
-		call, cancel := Call(ctx)
-		resp, err := kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", mod)).Then(put).Commit()
-		cancel()
-		if err == nil {
-			return resp.Succeeded, nil
-		}
-		switch classify(err) {
-		case refused, answered, orphaned:
-			return false, err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return false, err
-		}
-	}
+	resp, _, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", mod)}, []clientv3.Op{put}, nil)
+	return err == nil && resp.Succeeded, err
 }

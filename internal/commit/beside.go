@@ -11,22 +11,12 @@ import (
 // not change comes, or ctx ends; then it returns an error, and the put may be done or
 // not. After a lost answer it may be done twice.
 func PutBeside(ctx context.Context, kv clientv3.KV, key string, token int64, put clientv3.Op) (bool, error) {
-	var pause Backoff
-	for {
-		call, cancel := Call(ctx)
-		resp, err := kv.Txn(call).If(clientv3.Compare(clientv3.CreateRevision(key), "=", token)).Then(put).Commit()
-		cancel()
-		if err == nil {
-			return resp.Succeeded, nil
-		}
-		switch classify(err) {
-		case refused, answered:
-			return false, err
-		case orphaned:
-			return false, nil
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return false, err
-		}
+	resp, _, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", token)}, []clientv3.Op{put}, nil)
+	switch {
+	case err == nil:
+		return resp.Succeeded, nil
+	case classify(err) == orphaned:
+		return false, nil
 	}
+	return false, err
 }

@@ -129,23 +129,18 @@ func found(c Creation, kvs []*mvccpb.KeyValue) (Result, error) {
 // creation has failed. The usual creation is spared the two reads. It repeats
 // until ctx ends.
 func (f *Fence) look(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
-	var pause Backoff
-	for {
-		before := f.mod.Load()
-		resp, err := f.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(f.key), clientv3.OpGet(key)}, nil)
-		if err == nil {
-			if err := f.check(resp.Responses[0].GetResponseRange().Kvs, before); err != nil {
-				return nil, err
-			}
-			return resp.Responses[1].GetResponseRange().Kvs, nil
-		}
-		if !Transient(err) {
-			return nil, err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return nil, err
-		}
+	var before int64
+	resp, err := Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
+		before = f.mod.Load()
+		return f.kv.Txn(call).Then(clientv3.OpGet(f.key), clientv3.OpGet(key)).Commit()
+	})
+	if err != nil {
+		return nil, err
 	}
+	if err := f.check(resp.Responses[0].GetResponseRange().Kvs, before); err != nil {
+		return nil, err
+	}
+	return resp.Responses[1].GetResponseRange().Kvs, nil
 }
 
 // settle shuts out every copy of a creation that was sent when the fence stood at
@@ -155,29 +150,22 @@ func (f *Fence) look(ctx context.Context, key string) ([]*mvccpb.KeyValue, error
 // that was sent before it. It repeats until that is done, etcd refuses it, or ctx
 // ends.
 func (f *Fence) settle(ctx context.Context, key string, at int64) ([]*mvccpb.KeyValue, error) {
-	var pause Backoff
-	for {
-		resp, err := f.txn(ctx, []clientv3.Cmp{f.stands(at)},
-			[]clientv3.Op{f.put(), clientv3.OpGet(key)},
-			[]clientv3.Op{clientv3.OpGet(f.key), clientv3.OpGet(key)})
-		switch {
-		case err == nil && resp.Succeeded:
-			f.learn(resp.Header.Revision)
-			return resp.Responses[1].GetResponseRange().Kvs, nil
-		case err == nil:
-			// Raised by another call, or by a copy of this one: either
-			// way, what was sent with the former revision is void.
-			if err := f.check(resp.Responses[0].GetResponseRange().Kvs, at); err != nil {
-				return nil, err
-			}
-			return resp.Responses[1].GetResponseRange().Kvs, nil
-		case classify(err) == orphaned:
-			return nil, ErrGone
-		case classify(err) == refused, classify(err) == answered:
-			return nil, err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
+	resp, _, err := again(ctx, f.kv, []clientv3.Cmp{f.stands(at)},
+		[]clientv3.Op{f.put(), clientv3.OpGet(key)},
+		[]clientv3.Op{clientv3.OpGet(f.key), clientv3.OpGet(key)})
+	switch {
+	case err != nil && classify(err) == orphaned:
+		return nil, ErrGone
+	case err != nil:
+		return nil, err
+	case resp.Succeeded:
+		f.learn(resp.Header.Revision)
+	default:
+		// Raised by another call, or by a copy of this one: either way, what was sent
+		// with the former revision is void.
+		if err := f.check(resp.Responses[0].GetResponseRange().Kvs, at); err != nil {
 			return nil, err
 		}
 	}
+	return resp.Responses[1].GetResponseRange().Kvs, nil
 }

@@ -30,32 +30,23 @@ type Fence struct {
 // with the lease.
 func Raise(ctx context.Context, kv clientv3.KV, lease clientv3.LeaseID, key, value string) (*Fence, error) {
 	f := &Fence{kv: kv, lease: lease, key: key, value: value}
-	var pause Backoff
-	for {
-		// Only this process writes the key, and only once, so whoever
-		// finds it has found his own.
-		resp, err := f.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
-			[]clientv3.Op{f.put()}, []clientv3.Op{clientv3.OpGet(key)})
-		switch {
-		case err == nil && resp.Succeeded:
-			f.born = resp.Header.Revision
-			f.learn(f.born)
-			return f, nil
-		case err == nil:
-			if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 {
-				f.born = kvs[0].CreateRevision
-				f.learn(kvs[0].ModRevision)
-				return f, nil
-			}
-		case classify(err) == orphaned:
-			return nil, ErrGone
-		case classify(err) == refused, classify(err) == answered:
-			return nil, err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return nil, err
-		}
+	// Only this process writes the key, and only once, so what is found is its own.
+	resp, _, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+		[]clientv3.Op{f.put()}, []clientv3.Op{clientv3.OpGet(key)})
+	switch {
+	case err != nil && classify(err) == orphaned:
+		return nil, ErrGone
+	case err != nil:
+		return nil, err
+	case resp.Succeeded:
+		f.born = resp.Header.Revision
+		f.learn(f.born)
+		return f, nil
 	}
+	found := resp.Responses[0].GetResponseRange().Kvs[0]
+	f.born = found.CreateRevision
+	f.learn(found.ModRevision)
+	return f, nil
 }
 
 // Born is the create revision of the presence key.
@@ -63,10 +54,6 @@ func (f *Fence) Born() int64 { return f.born }
 
 func (f *Fence) put() clientv3.Op {
 	return clientv3.OpPut(f.key, f.value, clientv3.WithLease(f.lease))
-}
-
-func (f *Fence) txn(ctx context.Context, cmps []clientv3.Cmp, then, els []clientv3.Op) (*clientv3.TxnResponse, error) {
-	return txn(ctx, f.kv, cmps, then, els)
 }
 
 func (f *Fence) stands(at int64) clientv3.Cmp {

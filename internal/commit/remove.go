@@ -44,7 +44,7 @@ func Guard(key string, token int64) clientv3.Cmp {
 //
 // The Txn only deletes, so it passes while etcd is out of space.
 func Remove(ctx context.Context, kv clientv3.KV, key string, token int64, also ...string) (Removal, error) {
-	return remove(ctx, kv, key, token, nil, also...)
+	return RemoveAndPut(ctx, kv, key, token, nil, also...)
 }
 
 // Erase is Remove for what has nobody left to tell: it goes on even while etcd
@@ -75,10 +75,6 @@ func Erase(ctx context.Context, kv clientv3.KV, key string, token int64, refused
 // RemoveAndPut is Remove with puts in the same Txn. It does not pass while etcd
 // is out of space.
 func RemoveAndPut(ctx context.Context, kv clientv3.KV, key string, token int64, puts []clientv3.Op, also ...string) (Removal, error) {
-	return remove(ctx, kv, key, token, puts, also...)
-}
-
-func remove(ctx context.Context, kv clientv3.KV, key string, token int64, puts []clientv3.Op, also ...string) (Removal, error) {
 	ops := make([]clientv3.Op, 0, 1+len(also)+len(puts))
 	ops = append(ops, clientv3.OpDelete(key))
 	for _, k := range also {
@@ -86,33 +82,20 @@ func remove(ctx context.Context, kv clientv3.KV, key string, token int64, puts [
 			[]clientv3.Op{clientv3.OpDelete(k)}, nil))
 	}
 	ops = append(ops, puts...)
-	gone := Absent
-	var pause Backoff
-	for {
-		call, cancel := Call(ctx)
-		resp, err := kv.Txn(call).If(clientv3.Compare(clientv3.CreateRevision(key), "=", token)).Then(ops...).Commit()
-		cancel()
-		switch {
-		case err == nil && resp.Succeeded:
-			return Removed, nil
-		case err == nil:
-			return gone, nil
-		}
-		switch classify(err) {
-		case refused:
-			return gone, err
-		case orphaned:
-			return Orphaned, nil
-		case answered:
-			gone = Vanished // "no space" is also the answer to the put that fills the quota
-			if len(puts) > 0 {
-				return gone, err
-			}
-		case unanswered:
-			gone = Vanished
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return gone, err
-		}
+	var repeat []class
+	if len(puts) == 0 {
+		repeat = []class{answered} // "no space" is also the answer to the put that fills the quota
 	}
+	resp, doubt, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", token)}, ops, nil, repeat...)
+	gone := Absent
+	if doubt {
+		gone = Vanished
+	}
+	switch {
+	case err == nil && resp.Succeeded:
+		return Removed, nil
+	case err != nil && classify(err) == orphaned:
+		return Orphaned, nil
+	}
+	return gone, err
 }

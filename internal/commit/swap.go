@@ -23,35 +23,20 @@ var ErrConflict = errors.New("key was changed since it was read")
 // error of etcd's that repeating would not change comes, or ctx ends; then the change may
 // be made or not. A copy of it that comes late, after another change, does nothing.
 func Swap(ctx context.Context, kv clientv3.KV, key string, mod int64, value string, mine func([]byte) bool, also ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
-	doubt := false
-	var pause Backoff
-	for {
-		call, cancel := Call(ctx)
-		resp, err := kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", mod)).
-			Then(append([]clientv3.Op{clientv3.OpPut(key, value)}, also...)...).
-			Else(clientv3.OpGet(key)).Commit()
-		cancel()
-		switch {
-		case err == nil && resp.Succeeded:
-			return resp.Header.Revision, resp.Responses[1:], nil
-		case err == nil:
-			kvs := resp.Responses[0].GetResponseRange().Kvs
-			if len(kvs) == 1 && mine(kvs[0].Value) {
-				return kvs[0].ModRevision, nil, nil
-			}
-			if doubt {
-				return 0, nil, nil
-			}
-			return 0, nil, ErrConflict
-		}
-		switch classify(err) {
-		case refused, orphaned, answered:
-			return 0, nil, err
-		case unanswered:
-			doubt = true
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return 0, nil, err
-		}
+	resp, doubt, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", mod)},
+		append([]clientv3.Op{clientv3.OpPut(key, value)}, also...), []clientv3.Op{clientv3.OpGet(key)})
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case resp.Succeeded:
+		return resp.Header.Revision, resp.Responses[1:], nil
 	}
+	kvs := resp.Responses[0].GetResponseRange().Kvs
+	switch {
+	case len(kvs) == 1 && mine(kvs[0].Value):
+		return kvs[0].ModRevision, nil, nil
+	case doubt:
+		return 0, nil, nil
+	}
+	return 0, nil, ErrConflict
 }

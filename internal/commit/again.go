@@ -1,0 +1,54 @@
+package commit
+
+import (
+	"context"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// again commits a Txn until etcd has answered it. It repeats after errors that repeating may
+// change: those of the classes busy and unanswered, and of the classes in also. It returns
+// all others as they are, and ctx's error, joined with the last one, when ctx ends.
+//
+// doubt reports whether a call before may have been applied, or may still be: then an answer
+// that the conditions are not met can be the work of an earlier copy.
+func again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op, also ...class) (resp *clientv3.TxnResponse, doubt bool, err error) {
+	var pause Backoff
+	for {
+		resp, err := txn(ctx, kv, cmps, then, otherwise)
+		if err == nil {
+			return resp, doubt, nil
+		}
+		c := classify(err)
+		doubt = doubt || c == unanswered || c == answered
+		if c != busy && c != unanswered && !slices.Contains(also, c) {
+			return nil, doubt, err
+		}
+		if err := pause.Wait(ctx, err); err != nil {
+			return nil, doubt, err
+		}
+	}
+}
+
+// Read calls read until it succeeds or fails in a way that repeating would not change: see
+// Transient. read must change nothing; the ctx that it gets bounds one call. When ctx ends,
+// Read returns ctx's error, joined with the last one.
+func Read[T any](ctx context.Context, read func(call context.Context) (T, error)) (T, error) {
+	var pause Backoff
+	for {
+		call, cancel := Call(ctx)
+		found, err := read(call)
+		cancel()
+		if err == nil {
+			return found, nil
+		}
+		var none T
+		if !Transient(err) {
+			return none, err
+		}
+		if err := pause.Wait(ctx, err); err != nil {
+			return none, err
+		}
+	}
+}
