@@ -92,7 +92,7 @@ func TestLeaderChangesCostNoHolder(t *testing.T) {
 	f := own(t, 3)
 	ctx := ctxT(t)
 	member := 0
-	c := f.NewClient(t, &embedtest.ClientOptions{Member: &member})
+	c := f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[member : member+1]})
 	const ttl = 10 * time.Second
 	opts, told := traced(&concurrency.SessionOptions{TTL: ttl, Margin: 500 * time.Millisecond})
 	s := f.sessionOn(c.Client, opts)
@@ -201,9 +201,9 @@ func TestWaiterAtACutMember(t *testing.T) {
 	leader, err := f.WaitLeader(ctx)
 	require.NoError(t, err)
 	cut := (leader + 1) % 3
-	c := f.NewClient(t, &embedtest.ClientOptions{Member: &cut})
+	c := f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[cut : cut+1]})
 	sm := sem(t, f.sessionOn(c.Client, calm()), "x", 1)
-	other := f.sessionOn(f.NewClient(t, &embedtest.ClientOptions{Member: &leader}).Client, nil)
+	other := f.sessionOn(f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[leader : leader+1]}).Client, nil)
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	w := ask(t, ctx, sm)
 	f.sees(ctx, sm)
@@ -271,7 +271,7 @@ func TestBlackHoledMember(t *testing.T) {
 			t.Parallel()
 			h := &hole{}
 			h.addr.Store("")
-			c := f.NewClient(t, &embedtest.ClientOptions{Member: &i, Configure: func(cfg *clientv3.Config) {
+			c := f.NewClient(t, &embedtest.ClientOptions{Endpoints: []string{endpoint}, Configure: func(cfg *clientv3.Config) {
 				cfg.DialOptions = append(cfg.DialOptions, grpc.WithContextDialer(h.dial))
 			}})
 			opts, told := traced(&concurrency.SessionOptions{TTL: 15 * time.Second, Margin: 500 * time.Millisecond})

@@ -22,7 +22,7 @@ func errorsIs(err, target error) bool { return errors.Is(err, target) }
 func TestContextEndsBeforeKey(t *testing.T) {
 	t.Parallel()
 	pin := func(f fixture, member int) *embedtest.Client {
-		return f.NewClient(f.t, &embedtest.ClientOptions{Member: &member})
+		return f.NewClient(f.t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[member : member+1]})
 	}
 	keepAlive := func(f embedtest.Fault) func(fixture) (*embedtest.Client, func()) {
 		return func(x fixture) (*embedtest.Client, func()) {

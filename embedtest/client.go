@@ -24,11 +24,8 @@ type Client struct {
 
 // ClientOptions says how a client connects. Nil means the defaults.
 type ClientOptions struct {
-	// Member pins the client to one member. Defaults to all members.
-	Member *int
-
-	// Endpoints replaces the cluster's endpoints, and Member. Defaults to the
-	// cluster's.
+	// Endpoints are the servers that the client connects to, for example
+	// Cluster.Endpoints()[:1] for the first member only. Defaults to all members.
 	Endpoints []string
 
 	// Username and Password authenticate the client. Defaults to none, and
@@ -59,10 +56,9 @@ func (c *Cluster) NewClient(tb TB, opts *ClientOptions) *Client {
 // Dial returns a client with connections of its own. The first request connects. The
 // caller may close the client; Cluster.Close closes it in any case.
 //
-// Dial returns an error if ctx has ended, if the cluster is closed, if opts names a
-// member that does not exist, and if etcd's client refuses its configuration or the
-// authentication fails, for example with rpctypes.ErrAuthFailed. Authentication may take
-// five seconds to fail.
+// Dial returns an error if ctx has ended, if the cluster is closed, if etcd's client
+// refuses its configuration, and if the authentication fails, for example with
+// rpctypes.ErrAuthFailed. Authentication may take five seconds to fail.
 func (c *Cluster) Dial(ctx context.Context, opts *ClientOptions) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -139,12 +135,6 @@ func (c *Cluster) clientConfig(o *ClientOptions) (clientv3.Config, error) {
 	eps := o.Endpoints
 	if len(eps) == 0 {
 		eps = c.Endpoints()
-		if o.Member != nil {
-			if *o.Member < 0 || *o.Member >= len(eps) {
-				return clientv3.Config{}, fmt.Errorf("embedtest: no member %d among %d", *o.Member, len(eps))
-			}
-			eps = eps[*o.Member : *o.Member+1]
-		}
 	}
 	if len(eps) == 0 {
 		return clientv3.Config{}, errClosed

@@ -21,7 +21,7 @@ func TestStartedClusterAnswersAtEveryMember(t *testing.T) {
 		c := Start(t, &Options{Members: n})
 		require.Len(t, c.Endpoints(), n)
 		for i := range n {
-			_, err := c.NewClient(t, &ClientOptions{Member: &i}).Put(within(t, patience), "k", "v")
+			_, err := c.NewClient(t, &ClientOptions{Endpoints: c.Endpoints()[i : i+1]}).Put(within(t, patience), "k", "v")
 			require.NoError(t, err)
 		}
 		require.NotEqual(t, -1, c.Leader())

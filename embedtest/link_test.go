@@ -176,15 +176,11 @@ func TestClientPinnedToAMember(t *testing.T) {
 	t.Parallel()
 	c := Start(t, &Options{Members: 3})
 	for i, ep := range c.Endpoints() {
-		cl := c.NewClient(t, &ClientOptions{Member: &i})
-		require.Equal(t, []string{ep}, cl.Endpoints())
+		cl := c.NewClient(t, &ClientOptions{Endpoints: []string{ep}})
 		resp, err := cl.Get(within(t, patience), "x")
 		require.NoError(t, err)
 		require.Equal(t, uint64(c.members[i].running().etcd.Server.MemberID()), resp.Header.GetMemberId())
 	}
-	none := 3
-	_, err := c.Dial(t.Context(), &ClientOptions{Member: &none})
-	require.ErrorContains(t, err, "no member 3")
 }
 
 func TestClientOptionsConfigure(t *testing.T) {

@@ -77,7 +77,7 @@ func TestCrashAndStopOfTheLeader(t *testing.T) {
 			require.NoError(t, waitRead(within(t, patience), cl.Client))
 			put(t, cl.Client, "k", "2")
 			require.NoError(t, c.Restart(within(t, patience), old))
-			resp, err := c.NewClient(t, &ClientOptions{Member: &old}).Get(within(t, patience), "k")
+			resp, err := c.NewClient(t, &ClientOptions{Endpoints: c.Endpoints()[old : old+1]}).Get(within(t, patience), "k")
 			require.NoError(t, err)
 			require.Equal(t, "2", string(resp.Kvs[0].Value), "the member caught up")
 		})
@@ -133,7 +133,7 @@ func TestCutPeersIsolatesAMember(t *testing.T) {
 			if who == "follower" {
 				i = (i + 1) % 3
 			}
-			inside := c.NewClient(t, &ClientOptions{Member: &i})
+			inside := c.NewClient(t, &ClientOptions{Endpoints: c.Endpoints()[i : i+1]})
 			require.NoError(t, waitRead(within(t, patience), inside.Client))
 
 			require.NoError(t, c.CutPeers(i))
@@ -145,7 +145,7 @@ func TestCutPeersIsolatesAMember(t *testing.T) {
 
 			var other int
 			require.Eventually(t, func() bool { other = leaderOf(t, c); return other != i }, patience, pollEvery)
-			outside := c.NewClient(t, &ClientOptions{Member: &other})
+			outside := c.NewClient(t, &ClientOptions{Endpoints: c.Endpoints()[other : other+1]})
 			require.NoError(t, waitRead(within(t, patience), outside.Client))
 			put(t, outside.Client, "k", "2")
 		})
@@ -157,7 +157,7 @@ func TestHealPeers(t *testing.T) {
 	t.Parallel()
 	c := Start(t, &Options{Members: 3})
 	i := (leaderOf(t, c) + 1) % 3
-	inside := c.NewClient(t, &ClientOptions{Member: &i})
+	inside := c.NewClient(t, &ClientOptions{Endpoints: c.Endpoints()[i : i+1]})
 	require.NoError(t, c.CutPeers(i))
 	_, err := inside.Get(within(t, 300*time.Millisecond), "k")
 	require.Error(t, err)
@@ -176,7 +176,7 @@ func TestCutPeersLetsLeaseRenewalsPass(t *testing.T) {
 	c := Start(t, &Options{Members: 3, Tick: 50 * time.Millisecond, Election: 3 * time.Second})
 	id := grant(t, c.Client(), 60)
 	i := (leaderOf(t, c) + 1) % 3
-	inside := c.NewClient(t, &ClientOptions{Member: &i})
+	inside := c.NewClient(t, &ClientOptions{Endpoints: c.Endpoints()[i : i+1]})
 	_, err := inside.KeepAliveOnce(within(t, patience), id)
 	require.NoError(t, err)
 

@@ -253,7 +253,7 @@ func TestTrapS11StaleReplay(t *testing.T) {
 	}
 	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 	lagging := (c.Leader() + 1) % 3
-	at := c.NewClient(t, &embedtest.ClientOptions{Member: &lagging})
+	at := c.NewClient(t, &embedtest.ClientOptions{Endpoints: c.Endpoints()[lagging : lagging+1]})
 	sess, err := concurrency.NewSession(ctxT(t), at.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
 	require.NoError(t, err)
 	defer func() { _ = sess.Close(ctxT(t)) }()
@@ -267,7 +267,7 @@ func TestTrapS11StaleReplay(t *testing.T) {
 
 	// The member is cut off from the others, and the client's reads go to it.
 	require.NoError(t, c.CutPeers(lagging))
-	pinned := f.NewClient(t, &embedtest.ClientOptions{Member: ptr((lagging + 1) % 3)})
+	pinned := f.NewClient(t, &embedtest.ClientOptions{Endpoints: []string{c.Endpoints()[(lagging+1)%3]}})
 	s2, err := concurrency.NewSession(ctxT(t), pinned.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
 	require.NoError(t, err)
 	defer func() { _ = s2.Close(ctxT(t)) }()
@@ -291,8 +291,6 @@ func TestTrapS11StaleReplay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "second", string(rec.Value))
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // A read by one member counts only if something was heard of a majority a short while ago.
 func TestSerializableOnlyIfFresh(t *testing.T) {

@@ -276,7 +276,7 @@ func TestFollowMovesFromMemberWithoutLeader(t *testing.T) {
 			continue
 		}
 		f := newFixture(t, c, &embedtest.ClientOptions{Endpoints: eps})
-		f.writer = c.NewClient(t, &embedtest.ClientOptions{Member: &leader}).Client
+		f.writer = c.NewClient(t, &embedtest.ClientOptions{Endpoints: c.Endpoints()[leader : leader+1]}).Client
 		f.follow()
 		f.put("a", "1")
 		f.upToDate()

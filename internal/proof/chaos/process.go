@@ -40,7 +40,7 @@ type Session interface {
 // processPlan is what the seed decides about a process.
 type processPlan struct {
 	ttl, margin time.Duration
-	member      *int // nil: it knows all members
+	endpoints   []string // nil: of all members
 }
 
 // Client returns the process's connections.
@@ -81,7 +81,7 @@ func (p *Process) openLocked(ctx context.Context) error {
 	client := p.Client()
 	if client == nil {
 		c, err := p.World.Cluster.Dial(ctx, &embedtest.ClientOptions{
-			Member: p.plan.member, Username: p.World.user, Password: p.World.password,
+			Endpoints: p.plan.endpoints, Username: p.World.user, Password: p.World.password,
 		})
 		if err != nil {
 			return fmt.Errorf("dial: %w", err)

@@ -54,7 +54,7 @@ func TestPulse(t *testing.T) {
 			writer, rec := c.NewClient(t, nil), history.NewRecorder()
 			var members []*clientv3.Client
 			for i := range 3 {
-				members = append(members, c.NewClient(t, &embedtest.ClientOptions{Member: &i}).Client)
+				members = append(members, c.NewClient(t, &embedtest.ClientOptions{Endpoints: c.Endpoints()[i : i+1]}).Client)
 			}
 			end := Pulse(context.Background(), rec, writer.Client, members...)
 			mend := harm(t, writer)

@@ -94,7 +94,7 @@ func newWorld(ctx context.Context, seed Seed, etcdLog *zap.Logger, log func(stri
 		}
 	}
 	for i := range w.members {
-		c, err := w.Cluster.Dial(ctx, &embedtest.ClientOptions{Member: &i})
+		c, err := w.Cluster.Dial(ctx, &embedtest.ClientOptions{Endpoints: w.Cluster.Endpoints()[i : i+1]})
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func newWorld(ctx context.Context, seed Seed, etcdLog *zap.Logger, log func(stri
 		p.plan.margin = min(p.plan.ttl/2, time.Second)
 		if r.IntN(2) == 0 {
 			m := r.IntN(w.members)
-			p.plan.member = &m
+			p.plan.endpoints = w.Cluster.Endpoints()[m : m+1]
 		}
 		w.Processes = append(w.Processes, p)
 		if err := p.open(ctx); err != nil {

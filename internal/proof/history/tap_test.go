@@ -127,7 +127,7 @@ func TestTapThroughCrash(t *testing.T) {
 	ctx, prefix, r := ctxT(t), c.Prefix(t), history.NewRecorder()
 	var clients []*clientv3.Client
 	for i := range 3 {
-		clients = append(clients, c.NewClient(t, &embedtest.ClientOptions{Member: &i}).Client)
+		clients = append(clients, c.NewClient(t, &embedtest.ClientOptions{Endpoints: c.Endpoints()[i : i+1]}).Client)
 	}
 	tap, err := history.StartTap(ctx, r, prefix, clients...)
 	require.NoError(t, err)
