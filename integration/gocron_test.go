@@ -42,7 +42,7 @@ func TestGocronIntervals(t *testing.T) {
 	all := fleet(t, 5, concurrency.SessionOptions{}, schedlock.Options{})
 	s := newStarts()
 	for i, in := range all {
-		locker, err := schedlock.NewGocronLocker[gocron.Lock](in.Locker, schedlock.Every(period))
+		locker, err := schedlock.NewGocronLocker[gocron.Lock](in.Locker, period)
 		require.NoError(t, err)
 		sched := scheduler(t, gocron.WithDistributedLocker(locker))
 		_, err = sched.NewJob(gocron.DurationJob(period), gocron.NewTask(func() {
@@ -101,7 +101,7 @@ func TestGocronSkips(t *testing.T) {
 	t.Parallel()
 	ctx := ctxT(t)
 	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, schedlock.Every(500*time.Millisecond))
+	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, 500*time.Millisecond)
 	require.NoError(t, err)
 	_, err = all[0].Do(ctx, "job", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Every(500*time.Millisecond))
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestGocronShutdown(t *testing.T) {
 	t.Parallel()
 	ctx := ctxT(t)
 	all := fleet(t, 2, concurrency.SessionOptions{}, schedlock.Options{})
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, schedlock.Every(500*time.Millisecond))
+	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, 500*time.Millisecond)
 	require.NoError(t, err)
 	begun, end := make(chan *schedlock.Run, 100), make(chan struct{})
 	sched := scheduler(t, gocron.WithDistributedLocker(locker))
@@ -180,7 +180,7 @@ func TestGocronDefaultName(t *testing.T) {
 	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
 	lk, err := schedlock.New(all[0].sess, &schedlock.Options{Done: func(res schedlock.Result, err error) { done <- call{res, err} }})
 	require.NoError(t, err)
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](lk, schedlock.Every(100*time.Millisecond))
+	locker, err := schedlock.NewGocronLocker[gocron.Lock](lk, 100*time.Millisecond)
 	require.NoError(t, err)
 	sched := scheduler(t, gocron.WithDistributedLocker(locker))
 	job, err := sched.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(sweep))
@@ -214,7 +214,7 @@ func TestGocronDefaultName(t *testing.T) {
 func TestGocronBadNames(t *testing.T) {
 	t.Parallel()
 	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, schedlock.Every(time.Second))
+	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, time.Second)
 	require.NoError(t, err)
 	_, err = locker.Lock(ctxT(t), string(make([]byte, 10_000)))
 	require.True(t, errors.Is(err, schedlock.ErrInvalid), err)
@@ -264,7 +264,7 @@ func TestGocronFail(t *testing.T) {
 	t.Parallel()
 	ctx := ctxT(t)
 	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, schedlock.Every(time.Hour))
+	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, time.Hour)
 	require.NoError(t, err)
 	require.False(t, locker.Fail("panics", errors.New("no run goes on")))
 	for name, x := range map[string]struct {
@@ -310,7 +310,7 @@ func TestGocronRetryWithALimit(t *testing.T) {
 			t.Parallel()
 			ctx := ctxT(t)
 			all := fleet(t, 2, concurrency.SessionOptions{}, schedlock.Options{})
-			opts := []schedlock.Option{schedlock.Every(time.Hour), schedlock.LateBy(2 * time.Hour), schedlock.Retries(1)}
+			late, retries := schedlock.LateBy(2*time.Hour), schedlock.Retries(1)
 			started, over := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(over)
@@ -320,13 +320,13 @@ func TestGocronRetryWithALimit(t *testing.T) {
 					<-ctx.Done()
 					leave() // the next attempt is the other's
 					return nil
-				}, append([]schedlock.Option{schedlock.Tick(time.Now())}, opts[0], opts[2])...)
+				}, schedlock.Tick(time.Now()), schedlock.Every(time.Hour), retries)
 			}()
 			<-started
 
-			slow, err := schedlock.NewGocronLocker[gocron.Lock](all[1].Locker, opts...)
+			slow, err := schedlock.NewGocronLocker[gocron.Lock](all[1].Locker, time.Hour, late, retries)
 			require.NoError(t, err)
-			each, err := schedlock.NewGocronLocker[gocron.Lock](all[1].Locker, schedlock.Every(100*time.Millisecond))
+			each, err := schedlock.NewGocronLocker[gocron.Lock](all[1].Locker, 100*time.Millisecond)
 			require.NoError(t, err)
 			again, fast := make(chan int, 100), make(chan struct{}, 100)
 			sched := scheduler(t, gocron.WithLimitConcurrentJobs(1, gocron.LimitModeReschedule))

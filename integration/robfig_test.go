@@ -18,7 +18,7 @@ var (
 	_ cron.Job                                = (*schedlock.Job)(nil)
 	_ cron.Schedule                           = (*schedlock.Job)(nil)
 	_ func(*schedlock.Locker) cron.JobWrapper = func(l *schedlock.Locker) cron.JobWrapper {
-		w, _ := schedlock.Wrap[cron.Job](l, "job", schedlock.Every(time.Minute))
+		w, _ := schedlock.Wrap[cron.Job](l, "job", time.Minute)
 		return w
 	}
 )
@@ -206,8 +206,8 @@ func TestRobfigNextOfOthers(t *testing.T) {
 	}
 }
 
-// robfig's @every has no fire times that processes could agree on: a Job refuses it without
-// Every, and with that, as with Wrap, each period starts once.
+// robfig's @every has no fire times that processes could agree on: a Job refuses it. With Periods
+// in its place, and with Wrap, each period starts once.
 func TestRobfigEvery(t *testing.T) {
 	t.Parallel()
 	all := fleet(t, 4, concurrency.SessionOptions{}, schedlock.Options{})
@@ -216,9 +216,9 @@ func TestRobfigEvery(t *testing.T) {
 		_, err := in.Job("job", parse(t, "@every 2s"), func(context.Context, *schedlock.Run) error { return nil })
 		require.ErrorIs(t, err, schedlock.ErrInvalid)
 		fn := func(_ context.Context, r *schedlock.Run) error { jobs.add(r.Tick()); return nil }
-		job, err := in.Job("job", parse(t, "@every 2s"), fn, schedlock.Every(2*time.Second))
+		job, err := in.Job("job", schedlock.Periods(2*time.Second), fn)
 		require.NoError(t, err)
-		only, err := schedlock.Wrap[cron.Job](in.Locker, "wrapped", schedlock.Every(2*time.Second))
+		only, err := schedlock.Wrap[cron.Job](in.Locker, "wrapped", 2*time.Second)
 		require.NoError(t, err)
 		time.Sleep(time.Duration(i) * 600 * time.Millisecond) // other phases
 		c := cron.New()
@@ -246,28 +246,16 @@ func TestRobfigEvery(t *testing.T) {
 }
 
 // robfig rounds @every 1s, and what is below it, to whole seconds: the same fire times in all
-// processes. Every may be given, as for any @every, but no other period.
+// processes, so a Job takes it.
 func TestRobfigEverySecond(t *testing.T) {
 	t.Parallel()
 	all := fleet(t, 2, concurrency.SessionOptions{}, schedlock.Options{})
-	nothing := func(context.Context, *schedlock.Run) error { return nil }
-	for _, spec := range []string{"* * * * * *", "*/5 * * * * *", "0 0 * * * *", "0 */7 * * * *", "* * 9 * * *"} {
-		for _, every := range []time.Duration{time.Second, 2 * time.Second, 7 * time.Minute, time.Hour} {
-			_, err := all[0].Job(spec, parse(t, spec), nothing, schedlock.Every(every))
-			if spec == "* * * * * *" && every == time.Second {
-				require.NoError(t, err)
-				continue
-			}
-			require.ErrorIs(t, err, schedlock.ErrInvalid, "%s, %v", spec, every)
-			require.ErrorContains(t, err, "contradicts")
-		}
-	}
 	s := newStarts()
 	for _, in := range all {
 		job, err := in.Job("job", parse(t, "@every 1s"), func(_ context.Context, r *schedlock.Run) error {
 			s.add(r.Tick())
 			return nil
-		}, schedlock.Every(time.Second))
+		})
 		require.NoError(t, err)
 		c := cron.New()
 		c.Schedule(job, job)

@@ -75,8 +75,8 @@ func (r *results) outcomes() (out []schedlock.Outcome) {
 	return out
 }
 
-// A Job whose schedule counts from when it is asked needs Every, and then several
-// processes with different phases start once in each period.
+// A schedule that counts from when it is asked is refused by a Job. With Periods in its place
+// several processes with different phases start once in each period.
 func TestJobWithoutFireTimes(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -85,19 +85,21 @@ func TestJobWithoutFireTimes(t *testing.T) {
 	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
 	_, err := a.Job("job", wait(time.Minute), nothing)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
-	require.ErrorContains(t, err, "give Every")
-	_, err = a.Job("job", grid(time.Minute), nothing, schedlock.Every(2*time.Minute))
-	require.ErrorIs(t, err, schedlock.ErrInvalid)
-	_, err = a.Job("same", grid(time.Minute), nothing, schedlock.Every(time.Minute))
-	require.NoError(t, err)
-	_, err = a.Job("spaced", grid(time.Minute), nothing, schedlock.AtLeast(time.Minute))
-	require.ErrorIs(t, err, schedlock.ErrInvalid)
-	require.ErrorContains(t, err, "each second tick")
+	require.ErrorContains(t, err, "pass Periods")
+	for _, period := range []time.Duration{0, -time.Minute, time.Microsecond, time.Second + 1} {
+		_, err = a.Job("job", schedlock.Periods(period), nothing)
+		require.ErrorIs(t, err, schedlock.ErrInvalid, period)
+	}
+	for _, s := range []schedlock.Schedule{grid(time.Minute), schedlock.Periods(time.Minute)} {
+		_, err = a.Job("spaced", s, nothing, schedlock.AtLeast(time.Minute))
+		require.ErrorIs(t, err, schedlock.ErrInvalid)
+		require.ErrorContains(t, err, "each second tick")
+	}
 	_, err = a.Job("spaced", grid(time.Minute), nothing, schedlock.AtLeast(50*time.Second))
 	require.NoError(t, err)
-	one, err := a.Job("job", wait(time.Minute), nothing, schedlock.Every(time.Minute))
+	one, err := a.Job("job", schedlock.Periods(time.Minute), nothing)
 	require.NoError(t, err)
-	two, err := b.Job("job", wait(time.Minute), nothing, schedlock.Every(time.Minute))
+	two, err := b.Job("job", schedlock.Periods(time.Minute), nothing)
 	require.NoError(t, err)
 	for n := range 3 {
 		for _, j := range []*schedlock.Job{one, two} {
@@ -236,13 +238,13 @@ func TestTriggerNearAFireTime(t *testing.T) {
 func TestSuspendedMachine(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		opts []schedlock.Option
+		opts []schedlock.JobOption
 		want schedlock.Outcome
 	}{
 		"before the next fire time":            {nil, schedlock.Ran},
-		"before the next fire time, with Once": {[]schedlock.Option{schedlock.OnMisfire(schedlock.Once)}, schedlock.Ran},
-		"LateBy":                               {[]schedlock.Option{schedlock.LateBy(10 * time.Second)}, schedlock.Late},
-		"LateBy, with Once":                    {[]schedlock.Option{schedlock.LateBy(10 * time.Second), schedlock.OnMisfire(schedlock.Once)}, schedlock.Late},
+		"before the next fire time, with Once": {[]schedlock.JobOption{schedlock.OnMisfire(schedlock.Once)}, schedlock.Ran},
+		"LateBy":                               {[]schedlock.JobOption{schedlock.LateBy(10 * time.Second)}, schedlock.Late},
+		"LateBy, with Once":                    {[]schedlock.JobOption{schedlock.LateBy(10 * time.Second), schedlock.OnMisfire(schedlock.Once)}, schedlock.Late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -275,23 +277,22 @@ func TestWrap(t *testing.T) {
 	o := now.options()
 	o.Done = told.done
 	a, b := f.instance(nil, o), f.instance(nil, o)
-	for _, opts := range [][]schedlock.Option{nil, {schedlock.AtMost(time.Minute)}, {schedlock.Tick(now.now())},
-		{schedlock.Every(time.Minute), schedlock.Tick(now.now())}, {schedlock.Every(time.Minute), schedlock.OnMisfire(schedlock.Once)}, {schedlock.Every(-1)}} {
-		_, err := schedlock.Wrap[cronJob](a.Locker, "job", opts...)
-		require.ErrorIs(t, err, schedlock.ErrInvalid)
+	for _, every := range []time.Duration{0, -1, time.Microsecond, time.Second + 1} {
+		_, err := schedlock.Wrap[cronJob](a.Locker, "job", every)
+		require.ErrorIs(t, err, schedlock.ErrInvalid, every)
 	}
-	_, err := schedlock.Wrap[cronJob](a.Locker, "", schedlock.Every(time.Minute))
+	_, err := schedlock.Wrap[cronJob](a.Locker, "", time.Minute)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 	_, err = schedlock.Wrap[interface {
 		Run()
 		Stop()
-	}](a.Locker, "job", schedlock.Every(time.Minute))
+	}](a.Locker, "job", time.Minute)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 
 	var starts atomic.Int64
 	var jobs []cronJob
 	for _, in := range []instance{a, b} {
-		only, err := schedlock.Wrap[cronJob](in.Locker, "job", schedlock.Every(time.Minute))
+		only, err := schedlock.Wrap[cronJob](in.Locker, "job", time.Minute)
 		require.NoError(t, err)
 		jobs = append(jobs, only(cronFunc(func() { starts.Add(1) })))
 	}
@@ -303,7 +304,7 @@ func TestWrap(t *testing.T) {
 		require.EqualValues(t, n+1, starts.Load())
 	}
 	require.Equal(t, []schedlock.Outcome{schedlock.Ran, schedlock.Claimed, schedlock.Ran, schedlock.Claimed, schedlock.Ran, schedlock.Claimed}, told.outcomes())
-	broken, err := schedlock.Wrap[cronJob](a.Locker, "broken", schedlock.Every(time.Minute))
+	broken, err := schedlock.Wrap[cronJob](a.Locker, "broken", time.Minute)
 	require.NoError(t, err)
 	require.PanicsWithValue(t, "oops", broken(cronFunc(func() { panic("oops") })).Run, "the library's Recover sees it")
 	f.none("/lock")
@@ -317,20 +318,19 @@ func TestGocronLocker(t *testing.T) {
 	ctx := ctxT(t)
 	now := clock(time.Date(2026, 3, 1, 12, 0, 10, 0, time.UTC))
 	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
-	for _, opts := range [][]schedlock.Option{nil, {schedlock.AtLeast(time.Second)}, {schedlock.Tick(now.now())},
-		{schedlock.Every(time.Minute), schedlock.Tick(now.now())}, {schedlock.Every(time.Minute), schedlock.OnMisfire(schedlock.Once)}} {
-		_, err := schedlock.NewGocronLocker[gocronLock](a.Locker, opts...)
-		require.ErrorIs(t, err, schedlock.ErrInvalid)
+	for _, every := range []time.Duration{0, -1, time.Microsecond, time.Second + 1} {
+		_, err := schedlock.NewGocronLocker[gocronLock](a.Locker, every)
+		require.ErrorIs(t, err, schedlock.ErrInvalid, every)
 	}
 	_, err := schedlock.NewGocronLocker[interface {
 		gocronLock
 		More()
-	}](a.Locker, schedlock.Every(time.Minute))
+	}](a.Locker, time.Minute)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 
-	one, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Minute))
+	one, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Minute)
 	require.NoError(t, err)
-	two, err := schedlock.NewGocronLocker[gocronLock](b.Locker, schedlock.Every(time.Minute))
+	two, err := schedlock.NewGocronLocker[gocronLock](b.Locker, time.Minute)
 	require.NoError(t, err)
 	_, err = one.Lock(ctx, "")
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
@@ -376,7 +376,7 @@ func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, nil)
-	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Hour))
+	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Hour)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(ctxT(t))
 	lock, err := l.Lock(ctx, "job")
@@ -408,10 +408,10 @@ func TestGocronLoss(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a, b := f.instance(quick(), nil), f.instance(nil, nil)
-	opts := []schedlock.Option{schedlock.Every(time.Hour), schedlock.Retries(3), schedlock.LateBy(2 * time.Hour)}
-	one, err := schedlock.NewGocronLocker[gocronLock](a.Locker, opts...)
+	opts := []schedlock.Option{schedlock.Retries(3), schedlock.LateBy(2 * time.Hour)}
+	one, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Hour, opts...)
 	require.NoError(t, err)
-	two, err := schedlock.NewGocronLocker[gocronLock](b.Locker, opts...)
+	two, err := schedlock.NewGocronLocker[gocronLock](b.Locker, time.Hour, opts...)
 	require.NoError(t, err)
 	lock, err := one.Lock(ctx, "job")
 	require.NoError(t, err)
@@ -429,7 +429,7 @@ func TestGocronLoss(t *testing.T) {
 	require.NoError(t, next.Check(ctx))
 	require.NoError(t, again.Unlock(ctx))
 
-	short, err := schedlock.NewGocronLocker[gocronLock](b.Locker, schedlock.Every(time.Hour), schedlock.AtMost(10*time.Millisecond))
+	short, err := schedlock.NewGocronLocker[gocronLock](b.Locker, time.Hour, schedlock.AtMost(10*time.Millisecond))
 	require.NoError(t, err)
 	lock, err = short.Lock(ctx, "short")
 	require.NoError(t, err)
@@ -453,7 +453,7 @@ func TestGocronDefaultNames(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a := f.instance(nil, nil)
-	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Hour))
+	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Hour)
 	require.NoError(t, err)
 	names := []string{"example.com/shop/jobs.sweep", "example.com/shop.jobs.sweep", "example.com%2Fshop%2Fjobs.sweep", "main.(*T).sweep-fm", "example.com/shop/jobs"}
 	for _, name := range names {
@@ -480,7 +480,7 @@ func TestGocronTellsOfErrorsBeforeTheCall(t *testing.T) {
 	ctx := ctxT(t)
 	var told results
 	a := f.instance(nil, &schedlock.Options{Done: told.done})
-	locker, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Hour))
+	locker, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Hour)
 	require.NoError(t, err)
 	daily, err := schedlock.NewGocronCron[gocronLock](a.Locker, &crontab{})
 	require.NoError(t, err)
@@ -507,11 +507,9 @@ func TestGocronCron(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := clock(at.Add(-time.Second))
 	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
-	for _, opts := range [][]schedlock.Option{{schedlock.Every(time.Minute)}, {schedlock.Tick(at)}, {schedlock.OnMisfire(schedlock.Once)}, {schedlock.AtMost(-1)}} {
-		_, err := schedlock.NewGocronCron[gocronLock](a.Locker, &crontab{}, opts...)
-		require.ErrorIs(t, err, schedlock.ErrInvalid)
-	}
-	_, err := schedlock.NewGocronCron[gocronLock](a.Locker, nil)
+	_, err := schedlock.NewGocronCron[gocronLock](a.Locker, &crontab{}, schedlock.AtMost(-1))
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	_, err = schedlock.NewGocronCron[gocronLock](a.Locker, nil)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 
 	var crons []*schedlock.GocronCron[gocronLock]
@@ -552,7 +550,7 @@ func TestGocronLockWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, nil)
-	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, schedlock.Every(time.Second))
+	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Second)
 	require.NoError(t, err)
 	a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1})
 	_, err = l.Lock(ctxT(t), "job")

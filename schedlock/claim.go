@@ -31,7 +31,7 @@ type claimed struct {
 }
 
 // claim gets the right to start a tick, or tells in the Result why not.
-func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
+func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s request) (*claimed, Result, error) {
 	sent, intime := s.bound(ctx, tick, l.opts.now())
 	defer intime()
 	ctx, cancel := l.open(sent)
@@ -48,7 +48,7 @@ func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, s settings) 
 
 // ask asks until the tick is claimed, or until it is clear why not. ctx ends when Close
 // begins; sent does not, and is that of what has been sent.
-func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settings) (*claimed, Result, error) {
+func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s request) (*claimed, Result, error) {
 	res := Result{Job: j.name, Tick: tick}
 	if err := ended(ctx); err != nil {
 		return nil, res, err
@@ -100,7 +100,7 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, tick time.Time, s settin
 // obstacle reads what is in the way of a claim, such as another run, a pause or other
 // settings, and waits for its end where the call stands by. If the claim is to be sent again,
 // it returns how, with the tick in res; otherwise res has the outcome, or there is an error.
-func (l *Locker) obstacle(ctx context.Context, j *job, s settings, res *Result, pause *commit.Backoff) (p plan, again bool, err error) {
+func (l *Locker) obstacle(ctx context.Context, j *job, s request, res *Result, pause *commit.Backoff) (p plan, again bool, err error) {
 	for asked := time.Now(); ; {
 		_, _, changed := j.seen(j.keys.Run(res.Tick)) // before the read, so that no event is missed
 		st, err := l.look(ctx, j, res.Tick)
@@ -163,7 +163,7 @@ func (l *Locker) standBy(ctx context.Context, changed <-chan struct{}) error {
 
 // queue lets those go first who come before this process in the order of the tick. known
 // says that one of them has claimed it meanwhile.
-func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, s settings, p plan) (known bool, err error) {
+func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, s request, p plan) (known bool, err error) {
 	if _, known, _ := j.seen(j.keys.Run(tick)); known && p.attempt == 1 {
 		return true, nil
 	}
@@ -178,8 +178,8 @@ func (l *Locker) queue(ctx context.Context, j *job, tick time.Time, s settings, 
 	}
 	runners, others := j.split(l.clocks.leases())
 	d := delay(int64(e.Lease()), runners, others, key)
-	if s.hasLate {
-		d = min(d, s.lateBy/4) // most of the time is for the claim
+	if s.within > 0 {
+		d = min(d, s.within/4) // most of the time is for the claim
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -223,7 +223,7 @@ func none(first, end string) clientv3.Cmp {
 }
 
 // write sends the claim. It returns nil and no error if there is something in the way.
-func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s settings, p plan) (got *claimed, err error) {
+func (l *Locker) write(ctx, sent context.Context, j *job, tick time.Time, s request, p plan) (got *claimed, err error) {
 	asked := time.Now()
 	e, err := l.sess.Live(ctx)
 	if err != nil {
@@ -284,7 +284,7 @@ func (l *Locker) draft(e hold.Epoch, tick time.Time, p plan) *claimed {
 
 // creation returns the Txn of a claim. It takes effect if the tick was not claimed, or if its
 // attempt before is as it was read; if no later tick was; and if nothing holds the job back.
-func (l *Locker) creation(j *job, c *claimed, s settings, p plan) commit.Creation {
+func (l *Locker) creation(j *job, c *claimed, s request, p plan) commit.Creation {
 	run := j.keys.Run(c.tick)
 	// The tick's own record counts whatever the clock says: it may have been set back.
 	horizon := max(j.keys.Run(l.horizon()), run+"\x00")

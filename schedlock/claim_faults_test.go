@@ -374,7 +374,7 @@ func TestFurtherAttemptGivenUp(t *testing.T) {
 			f := shared(t)
 			ctx := ctxT(t)
 			a, b := f.instance(nil, nil), f.instance(nil, nil)
-			opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+			opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(1)}
 			started, _ := do(ctx, a.Locker, "job", nil, opts...)
 			got(t, started, "the first attempt")
 			lease := a.sess.Lease()

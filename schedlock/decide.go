@@ -68,7 +68,7 @@ const standBy = Outcome(-1)
 
 // decide tells what is in the way, or with 0 how to claim the tick.
 // own is the session's lease.
-func (st state) decide(j *job, s settings, own clientv3.LeaseID) (plan, Outcome, error) {
+func (st state) decide(j *job, s request, own clientv3.LeaseID) (plan, Outcome, error) {
 	p := plan{attempt: 1}
 	if len(st.settings) > 0 {
 		p.settings = cmp.Or(string(st.settings[0].Value), "none")

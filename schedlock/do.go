@@ -29,7 +29,7 @@ type Func func(ctx context.Context, r *Run) error
 // If etcd does not confirm that record within the session's ReleaseTimeout, or before ctx
 // ends, Do returns fn's own result all the same, and Result.Unconfirmed says so. The run is not
 // lost then: it went on when fn returned.
-func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...Option) (res Result, err error) {
+func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOption) (res Result, err error) {
 	defer l.tell(&res, &err)
 	res.Job = name
 	if err := checkName(name); err != nil {
@@ -38,10 +38,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...Option) (
 	if fn == nil {
 		return res, invalid("job %q: the function is nil", name)
 	}
-	s, err := newSettings(opts)
-	if err == nil && s.hasMisfire {
-		err = invalid("OnMisfire is for a Job, which knows its schedule")
-	}
+	s, err := newRequest(opts)
 	if err != nil {
 		return res, fmt.Errorf("job %q: %w", name, err)
 	}
@@ -49,14 +46,14 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...Option) (
 }
 
 // do runs fn for a tick, once or, as far as Retries allows, until it was not lost.
-func (l *Locker) do(ctx context.Context, name string, fn Func, s settings) (Result, error) {
+func (l *Locker) do(ctx context.Context, name string, fn Func, s request) (Result, error) {
 	now := l.opts.now()
 	tick := s.tickAt(now)
 	res := Result{Job: name, Tick: tick}
 	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
 		return res, invalid("job %q: tick %s is %v in the future", name, stamp(tick), ahead.Round(time.Millisecond))
 	}
-	if s.hasEvery && s.again.IsZero() {
+	if s.periodic && s.again.IsZero() {
 		s.again = tick.Add(s.every)
 	}
 	j := l.job(name)
@@ -76,7 +73,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, s settings) (Resu
 			return this, err
 		}
 		// Further attempts are at this tick, also if the call was for none.
-		tick, s.tick, s.hasTick = c.tick, c.tick, true
+		tick, s.tick = c.tick, c.tick
 		this, err = l.run(ctx, j, c, fn, s)
 		if errors.Is(err, errNotStarted) {
 			if lost == nil {

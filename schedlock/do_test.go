@@ -223,7 +223,7 @@ func TestCrash(t *testing.T) {
 			f := shared(t)
 			ctx := ctxT(t)
 			a, b := f.instance(quick(), nil), f.instance(nil, nil)
-			opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(retries), schedlock.AtMost(time.Hour)}
+			opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(retries), schedlock.AtMost(time.Hour)}
 			started, _ := do(ctx, a.Locker, "job", nil, opts...)
 			r := got(t, started, "it starts")
 			end := make(chan struct{})
@@ -557,7 +557,7 @@ func TestTrapL8OtherPeriods(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a, b, c := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, nil)
-	ran := func(l instance, opts ...schedlock.Option) {
+	ran := func(l instance, opts ...schedlock.CallOption) {
 		t.Helper()
 		res, err := l.Do(ctx, "job", nothing, opts...)
 		require.NoError(t, err)

@@ -21,7 +21,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 	in := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second}, nil)
 	job, err := in.Job("cron", grid(time.Hour), nothing)
 	require.NoError(t, err)
-	locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(time.Hour))
+	locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Hour)
 	require.NoError(t, err)
 	end := make(chan struct{})
 	started, done := do(ctxT(t), in.Locker, "busy", end, schedlock.Tick(tick(1)), schedlock.Retries(1))
@@ -134,7 +134,7 @@ func TestDeadlineSaysWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in, other := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second}, nil), f.instance(nil, nil)
-	retries := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+	retries := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(1)}
 	end := make(chan struct{})
 	started, done := do(ctxT(t), other.Locker, "busy", end, retries...)
 	got(t, started, "it starts")

@@ -53,10 +53,10 @@ var (
 )
 
 // SettingsError says that a job of the same name is in use with another AtMost, AtLeast,
-// Retries or Every, or with other fire times: two jobs have one name, two releases of a program
+// Retries or period, or with other fire times: two jobs have one name, two releases of a program
 // run at the same time, or a schedule without a zone of its own is read in the local zones of
 // two hosts. Fire times are shown by the first of a January and of a July. Calls with neither
-// Every nor a schedule agree with any. A process whose own settings are in force can change
+// a period nor a schedule agree with any. A process whose own settings are in force can change
 // the schedule, by a new Job. What counts are the settings of the process
 // that has come first, as long as its session lives; then those of whoever comes next,
 // maybe still with the other settings.

@@ -39,7 +39,7 @@ func (l *Locker) takeBack(ctx context.Context, j *job, c *claimed) error {
 }
 
 // run starts the function for a claim, and sees the run to its end.
-func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s settings) (Result, error) {
+func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s request) (Result, error) {
 	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token, leave: c.leave}
 	if !c.epoch.Valid() || s.late(c.tick, c.attempt, l.opts.now()) || !l.holds(ctx, c) {
 		err := l.takeBack(ctx, j, c)

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -18,8 +19,7 @@ import (
 type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 	locker   *Locker
 	settings settings
-	late     bool         // LateBy was given
-	ticks    *gocronTicks // or nil, with Every
+	ticks    *gocronTicks // or nil, if they are periods
 
 	mu     sync.Mutex
 	runs   map[string]*Run
@@ -33,7 +33,7 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 // NewGocronLocker returns a locker for gocron's jobs; the names of the jobs become those of
 // its runs, and L is gocron's type of a lock:
 //
-//	locker, err := schedlock.NewGocronLocker[gocron.Lock](lk, schedlock.Every(5*time.Minute))
+//	locker, err := schedlock.NewGocronLocker[gocron.Lock](lk, 5*time.Minute)
 //	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //	s.NewJob(gocron.DurationJob(5*time.Minute), gocron.NewTask(sweep), gocron.WithName("sweep"))
 //
@@ -43,44 +43,38 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 // before it: another build may give it to another job, and this job another one, under
 // which it starts once more.
 //
-// A Locker is not told for which fire time it is called, so it needs Every, with the
-// interval of the jobs: jobs of another interval need another locker, which can be given
-// to each with gocron.WithDistributedJobLocker. Of two calls in one period one starts at
-// most, so a daily job at two times does not belong under an Every of a day; if there are two,
-// that is logged as a warning, once for each name. For jobs at times of day see
-// NewGocronCron.
+// gocron does not pass the fire time to a locker. So every, the interval of the jobs, makes the
+// ticks, as the option Every does. Jobs of another interval need another locker, which
+// gocron.WithDistributedJobLocker gives to a job. Of two calls in one period at most one starts, so
+// a daily job at two times cannot have a period of a day. A second call in one period is logged as
+// a warning, once for each name. For jobs at times of day see NewGocronCron.
 //
-// Unless LateBy says otherwise, a tick starts within its period or not at all, and Lock
-// returns a second, or a tenth of a shorter period, before gocron's next call: a fire time
-// that has passed when Lock returns is one that gocron leaves out. AtMost should be above
-// what the task takes at most, since gocron cannot end it: a task that goes on after AtMost, one hour by default, may overlap with its next run,
-// which is logged as a warning.
+// Without LateBy, a tick starts within its period or not at all, and Lock returns one second, or a
+// tenth of a period below ten seconds, before gocron's next call: gocron skips a fire time that has
+// passed when Lock returns. Set AtMost above the longest time that the task takes, since gocron
+// cannot end a task: a task that continues after AtMost, one hour by default, may overlap with its
+// next run, and a warning is logged.
 //
-// gocron takes the lock before it looks whether the task is to run. So an error of
-// BeforeJobRunsSkipIfBeforeFuncErrors uses up the tick, in the whole fleet: no other process
-// runs the task for it. And with Retries, a call that stands by takes one of the places of
-// WithLimitConcurrentJobs, or keeps a job in singleton mode from its next run: see Retry.
+// gocron acquires the lock before it decides whether the task runs. So an error of
+// BeforeJobRunsSkipIfBeforeFuncErrors uses up the tick in the whole fleet: no other process
+// runs the task for it. With Retries, a call that waits for the end of a run occupies one of the
+// places of WithLimitConcurrentJobs, or delays the next run of a job in singleton mode: see Retry.
 //
-// It returns ErrInvalid if Every is missing, Tick or OnMisfire is given, or an option is
-// out of range, and if L has more methods than Unlock.
-func NewGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, opts ...Option) (*GocronLocker[L], error) {
-	s, err := newSettings(opts)
-	late := s.hasLate
-	if err == nil {
-		err = s.periodic()
-	}
+// NewGocronLocker returns ErrInvalid if the period or an option is out of range, if options
+// contradict each other, and if L has methods other than Unlock.
+func NewGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, every time.Duration, opts ...Option) (*GocronLocker[L], error) {
+	s, err := newPeriodic(every, opts)
 	if err != nil {
 		return nil, fmt.Errorf("gocron: %w", err)
 	}
-	return newGocronLocker[L](l, s, late)
+	return newGocronLocker[L](l, s)
 }
 
-func newGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, s settings, late bool) (*GocronLocker[L], error) {
+func newGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, s settings) (*GocronLocker[L], error) {
 	if _, ok := any((*gocronLock)(nil)).(L); !ok {
 		return nil, invalid("gocron: the library's lock has more methods than Unlock")
 	}
-	s.single = true // the task is gocron's to call
-	return &GocronLocker[L]{locker: l, settings: s, late: late, runs: map[string]*Run{}, failed: map[string]error{},
+	return &GocronLocker[L]{locker: l, settings: s, runs: map[string]*Run{}, failed: map[string]error{},
 		again: map[string]func() error{}, watched: map[string]bool{}, lost: map[string]time.Time{}}, nil
 }
 
@@ -204,22 +198,23 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result, error) {
 	l, s := g.locker, g.standsBy(key)
 	switch {
-	case g.ticks == nil && !s.hasTick:
-		now := l.opts.now()
-		s.tick, s.hasTick = s.tickAt(now), true
-		l.second(key, g, s.tick, true)
-		if !g.late {
-			s.lateBy = min(s.every, now.Sub(s.tick)+inTime(s.every))
-		}
-		return l.call(ctx, key, fn, s, g)
 	case g.ticks == nil:
+		s.periodic = true
+		if again := !s.tick.IsZero(); again {
+			s.within = cmp.Or(s.within, s.every)
+			return l.call(ctx, key, fn, s, g)
+		}
+		now := l.opts.now()
+		s.tick = s.tickAt(now)
+		l.second(key, g, s.tick, true)
+		s.within = cmp.Or(s.within, min(s.every, now.Sub(s.tick)+inTime(s.every)))
 		return l.call(ctx, key, fn, s, g)
-	case s.hasTick:
+	case !s.tick.IsZero():
 		return l.scheduled(ctx, key, fn, s, &g.ticks.times, s.tick)
 	}
 	tick := l.due(&g.ticks.times)
-	if next := g.ticks.times.after(tick); !g.late && !next.IsZero() {
-		s.lateBy, s.hasLate = inTime(next.Sub(tick)), true
+	if next := g.ticks.times.after(tick); s.within == 0 && !next.IsZero() {
+		s.within = inTime(next.Sub(tick))
 	}
 	return l.scheduled(ctx, key, fn, s, &g.ticks.times, tick)
 }
@@ -274,26 +269,20 @@ type GocronCron[L interface{ Unlock(context.Context) error }] struct {
 // shorter time between two, before that: a fire time that has passed when Lock returns is one
 // that gocron leaves out.
 //
-// It returns ErrInvalid if cron is nil, Tick, Every or OnMisfire is given, or an option is
-// out of range, and if L has more methods than Unlock.
+// It returns ErrInvalid if cron is nil, an option is out of range, options contradict each other,
+// or L has methods other than Unlock.
 func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron interface {
 	IsValid(crontab string, location *time.Location, now time.Time) error
 	Next(lastRun time.Time) time.Time
 }, opts ...Option) (*GocronCron[L], error) {
-	s, err := newSettings(opts)
-	switch {
-	case err != nil:
-	case cron == nil:
+	s, err := newSettings(0, opts)
+	if err == nil && cron == nil {
 		err = invalid("the cron is nil")
-	case s.hasTick || s.hasEvery:
-		err = invalid("Tick and Every contradict the cron, which sets the ticks: remove the option")
-	case s.hasMisfire:
-		err = invalid("OnMisfire is for a Job")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("gocron: %w", err)
 	}
-	g, err := newGocronLocker[L](l, s, s.hasLate)
+	g, err := newGocronLocker[L](l, s)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func TestGocronLockReturnsBeforeTheNextCall(t *testing.T) {
 					require.NoError(t, c.IsValid("", time.UTC, tt.at))
 					locker = c
 				} else {
-					l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, append(tt.opts, schedlock.Every(day))...)
+					l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, day, tt.opts...)
 					require.NoError(t, err)
 					locker = l
 				}

@@ -27,8 +27,8 @@ func (g *GocronLocker[L]) Retry(key string, again func() error) {
 
 // standsBy returns the settings for a call of Lock: those of a Locker that stands by itself, if
 // it has something to call.
-func (g *GocronLocker[L]) standsBy(key string) settings {
-	s := g.settings
+func (g *GocronLocker[L]) standsBy(key string) request {
+	s := request{settings: g.settings, within: g.settings.lateBy, single: true} // the task is gocron's to call
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	again := g.again[key]
@@ -37,9 +37,9 @@ func (g *GocronLocker[L]) standsBy(key string) settings {
 	}
 	if tick, ok := g.lost[key]; ok {
 		delete(g.lost, key)
-		s.tick, s.hasTick = tick, true
+		s.tick = tick
 	}
-	s.aside = func(j *job, tick time.Time, s settings) {
+	s.aside = func(j *job, tick time.Time, s request) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.watched[key] {
@@ -66,7 +66,7 @@ func (g *GocronLocker[L]) standsBy(key string) settings {
 
 // free waits until the run of a tick has ended, and reports whether it was lost, and the tick
 // may be started again.
-func (l *Locker) free(j *job, tick time.Time, s settings) bool {
+func (l *Locker) free(j *job, tick time.Time, s request) bool {
 	ctx, cancel := l.open(context.Background())
 	defer cancel()
 	ctx, intime := s.bound(ctx, tick, l.opts.now())

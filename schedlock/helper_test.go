@@ -79,7 +79,7 @@ type answer struct {
 }
 
 // do calls Do in a goroutine with a function that waits for end. started receives its run.
-func do(ctx context.Context, l *schedlock.Locker, name string, end <-chan struct{}, opts ...schedlock.Option) (started <-chan *schedlock.Run, done <-chan answer) {
+func do(ctx context.Context, l *schedlock.Locker, name string, end <-chan struct{}, opts ...schedlock.CallOption) (started <-chan *schedlock.Run, done <-chan answer) {
 	runs, answers := make(chan *schedlock.Run, 10), make(chan answer, 1)
 	go func() {
 		res, err := l.Do(ctx, name, func(ctx context.Context, r *schedlock.Run) error {

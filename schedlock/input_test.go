@@ -21,8 +21,8 @@ func TestBadInput(t *testing.T) {
 	ctx := ctxT(t)
 	a := f.instance(nil, nil)
 	at := schedlock.Tick(tick(1))
-	opts := func(o ...schedlock.Option) []schedlock.Option { return o }
-	for name, o := range map[string][]schedlock.Option{
+	opts := func(o ...schedlock.CallOption) []schedlock.CallOption { return o }
+	for name, o := range map[string][]schedlock.CallOption{
 		"AtLeast above AtMost":      opts(at, schedlock.AtMost(time.Second), schedlock.AtLeast(time.Minute)),
 		"AtLeast above the default": opts(at, schedlock.AtLeast(2*time.Hour)),
 		"negative AtMost":           opts(at, schedlock.AtMost(-1)),
@@ -44,7 +44,6 @@ func TestBadInput(t *testing.T) {
 		"far tick":                  opts(schedlock.Tick(time.Now().Add(time.Hour)), schedlock.AtMost(time.Minute)),
 		"very far tick":             opts(schedlock.Tick(time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC))),
 		"tick before Christ":        opts(schedlock.Tick(time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC))),
-		"misfire without schedule":  opts(at, schedlock.OnMisfire(schedlock.Once)),
 		"nil option":                opts(at, nil),
 	} {
 		res, err := a.Do(ctx, "job", nothing, o...)
@@ -137,7 +136,7 @@ func TestForeignKeys(t *testing.T) {
 			require.NoError(t, err)
 			_, err = f.Client().Put(ctx, root+"%zz/x", "")
 			require.NoError(t, err)
-			for _, at := range [][]schedlock.Option{{schedlock.Tick(tick(1))}, {schedlock.Tick(tick(1)), schedlock.Retries(0)}} {
+			for _, at := range [][]schedlock.CallOption{{schedlock.Tick(tick(1))}, {schedlock.Tick(tick(1)), schedlock.Retries(0)}} {
 				bounded, cancel := context.WithTimeout(ctx, soon)
 				res, err := a.Do(bounded, "job", nothing, at...)
 				cancel()

@@ -21,44 +21,44 @@ type Job struct {
 	name     string
 	fn       Func
 	settings settings
-	schedule Schedule // the library's: the ticks are those of times
 	times    timetable
 	begin    sync.Once
 	warned   sync.Once
 }
 
-// Job returns a job for a cron library. It does no I/O. Any option but Tick may be
-// given. Every must be if the schedule counts from the time of asking, as @every does: its
-// ticks are those of Every. With a schedule that has fire times of its own it is refused,
-// unless they are the same, as those of robfig's @every 1s are. It returns ErrInvalid if the name cannot
-// be one, the schedule or the function is nil, Every is missing or contradicts the
-// schedule, or an option is out of range.
+// Job returns a job for a cron library. It sends nothing to etcd. A schedule that counts from the
+// time at which it is asked, as @every does, has no fire times on which processes could agree, and
+// is refused: pass Periods in its place. (robfig's @every 1s fires at whole seconds, and is
+// accepted.)
 //
-// Unless LateBy says otherwise, a tick starts before the next fire time or not at all.
+// Without LateBy, a tick starts before the next fire time or not at all.
 //
-// Two Jobs of one name are one job: for each tick one of them starts. Where both are in use in
-// one process, that is logged as a warning, once.
-func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*Job, error) {
+// Two Jobs of one name are one job: at most one of them starts for each tick. If one process uses
+// both, a warning is logged once.
+//
+// Job returns ErrInvalid if the name, the schedule or an option is out of range, the schedule or
+// the function is nil, or options contradict each other, the schedule, or settings with which the
+// job is used in this process.
+func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption) (*Job, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	s, err := newSettings(opts)
-	j := &Job{locker: l, name: name, fn: fn, settings: s, schedule: schedule, times: timetable{schedule: schedule}}
+	periods, _ := schedule.(Periods)
+	s, err := newSettings(time.Duration(periods), opts)
+	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}}
+	now := l.opts.now()
 	switch {
 	case err != nil:
 	case schedule == nil:
 		err = invalid("the schedule is nil")
 	case fn == nil:
 		err = invalid("the function is nil")
-	case s.hasTick:
-		err = invalid("Tick contradicts the schedule of a Job, which sets the ticks: remove the option")
-	case s.hasEvery && j.times.fixed(l.opts.now()) && !j.times.ticks(periods(s.every), l.opts.now()):
-		err = invalid("Every(%v) contradicts a schedule that has fire times of its own", s.every)
-	case !s.hasEvery && !j.times.fixed(l.opts.now()):
-		err = invalid("the schedule counts from the time at which it is asked, so processes would not agree on its ticks: give Every as well")
-	}
-	if err == nil && !s.hasEvery {
-		first := j.times.after(l.opts.now())
+	case schedule == periods:
+		err = checkPeriod(s.every)
+	case !j.times.fixed(now):
+		err = invalid("the schedule counts from the time at which it is asked, so processes would not agree on its ticks: pass Periods in its place")
+	default:
+		first := j.times.after(now)
 		if interval := j.times.after(first).Sub(first); s.spaced(interval) {
 			err = invalid("AtLeast(%v) is as long as the time between two fire times, %v: it counts from the start, a little after the tick, so each second tick would be left out; set it lower", s.atLeast, interval)
 		}
@@ -68,9 +68,6 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*
 	}
 	if err != nil {
 		return nil, fmt.Errorf("job %q: %w", name, err)
-	}
-	if s.hasEvery {
-		j.times.schedule = periods(s.every)
 	}
 	return j, nil
 }
@@ -88,17 +85,12 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...Option) (*
 // before, see OnMisfire, and for a run that was lost and may be started again, see Retries. A
 // program that only shows fire times asks the schedule itself.
 func (j *Job) Next(t time.Time) time.Time {
-	var next time.Time
-	if j.settings.hasEvery {
-		next = j.schedule.Next(t)
-	} else {
-		var zone *time.Location
-		if next, zone = j.times.next(t); zone != nil {
-			j.warned.Do(func() {
-				j.locker.log.Warn("a job was asked for its fire times in two time zones, in which they differ; the first counts. Give the schedule a zone, such as CRON_TZ=Europe/Berlin",
-					zap.String("job", j.name), zap.Stringer("first", zone), zap.Stringer("other", t.Location()))
-			})
-		}
+	next, zone := j.times.next(t)
+	if zone != nil {
+		j.warned.Do(func() {
+			j.locker.log.Warn("a job was asked for its fire times in two time zones, in which they differ; the first counts. Give the schedule a zone, such as CRON_TZ=Europe/Berlin",
+				zap.String("job", j.name), zap.Stringer("first", zone), zap.Stringer("other", t.Location()))
+		})
 	}
 	j.begin.Do(func() {
 		if j.settings.misfire == Once || j.settings.retries > 0 {
@@ -117,10 +109,7 @@ func (j *Job) Run() { j.locker.report(j.RunContext(context.Background())) }
 // RunContext is Run with a ctx and results: those of Locker.Do, with its errors, ErrLost
 // and ErrTooLong among them.
 func (j *Job) RunContext(ctx context.Context) (Result, error) {
-	if j.settings.hasEvery {
-		return j.run(ctx, j.settings.tickAt(j.locker.opts.now()), j.settings)
-	}
-	return j.run(ctx, j.locker.due(&j.times), j.settings)
+	return j.run(ctx, j.locker.due(&j.times))
 }
 
 // Trigger runs the job now, for no fire time but its own, whatever its schedule says. The
@@ -135,15 +124,13 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 // of a tick: until LateBy after Trigger's time, by default before the next fire time.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 	defer j.locker.tell(&res, &err)
-	s := j.settings
-	s.hasEvery, s.again = false, j.times.after(j.locker.opts.now())
-	return j.locker.do(ctx, j.name, j.fn, s)
+	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, again: j.times.after(j.locker.opts.now())})
 }
 
 // run runs one tick, unless a later one has come.
-func (j *Job) run(ctx context.Context, tick time.Time, s settings) (Result, error) {
+func (j *Job) run(ctx context.Context, tick time.Time) (Result, error) {
 	j.locker.second(j.name, j, tick, false)
-	return j.locker.scheduled(ctx, j.name, j.fn, s, &j.times, tick)
+	return j.locker.scheduled(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy}, &j.times, tick)
 }
 
 // due returns the tick of a timetable for which a library calls now.
@@ -153,17 +140,17 @@ func (l *Locker) due(times *timetable) time.Time {
 }
 
 // scheduled runs one tick of a timetable.
-func (l *Locker) scheduled(ctx context.Context, name string, fn Func, s settings, times *timetable, tick time.Time) (res Result, err error) {
+func (l *Locker) scheduled(ctx context.Context, name string, fn Func, s request, times *timetable, tick time.Time) (res Result, err error) {
 	defer l.tell(&res, &err)
 	times.setBack(l.horizon())
 	passed, ok := times.comes(tick)
 	if !ok {
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
 	}
-	s.tick, s.hasTick, s.passed, s.fires = tick, true, passed, times.print()
-	if !s.hasLate {
+	s.tick, s.passed, s.fires = tick, passed, times.print()
+	if s.within == 0 {
 		if next := times.after(tick); !next.IsZero() {
-			s.lateBy, s.hasLate = next.Sub(tick), true
+			s.within = next.Sub(tick)
 		}
 	}
 	return l.do(ctx, name, fn, s)

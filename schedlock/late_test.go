@@ -59,18 +59,18 @@ func TestRetriesAfterARestart(t *testing.T) {
 	tenMinutes, once := schedlock.LateBy(10*time.Minute), schedlock.OnMisfire(schedlock.Once)
 	for name, tt := range map[string]struct {
 		later time.Duration
-		opts  []schedlock.Option
+		opts  []schedlock.JobOption
 		want  schedlock.Outcome
 	}{
-		"LateBy has passed":                        {71 * time.Hour, []schedlock.Option{tenMinutes}, schedlock.Late},
-		"LateBy ends now":                          {10 * time.Minute, []schedlock.Option{tenMinutes}, schedlock.Late},
-		"LateBy has not passed":                    {9 * time.Minute, []schedlock.Option{tenMinutes}, schedlock.Ran},
-		"LateBy is longer than the period":         {71 * time.Hour, []schedlock.Option{schedlock.LateBy(100 * time.Hour)}, schedlock.Ran},
+		"LateBy has passed":                        {71 * time.Hour, []schedlock.JobOption{tenMinutes}, schedlock.Late},
+		"LateBy ends now":                          {10 * time.Minute, []schedlock.JobOption{tenMinutes}, schedlock.Late},
+		"LateBy has not passed":                    {9 * time.Minute, []schedlock.JobOption{tenMinutes}, schedlock.Ran},
+		"LateBy is longer than the period":         {71 * time.Hour, []schedlock.JobOption{schedlock.LateBy(100 * time.Hour)}, schedlock.Ran},
 		"the next fire time has passed":            {71 * time.Hour, nil, schedlock.Late},
 		"the next fire time has not come":          {23 * time.Hour, nil, schedlock.Ran},
-		"LateBy has passed, Once":                  {9 * time.Hour, []schedlock.Option{tenMinutes, once}, schedlock.Late},
-		"the next fire time has not come, Once":    {23 * time.Hour, []schedlock.Option{once}, schedlock.Ran},
-		"LateBy of a missed tick has passed, Once": {71 * time.Hour, []schedlock.Option{tenMinutes, once}, schedlock.Late},
+		"LateBy has passed, Once":                  {9 * time.Hour, []schedlock.JobOption{tenMinutes, once}, schedlock.Late},
+		"the next fire time has not come, Once":    {23 * time.Hour, []schedlock.JobOption{once}, schedlock.Ran},
+		"LateBy of a missed tick has passed, Once": {71 * time.Hour, []schedlock.JobOption{tenMinutes, once}, schedlock.Late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,8 +108,8 @@ type way struct {
 // ways are all of them, with a bound after which nothing starts.
 func ways() map[string]way {
 	again, tenMinutes := schedlock.Retries(1), schedlock.LateBy(10*time.Minute)
-	day := schedlock.Every(24 * time.Hour)
-	job := func(trigger bool, opts ...schedlock.Option) way {
+	day := 24 * time.Hour
+	job := func(trigger bool, opts ...schedlock.JobOption) way {
 		return way{friday, func(ctx context.Context, in instance, fn schedlock.Func) error {
 			j, err := in.Job("job", nine{}, fn, append(opts, again)...)
 			if err != nil {
@@ -129,8 +129,8 @@ func ways() map[string]way {
 		"Job with Once":       job(false, schedlock.OnMisfire(schedlock.Once)),
 		"Trigger":             job(true),
 		"Trigger with LateBy": job(true, tenMinutes),
-		"Job with Every": {midnight, func(ctx context.Context, in instance, fn schedlock.Func) error {
-			j, err := in.Job("job", wait(24*time.Hour), fn, day, again)
+		"Job with Periods": {midnight, func(ctx context.Context, in instance, fn schedlock.Func) error {
+			j, err := in.Job("job", schedlock.Periods(day), fn, again)
 			if err == nil {
 				_, err = j.RunContext(ctx)
 			}
@@ -141,7 +141,7 @@ func ways() map[string]way {
 			return err
 		}},
 		"Do with Every": {midnight, func(ctx context.Context, in instance, fn schedlock.Func) error {
-			_, err := in.Do(ctx, "job", fn, day, again)
+			_, err := in.Do(ctx, "job", fn, schedlock.Every(day), again)
 			return err
 		}},
 		"Wrap": {midnight, func(ctx context.Context, in instance, fn schedlock.Func) error {
@@ -262,7 +262,7 @@ func TestClaimAnsweredTooLate(t *testing.T) {
 			results := make(chan schedlock.Result, 10)
 			o.Done = func(r schedlock.Result, _ error) { results <- r }
 			a := f.instance(nil, o)
-			before := []schedlock.Option{schedlock.Tick(way.tick.AddDate(0, 0, -1)), schedlock.Retries(1)}
+			before := []schedlock.CallOption{schedlock.Tick(way.tick.AddDate(0, 0, -1)), schedlock.Retries(1)}
 			if way.tick == midnight {
 				before = append(before, schedlock.Every(24*time.Hour))
 			}

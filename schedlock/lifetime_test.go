@@ -126,7 +126,7 @@ func TestCompactionWhileStandingBy(t *testing.T) {
 	f := own(t)
 	ctx := ctxT(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+	opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(1)}
 	end := make(chan struct{})
 	started, done := do(ctx, a.Locker, "job", end, opts...)
 	got(t, started, "it starts")
@@ -323,7 +323,7 @@ func TestLosersLeaveNoLease(t *testing.T) {
 	f := own(t)
 	ctx := ctxT(t)
 	a := f.instance(nil, nil)
-	day := []schedlock.Option{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
+	day := []schedlock.CallOption{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
 	_, err := a.Do(ctx, "held", nothing, append(day, schedlock.Tick(tick(0)))...)
 	require.NoError(t, err)
 	_, err = a.Do(ctx, "other", nothing, schedlock.Tick(tick(0)))
@@ -351,7 +351,7 @@ func TestLosersLeaveNoLease(t *testing.T) {
 // that were not needed are held ready, and end with the session.
 func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
 	t.Parallel()
-	day := []schedlock.Option{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
+	day := []schedlock.CallOption{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
 	on := func(t *testing.T, so *concurrency.SessionOptions) (fixture, instance, func(want int)) {
 		f := own(t)
 		return f, f.instance(so, nil), func(want int) {
@@ -424,7 +424,7 @@ func TestSpareLeasesOfManyCallers(t *testing.T) {
 	f := own(t)
 	ctx := ctxT(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	day := []schedlock.Option{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
+	day := []schedlock.CallOption{schedlock.AtLeast(24 * time.Hour), schedlock.AtMost(24 * time.Hour)}
 	end := make(chan struct{})
 	started, done := do(ctx, b.Locker, "job", end, schedlock.AtMost(24*time.Hour), schedlock.AtLeast(24*time.Hour))
 	got(t, started, "the run that is in the way")

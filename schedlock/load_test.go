@@ -23,8 +23,8 @@ func TestLoadBudget(t *testing.T) {
 	c := first.client
 	require.Eventually(t, func() bool { return len(first.Clocks()) == 1 && len(second.Clocks()) == 1 }, soon, time.Millisecond)
 	n := 0
-	at := func() schedlock.Option { n++; return schedlock.Tick(tick(n)) }
-	do := func(in instance, want schedlock.Outcome, opts ...schedlock.Option) func() {
+	at := func() schedlock.CallOption { n++; return schedlock.Tick(tick(n)) }
+	do := func(in instance, want schedlock.Outcome, opts ...schedlock.CallOption) func() {
 		return func() {
 			t.Helper()
 			res, err := in.Do(ctx, "job", nothing, opts...)

@@ -43,13 +43,13 @@ func (j *Job) catchUp() {
 				continue
 			}
 		case some:
-			res, err := j.run(life, missed, s)
+			res, err := j.run(life, missed)
 			if err == nil && res.Outcome == StillRunning {
 				continue
 			}
 			l.report(res, err)
 		case s.retries > 0 && !p.last.IsZero():
-			l.report(j.run(life, p.last, s))
+			l.report(j.run(life, p.last))
 		}
 		return
 	}

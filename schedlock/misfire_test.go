@@ -13,7 +13,7 @@ import (
 
 // begins lets a process begin with the job, at a time, with Once. Retries has it report that it
 // has found nothing to catch up with: its result is for the tick that was run before.
-func (f fixture) begins(now time.Time, opts ...schedlock.Option) (instance, *atomic.Int64, <-chan schedlock.Result) {
+func (f fixture) begins(now time.Time, opts ...schedlock.JobOption) (instance, *atomic.Int64, <-chan schedlock.Result) {
 	f.t.Helper()
 	o := clock(now).options()
 	told := make(chan schedlock.Result, 10)
@@ -31,19 +31,18 @@ func (f fixture) begins(now time.Time, opts ...schedlock.Option) (instance, *ato
 func TestOnceAfterLeftOutTicks(t *testing.T) {
 	t.Parallel()
 	saturday := friday.AddDate(0, 0, 1)
-	days := []schedlock.Option{schedlock.AtLeast(48 * time.Hour), schedlock.AtMost(100 * time.Hour)}
 	for name, tt := range map[string]struct {
 		ends            time.Time // of the run of friday
 		paused, resumed time.Time
 		begins          time.Time
-		opts            []schedlock.Option
+		days            bool
 		want            time.Time // or zero for none
 	}{
 		"nobody was there":                {ends: friday, begins: saturday.Add(time.Hour), want: saturday},
 		"nobody was there after a run":    {ends: saturday.Add(-time.Hour), begins: saturday.Add(time.Hour), want: saturday},
 		"still running":                   {ends: saturday.Add(time.Minute), begins: saturday.Add(time.Hour)},
 		"still running, and then missed":  {ends: saturday.Add(time.Minute), begins: saturday.Add(25 * time.Hour), want: saturday.AddDate(0, 0, 1)},
-		"AtLeast has not passed":          {ends: friday, begins: saturday.Add(time.Hour), opts: days},
+		"AtLeast has not passed":          {ends: friday, begins: saturday.Add(time.Hour), days: true},
 		"paused":                          {ends: friday, paused: friday.Add(time.Hour), resumed: saturday.Add(time.Minute), begins: saturday.Add(time.Hour)},
 		"paused again":                    {ends: friday, paused: friday.Add(-time.Hour), resumed: saturday, begins: saturday.Add(time.Hour)},
 		"paused, and then missed":         {ends: friday, paused: friday.Add(time.Hour), resumed: saturday.Add(time.Minute), begins: saturday.Add(25 * time.Hour), want: saturday.AddDate(0, 0, 1)},
@@ -56,8 +55,12 @@ func TestOnceAfterLeftOutTicks(t *testing.T) {
 			ctx := ctxT(t)
 			h := clock(friday)
 			a := f.instance(nil, h.options())
+			least, most := schedlock.AtLeast(0), schedlock.AtMost(time.Hour)
+			if tt.days {
+				least, most = schedlock.AtLeast(48*time.Hour), schedlock.AtMost(100*time.Hour)
+			}
 			_, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { h.set(tt.ends); return nil },
-				append(tt.opts, schedlock.Tick(friday), schedlock.Retries(1))...)
+				schedlock.Tick(friday), schedlock.Retries(1), least, most)
 			require.NoError(t, err)
 			if !tt.paused.IsZero() {
 				h.set(tt.paused)
@@ -65,7 +68,7 @@ func TestOnceAfterLeftOutTicks(t *testing.T) {
 				h.set(tt.resumed)
 				require.NoError(t, a.Resume(ctx, "job"))
 			}
-			_, starts, told := f.begins(tt.begins, tt.opts...)
+			_, starts, told := f.begins(tt.begins, least, most)
 			res := got(t, told, "it has looked for what was missed")
 			if tt.want.IsZero() {
 				require.Equal(t, friday, res.Tick)

@@ -223,7 +223,7 @@ func TestUnlockDamaged(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+	opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(1)}
 	returns := make(chan struct{})
 	runs, done := make(chan *schedlock.Run, 10), make(chan error, 1)
 	go func() {

@@ -69,7 +69,7 @@ func (l *Locker) refuses(job string, err error) bool {
 
 // second logs, once for each job, that calls of this process for one tick came twice, where that
 // is a mistake: of such calls one starts at most. by is who calls. periodic says that ticks are
-// periods of Every, and that by calls once for each fire time of the library's.
+// periods, and that by calls once for each fire time of the library's.
 func (l *Locker) second(name string, by any, tick time.Time, periodic bool) {
 	j := l.job(name)
 	j.mu.Lock()
@@ -84,7 +84,7 @@ func (l *Locker) second(name string, by any, tick time.Time, periodic bool) {
 	switch {
 	case !same:
 	case periodic:
-		l.log.Warn("a job was called twice in one period of Every, and starts once at most: give each job a name of its own, and an Every no longer than the time between two of its fire times",
+		l.log.Warn("a job was called twice in one period, and starts at most once: give each job a name of its own, and a period no longer than the time between two of its fire times",
 			zap.String("job", name), zap.Time("tick", tick))
 	default:
 		l.log.Warn("two Jobs of this process have one name, and only one of them starts for each tick: give each a name of its own",

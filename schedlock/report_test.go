@@ -82,7 +82,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		ctx := ctxT(t)
 		in, lines := f.logged(nil, clock(at).options())
 		started := make(chan struct{}, 1)
-		only, err := schedlock.Wrap[cronJob](in.Locker, "job", schedlock.Every(time.Minute))
+		only, err := schedlock.Wrap[cronJob](in.Locker, "job", time.Minute)
 		require.NoError(t, err)
 		end, done := make(chan struct{}), make(chan struct{})
 		job := only(cronFunc(func() { started <- struct{}{}; <-end }))
@@ -97,7 +97,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
 		in, lines := f.logged(nil, nil)
-		locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(time.Second))
+		locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Second)
 		require.NoError(t, err)
 		in.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1})
 		_, err = locker.Lock(ctxT(t), "late")
@@ -108,7 +108,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
 		in, lines := f.logged(nil, nil)
-		locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(time.Hour))
+		locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Hour)
 		require.NoError(t, err)
 		for range 3 {
 			_, err = locker.Lock(ctxT(t), "a\nb")
@@ -120,7 +120,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
 		in, lines := f.logged(quick(), nil)
-		only, err := schedlock.Wrap[cronJob](in.Locker, "job", schedlock.Every(time.Hour), schedlock.AtMost(10*time.Millisecond))
+		only, err := schedlock.Wrap[cronJob](in.Locker, "job", time.Hour, schedlock.AtMost(10*time.Millisecond))
 		require.NoError(t, err)
 		only(cronFunc(func() {
 			f.none("/lock")
@@ -176,7 +176,7 @@ func TestRunIsAskedByClose(t *testing.T) {
 func TestTwoCallsForOneTick(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
-	const twoJobs, twoCalls = "two Jobs of this process have one name", "called twice in one period of Every"
+	const twoJobs, twoCalls = "two Jobs of this process have one name", "called twice in one period,"
 	for name, x := range map[string]struct {
 		calls func(t *testing.T, in instance) []func()
 		want  string
@@ -203,12 +203,12 @@ func TestTwoCallsForOneTick(t *testing.T) {
 			return []func(){func() {}, two.Run}
 		}, ""},
 		"two jobs in one wrapper": {func(t *testing.T, in instance) []func() {
-			only, err := schedlock.Wrap[cronJob](in.Locker, "job", schedlock.Every(time.Hour))
+			only, err := schedlock.Wrap[cronJob](in.Locker, "job", time.Hour)
 			require.NoError(t, err)
 			return []func(){only(cronFunc(func() {})).Run, only(cronFunc(func() {})).Run}
 		}, twoCalls},
 		"a gocron job at two times of a day": {func(t *testing.T, in instance) []func() {
-			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(24*time.Hour))
+			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, 24*time.Hour)
 			require.NoError(t, err)
 			call := func() {
 				if lock, err := l.Lock(ctxT(t), "job"); err == nil {
@@ -218,7 +218,7 @@ func TestTwoCallsForOneTick(t *testing.T) {
 			return []func(){call, call}
 		}, twoCalls},
 		"two gocron jobs": {func(t *testing.T, in instance) []func() {
-			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(time.Hour))
+			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Hour)
 			require.NoError(t, err)
 			call := func(name string) func() {
 				return func() {

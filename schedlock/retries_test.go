@@ -19,7 +19,7 @@ func TestOneOfThoseWhoStandBy(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+	opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(1)}
 	a := f.instance(nil, nil)
 	resume := make(chan struct{})
 	runs, done := make(chan *schedlock.Run, 1), make(chan answer, 1)
@@ -76,22 +76,21 @@ func TestRetriesNeedLateBy(t *testing.T) {
 	const every = time.Second
 	now := clock(time.Now().Truncate(every))
 	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
-	opts := []schedlock.Option{schedlock.Every(every), schedlock.Retries(1)}
-	started, done := do(ctx, a.Locker, "job", nil, opts...)
+	started, done := do(ctx, a.Locker, "job", nil, schedlock.Every(every), schedlock.Retries(1))
 	got(t, started, "it starts")
 	locker := func(opts ...schedlock.Option) *schedlock.GocronLocker[gocronLock] {
-		l, err := schedlock.NewGocronLocker[gocronLock](b.Locker, opts...)
+		l, err := schedlock.NewGocronLocker[gocronLock](b.Locker, every, append(opts, schedlock.Retries(1))...)
 		require.NoError(t, err)
 		return l
 	}
-	_, err := locker(opts...).Lock(ctx, "job")
+	_, err := locker().Lock(ctx, "job")
 	var skip *schedlock.SkippedError
 	require.ErrorAs(t, err, &skip)
 	require.Equal(t, schedlock.Late, skip.Result.Outcome, "it stood by until the period was over")
 
 	a.client.Cut() // it cannot come back at once
 	require.NoError(t, f.RevokeLease(ctx, a.sess.Lease()))
-	patient := locker(append(opts, schedlock.LateBy(time.Hour))...)
+	patient := locker(schedlock.LateBy(time.Hour))
 	lock, err := patient.Lock(ctx, "job")
 	require.NoError(t, err)
 	r, ok := patient.Running("job")
@@ -132,7 +131,7 @@ func TestRetryAfterAtLeast(t *testing.T) {
 	ctx := ctxT(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	const least = time.Second
-	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1), schedlock.AtLeast(least)}
+	opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(1), schedlock.AtLeast(least)}
 	begun := time.Now()
 	started, own := do(ctx, a.Locker, "job", nil, opts...)
 	r := got(t, started, "it starts")
@@ -159,7 +158,7 @@ func TestErrorsAreNotRetried(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(5)}
+	opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(5)}
 	_, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { return errors.New("no") }, opts...)
 	require.EqualError(t, err, "no")
 	for _, in := range []instance{a, b} {

@@ -14,9 +14,9 @@ import (
 // the present at once, and not only when time has caught up.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
-	job := func(s schedlock.Schedule, opts ...schedlock.Option) func(context.Context, instance) (func() error, error) {
+	job := func(s schedlock.Schedule) func(context.Context, instance) (func() error, error) {
 		return func(ctx context.Context, in instance) (func() error, error) {
-			j, err := in.Job("job", s, nothing, opts...)
+			j, err := in.Job("job", s, nothing)
 			return func() error { _, err := j.RunContext(ctx); return err }, err
 		}
 	}
@@ -24,8 +24,8 @@ func TestClockSetBack(t *testing.T) {
 		tick time.Time
 		make func(context.Context, instance) (func() error, error)
 	}{
-		"Job":            {friday, job(nine{})},
-		"Job with Every": {midnight, job(wait(24*time.Hour), schedlock.Every(24*time.Hour))},
+		"Job":              {friday, job(nine{})},
+		"Job with Periods": {midnight, job(schedlock.Periods(24 * time.Hour))},
 		"NewGocronCron": {friday, func(ctx context.Context, in instance) (func() error, error) {
 			c, err := schedlock.NewGocronCron[gocronLock](in.Locker, anyCron{})
 			if err == nil {

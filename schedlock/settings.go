@@ -19,11 +19,11 @@ func (s settings) fingerprint() string {
 // shared returns the settings on which all live processes must agree: with the fire times, if
 // they are known. These take the place of the period, of which a release that does not know
 // them reads: it agrees, since its Jobs at times of day have none.
-func (s settings) shared() string {
-	if s.every == 0 && s.fires != "" {
-		return s.fingerprint() + period + s.fires
+func (r request) shared() string {
+	if r.every == 0 && r.fires != "" {
+		return r.fingerprint() + period + r.fires
 	}
-	return s.fingerprint()
+	return r.fingerprint()
 }
 
 const (

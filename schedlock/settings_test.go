@@ -18,7 +18,7 @@ func TestFireTimesInTheSettings(t *testing.T) {
 		tt := timetable{schedule: s}
 		require.Empty(t, tt.print(), "the zone is not known yet")
 		tt.next(time.Now().In(zone))
-		return settings{atMost: time.Hour, fires: tt.print()}.shared()
+		return request{settings: settings{atMost: time.Hour}, fires: tt.print()}.shared()
 	}
 	const golden = "AtMost 1h0m0s, AtLeast 0s, Retries 0, Every fire time like 2024-01-10T08:00:00Z and 2024-07-10T07:00:00Z (05d1265f)"
 	require.Equal(t, golden, print(daily{}, berlin))

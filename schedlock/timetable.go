@@ -78,7 +78,11 @@ func (tt *timetable) due(now time.Time) time.Time {
 	tt.mu.Lock()
 	newest := tt.newest
 	tt.mu.Unlock()
-	if t, ok := tt.latest(newest, now.Add(early)); ok {
+	ahead := early
+	if p, ok := tt.schedule.(Periods); ok {
+		ahead = min(ahead, time.Duration(p)/10)
+	}
+	if t, ok := tt.latest(newest, now.Add(ahead)); ok {
 		return t
 	}
 	if !newest.IsZero() {
@@ -131,20 +135,6 @@ func (tt *timetable) latest(last, now time.Time) (latest time.Time, ok bool) {
 			return latest, ok
 		}
 	}
-}
-
-// ticks reports whether the fire times are those of p, as far as samples of a year show, in a
-// zone in which hours and days begin at other instants.
-func (tt *timetable) ticks(p periods, now time.Time) bool {
-	const samples = 100
-	now = now.In(time.FixedZone("", 5*3600+45*60))
-	for n := range time.Duration(samples) {
-		t := now.Add(n * (3*24*time.Hour + 15*time.Hour + 37*time.Minute + 41*time.Second + 300*time.Millisecond))
-		if !tt.schedule.Next(t).Equal(p.Next(t)) {
-			return false
-		}
-	}
-	return true
 }
 
 // fixed tells whether the schedule returns the same fire times whenever it is asked.

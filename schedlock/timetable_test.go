@@ -220,18 +220,24 @@ func TestTimetableInTwoZones(t *testing.T) {
 	require.Nil(t, zone)
 }
 
-// The ticks of Every, for a Job: those that a call finds by itself.
+// The fire times of Periods are the ticks of Every.
 func TestPeriods(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := periods(7 * time.Second)
+	s := Periods(7 * time.Second)
 	tick := s.Next(start)
 	for range 3 {
 		require.Equal(t, tick.Add(7*time.Second), s.Next(tick))
 		require.Equal(t, tick.Add(7*time.Second), s.Next(tick.Add(6999*time.Millisecond)))
-		require.Equal(t, tick, settings{every: 7 * time.Second, hasEvery: true}.tickAt(tick))
+		require.Equal(t, tick, request{settings: settings{every: 7 * time.Second}, periodic: true}.tickAt(tick))
 		tick = s.Next(tick)
 	}
+	berlin := time.FixedZone("Berlin", 2*3600)
+	require.Equal(t, tick.In(berlin), s.Next(tick.Add(-time.Second).In(berlin)), "in the location of its argument")
+	require.Zero(t, Periods(0).Next(start))
+	tt := timetable{schedule: Periods(100 * time.Millisecond)}
+	require.Equal(t, start, tt.due(start.Add(89*time.Millisecond)))
+	require.Equal(t, start.Add(100*time.Millisecond), tt.due(start.Add(90*time.Millisecond)), "a timer may be early by a tenth")
 }
 
 // Schedules that count from when they are asked are told apart.
@@ -251,14 +257,14 @@ func TestTimetableFixed(t *testing.T) {
 func TestEveryEarlyAndLate(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := settings{every: time.Second, hasEvery: true}
+	s := request{settings: settings{every: time.Second}, periodic: true}
 	for off, want := range map[time.Duration]time.Duration{-51 * time.Millisecond: -time.Second, -50 * time.Millisecond: 0, -5 * time.Millisecond: 0,
 		0: 0, 5 * time.Millisecond: 0, 900 * time.Millisecond: 0, 949 * time.Millisecond: 0, 950 * time.Millisecond: time.Second} {
 		require.Equal(t, start.Add(want), s.tickAt(start.Add(off)), off)
 	}
-	s.tick, s.hasTick = start.Add(-time.Millisecond), true
+	s.tick = start.Add(-time.Millisecond)
 	require.Equal(t, start.Add(-time.Second), s.tickAt(start), "a tick that was given is taken as it is")
-	s = settings{every: 10 * time.Millisecond, hasEvery: true}
+	s = request{settings: settings{every: 10 * time.Millisecond}, periodic: true}
 	require.Equal(t, start, s.tickAt(start.Add(8*time.Millisecond)))
 	require.Equal(t, start.Add(10*time.Millisecond), s.tickAt(start.Add(9*time.Millisecond)))
 }

@@ -54,7 +54,7 @@ func TestOutageWhenTheRunIsDone(t *testing.T) {
 			_, _ = job.Trigger(ctxT(t))
 		},
 		"gocron": func(t *testing.T, in instance, fn schedlock.Func) {
-			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, schedlock.Every(time.Hour))
+			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Hour)
 			require.NoError(t, err)
 			lock, err := l.Lock(ctxT(t), "job")
 			require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestUnconfirmedEndAsSeenHere(t *testing.T) {
 	ctx := ctxT(t)
 	in, other := f.instance(patient(), nil), f.instance(nil, nil)
 	silent := in.client.Inject(embedtest.Fault{Method: "Txn", Match: isFinish, Times: -1, Do: embedtest.FailWith})
-	opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(3)}
+	opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(3)}
 	res, err := in.Do(ctx, "job", func(context.Context, *schedlock.Run) error { return errOwn }, opts...)
 	require.Equal(t, errOwn, err)
 	require.Equal(t, schedlock.Failed, res.Outcome)
@@ -159,7 +159,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 			so.ReleaseTimeout = timeout
 			a, lines := f.logged(so, nil)
 			b := f.instance(nil, nil)
-			opts := []schedlock.Option{schedlock.Tick(tick(1)), schedlock.Retries(1)}
+			opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(1)}
 			res, err := a.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error {
 				a.client.Cut()
 				return r.Err()

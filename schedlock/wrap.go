@@ -1,41 +1,42 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 )
 
-// Wrap returns a wrapper for jobs of a cron library, which runs the job that it is given as
-// Locker.Do does. With robfig/cron it is a cron.JobWrapper:
+// Wrap returns a wrapper for jobs of a cron library: a job that it wraps runs as Locker.Do runs a
+// function, at most once in each period in the whole fleet. With robfig/cron the wrapper is a
+// cron.JobWrapper:
 //
-//	only, err := schedlock.Wrap[cron.Job](lk, "sweep", schedlock.Every(time.Minute))
+//	only, err := schedlock.Wrap[cron.Job](lk, "sweep", time.Minute)
 //	c.AddJob("@every 1m", only(sweep))
 //
-// A wrapper is not told for which fire time it is called, so it needs Every, with the
-// period of the schedule. A Job knows its schedule: take Locker.Job where the times of day are what
-// counts. The wrapped job gets no context: it does not hear that its run was lost, nor that
-// AtMost, one hour by default, has passed. A job that goes on after that may overlap with its next
-// run, which is logged as a warning; set AtMost above what it takes.
+// A cron library does not pass the fire time to a job. So every, the period of the schedule,
+// makes the ticks, as the option Every does. For jobs at times of day use Locker.Job, which
+// knows its schedule. The wrapped job gets no context: it is not notified when its run is lost, nor
+// when AtMost, one hour by default, has passed. A job that continues after AtMost may overlap with
+// its next run, and a warning is logged. Set AtMost above the longest time that the job takes.
 //
-// Each job needs a wrapper of its own, with a name of its own, and an Every no longer than the
-// time between two of its fire times: of two calls in one period one starts at most. If there
-// are two, that is logged as a warning, once for each name. So it does not belong into cron.WithChain, which
-// gives the same one to all jobs. Unless LateBy says otherwise, a tick starts within its
-// period or not at all. Results go to Options.Done and the session's Logger, as those of
-// Job.Run. It returns ErrInvalid if the name
-// cannot be one, Every is missing, Tick or OnMisfire is given, or an option is out of
-// range, and if J is not an interface with the one method Run.
-func Wrap[J interface{ Run() }](l *Locker, name string, opts ...Option) (func(J) J, error) {
+// Each job needs a wrapper and a name of its own, and a period no longer than the time between
+// two of its fire times: of two calls in one period at most one starts. The second call is logged
+// as a warning, once for each name. Therefore do not pass the wrapper to cron.WithChain, which
+// applies it to all jobs. Without LateBy, a tick starts within its period or not at all. Results
+// go to Options.Done and the session's Logger, as those of Job.Run.
+//
+// Wrap returns ErrInvalid if the name, the period or an option is out of range, if options
+// contradict each other or settings with which the job is used in this process, and if J has
+// methods other than Run.
+func Wrap[J interface{ Run() }](l *Locker, name string, every time.Duration, opts ...Option) (func(J) J, error) {
 	if _, ok := any((*wrapped)(nil)).(J); !ok {
 		return nil, invalid("job %q: the library's job has more methods than Run", name)
 	}
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	s, err := newSettings(opts)
-	if err == nil {
-		err = s.periodic()
-	}
+	s, err := newPeriodic(every, opts)
 	if err == nil {
 		err = l.job(name).use(s.fingerprint())
 	}
@@ -48,20 +49,12 @@ func Wrap[J interface{ Run() }](l *Locker, name string, opts ...Option) (func(J)
 	}, nil
 }
 
-// periodic checks the settings of one who is not told fire times, and completes them.
-func (s *settings) periodic() error {
-	switch {
-	case s.hasTick:
-		return invalid("Tick would be the same at each call")
-	case s.hasMisfire:
-		return invalid("OnMisfire is for a Job, which knows its schedule")
-	case !s.hasEvery:
-		return invalid("this adapter does not get the fire time: give Every, with the period of the schedule")
+// newPeriodic reads the options of an adapter whose calls come without their fire times.
+func newPeriodic(every time.Duration, opts []Option) (settings, error) {
+	if err := checkPeriod(every); err != nil {
+		return settings{}, err
 	}
-	if !s.hasLate {
-		s.lateBy, s.hasLate = s.every, true
-	}
-	return nil
+	return newSettings(every, opts)
 }
 
 // wrapped is one job within a wrapper.
@@ -74,16 +67,18 @@ type wrapped struct {
 
 // Run runs the job for the present period, if it was not run for it.
 func (w *wrapped) Run() {
+	s := w.settings
+	r := request{settings: s, periodic: true, within: cmp.Or(s.lateBy, s.every)}
 	w.locker.report(w.locker.call(context.Background(), w.name, func(context.Context, *Run) error {
 		w.work()
 		return nil
-	}, w.settings, w))
+	}, r, w))
 }
 
 // call is do for one that does not know its fire times, with the result reported to Options.Done.
-func (l *Locker) call(ctx context.Context, name string, fn Func, s settings, by any) (res Result, err error) {
+func (l *Locker) call(ctx context.Context, name string, fn Func, s request, by any) (res Result, err error) {
 	defer l.tell(&res, &err)
-	if !s.hasTick {
+	if s.tick.IsZero() {
 		l.second(name, by, s.tickAt(l.opts.now()), true)
 	}
 	return l.do(ctx, name, fn, s)

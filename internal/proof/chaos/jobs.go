@@ -33,9 +33,9 @@ type scheduled struct {
 func (j scheduled) gate() string { return "job/" + j.name }
 
 // options are those with which a call for a tick is made, and how a history tells them.
-func (j scheduled) options(tick time.Time) (opts []schedlock.Option, attr map[string]string) {
+func (j scheduled) options(tick time.Time) (opts []schedlock.CallOption, attr map[string]string) {
 	attr = map[string]string{"retries": fmt.Sprint(j.retries)}
-	opts = []schedlock.Option{schedlock.AtMost(j.atMost), schedlock.Retries(j.retries)}
+	opts = []schedlock.CallOption{schedlock.AtMost(j.atMost), schedlock.Retries(j.retries)}
 	switch {
 	case j.every:
 		opts = append(opts, schedlock.Every(j.period))
