@@ -9,7 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
-// AcquireOption changes one call that asks for a permit. Of options that set the
+// AcquireOption changes one call that asks for a permit. If two options of a call set the
 // same thing, the last one counts.
 type AcquireOption func(*request)
 
@@ -36,8 +36,8 @@ type request struct {
 }
 
 // TryTimeout bounds TryAcquire and TryLock if their ctx has no deadline: if etcd does not
-// answer, they fail with ErrUnavailable after it. It leaves time for a request to a member
-// that is silent, which is given up after 5 s, and for another one to the next member.
+// answer within it, they return ErrUnavailable. It is long enough for one request to a silent
+// member, which the session abandons after 5 s, and one more to the next member.
 const TryTimeout = 6 * time.Second
 
 // bound derives the ctx of a call from the caller's.
@@ -52,64 +52,65 @@ func (r *request) bound(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() {}
 }
 
-// Weight asks for n permits at once instead of one: all or none, in one place of
-// the queue. n is at least 1 and at most the limit.
+// Weight requests n permits at once instead of one, in one place of the queue; they are
+// granted all together. n is at least 1 and at most the limit.
 func Weight(n int) AcquireOption { return func(r *request) { r.weight = int64(n) } }
 
-// ID names the request, so that at most one live request of the semaphore has
-// this ID in the whole fleet: a second call gets a *HeldError that names the
-// owner. A permit with an ID can be released by it from another process, see
-// ReleaseID. An ID is any non-empty text of up to 255 bytes.
+// ID names the request. At most one live request of the semaphore has this ID, in all
+// processes: a second call returns a *HeldError that names the owner. A permit with an ID can
+// be released from another process, see ReleaseID. An ID is any non-empty text of up to 255
+// bytes.
 func ID(id string) AcquireOption { return func(r *request) { r.id, r.hasID = id, true } }
 
-// TakeOver, together with ID, evicts the live request with this ID, waiting or
-// holding, and then queues at the end, behind all other requests. The former owner is
-// evicted even if this call then gives up, for example because Wait has passed. The
-// former owner's context ends, but maybe only after the permit is free: see
-// Semaphore.Evict.
+// TakeOver, together with ID, evicts the live request with this ID, whether it waits or
+// holds, and then joins the queue at its end. The former owner is evicted even if this call
+// then gives up, for example because Wait has passed. The former owner's context ends, but
+// possibly only after another request has been granted the permit: see Semaphore.Evict.
 func TakeOver() AcquireOption { return func(r *request) { r.takeOver = true } }
 
-// Note attaches a text for operators, up to 1024 bytes of valid UTF-8. It is
-// stored in etcd: no secrets.
+// Note attaches a text for operators, up to 1024 bytes of valid UTF-8. It is stored in etcd
+// as it is, so it must not contain secrets.
 func Note(text string) AcquireOption { return func(r *request) { r.note = text } }
 
-// Wait bounds the wait: after d the call gives up with a *FullError (ErrFull) if the
-// queue was full, or with an *UnavailableError (ErrUnavailable) if etcd does not answer,
-// or did not in all of d. Neither matches context.DeadlineExceeded. Wait adds to the bound
-// that ctx sets, whose end is reported as ctx's error. To know at its end whether etcd
-// answers, a wait of more than a second may cost one read, a second before its end.
+// Wait bounds the wait to d: after it the call returns a *FullError (ErrFull) if no permit
+// was free, or an *UnavailableError (ErrUnavailable) if etcd does not answer, or did not
+// answer in all of d. Neither matches context.DeadlineExceeded. Wait(0) does not wait, as
+// TryAcquire. Without Wait the call waits until ctx is done. Wait adds to the bound that ctx
+// sets; the end of ctx is reported as ctx's error. To know at its end whether etcd answers, a
+// wait of more than a second may cost one read, a second before its end.
 func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.hasWait = d, true } }
 
-// MaxWaiters refuses to join a long queue: if the request is not granted at once and
-// n or more wait before it, the call gives up with a *FullError. With 0 it waits
-// only where others are about to go, as TryAcquire does. It takes one more read of
-// etcd per call.
+// MaxWaiters refuses to join a long queue: if the request is not granted at once and n or
+// more requests wait before it, the call returns a *FullError. MaxWaiters(0) waits only for
+// permits that are being released at that moment, as TryAcquire does. The option costs one
+// more read of etcd per call.
 func MaxWaiters(n int) AcquireOption {
 	return func(r *request) { r.maxWaiters, r.bounded = n, true }
 }
 
-// MaxHold ends the permit after d: its context ends with ErrTooLong, and the
-// permit is given back at once, even if the holder is stuck. It is the in-flight
-// limit of a request, at least a millisecond; choose it so that work that looks at
-// its context has stopped long before.
+// MaxHold ends the permit d after its grant: its context ends with ErrTooLong, and the permit
+// is released at once, even if the holder is stuck. d is at least a millisecond. Choose d so
+// that work that checks its context has stopped long before.
 func MaxHold(d time.Duration) AcquireOption {
 	return func(r *request) { r.maxHold, r.hasMaxHold = d, true }
 }
 
-// newRequest applies and checks options. try says that the call never waits.
+// newRequest applies and checks options. try says that the call never waits, which Wait(0)
+// says as well.
 func newRequest(try bool, opts []AcquireOption) (request, error) {
 	r := request{weight: 1}
 	for i, o := range opts {
 		if o == nil {
-			return r, invalid("option %d is nil", i)
+			return r, invalid("AcquireOption %d is nil", i+1)
 		}
 		o(&r)
 	}
+	try = try || r.hasWait && r.wait == 0
 	switch {
 	case r.weight < 1 || r.weight > math.MaxInt32:
 		return r, invalid("Weight(%d) is not between 1 and %d", r.weight, math.MaxInt32)
-	case r.hasWait && r.wait <= 0:
-		return r, invalid("Wait(%v) is not above 0; use TryAcquire to not wait", r.wait)
+	case r.hasWait && r.wait < 0:
+		return r, invalid("Wait(%v) is negative", r.wait)
 	case r.hasMaxHold && r.maxHold < time.Millisecond:
 		return r, invalid("MaxHold(%v) is below a millisecond", r.maxHold)
 	case len(r.note) > maxNote:
@@ -117,15 +118,15 @@ func newRequest(try bool, opts []AcquireOption) (request, error) {
 	case !utf8.ValidString(r.note):
 		return r, invalid("Note %.20q is not valid UTF-8", r.note)
 	case r.takeOver && !r.hasID:
-		return r, invalid("TakeOver needs an ID")
-	case try && r.hasWait:
-		return r, invalid("Wait(%v) contradicts a try", r.wait)
+		return r, invalid("TakeOver without ID: it names the request to evict")
+	case try && r.hasWait && r.wait > 0:
+		return r, invalid("Wait(%v) in a call that does not wait", r.wait)
 	case r.bounded && r.maxWaiters == 0 && r.hasWait:
-		return r, invalid("Wait(%v) contradicts MaxWaiters(0)", r.wait)
+		return r, invalid("Wait(%v) with MaxWaiters(0), which does not wait", r.wait)
 	case r.maxWaiters < 0:
 		return r, invalid("MaxWaiters(%d) is negative", r.maxWaiters)
 	case try && r.bounded:
-		return r, invalid("MaxWaiters(%d) contradicts a try", r.maxWaiters)
+		return r, invalid("MaxWaiters(%d) in a call that does not wait", r.maxWaiters)
 	}
 	if r.hasID {
 		if err := keyspace.CheckID(r.id); err != nil {
@@ -133,7 +134,7 @@ func newRequest(try bool, opts []AcquireOption) (request, error) {
 		}
 	}
 	if try {
-		r.try, r.bounded = true, true // with no request before it
+		r.try, r.bounded, r.hasWait = true, true, false // with no request before it
 	}
 	return r, nil
 }

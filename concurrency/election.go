@@ -13,39 +13,36 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Election makes at most one of its candidates the leader at a time, in all processes
-// whose sessions share its prefix and namespace. Candidates come to lead in the order
-// in which etcd received them. It is the queue of a Mutex, with what leading for long
-// needs besides: a published note, a look at who leads, the wish that he step down.
+// Election makes at most one of its candidates the leader at a time, in all processes whose
+// sessions share its prefix and namespace. Candidates become leader in the order in which
+// etcd received them. It is the queue of a Mutex, with what a long-lived leader needs: a
+// published note, a way to find the leader, and a way to request that it step down.
 //
-// To lead is to hold a Permit, here called a term. Tokens of terms strictly rise from
-// leader to leader: see Permit.Token.
+// The leader holds a Permit, here called a term. Tokens of terms strictly rise from leader to
+// leader: see Permit.Token.
 //
 // An Election is safe for concurrent use. Two calls of one process are two candidates.
 type Election struct{ gate *gate }
 
-// NewElection returns the election of that name. It does no I/O. It returns ErrInvalid
-// if the session is nil or the name cannot be one (see NewSemaphore), and ErrClosed if
-// the session is closed.
+// NewElection returns the election of that name. It does no I/O. It returns ErrInvalid if the
+// session is nil or the name is not valid (see NewSemaphore), and ErrClosed if the session is
+// closed.
 func NewElection(s *Session, name string) (*Election, error) {
-	if s == nil {
-		return nil, invalid("election %q: the session is nil", name)
-	}
 	g, err := s.gate(keyspace.Election, name, 1)
 	if err != nil {
-		return nil, fmt.Errorf("election: %w", err)
+		return nil, fmt.Errorf("new election %q: %w", name, err)
 	}
 	return &Election{gate: g}, nil
 }
 
-// Campaign waits until this candidate leads and returns its term; Release of the
-// term resigns. The text of Note, an address perhaps, is what others read as
-// Leader.Note. The other options are those of Mutex.Lock. ctx, the errors and the state
-// after a failure are those of Semaphore.Acquire, with no *LimitMismatchError and with
-// ErrInvalid for any Weight but 1.
+// Campaign blocks until this candidate is the leader or ctx is done, and returns its term.
+// Release of the term resigns. Others read the text of Note, such as an address, as
+// Leader.Note. The other options are those of Mutex.Lock. ctx, the errors and the state after
+// a failure are those of Semaphore.Acquire, without *LimitMismatchError; any Weight but 1 is
+// ErrInvalid.
 //
-// The term ends as any permit does; also when its key is deleted by hand, as soon as
-// word of that arrives. Whoever leads should look at Permit.StopRequested too, or use Lead.
+// The term ends as any permit does, and also when its key is deleted by hand, as soon as the
+// session learns of it. A leader should watch Permit.StopRequested too, or use Lead.
 func (el *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	r, err := candidate(opts)
 	if err != nil {
@@ -58,7 +55,7 @@ func (el *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Permi
 func candidate(opts []AcquireOption) (request, error) {
 	r, err := newRequest(false, opts)
 	if err == nil && r.weight != 1 {
-		err = invalid("Weight(%d) in an election", r.weight)
+		err = invalid("Weight(%d): the limit of an election is 1", r.weight)
 	}
 	return r, err
 }
@@ -76,11 +73,11 @@ func (el *Election) campaign(ctx context.Context, r request) (*Permit, error) {
 // Revision is set, and Elected returns false.
 type Leader struct {
 	Token  int64  // of the term; strictly rises from leader to leader
-	Holder string // whose it is: SessionOptions.Holder there
-	Note   string // what it published with the option Note
+	Holder string // SessionOptions.Holder of its session
+	Note   string // the text of its option Note
 	Lease  clientv3.LeaseID
-	// Requested is when it began to campaign, by its own clock. Since when it leads is not
-	// stored: Watch shows the moment.
+	// Requested is when it began to campaign, by its own clock. The time of its election is
+	// not stored: Watch shows it.
 	Requested time.Time
 	Revision  int64 // of etcd, as of which all this is true
 }
@@ -98,10 +95,10 @@ func leading(holders []Request, revision int64) Leader {
 
 func leaderOf(v mirror.View) Leader { return leading(describeAll(v.Holders), v.Revision) }
 
-// Leader reads the present leader. The absence of a leader is no error: Leader.Elected
+// Leader reads the present leader. The absence of a leader is not an error: Leader.Elected
 // returns false then. The answer is true as of its revision and may be out of date when it
-// arrives; a dead leader is seen until its lease has expired. It returns ErrClosed, ctx's error or one
-// of etcd's.
+// arrives; a dead leader is shown until its lease has expired. It returns ErrClosed, ctx's
+// error or one of etcd's.
 func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	st, err := el.Status(ctx)
 	if err != nil {
@@ -110,14 +107,13 @@ func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	return leading(st.Holders, st.Revision), nil
 }
 
-// Watch yields the present leader and then each change, to no leader included (see
-// Leader.Elected). The first one is no older than the call, and none is older than the
-// one before, whatever becomes of connections and of etcd's history; the one exception
-// is a restored backup. Terms that follow each other faster than they are taken may be
-// skipped, never the last one.
+// Watch yields the present leader and then each change, including the change to no leader
+// (see Leader.Elected). The first answer is no older than the call, and none is older than
+// the one before it, except after a restored backup. Terms in quick succession may be
+// skipped, but never the last one.
 //
-// It ends with ErrClosed, ctx's error, or at its beginning one of etcd's, as its last
-// pair, or when the loop is left.
+// It ends when the loop ends, or with an error as its last pair: ErrClosed, ctx's error, or
+// at its beginning one of etcd's.
 func (el *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var now Leader
@@ -138,16 +134,16 @@ func (el *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// Status reads the present state: the leader is the one holder, and who waits is a
-// candidate. It returns ErrClosed, ctx's error or one of etcd's.
+// Status reads the present state: the leader is the one holder, and the waiters are the
+// candidates. It returns ErrClosed, ctx's error or one of etcd's.
 func (el *Election) Status(ctx context.Context, opts ...StatusOption) (Status, error) {
 	return el.gate.status(ctx, opts)
 }
 
-// EvictToken takes the lead, or the place of a candidate, away from the request with
-// this token, as Semaphore.EvictToken does. It is the forced form of StepDown: the next
-// candidate may lead before the victim has heard of it. One that runs Lead campaigns
-// again. It returns ErrNotHeld and the other errors of Semaphore.Evict.
+// EvictToken ends the term, or the candidacy, with this token, as Semaphore.EvictToken does.
+// It is the forced form of StepDown: the next candidate may become leader before the former
+// one learns of it. A process that runs Lead campaigns again. It returns ErrNotHeld and the
+// other errors of Semaphore.Evict.
 func (el *Election) EvictToken(ctx context.Context, token int64, reason string) error {
 	return el.gate.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }

@@ -190,7 +190,6 @@ func TestElectionBadInput(t *testing.T) {
 	never := func(context.Context, *concurrency.Permit) error { t.Error("fn ran"); return nil }
 	for what, o := range map[string][]concurrency.AcquireOption{
 		"weight":            {concurrency.Weight(2)},
-		"no wait":           {concurrency.Wait(0)},
 		"hold 0":            {concurrency.MaxHold(0)},
 		"waiters below 0":   {concurrency.MaxWaiters(-1)},
 		"empty ID":          {concurrency.ID("")},

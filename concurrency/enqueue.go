@@ -70,7 +70,7 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 			}
 			return nil, false, err
 		case errors.Is(err, commit.ErrOccupied):
-			g.sess.log.Warn("a slot of this session is taken by a foreign key", zap.String("key", c.key))
+			g.sess.log.Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.key))
 			e.wasteSlot(c)
 			continue // with the next one
 		case errors.Is(err, commit.ErrGone):

@@ -12,11 +12,11 @@ import (
 // is the error of a ctx, which is always joined and never masked.
 var (
 	// ErrInvalid: an argument, an option or a combination of them is wrong.
-	// Nothing was written to etcd; repeating does not help.
+	// Nothing was written to etcd. A repetition fails as well.
 	ErrInvalid = errors.New("invalid argument")
 
-	// ErrFull: no permit is free and the caller did not want to wait (longer).
-	// Nothing is wrong: etcd answers. It always comes as a *FullError.
+	// ErrFull: no permit is free, and the call was not to wait, or has waited for as long
+	// as it was to. etcd answers. It always comes as a *FullError.
 	ErrFull = errors.New("no permit is free")
 
 	// ErrUnavailable: a wait for a permit has ended while etcd did not answer, so it
@@ -28,23 +28,23 @@ var (
 	// *HeldError, which names its owner.
 	ErrHeld = errors.New("ID is in use")
 
-	// ErrLimitMismatch: the limit that is stored in etcd is not the one that this
-	// program has given to NewSemaphore. It always comes as a *LimitMismatchError.
-	ErrLimitMismatch = errors.New("the stored limit is another one")
+	// ErrLimitMismatch: the limit stored in etcd differs from the one that this program
+	// passed to NewSemaphore. It always comes as a *LimitMismatchError.
+	ErrLimitMismatch = errors.New("the stored limit differs")
 
 	// ErrNoLimit: SetLimit found no limit to change and no request under that name.
 	// Nothing was written. If the name is right, pass CreateLimit.
 	ErrNoLimit = errors.New("no limit is stored")
 
-	// ErrLost: a permit ended while its holder still wanted it: its session's
-	// lease is lost, or its key was deleted. It also matches the more exact
-	// ErrTooLong, ErrEvicted and ErrClosed where those end a permit.
+	// ErrLost: a permit ended before its holder released it: its session's lease is lost,
+	// or its key was deleted. A permit that ended with ErrTooLong, ErrEvicted or ErrClosed
+	// matches ErrLost as well.
 	ErrLost = errors.New("permit is lost")
 
 	// ErrTooLong: a permit ended because MaxHold had passed.
 	ErrTooLong = errors.New("permit was held too long")
 
-	// ErrEvicted: a request or permit was taken away by Evict or TakeOver.
+	// ErrEvicted: a request or permit was ended by Evict or TakeOver.
 	ErrEvicted = errors.New("evicted")
 
 	// ErrReleased: a permit ended because it was released, by its holder or by
@@ -59,35 +59,36 @@ var (
 	// ErrClosed: the session is closed, or its client is.
 	ErrClosed = errors.New("session is closed")
 
-	// ErrStepDown: somebody has asked the holder of a term to step down. The term
-	// has not ended. It always comes as a *StepDownError, as the cause of a context.
-	ErrStepDown = errors.New("asked to step down")
+	// ErrStepDown: the holder of a term was requested to step down. The term has not
+	// ended. It always comes as a *StepDownError, as the cause of a context.
+	ErrStepDown = errors.New("requested to step down")
 
 	// ErrNotHeld: no live request has this ID or token.
 	ErrNotHeld = errors.New("no such request")
 
 	// ErrTooMany: this session has as many live requests as SessionOptions.MaxPermits
-	// allows. A call that meets the bound only because requests that have ended are still
-	// being removed from etcd waits for that, at most 5 s, and returns this error then.
+	// allows. If the bound is reached only because ended requests are still being removed
+	// from etcd, the call first waits for their removal, at most 5 s.
 	ErrTooMany = errors.New("too many requests on one session")
 )
 
-// FullError says how full a queue was when a caller was refused, as far as the caller's
-// process knew. It is returned only if etcd has answered the session within the last two
-// seconds or so; otherwise an *UnavailableError is. errors.Is matches it with ErrFull.
+// FullError says how full a queue was when a call was refused, as far as this process
+// knew. It is returned only if etcd has answered the session within about the last two
+// seconds; otherwise the call returns an *UnavailableError. errors.Is matches it with
+// ErrFull.
 type FullError struct {
 	Name    string // of the queue
 	Limit   int    // in force then; 0 if it is paused
-	Held    int    // weight of the holders
+	Used    int    // weight of the holders
 	Waiting int    // number of other waiting requests
 }
 
 // Error names the queue and the counts.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("%q: %v: %d of %d held, %d waiting", e.Name, ErrFull, e.Held, e.Limit, e.Waiting)
+	return fmt.Sprintf("acquire %q: %v: %d of %d in use, %d waiting", e.Name, ErrFull, e.Used, e.Limit, e.Waiting)
 }
 
-// Is tells that a FullError is an ErrFull.
+// Is reports whether target is ErrFull.
 func (e *FullError) Is(target error) bool { return target == ErrFull }
 
 // UnavailableError says since when etcd has not answered a call that waited for a permit.
@@ -112,7 +113,7 @@ func (e *UnavailableError) Error() string {
 		s += ": " + e.Err.Error()
 	}
 	if e.Seen != nil {
-		s += fmt.Sprintf("; the queue then had %d of %d held, %d waiting", e.Seen.Held, e.Seen.Limit, e.Seen.Waiting)
+		s += fmt.Sprintf("; the queue then had %d of %d held, %d waiting", e.Seen.Used, e.Seen.Limit, e.Seen.Waiting)
 	}
 	return s
 }
@@ -123,8 +124,8 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 // Is reports whether target is ErrUnavailable.
 func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
 
-// HeldError says that a live request with the caller's ID exists already.
-// errors.Is matches it with ErrHeld.
+// HeldError says that a live request with the caller's ID exists. errors.Is matches it with
+// ErrHeld.
 type HeldError struct {
 	Name  string // of the queue
 	ID    string
@@ -133,16 +134,16 @@ type HeldError struct {
 
 // Error names the ID and its owner.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("%q: ID %q is in use by %s (token %d)", e.Name, e.ID, e.Owner.Holder, e.Owner.Token)
+	return fmt.Sprintf("acquire %q: ID %q is in use by %s (token %d); TakeOver would evict it", e.Name, e.ID, e.Owner.Holder, e.Owner.Token)
 }
 
 // Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// LimitMismatchError says that a semaphore was built with another limit than the
-// one stored in etcd. Either the program's configuration is out of date, or the
-// stored limit is to be changed with SetLimit; SemaphoreOptions.AdoptLimit takes
-// the stored one as it is. errors.Is matches it with ErrLimitMismatch.
+// LimitMismatchError says that a semaphore's limit in this program differs from the one
+// stored in etcd. Either the program's configuration is out of date, or the stored limit is
+// to be changed with SetLimit; SemaphoreOptions.AdoptLimit accepts the stored one as it is.
+// errors.Is matches it with ErrLimitMismatch.
 type LimitMismatchError struct {
 	Name   string
 	Stored int
@@ -151,15 +152,15 @@ type LimitMismatchError struct {
 
 // Error names both limits, and what would make them agree.
 func (e *LimitMismatchError) Error() string {
-	return fmt.Sprintf("semaphore %q: the limit is %d in etcd, and %d in this program: set SemaphoreOptions.AdoptLimit, or call SetLimit", e.Name, e.Stored, e.Wanted)
+	return fmt.Sprintf("acquire %q: the limit is %d in etcd and %d in this program (set SemaphoreOptions.AdoptLimit, or call SetLimit)", e.Name, e.Stored, e.Wanted)
 }
 
 // Is reports whether target is ErrLimitMismatch.
 func (e *LimitMismatchError) Is(target error) bool { return target == ErrLimitMismatch }
 
-// LostError says which permit or request ended, and why. Unwrap gives the cause:
-// ErrLost, ErrTooLong, ErrEvicted, ErrReleased or ErrClosed. errors.Is
-// matches it with ErrLost unless it was released.
+// LostError says which permit or request ended, and why. Unwrap returns the cause: ErrLost,
+// ErrTooLong, ErrEvicted, ErrReleased or ErrClosed. errors.Is matches it with ErrLost unless
+// the cause is ErrReleased.
 type LostError struct {
 	Name   string // of the queue
 	Token  int64
@@ -169,7 +170,7 @@ type LostError struct {
 
 // Error names the permit, the cause and the reason.
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("%q (token %d): %v", e.Name, e.Token, e.Cause)
+	s := fmt.Sprintf("permit %q (token %d): %v", e.Name, e.Token, e.Cause)
 	if e.Reason != "" {
 		s += ": " + e.Reason
 	}
@@ -179,12 +180,12 @@ func (e *LostError) Error() string {
 // Unwrap returns the cause.
 func (e *LostError) Unwrap() error { return e.Cause }
 
-// Is tells that every end but a release is an ErrLost.
+// Is reports whether target is ErrLost and the permit was not released.
 func (e *LostError) Is(target error) bool { return target == ErrLost && e.Cause != ErrReleased }
 
-// UnconfirmedError says that etcd has not confirmed the release of a permit that was
-// valid when it was released. The work is done, and no other holder was admitted
-// meanwhile as far as the session's lease can tell (G4 in docs/guarantees.md). The permit
+// UnconfirmedError says that etcd has not confirmed the release of a permit that was valid
+// when it was released. The work is done, and as far as the session's lease can show, no
+// other request was granted the permit meanwhile (G4 in docs/guarantees.md). The permit
 // counts as held in etcd until the release arrives there or etcd expires the lease.
 // errors.Is matches it with ErrUnconfirmed, and never with ErrLost.
 type UnconfirmedError struct {
@@ -206,8 +207,8 @@ func (e *UnconfirmedError) Unwrap() error { return e.Cause }
 // Is reports whether target is ErrUnconfirmed.
 func (e *UnconfirmedError) Is(target error) bool { return target == ErrUnconfirmed }
 
-// StepDownError says that somebody has asked the holder of a term to step down, see
-// Election.StepDown. errors.Is matches it with ErrStepDown.
+// StepDownError is the request that the holder of a term step down, see Election.StepDown.
+// errors.Is matches it with ErrStepDown.
 type StepDownError struct {
 	Name   string // of the election
 	Token  int64  // of the term
@@ -216,14 +217,14 @@ type StepDownError struct {
 
 // Error names the term and the reason.
 func (e *StepDownError) Error() string {
-	s := fmt.Sprintf("%q (token %d): %v", e.Name, e.Token, ErrStepDown)
+	s := fmt.Sprintf("term %q (token %d): %v", e.Name, e.Token, ErrStepDown)
 	if e.Reason != "" {
 		s += ": " + e.Reason
 	}
 	return s
 }
 
-// Is tells that a StepDownError is an ErrStepDown.
+// Is reports whether target is ErrStepDown.
 func (e *StepDownError) Is(target error) bool { return target == ErrStepDown }
 
 func invalid(format string, args ...any) error {

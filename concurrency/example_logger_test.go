@@ -57,6 +57,6 @@ func ExampleSessionOptions_logger() {
 		fmt.Println(line.Level.CapitalString(), line.LoggerName+":", line.Message)
 	}
 	// Output:
-	// WARN etcdkit: session lost its lease; its permits are lost
-	// INFO etcdkit: session has a new lease
+	// WARN etcdkit: the session lost its lease, and all permits, runs and attempts on it
+	// INFO etcdkit: the session has a new lease
 }

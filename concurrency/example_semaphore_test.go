@@ -77,7 +77,7 @@ func ExampleSemaphore_Acquire() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%d of %d in use\n", st.Held, st.Limit)
+	fmt.Printf("%d of %d in use\n", st.Used, st.Limit)
 
 	if err := p.Release(ctx); err != nil {
 		log.Fatal(err) // it had ended before
@@ -107,9 +107,9 @@ func ExampleSemaphore_TryAcquire() {
 	_, err = sem.TryAcquire(ctx)
 	var full *concurrency.FullError // which errors.Is matches with ErrFull
 	if errors.As(err, &full) {
-		fmt.Printf("%d of %d held, %d waiting\n", full.Held, full.Limit, full.Waiting)
+		fmt.Printf("%d of %d in use, %d waiting\n", full.Used, full.Limit, full.Waiting)
 	}
-	// Output: 1 of 1 held, 0 waiting
+	// Output: 1 of 1 in use, 0 waiting
 }
 
 // A limit of 0 pauses all processes. Once nobody holds, nobody works.
@@ -130,7 +130,7 @@ func ExampleSemaphore_SetLimit() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if st.Limit == 0 && st.Held == 0 {
+		if st.Limit == 0 && st.Used == 0 {
 			break
 		}
 	}

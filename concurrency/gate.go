@@ -63,10 +63,10 @@ func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, err
 		return nil, invalid("name: %w", err)
 	}
 	if s == nil {
-		return nil, invalid("%q: the session is nil", name)
+		return nil, invalid("the session is nil")
 	}
 	if s.accept.Err() != nil {
-		return nil, fmt.Errorf("%q: %w", name, ErrClosed)
+		return nil, ErrClosed
 	}
 	keys := s.space.Gate(kind, name)
 	s.mu.Lock()
@@ -229,7 +229,7 @@ func (g *gate) named(doing string, err error) error {
 
 // fullError tells how full a queue is, but for the caller's own request.
 func fullError(name string, v mirror.View, own int64) *FullError {
-	full := &FullError{Name: name, Limit: int(v.Limit), Held: int(v.Used)}
+	full := &FullError{Name: name, Limit: int(v.Limit), Used: int(v.Used)}
 	for _, r := range v.Waiters {
 		if r.Create != own {
 			full.Waiting++
@@ -362,7 +362,7 @@ func (g *gate) withdrawLater(e *epoch, c *claim) {
 // refusal logs that etcd refuses to delete a request.
 func (g *gate) refusal(c *claim) func(error) {
 	return func(err error) {
-		g.sess.log.Warn("etcd refuses to delete a request that has ended; it is tried again until the lease ends",
+		g.sess.log.Warn("etcd refuses to delete the key of a request that has ended; the session repeats it until its lease ends",
 			zap.String("name", g.name), zap.Int64("token", c.token), zap.Error(g.sess.explain(err)))
 	}
 }

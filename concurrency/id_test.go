@@ -248,7 +248,7 @@ func TestStatusAndWatch(t *testing.T) {
 	w := ask(t, ctx, sm, concurrency.ID("second"))
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 2, st.Held)
+	require.Equal(t, 2, st.Used)
 	require.Len(t, st.Holders, 1)
 	h := st.Holders[0]
 	require.WithinRange(t, h.Requested, begun, time.Now().Add(time.Second))
@@ -274,14 +274,14 @@ func TestStatusAndWatch(t *testing.T) {
 			}
 		}
 	}
-	until("the present state", func(st concurrency.Status) bool { return len(st.Waiters) == 1 && st.Held == 2 })
+	until("the present state", func(st concurrency.Status) bool { return len(st.Waiters) == 1 && st.Used == 2 })
 	require.NoError(t, p.Release(ctx))
 	q := granted(t, w, "second")
 	until("the waiter holds", func(st concurrency.Status) bool { return len(st.Holders) == 1 && st.Holders[0].ID == "second" })
 	require.NoError(t, sm.SetLimit(ctx, 7))
 	until("the limit", func(st concurrency.Status) bool { return st.Limit == 7 })
 	require.NoError(t, q.Release(ctx))
-	until("nobody", func(st concurrency.Status) bool { return st.Held == 0 && len(st.Holders) == 0 })
+	until("nobody", func(st concurrency.Status) bool { return st.Used == 0 && len(st.Holders) == 0 })
 	cancel()
 	require.ErrorIs(t, got(t, ended, "the watch ends"), context.Canceled)
 }

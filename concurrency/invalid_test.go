@@ -51,7 +51,6 @@ func TestBadInput(t *testing.T) {
 		"weight 0":                 {concurrency.Weight(0)},
 		"weight below 0":           {concurrency.Weight(-1)},
 		"weight beyond all limits": {concurrency.Weight(math.MaxInt)},
-		"no wait":                  {concurrency.Wait(0)},
 		"wait below 0":             {concurrency.Wait(-time.Second)},
 		"hold 0":                   {concurrency.MaxHold(0)},
 		"hold below a ms":          {concurrency.MaxHold(time.Microsecond)},

@@ -10,37 +10,35 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// Lead campaigns and runs fn while it leads, term after term, until fn has done its
-// work or ctx ends. fn's context is a child of ctx that also ends when the term is
-// lost, with a *LostError as its cause; when somebody asks for StepDown, with a
-// *StepDownError; and when the session's Close begins, with ErrClosed. fn must have
-// ended its work when it returns, and should do so soon after its context has ended: the
-// term is given up only then, or when etcd has taken it away. At most one fn of an
-// election runs at a time, as far as terms end in time: see the package documentation.
+// Lead campaigns and runs fn while this process is the leader, term after term, until fn has
+// done its work or ctx ends. fn's context is a child of ctx that also ends when the term is
+// lost, with a *LostError as its cause; when a StepDown is requested, with a *StepDownError;
+// and when the session's Close begins, with ErrClosed. fn must have ended its work when it
+// returns, and should return soon after its context has ended: the term is released only
+// then, unless etcd ends it before. At most one fn of an election runs at a time, as far as
+// contexts end in time: see the package documentation.
 //
-// How fn's end is taken depends on whether its term was good when it returned:
+// What Lead does next depends on whether the term was still valid when fn returned:
 //
-//   - it was, or fn had released it: Lead resigns and returns fn's error, nil included.
-//     If etcd answers that the term's key was gone before, a *LostError is joined to it;
-//   - it was lost, or asked for: the work counts as not done, whatever fn returned, and
-//     fn's error is logged at most. Lead resigns and campaigns again, behind all who
-//     wait, after a pause of about 10 ms, which grows to about a second while terms
-//     are lost within less than the session's TTL. A candidate that is evicted campaigns
-//     again too;
-//   - ctx has ended, or the session closes: Lead resigns and returns fn's error joined
-//     with ctx's, or with ErrClosed.
+//   - It was valid, or fn had released it: Lead resigns and returns fn's error, nil included.
+//     If etcd reports that the term's key was gone before, a *LostError is joined to it.
+//   - It was lost, or a StepDown was requested: the work counts as not done, and fn's error is
+//     only logged. Lead resigns and campaigns again, at the end of the queue, after a pause of
+//     about 10 ms; the pause grows to about a second while terms are lost within less than the
+//     session's TTL. A candidate that is evicted campaigns again too.
+//   - ctx has ended, or the session closes: Lead resigns and returns fn's error joined with
+//     ctx's, or with ErrClosed.
 //
-// If fn panics or exits its goroutine, Lead resigns and lets it. Lead waits for etcd to
-// confirm its resignation at most for SessionOptions.ReleaseTimeout, and not if ctx has
-// ended when fn returns. Without the confirmation, which is no error, the resignation
+// If fn panics or exits its goroutine, Lead resigns and does not recover. Lead waits for etcd
+// to confirm its resignation at most for SessionOptions.ReleaseTimeout, and not at all if ctx
+// has ended when fn returns. A missing confirmation is not an error; the resignation
 // continues in the background.
 //
-// The options are those of Campaign, and count for each term; TakeOver is ErrInvalid,
-// since two that do so would take over from each other for ever. With MaxHold the term
-// ends after that time even if fn is stuck. An error of Campaign other than an eviction
-// ends Lead: ErrFull by Wait or MaxWaiters, ErrUnavailable by Wait, a *HeldError,
-// ErrInvalid, ErrTooMany, ErrClosed, ctx's error or one of etcd's that repeating does not
-// mend.
+// The options are those of Campaign and count for each term. TakeOver is ErrInvalid, because
+// two such processes would take over from each other for ever. With MaxHold the term ends
+// after that time even if fn is stuck. An error of Campaign other than an eviction ends Lead:
+// ErrFull by Wait or MaxWaiters, ErrUnavailable by Wait, a *HeldError, ErrInvalid,
+// ErrTooMany, ErrClosed, ctx's error, or one of etcd's that a repetition would not change.
 func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term *Permit) error, opts ...AcquireOption) error {
 	g := el.gate
 	r, err := candidate(opts)
@@ -48,7 +46,7 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 	case fn == nil:
 		err = invalid("the function is nil")
 	case err == nil && r.takeOver:
-		err = invalid("TakeOver in Lead")
+		err = invalid("TakeOver: two processes that lead with it would evict each other for ever; use Campaign")
 	}
 	if err != nil {
 		return g.failed("lead", err)
@@ -115,7 +113,7 @@ func (p *Permit) judge(ctx context.Context, own, early, lost error) (again bool,
 		}
 		return false, g.named("lead", withEnd(own, early))
 	case early != nil:
-		g.sess.log.Info("a term has ended early; it campaigns again", zap.String("name", g.name),
+		g.sess.log.Info("a term ended before its function returned; the process campaigns again", zap.String("name", g.name),
 			zap.Int64("token", p.token), zap.NamedError("cause", early), zap.NamedError("returned", own))
 		return true, nil
 	}

@@ -34,7 +34,7 @@ func TestDeletedLimitComesBack(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	var full *concurrency.FullError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, &concurrency.FullError{Name: "x", Limit: 1, Held: 1}, full)
+	require.Equal(t, &concurrency.FullError{Name: "x", Limit: 1, Used: 1}, full)
 	require.NoError(t, p.Release(ctx))
 	f.deleteLimit()
 	p, err = sm.TryAcquire(ctx)
@@ -96,7 +96,7 @@ func TestLimitOfTheFutureAdmitsNobody(t *testing.T) {
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 1}, []int{st.Limit, st.Foreign})
-	require.GreaterOrEqual(t, st.Held, 1, "whoever may hold is shown")
+	require.GreaterOrEqual(t, st.Used, 1, "whoever may hold is shown")
 	require.NoError(t, p.Err(), "holders stay")
 	for range 2 { // while one holds, and then none
 		_, err = sm.Acquire(ctx)

@@ -54,14 +54,14 @@ func TestLoweredLimit(t *testing.T) {
 		require.NoError(t, control.SetLimit(ctx, n))
 		st, err := control.Status(ctx)
 		require.NoError(t, err)
-		require.Equal(t, []int{n, 4, 2}, []int{st.Limit, st.Held, len(st.Waiters)})
+		require.Equal(t, []int{n, 4, 2}, []int{st.Limit, st.Used, len(st.Waiters)})
 		st = f.sees(ctx, sm)
-		require.Equal(t, []int{n, 4, 2}, []int{st.Limit, st.Held, len(st.Waiters)}, "and so those who wait are told")
+		require.Equal(t, []int{n, 4, 2}, []int{st.Limit, st.Used, len(st.Waiters)}, "and so those who wait are told")
 	}
 	for i := range 3 {
 		st, err := control.Status(ctx)
 		require.NoError(t, err)
-		require.Equal(t, 4-i, st.Held, "after %d releases", i)
+		require.Equal(t, 4-i, st.Used, "after %d releases", i)
 		require.Len(t, st.Waiters, 2)
 		_, err = control.TryAcquire(ctx)
 		require.ErrorIs(t, err, concurrency.ErrFull)
@@ -114,7 +114,7 @@ func TestTrapS6Limit(t *testing.T) {
 	require.NoError(t, control.SetLimit(ctx, 0))
 	st, err = control.Status(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 2, st.Held, "the waiter was admitted before the pause")
+	require.Equal(t, 2, st.Used, "the waiter was admitted before the pause")
 	require.Empty(t, st.Waiters)
 	mute.Remove()
 	require.NoError(t, mute.Release())
@@ -123,7 +123,7 @@ func TestTrapS6Limit(t *testing.T) {
 	require.NoError(t, second.Release(ctx))
 	st, err = control.Status(ctx)
 	require.NoError(t, err)
-	require.Zero(t, st.Held)
+	require.Zero(t, st.Used)
 
 	// The same where the watch is lost and only a list tells of both.
 	require.NoError(t, control.SetLimit(ctx, 1))

@@ -82,7 +82,7 @@ func TestTrapS6ChangeOfAnUnsettledLimit(t *testing.T) {
 			require.NoError(t, second.Release(ctx))
 			st, err := sm.Status(ctx)
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, st.Held, 1, "limit 0, but somebody holds")
+			require.GreaterOrEqual(t, st.Used, 1, "limit 0, but somebody holds")
 			require.Equal(t, third.Token(), st.Holders[0].Token)
 			require.NoError(t, third.Err())
 			if tt.next == 7 {
@@ -94,7 +94,7 @@ func TestTrapS6ChangeOfAnUnsettledLimit(t *testing.T) {
 			st, err = sm.Status(ctx)
 			require.NoError(t, err)
 			if !tt.compact { // else the waiter may have held, for all that is known
-				require.Zero(t, st.Held, "the barrier comes")
+				require.Zero(t, st.Used, "the barrier comes")
 			}
 		})
 	}
@@ -137,9 +137,9 @@ func (f fixture) holdsAndWaits(ctx context.Context, sm *concurrency.Semaphore, w
 	}
 	st, err := sm.Status(ctx)
 	require.NoError(f.t, err)
-	require.Equal(f.t, want, notes{st.Held, read(st.Holders), read(st.Waiters)}, "%+v", st)
+	require.Equal(f.t, want, notes{st.Used, read(st.Holders), read(st.Waiters)}, "%+v", st)
 	st = f.sees(ctx, sm)
-	require.Equal(f.t, want, notes{st.Held, read(st.Holders), read(st.Waiters)}, "%+v", st)
+	require.Equal(f.t, want, notes{st.Used, read(st.Holders), read(st.Waiters)}, "%+v", st)
 }
 
 // S6: who may have held while a lowered limit was not settled is not taken for

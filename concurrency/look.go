@@ -102,7 +102,7 @@ func (g *gate) lookAtNames(ctx context.Context, e *epoch, r request) (o outlook,
 	}
 	o = outlook{
 		answer: queue.Enter, fits: requests < seen.limit, free: seen.limit - requests, revision: resp.Header.Revision, limitRev: seen.revision,
-		full: &FullError{Name: g.name, Limit: int(seen.limit), Held: int(seen.limit), Waiting: int(requests - seen.limit)},
+		full: &FullError{Name: g.name, Limit: int(seen.limit), Used: int(seen.limit), Waiting: int(requests - seen.limit)},
 	}
 	if others >= room {
 		o.answer = queue.Refuse

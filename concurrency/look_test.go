@@ -96,7 +96,7 @@ func TestRefusalReadsNames(t *testing.T) {
 			_, err := try()
 			var full *concurrency.FullError
 			require.ErrorAs(t, err, &full)
-			require.Equal(t, &concurrency.FullError{Name: "x", Limit: held, Held: held, Waiting: 40}, full)
+			require.Equal(t, &concurrency.FullError{Name: "x", Limit: held, Used: held, Waiting: 40}, full)
 			require.Equal(t, 1, names.Struck())
 			require.Equal(t, 0, values.Struck())
 			for _, p := range permits {
@@ -136,7 +136,7 @@ func TestRefusalAfterAnotherLimit(t *testing.T) {
 	_, err = sm.TryAcquire(ctx)
 	var full *concurrency.FullError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, &concurrency.FullError{Name: "x", Limit: 1, Held: 3}, full)
+	require.Equal(t, &concurrency.FullError{Name: "x", Limit: 1, Used: 3}, full)
 	require.NoError(t, third.Release(ctx))
 }
 

@@ -9,36 +9,32 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Mutex is held by at most one request at a time, in all processes whose sessions
-// share its prefix and namespace. Waiters are served in the order in which etcd
-// received them. It is the queue of a Semaphore with one permit, whose limit is
-// not stored and cannot be changed; a semaphore of the same name is another.
+// Mutex is held by at most one request at a time, in all processes whose sessions share its
+// prefix and namespace. Requests are granted in the order in which etcd received them. It is
+// the queue of a Semaphore with one permit, whose limit is not stored and cannot be changed;
+// a semaphore of the same name is independent of it.
 //
-// Its permits' tokens strictly rise from holder to holder: see Permit.Token.
+// Tokens of its permits strictly rise from holder to holder: see Permit.Token.
 //
-// A Mutex is safe for concurrent use. It is not reentrant: two calls of one
-// process are two requests.
+// A Mutex is safe for concurrent use. It is not reentrant: two calls of one process are two
+// requests.
 type Mutex struct{ gate *gate }
 
-// NewMutex returns the mutex of that name. It does no I/O. It returns ErrInvalid
-// if the session is nil or the name cannot be one (see NewSemaphore), and
-// ErrClosed if the session is closed.
+// NewMutex returns the mutex of that name. It does no I/O. It returns ErrInvalid if the
+// session is nil or the name is not valid (see NewSemaphore), and ErrClosed if the session is
+// closed.
 func NewMutex(s *Session, name string) (*Mutex, error) {
-	if s == nil {
-		return nil, invalid("mutex %q: the session is nil", name)
-	}
 	g, err := s.gate(keyspace.Mutex, name, 1)
 	if err != nil {
-		return nil, fmt.Errorf("mutex: %w", err)
+		return nil, fmt.Errorf("new mutex %q: %w", name, err)
 	}
 	return &Mutex{gate: g}, nil
 }
 
-// Lock waits until the mutex is free and returns the permit that holds it; Release
-// of the permit unlocks. The options ID, TakeOver, Note, Wait, MaxWaiters and
-// MaxHold may be given. ctx and the state after a failure are those of
-// Semaphore.Acquire, and so are the errors, with no *LimitMismatchError and with
-// ErrInvalid for any Weight but 1.
+// Lock blocks until the mutex is free or ctx is done, and returns the permit that holds it.
+// Release of the permit unlocks the mutex. The options ID, TakeOver, Note, Wait, MaxWaiters
+// and MaxHold may be given. ctx, the errors and the state after a failure are those of
+// Semaphore.Acquire, without *LimitMismatchError; any Weight but 1 is ErrInvalid.
 func (m *Mutex) Lock(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	return m.lock(ctx, false, opts)
 }
@@ -53,7 +49,7 @@ func (m *Mutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Permit, er
 func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
 	r, err := newRequest(try, opts)
 	if err == nil && r.weight != 1 {
-		err = invalid("Weight(%d) on a mutex", r.weight)
+		err = invalid("Weight(%d): the limit of a mutex is 1", r.weight)
 	}
 	if err != nil {
 		return nil, m.gate.failed("lock", err)
@@ -61,13 +57,13 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Perm
 	return m.gate.acquire(ctx, r)
 }
 
-// Do locks the mutex, runs fn and unlocks it, as Semaphore.Do does with a permit.
-// It returns the errors of Lock if it does not get the mutex, and otherwise fn's
-// error, joined with a *LostError if the mutex was lost before fn returned. That etcd
-// has not confirmed the release in time is no error.
+// Do locks the mutex, runs fn and unlocks it, as Semaphore.Do does with a permit. If the
+// mutex is not granted, it returns the errors of Lock; otherwise fn's error, joined with a
+// *LostError if the mutex was lost before fn returned. A release that etcd has not confirmed
+// in time is not an error.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
 	if fn == nil {
-		return invalid("mutex %q: the function is nil", m.gate.name)
+		return m.gate.failed("lock", invalid("the function is nil"))
 	}
 	p, err := m.Lock(ctx, opts...)
 	if err != nil {
@@ -86,9 +82,8 @@ func (m *Mutex) Status(ctx context.Context, opts ...StatusOption) (Status, error
 // ends with ctx's error, ErrClosed, or at its beginning one of etcd's.
 func (m *Mutex) Watch(ctx context.Context) iter.Seq2[Status, error] { return m.gate.watch(ctx) }
 
-// Evict takes the mutex, or a place in its queue, away from the request with this
-// ID, as Semaphore.Evict does. It returns ErrNotHeld and the other errors of
-// Semaphore.Evict.
+// Evict ends the request with this ID, whether it holds the mutex or waits, as
+// Semaphore.Evict does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
 func (m *Mutex) Evict(ctx context.Context, id, reason string) error {
 	return m.gate.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
@@ -99,9 +94,8 @@ func (m *Mutex) ReleaseID(ctx context.Context, id string) error {
 	return m.gate.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
 }
 
-// EvictToken takes the mutex, or a place in its queue, away from the request with
-// this token, as Semaphore.EvictToken does. It returns ErrNotHeld and the other
-// errors of Semaphore.Evict.
+// EvictToken ends the request with this token, whether it holds the mutex or waits, as
+// Semaphore.EvictToken does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
 func (m *Mutex) EvictToken(ctx context.Context, token int64, reason string) error {
 	return m.gate.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }

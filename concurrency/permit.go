@@ -14,9 +14,9 @@ import (
 	"github.com/etcdkit/etcdkit/internal/life"
 )
 
-// Permit is the right to go ahead that a semaphore or a mutex has granted, or the
-// term that an election has. It ends when it is released or lost, and then stays
-// ended. It is safe for concurrent use.
+// Permit is what a semaphore or a mutex grants, or the term of an election. It is valid
+// until it is released or lost, and never becomes valid again. It is safe for concurrent
+// use.
 type Permit struct {
 	gate  *gate
 	epoch *epoch
@@ -50,39 +50,39 @@ func (p *Permit) arm() {
 	}
 }
 
-// Context returns a context that ends when the permit ends, with a *LostError as
-// its cause (see context.Cause). It keeps the values of the ctx given to Acquire
-// but not its cancellation, because that bounded only the wait.
+// Context returns a context that ends when the permit ends, with a *LostError as its cause
+// (see context.Cause). It keeps the values of the ctx given to Acquire but not its
+// cancellation, because that ctx bounded only the wait.
 //
-// It ends before etcd gives the permit to another, under the assumptions named
-// in the package documentation.
+// It ends before etcd gives the permit to another request, under the assumptions named in
+// the package documentation.
 func (p *Permit) Context() context.Context { return p.life.Context() }
 
-// Lost returns a channel that is closed when the permit ends other than by Release of
-// this permit. What Release itself finds out, only its error and Trace report.
+// Lost returns a channel that is closed when the permit ends in any way but Release of this
+// permit. A loss that Release itself discovers is reported only by Release's error and by
+// Trace.
 func (p *Permit) Lost() <-chan struct{} { return p.life.Lost() }
 
-// Err returns nil while the permit is held, and a *LostError that says why it
-// ended from then on: errors.Is matches it with ErrLost and the exact cause, or
-// with ErrReleased. It reads the clocks itself, so right after a pause of the
-// process it tells the truth even if no timer has fired yet.
+// Err returns nil while the permit is valid, and a *LostError with the cause after its end:
+// errors.Is matches it with ErrLost and the exact cause, or with ErrReleased. Err reads the
+// clocks itself, so its answer is right immediately after a pause of the process, even if no
+// timer has fired yet.
 func (p *Permit) Err() error { return p.life.Err() }
 
-// Token returns the permit's fencing token: the revision of etcd at which the
-// request was made. For a mutex or an election, tokens strictly rise from holder to holder, so a
-// resource that refuses a smaller token than the greatest it has seen is safe
-// from former holders. For a limit above 1 that rule would refuse rightful
-// holders: use Guard there. After etcd was restored from a backup, tokens can
-// repeat, see docs/operations.md.
+// Token returns the permit's fencing token: the revision of etcd at which the request was
+// written. For a mutex and an election, tokens strictly rise from holder to holder, so a
+// resource that refuses every token below the greatest one it has seen is safe from former
+// holders. For a limit above 1 that rule would refuse valid holders: use Guard there. After
+// etcd was restored from a backup, tokens can repeat, see docs/operations.md.
 func (p *Permit) Token() int64 { return p.token }
 
-// Guard returns a condition for a Txn of the caller's own: the Txn takes effect
-// only while the permit's key stands in etcd. It holds whatever the clocks do.
-// The client must see the same keys as the session's.
+// Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while
+// the permit's key exists in etcd. This does not depend on clocks. The client of the Txn must
+// see the same keys as the session's client.
 func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.claim.key, p.token) }
 
-// Deadline returns until when the permit is trusted as things stand: it moves on
-// with each renewal of the session's lease, up to the end of MaxHold.
+// Deadline returns the time until which the permit is trusted without another renewal: each
+// renewal of the session's lease moves it on, at most to the end of MaxHold.
 func (p *Permit) Deadline() time.Time { return p.life.Deadline() }
 
 // trust is what the life of a permit depends on.

@@ -37,7 +37,7 @@ func TestTrapS1Batches(t *testing.T) {
 		listed, err := sem(t, other, "x", 1).Status(ctx)
 		require.NoError(t, err)
 		for _, st := range []concurrency.Status{listed, f.sees(ctx, sm)} {
-			require.Equal(t, 1, st.Held)
+			require.Equal(t, 1, st.Used)
 			require.Len(t, st.Waiters, 2)
 			require.Equal(t, resp.Header.Revision, st.Holders[0].Token)
 			require.Equal(t, []string{"0009", "0010", "0011"}, []string{st.Holders[0].Note, st.Waiters[0].Note, st.Waiters[1].Note})
@@ -70,7 +70,7 @@ func TestTrapS2OwnershipByPut(t *testing.T) {
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 1, st.Foreign)
-	require.Zero(t, st.Held)
+	require.Zero(t, st.Used)
 	_ = p.Release(ctx)
 }
 
@@ -91,7 +91,7 @@ func TestTrapS7MutableRankInputs(t *testing.T) {
 		}
 		st, err := sm.Status(ctx)
 		require.NoError(t, err)
-		require.Equal(t, 3, st.Held)
+		require.Equal(t, 3, st.Used)
 		require.Len(t, st.Waiters, 1)
 		require.Zero(t, st.Foreign)
 		waiting(t, w, "the holder's weight is what it was")
@@ -123,7 +123,7 @@ func TestForeignKeysBlockNobody(t *testing.T) {
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 4, st.Foreign)
-	require.Equal(t, 1, st.Held)
+	require.Equal(t, 1, st.Used)
 	_, err = sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	w := ask2(ctx, sm)

@@ -93,7 +93,7 @@ func TestOneEventFreesMany(t *testing.T) {
 	}
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 6, st.Held)
+	require.Equal(t, 6, st.Used)
 	require.Empty(t, f.keys("/id/"))
 }
 
@@ -220,7 +220,7 @@ func TestWaitIsBounded(t *testing.T) {
 					continue
 				}
 				require.Equal(t, 1, full.Limit)
-				require.LessOrEqual(t, full.Held, 1, "as far as the process knows: nothing, if no list has come")
+				require.LessOrEqual(t, full.Used, 1, "as far as the process knows: nothing, if no list has come")
 				least = min(least, took)
 			}
 			require.LessOrEqual(t, least, d*3/2)
@@ -258,7 +258,7 @@ func TestMaxWaiters(t *testing.T) {
 	_, err := sm.Acquire(ctx, concurrency.MaxWaiters(1))
 	var full *concurrency.FullError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, concurrency.FullError{Name: "x", Limit: 1, Held: 1, Waiting: 1}, *full)
+	require.Equal(t, concurrency.FullError{Name: "x", Limit: 1, Used: 1, Waiting: 1}, *full)
 	second := ask(t, ctx, sm, concurrency.MaxWaiters(2))
 	require.NoError(t, holder.Release(ctx))
 	require.NoError(t, granted(t, first, "first").Release(ctx))

@@ -21,7 +21,7 @@ const (
 	KindElection  QueueKind = "election"
 )
 
-// QueueInfo is a semaphore, a mutex or an election of which something is stored in etcd.
+// QueueInfo is a semaphore, a mutex or an election that has something stored in etcd.
 type QueueInfo struct {
 	Kind   QueueKind
 	Name   string
@@ -34,13 +34,12 @@ type QueueInfo struct {
 // queuePage is how many keys Queues reads at once.
 const queuePage = 500
 
-// Queues returns the queues in the session's prefix and namespace: every semaphore whose
-// limit is stored, and every mutex and election that is held or waited for. A mutex or an
-// election without a request leaves nothing in etcd. They come by kind and then in the
-// order of their keys.
+// Queues yields the queues in the session's prefix and namespace: every semaphore whose limit
+// is stored, and every mutex and election that has requests. A mutex or an election without a
+// request leaves nothing in etcd. They are sorted by kind and then by key.
 //
-// It reads keys without values, 500 at once, so what changes meanwhile may be seen or not.
-// It yields ErrClosed, ctx's error or one of etcd's, and ends then.
+// Queues reads keys without values, 500 at once, so a change during the loop may be seen or
+// not. It yields ErrClosed, ctx's error or one of etcd's as its last pair.
 func (s *Session) Queues(ctx context.Context) iter.Seq2[QueueInfo, error] {
 	return func(yield func(QueueInfo, error) bool) {
 		for _, k := range []struct {

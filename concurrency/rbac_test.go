@@ -55,7 +55,7 @@ func TestApplicationRole(t *testing.T) {
 	require.NoError(t, q.Release(ctx))
 	for st, err := range sm.Watch(ctx) {
 		require.NoError(t, err)
-		require.Zero(t, st.Held)
+		require.Zero(t, st.Used)
 		break
 	}
 	require.NoError(t, mutex(t, s, "x").Do(ctx, func(context.Context, *concurrency.Permit) error { return nil }))
@@ -120,10 +120,10 @@ func TestObserverRole(t *testing.T) {
 	sm := sem(t, dashboard, "x", 2)
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 1, st.Held)
+	require.Equal(t, 1, st.Used)
 	for st, err := range sm.Watch(ctx) {
 		require.NoError(t, err)
-		require.Equal(t, 1, st.Held)
+		require.Equal(t, 1, st.Used)
 		break
 	}
 	_, err = sm.Acquire(ctx)

@@ -116,7 +116,7 @@ func TestRestoreAdmitsNobodyTwice(t *testing.T) {
 	st, err := here.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, p.Token(), st.Holders[0].Token)
-	require.Equal(t, 1, st.Held)
+	require.Equal(t, 1, st.Used)
 	waiting(t, w, "another holds")
 	require.NoError(t, p.Err())
 	require.NoError(t, p.Release(ctx))
@@ -172,7 +172,7 @@ func TestRestoreIsWatched(t *testing.T) {
 	require.NoError(t, f.Restore(ctx, b))
 	p := acquire(t, ctx, sm)
 	for st := range states {
-		if st.Held == 1 && st.Holders[0].Token == p.Token() {
+		if st.Used == 1 && st.Holders[0].Token == p.Token() {
 			break
 		}
 	}

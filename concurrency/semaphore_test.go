@@ -31,7 +31,7 @@ func TestLimitIsExact(t *testing.T) {
 	_, err := sm.TryAcquire(ctx)
 	var full *concurrency.FullError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, concurrency.FullError{Name: "x", Limit: 5, Held: 5}, *full)
+	require.Equal(t, concurrency.FullError{Name: "x", Limit: 5, Used: 5}, *full)
 	require.NoError(t, held[1].Release(ctx))
 	_, err = sm.TryAcquire(ctx, concurrency.Weight(4))
 	require.ErrorIs(t, err, concurrency.ErrFull, "4 of 3 free")

@@ -18,13 +18,13 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// Session is this process's standing with etcd: a lease that is kept alive for
-// as long as the process lives, and a namespace. Every primitive is built on
-// one; one per process is enough.
+// Session is this process's connection to a namespace in etcd: a lease that is kept alive for
+// as long as the process lives, and what is held on it. Every primitive is built on a
+// session; one per process is enough.
 //
-// If the lease is lost, all permits that were taken on it are lost: their
-// contexts end. The session then takes a new lease by itself, waiting calls
-// queue anew on it, and new calls go on; nothing has to be rebuilt.
+// If the lease is lost, all permits that were granted on it are lost: their contexts end. The
+// session then takes a new lease by itself, calls that wait join their queues again, and new
+// calls work as before; nothing has to be built anew.
 //
 // A Session is safe for concurrent use.
 type Session struct {
@@ -70,31 +70,30 @@ type Session struct {
 	closeErr error
 }
 
-// NewSession takes a lease in etcd and starts a session. Services that share a
-// prefix and a namespace share what is built on their sessions. The session
-// works with a client whose KV, Watcher and Lease are wrapped by etcd's namespace
-// package. The caller keeps the client open until after Close.
+// NewSession takes a lease in etcd and starts a session. Services that share a prefix and a
+// namespace share the primitives that are built on their sessions. The client's KV, Watcher
+// and Lease may be wrapped by etcd's namespace package. The caller keeps the client open
+// until Close has returned.
 //
-// It returns ErrInvalid if the client is nil, the namespace cannot be one (see
-// NewSemaphore for names) or an option is out of range; an error of etcd's; or
-// ctx's error, joined with the last one of etcd's, if etcd did not answer before
-// ctx ended. After an error nothing is left that does not expire by itself. ctx
-// bounds this call only; without a deadline in it the call lasts until etcd can
-// be reached.
+// It returns ErrInvalid if the client is nil, the namespace is not valid (see NewSemaphore
+// for names) or an option is out of range; an error of etcd's; or ctx's error, joined with
+// the last one of etcd's, if etcd did not answer before ctx ended. After an error nothing is
+// left in etcd that does not expire by itself. ctx bounds this call only; without a deadline
+// in it the call lasts until etcd can be reached.
 func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, opts *SessionOptions) (*Session, error) {
 	if etcd == nil {
-		return nil, invalid("session: the client is nil")
+		return nil, fmt.Errorf("new session in %q: %w", namespace, invalid("the client is nil"))
 	}
 	o, err := opts.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("session: %w", err)
+		return nil, fmt.Errorf("new session in %q: %w", namespace, err)
 	}
 	space, err := keyspace.New(o.Prefix, namespace)
 	if err != nil {
-		return nil, invalid("session: %w", err)
+		return nil, fmt.Errorf("new session in %q: %w", namespace, invalid("%w", err))
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("session: %w", err)
+		return nil, fmt.Errorf("new session in %q: %w", namespace, err)
 	}
 	s := &Session{
 		opts: o, space: space,
@@ -120,18 +119,17 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 		}
 		s.refuse()
 		s.stop()
-		return nil, fmt.Errorf("session in %q at %v: %w", namespace, etcd.Endpoints(), s.explain(err))
+		return nil, fmt.Errorf("new session in %q at %v: %w", namespace, etcd.Endpoints(), s.explain(err))
 	}
 	s.current = e
 	s.background(func() { s.run(e) })
 	return s, nil
 }
 
-// Holder returns the name by which others see this session.
+// Holder returns the name by which other processes see this session.
 func (s *Session) Holder() string { return s.opts.Holder }
 
-// Lease returns the ID of the present lease, or 0 between two leases and after
-// Close.
+// Lease returns the ID of the present lease, or 0 between two leases and after Close.
 func (s *Session) Lease() clientv3.LeaseID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +139,8 @@ func (s *Session) Lease() clientv3.LeaseID {
 	return clientv3.LeaseID(s.current.lease.ID())
 }
 
-// NamespacePrefix returns the prefix of all keys of this session's namespace: the range
-// for which a role in etcd needs read and write permission.
+// NamespacePrefix returns the prefix of all keys of this session's namespace: a role in etcd
+// needs read and write permission for this range.
 func (s *Session) NamespacePrefix() string { return s.space.Root() }
 
 // explain adds to an error that denies permission what an operator has to change.
@@ -187,14 +185,14 @@ func (s *Session) run(e *epoch) {
 				s.grace(lost, cause)
 			}
 			if err := s.revoke(lost, cause); err != nil {
-				s.log.Debug("lost lease is left to expire", zap.Error(err))
+				s.log.Debug("the lost lease could not be revoked and will expire", zap.Error(err))
 			}
 		})
-		s.log.Warn("session lost its lease; its permits are lost", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(s.explain(cause)))
+		s.log.Warn("the session lost its lease, and all permits, runs and attempts on it", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(s.explain(cause)))
 		s.opts.Trace.sessionLost(clientv3.LeaseID(lost.ID()), cause)
 		if e = s.reopen(); e != nil {
 			s.become(e)
-			s.log.Info("session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
+			s.log.Info("the session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
 			s.opts.Trace.sessionRenewed(clientv3.LeaseID(e.lease.ID()))
 		}
 	}
@@ -235,7 +233,7 @@ func (s *Session) reopen() *epoch {
 		if err == nil {
 			return e
 		}
-		s.log.Debug("no new lease yet", zap.Error(err))
+		s.log.Debug("the session could not take a new lease yet", zap.Error(err))
 		s.mu.Lock()
 		s.trouble = s.explain(err)
 		s.mu.Unlock()
@@ -321,18 +319,18 @@ func (s *Session) fail(err error) {
 	s.closeErr = errors.Join(s.closeErr, err)
 }
 
-// Close ends the session. New and waiting calls get ErrClosed at once. Close then
-// waits until all permits are released, or until ctx ends; permits that are still
-// held then end with ErrClosed as their cause. It revokes the lease, which frees
-// them in etcd, and returns when no goroutine of the session is left. A graceful
-// stop is Close with a deadline; the end of a context of Do would interrupt its work.
+// Close ends the session. Calls that wait, and new ones, return ErrClosed at once. Close then
+// waits until all permits are released, or until ctx ends; permits that are still held then
+// end with ErrClosed as their cause. It revokes the lease, which releases them in etcd, and
+// returns when no goroutine of the session is left. A graceful stop is Close with a
+// deadline; the end of a context of Do would interrupt its work.
 //
-// Revoking does not depend on ctx: it happens even if ctx has ended before the
-// call, and is bounded by two seconds. Close returns ctx's error if it had to end
-// permits, and an error of etcd's if the lease could not be revoked; it then
-// expires after its TTL. In every case the session is closed. Close may be called
-// again, also at the same time: each call returns when all is done, with the same
-// error, and the first ctx that ends is the one that ends the wait for holders.
+// The revocation does not depend on ctx: it happens even if ctx had ended before the call,
+// and is bounded by two seconds. Close returns ctx's error if it had to end permits, and an
+// error of etcd's if the lease could not be revoked; the lease then expires after its TTL. In
+// every case the session is closed. Close may be called again, also concurrently: each call
+// returns when the session has ended, with the same error, and the first ctx that ends is the
+// one that ends the wait for holders.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closing {

@@ -16,48 +16,45 @@ import (
 
 // SessionOptions configure a Session. nil means all defaults.
 type SessionOptions struct {
-	// TTL is how long etcd keeps this process's permits after it last heard of
-	// it: whole seconds, from 5 s to 300 s. With an explicit Margin it may be
-	// as short as 1 s; etcd may grant more, about 1.5 of its election timeouts
-	// at least. Defaults to 15 s.
+	// TTL is how long etcd keeps this process's permits after its last renewal: whole seconds,
+	// from 5 s to 300 s. With an explicit Margin it may be as short as 1 s; etcd may grant more,
+	// at least about 1.5 of its election timeouts. Defaults to 15 s.
 	TTL time.Duration
 
-	// Margin is how long before etcd could free them that permits count as
-	// lost: the time that work has to stop when their contexts end. It must
-	// also cover the difference in rate of this machine's and etcd's clocks
-	// over one TTL, and about one election timeout of etcd for a leader change
-	// at a bad moment. At least 10 ms and at most half of the TTL. Defaults to a fifth of
+	// Margin is how long before etcd could release them permits count as lost: the time that work
+	// has to stop after its context has ended. It must also cover the difference in rate of this
+	// machine's and etcd's clocks over one TTL, and about one election timeout of etcd for an
+	// untimely leader change. At least 10 ms and at most half of the TTL. Defaults to a fifth of
 	// the TTL, but not less than 1.2 s.
 	Margin time.Duration
 
 	// Prefix is the prefix of all keys in etcd. Defaults to "/etcdkit".
 	Prefix string
 
-	// Holder is how other processes and operators see this one: text of up to
-	// 255 bytes without control characters. Defaults to host, process ID and a
-	// few random letters.
+	// Holder is the name by which other processes and operators see this session: text of up to
+	// 255 bytes without control characters. Defaults to host, process ID and a few random
+	// letters.
 	Holder string
 
-	// MaxPermits bounds the live requests of this session, waiting ones
-	// included, from 1 to 65536. With auth enabled, etcd checks each key of a
-	// lease at every Put to it. Defaults to 4096.
+	// MaxPermits bounds the live requests of this session, including those that wait: from 1 to
+	// 65536. With auth enabled, etcd checks each key of a lease at every Put to it. Defaults to
+	// 4096.
 	MaxPermits int
 
-	// ReleaseTimeout is how long Do and Lead wait, once the function has returned, for
-	// etcd to confirm the release: at least a millisecond. After it they return, and
-	// the release continues in the background. Permit.Release is bounded by its ctx
-	// instead. It also bounds the calls of schedlock that run a job, which wait for the
-	// record of the run's end. Defaults to 2 s.
+	// ReleaseTimeout is how long Do and Lead wait, after the function has returned, for etcd to
+	// confirm the release: at least a millisecond. After it they return, and the release continues
+	// in the background. Permit.Release is bounded by its ctx instead. ReleaseTimeout also bounds
+	// how long a job's call in schedlock waits for the record of its run's end. Defaults to 2 s.
 	ReleaseTimeout time.Duration
 
-	// ReportEvery is the time between two calls of Trace.Waiting for one
-	// waiting caller. Defaults to 10 s.
+	// ReportEvery is the time between two calls of Trace.Waiting for one call that waits. Defaults
+	// to 10 s.
 	ReportEvery time.Duration
 
-	// Logger gets what an operator should know: lost sessions, foreign keys,
-	// refused deletions and failed jobs under a cron library as warnings, new
-	// leases as information, the rest at debug level. Give etcd's client the same
-	// logger, raised to errors, as in the Example. Defaults to no logging.
+	// Logger receives what an operator should know: lost sessions, foreign keys, refused deletions
+	// and failed jobs under a cron library as warnings, new leases as information, everything else
+	// at debug level. Give etcd's client the same logger, raised to errors, as in the Example.
+	// Defaults to no logging.
 	Logger *zap.Logger
 
 	// Trace has hooks for metrics and tests. Defaults to none.

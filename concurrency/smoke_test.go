@@ -36,7 +36,7 @@ func TestSmoke(t *testing.T) {
 	}()
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 2, st.Held)
+	require.Equal(t, 2, st.Used)
 	require.NoError(t, a.Release(ctx))
 	c := got(t, ch, "third")
 	require.NoError(t, b.Release(ctx))

@@ -18,45 +18,45 @@ type Status struct {
 	Name     string
 	Limit    int   // 0 if it is paused, or if none is stored
 	Stored   bool  // whether a limit is stored and readable: not for a name that no program uses
-	Held     int   // weight of the holders; above Limit for a while after it was lowered
+	Used     int   // weight of the holders; above Limit for a while after SetLimit has lowered it
 	Revision int64 // of etcd, as of which all this is true
-	// Holders are also all who may hold: if the limit was deleted or cannot be read,
-	// that is everybody.
+	// Holders are the requests that hold a permit or may hold one. If the limit was deleted
+	// or cannot be read, that is every request.
 	Holders []Request
 	Waiters []Request // in the order in which they are served
-	// Foreign counts keys in the queue's range that are not this library's or
-	// hang on no lease. They block nobody.
+	// Foreign counts keys in the queue's range that are not this library's or have no
+	// lease. They block no request.
 	Foreign int
 }
 
 // equal reports whether two states of one queue differ in their revisions at most.
 func (s Status) equal(t Status) bool {
-	return s.Limit == t.Limit && s.Stored == t.Stored && s.Held == t.Held && s.Foreign == t.Foreign &&
+	return s.Limit == t.Limit && s.Stored == t.Stored && s.Used == t.Used && s.Foreign == t.Foreign &&
 		slices.Equal(s.Holders, t.Holders) && slices.Equal(s.Waiters, t.Waiters)
 }
 
-// Request is one request that waits or holds.
+// Request is one request in a queue: it waits, or it holds a permit.
 type Request struct {
 	Token  int64  // identifies it, see Semaphore.EvictToken; lower is older
 	ID     string // if its caller gave one
-	Holder string // whose it is: SessionOptions.Holder there
+	Holder string // SessionOptions.Holder of its session
 	Note   string
 	Weight int
 	Lease  clientv3.LeaseID
-	// Requested is when it was made, by the clock of the machine that made it. Since when
-	// it holds is not stored, because a waiter that is admitted writes nothing: Watch
-	// shows the moment.
+	// Requested is when the request was made, by the clock of the machine that made it. The
+	// time of the grant is not stored, because a waiter that is admitted writes nothing:
+	// Watch shows it.
 	Requested time.Time
-	// Renewed is when its session last renewed its lease, or up to a second before that. A
-	// session that lives renews three times per TTL: an old permit with a young renewal is
-	// held by a process that lives, and may be stuck; one with an old renewal by a process
-	// that is dead or does not reach etcd. FreesBy is when the permit is free at the latest
-	// if the session does not renew its lease again: etcd rounds down to seconds and looks
-	// for expired leases every half second, so it has a second and a half in reserve. A new
-	// leader of etcd's renews all leases, and so makes both later.
+	// Renewed is when the request's session last renewed its lease, or up to a second before
+	// that. A live session renews three times per TTL. An old permit with a recent renewal is
+	// held by a live process, which may be stuck; an old permit with an old renewal by a
+	// process that is dead or cannot reach etcd. FreesBy is when the permit is free at the
+	// latest if the session does not renew its lease again. It includes a second and a half
+	// in reserve, because etcd rounds down to seconds and checks for expired leases every half
+	// second. A new leader of etcd renews all leases, which moves both times on.
 	//
-	// Both are what etcd says of the lease, by this machine's clock. They are set by Status
-	// with CheckLeases and in WaitInfo, and zero elsewhere and where etcd did not say.
+	// Both are etcd's answers about the lease, by this machine's clock. Status with
+	// CheckLeases and WaitInfo set them; elsewhere, and without an answer, they are zero.
 	Renewed, FreesBy time.Time
 }
 
@@ -66,7 +66,7 @@ type StatusOption func(*statusRead)
 // statusRead is what one call of Status asks for.
 type statusRead struct{ leases bool }
 
-// CheckLeases has Status ask etcd about the leases of the holders, for Request.Renewed and
+// CheckLeases lets Status ask etcd about the leases of the holders, for Request.Renewed and
 // FreesBy: one request for each lease, of the 64 oldest at most. Without it Status cannot
 // distinguish a holder that is stuck from one that is dead.
 func CheckLeases() StatusOption { return func(r *statusRead) { r.leases = true } }
@@ -92,7 +92,7 @@ func (g *gate) describe(v mirror.View) Status {
 		v.Limit = 0
 	}
 	return Status{
-		Name: g.name, Limit: int(v.Limit), Stored: v.Known, Held: int(v.Used), Revision: v.Revision,
+		Name: g.name, Limit: int(v.Limit), Stored: v.Known, Used: int(v.Used), Revision: v.Revision,
 		Holders: describeAll(v.Holders), Waiters: describeAll(v.Waiters), Foreign: v.Foreign,
 	}
 }

@@ -51,7 +51,7 @@ func (e *epoch) sweep(ctx context.Context) {
 		}
 		removal, err := commit.Remove(ctx, e.sess.client, key, kvs[0].CreateRevision)
 		if err == nil && removal != commit.Absent {
-			e.sess.log.Warn("removed a late copy of an earlier request, for which no caller waits", zap.String("key", key))
+			e.sess.log.Warn("the session removed a late copy of an earlier request, which no call waits for", zap.String("key", key))
 		}
 	}
 }

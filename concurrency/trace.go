@@ -6,13 +6,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Trace is a set of hooks into a session, for metrics, logs and tests. Any of
-// them may be nil. They are called synchronously, by several goroutines at once
-// and with no lock held: a hook may call anything of this package but
-// Session.Close, which waits for hooks. While a hook runs, the caller that it
-// reports on waits, and while SessionLost runs the session takes no new lease, so
-// SessionLost must not ask for a permit itself. No permit's context ends later
-// because of a hook.
+// Trace is a set of hooks into a session, for metrics, logs and tests. Any of them may be
+// nil. They are called synchronously, by several goroutines at once and with no lock held: a
+// hook may call anything of this package but Session.Close, which waits for hooks. The call
+// that a hook reports on waits until the hook returns. While SessionLost runs the session
+// takes no new lease, so SessionLost must not acquire a permit itself. No permit's context
+// ends later because of a hook.
 type Trace struct {
 	// Waiting is called when a caller begins to wait for a permit, and again
 	// every SessionOptions.ReportEvery while it waits.
@@ -50,7 +49,7 @@ type ReleaseInfo struct {
 	Held  time.Duration // from the grant to the release
 }
 
-// WaitInfo tells why a caller waits.
+// WaitInfo says why a call waits.
 type WaitInfo struct {
 	Name   string
 	Token  int64         // of the waiting request
@@ -61,8 +60,8 @@ type WaitInfo struct {
 	Blocking []Blocker
 }
 
-// Blocker is a holder that stands in a waiter's way. Renewed and FreesBy are zero in the
-// first report.
+// Blocker is a holder that a waiter waits for. Renewed and FreesBy are zero in the first
+// report.
 type Blocker struct{ Request }
 
 func (t *Trace) waiting(i WaitInfo) {

@@ -37,7 +37,7 @@ func TestTriesWithoutATurn(t *testing.T) {
 		err := got(t, errs, "a try")
 		require.ErrorIs(t, err, concurrency.ErrFull)
 		var full *concurrency.FullError
-		if errors.As(err, &full) && full.Held == 0 {
+		if errors.As(err, &full) && full.Used == 0 {
 			unseen++
 		}
 	}

@@ -55,6 +55,25 @@ func TestTrapL4Try(t *testing.T) {
 	require.Len(t, f.keys("queue/"), 1, "and those who were refused leave nothing")
 }
 
+// Wait(0) does not wait: Acquire, Lock and Campaign with it are tries.
+func TestWaitOfZeroIsATry(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.session(nil)
+	sm, mu, el := sem(t, s, "x", 1), mutex(t, s, "x"), election(t, s, "x")
+	for what, ask := range map[string]func(context.Context, ...concurrency.AcquireOption) (*concurrency.Permit, error){
+		"Acquire": sm.Acquire, "TryAcquire": sm.TryAcquire, "Lock": mu.Lock, "Campaign": el.Campaign,
+	} {
+		p, err := ask(ctxT(t), concurrency.Wait(0))
+		require.NoError(t, err, what)
+		_, err = ask(ctxT(t), concurrency.Wait(0))
+		require.ErrorIs(t, err, concurrency.ErrFull, what)
+		_, err = ask(ctxT(t), concurrency.Wait(0), concurrency.MaxWaiters(1))
+		require.ErrorIs(t, err, concurrency.ErrInvalid, what)
+		require.NoError(t, p.Release(ctxT(t)), what)
+	}
+}
+
 // Whoever comes between a try's look at the queue and its request is seen.
 func TestTrapL4NobodySlipsIn(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *claim) error 
 		return fmt.Errorf("%w: %w", ctx.Err(), unavailable)
 	}
 	full := g.seen(m, c)
-	return fmt.Errorf("%w while it was queued: limit %d, held %d, other waiters %d", ctx.Err(), full.Limit, full.Held, full.Waiting)
+	return fmt.Errorf("%w while it was queued: limit %d, held %d, other waiters %d", ctx.Err(), full.Limit, full.Used, full.Waiting)
 }
 
 // ended returns the error of a call whose bounded ctx has ended: by Wait or TryTimeout,
@@ -71,7 +71,7 @@ func (s *Session) unanswered(begun time.Time) *UnavailableError {
 // seen returns how full the queue is for a waiting request, as far as its mirror knows.
 func (g *gate) seen(m *mirror.Mirror, c *claim) *FullError {
 	b, _ := m.Brief(c.key, c.token, 0)
-	full := &FullError{Name: g.name, Limit: int(b.Limit), Held: int(b.Used), Waiting: b.Waiting}
+	full := &FullError{Name: g.name, Limit: int(b.Limit), Used: int(b.Used), Waiting: b.Waiting}
 	if b.Waits {
 		full.Waiting--
 	}

@@ -34,11 +34,11 @@ func TestWatchIsNotOlderThanTheCall(t *testing.T) {
 	st, err, _ := next()
 	require.NoError(t, err)
 	require.Zero(t, st.Limit, "it is what the caller has set")
-	require.Equal(t, 1, st.Held, "the barrier: a permit is held")
+	require.Equal(t, 1, st.Used, "the barrier: a permit is held")
 	mute.Remove()
 	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith}) // so that it lists the queue
 	require.NoError(t, p.Release(ctx))
-	for seen := st.Revision; st.Held > 0; seen = st.Revision {
+	for seen := st.Revision; st.Used > 0; seen = st.Revision {
 		st, err, _ = next()
 		require.NoError(t, err)
 		require.Greater(t, st.Revision, seen)
@@ -70,7 +70,7 @@ func TestWatchShowsNoStateTwice(t *testing.T) {
 	shows := func(what string, held, foreign int) {
 		t.Helper()
 		st := got(t, states, what)
-		require.Equal(t, []int{held, foreign}, []int{st.Held, st.Foreign}, what)
+		require.Equal(t, []int{held, foreign}, []int{st.Used, st.Foreign}, what)
 	}
 	shows("the present state", 1, 0)
 	slot, limit := f.keys("queue/")[0], f.keys("/limit")[0]
@@ -114,7 +114,7 @@ func TestWatchOfAMutexIsNotOlderThanTheCall(t *testing.T) {
 		require.NoError(t, err)
 		if before == nil {
 			before = lock(t, other, "x")
-		} else if st.Held == 1 {
+		} else if st.Used == 1 {
 			require.NoError(t, before.Release(ctx))
 		} else {
 			break
@@ -125,7 +125,7 @@ func TestWatchOfAMutexIsNotOlderThanTheCall(t *testing.T) {
 	require.NoError(t, mute.Wait(ctx))
 	for st, err := range mu.Watch(ctx) {
 		require.NoError(t, err)
-		require.Equal(t, 1, st.Held)
+		require.Equal(t, 1, st.Used)
 		break
 	}
 	require.NoError(t, p.Release(ctx))
@@ -159,7 +159,7 @@ func TestReplacedView(t *testing.T) {
 	p = granted(t, w, "the waiter")
 	require.NoError(t, p.Release(ctx))
 	for st := range states {
-		if st.Held == 0 {
+		if st.Used == 0 {
 			break
 		}
 	}

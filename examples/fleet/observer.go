@@ -45,7 +45,7 @@ func observe(ctx context.Context, s settings) (o *observer, err error) {
 	o.wg.Go(func() {
 		for st, err := range o.sem.Watch(ctx) {
 			if err == nil {
-				o.taken = append(o.taken, change{child.Clock(), st.Held})
+				o.taken = append(o.taken, change{child.Clock(), st.Used})
 			}
 		}
 	})

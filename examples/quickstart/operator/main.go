@@ -25,7 +25,7 @@ func evening(ctx context.Context, sem *concurrency.Semaphore, lk *schedlock.Lock
 		return err
 	}
 	for _, h := range now.Holders {
-		fmt.Printf("%s: %d of %d held, by %s: %s %s\n", now.Name, now.Held, now.Limit, h.Holder, h.ID, h.Note)
+		fmt.Printf("%s: %d of %d in use, by %s: %s %s\n", now.Name, now.Used, now.Limit, h.Holder, h.ID, h.Note)
 	}
 	smaller := sem.SetLimit(ctx, 1) // for all processes, which have AdoptLimit set
 	if err := errors.Join(smaller, sem.Evict(ctx, "order-17", "stuck since noon")); err != nil {

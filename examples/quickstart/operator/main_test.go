@@ -17,7 +17,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output:
-	// charge: 1 of 3 held, by web-1: order-17 card
+	// charge: 1 of 3 in use, by web-1: order-17 card
 	// invoices, paused, was run by web-1: done
 	// POST /payments of tenant 7: outcome unknown
 	// web-1 was evicted: true

@@ -133,7 +133,7 @@ func (q semaphore) status(bound time.Duration) Operation {
 			outcome.Return(c, err)
 			return err
 		}
-		c.Return(history.Event{Outcome: history.OK, Rev: st.Revision, N: int64(st.Held)})
+		c.Return(history.Event{Outcome: history.OK, Rev: st.Revision, N: int64(st.Used)})
 		return nil
 	}}
 }

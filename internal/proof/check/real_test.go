@@ -145,7 +145,7 @@ func (w *worker) status() {
 	call := w.rec.Call(history.Event{Name: history.Status, Gate: "sem/a"})
 	st, err := w.sem.Status(w.ctx())
 	require.NoError(w.t, err)
-	call.Return(history.Event{Outcome: history.OK, Rev: st.Revision, N: int64(st.Held)})
+	call.Return(history.Event{Outcome: history.OK, Rev: st.Revision, N: int64(st.Used)})
 }
 
 // judge ends the run as a harness does.

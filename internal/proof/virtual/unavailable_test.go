@@ -128,7 +128,7 @@ func TestOutageIsNotContention(t *testing.T) {
 						require.WithinRange(t, u.LastAnswer, begun.Add(-time.Second), begun.Add(from))
 						require.Equal(t, how == "refuses", u.Err != nil, "%v", u.Err)
 						if from > 0 {
-							require.Equal(t, &concurrency.FullError{Name: queue, Limit: 1, Held: 1}, u.Seen)
+							require.Equal(t, &concurrency.FullError{Name: queue, Limit: 1, Used: 1}, u.Seen)
 						} else {
 							require.Nil(t, u.Seen)
 						}
