@@ -203,7 +203,7 @@ func describe(e keyspace.Entry, st state) Record {
 // Get returns the record of a key and, if it is finished, its outcome. It returns
 // ErrNotFound, ErrInvalid if the reference is none, ErrUnreadable with the Record if the
 // outcome cannot be read, ErrClosed, ctx's error or one of etcd's.
-func (s *Store) Get(ctx context.Context, ref Ref) (Record, *Recorded, error) {
+func (s *Store) Get(ctx context.Context, ref Ref) (Record, *Outcome, error) {
 	e, st, err := s.lookUp(ctx, ref)
 	if err != nil {
 		return Record{}, nil, err

@@ -50,8 +50,8 @@ type Attempt struct {
 	ending  bool  // an outcome is being written
 	ifs     []clientv3.Cmp
 	then    []clientv3.Op
-	outcome *Recorded // after Commit or Fail
-	final   bool      // it was settled before another attempt can have begun
+	outcome *Outcome // after Commit or Fail
+	final   bool     // it was settled before another attempt can have begun
 }
 
 // start starts the attempt's clocks. Its context has the values of the caller's.
@@ -168,7 +168,7 @@ func (a *Attempt) drop() {
 }
 
 // land lets duplicates in this process, and Close, go on.
-func (a *Attempt) land(outcome *Recorded) {
+func (a *Attempt) land(outcome *Outcome) {
 	a.store.landed(a.entry.Ref, a.flight, outcome)
 	a.leave()
 }

@@ -16,7 +16,7 @@ import (
 //
 //   - an Attempt: the caller has to do the work, and then to Commit, Fail, Release or
 //     Abandon it;
-//   - what was Recorded, be that a result or a failure;
+//   - the Outcome that is recorded, a result or a failure;
 //   - an error: an *InProgressError (another works on it, and the call does not wait), a
 //     *MismatchError (the key was used with another payload), an *UnknownError (an attempt
 //     was lost, and the policy is Refuse), a *ScopeFullError (the scope has as many records
@@ -33,7 +33,7 @@ import (
 //
 // ctx bounds the call; when it ends, its error is returned, whatever its cause. It does not end
 // the attempt's context, which has its values.
-func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Recorded, error) {
+func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Outcome, error) {
 	a, rec, err := s.begin(ctx, key, payload, opts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("begin request in store %q: %w", s.name, s.explain(err))
@@ -41,7 +41,7 @@ func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option)
 	return a, rec, nil
 }
 
-func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) (*Attempt, *Recorded, error) {
+func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
 	if err := key.check(s.opts.SingleTenant); err != nil {
 		return nil, nil, err
 	}
@@ -112,7 +112,7 @@ func (c *call) unavailable(err error) error {
 	return err
 }
 
-func (c *call) replay(rec *Recorded) (*Attempt, *Recorded, error) {
+func (c *call) replay(rec *Outcome) (*Attempt, *Outcome, error) {
 	if !rec.print.agree(c.print) {
 		return nil, nil, c.mismatch(true)
 	}
@@ -130,7 +130,7 @@ func (c *call) inProgress(ctx context.Context, st state) error {
 }
 
 // follow waits for another call of this process. It returns nil if that has no outcome.
-func (c *call) follow(ctx context.Context, f *flight) (*Recorded, error) {
+func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	select {
 	case <-f.busy:
 		c.seen = true
@@ -179,7 +179,7 @@ func (c *call) known(f *flight) (st state) {
 }
 
 // lead asks etcd, until there is an attempt, an outcome or an error.
-func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Recorded, error) {
+func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Outcome, error) {
 	s := c.store
 	st, err := state{sent: now()}, error(nil)
 	if !c.set.likelyNew {

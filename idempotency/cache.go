@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Recorded is the outcome of a request as it was recorded. It never changes.
-type Recorded struct {
+// Outcome is the outcome of a request as it was recorded. It never changes.
+type Outcome struct {
 	// Value is the result, or the details of a failure. It must not be changed.
 	Value []byte
 	// Failed says that the request has failed, and Failure why.
@@ -23,7 +23,7 @@ type Recorded struct {
 	print prints
 }
 
-func (r *Recorded) size() int { return len(r.Value) + len(r.Failure) + 256 }
+func (r *Outcome) size() int { return len(r.Value) + len(r.Failure) + 256 }
 
 // cache holds outcomes for a short time, and the latest of them if there are too many.
 // Outcomes never change, but they can be deleted, and expire: so they are not kept for long.
@@ -39,7 +39,7 @@ type cache struct {
 
 type cached struct {
 	ref   string
-	rec   *Recorded
+	rec   *Outcome
 	since moment // before it was read, or recorded
 	keep  time.Duration
 }
@@ -48,7 +48,7 @@ func (c *cache) init(most int, keep time.Duration) {
 	c.most, c.keep, c.byRef = most, keep, map[string]*list.Element{}
 }
 
-func (c *cache) get(ref string) *Recorded {
+func (c *cache) get(ref string) *Outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.byRef[ref]
@@ -66,7 +66,7 @@ func (c *cache) get(ref string) *Recorded {
 
 // put keeps an outcome that is recorded for retain, as far as that is known: who has it
 // expire there, and does the request again, shall not be told of the former one.
-func (c *cache) put(ref string, rec *Recorded, since moment, retain time.Duration) {
+func (c *cache) put(ref string, rec *Outcome, since moment, retain time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.byRef[ref]; e != nil {

@@ -138,7 +138,7 @@ func TestWaitersGetTheResult(t *testing.T) {
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	at := begin(t, a, key("1"))
-	outcomes, before := make(chan *idempotency.Recorded, 10), b.client.Requests()["Watch.Send"]
+	outcomes, before := make(chan *idempotency.Outcome, 10), b.client.Requests()["Watch.Send"]
 	for n := range 10 {
 		go func() {
 			in := []instance{a, b}[n%2]

@@ -79,12 +79,12 @@ type encodeError struct{ error }
 func (e *encodeError) Unwrap() error { return e.error }
 
 // unpack reads a replayed value.
-func (r *Recorded) unpack(key Key, v any) error {
+func (r *Outcome) unpack(key Key, v any) error {
 	switch {
 	case r.Failed:
-		return &FailedError{Key: key, Recorded: r}
+		return &FailedError{Key: key, Outcome: r}
 	case r.Omitted:
-		return &OmittedError{Key: key, Recorded: r}
+		return &OmittedError{Key: key, Outcome: r}
 	}
 	if err := json.Unmarshal(r.Value, v); err != nil {
 		return fmt.Errorf("%v: %w: %w", key, ErrUnreadable, err)
@@ -126,7 +126,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	switch {
 	case errors.As(err, &unencoded):
 		theirs = false
-		return errors.Join(invalid("%v: the value has no JSON: %w", a.key, unencoded.error), a.finish(w, &outcome{state: record.AttemptDone, omit: true}))
+		return errors.Join(invalid("%v: the value has no JSON: %w", a.key, unencoded.error), a.finish(w, &settlement{state: record.AttemptDone, omit: true}))
 	case err == nil:
 		theirs = false
 		err = a.Commit(w, value)
@@ -157,7 +157,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 // act does with the request what the policy says after a failure. gone is why the attempt's
 // context had ended, if the caller reports that already, or nil.
 func (a *Attempt) act(ctx context.Context, what Action, failure string, gone error) error {
-	o := &outcome{reported: gone}
+	o := &settlement{reported: gone}
 	switch what {
 	case Remember:
 		o.state, o.failure = record.AttemptFailed, bounded(failure)

@@ -161,13 +161,13 @@ func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 
 // FailedError is a failure that was remembered.
 type FailedError struct {
-	Key      Key
-	Recorded *Recorded
+	Key     Key
+	Outcome *Outcome
 }
 
 // Error has the text of the failure.
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("%v: %v: %s", e.Key, ErrFailed, e.Recorded.Failure)
+	return fmt.Sprintf("%v: %v: %s", e.Key, ErrFailed, e.Outcome.Failure)
 }
 
 // Is tells that a FailedError is an ErrFailed.
@@ -175,8 +175,8 @@ func (e *FailedError) Is(target error) bool { return target == ErrFailed }
 
 // OmittedError says that a request was done and its result not kept.
 type OmittedError struct {
-	Key      Key
-	Recorded *Recorded
+	Key     Key
+	Outcome *Outcome
 }
 
 // Error names scope and operation.

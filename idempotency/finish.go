@@ -32,7 +32,7 @@ import (
 // ended before, ErrNotRecorded is joined with its cause, such as ErrLost: then another attempt
 // may have begun. ctx bounds this call only.
 func (a *Attempt) Commit(ctx context.Context, result []byte) error {
-	return a.finish(ctx, &outcome{state: record.AttemptDone, value: bytes.Clone(result)})
+	return a.finish(ctx, &settlement{state: record.AttemptDone, value: bytes.Clone(result)})
 }
 
 // Fail records that the request has failed for good: duplicates get this failure, and
@@ -40,7 +40,7 @@ func (a *Attempt) Commit(ctx context.Context, result []byte) error {
 // secret belongs into the details, which are kept as a result is. It returns what Commit
 // returns: ErrConflict, ErrFenced, ErrSettled, ErrNotRecorded.
 func (a *Attempt) Fail(ctx context.Context, failure string, details []byte) error {
-	return a.finish(ctx, &outcome{state: record.AttemptFailed, value: bytes.Clone(details), failure: bounded(failure)})
+	return a.finish(ctx, &settlement{state: record.AttemptFailed, value: bytes.Clone(details), failure: bounded(failure)})
 }
 
 // Release gives the key free, as if the request had never come, except for its recovery
@@ -48,20 +48,20 @@ func (a *Attempt) Fail(ctx context.Context, failure string, details []byte) erro
 // have another payload, so Release is for work that was not begun; after work that has failed,
 // return the error from Do's or Run's function. It returns what Commit returns but ErrConflict.
 func (a *Attempt) Release(ctx context.Context) error {
-	return a.finish(ctx, &outcome{state: record.AttemptReleased})
+	return a.finish(ctx, &settlement{state: record.AttemptReleased})
 }
 
 // Abandon leaves the attempt as if its process had died: what it has done is not known, and
 // Orphan says what comes next. It returns what Commit returns but ErrConflict.
 func (a *Attempt) Abandon(ctx context.Context) error {
-	return a.finish(ctx, &outcome{})
+	return a.finish(ctx, &settlement{})
 }
 
 // errRejected says that etcd takes no such Txn as the caller's operations make.
 var errRejected = invalid("what was given to With")
 
-// outcome is how an attempt is to end.
-type outcome struct {
+// settlement is how an attempt is to end.
+type settlement struct {
 	state   string // "" to abandon it
 	value   []byte
 	failure string
@@ -82,7 +82,7 @@ type outcome struct {
 }
 
 // finish writes the outcome, once.
-func (a *Attempt) finish(ctx context.Context, o *outcome) error {
+func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 	_ = a.Err() // a pause may have outlasted the session, and no timer has fired yet
 	a.mu.Lock()
 	if over := a.over; over != nil || a.ending {
@@ -153,7 +153,7 @@ func wrap(k Key, err error) error {
 }
 
 // goOn writes the outcome in the background, for as long as the session is open.
-func (a *Attempt) goOn(o *outcome) {
+func (a *Attempt) goOn(o *settlement) {
 	s := a.store
 	ctx := s.sess.Context()
 	pause := commit.Backoff{Most: 5 * time.Second}
@@ -178,7 +178,7 @@ func (a *Attempt) goOn(o *outcome) {
 }
 
 // settled ends the attempt here, or lets it go on after a conflict.
-func (a *Attempt) settled(o *outcome, err error) {
+func (a *Attempt) settled(o *settlement, err error) {
 	s := a.store
 	a.mu.Lock()
 	if errors.Is(err, ErrConflict) || errors.Is(err, errRejected) {
@@ -194,7 +194,7 @@ func (a *Attempt) settled(o *outcome, err error) {
 		s.count.fenced.Add(1)
 	}
 	if err == nil && (o.state == record.AttemptDone || o.state == record.AttemptFailed) {
-		a.outcome = &Recorded{Value: o.value, Failed: o.state == record.AttemptFailed, Failure: o.failure, Omitted: o.rec.Omitted,
+		a.outcome = &Outcome{Value: o.value, Failed: o.state == record.AttemptFailed, Failure: o.failure, Omitted: o.rec.Omitted,
 			Attempt: a.rec.Number, Token: a.token, print: prints{payload: a.rec.Print, also: a.rec.Also}}
 		if o.rec.Omitted {
 			a.outcome.Value = nil
@@ -239,7 +239,7 @@ func bounded(text string) string {
 }
 
 // write writes the outcome. Again says that it is worth trying once more, later.
-func (a *Attempt) write(ctx context.Context, o *outcome) (err error, again bool) {
+func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bool) {
 	s := a.store
 	if err := a.resolve(ctx); err != nil && o.state != "" {
 		return err, !errors.Is(err, ErrFenced)
@@ -332,7 +332,7 @@ func rejects(err error) bool {
 // release gives the key free. It deletes the record, unless something of it has to be kept: the
 // recovery points, and the payload's fingerprint if the function has run. Then the record says that
 // it is free. Where etcd has no space, a fingerprint alone is not kept: a release has to pass.
-func (a *Attempt) release(ctx context.Context, o *outcome) (err error, again bool) {
+func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again bool) {
 	s, steps := a.store, len(a.rec.Body) > 0
 	r := a.rec
 	r.State = record.AttemptReleased

@@ -17,7 +17,7 @@ type flight struct {
 	look chan struct{}
 	// done is closed when the flight has ended. outcome is set before, if there is one.
 	done    chan struct{}
-	outcome *Recorded
+	outcome *Outcome
 
 	work, own, land sync.Once
 }
@@ -63,7 +63,7 @@ func (f *flight) stir() {
 }
 
 // landed ends a flight, with an outcome if it is known.
-func (s *Store) landed(ref string, f *flight, outcome *Recorded) {
+func (s *Store) landed(ref string, f *flight, outcome *Outcome) {
 	f.land.Do(func() {
 		s.mu.Lock()
 		delete(s.flights, ref)

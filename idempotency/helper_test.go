@@ -85,7 +85,7 @@ func begin(t testing.TB, in instance, k idempotency.Key, opts ...idempotency.Opt
 }
 
 // replayed asks for an outcome that must be recorded.
-func replayed(t testing.TB, in instance, k idempotency.Key) *idempotency.Recorded {
+func replayed(t testing.TB, in instance, k idempotency.Key) *idempotency.Outcome {
 	t.Helper()
 	a, rec, err := in.Begin(ctxT(t), k, "payload", idempotency.Reject())
 	require.NoError(t, err)

@@ -161,7 +161,7 @@ func TestAgedBySuspension(t *testing.T) {
 
 	var c cache
 	c.init(1<<20, 10*time.Second)
-	c.put("ref", &Recorded{}, now(), time.Hour)
+	c.put("ref", &Outcome{}, now(), time.Hour)
 	require.NotNil(t, c.get("ref"))
 	suspended(&c.byRef["ref"].Value.(*cached).since)
 	require.Nil(t, c.get("ref"))

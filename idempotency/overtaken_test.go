@@ -27,7 +27,7 @@ func TestClaimOvertaken(t *testing.T) {
 				inj := b.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldRequest})
 				type answer struct {
 					attempt *idempotency.Attempt
-					rec     *idempotency.Recorded
+					rec     *idempotency.Outcome
 					err     error
 				}
 				done := make(chan answer, 1)

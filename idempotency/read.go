@@ -92,9 +92,9 @@ func (s *Store) read(ctx context.Context, e keyspace.Entry, sure bool) (state, e
 func about(e keyspace.Entry) string { return e.Ref }
 
 // load returns the outcome that a record holds, or nil if parts of it are gone.
-func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Recorded, error) {
+func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Outcome, error) {
 	r := st.rec
-	out := &Recorded{Failed: r.State == record.AttemptFailed, Failure: r.Error, Omitted: r.Omitted, Attempt: r.Number, Token: r.Token, print: st.prints()}
+	out := &Outcome{Failed: r.State == record.AttemptFailed, Failure: r.Error, Omitted: r.Omitted, Attempt: r.Number, Token: r.Token, print: st.prints()}
 	stored := r.Body
 	if r.Parts > 0 {
 		var err error

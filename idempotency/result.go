@@ -21,7 +21,7 @@ const (
 
 // prepare makes the record of the outcome. That cannot fail: a result that cannot be
 // encoded is left out, since the work is done.
-func (a *Attempt) prepare(o *outcome) (parts [][]byte) {
+func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 	stored := o.stored
 	if !o.ready {
 		codec, err := "", error(nil)
@@ -50,7 +50,7 @@ func (a *Attempt) prepare(o *outcome) (parts [][]byte) {
 
 // omit leaves out a value for which etcd, or the client, has no room in a message: its
 // bounds were set lower than those for which MaxResult is made. The work is done.
-func (a *Attempt) omit(o *outcome, err error) (parts [][]byte) {
+func (a *Attempt) omit(o *settlement, err error) (parts [][]byte) {
 	a.store.log.Warn("a result is too large for one message, and is not kept", zap.Stringer("request", a.key), zap.Int("bytes", len(o.stored)), zap.Error(err))
 	o.omit, o.ready = true, false
 	return a.prepare(o)

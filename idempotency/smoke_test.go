@@ -78,7 +78,7 @@ func TestErrorsOfTheFunction(t *testing.T) {
 	require.ErrorIs(t, err, idempotency.ErrFailed)
 	var failed *idempotency.FailedError
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, "broken", failed.Recorded.Failure)
+	require.Equal(t, "broken", failed.Outcome.Failure)
 }
 
 // One Txn with the caller's own keys.

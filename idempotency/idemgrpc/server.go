@@ -132,7 +132,7 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 }
 
 // replay returns what was recorded.
-func (c *config) replay(ctx context.Context, method string, k idempotency.Key, rec *idempotency.Recorded) (any, error) {
+func (c *config) replay(ctx context.Context, method string, k idempotency.Key, rec *idempotency.Outcome) (any, error) {
 	if refused := middleware.Unreplayable(rec); refused != nil {
 		return nil, refusalOf(*refused)
 	}

@@ -119,7 +119,7 @@ func (c *config) content(r *http.Request) (body []byte, payload any, refused *Pr
 }
 
 // begin begins a request with the store.
-func (c *config) begin(r *http.Request, k idempotency.Key, payload any) (*idempotency.Attempt, *idempotency.Recorded, error) {
+func (c *config) begin(r *http.Request, k idempotency.Key, payload any) (*idempotency.Attempt, *idempotency.Outcome, error) {
 	var each, own []idempotency.Option
 	if c.Each != nil {
 		each = c.Each(r)
@@ -160,7 +160,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 }
 
 // duplicate sends what was recorded.
-func (c *config) duplicate(w http.ResponseWriter, r *http.Request, k idempotency.Key, rec *idempotency.Recorded) {
+func (c *config) duplicate(w http.ResponseWriter, r *http.Request, k idempotency.Key, rec *idempotency.Outcome) {
 	if refused := middleware.Unreplayable(rec); refused != nil {
 		c.refuse(w, r, *refused)
 		return

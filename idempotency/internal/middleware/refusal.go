@@ -72,7 +72,7 @@ func (s Settings) Unreadable(k idempotency.Key) Refusal {
 
 // Unreplayable returns the answer to a duplicate whose recorded outcome has no response, and
 // nil if it has one.
-func Unreplayable(rec *idempotency.Recorded) *Refusal {
+func Unreplayable(rec *idempotency.Outcome) *Refusal {
 	switch {
 	case rec.Failed:
 		return &Refusal{Reason: Failed}

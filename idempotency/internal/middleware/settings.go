@@ -46,7 +46,7 @@ func (s Settings) Check(head int) error {
 // Begin begins the request with key k, within Wait and StoreTimeout. It returns what
 // Store.Begin returns. The attempt is for Run. The options in each count less than the
 // middleware's own.
-func (s Settings) Begin(ctx context.Context, k idempotency.Key, payload any, each []idempotency.Option, own ...idempotency.Option) (*idempotency.Attempt, *idempotency.Recorded, error) {
+func (s Settings) Begin(ctx context.Context, k idempotency.Key, payload any, each []idempotency.Option, own ...idempotency.Option) (*idempotency.Attempt, *idempotency.Outcome, error) {
 	opts := append(slices.Clip(each), idempotency.Wait(s.Wait), idempotency.OnError(onError))
 	ctx, cancel := context.WithTimeout(ctx, s.Wait+s.StoreTimeout)
 	defer cancel()

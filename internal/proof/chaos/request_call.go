@@ -164,7 +164,7 @@ func (o requestCall) told(call *history.Call, p *Process, res idempotency.Result
 			e.Cause = history.Replayed
 		}
 	case errors.As(err, &failure):
-		e.Cause, e.Token = history.FailedBefore, failure.Recorded.Token
+		e.Cause, e.Token = history.FailedBefore, failure.Outcome.Token
 	case errors.Is(err, errRequest) || errors.Is(err, idempotency.ErrConflict):
 		e.Cause = "error"
 	case errors.Is(err, idempotency.ErrInProgress):
