@@ -20,9 +20,9 @@ import (
 //   - an error: an *InProgressError (another works on it, and the call does not wait), a
 //     *MismatchError (the key was used with another payload), an *UnknownError (an attempt
 //     was lost, and the policy is Refuse), a *ScopeFullError (the scope has as many records
-//     as MaxPerScope allows), ErrFull, ErrUnreadable, ErrInvalid, ErrClosed, ctx's error or
+//     as MaxPerScope allows), ErrNearQuota, ErrUnreadable, ErrInvalid, ErrClosed, ctx's error or
 //     one of etcd's. Then nothing is begun. ErrUnavailable is joined if etcd
-//     cannot be reached or is full, and this call has seen nothing of the request.
+//     cannot be reached or is near its quota, and this call has seen nothing of the request.
 //
 // The payload is what makes two requests the same, besides the key. []byte and string
 // are compared as they are, json.RawMessage and all other types by their JSON, in which
@@ -106,7 +106,7 @@ type call struct {
 // unavailable joins ErrUnavailable with an error after which nothing is known of the request.
 func (c *call) unavailable(err error) error {
 	away := commit.Away(err) && !errors.Is(err, ErrClosed)
-	if !c.seen && (away || errors.Is(err, ErrFull)) {
+	if !c.seen && (away || errors.Is(err, ErrNearQuota)) {
 		return errors.Join(ErrUnavailable, err)
 	}
 	return err
@@ -250,7 +250,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Outcome, error) 
 				sure()
 				continue
 			}
-			return nil, nil, ErrFull
+			return nil, nil, ErrNearQuota
 		}
 		if st.kv == nil {
 			full, err := c.scopeFull(ctx)

@@ -19,9 +19,9 @@ func TestLoadBudget(t *testing.T) {
 	ctx := ctxT(t)
 	quiet := &concurrency.SessionOptions{TTL: 300 * time.Second} // no renewal and no refresh while we count
 	b := budget.New(ctx, t, f.Cluster)
-	opts := &idempotency.Options{FullAt: 2} // the look at the quota comes when it comes
+	opts := &idempotency.Options{NearQuota: 2} // the look at the quota comes when it comes
 	a, other := f.instance(quiet, opts), f.instance(quiet, opts)
-	bounded := f.instance(quiet, &idempotency.Options{FullAt: 2, MaxPerScope: 1000})
+	bounded := f.instance(quiet, &idempotency.Options{NearQuota: 2, MaxPerScope: 1000})
 	for _, in := range []instance{a, other, bounded} { // the leases
 		k := key("warm" + in.sess.Holder())
 		if in == bounded {

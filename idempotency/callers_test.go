@@ -230,7 +230,7 @@ func TestShortRetainUnknown(t *testing.T) {
 func TestFullAndLikelyNew(t *testing.T) {
 	t.Parallel()
 	f := own(t)
-	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{FullAt: 1e-9})
+	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{NearQuota: 1e-9})
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), []byte("x")))
 	at := begin(t, a, key("2"))
 	require.Eventually(t, func() bool {
@@ -238,7 +238,7 @@ func TestFullAndLikelyNew(t *testing.T) {
 		if err == nil {
 			require.NoError(t, at.Release(ctxT(t)))
 		}
-		return errors.Is(err, idempotency.ErrFull)
+		return errors.Is(err, idempotency.ErrNearQuota)
 	}, soon, time.Millisecond)
 	_, rec, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.LikelyNew())
 	require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestFilledInASecond(t *testing.T) {
 	for n := range 100 {
 		at, _, err := a.Begin(ctxT(t), key(fmt.Sprint(n)), "payload")
 		if err != nil {
-			require.ErrorIs(t, err, idempotency.ErrFull)
+			require.ErrorIs(t, err, idempotency.ErrNearQuota)
 			require.Greater(t, n, 10, "there was space")
 			alarms, err := c.Client().AlarmList(ctxT(t))
 			require.NoError(t, err)

@@ -32,7 +32,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	work, err := s.work.take(ctx, 1)
 	if err != nil {
 		leave()
-		return nil, full(c.because(ctx, err))
+		return nil, nearQuota(c.because(ctx, err))
 	}
 	s.retain(c.set.retain).warm() // for the outcome
 	rec := c.next(st)
@@ -75,7 +75,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 			s.work.give(work, true)
 			leave()
 		}
-		return nil, full(c.because(sent, err))
+		return nil, nearQuota(c.because(sent, err))
 	case errors.Is(err, commit.ErrGone):
 		// An answer may have been lost before: then the record stands, and not the claim.
 		if ep.Valid() { // so it was hardly the session's lease
@@ -91,7 +91,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 			err = nil
 		}
 		if err != nil {
-			err = full(c.because(sent, err))
+			err = nearQuota(c.because(sent, err))
 		}
 		return nil, err
 	}
@@ -119,10 +119,10 @@ func (s *Store) whileOpen(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// full tells of etcd's own refusal for want of space.
-func full(err error) error {
+// nearQuota joins ErrNearQuota with etcd's own refusal for lack of space.
+func nearQuota(err error) error {
 	if errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace) {
-		return errors.Join(ErrFull, err)
+		return errors.Join(ErrNearQuota, err)
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func (c *call) withdraw(ctx context.Context, work *pooled, value string, before 
 		s.work.give(work, err != nil)
 	}
 	if err != nil {
-		err = full(because(ctx, err))
+		err = nearQuota(because(ctx, err))
 	}
 	return err
 }

@@ -41,8 +41,9 @@ var (
 	// always comes as an *OmittedError.
 	ErrOmitted = errors.New("result was not kept")
 
-	// ErrFull: etcd is close to its quota, so no new request is begun. Replays go on.
-	ErrFull = errors.New("store is full")
+	// ErrNearQuota: etcd has used more of its quota than Options.NearQuota, so no new request
+	// begins. Replays continue.
+	ErrNearQuota = errors.New("etcd is near its quota")
 
 	// ErrScopeFull: the request's scope has as many records as Options.MaxPerScope allows, so
 	// no new request of it is begun. Those of other scopes, replays and duplicates go on. It
@@ -50,7 +51,7 @@ var (
 	ErrScopeFull = errors.New("scope has too many records")
 
 	// ErrUnavailable: the request could not be begun since etcd cannot be reached in time
-	// or is full (ErrFull), and this call has seen nothing of the request before: no
+	// or is near its quota (ErrNearQuota), and this call has seen nothing of the request before: no
 	// attempt and no outcome. It is joined with the reason. A caller that would rather do
 	// a request twice than not at all may do it then, and after no other error.
 	ErrUnavailable = errors.New("store is unavailable, and nothing is known of the request")

@@ -136,7 +136,7 @@ func TestTrapL3NoSpace(t *testing.T) {
 	require.NoError(t, two.Release(ctxT(t)), "it only deletes")
 	rejected(t, b, key("1"))
 	_, _, err := b.Begin(ctxT(t), key("3"), "payload")
-	require.ErrorIs(t, err, idempotency.ErrFull)
+	require.ErrorIs(t, err, idempotency.ErrNearQuota)
 	require.Equal(t, "before", string(replayed(t, a, key("0")).Value), "replays go on")
 	require.NoError(t, f.SetNoSpace(ctxT(t), false))
 	_, rec, err := b.Begin(ctxT(t), key("1"), "payload")

@@ -51,7 +51,7 @@ func TestInvalid(t *testing.T) {
 		"Orphan":         {Orphan: 7},
 		"OnPanic":        {OnPanic: -1},
 		"CacheFor":       {CacheFor: -1},
-		"FullAt":         {FullAt: -1},
+		"NearQuota":      {NearQuota: -1},
 		"Quota":          {Quota: -1},
 		"Codec":          {Codec: reverse("")},
 	} {
@@ -248,14 +248,14 @@ func TestListAndDelete(t *testing.T) {
 func TestFull(t *testing.T) {
 	t.Parallel()
 	f := own(t)
-	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{FullAt: 1e-9})
+	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{NearQuota: 1e-9})
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), []byte("x")))
 	require.Eventually(t, func() bool {
 		at, _, err := b.Begin(ctxT(t), key("2"), "payload")
 		if err == nil {
 			require.NoError(t, at.Release(ctxT(t)))
 		}
-		return errors.Is(err, idempotency.ErrFull)
+		return errors.Is(err, idempotency.ErrNearQuota)
 	}, soon, time.Millisecond)
 	require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
 	require.NoError(t, begin(t, a, key("2")).Commit(ctxT(t), nil))

@@ -36,7 +36,7 @@ func TestReleaseOfStepsWithoutSpace(t *testing.T) {
 	require.NoError(t, f.SetNoSpace(ctxT(t), false))
 	require.Eventually(t, func() bool { return a.Stats().Released == 1 }, soon, time.Millisecond)
 	// The other two may take etcd to be full for some seconds yet.
-	require.Equal(t, 1, step(begin(t, f.instance(nil, &idempotency.Options{FullAt: 2}), key("1")), 2))
+	require.Equal(t, 1, step(begin(t, f.instance(nil, &idempotency.Options{NearQuota: 2}), key("1")), 2))
 }
 
 // A function fails while etcd is out of space: the key is given free all the same, and its payload

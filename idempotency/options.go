@@ -79,9 +79,9 @@ type Options struct {
 	// to 10 s, adds what it begins itself, and does not see what others begin meanwhile. A
 	// count is one more read for a new request. Defaults to 0, no bound.
 	MaxPerScope int
-	// FullAt is the part of etcd's quota from which on no new request is begun.
-	// Defaults to 0.9; above 1, that is not looked at.
-	FullAt float64
+	// NearQuota is the part of etcd's quota from which on no new request begins: it is
+	// refused with ErrNearQuota. Above 1, there is no such bound. Defaults to 0.9.
+	NearQuota float64
 	// Quota is etcd's quota in bytes, for servers that do not tell (before 3.6).
 	// Defaults to 2 GiB there.
 	Quota int64
@@ -134,7 +134,7 @@ func (o *Options) withDefaults() (Options, error) {
 	setDefault(&out.MaxResult, 8<<20)
 	setDefault(&out.CacheBytes, 8<<20)
 	setDefault(&out.CacheFor, 10*time.Second)
-	setDefault(&out.FullAt, 0.9)
+	setDefault(&out.NearQuota, 0.9)
 	setDefault(&out.Quota, 2<<30)
 	if o == nil || o.OnPanic == 0 {
 		out.OnPanic = Abandon
@@ -148,8 +148,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return out, invalid("CacheFor %v is negative", out.CacheFor)
 	case out.MaxPerScope < 0:
 		return out, invalid("MaxPerScope %d is negative", out.MaxPerScope)
-	case out.FullAt < 0:
-		return out, invalid("FullAt %v is negative", out.FullAt)
+	case out.NearQuota < 0:
+		return out, invalid("NearQuota %v is negative", out.NearQuota)
 	case out.Quota < 0:
 		return out, invalid("Quota %d is negative", out.Quota)
 	}

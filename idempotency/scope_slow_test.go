@@ -20,7 +20,7 @@ func TestScopeCountsAreShared(t *testing.T) {
 	t.Parallel()
 	const calls, slow = 40, 50 * time.Millisecond
 	f := shared(t)
-	in := f.instance(nil, &idempotency.Options{MaxPerScope: 1000, FullAt: 2})
+	in := f.instance(nil, &idempotency.Options{MaxPerScope: 1000, NearQuota: 2})
 	require.NoError(t, begin(t, in, key("first")).Commit(ctxT(t), nil))
 	inj := in.client.Inject(embedtest.Fault{Method: "Range", Times: -1, Do: embedtest.Pass, Before: func() { time.Sleep(slow) },
 		Match: func(_ string, msg any) bool { r, ok := msg.(*etcdserverpb.RangeRequest); return ok && r.CountOnly }})

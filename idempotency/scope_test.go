@@ -30,7 +30,7 @@ func TestScopeFull(t *testing.T) {
 		var scope *idempotency.ScopeFullError
 		_, _, err := in.Begin(ctxT(t), key(id), "payload", opts...)
 		require.ErrorIs(t, err, idempotency.ErrScopeFull)
-		require.NotErrorIs(t, err, idempotency.ErrFull)
+		require.NotErrorIs(t, err, idempotency.ErrNearQuota)
 		require.NotErrorIs(t, err, idempotency.ErrUnavailable, "a middleware would fail open")
 		require.ErrorAs(t, err, &scope)
 		require.Equal(t, idempotency.ScopeFullError{Key: key(id), Max: 5, RetryAfter: 12 * time.Minute}, *scope)
@@ -82,7 +82,7 @@ func TestScopeFullAtOnce(t *testing.T) {
 	t.Parallel()
 	const most, calls = 20, 8
 	f := shared(t)
-	opts := &idempotency.Options{MaxPerScope: most, FullAt: 2}
+	opts := &idempotency.Options{MaxPerScope: most, NearQuota: 2}
 	fleet := []instance{f.instance(nil, opts), f.instance(nil, opts)}
 	var begun, refused, next atomic.Int64
 	var wg sync.WaitGroup
@@ -113,7 +113,7 @@ func TestScopeFullAtOnce(t *testing.T) {
 func TestScopeFullAndFaults(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	a := f.instance(nil, &idempotency.Options{MaxPerScope: 3, FullAt: 2})
+	a := f.instance(nil, &idempotency.Options{MaxPerScope: 3, NearQuota: 2})
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), nil))
 	forgotten()
 	a.client.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldRequest, Times: -1})
@@ -128,7 +128,7 @@ func TestScopeFullAndFaults(t *testing.T) {
 func BenchmarkMaxPerScope(b *testing.B) {
 	for _, records := range []int{100, 1000, 10_000, 100_000} {
 		f := durable(b)
-		fill := f.instance(nil, &idempotency.Options{CacheBytes: -1, FullAt: 2})
+		fill := f.instance(nil, &idempotency.Options{CacheBytes: -1, NearQuota: 2})
 		var wg sync.WaitGroup
 		var next atomic.Int64
 		for range 512 {
@@ -144,7 +144,7 @@ func BenchmarkMaxPerScope(b *testing.B) {
 		wg.Wait()
 		of := map[int]instance{}
 		for _, most := range []int{0, 1 << 30} {
-			of[most] = f.instance(nil, &idempotency.Options{MaxPerScope: most, CacheBytes: -1, FullAt: 2})
+			of[most] = f.instance(nil, &idempotency.Options{MaxPerScope: most, CacheBytes: -1, NearQuota: 2})
 		}
 		b.Run(fmt.Sprint(records, " records"), func(b *testing.B) {
 			took := map[int][]time.Duration{}

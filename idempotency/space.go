@@ -32,7 +32,7 @@ type space struct {
 	looked  moment
 	looking bool
 	known   bool  // etcd has said
-	room    int64 // bytes until FullAt, when it was asked last
+	room    int64 // bytes until NearQuota, when it was asked last
 	wrote   int64 // bytes by this process that this may not have counted
 	before  int64 // those of them from before parted
 	parted  moment
@@ -49,7 +49,7 @@ func (s *space) init(st *Store) {
 func (s *space) enough() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.store.opts.FullAt > 1 {
+	if s.store.opts.NearQuota > 1 {
 		return true
 	}
 	since := aged(s.looked)
@@ -101,7 +101,7 @@ func (s *space) look() {
 			quota = st.opts.Quota
 		}
 		told = true
-		room = min(room, int64(st.opts.FullAt*float64(quota))-resp.DbSizeInUse)
+		room = min(room, int64(st.opts.NearQuota*float64(quota))-resp.DbSizeInUse)
 		for _, alarm := range resp.Errors {
 			if strings.Contains(alarm, "NOSPACE") {
 				room = min(room, 0)

@@ -16,7 +16,7 @@ import (
 func TestClaimTakenBackWithoutSpace(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	opts := &idempotency.Options{Orphan: idempotency.Refuse, FullAt: 2}
+	opts := &idempotency.Options{Orphan: idempotency.Refuse, NearQuota: 2}
 	a := f.instance(nil, opts)
 	at := begin(t, a, key("1"))
 	_, err := idempotency.Step(at, "s", func(context.Context) (int, error) { return 1, nil })
@@ -29,7 +29,7 @@ func TestClaimTakenBackWithoutSpace(t *testing.T) {
 	}})
 	undo := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.FailWith, Times: 2, Err: rpctypes.ErrGRPCNoSpace})
 	_, _, err = a.Begin(ctxT(t), key("1"), "payload")
-	require.ErrorIs(t, err, idempotency.ErrFull)
+	require.ErrorIs(t, err, idempotency.ErrNearQuota)
 	require.Equal(t, 1, inj.Struck())
 	at, _, err = a.Begin(ctxT(t), key("1"), "payload")
 	require.NoError(t, err)

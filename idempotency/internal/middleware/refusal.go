@@ -59,7 +59,7 @@ func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 		return s.Unreadable(k)
 	}
 	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Report: true, Open: errors.Is(err, idempotency.ErrUnavailable)}
-	if errors.Is(err, idempotency.ErrFull) {
+	if errors.Is(err, idempotency.ErrNearQuota) {
 		r.Reason = Full
 	}
 	return r

@@ -199,7 +199,7 @@ func (s *Requests) probe(ctx context.Context, p *Process, k asked) error {
 		err = o.run(ctx, p, st)
 		// It may not have heard yet that there is space again, and a busy machine may cost
 		// a lease even now.
-		again := errors.Is(err, idempotency.ErrFull) || errors.Is(err, idempotency.ErrNotRecorded) || errors.Is(err, idempotency.ErrFenced)
+		again := errors.Is(err, idempotency.ErrNearQuota) || errors.Is(err, idempotency.ErrNotRecorded) || errors.Is(err, idempotency.ErrFenced)
 		if !again || sleep(ctx, 200*time.Millisecond) != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 
 func (d *desk) store() *idempotency.Store {
 	d.t.Helper()
-	s, err := idempotency.NewStore(d.session, "store", &idempotency.Options{FullAt: 2}) // fakeetcd has no quota
+	s, err := idempotency.NewStore(d.session, "store", &idempotency.Options{NearQuota: 2}) // fakeetcd has no quota
 	require.NoError(d.t, err)
 	return s
 }
