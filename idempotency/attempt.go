@@ -84,9 +84,9 @@ func (a *Attempt) Deadline() time.Time { return a.life.Deadline() }
 // Key returns the request's key.
 func (a *Attempt) Key() Key { return a.key }
 
-// Number returns 1 for the first attempt, and more after attempts that were lost, or whose
-// function has failed.
-func (a *Attempt) Number() int { return a.number }
+// Attempt returns the number of this attempt at the request: 1 for the first, and more after
+// attempts that were lost, or whose function has failed.
+func (a *Attempt) Attempt() int { return a.number }
 
 // Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to
 // attempt at the request, so a resource that refuses a smaller one than the greatest it

@@ -39,7 +39,7 @@ func TestCallKeys(t *testing.T) {
 
 	// The next attempt, elsewhere: what was done and is left out moves no other call.
 	at = begin(t, b, key("1"))
-	require.Equal(t, 2, at.Number())
+	require.Equal(t, 2, at.Attempt())
 	require.Equal(t, other, callKey(at.Context(), "charge 2"))
 	require.Equal(t, first, callKey(at.Context(), "charge 1"))
 	_, err := idempotency.Step(at, "one", func(context.Context) (int, error) { t.Error("it was recorded"); return 0, nil })

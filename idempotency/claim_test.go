@@ -107,7 +107,7 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 			}
 			require.ErrorAs(t, err, &in)
 			require.Equal(t, b.sess.Holder(), in.Holder)
-			require.Equal(t, mine.Number(), in.Attempt)
+			require.Equal(t, mine.Attempt(), in.Attempt)
 			require.NoError(t, mine.Release(ctxT(t)))
 		})
 	}
@@ -200,7 +200,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			fault.Method = "Txn"
 			inj := a.client.Inject(fault)
 			at := begin(t, a, key("1"))
-			require.Equal(t, 1, at.Number())
+			require.Equal(t, 1, at.Attempt())
 			require.NoError(t, at.Release(ctxT(t)))
 			require.Empty(t, f.keys("/idem/"))
 			at = begin(t, a, key("1"))
@@ -253,7 +253,7 @@ func TestClaimGivenUp(t *testing.T) {
 					r, _, err := b.Get(ctxT(t), b.Ref(key("1")))
 					return err == nil && r.State == idempotency.Unknown && r.Attempt == 1
 				}, soon, time.Millisecond)
-				require.Equal(t, 2, begin(t, b, key("1")).Number())
+				require.Equal(t, 2, begin(t, b, key("1")).Attempt())
 			})
 		}
 	}
@@ -284,7 +284,7 @@ func TestSessionLostDuringAClaim(t *testing.T) {
 		at := begin(t, a, key("1"))
 		require.Equal(t, 1, inj.Struck())
 		require.NoError(t, at.Err())
-		require.Equal(t, 1, at.Number(), "nothing was run for the lost claim")
+		require.Equal(t, 1, at.Attempt(), "nothing was run for the lost claim")
 		rejected(t, b, key("1"))
 		require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 		require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
@@ -322,7 +322,7 @@ func TestAttemptLivesWithItsSession(t *testing.T) {
 	closed(t, at.Context().Done(), "the context has ended")
 	require.ErrorIs(t, context.Cause(at.Context()), idempotency.ErrLost)
 	require.ErrorIs(t, at.Err(), concurrency.ErrLost)
-	require.Equal(t, 2, next.Number())
+	require.Equal(t, 2, next.Attempt())
 	require.Greater(t, next.Token(), at.Token())
 	require.Equal(t, at.ChildKey("charge"), next.ChildKey("charge"))
 	require.NotEqual(t, at.ChildKey("charge"), next.ChildKey("mail"))
@@ -418,7 +418,7 @@ func TestCloseWaits(t *testing.T) {
 	require.Error(t, c.sess.Close(ended))
 	require.ErrorIs(t, at.Err(), idempotency.ErrClosed)
 	require.ErrorIs(t, at.Err(), idempotency.ErrLost)
-	require.Equal(t, 2, begin(t, b, key("3")).Number())
+	require.Equal(t, 2, begin(t, b, key("3")).Attempt())
 }
 
 // I28: what this process keeps of calls goes with them.

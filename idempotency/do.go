@@ -57,7 +57,7 @@ func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx 
 		err := rec.unpack(key, &res.Value)
 		return res, err
 	}
-	res.Attempt, res.Token = a.Number(), a.Token()
+	res.Attempt, res.Token = a.Attempt(), a.Token()
 	err = a.run(ctx, func() ([]byte, error) {
 		v, err := fn(a.Context(), a)
 		res.Value = v

@@ -88,7 +88,7 @@ func ExampleStep() {
 			crash = false
 			return "", fmt.Errorf("the printer is broken")
 		}
-		return label + ", printed by attempt " + fmt.Sprint(a.Number()), nil
+		return label + ", printed by attempt " + fmt.Sprint(a.Attempt()), nil
 	}
 	key := idempotency.Key{Op: "ship", ID: "order 17"}
 	_, err = idempotency.Do(ctx, st, key, nil, ship)

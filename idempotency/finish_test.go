@@ -104,7 +104,7 @@ func TestPanicAndGoexit(t *testing.T) {
 		require.Equal(t, want, call(id+"1", fn))
 		require.Empty(t, f.keys("/claim"))
 		next := begin(t, b, key(id+"1"))
-		require.Equal(t, 2, next.Number(), "taken over")
+		require.Equal(t, 2, next.Attempt(), "taken over")
 		require.NoError(t, next.Release(ctxT(t)))
 
 		require.Equal(t, want, call(id+"2", fn, idempotency.OnOrphan(idempotency.Refuse)))
@@ -113,7 +113,7 @@ func TestPanicAndGoexit(t *testing.T) {
 
 		require.Equal(t, want, call(id+"3", fn, idempotency.OnPanic(idempotency.Forget)))
 		next = begin(t, b, key(id+"3"))
-		require.Equal(t, 2, next.Number())
+		require.Equal(t, 2, next.Attempt())
 		require.NoError(t, next.Release(ctxT(t)))
 
 		require.Equal(t, want, call(id+"4", fn, idempotency.OnPanic(idempotency.Remember)))
@@ -299,7 +299,7 @@ func TestMaxExecution(t *testing.T) {
 
 	at = begin(t, c, key("3"), short)
 	next := begin(t, b, key("3")) // waits
-	require.Equal(t, 2, next.Number())
+	require.Equal(t, 2, next.Attempt())
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("late")), idempotency.ErrFenced)
 	require.NoError(t, next.Commit(ctxT(t), []byte("x")))
 	require.Equal(t, "x", string(replayed(t, c, key("3")).Value))

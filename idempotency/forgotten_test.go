@@ -64,7 +64,7 @@ func TestForgottenPayloadIsRetained(t *testing.T) {
 	require.NoError(t, a.Delete(ctxT(t), r.Ref))
 	at, _, err := a.Begin(ctxT(t), key("1"), 99_900)
 	require.NoError(t, err)
-	require.Equal(t, 1, at.Number())
+	require.Equal(t, 1, at.Attempt())
 	require.NoError(t, at.Release(ctxT(t)))
 }
 

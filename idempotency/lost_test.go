@@ -41,7 +41,7 @@ func TestTakeOver(t *testing.T) {
 	for n := range 8 {
 		go func() {
 			res, err := idempotency.Do(ctxT(t), []instance{b, c}[n%2].Store, key("1"), "payload", func(_ context.Context, at *idempotency.Attempt) (int, error) {
-				return at.Number(), nil
+				return at.Attempt(), nil
 			})
 			answers <- answer{res, err}
 		}()
@@ -147,7 +147,7 @@ func TestTrapS11ReturnedAndLost(t *testing.T) {
 	rejected(t, b, key("1"))
 	require.NoError(t, f.ExpireLease(ctxT(t), a.sess.Lease()))
 	next := begin(t, b, key("1"))
-	require.Equal(t, 2, next.Number())
+	require.Equal(t, 2, next.Attempt())
 	inj.Remove()
 	require.Eventually(t, func() bool { return a.Stats().Pending == 0 }, soon, time.Millisecond)
 	require.EqualValues(t, 1, a.Stats().Fenced)
@@ -168,7 +168,7 @@ func TestConflictWithoutACaller(t *testing.T) {
 	require.ErrorIs(t, err, idempotency.ErrNotRecorded)
 	require.False(t, at.Certain(err))
 	next := begin(t, b, key("1")) // waits until it is left as lost
-	require.Equal(t, 2, next.Number())
+	require.Equal(t, 2, next.Attempt())
 	require.False(t, at.Certain(err), "nor when it has been refused")
 
 	// In Do it is as an error of the function.
@@ -179,7 +179,7 @@ func TestConflictWithoutACaller(t *testing.T) {
 	require.ErrorIs(t, err, idempotency.ErrConflict)
 	at, _, err = b.Begin(ctxT(t), key("2"), nil)
 	require.NoError(t, err)
-	require.Equal(t, 2, at.Number())
+	require.Equal(t, 2, at.Attempt())
 }
 
 // S5: an attempt that takes longer than its outcome is kept still has its record; retention
@@ -209,7 +209,7 @@ func TestTrapS5Retention(t *testing.T) {
 			continue
 		}
 		require.Greater(t, time.Since(done), time.Second)
-		require.Equal(t, 1, next.Number())
+		require.Equal(t, 1, next.Attempt())
 		require.NoError(t, next.Release(ctxT(t)))
 		break
 	}
@@ -248,7 +248,7 @@ func TestSteps(t *testing.T) {
 						crash()
 						return "", broken
 					}
-					return fmt.Sprint(name, at.Number(), at.ChildKey(name)[:1]), nil
+					return fmt.Sprint(name, at.Attempt(), at.ChildKey(name)[:1]), nil
 				})
 				if err != nil {
 					return "", err
@@ -342,7 +342,7 @@ func TestClocksInRecords(t *testing.T) {
 		}
 		require.Equal(t, "x", string(replayed(t, b, key("done")).Value))
 		next := begin(t, b, key("lost"))
-		require.Equal(t, 2, next.Number())
+		require.Equal(t, 2, next.Attempt())
 		rejected(t, a, key("lost"))
 		require.NoError(t, next.Commit(ctxT(t), nil))
 	}

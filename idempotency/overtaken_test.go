@@ -37,7 +37,7 @@ func TestClaimOvertaken(t *testing.T) {
 				}()
 				require.NoError(t, inj.Wait(ctxT(t)))
 				other := begin(t, a, key("1"))
-				require.Equal(t, before+1, other.Number())
+				require.Equal(t, before+1, other.Attempt())
 				if recorded {
 					require.NoError(t, other.Commit(ctxT(t), []byte("a")))
 				} else {
@@ -53,7 +53,7 @@ func TestClaimOvertaken(t *testing.T) {
 					return
 				}
 				require.NotNil(t, x.attempt)
-				require.Equal(t, before+2, x.attempt.Number())
+				require.Equal(t, before+2, x.attempt.Attempt())
 				require.NoError(t, x.attempt.Commit(ctxT(t), nil))
 			})
 		}

@@ -235,7 +235,7 @@ func TestScopes(t *testing.T) {
 	require.ErrorIs(t, err, idempotency.ErrUnknown, "its own policy")
 	at, _, err := a.Begin(ctxT(t), keys[0], "payload 0")
 	require.NoError(t, err)
-	require.Equal(t, 2, at.Number())
+	require.Equal(t, 2, at.Attempt())
 	children := map[string]bool{}
 	for _, at := range all {
 		children[at.ChildKey("charge")] = true

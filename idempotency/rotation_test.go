@@ -55,7 +55,7 @@ func TestSecretRotation(t *testing.T) {
 					a.crash(t, f)
 					refused(b, "lost", false)
 					at = begin(t, b, key("lost")) // keeps what the first has said with Also
-					require.Equal(t, 2, at.Number())
+					require.Equal(t, 2, at.Attempt())
 					c := f.instance(nil, &idempotency.Options{Secret: pair[0].secret, OldSecrets: pair[0].old})
 					refused(c, "lost", false)
 					require.NoError(t, at.Commit(ctxT(t), []byte("y")))

@@ -64,7 +64,7 @@ func TestScopeFull(t *testing.T) {
 	}
 	full(b, "new")
 	at := begin(t, b, key("lost"))
-	require.Equal(t, 2, at.Number())
+	require.Equal(t, 2, at.Attempt())
 	full(b, "new")
 	require.NoError(t, at.Release(ctxT(t)))
 	forgotten()

@@ -34,5 +34,5 @@ func TestClaimTakenBackWithoutSpace(t *testing.T) {
 	at, _, err = a.Begin(ctxT(t), key("1"), "payload")
 	require.NoError(t, err)
 	require.Equal(t, 2, undo.Struck())
-	require.Equal(t, 2, at.Number(), "the claim that was taken back was no attempt")
+	require.Equal(t, 2, at.Attempt(), "the claim that was taken back was no attempt")
 }

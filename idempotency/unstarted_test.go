@@ -103,7 +103,7 @@ func TestClaimGivenUpAndLost(t *testing.T) {
 					_ = inj.Release()
 				}
 				at = got(t, next, "the next call's attempt")
-				require.Equal(t, number, at.Number())
+				require.Equal(t, number, at.Attempt())
 				require.Zero(t, a.Stats().Unknown)
 				require.NoError(t, at.Release(ctxT(t)))
 				r, _, err := b.Get(ctxT(t), b.Ref(key("1")))

@@ -89,6 +89,6 @@ func (s *server) pay(keyed bool) http.HandlerFunc {
 			return
 		}
 		a.With(nil, clientv3.OpPut(s.orderKey(name), o.String())) // with the response, or not at all
-		reply(w, http.StatusCreated, receipt{name, in.Amount, o.Paid, s.Name, a.Number()})
+		reply(w, http.StatusCreated, receipt{name, in.Amount, o.Paid, s.Name, a.Attempt()})
 	}
 }

@@ -114,9 +114,12 @@ type work struct {
 
 // running is one run of it.
 type running struct {
-	Attempt
+	handle
 	ctx context.Context
 }
+
+// handle is the Attempt under a name that is not its method's.
+type handle = Attempt
 
 // many is more often than any work runs.
 const many = 10000

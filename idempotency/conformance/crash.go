@@ -19,8 +19,8 @@ func (w *world) guarded(a Attempt) bool {
 // later checks that one attempt is the next one after another, of the same request.
 func (w *world) later(first, next Attempt) {
 	switch {
-	case next.Number() != first.Number()+1:
-		w.failf("attempt %d comes after attempt %d", next.Number(), first.Number())
+	case next.Attempt() != first.Attempt()+1:
+		w.failf("attempt %d comes after attempt %d", next.Attempt(), first.Attempt())
 	case next.Token() <= first.Token():
 		w.failf("token %d comes after token %d", next.Token(), first.Token())
 	case next.ChildKey("charge") != first.ChildKey("charge"):
@@ -47,9 +47,9 @@ func crashTakeOver(w *world) {
 	ran := 0
 	for _, call := range calls {
 		got := w.answer(w.returned(call))
-		if got.Attempt != second.Number() || got.Token != second.Token() || got.Value != "run 1" {
+		if got.Attempt != second.Attempt() || got.Token != second.Token() || got.Value != "run 1" {
 			w.failf("a call got %.40q of attempt %d with token %d, where attempt %d with token %d has taken over",
-				got.Value, got.Attempt, got.Token, second.Number(), second.Token())
+				got.Value, got.Attempt, got.Token, second.Attempt(), second.Token())
 		}
 		if !got.Replayed {
 			ran++

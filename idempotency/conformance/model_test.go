@@ -487,7 +487,7 @@ func (a *attempt) record(ctx context.Context, retain time.Duration) error {
 	}
 }
 
-func (a *attempt) Number() int  { return a.number }
+func (a *attempt) Attempt() int { return a.number }
 func (a *attempt) Token() int64 { return a.token }
 
 func (a *attempt) Guard() clientv3.Cmp {

@@ -53,7 +53,7 @@ type Request struct {
 
 // Attempt is what the function of a request is given.
 type Attempt interface {
-	Number() int                    // 1, and more after lost attempts
+	Attempt() int                   // 1, and more after lost attempts
 	Token() int64                   // rises from attempt to attempt
 	Guard() clientv3.Cmp            // holds while the attempt's claim stands
 	ChildKey(purpose string) string // the same in all attempts, another for each purpose

@@ -54,7 +54,7 @@ func TestClientInterceptorWithinAnAttempt(t *testing.T) {
 	require.NoError(t, a.Abandon(ctxT(t)))
 
 	a = begin()
-	require.Equal(t, 2, a.Number())
+	require.Equal(t, 2, a.Attempt())
 	require.Equal(t, first, sent(a.Context(), here, codes.Unavailable, payMethod, charge))
 	require.Equal(t, first, sent(a.Context(), here, codes.OK, payMethod, charge), "tried again")
 	require.Equal(t, again, sent(a.Context(), here, codes.NotFound, payMethod, charge))

@@ -82,7 +82,7 @@ func TestTransportWithinAnAttempt(t *testing.T) {
 	require.NoError(t, a.Abandon(ctxT(t)))
 
 	a = begin("k")
-	require.Equal(t, 2, a.Number())
+	require.Equal(t, 2, a.Attempt())
 	require.Equal(t, []string{other, first, again, elsewhere}, []string{
 		sent(a, "/charge", "2"), sent(a, "/charge", "1"), sent(a, "/charge", "1"), sent(a, "/refund", "1")})
 	require.NotContains(t, all, sent(a, "/charge", "1", stream), "its body cannot be compared")

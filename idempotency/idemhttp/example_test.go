@@ -40,7 +40,7 @@ func ExampleMiddleware() {
 	})
 	pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		attempt, _ := idempotency.FromContext(r.Context())
-		fmt.Println("charged, attempt", attempt.Number())
+		fmt.Println("charged, attempt", attempt.Attempt())
 		_ = attempt.ChildKey("bank") // for the call to the bank
 		w.WriteHeader(http.StatusCreated)
 	})

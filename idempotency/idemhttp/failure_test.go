@@ -112,7 +112,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 					want = ">"
 				}
 				a.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), want, 0)})
-				if a.Number() == 1 {
+				if a.Attempt() == 1 {
 					in.client.Cut()
 				}
 				paid(w, r)
@@ -270,7 +270,7 @@ func TestPanics(t *testing.T) {
 			s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
 				a, _ := idempotency.FromContext(r.Context())
 				if !bad.Swap(false) {
-					require.Equal(t, 2, a.Number())
+					require.Equal(t, 2, a.Attempt())
 					paid(w, r)
 					return
 				}

@@ -140,9 +140,12 @@ func (in *instance) Expire(ctx context.Context, by *clientv3.Client) error {
 
 func (in *instance) Close(ctx context.Context) error { return in.sess.Close(ctx) }
 
+// handle is the Attempt under a name that is not its method's.
+type handle = idempotency.Attempt
+
 // attempt has recovery points as a method.
-type attempt struct{ *idempotency.Attempt }
+type attempt struct{ *handle }
 
 func (a attempt) Step(name string, fn func(context.Context) (string, error)) (string, error) {
-	return idempotency.Step(a.Attempt, name, fn)
+	return idempotency.Step(a.handle, name, fn)
 }

@@ -123,7 +123,7 @@ func (o requestCall) run(ctx context.Context, p *Process, st *requestStore) (err
 	}()
 	res, err := idempotency.Do(ctx, st.Store, o.key, o.payload, func(ctx context.Context, a *idempotency.Attempt) (string, error) {
 		begun()
-		start := p.rec.Call(history.Event{Name: history.RequestStart, Gate: gate, N: int64(a.Number()), Token: a.Token(),
+		start := p.rec.Call(history.Event{Name: history.RequestStart, Gate: gate, N: int64(a.Attempt()), Token: a.Token(),
 			Attr: map[string]string{"call": call.Tag(), "retain": o.retain.String(), "unknown": retainUnknown.String(), "atmost": o.atMost.String(), "with": o.with}})
 		belief := start.Granted(a.Token())
 		value, err := o.work(ctx, p, a, belief, call.Tag())

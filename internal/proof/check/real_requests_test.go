@@ -48,7 +48,7 @@ func (w *worker) request(st *idempotency.Store, id string, do func(a *idempotenc
 	call := w.rec.Call(history.Event{Name: history.RequestDo, Gate: gate, Attr: map[string]string{"payload": "p"}})
 	var end *history.Call
 	res, err := idempotency.Do(w.ctx(), st, idempotency.Key{Op: "op", ID: id}, "p", func(_ context.Context, a *idempotency.Attempt) (string, error) {
-		start := w.rec.Call(history.Event{Name: history.RequestStart, Gate: gate, N: int64(a.Number()), Token: a.Token(),
+		start := w.rec.Call(history.Event{Name: history.RequestStart, Gate: gate, N: int64(a.Attempt()), Token: a.Token(),
 			Attr: map[string]string{"call": call.Tag(), "retain": "1s", "unknown": "2s", "atmost": "15m"}})
 		b := start.Granted(a.Token())
 		b.Check(a)

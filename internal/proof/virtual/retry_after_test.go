@@ -49,7 +49,7 @@ func TestRetryAfter(t *testing.T) {
 				busy, at := ask(idempotency.Reject())
 				if at != nil {
 					require.False(t, now.Before(ends))
-					require.Equal(t, 2, at.Number())
+					require.Equal(t, 2, at.Attempt())
 					require.NoError(t, at.Release(t.Context()))
 					break
 				}
