@@ -16,7 +16,7 @@ func TestAlso(t *testing.T) {
 	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{CacheBytes: -1})
 	shop := func(name string) idempotency.Option { return idempotency.Also(name) }
 	ask := func(in instance, k string, opts ...idempotency.Option) error {
-		at, _, err := in.Begin(ctxT(t), key(k), "payload", append(opts, idempotency.Reject())...)
+		at, _, err := in.Begin(ctxT(t), key(k), "payload", append(opts, idempotency.Wait(0))...)
 		require.Nil(t, at)
 		return err
 	}

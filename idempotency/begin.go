@@ -53,7 +53,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, patience: newPatience(set.wait), outer: ctx}
+	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, patience: newPatience(set), outer: ctx}
 	defer c.patience.stop()
 	ctx, cancel := s.sess.Open(ctx)
 	defer cancel()

@@ -161,7 +161,7 @@ func BenchmarkRequest(b *testing.B) {
 				{"replay by read", func(n int64) error { return do(in.Store, fmt.Sprint("known", n%known)) }},
 				{"replay from cache", func(n int64) error { return do(cached.Store, fmt.Sprint("known", n%known)) }},
 				{"conflict", func(int64) error {
-					if _, _, err := in.Begin(ctx, key("busy"), "payload", idempotency.Reject()); err == nil {
+					if _, _, err := in.Begin(ctx, key("busy"), "payload", idempotency.Wait(0)); err == nil {
 						return fmt.Errorf("an attempt")
 					}
 					return nil

@@ -25,7 +25,7 @@ func TestCacheEndsWithRetention(t *testing.T) {
 	reader, next := f.instance(nil, opts(kept)), f.instance(nil, &idempotency.Options{CacheBytes: -1})
 	replays := func(in instance, k idempotency.Key, want string) {
 		t.Helper()
-		_, rec, err := in.Begin(ctxT(t), k, "payload", idempotency.Retain(kept), idempotency.Reject())
+		_, rec, err := in.Begin(ctxT(t), k, "payload", idempotency.Retain(kept), idempotency.Wait(0))
 		require.NoError(t, err)
 		require.NotNil(t, rec)
 		require.Equal(t, want, string(rec.Value))

@@ -243,9 +243,9 @@ func TestFullAndLikelyNew(t *testing.T) {
 	_, rec, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.LikelyNew())
 	require.NoError(t, err)
 	require.Equal(t, "x", string(rec.Value))
-	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.LikelyNew(), idempotency.Reject())
+	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.LikelyNew(), idempotency.Wait(0))
 	require.ErrorIs(t, err, idempotency.ErrInProgress)
-	_, _, err = b.Begin(ctxT(t), key("2"), "another", idempotency.LikelyNew(), idempotency.Reject())
+	_, _, err = b.Begin(ctxT(t), key("2"), "another", idempotency.LikelyNew(), idempotency.Wait(0))
 	require.ErrorIs(t, err, idempotency.ErrMismatch)
 	require.NoError(t, at.Commit(ctxT(t), nil))
 }

@@ -54,7 +54,7 @@ func TestRejectedLeavesTheClaim(t *testing.T) {
 	require.Equal(t, "x", string(replayed(t, c, key("1")).Value))
 	var in *idempotency.InProgressError
 	at = begin(t, a, key("2"))
-	_, _, err := b.Begin(ctxT(t), key("2"), "payload", idempotency.Reject())
+	_, _, err := b.Begin(ctxT(t), key("2"), "payload", idempotency.Wait(0))
 	require.ErrorAs(t, err, &in)
 	require.Equal(t, a.sess.Holder(), in.Holder)
 	require.Equal(t, 1, in.Attempt)
@@ -90,14 +90,14 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 			}()
 			require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, time.Millisecond, "b watches")
 
-			_, _, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.Reject())
+			_, _, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.Wait(0))
 			var in *idempotency.InProgressError
 			require.ErrorAs(t, err, &in)
 			require.Equal(t, a.sess.Holder(), in.Holder)
 			require.NoError(t, end(at))
 			require.NoError(t, held.Wait(ctxT(t)))
 
-			_, rec, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.Reject())
+			_, rec, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.Wait(0))
 			mine := got(t, waited, "the waiter's answer")
 			if name == "recorded" {
 				require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
 			t.Error(err)
 		}
 	}})
-	at := begin(t, b, key("1"), idempotency.Reject())
+	at := begin(t, b, key("1"), idempotency.Wait(0))
 	require.Equal(t, 1, inj.Struck())
 	require.Equal(t, 1, again.Struck())
 	require.Len(t, f.keys("/claim"), 1)
@@ -365,7 +365,7 @@ func TestZombie(t *testing.T) {
 					require.NoError(t, next.Err())
 					require.NoError(t, next.Commit(ctxT(t), []byte("b")))
 				}
-				// Not with Reject: until a has heard that its lease is gone, its own attempt counts
+				// Not with Wait(0): until a has heard that its lease is gone, its own attempt counts
 				// as in progress there. A call that waits gets the outcome.
 				again, rec, err := a.Begin(ctxT(t), key("1"), "payload")
 				require.NoError(t, err)

@@ -33,7 +33,7 @@ func TestConflictOfAFailure(t *testing.T) {
 			_, err = idempotency.Do(ctxT(t), a.Store, key(name), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
 				at.With([]clientv3.Cmp{never}, clientv3.OpPut(f.prefix+"effect", name))
 				return 0, fail()
-			}, remember, idempotency.OnPanic(idempotency.Remember), idempotency.Reject())
+			}, remember, idempotency.OnPanic(idempotency.Remember), idempotency.Wait(0))
 			return err
 		}
 		require.ErrorIs(t, do(), failure)

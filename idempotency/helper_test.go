@@ -87,7 +87,7 @@ func begin(t testing.TB, in instance, k idempotency.Key, opts ...idempotency.Opt
 // replayed asks for an outcome that must be recorded.
 func replayed(t testing.TB, in instance, k idempotency.Key) *idempotency.Outcome {
 	t.Helper()
-	a, rec, err := in.Begin(ctxT(t), k, "payload", idempotency.Reject())
+	a, rec, err := in.Begin(ctxT(t), k, "payload", idempotency.Wait(0))
 	require.NoError(t, err)
 	require.Nil(t, a, "a new attempt")
 	return rec
@@ -96,7 +96,7 @@ func replayed(t testing.TB, in instance, k idempotency.Key) *idempotency.Outcome
 // rejected asks for a request that must be in progress.
 func rejected(t testing.TB, in instance, k idempotency.Key) {
 	t.Helper()
-	a, _, err := in.Begin(ctxT(t), k, "payload", idempotency.Reject())
+	a, _, err := in.Begin(ctxT(t), k, "payload", idempotency.Wait(0))
 	require.ErrorIs(t, err, idempotency.ErrInProgress)
 	require.Nil(t, a)
 }

@@ -23,9 +23,6 @@ type Options struct {
 	// ErrTooLong, and if it has not returned the session's margin later, it counts as
 	// lost. Defaults to 15 minutes.
 	MaxExecution time.Duration
-	// MaxWait bounds how long a duplicate waits for the outcome of the attempt in
-	// progress. Defaults to no bound but the call's ctx; below zero, it does not wait.
-	MaxWait time.Duration
 	// Orphan says what becomes of a request whose attempt was lost. Defaults to
 	// TakeOver.
 	Orphan Orphan
@@ -206,7 +203,8 @@ type Option func(*settings)
 type settings struct {
 	retain       time.Duration
 	maxExecution time.Duration
-	wait         time.Duration // 0: as long as ctx; below: not at all
+	wait         time.Duration // counts if hasWait
+	hasWait      bool
 	orphan       Orphan
 	onError      func(error) Action
 	onPanic      Action
@@ -214,17 +212,10 @@ type settings struct {
 	also         any
 }
 
-// Wait has a duplicate wait for the outcome of the attempt in progress, for d at most.
-func Wait(d time.Duration) Option {
-	return func(s *settings) {
-		if s.wait = d; d == 0 {
-			s.wait = -1
-		}
-	}
-}
-
-// Reject has a duplicate of an attempt in progress fail with an *InProgressError at once.
-func Reject() Option { return func(s *settings) { s.wait = -1 } }
+// Wait bounds how long a duplicate waits for the outcome of the attempt in progress: after d
+// Begin returns an *InProgressError. With 0 it does not wait at all. Without this option it
+// waits until ctx is done.
+func Wait(d time.Duration) Option { return func(s *settings) { s.wait, s.hasWait = d, true } }
 
 // LikelyNew has the key claimed without a look at it first: for callers that know that a
 // request has hardly been there before, such as a message that is not redelivered. It saves
@@ -257,7 +248,7 @@ func Also(payload any) Option { return func(s *settings) { s.also = payload } }
 func OnPanic(a Action) Option { return func(s *settings) { s.onPanic = a } }
 
 func (o Options) settings(opts []Option) (settings, error) {
-	s := settings{retain: o.Retain, maxExecution: o.MaxExecution, wait: o.MaxWait, orphan: o.Orphan, onError: o.OnError, onPanic: o.OnPanic}
+	s := settings{retain: o.Retain, maxExecution: o.MaxExecution, orphan: o.Orphan, onError: o.OnError, onPanic: o.OnPanic}
 	for i, f := range opts {
 		if f == nil {
 			return s, invalid("option %d is nil", i)
@@ -272,6 +263,8 @@ func (o Options) settings(opts []Option) (settings, error) {
 		return s, invalid("Retain %v is not between a second and %v", s.retain, maxDuration)
 	case s.retain > o.RetainUnknown:
 		return s, invalid("Retain %v is above the store's RetainUnknown, %v", s.retain, o.RetainUnknown)
+	case s.wait < 0:
+		return s, invalid("Wait(%v) is negative", s.wait)
 	case s.maxExecution < time.Millisecond:
 		return s, invalid("MaxExecution %v is below a millisecond", s.maxExecution)
 	case s.orphan != TakeOver && s.orphan != Refuse:

@@ -67,7 +67,7 @@ func TestRaftEntries(t *testing.T) {
 	at := begin(t, a, key("busy"))
 	require.Zero(t, entries(func() { rejected(t, b, key("busy")) }))
 	require.Zero(t, entries(func() {
-		_, _, err := b.Begin(ctxT(t), key("busy"), "another", idempotency.Reject())
+		_, _, err := b.Begin(ctxT(t), key("busy"), "another", idempotency.Wait(0))
 		require.ErrorIs(t, err, idempotency.ErrMismatch)
 	}))
 	require.Equal(t, 1, entries(func() { require.NoError(t, at.Release(ctxT(t))) }))
@@ -207,7 +207,7 @@ func TestScopes(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, nil)
-	strict, err := idempotency.NewStore(a.sess, "other", &idempotency.Options{Orphan: idempotency.Refuse, MaxWait: -1})
+	strict, err := idempotency.NewStore(a.sess, "other", &idempotency.Options{Orphan: idempotency.Refuse})
 	require.NoError(t, err)
 	keys := []idempotency.Key{
 		{Scope: "a", Op: "pay", ID: "1"}, {Scope: "b", Op: "pay", ID: "1"}, {Scope: "a", Op: "refund", ID: "1"},
@@ -226,8 +226,8 @@ func TestScopes(t *testing.T) {
 	for name := range f.dump() {
 		require.NotContains(t, name, "refund")
 	}
-	_, _, err = strict.Begin(ctxT(t), keys[0], "payload 0")
-	require.ErrorIs(t, err, idempotency.ErrInProgress, "its own MaxWait")
+	_, _, err = strict.Begin(ctxT(t), keys[0], "payload 0", idempotency.Wait(0))
+	require.ErrorIs(t, err, idempotency.ErrInProgress)
 	for _, at := range all {
 		require.NoError(t, at.Abandon(ctxT(t)))
 	}

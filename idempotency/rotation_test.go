@@ -35,13 +35,13 @@ func TestSecretRotation(t *testing.T) {
 						t.Helper()
 						for payload, also := range map[string]string{"another": "a.example", "payload": "b.example"} {
 							var mismatch *idempotency.MismatchError
-							_, _, err := in.Begin(ctxT(t), key(id), payload, idempotency.Also(also), idempotency.Reject())
+							_, _, err := in.Begin(ctxT(t), key(id), payload, idempotency.Also(also), idempotency.Wait(0))
 							require.ErrorAs(t, err, &mismatch, "%q, %q", payload, also)
 							require.Equal(t, finished, mismatch.Finished)
 						}
 					}
 					at := begin(t, a, key("done"), host)
-					_, _, err := b.Begin(ctxT(t), key("done"), "payload", host, idempotency.Reject())
+					_, _, err := b.Begin(ctxT(t), key("done"), "payload", host, idempotency.Wait(0))
 					require.ErrorIs(t, err, idempotency.ErrInProgress)
 					refused(b, "done", false)
 					require.NoError(t, at.Commit(ctxT(t), []byte("x")))

@@ -53,7 +53,7 @@ func TestScopeFull(t *testing.T) {
 		require.Equal(t, "x", string(rec.Value))
 		_, _, err = b.Begin(ctxT(t), key("done"), "another", opts...)
 		require.ErrorIs(t, err, idempotency.ErrMismatch)
-		_, _, err = b.Begin(ctxT(t), key("busy"), "payload", append(opts, idempotency.Reject())...)
+		_, _, err = b.Begin(ctxT(t), key("busy"), "payload", append(opts, idempotency.Wait(0))...)
 		require.ErrorIs(t, err, idempotency.ErrInProgress)
 	}
 	require.NoError(t, busy.Commit(ctxT(t), nil))

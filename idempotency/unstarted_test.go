@@ -86,7 +86,7 @@ func TestClaimGivenUpAndLost(t *testing.T) {
 				cancel()
 				require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
 				// Its own process knows, before it has taken it back and after.
-				at, _, err := a.Begin(ctxT(t), key("1"), "payload", idempotency.Reject())
+				at, _, err := a.Begin(ctxT(t), key("1"), "payload", idempotency.Wait(0))
 				require.NotErrorIs(t, err, idempotency.ErrUnknown)
 				if at != nil {
 					require.NoError(t, at.Release(ctxT(t)))

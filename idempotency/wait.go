@@ -17,10 +17,10 @@ type patience struct {
 	out   <-chan time.Time // nil: no bound but ctx
 }
 
-func newPatience(d time.Duration) *patience {
-	p := &patience{none: d < 0}
-	if d > 0 {
-		p.timer = time.NewTimer(d)
+func newPatience(set settings) *patience {
+	p := &patience{none: set.hasWait && set.wait == 0}
+	if set.wait > 0 {
+		p.timer = time.NewTimer(set.wait)
 		p.out = p.timer.C
 	}
 	return p

@@ -56,7 +56,7 @@ type Options struct {
 	// the session is closed. Defaults to false: such calls are answered by UNAVAILABLE.
 	FailOpen bool
 	// Each returns options for one call, such as idempotency.Retain and OnOrphan.
-	// Defaults to none. Wait, Reject and OnError have no effect there.
+	// Defaults to none. Wait and OnError have no effect there.
 	Each func(ctx context.Context, fullMethod string) []idempotency.Option
 	// OnError is called with what an operator should know: why the store could not be
 	// asked, that an outcome was not recorded, or that one is unknown until Resolve

@@ -67,7 +67,7 @@ func BenchmarkReplay(b *testing.B) {
 	b.Run("store alone", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, rec, err := in.Begin(b.Context(), key, "payload", idempotency.Reject()); rec == nil {
+			if _, rec, err := in.Begin(b.Context(), key, "payload", idempotency.Wait(0)); rec == nil {
 				b.Fatal(err)
 			}
 		}

@@ -80,7 +80,7 @@ type Options struct {
 	// or the session is closed. Defaults to false: such requests are answered by 503.
 	FailOpen bool
 	// Each returns options for one request, such as idempotency.Retain and OnOrphan.
-	// Defaults to none. Wait, Reject, OnError and, unless
+	// Defaults to none. Wait, OnError and, unless
 	// Host returns an empty one, Also have no effect there.
 	Each func(*http.Request) []idempotency.Option
 	// OnProblem writes an answer of the Middleware's own: the headers are set, except for

@@ -112,7 +112,7 @@ type instance struct {
 func (in *instance) Do(ctx context.Context, r conformance.Request) (conformance.Answer, error) {
 	opts := []idempotency.Option{idempotency.Retain(r.Retain)}
 	if r.Reject {
-		opts = append(opts, idempotency.Reject())
+		opts = append(opts, idempotency.Wait(0))
 	}
 	if r.Wait > 0 {
 		opts = append(opts, idempotency.Wait(r.Wait))

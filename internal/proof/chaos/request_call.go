@@ -86,7 +86,7 @@ func (o requestCall) options() []idempotency.Option {
 		idempotency.OnError(func(error) idempotency.Action { return onError })}
 	switch {
 	case o.reject:
-		opts = append(opts, idempotency.Reject())
+		opts = append(opts, idempotency.Wait(0))
 	case o.wait > 0:
 		opts = append(opts, idempotency.Wait(o.wait))
 	}

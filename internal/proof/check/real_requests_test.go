@@ -110,7 +110,7 @@ func TestRealRequests(t *testing.T) {
 				for n := range 20 {
 					opts := []idempotency.Option{}
 					if rng.IntN(3) == 0 {
-						opts = append(opts, idempotency.Reject())
+						opts = append(opts, idempotency.Wait(0))
 					}
 					w.request(st, fmt.Sprint("key-", n/2), func(a *idempotency.Attempt) error {
 						if rng.IntN(3) == 0 {

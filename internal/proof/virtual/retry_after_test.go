@@ -36,7 +36,7 @@ func TestRetryAfter(t *testing.T) {
 				return busy, at
 			}
 			for time.Since(granted) < alive {
-				busy, _ := ask(idempotency.Reject())
+				busy, _ := ask(idempotency.Wait(0))
 				require.Equal(t, time.Second, busy.RetryAfter)
 				time.Sleep(time.Second)
 			}
@@ -46,7 +46,7 @@ func TestRetryAfter(t *testing.T) {
 			refused := 0
 			for {
 				now := time.Now()
-				busy, at := ask(idempotency.Reject())
+				busy, at := ask(idempotency.Wait(0))
 				if at != nil {
 					require.False(t, now.Before(ends))
 					require.Equal(t, 2, at.Attempt())
