@@ -289,25 +289,27 @@ func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []c
 	return fail(ErrConflict)
 }
 
-// Resolution is what somebody has found out about a request whose attempt was lost.
+// Resolution is what an operator has found out about a request whose attempt was lost: WasDone,
+// HasFailed or NotDone.
 type Resolution struct {
-	action Action
-	value  []byte
-	text   string
-	done   bool
+	state string // of the record; "" is none of the three
+	value []byte
+	text  string
 }
 
 // WasDone resolves that the request was done, with that result: JSON for Do, the bytes of
 // Response.Encode for idemhttp, those of Encode for idemgrpc.
-func WasDone(result []byte) Resolution { return Resolution{done: true, value: result} }
+func WasDone(result []byte) Resolution { return Resolution{state: record.AttemptDone, value: result} }
 
 // HasFailed resolves that it has failed, and is not to be tried again. The failure is
 // stored as it is, whatever the Codec.
-func HasFailed(failure string) Resolution { return Resolution{action: Remember, text: failure} }
+func HasFailed(failure string) Resolution {
+	return Resolution{state: record.AttemptFailed, text: failure}
+}
 
 // NotDone resolves that nothing was done: the next call does it. The recovery points are
 // kept.
-func NotDone() Resolution { return Resolution{action: Forget} }
+func NotDone() Resolution { return Resolution{state: record.AttemptReleased} }
 
 // Resolve says what became of a request whose outcome is Unknown. It returns ErrInProgress,
 // as an *InProgressError, if somebody works on it; ErrConflict if its outcome is known or
@@ -315,6 +317,9 @@ func NotDone() Resolution { return Resolution{action: Forget} }
 // 128 KiB, ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two it may be
 // resolved or not.
 func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
+	if what.state == "" {
+		return invalid("store %q: %s: the Resolution is none of WasDone, HasFailed and NotDone", s.name, ref)
+	}
 	e, st, err := s.lookUp(ctx, ref)
 	if err != nil {
 		return err
@@ -326,8 +331,8 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 		return fmt.Errorf("store %q: %s: its outcome is known: %w", s.name, ref, ErrConflict)
 	}
 	r := st.rec
-	r.EndMS, r.By, r.Token = time.Now().UnixMilli(), s.sess.Holder(), st.mod()
-	if what.done || what.action == Remember {
+	r.State, r.EndMS, r.By, r.Token = what.state, time.Now().UnixMilli(), s.sess.Holder(), st.mod()
+	if r.State != record.AttemptReleased {
 		stored, codec, err := s.encode(what.value, about(e))
 		if err != nil {
 			return err
@@ -335,12 +340,7 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 		if len(stored) > inline {
 			return fmt.Errorf("store %q: %s: %w: %d bytes", s.name, ref, ErrTooLarge, len(stored))
 		}
-		r.State, r.Body, r.Codec, r.Size = record.AttemptDone, stored, codec, len(stored)
-		if !what.done {
-			r.State, r.Error = record.AttemptFailed, bounded(what.text)
-		}
-	} else {
-		r.State = record.AttemptReleased
+		r.Body, r.Codec, r.Size, r.Error = stored, codec, len(stored), bounded(what.text)
 	}
 	text := r.Encode()
 	pool := s.retain(s.opts.Retain)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"runtime"
 	"strconv"
 	"strings"
@@ -84,11 +85,14 @@ func TestPanicAndGoexit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	forgets, err := idempotency.NewStore(a.sess, a.Name(), &idempotency.Options{OnPanic: idempotency.Forget})
+	require.NoError(t, err)
+	store := a.Store
 	call := func(id string, fn func(), opts ...idempotency.Option) (panicked any) {
 		done := make(chan any)
 		go func() {
 			defer func() { done <- recover() }()
-			_, _ = idempotency.Do(ctxT(t), a.Store, key(id), "payload", func(context.Context, *idempotency.Attempt) (int, error) {
+			_, _ = idempotency.Do(ctxT(t), store, key(id), "payload", func(context.Context, *idempotency.Attempt) (int, error) {
 				fn()
 				return 0, nil
 			}, opts...)
@@ -118,6 +122,16 @@ func TestPanicAndGoexit(t *testing.T) {
 
 		require.Equal(t, want, call(id+"4", fn, idempotency.OnPanic(idempotency.Remember)))
 		require.True(t, replayed(t, b, key(id+"4")).Failed)
+
+		store = forgets
+		for n, opts := range [][]idempotency.Option{nil, {idempotency.OnPanic(idempotency.DefaultAction)}} {
+			id := fmt.Sprint(id, 5+n)
+			require.Equal(t, want, call(id, fn, opts...))
+			r, _, err := b.Get(ctxT(t), b.Ref(key(id)))
+			require.NoError(t, err)
+			require.Equal(t, idempotency.Released, r.State, "Options.OnPanic is Forget")
+		}
+		store = a.Store
 	}
 }
 

@@ -87,6 +87,7 @@ func TestInvalid(t *testing.T) {
 		require.ErrorIs(t, a.Delete(ctxT(t), ref), idempotency.ErrInvalid)
 		require.ErrorIs(t, a.Resolve(ctxT(t), ref, idempotency.NotDone()), idempotency.ErrInvalid)
 	}
+	require.ErrorIs(t, a.Resolve(ctxT(t), a.Ref(key("1")), idempotency.Resolution{}), idempotency.ErrInvalid)
 	_, _, err = a.Get(ctxT(t), a.Ref(key("1")))
 	require.ErrorIs(t, err, idempotency.ErrNotFound)
 

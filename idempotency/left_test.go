@@ -39,7 +39,7 @@ func TestEndedRequestsLeaveNothing(t *testing.T) {
 			wg.Go(func() {
 				for i := requests.Add(1); i <= int64(n); i = requests.Add(1) {
 					k := key(fmt.Sprintf("%d of %d", i, n))
-					what := idempotency.Action(i % 4) // the fourth returns a value
+					what := idempotency.Action(i%4 + 1) // the fourth returns a value
 					do := func() error {
 						_, err := idempotency.Do(ctx, in.Store, k, nil, func(context.Context, *idempotency.Attempt) (int64, error) {
 							if what > idempotency.Abandon {

@@ -104,10 +104,13 @@ type Action int
 
 // The actions.
 const (
-	// Forget gives the key free for the same payload: the next duplicate runs the function.
+	// DefaultAction is Forget if it comes from OnError; for Options.OnPanic it is Abandon, and
+	// for the option OnPanic what Options.OnPanic says.
+	DefaultAction Action = iota
+	// Forget releases the key for the same payload: the next duplicate runs the function.
 	// Another payload is refused with a *MismatchError for Retain, since the failed function
-	// may have had effects. While etcd is out of space the key is given free for any payload.
-	Forget Action = iota
+	// may have had effects. While etcd is out of space the key is released for any payload.
+	Forget
 	// Remember records the failure: duplicates get a *FailedError.
 	Remember
 	// Abandon leaves the attempt as lost: Orphan says what comes next.
@@ -133,9 +136,7 @@ func (o *Options) withDefaults() (Options, error) {
 	setDefault(&out.CacheFor, 10*time.Second)
 	setDefault(&out.NearQuota, 0.9)
 	setDefault(&out.Quota, 2<<30)
-	if o == nil || o.OnPanic == 0 {
-		out.OnPanic = Abandon
-	}
+	setDefault(&out.OnPanic, Abandon)
 	switch {
 	case out.RetainUnknown < out.Retain || out.RetainUnknown > maxDuration:
 		return out, invalid("RetainUnknown %v is not between Retain (%v) and %v", out.RetainUnknown, out.Retain, maxDuration)
@@ -243,8 +244,7 @@ func OnError(f func(error) Action) Option { return func(s *settings) { s.onError
 // payload cannot: its duplicates would be refused. ChildKey does not depend on it.
 func Also(payload any) Option { return func(s *settings) { s.also = payload } }
 
-// OnPanic says what becomes of the request if the function panics: see Options.OnPanic.
-// Unlike there, Forget can be said.
+// OnPanic sets what becomes of the request if the function panics: see Options.OnPanic.
 func OnPanic(a Action) Option { return func(s *settings) { s.onPanic = a } }
 
 func (o Options) settings(opts []Option) (settings, error) {
@@ -258,6 +258,9 @@ func (o Options) settings(opts []Option) (settings, error) {
 	if s.onError == nil {
 		s.onError = func(error) Action { return Forget }
 	}
+	if s.onPanic == DefaultAction {
+		s.onPanic = o.OnPanic
+	}
 	switch {
 	case s.retain < time.Second || s.retain > maxDuration:
 		return s, invalid("Retain %v is not between a second and %v", s.retain, maxDuration)
@@ -269,7 +272,7 @@ func (o Options) settings(opts []Option) (settings, error) {
 		return s, invalid("MaxExecution %v is below a millisecond", s.maxExecution)
 	case s.orphan != TakeOver && s.orphan != Refuse:
 		return s, invalid("Orphan %d is neither TakeOver nor Refuse", s.orphan)
-	case s.onPanic < Forget || s.onPanic > Abandon:
+	case s.onPanic < DefaultAction || s.onPanic > Abandon:
 		return s, invalid("OnPanic %d is no Action", s.onPanic)
 	}
 	return s, nil
