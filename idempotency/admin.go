@@ -85,14 +85,12 @@ func (r Record) String() string {
 	return b.String()
 }
 
-// Filter chooses records.
+// Filter selects records. The zero value selects all.
 type Filter struct {
-	// Scope, if it is not empty, leaves only the records of that scope; others are not read.
-	Scope string
-	// HasScope makes an empty Scope count, too: it leaves those that have none, of a store
-	// with SingleTenant.
-	HasScope bool
-	// State, if not 0, leaves only records of that state.
+	// Scope selects the records of one scope, and no others are read; new("") selects those
+	// without a scope, of a store with SingleTenant. Defaults to nil, all scopes.
+	Scope *string
+	// State selects the records in that state. Defaults to 0, all states.
 	State State
 }
 
@@ -112,8 +110,8 @@ func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 			return
 		}
 		from := s.keys.Records()
-		if f.HasScope || f.Scope != "" {
-			from = s.keys.Scope(f.Scope)
+		if f.Scope != nil {
+			from = s.keys.Scope(*f.Scope)
 		}
 		end := clientv3.GetPrefixRangeEnd(from)
 		page := int64(pageSize)
@@ -359,17 +357,21 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 	return nil
 }
 
-// Count returns how many records there are of a scope, or with all in the whole store, those
-// in progress counted twice. It returns ErrClosed, an error of etcd's or ctx's.
-func (s *Store) Count(ctx context.Context, scope string, all bool) (int64, error) {
+// Count returns the number of records in the store; an attempt in progress counts twice. It
+// returns ErrClosed, an error of etcd's or ctx's.
+func (s *Store) Count(ctx context.Context) (int64, error) { return s.countBelow(ctx, s.keys.Records()) }
+
+// CountScope returns the number of records of one scope, counted and failing as Count does. It
+// is the number that Options.MaxPerScope bounds.
+func (s *Store) CountScope(ctx context.Context, scope string) (int64, error) {
+	return s.countBelow(ctx, s.keys.Scope(scope))
+}
+
+func (s *Store) countBelow(ctx context.Context, prefix string) (int64, error) {
 	if err := s.closed(); err != nil {
 		return 0, fmt.Errorf("count store %q: %w", s.name, err)
 	}
-	from := s.keys.Scope(scope)
-	if all {
-		from = s.keys.Records()
-	}
-	n, err := s.keysBelow(ctx, from)
+	n, err := s.keysBelow(ctx, prefix)
 	if err != nil {
 		return 0, fmt.Errorf("count store %q: %w", s.name, s.explain(because(ctx, err)))
 	}

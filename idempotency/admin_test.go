@@ -12,8 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Who asks for one tenant sees no other: a scope counts without HasScope, which is for the
-// empty one.
+// A list of one tenant's records shows no other's, and the empty scope is a scope.
 func TestListOfOneScope(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -28,11 +27,10 @@ func TestListOfOneScope(t *testing.T) {
 		want   []string
 	}{
 		{idempotency.Filter{}, []string{"", "a", "b"}},
-		{idempotency.Filter{Scope: "a"}, []string{"a"}},
-		{idempotency.Filter{Scope: "a", HasScope: true}, []string{"a"}},
-		{idempotency.Filter{Scope: "c"}, nil},
-		{idempotency.Filter{Scope: "b", State: idempotency.Done}, []string{"b"}},
-		{idempotency.Filter{HasScope: true}, []string{""}},
+		{idempotency.Filter{Scope: new("a")}, []string{"a"}},
+		{idempotency.Filter{Scope: new("c")}, nil},
+		{idempotency.Filter{Scope: new("b"), State: idempotency.Done}, []string{"b"}},
+		{idempotency.Filter{Scope: new("")}, []string{""}},
 	} {
 		var seen []string
 		for r, err := range a.List(ctxT(t), tt.filter) {
@@ -40,6 +38,11 @@ func TestListOfOneScope(t *testing.T) {
 			seen = append(seen, r.Scope)
 		}
 		require.ElementsMatch(t, tt.want, seen, "%+v", tt.filter)
+		if tt.filter.Scope != nil && tt.filter.State == 0 {
+			n, err := a.CountScope(ctxT(t), *tt.filter.Scope)
+			require.NoError(t, err)
+			require.EqualValues(t, len(tt.want), n)
+		}
 	}
 }
 
@@ -78,7 +81,7 @@ func TestAdminOfAClosedSession(t *testing.T) {
 	require.ErrorIs(t, err, idempotency.ErrClosed)
 	require.ErrorIs(t, a.Delete(ctxT(t), ref), idempotency.ErrClosed)
 	require.ErrorIs(t, a.Resolve(ctxT(t), ref, idempotency.NotDone()), idempotency.ErrClosed)
-	_, err = a.Count(ctxT(t), "", true)
+	_, err = a.Count(ctxT(t))
 	require.ErrorIs(t, err, idempotency.ErrClosed)
 	require.Equal(t, before, f.dump())
 }

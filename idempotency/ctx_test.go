@@ -40,7 +40,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 		"Get":         func(ctx context.Context) error { _, _, err := b.Get(ctx, done); return err },
 		"Delete":      func(ctx context.Context) error { return b.Delete(ctx, done) },
 		"Resolve":     func(ctx context.Context) error { return b.Resolve(ctx, done, idempotency.NotDone()) },
-		"Count":       func(ctx context.Context) error { _, err := b.Count(ctx, "", true); return err },
+		"Count":       func(ctx context.Context) error { _, err := b.Count(ctx); return err },
 		"List": func(ctx context.Context) (err error) {
 			for _, err = range b.List(ctx, idempotency.Filter{}) {
 			}

@@ -95,7 +95,7 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"Begin":   func() error { _, _, err := st.Begin(ctx, key("1"), nil); return err },
 		"Get":     func() error { _, _, err := st.Get(ctx, ref); return err },
-		"Count":   func() error { _, err := st.Count(ctx, "", true); return err },
+		"Count":   func() error { _, err := st.Count(ctx); return err },
 		"Delete":  func() error { return st.Delete(ctx, ref) },
 		"Resolve": func() error { return st.Resolve(ctx, ref, idempotency.WasDone(nil)) },
 		"List": func() (err error) {

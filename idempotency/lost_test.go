@@ -100,7 +100,7 @@ func TestRefuseAndResolve(t *testing.T) {
 			require.Equal(t, a.sess.Holder(), unknown.Holder)
 
 			var found []idempotency.Record
-			for r, err := range b.List(ctxT(t), idempotency.Filter{Scope: "tenant", HasScope: true, State: idempotency.Unknown}) {
+			for r, err := range b.List(ctxT(t), idempotency.Filter{Scope: new("tenant"), State: idempotency.Unknown}) {
 				require.NoError(t, err)
 				found = append(found, r)
 			}

@@ -68,7 +68,7 @@ type Options struct {
 	// expired just after it was read, may still be replayed by other processes. None is
 	// kept for longer than the Retain of its call. Defaults to 10 seconds.
 	CacheFor time.Duration
-	// MaxPerScope bounds how many records a scope has in etcd, as Store.Count counts them: an
+	// MaxPerScope bounds how many records a scope has in etcd, as Store.CountScope counts them: an
 	// attempt in progress counts twice. Beyond it a new request of that scope is refused with
 	// a *ScopeFullError, so that one tenant cannot fill the store; all that has a record goes
 	// on, replays and taking over included. It bounds the number of records, not their size,

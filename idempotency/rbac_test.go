@@ -54,7 +54,7 @@ func TestApplicationRole(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, a.Delete(ctx, r.Ref))
 	}
-	n, err := a.Count(ctx, "", true)
+	n, err := a.Count(ctx)
 	require.NoError(t, err)
 	require.Zero(t, n)
 }

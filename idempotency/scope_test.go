@@ -100,7 +100,7 @@ func TestScopeFullAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	n, err := fleet[0].Count(ctxT(t), "tenant", false)
+	n, err := fleet[0].CountScope(ctxT(t), "tenant")
 	require.NoError(t, err)
 	require.Equal(t, begun.Load(), n)
 	require.LessOrEqual(t, n, int64(len(fleet)*most))

@@ -120,7 +120,7 @@ func (s *Requests) Plan(r *rand.Rand) Operation {
 		})
 	case n < 16:
 		return s.with("request.list", k, bound, func(ctx context.Context, st *requestStore) error {
-			for _, err := range st.List(ctx, idempotency.Filter{Scope: k.key.Scope, HasScope: true}) {
+			for _, err := range st.List(ctx, idempotency.Filter{Scope: &k.key.Scope}) {
 				if err != nil {
 					return err
 				}
