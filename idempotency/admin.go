@@ -361,8 +361,8 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 // returns ErrClosed, an error of etcd's or ctx's.
 func (s *Store) Count(ctx context.Context) (int64, error) { return s.countBelow(ctx, s.keys.Records()) }
 
-// CountScope returns the number of records of one scope, counted and failing as Count does. It
-// is the number that Options.MaxPerScope bounds.
+// CountScope returns the number of records of one scope, which Options.MaxPerScope bounds; an
+// attempt in progress counts twice. It returns ErrClosed, an error of etcd's or ctx's.
 func (s *Store) CountScope(ctx context.Context, scope string) (int64, error) {
 	return s.countBelow(ctx, s.keys.Scope(scope))
 }
