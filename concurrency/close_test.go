@@ -87,9 +87,9 @@ func TestCloseAfterRevocation(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	s, c := f.session(nil)
-	inj := c.Inject(embedtest.Fault{Method: "LeaseRevoke", Do: embedtest.DropAnswer})
+	inj := c.Inject(embedtest.Fault{Method: "LeaseRevoke", Do: embedtest.DropResponse})
 	require.NoError(t, s.Close(ctxT(t)))
-	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, inj.Hits())
 	f.leftNothing(c)
 }
 
@@ -169,7 +169,7 @@ func TestTrapL6CloseAfterLoss(t *testing.T) {
 	closed(t, p.Lost(), "the permit is lost")
 	got(t, told.lost, "SessionLost")
 	require.NoError(t, s.Close(ctxT(t)))
-	require.Equal(t, 3, inj.Struck())
+	require.Equal(t, 3, inj.Hits())
 	ttl, err := f.Client().TimeToLive(ctxT(t), old)
 	require.NoError(t, err)
 	require.EqualValues(t, -1, ttl.TTL)

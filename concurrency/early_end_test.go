@@ -69,9 +69,9 @@ func TestTrapS9EarlyEndIsTold(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Requests()["Watch.Send"] > 0 }, soon, tick, "it has listed its range")
 	admin, _ := f.session(nil)
 	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/notice/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/notice/")})
 	require.NoError(t, sem(t, admin, "x", 1).Evict(ctx, "i", "why"))
-	require.NoError(t, mute.Wait(ctx))
+	require.NoError(t, mute.WaitHit(ctx))
 	require.NoError(t, p.Err(), "the word was lost, and the permit believes in itself")
 	closed(t, p.Lost(), "the list tells what the watch has lost")
 	require.ErrorIs(t, p.Err(), concurrency.ErrEvicted)
@@ -89,9 +89,9 @@ func TestTrapS9ToldAfterABreak(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Requests()["Watch.Send"] > 0 }, soon, tick, "it has listed its range")
 	admin, _ := f.session(nil)
 	p, q := acquire(t, ctx, sem(t, s, "x", 2), concurrency.ID("i")), acquire(t, ctx, sem(t, s, "x", 2), concurrency.ID("j"))
-	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Match: tells("/notice/")})
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: tells("/notice/")})
 	require.NoError(t, sem(t, admin, "x", 2).Evict(ctx, "i", "why"))
-	require.NoError(t, lost.Wait(ctx))
+	require.NoError(t, lost.WaitHit(ctx))
 	require.NoError(t, p.Err(), "the word was lost, and the permit believes in itself")
 	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCNoLeader}) // the next message ends it
 	require.NoError(t, sem(t, admin, "x", 2).Evict(ctx, "j", "why too"))
@@ -116,7 +116,7 @@ func TestLeaseGoesUnderARequest(t *testing.T) {
 		}
 		ch <- p
 	}()
-	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, inj.WaitHit(ctxT(t)))
 	old := s.Lease()
 	require.NoError(t, f.RevokeLease(ctxT(t), old))
 	require.NoError(t, inj.Release())

@@ -129,11 +129,11 @@ func TestElectionWatchIsMonotone(t *testing.T) {
 	}
 	seen := make(chan concurrency.Leader, 100)
 	first := make(chan error, 1)
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/queue/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/queue/")})
 	require.NoError(t, old.Release(ctx))
 	term, err := ea.Campaign(ctx)
 	require.NoError(t, err)
-	require.NoError(t, mute.Wait(ctx))
+	require.NoError(t, mute.WaitHit(ctx))
 	require.Equal(t, term.Token(), leader(t, es).Token)
 	go func() {
 		for l, err := range es.Watch(ctx) {
@@ -247,7 +247,7 @@ func TestCandidateOfALostLease(t *testing.T) {
 	old := s.Lease()
 	again := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
 	require.NoError(t, f.RevokeLease(ctx, old))
-	require.NoError(t, again.Wait(ctx), "it campaigns anew")
+	require.NoError(t, again.WaitHit(ctx), "it campaigns anew")
 	require.NoError(t, first.Release(ctx))
 	second := granted(t, wb, "the next one that stands in etcd")
 	waiting(t, ws, "it has no key: a phantom leader")
@@ -346,7 +346,7 @@ func TestEvictedLeaderIsToldWhy(t *testing.T) {
 	admin, _ := f.session(&concurrency.SessionOptions{Holder: "admin"})
 	term, err := election(t, s, "x").Campaign(ctx)
 	require.NoError(t, err)
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/notice/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/notice/")})
 	defer mute.Remove()
 	require.NoError(t, election(t, admin, "x").EvictToken(ctx, term.Token(), "too slow"))
 	lostBy(t, term, concurrency.ErrEvicted)
@@ -376,14 +376,14 @@ func TestTermOutlivesALostEvent(t *testing.T) {
 		}
 		break
 	}
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Match: tells(key)})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: tells(key)})
 	term, err := el.Campaign(ctx)
 	require.NoError(t, err)
-	require.NoError(t, mute.Wait(ctx))
+	require.NoError(t, mute.WaitHit(ctx))
 	listed := c.Inject(embedtest.Fault{Method: "Range", Match: lists, Do: embedtest.Pass})
 	_, err = f.Client().Put(ctx, key+"x", "foreign, and of a later revision")
 	require.NoError(t, err)
-	require.NoError(t, listed.Wait(ctx), "it lists again")
+	require.NoError(t, listed.WaitHit(ctx), "it lists again")
 	_, err = f.Client().Delete(ctx, key+"x")
 	require.NoError(t, err)
 	require.NoError(t, term.Err())

@@ -65,7 +65,7 @@ func TestReleaseIsEndedByANotice(t *testing.T) {
 				defer giveUp()
 				result := make(chan error, 1)
 				go func() { result <- p.Release(short) }()
-				require.NoError(t, request.Wait(ctx))
+				require.NoError(t, request.WaitHit(ctx))
 				if fault.Do == embedtest.HoldRequest {
 					end()
 				}
@@ -104,8 +104,8 @@ func TestReleaseAsksWhyUntilItKnows(t *testing.T) {
 			s, c := f.session(calm())
 			other, _ := f.session(nil)
 			p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
-			c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/notice/")})
-			read := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldAnswer, Match: func(_ string, msg any) bool {
+			c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/notice/")})
+			read := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldResponse, Match: func(_ string, msg any) bool {
 				r, ok := msg.(*pb.RangeRequest)
 				return ok && strings.Contains(string(r.Key), "/notice/")
 			}})
@@ -117,7 +117,7 @@ func TestReleaseAsksWhyUntilItKnows(t *testing.T) {
 			short, giveUp := context.WithCancel(ctx)
 			result := make(chan error, 1)
 			go func() { result <- p.Release(short) }()
-			require.NoError(t, read.Wait(ctx))
+			require.NoError(t, read.WaitHit(ctx))
 			giveUp()
 			err := got(t, result, "Release returns")
 			require.ErrorIs(t, err, concurrency.ErrUnconfirmed)

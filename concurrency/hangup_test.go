@@ -22,13 +22,13 @@ func TestHangUpsRaiseNoFence(t *testing.T) {
 	const callers = 20
 	sm := sem(t, s, "x", 2*callers)
 	p := acquire(t, ctx, sm)
-	held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldAnswer, Times: callers})
+	held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldResponse, Times: callers})
 	given, hangUp := context.WithCancel(ctx)
 	var all []<-chan answer
 	for range callers {
 		all = append(all, ask2(given, sm, concurrency.ID(fmt.Sprint(len(all)))))
 	}
-	require.Eventually(t, func() bool { return held.Struck() == callers }, soon, tick)
+	require.Eventually(t, func() bool { return held.Hits() == callers }, soon, tick)
 	hangUp()
 	for _, ch := range all { // none of them has its answer yet
 		require.ErrorIs(t, got(t, ch, "the call ends").err, context.Canceled)
@@ -58,7 +58,7 @@ func TestCloseAfterHangUp(t *testing.T) {
 	held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
 	given, hangUp := context.WithCancel(ctx)
 	ch := ask2(given, sm)
-	require.NoError(t, held.Wait(ctx))
+	require.NoError(t, held.WaitHit(ctx))
 	hangUp()
 	require.ErrorIs(t, got(t, ch, "the call ends").err, context.Canceled)
 	require.NoError(t, s.Close(ctx))

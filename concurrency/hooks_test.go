@@ -115,7 +115,7 @@ func TestReleaseBeforeWaiting(t *testing.T) {
 			p := acquire(t, ctx, sem(t, other, "x", 1))
 			between := strike(f, c, sm, func() { assertNoError(t, p.Release(ctx)) })
 			require.NoError(t, granted(t, ask2(ctx, sm), "despite all").Release(ctx))
-			require.Equal(t, 1, between.Struck())
+			require.Equal(t, 1, between.Hits())
 		})
 	}
 }
@@ -142,7 +142,7 @@ func TestTxnsAreSmall(t *testing.T) {
 	require.NoError(t, sm.SetLimit(ctx, 100))
 	require.NoError(t, sm.Evict(ctx, "i", "r"))
 	closed(t, p.Lost(), "eviction")
-	require.Positive(t, watch.Struck())
+	require.Positive(t, watch.Hits())
 	require.LessOrEqual(t, most.Load(), int64(8))
 }
 

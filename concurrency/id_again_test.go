@@ -48,7 +48,7 @@ func TestIDOfALostLeaseIsOurs(t *testing.T) {
 		st, err := sem(t, other, "x", 1).Status(ctx)
 		return err == nil && len(st.Waiters) == 1 && st.Waiters[0].Lease == lease
 	}, soon, 5*time.Millisecond)
-	require.Positive(t, stuck.Struck())
+	require.Positive(t, stuck.Hits())
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, granted(t, w, "on the new lease").Release(ctx))
 	f.noKeys("queue/")
@@ -69,12 +69,12 @@ func TestIDOfAGivenUpRequestIsOurs(t *testing.T) {
 	stuck := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest, Match: deletes})
 	cancel()
 	require.ErrorIs(t, got(t, w, "gives up").err, context.Canceled)
-	require.NoError(t, stuck.Wait(ctx))
+	require.NoError(t, stuck.WaitHit(ctx))
 	again := ask2(ctx, sm, concurrency.ID("job"))
 	asked := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.Pass, Skip: 2, Match: func(_ string, msg any) bool {
 		return strings.Contains(string(msg.(*pb.RangeRequest).Key), "/id/")
 	}})
-	require.NoError(t, asked.Wait(ctx))
+	require.NoError(t, asked.WaitHit(ctx))
 	waiting(t, again, "the ID is that of its own former request")
 	require.NoError(t, stuck.Release())
 	require.NoError(t, p.Release(ctx))
@@ -144,7 +144,7 @@ func TestEvictedWaiterStaysOut(t *testing.T) {
 	other, _ := f.session(nil)
 	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
 	p := acquire(t, ctx, there)
-	c.Inject(embedtest.Fault{Method: "Watch", Times: -1, Do: embedtest.DropAnswer, Match: func(_ string, msg any) bool {
+	c.Inject(embedtest.Fault{Method: "Watch", Times: -1, Do: embedtest.DropResponse, Match: func(_ string, msg any) bool {
 		r, ok := msg.(*pb.WatchResponse)
 		return ok && len(r.Events) > 0 && strings.Contains(string(r.Events[0].Kv.Key), "/notice/")
 	}})
@@ -156,7 +156,7 @@ func TestEvictedWaiterStaysOut(t *testing.T) {
 	err := got(t, w, "evicted").err
 	require.ErrorIs(t, err, concurrency.ErrEvicted)
 	require.ErrorContains(t, err, "enough")
-	require.Equal(t, 3, failed.Struck())
+	require.Equal(t, 3, failed.Hits())
 	require.NoError(t, p.Release(ctx))
 }
 

@@ -69,7 +69,7 @@ func TestSilencedLeader(t *testing.T) {
 func TestLeadIsCancelledAnywhere(t *testing.T) {
 	t.Parallel()
 	points := map[string]embedtest.Fault{}
-	for name, do := range map[string]embedtest.Action{"request held": embedtest.HoldRequest, "answer held": embedtest.HoldAnswer, "answer lost": embedtest.DropAnswer, "twice": embedtest.Duplicate} {
+	for name, do := range map[string]embedtest.Action{"request held": embedtest.HoldRequest, "answer held": embedtest.HoldResponse, "answer lost": embedtest.DropResponse, "twice": embedtest.Duplicate} {
 		points["campaign, "+name] = embedtest.Fault{Method: "Txn", Match: txn(true), Do: do}
 		points["resignation, "+name] = embedtest.Fault{Method: "Txn", Match: txn(false), Do: do}
 		if do != embedtest.Duplicate {
@@ -102,7 +102,7 @@ func TestLeadIsCancelledAnywhere(t *testing.T) {
 				got(t, began, "it leads")
 				cancel()
 			}
-			require.NoError(t, struck.Wait(ctxT(t)))
+			require.NoError(t, struck.WaitHit(ctxT(t)))
 			cancel()
 			require.ErrorIs(t, got(t, result, "Lead returns"), context.Canceled)
 			require.LessOrEqual(t, calls.Load(), int32(1))

@@ -29,7 +29,7 @@ func TestTrapS6SettleUndoesNothing(t *testing.T) {
 	hold := ac.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 	done := make(chan error, 1)
 	go func() { done <- sa.SetLimit(ctx, 2) }()
-	require.NoError(t, hold.Wait(ctx))
+	require.NoError(t, hold.WaitHit(ctx))
 	require.NoError(t, sb.SetLimit(ctx, 7))
 	require.NoError(t, hold.Release())
 	require.NoError(t, got(t, done, "A"))
@@ -66,7 +66,7 @@ func TestTrapS6ChangeOfAnUnsettledLimit(t *testing.T) {
 			ac.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
 			done := make(chan error, 1)
 			go func() { done <- control.SetLimit(ctx, 1) }()
-			require.NoError(t, swap.Wait(ctx))
+			require.NoError(t, swap.WaitHit(ctx))
 			require.NoError(t, first.Release(ctx))
 			third := granted(t, w, "it fits the limit of 2")
 			require.NoError(t, swap.Release())
@@ -108,7 +108,7 @@ var unsettle = map[string]func(c *embedtest.Client){
 		c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Skip: 1, Err: rpctypes.ErrGRPCPermissionDenied})
 	},
 	"the answer and the look back are lost": func(c *embedtest.Client) {
-		c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+		c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 		c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.FailWith, Match: looksBack, Err: rpctypes.ErrGRPCPermissionDenied})
 	},
 }
@@ -242,7 +242,7 @@ func TestTrapS6TwoSetters(t *testing.T) {
 				assertNoError(t, second.SetLimit(ctx, 2))
 			}})
 			require.NoError(t, first.SetLimit(ctx, 1))
-			require.Equal(t, 1, between.Struck(), "the settling")
+			require.Equal(t, 1, between.Hits(), "the settling")
 			if compacted {
 				st := f.sees(ctx, sm)
 				require.Equal(t, []int{2, 2}, []int{st.Limit, len(st.Holders)}, "in doubt")
@@ -268,9 +268,9 @@ func TestTrapS6LostAnswerIsSettled(t *testing.T) {
 	a := acquire(t, ctx, sm, concurrency.Note("a"))
 	next := ask2(ctx, sm, concurrency.Note("b"))
 	require.Eventually(t, func() bool { return len(f.keys("queue/")) == 2 }, soon, tick)
-	lost := ac.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+	lost := ac.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 	require.NoError(t, control.SetLimit(ctx, 0))
-	require.Equal(t, 1, lost.Struck())
+	require.Equal(t, 1, lost.Hits())
 	f.holdsAndWaits(ctx, sm, notes{1, []string{"a"}, []string{"b"}})
 	require.NoError(t, a.Release(ctx))
 	f.holdsAndWaits(ctx, sm, notes{0, nil, []string{"b"}})
@@ -298,11 +298,11 @@ func TestTrapS6AdmittedBeforeTheChange(t *testing.T) {
 			f.sees(ctx, sm)
 			change := embedtest.Fault{Method: "Txn", Before: func() { assertNoError(t, a.Release(ctx)) }}
 			if lost {
-				change.Do = embedtest.DropAnswer
+				change.Do = embedtest.DropResponse
 			}
 			between := ac.Inject(change)
 			require.NoError(t, control.SetLimit(ctx, 0))
-			require.Equal(t, 1, between.Struck())
+			require.Equal(t, 1, between.Hits())
 			b := granted(t, next, "it was admitted before the pause")
 			f.holdsAndWaits(ctx, sm, notes{1, []string{"b"}, nil})
 			require.NoError(t, b.Release(ctx))

@@ -47,7 +47,7 @@ func TestFewNamesTellRequests(t *testing.T) {
 	few, all := ranges(c)
 	p, err := sm.TryAcquire(ctx)
 	require.NoError(t, err, "what has no lease blocks nobody")
-	require.Equal(t, []int{1, 1}, []int{few.Struck(), all.Struck()}, "but the whole queue is read")
+	require.Equal(t, []int{1, 1}, []int{few.Hits(), all.Hits()}, "but the whole queue is read")
 	require.NoError(t, p.Release(ctx))
 	heavy := acquire(t, ctx, there, concurrency.Weight(2))
 	_, err = sm.TryAcquire(ctx)
@@ -97,8 +97,8 @@ func TestRefusalReadsNames(t *testing.T) {
 			var full *concurrency.FullError
 			require.ErrorAs(t, err, &full)
 			require.Equal(t, &concurrency.FullError{Name: "x", Limit: held, Used: held, Waiting: 40}, full)
-			require.Equal(t, 1, names.Struck())
-			require.Equal(t, 0, values.Struck())
+			require.Equal(t, 1, names.Hits())
+			require.Equal(t, 0, values.Hits())
 			for _, p := range permits {
 				require.NoError(t, p.Release(ctx))
 			}
@@ -106,7 +106,7 @@ func TestRefusalReadsNames(t *testing.T) {
 			p, err := try()
 			require.NoError(t, err, "nobody holds")
 			require.NoError(t, p.Release(ctx))
-			require.Equal(t, []int{2, 0}, []int{names.Struck(), values.Struck()}, "names are enough for a grant, too")
+			require.Equal(t, []int{2, 0}, []int{names.Hits(), values.Hits()}, "names are enough for a grant, too")
 		})
 	}
 }
@@ -126,10 +126,10 @@ func TestRefusalAfterAnotherLimit(t *testing.T) {
 	names, values := ranges(c)
 	third, err := sm.TryAcquire(ctx)
 	require.NoError(t, err)
-	require.Equal(t, []int{1, 1}, []int{names.Struck(), values.Struck()})
+	require.Equal(t, []int{1, 1}, []int{names.Hits(), values.Hits()})
 	_, err = sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull)
-	require.Equal(t, []int{2, 1}, []int{names.Struck(), values.Struck()})
+	require.Equal(t, []int{2, 1}, []int{names.Hits(), values.Hits()})
 
 	// After a limit was lowered the whole queue tells who holds.
 	require.NoError(t, other.SetLimit(ctx, 1))
@@ -155,13 +155,13 @@ func TestTryThatHolds(t *testing.T) {
 	outruns := outrun(ctx, c, there)
 	p, err := sm.TryAcquire(ctx)
 	require.NoError(t, err)
-	require.Equal(t, optimism, outruns.Struck())
+	require.Equal(t, optimism, outruns.Hits())
 	require.Len(t, f.keys("-try"), 1)
 
 	names, values := ranges(c)
 	_, err = sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull)
-	require.Equal(t, []int{1, 0}, []int{names.Struck(), values.Struck()}, "it is this process's own")
+	require.Equal(t, []int{1, 0}, []int{names.Hits(), values.Hits()}, "it is this process's own")
 
 	_, err = late.TryAcquire(ctx) // gives it the time to go
 	require.ErrorIs(t, err, concurrency.ErrFull)
@@ -171,7 +171,7 @@ func TestTryThatHolds(t *testing.T) {
 		_, err = late.TryAcquire(ctx)
 		require.ErrorIs(t, err, concurrency.ErrFull)
 	}
-	require.Equal(t, []int{3, 0}, []int{names.Struck(), values.Struck()}, "it was seen for long")
+	require.Equal(t, []int{3, 0}, []int{names.Hits(), values.Hits()}, "it was seen for long")
 	require.NoError(t, p.Release(ctx))
 	p, err = late.TryAcquire(ctx)
 	require.NoError(t, err)
@@ -192,8 +192,8 @@ func TestTryWithAmpleRoom(t *testing.T) {
 	names, values := ranges(c)
 	p, err := sm.TryAcquire(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 2, outruns.Struck(), "two Txns")
-	require.Equal(t, []int{1, 0}, []int{names.Struck(), values.Struck()})
+	require.Equal(t, 2, outruns.Hits(), "two Txns")
+	require.Equal(t, []int{1, 0}, []int{names.Hits(), values.Hits()})
 	require.NoError(t, p.Release(ctx))
 }
 

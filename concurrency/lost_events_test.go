@@ -31,14 +31,14 @@ func TestLostEventAdmitsNobody(t *testing.T) {
 			sm := sem(t, s, "x", limit)
 			x := ask(t, ctx, sm, opts...)
 			f.sees(ctx, sm) // the mirror runs
-			lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Match: func(_ string, msg any) bool {
+			lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: func(_ string, msg any) bool {
 				r, ok := msg.(*pb.WatchResponse)
 				return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool {
 					return e.Type == mvccpb.PUT && strings.Contains(string(e.Kv.Key), fmt.Sprintf("%016x-", int64(second.Lease())))
 				})
 			}})
 			y := ask(t, ctx, sem(t, second, "x", limit), opts...)
-			require.NoError(t, lost.Wait(ctx))
+			require.NoError(t, lost.WaitHit(ctx))
 			z := ask(t, ctx, sm, opts...)
 			require.NoError(t, p.Release(ctx))
 			require.NoError(t, granted(t, x, "the first").Release(ctx))
@@ -65,12 +65,12 @@ func TestLostEventOfTheWaiterItself(t *testing.T) {
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	x := ask(t, ctx, sm)
 	f.sees(ctx, sm) // the mirror runs
-	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: 1, Match: func(_ string, msg any) bool {
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: 1, Match: func(_ string, msg any) bool {
 		r, ok := msg.(*pb.WatchResponse)
 		return ok && len(r.Events) > 0 && r.Events[0].Type == mvccpb.PUT
 	}})
 	y := ask(t, ctx, sm)
-	require.NoError(t, lost.Wait(ctx))
+	require.NoError(t, lost.WaitHit(ctx))
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	require.Len(t, st.Waiters, 2)

@@ -31,8 +31,8 @@ func TestRenewalsRecover(t *testing.T) {
 	for name, fault := range map[string]embedtest.Fault{
 		"broken":        {Do: embedtest.FailWith},
 		"bad token":     {Do: embedtest.FailWith, Err: rpctypes.ErrGRPCInvalidAuthToken},
-		"answer lost":   {Do: embedtest.DropAnswer},
-		"answer stuck":  {Do: embedtest.HoldAnswer},
+		"answer lost":   {Do: embedtest.DropResponse},
+		"answer stuck":  {Do: embedtest.HoldResponse},
 		"request stuck": {Do: embedtest.HoldRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestRenewalsRecover(t *testing.T) {
 				require.NoError(t, context.Cause(p.Context()))
 			case <-time.After(24 * time.Second): // two TTLs
 			}
-			require.Equal(t, 3, inj.Struck())
+			require.Equal(t, 3, inj.Hits())
 			require.Empty(t, told.lost)
 			require.NoError(t, p.Release(ctxT(t)))
 		})

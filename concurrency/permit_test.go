@@ -41,8 +41,8 @@ func TestContextEndsBeforeKey(t *testing.T) {
 			c := f.NewClient(f.t, nil)
 			return c, func() { c.Delay(4 * time.Second) }
 		}},
-		"answers lost":    {1, keepAlive(embedtest.Fault{Do: embedtest.DropAnswer})},
-		"answers stuck":   {1, keepAlive(embedtest.Fault{Do: embedtest.HoldAnswer})},
+		"answers lost":    {1, keepAlive(embedtest.Fault{Do: embedtest.DropResponse})},
+		"answers stuck":   {1, keepAlive(embedtest.Fault{Do: embedtest.HoldResponse})},
 		"requests stuck":  {1, keepAlive(embedtest.Fault{Do: embedtest.HoldRequest})},
 		"renewals broken": {1, keepAlive(embedtest.Fault{Do: embedtest.FailWith})},
 		"at a cut follower": {3, func(f fixture) (*embedtest.Client, func()) {
@@ -142,9 +142,9 @@ func TestGivenUpReleaseIsNoLoss(t *testing.T) {
 	f := shared(t)
 	s, c := f.session(nil)
 	p := lock(t, s, "x")
-	inj := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldAnswer})
+	inj := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldResponse})
 	ctx, cancel := context.WithCancel(ctxT(t))
-	go func() { _ = inj.Wait(ctx); cancel() }()
+	go func() { _ = inj.WaitHit(ctx); cancel() }()
 	require.ErrorIs(t, p.Release(ctx), context.Canceled)
 	require.Empty(t, f.keys("/queue/"), "it was applied")
 	require.NoError(t, p.Release(ctxT(t)))

@@ -60,12 +60,12 @@ func TestRefusedWithdrawalGoesOn(t *testing.T) {
 	inj := denied(c, 2)
 	cancel()
 	require.ErrorIs(t, got(t, w, "gives up").err, context.Canceled)
-	require.Eventually(t, func() bool { return inj.Struck() == 2 && len(f.keys("queue/")) == 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() == 2 && len(f.keys("queue/")) == 1 }, soon, time.Millisecond)
 	require.NoError(t, p.Release(ctx))
 
 	inj = denied(c, 2)
 	p = acquire(t, ctx, sm, concurrency.MaxHold(time.Millisecond))
 	closed(t, p.Lost(), "held too long")
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	require.Equal(t, 2, inj.Struck())
+	require.Equal(t, 2, inj.Hits())
 }

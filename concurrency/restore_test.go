@@ -74,7 +74,7 @@ func TestRestoreIsMetByTheNextRequest(t *testing.T) {
 			b, err := f.Backup(ctx)
 			require.NoError(t, err)
 			if raised {
-				c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Match: func(_ string, msg any) bool {
+				c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Match: func(_ string, msg any) bool {
 					return msg.(*pb.TxnRequest).Success[0].GetRequestPut() != nil
 				}})
 			}

@@ -226,7 +226,7 @@ func TestTokenIsTheCreateRevision(t *testing.T) {
 	p, err := sm.TryAcquire(ctx)
 	require.NoError(t, err)
 	check(p)
-	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 	check(acquire(t, ctx, sm))
 	p = acquire(t, ctx, sm)
 	w := ask(t, ctx, sm)

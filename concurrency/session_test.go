@@ -58,7 +58,7 @@ func TestNewSessionOnClosedClient(t *testing.T) {
 		done <- err
 	}
 	go open()
-	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, inj.WaitHit(ctxT(t)))
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, got(t, done, "NewSession returns"), concurrency.ErrClosed)
 	go open()
@@ -75,9 +75,9 @@ func TestNewSessionLeavesNoLease(t *testing.T) {
 		return len(resp.Leases)
 	}
 	c := f.NewClient(t, nil)
-	inj := c.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.DropAnswer, Times: 2})
+	inj := c.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.DropResponse, Times: 2})
 	s := f.sessionOn(c.Client, nil)
-	require.Equal(t, 2, inj.Struck())
+	require.Equal(t, 2, inj.Hits())
 	require.Equal(t, 1, leases(), "the repeated grant found its own lease")
 	require.NoError(t, s.Close(ctxT(t)))
 	require.Zero(t, leases())
@@ -87,7 +87,7 @@ func TestNewSessionLeavesNoLease(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	require.Eventually(t, func() bool { return leases() == 0 }, soon, 5*time.Millisecond, "the lease is revoked")
 
-	c.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCNoSpace})
+	c.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace})
 	_, err = concurrency.NewSession(ctxT(t), c.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	require.Eventually(t, func() bool { return leases() == 0 }, soon, 5*time.Millisecond, "it was granted, and is revoked")

@@ -91,10 +91,10 @@ func TestStrayKeyBecomesARequest(t *testing.T) {
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // it is known as a stray key
 
 	// The session's watch loses the change.
-	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Match: tells("/sem/")})
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: tells("/sem/")})
 	_, err = f.Client().Put(ctx, stray, "{", clientv3.WithLease(other.Lease()))
 	require.NoError(t, err)
-	require.NoError(t, lost.Wait(ctx))
+	require.NoError(t, lost.WaitHit(ctx))
 	w := ask2(ctx, sm)
 	require.Eventually(t, func() bool { return len(f.keys("queue/light/")) == 2 }, soon, tick)
 	st, err := sm.Status(ctx)

@@ -40,7 +40,7 @@ func TestTrapL1AnsweredAndUnderWay(t *testing.T) {
 	require.NotZero(t, mine.Header.Revision)
 	copied := sentTwice(c)
 	p := acquire(t, ctx, sm, concurrency.ID("job"))
-	require.Equal(t, 1, copied.Struck())
+	require.Equal(t, 1, copied.Hits())
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, copied.Release(), "the other copy arrives")
 	require.Len(t, f.keys("queue/"), 2)
@@ -93,7 +93,7 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	var rounds atomic.Int64
 	for worker := range 4 {
 		go func() {
-			for swept.Struck() < 2 {
+			for swept.Hits() < 2 {
 				p, err := sm.Acquire(ctx, concurrency.ID(string(rune('a'+worker))))
 				if err == nil {
 					err = p.Release(ctx)
@@ -127,18 +127,18 @@ func TestSweepSparesASuccessor(t *testing.T) {
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	slot := f.keys("queue/")[0]
-	listed := c.Inject(embedtest.Fault{Method: "LeaseTimeToLive", Do: embedtest.HoldAnswer})
-	require.NoError(t, listed.Wait(ctx))
+	listed := c.Inject(embedtest.Fault{Method: "LeaseTimeToLive", Do: embedtest.HoldResponse})
+	require.NoError(t, listed.WaitHit(ctx))
 	require.NoError(t, p.Release(ctx))
 	read := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldRequest, Match: func(_ string, msg any) bool {
 		return string(msg.(*pb.RangeRequest).Key) == slot
 	}})
 	require.NoError(t, listed.Release())
-	require.NoError(t, read.Wait(ctx))
+	require.NoError(t, read.WaitHit(ctx))
 	p = acquire(t, ctx, sm)
 	require.Equal(t, slot, f.keys("queue/")[0])
 	next := c.Inject(embedtest.Fault{Method: "LeaseTimeToLive", Do: embedtest.Pass})
 	require.NoError(t, read.Release())
-	require.NoError(t, next.Wait(ctx), "the sweep is over")
+	require.NoError(t, next.WaitHit(ctx), "the sweep is over")
 	require.NoError(t, p.Release(ctx))
 }

@@ -65,8 +65,8 @@ func TestTrapL4LosingTryRefusesNobody(t *testing.T) {
 					_, err = sm.TryAcquire(ctx)
 				}
 				require.ErrorIs(t, err, concurrency.ErrFull)
-				require.Equal(t, []int{optimism, 1}, []int{outruns.Struck(), writes.Struck()})
-				require.NoError(t, removal.Wait(ctx))
+				require.Equal(t, []int{optimism, 1}, []int{outruns.Hits(), writes.Hits()})
+				require.NoError(t, removal.WaitHit(ctx))
 				require.NoError(t, holder.Release(ctx))
 				if waiter {
 					require.NoError(t, granted(t, behind, "it waited").Release(ctx))
@@ -82,7 +82,7 @@ func TestTrapL4LosingTryRefusesNobody(t *testing.T) {
 					quick = time.Since(begun) < 80*time.Millisecond
 				}})
 				p, err := late.TryAcquire(ctx)
-				require.Equal(t, 1, looks.Struck())
+				require.Equal(t, 1, looks.Hits())
 				if err == nil {
 					require.NoError(t, p.Release(ctx))
 				} else {
@@ -128,7 +128,7 @@ func TestTrapL4OutrunBehindLosingTry(t *testing.T) {
 		}})
 		p, err := sm.TryAcquire(ctx)
 		quick = quick && time.Since(begun) < 80*time.Millisecond
-		require.Equal(t, []int{optimism, 1, 1, 2}, []int{outruns.Struck(), plants.Struck(), looks.Struck(), both})
+		require.Equal(t, []int{optimism, 1, 1, 2}, []int{outruns.Hits(), plants.Hits(), looks.Hits(), both})
 		if err == nil {
 			require.NoError(t, p.Release(ctx))
 		} else {
@@ -174,7 +174,7 @@ func TestRefusedTryHonoursCtx(t *testing.T) {
 			refused := make(chan error, 1)
 			go func() { _, err := sm.TryAcquire(given); refused <- err }()
 			require.ErrorIs(t, got(t, refused, "the try returns"), want)
-			require.Equal(t, []int{optimism, 1}, []int{outruns.Struck(), writes.Struck()})
+			require.Equal(t, []int{optimism, 1}, []int{outruns.Hits(), writes.Hits()})
 			require.Len(t, f.keys("-try"), 1, "its request is still there")
 			c.Heal()
 			f.noKeys("-try")

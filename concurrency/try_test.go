@@ -41,7 +41,7 @@ func TestTrapL4Try(t *testing.T) {
 		}})
 		p, err = sm.TryAcquire(ctx)
 		quick = quick && time.Since(begun) < 80*time.Millisecond || err == nil
-		require.Equal(t, 1, looks.Struck())
+		require.Equal(t, 1, looks.Hits())
 		if !quick {
 			plant()
 		}
@@ -155,7 +155,7 @@ func TestTryNeedsNoWatch(t *testing.T) {
 	}, Before: func() { between = acquire(t, ctx, other) }, After: func() { assertNoError(t, between.Release(ctx)) }})
 	p, err := sm.TryAcquire(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 4, puts.Struck())
+	require.Equal(t, 4, puts.Hits())
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, heavy.Release(ctx))
 }
@@ -171,7 +171,7 @@ func TestFullErrorKnowsWhatItDoesNotKnow(t *testing.T) {
 	sm := sem(t, s, "x", 1)
 	_, err := sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull)
-	slow := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldAnswer, Times: -1})
+	slow := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldResponse, Times: -1})
 	waiting, over := context.WithCancel(ctx)
 	var answers sync.WaitGroup
 	answers.Go(func() { // etcd is not unavailable

@@ -41,10 +41,10 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 	standing(1, 0)
 	old := s.Lease()
 	// The session watches its presence; what it watches of the queue gets lost.
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/queue/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/queue/")})
 	require.NoError(t, f.RevokeLease(ctx, old))
 	standing(1, old)
-	require.Eventually(t, func() bool { return mute.Struck() > 0 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return mute.Hits() > 0 }, soon, time.Millisecond)
 	mute.Remove()
 	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith}) // so that it lists the queue
 	require.NoError(t, holder.Release(ctx))
@@ -69,7 +69,7 @@ func TestTrapS10LateGrantIsNoPermit(t *testing.T) {
 		got(t, told.lost, "SessionLost")
 	}})
 	p := acquire(t, ctx, sm)
-	require.Equal(t, 1, late.Struck())
+	require.Equal(t, 1, late.Hits())
 	require.NoError(t, p.Err())
 	require.NotEqual(t, old, s.Lease())
 	st, err := sm.Status(ctx)
@@ -99,7 +99,7 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 			f.sees(ctx, sm)
 			key := slices.DeleteFunc(f.keys("queue/"), func(key string) bool { return key == holder[0] })[0]
 			anew := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
-			mute := embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/queue/")}
+			mute := embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/queue/")}
 			if sees {
 				mute.Do = embedtest.Pass
 			}
@@ -108,14 +108,14 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 			require.NoError(t, err)
 			_, err = f.Client().Put(ctx, key, `{"v":1,"nonce":"of another","at":1}`, clientv3.WithLease(s.Lease()))
 			require.NoError(t, err)
-			require.Eventually(t, func() bool { return muted.Struck() > 0 }, soon, tick)
+			require.Eventually(t, func() bool { return muted.Hits() > 0 }, soon, tick)
 			if !sees {
 				f.sees(ctx, sm) // what comes after it
 				muted.Remove()
 				c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCNoLeader})
 				f.sees(ctx, sm) // by a list: such a watch is not resumed
 			}
-			require.NoError(t, anew.Wait(ctx), "its request is gone")
+			require.NoError(t, anew.WaitHit(ctx), "its request is gone")
 			require.NoError(t, anew.Release())
 			require.Eventually(t, func() bool { return len(f.keys("queue/")) == 3 }, soon, tick, "it asks in another slot")
 			require.NoError(t, p.Release(ctx))

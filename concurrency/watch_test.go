@@ -24,9 +24,9 @@ func TestWatchIsNotOlderThanTheCall(t *testing.T) {
 	sm, there := sem(t, s, "x", 3), sem(t, other, "x", 3)
 	require.NoError(t, acquire(t, ctx, there).Release(ctx))
 	f.sees(ctx, sm) // the view exists, and lingers
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/sem/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/sem/")})
 	p := acquire(t, ctx, there)
-	require.NoError(t, mute.Wait(ctx))
+	require.NoError(t, mute.WaitHit(ctx))
 	require.NoError(t, sm.SetLimit(ctx, 0))
 
 	next, stop := iter.Pull2(sm.Watch(ctx))
@@ -74,7 +74,7 @@ func TestWatchShowsNoStateTwice(t *testing.T) {
 	}
 	shows("the present state", 1, 0)
 	slot, limit := f.keys("queue/")[0], f.keys("/limit")[0]
-	require.NoError(t, list.Wait(ctx))
+	require.NoError(t, list.WaitHit(ctx))
 	_, err := f.Client().Put(ctx, f.prefix+"elsewhere", "") // another revision
 	require.NoError(t, err)
 	require.NoError(t, list.Release())
@@ -120,9 +120,9 @@ func TestWatchOfAMutexIsNotOlderThanTheCall(t *testing.T) {
 			break
 		}
 	}
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: tells("/queue/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/queue/")})
 	p := lock(t, other, "x")
-	require.NoError(t, mute.Wait(ctx))
+	require.NoError(t, mute.WaitHit(ctx))
 	for st, err := range mu.Watch(ctx) {
 		require.NoError(t, err)
 		require.Equal(t, 1, st.Used)

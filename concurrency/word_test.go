@@ -23,7 +23,7 @@ func TestReleaseAsksForWord(t *testing.T) {
 	s, c := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
 	o, _ := f.session(nil)
 	sm, other := sem(t, s, "x", 1), sem(t, o, "x", 1)
-	silent := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropAnswer, Times: -1, Match: func(_ string, msg any) bool {
+	silent := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: func(_ string, msg any) bool {
 		r, ok := msg.(*pb.WatchResponse)
 		return ok && len(r.Events) > 0
 	}})
@@ -44,7 +44,7 @@ func TestReleaseAsksForWord(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
 	require.ErrorContains(t, got(t, lost, "the hook"), "gone before it was released")
-	require.Positive(t, silent.Struck())
+	require.Positive(t, silent.Hits())
 }
 
 // An answer to a release is lost, and then etcd refuses it for a moment. That the key
@@ -55,12 +55,12 @@ func TestReleaseRemembersItsDoubt(t *testing.T) {
 	ctx := ctxT(t)
 	s, c := f.session(nil)
 	p := acquire(t, ctx, sem(t, s, "x", 1))
-	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Match: deletes})
+	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Match: deletes})
 	inj := denied(c, 1)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	require.ErrorIs(t, p.Release(ended), context.Canceled) // it goes on in the background
-	require.NoError(t, inj.Wait(ctx))
+	require.NoError(t, inj.WaitHit(ctx))
 	require.Eventually(t, func() bool {
 		err := p.Release(ctx)
 		require.NotErrorIs(t, err, concurrency.ErrLost)
@@ -121,10 +121,10 @@ func TestReleaseWhileTheSessionCloses(t *testing.T) {
 	ctx := ctxT(t)
 	s, c := f.session(calm())
 	p := acquire(t, ctx, sem(t, s, "x", 1))
-	held := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldAnswer})
+	held := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldResponse})
 	released := make(chan error, 1)
 	go func() { released <- p.Release(ctx) }()
-	require.NoError(t, held.Wait(ctx))
+	require.NoError(t, held.WaitHit(ctx))
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	require.NoError(t, s.Close(now))

@@ -44,7 +44,7 @@ func ExampleClient_Inject() {
 		log.Fatal(err)
 	}
 
-	worker.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+	worker.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 	_, err = worker.Txn(ctx).Then(clientv3.OpPut("counter", "1")).Commit()
 	fmt.Println("the worker saw an error:", err != nil)
 	resp, err := c.Client().Get(ctx, "counter")

@@ -17,14 +17,14 @@ const (
 	// Pass lets the call through; only the hooks are called.
 	Pass Action = iota
 
-	// DropAnswer has the request carried out and keeps the answer from the
+	// DropResponse has the request carried out and keeps the answer from the
 	// caller, who gets Fault.Err. On a stream the answer is swallowed.
-	DropAnswer
+	DropResponse
 
-	// HoldAnswer has the request carried out and keeps the answer until
+	// HoldResponse has the request carried out and keeps the answer until
 	// Release, or until the caller's context ends and the caller gets its
 	// error. On a stream, later answers wait behind the held one.
-	HoldAnswer
+	HoldResponse
 
 	// HoldRequest keeps the request until Release. When the caller's context
 	// ends first the caller gets its error, and Release still sends a late
@@ -32,7 +32,7 @@ const (
 	// forgets it.
 	HoldRequest
 
-	// Duplicate is DropAnswer, and Release sends the same request once more.
+	// Duplicate is DropResponse, and Release sends the same request once more.
 	// It has no meaning on a stream.
 	Duplicate
 
@@ -51,7 +51,7 @@ type Fault struct {
 	Method string
 
 	// Match decides after Method, from the request; on a stream from the
-	// message in question: the answer for DropAnswer and HoldAnswer, the
+	// message in question: the answer for DropResponse and HoldResponse, the
 	// request for HoldRequest, any of them for Pass and FailWith. It may
 	// be called concurrently. Nil means all.
 	Match func(method string, msg any) bool
@@ -67,7 +67,7 @@ type Fault struct {
 
 	Do Action
 
-	// Err is what the caller gets from DropAnswer, Duplicate and FailWith.
+	// Err is what the caller gets from DropResponse, Duplicate and FailWith.
 	// Defaults to a status of codes.Unavailable.
 	Err error
 }
@@ -79,11 +79,11 @@ func (f *Fault) err() error {
 	return status.Error(codes.Unavailable, "embedtest: injected fault")
 }
 
-// LateResult is the server's answer to a request that Release sent.
-type LateResult struct {
-	Method string
-	Reply  any // as *etcdserverpb.TxnResponse; nil after an error
-	Err    error
+// LateResponse is the server's answer to a request that Release sent.
+type LateResponse struct {
+	Method   string
+	Response any // as *etcdserverpb.TxnResponse; nil after an error
+	Err      error
 }
 
 // Injection is a Fault in force. Its methods may be called from several
@@ -99,7 +99,7 @@ type Injection struct {
 	removed bool
 	gate    chan struct{} // closed and replaced by Release
 	held    []*held
-	late    []LateResult
+	late    []LateResponse
 }
 
 // faults is what is injected into one client.
@@ -167,9 +167,9 @@ func (i *Injection) hit() {
 	}
 }
 
-// Struck returns how often the fault has taken effect: the request is held,
+// Hits returns how often the fault has taken effect: the request is held,
 // the answer is there and held or dropped, the error was given.
-func (i *Injection) Struck() int {
+func (i *Injection) Hits() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.struck
@@ -177,7 +177,7 @@ func (i *Injection) Struck() int {
 
 // Wait returns when the fault has taken effect at least once. When ctx ends
 // first it returns an error, that of ctx.
-func (i *Injection) Wait(ctx context.Context) error {
+func (i *Injection) WaitHit(ctx context.Context) error {
 	select {
 	case <-i.first:
 		return nil
@@ -189,7 +189,7 @@ func (i *Injection) Wait(ctx context.Context) error {
 // Release lets go what is held now, sends held requests and the copies of
 // Duplicate in their order, and returns when the server has answered them. It
 // returns an error, the join of those answers that are errors, when there are
-// any; LateResults has the answers one by one. The fault stays in force.
+// any; LateResponses has the answers one by one. The fault stays in force.
 func (i *Injection) Release() error {
 	i.mu.Lock()
 	close(i.gate)
@@ -209,9 +209,9 @@ func (i *Injection) Release() error {
 	return errors.Join(errs...)
 }
 
-// LateResults returns what the requests sent by Release were answered, in
+// LateResponses returns what the requests sent by Release were answered, in
 // order.
-func (i *Injection) LateResults() []LateResult {
+func (i *Injection) LateResponses() []LateResponse {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.late)

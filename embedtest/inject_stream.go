@@ -80,7 +80,7 @@ func (s *faultStream) RecvMsg(msg any) error {
 			}
 			return err
 		}
-		inj := s.take(msg, Pass, DropAnswer, HoldAnswer, FailWith)
+		inj := s.take(msg, Pass, DropResponse, HoldResponse, FailWith)
 		if inj == nil {
 			return nil
 		}
@@ -90,9 +90,9 @@ func (s *faultStream) RecvMsg(msg any) error {
 		case Pass:
 			inj.hit()
 			return nil
-		case DropAnswer:
+		case DropResponse:
 			inj.hit() // receiving the next one clears msg first
-		case HoldAnswer:
+		case HoldResponse:
 			gate := inj.released()
 			inj.hit()
 			return s.cl.faults.wait(s.ctx, gate)

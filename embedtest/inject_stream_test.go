@@ -41,9 +41,9 @@ func TestHeldWatchAnswersComeInOrder(t *testing.T) {
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	ch := watching(t, cl.Client, key)
-	inj := cl.Inject(Fault{Method: "Watch", Match: events, Do: HoldAnswer})
+	inj := cl.Inject(Fault{Method: "Watch", Match: events, Do: HoldResponse})
 	put(t, c.Client(), key, "1")
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	put(t, c.Client(), key, "2")
 	select {
 	case r := <-ch:
@@ -65,9 +65,9 @@ func TestDroppedWatchAnswerIsGone(t *testing.T) {
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	ch := watching(t, cl.Client, key)
-	inj := cl.Inject(Fault{Method: "Watch", Match: events, Do: DropAnswer})
+	inj := cl.Inject(Fault{Method: "Watch", Match: events, Do: DropResponse})
 	put(t, c.Client(), key, "1")
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	put(t, c.Client(), key, "2")
 	r := next(t, ch)
 	require.Len(t, r.Events, 1)
@@ -83,7 +83,7 @@ func TestBrokenWatchStreamIsOpenedAgain(t *testing.T) {
 	require.Equal(t, 1, cl.Requests()["Watch"])
 	inj := cl.Inject(Fault{Method: "Watch", Match: events, Do: FailWith})
 	put(t, c.Client(), key, "1")
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	require.Equal(t, "1", string(next(t, ch).Events[0].Kv.Value))
 	require.Equal(t, 2, cl.Requests()["Watch"])
 }
@@ -117,20 +117,20 @@ func TestKeepAliveAnswersHeldAndDropped(t *testing.T) {
 		}
 	}()
 
-	inj := cl.Inject(Fault{Method: "LeaseKeepAlive", Do: HoldAnswer})
+	inj := cl.Inject(Fault{Method: "LeaseKeepAlive", Do: HoldResponse})
 	require.NoError(t, s.Send(&pb.LeaseKeepAliveRequest{ID: int64(first)}))
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	require.Empty(t, received)
 	require.NoError(t, inj.Release())
 	require.Equal(t, int64(first), (<-received).ID)
 
-	inj = cl.Inject(Fault{Method: "LeaseKeepAlive", Do: DropAnswer})
+	inj = cl.Inject(Fault{Method: "LeaseKeepAlive", Do: DropResponse})
 	require.NoError(t, s.Send(&pb.LeaseKeepAliveRequest{ID: int64(first)}))
 	require.NoError(t, s.Send(&pb.LeaseKeepAliveRequest{ID: int64(second)}))
 	got := <-received
 	require.Equal(t, int64(second), got.ID)
 	require.Equal(t, int64(61), got.TTL)
-	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, inj.Hits())
 	require.Equal(t, 3, cl.Requests()["LeaseKeepAlive.Send"])
 }
 
@@ -144,7 +144,7 @@ func TestHeldKeepAliveRequestIsNotSent(t *testing.T) {
 	s, err := pb.NewLeaseClient(cl.ActiveConnection()).LeaseKeepAlive(t.Context())
 	require.NoError(t, err)
 	done := async(func() error { return s.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) })
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	require.Zero(t, cl.Requests()["LeaseKeepAlive.Send"])
 	require.NoError(t, inj.Release())
 	require.NoError(t, result(t, done))

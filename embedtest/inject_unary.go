@@ -25,17 +25,17 @@ type held struct {
 	invoke func(ctx context.Context, req, reply any) error
 
 	done   chan struct{} // closed when answered
-	result LateResult
+	result LateResponse
 }
 
-func (h *held) send() LateResult {
+func (h *held) send() LateResponse {
 	call(h.fault.Before)
 	reply := newLike(h.reply)
 	err := h.invoke(h.ctx, h.req, reply)
 	call(h.fault.After)
-	h.result = LateResult{Method: h.method, Err: err}
+	h.result = LateResponse{Method: h.method, Err: err}
 	if err == nil {
-		h.result.Reply = reply
+		h.result.Response = reply
 	}
 	close(h.done)
 	return h.result
@@ -105,9 +105,9 @@ func (cl *Client) unary(ctx context.Context, fullMethod string, req, reply any, 
 		return err
 	}
 	switch f.Do {
-	case DropAnswer, Duplicate:
+	case DropResponse, Duplicate:
 		return f.err()
-	case HoldAnswer:
+	case HoldResponse:
 		if err := cl.faults.wait(ctx, gate); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (cl *Client) unary(ctx context.Context, fullMethod string, req, reply any, 
 	if h.result.Err != nil {
 		return h.result.Err
 	}
-	return copyInto(reply, h.result.Reply)
+	return copyInto(reply, h.result.Response)
 }
 
 // forLater leaves out the options by which gRPC writes to its caller's memory when

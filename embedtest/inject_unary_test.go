@@ -18,11 +18,11 @@ func TestDropAnswerAppliesTheRequest(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
-	inj := cl.Inject(Fault{Method: "Put", Do: DropAnswer})
+	inj := cl.Inject(Fault{Method: "Put", Do: DropResponse})
 
 	_, err := cl.Put(within(t, patience), key, "1")
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
-	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, inj.Hits())
 	require.Equal(t, "1", value(t, c, key))
 
 	put(t, cl.Client, key, "2")
@@ -33,7 +33,7 @@ func TestDropAnswerGivesTheErrorAskedFor(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
-	cl.Inject(Fault{Method: "Txn", Do: DropAnswer, Err: rpctypes.ErrGRPCNoSpace})
+	cl.Inject(Fault{Method: "Txn", Do: DropResponse, Err: rpctypes.ErrGRPCNoSpace})
 	_, err := cl.Txn(within(t, patience)).Then(clientv3.OpPut(key, "1")).Commit()
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	require.Equal(t, "1", value(t, c, key))
@@ -47,7 +47,7 @@ func TestHoldRequestSendsALateCopy(t *testing.T) {
 
 	ctx, giveUp := context.WithCancel(t.Context())
 	done := async(func() error { _, err := cl.Put(ctx, key, "late"); return err })
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	giveUp()
 	require.Error(t, result(t, done))
 	require.ErrorIs(t, ctx.Err(), context.Canceled)
@@ -57,10 +57,10 @@ func TestHoldRequestSendsALateCopy(t *testing.T) {
 	put(t, cl.Client, key, "newer")
 	require.NoError(t, inj.Release())
 	require.Equal(t, "late", value(t, c, key))
-	late := inj.LateResults()
+	late := inj.LateResponses()
 	require.Len(t, late, 1)
 	require.Equal(t, "Put", late[0].Method)
-	require.IsType(t, &pb.PutResponse{}, late[0].Reply)
+	require.IsType(t, &pb.PutResponse{}, late[0].Response)
 	require.Equal(t, 2, cl.Requests()["Put"])
 }
 
@@ -83,7 +83,7 @@ func TestHoldRequestAnswersACallerWhoWaits(t *testing.T) {
 		resp, err = cl.Txn(within(t, patience)).Then(clientv3.OpPut(key, "1"), clientv3.OpGet(key)).Commit()
 		return err
 	})
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	require.Empty(t, value(t, c, key))
 	require.NoError(t, inj.Release())
 	require.NoError(t, result(t, done))
@@ -102,7 +102,7 @@ func TestHeldRequestIsACopy(t *testing.T) {
 	req := &pb.PutRequest{Key: []byte(key), Value: []byte("before")}
 	ctx, giveUp := context.WithCancel(t.Context())
 	done := async(func() error { _, err := kv.Put(ctx, req); return err })
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	giveUp()
 	require.Error(t, result(t, done))
 	copy(req.Value, "xxxxxx")
@@ -114,10 +114,10 @@ func TestHoldAnswer(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
-	inj := cl.Inject(Fault{Method: "Put", Do: HoldAnswer, Times: 2})
+	inj := cl.Inject(Fault{Method: "Put", Do: HoldResponse, Times: 2})
 
 	done := async(func() error { _, err := cl.Put(within(t, patience), key, "1"); return err })
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	require.Equal(t, "1", value(t, c, key), "applied before the caller knows")
 	select {
 	case err := <-done:
@@ -129,7 +129,7 @@ func TestHoldAnswer(t *testing.T) {
 
 	ctx, giveUp := context.WithCancel(t.Context())
 	done = async(func() error { _, err := cl.Put(ctx, key, "2"); return err })
-	require.Eventually(t, func() bool { return inj.Struck() == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() == 2 }, patience, time.Millisecond)
 	giveUp()
 	require.Error(t, result(t, done))
 	require.Equal(t, "2", value(t, c, key))
@@ -158,7 +158,7 @@ func TestFailWithSendsNothing(t *testing.T) {
 		_, err := cl.Put(within(t, patience), key, "1")
 		require.ErrorIs(t, err, rpctypes.ErrTimeout)
 	}
-	require.Equal(t, 3, inj.Struck())
+	require.Equal(t, 3, inj.Hits())
 	require.Zero(t, cl.Requests()["Put"])
 	inj.Remove()
 	require.Empty(t, value(t, c, key))
@@ -172,12 +172,12 @@ func TestReleaseReturnsTheServersRefusal(t *testing.T) {
 	id := grant(t, cl.Client, 60)
 	inj := cl.Inject(Fault{Method: "Put", Do: HoldRequest})
 	ctx, cancel := context.WithCancel(within(t, patience))
-	go func() { _ = inj.Wait(ctx); cancel() }()
+	go func() { _ = inj.WaitHit(ctx); cancel() }()
 	_, err := cl.Put(ctx, c.Prefix(t)+"k", "1", clientv3.WithLease(id))
 	require.Error(t, err)
 	require.NoError(t, c.RevokeLease(t.Context(), id))
 	require.ErrorContains(t, inj.Release(), "lease not found")
-	require.Len(t, inj.LateResults(), 1)
+	require.Len(t, inj.LateResponses(), 1)
 }
 
 func TestSkipTimesAndMatch(t *testing.T) {
@@ -200,7 +200,7 @@ func TestSkipTimesAndMatch(t *testing.T) {
 		got = append(got, err == nil)
 	}
 	require.Equal(t, []bool{true, false, false, true, true}, got)
-	require.Equal(t, 2, inj.Struck())
+	require.Equal(t, 2, inj.Hits())
 }
 
 // Before and After let a test act between a request and its answer.
@@ -230,7 +230,7 @@ func TestClosingTheClientEndsHeldCalls(t *testing.T) {
 	cl := c.NewClient(t, nil)
 	inj := cl.Inject(Fault{Method: "Put", Do: HoldRequest})
 	done := async(func() error { _, err := cl.Put(context.Background(), c.Prefix(t)+"k", ""); return err })
-	require.NoError(t, inj.Wait(within(t, patience)))
+	require.NoError(t, inj.WaitHit(within(t, patience)))
 	require.NoError(t, cl.Close())
 	require.Error(t, result(t, done))
 	require.Error(t, inj.Release(), "the connection is gone")

@@ -152,7 +152,7 @@ func TestCommitBehindAStep(t *testing.T) {
 		_, err := idempotency.Step(at, "s", func(context.Context) (int, error) { return 1, nil })
 		step <- err
 	}()
-	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, inj.WaitHit(ctxT(t)))
 	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	committed := make(chan error, 1)
@@ -176,14 +176,14 @@ func TestNoOverlapAfterAnEnd(t *testing.T) {
 		"Abandon": func(at *idempotency.Attempt) error { return at.Abandon(ctxT(t)) },
 	} {
 		at := begin(t, a, key(name))
-		a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+		a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 		again := a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 		done := make(chan error, 1)
 		go func() { done <- end(at) }()
 		next := begin(t, b, key(name)) // waits
 		require.ErrorIs(t, at.Err(), idempotency.ErrSettled, name)
 		require.Error(t, at.Context().Err(), name)
-		require.NoError(t, again.Wait(ctxT(t)))
+		require.NoError(t, again.WaitHit(ctxT(t)))
 		again.Remove()
 		require.NoError(t, again.Release())
 		require.NoError(t, got(t, done, "it returns"), name)

@@ -75,7 +75,7 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 			f := shared(t)
 			a, b := f.instance(nil, nil), f.instance(&concurrency.SessionOptions{TTL: time.Minute}, nil)
 			at := begin(t, a, key("1"))
-			held := b.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldAnswer, Times: -1, Match: func(_ string, msg any) bool {
+			held := b.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldResponse, Times: -1, Match: func(_ string, msg any) bool {
 				r, ok := msg.(*etcdserverpb.WatchResponse)
 				return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool { return strings.Contains(string(e.Kv.Key), "/idem/") })
 			}})
@@ -95,7 +95,7 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 			require.ErrorAs(t, err, &in)
 			require.Equal(t, a.sess.Holder(), in.Holder)
 			require.NoError(t, end(at))
-			require.NoError(t, held.Wait(ctxT(t)))
+			require.NoError(t, held.WaitHit(ctxT(t)))
 
 			_, rec, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.Wait(0))
 			mine := got(t, waited, "the waiter's answer")
@@ -174,8 +174,8 @@ func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
 		}
 	}})
 	at := begin(t, b, key("1"), idempotency.Wait(0))
-	require.Equal(t, 1, inj.Struck())
-	require.Equal(t, 1, again.Struck())
+	require.Equal(t, 1, inj.Hits())
+	require.Equal(t, 1, again.Hits())
 	require.Len(t, f.keys("/claim"), 1)
 	rejected(t, a, key("1"))
 	require.NoError(t, at.Commit(ctxT(t), nil))
@@ -186,11 +186,11 @@ func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
 func TestDoubtfulRequests(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]embedtest.Fault{
-		"claim applied, not answered":   {Match: isClaim, Do: embedtest.DropAnswer},
+		"claim applied, not answered":   {Match: isClaim, Do: embedtest.DropResponse},
 		"claim sent twice":              {Match: isClaim, Do: embedtest.Duplicate},
-		"commit applied, not answered":  {Match: isCommit, Do: embedtest.DropAnswer},
+		"commit applied, not answered":  {Match: isCommit, Do: embedtest.DropResponse},
 		"commit sent twice":             {Match: isCommit, Do: embedtest.Duplicate},
-		"release applied, not answered": {Match: isRelease, Do: embedtest.DropAnswer},
+		"release applied, not answered": {Match: isRelease, Do: embedtest.DropResponse},
 		"release sent twice":            {Match: isRelease, Do: embedtest.Duplicate},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			require.Empty(t, f.keys("/idem/"))
 			at = begin(t, a, key("1"))
 			require.NoError(t, at.Commit(ctxT(t), []byte("x")))
-			require.Equal(t, 1, inj.Struck())
+			require.Equal(t, 1, inj.Hits())
 			_ = inj.Release() // the late copies
 			rec := replayed(t, b, key("1"))
 			require.Equal(t, "x", string(rec.Value))
@@ -221,7 +221,7 @@ func TestDoubtfulRequests(t *testing.T) {
 func TestClaimGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]embedtest.Action{
-		"applied, and not answered":        embedtest.HoldAnswer,
+		"applied, and not answered":        embedtest.HoldResponse,
 		"arrives when its caller has gone": embedtest.HoldRequest,
 	} {
 		for _, before := range []string{"nothing", "a lost attempt"} {
@@ -239,7 +239,7 @@ func TestClaimGivenUp(t *testing.T) {
 					_, _, err := a.Begin(short, key("1"), "payload")
 					done <- err
 				}()
-				require.NoError(t, inj.Wait(ctxT(t)))
+				require.NoError(t, inj.WaitHit(ctxT(t)))
 				cancel()
 				require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
 				_ = inj.Release()
@@ -282,7 +282,7 @@ func TestSessionLostDuringAClaim(t *testing.T) {
 		}
 		inj := a.client.Inject(fault)
 		at := begin(t, a, key("1"))
-		require.Equal(t, 1, inj.Struck())
+		require.Equal(t, 1, inj.Hits())
 		require.NoError(t, at.Err())
 		require.Equal(t, 1, at.Attempt(), "nothing was run for the lost claim")
 		rejected(t, b, key("1"))

@@ -213,15 +213,15 @@ func TestPartsAndFaults(t *testing.T) {
 	value := bytes.Repeat([]byte("0123456789"), 300_000)
 	for name, fault := range map[string]embedtest.Fault{
 		"part lost":        {Skip: 1, Do: embedtest.FailWith},
-		"answer lost":      {Skip: 2, Do: embedtest.DropAnswer},
-		"commit's is lost": {Skip: 3, Do: embedtest.DropAnswer},
+		"answer lost":      {Skip: 2, Do: embedtest.DropResponse},
+		"commit's is lost": {Skip: 3, Do: embedtest.DropResponse},
 	} {
 		fault.Method = "Txn"
 		k := key(name)
 		at := begin(t, a, k)
 		inj := a.client.Inject(fault)
 		require.NoError(t, at.Commit(ctxT(t), value))
-		require.Equal(t, 1, inj.Struck())
+		require.Equal(t, 1, inj.Hits())
 		inj.Remove()
 		require.True(t, bytes.Equal(value, replayed(t, b, k).Value))
 	}
@@ -275,7 +275,7 @@ func TestLateCommitAfterConflict(t *testing.T) {
 	// The first copy is kept; the caller hears of an error that tells nothing.
 	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.Duplicate})
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrConflict)
-	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, inj.Hits())
 	require.NoError(t, at.Err())
 	_, err := f.Client().Put(ctxT(t), cond, "")
 	require.NoError(t, err)
@@ -352,7 +352,7 @@ func TestClientClosed(t *testing.T) {
 	done := make(chan error, 2)
 	go func() { done <- at.Commit(context.Background(), nil) }()
 	go func() { _, _, err := a.Begin(context.Background(), key("2"), nil); done <- err }()
-	require.Eventually(t, func() bool { return inj.Struck() > 3 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() > 3 }, soon, time.Millisecond)
 	require.NoError(t, a.client.Close())
 	for range 2 {
 		require.Error(t, got(t, done, "a call returns"))

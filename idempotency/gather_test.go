@@ -32,7 +32,7 @@ func held(t *testing.T, many int) (b instance, inj *embedtest.Injection, ended c
 	}
 	replayed(t, b, key("0")) // it knows a revision now
 	b.client.ResetRequests()
-	inj = b.client.Inject(embedtest.Fault{Method: "Range", Match: isRead, Times: 2, Do: embedtest.HoldAnswer})
+	inj = b.client.Inject(embedtest.Fault{Method: "Range", Match: isRead, Times: 2, Do: embedtest.HoldResponse})
 	ended = make(chan error, 3)
 	for n := range 2 {
 		go func() {
@@ -40,7 +40,7 @@ func held(t *testing.T, many int) (b instance, inj *embedtest.Injection, ended c
 			ended <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return inj.Struck() == 2 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() == 2 }, soon, time.Millisecond)
 	return b, inj, ended
 }
 
@@ -50,7 +50,7 @@ func TestReadsGather(t *testing.T) {
 	for name, fault := range map[string]embedtest.Fault{
 		"all is well":       {Method: "Txn", Skip: 1000},
 		"one of them fails": {Method: "Txn", Do: embedtest.FailWith},
-		"an answer is lost": {Method: "Txn", Do: embedtest.DropAnswer},
+		"an answer is lost": {Method: "Txn", Do: embedtest.DropResponse},
 		"it is too much":    {Method: "Txn", Times: -1, Do: embedtest.FailWith, Err: status.Error(codes.ResourceExhausted, "a message larger than max")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestWritesGather(t *testing.T) {
 	const many, callers = 100, 2
 	for name, fault := range map[string]*embedtest.Fault{
 		"all is well":           nil,
-		"answers are lost":      {Times: 2, Do: embedtest.DropAnswer},
+		"answers are lost":      {Times: 2, Do: embedtest.DropResponse},
 		"requests come twice":   {Times: 2, Do: embedtest.Duplicate},
 		"they are too large":    {Times: 2, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCRequestTooLarge},
 		"their leases are gone": {Times: 2, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCLeaseNotFound},
@@ -146,7 +146,7 @@ func TestWritesGather(t *testing.T) {
 			if fault != nil {
 				fault.Method, fault.Match = "Txn", isBatch
 				inj := in.client.Inject(*fault)
-				defer func() { require.Equal(t, fault.Times, inj.Struck()) }()
+				defer func() { require.Equal(t, fault.Times, inj.Hits()) }()
 			}
 			before := f.RaftIndex()
 			for n := range many * callers {

@@ -25,7 +25,7 @@ func TestHangUpsVoidNoClaims(t *testing.T) {
 	a := f.instance(nil, nil)
 	require.NoError(t, begin(t, a, key("warm")).Commit(ctx, nil))
 	const gone, stay = 12, 4
-	held := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer, Times: -1})
+	held := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse, Times: -1})
 	given, hangUp := context.WithCancel(ctx)
 	hungUp := make(chan error, gone)
 	for n := range gone {
@@ -34,7 +34,7 @@ func TestHangUpsVoidNoClaims(t *testing.T) {
 			hungUp <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return held.Struck() >= 4 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return held.Hits() >= 4 }, soon, time.Millisecond)
 	attempts := make(chan *idempotency.Attempt, stay)
 	for n := range stay {
 		go func() {

@@ -293,14 +293,14 @@ func TestSteps(t *testing.T) {
 func TestDoubtfulSteps(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]embedtest.Action{
-		"answer lost": embedtest.DropAnswer, "sent twice": embedtest.Duplicate,
-		"answer held": embedtest.HoldAnswer, "request held": embedtest.HoldRequest,
+		"answer lost": embedtest.DropResponse, "sent twice": embedtest.Duplicate,
+		"answer held": embedtest.HoldResponse, "request held": embedtest.HoldRequest,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			a, b := f.instance(nil, nil), f.instance(nil, nil)
-			held := what == embedtest.HoldAnswer || what == embedtest.HoldRequest
+			held := what == embedtest.HoldResponse || what == embedtest.HoldRequest
 			var opts []idempotency.Option
 			if held {
 				opts = append(opts, idempotency.MaxExecution(2*time.Second))
@@ -308,7 +308,7 @@ func TestDoubtfulSteps(t *testing.T) {
 			at := begin(t, a, key("1"), opts...)
 			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: what})
 			_, err := idempotency.Step(at, "one", func(context.Context) (int, error) { return 1, nil })
-			require.Equal(t, 1, inj.Struck())
+			require.Equal(t, 1, inj.Hits())
 			if !held {
 				require.NoError(t, err)
 				_ = inj.Release()

@@ -35,7 +35,7 @@ func TestClaimOvertaken(t *testing.T) {
 					at, rec, err := b.Begin(ctxT(t), key("1"), "payload")
 					done <- answer{at, rec, err}
 				}()
-				require.NoError(t, inj.Wait(ctxT(t)))
+				require.NoError(t, inj.WaitHit(ctxT(t)))
 				other := begin(t, a, key("1"))
 				require.Equal(t, before+1, other.Attempt())
 				if recorded {

@@ -33,7 +33,7 @@ func TestTrapS5LateCommit(t *testing.T) {
 			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.FailWith, Times: -1})
 			done := make(chan error, 1)
 			go func() { done <- at.Commit(ctxT(t), make([]byte, parts<<20+1)) }()
-			require.Eventually(t, func() bool { return inj.Struck() > 0 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return inj.Hits() > 0 }, soon, time.Millisecond)
 			begun := time.Now()
 			for time.Since(begun) < 2100*time.Millisecond { // the age of a lease is what this is about
 				time.Sleep(10 * time.Millisecond)
@@ -145,7 +145,7 @@ func TestRetentionWhenClosed(t *testing.T) {
 				// before Close has ended.
 				a.client.Inject(embedtest.Fault{Method: "LeaseGrant", Before: func() { time.Sleep(300 * time.Millisecond) }, Times: -1})
 				go func() {
-					if inj.Wait(ctxT(t)) == nil {
+					if inj.WaitHit(ctxT(t)) == nil {
 						age(begun)
 						inj.Release()
 					}
@@ -153,7 +153,7 @@ func TestRetentionWhenClosed(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.NoError(t, a.sess.Close(ctxT(t)))
-			require.Equal(t, 1, inj.Struck())
+			require.Equal(t, 1, inj.Hits())
 			require.GreaterOrEqual(t, f.keptFor("/idem/", 1+tt.parts), retain)
 		})
 	}
@@ -174,7 +174,7 @@ func TestRetentionAfterALostAnswer(t *testing.T) {
 			a, b := f.instance(nil, &idempotency.Options{Retain: retain}), f.instance(nil, nil)
 			at := begin(t, a, key("1"))
 			begun := time.Now()
-			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.DropAnswer, Times: -1, Err: rpctypes.ErrGRPCPermissionDenied})
+			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.DropResponse, Times: -1, Err: rpctypes.ErrGRPCPermissionDenied})
 			result := make([]byte, parts<<20+1)
 			require.ErrorIs(t, at.Commit(ctxT(t), result), idempotency.ErrNotRecorded)
 			age(begun)

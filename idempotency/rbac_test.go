@@ -102,7 +102,7 @@ func TestDeniedAmongOthers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.NotZero(t, together.Struck())
+	require.NotZero(t, together.Hits())
 	bounded, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	require.NoError(t, s.Close(bounded), "nobody is left inside")

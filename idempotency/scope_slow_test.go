@@ -35,6 +35,6 @@ func TestScopeCountsAreShared(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.NotZero(t, inj.Struck())
-	require.Less(t, inj.Struck(), calls/4)
+	require.NotZero(t, inj.Hits())
+	require.Less(t, inj.Hits(), calls/4)
 }

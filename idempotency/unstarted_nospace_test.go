@@ -22,7 +22,7 @@ func TestClaimTakenBackWithoutSpace(t *testing.T) {
 	_, err := idempotency.Step(at, "s", func(context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
 	require.NoError(t, at.Release(ctxT(t)))
-	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.DropAnswer, After: func() {
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.DropResponse, After: func() {
 		if err := f.ExpireLease(ctxT(t), a.sess.Lease()); err != nil {
 			t.Error(err)
 		}
@@ -30,9 +30,9 @@ func TestClaimTakenBackWithoutSpace(t *testing.T) {
 	undo := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.FailWith, Times: 2, Err: rpctypes.ErrGRPCNoSpace})
 	_, _, err = a.Begin(ctxT(t), key("1"), "payload")
 	require.ErrorIs(t, err, idempotency.ErrNearQuota)
-	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, inj.Hits())
 	at, _, err = a.Begin(ctxT(t), key("1"), "payload")
 	require.NoError(t, err)
-	require.Equal(t, 2, undo.Struck())
+	require.Equal(t, 2, undo.Hits())
 	require.Equal(t, 2, at.Attempt(), "the claim that was taken back was no attempt")
 }

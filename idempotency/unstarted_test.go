@@ -36,7 +36,7 @@ func TestClaimLostWithItsLease(t *testing.T) {
 			a, b := f.instance(nil, opts), f.instance(nil, opts)
 			number := leave(t, b)
 			lease := a.sess.Lease()
-			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.DropAnswer, After: func() {
+			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.DropResponse, After: func() {
 				if err := f.ExpireLease(ctxT(t), lease); err != nil {
 					t.Error(err)
 				}
@@ -47,7 +47,7 @@ func TestClaimLostWithItsLease(t *testing.T) {
 				return idempotency.Step(at, "s", func(context.Context) (int, error) { return number, nil })
 			})
 			require.NoError(t, err)
-			require.Equal(t, 1, inj.Struck())
+			require.Equal(t, 1, inj.Hits())
 			require.NotEqual(t, lease, a.sess.Lease())
 			require.Equal(t, 1, calls)
 			require.Equal(t, number, res.Attempt, "the claim that was lost was no attempt")
@@ -71,7 +71,7 @@ func TestClaimGivenUpAndLost(t *testing.T) {
 				opts := &idempotency.Options{Orphan: idempotency.Refuse}
 				a, b := f.instance(nil, opts), f.instance(nil, opts)
 				number := leave(t, b)
-				inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer, After: func() {
+				inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse, After: func() {
 					if err := f.ExpireLease(ctxT(t), a.sess.Lease()); err != nil {
 						t.Error(err)
 					}
@@ -82,7 +82,7 @@ func TestClaimGivenUpAndLost(t *testing.T) {
 					_, _, err := a.Begin(short, key("1"), "payload")
 					done <- err
 				}()
-				require.NoError(t, inj.Wait(ctxT(t)))
+				require.NoError(t, inj.WaitHit(ctxT(t)))
 				cancel()
 				require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
 				// Its own process knows, before it has taken it back and after.

@@ -19,7 +19,7 @@ func TestWaitForAClaimThatIsTakenBack(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, &idempotency.Options{Orphan: idempotency.Refuse})
-	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer, After: func() {
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse, After: func() {
 		if err := f.ExpireLease(ctxT(t), a.sess.Lease()); err != nil {
 			t.Error(err)
 		}
@@ -30,7 +30,7 @@ func TestWaitForAClaimThatIsTakenBack(t *testing.T) {
 		_, _, err := a.Begin(short, key("1"), "payload")
 		done <- err
 	}()
-	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, inj.WaitHit(ctxT(t)))
 	// What takes it back does not arrive.
 	held := a.client.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.FailWith, Match: func(_ string, msg any) bool {
 		r, ok := msg.(*etcdserverpb.TxnRequest)
@@ -38,7 +38,7 @@ func TestWaitForAClaimThatIsTakenBack(t *testing.T) {
 	}})
 	cancel()
 	require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
-	require.Eventually(t, func() bool { return held.Struck() > 0 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return held.Hits() > 0 }, soon, time.Millisecond)
 	bound, cancel2 := context.WithTimeout(ctxT(t), soon)
 	defer cancel2()
 	_, _, err := a.Begin(bound, key("1"), "payload", idempotency.Wait(200*time.Millisecond))

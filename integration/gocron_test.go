@@ -425,7 +425,7 @@ func TestGocronAfterAnOutage(t *testing.T) {
 	require.NoError(t, err)
 	away := in.client.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.FailWith})
 	sched.Start()
-	require.NoError(t, away.Wait(ctxT(t)))
+	require.NoError(t, away.WaitHit(ctxT(t)))
 	next := time.Now().Truncate(period).Add(period)
 	time.Sleep(time.Until(next.Add(period / 5)))
 	away.Remove()

@@ -38,9 +38,9 @@ func counted(n *atomic.Int64) schedlock.Func {
 func TestDoubtfulRequests(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]embedtest.Fault{
-		"claim applied, not answered":  {Match: isClaim, Do: embedtest.DropAnswer},
+		"claim applied, not answered":  {Match: isClaim, Do: embedtest.DropResponse},
 		"claim sent twice":             {Match: isClaim, Do: embedtest.Duplicate},
-		"finish applied, not answered": {Match: isFinish, Do: embedtest.DropAnswer},
+		"finish applied, not answered": {Match: isFinish, Do: embedtest.DropResponse},
 		"finish sent twice":            {Match: isFinish, Do: embedtest.Duplicate},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			inj := a.client.Inject(fault)
 			res, err := a.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)))
 			require.NoError(t, err)
-			require.Equal(t, 1, inj.Struck())
+			require.Equal(t, 1, inj.Hits())
 			require.Equal(t, schedlock.Ran, res.Outcome)
 
 			end := make(chan struct{})
@@ -87,7 +87,7 @@ func TestDoubtfulRequests(t *testing.T) {
 func TestClaimGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]embedtest.Action{
-		"applied, and not answered":        embedtest.HoldAnswer,
+		"applied, and not answered":        embedtest.HoldResponse,
 		"arrives when its caller has gone": embedtest.HoldRequest,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestClaimGivenUp(t *testing.T) {
 			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: what})
 			short, cancel := context.WithCancel(ctx)
 			_, done := do(short, a.Locker, "job", nil, schedlock.Tick(tick(1)), schedlock.AtLeast(time.Minute), schedlock.AtMost(time.Minute))
-			require.NoError(t, inj.Wait(ctx))
+			require.NoError(t, inj.WaitHit(ctx))
 			cancel()
 			x := got(t, done, "the call returns")
 			require.ErrorIs(t, x.err, context.Canceled)
@@ -123,14 +123,14 @@ func TestCloseDuringAClaim(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldAnswer})
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldResponse})
 	var starts atomic.Int64
 	done, shut := make(chan answer, 1), make(chan error, 1)
 	go func() {
 		res, err := a.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)))
 		done <- answer{res, err}
 	}()
-	require.NoError(t, inj.Wait(ctx))
+	require.NoError(t, inj.WaitHit(ctx))
 	go func() { shut <- a.sess.Close(ctx) }()
 	require.Eventually(t, func() bool {
 		_, err := a.Do(ctx, "other", nothing)
@@ -157,7 +157,7 @@ func TestLostBeforeTheStart(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a := f.instance(quick(), nil)
-	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldAnswer})
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldResponse})
 	renewals := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
 	var starts atomic.Int64
 	done := make(chan answer, 1)
@@ -166,7 +166,7 @@ func TestLostBeforeTheStart(t *testing.T) {
 		res, err := a.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)))
 		done <- answer{res, err}
 	}()
-	require.NoError(t, inj.Wait(ctx))
+	require.NoError(t, inj.WaitHit(ctx))
 	lease := a.sess.Lease()
 	go func() {
 		defer close(lost)
@@ -194,7 +194,7 @@ func TestStaleFinish(t *testing.T) {
 	end, end2 := make(chan struct{}), make(chan struct{})
 	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)))
 	old := got(t, started, "it starts")
-	silent := a.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldAnswer, Times: -1})
+	silent := a.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldResponse, Times: -1})
 	require.NoError(t, b.Unlock(ctx, "job", "for the test"))
 	started2, done2 := do(ctx, b.Locker, "job", end2, schedlock.Tick(tick(2)))
 	next := got(t, started2, "the next one starts")
@@ -262,13 +262,13 @@ func TestClaimAcrossAPeriod(t *testing.T) {
 	_, err := a.Do(ctx, "job", nothing, schedlock.Every(time.Minute))
 	require.NoError(t, err)
 	h.set(anHourAgo.Add(time.Minute))
-	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer})
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse})
 	done := make(chan answer, 1)
 	go func() {
 		res, err := a.Do(ctx, "job", nothing, schedlock.Every(time.Minute))
 		done <- answer{res, err}
 	}()
-	require.NoError(t, inj.Wait(ctx))
+	require.NoError(t, inj.WaitHit(ctx))
 	h.set(anHourAgo.Add(2*time.Minute + time.Second))
 	require.NoError(t, inj.Release())
 	x := got(t, done, "it ends")
@@ -325,7 +325,7 @@ func TestClaimOvertaken(t *testing.T) {
 					res, err := b.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)), schedlock.Retries(1))
 					done <- answer{res, err}
 				}()
-				require.NoError(t, inj.Wait(ctx))
+				require.NoError(t, inj.WaitHit(ctx))
 				require.NoError(t, tt.overtake(ctx, c))
 				require.NoError(t, inj.Release())
 				x := got(t, done, "it returns")
@@ -366,7 +366,7 @@ func TestFinishWithoutSpace(t *testing.T) {
 func TestFurtherAttemptGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]embedtest.Action{
-		"applied, and not answered":        embedtest.HoldAnswer,
+		"applied, and not answered":        embedtest.HoldResponse,
 		"arrives when its caller has gone": embedtest.HoldRequest,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -387,7 +387,7 @@ func TestFurtherAttemptGivenUp(t *testing.T) {
 			short, cancel := context.WithCancel(ctx)
 			defer cancel()
 			_, done := do(short, b.Locker, "job", nil, opts...)
-			require.NoError(t, inj.Wait(ctx))
+			require.NoError(t, inj.WaitHit(ctx))
 			cancel()
 			require.ErrorIs(t, got(t, done, "the call returns").err, context.Canceled)
 			_ = inj.Release()
@@ -458,13 +458,13 @@ func TestAtLeastAfterALateAnswer(t *testing.T) {
 	_, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(0)), least)
 	require.NoError(t, err)
 	f.none("/hold")
-	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer})
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse})
 	begun, done := make(chan time.Time, 10), make(chan answer, 1)
 	go func() {
 		res, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { begun <- time.Now(); return nil }, schedlock.Tick(tick(1)), least)
 		done <- answer{res, err}
 	}()
-	require.NoError(t, inj.Wait(ctx))
+	require.NoError(t, inj.WaitHit(ctx))
 	f.none("/hold") // its lease has ended
 	released := time.Now()
 	require.NoError(t, inj.Release())
@@ -503,7 +503,7 @@ func TestHungClaims(t *testing.T) {
 	for _, name := range hung {
 		wg.Go(func() { _, _ = a.Do(ctx, name, nothing, schedlock.Tick(tick(1))) })
 	}
-	require.Eventually(t, func() bool { return inj.Struck() >= 4 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() >= 4 }, soon, time.Millisecond)
 	res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)

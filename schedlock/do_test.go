@@ -203,11 +203,11 @@ func TestLostAnswerOfAClaim(t *testing.T) {
 	a := f.instance(nil, nil)
 	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(0)))
 	require.NoError(t, err)
-	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Times: 1})
+	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Times: 1})
 	var starts atomic.Int64
 	res, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { starts.Add(1); return nil }, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
-	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, inj.Hits())
 	require.Equal(t, schedlock.Ran, res.Outcome)
 	require.EqualValues(t, 1, starts.Load())
 	f.none("/lock")
@@ -404,7 +404,7 @@ func TestAtMostWithoutAnswer(t *testing.T) {
 			schedlock.Tick(tick(1)), schedlock.AtMost(50*time.Millisecond))
 		answers <- answer{res, err}
 	}()
-	require.Eventually(t, func() bool { return silent.Struck() > 0 }, soon, time.Millisecond, "its end is on its way")
+	require.Eventually(t, func() bool { return silent.Hits() > 0 }, soon, time.Millisecond, "its end is on its way")
 	close(stuck)
 	x := got(t, answers, "it returns")
 	require.ErrorIs(t, x.err, schedlock.ErrTooLong)

@@ -50,7 +50,7 @@ func TestGocronLockReturnsBeforeTheNextCall(t *testing.T) {
 					require.NoError(t, err)
 					locker = l
 				}
-				inj := in.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer})
+				inj := in.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse})
 				done := make(chan error, 1)
 				go func() {
 					lock, err := locker.Lock(ctx, "job")
@@ -59,7 +59,7 @@ func TestGocronLockReturnsBeforeTheNextCall(t *testing.T) {
 					}
 					done <- err
 				}()
-				require.NoError(t, inj.Wait(ctx))
+				require.NoError(t, inj.WaitHit(ctx))
 				h.set(tick.Add(now))
 				require.NoError(t, inj.Release())
 				err := got(t, done, "Lock returns")

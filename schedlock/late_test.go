@@ -269,10 +269,10 @@ func TestClaimAnsweredTooLate(t *testing.T) {
 			_, err := a.Do(ctx, "job", nothing, before...) // so that the next claim is not void
 			require.NoError(t, err)
 			require.Equal(t, schedlock.Ran, got(t, results, "the tick before").Outcome)
-			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldAnswer})
+			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse})
 			var starts atomic.Int64
 			go func() { _ = way.call(ctx, a, counted(&starts)) }()
-			require.NoError(t, inj.Wait(ctx))
+			require.NoError(t, inj.WaitHit(ctx))
 			h.set(h.now().Add(71 * time.Hour))
 			require.NoError(t, inj.Release())
 			res := got(t, results, "the call returns")

@@ -16,7 +16,7 @@ func TestEndThatFillsEtcd(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in, lines := f.logged(patient(), nil)
-	in.client.Inject(embedtest.Fault{Method: "Txn", Match: isFinish, Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCNoSpace})
+	in.client.Inject(embedtest.Fault{Method: "Txn", Match: isFinish, Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace})
 	res, err := in.Do(ctxT(t), "job", nothing, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)

@@ -190,7 +190,7 @@ func TestLateCopiesOfPauseAndResume(t *testing.T) {
 	require.NoError(t, a.Pause(ctx, "job", "again"))
 	require.NoError(t, resume.Release())
 	require.True(t, paused())
-	require.Equal(t, []int{1, 1}, []int{pause.Struck(), resume.Struck()})
+	require.Equal(t, []int{1, 1}, []int{pause.Hits(), resume.Hits()})
 }
 
 // Pauses and resumes at the same time: each is done, and the last one that returned counts.

@@ -39,7 +39,7 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 			}
 			struck := in[1].client.Inject(fault)
 			require.True(t, refused(t, s.pay("k").err, codes.Unavailable, idemgrpc.ReasonUnavailable))
-			require.Positive(t, struck.Struck())
+			require.Positive(t, struck.Hits())
 			require.Zero(t, s.calls.Load())
 		})
 	}

@@ -45,7 +45,7 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 		cut := cutAfterTheRead(other)
 		waits, asks := other.serve(open(3*time.Second), paid), other.serve(open(0), paid)
 		waiting := waits.later("/", "k", "body")
-		require.NoError(t, cut.Wait(ctxT(t)))
+		require.NoError(t, cut.WaitHit(ctxT(t)))
 		refused(t, asks.post("/", "k", "body"))
 		// It looks again after a TTL; on a busy machine its Wait ends before that.
 		refused(t, got(t, waiting, "an answer"), idemhttp.CodeInProgress)
@@ -64,7 +64,7 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 		s := other.serve(open(0), paid)
 		cut := cutAfterTheRead(other)
 		refused(t, s.post("/", "k", "body"))
-		require.Equal(t, 1, cut.Struck())
+		require.Equal(t, 1, cut.Hits())
 		require.Zero(t, s.calls.Load())
 	})
 	t.Run("lost", func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 		s := other.serve(open(0), paid)
 		cut := cutAfterTheRead(other)
 		refused(t, s.post("/", "k", "body"))
-		require.Equal(t, 1, cut.Struck())
+		require.Equal(t, 1, cut.Hits())
 		require.Zero(t, s.calls.Load())
 	})
 	t.Run("denied", func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 		s := in.serve(open(0), paid)
 		denied := in.client.Inject(embedtest.Fault{Do: embedtest.FailWith, Match: ofStore, Times: -1, Err: rpctypes.ErrGRPCPermissionDenied})
 		refused(t, s.post("/", "k", "body"))
-		require.Positive(t, denied.Struck())
+		require.Positive(t, denied.Hits())
 		require.Zero(t, s.calls.Load())
 	})
 	t.Run("closed", func(t *testing.T) {

@@ -39,13 +39,13 @@ func TestAmend(t *testing.T) {
 		"amended":             {nil, false, false, commit.Amended},
 		"overtaken":           {nil, true, false, commit.Overtaken},
 		"unmet":               {nil, false, true, commit.Unmet},
-		"answer lost":         {&embedtest.Fault{Do: embedtest.DropAnswer}, false, false, commit.Amended},
+		"answer lost":         {&embedtest.Fault{Do: embedtest.DropResponse}, false, false, commit.Amended},
 		"request lost":        {&embedtest.Fault{Do: embedtest.FailWith}, false, false, commit.Amended},
 		"sent twice":          {&embedtest.Fault{Do: embedtest.Duplicate}, false, false, commit.Amended},
 		"overload":            {&embedtest.Fault{Do: embedtest.FailWith, Err: rpctypes.ErrGRPCRequestTooManyRequests}, false, false, commit.Amended},
-		"no space, and done":  {&embedtest.Fault{Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCNoSpace}, false, false, commit.Amended},
+		"no space, and done":  {&embedtest.Fault{Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace}, false, false, commit.Amended},
 		"overtaken in doubt":  {&embedtest.Fault{Do: embedtest.FailWith}, true, false, commit.Overtaken},
-		"unmet, answer lost":  {&embedtest.Fault{Do: embedtest.DropAnswer}, false, true, commit.Unmet},
+		"unmet, answer lost":  {&embedtest.Fault{Do: embedtest.DropResponse}, false, true, commit.Unmet},
 		"unmet, request lost": {&embedtest.Fault{Do: embedtest.FailWith}, false, true, commit.Unmet},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestAmend(t *testing.T) {
 				tt.fault.Method = "Txn"
 				inj := f.client.Inject(*tt.fault)
 				defer func() {
-					require.Equal(t, 1, inj.Struck())
+					require.Equal(t, 1, inj.Hits())
 					before := f.get(f.key()).Kvs[0]
 					_ = inj.Release()
 					require.Equal(t, before, f.get(f.key()).Kvs[0], "late copies do nothing")
@@ -131,7 +131,7 @@ func TestAmendOnALeaseThatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	a.Then[1] = clientv3.OpPut(f.prefix+"also", "", clientv3.WithLease(granted.ID))
 	a.Then[0] = clientv3.OpPut(f.key(), "after")
-	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, After: func() {
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, After: func() {
 		if _, err := f.cluster.Client().Revoke(ctxT(t), granted.ID); err != nil {
 			t.Error(err)
 		}

@@ -55,11 +55,11 @@ func TestCreateUnderConditions(t *testing.T) {
 func TestCreateUnanswered(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]embedtest.Fault{
-		"applied":                 {Do: embedtest.DropAnswer},
-		"applied, leader changed": {Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCLeaderChanged},
-		"applied, timeout":        {Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCTimeout},
-		"applied, many times":     {Do: embedtest.DropAnswer, Times: 4},
-		"applied, and repeated by clientv3": {Do: embedtest.DropAnswer,
+		"applied":                 {Do: embedtest.DropResponse},
+		"applied, leader changed": {Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCLeaderChanged},
+		"applied, timeout":        {Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCTimeout},
+		"applied, many times":     {Do: embedtest.DropResponse, Times: 4},
+		"applied, and repeated by clientv3": {Do: embedtest.DropResponse,
 			Err: status.Error(codes.Canceled, "reset by the server")},
 		"not applied":           {Do: embedtest.FailWith, Times: 3},
 		"too many requests":     {Do: embedtest.FailWith, Times: 3, Err: rpctypes.ErrGRPCRequestTooManyRequests},
@@ -72,7 +72,7 @@ func TestCreateUnanswered(t *testing.T) {
 			fault.Method = "Txn"
 			inj := f.client.Inject(fault)
 			f.create(f.creation())
-			require.Positive(t, inj.Struck())
+			require.Positive(t, inj.Hits())
 			kv := f.get(f.key()).Kvs[0]
 			require.Equal(t, kv.CreateRevision, kv.ModRevision, "written once")
 			require.Len(t, f.get(f.presence()).Kvs, 1)
@@ -87,7 +87,7 @@ func TestCreateRefused(t *testing.T) {
 	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
 	_, err := f.fence.Create(ctxT(t), f.creation())
 	require.Equal(t, rpctypes.ErrPermissionDenied, err)
-	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, inj.Hits())
 	c := f.creation()
 	c.Also = []clientv3.Op{clientv3.OpPut(f.key(), "twice")}
 	_, err = f.fence.Create(ctxT(t), c)
@@ -103,9 +103,9 @@ func TestTrapL1LateCopy(t *testing.T) {
 	pending := f.giveUp(f.creation(), inj)
 	require.NoError(t, pending.Discard(ctxT(t)))
 	require.NoError(t, inj.Release())
-	late := inj.LateResults()
+	late := inj.LateResponses()
 	require.Len(t, late, 1)
-	require.False(t, late[0].Reply.(*etcdserverpb.TxnResponse).Succeeded)
+	require.False(t, late[0].Response.(*etcdserverpb.TxnResponse).Succeeded)
 	require.False(t, f.stands(f.key()))
 	f.create(f.creation())
 }
@@ -121,7 +121,7 @@ func TestTrapL1DoubledCreate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, commit.Removed, removal)
 	require.NoError(t, inj.Release())
-	require.False(t, inj.LateResults()[0].Reply.(*etcdserverpb.TxnResponse).Succeeded)
+	require.False(t, inj.LateResponses()[0].Response.(*etcdserverpb.TxnResponse).Succeeded)
 	require.False(t, f.stands(f.key()))
 }
 
@@ -154,7 +154,7 @@ func TestTrapL1ReusedName(t *testing.T) {
 // L1: the creation was applied, or is applied only after its caller gave up.
 func TestTrapL1DiscardsWhatStands(t *testing.T) {
 	t.Parallel()
-	for _, do := range []embedtest.Action{embedtest.HoldAnswer, embedtest.HoldRequest} {
+	for _, do := range []embedtest.Action{embedtest.HoldResponse, embedtest.HoldRequest} {
 		f := newFixture(t, embedtest.Shared(t))
 		inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: do})
 		c := f.creation()
@@ -163,9 +163,9 @@ func TestTrapL1DiscardsWhatStands(t *testing.T) {
 		require.NoError(t, inj.Release())
 		require.True(t, f.stands(f.key()))
 		// Its answer is lost as well.
-		lost := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Times: 2})
+		lost := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Times: 2})
 		require.NoError(t, pending.Discard(ctxT(t), f.prefix+"also"))
-		require.Equal(t, 2, lost.Struck())
+		require.Equal(t, 2, lost.Hits())
 		require.False(t, f.stands(f.key()) || f.stands(f.prefix+"also"))
 	}
 }
@@ -181,14 +181,14 @@ func TestTrapL1ConcurrentRaise(t *testing.T) {
 		_, err := f.fence.Create(ctxT(t), f.creation())
 		created <- err
 	}()
-	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, inj.WaitHit(ctxT(t)))
 	other := f.creation()
 	other.Key = f.prefix + "other"
-	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 	f.create(other)
 	require.Greater(t, f.get(f.presence()).Kvs[0].ModRevision, f.fence.Born())
 	require.NoError(t, inj.Release())
-	require.False(t, inj.LateResults()[0].Reply.(*etcdserverpb.TxnResponse).Succeeded)
+	require.False(t, inj.LateResponses()[0].Response.(*etcdserverpb.TxnResponse).Succeeded)
 	require.NoError(t, <-created)
 	require.True(t, f.stands(f.key()))
 }
@@ -200,7 +200,7 @@ func TestRaisedOnceForAll(t *testing.T) {
 	const all = 8
 	var answered sync.WaitGroup
 	answered.Add(all)
-	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Times: all,
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Times: all,
 		After: func() { answered.Done(); answered.Wait() }})
 	created := make(chan error, all)
 	for i := range all {
@@ -222,7 +222,7 @@ func TestRaisedOnceForAll(t *testing.T) {
 func TestTrapL1RepeatedByClient(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t))
-	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Err: status.Error(codes.Canceled, "reset by the server")})
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Err: status.Error(codes.Canceled, "reset by the server")})
 	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass})
 	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 	pending := f.giveUp(f.creation(), inj)
@@ -244,7 +244,7 @@ func TestCreateOnLostLease(t *testing.T) {
 		_, err := f.fence.Create(ctxT(t), f.creation())
 		created <- err
 	}()
-	require.NoError(t, held.Wait(ctxT(t)))
+	require.NoError(t, held.WaitHit(ctxT(t)))
 	require.NoError(t, f.cluster.RevokeLease(ctxT(t), f.lease))
 	require.NoError(t, held.Release())
 	require.ErrorIs(t, <-created, commit.ErrGone)
@@ -295,7 +295,7 @@ func TestTrapL3NoSpace(t *testing.T) {
 func TestTrapL3NoSpaceAfterApplied(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Start(t, nil))
-	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCNoSpace})
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace})
 	_, err := f.fence.Create(ctxT(t), f.creation())
 	var pending *commit.PendingError
 	require.ErrorAs(t, err, &pending)
@@ -350,7 +350,7 @@ func TestTrapL1NoSpaceInsideCreate(t *testing.T) {
 func TestRaiseUnanswered(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Shared(t)
-	for _, do := range []embedtest.Action{embedtest.DropAnswer, embedtest.FailWith, embedtest.Duplicate} {
+	for _, do := range []embedtest.Action{embedtest.DropResponse, embedtest.FailWith, embedtest.Duplicate} {
 		client, prefix := c.NewClient(t, nil), c.Prefix(t)
 		resp, err := client.Grant(ctxT(t), 60)
 		require.NoError(t, err)

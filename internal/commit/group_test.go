@@ -32,11 +32,11 @@ func (f *fixture) gathering() *gathering {
 	g := &gathering{fixture: f}
 	g.Group = commit.NewGroup(ctxT(f.t), f.client, func(fn func()) bool { g.done.Go(fn); return true })
 	g.WaitUntilSent()
-	g.inj = f.client.Inject(embedtest.Fault{Method: "Txn", Times: commit.GroupsAtOnce, Do: embedtest.HoldAnswer})
+	g.inj = f.client.Inject(embedtest.Fault{Method: "Txn", Times: commit.GroupsAtOnce, Do: embedtest.HoldResponse})
 	for n := range commit.GroupsAtOnce {
 		g.create(fmt.Sprint("first", n))
 	}
-	require.Eventually(f.t, func() bool { return g.inj.Struck() == commit.GroupsAtOnce }, 10*time.Second, time.Millisecond)
+	require.Eventually(f.t, func() bool { return g.inj.Hits() == commit.GroupsAtOnce }, 10*time.Second, time.Millisecond)
 	f.client.ResetRequests()
 	return g
 }
@@ -117,16 +117,16 @@ func TestGroup(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]embedtest.Fault{
 		"all is well":                {},
-		"answer lost":                {Do: embedtest.DropAnswer},
-		"answer lost, no words":      {Do: embedtest.DropAnswer, Err: status.Error(codes.Unknown, "?")},
-		"answer lost, and again":     {Do: embedtest.DropAnswer, Times: 5},
-		"repeated by clientv3":       {Do: embedtest.DropAnswer, Err: status.Error(codes.Canceled, "reset by the server")},
+		"answer lost":                {Do: embedtest.DropResponse},
+		"answer lost, no words":      {Do: embedtest.DropResponse, Err: status.Error(codes.Unknown, "?")},
+		"answer lost, and again":     {Do: embedtest.DropResponse, Times: 5},
+		"repeated by clientv3":       {Do: embedtest.DropResponse, Err: status.Error(codes.Canceled, "reset by the server")},
 		"request lost":               {Do: embedtest.FailWith},
 		"sent twice":                 {Do: embedtest.Duplicate},
 		"too many requests":          {Do: embedtest.FailWith, Err: rpctypes.ErrGRPCRequestTooManyRequests},
 		"too large for one":          {Do: embedtest.FailWith, Err: rpctypes.ErrGRPCRequestTooLarge},
 		"too many parts for one":     {Do: embedtest.FailWith, Err: rpctypes.ErrGRPCTooManyOps},
-		"refused though it was done": {Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCLeaseNotFound},
+		"refused though it was done": {Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCLeaseNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -239,7 +239,7 @@ func TestTrapS1Subjects(t *testing.T) {
 // it comes; the others get theirs.
 func TestGroupAndWhoLeaves(t *testing.T) {
 	t.Parallel()
-	for name, do := range map[string]embedtest.Action{"it was done": embedtest.HoldAnswer, "it comes later": embedtest.HoldRequest} {
+	for name, do := range map[string]embedtest.Action{"it was done": embedtest.HoldResponse, "it comes later": embedtest.HoldRequest} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newFixture(t, embedtest.Shared(t)).gathering()
@@ -249,7 +249,7 @@ func TestGroupAndWhoLeaves(t *testing.T) {
 			g.gathered(2)
 			inj := g.client.Inject(embedtest.Fault{Method: "Txn", Do: do})
 			g.inj.Release()
-			require.NoError(t, inj.Wait(ctxT(t)))
+			require.NoError(t, inj.WaitHit(ctxT(t)))
 			leave()
 			<-gone.ended
 			var pending *commit.PendingError

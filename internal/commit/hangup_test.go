@@ -29,11 +29,11 @@ func TestHangUpRaisesNoFence(t *testing.T) {
 		ifs      []clientv3.Cmp
 		occupied bool
 	}{
-		"applied":            {fault: embedtest.Fault{Do: embedtest.HoldAnswer}},
+		"applied":            {fault: embedtest.Fault{Do: embedtest.HoldResponse}},
 		"applied later":      {fault: embedtest.Fault{Do: embedtest.HoldRequest}},
-		"its own conditions": {fault: embedtest.Fault{Do: embedtest.HoldAnswer}, ifs: []clientv3.Cmp{unmet}},
-		"occupied":           {fault: embedtest.Fault{Do: embedtest.HoldAnswer}, occupied: true},
-		"while it looks why": {fault: embedtest.Fault{Do: embedtest.HoldAnswer, Skip: 1}, ifs: []clientv3.Cmp{unmet}},
+		"its own conditions": {fault: embedtest.Fault{Do: embedtest.HoldResponse}, ifs: []clientv3.Cmp{unmet}},
+		"occupied":           {fault: embedtest.Fault{Do: embedtest.HoldResponse}, occupied: true},
+		"while it looks why": {fault: embedtest.Fault{Do: embedtest.HoldResponse, Skip: 1}, ifs: []clientv3.Cmp{unmet}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +63,7 @@ func TestHangUpAndLostAnswer(t *testing.T) {
 	f := newFixture(t, embedtest.Shared(t))
 	ctx, hangUp := context.WithCancel(ctxT(t))
 	ended := make(chan struct{})
-	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, After: func() { hangUp(); <-ended }})
+	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, After: func() { hangUp(); <-ended }})
 	_, err := f.fence.Create(ctx, f.creation())
 	close(ended)
 	require.ErrorIs(t, err, context.Canceled)
@@ -117,9 +117,9 @@ func TestHangUpInAGroup(t *testing.T) {
 	ctx, hangUp := context.WithCancel(ctxT(t))
 	gone, stays := g.createWith(ctx, g.creation("gone")), g.create("stays")
 	g.gathered(2)
-	inj := g.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldAnswer})
+	inj := g.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldResponse})
 	g.inj.Release()
-	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, inj.WaitHit(ctxT(t)))
 	hangUp()
 	<-gone.ended
 	var pending *commit.PendingError
@@ -151,7 +151,7 @@ func TestHangUpAndClose(t *testing.T) {
 			inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 			end(f.giveUp(f.creation(), inj))
 			require.NoError(t, inj.Release())
-			require.IsType(t, &etcdserverpb.TxnResponse{}, inj.LateResults()[0].Reply)
+			require.IsType(t, &etcdserverpb.TxnResponse{}, inj.LateResponses()[0].Response)
 		})
 	}
 }

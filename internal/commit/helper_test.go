@@ -74,7 +74,7 @@ func (f *fixture) giveUp(c commit.Creation, inj *embedtest.Injection) *commit.Pe
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(ctxT(f.t))
 	defer cancel()
-	go func() { _ = inj.Wait(ctx); cancel() }()
+	go func() { _ = inj.WaitHit(ctx); cancel() }()
 	_, err := f.fence.Create(ctx, c)
 	var pending *commit.PendingError
 	require.ErrorAs(f.t, err, &pending)

@@ -23,10 +23,10 @@ func TestRemove(t *testing.T) {
 	}{
 		"removed":          {nil, 0, commit.Removed},
 		"not this one":     {nil, 1, commit.Absent},
-		"answer lost":      {&embedtest.Fault{Do: embedtest.DropAnswer}, 0, commit.Vanished},
+		"answer lost":      {&embedtest.Fault{Do: embedtest.DropResponse}, 0, commit.Vanished},
 		"request lost":     {&embedtest.Fault{Do: embedtest.FailWith}, 0, commit.Removed},
 		"overload":         {&embedtest.Fault{Do: embedtest.FailWith, Err: rpctypes.ErrGRPCRequestTooManyRequests}, 1, commit.Absent},
-		"no space, or not": {&embedtest.Fault{Do: embedtest.DropAnswer, Err: rpctypes.ErrGRPCNoSpace}, 0, commit.Vanished},
+		"no space, or not": {&embedtest.Fault{Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace}, 0, commit.Vanished},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +38,7 @@ func TestRemove(t *testing.T) {
 			require.NoError(t, err)
 			if tt.fault != nil {
 				tt.fault.Method = "Txn"
-				defer func(inj *embedtest.Injection) { require.Equal(t, 1, inj.Struck()) }(f.client.Inject(*tt.fault))
+				defer func(inj *embedtest.Injection) { require.Equal(t, 1, inj.Hits()) }(f.client.Inject(*tt.fault))
 			}
 			removal, err := commit.Remove(ctxT(t), f.client, f.key(), token+tt.off, f.prefix+"also", f.prefix+"another's")
 			require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestTrapLateRemove(t *testing.T) {
 	require.Equal(t, commit.Vanished, removal)
 	successor := f.create(f.creation())
 	require.NoError(t, inj.Release())
-	require.False(t, inj.LateResults()[0].Reply.(*etcdserverpb.TxnResponse).Succeeded)
+	require.False(t, inj.LateResponses()[0].Response.(*etcdserverpb.TxnResponse).Succeeded)
 	require.Equal(t, successor, f.get(f.key()).Kvs[0].CreateRevision)
 }
 
@@ -72,7 +72,7 @@ func TestRemoveGivesUp(t *testing.T) {
 	token := f.create(f.creation())
 	ctx, cancel := context.WithCancel(ctxT(t))
 	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1, Before: cancel})
-	go func() { _ = inj.Wait(ctx); cancel() }()
+	go func() { _ = inj.WaitHit(ctx); cancel() }()
 	_, err := commit.Remove(ctx, f.client, f.key(), token)
 	require.ErrorIs(t, err, context.Canceled)
 	inj.Remove()
@@ -97,7 +97,7 @@ func TestRemoveAndPutOnLostLease(t *testing.T) {
 		}
 		done <- err
 	}()
-	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, inj.WaitHit(ctxT(t)))
 	require.NoError(t, f.cluster.RevokeLease(ctxT(t), f.lease))
 	require.NoError(t, inj.Release())
 	require.NoError(t, <-done)
@@ -131,32 +131,32 @@ func TestSwap(t *testing.T) {
 	require.ErrorIs(t, err, commit.ErrConflict)
 
 	// The answer is lost: the change is found, and made once.
-	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 	b, read, err := swap(a, "b")
 	require.NoError(t, err)
 	require.Nil(t, read)
-	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, inj.Hits())
 	kv := f.get(key).Kvs[0]
 	require.Equal(t, "b", string(kv.Value))
 	require.Equal(t, []int64{b, 2}, []int64{kv.ModRevision, kv.Version})
 
 	// S6: the answer is lost and another's change has come since: this one is
 	// not made again, it would undo the newer one.
-	inj = f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer, After: func() {
+	inj = f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, After: func() {
 		_, err := f.cluster.Client().Put(ctxT(t), key, "newer")
 		require.NoError(t, err)
 	}})
 	_, read, err = swap(b, "c")
 	require.NoError(t, err)
 	require.Nil(t, read)
-	require.Equal(t, 1, inj.Struck())
+	require.Equal(t, 1, inj.Hits())
 	require.Equal(t, "newer", string(f.get(key).Kvs[0].Value))
 
 	// A late copy undoes nothing either.
 	newer := f.get(key).Kvs[0].ModRevision
 	inj = f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 	ctx, cancel := context.WithCancel(ctxT(t))
-	go func() { _ = inj.Wait(ctx); cancel() }()
+	go func() { _ = inj.WaitHit(ctx); cancel() }()
 	_, _, err = commit.Swap(ctx, f.client, key, newer, "late", mine("late"))
 	require.ErrorIs(t, err, context.Canceled)
 	d, _, err := swap(newer, "d")

@@ -24,9 +24,9 @@ import (
 func TestFollowThroughCompaction(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Start(t, nil), nil)
-	inj := f.client.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldAnswer})
+	inj := f.client.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldResponse})
 	f.follow()
-	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, inj.WaitHit(ctxT(t)))
 	for i := range 5 {
 		f.put("a", fmt.Sprint(i))
 	}
@@ -65,7 +65,7 @@ func TestFollowThroughBrokenWatches(t *testing.T) {
 				f.put("a", fmt.Sprint(i+1))
 				f.upToDate()
 			}
-			require.Positive(t, inj.Struck())
+			require.Positive(t, inj.Hits())
 		})
 	}
 }
@@ -82,10 +82,10 @@ func TestFollowCancelled(t *testing.T) {
 	for _, end := range []clientv3.WatchResponse{{Canceled: true}, {CompactRevision: 5}, {}} {
 		inj := f.client.Inject(embedtest.Fault{Method: "Range", Do: embedtest.FailWith, Times: 2, Err: errors.New("?")})
 		w.end(end)
-		require.NoError(t, inj.Wait(ctxT(t)))
+		require.NoError(t, inj.WaitHit(ctxT(t)))
 		f.put("a", fmt.Sprint(end))
 		f.upToDate()
-		require.Equal(t, 2, inj.Struck())
+		require.Equal(t, 2, inj.Hits())
 	}
 }
 
@@ -354,7 +354,7 @@ func TestFollowStuckWatch(t *testing.T) {
 	inj := f.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldRequest, Match: creates})
 	f.follow()
 	f.put("a", "1")
-	require.NoError(t, inj.Wait(ctxT(t)))
+	require.NoError(t, inj.WaitHit(ctxT(t)))
 	f.upToDate()
 }
 

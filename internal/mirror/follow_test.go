@@ -36,12 +36,12 @@ func TestFollow(t *testing.T) {
 // applied twice.
 func TestFollowChangesDuringList(t *testing.T) {
 	t.Parallel()
-	for _, do := range []embedtest.Action{embedtest.HoldRequest, embedtest.HoldAnswer} {
+	for _, do := range []embedtest.Action{embedtest.HoldRequest, embedtest.HoldResponse} {
 		f := newFixture(t, embedtest.Shared(t), nil)
 		f.put("x", "before")
 		inj := f.client.Inject(embedtest.Fault{Method: "Range", Do: do})
 		f.follow()
-		require.NoError(t, inj.Wait(ctxT(t)))
+		require.NoError(t, inj.WaitHit(ctxT(t)))
 		f.put("a", "1")
 		f.put("b", "1")
 		f.del("b")

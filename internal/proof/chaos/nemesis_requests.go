@@ -59,7 +59,7 @@ func lostAnswers(ctx context.Context, w *World, r *rand.Rand) int {
 	if r.IntN(2) == 0 {
 		method, match = "", writing(r, 1+r.IntN(4))
 	}
-	return injected(ctx, w, r, embedtest.Fault{Method: method, Match: match, Times: -1, Do: embedtest.DropAnswer, Err: err})
+	return injected(ctx, w, r, embedtest.Fault{Method: method, Match: match, Times: -1, Do: embedtest.DropResponse, Err: err})
 }
 
 // refusals fails requests that are never sent, with what etcd says when it is
@@ -98,7 +98,7 @@ func injectedInto(ctx context.Context, w *World, who int, r *rand.Rand, f embedt
 	}
 	inj.Remove()
 	_ = inj.Release()
-	return inj.Struck()
+	return inj.Hits()
 }
 
 // late holds writes back until their callers have given up, or long gone on,
@@ -148,8 +148,8 @@ func late(ctx context.Context, w *World, r *rand.Rand) int {
 		return nil
 	})
 	_ = inj.Release()
-	for _, res := range inj.LateResults() {
-		if reply, ok := res.Reply.(*etcdserverpb.TxnResponse); ok {
+	for _, res := range inj.LateResponses() {
+		if reply, ok := res.Response.(*etcdserverpb.TxnResponse); ok {
 			if reply.Succeeded {
 				w.Stats.Add("late copies applied", 1)
 			} else {
@@ -157,7 +157,7 @@ func late(ctx context.Context, w *World, r *rand.Rand) int {
 			}
 		}
 	}
-	return inj.Struck()
+	return inj.Hits()
 }
 
 // brokenStreams breaks streams of watches and renewals again and again.
@@ -171,7 +171,7 @@ func brokenStreams(ctx context.Context, w *World, r *rand.Rand) int {
 func lostEvents(ctx context.Context, w *World, r *rand.Rand) int {
 	who, pick := r.IntN(len(w.Processes)), some(r, 1+r.IntN(3))
 	return injectedInto(ctx, w, who, r, embedtest.Fault{
-		Method: "Watch", Times: -1, Do: embedtest.DropAnswer,
+		Method: "Watch", Times: -1, Do: embedtest.DropResponse,
 		Match: func(m string, msg any) bool {
 			own := "/none"
 			if s := w.Processes[who].Session(); s != nil {
@@ -191,11 +191,11 @@ func lostEvents(ctx context.Context, w *World, r *rand.Rand) int {
 
 // lostRenewals swallows renewals or their answers.
 func lostRenewals(ctx context.Context, w *World, r *rand.Rand) int {
-	do := []embedtest.Action{embedtest.DropAnswer, embedtest.HoldAnswer, embedtest.HoldRequest}[r.IntN(3)]
+	do := []embedtest.Action{embedtest.DropResponse, embedtest.HoldResponse, embedtest.HoldRequest}[r.IntN(3)]
 	who := r.IntN(len(w.Processes))
 	inj := w.connections(who).Inject(embedtest.Fault{Method: "LeaseKeepAlive", Times: -1, Do: do})
 	<-ctx.Done()
 	inj.Remove()
 	_ = inj.Release()
-	return inj.Struck()
+	return inj.Hits()
 }

@@ -178,8 +178,8 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 		"late Done": {func(l *locks) {
 			a, b := l.user("a", 4), l.user("b", 4)
 			held := a.lock()
-			answer := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldAnswer})
-			require.NoError(l.t, answer.Wait(l.ctx()))
+			answer := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldResponse})
+			require.NoError(l.t, answer.WaitHit(l.ctx()))
 			a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
 			time.Sleep(1500 * time.Millisecond)
 			require.NoError(l.t, answer.Release())
@@ -213,7 +213,7 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 		"leaked waiter": {func(l *locks) {
 			l.calm()
 			a := l.user("a", 4)
-			a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropAnswer})
+			a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 			require.Nil(l.t, a.lock())
 			time.Sleep(time.Second)
 		}, Red, []string{"live/left"}},
