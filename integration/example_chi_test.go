@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"time"
 
@@ -17,12 +16,10 @@ import (
 
 // payments returns a server's routes. By default another server takes over from a dead one.
 func payments(sess *concurrency.Session, cards *provider, charged func()) http.Handler {
-	st, err := idempotency.NewStore(sess, "payments", &idempotency.Options{SingleTenant: true})
-	if err != nil {
-		log.Fatal(err)
-	}
+	st := must(idempotency.NewStore(sess, "payments", &idempotency.Options{SingleTenant: true}))
+	once := must(idemhttp.Middleware(st, &idemhttp.Options{Wait: time.Minute}))
 	r := chi.NewRouter()
-	r.With(idemhttp.Middleware(st, &idemhttp.Options{Wait: time.Minute})).Post("/payments", func(w http.ResponseWriter, r *http.Request) {
+	r.With(once).Post("/payments", func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
 		receipt := cards.charge(a.ChildKey("charge")) // the same key in each attempt at this payment
 		charged()

@@ -127,3 +127,11 @@ func openShop(ctx context.Context) shop {
 	}
 	return s
 }
+
+// must returns v, or ends the program with err.
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}

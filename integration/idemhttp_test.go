@@ -23,6 +23,14 @@ import (
 )
 
 // stores returns the stores of two processes.
+// middleware returns one that is set up well.
+func middleware(t testing.TB, st *idempotency.Store, opts *idemhttp.Options) func(http.Handler) http.Handler {
+	t.Helper()
+	mw, err := idemhttp.Middleware(st, opts)
+	require.NoError(t, err)
+	return mw
+}
+
 func stores(t testing.TB) (all [2]*idempotency.Store) {
 	t.Helper()
 	etcd := embedtest.Shared(t)
@@ -76,7 +84,7 @@ func TestIdempotencyWithChi(t *testing.T) {
 	for _, st := range stores(t) {
 		r := chi.NewRouter()
 		r.Use(chimiddleware.RequestID, chimiddleware.Recoverer, chimiddleware.Compress(5))
-		r.With(idemhttp.Middleware(st, nil)).Post("/orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
+		r.With(middleware(t, st, nil)).Post("/orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
 			calls.Add(1)
 			b, err := io.ReadAll(r.Body)
 			require.NoError(t, err)
@@ -133,7 +141,7 @@ func TestIdempotencyWithEcho(t *testing.T) {
 			var calls atomic.Int64
 			var all []http.Handler
 			for _, st := range stores(t) {
-				all = append(all, make(idemhttp.Middleware(st, nil), func(c echo.Context) error {
+				all = append(all, make(middleware(t, st, nil), func(c echo.Context) error {
 					calls.Add(1)
 					var body struct {
 						Cents int `json:"cents"`
@@ -179,7 +187,7 @@ func TestIdempotencyWithEchoTooLate(t *testing.T) {
 	t.Parallel()
 	var told atomic.Int64
 	e := echo.New()
-	mw := idemhttp.Middleware(stores(t)[0], &idemhttp.Options{OnError: func(*http.Request, error) { told.Add(1) }})
+	mw := middleware(t, stores(t)[0], &idemhttp.Options{ReportError: func(*http.Request, error) { told.Add(1) }})
 	e.POST("/", func(echo.Context) error { return echo.NewHTTPError(http.StatusUnprocessableEntity, "declined") }, echo.WrapMiddleware(mw))
 	require.Empty(t, send(t, e, "/", "k").body)
 	require.Positive(t, told.Load())

@@ -24,17 +24,29 @@ const (
 // patience is for how long a duplicate waits.
 const patience = 30 * time.Second
 
-func (s *server) guarded() map[string]http.Handler {
-	guard := func(orphan idempotency.Orphan, wait time.Duration) func(http.Handler) http.Handler {
-		return idemhttp.Middleware(s.store, &idemhttp.Options{Wait: wait, Each: func(*http.Request) []idempotency.Option {
-			return []idempotency.Option{idempotency.OnOrphan(orphan)}
+// guards are the settings of the middlewares.
+var guards = map[string]struct {
+	orphan idempotency.Orphan
+	wait   time.Duration
+	keyed  bool // the provider takes keys
+}{
+	byReject:   {orphan: idempotency.Refuse},
+	byWait:     {orphan: idempotency.Refuse, wait: patience},
+	byTakeOver: {orphan: idempotency.TakeOver, wait: patience, keyed: true},
+}
+
+// guarded serves /pay behind each of the guards.
+func (s *server) guarded(mux *http.ServeMux) error {
+	for name, g := range guards {
+		once, err := idemhttp.Middleware(s.store, &idemhttp.Options{Wait: g.wait, Each: func(*http.Request) []idempotency.Option {
+			return []idempotency.Option{idempotency.OnOrphan(g.orphan)}
 		}})
+		if err != nil {
+			return err
+		}
+		mux.Handle("POST /pay/"+name+"/{order}", once(s.pay(g.keyed)))
 	}
-	return map[string]http.Handler{
-		byReject:   guard(idempotency.Refuse, 0)(s.pay(false)),
-		byWait:     guard(idempotency.Refuse, patience)(s.pay(false)),
-		byTakeOver: guard(idempotency.TakeOver, patience)(s.pay(true)),
-	}
+	return nil
 }
 
 // payment is the body of a request, and receipt that of its response.

@@ -50,8 +50,8 @@ func serverMain(ctx context.Context, set settings, out io.Writer) (err error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{order}", s.create)
-	for name, handler := range s.guarded() {
-		mux.Handle("POST /pay/"+name+"/{order}", handler)
+	if err := s.guarded(mux); err != nil {
+		return err
 	}
 	for name, way := range naiveWays {
 		mux.HandleFunc("POST /pay/"+name+"/{order}", s.payNaively(way))

@@ -70,14 +70,26 @@ type server struct {
 	calls *atomic.Int64
 }
 
+// interceptors returns those that are set up well.
+func (in instance) interceptors(opts *idemgrpc.Options) []grpc.ServerOption {
+	in.t.Helper()
+	stream, err := idemgrpc.StreamServerInterceptor(in.Store, opts)
+	require.NoError(in.t, err)
+	return []grpc.ServerOption{grpc.UnaryInterceptor(in.unary(opts)), grpc.StreamInterceptor(stream)}
+}
+
+func (in instance) unary(opts *idemgrpc.Options) grpc.UnaryServerInterceptor {
+	in.t.Helper()
+	unary, err := idemgrpc.UnaryServerInterceptor(in.Store, opts)
+	require.NoError(in.t, err)
+	return unary
+}
+
 func (in instance) serve(opts *idemgrpc.Options, h handler, dial ...grpc.DialOption) server {
 	t := in.t
 	t.Helper()
 	calls := new(atomic.Int64)
-	srv := grpc.NewServer(
-		grpc.UnaryInterceptor(idemgrpc.UnaryServerInterceptor(in.Store, opts)),
-		grpc.StreamInterceptor(idemgrpc.StreamServerInterceptor(in.Store, opts)),
-	)
+	srv := grpc.NewServer(in.interceptors(opts)...)
 	srv.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "test.Payments", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "Pay", Handler: func(_ any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {

@@ -28,10 +28,7 @@ import (
 func TestHealthAndReflectionPass(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, nil)[0]
-	srv := grpc.NewServer(
-		grpc.UnaryInterceptor(idemgrpc.UnaryServerInterceptor(in.Store, nil)),
-		grpc.StreamInterceptor(idemgrpc.StreamServerInterceptor(in.Store, nil)),
-	)
+	srv := grpc.NewServer(in.interceptors(nil)...)
 	healthpb.RegisterHealthServer(srv, health.NewServer())
 	reflection.Register(srv)
 	lis, done := bufconn.Listen(1<<20), make(chan struct{})
@@ -84,7 +81,7 @@ func TestMethodsWithoutSideEffects(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, protoregistry.GlobalFiles.RegisterFile(file))
 
-	intercept := idemgrpc.UnaryServerInterceptor(fleet(t, 1, nil)[0].Store, nil)
+	intercept := fleet(t, 1, nil)[0].unary(nil)
 	for name, passes := range map[string]bool{"Accounts/Get": true, "Accounts/Close": false, "Accounts/Open": false, "Accounts/Unknown": false, "Accounts": false} {
 		full := "/idemgrpc_test." + name
 		require.Equal(t, !passes, idemgrpc.NeedsKey(full), name)

@@ -3,7 +3,7 @@ package idemgrpc
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -58,10 +58,10 @@ type Options struct {
 	// Each returns options for one call, such as idempotency.Retain and OnOrphan.
 	// Defaults to none. Wait and OnError have no effect there.
 	Each func(ctx context.Context, fullMethod string) []idempotency.Option
-	// OnError is called with what an operator should know: why the store could not be
+	// ReportError is called with what an operator should know: why the store could not be
 	// asked, that an outcome was not recorded, or that one is unknown until Resolve
 	// (*idempotency.UnknownError). Defaults to nothing.
-	OnError func(ctx context.Context, fullMethod string, err error)
+	ReportError func(ctx context.Context, fullMethod string, err error)
 }
 
 // roomForHead is what the recorded form may take besides the message.
@@ -73,9 +73,10 @@ type config struct {
 	shared middleware.Settings
 }
 
+// configure returns the config of a store. Its error is idempotency.ErrInvalid.
 func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	if store == nil {
-		return nil, errors.New("the store is nil")
+		return nil, fmt.Errorf("idemgrpc: %w: the store is nil", idempotency.ErrInvalid)
 	}
 	c := &config{}
 	if opts != nil {
@@ -94,7 +95,7 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	}
 	c.shared = middleware.Settings{Store: store, Scoped: c.Scope != nil, MaxResponse: c.MaxResponse, Wait: c.Wait, StoreTimeout: c.StoreTimeout}
 	if err := c.shared.Check(roomForHead); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("idemgrpc: %w: %w", idempotency.ErrInvalid, err)
 	}
 	return c, nil
 }

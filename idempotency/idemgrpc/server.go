@@ -3,7 +3,6 @@ package idemgrpc
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,37 +19,37 @@ const (
 	replayedName = "idempotent-replayed"
 )
 
-// UnaryServerInterceptor returns what puts a server's unary methods behind a store: see the
-// package's comment for what it does. Its handlers are safe for concurrent use. It panics
-// if the options are out of range, or if neither they have a Scope nor the store is
-// SingleTenant.
-func UnaryServerInterceptor(store *idempotency.Store, opts *Options) grpc.UnaryServerInterceptor {
+// UnaryServerInterceptor returns an interceptor that runs a handler once for each
+// idempotency-key: see the package's comment. It returns idempotency.ErrInvalid if the store
+// is nil, an option is out of range, or Options.Scope is nil and the store is not
+// SingleTenant. The interceptor is safe for concurrent use.
+func UnaryServerInterceptor(store *idempotency.Store, opts *Options) (grpc.UnaryServerInterceptor, error) {
 	c, err := configure(store, opts)
 	if err != nil {
-		panic(fmt.Sprintf("idemgrpc: %v", err))
+		return nil, err
 	}
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if !c.Methods(info.FullMethod) {
 			return handler(ctx, req)
 		}
 		return c.serve(ctx, req, info.FullMethod, handler)
-	}
+	}, nil
 }
 
-// StreamServerInterceptor returns what refuses the streams of a server, which cannot be
-// done once: those of methods that need a key, unless PassStreams is set. It panics where
-// UnaryServerInterceptor does.
-func StreamServerInterceptor(store *idempotency.Store, opts *Options) grpc.StreamServerInterceptor {
+// StreamServerInterceptor returns an interceptor that refuses streams of methods that need a
+// key, unless PassStreams is set. It returns idempotency.ErrInvalid where
+// UnaryServerInterceptor does. The interceptor is safe for concurrent use.
+func StreamServerInterceptor(store *idempotency.Store, opts *Options) (grpc.StreamServerInterceptor, error) {
 	c, err := configure(store, opts)
 	if err != nil {
-		panic(fmt.Sprintf("idemgrpc: %v", err))
+		return nil, err
 	}
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		if c.PassStreams || !c.Methods(info.FullMethod) {
 			return handler(srv, ss)
 		}
 		return refusal(ReasonStream, info.FullMethod+" is a stream, and streams are not done once")
-	}
+	}, nil
 }
 
 func (c *config) serve(ctx context.Context, req any, method string, handler grpc.UnaryHandler) (any, error) {
@@ -164,8 +163,8 @@ func (c *config) refuse(ctx context.Context, req any, method string, handler grp
 }
 
 func (c *config) report(ctx context.Context, method string, err error) {
-	if c.OnError != nil {
-		c.OnError(ctx, method, err)
+	if c.ReportError != nil {
+		c.ReportError(ctx, method, err)
 	}
 }
 

@@ -142,13 +142,18 @@ func TestTenants(t *testing.T) {
 			require.Equal(t, replayed, re.replayed)
 		}
 	}
-	require.Panics(t, func() { idemgrpc.UnaryServerInterceptor(in.Store, nil) }, "no scope, and many tenants")
-	require.Panics(t, func() { idemgrpc.UnaryServerInterceptor(nil, nil) })
-	require.Panics(t, func() { idemgrpc.StreamServerInterceptor(nil, nil) })
+	_, err := idemgrpc.UnaryServerInterceptor(in.Store, nil)
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.ErrorContains(t, err, "Options.Scope is nil")
+	_, err = idemgrpc.UnaryServerInterceptor(nil, nil)
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	_, err = idemgrpc.StreamServerInterceptor(nil, nil)
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
 	scope := func(context.Context) string { return "x" }
 	for _, o := range []idemgrpc.Options{{MaxResponse: -1}, {MaxResponse: 9 << 20}, {Wait: -1}, {StoreTimeout: -1}, {Wait: math.MaxInt64}, {StoreTimeout: math.MaxInt64}} {
 		o.Scope = scope
-		require.Panics(t, func() { idemgrpc.UnaryServerInterceptor(in.Store, &o) }, "%+v", o)
+		_, err := idemgrpc.UnaryServerInterceptor(in.Store, &o)
+		require.ErrorIs(t, err, idempotency.ErrInvalid, "%+v", o)
 	}
 }
 
@@ -219,7 +224,7 @@ func TestEtcdIsAway(t *testing.T) {
 	in := fleet(t, 1, nil)[0]
 	short := idemgrpc.Options{StoreTimeout: 2 * time.Second}
 	var told atomic.Int64
-	short.OnError = func(context.Context, string, error) { told.Add(1) }
+	short.ReportError = func(context.Context, string, error) { told.Add(1) }
 	s := in.serve(&short, paid)
 	open := short
 	open.FailOpen = true
@@ -241,7 +246,7 @@ func TestFailOpenForNobody(t *testing.T) {
 	in := fleet(t, 1, nil)[0]
 	in.client.Cut()
 	ctx, cancel := context.WithCancel(metadata.NewIncomingContext(t.Context(), metadata.Pairs("idempotency-key", "k")))
-	intercept := idemgrpc.UnaryServerInterceptor(in.Store, &idemgrpc.Options{FailOpen: true, Payload: func(context.Context, string, any) (any, error) {
+	intercept := in.unary(&idemgrpc.Options{FailOpen: true, Payload: func(context.Context, string, any) (any, error) {
 		cancel()
 		return nil, nil
 	}})
@@ -257,7 +262,7 @@ func TestUnknownOutcome(t *testing.T) {
 	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse, MaxExecution: 50 * time.Millisecond})[0]
 	var at atomic.Pointer[idempotency.Attempt]
 	reported := make(chan error, 10)
-	opts := &idemgrpc.Options{OnError: func(_ context.Context, _ string, err error) {
+	opts := &idemgrpc.Options{ReportError: func(_ context.Context, _ string, err error) {
 		if errors.Is(err, idempotency.ErrUnknown) {
 			reported <- err
 		}

@@ -35,7 +35,7 @@ func BenchmarkReplay(b *testing.B) {
 		bytes int
 	}{{"1KiB", 1 << 10}, {"64KiB", 64 << 10}} {
 		body := bytes.Repeat([]byte("x"), size.bytes)
-		h := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Location", "/payments/1")
 			w.WriteHeader(http.StatusCreated)
@@ -73,7 +73,7 @@ func BenchmarkReplay(b *testing.B) {
 		}
 	})
 	b.Run("no key needed", func(b *testing.B) {
-		h := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusCreated) }))
+		h := in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusCreated) }))
 		b.ReportAllocs()
 		for b.Loop() {
 			h.ServeHTTP(&sink{h: http.Header{}}, httptest.NewRequest(http.MethodGet, "/payments", nil))
@@ -86,7 +86,7 @@ func BenchmarkLargeBody(b *testing.B) {
 	in := shared(b).instance(nil, &idempotency.Options{SingleTenant: true, CacheFor: 1 << 40})
 	body := []byte("[" + strings.Repeat("1,", 1<<19-2) + "1]")
 	for name, payload := range map[string]func(*http.Request, []byte) (any, error){"Exact": idemhttp.Exact, "CanonicalJSON": idemhttp.CanonicalJSON} {
-		h := idemhttp.Middleware(in.Store, &idemhttp.Options{Payload: payload})(http.HandlerFunc(paid))
+		h := in.middleware(&idemhttp.Options{Payload: payload})(http.HandlerFunc(paid))
 		serve := func() *sink {
 			r := httptest.NewRequest(http.MethodPost, "/payments", bytes.NewReader(body))
 			r.Header.Set("Idempotency-Key", `"`+name+`"`)
@@ -110,7 +110,7 @@ func BenchmarkLargeBody(b *testing.B) {
 // claim and commit alone.
 func BenchmarkNew(b *testing.B) {
 	in := shared(b).instance(nil, nil)
-	h := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	h := in.middleware(nil)(http.HandlerFunc(paid))
 	n := 0
 	b.Run("middleware", func(b *testing.B) {
 		b.ReportAllocs()
@@ -147,7 +147,7 @@ func BenchmarkLargeResponse(b *testing.B) {
 	piece, pieces := bytes.Repeat([]byte("x"), 32<<10), 31
 	n := 0
 	for _, declared := range []bool{false, true} {
-		h := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if declared {
 				w.Header().Set("Content-Length", strconv.Itoa(pieces*len(piece)))
 			}

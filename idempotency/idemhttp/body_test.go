@@ -163,7 +163,7 @@ func TestCanonicalJSONOfOthers(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	var told atomic.Int64
-	s := f.instance(nil, nil).serve(&idemhttp.Options{Payload: idemhttp.CanonicalJSON, OnError: func(*http.Request, error) { told.Add(1) }}, paid)
+	s := f.instance(nil, nil).serve(&idemhttp.Options{Payload: idemhttp.CanonicalJSON, ReportError: func(*http.Request, error) { told.Add(1) }}, paid)
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for name, body := range map[string]string{
 		"cut": `{"a":1`, "two": `1 2`, "out-of-it": `1],[2`, "out-of-all": `1,"Body":2`,
@@ -223,7 +223,7 @@ func TestBodyIsGone(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, nil)
-	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	mw := in.middleware(nil)(http.HandlerFunc(paid))
 	s := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/form" {
 			require.NoError(t, r.ParseForm())
@@ -252,7 +252,7 @@ func TestBodyIsTooLarge(t *testing.T) {
 
 	// So does the limit of somebody in front.
 	in := f.instance(nil, nil)
-	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	mw := in.middleware(nil)(http.HandlerFunc(paid))
 	s = in.hosting(nil, http.MaxBytesHandler(mw, 5))
 	require.Equal(t, idemhttp.CodeTooLarge, s.post("/", "k2", "123456").problem(t).Code)
 }

@@ -20,7 +20,7 @@ func TestLargeResponseBreaksOff(t *testing.T) {
 	f := shared(t)
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
 	told := make(chan error, 10)
-	s := in.serve(&idemhttp.Options{MaxResponse: 1000, OnError: func(_ *http.Request, err error) { told <- err }}, func(w http.ResponseWriter, r *http.Request) {
+	s := in.serve(&idemhttp.Options{MaxResponse: 1000, ReportError: func(_ *http.Request, err error) { told <- err }}, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/decided" {
 			idemhttp.Decide(r.Context(), idempotency.Remember)
 		}

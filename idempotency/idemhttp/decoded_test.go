@@ -44,7 +44,7 @@ func TestBodyDecodedInFront(t *testing.T) {
 		"limits": func(w http.ResponseWriter, r *http.Request) { r.Body = http.MaxBytesReader(w, r.Body, 1<<20) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mw := in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, err := io.Copy(w, r.Body)
 				require.NoError(t, err)
 			}))
@@ -67,7 +67,7 @@ func TestBodyDecodedInFront(t *testing.T) {
 		})
 	}
 
-	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	mw := in.middleware(nil)(http.HandlerFunc(paid))
 	for name, read := range map[string]int64{"all": 1 << 20, "a part": 5} {
 		s := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.CopyN(io.Discard, r.Body, read)

@@ -62,7 +62,7 @@
 // if it is gzip, unpacked for a client that does not accept it. A framework whose handlers return errors has to write these behind it: in
 // echo, the Middleware stands before the whole echo.Echo, or a middleware that calls
 // Context.Error behind echo.WrapMiddleware. What is written later reaches no client, and
-// OnError gets an error for it.
+// ReportError gets an error for it.
 //
 // What answers for a handler that has not returned yet must stand in front of it, too:
 // http.TimeoutHandler, and frameworks' middleware of that kind. Behind it, the 503 releases the

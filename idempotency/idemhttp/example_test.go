@@ -34,10 +34,13 @@ func ExampleMiddleware() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	once := idemhttp.Middleware(store, &idemhttp.Options{
+	once, err := idemhttp.Middleware(store, &idemhttp.Options{
 		Scope: func(r *http.Request) string { return r.Context().Value(tenantKey{}).(string) },
 		Docs:  "https://shop.example/idempotency",
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		attempt, _ := idempotency.FromContext(r.Context())
 		fmt.Println("charged, attempt", attempt.Attempt())

@@ -77,7 +77,7 @@ func TestEtcdGoesBeforeTheCommit(t *testing.T) {
 	a := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)
 	b := f.instance(nil, nil).serve(nil, paid)
 	var told atomic.Pointer[error]
-	s := a.serve(&idemhttp.Options{OnError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+	s := a.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a.client.Cut()
 		paid(w, r)
 	})
@@ -105,7 +105,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 			f := shared(t)
 			in := f.instance(calm, nil)
 			var told atomic.Pointer[error]
-			s := in.serve(&idemhttp.Options{OnError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+			s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 				a, _ := idempotency.FromContext(r.Context())
 				want := "="
 				if !met {
@@ -158,7 +158,7 @@ func TestRefusedOperations(t *testing.T) {
 	f := shared(t)
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
 	var told atomic.Pointer[error]
-	s := in.serve(&idemhttp.Options{OnError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
 		a.With(nil, clientv3.OpPut(f.prefix+"x", "1"), clientv3.OpPut(f.prefix+"x", "2"))
 		paid(w, r)
@@ -219,7 +219,7 @@ func TestFailOpenForNobody(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)
-	mw := idemhttp.Middleware(in.Store, &idemhttp.Options{FailOpen: true})
+	mw := in.middleware(&idemhttp.Options{FailOpen: true})
 	in.client.Cut()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("body"))

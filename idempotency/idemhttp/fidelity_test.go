@@ -170,7 +170,7 @@ func TestCompressedBeforeTheMiddleware(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, nil)
-	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mw := in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "hello")
 	}))
 	s := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -207,7 +207,7 @@ func TestHeadersOfOthers(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, nil)
-	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mw := in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		require.NotEmpty(t, w.Header().Get("X-Request-Id"), "the handler sees them")
 		w.Header().Del("X-Powered-By")
 		w.Header().Del("Content-Type")

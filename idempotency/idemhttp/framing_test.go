@@ -24,7 +24,7 @@ func TestFraming(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, nil)
-	h := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		w.Header().Set("Keep-Alive", "timeout=5")
 		if r.URL.Path == "/chunked" {
@@ -72,7 +72,7 @@ func TestLengthOfAReplay(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, nil)
-	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mw := in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "hello")
 	}))
 	s := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +155,7 @@ func TestShorterThanDeclared(t *testing.T) {
 		}
 	}
 	bare := in.hosting(nil, http.HandlerFunc(h))
-	s := in.serve(&idemhttp.Options{OnError: func(_ *http.Request, err error) {
+	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) {
 		if !errors.Is(err, idempotency.ErrUnknown) { // of the duplicates
 			told.Add(1)
 		}
@@ -192,7 +192,7 @@ func TestFramingOfTheHandler(t *testing.T) {
 	f := shared(t)
 	in := f.instance(nil, nil)
 	var complaints strings.Builder
-	h := httptest.NewUnstartedServer(idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := httptest.NewUnstartedServer(in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, value, _ := strings.Cut(r.URL.RawQuery, "=")
 		w.Header().Set(name, value)
 		_, _ = io.WriteString(w, "hello")
@@ -286,7 +286,7 @@ func TestHead(t *testing.T) {
 			w.WriteHeader(http.StatusNotModified)
 		}
 	}
-	mw := idemhttp.Middleware(in.Store, &idemhttp.Options{Methods: []string{"HEAD", "POST"}})(http.HandlerFunc(h))
+	mw := in.middleware(&idemhttp.Options{Methods: []string{"HEAD", "POST"}})(http.HandlerFunc(h))
 	guarded := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if length := r.Header.Get("Length"); length != "" {
 			w.Header().Set("Content-Length", length) // of who stands in front of a replay

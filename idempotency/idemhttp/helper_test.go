@@ -59,6 +59,14 @@ func (f fixture) instance(so *concurrency.SessionOptions, opts *idempotency.Opti
 	return instance{st, s, c, f}
 }
 
+// middleware returns one that is set up well.
+func (in instance) middleware(opts *idemhttp.Options) func(http.Handler) http.Handler {
+	in.f.t.Helper()
+	mw, err := idemhttp.Middleware(in.Store, opts)
+	require.NoError(in.f.t, err)
+	return mw
+}
+
 // server serves a handler behind the middleware.
 type server struct {
 	*httptest.Server
@@ -68,7 +76,7 @@ type server struct {
 
 func (in instance) serve(opts *idemhttp.Options, h http.HandlerFunc) server {
 	var calls atomic.Int64
-	mw := idemhttp.Middleware(in.Store, opts)
+	mw := in.middleware(opts)
 	return in.hosting(&calls, mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		h(w, r)

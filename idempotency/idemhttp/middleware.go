@@ -12,17 +12,18 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
-// Middleware returns what puts a handler behind a store: see the package's comment for what
-// it does. It is safe for concurrent use. It panics, as http.Handle does, if the options
-// are out of range, or if neither they have a Scope nor the store is SingleTenant.
-func Middleware(store *idempotency.Store, opts *Options) func(http.Handler) http.Handler {
+// Middleware returns a middleware that runs a handler once for each Idempotency-Key: see the
+// package's comment. It returns idempotency.ErrInvalid if the store is nil, an option is out
+// of range, or Options.Scope is nil and the store is not SingleTenant. The middleware is safe
+// for concurrent use.
+func Middleware(store *idempotency.Store, opts *Options) (func(http.Handler) http.Handler, error) {
 	c, err := configure(store, opts)
 	if err != nil {
-		panic(fmt.Sprintf("idemhttp: %v", err))
+		return nil, err
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) })
-	}
+	}, nil
 }
 
 func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -178,7 +179,7 @@ func (c *config) duplicate(w http.ResponseWriter, r *http.Request, k idempotency
 }
 
 func (c *config) report(r *http.Request, err error) {
-	if c.OnError != nil {
-		c.OnError(r, err)
+	if c.ReportError != nil {
+		c.ReportError(r, err)
 	}
 }

@@ -2,7 +2,6 @@ package idemhttp_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -141,7 +140,7 @@ func TestTwoMiddlewares(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, nil)
-	inner := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	inner := in.middleware(nil)(http.HandlerFunc(paid))
 	s := in.serve(nil, inner.ServeHTTP)
 	for n := range 2 {
 		re := s.post("/payments", "k", "body")
@@ -227,7 +226,7 @@ func TestKeyAtTwoRoutes(t *testing.T) {
 
 	var calls atomic.Int64
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}/pay", idemhttp.Middleware(in.Store, &idemhttp.Options{Op: idemhttp.ByPattern})(http.HandlerFunc(paid)))
+	mux.Handle("POST /orders/{id}/pay", in.middleware(&idemhttp.Options{Op: idemhttp.ByPattern})(http.HandlerFunc(paid)))
 	s = in.hosting(&calls, mux)
 	require.False(t, s.post("/orders/1/pay", "k", "").replayed())
 	require.True(t, s.post("/orders/1/pay", "k", "").replayed())
@@ -248,7 +247,7 @@ func TestKeyAtRewrittenRoutes(t *testing.T) {
 	in := f.instance(nil, nil)
 	for name, o := range map[string]*idemhttp.Options{"by-route": nil, "one-for-all": {Op: idemhttp.OneForAll}} {
 		var calls atomic.Int64
-		guarded := idemhttp.Middleware(in.Store, o)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		guarded := in.middleware(o)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			calls.Add(1)
 			_, _ = io.WriteString(w, r.RequestURI)
 		}))
@@ -276,7 +275,7 @@ func TestKeyAtRewrittenRoutes(t *testing.T) {
 	}
 
 	// A request as a proxy gets it; one to the server as a whole; and one that no server has read.
-	mw := idemhttp.Middleware(in.Store, nil)(http.HandlerFunc(paid))
+	mw := in.middleware(nil)(http.HandlerFunc(paid))
 	for _, same := range [][]string{{"/whole", "http://example.com/whole", ""}, {"*"}} {
 		for n, uri := range same {
 			r := httptest.NewRequest(http.MethodPost, same[0], nil)
@@ -305,7 +304,8 @@ func TestKeyOfTwoTenants(t *testing.T) {
 	require.EqualValues(t, 2, s.calls.Load())
 	require.Equal(t, idemhttp.CodeScope, s.post("/payments", "k", "body").problem(t).Code)
 
-	require.Panics(t, func() { idemhttp.Middleware(in.Store, nil) }, "no scope, and many tenants")
+	_, err := idemhttp.Middleware(in.Store, nil)
+	require.ErrorIs(t, err, idempotency.ErrInvalid, "no scope, and many tenants")
 }
 
 // I27, and what the options refuse.
@@ -313,14 +313,17 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, nil)
-	require.NotPanics(t, func() { idemhttp.Middleware(in.Store, nil) })
-	require.NotPanics(t, func() { idemhttp.Middleware(in.Store, &idemhttp.Options{}) })
-	require.Panics(t, func() { idemhttp.Middleware(nil, nil) })
+	in.middleware(nil)
+	in.middleware(&idemhttp.Options{})
+	_, err := idemhttp.Middleware(nil, nil)
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
 	for _, o := range []idemhttp.Options{
 		{MaxRequest: -1}, {MaxResponse: -1}, {MaxResponse: 8 << 20}, {Wait: -1}, {StoreTimeout: -1}, {Docs: "http://x/#y"}, {Docs: ":"},
 	} {
-		require.Panics(t, func() { idemhttp.Middleware(in.Store, &o) }, "%+v", o)
-		require.Panics(t, func() { idemhttp.PolicyHandler(in.Store, &o) }, "%+v", o)
+		_, err := idemhttp.Middleware(in.Store, &o)
+		require.ErrorIs(t, err, idempotency.ErrInvalid, "%+v", o)
+		_, err = idemhttp.PolicyHandler(in.Store, &o)
+		require.ErrorIs(t, err, idempotency.ErrInvalid, "%+v", o)
 	}
 	for name, set := range map[string]func(*idemhttp.Options, bool){
 		"MaxRequest":   func(o *idemhttp.Options, over bool) { o.MaxRequest = pick[int64](over, math.MaxInt64, 1<<30) },
@@ -329,10 +332,9 @@ func TestOptions(t *testing.T) {
 	} {
 		var o idemhttp.Options
 		set(&o, true)
-		func() {
-			defer func() { require.Contains(t, fmt.Sprint(recover()), name) }()
-			idemhttp.Middleware(in.Store, &o)
-		}()
+		_, err := idemhttp.Middleware(in.Store, &o)
+		require.ErrorIs(t, err, idempotency.ErrInvalid)
+		require.ErrorContains(t, err, "Options."+name+" ")
 		set(&o, false)
 		require.Equal(t, http.StatusCreated, in.serve(&o, paid).post("/", name, "body").StatusCode, "the greatest %s works", name)
 	}
@@ -403,7 +405,7 @@ func TestUnknownOutcome(t *testing.T) {
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
 	var at atomic.Pointer[idempotency.Attempt]
 	reported := make(chan error, 10)
-	opts := &idemhttp.Options{OnError: func(_ *http.Request, err error) { reported <- err }}
+	opts := &idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported <- err }}
 	s := in.serve(opts, func(w http.ResponseWriter, r *http.Request) {
 		a, ok := idempotency.FromContext(r.Context())
 		require.True(t, ok)
@@ -451,7 +453,7 @@ func TestConflictOfTheHandlersOwn(t *testing.T) {
 	f := shared(t)
 	in := f.instance(nil, nil)
 	var told atomic.Pointer[error]
-	s := in.serve(&idemhttp.Options{OnError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
 		a.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), ">", 0)})
 		w.Header().Set("Link", "</style.css>; rel=preload")
@@ -472,7 +474,8 @@ func TestPolicy(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Retain: time.Hour})
-	h := idemhttp.PolicyHandler(in.Store, &idemhttp.Options{NeverStore: []string{"X-Secret"}})
+	h, err := idemhttp.PolicyHandler(in.Store, &idemhttp.Options{NeverStore: []string{"X-Secret"}})
+	require.NoError(t, err)
 	get := func(accept string) *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/keys", nil)
 		r.Header.Set("Accept", accept)

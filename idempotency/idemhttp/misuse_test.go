@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
@@ -22,8 +23,10 @@ func TestMethodsAsWritten(t *testing.T) {
 
 	for _, bad := range []string{"", "POST,PATCH", " POST", "POST /pay"} {
 		o := &idemhttp.Options{Methods: []string{http.MethodPost, bad}}
-		require.Panics(t, func() { idemhttp.Middleware(in.Store, o) }, bad)
-		require.Panics(t, func() { idemhttp.PolicyHandler(in.Store, o) }, bad)
+		_, err := idemhttp.Middleware(in.Store, o)
+		require.ErrorIs(t, err, idempotency.ErrInvalid, bad)
+		_, err = idemhttp.PolicyHandler(in.Store, o)
+		require.ErrorIs(t, err, idempotency.ErrInvalid, bad)
 	}
 }
 
@@ -34,9 +37,9 @@ func TestPatternWithoutServeMux(t *testing.T) {
 	f := shared(t)
 	told := make(chan error, 10)
 	s := f.instance(nil, nil).serve(&idemhttp.Options{
-		Op:      idemhttp.ByPattern,
-		Payload: func(_ *http.Request, body []byte) (any, error) { return body, nil },
-		OnError: func(_ *http.Request, err error) { told <- err },
+		Op:          idemhttp.ByPattern,
+		Payload:     func(_ *http.Request, body []byte) (any, error) { return body, nil },
+		ReportError: func(_ *http.Request, err error) { told <- err },
 	}, paid)
 	for _, path := range []string{"/payments", "/refunds"} {
 		require.Equal(t, idemhttp.CodeInternal, s.post(path, "k", "body").problem(t).Code)

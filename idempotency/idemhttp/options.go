@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -86,10 +85,10 @@ type Options struct {
 	// OnProblem writes an answer of the Middleware's own: the headers are set, except for
 	// Content-Type. Defaults to problem+json.
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
-	// OnError is called with what an operator should know: why the store could not be
+	// ReportError is called with what an operator should know: why the store could not be
 	// asked, that an outcome was not recorded, or that one is unknown until Resolve
 	// (*idempotency.UnknownError). Defaults to nothing.
-	OnError func(*http.Request, error)
+	ReportError func(*http.Request, error)
 }
 
 // roomForHead is what the recorded status and headers may take of the store's MaxResult.
@@ -107,9 +106,10 @@ type config struct {
 	custom bool
 }
 
+// configure returns the config of a store. Its error is idempotency.ErrInvalid.
 func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	if store == nil {
-		return nil, errors.New("the store is nil")
+		return nil, fmt.Errorf("idemhttp: %w: the store is nil", idempotency.ErrInvalid)
 	}
 	c := &config{never: map[string]bool{}}
 	if opts != nil {
@@ -128,32 +128,34 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	if o.Host == nil {
 		o.Host = ByHost
 	}
-	if o.Payload == nil {
+	if c.custom = o.Payload != nil; !c.custom {
 		o.Payload = Exact
 	}
-	c.custom = opts != nil && opts.Payload != nil
 	if o.OnStatus == nil {
 		o.OnStatus = RememberFinal
 	}
 	for _, name := range o.NeverStore {
 		c.never[http.CanonicalHeaderKey(name)] = true
 	}
-	switch {
-	case slices.ContainsFunc(o.Methods, func(m string) bool { return !token(m) }):
-		return nil, fmt.Errorf("the Methods %q are not methods of HTTP, each of its own, such as POST", o.Methods)
-	case o.MaxRequest < 0 || o.MaxRequest > maxRequest:
-		return nil, fmt.Errorf("MaxRequest %d is not between 0 and 1 GiB", o.MaxRequest)
-	}
-	if o.Docs != "" {
-		if u, err := url.Parse(o.Docs); err != nil || u.Fragment != "" {
-			return nil, fmt.Errorf("the Docs %q are no URI without a fragment", o.Docs)
-		}
-	}
 	c.shared = middleware.Settings{Store: store, Scoped: o.Scope != nil, MaxResponse: o.MaxResponse, Wait: o.Wait, StoreTimeout: o.StoreTimeout}
-	if err := c.shared.Check(roomForHead); err != nil {
-		return nil, err
+	if err := cmp.Or(o.check(), c.shared.Check(roomForHead)); err != nil {
+		return nil, fmt.Errorf("idemhttp: %w: %w", idempotency.ErrInvalid, err)
 	}
 	return c, nil
+}
+
+// check returns an error for an option that is out of range.
+func (o *Options) check() error {
+	if i := slices.IndexFunc(o.Methods, func(m string) bool { return !token(m) }); i >= 0 {
+		return fmt.Errorf("Options.Methods has %q, which is not a method of HTTP, such as POST", o.Methods[i])
+	}
+	if o.MaxRequest < 0 || o.MaxRequest > maxRequest {
+		return fmt.Errorf("Options.MaxRequest %d is not between 0 and %d", o.MaxRequest, int64(maxRequest))
+	}
+	if u, err := url.Parse(o.Docs); err != nil || u.Fragment != "" {
+		return fmt.Errorf("Options.Docs %q is not a URI without a fragment", o.Docs)
+	}
+	return nil
 }
 
 // methods returns those that are guarded, in the case in which HTTP has them: clients do not send

@@ -43,21 +43,22 @@ type Rule struct {
 
 // PolicyHandler publishes what a Middleware of the same store and options does: the
 // specification, expiry included, that the draft demands of a resource (§2.3, §2.5.2). It
-// answers with JSON where that is asked for, and with a page otherwise. It panics where
-// Middleware does. Retention that Each gives to some requests is not in it.
-func PolicyHandler(store *idempotency.Store, opts *Options) http.Handler {
+// answers with JSON if the request's Accept header has it, and with HTML otherwise. The document
+// does not contain a Retain of Options.Each. It returns idempotency.ErrInvalid where Middleware
+// does.
+func PolicyHandler(store *idempotency.Store, opts *Options) (http.Handler, error) {
 	c, err := configure(store, opts)
 	if err != nil {
-		panic(fmt.Sprintf("idemhttp: %v", err))
+		return nil, err
 	}
 	p := c.policy()
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
 	var html bytes.Buffer
 	if err := page.Execute(&html, p); err != nil {
-		panic(err)
+		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -76,7 +77,7 @@ func PolicyHandler(store *idempotency.Store, opts *Options) http.Handler {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Content-Language", "en")
 		_, _ = w.Write(html.Bytes())
-	})
+	}), nil
 }
 
 func (c *config) policy() Policy {

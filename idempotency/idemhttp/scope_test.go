@@ -18,7 +18,7 @@ func TestScopeFull(t *testing.T) {
 	in := f.instance(nil, &idempotency.Options{MaxPerScope: 1, Retain: time.Minute})
 	reported := make(chan error, 10)
 	s := in.serve(&idemhttp.Options{
-		FailOpen: true, Scope: func(r *http.Request) string { return r.Header.Get("X-Tenant") }, OnError: func(_ *http.Request, err error) { reported <- err },
+		FailOpen: true, Scope: func(r *http.Request) string { return r.Header.Get("X-Tenant") }, ReportError: func(_ *http.Request, err error) { reported <- err },
 	}, paid)
 	one, two := header("X-Tenant", "one"), header("X-Tenant", "two")
 	require.Equal(t, http.StatusCreated, s.post("/", "k1", "body", one).StatusCode)

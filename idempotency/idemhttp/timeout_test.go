@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
 // What answers for a handler that has not returned belongs in front of the Middleware: there
@@ -15,7 +13,7 @@ import (
 func TestTimeoutHandlerInFront(t *testing.T) {
 	t.Parallel()
 	in, b := shared(t).instance(nil, nil), newBlocking(t)
-	s := in.hosting(nil, http.TimeoutHandler(idemhttp.Middleware(in.Store, nil)(b), 100*time.Millisecond, "slow"))
+	s := in.hosting(nil, http.TimeoutHandler(in.middleware(nil)(b), 100*time.Millisecond, "slow"))
 	require.Equal(t, http.StatusServiceUnavailable, s.post("/", "k", "body").StatusCode)
 	require.Eventually(t, func() bool { // on a slow machine the time may be over before the handler has begun
 		return len(b.begun) > 0 || s.post("/", "k", "body").StatusCode == 0

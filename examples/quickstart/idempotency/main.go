@@ -34,9 +34,12 @@ func shop(ctx context.Context, process []*concurrency.Session) error {
 		if err != nil {
 			return err
 		}
+		once, err := idemhttp.Middleware(store, nil)
+		if err != nil {
+			return err
+		}
 		mux := http.NewServeMux()
-		mux.Handle("POST /payments", idemhttp.Middleware(store, nil)(http.HandlerFunc(pay)))
-		mux.Handle("GET /idempotency", idemhttp.PolicyHandler(store, nil))
+		mux.Handle("POST /payments", once(http.HandlerFunc(pay)))
 		url, stop := program.Serve(mux)
 		defer stop()
 		servers = append(servers, url)
