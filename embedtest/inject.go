@@ -154,8 +154,13 @@ func (i *Injection) take(method string, msg any) bool {
 		return false
 	}
 	i.seen++
-	n := i.seen - i.f.Skip
-	return n > 0 && (i.f.Times < 0 || n <= max(i.f.Times, 1))
+	return i.f.hits(i.seen)
+}
+
+// hits reports whether the fault applies to the n-th matching call; the first is 1.
+func (f *Fault) hits(n int) bool {
+	n -= f.Skip
+	return n > 0 && (f.Times < 0 || n <= max(f.Times, 1))
 }
 
 // hit notes that the fault has taken effect.

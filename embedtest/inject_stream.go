@@ -3,6 +3,7 @@ package embedtest
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -105,15 +106,7 @@ func (s *faultStream) RecvMsg(msg any) error {
 
 func (s *faultStream) take(msg any, actions ...Action) *Injection {
 	return s.cl.faults.take(s.method, msg, func(f *Fault) bool {
-		if f.Method != s.method {
-			return false
-		}
-		for _, a := range actions {
-			if f.Do == a {
-				return true
-			}
-		}
-		return false
+		return f.Method == s.method && slices.Contains(actions, f.Do)
 	})
 }
 

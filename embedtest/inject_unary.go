@@ -84,38 +84,50 @@ func (cl *Client) unary(ctx context.Context, fullMethod string, req, reply any, 
 		fault: f, ctx: context.WithoutCancel(ctx), method: method,
 		req: copied, reply: reply, invoke: invoke, done: make(chan struct{}),
 	}
-	var gate <-chan struct{}
-	answered := make(chan struct{})
 	if f.Do == HoldRequest {
-		inj.keep(h)
-		inj.hit()
-		answered = h.done
+		err = cl.faults.holdRequest(ctx, inj, h)
 	} else {
-		go func() {
-			h.send()
-			if f.Do == Duplicate {
-				inj.keep(h.again())
-			}
-			gate = inj.released() // of the first Release after the strike
-			inj.hit()
-			close(answered)
-		}()
+		err = cl.faults.withhold(ctx, inj, h)
 	}
-	if err := cl.faults.wait(ctx, answered); err != nil {
+	if err != nil {
 		return err
 	}
-	switch f.Do {
-	case DropResponse, Duplicate:
-		return f.err()
-	case HoldResponse:
-		if err := cl.faults.wait(ctx, gate); err != nil {
-			return err
-		}
-	}
-	if h.result.Err != nil {
-		return h.result.Err
-	}
 	return copyInto(reply, h.result.Response)
+}
+
+// holdRequest keeps the request until Release and waits for the response.
+func (fs *faults) holdRequest(ctx context.Context, inj *Injection, h *held) error {
+	inj.keep(h)
+	inj.hit()
+	if err := fs.wait(ctx, h.done); err != nil {
+		return err
+	}
+	return h.result.Err
+}
+
+// withhold sends the request, whether or not ctx ends, and drops or holds the response.
+func (fs *faults) withhold(ctx context.Context, inj *Injection, h *held) error {
+	var released <-chan struct{}
+	responded := make(chan struct{})
+	go func() {
+		h.send()
+		if h.fault.Do == Duplicate {
+			inj.keep(h.again())
+		}
+		released = inj.released() // by the first Release after the hit
+		inj.hit()
+		close(responded)
+	}()
+	if err := fs.wait(ctx, responded); err != nil {
+		return err
+	}
+	if h.fault.Do != HoldResponse {
+		return h.fault.err()
+	}
+	if err := fs.wait(ctx, released); err != nil {
+		return err
+	}
+	return h.result.Err
 }
 
 // forLater leaves out the options by which gRPC writes to its caller's memory when

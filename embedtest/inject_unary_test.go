@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestDropAnswerAppliesTheRequest(t *testing.T) {
+func TestDropResponseAppliesTheRequest(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
@@ -29,7 +29,7 @@ func TestDropAnswerAppliesTheRequest(t *testing.T) {
 	require.Equal(t, "2", value(t, c, key), "only one call is struck")
 }
 
-func TestDropAnswerGivesTheErrorAskedFor(t *testing.T) {
+func TestDropResponseGivesTheErrorAskedFor(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
@@ -110,7 +110,7 @@ func TestHeldRequestIsACopy(t *testing.T) {
 	require.Equal(t, "before", value(t, c, key))
 }
 
-func TestHoldAnswer(t *testing.T) {
+func TestHoldResponse(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
@@ -240,4 +240,25 @@ func TestInjectRefusesToDuplicateAStream(t *testing.T) {
 	t.Parallel()
 	cl := Shared(t).NewClient(t, nil)
 	require.Panics(t, func() { cl.Inject(Fault{Method: "Watch", Do: Duplicate}) })
+}
+
+func TestFaultHits(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		skip, times int
+		want        []bool // of the calls 1 to 4
+	}{
+		{"by default the first call", 0, 0, []bool{true, false, false, false}},
+		{"the first two", 0, 2, []bool{true, true, false, false}},
+		{"all", 0, -1, []bool{true, true, true, true}},
+		{"one after two", 2, 0, []bool{false, false, true, false}},
+		{"two after one", 1, 2, []bool{false, true, true, false}},
+		{"all after one", 1, -1, []bool{false, true, true, true}},
+	} {
+		f := Fault{Skip: tt.skip, Times: tt.times}
+		for n, want := range tt.want {
+			require.Equal(t, want, f.hits(n+1), "%s: call %d", tt.name, n+1)
+		}
+	}
 }
