@@ -63,7 +63,7 @@ func TestGocronIntervals(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(h), 5)
 	for _, r := range h[1:] {
-		require.Equal(t, schedlock.Done, r.State)
+		require.Equal(t, schedlock.RunDone, r.State)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestGocronShutdown(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, h)
 	for _, r := range h {
-		require.Equal(t, schedlock.Done, r.State)
+		require.Equal(t, schedlock.RunDone, r.State)
 	}
 }
 
@@ -291,11 +291,11 @@ func TestGocronFail(t *testing.T) {
 		sched.Start()
 		require.Eventually(t, func() bool {
 			h, err := all[0].History(ctx, name)
-			return err == nil && len(h) == 1 && h[0].State != schedlock.Running
+			return err == nil && len(h) == 1 && h[0].State != schedlock.RunActive
 		}, soon, 10*time.Millisecond, name)
 		h, err := all[0].History(ctx, name)
 		require.NoError(t, err)
-		require.Equal(t, schedlock.Broken, h[0].State, name)
+		require.Equal(t, schedlock.RunFailed, h[0].State, name)
 		require.Equal(t, x.want, h[0].Error, name)
 	}
 }

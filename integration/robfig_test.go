@@ -306,7 +306,7 @@ func TestRobfigShutdown(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, h)
 	for _, r := range h {
-		require.Equal(t, schedlock.Done, r.State)
+		require.Equal(t, schedlock.RunDone, r.State)
 	}
 }
 
@@ -341,5 +341,5 @@ func TestRobfigDrain(t *testing.T) {
 	h, err := all[1].History(ctx, "long")
 	require.NoError(t, err)
 	require.NotEmpty(t, h)
-	require.Equal(t, schedlock.Done, h[0].State)
+	require.Equal(t, schedlock.RunDone, h[0].State)
 }

@@ -357,7 +357,7 @@ func TestGocronLocker(t *testing.T) {
 	require.False(t, ok)
 	h, err := b.History(ctx, "job")
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Done, h[0].State, "it is recorded when Unlock returns")
+	require.Equal(t, schedlock.RunDone, h[0].State, "it is recorded when Unlock returns")
 
 	// The task took no time, and the other's timer is late: the tick stays claimed.
 	lock, err = two.Lock(ctx, "job")
@@ -395,7 +395,7 @@ func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 	h, err := f.instance(nil, nil).History(ctxT(t), "job")
 	require.NoError(t, err)
 	require.Len(t, h, 1)
-	require.Equal(t, schedlock.Done, h[0].State)
+	require.Equal(t, schedlock.RunDone, h[0].State)
 }
 
 // A run of gocron's that is lost or takes too long: Unlock and Running tell, and the task is
@@ -441,7 +441,7 @@ func TestGocronLoss(t *testing.T) {
 	h, err := b.History(ctx, "short")
 	require.NoError(t, err)
 	if time.Since(over) < time.Second {
-		require.Equal(t, schedlock.Running, h[0].State, "the task goes on, and the job is not free before the margin")
+		require.Equal(t, schedlock.RunActive, h[0].State, "the task goes on, and the job is not free before the margin")
 	}
 	require.ErrorIs(t, lock.Unlock(ctx), schedlock.ErrTooLong)
 }

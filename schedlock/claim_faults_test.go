@@ -75,7 +75,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, h, 3)
 			for _, r := range h {
-				require.Equal(t, schedlock.Done, r.State)
+				require.Equal(t, schedlock.RunDone, r.State)
 			}
 			require.Empty(t, f.keys("/lock"))
 		})
@@ -147,7 +147,7 @@ func TestCloseDuringAClaim(t *testing.T) {
 	require.EqualValues(t, 1, starts.Load())
 	r, err := b.Get(ctx, "job", tick(1))
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Done, r.State)
+	require.Equal(t, schedlock.RunDone, r.State)
 }
 
 // A session is lost between the claim and the start: the claim is taken back, and the same
@@ -248,7 +248,7 @@ func TestFinishAfterTheTTL(t *testing.T) {
 	require.NoError(t, next.Check(ctx))
 	h, err := b.History(ctx, "job")
 	require.NoError(t, err)
-	require.Equal(t, []schedlock.State{schedlock.Running, schedlock.Dead}, []schedlock.State{h[0].State, h[1].State})
+	require.Equal(t, []schedlock.State{schedlock.RunActive, schedlock.RunLost}, []schedlock.State{h[0].State, h[1].State})
 	close(end)
 }
 
@@ -358,7 +358,7 @@ func TestFinishWithoutSpace(t *testing.T) {
 	f.none("/lock")
 	r, err := a.Get(ctx, "job", tick(1))
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Done, r.State)
+	require.Equal(t, schedlock.RunDone, r.State)
 }
 
 // The caller of a further attempt gives up while its claim is on its way: the attempt is not
@@ -394,7 +394,7 @@ func TestFurtherAttemptGivenUp(t *testing.T) {
 			f.none("/lock")
 			require.Eventually(t, func() bool {
 				r, err := b.Get(ctx, "job", tick(1))
-				return err == nil && r.Attempt == 1 && r.State == schedlock.Dead && r.Holder == a.sess.Holder()
+				return err == nil && r.Attempt == 1 && r.State == schedlock.RunLost && r.Holder == a.sess.Holder()
 			}, soon, time.Millisecond)
 			started, done = do(ctx, f.instance(nil, nil).Locker, "job", closedCh(), opts...)
 			require.Equal(t, 2, got(t, started, "the second attempt").Attempt())

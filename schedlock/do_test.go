@@ -54,7 +54,7 @@ func TestOneStartPerTick(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, h, len(starts))
 	for _, r := range h {
-		require.Equal(t, schedlock.Done, r.State)
+		require.Equal(t, schedlock.RunDone, r.State)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestOutcomes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, h, 3)
 	require.Equal(t, "no luck", h[2].Error)
-	require.Equal(t, schedlock.Broken, h[2].State)
+	require.Equal(t, schedlock.RunFailed, h[2].State)
 	f.none("/lock")
 }
 
@@ -192,7 +192,7 @@ func TestCallerGivesUp(t *testing.T) {
 	f.none("/lock")
 	h, err := a.History(ctxT(t), "job")
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Broken, h[0].State)
+	require.Equal(t, schedlock.RunFailed, h[0].State)
 }
 
 // J8: the claim is applied and its answer lost. The tick is run, once.
@@ -240,7 +240,7 @@ func TestCrash(t *testing.T) {
 				f.none("/lock")
 				h, err := b.History(ctx, "job")
 				require.NoError(t, err)
-				require.Equal(t, schedlock.Dead, h[0].State)
+				require.Equal(t, schedlock.RunLost, h[0].State)
 				return
 			}
 			require.Equal(t, schedlock.Ran, x.res.Outcome)
@@ -248,7 +248,7 @@ func TestCrash(t *testing.T) {
 			require.Greater(t, got(t, again, "the second start").Token(), r.Token())
 			h, err := b.History(ctx, "job")
 			require.NoError(t, err)
-			require.Equal(t, []any{schedlock.Done, 2}, []any{h[0].State, h[0].Attempt})
+			require.Equal(t, []any{schedlock.RunDone, 2}, []any{h[0].State, h[0].Attempt})
 		})
 	}
 }
@@ -338,7 +338,7 @@ func TestAtMost(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		h, err := a.History(ctx, "stuck")
-		return err == nil && len(h) == 1 && h[0].State == schedlock.Broken
+		return err == nil && len(h) == 1 && h[0].State == schedlock.RunFailed
 	}, soon, time.Millisecond)
 	f.none("stuck/lock")
 	close(stuck)
@@ -431,7 +431,7 @@ func TestUnlock(t *testing.T) {
 	require.Equal(t, schedlock.Lost, x.res.Outcome)
 	r, err := b.Get(ctx, "job", tick(1))
 	require.NoError(t, err)
-	require.Equal(t, []any{schedlock.Unlocked, "it hangs", b.sess.Holder()}, []any{r.State, r.Error, r.By})
+	require.Equal(t, []any{schedlock.RunUnlocked, "it hangs", b.sess.Holder()}, []any{r.State, r.Error, r.By})
 	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.Retries(3))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Claimed, res.Outcome)

@@ -154,7 +154,7 @@ func TestChangingFleet(t *testing.T) {
 	h, err := fleet[0].History(ctx, "job")
 	require.NoError(t, err)
 	for _, r := range h {
-		require.Equal(t, schedlock.Done, r.State)
+		require.Equal(t, schedlock.RunDone, r.State)
 	}
 }
 

@@ -14,20 +14,20 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// State is how a recorded run stands.
+// State is the state of a recorded run.
 type State string
 
 // The states of a recorded run.
 const (
-	Running  State = "running"
-	Done     State = "done"     // its function returned nil
-	Broken   State = "failed"   // its function returned an error, panicked, or ran too long
-	Dead     State = "lost"     // its process died, was cut off or stood still for too long
-	Unlocked State = "unlocked" // it was ended by Unlock
-	// Unconfirmed: its function returned in this process, and etcd has not confirmed the
-	// record of that, see Result.Unconfirmed. Other processes see it as Running, and as Dead
-	// once the lease of its session has ended.
-	Unconfirmed State = "unconfirmed"
+	RunActive   State = "running"
+	RunDone     State = "done"     // its function returned nil
+	RunFailed   State = "failed"   // its function returned an error, panicked, or exceeded AtMost
+	RunLost     State = "lost"     // its process died, was partitioned or was paused for too long
+	RunUnlocked State = "unlocked" // Unlock ended it
+	// RunUnconfirmed: its function returned in this process, and etcd has not confirmed the
+	// record of that, see Result.Unconfirmed. Other processes see the run as RunActive, and as
+	// RunLost once the lease of its session has expired.
+	RunUnconfirmed State = "unconfirmed"
 )
 
 // Record is what etcd tells of one tick.
@@ -107,9 +107,9 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 		out.End = time.UnixMilli(r.EndMS)
 	}
 	if ended, ok := j.open[kv.ModRevision]; ok && r.State == record.RunRunning {
-		out.State, out.End, out.Error = Unconfirmed, time.UnixMilli(ended.EndMS), ended.Error
+		out.State, out.End, out.Error = RunUnconfirmed, time.UnixMilli(ended.EndMS), ended.Error
 	} else if r.State == record.RunRunning && (len(lock) == 0 || lock[0].CreateRevision != kv.ModRevision) {
-		out.State = Dead
+		out.State = RunLost
 	}
 	return out, true
 }

@@ -207,7 +207,7 @@ func TestErrorTextsAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(r.Error), 1024)
 		require.NotEmpty(t, r.Error)
-		require.Equal(t, schedlock.Broken, r.State)
+		require.Equal(t, schedlock.RunFailed, r.State)
 	}
 	r, err := a.Get(ctx, "job", tick(0))
 	require.NoError(t, err)

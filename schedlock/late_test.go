@@ -90,10 +90,10 @@ func TestRetriesAfterARestart(t *testing.T) {
 			r, err := b.Get(ctx, "job", friday)
 			require.NoError(t, err)
 			if tt.want == schedlock.Late {
-				require.Equal(t, []any{schedlock.Dead, 1}, []any{r.State, r.Attempt})
+				require.Equal(t, []any{schedlock.RunLost, 1}, []any{r.State, r.Attempt})
 				require.Zero(t, starts.Load())
 			} else {
-				require.Equal(t, []any{schedlock.Done, 2}, []any{r.State, r.Attempt})
+				require.Equal(t, []any{schedlock.RunDone, 2}, []any{r.State, r.Attempt})
 			}
 		})
 	}
@@ -200,7 +200,7 @@ func TestNoRetryAfterASleep(t *testing.T) {
 			require.Zero(t, starts.Load())
 			r, err := b.Get(ctx, "job", way.tick)
 			require.NoError(t, err)
-			require.Equal(t, []any{schedlock.Dead, 1}, []any{r.State, r.Attempt})
+			require.Equal(t, []any{schedlock.RunLost, 1}, []any{r.State, r.Attempt})
 		})
 	}
 }

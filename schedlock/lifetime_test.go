@@ -116,7 +116,7 @@ func TestCloseThatCannotWait(t *testing.T) {
 	f.none("/lock")
 	h, err := b.History(ctx, "job")
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Dead, h[0].State)
+	require.Equal(t, schedlock.RunLost, h[0].State)
 }
 
 // J18: history is compacted and connections are cut while somebody stands by and others
@@ -314,7 +314,7 @@ func TestCloseWaitsForACatchUp(t *testing.T) {
 	require.NoError(t, got(t, shut, "Close returns"))
 	h, err := b.Get(ctx, "job", r.Tick())
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Done, h.State)
+	require.Equal(t, schedlock.RunDone, h.State)
 }
 
 // A lease for AtLeast that was not needed goes with the session, or with the error.

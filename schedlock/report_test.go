@@ -162,7 +162,7 @@ func TestRunIsAskedByClose(t *testing.T) {
 	require.Equal(t, errors.Join(schedlock.ErrClosed, nil), got(t, asked, "it is asked, and its context goes on"))
 	h, err := b.Get(ctx, "job", r.Tick())
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Done, h.State)
+	require.Equal(t, schedlock.RunDone, h.State)
 
 	var ended *schedlock.Run
 	_, err = b.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error { ended = r; r.Asked(); return nil })

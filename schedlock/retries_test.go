@@ -214,7 +214,7 @@ func TestAtMostSeenByTheRun(t *testing.T) {
 	})
 	require.Eventually(t, func() bool {
 		r, err := a.Get(ctx, "job", tick(1))
-		return err == nil && r.State == schedlock.Broken
+		return err == nil && r.State == schedlock.RunFailed
 	}, soon, time.Millisecond)
 	require.Empty(t, f.keys("/lock"))
 }

@@ -97,11 +97,11 @@ func TestOutageWhenTheRunIsDone(t *testing.T) {
 
 				rec, err := other.Get(ctx, "job", x.res.Tick)
 				require.NoError(t, err)
-				require.Equal(t, schedlock.Running, rec.State, "as others see it")
+				require.Equal(t, schedlock.RunActive, rec.State, "as others see it")
 				in.client.Heal()
 				require.Eventually(t, func() bool {
 					rec, err := in.Get(ctx, "job", x.res.Tick)
-					return err == nil && rec.State == map[bool]schedlock.State{true: schedlock.Done, false: schedlock.Broken}[own == nil]
+					return err == nil && rec.State == map[bool]schedlock.State{true: schedlock.RunDone, false: schedlock.RunFailed}[own == nil]
 				}, soon, time.Millisecond, "it was recorded in the background")
 				require.NoError(t, in.sess.Close(ctx))
 			})
@@ -124,13 +124,13 @@ func TestUnconfirmedEndAsSeenHere(t *testing.T) {
 	unconfirmed(t, res)
 	rec, err := in.Get(ctx, "job", tick(1))
 	require.NoError(t, err)
-	require.Equal(t, []any{schedlock.Unconfirmed, errOwn.Error(), false}, []any{rec.State, rec.Error, rec.End.IsZero()})
+	require.Equal(t, []any{schedlock.RunUnconfirmed, errOwn.Error(), false}, []any{rec.State, rec.Error, rec.End.IsZero()})
 	st, err := in.Status(ctx, "job")
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Unconfirmed, st.Last.State)
+	require.Equal(t, schedlock.RunUnconfirmed, st.Last.State)
 	h, err := other.History(ctx, "job")
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Running, h[0].State)
+	require.Equal(t, schedlock.RunActive, h[0].State)
 
 	again, err := in.Do(ctx, "job", nothing, opts...)
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestUnconfirmedEndAsSeenHere(t *testing.T) {
 	f.none("/lock")
 	h, err = in.History(ctx, "job")
 	require.NoError(t, err)
-	require.Equal(t, schedlock.Broken, h[0].State)
+	require.Equal(t, schedlock.RunFailed, h[0].State)
 }
 
 // S5: the session's lease ends before the end was recorded. The call has returned the
@@ -177,12 +177,12 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 			f.none("/lock")
 			h, err := b.Get(ctx, "job", tick(1))
 			require.NoError(t, err)
-			require.Equal(t, schedlock.Dead, h.State)
+			require.Equal(t, schedlock.RunLost, h.State)
 
 			a.client.Heal()
 			h, err = a.Get(ctx, "job", tick(1))
 			require.NoError(t, err)
-			require.Equal(t, schedlock.Unconfirmed, h.State)
+			require.Equal(t, schedlock.RunUnconfirmed, h.State)
 			again, err := a.Do(ctx, "job", nothing, opts...)
 			require.NoError(t, err)
 			require.Equal(t, schedlock.Claimed, again.Outcome)
@@ -192,7 +192,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 			require.Equal(t, []any{schedlock.Ran, 2}, []any{again.Outcome, again.Attempt})
 			h, err = a.Get(ctx, "job", tick(1))
 			require.NoError(t, err)
-			require.Equal(t, []any{schedlock.Done, 2}, []any{h.State, h.Attempt})
+			require.Equal(t, []any{schedlock.RunDone, 2}, []any{h.State, h.Attempt})
 		})
 	}
 }

@@ -177,7 +177,7 @@ func (v *verdict) schedlock(j job, events []event, members map[string]*member, h
 		if last > 0 && (!recorded || rec.Attempt < last) {
 			v.wrong("%s, tick %s: attempt %d was started, and the history does not tell", j.Name, clockTime(tick), last)
 		}
-		if outcomes[tick][schedlock.Ran.String()] || recorded && rec.State == schedlock.Done {
+		if outcomes[tick][schedlock.Ran.String()] || recorded && rec.State == schedlock.RunDone {
 			continue
 		}
 		fate := ""
@@ -185,7 +185,7 @@ func (v *verdict) schedlock(j job, events []event, members map[string]*member, h
 			fate = m.fate
 		}
 		switch {
-		case recorded && rec.State == schedlock.Dead && fate != "":
+		case recorded && rec.State == schedlock.RunLost && fate != "":
 			t.Lost["its process was "+fate]++
 			if j.Retries > 0 {
 				v.wrong("%s, tick %s was lost with %s, %s, and not started again", j.Name, clockTime(tick), rec.Holder, fate)

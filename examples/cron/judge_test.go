@@ -52,9 +52,9 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	good := func() []event { return append(run("x", "a", 0, 1, 0), run("x", "b", 1, 1, 1000)...) }
 	history := func() []schedlock.Record {
-		return []schedlock.Record{record("x", "b", 1, 1, schedlock.Done), record("x", "a", 0, 1, schedlock.Done)}
+		return []schedlock.Record{record("x", "b", 1, 1, schedlock.RunDone), record("x", "a", 0, 1, schedlock.RunDone)}
 	}
-	lostOne := []schedlock.Record{record("x", "b", 1, 1, schedlock.Dead), record("x", "a", 0, 1, schedlock.Done)}
+	lostOne := []schedlock.Record{record("x", "b", 1, 1, schedlock.RunLost), record("x", "a", 0, 1, schedlock.RunDone)}
 	cut := append(run("x", "a", 0, 1, 0), run("x", "b", 1, 1, 1000)[:2]...)
 	running := event{Kind: evResult, Way: bySchedlock, Job: "x", Tick: start.Add(time.Second), Outcome: schedlock.StillRunning.String()}
 	for name, x := range map[string]struct {
@@ -66,13 +66,13 @@ func TestJudge(t *testing.T) {
 	}{
 		"all is well":                 {jobOf("x", 0, 0), good(), history(), "", ""},
 		"started twice":               {jobOf("x", 0, 0), append(good(), run("x", "c", 1, 1, 2000)...), history(), "", "attempt 1 started 2 times"},
-		"second attempt":              {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.Done), history()[1]}, killed, ""},
+		"second attempt":              {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, killed, ""},
 		"second attempt in silence":   {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), history(), killed, "the history does not tell"},
-		"overlap":                     {jobOf("x", 1, 0), append(good(), run("x", "c", 1, 2, 1005)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.Done), history()[1]}, "", "at the same time"},
+		"overlap":                     {jobOf("x", 1, 0), append(good(), run("x", "c", 1, 2, 1005)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, "", "at the same time"},
 		"lost with its process":       {jobOf("x", 0, 0), cut, lostOne, killed, ""},
 		"lost, although Retries":      {jobOf("x", 1, 0), cut, lostOne, killed, "not started again"},
 		"lost without a cause":        {jobOf("x", 0, 0), cut, lostOne, "", "is lost"},
-		"failed":                      {jobOf("x", 0, 0), cut, []schedlock.Record{record("x", "b", 1, 1, schedlock.Broken), history()[1]}, "", "is failed"},
+		"failed":                      {jobOf("x", 0, 0), cut, []schedlock.Record{record("x", "b", 1, 1, schedlock.RunFailed), history()[1]}, "", "is failed"},
 		"never started":               {jobOf("x", 0, 0), run("x", "a", 0, 1, 0), history()[1:], "", "never started"},
 		"left out, too long":          {jobOf("x", 0, 3*time.Second), append(run("x", "a", 0, 1, 0), running), history()[1:], "", ""},
 		"left out, not too long":      {jobOf("x", 0, 0), append(run("x", "a", 0, 1, 0), running), history()[1:], "", "never started: still running"},
@@ -81,7 +81,7 @@ func TestJudge(t *testing.T) {
 		"an error":                    {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "oops"}), history(), "", "oops"},
 		"an error after a pause":      {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "lost", holder: "b"}), history(), paused, ""},
 		"the end was not told, done":  {jobOf("x", 0, 0), cut, history(), killed, ""},
-		"a step while it was stopped": {jobOf("x", 1, 0), append(append(slices.Clone(cut), run("x", "c", 1, 2, 1020)...), event{Kind: evDid, Way: bySchedlock, Job: "x", Tick: start.Add(time.Second), Attempt: 1, At: 3000, holder: "b"}), []schedlock.Record{record("x", "c", 1, 2, schedlock.Done), history()[1]}, paused, ""},
+		"a step while it was stopped": {jobOf("x", 1, 0), append(append(slices.Clone(cut), run("x", "c", 1, 2, 1020)...), event{Kind: evDid, Way: bySchedlock, Job: "x", Tick: start.Add(time.Second), Attempt: 1, At: 3000, holder: "b"}), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, paused, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
