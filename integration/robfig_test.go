@@ -320,7 +320,7 @@ func TestRobfigDrain(t *testing.T) {
 	job, err := all[0].Job("long", parse(t, "* * * * * *"), func(ctx context.Context, r *schedlock.Run) error {
 		begun <- struct{}{}
 		select {
-		case <-r.Asked().Done():
+		case <-r.StopRequested().Done():
 			return ctx.Err() // nil: it is asked, not interrupted
 		case <-time.After(soon):
 			return errors.New("not asked")

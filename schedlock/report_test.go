@@ -148,16 +148,16 @@ func TestRunIsAskedByClose(t *testing.T) {
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	started, asked := make(chan *schedlock.Run), make(chan error, 1)
 	job, err := a.Job("job", grid(time.Hour), func(ctx context.Context, r *schedlock.Run) error {
-		require.Same(t, r.Asked(), r.Asked())
+		require.Same(t, r.StopRequested(), r.StopRequested())
 		started <- r
-		<-r.Asked().Done()
-		asked <- errors.Join(context.Cause(r.Asked()), ctx.Err())
+		<-r.StopRequested().Done()
+		asked <- errors.Join(context.Cause(r.StopRequested()), ctx.Err())
 		return nil
 	})
 	require.NoError(t, err)
 	go job.Run()
 	r := got(t, started, "it starts")
-	require.NoError(t, r.Asked().Err())
+	require.NoError(t, r.StopRequested().Err())
 	require.NoError(t, a.sess.Close(ctx))
 	require.Equal(t, errors.Join(schedlock.ErrClosed, nil), got(t, asked, "it is asked, and its context goes on"))
 	h, err := b.Get(ctx, "job", r.Tick())
@@ -165,10 +165,10 @@ func TestRunIsAskedByClose(t *testing.T) {
 	require.Equal(t, schedlock.RunDone, h.State)
 
 	var ended *schedlock.Run
-	_, err = b.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error { ended = r; r.Asked(); return nil })
+	_, err = b.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error { ended = r; r.StopRequested(); return nil })
 	require.NoError(t, err)
-	closed(t, ended.Asked().Done(), "it ends with the run")
-	require.ErrorIs(t, context.Cause(ended.Asked()), schedlock.ErrReturned)
+	closed(t, ended.StopRequested().Done(), "it ends with the run")
+	require.ErrorIs(t, context.Cause(ended.StopRequested()), schedlock.ErrReturned)
 }
 
 // Of two calls in one process for one tick one starts at most. Where the two are two jobs, or two

@@ -37,8 +37,8 @@ type Run struct {
 
 	began time.Time
 
-	mu    sync.Mutex
-	asked context.Context // nil until wanted
+	mu            sync.Mutex
+	stopRequested context.Context // nil until StopRequested was called
 }
 
 // Job returns the job's name.
@@ -52,20 +52,20 @@ func (r *Run) Context() context.Context { return r.life.Context() }
 // function.
 func (r *Run) Lost() <-chan struct{} { return r.life.Lost() }
 
-// Asked returns a context that ends when the run should end soon: when Close of the session
-// begins to wait for it, with ErrClosed as its cause; or when the run ends, as Context does. Work
-// that can stop in between should watch it, since Close interrupts what still runs at its
-// deadline. Close waits for the runs that cron libraries have begun as well: for those to be
-// asked, call it without waiting for the library's own end first.
-func (r *Run) Asked() context.Context {
+// StopRequested returns a context that ends when the run should stop soon: when Close of the
+// session begins to wait for it, with ErrClosed as the cause, or when the run ends, as Context does.
+// Work that can stop halfway should watch it, since Close interrupts the runs that remain at its
+// deadline. Close also waits for the runs that a cron library has started: call Close before you
+// wait for the library to stop, so that these runs are requested to stop.
+func (r *Run) StopRequested() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.asked == nil {
-		asked, cancel := r.locker.sess.Open(r.Context())
-		context.AfterFunc(asked, cancel)
-		r.asked = asked
+	if r.stopRequested == nil {
+		ctx, cancel := r.locker.sess.Open(r.Context())
+		context.AfterFunc(ctx, cancel)
+		r.stopRequested = ctx
 	}
-	return r.asked
+	return r.stopRequested
 }
 
 // Tick returns the fire time, in UTC.
