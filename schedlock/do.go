@@ -19,7 +19,7 @@ type Func func(ctx context.Context, r *Run) error
 //
 // The error is fn's own, joined with a *LostError (ErrLost) if the run was lost, or with
 // ErrTooLong. If the job could not be claimed it is ErrInvalid, ErrClosed, a
-// *SettingsError, one of etcd's, or ctx's, joined with what was in the way; then fn
+// *SettingsError (ErrSettings), one of etcd's, or ctx's, joined with what was in the way; then fn
 // was not started, and nothing stays behind that does not end by itself. ctx bounds the
 // wait for etcd, and fn; without a deadline in it, a call waits as long as etcd is away
 // and LateBy allows. A panic of fn is recorded, and then goes on; so does

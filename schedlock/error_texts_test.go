@@ -129,10 +129,20 @@ func TestTexts(t *testing.T) {
 		job + ": paused: a deploy":                  skipped(schedlock.Result{Outcome: schedlock.Paused, Reason: "a deploy"}),
 		job + ": late":                              skipped(schedlock.Result{Outcome: schedlock.Late}),
 		job + ": still running, by pod-1":           skipped(schedlock.Result{Outcome: schedlock.StillRunning, Holder: "pod-1"}),
-		job + ", attempt 1: job was unlocked":       &schedlock.LostError{Job: "sweep", Run: "2026-03-01T12:00:00Z", Attempt: 1, Cause: schedlock.ErrUnlocked},
-		job + ", attempt 1: permit is lost: by ops": &schedlock.LostError{Job: "sweep", Run: "2026-03-01T12:00:00Z", Attempt: 1, Cause: schedlock.ErrLost, Reason: "by ops"},
-		"record the end of " + job + ", attempt 1: etcd has not confirmed it: session is closed": &schedlock.UnconfirmedError{Job: "sweep", Run: "2026-03-01T12:00:00Z", Attempt: 1, Cause: schedlock.ErrClosed},
+		job + ", attempt 1: job was unlocked":       &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrUnlocked},
+		job + ", attempt 1: permit is lost: by ops": &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrLost, Reason: "by ops"},
+		"record the end of " + job + ", attempt 1: etcd has not confirmed it: session is closed": &schedlock.UnconfirmedError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrClosed},
+		`job "sweep" is in use with other settings: here AtMost 1s; there AtMost 1h`:             &schedlock.SettingsError{Job: "sweep", Mine: "AtMost 1s", Theirs: "AtMost 1h"},
 	} {
 		require.EqualError(t, err, want)
+		for sentinel, is := range map[error]bool{
+			schedlock.ErrSkipped:       errors.As(err, new(*schedlock.SkippedError)),
+			schedlock.ErrSettings:      errors.As(err, new(*schedlock.SettingsError)),
+			concurrency.ErrLost:        errors.As(err, new(*schedlock.LostError)),
+			concurrency.ErrUnconfirmed: errors.As(err, new(*schedlock.UnconfirmedError)),
+			schedlock.ErrInvalid:       false,
+		} {
+			require.Equal(t, is, errors.Is(err, sentinel), "%v, %v", err, sentinel)
+		}
 	}
 }

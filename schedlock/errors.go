@@ -3,6 +3,7 @@ package schedlock
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 )
@@ -48,6 +49,13 @@ var (
 	// ErrNotRunning: no run of the job is going on.
 	ErrNotRunning = errors.New("job is not running")
 
+	// ErrSettings: the job is in use with other settings. It always comes as a *SettingsError.
+	ErrSettings = errors.New("job is in use with other settings")
+
+	// ErrSkipped: a tick was not started here. It always comes as a *SkippedError, from the
+	// lockers for gocron alone.
+	ErrSkipped = errors.New("tick is not started here")
+
 	// ErrGone: the job has no record of that tick, or has none any more.
 	ErrGone = errors.New("no record of this tick")
 )
@@ -71,11 +79,14 @@ func (e *SettingsError) Error() string {
 	return fmt.Sprintf("job %q is in use with other settings: here %s; there %s", e.Job, e.Mine, e.Theirs)
 }
 
+// Is reports whether target is ErrSettings.
+func (e *SettingsError) Is(target error) bool { return target == ErrSettings }
+
 // LostError says which run was lost, and why. errors.Is matches it with ErrLost, and
 // with ErrUnlocked or ErrClosed if that was the cause.
 type LostError struct {
 	Job     string
-	Run     string // the tick
+	Tick    time.Time
 	Attempt int
 	Token   int64
 	Cause   error
@@ -84,7 +95,7 @@ type LostError struct {
 
 // Error names the run, the cause and the reason.
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("job %q, tick %s, attempt %d: %v", e.Job, e.Run, e.Attempt, e.Cause)
+	s := fmt.Sprintf("job %q, tick %s, attempt %d: %v", e.Job, stamp(e.Tick), e.Attempt, e.Cause)
 	if e.Reason != "" {
 		s += ": " + e.Reason
 	}
@@ -94,7 +105,7 @@ func (e *LostError) Error() string {
 // Unwrap returns the cause.
 func (e *LostError) Unwrap() error { return e.Cause }
 
-// Is tells that a LostError is an ErrLost.
+// Is reports whether target is ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 // UnconfirmedError says that etcd has not confirmed the record of a run's end. The function has
@@ -104,7 +115,7 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // ErrUnconfirmed, and never with ErrLost.
 type UnconfirmedError struct {
 	Job     string
-	Run     string // the tick
+	Tick    time.Time
 	Attempt int
 	Token   int64
 	// Cause is why there is no confirmation: that SessionOptions.ReleaseTimeout has passed,
@@ -115,7 +126,7 @@ type UnconfirmedError struct {
 
 // Error names the run and the cause.
 func (e *UnconfirmedError) Error() string {
-	return fmt.Sprintf("record the end of job %q, tick %s, attempt %d: etcd has not confirmed it: %v", e.Job, e.Run, e.Attempt, e.Cause)
+	return fmt.Sprintf("record the end of job %q, tick %s, attempt %d: etcd has not confirmed it: %v", e.Job, stamp(e.Tick), e.Attempt, e.Cause)
 }
 
 // Unwrap returns the cause.

@@ -78,8 +78,8 @@ func newGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, s 
 		again: map[string]func() error{}, watched: map[string]bool{}, lost: map[string]time.Time{}}, nil
 }
 
-// SkippedError says that a tick was not started, and why: see Result.Outcome. gocron
-// knows no other way not to run a task.
+// SkippedError reports that a tick was not started here, and why: see Result.Outcome. It is an error
+// because only an error of the lock makes gocron skip a task. errors.Is matches it with ErrSkipped.
 type SkippedError struct{ Result Result }
 
 // Error names the job, the tick and what was in the way.
@@ -98,9 +98,12 @@ func (e *SkippedError) Error() string {
 	return s
 }
 
+// Is reports whether target is ErrSkipped.
+func (e *SkippedError) Is(target error) bool { return target == ErrSkipped }
+
 // Lock is gocron's, which calls it when a job's timer fires: it starts a run of the job
 // for the tick that has come, which goes on until Unlock. If there is none to start here it
-// returns a *SkippedError; else the errors of Locker.Do. ctx bounds the start alone.
+// returns a *SkippedError (ErrSkipped); else the errors of Locker.Do. ctx bounds the start alone.
 func (g *GocronLocker[L]) Lock(ctx context.Context, key string) (L, error) {
 	lock, err := g.lock(ctx, key)
 	if err != nil {

@@ -29,7 +29,6 @@ func (l *Locker) report(res Result, err error) {
 	if res.Unconfirmed != nil {
 		log.Warn("a run has ended, but etcd has not confirmed the record of that", zap.Stringer("outcome", res.Outcome), zap.NamedError("unconfirmed", res.Unconfirmed))
 	}
-	var settings *SettingsError
 	switch {
 	case err == nil && res.Outcome.Started():
 		log.Debug("a job has run")
@@ -41,7 +40,7 @@ func (l *Locker) report(res Result, err error) {
 		log.Warn("a run failed", zap.Error(err))
 	case errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled):
 		log.Debug("a tick was not started: the caller or the session has ended", zap.Error(err))
-	case errors.As(err, &settings) || errors.Is(err, ErrInvalid):
+	case errors.Is(err, ErrSettings) || errors.Is(err, ErrInvalid):
 		if l.refuses(res.Job, err) {
 			log.Warn("a job is refused, and does not run here", zap.Error(err))
 		}

@@ -132,7 +132,7 @@ func (r *Run) Check(ctx context.Context) error {
 }
 
 func (r *Run) lost(cause, reason error) *LostError {
-	err := &LostError{Job: r.job.name, Run: stamp(r.claim.tick), Attempt: r.claim.attempt, Token: r.token, Cause: cause}
+	err := &LostError{Job: r.job.name, Tick: r.claim.tick, Attempt: r.claim.attempt, Token: r.token, Cause: cause}
 	if cause == nil {
 		err.Cause = ErrLost
 	}

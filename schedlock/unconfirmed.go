@@ -117,7 +117,7 @@ func (r *Run) keepOpen(why error, rec record.Run) {
 	if r.confirmed { // meanwhile
 		return
 	}
-	r.open = &UnconfirmedError{Job: j.name, Run: stamp(r.claim.tick), Attempt: r.claim.attempt, Token: r.token, Cause: r.locker.explain(why)}
+	r.open = &UnconfirmedError{Job: j.name, Tick: r.claim.tick, Attempt: r.claim.attempt, Token: r.token, Cause: r.locker.explain(why)}
 	j.open[r.token] = rec
 	if len(j.open) > memory {
 		delete(j.open, slices.Min(slices.Collect(maps.Keys(j.open))))

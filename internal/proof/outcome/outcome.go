@@ -20,7 +20,7 @@ var ErrNotTried = errors.New("not tried")
 func Definite(err error) bool {
 	for _, sure := range []error{ErrNotTried,
 		concurrency.ErrFull, concurrency.ErrInvalid, concurrency.ErrNotHeld, concurrency.ErrNoLimit, concurrency.ErrTooMany, concurrency.ErrLost,
-		schedlock.ErrNotRunning, schedlock.ErrUnknownJob, schedlock.ErrGone,
+		schedlock.ErrNotRunning, schedlock.ErrUnknownJob, schedlock.ErrGone, schedlock.ErrSettings,
 		idempotency.ErrInProgress, idempotency.ErrMismatch, idempotency.ErrUnknown, idempotency.ErrScopeFull, idempotency.ErrFailed, idempotency.ErrNotFound, idempotency.ErrConflict} {
 		if errors.Is(err, sure) {
 			return true
@@ -28,9 +28,8 @@ func Definite(err error) bool {
 	}
 	var held *concurrency.HeldError
 	var mismatch *concurrency.LimitMismatchError
-	var settings *schedlock.SettingsError
 	var lost *concurrency.LostError // that of a request which others have released is no ErrLost
-	return errors.As(err, &held) || errors.As(err, &mismatch) || errors.As(err, &settings) || errors.As(err, &lost)
+	return errors.As(err, &held) || errors.As(err, &mismatch) || errors.As(err, &lost)
 }
 
 // Return records what an operation returned.
