@@ -120,11 +120,11 @@ func (l *Locker) obstacle(ctx context.Context, j *job, s request, res *Result, p
 		case out == standBy && s.aside != nil:
 			s.aside(j, res.Tick, s)
 			res.Outcome = Claimed
-			res.Holder, res.Reason = st.holder(Claimed)
+			res.Holder = st.holder(Claimed)
 			return p, false, nil
 		case out == standBy:
 			if err := l.standBy(ctx, changed); err != nil {
-				if by, _ := st.holder(StillRunning); err != errLate { //nolint:errorlint // by this package
+				if by := st.holder(StillRunning); err != errLate { //nolint:errorlint // by this package
 					err = fmt.Errorf("%w: the run of %s for this tick went on", err, by)
 				}
 				return p, false, err
@@ -140,7 +140,10 @@ func (l *Locker) obstacle(ctx context.Context, j *job, s request, res *Result, p
 			return next, true, nil
 		case out != 0:
 			res.Outcome = out
-			res.Holder, res.Reason = st.holder(out)
+			res.Holder = st.holder(out)
+			if out == Paused {
+				res.Paused = pauseOf(st.pause)
+			}
 			return p, false, nil
 		default:
 			return next, true, nil

@@ -110,23 +110,20 @@ func (st state) decide(j *job, s request, own clientv3.LeaseID) (plan, Outcome, 
 	return p, 0, nil
 }
 
-// holder names the process that is in the way, and the reason of a Pause.
-func (st state) holder(out Outcome) (holder, reason string) {
+// holder names the process that is in the way, or is "".
+func (st state) holder(out Outcome) string {
 	var by [][]*mvccpb.KeyValue
 	switch out {
 	case Claimed:
 		by = append(by, st.run)
 	case StillRunning:
 		by = append(by, st.lock, st.hold)
-	case Paused:
-		r, _ := record.DecodePause(st.pause[0].Value)
-		return r.By, r.Reason
 	}
 	for _, kvs := range by {
 		if len(kvs) > 0 {
 			r, _ := record.DecodeLock(kvs[0].Value) // a Run has the same field
-			return r.Holder, ""
+			return r.Holder
 		}
 	}
-	return "", ""
+	return ""
 }

@@ -123,10 +123,10 @@ func TestTexts(t *testing.T) {
 	}
 	const job = `job "sweep", tick 2026-03-01T12:00:00Z`
 	for want, err := range map[string]error{
-		job + ": paused":                            skipped(schedlock.Result{Outcome: schedlock.Paused}),
-		job + ": paused by ops":                     skipped(schedlock.Result{Outcome: schedlock.Paused, Holder: "ops"}),
-		job + ": paused by ops: a deploy":           skipped(schedlock.Result{Outcome: schedlock.Paused, Holder: "ops", Reason: "a deploy"}),
-		job + ": paused: a deploy":                  skipped(schedlock.Result{Outcome: schedlock.Paused, Reason: "a deploy"}),
+		job + ": paused":                            skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{}}),
+		job + ": paused by ops":                     skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{By: "ops"}}),
+		job + ": paused by ops: a deploy":           skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{By: "ops", Reason: "a deploy"}}),
+		job + ": paused: a deploy":                  skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{Reason: "a deploy"}}),
 		job + ": late":                              skipped(schedlock.Result{Outcome: schedlock.Late}),
 		job + ": still running, by pod-1":           skipped(schedlock.Result{Outcome: schedlock.StillRunning, Holder: "pod-1"}),
 		job + ", attempt 1: job was unlocked":       &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrUnlocked},

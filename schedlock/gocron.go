@@ -85,15 +85,16 @@ type SkippedError struct{ Result Result }
 // Error names the job, the tick and what was in the way.
 func (e *SkippedError) Error() string {
 	s := fmt.Sprintf("job %q, tick %s: %v", e.Result.Job, stamp(e.Result.Tick), e.Result.Outcome)
-	switch {
-	case e.Result.Holder == "":
-	case e.Result.Outcome == Paused:
-		s += " by " + e.Result.Holder
-	default:
+	if e.Result.Holder != "" {
 		s += ", by " + e.Result.Holder
 	}
-	if e.Result.Reason != "" {
-		s += ": " + e.Result.Reason
+	if p := e.Result.Paused; p != nil {
+		if p.By != "" {
+			s += " by " + p.By
+		}
+		if p.Reason != "" {
+			s += ": " + p.Reason
+		}
 	}
 	return s
 }

@@ -116,19 +116,29 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 
 // Status is how a job stands, as of one revision of etcd.
 type Status struct {
-	Job      string
-	Last     *Record // of the latest tick, or nil
-	Running  bool    // whether a run goes on
-	Held     bool    // whether AtLeast keeps it from starting
-	Paused   *Pause  // or nil
-	Settings string  // as its live users have configured it, for people
+	Job     string
+	Last    *Record // of the latest tick, or nil
+	Running bool    // whether a run goes on
+	// CoolingDown reports whether AtLeast keeps the job from starting.
+	CoolingDown bool
+	Paused      *Pause // or nil
+	Settings    string // as its live users have configured it, for people
 }
 
-// Pause is who has paused a job, and why.
+// Pause says which process paused a job, why and when.
 type Pause struct {
-	By     string
+	By     string // SessionOptions.Holder of its session
 	Reason string
-	Since  time.Time
+	Since  time.Time // by the clock of that process
+}
+
+// pauseOf reads what stands under a job's pause key, or returns nil if there is nothing.
+func pauseOf(kvs []*mvccpb.KeyValue) *Pause {
+	if len(kvs) == 0 {
+		return nil
+	}
+	p, _ := record.DecodePause(kvs[0].Value)
+	return &Pause{By: p.By, Reason: p.Reason, Since: time.UnixMilli(p.AtMS)}
 }
 
 // Status returns how a job stands. It returns ErrUnknownJob if there is nothing of a job
@@ -150,16 +160,13 @@ func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 		if found == 0 {
 			return ErrUnknownJob
 		}
-		out.Running, out.Held = len(kvs(0)) > 0, len(kvs(2)) > 0
+		out.Running, out.CoolingDown = len(kvs(0)) > 0, len(kvs(2)) > 0
 		if len(kvs(1)) > 0 {
 			if r, ok := j.record(kvs(1)[0], kvs(0)); ok {
 				out.Last = &r
 			}
 		}
-		if len(kvs(3)) > 0 {
-			p, _ := record.DecodePause(kvs(3)[0].Value)
-			out.Paused = &Pause{By: p.By, Reason: p.Reason, Since: time.UnixMilli(p.AtMS)}
-		}
+		out.Paused = pauseOf(kvs(3))
 		if len(kvs(4)) > 0 {
 			out.Settings = string(kvs(4)[0].Value)
 		}

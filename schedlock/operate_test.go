@@ -39,7 +39,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.NotNil(t, st.Paused)
 	require.Equal(t, "moving house", st.Paused.Reason)
 	require.Equal(t, b.sess.Holder(), st.Paused.By)
-	require.True(t, st.Held)
+	require.True(t, st.CoolingDown)
 	require.False(t, st.Running)
 	require.Equal(t, schedlock.RunDone, st.Last.State)
 	require.Contains(t, st.Settings, "AtLeast 1m")

@@ -50,10 +50,10 @@ type Result struct {
 	// Attempt and Token are those of this call's run, or 0 if it started none.
 	Attempt int
 	Token   int64
-	// Holder is who has claimed the tick, runs the job or has paused it, if not this
-	// call.
+	// Holder names the process that has claimed the tick or runs the job, if it is known and
+	// this call started no run: SessionOptions.Holder of its session.
 	Holder string
-	Reason string        // of the Pause, if the job is paused
+	Paused *Pause        // if Outcome is Paused, or nil
 	Took   time.Duration // of the function
 	// Unconfirmed is nil, or an *UnconfirmedError (ErrUnconfirmed): the function has ended,
 	// as Outcome says, but etcd has not confirmed the record of that.

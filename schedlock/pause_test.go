@@ -27,7 +27,7 @@ func TestPauseBeforeTheFirstRun(t *testing.T) {
 	require.Equal(t, []string{"nightly"}, names)
 	res, err := worker.Do(ctx, "nightly", nothing, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
-	require.Equal(t, []any{schedlock.Paused, ops.sess.Holder(), "moving house"}, []any{res.Outcome, res.Holder, res.Reason})
+	require.Equal(t, []any{schedlock.Paused, ops.sess.Holder(), "moving house"}, []any{res.Outcome, res.Paused.By, res.Paused.Reason})
 	require.ErrorContains(t, &schedlock.SkippedError{Result: res}, "paused by "+ops.sess.Holder()+": moving house")
 	require.NoError(t, ops.Resume(ctx, "nightly"))
 	res, err = worker.Do(ctx, "nightly", nothing, schedlock.Tick(tick(2)))

@@ -33,7 +33,11 @@ func (l *Locker) report(res Result, err error) {
 	case err == nil && res.Outcome.Started():
 		log.Debug("a job has run")
 	case err == nil:
-		log.Debug("a tick was not started here", zap.Stringer("outcome", res.Outcome), zap.String("by", res.Holder))
+		by := res.Holder
+		if res.Paused != nil {
+			by = res.Paused.By
+		}
+		log.Debug("a tick was not started here", zap.Stringer("outcome", res.Outcome), zap.String("by", by))
 	case res.Outcome == Lost:
 		log.Warn("a run was lost; another may have begun before its function returned", zap.Error(err))
 	case res.Outcome.Started():
