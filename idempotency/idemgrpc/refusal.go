@@ -56,7 +56,7 @@ var answers = map[string]struct {
 	ReasonNotKept:     {codes.FailedPrecondition, "the call was done, and its response was not kept"},
 	ReasonStream:      {code: codes.Unimplemented},
 	ReasonInternal:    {codes.Internal, "the call cannot be begun, or its outcome cannot be recorded"},
-	ReasonUnreadable:  {codes.Internal, "the recorded response cannot be read"},
+	ReasonUnreadable:  {codes.Internal, "the recorded response cannot be read: an operator has to read or delete its record"},
 	ReasonScopeFull:   {codes.ResourceExhausted, "too many calls of this client are remembered"},
 	ReasonUnavailable: {codes.Unavailable, "the store cannot be asked"},
 	ReasonFull:        {codes.Unavailable, "no new calls are begun"},

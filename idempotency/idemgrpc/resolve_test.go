@@ -2,6 +2,7 @@ package idemgrpc_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 
@@ -23,7 +24,13 @@ func TestResolvedByHand(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})[0]
 	var at atomic.Pointer[idempotency.Attempt]
-	s := in.serve(&idemgrpc.Options{OnCode: func(codes.Code) idempotency.Action { return idempotency.Abandon }}, func(ctx context.Context, _ *structpb.Struct) (*structpb.Struct, error) {
+	reported := make(chan error, 10)
+	report := func(_ context.Context, _ string, err error) {
+		if !errors.Is(err, idempotency.ErrUnknown) {
+			reported <- err
+		}
+	}
+	s := in.serve(&idemgrpc.Options{ReportError: report, OnCode: func(codes.Code) idempotency.Action { return idempotency.Abandon }}, func(ctx context.Context, _ *structpb.Struct) (*structpb.Struct, error) {
 		a, _ := idempotency.FromContext(ctx)
 		at.Store(a)
 		return nil, status.Error(codes.Internal, "lost")
@@ -47,6 +54,17 @@ func TestResolvedByHand(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 2, s.calls.Load())
+
+	require.Error(t, s.pay("unreadable").err)
+	ref := in.Ref(at.Load().Key())
+	require.NoError(t, in.Resolve(ctxT(t), ref, idempotency.WasDone([]byte("not from Encode"))))
+	err = s.pay("unreadable").err
+	require.False(t, refused(t, err, codes.Internal, idemgrpc.ReasonUnreadable), "a repetition gets the same answer until an operator acts")
+	require.ErrorContains(t, err, "operator")
+	err = got(t, reported, "the result that is no outcome")
+	require.ErrorContains(t, err, string(ref))
+	require.ErrorContains(t, err, "idemgrpc.Encode")
+	require.ErrorContains(t, err, "Store.Delete")
 
 	for name, bad := range map[string]func() ([]byte, error){
 		"nothing":  func() ([]byte, error) { return idemgrpc.Encode(nil, nil) },

@@ -140,8 +140,9 @@ func (c *config) replay(ctx context.Context, method string, k idempotency.Key, r
 	case errors.Is(bad, errOmitted):
 		return nil, refusalOf(middleware.Refusal{Reason: middleware.NotKept})
 	case bad != nil:
-		c.report(ctx, method, bad)
-		return nil, refusalOf(c.shared.Unreadable(k))
+		refused, err := c.shared.Undecodable(k, bad)
+		c.report(ctx, method, err)
+		return nil, refusalOf(refused)
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(replayedName, "true"))
 	return resp, failed

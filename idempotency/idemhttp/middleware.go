@@ -169,8 +169,9 @@ func (c *config) duplicate(w http.ResponseWriter, r *http.Request, k idempotency
 	res, err := Decode(rec.Value)
 	switch {
 	case err != nil:
+		refused, err := c.shared.Undecodable(k, err)
 		c.report(r, err)
-		c.refuse(w, r, c.shared.Unreadable(k))
+		c.refuse(w, r, refused)
 	case res.Hijacked:
 		c.answer(w, r, Problem{Code: CodeNotKept}, 0)
 	default:

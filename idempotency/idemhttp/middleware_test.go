@@ -440,9 +440,25 @@ func TestUnknownOutcome(t *testing.T) {
 	_, err = s.send(s.request("/payments", "k3", "body"))
 	require.Error(t, err)
 	require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.WasDone([]byte("no response of ours"))))
-	p = s.post("/payments", "k3", "body").problem(t)
+	for len(reported) > 0 {
+		<-reported
+	}
+	re = s.post("/payments", "k3", "body")
+	p = re.problem(t)
 	require.Equal(t, idemhttp.CodeUnreadable, p.Code)
 	require.Equal(t, in.Ref(at.Load().Key()), p.Ref)
+	require.False(t, p.Retryable, "a repetition gets the same answer until an operator acts")
+	require.Empty(t, re.Header.Get("Retry-After"))
+	require.Contains(t, p.Detail, "operator")
+	err = got(t, reported, "the result that is no response")
+	require.ErrorContains(t, err, string(p.Ref))
+	require.ErrorContains(t, err, "Response.Encode")
+	require.ErrorContains(t, err, "Store.Delete")
+	require.NoError(t, in.Delete(ctxT(t), p.Ref))
+	calls := s.calls.Load()
+	_, err = s.send(s.request("/payments", "k3", "body"))
+	require.Error(t, err)
+	require.Equal(t, calls+1, s.calls.Load(), "the request begins anew")
 }
 
 // A condition that the handler has given to its attempt is not met: its operations

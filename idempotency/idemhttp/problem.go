@@ -65,7 +65,7 @@ var problems = map[Code]Problem{
 	CodeReused:      {Status: 422, Title: "Idempotency-Key is already used", Detail: "Another request was sent with this key before. A key is for one request and its repetitions."},
 	CodeScopeFull:   {Status: 429, Title: "Too Many Requests", Detail: "Too many requests of this client are remembered. Repetitions of those are answered as before.", Retryable: true},
 	CodeInternal:    {Status: 500, Title: "Internal Server Error"},
-	CodeUnreadable:  {Status: 500, Title: "The recorded response cannot be read", Retryable: true},
+	CodeUnreadable:  {Status: 500, Title: "The recorded response cannot be read", Detail: "An operator has to read or delete the record with this reference."},
 	CodeUnavailable: {Status: 503, Title: "Service Unavailable", Retryable: true},
 	CodeFull:        {Status: 503, Title: "Service Unavailable", Retryable: true},
 }

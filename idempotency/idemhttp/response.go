@@ -83,8 +83,8 @@ func fields(b *bytes.Buffer, kind string, h http.Header) {
 	}
 }
 
-// errForm says that what is recorded is no response.
-var errForm = errors.New("the recorded result is not a Response that this release can read: for Resolve, pass the bytes of Response.Encode to WasDone")
+// errForm is the error of Decode.
+var errForm = errors.New("the recorded result was not made by idemhttp.Response.Encode, or by a later release of it")
 
 // Decode reads the recorded form, such as the Value of an idempotency.Outcome. The body
 // shares its memory. It returns an error if it is none, or of a later version.

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -56,7 +57,7 @@ func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 	case errors.Is(err, idempotency.ErrUnknown):
 		return Refusal{Reason: Unknown, Ref: s.Store.Ref(k), Report: true}
 	case errors.Is(err, idempotency.ErrUnreadable):
-		return s.Unreadable(k)
+		return Refusal{Reason: Unreadable, Ref: s.Store.Ref(k), Report: true}
 	}
 	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Report: true, Open: errors.Is(err, idempotency.ErrUnavailable)}
 	if errors.Is(err, idempotency.ErrNearQuota) {
@@ -65,9 +66,12 @@ func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 	return r
 }
 
-// Unreadable returns the answer to the request with key k if its record cannot be read.
-func (s Settings) Unreadable(k idempotency.Key) Refusal {
-	return Refusal{Reason: Unreadable, Ref: s.Store.Ref(k), Report: true}
+// Undecodable returns the answer to the request with key k if its recorded result is not a
+// response of the transport, and the error for the operator.
+func (s Settings) Undecodable(k idempotency.Key, cause error) (Refusal, error) {
+	ref := s.Store.Ref(k)
+	return Refusal{Reason: Unreadable, Ref: ref, Report: true},
+		fmt.Errorf("replay record %s: %w; Store.Delete forgets the record, and the next duplicate executes the request again", ref, cause)
 }
 
 // Unreplayable returns the answer to a duplicate whose recorded outcome has no response, and
