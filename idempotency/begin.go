@@ -237,7 +237,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Outcome, error) 
 				sure()
 			}
 			continue
-		case st.lost() && (st.rec.Refuse || c.set.orphan == Refuse):
+		case st.lost() && (st.rec.Refuse || c.set.onLost == Refuse):
 			if !again { // it may have been taken back since it was read
 				again = true
 				sure()
@@ -281,7 +281,7 @@ func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Outcome, error) 
 func (c *call) next(st state) record.Attempt {
 	r := record.Attempt{
 		State: record.AttemptWorking, Number: 1, Holder: c.store.sess.Holder(), Nonce: c.store.sess.Nonce(),
-		Scope: c.key.Scope, Op: c.key.Op, Print: c.print.payload, Also: c.print.also, Refuse: c.set.orphan == Refuse, StartMS: time.Now().UnixMilli(),
+		Scope: c.key.Scope, Op: c.key.Op, Print: c.print.payload, Also: c.print.also, Refuse: c.set.onLost == Refuse, StartMS: time.Now().UnixMilli(),
 	}
 	if st.kv != nil {
 		r.Number, r.Refuse, r.Body = st.rec.Number+1, r.Refuse || st.rec.Refuse, st.rec.Body

@@ -52,7 +52,7 @@ func (a *Attempt) Release(ctx context.Context) error {
 }
 
 // Abandon leaves the attempt as if its process had died: what it has done is not known, and
-// Orphan says what comes next. It returns what Commit returns but ErrConflict.
+// OnLost says what comes next. It returns what Commit returns but ErrConflict.
 func (a *Attempt) Abandon(ctx context.Context) error {
 	return a.finish(ctx, &settlement{})
 }

@@ -111,7 +111,7 @@ func TestPanicAndGoexit(t *testing.T) {
 		require.Equal(t, 2, next.Attempt(), "taken over")
 		require.NoError(t, next.Release(ctxT(t)))
 
-		require.Equal(t, want, call(id+"2", fn, idempotency.OnOrphan(idempotency.Refuse)))
+		require.Equal(t, want, call(id+"2", fn, idempotency.OnLost(idempotency.Refuse)))
 		_, _, err := b.Begin(ctxT(t), key(id+"2"), "payload")
 		require.ErrorIs(t, err, idempotency.ErrUnknown)
 
@@ -299,14 +299,14 @@ func TestMaxExecution(t *testing.T) {
 		<-ctx.Done()
 		require.ErrorIs(t, at.Err(), idempotency.ErrTooLong)
 		return 0, context.Cause(ctx)
-	}, short, idempotency.OnOrphan(idempotency.Refuse))
+	}, short, idempotency.OnLost(idempotency.Refuse))
 	require.ErrorIs(t, err, idempotency.ErrTooLong)
 	_, _, err = b.Begin(ctxT(t), key("1"), "payload")
 	require.ErrorIs(t, err, idempotency.ErrUnknown)
 
 	c := f.instance(quick(), nil)
 	at := begin(t, c, key("2"), short)
-	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.OnOrphan(idempotency.Refuse)) // waits
+	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.OnLost(idempotency.Refuse)) // waits
 	require.ErrorIs(t, err, idempotency.ErrUnknown)
 	require.NoError(t, at.Commit(ctxT(t), []byte("late")))
 	require.Equal(t, "late", string(replayed(t, b, key("2")).Value))
@@ -338,7 +338,7 @@ func TestOperationsThatEtcdRefuses(t *testing.T) {
 		return 1, nil
 	})
 	require.ErrorIs(t, err, idempotency.ErrInvalid)
-	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.OnOrphan(idempotency.Refuse))
+	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.OnLost(idempotency.Refuse))
 	require.ErrorIs(t, err, idempotency.ErrUnknown)
 }
 

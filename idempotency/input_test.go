@@ -48,7 +48,7 @@ func TestInvalid(t *testing.T) {
 		"MaxExecution 1": {MaxExecution: time.Microsecond},
 		"MaxResult":      {MaxResult: 1 << 30},
 		"MaxResult -1":   {MaxResult: -1},
-		"Orphan":         {Orphan: 7},
+		"OnLost":         {OnLost: 7},
 		"OnPanic":        {OnPanic: -1},
 		"CacheFor":       {CacheFor: -1},
 		"NearQuota":      {NearQuota: -1},
@@ -75,7 +75,7 @@ func TestInvalid(t *testing.T) {
 	}
 	for i, o := range []idempotency.Option{
 		nil, idempotency.Retain(0), idempotency.Retain(-time.Hour), idempotency.Retain(100 * 24 * time.Hour),
-		idempotency.MaxExecution(0), idempotency.MaxExecution(-time.Second), idempotency.OnOrphan(9), idempotency.OnPanic(9), idempotency.Wait(-time.Second),
+		idempotency.MaxExecution(0), idempotency.MaxExecution(-time.Second), idempotency.OnLost(9), idempotency.OnPanic(9), idempotency.Wait(-time.Second),
 	} {
 		_, _, err := a.Begin(ctxT(t), key("1"), nil, o)
 		require.ErrorIs(t, err, idempotency.ErrInvalid, i)

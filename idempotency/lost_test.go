@@ -66,7 +66,7 @@ func TestTakeOver(t *testing.T) {
 // or the later caller wants it so. The record is listed, and says who it was.
 func TestRefuseAndResolve(t *testing.T) {
 	t.Parallel()
-	refuse := idempotency.OnOrphan(idempotency.Refuse)
+	refuse := idempotency.OnLost(idempotency.Refuse)
 	for i, tt := range []struct {
 		resolution idempotency.Resolution
 		state      idempotency.State
@@ -215,7 +215,7 @@ func TestTrapS5Retention(t *testing.T) {
 	}
 
 	// A lost one is kept as long, counted from the end of its process.
-	begin(t, a, key("2"), idempotency.OnOrphan(idempotency.Refuse))
+	begin(t, a, key("2"), idempotency.OnLost(idempotency.Refuse))
 	lost := time.Now()
 	a.crash(t, f)
 	for {

@@ -21,7 +21,7 @@ func TestLostAttemptsAreReported(t *testing.T) {
 	core, lines := observer.New(zapcore.WarnLevel)
 	a, b := f.instance(nil, nil), f.instance(&concurrency.SessionOptions{Logger: zap.New(core)}, nil)
 	first := begin(t, a, key("secret-1"))
-	begin(t, a, key("secret-2"), idempotency.OnOrphan(idempotency.Refuse))
+	begin(t, a, key("secret-2"), idempotency.OnLost(idempotency.Refuse))
 	require.NoError(t, begin(t, b, key("secret-3")).Release(ctxT(t)))
 	require.NoError(t, begin(t, b, key("secret-3")).Abandon(ctxT(t)))
 	require.Empty(t, lines.All(), "nothing was lost yet")

@@ -23,9 +23,8 @@ type Options struct {
 	// ErrTooLong, and if it has not returned the session's margin later, it counts as
 	// lost. Defaults to 15 minutes.
 	MaxExecution time.Duration
-	// Orphan says what becomes of a request whose attempt was lost. Defaults to
-	// TakeOver.
-	Orphan Orphan
+	// OnLost says what becomes of a request whose attempt was lost. Defaults to TakeOver.
+	OnLost LostPolicy
 	// OnError says what becomes of a request whose function returned an error, as far as
 	// its context had not ended: an attempt that was interrupted counts as lost.
 	// The text of an error that is remembered is stored as it is, whatever the Codec.
@@ -84,15 +83,15 @@ type Options struct {
 	Quota int64
 }
 
-// Orphan is a policy for requests whose attempt was lost: its process died or was cut
+// LostPolicy is a policy for requests whose attempt was lost: its process died or was cut
 // off, it panicked, or it ran too long.
-type Orphan int
+type LostPolicy int
 
 // The policies for lost attempts. If the lost attempt was begun with Refuse, that counts for
 // all that come later.
 const (
 	// TakeOver has the next duplicate run the function again, as a later attempt.
-	TakeOver Orphan = iota
+	TakeOver LostPolicy = iota
 	// Refuse runs nothing, until somebody has found out what was done and says it with
 	// Resolve: the function runs at most once, until the lost attempt is forgotten after
 	// RetainUnknown.
@@ -113,7 +112,7 @@ const (
 	Forget
 	// Remember records the failure: duplicates get a *FailedError.
 	Remember
-	// Abandon leaves the attempt as lost: Orphan says what comes next.
+	// Abandon leaves the attempt as lost: OnLost says what comes next.
 	Abandon
 )
 
@@ -206,7 +205,7 @@ type settings struct {
 	maxExecution time.Duration
 	wait         time.Duration // counts if hasWait
 	hasWait      bool
-	orphan       Orphan
+	onLost       LostPolicy
 	onError      func(error) Action
 	onPanic      Action
 	likelyNew    bool
@@ -229,9 +228,9 @@ func Retain(d time.Duration) Option { return func(s *settings) { s.retain = d } 
 // MaxExecution bounds how long the attempt may take: see Options.MaxExecution.
 func MaxExecution(d time.Duration) Option { return func(s *settings) { s.maxExecution = d } }
 
-// OnOrphan says what becomes of the request if its attempt is lost, and whether this call
+// OnLost says what becomes of the request if its attempt is lost, and whether this call
 // takes over a lost one.
-func OnOrphan(o Orphan) Option { return func(s *settings) { s.orphan = o } }
+func OnLost(p LostPolicy) Option { return func(s *settings) { s.onLost = p } }
 
 // OnError says what becomes of the request if the function returns an error: see
 // Options.OnError.
@@ -248,7 +247,7 @@ func Also(payload any) Option { return func(s *settings) { s.also = payload } }
 func OnPanic(a Action) Option { return func(s *settings) { s.onPanic = a } }
 
 func (o Options) settings(opts []Option) (settings, error) {
-	s := settings{retain: o.Retain, maxExecution: o.MaxExecution, orphan: o.Orphan, onError: o.OnError, onPanic: o.OnPanic}
+	s := settings{retain: o.Retain, maxExecution: o.MaxExecution, onLost: o.OnLost, onError: o.OnError, onPanic: o.OnPanic}
 	for i, f := range opts {
 		if f == nil {
 			return s, invalid("option %d is nil", i)
@@ -270,8 +269,8 @@ func (o Options) settings(opts []Option) (settings, error) {
 		return s, invalid("Wait(%v) is negative", s.wait)
 	case s.maxExecution < time.Millisecond:
 		return s, invalid("MaxExecution %v is below a millisecond", s.maxExecution)
-	case s.orphan != TakeOver && s.orphan != Refuse:
-		return s, invalid("Orphan %d is neither TakeOver nor Refuse", s.orphan)
+	case s.onLost != TakeOver && s.onLost != Refuse:
+		return s, invalid("OnLost %d is neither TakeOver nor Refuse", s.onLost)
 	case s.onPanic < DefaultAction || s.onPanic > Abandon:
 		return s, invalid("OnPanic %d is no Action", s.onPanic)
 	}

@@ -107,7 +107,7 @@ func TestRetentionWhenClosed(t *testing.T) {
 	t.Parallel()
 	const retain = 10 * time.Second
 	failed := errors.New("failed")
-	refuse := idempotency.OnOrphan(idempotency.Refuse)
+	refuse := idempotency.OnLost(idempotency.Refuse)
 	for name, tt := range map[string]struct {
 		parts int
 		work  func(in instance, busy func()) error

@@ -46,7 +46,7 @@ func TestApplicationRole(t *testing.T) {
 	_, rec, err := a.Begin(ctx, key("1"), nil)
 	require.NoError(t, err)
 	require.Len(t, rec.Value, 2<<20)
-	at, _, err = a.Begin(ctx, key("2"), nil, idempotency.OnOrphan(idempotency.Refuse))
+	at, _, err = a.Begin(ctx, key("2"), nil, idempotency.OnLost(idempotency.Refuse))
 	require.NoError(t, err)
 	require.NoError(t, at.Abandon(ctx))
 	require.NoError(t, b.Resolve(ctx, b.Ref(key("2")), idempotency.WasDone(nil)))

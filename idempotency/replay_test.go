@@ -207,7 +207,7 @@ func TestScopes(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, nil)
-	strict, err := idempotency.NewStore(a.sess, "other", &idempotency.Options{Orphan: idempotency.Refuse})
+	strict, err := idempotency.NewStore(a.sess, "other", &idempotency.Options{OnLost: idempotency.Refuse})
 	require.NoError(t, err)
 	keys := []idempotency.Key{
 		{Scope: "a", Op: "pay", ID: "1"}, {Scope: "b", Op: "pay", ID: "1"}, {Scope: "a", Op: "refund", ID: "1"},

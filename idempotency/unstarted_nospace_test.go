@@ -16,7 +16,7 @@ import (
 func TestClaimTakenBackWithoutSpace(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	opts := &idempotency.Options{Orphan: idempotency.Refuse, NearQuota: 2}
+	opts := &idempotency.Options{OnLost: idempotency.Refuse, NearQuota: 2}
 	a := f.instance(nil, opts)
 	at := begin(t, a, key("1"))
 	_, err := idempotency.Step(at, "s", func(context.Context) (int, error) { return 1, nil })

@@ -32,7 +32,7 @@ func TestClaimLostWithItsLease(t *testing.T) {
 		t.Run("after "+before, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			opts := &idempotency.Options{Orphan: idempotency.Refuse}
+			opts := &idempotency.Options{OnLost: idempotency.Refuse}
 			a, b := f.instance(nil, opts), f.instance(nil, opts)
 			number := leave(t, b)
 			lease := a.sess.Lease()
@@ -68,7 +68,7 @@ func TestClaimGivenUpAndLost(t *testing.T) {
 			t.Run("after "+before, func(t *testing.T) {
 				t.Parallel()
 				f := shared(t)
-				opts := &idempotency.Options{Orphan: idempotency.Refuse}
+				opts := &idempotency.Options{OnLost: idempotency.Refuse}
 				a, b := f.instance(nil, opts), f.instance(nil, opts)
 				number := leave(t, b)
 				inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse, After: func() {

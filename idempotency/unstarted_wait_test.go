@@ -18,7 +18,7 @@ import (
 func TestWaitForAClaimThatIsTakenBack(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	a := f.instance(nil, &idempotency.Options{Orphan: idempotency.Refuse})
+	a := f.instance(nil, &idempotency.Options{OnLost: idempotency.Refuse})
 	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse, After: func() {
 		if err := f.ExpireLease(ctxT(t), a.sess.Lease()); err != nil {
 			t.Error(err)

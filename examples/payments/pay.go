@@ -26,20 +26,20 @@ const patience = 30 * time.Second
 
 // guards are the settings of the middlewares.
 var guards = map[string]struct {
-	orphan idempotency.Orphan
+	onLost idempotency.LostPolicy
 	wait   time.Duration
 	keyed  bool // the provider takes keys
 }{
-	byReject:   {orphan: idempotency.Refuse},
-	byWait:     {orphan: idempotency.Refuse, wait: patience},
-	byTakeOver: {orphan: idempotency.TakeOver, wait: patience, keyed: true},
+	byReject:   {onLost: idempotency.Refuse},
+	byWait:     {onLost: idempotency.Refuse, wait: patience},
+	byTakeOver: {onLost: idempotency.TakeOver, wait: patience, keyed: true},
 }
 
 // guarded serves /pay behind each of the guards.
 func (s *server) guarded(mux *http.ServeMux) error {
 	for name, g := range guards {
 		once, err := idemhttp.Middleware(s.store, &idemhttp.Options{Wait: g.wait, Each: func(*http.Request) []idempotency.Option {
-			return []idempotency.Option{idempotency.OnOrphan(g.orphan)}
+			return []idempotency.Option{idempotency.OnLost(g.onLost)}
 		}})
 		if err != nil {
 			return err

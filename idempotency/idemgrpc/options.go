@@ -55,7 +55,7 @@ type Options struct {
 	// progress, done or lost is not run again, nor is any while etcd refuses the program or
 	// the session is closed. Defaults to false: such calls are answered by UNAVAILABLE.
 	FailOpen bool
-	// Each returns options for one call, such as idempotency.Retain and OnOrphan.
+	// Each returns options for one call, such as idempotency.Retain and OnLost.
 	// Defaults to none. Wait and OnError have no effect there.
 	Each func(ctx context.Context, fullMethod string) []idempotency.Option
 	// ReportError is called with what an operator should know: why the store could not be

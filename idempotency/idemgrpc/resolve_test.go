@@ -22,7 +22,7 @@ import (
 // status with its details.
 func TestResolvedByHand(t *testing.T) {
 	t.Parallel()
-	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})[0]
+	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})[0]
 	var at atomic.Pointer[idempotency.Attempt]
 	reported := make(chan error, 10)
 	report := func(_ context.Context, _ string, err error) {

@@ -259,7 +259,7 @@ func TestFailOpenForNobody(t *testing.T) {
 
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse, MaxExecution: 50 * time.Millisecond})[0]
+	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse, MaxExecution: 50 * time.Millisecond})[0]
 	var at atomic.Pointer[idempotency.Attempt]
 	reported := make(chan error, 10)
 	opts := &idemgrpc.Options{ReportError: func(_ context.Context, _ string, err error) {
@@ -305,7 +305,7 @@ func TestConflict(t *testing.T) {
 // that all is well.
 func TestRefusedOperations(t *testing.T) {
 	t.Parallel()
-	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})[0]
+	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})[0]
 	s := in.serve(nil, func(ctx context.Context, req *structpb.Struct) (*structpb.Struct, error) {
 		a, _ := idempotency.FromContext(ctx)
 		a.With(nil, clientv3.OpPut("/one", "1"), clientv3.OpPut("/one", "2"))

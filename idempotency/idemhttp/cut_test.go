@@ -18,7 +18,7 @@ import (
 func TestLargeResponseBreaksOff(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
+	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
 	told := make(chan error, 10)
 	s := in.serve(&idemhttp.Options{MaxResponse: 1000, ReportError: func(_ *http.Request, err error) { told <- err }}, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/decided" {
@@ -49,7 +49,7 @@ func TestLargeResponseBreaksOff(t *testing.T) {
 func TestClientGoesDuringALargeResponse(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
+	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
 	begun, returned := make(chan struct{}), make(chan struct{})
 	s := in.serve(&idemhttp.Options{MaxResponse: 1000}, func(w http.ResponseWriter, r *http.Request) {
 		defer close(returned)

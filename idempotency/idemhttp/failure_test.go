@@ -156,7 +156,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 func TestRefusedOperations(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
+	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
 	var told atomic.Pointer[error]
 	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
@@ -290,7 +290,7 @@ func TestPanics(t *testing.T) {
 		})
 	}
 	forgetful := in.serve(&idemhttp.Options{Each: func(*http.Request) []idempotency.Option {
-		return []idempotency.Option{idempotency.OnPanic(idempotency.Forget), idempotency.OnOrphan(idempotency.Refuse)}
+		return []idempotency.Option{idempotency.OnPanic(idempotency.Forget), idempotency.OnLost(idempotency.Refuse)}
 	}}, func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
 	for range 2 {
 		_, err := forgetful.send(forgetful.request("/", "k", "body"))
@@ -340,7 +340,7 @@ func TestZombie(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	in := f.instance(quick(), &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse, MaxExecution: 50 * time.Millisecond})
+	in := f.instance(quick(), &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse, MaxExecution: 50 * time.Millisecond})
 	s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		w.WriteHeader(499)

@@ -133,7 +133,7 @@ func TestLongerThanDeclared(t *testing.T) {
 func TestShorterThanDeclared(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
+	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
 	var told atomic.Int64
 	h := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "50")

@@ -402,7 +402,7 @@ func TestDecide(t *testing.T) {
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	in := f.instance(nil, &idempotency.Options{SingleTenant: true, Orphan: idempotency.Refuse})
+	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
 	var at atomic.Pointer[idempotency.Attempt]
 	reported := make(chan error, 10)
 	opts := &idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported <- err }}

@@ -78,7 +78,7 @@ type Options struct {
 	// in progress, done or lost is not run again, nor is any while etcd refuses the program
 	// or the session is closed. Defaults to false: such requests are answered by 503.
 	FailOpen bool
-	// Each returns options for one request, such as idempotency.Retain and OnOrphan.
+	// Each returns options for one request, such as idempotency.Retain and OnLost.
 	// Defaults to none. Wait, OnError and, unless
 	// Host returns an empty one, Also have no effect there.
 	Each func(*http.Request) []idempotency.Option

@@ -118,7 +118,7 @@ func (in *instance) Do(ctx context.Context, r conformance.Request) (conformance.
 		opts = append(opts, idempotency.Wait(r.Wait))
 	}
 	if r.Refuse {
-		opts = append(opts, idempotency.OnOrphan(idempotency.Refuse))
+		opts = append(opts, idempotency.OnLost(idempotency.Refuse))
 	}
 	if r.Remember {
 		opts = append(opts, idempotency.OnError(func(error) idempotency.Action { return idempotency.Remember }))

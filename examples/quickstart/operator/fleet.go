@@ -18,7 +18,7 @@ var run = program.Processes("evening", fleet, "web-1", "operator")
 func open(sess *concurrency.Session) (*concurrency.Semaphore, *schedlock.Locker, *idempotency.Store, error) {
 	sem, err1 := concurrency.NewSemaphore(sess, "charge", 3, &concurrency.SemaphoreOptions{AdoptLimit: true})
 	lk, err2 := schedlock.New(sess, nil)
-	st, err3 := idempotency.NewStore(sess, "payments", &idempotency.Options{Orphan: idempotency.Refuse})
+	st, err3 := idempotency.NewStore(sess, "payments", &idempotency.Options{OnLost: idempotency.Refuse})
 	return sem, lk, st, errors.Join(err1, err2, err3)
 }
 

@@ -82,7 +82,7 @@ func (o requestCall) options() []idempotency.Option {
 	if o.remember {
 		onError = idempotency.Remember
 	}
-	opts := []idempotency.Option{idempotency.Retain(o.retain), idempotency.OnOrphan(o.orphan), idempotency.MaxExecution(o.atMost),
+	opts := []idempotency.Option{idempotency.Retain(o.retain), idempotency.OnLost(o.onLost), idempotency.MaxExecution(o.atMost),
 		idempotency.OnError(func(error) idempotency.Action { return onError })}
 	switch {
 	case o.reject:

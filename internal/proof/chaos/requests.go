@@ -31,7 +31,7 @@ const (
 // asked is one idempotency key of the workload.
 type asked struct {
 	key    idempotency.Key
-	orphan idempotency.Orphan
+	onLost idempotency.LostPolicy
 	retain time.Duration
 }
 
@@ -62,7 +62,7 @@ func NewRequests(crowd int) *Requests {
 	for n := range 30 + crowd {
 		k := asked{key: idempotency.Key{Scope: fmt.Sprintf("tenant-%d", n%2), Op: "pay", ID: fmt.Sprintf("key-%d", n)}, retain: storeRetain}
 		if n%3 == 0 {
-			k.orphan = idempotency.Refuse
+			k.onLost = idempotency.Refuse
 		}
 		if n%2 == 0 {
 			k.retain = time.Second
