@@ -14,7 +14,7 @@ func TestAlso(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{CacheBytes: -1})
-	shop := func(name string) idempotency.Option { return idempotency.Also(name) }
+	shop := func(name string) idempotency.Option { return idempotency.AlsoCompare(name) }
 	ask := func(in instance, k string, opts ...idempotency.Option) error {
 		at, _, err := in.Begin(ctxT(t), key(k), "payload", append(opts, idempotency.Wait(0))...)
 		require.Nil(t, at)
@@ -35,7 +35,7 @@ func TestAlso(t *testing.T) {
 		for _, in := range []instance{a, b} {
 			require.ErrorIs(t, ask(in, "1", shop("b")), idempotency.ErrMismatch)
 			require.NoError(t, ask(in, "1", shop("a")))
-			require.NoError(t, ask(in, "1", idempotency.Also(nil)))
+			require.NoError(t, ask(in, "1", idempotency.AlsoCompare(nil)))
 		}
 	}
 
@@ -44,6 +44,6 @@ func TestAlso(t *testing.T) {
 	require.NoError(t, ask(a, "2", shop("a")))
 	require.NoError(t, ask(a, "2", shop("b")))
 
-	_, _, err := a.Begin(ctxT(t), key("3"), nil, idempotency.Also(func() {}))
+	_, _, err := a.Begin(ctxT(t), key("3"), nil, idempotency.AlsoCompare(func() {}))
 	require.ErrorIs(t, err, idempotency.ErrInvalid)
 }

@@ -101,7 +101,7 @@ func (a *Attempt) Guard() clientv3.Cmp { return commit.Guard(a.entry.Claim(), a.
 // ChildKey returns an idempotency key for a call to another service, which does such calls once
 // by their key. It is the same in all attempts at the request with one payload, and another for
 // each purpose and for each payload: if the key comes again with another payload after its record
-// is gone, the service does not take the new request for the old one. The Secret and Also do not
+// is gone, the service does not take the new request for the old one. The Secret and AlsoCompare do not
 // count. The child key discloses neither the request's own key nor its payload.
 func (a *Attempt) ChildKey(purpose string) string {
 	h := sha256.New()

@@ -59,7 +59,7 @@ func TestPayloadsThatHideFields(t *testing.T) {
 		require.ErrorIs(t, err, idempotency.ErrInvalid)
 		require.ErrorContains(t, err, "stampedPayment")
 		require.ErrorContains(t, err, "Amount")
-		_, _, err = a.Begin(ctxT(t), key("2"), nil, idempotency.Also(&stampedPayment{at, amount}))
+		_, _, err = a.Begin(ctxT(t), key("2"), nil, idempotency.AlsoCompare(&stampedPayment{at, amount}))
 		require.ErrorIs(t, err, idempotency.ErrInvalid)
 	}
 	require.Empty(t, f.dump())

@@ -97,8 +97,8 @@ func TestChildKeyIsOfThePayload(t *testing.T) {
 	} {
 		for _, payload := range same {
 			for _, in := range []instance{a, b} {
-				got := child(in, payload, idempotency.Also(n))
-				require.Equal(t, got, child(in, payload), "Also may be added between two attempts")
+				got := child(in, payload, idempotency.AlsoCompare(n))
+				require.Equal(t, got, child(in, payload), "AlsoCompare may be added between two attempts")
 				if before, ok := seen[got]; ok {
 					require.Equal(t, n, before, "payload %v", payload)
 				}

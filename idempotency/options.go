@@ -56,7 +56,7 @@ type Options struct {
 	// when RetainUnknown and the longest Retain of any call have passed, one after the other,
 	// since the last process with it as Secret has ended; such a process may work for
 	// MaxExecution after its last new request. Without a secret that is still needed,
-	// duplicates are refused with ErrMismatch, and nothing runs twice. Unkeyed stands for no
+	// duplicates are refused with ErrMismatch, and nothing runs twice. NoSecret stands for no
 	// Secret; an empty entry is ErrInvalid. Each entry costs one more hash of the payload per
 	// call. Defaults to none.
 	OldSecrets [][]byte
@@ -165,21 +165,21 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, err
 }
 
-// Unkeyed, among Options.OldSecrets, lets fingerprints match that were made without a Secret:
+// NoSecret, among Options.OldSecrets, lets fingerprints match that were made without a Secret:
 // where a Secret is added to a fleet that had none, or is given up.
-var Unkeyed = []byte("etcdkit: fingerprints without a Secret")
+var NoSecret = []byte("etcdkit: fingerprints without a Secret")
 
-// ownSecrets copies the secrets, and puts nil in place of Unkeyed.
+// ownSecrets copies the secrets, and puts nil in place of NoSecret.
 func (o *Options) ownSecrets() error {
-	if bytes.Equal(o.Secret, Unkeyed) {
-		return invalid("Secret is Unkeyed, which is for OldSecrets: leave it empty")
+	if bytes.Equal(o.Secret, NoSecret) {
+		return invalid("Secret is NoSecret, which is for OldSecrets: leave it empty")
 	}
 	o.Secret, o.OldSecrets = bytes.Clone(o.Secret), slices.Clone(o.OldSecrets)
 	for i, old := range o.OldSecrets {
 		switch {
 		case len(old) == 0:
-			return invalid("OldSecrets[%d] is empty: Unkeyed stands for no Secret", i)
-		case bytes.Equal(old, Unkeyed):
+			return invalid("OldSecrets[%d] is empty: NoSecret stands for no Secret", i)
+		case bytes.Equal(old, NoSecret):
 			o.OldSecrets[i] = nil
 		default:
 			o.OldSecrets[i] = bytes.Clone(old)
@@ -236,12 +236,12 @@ func OnLost(p LostPolicy) Option { return func(s *settings) { s.onLost = p } }
 // Options.OnError.
 func OnError(f func(error) Action) Option { return func(s *settings) { s.onError = f } }
 
-// Also has a second payload compared besides that of the call, in the forms that Begin takes;
+// AlsoCompare has a second payload compared besides that of the call, in the forms that Begin takes;
 // nil is none. It counts only between two calls that both have one: a request that was begun
 // without, by an earlier release or another program, matches any. So it can be added to what
 // tells requests apart while a fleet is running and outcomes are kept, which a change of the
 // payload cannot: its duplicates would be refused. ChildKey does not depend on it.
-func Also(payload any) Option { return func(s *settings) { s.also = payload } }
+func AlsoCompare(payload any) Option { return func(s *settings) { s.also = payload } }
 
 // OnPanic sets what becomes of the request if the function panics: see Options.OnPanic.
 func OnPanic(a Action) Option { return func(s *settings) { s.onPanic = a } }

@@ -19,8 +19,8 @@ func TestSecretRotation(t *testing.T) {
 	}
 	for name, steps := range map[string][]secrets{
 		"from one to another": {{secret: one}, {one, [][]byte{two}}, {two, [][]byte{one}}},
-		"from none to one":    {{}, {nil, [][]byte{two}}, {two, [][]byte{idempotency.Unkeyed}}},
-		"from one to none":    {{secret: one}, {one, [][]byte{idempotency.Unkeyed}}, {nil, [][]byte{one}}},
+		"from none to one":    {{}, {nil, [][]byte{two}}, {two, [][]byte{idempotency.NoSecret}}},
+		"from one to none":    {{secret: one}, {one, [][]byte{idempotency.NoSecret}}, {nil, [][]byte{one}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -30,12 +30,12 @@ func TestSecretRotation(t *testing.T) {
 					f := shared(t)
 					a := f.instance(nil, &idempotency.Options{Secret: pair[0].secret, OldSecrets: pair[0].old})
 					b := f.instance(nil, &idempotency.Options{Secret: pair[1].secret, OldSecrets: pair[1].old})
-					host := idempotency.Also("a.example")
+					host := idempotency.AlsoCompare("a.example")
 					refused := func(in instance, id string, finished bool) {
 						t.Helper()
 						for payload, also := range map[string]string{"another": "a.example", "payload": "b.example"} {
 							var mismatch *idempotency.MismatchError
-							_, _, err := in.Begin(ctxT(t), key(id), payload, idempotency.Also(also), idempotency.Wait(0))
+							_, _, err := in.Begin(ctxT(t), key(id), payload, idempotency.AlsoCompare(also), idempotency.Wait(0))
 							require.ErrorAs(t, err, &mismatch, "%q, %q", payload, also)
 							require.Equal(t, finished, mismatch.Finished)
 						}
@@ -54,7 +54,7 @@ func TestSecretRotation(t *testing.T) {
 					begin(t, a, key("lost"), host)
 					a.crash(t, f)
 					refused(b, "lost", false)
-					at = begin(t, b, key("lost")) // keeps what the first has said with Also
+					at = begin(t, b, key("lost")) // keeps what the first has said with AlsoCompare
 					require.Equal(t, 2, at.Attempt())
 					c := f.instance(nil, &idempotency.Options{Secret: pair[0].secret, OldSecrets: pair[0].old})
 					refused(c, "lost", false)
@@ -85,7 +85,7 @@ func TestOldSecrets(t *testing.T) {
 	for _, bad := range []*idempotency.Options{
 		{Secret: secret, OldSecrets: [][]byte{nil}},
 		{Secret: secret, OldSecrets: [][]byte{old, {}}},
-		{Secret: idempotency.Unkeyed},
+		{Secret: idempotency.NoSecret},
 	} {
 		_, err := idempotency.NewStore(a.sess, "other", bad)
 		require.ErrorIs(t, err, idempotency.ErrInvalid)

@@ -126,7 +126,7 @@ func (c *config) begin(r *http.Request, k idempotency.Key, payload any) (*idempo
 		each = c.Each(r)
 	}
 	if host := c.Host(r); host != "" {
-		own = append(own, idempotency.Also(host))
+		own = append(own, idempotency.AlsoCompare(host))
 	}
 	return c.shared.Begin(r.Context(), k, payload, each, own...)
 }

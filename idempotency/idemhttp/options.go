@@ -80,7 +80,7 @@ type Options struct {
 	FailOpen bool
 	// Each returns options for one request, such as idempotency.Retain and OnLost.
 	// Defaults to none. Wait, OnError and, unless
-	// Host returns an empty one, Also have no effect there.
+	// Host returns an empty one, AlsoCompare have no effect there.
 	Each func(*http.Request) []idempotency.Option
 	// OnProblem writes an answer of the Middleware's own: the headers are set, except for
 	// Content-Type. Defaults to problem+json.
