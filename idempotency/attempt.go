@@ -173,20 +173,19 @@ func (a *Attempt) land(outcome *Outcome) {
 	a.leave()
 }
 
-// With has these conditions and operations be part of the Txn that records the outcome,
-// by Commit or Fail, or when Do's function has returned a value: they take effect if and
-// only if the outcome is recorded. It adds to what was said before. The operations must not
-// concern keys of the store. Of a function of Do's that returns an error or panics they
-// are forgotten.
-func (a *Attempt) With(ifs []clientv3.Cmp, then ...clientv3.Op) {
+// Attach adds conditions and operations to the Txn that records the outcome, when Commit or Fail
+// is called or Do's function returns a value: the operations take effect if and only if the
+// outcome is recorded. They must not concern keys of the store. If Do's function returns an
+// error or panics, they are dropped.
+func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ifs, a.then = append(a.ifs, ifs...), append(a.then, then...)
 }
 
-// Without forgets what was given to With so far: for a function that has failed, and whose
-// outcome is recorded all the same by a caller of Run.
-func (a *Attempt) Without() {
+// Detach drops what was given to Attach so far: for a caller of Run whose function has failed,
+// and which records that outcome.
+func (a *Attempt) Detach() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ifs, a.then = nil, nil

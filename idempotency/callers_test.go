@@ -82,7 +82,7 @@ func TestOperationOnADeadLease(t *testing.T) {
 	require.NoError(t, f.RevokeLease(ctxT(t), g.ID))
 	before := a.client.Requests()["LeaseGrant"]
 	at := begin(t, a, key("1"))
-	at.With(nil, clientv3.OpPut(f.prefix+"mine", "x", clientv3.WithLease(g.ID)))
+	at.Attach(nil, clientv3.OpPut(f.prefix+"mine", "x", clientv3.WithLease(g.ID)))
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
 	require.NoError(t, at.Err(), "it goes on")
 	rejected(t, b, key("1"))
@@ -105,13 +105,13 @@ func TestOperationOfAnothersKey(t *testing.T) {
 	require.NoError(t, err)
 	at, _, err := st.Begin(ctxT(t), key("1"), nil)
 	require.NoError(t, err)
-	at.With(nil, clientv3.OpPut("/others", "x"))
+	at.Attach(nil, clientv3.OpPut("/others", "x"))
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
 	require.NoError(t, at.Commit(ctxT(t), []byte("y")))
 	require.NoError(t, s.Close(ctxT(t)))
 }
 
-// What a function has given to With comes with its value, and not with its failure.
+// What a function has given to Attach comes with its value, and not with its failure.
 func TestWithOfAFailure(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -121,7 +121,7 @@ func TestWithOfAFailure(t *testing.T) {
 		func() {
 			defer func() { _ = recover() }()
 			_, _ = idempotency.Do(ctxT(t), a.Store, key(name), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
-				at.With(nil, clientv3.OpPut(f.prefix+"effect", name))
+				at.Attach(nil, clientv3.OpPut(f.prefix+"effect", name))
 				return 0, fail()
 			}, remember, idempotency.OnPanic(idempotency.Remember))
 		}()
@@ -131,7 +131,7 @@ func TestWithOfAFailure(t *testing.T) {
 		require.Empty(t, f.keys("effect"), name)
 	}
 	at := begin(t, a, key("own"))
-	at.With(nil, clientv3.OpPut(f.prefix+"effect", ""))
+	at.Attach(nil, clientv3.OpPut(f.prefix+"effect", ""))
 	require.NoError(t, at.Fail(ctxT(t), "declined", nil))
 	require.Len(t, f.keys("effect"), 1, "who calls Fail himself means it")
 }

@@ -38,7 +38,7 @@ type Result[T any] struct {
 // its result was not kept; and what Commit returns. After ErrNotRecorded and ErrFenced the
 // Result has the value that fn returned; so it has with ErrInvalid for a value that has no
 // JSON, whose request is recorded as done, without it.
-// ErrConflict, of what was given to Attempt.With, is treated as an error of fn; after ErrInvalid
+// ErrConflict, of what was given to Attempt.Attach, is treated as an error of fn; after ErrInvalid
 // of it the attempt counts as lost.
 //
 // ctx bounds the waiting for others and for etcd, but not fn: its context is the
@@ -112,7 +112,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 			failure = fmt.Sprintf("panic: %v", v)
 		}
 		w, cancel := wait()
-		a.Without()
+		a.Detach()
 		_ = a.act(w, a.set.onPanic, failure, nil)
 		cancel()
 		if v != nil {
@@ -137,7 +137,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 			return err
 		}
 	}
-	a.Without()
+	a.Detach()
 	theirs = true
 	what, failure := a.set.onError(err), err.Error()
 	theirs = false

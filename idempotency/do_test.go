@@ -11,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// A failure is remembered even if a condition given to With is not met: without what was
+// A failure is remembered even if a condition given to Attach is not met: without what was
 // given. Otherwise the attempt would go on, and nobody work.
 func TestConflictOfAFailure(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestConflictOfAFailure(t *testing.T) {
 				}
 			}()
 			_, err = idempotency.Do(ctxT(t), a.Store, key(name), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
-				at.With([]clientv3.Cmp{never}, clientv3.OpPut(f.prefix+"effect", name))
+				at.Attach([]clientv3.Cmp{never}, clientv3.OpPut(f.prefix+"effect", name))
 				return 0, fail()
 			}, remember, idempotency.OnPanic(idempotency.Remember), idempotency.Wait(0))
 			return err

@@ -7,7 +7,7 @@
 // and none begins after an outcome was recorded, until that has expired (Retain) or was
 // deleted: that is decided in one Txn of etcd, and rests on no clock. A process keeps its
 // attempt as long as it keeps its session, however slow it is. An attempt that another has
-// taken over can write nothing any more. What was given to Attempt.With, such as the
+// taken over can write nothing any more. What was given to Attempt.Attach, such as the
 // caller's own keys, changes exactly once.
 //
 // After the function has returned, its outcome is written until etcd has it, and while

@@ -64,13 +64,13 @@ var (
 	// may be.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrConflict: a condition that was given to With is not met, and the attempt goes on;
+	// ErrConflict: a condition that was given to Attach is not met, and the attempt goes on;
 	// or what Delete and Resolve were to change has changed. Nothing was written.
 	ErrConflict = errors.New("a condition of the commit is not met")
 
 	// ErrNotRecorded: the function has returned, and its outcome is not in etcd yet,
 	// or not for certain, or not for the whole of Retain. It is still being written, in the
-	// background, and the key is not given free meanwhile. If what was given to With is
+	// background, and the key is not given free meanwhile. If what was given to Attach is
 	// refused at last, the attempt counts as lost.
 	ErrNotRecorded = errors.New("outcome is not recorded yet")
 

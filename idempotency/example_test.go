@@ -42,7 +42,7 @@ func ExampleDo() {
 			// the provider charges once.
 			id := charge(a.ChildKey("charge"), 100)
 			// What is in etcd changes together with the record.
-			a.With(nil, clientv3.OpPut("/billing/paid/order 17", id))
+			a.Attach(nil, clientv3.OpPut("/billing/paid/order 17", id))
 			return receipt{Charge: id}, nil
 		})
 		if err != nil {

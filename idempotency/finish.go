@@ -20,12 +20,12 @@ import (
 )
 
 // Commit records that the request is done, with its result, which duplicates get from then
-// on, for as long as Retain says. What was given to With is part of the same Txn. Then the
+// on, for as long as Retain says. What was given to Attach is part of the same Txn. Then the
 // attempt is settled.
 //
-// It returns ErrConflict if a condition given to With is not met, and ErrInvalid if etcd takes no
+// It returns ErrConflict if a condition given to Attach is not met, and ErrInvalid if etcd takes no
 // such operations: then nothing was written, the attempt goes on, and what was given to
-// With is forgotten. It returns ErrFenced if another attempt has taken over, ErrSettled if
+// Attach is dropped. It returns ErrFenced if another attempt has taken over, ErrSettled if
 // this one was settled before. After ErrNotRecorded, joined with ctx's error or one of
 // etcd's, the outcome is not known to be in etcd for the whole of Retain: it is being written in
 // the background, as long as the session is open, and the key is not given free. If the attempt's context had
@@ -58,7 +58,7 @@ func (a *Attempt) Abandon(ctx context.Context) error {
 }
 
 // errRejected says that etcd takes no such Txn as the caller's operations make.
-var errRejected = invalid("what was given to With")
+var errRejected = invalid("what was given to Attach")
 
 // settlement is how an attempt is to end.
 type settlement struct {

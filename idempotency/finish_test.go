@@ -271,7 +271,7 @@ func TestLateCommitAfterConflict(t *testing.T) {
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	cond, effect := f.prefix+"cond", f.prefix+"effect"
 	at := begin(t, a, key("1"))
-	at.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(cond), "!=", 0)}, clientv3.OpPut(effect, ""))
+	at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(cond), "!=", 0)}, clientv3.OpPut(effect, ""))
 	// The first copy is kept; the caller hears of an error that tells nothing.
 	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.Duplicate})
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrConflict)
@@ -282,7 +282,7 @@ func TestLateCommitAfterConflict(t *testing.T) {
 	require.NoError(t, inj.Release())
 	require.Empty(t, f.keys("effect"))
 	rejected(t, b, key("1"))
-	at.With(nil, clientv3.OpPut(effect, ""))
+	at.Attach(nil, clientv3.OpPut(effect, ""))
 	require.NoError(t, at.Commit(ctxT(t), []byte("y")))
 	require.Len(t, f.keys("effect"), 1)
 	require.Equal(t, "y", string(replayed(t, b, key("1")).Value))
@@ -326,7 +326,7 @@ func TestOperationsThatEtcdRefuses(t *testing.T) {
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	twice := []clientv3.Op{clientv3.OpPut(f.prefix+"x", "1"), clientv3.OpPut(f.prefix+"x", "2")}
 	at := begin(t, a, key("1"))
-	at.With(nil, twice...)
+	at.Attach(nil, twice...)
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
 	require.NoError(t, at.Err())
 	rejected(t, b, key("1"))
@@ -334,7 +334,7 @@ func TestOperationsThatEtcdRefuses(t *testing.T) {
 	require.Equal(t, "y", string(replayed(t, b, key("1")).Value))
 
 	_, err := idempotency.Do(ctxT(t), a.Store, key("2"), "payload", func(_ context.Context, at *idempotency.Attempt) (int, error) {
-		at.With(nil, twice...)
+		at.Attach(nil, twice...)
 		return 1, nil
 	})
 	require.ErrorIs(t, err, idempotency.ErrInvalid)

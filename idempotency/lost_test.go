@@ -161,7 +161,7 @@ func TestConflictWithoutACaller(t *testing.T) {
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	at := begin(t, a, key("1"))
-	at.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
+	at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := at.Commit(gone, nil)
@@ -173,7 +173,7 @@ func TestConflictWithoutACaller(t *testing.T) {
 
 	// In Do it is as an error of the function.
 	_, err = idempotency.Do(ctxT(t), a.Store, key("2"), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
-		at.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
+		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
 		return 1, nil
 	})
 	require.ErrorIs(t, err, idempotency.ErrConflict)

@@ -29,7 +29,7 @@ func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte,
 // After ErrNotRecorded it is so as long as nothing but the loss of the session can keep the
 // outcome from being recorded. That needs that the session is not lost yet, by the clocks,
 // which Certain reads; that the attempt's context had not ended before; and that nothing was
-// given to With, which may be refused in the end.
+// given to Attach, which may be refused in the end.
 //
 // It is never so after ErrConflict, ErrFenced, ErrInvalid and ErrSettled. So a function's
 // refusal whose attempt was interrupted is not: another may have begun, and succeed.

@@ -90,7 +90,7 @@ func TestCommitWith(t *testing.T) {
 	empty := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(outbox), "=", 0)}
 	for i, in := range []instance{a, b} {
 		at := begin(t, in, key(string(rune('1'+i))))
-		at.With(empty, clientv3.OpPut(outbox, "x"))
+		at.Attach(empty, clientv3.OpPut(outbox, "x"))
 		err := at.Commit(ctxT(t), []byte("done"))
 		if i == 0 {
 			require.NoError(t, err)

@@ -25,7 +25,7 @@ func (f fixture) bounded(t *testing.T, most int) instance {
 	return instance{st, s, c}
 }
 
-// What is given to With is too large for the client, for etcd, or for etcd's gRPC: the
+// What is given to Attach is too large for the client, for etcd, or for etcd's gRPC: the
 // caller is told, and can do without.
 func TestWithIsTooLarge(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestWithIsTooLarge(t *testing.T) {
 			a := f.bounded(t, size.client)
 			k := key(name)
 			at := begin(t, a, k)
-			at.With(nil, clientv3.OpPut(f.prefix+"receipt", strings.Repeat("x", size.with)))
+			at.Attach(nil, clientv3.OpPut(f.prefix+"receipt", strings.Repeat("x", size.with)))
 			require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
 			require.NoError(t, at.Err())
 			rejected(t, a, k)

@@ -100,7 +100,7 @@ func (s *server) pay(keyed bool) http.HandlerFunc {
 			reply(w, http.StatusBadGateway, err.Error())
 			return
 		}
-		a.With(nil, clientv3.OpPut(s.orderKey(name), o.String())) // with the response, or not at all
+		a.Attach(nil, clientv3.OpPut(s.orderKey(name), o.String())) // with the response, or not at all
 		reply(w, http.StatusCreated, receipt{name, in.Amount, o.Paid, s.Name, a.Attempt()})
 	}
 }

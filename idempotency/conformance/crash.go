@@ -141,7 +141,7 @@ func zombie(w *world) {
 		p.k, p.next = w.held(), w.held()
 		p.k.deaf = true
 		p.k.then = func(_ context.Context, at Attempt) error {
-			at.With(nil, w.put("zombie", "1"))
+			at.Attach(nil, w.put("zombie", "1"))
 			if p.id == "fails" {
 				return broken
 			}

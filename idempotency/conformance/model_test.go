@@ -505,7 +505,7 @@ func (a *attempt) ChildKey(purpose string) string {
 	return hex.EncodeToString(h[:])
 }
 
-func (a *attempt) With(ifs []clientv3.Cmp, then ...clientv3.Op) {
+func (a *attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
 	a.ifs, a.then = append(a.ifs, ifs...), append(a.then, then...)
 }
 

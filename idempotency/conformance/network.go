@@ -14,7 +14,7 @@ func lostAnswers(w *world) {
 		k, next := w.work(), w.work()
 		name := fmt.Sprintf("key %d", n)
 		k.then = func(_ context.Context, at Attempt) error {
-			at.With(nil, w.put(name, "1"))
+			at.Attach(nil, w.put(name, "1"))
 			return nil
 		}
 		r := k.request()

@@ -86,7 +86,7 @@ func ownKeys(w *world) {
 	a, b := w.open(), w.open()
 	k := w.held()
 	first := a.start(w.ctx, k.request())
-	k.begins(first).With(nil, w.put("done", "1"))
+	k.begins(first).Attach(nil, w.put("done", "1"))
 	w.puts("done", 0, "before the outcome")
 	k.goOn()
 	done := w.answer(w.returned(first))
@@ -96,7 +96,7 @@ func ownKeys(w *world) {
 
 	broken, fails := errors.New("broken"), w.work()
 	fails.then = func(_ context.Context, at Attempt) error {
-		at.With(nil, w.put("failed", "1"))
+		at.Attach(nil, w.put("failed", "1"))
 		return broken
 	}
 	r := fails.request()
@@ -108,7 +108,7 @@ func ownKeys(w *world) {
 
 	unmet := w.work()
 	unmet.then = func(_ context.Context, at Attempt) error {
-		at.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(w.prefix+"own/none"), "!=", 0)}, w.put("unmet", "1"))
+		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(w.prefix+"own/none"), "!=", 0)}, w.put("unmet", "1"))
 		return nil
 	}
 	r = unmet.request()

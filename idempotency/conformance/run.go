@@ -85,7 +85,7 @@ func Promises() []Promise {
 		{"ErrorRemembered", "a failure that is to be remembered is returned to all callers, and nothing runs again", errorRemembered},
 		{"Panic", "after a panic the attempt counts as lost, and no caller waits for it", panics},
 		{"CallerGoesAway", "a caller who goes away neither ends the work nor loses its outcome", callerGoesAway},
-		{"OwnKeys", "what is given to With changes with the outcome, once, and only if its conditions hold", ownKeys},
+		{"OwnKeys", "what is given to Attach changes with the outcome, once, and only if its conditions hold", ownKeys},
 		{"Steps", "a recovery point that was reached is not run again, after an error or a crash", steps},
 		{"CrashTakeOver", "after a crash one takes over, as a later attempt with a greater token and the same child keys", crashTakeOver},
 		{"CrashRefuse", "after a crash nothing runs if either caller wanted it so", crashRefuse},

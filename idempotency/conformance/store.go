@@ -57,8 +57,8 @@ type Attempt interface {
 	Token() int64                   // rises from attempt to attempt
 	Guard() clientv3.Cmp            // holds while the attempt's claim stands
 	ChildKey(purpose string) string // the same in all attempts, another for each purpose
-	// With has these conditions and operations be part of what records the outcome.
-	With(ifs []clientv3.Cmp, then ...clientv3.Op)
+	// Attach has these conditions and operations be part of what records the outcome.
+	Attach(ifs []clientv3.Cmp, then ...clientv3.Op)
 	// Step calls fn and records its value; in later attempts it returns that. It
 	// returns an error if fn does, or if the value was not recorded.
 	Step(name string, fn func(context.Context) (string, error)) (string, error)
@@ -84,7 +84,7 @@ const (
 	Failed                  // a failure was remembered
 	Omitted                 // done before, and its result was not kept
 	Fenced                  // another attempt has taken over: nothing was recorded
-	Conflict                // a condition given to With is not met: nothing was recorded
+	Conflict                // a condition given to Attach is not met: nothing was recorded
 	NotRecorded             // the function has returned; its outcome is still being written
 	Invalid                 // such a request cannot be
 )

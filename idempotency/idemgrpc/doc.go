@@ -11,7 +11,7 @@
 // context, and the outcome is recorded. It is returned when it has been recorded, or when that
 // has taken 5 seconds and goes on in the background; not if it may turn out not to be the one
 // that counts, since another attempt may have taken over, or since the handler has given
-// something to Attempt.With. That holds for refusals that are not recorded, too. A replay is
+// something to Attempt.Attach. That holds for refusals that are not recorded, too. A replay is
 // marked by idempotent-replayed: true in the header. Streams are refused unless PassStreams
 // is set: they are never silently unguarded.
 //
@@ -38,7 +38,7 @@
 // and the library stay; a duplicate that crosses such an upgrade may be told REUSED.
 //
 // Messages are protobuf; those of other codecs are refused. The handler's context is that
-// of the attempt: see idempotency.FromContext. Operations given to Attempt.With take effect if the
+// of the attempt: see idempotency.FromContext. Operations given to Attempt.Attach take effect if the
 // outcome is recorded and its code is OK: a handler that fails writes nothing, even where its
 // status is recorded. The handler must not settle the attempt.
 package idemgrpc

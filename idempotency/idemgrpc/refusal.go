@@ -49,7 +49,7 @@ var answers = map[string]struct {
 	ReasonPayload:     {code: codes.InvalidArgument},
 	ReasonScope:       {code: codes.PermissionDenied},
 	ReasonInProgress:  {codes.Aborted, "a call with this key is in progress, or its outcome is not recorded yet"},
-	ReasonConflict:    {codes.Aborted, "a change has come between: the handler has run, and the operations that it gave to Attempt.With were not done"},
+	ReasonConflict:    {codes.Aborted, "a change has come between: the handler has run, and the operations that it gave to Attempt.Attach were not done"},
 	ReasonReused:      {codes.FailedPrecondition, "the key was used with another message"},
 	ReasonUnknown:     {codes.FailedPrecondition, "an earlier attempt was interrupted, and its outcome is unknown"},
 	ReasonFailed:      {codes.FailedPrecondition, "the call has failed, and is not tried again"},

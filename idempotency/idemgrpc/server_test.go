@@ -292,13 +292,13 @@ func TestConflict(t *testing.T) {
 	in := fleet(t, 1, nil)[0]
 	s := in.serve(nil, func(ctx context.Context, req *structpb.Struct) (*structpb.Struct, error) {
 		a, _ := idempotency.FromContext(ctx)
-		a.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("/no/such/key"), ">", 0)})
+		a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("/no/such/key"), ">", 0)})
 		return paid(ctx, req)
 	})
 	err := s.pay("k").err
 	require.True(t, refused(t, err, codes.Aborted, idemgrpc.ReasonConflict))
 	require.EqualValues(t, 1, s.calls.Load())
-	require.ErrorContains(t, err, "the handler has run, and the operations that it gave to Attempt.With were not done")
+	require.ErrorContains(t, err, "the handler has run, and the operations that it gave to Attempt.Attach were not done")
 }
 
 // Operations that etcd does not take: nothing is recorded, and the client does not hear
@@ -308,7 +308,7 @@ func TestRefusedOperations(t *testing.T) {
 	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})[0]
 	s := in.serve(nil, func(ctx context.Context, req *structpb.Struct) (*structpb.Struct, error) {
 		a, _ := idempotency.FromContext(ctx)
-		a.With(nil, clientv3.OpPut("/one", "1"), clientv3.OpPut("/one", "2"))
+		a.Attach(nil, clientv3.OpPut("/one", "1"), clientv3.OpPut("/one", "2"))
 		return paid(ctx, req)
 	})
 	require.False(t, refused(t, s.pay("k").err, codes.Internal, idemgrpc.ReasonInternal))
@@ -333,7 +333,7 @@ func TestEtcdGoesBeforeTheCommit(t *testing.T) {
 				a, _ := idempotency.FromContext(ctx)
 				switch how {
 				case "conditions":
-					a.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("/no/such/key"), "=", 0)})
+					a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("/no/such/key"), "=", 0)})
 				case "too long":
 					<-ctx.Done()
 				}

@@ -10,9 +10,9 @@
 // recorded, or when that has taken 5 seconds and goes on in the background. It is not sent if
 // it may turn out not to be the one that counts: if the session was lost meanwhile or
 // MaxExecution has passed, so that another may have taken over, or if that writing goes on and
-// the handler has given something to Attempt.With. That holds for refusals that are not
+// the handler has given something to Attempt.Attach. That holds for refusals that are not
 // recorded, too. The client then gets a 409 and may ask again, or a 500 if etcd refuses the
-// operations that were given to With. A response that was streamed is cut off. A client that
+// operations that were given to Attach. A response that was streamed is cut off. A client that
 // hangs up does not stop the handler, whose outcome is recorded.
 //
 // A replay has the status, headers, trailers and body that the handler gave, byte for byte,
@@ -72,7 +72,7 @@
 //
 // The handler's context is that of the attempt: see idempotency.FromContext for its number,
 // fencing token, child keys and recovery points. Transport sends child keys by itself.
-// Operations given to Attempt.With take effect if the response is recorded and its status is
+// Operations given to Attempt.Attach take effect if the response is recorded and its status is
 // below 400: a handler that fails writes nothing, even where its response is recorded. The
 // handler must not settle the attempt. Client reports whether the client is still there.
 package idemhttp

@@ -111,7 +111,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 				if !met {
 					want = ">"
 				}
-				a.With([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), want, 0)})
+				a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), want, 0)})
 				if a.Attempt() == 1 {
 					in.client.Cut()
 				}
@@ -160,7 +160,7 @@ func TestRefusedOperations(t *testing.T) {
 	var told atomic.Pointer[error]
 	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
-		a.With(nil, clientv3.OpPut(f.prefix+"x", "1"), clientv3.OpPut(f.prefix+"x", "2"))
+		a.Attach(nil, clientv3.OpPut(f.prefix+"x", "1"), clientv3.OpPut(f.prefix+"x", "2"))
 		paid(w, r)
 		if r.URL.Path == "/stream" {
 			w.(http.Flusher).Flush()

@@ -16,7 +16,7 @@ type Reason string
 const (
 	InProgress  Reason = "in-progress" // a duplicate is in progress, or the outcome is being recorded
 	Reused      Reason = "reused"      // the key was used with another payload
-	Conflict    Reason = "conflict"    // a condition given to Attempt.With is not met; the handler has run
+	Conflict    Reason = "conflict"    // a condition given to Attempt.Attach is not met; the handler has run
 	Unknown     Reason = "unknown"     // an earlier attempt was lost; an operator has to resolve it
 	Failed      Reason = "failed"      // a failure was recorded
 	NotKept     Reason = "not-kept"    // the request was done, and its response was not kept

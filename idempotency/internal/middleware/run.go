@@ -11,7 +11,7 @@ import (
 type Result struct {
 	Action idempotency.Action
 	// Failed says that the response is a failure: the operations that the handler gave to
-	// Attempt.With are not written, and an interrupted attempt counts as lost.
+	// Attempt.Attach are not written, and an interrupted attempt counts as lost.
 	Failed bool
 	// Encode returns the form in which the response is recorded. It is called for Remember.
 	Encode func() []byte
@@ -31,7 +31,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 			return nil, notRecorded{res.Action}
 		}
 		if res.Failed {
-			a.Without() // as after an error of Do's function
+			a.Detach() // as after an error of Do's function
 		}
 		return res.Encode(), nil
 	})
@@ -44,7 +44,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 	case errors.Is(err, idempotency.ErrConflict):
 		return &Refusal{Reason: Conflict, RetryAfter: retryAfter}
 	case errors.Is(err, idempotency.ErrInvalid):
-		return &Refusal{Reason: Internal} // etcd refuses the operations given to Attempt.With
+		return &Refusal{Reason: Internal} // etcd refuses the operations given to Attempt.Attach
 	}
 	return &Refusal{Reason: InProgress, RetryAfter: retryAfter}
 }

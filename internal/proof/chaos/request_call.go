@@ -197,7 +197,7 @@ func (o requestCall) work(ctx context.Context, p *Process, a *idempotency.Attemp
 		if o.with == check.WithConflict {
 			ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(p.World.Space.Root()+"nothing"), ">", 0))
 		}
-		a.With(ifs, put)
+		a.Attach(ifs, put)
 	}
 	begun, done := time.Now(), 0
 	for belief.Check(a) {

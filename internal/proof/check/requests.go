@@ -33,7 +33,7 @@ import (
 //	returned  an attempt was given up in etcd while its function ran, or after it had
 //	          returned a value
 //	kept      a record went before its time, or while somebody worked on it
-//	with      what was given to Attempt.With was done without the outcome, or not with it
+//	with      what was given to Attempt.Attach was done without the outcome, or not with it
 //	left      a claim stands while nothing runs, or anything after all is over
 //
 // Rules of what functions and callers are told:
@@ -182,7 +182,7 @@ func mayRelease(start, end *history.Op) bool {
 	return end.Call.Attr["as"] == record.AttemptReleased || start.Call.Attr["with"] == WithConflict
 }
 
-// What a function has given to Attempt.With, as its start's Attr["with"] tells it. It counts
+// What a function has given to Attempt.Attach, as its start's Attr["with"] tells it. It counts
 // if the function returns a value.
 const (
 	WithPut      = "put"      // the attempt's token, to "register/" and the record's key

@@ -19,7 +19,7 @@ func TestOperationsOfAFailedHandler(t *testing.T) {
 	f := shared(t)
 	s := f.instance(nil, nil).serve(nil, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
-		a.With(nil, clientv3.OpPut(f.prefix+"debit"+r.URL.RawQuery, "1"))
+		a.Attach(nil, clientv3.OpPut(f.prefix+"debit"+r.URL.RawQuery, "1"))
 		status, _ := strconv.Atoi(r.URL.RawQuery)
 		if r.URL.Path == "/decided" {
 			idemhttp.Decide(r.Context(), idempotency.Remember)

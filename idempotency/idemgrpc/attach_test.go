@@ -23,7 +23,7 @@ func TestOperationsOfAFailedHandler(t *testing.T) {
 	s := fleet(t, 1, nil)[0].serve(nil, func(ctx context.Context, req *structpb.Struct) (*structpb.Struct, error) {
 		code := codes.Code(req.GetFields()["code"].GetNumberValue())
 		a, _ := idempotency.FromContext(ctx)
-		a.With(nil, clientv3.OpPut(prefix+code.String(), "1"))
+		a.Attach(nil, clientv3.OpPut(prefix+code.String(), "1"))
 		return req, status.Error(code, "no")
 	})
 	for code, recorded := range map[codes.Code]bool{codes.OK: true, codes.FailedPrecondition: true, codes.NotFound: true, codes.Internal: false} {
