@@ -13,7 +13,7 @@ import (
 
 type load = budget.Load
 
-// The load budget of docs/operations.md, row by row. TestLoadBudget has the crowd,
+// The load budget of docs/storage.md, row by row. TestLoadBudget has the crowd,
 // the two after this one what goes on by itself.
 func TestLoadBudgetOfEachOperation(t *testing.T) {
 	t.Parallel()
@@ -132,7 +132,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	f.streams(c)
 	b.Count("`Close`", c, load{"LeaseRevoke": 1}, 1, 1, func() { require.NoError(t, s.Close(ctx)) })
 
-	b.Holds("../docs/operations.md", "## Load")
+	b.Holds("../docs/storage.md", "## Load")
 }
 
 // Reports to Trace.Waiting ask nothing for a caller's first one. Later ones ask for

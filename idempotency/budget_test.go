@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/budget"
 )
 
-// What each operation costs etcd. docs/operations.md has the rows.
+// What each operation costs etcd. docs/storage.md has the rows.
 func TestLoadBudget(t *testing.T) {
 	t.Parallel()
 	f := own(t)
@@ -49,8 +49,8 @@ func TestLoadBudget(t *testing.T) {
 	b.Count("a replay from the cache", other.client, load{}, 0, 0, do(other, "1", nothing))
 	at := begin(t, a, key("busy"))
 	b.Count("a duplicate of a request in progress, rejected", other.client, load{"Range": 2, "LeaseTimeToLive": 1}, 0, 0, func() { rejected(t, other, key("busy")) })
-	b.Count("the same, in the process that works on it", a.client, load{}, 0, 0, func() { rejected(t, a, key("busy")) })
-	b.Count("one that waits in another process, for all its callers of that key, and 1 LeaseTimeToLive for each that has waited in vain", other.client, load{"Range": 3, "Watch.Send": 1, "LeaseTimeToLive": 1}, 0, 0, func() {
+	b.Count("the same, in the process of the attempt", a.client, load{}, 0, 0, func() { rejected(t, a, key("busy")) })
+	b.Count("one that waits in another process, for all its callers of that key, and 1 LeaseTimeToLive for each whose wait ends first", other.client, load{"Range": 3, "Watch.Send": 1, "LeaseTimeToLive": 1}, 0, 0, func() {
 		_, _, err := other.Begin(ctx, key("busy"), "payload", idempotency.Wait(2*time.Second))
 		require.ErrorIs(t, err, idempotency.ErrInProgress)
 	})
@@ -70,5 +70,5 @@ func TestLoadBudget(t *testing.T) {
 			require.NoError(t, err)
 		}
 	})
-	b.Holds("../docs/operations.md", "### Requests")
+	b.Holds("../docs/storage.md", "### Requests")
 }

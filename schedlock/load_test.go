@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// What jobs cost etcd: the table of docs/operations.md, row by row.
+// What jobs cost etcd: the table of docs/storage.md, row by row.
 func TestLoadBudget(t *testing.T) {
 	t.Parallel()
 	f := own(t)
@@ -42,12 +42,12 @@ func TestLoadBudget(t *testing.T) {
 		do(first, schedlock.Claimed, schedlock.Tick(tick(n)))()
 		return len(c.Requests()) == 0
 	}, soon, time.Millisecond, "word has come")
-	b.Count("a call for a tick of which it has heard that it was claimed", c, load{}, 0, 0, do(first, schedlock.Claimed, schedlock.Tick(tick(n))))
+	b.Count("a call for a tick whose claim this process has seen", c, load{}, 0, 0, do(first, schedlock.Claimed, schedlock.Tick(tick(n))))
 	late := f.instance(quiet, nil)
 	require.Eventually(t, func() bool { // it has read what there is, and its own time is put, which is an entry, too
 		return len(late.Clocks()) == 2 && late.client.Requests()["Range"] >= 2 && len(first.Clocks()) == 2
 	}, soon, time.Millisecond)
-	b.Count("a call that has not heard of it, or is refused for another reason", late.client, load{"Txn": 3}, 1, 0, do(late, schedlock.Claimed, schedlock.Tick(tick(n))))
+	b.Count("a call that has not seen the claim, or is refused for another reason", late.client, load{"Txn": 3}, 1, 0, do(late, schedlock.Claimed, schedlock.Tick(tick(n))))
 	require.NoError(t, late.sess.Close(ctx))
 	end := make(chan struct{})
 	runs := make(chan *schedlock.Run, 1)
@@ -76,5 +76,5 @@ func TestLoadBudget(t *testing.T) {
 	}
 	least(first)()
 	b.Count("a run with `AtLeast`: its lease, too", c, load{"LeaseGrant": 1, "Txn": 2, "LeaseRevoke": 1}, 4, 3, least(first))
-	b.Holds("../docs/operations.md", "### Jobs")
+	b.Holds("../docs/storage.md", "### Jobs")
 }
