@@ -2,39 +2,48 @@ package lease
 
 import "time"
 
-// reading is what the clocks of this machine show at one moment.
-type reading struct {
+// Moment is what the clocks of this machine show at one moment. The zero Moment is long past.
+type Moment struct {
 	time.Time // wall clock and monotonic clock
-	// boot is the time since the machine was started, suspensions included; 0 where no
+	// Boot is the time since the machine was started, suspensions included; 0 where no
 	// clock shows it.
-	boot time.Duration
+	Boot time.Duration
 }
 
-// add returns the reading that is due after d.
-func (r reading) add(d time.Duration) reading {
-	r.Time = r.Time.Add(d)
-	if r.boot != 0 {
-		r.boot += d
+// Now reads the machine's clocks. In a bubble of testing/synctest, whose time is not that of
+// the machine and has no monotonic reading, Boot is 0.
+func Now() Moment {
+	m := Moment{Time: time.Now()}
+	if m.Time != m.Round(0) {
+		m.Boot = sinceBoot()
 	}
-	return r
+	return m
 }
 
-// clocks reads the machine's clocks. In a bubble of testing/synctest, whose time is not
-// that of the machine and has no monotonic reading, boot is 0.
-func clocks() reading {
-	r := reading{Time: time.Now()}
-	if r.Time != r.Round(0) {
-		r.boot = sinceBoot()
+// Age returns the time between m and now, by the clock that shows most of it: see passed.
+func (m Moment) Age(now Moment) time.Duration {
+	age := max(now.Sub(m.Time), now.Round(0).Sub(m.Round(0)))
+	if m.Boot != 0 && now.Boot != 0 {
+		age = max(age, now.Boot-m.Boot)
 	}
-	return r
+	return age
 }
 
-// passed reports whether a deadline has come by any of the clocks. The monotonic clock
+// add returns what the clocks show after d.
+func (m Moment) add(d time.Duration) Moment {
+	m.Time = m.Time.Add(d)
+	if m.Boot != 0 {
+		m.Boot += d
+	}
+	return m
+}
+
+// passed reports whether a deadline has passed by any of the clocks. The monotonic clock
 // stands still while a machine is suspended. The wall clock does not, but it may be set
 // back; if it is set forward, trust only ends early. The time since boot has neither
 // weakness, but only Linux has it.
-func passed(deadline, now reading) bool {
+func passed(deadline, now Moment) bool {
 	return !now.Before(deadline.Time) ||
 		!now.Round(0).Before(deadline.Round(0)) ||
-		now.boot >= deadline.boot && deadline.boot != 0
+		now.Boot >= deadline.Boot && deadline.Boot != 0
 }

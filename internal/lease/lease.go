@@ -33,7 +33,7 @@ type Options struct {
 	// that bounds it. Defaults to a goroutine and two seconds.
 	Later func(func(ctx context.Context))
 
-	now func() reading // defaults to clocks
+	now func() Moment // defaults to Now
 }
 
 // Lease is one lease that is kept alive until Close, or lost. It is safe for
@@ -41,7 +41,7 @@ type Options struct {
 type Lease struct {
 	api    API
 	id     int64
-	now    func() reading
+	now    func() Moment
 	log    *zap.Logger
 	window window
 
@@ -56,7 +56,7 @@ type Lease struct {
 // call only.
 func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 	if o.now == nil {
-		o.now = clocks
+		o.now = Now
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -110,7 +110,7 @@ func later(fn func(context.Context)) {
 	go func() { defer cancel(); fn(ctx) }()
 }
 
-func start(api API, id, granted int64, sent reading, o Options) *Lease {
+func start(api API, id, granted int64, sent Moment, o Options) *Lease {
 	ttl := time.Duration(granted) * time.Second
 	l := &Lease{
 		api: api, id: id, now: o.now, log: o.Log.With(zap.String("lease", fmt.Sprintf("%016x", id))),

@@ -125,7 +125,7 @@ func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 	answers := make(chan answer)
 	l.wg.Go(func() { receive(ctx, s, answers) })
 
-	var sent reading // of the renewal under way, or zero
+	var sent Moment // of the renewal under way, or zero
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -153,14 +153,14 @@ func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 				answered()
 			}
 			next.Reset(max(time.Millisecond, l.interval()-l.now().Sub(sent.Time)))
-			sent = reading{}
+			sent = Moment{}
 		}
 	}
 }
 
 // check returns an error if an answer does not acknowledge the renewal that was sent
 // then: ErrGone if etcd answers that the lease does not exist.
-func (l *Lease) check(a answer, sent reading) error {
+func (l *Lease) check(a answer, sent Moment) error {
 	switch {
 	case a.err != nil:
 		return a.err
@@ -174,7 +174,7 @@ func (l *Lease) check(a answer, sent reading) error {
 
 // extend extends the window by an acknowledged renewal and reports whether it did. If the
 // window has closed before, the lease is lost.
-func (l *Lease) extend(a answer, sent reading) bool {
+func (l *Lease) extend(a answer, sent Moment) bool {
 	if ttl := time.Duration(a.seconds) * time.Second; ttl < l.window.ttl {
 		// It runs for less than was granted, so it was not renewed now.
 		l.log.Warn("renewal gave less than the granted TTL", zap.Duration("ttl", ttl))

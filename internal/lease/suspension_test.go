@@ -19,7 +19,7 @@ type machine struct {
 	setBack time.Duration
 }
 
-func (m *machine) now() reading {
+func (m *machine) now() Moment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	run := time.Since(m.begun)

@@ -11,13 +11,13 @@ type window struct {
 	ttl, margin time.Duration
 
 	mu       sync.Mutex
-	deadline reading
+	deadline Moment
 	closed   bool
 }
 
 // renewed extends the window by an acknowledged renewal that was sent at that
 // time, and tells whether it did. A window that has ended stays so.
-func (w *window) renewed(sent, now reading) bool {
+func (w *window) renewed(sent, now Moment) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || passed(w.deadline, now) {
@@ -31,7 +31,7 @@ func (w *window) renewed(sent, now reading) bool {
 }
 
 // open tells whether the window is still open. It never opens again.
-func (w *window) open(now reading) bool {
+func (w *window) open(now Moment) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if passed(w.deadline, now) {

@@ -12,22 +12,22 @@ import (
 // booted is how long the machine of these tests was up at base.
 const booted = time.Hour
 
-// at returns a reading of three clocks that have run for different times since
+// at returns what is shown by three clocks that have run for different times since
 // base: a time.Time holds two of them, but only time.Now can set them apart.
-func at(base time.Time, wall, monotonic, boot time.Duration) reading {
+func at(base time.Time, wall, monotonic, boot time.Duration) Moment {
 	t := base.Add(wall)
 	(*struct {
 		wall uint64
 		mono int64
 		loc  *time.Location
 	})(unsafe.Pointer(&t)).mono += int64(monotonic - wall)
-	return reading{t, booted + boot}
+	return Moment{t, booted + boot}
 }
 
 func TestAt(t *testing.T) {
 	base := time.Now()
 	x := at(base, time.Hour, time.Second, time.Minute)
-	require.Equal(t, booted+time.Minute, x.boot)
+	require.Equal(t, booted+time.Minute, x.Boot)
 	require.Equal(t, time.Second, x.Sub(base), "the monotonic clock decides over Sub")
 	require.Equal(t, time.Hour, x.Round(0).Sub(base.Round(0)))
 }
@@ -81,9 +81,9 @@ func TestWindow(t *testing.T) {
 func TestWindowSentBeforeSuspension(t *testing.T) {
 	const s = time.Second
 	base := time.Now()
-	for name, after := range map[string]func(run, slept time.Duration) reading{
-		"the wall clock shows it": func(run, slept time.Duration) reading { return at(base, run+slept, run, -booted) },
-		"the time since boot":     func(run, slept time.Duration) reading { return at(base, run, run, run+slept) },
+	for name, after := range map[string]func(run, slept time.Duration) Moment{
+		"the wall clock shows it": func(run, slept time.Duration) Moment { return at(base, run+slept, run, -booted) },
+		"the time since boot":     func(run, slept time.Duration) Moment { return at(base, run, run, run+slept) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := window{ttl: 10 * s, margin: 2 * s, deadline: at(base, 8*s, 8*s, 8*s)}
@@ -99,26 +99,26 @@ func TestWindowSentBeforeSuspension(t *testing.T) {
 // is not read where time is not the machine's.
 func TestClocks(t *testing.T) {
 	before := time.Now()
-	a := clocks()
+	a := Now()
 	time.Sleep(10 * time.Millisecond)
-	b := clocks()
+	b := Now()
 	if runtime.GOOS == "linux" {
-		require.Positive(t, a.boot)
-		require.GreaterOrEqual(t, b.boot-a.boot, 10*time.Millisecond)
-		require.LessOrEqual(t, b.boot-a.boot, time.Since(before))
-		require.Equal(t, a.boot+time.Second, a.add(time.Second).boot)
+		require.Positive(t, a.Boot)
+		require.GreaterOrEqual(t, b.Boot-a.Boot, 10*time.Millisecond)
+		require.LessOrEqual(t, b.Boot-a.Boot, time.Since(before))
+		require.Equal(t, a.Boot+time.Second, a.add(time.Second).Boot)
 	} else {
-		require.Zero(t, b.boot)
-		require.Zero(t, b.add(time.Second).boot, "it does not begin by adding")
+		require.Zero(t, b.Boot)
+		require.Zero(t, b.add(time.Second).Boot, "it does not begin by adding")
 	}
 	require.Equal(t, time.Second, a.add(time.Second).Sub(a.Time))
-	bubble(t, "in a bubble", func(t *testing.T) { require.Zero(t, clocks().boot) })
+	bubble(t, "in a bubble", func(t *testing.T) { require.Zero(t, Now().Boot) })
 }
 
 func BenchmarkClocks(b *testing.B) {
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
-			_ = clocks()
+			_ = Now()
 		}
 	})
 	b.Run("time.Now", func(b *testing.B) {
