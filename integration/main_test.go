@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -19,11 +20,7 @@ func TestMain(m *testing.M) { embedtest.Main(m) }
 // soon bounds what should happen at once; it is far above what it takes.
 const soon = time.Minute
 
-func ctxT(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
+var ctxT = testkit.Context
 
 // instance is one process of the fleet, as far as etcd can tell.
 type instance struct {

@@ -15,17 +15,14 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
 
 const soon = 30 * time.Second
 
-func ctxT(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
+var ctxT = testkit.Context
 
 // copied is a handler that keeps a copy of the range and checks what every handler
 // may rely on: revisions never go back, and each call of Apply is one revision.

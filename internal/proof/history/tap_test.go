@@ -11,13 +11,10 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
-func ctxT(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
+var ctxT = testkit.Context
 
 // TestTap: every write below the prefix and nothing else, in etcd's words.
 func TestTap(t *testing.T) {
