@@ -37,33 +37,33 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 		}
 	}()
 	for {
-		number, err := e.takeSlot(ctx, g)
+		number, err := e.slots.take(ctx, g.keys.Range)
 		if err != nil {
 			return nil, false, err
 		}
-		c := &claim{gate: g, request: r, slot: keyspace.Slot{Lease: e.lease.ID(), Number: number, Weight: r.weight, Try: try}}
-		c.key = g.keys.Slot(c.slot)
+		slot := keyspace.Slot{Lease: e.lease.ID(), Number: number, Weight: r.weight, Try: try}
+		c := &claim{ticket: &ticket{queue: g.keys.Range, number: number, key: g.keys.Slot(slot)}, gate: g, request: r, slot: slot}
 		tx := g.creation(e, c, ifs)
-		e.name(c)
+		e.name(c.ticket)
 		leave, err := g.turn(ctx, &g.sess.sending, time.Now())
 		if err != nil {
-			e.created(c, 0)
-			e.freeSlot(c)
+			e.roll.created(c.ticket, 0)
+			e.freeSlot(c.ticket)
 			return nil, false, err
 		}
 		seen := g.sess.seen.Load()
 		res, err := e.fence.Create(ctx, tx)
 		leave()
-		e.created(c, res.Token)
+		e.roll.created(c.ticket, res.Token)
 		var pending *commit.PendingError
 		switch {
 		case errors.As(err, &pending):
 			// The slot stays taken until it is certain what became of it.
 			// If the lease is lost before, its end settles it.
-			e.goes(c)
+			e.slots.deletes(c.ticket)
 			if !g.sess.background(func() {
 				if err := pending.Discard(e.ctx, c.also...); err == nil {
-					e.freeSlot(c)
+					e.freeSlot(c.ticket)
 				}
 			}) {
 				pending.Abandon()
@@ -71,17 +71,17 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 			return nil, false, err
 		case errors.Is(err, commit.ErrOccupied):
 			g.sess.log.Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.key))
-			e.wasteSlot(c)
+			e.wasteSlot(c.ticket)
 			continue // with the next one
 		case errors.Is(err, commit.ErrGone):
 			e.lease.Lose(errPresence)
 			e.valid()
 			return nil, false, errEpoch
 		case err != nil:
-			e.freeSlot(c)
+			e.freeSlot(c.ticket)
 			return nil, false, err
 		case res.Token == 0:
-			e.freeSlot(c)
+			e.freeSlot(c.ticket)
 			switch err := g.resolve(ctx, e, r, res.Read); {
 			case err == nil:
 			case err == errRefused && len(ifs) == 0: // what stood in the way is gone again

@@ -3,7 +3,6 @@ package concurrency
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,9 +12,6 @@ import (
 	"github.com/etcdkit/etcdkit/internal/lease"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
-
-// errEpoch ends what waits on a lost lease: it queues anew on the next one.
-var errEpoch = errors.New("the session's lease is lost")
 
 // epoch is the life of a session on one lease. It ends when the lease is lost or
 // the session is closed, and with it all its permits.
@@ -29,20 +25,8 @@ type epoch struct {
 	cancel context.CancelCauseFunc
 	accept context.Context // ends when no new request is taken: before ctx, on Close
 
-	mu      sync.Mutex
-	ended   bool
-	cause   error
-	reason  error
-	permits map[int64]*Permit   // by token
-	entered int                 // holders of the packages beside this one, see hold.Epoch
-	inUse   bool                // something was held when the epoch ended
-	slots   map[string]*slots   // by the range of the gate
-	used    int                 // slots in use, in all gates
-	waits   int                 // calls that wait for a slot
-	ready   []chan struct{}     // of those for which none is free yet, in order
-	going   map[string]struct{} // keys that are being deleted
-	names   map[string]int      // keys of all requests, and by how many each is used
-	mail    mail
+	roll  *roll
+	slots *slots
 }
 
 // openEpoch takes a lease and raises its fence.
@@ -51,8 +35,7 @@ func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &epoch{sess: s, lease: l, keys: s.space.Session(l.ID()),
-		permits: map[int64]*Permit{}, slots: map[string]*slots{}, going: map[string]struct{}{}, names: map[string]int{}, mail: newMail()}
+	e := &epoch{sess: s, lease: l, keys: s.space.Session(l.ID()), roll: newRoll(s.remember), slots: newSlots(s.opts.MaxPermits)}
 	value := record.Session{Holder: s.opts.Holder, AtMS: nowMS()}.Encode()
 	e.fence, err = commit.Raise(ctx, s.client, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
 	if err != nil {
@@ -76,27 +59,21 @@ func (s *Session) openEpoch(ctx context.Context) (*epoch, error) {
 // end ends the epoch and all its permits. The first cause counts. Hooks are
 // called only when all contexts have ended, since they may take their time.
 func (e *epoch) end(cause error, reason error) {
-	e.mu.Lock()
-	if e.ended {
-		e.mu.Unlock()
+	reason = e.sess.explain(reason)
+	holders, held, first := e.roll.end(cause, reason)
+	if !first {
 		return
 	}
-	reason = e.sess.explain(reason)
-	e.ended, e.cause, e.reason = true, cause, reason
-	permits, held := e.permits, len(e.permits)+e.entered
-	e.inUse = held > 0
-	e.permits, e.entered = map[int64]*Permit{}, 0
-	e.mu.Unlock()
-	var lost []*LostError
-	for _, p := range permits {
-		if err := p.lose(cause, reason.Error()); err != nil {
-			lost = append(lost, err)
+	var reports []func()
+	for _, h := range holders {
+		if report := h.lose(cause, reason); report != nil {
+			reports = append(reports, report)
 		}
 	}
 	e.cancel(errEpoch)
 	e.sess.forget(held)
-	for _, err := range lost {
-		e.sess.opts.Trace.lost(err)
+	for _, report := range reports {
+		report()
 	}
 }
 
@@ -110,104 +87,59 @@ func (e *epoch) valid() bool {
 	return false
 }
 
-// why tells how an epoch has ended.
-func (e *epoch) why() (cause, reason error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.cause, e.reason
-}
-
 // whyEnded returns why an epoch has ended, for what it has left without an outcome: as an
 // error that is no loss of a permit.
 func (e *epoch) whyEnded() error {
-	cause, reason := e.why()
+	cause, reason := e.roll.why()
 	if errors.Is(cause, ErrClosed) {
 		return ErrClosed
 	}
 	return reason
 }
 
-// releasing counts the permits that their holders have released, and of which etcd has
-// not confirmed that yet.
-func (e *epoch) releasing() (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, p := range e.permits {
-		if p.given.Load() {
-			n++
-		}
-	}
-	return n
-}
-
-// add registers a permit. It fails if the epoch has ended, if the session closes,
-// or if word has come already that the permit was taken away.
-func (e *epoch) add(p *Permit) error {
-	if !e.valid() {
-		return errEpoch
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.ended {
-		return errEpoch
-	}
-	if n := p.claim.left.notice; n != nil {
-		return noticed(p.gate.name, p.token, *n)
-	}
-	if !e.sess.remember() {
-		return ErrClosed
-	}
-	p.arm()
-	e.permits[p.token] = p
-	if word := p.claim.left.asked; word != nil {
-		p.askToStepDown(word)
-	}
-	return nil
-}
-
-// holds reports whether a token is that of a permit.
-func (e *epoch) holds(token int64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.permits[token] != nil
-}
-
-// drop forgets a permit that has ended by itself.
-func (e *epoch) drop(p *Permit) {
-	e.mu.Lock()
-	_, known := e.permits[p.token]
-	delete(e.permits, p.token)
-	e.mu.Unlock()
-	if known {
+// drop forgets the holder of a ticket, which has ended by itself.
+func (e *epoch) drop(t *ticket) {
+	if e.roll.drop(t) {
 		e.sess.forget(1)
 	}
 }
 
-// enter counts one more holder that is no permit, and returns false if the epoch has ended
-// or Close has begun. It is only a number: what one holder registered with the epoch would
-// have to be undone by leave, or stay until the lease ends.
-func (e *epoch) enter() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.ended || !e.sess.remember() {
-		return false
-	}
-	e.entered++
-	return true
-}
-
-// leave is for a holder that has entered, and is called once. The end of the epoch has
-// counted those that were left.
+// leave is for a holder that has entered the roll, and is called once.
 func (e *epoch) leave() {
-	e.mu.Lock()
-	left := !e.ended
-	if left {
-		e.entered--
-	}
-	e.mu.Unlock()
-	if left {
+	if e.roll.leave() {
 		e.sess.forget(1)
 	}
+}
+
+// name records a ticket before its request is written.
+func (e *epoch) name(t *ticket) {
+	e.roll.creates(t)
+	e.slots.name(t)
+}
+
+// freeSlot forgets a ticket whose key is certainly gone, and frees its slot. It may be
+// called more than once.
+func (e *epoch) freeSlot(t *ticket) {
+	e.roll.forget(t)
+	e.slots.free(t)
+}
+
+// wasteSlot forgets a ticket whose key is taken by a foreign one.
+func (e *epoch) wasteSlot(t *ticket) {
+	e.roll.forget(t)
+	e.slots.waste(t)
+}
+
+// gone reports whether a request is one of this session's own that nobody holds or waits
+// for any more: its lease is lost, or its key is being deleted.
+func (e *epoch) gone(o owner) bool {
+	if o.Slot.Lease == e.lease.ID() {
+		return e.slots.deletesKey(o.Key)
+	}
+	e.sess.mu.Lock()
+	defer e.sess.mu.Unlock()
+	_, past := e.sess.past[o.Slot.Lease]
+	return past
 }
 
 // Reset implements mirror.Handler for the session's own range.

@@ -132,20 +132,13 @@ func (g *gate) leave() {
 
 // claim is one request that this session has written, or is about to.
 type claim struct {
+	*ticket
 	gate    *gate
 	request request
 	slot    keyspace.Slot
-	key     string
-	also    []string // keys that go with it: that of its ID
-	token   int64
 	found   mirror.Found
 	strays  []mirror.Stray // those that its Txn reads
-	freed   bool           // guarded by the epoch, as is that it is going
-	left    left           // guarded by the epoch
 }
-
-// keys are all keys that belong to the claim.
-func (c *claim) keys() []string { return append([]string{c.key}, c.also...) }
 
 // acquire is the life of one call that asks for a permit.
 func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
@@ -271,7 +264,7 @@ func (g *gate) acquireOn(caller context.Context, e *epoch, r request, begun time
 	}
 	// An answer that comes after the lease's deadline is no permit.
 	p := newPermit(ctx, e, c)
-	if err := e.add(p); err != nil {
+	if err := p.register(); err != nil {
 		g.withdrawLater(e, c)
 		return nil, c, err
 	}
@@ -306,7 +299,7 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 			case mirror.Admitted:
 				return nil
 			case mirror.Gone:
-				defer e.freeSlot(c) // not before: a notice that comes then is not kept
+				defer e.freeSlot(c.ticket) // not before: a notice that comes then is not kept
 				return g.whyGone(ctx, e, c, begun)
 			case mirror.TooHeavy:
 				g.withdrawLater(e, c)
@@ -351,10 +344,10 @@ func (g *gate) withdrawLater(e *epoch, c *claim) {
 	if e.ctx.Err() != nil {
 		return
 	}
-	e.goes(c)
+	e.slots.deletes(c.ticket)
 	g.sess.background(func() {
 		if _, err := commit.Erase(e.ctx, g.sess.client, c.key, c.token, g.refusal(c), c.also...); err == nil {
-			e.freeSlot(c)
+			e.freeSlot(c.ticket)
 		}
 	})
 }

@@ -63,10 +63,10 @@ type lived struct{ trust }
 func (l lived) Lease() clientv3.LeaseID    { return clientv3.LeaseID(l.e.lease.ID()) }
 func (l lived) Fence() *commit.Fence       { return l.e.fence }
 func (l lived) Context() context.Context   { return l.e.ctx }
-func (l lived) Why() (cause, reason error) { return l.e.why() }
+func (l lived) Why() (cause, reason error) { return l.e.roll.why() }
 
 func (l lived) Enter() (leave func(), ok bool) {
-	if !l.e.valid() || !l.e.enter() {
+	if !l.e.valid() || !l.e.roll.enter() {
 		return nil, false
 	}
 	return sync.OnceFunc(l.e.leave), true

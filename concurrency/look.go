@@ -140,5 +140,5 @@ func (g *gate) stays(e *epoch, token int64) bool {
 	g.mu.Lock()
 	since, known := g.tries[token]
 	g.mu.Unlock()
-	return known && time.Since(since) > patience || e.holds(token)
+	return known && time.Since(since) > patience || e.roll.holds(g.keys.Range, token)
 }

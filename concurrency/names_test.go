@@ -43,10 +43,11 @@ func TestNamesAreForgotten(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.gates) == 1
 	}, time.Minute, time.Millisecond, "only the one that is in use is kept")
-	s.current.mu.Lock()
-	require.Len(t, s.current.slots, 1)
-	require.Equal(t, 1, s.current.used)
-	s.current.mu.Unlock()
+	slots := s.current.slots
+	slots.mu.Lock()
+	require.Len(t, slots.numbers, 1)
+	require.Equal(t, 1, slots.used)
+	slots.mu.Unlock()
 	require.NoError(t, p.Release(ctx))
 	runtime.KeepAlive(kept)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/life"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Permit is what a semaphore or a mutex grants, or the term of an election. It is valid
@@ -43,12 +44,46 @@ func newPermit(ctx context.Context, e *epoch, c *claim) *Permit {
 	return p
 }
 
-// arm starts the clock of MaxHold.
-func (p *Permit) arm() {
+// register has the permit end with its epoch. It returns errEpoch or ErrClosed if it is
+// too late for that, or a *LostError if others have ended the request already.
+func (p *Permit) register() error {
+	if !p.epoch.valid() {
+		return errEpoch
+	}
+	left, err := p.epoch.roll.add(p.claim.ticket, held{p})
+	switch {
+	case err != nil:
+		return err
+	case left.notice != nil:
+		return noticed(p.gate.name, p.token, *left.notice)
+	case left.asked != nil:
+		p.askToStepDown(*left.asked)
+	}
 	if r := p.claim.request; r.hasMaxHold {
 		_ = p.life.Bound(p.since.Add(r.maxHold))
 	}
+	return nil
 }
+
+// held is a permit as its epoch's roll knows it.
+type held struct{ p *Permit }
+
+func (h held) lose(cause, reason error) func() { return h.end(cause, reason.Error()) }
+
+func (h held) evicted(n record.Notice) func() {
+	word := noticed(h.p.gate.name, h.p.token, n)
+	return h.end(word.Cause, word.Reason)
+}
+
+func (h held) end(cause error, reason string) (report func()) {
+	if lost := h.p.lose(cause, reason); lost != nil {
+		return func() { h.p.gate.sess.opts.Trace.lost(lost) }
+	}
+	return nil
+}
+
+func (h held) askToStepDown(n record.Notice) { h.p.askToStepDown(n) }
+func (h held) released() bool                { return h.p.given.Load() }
 
 // Context returns a context that ends when the permit ends, with a *LostError as its cause
 // (see context.Cause). It keeps the values of the ctx given to Acquire but not its
@@ -97,7 +132,7 @@ func (p *Permit) ending(cause error, reason string) *LostError {
 
 // lostWithSession returns the cause of a permit that ends with its session.
 func (p *Permit) lostWithSession() error {
-	cause, reason := p.epoch.why()
+	cause, reason := p.epoch.roll.why()
 	return p.ending(cause, reason.Error())
 }
 
@@ -110,7 +145,7 @@ func (p *Permit) heldTooLong() error {
 // before the epoch came to this permit.
 func (p *Permit) after(cause error) {
 	if errors.Is(cause, ErrTooLong) {
-		p.epoch.drop(p)
+		p.epoch.drop(p.claim.ticket)
 		p.gate.withdrawLater(p.epoch, p.claim)
 	}
 	p.gate.sess.opts.Trace.lost(cause.(*LostError))

@@ -84,7 +84,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		return nil
 	}
 	p.given.Store(true)
-	p.epoch.goes(p.claim)
+	p.epoch.slots.deletes(p.claim.ticket)
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
@@ -131,7 +131,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 // ctx's error if that ends first.
 func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) error {
 	if removal != commit.Removed {
-		n, ok, err := p.epoch.noticeFor(ctx, p.claim)
+		n, ok, err := p.epoch.noticeFor(ctx, p.claim.ticket)
 		switch {
 		case err != nil:
 			return err
@@ -143,7 +143,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 			return nil
 		}
 	}
-	p.epoch.freeSlot(p.claim)
+	p.epoch.freeSlot(p.claim.ticket)
 	p.finishRelease(nil)
 	p.gate.sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
 	return nil
@@ -152,7 +152,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 // endedByOthers returns how others have ended a permit that is being released, if a notice
 // of that has come: then its key is gone, whatever becomes of the release's own answer.
 func (p *Permit) endedByOthers() *LostError {
-	if n, ok := p.epoch.noticed(p.claim); ok {
+	if n, ok := p.epoch.noticed(p.claim.ticket); ok {
 		return noticed(p.gate.name, p.token, n)
 	}
 	return nil
@@ -160,7 +160,7 @@ func (p *Permit) endedByOthers() *LostError {
 
 // conclude ends the release of a permit whose key was gone.
 func (p *Permit) conclude(lost *LostError) {
-	p.epoch.freeSlot(p.claim) // not before: a notice that comes then is not kept
+	p.epoch.freeSlot(p.claim.ticket) // not before: a notice that comes then is not kept
 	p.finishRelease(lost.loss())
 	p.gate.sess.opts.Trace.lost(lost)
 }
@@ -187,6 +187,6 @@ func (p *Permit) unconfirmed(why error) *UnconfirmedError {
 // finishRelease ends the release with what Release returns from now on.
 func (p *Permit) finishRelease(err error) {
 	p.err = err
-	p.epoch.drop(p)
+	p.epoch.drop(p.claim.ticket)
 	close(p.done)
 }

@@ -179,7 +179,7 @@ func (s *Session) run(e *epoch) {
 		s.become(nil)
 		// The lease may still live in etcd, with permits that nobody
 		// holds any more.
-		inUse := e.inUse
+		inUse := e.roll.inUse
 		s.background(func() {
 			if inUse {
 				s.grace(lost, cause)
@@ -309,7 +309,7 @@ func (s *Session) stillHeld() bool {
 	s.mu.Lock()
 	held, e := s.held, s.current
 	s.mu.Unlock()
-	return e == nil && held > 0 || e != nil && held > e.releasing()
+	return e == nil && held > 0 || e != nil && held > e.roll.releasing()
 }
 
 // fail notes an error for Close to return.

@@ -5,19 +5,168 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
-// slots hands out the numbers that tell a session's requests in one queue apart,
-// lowest first: etcd's index keeps every deleted name until compaction, so names
-// must be few. A number is free again only when it is certain that its key is
-// gone and cannot come back.
-type slots []uint64
+// slotPatience bounds how long a call waits for a slot that is about to be freed: one
+// round trip where etcd answers.
+const slotPatience = commit.CallTimeout
 
-func (s *slots) take() (n int) {
+// slots hands out the numbers that tell a session's requests in one queue apart, and
+// records under which keys they are written. etcd's index keeps each deleted key until
+// compaction, so keys must be few: the lowest free number is taken. A number is free again
+// only when it is certain that its key is gone and cannot come back.
+type slots struct {
+	most int // how many may be in use, in all queues
+
+	mu       sync.Mutex
+	numbers  map[string]*numbers // in use, by the range of the queue
+	used     int                 // in all queues, but for those that were wasted
+	waits    int                 // calls that wait for a slot
+	ready    []chan struct{}     // of those for which none is free yet, in order
+	names    map[string]int      // keys of all requests, and by how many each is used
+	deleting map[string]struct{} // keys of slots that are being deleted
+}
+
+func newSlots(most int) *slots {
+	return &slots{most: most, numbers: map[string]*numbers{}, names: map[string]int{}, deleting: map[string]struct{}{}}
+}
+
+// take reserves a slot of a queue. If as many are in use as may be, only because requests
+// that have ended are still being removed, it waits until one of them is. It returns
+// ErrTooMany if that does not help, or takes too long, or ctx's error.
+func (s *slots) take(ctx context.Context, queue string) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used+s.waits >= s.most {
+		if s.used-len(s.deleting)+s.waits >= s.most {
+			return 0, fmt.Errorf("%w: %d are live (SessionOptions.MaxPermits)", ErrTooMany, s.most)
+		}
+		if err := s.await(ctx); err != nil {
+			return 0, err
+		}
+	}
+	used := s.numbers[queue]
+	if used == nil {
+		used = new(numbers)
+		s.numbers[queue] = used
+	}
+	n := used.take()
+	if n > keyspace.MaxSlot {
+		used.free(n)
+		return 0, fmt.Errorf("%w: %d slots of this queue are taken", ErrTooMany, n)
+	}
+	s.used++
+	return n, nil
+}
+
+// await waits until a slot is free for this call. s.mu is held, but not meanwhile.
+func (s *slots) await(ctx context.Context) (err error) {
+	ready := make(chan struct{})
+	s.ready = append(s.ready, ready)
+	s.waits++
+	s.mu.Unlock()
+	t := time.NewTimer(slotPatience)
+	defer t.Stop()
+	select {
+	case <-ready:
+	case <-t.C:
+		err = fmt.Errorf("%w: etcd has not confirmed for %v that requests that have ended are removed (SessionOptions.MaxPermits)", ErrTooMany, slotPatience)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	s.mu.Lock()
+	s.waits--
+	i := slices.Index(s.ready, ready)
+	if i < 0 { // a slot is free for this call, even if its wait has ended at the same moment
+		return nil
+	}
+	s.ready = slices.Delete(s.ready, i, i+1)
+	return err
+}
+
+// name records a ticket's keys as the session's own, before they are written.
+func (s *slots) name(t *ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range t.keys() {
+		s.names[key]++
+	}
+}
+
+// owns reports whether a key belongs to a request that is being written, exists or is being
+// deleted.
+func (s *slots) owns(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[key] > 0
+}
+
+// deletes records that a ticket's key is being deleted.
+func (s *slots) deletes(t *ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !t.freed {
+		s.deleting[t.key] = struct{}{}
+	}
+}
+
+// deletesKey reports whether the key of a slot is being deleted.
+func (s *slots) deletesKey(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, deleting := s.deleting[key]
+	return deleting
+}
+
+// free frees the slot of a ticket whose key is certainly gone. It may be called more than
+// once.
+func (s *slots) free(t *ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.freed {
+		return
+	}
+	delete(s.deleting, t.key)
+	if s.numbers[t.queue].free(t.number) {
+		delete(s.numbers, t.queue)
+	}
+	s.end(t)
+}
+
+// waste gives up the slot of a ticket whose key is taken by a foreign one. Its number is
+// never free again, but counts no more.
+func (s *slots) waste(t *ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(t)
+}
+
+// end counts one slot less, and lets the call go on that has waited longest for one. s.mu
+// is held.
+func (s *slots) end(t *ticket) {
+	t.freed = true
+	for _, key := range t.keys() {
+		if s.names[key]--; s.names[key] == 0 {
+			delete(s.names, key)
+		}
+	}
+	s.used--
+	if len(s.ready) > 0 {
+		close(s.ready[0])
+		s.ready = s.ready[1:]
+	}
+}
+
+// numbers is a set of numbers.
+type numbers []uint64
+
+// take adds the lowest number that is not in the set.
+func (s *numbers) take() int {
 	for i, word := range *s {
 		if word != ^uint64(0) {
 			bit := bits.TrailingZeros64(^word)
@@ -29,8 +178,8 @@ func (s *slots) take() (n int) {
 	return (len(*s) - 1) * 64
 }
 
-// free returns a number, and tells whether none is taken any more.
-func (s *slots) free(n int) (idle bool) {
+// free removes a number, and reports whether the set is empty then.
+func (s *numbers) free(n int) (empty bool) {
 	(*s)[n/64] &^= 1 << (n % 64)
 	for _, word := range *s {
 		if word != 0 {
@@ -38,120 +187,4 @@ func (s *slots) free(n int) (idle bool) {
 		}
 	}
 	return true
-}
-
-// slotPatience bounds how long a call waits for a slot that is about to be freed: one
-// round trip where etcd answers.
-const slotPatience = commit.CallTimeout
-
-// takeSlot reserves a slot of the gate. If the session has as many as it may only because
-// requests that have ended are still being removed, it waits until one of them is. It
-// returns ErrTooMany if that does not help, or takes too long, or ctx's error.
-func (e *epoch) takeSlot(ctx context.Context, g *gate) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if most := e.sess.opts.MaxPermits; e.used+e.waits >= most {
-		if e.used-len(e.going)+e.waits >= most {
-			return 0, fmt.Errorf("%w: %d are live (SessionOptions.MaxPermits)", ErrTooMany, most)
-		}
-		if err := e.awaitSlot(ctx); err != nil {
-			return 0, err
-		}
-	}
-	s := e.slots[g.keys.Range]
-	if s == nil {
-		s = new(slots)
-		e.slots[g.keys.Range] = s
-	}
-	n := s.take()
-	if n > keyspace.MaxSlot {
-		s.free(n)
-		return 0, fmt.Errorf("%w: %d slots are taken in %q", ErrTooMany, n, g.name)
-	}
-	e.used++
-	return n, nil
-}
-
-// awaitSlot waits until a slot is free for this call. The epoch is locked, but not meanwhile.
-func (e *epoch) awaitSlot(ctx context.Context) (err error) {
-	ready := make(chan struct{})
-	e.ready = append(e.ready, ready)
-	e.waits++
-	e.mu.Unlock()
-	t := time.NewTimer(slotPatience)
-	defer t.Stop()
-	select {
-	case <-ready:
-	case <-t.C:
-		err = fmt.Errorf("%w: etcd has not confirmed for %v that requests that have ended are removed (SessionOptions.MaxPermits)", ErrTooMany, slotPatience)
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	e.mu.Lock()
-	e.waits--
-	i := slices.Index(e.ready, ready)
-	if i < 0 { // a slot is free for this call, even if its wait has ended at the same moment
-		return nil
-	}
-	e.ready = slices.Delete(e.ready, i, i+1)
-	return err
-}
-
-// slotFreed counts one slot less, and lets the call go on that has waited longest for one.
-// The epoch is locked.
-func (e *epoch) slotFreed() {
-	e.used--
-	if len(e.ready) > 0 {
-		close(e.ready[0])
-		e.ready = e.ready[1:]
-	}
-}
-
-// freeSlot frees the slot of a claim whose key is certainly gone. It may be
-// called more than once.
-func (e *epoch) freeSlot(c *claim) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !c.freed {
-		c.freed = true
-		e.unname(c)
-		delete(e.going, c.key)
-		if e.slots[c.gate.keys.Range].free(c.slot.Number) {
-			delete(e.slots, c.gate.keys.Range)
-		}
-		e.slotFreed()
-	}
-}
-
-// wasteSlot gives up the slot of a claim whose name is taken by a foreign key.
-func (e *epoch) wasteSlot(c *claim) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c.freed = true
-	e.unname(c)
-	e.slotFreed()
-}
-
-// goes notes that a claim's key is being deleted.
-func (e *epoch) goes(c *claim) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !c.freed {
-		e.going[c.key] = struct{}{}
-	}
-}
-
-// gone tells whether a request is one of this session's own that nobody holds or
-// waits for any more: its lease is lost, or its key is being deleted.
-func (e *epoch) gone(o owner) bool {
-	if o.Slot.Lease != e.lease.ID() {
-		e.sess.mu.Lock()
-		defer e.sess.mu.Unlock()
-		_, past := e.sess.past[o.Slot.Lease]
-		return past
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_, going := e.going[o.Key]
-	return going
 }

@@ -3,7 +3,6 @@ package concurrency
 import (
 	"context"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -69,34 +68,12 @@ func (p *Permit) StopRequested() context.Context {
 }
 
 // askToStepDown ends the context of StopRequested.
-func (p *Permit) askToStepDown(word *StepDownError) {
+func (p *Permit) askToStepDown(n record.Notice) {
+	word := &StepDownError{Name: p.gate.name, Token: p.token, Reason: because(n)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	word.Name = p.gate.name
 	p.word = word
 	if p.ask != nil {
 		p.ask(word)
 	}
-}
-
-// stepDown takes the word that one of this session's requests should be given back,
-// and removes it from etcd. For a request that is no permit yet it is kept.
-func (e *epoch) stepDown(token int64, kv *mvccpb.KeyValue) {
-	n, ok := record.DecodeNotice(kv.Value)
-	if !ok {
-		n = record.Notice{Reason: "the request cannot be read"}
-	}
-	word := &StepDownError{Token: token, Reason: because(n)}
-	e.mu.Lock()
-	p := e.permits[token]
-	if box := e.mail.box(token); box != nil && p == nil {
-		box.asked = word
-	}
-	e.mu.Unlock()
-	if p != nil {
-		p.askToStepDown(word)
-	}
-	e.sess.background(func() {
-		_, _ = commit.Erase(e.ctx, e.sess.client, string(kv.Key), kv.CreateRevision, nil)
-	})
 }

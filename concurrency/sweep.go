@@ -40,46 +40,18 @@ func (e *epoch) sweep(ctx context.Context) {
 	}
 	for _, k := range resp.Keys {
 		key := string(k)
-		if !e.sess.space.Queued(key) || e.owns(key) {
+		if !e.sess.space.Queued(key) || e.slots.owns(key) {
 			continue
 		}
 		kvs, err := get(ctx, e.sess.client, key)
 		// A request that is made from now on has a greater token than what was
 		// read; one that was made before is known here.
-		if err != nil || len(kvs) == 0 || kvs[0].Lease != e.lease.ID() || e.owns(key) {
+		if err != nil || len(kvs) == 0 || kvs[0].Lease != e.lease.ID() || e.slots.owns(key) {
 			continue
 		}
 		removal, err := commit.Remove(ctx, e.sess.client, key, kvs[0].CreateRevision)
 		if err == nil && removal != commit.Absent {
 			e.sess.log.Warn("the session removed a late copy of an earlier request, which no call waits for", zap.String("key", key))
-		}
-	}
-}
-
-// owns tells whether a key belongs to a request that is being made, stands or is
-// being deleted.
-func (e *epoch) owns(key string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.names[key] > 0
-}
-
-// name notes a claim's keys as the session's own, before they are written.
-func (e *epoch) name(c *claim) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.mail.creates(c)
-	for _, key := range c.keys() {
-		e.names[key]++
-	}
-}
-
-// unname undoes name. The epoch is locked.
-func (e *epoch) unname(c *claim) {
-	e.mail.forget(c)
-	for _, key := range c.keys() {
-		if e.names[key]--; e.names[key] == 0 {
-			delete(e.names, key)
 		}
 	}
 }

@@ -26,12 +26,12 @@ func (p *Permit) heed() {
 // on a watch of its own.
 func (p *Permit) keyGone() {
 	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
-	if n, ok, _ := p.epoch.noticeFor(p.Context(), p.claim); ok {
+	if n, ok, _ := p.epoch.noticeFor(p.Context(), p.claim.ticket); ok {
 		word = noticed(p.gate.name, p.token, n)
 	}
 	if lost := p.lose(word.Cause, word.Reason); lost != nil {
-		p.epoch.drop(p)
-		p.epoch.freeSlot(p.claim)
+		p.epoch.drop(p.claim.ticket)
+		p.epoch.freeSlot(p.claim.ticket)
 		p.gate.sess.opts.Trace.lost(lost)
 	}
 }

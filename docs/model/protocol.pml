@@ -301,12 +301,12 @@ inline giveup() {
 #else
 #define FITS(c) (born[key[c]] == claim[c] && VIEW(key[c]))
 #endif
-#ifdef NO_VALID_AT_ACCEPT     /* concurrency.epoch.add: looks at the deadline */
+#ifdef NO_VALID_AT_ACCEPT     /* concurrency.Permit.register: looks at the deadline */
 #define TRUSTED(c) true
 #else
 #define TRUSTED(c) valid[c]
 #endif
-#ifdef NO_NOTICE_KEPT         /* concurrency.epoch.notice: word that comes before its permit is kept */
+#ifdef NO_NOTICE_KEPT         /* concurrency.roll.deliver: word that comes before its permit is kept */
 #define WARNED(c) false
 #else
 #define WARNED(c) notified[c]

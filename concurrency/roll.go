@@ -1,0 +1,262 @@
+package concurrency
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// errEpoch ends what waits on a lost lease: it queues anew on the next one.
+var errEpoch = errors.New("the session's lease is lost")
+
+// ticket is one request of a session, from the choice of its slot until its keys are
+// certainly gone.
+type ticket struct {
+	queue  string // the range of its queue's keys
+	number int    // of its slot
+	key    string
+	also   []string // keys that are removed with it: that of its ID
+	token  int64    // 0 until the request is written
+
+	left  mail // guarded by the roll
+	freed bool // guarded by the slots
+}
+
+// keys are all keys that belong to the ticket.
+func (t *ticket) keys() []string { return append([]string{t.key}, t.also...) }
+
+// mail is what other sessions have left for one request of this session.
+type mail struct {
+	notice *record.Notice // why they ended it
+	asked  *record.Notice // that it should step down
+}
+
+// add keeps what is new.
+func (m *mail) add(n mail) {
+	if n.notice != nil {
+		m.notice = n.notice
+	}
+	if n.asked != nil {
+		m.asked = n.asked
+	}
+}
+
+// holder is what holds by a ticket: a permit.
+type holder interface {
+	// lose ends it with the session, and returns what reports that to the hooks, or nil if
+	// it had ended before.
+	lose(cause, reason error) (report func())
+	// evicted ends it by a notice, likewise.
+	evicted(record.Notice) (report func())
+	// askToStepDown brings it the word of another session.
+	askToStepDown(record.Notice)
+	// released reports whether its owner has released it.
+	released() bool
+}
+
+// roll records the requests of a session on one lease, from before they are written: which
+// of them hold, what other sessions have left for them, and whether all has ended. These
+// are under one lock: a notice that arrives between the look for notices and the
+// registration of a permit would be lost otherwise, and the permit's context never end.
+//
+// A request is identified by its queue and its token. A notice names the token alone, and
+// is for each request that has it.
+//
+// It keeps no notice that is for none of this session's requests, or for one that is gone.
+// So it needs no bound, by which others could push out the notice of a live request.
+type roll struct {
+	remember func() bool // counts one more holder in the session, unless Close has begun
+
+	mu       sync.Mutex
+	ended    bool
+	cause    error
+	reason   error
+	inUse    bool                // something was held at the end
+	written  map[int64][]*ticket // by token
+	creating map[*ticket]int64   // whose tokens are not known yet, with their numbers
+	begun    int64               // the next number
+	early    map[int64]*early    // by token: for one of those, perhaps
+	holders  map[*ticket]holder
+	entered  int // holders of the packages beside this one, see hold.Epoch
+}
+
+// early is kept until all creations before number until have ended: the request of a later
+// one has a greater token.
+type early struct {
+	mail
+	until int64
+}
+
+func newRoll(remember func() bool) *roll {
+	return &roll{
+		remember: remember,
+		written:  map[int64][]*ticket{}, creating: map[*ticket]int64{}, early: map[int64]*early{}, holders: map[*ticket]holder{},
+	}
+}
+
+// creates records that a ticket's request is about to be written.
+func (r *roll) creates(t *ticket) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.creating[t] = r.begun
+	r.begun++
+}
+
+// created records the outcome of that: the token, or 0 if no request was written.
+func (r *roll) created(t *ticket, token int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.creating, t)
+	if t.token = token; token != 0 {
+		r.written[token] = append(r.written[token], t)
+		if e := r.early[token]; e != nil {
+			t.left.add(e.mail)
+		}
+	}
+	if len(r.early) == 0 {
+		return
+	}
+	oldest := r.begun
+	for _, number := range r.creating {
+		oldest = min(oldest, number)
+	}
+	maps.DeleteFunc(r.early, func(_ int64, e *early) bool { return e.until <= oldest })
+}
+
+// forget is for a ticket whose key is gone.
+func (r *roll) forget(t *ticket) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others := slices.DeleteFunc(r.written[t.token], func(o *ticket) bool { return o == t })
+	if r.written[t.token] = others; len(others) == 0 {
+		delete(r.written, t.token)
+	}
+}
+
+// deliver keeps what others have left for the requests with a token, and returns those of
+// them that hold. If it can be for none of this session's, it keeps nothing.
+func (r *roll) deliver(token int64, m mail) map[*ticket]holder {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	holding := map[*ticket]holder{}
+	for _, t := range r.written[token] {
+		t.left.add(m)
+		if h := r.holders[t]; h != nil {
+			holding[t] = h
+		}
+	}
+	if len(r.creating) > 0 { // another request with this token may be on its way
+		e := r.early[token]
+		if e == nil {
+			e = &early{}
+			r.early[token] = e
+		}
+		e.add(m)
+		e.until = r.begun
+	}
+	return holding
+}
+
+// mail returns what others have left for a request.
+func (r *roll) mail(t *ticket) mail {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return t.left
+}
+
+// add registers the holder of a ticket and returns what others have left for it. It
+// registers none if that is a notice: the request was ended. It returns errEpoch if all has
+// ended, and ErrClosed if Close has begun.
+func (r *roll) add(t *ticket, h holder) (mail, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.ended:
+		return mail{}, errEpoch
+	case t.left.notice != nil:
+		return t.left, nil
+	case !r.remember():
+		return mail{}, ErrClosed
+	}
+	r.holders[t] = h
+	return t.left, nil
+}
+
+// drop forgets the holder of a ticket, and reports whether there was one.
+func (r *roll) drop(t *ticket) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.holders[t]
+	delete(r.holders, t)
+	return known
+}
+
+// holds reports whether a request of the queue holds by this token.
+func (r *roll) holds(queue string, token int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.written[token], func(t *ticket) bool { return t.queue == queue && r.holders[t] != nil })
+}
+
+// enter counts one more holder that has no request here, and returns false if all has ended
+// or Close has begun. It is only a number: what one holder registered would have to be
+// undone by leave, or stay until the lease ends.
+func (r *roll) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended || !r.remember() {
+		return false
+	}
+	r.entered++
+	return true
+}
+
+// leave is for a holder that has entered, and is called once. It returns false if the end
+// has counted this holder already.
+func (r *roll) leave() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.entered--
+	}
+	return !r.ended
+}
+
+// releasing counts the holders that their owners have released, and of which etcd has not
+// confirmed that yet.
+func (r *roll) releasing() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.holders {
+		if h.released() {
+			n++
+		}
+	}
+	return n
+}
+
+// end ends all, for the first cause that it is given. It returns the holders that are to be
+// told, and how many there were with those that have entered; first is false, and there are
+// none, if all had ended before.
+func (r *roll) end(cause, reason error) (holders map[*ticket]holder, held int, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil, 0, false
+	}
+	r.ended, r.cause, r.reason = true, cause, reason
+	holders, held = r.holders, len(r.holders)+r.entered
+	r.inUse = held > 0
+	r.holders, r.entered = map[*ticket]holder{}, 0
+	return holders, held, true
+}
+
+// why returns how all has ended.
+func (r *roll) why() (cause, reason error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cause, r.reason
+}

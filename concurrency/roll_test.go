@@ -1,0 +1,268 @@
+package concurrency
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// fake is a holder that records what it is told.
+type fake struct {
+	mu      sync.Mutex
+	notices []record.Notice
+	free    bool
+}
+
+func (f *fake) lose(_, _ error) func() { return nil }
+func (f *fake) evicted(n record.Notice) func() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notices = append(f.notices, n)
+	return nil
+}
+func (f *fake) askToStepDown(record.Notice) {}
+func (f *fake) released() bool              { return f.free }
+
+func always() bool { return true }
+
+func eviction(reason string) mail { return mail{notice: &record.Notice{Reason: reason}} }
+
+// written adds a ticket whose request has that token.
+func written(r *roll, queue string, token int64) *ticket {
+	t := &ticket{queue: queue}
+	r.creates(t)
+	r.created(t, token)
+	return t
+}
+
+// empty shows that the roll keeps nothing.
+func empty(t *testing.T, r *roll) {
+	t.Helper()
+	assert.Empty(t, r.written)
+	assert.Empty(t, r.creating)
+	assert.Empty(t, r.early)
+	assert.Empty(t, r.holders)
+}
+
+// One row for each order of what happens to a request and what others leave for it.
+func TestRollDelivers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		do     func(r *roll, a, b *ticket) // a and b are being written
+		a, b   string                      // the notice that each has then
+		forget bool                        // b, too, was created
+	}{
+		"for a request that is written": {do: func(r *roll, a, b *ticket) {
+			r.created(a, 7)
+			r.deliver(7, eviction("x"))
+			r.created(b, 9)
+		}, a: "x"},
+		"before the token is known": {do: func(r *roll, a, b *ticket) {
+			r.deliver(7, eviction("x"))
+			r.created(a, 7)
+			r.created(b, 9)
+		}, a: "x"},
+		"for the last one to know its token": {do: func(r *roll, a, b *ticket) {
+			r.deliver(7, eviction("x"))
+			r.created(a, 5)
+			r.created(b, 7)
+		}, b: "x"},
+		"the later word counts": {do: func(r *roll, a, b *ticket) {
+			r.deliver(7, eviction("x"))
+			r.created(a, 7)
+			r.deliver(7, eviction("y"))
+			r.created(b, 9)
+		}, a: "y"},
+		"a wish to step down leaves the notice": {do: func(r *roll, a, b *ticket) {
+			r.deliver(7, eviction("x"))
+			r.deliver(7, mail{asked: &record.Notice{Reason: "please"}})
+			r.created(a, 7)
+			r.created(b, 9)
+		}, a: "x"},
+		"for none of this session's": {do: func(r *roll, a, b *ticket) {
+			r.created(a, 5)
+			r.created(b, 9)
+			r.deliver(7, eviction("x"))
+		}},
+		"W21: for both requests of one Txn": {do: func(r *roll, a, b *ticket) {
+			r.created(a, 7)
+			r.created(b, 7)
+			r.deliver(7, eviction("x"))
+		}, a: "x", b: "x"},
+		"W21: for both, between their answers": {do: func(r *roll, a, b *ticket) {
+			r.created(a, 7)
+			r.deliver(7, eviction("x"))
+			r.created(b, 7)
+		}, a: "x", b: "x"},
+		"a request that was not written gets none": {do: func(r *roll, a, b *ticket) {
+			r.deliver(7, eviction("x"))
+			r.created(a, 0)
+			r.created(b, 0)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRoll(always)
+			a, b := &ticket{queue: "a"}, &ticket{queue: "b"}
+			r.creates(a)
+			r.creates(b)
+			c.do(r, a, b)
+			for ticket, want := range map[*ticket]string{a: c.a, b: c.b} {
+				got := ""
+				if n := r.mail(ticket).notice; n != nil {
+					got = n.Reason
+				}
+				assert.Equal(t, want, got, ticket.queue)
+			}
+			r.forget(a)
+			r.forget(b)
+			empty(t, r)
+		})
+	}
+}
+
+// A notice that came early is kept while a request may turn out to be the one, and no
+// longer, although others are being written all the time.
+func TestRollKeepsEarlyNoticesForAWhile(t *testing.T) {
+	t.Parallel()
+	r := newRoll(always)
+	first, second, later := &ticket{}, &ticket{}, &ticket{}
+	r.creates(first)
+	r.creates(second)
+	r.deliver(7, eviction("x"))
+	r.creates(later)
+	r.created(first, 5)
+	require.Len(t, r.early, 1, "it may be for the second")
+	r.created(second, 6)
+	require.Empty(t, r.early, "a request that was begun after the notice has a greater token")
+	r.created(later, 9)
+	require.Nil(t, r.mail(later).notice)
+}
+
+func TestRollAdds(t *testing.T) {
+	t.Parallel()
+	lost, why := errors.New("lost"), errors.New("why")
+	for name, c := range map[string]struct {
+		do       func(r *roll, x *ticket)
+		remember bool
+		err      error
+		holds    bool
+	}{
+		"a holder":                   {func(*roll, *ticket) {}, true, nil, true},
+		"none that was evicted":      {func(r *roll, _ *ticket) { r.deliver(7, eviction("x")) }, true, nil, false},
+		"one that is to step down":   {func(r *roll, _ *ticket) { r.deliver(7, mail{asked: &record.Notice{}}) }, true, nil, true},
+		"none after the end":         {func(r *roll, _ *ticket) { r.end(lost, why) }, true, errEpoch, false},
+		"none when Close has begun":  {func(*roll, *ticket) {}, false, ErrClosed, false},
+		"the end before the closing": {func(r *roll, _ *ticket) { r.end(lost, why) }, false, errEpoch, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			counted := 0
+			r := newRoll(func() bool {
+				if c.remember {
+					counted++
+				}
+				return c.remember
+			})
+			x := written(r, "q", 7)
+			c.do(r, x)
+			left, err := r.add(x, &fake{})
+			require.Equal(t, c.err, err)
+			require.Equal(t, r.mail(x).asked, left.asked)
+			require.Equal(t, c.holds, r.holds("q", 7))
+			require.False(t, r.holds("another", 7))
+			if c.holds {
+				require.Len(t, r.deliver(7, eviction("x")), 1)
+			} else {
+				require.Empty(t, r.deliver(7, eviction("x")))
+			}
+			require.Equal(t, c.holds, counted == 1)
+			require.Equal(t, c.holds, r.drop(x))
+			require.False(t, r.drop(x), "once")
+			r.forget(x)
+			empty(t, r)
+		})
+	}
+}
+
+// A notice that arrives while a permit is being registered either stops that or ends the
+// permit: the look for notices and the registration are one step.
+func TestRollAddsInOneStep(t *testing.T) {
+	t.Parallel()
+	delivered := make(chan map[*ticket]holder, 1)
+	var r *roll
+	r = newRoll(func() bool {
+		go func() { delivered <- r.deliver(7, eviction("x")) }()
+		for range 100 { // it waits for the lock; if it did not, it would be done by now
+			runtime.Gosched()
+			if len(delivered) > 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return true
+	})
+	x := written(r, "q", 7)
+	left, err := r.add(x, &fake{})
+	require.NoError(t, err)
+	require.Equal(t, left.notice == nil, r.holds("q", 7), "it holds, or its caller hears of the eviction")
+	require.True(t, left.notice != nil || len(<-delivered) == 1, "nobody hears of the eviction")
+}
+
+// W21: two requests of one Txn, in two queues, have one token. Each holds by itself.
+func TestRollTellsQueuesApart(t *testing.T) {
+	t.Parallel()
+	r := newRoll(always)
+	a, b := written(r, "a", 7), written(r, "b", 7)
+	for _, x := range []*ticket{a, b} {
+		_, err := r.add(x, &fake{})
+		require.NoError(t, err)
+	}
+	require.Len(t, r.deliver(7, eviction("x")), 2)
+	r.drop(a)
+	r.forget(a)
+	require.False(t, r.holds("a", 7))
+	require.True(t, r.holds("b", 7))
+	require.Len(t, r.deliver(7, eviction("x")), 1)
+}
+
+// The end counts each holder once, and the first cause is the one.
+func TestRollEnds(t *testing.T) {
+	t.Parallel()
+	r := newRoll(always)
+	held := &fake{}
+	_, err := r.add(written(r, "q", 1), held)
+	require.NoError(t, err)
+	released := written(r, "q", 2)
+	_, err = r.add(released, &fake{free: true})
+	require.NoError(t, err)
+	require.True(t, r.enter())
+	require.True(t, r.enter())
+	require.True(t, r.leave())
+	require.Equal(t, 1, r.releasing())
+
+	lost, why := errors.New("lost"), errors.New("why")
+	holders, n, first := r.end(lost, why)
+	require.True(t, first)
+	require.Equal(t, 3, n)
+	require.Len(t, holders, 2)
+	require.True(t, r.inUse)
+
+	holders, n, first = r.end(errors.New("later"), nil)
+	require.False(t, first)
+	require.Zero(t, n)
+	require.Empty(t, holders)
+	cause, reason := r.why()
+	require.Equal(t, []error{lost, why}, []error{cause, reason})
+	require.False(t, r.enter())
+	require.False(t, r.leave(), "the end has counted it")
+	require.False(t, r.drop(released), "this one, too")
+	require.Zero(t, r.releasing())
+}

@@ -1,0 +1,134 @@
+package concurrency
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// taken takes a slot, and names its key.
+func taken(t *testing.T, s *slots, queue, key string, also ...string) *ticket {
+	t.Helper()
+	n, err := s.take(t.Context(), queue)
+	require.NoError(t, err)
+	x := &ticket{queue: queue, number: n, key: key, also: also}
+	s.name(x)
+	return x
+}
+
+// The lowest number that is certainly free is taken, in each queue by itself.
+func TestSlotsAreReused(t *testing.T) {
+	t.Parallel()
+	s := newSlots(1000)
+	var all []*ticket
+	for n := range 130 {
+		all = append(all, taken(t, s, "q", ""))
+		require.Equal(t, n, all[n].number)
+	}
+	require.Zero(t, taken(t, s, "another", "").number)
+	s.deletes(all[3])
+	require.Equal(t, 130, taken(t, s, "q", "").number, "a key that is being deleted may still exist")
+	s.free(all[70])
+	s.free(all[3])
+	require.Equal(t, 3, taken(t, s, "q", "").number)
+	s.free(all[3])
+	require.Equal(t, 70, taken(t, s, "q", "").number, "a slot is freed once")
+	require.Equal(t, 131, taken(t, s, "q", "").number)
+}
+
+func TestSlotsAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSlots(10)
+	a, b := taken(t, s, "q", "a", "id"), taken(t, s, "p", "b")
+	s.deletes(a)
+	s.free(a)
+	s.waste(b)
+	s.free(b)
+	s.deletes(a) // too late
+	require.False(t, s.deletesKey("a"))
+	require.Zero(t, s.used)
+	require.Empty(t, s.names)
+	require.Empty(t, s.deleting)
+	require.Len(t, s.numbers, 1, "the number of a foreign key stays taken")
+	require.Equal(t, 1, taken(t, s, "p", "c").number)
+}
+
+// The key of an ID is named anew while the request before is still being deleted. It is the
+// session's own until both are gone.
+func TestNameReusedDuringADeletion(t *testing.T) {
+	t.Parallel()
+	s := newSlots(10)
+	before := taken(t, s, "q", "a", "id")
+	s.deletes(before)
+	after := taken(t, s, "q", "b", "id")
+	s.free(before)
+	require.False(t, s.owns("a"))
+	require.True(t, s.owns("id"))
+	require.False(t, s.deletesKey("b"))
+	s.free(after)
+	require.False(t, s.owns("id"))
+}
+
+func TestSlotsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSlots(2)
+	a, b := taken(t, s, "q", "a"), taken(t, s, "p", "b")
+	_, err := s.take(t.Context(), "q")
+	require.ErrorIs(t, err, ErrTooMany)
+	s.waste(b) // costs none
+	b = taken(t, s, "p", "b")
+
+	synctest.Test(t, func(t *testing.T) {
+		s.deletes(a)
+		got := make(chan int, 2)
+		wait := func() {
+			n, err := s.take(context.Background(), "q")
+			if err != nil {
+				n = -1
+			}
+			got <- n
+		}
+		go wait()
+		synctest.Wait()
+		require.Empty(t, got, "a slot is about to be freed")
+		_, err := s.take(context.Background(), "q")
+		require.ErrorIs(t, err, ErrTooMany, "but for one call only")
+
+		s.deletes(b)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, err = s.take(ctx, "q")
+		require.ErrorIs(t, err, context.Canceled)
+		go wait()
+		synctest.Wait()
+		s.free(a)
+		synctest.Wait()
+		require.Equal(t, 0, <-got, "the number that was freed")
+		require.Empty(t, got, "one slot, one call")
+		begun := time.Now()
+		require.Equal(t, -1, <-got, "the other call gives up")
+		require.Equal(t, slotPatience, time.Since(begun))
+		require.Empty(t, s.ready)
+		require.Zero(t, s.waits)
+		require.Equal(t, 2, s.used)
+	})
+}
+
+func TestSlotsOfAQueueAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSlots(1 << 20)
+	for range keyspace.MaxSlot + 1 {
+		_, err := s.take(t.Context(), "q")
+		require.NoError(t, err)
+	}
+	_, err := s.take(t.Context(), "q")
+	require.ErrorIs(t, err, ErrTooMany)
+	require.Equal(t, keyspace.MaxSlot+1, s.used)
+	_, err = s.take(t.Context(), "another")
+	require.NoError(t, err)
+}
