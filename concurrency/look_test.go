@@ -20,7 +20,7 @@ func ranges(c *embedtest.Client) (few, all *embedtest.Injection) {
 	count := func(few bool) *embedtest.Injection {
 		return c.Inject(embedtest.Fault{Method: "Range", Times: -1, Do: embedtest.Pass, Match: func(_ string, msg any) bool {
 			r, ok := msg.(*pb.RangeRequest)
-			return ok && len(r.RangeEnd) > 0 && few == (r.Limit > 0 && r.Limit < 120)
+			return ok && !strings.Contains(string(r.Key), "/session/") && len(r.RangeEnd) > 0 && few == (r.Limit > 0 && r.Limit < 120)
 		}})
 	}
 	return count(true), count(false)
