@@ -23,6 +23,7 @@ func TestReleaseAsksForWord(t *testing.T) {
 	s, c := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
 	o, _ := f.session(nil)
 	sm, other := sem(t, s, "x", 1), sem(t, o, "x", 1)
+	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond, "the session watches its range, and lists it")
 	silent := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: func(_ string, msg any) bool {
 		r, ok := msg.(*pb.WatchResponse)
 		return ok && len(r.Events) > 0
@@ -44,7 +45,7 @@ func TestReleaseAsksForWord(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
 	require.ErrorContains(t, got(t, lost, "the hook"), "gone before it was released")
-	require.Positive(t, silent.Hits())
+	require.NoError(t, silent.WaitHit(ctx), "the watch")
 }
 
 // An answer to a release is lost, and then etcd refuses it for a moment. That the key
