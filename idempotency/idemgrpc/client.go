@@ -16,32 +16,37 @@ import (
 
 type ctxKey struct{}
 
-// WithKey returns a context whose calls have that key: the call that it is made for, and its
-// repetitions.
+// WithKey returns a context whose calls have that key. Use one context for a call and its
+// retries.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, ctxKey{}, key)
 }
 
-// WithNewKey returns a context whose calls have a new, random key. Make it outside of the
-// loop that tries again.
+// WithNewKey returns a context whose calls have a new random key. Call it outside of the loop that
+// retries.
 func WithNewKey(ctx context.Context) context.Context { return WithKey(ctx, rand.Text()) }
 
-// KeyOf returns the key that a context has.
+// KeyOf returns the key of a context, from WithKey or WithNewKey.
 func KeyOf(ctx context.Context) (string, bool) {
 	key, ok := ctx.Value(ctxKey{}).(string)
 	return key, ok
 }
 
-// UnaryClientInterceptor returns what gives each call of a client a key, unless its metadata
-// has one: that of its context, from WithKey or WithNewKey. Otherwise, if the context is that of an
-// attempt (of a handler behind the server's interceptor, or of idempotency.Do), it is
-// idempotency.CallKey of target, method and message: an attempt that takes over from a lost one makes
-// the same calls with the same keys, and so does a handler that tries again after a code that
-// RememberFinal would not record. A message that differs each time, by a timestamp, has a new key each
-// time: then give WithKey an Attempt.ChildKey. Otherwise the key is a new one for each call. What gRPC
-// repeats by its own retry policy has the same key. Methods tells which methods get one; nil
-// means all. A key that is not 1 to 255 printable characters of ASCII ends the call with
-// INVALID_ARGUMENT.
+// UnaryClientInterceptor returns a client's interceptor that sets the key of each call whose
+// metadata has none. Methods reports whether a method gets a key; nil means that all do. The key
+// is the first of these that exists:
+//
+//   - the key of the call's context, from WithKey or WithNewKey: to retry, use the same context;
+//   - if the context is an attempt's (in a handler behind the server's interceptor, or in the
+//     function of idempotency.Do): idempotency.CallKey of target, method and message. An attempt
+//     that takes over from a lost one makes the same calls with the same keys, and so does a
+//     handler that retries after a code that RememberFinal does not record. A message that differs
+//     each time, by a timestamp, has a new key each time: for such a call use WithKey with an
+//     Attempt.ChildKey;
+//   - a new random key for each call.
+//
+// Retries by gRPC's own retry policy have the same key. A key that is not 1 to 255 printable
+// ASCII characters ends the call with INVALID_ARGUMENT.
 func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		md, _ := metadata.FromOutgoingContext(ctx)
@@ -57,17 +62,17 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 			key = rand.Text()
 		}
 		if err := check(key); err != nil {
-			return refusal(ReasonMalformed, "the context's key cannot be used: "+err.Error())
+			return refusal(ReasonMalformed, "the context's key (WithKey) is malformed: "+err.Error())
 		}
 		err := invoker(metadata.AppendToOutgoingContext(ctx, keyName, key), method, req, reply, cc, opts...)
 		if retry != nil && RememberFinal(status.Code(err)) != idempotency.Remember {
-			retry() // another try may end otherwise, and is the same call
+			retry() // the next equal call is a retry of this one
 		}
 		return err
 	}
 }
 
-// childKey returns the key of an attempt's call, unless its message cannot be compared.
+// childKey returns the key of an attempt's call. Ok is false if the message cannot be compared.
 func childKey(ctx context.Context, called string, req any) (key string, retry func(), ok bool) {
 	m, ok := req.(proto.Message)
 	if !ok {

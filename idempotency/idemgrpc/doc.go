@@ -1,44 +1,53 @@
-// Package idemgrpc does unary gRPC calls once: a server's handler behind its interceptor
-// runs once for each idempotency-key in the call's metadata, and duplicates get the
-// message, or the status, that it has returned. Health checks, reflection and methods without
-// side effects need no key: see NeedsKey.
+// Package idemgrpc executes each unary gRPC call once: behind its interceptor a server's handler
+// runs once for each idempotency-key in the call's metadata, and duplicates get a replay of its
+// message or status. Health checks, reflection and methods without side effects need no key: see
+// NeedsKey.
 //
 // # Guaranteed
 //
-// What package idempotency guarantees, for calls of one Scope, full method and key: the
+// What package idempotency guarantees, for calls with the same Scope, full method and key: the
 // handler does not run without a claim (unless FailOpen is set), nor after its outcome was
-// recorded. The client that cancels, or whose deadline passes, does not end the handler's
-// context, and the outcome is recorded. It is returned when it has been recorded, or when that
-// has taken 5 seconds and goes on in the background; not if it may turn out not to be the one
-// that counts, since another attempt may have taken over, or since the handler has given
-// something to Attempt.Attach. That holds for refusals that are not recorded, too. A replay is
-// marked by idempotent-replayed: true in the header. Streams are refused unless PassStreams
-// is set: they are never silently unguarded.
+// recorded. A client that cancels, or whose deadline passes, does not end the handler's context,
+// and the outcome is recorded.
 //
-//	| a call                                   | is answered by                          |
+// An outcome is returned after it was recorded. If recording takes longer than 5 seconds, it
+// continues in the background, and the outcome is returned as long as no other attempt can have
+// another one. The outcome, a refusal included, is withheld if another attempt may have taken
+// over (the session was lost, or MaxExecution has passed), and if it is still being recorded and
+// the handler has called Attempt.Attach. A replay has idempotent-replayed: true in its header.
+//
+// Streams of methods that need a key are refused unless PassStreams is set.
+//
+//	| call                                     | answer                                  |
 //	|------------------------------------------|-----------------------------------------|
-//	| without a key, or with one that is none  | INVALID_ARGUMENT                        |
-//	| with a key used with another message     | FAILED_PRECONDITION, REUSED             |
-//	| whose duplicate is in progress           | ABORTED and RetryInfo; later, with Wait |
-//	| that was done                            | its message or status, replayed         |
-//	| whose outcome is unknown, under Refuse   | FAILED_PRECONDITION, UNKNOWN            |
-//	| whose outcome may not count              | ABORTED and RetryInfo                   |
-//	| whose outcome etcd does not take         | INTERNAL                                |
-//	| while etcd is away, full or closed       | UNAVAILABLE and RetryInfo; see FailOpen |
+//	| no key, or a malformed one               | INVALID_ARGUMENT                        |
+//	| key was used with another message        | FAILED_PRECONDITION, REUSED             |
+//	| a duplicate is in progress               | ABORTED and RetryInfo; later, with Wait |
+//	| outcome was recorded                     | a replay of the message or status       |
+//	| outcome is unknown, under Refuse         | FAILED_PRECONDITION, UNKNOWN            |
+//	| scope has too many records               | RESOURCE_EXHAUSTED and RetryInfo        |
+//	| outcome is withheld                      | ABORTED and RetryInfo                   |
+//	| etcd refuses what was given to Attach    | INTERNAL                                |
+//	| etcd is unavailable or nearly full,      |                                         |
+//	| or the session is closed                 | UNAVAILABLE and RetryInfo; see FailOpen |
 //
-// The interceptor's own answers have an ErrorInfo whose domain is Domain and whose reason is
-// one of the Reason constants.
+// These answers have an ErrorInfo whose domain is Domain and whose reason is one of the Reason
+// constants. If an operator has to act, its metadata has the reference of the record: see
+// MetadataRef.
 //
 // # Not guaranteed
 //
-// That headers and trailers of a response are replayed: only the message is, or code, text
-// and details of the status. That a message above MaxResponse is: duplicates get
-// FAILED_PRECONDITION, NOT_KEPT. That two releases of a program write one message as the same
-// bytes: protobuf does not promise it, though it holds while the message's own definition
-// and the library stay; a duplicate that crosses such an upgrade may be told REUSED.
+// That headers and trailers of a response are replayed: a replay has the message, or code, text
+// and details of the status. That a message larger than MaxResponse is replayed: duplicates get
+// FAILED_PRECONDITION, NOT_KEPT. That two releases of a program encode one message as the same
+// bytes: protobuf does not guarantee it, although it holds while the message's definition and the
+// library are unchanged; a duplicate across such an upgrade may get REUSED.
 //
-// Messages are protobuf; those of other codecs are refused. The handler's context is that
-// of the attempt: see idempotency.FromContext. Operations given to Attempt.Attach take effect if the
-// outcome is recorded and its code is OK: a handler that fails writes nothing, even where its
-// status is recorded. The handler must not settle the attempt.
+// # The handler
+//
+// Messages are protobuf; those of other codecs are refused. The handler's context is the
+// attempt's: idempotency.FromContext returns the attempt. Operations given to Attempt.Attach take
+// effect if the outcome is recorded and its code is OK: a handler that fails writes nothing, even
+// if its status is recorded. The handler must not settle the attempt. Client returns the context
+// of the client's call.
 package idemgrpc

@@ -8,10 +8,9 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// NeedsKey is the default of Options.Methods: it reports whether a method needs a key, by its
-// full name. All do, except for gRPC's own health checks and reflection, and for methods whose
-// definition has the option idempotency_level = NO_SIDE_EFFECTS, as far as it is linked into the
-// program.
+// NeedsKey is the default of Options.Methods: it reports whether the method with that full name
+// needs a key. All do except for gRPC's own health checks and reflection, and for methods whose
+// definition has the option idempotency_level = NO_SIDE_EFFECTS and is linked into the program.
 func NeedsKey(fullMethod string) bool {
 	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
 	if strings.HasPrefix(name, "grpc.health.v1.") || strings.HasPrefix(name, "grpc.reflection.") {

@@ -14,57 +14,56 @@ import (
 
 // Options configure the interceptors of a server. nil means all defaults.
 type Options struct {
-	// Scope returns whose call it is: a tenant, an account. It must come from what the
-	// client has proved, so what authenticates is chained before. A call with an empty one
-	// is answered by PERMISSION_DENIED. Defaults to the empty scope for all, which the
-	// store must allow (idempotency.Options.SingleTenant).
+	// Scope returns the tenant or account that made the call. It must be authenticated, so
+	// chain authentication before the interceptor. A call with an empty scope is answered with
+	// PERMISSION_DENIED. Defaults to one empty scope for all calls, which the store must allow
+	// (idempotency.Options.SingleTenant).
 	Scope func(context.Context) string
-	// Methods tells which methods, by their full names (/package.Service/Method), need a
-	// key; others pass as they are. Defaults to NeedsKey: all but health checks, reflection
-	// and those without side effects.
+	// Methods reports whether a method, by its full name (/package.Service/Method), needs a
+	// key; calls of others pass unchanged. Defaults to NeedsKey: all but health checks,
+	// reflection and methods without side effects.
 	Methods func(fullMethod string) bool
-	// Optional lets calls without a key pass, unguarded. Defaults to false: they are
-	// answered by INVALID_ARGUMENT.
+	// Optional lets calls without a key run without a claim. Defaults to false: they are
+	// answered with INVALID_ARGUMENT.
 	Optional bool
-	// PassStreams lets streams of such Methods pass, unguarded. Defaults to false: they
-	// are answered by UNIMPLEMENTED.
+	// PassStreams lets streams of such Methods run without a claim. Defaults to false: they
+	// are answered with UNIMPLEMENTED.
 	PassStreams bool
-	// CheckKey returns an error for keys that are not random enough; its text goes to
-	// the client. Defaults to no check beyond 1 to 255 printable characters of ASCII.
+	// CheckKey returns an error for a key that is not random enough; the client gets the
+	// error's text. Defaults to no check beyond 1 to 255 printable ASCII characters.
 	CheckKey func(key string) error
-	// Payload returns what makes two calls with one key the same, in the forms that
-	// Store.Begin takes. Defaults to the whole message. An error is answered by
-	// INVALID_ARGUMENT.
+	// Payload returns what two calls with one key must have in common, in a form that
+	// Store.Begin takes. Its error is answered with INVALID_ARGUMENT. Defaults to the whole
+	// message.
 	Payload func(ctx context.Context, fullMethod string, req any) (any, error)
-	// OnCode says what becomes of the call by the code that its handler has returned:
-	// Remember has it recorded, Forget gives the key free for the same payload, Abandon leaves
-	// the attempt as lost. Defaults to RememberFinal.
+	// OnCode decides what happens to the call, by the code that its handler has returned:
+	// Remember records the outcome, Forget releases the key for the same payload, Abandon
+	// leaves the attempt as lost. Defaults to RememberFinal.
 	OnCode func(codes.Code) idempotency.Action
-	// MaxResponse is the size of a response, in bytes, up to which it is recorded.
-	// Defaults to 4 MiB, or what the store takes (idempotency.Options.MaxResult) if that is
-	// less.
+	// MaxResponse is the largest response, in bytes, that is recorded. Defaults to 4 MiB, or
+	// what the store records (idempotency.Options.MaxResult) if that is less.
 	MaxResponse int
-	// Wait is for how long a duplicate waits for the one in progress. Defaults to 0: it
-	// is answered by ABORTED at once. At most 24 hours.
+	// Wait is at most how long a duplicate waits for the attempt in progress; 0 is not at
+	// all, and the duplicate is answered with ABORTED at once. Defaults to 0; at most 24 hours.
 	Wait time.Duration
-	// StoreTimeout bounds the asking of etcd before the handler, waiting not counted.
-	// Defaults to 5 seconds; at most 24 hours.
+	// StoreTimeout is at most how long a call waits for etcd before its handler runs, in
+	// addition to Wait. Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
-	// FailOpen runs the handler without any guard if etcd cannot be reached or is full, and
-	// nothing was seen of the call (idempotency.ErrUnavailable). A call that was seen in
-	// progress, done or lost is not run again, nor is any while etcd refuses the program or
-	// the session is closed. Defaults to false: such calls are answered by UNAVAILABLE.
+	// FailOpen runs the handler without a claim if etcd is unavailable or nearly full and
+	// nothing is known of the call (idempotency.ErrUnavailable). A call that was seen in
+	// progress, done or lost does not run again; neither does any call while etcd denies access
+	// or the session is closed. Defaults to false: such calls are answered with UNAVAILABLE.
 	FailOpen bool
-	// Each returns options for one call, such as idempotency.Retain and OnLost.
-	// Defaults to none. Wait and OnError have no effect there.
+	// Each returns options for one call, such as idempotency.Retain and OnLost. Wait and
+	// OnError have no effect there. Defaults to none.
 	Each func(ctx context.Context, fullMethod string) []idempotency.Option
-	// ReportError is called with what an operator should know: why the store could not be
-	// asked, that an outcome was not recorded, or that one is unknown until Resolve
+	// ReportError is called with each error that an operator should know: etcd is
+	// unavailable, an outcome was not recorded, or an outcome is unknown until Resolve
 	// (*idempotency.UnknownError). Defaults to nothing.
 	ReportError func(ctx context.Context, fullMethod string, err error)
 }
 
-// roomForHead is what the recorded form may take besides the message.
+// roomForHead is the part of the store's MaxResult that is for the rest of the recorded form.
 const roomForHead = 1 << 10
 
 // config is Options with their defaults.
@@ -100,9 +99,9 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	return c, nil
 }
 
-// RememberFinal has those outcomes recorded that would be the same if the call came again:
-// OK, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION and OUT_OF_RANGE. The
-// others give the key free.
+// RememberFinal records each outcome that a repetition would get again: OK, INVALID_ARGUMENT,
+// NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION and OUT_OF_RANGE. The other codes release the key
+// for the same payload.
 func RememberFinal(code codes.Code) idempotency.Action {
 	switch code {
 	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:

@@ -20,7 +20,7 @@ import (
 //
 //	idemgrpc 1 0 -
 //
-// The third word is the code, the fourth "omitted" if the message was not kept.
+// The third word is the code; the fourth is "omitted" if the message was not kept.
 const (
 	magic       = "idemgrpc 1 "
 	wordOmitted = "omitted"
@@ -28,24 +28,24 @@ const (
 
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// whole is the Payload of the whole message.
+// whole is the default Payload, of the whole message.
 func whole(_ context.Context, _ string, req any) (any, error) {
 	m, ok := req.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("a %T is no message of protobuf", req)
+		return nil, fmt.Errorf("%T is not a protobuf message", req)
 	}
 	head := append([]byte(m.ProtoReflect().Descriptor().FullName()), '\n')
 	return deterministic.MarshalAppend(head, m)
 }
 
-// Encode returns the recorded form of an outcome, as it is given to idempotency.WasDone by an
-// operator who resolves a call by hand: duplicates get the message, or if failed is not nil its
-// status. It returns an error if there is neither, or if what protobuf writes of it could not be
-// read again.
+// Encode returns the recorded form of an outcome: the result for idempotency.WasDone when an
+// operator resolves a call. Duplicates get the message, or the status of failed if that is not
+// nil. Encode returns an error if there is neither a message nor a status with another code than
+// OK, or if protobuf could not decode the result.
 func Encode(resp proto.Message, failed error) ([]byte, error) {
 	st := status.Convert(failed)
 	if (failed == nil) != (st.Code() == codes.OK) || failed == nil && resp == nil {
-		return nil, errors.New("idemgrpc: encode outcome: it is neither a message nor an error with a code")
+		return nil, errors.New("idemgrpc: encode outcome: there is neither a message nor an error with another code than OK")
 	}
 	stored := encode(resp, st, math.MaxInt)
 	if _, _, err := decode(stored); err != nil {
@@ -54,8 +54,8 @@ func Encode(resp proto.Message, failed error) ([]byte, error) {
 	return stored, nil
 }
 
-// encode returns the recorded form of what a handler has returned. It cannot fail: the work
-// is done, so what cannot be written is left out.
+// encode returns the recorded form of a handler's result. It cannot fail, since the work is done:
+// a message that cannot be encoded is omitted.
 func encode(resp any, failed *status.Status, most int) []byte {
 	var body []byte
 	var err error
@@ -67,7 +67,7 @@ func encode(resp any, failed *status.Status, most int) []byte {
 			body, err = proto.Marshal(packed)
 		}
 	} else {
-		err = errors.New("no message of protobuf")
+		err = errors.New("not a protobuf message")
 	}
 	word := "-"
 	if err != nil || len(body) > most {
@@ -81,8 +81,8 @@ var (
 	errOmitted = errors.New("the response was not kept")
 )
 
-// decode reads the recorded form: a message, or the error that the handler has returned.
-// Bad says that there is neither: errForm, errOmitted or what protobuf says.
+// decode returns the message or the error of a recorded form. Bad is set if there is neither:
+// errForm, errOmitted or an error of protobuf.
 func decode(stored []byte) (resp any, failed, bad error) {
 	line, body, ok := bytes.Cut(stored, []byte{'\n'})
 	rest, is := strings.CutPrefix(string(line), magic)

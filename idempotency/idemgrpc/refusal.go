@@ -10,36 +10,35 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
-// Domain is that of the ErrorInfo in the interceptors' own answers.
+// Domain is the domain of the ErrorInfo in the interceptors' own answers.
 const Domain = "idempotency.etcdkit"
 
-// Reasons tell the interceptors' own answers apart.
+// The reasons of the ErrorInfo in the interceptors' own answers.
 const (
 	ReasonMissing     = "IDEMPOTENCY_KEY_MISSING"   // INVALID_ARGUMENT
 	ReasonMalformed   = "IDEMPOTENCY_KEY_MALFORMED" // INVALID_ARGUMENT
 	ReasonPayload     = "PAYLOAD"                   // INVALID_ARGUMENT: the message cannot be compared
-	ReasonScope       = "SCOPE"                     // PERMISSION_DENIED: nobody knows whose call it is
-	ReasonInProgress  = "IN_PROGRESS"               // ABORTED: a duplicate is being worked on, or the outcome being recorded
-	ReasonConflict    = "CONFLICT"                  // ABORTED: a condition of the handler's commit was not met; the handler has run
+	ReasonScope       = "SCOPE"                     // PERMISSION_DENIED: Options.Scope has returned an empty scope
+	ReasonInProgress  = "IN_PROGRESS"               // ABORTED: a duplicate is in progress, or the outcome is being recorded
+	ReasonConflict    = "CONFLICT"                  // ABORTED: a condition given to Attempt.Attach is not met; the handler has run
 	ReasonReused      = "REUSED"                    // FAILED_PRECONDITION: the key was used with another message
-	ReasonUnknown     = "UNKNOWN"                   // FAILED_PRECONDITION: an attempt was lost, and somebody has to find out
-	ReasonFailed      = "FAILED"                    // FAILED_PRECONDITION: it has failed before, and that was remembered
-	ReasonNotKept     = "NOT_KEPT"                  // FAILED_PRECONDITION: it was done, and its response was not kept
-	ReasonStream      = "STREAM"                    // UNIMPLEMENTED: streams are not guarded
-	ReasonInternal    = "INTERNAL"                  // INTERNAL: the interceptor is used or set up in a wrong way, or etcd takes no such operations as the handler's
-	ReasonUnreadable  = "UNREADABLE"                // INTERNAL: what is recorded cannot be read by this release
+	ReasonUnknown     = "UNKNOWN"                   // FAILED_PRECONDITION: an attempt was lost, and an operator has to call Store.Resolve
+	ReasonFailed      = "FAILED"                    // FAILED_PRECONDITION: the call has failed before, and the failure was recorded
+	ReasonNotKept     = "NOT_KEPT"                  // FAILED_PRECONDITION: the call was done, and its response was not kept
+	ReasonStream      = "STREAM"                    // UNIMPLEMENTED: a stream of a method that needs a key
+	ReasonInternal    = "INTERNAL"                  // INTERNAL: an option is wrong, or etcd refuses the operations given to Attempt.Attach
+	ReasonUnreadable  = "UNREADABLE"                // INTERNAL: the recorded outcome cannot be read
 	ReasonScopeFull   = "SCOPE_FULL"                // RESOURCE_EXHAUSTED: the scope has as many records as the store allows
-	ReasonUnavailable = "UNAVAILABLE"               // UNAVAILABLE: the store cannot be asked
-	ReasonFull        = "FULL"                      // UNAVAILABLE: the store begins no new calls
+	ReasonUnavailable = "UNAVAILABLE"               // UNAVAILABLE: etcd is unavailable, or the session is closed
+	ReasonFull        = "FULL"                      // UNAVAILABLE: etcd is close to its quota, and no new call begins
 )
 
-// MetadataRef is the name, in the metadata of the ErrorInfo, of the reference of the call's
-// record, for Store.Get, Resolve and Delete. It is there where an operator has to act: with
-// ReasonUnknown and ReasonUnreadable.
+// MetadataRef is the key, in the metadata of the ErrorInfo, of the reference of the call's record,
+// for Store.Get, Resolve and Delete. It is set if an operator has to act, with ReasonUnknown and
+// ReasonUnreadable.
 const MetadataRef = "ref"
 
-// answers are the status codes of the reasons, and the texts of those whose answers all have
-// the same.
+// answers are the status codes by reason, and the texts of the refusals.
 var answers = map[string]struct {
 	code codes.Code
 	text string
@@ -49,20 +48,20 @@ var answers = map[string]struct {
 	ReasonPayload:     {code: codes.InvalidArgument},
 	ReasonScope:       {code: codes.PermissionDenied},
 	ReasonInProgress:  {codes.Aborted, "a call with this key is in progress, or its outcome is not recorded yet"},
-	ReasonConflict:    {codes.Aborted, "a change has come between: the handler has run, and the operations that it gave to Attempt.Attach were not done"},
+	ReasonConflict:    {codes.Aborted, "a condition of the call is no longer met: the call has executed, and what it was to write together with its outcome was not written"},
 	ReasonReused:      {codes.FailedPrecondition, "the key was used with another message"},
-	ReasonUnknown:     {codes.FailedPrecondition, "an earlier attempt was interrupted, and its outcome is unknown"},
-	ReasonFailed:      {codes.FailedPrecondition, "the call has failed, and is not tried again"},
+	ReasonUnknown:     {codes.FailedPrecondition, "an earlier attempt was interrupted: the call does not execute again until an operator has resolved it"},
+	ReasonFailed:      {codes.FailedPrecondition, "the call has failed, and does not execute again"},
 	ReasonNotKept:     {codes.FailedPrecondition, "the call was done, and its response was not kept"},
 	ReasonStream:      {code: codes.Unimplemented},
-	ReasonInternal:    {codes.Internal, "the call cannot be begun, or its outcome cannot be recorded"},
+	ReasonInternal:    {codes.Internal, "the server cannot begin the call, or cannot record its outcome"},
 	ReasonUnreadable:  {codes.Internal, "the recorded response cannot be read: an operator has to read or delete its record"},
-	ReasonScopeFull:   {codes.ResourceExhausted, "too many calls of this client are remembered"},
-	ReasonUnavailable: {codes.Unavailable, "the store cannot be asked"},
-	ReasonFull:        {codes.Unavailable, "no new calls are begun"},
+	ReasonScopeFull:   {codes.ResourceExhausted, "too many calls of this client are recorded"},
+	ReasonUnavailable: {codes.Unavailable, "the store of idempotency keys is unavailable"},
+	ReasonFull:        {codes.Unavailable, "the store of idempotency keys is nearly full: no new call begins"},
 }
 
-// reasons are those of the refusals that the middlewares of all transports have.
+// reasons are the reasons of the refusals that all transports have.
 var reasons = map[middleware.Reason]string{
 	middleware.InProgress:  ReasonInProgress,
 	middleware.Conflict:    ReasonConflict,
@@ -77,7 +76,7 @@ var reasons = map[middleware.Reason]string{
 	middleware.Full:        ReasonFull,
 }
 
-// refusal returns an answer of the interceptors' own.
+// refusal returns the answer to a call that cannot be begun as it is.
 func refusal(reason, text string) error {
 	return answer(reason, text, &errdetails.ErrorInfo{Reason: reason, Domain: Domain})
 }

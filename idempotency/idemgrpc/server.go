@@ -48,7 +48,7 @@ func StreamServerInterceptor(store *idempotency.Store, opts *Options) (grpc.Stre
 		if c.PassStreams || !c.Methods(info.FullMethod) {
 			return handler(srv, ss)
 		}
-		return refusal(ReasonStream, info.FullMethod+" is a stream, and streams are not done once")
+		return refusal(ReasonStream, info.FullMethod+" is a stream: streams cannot execute once for each key")
 	}, nil
 }
 
@@ -58,13 +58,13 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 		if c.Optional {
 			return handler(ctx, req)
 		}
-		return nil, refusal(ReasonMissing, "the call needs an "+keyName)
+		return nil, refusal(ReasonMissing, "the call has no "+keyName+" in its metadata")
 	}
 	if err == nil && c.CheckKey != nil {
 		err = c.CheckKey(id)
 	}
 	if err != nil {
-		return nil, refusal(ReasonMalformed, "the "+keyName+" cannot be used: "+err.Error())
+		return nil, refusal(ReasonMalformed, "the "+keyName+" is malformed: "+err.Error())
 	}
 	k := idempotency.Key{Op: middleware.Fit(method), ID: id}
 	if c.Scope != nil {
@@ -93,7 +93,7 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	return c.attempt(ctx, req, method, handler, a)
 }
 
-// key reads the key of a call.
+// key returns the key of a call.
 func key(ctx context.Context) (string, error) {
 	key, err := middleware.Single(metadata.ValueFromIncomingContext(ctx, keyName))
 	if err != nil {
@@ -114,7 +114,7 @@ func check(key string) error {
 	return nil
 }
 
-// attempt runs the handler and records what it returns.
+// attempt runs the handler and records its outcome.
 func (c *config) attempt(ctx context.Context, req any, method string, handler grpc.UnaryHandler, a *idempotency.Attempt) (resp any, failed error) {
 	report := func(err error) { c.report(ctx, method, err) }
 	refused := middleware.Run(ctx, a, report, func(own context.Context) middleware.Result {
@@ -130,7 +130,7 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 	return resp, failed
 }
 
-// replay returns what was recorded.
+// replay answers a duplicate with the recorded outcome.
 func (c *config) replay(ctx context.Context, method string, k idempotency.Key, rec *idempotency.Outcome) (any, error) {
 	if refused := middleware.Unreplayable(rec); refused != nil {
 		return nil, refusalOf(*refused)
@@ -148,7 +148,7 @@ func (c *config) replay(ctx context.Context, method string, k idempotency.Key, r
 	return resp, failed
 }
 
-// refuse answers a call that the store has not begun because of err.
+// refuse answers a call that the store has not begun, because of err.
 func (c *config) refuse(ctx context.Context, req any, method string, handler grpc.UnaryHandler, by middleware.Refusal, err error) (any, error) {
 	gone := ctx.Err()
 	if gone != nil && by.Reason == middleware.Unavailable {
@@ -171,8 +171,8 @@ func (c *config) report(ctx context.Context, method string, err error) {
 
 type clientKey struct{}
 
-// Client returns the context of the client's call, which ends when the client cancels, for a
-// handler that has been given the attempt's. If there is no interceptor, it returns ctx.
+// Client returns the context of the client's call, which ends when the client cancels. A handler's
+// own context is the attempt's, which does not. Without an interceptor, Client returns ctx.
 func Client(ctx context.Context) context.Context {
 	if c, ok := ctx.Value(clientKey{}).(context.Context); ok {
 		return c

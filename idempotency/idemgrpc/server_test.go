@@ -298,7 +298,7 @@ func TestConflict(t *testing.T) {
 	err := s.pay("k").err
 	require.True(t, refused(t, err, codes.Aborted, idemgrpc.ReasonConflict))
 	require.EqualValues(t, 1, s.calls.Load())
-	require.ErrorContains(t, err, "the handler has run, and the operations that it gave to Attempt.Attach were not done")
+	require.ErrorContains(t, err, "the call has executed, and what it was to write together with its outcome was not written")
 }
 
 // Operations that etcd does not take: nothing is recorded, and the client does not hear

@@ -172,7 +172,7 @@ func TestCanonicalJSONOfOthers(t *testing.T) {
 	} {
 		p := s.post("/", name, body).problem(t)
 		require.Equal(t, idemhttp.CodeBody, p.Code, name)
-		require.True(t, strings.HasPrefix(p.Detail, "the body is no JSON"), p.Detail)
+		require.Regexp(t, "^the body is (no|not) JSON", p.Detail)
 	}
 	require.Zero(t, s.calls.Load()+told.Load())
 	require.False(t, s.post("/", "k", deep(9_999)).replayed())

@@ -1,78 +1,86 @@
-// Package idemhttp does HTTP requests once: a server's handler behind its Middleware runs
-// once for each Idempotency-Key, and duplicates get the response that it has given. It
-// follows draft-ietf-httpapi-idempotency-key-header-07.
+// Package idemhttp executes each HTTP request once: behind its Middleware a server's handler
+// runs once for each Idempotency-Key, and duplicates get a replay of its response. It follows
+// draft-ietf-httpapi-idempotency-key-header-07.
 //
 // # Guaranteed
 //
-// What package idempotency guarantees, for requests of one Scope, operation and key: the
-// handler does not run without a claim (unless FailOpen is set), nor after its response was
-// recorded, whatever the response's size or form. A response is sent when it has been
-// recorded, or when that has taken 5 seconds and goes on in the background. It is not sent if
-// it may turn out not to be the one that counts: if the session was lost meanwhile or
-// MaxExecution has passed, so that another may have taken over, or if that writing goes on and
-// the handler has given something to Attempt.Attach. That holds for refusals that are not
-// recorded, too. The client then gets a 409 and may ask again, or a 500 if etcd refuses the
-// operations that were given to Attach. A response that was streamed is cut off. A client that
-// hangs up does not stop the handler, whose outcome is recorded.
+// What package idempotency guarantees, for requests with the same Scope, operation and key:
+// the handler does not run without a claim (unless FailOpen is set), nor after its response was
+// recorded, whatever the response's size or form.
 //
-// A replay has the status, headers, trailers and body that the handler gave, byte for byte,
+// A response is sent after it was recorded. If recording takes longer than 5 seconds, it
+// continues in the background, and the response is sent as long as no other attempt can have
+// another outcome. The response, a refusal included, is withheld if another attempt may have
+// taken over (the session was lost, or MaxExecution has passed), and if it is still being
+// recorded and the handler has called Attempt.Attach. Then the client gets a 409 and may repeat
+// the request, or a 500 if etcd refuses the operations given to Attach; a response that was
+// already being streamed breaks off.
+//
+// A client that hangs up does not stop the handler, whose response is recorded.
+//
+// A replay has the status, headers, trailers and body of the handler's response, byte for byte,
 // except for Date, for headers about one connection (such as Transfer-Encoding), and for
-// those that could give one client's session to another: Set-Cookie, WWW-Authenticate
-// and their like are never recorded, nor is what NeverStore names. It is marked with
+// headers that could give one client's session to another: Set-Cookie, WWW-Authenticate and
+// similar ones are never recorded, nor are those in NeverStore. A replay has the header
 // Idempotent-Replayed: true.
 //
-//	| a request                                  | is answered by                             |
-//	|--------------------------------------------|--------------------------------------------|
-//	| without a key                              | 400, unless Optional is set                |
-//	| with a key that is none                    | 400                                        |
-//	| with a key used with another payload, or   |                                            |
-//	| for another virtual host (Options.Host)    | 422, also while that one is in progress    |
-//	| whose duplicate is in progress             | 409 and Retry-After; later, if Wait is set |
-//	| whose body is above MaxRequest             | 413                                        |
-//	| that was done                              | its response, replayed                     |
-//	| whose outcome is unknown, under Refuse     | 409, with the reference for Resolve        |
-//	| of a scope with too many records           | 429 and Retry-After; a repetition is not   |
-//	| whose response cannot be recorded          | 500                                        |
-//	| while etcd is away, full or closed         | 503 and Retry-After; see FailOpen          |
+//	| request                                       | answer                                     |
+//	|-----------------------------------------------|--------------------------------------------|
+//	| no key                                        | 400, unless Optional is set                |
+//	| malformed key                                 | 400                                        |
+//	| key was used with another payload, or for     |                                            |
+//	| another virtual host (Options.Host)           | 422, also while that one is in progress    |
+//	| a duplicate is in progress                    | 409 and Retry-After; later, if Wait is set |
+//	| body larger than MaxRequest                   | 413                                        |
+//	| response was recorded                         | a replay                                   |
+//	| outcome is unknown, under Refuse              | 409, with the reference for Resolve        |
+//	| scope has too many records                    | 429 and Retry-After; replays continue      |
+//	| etcd refuses what was given to Attach          | 500                                        |
+//	| etcd is unavailable or nearly full,           |                                            |
+//	| or the session is closed                      | 503 and Retry-After; see FailOpen          |
 //
-// These answers of the Middleware's own are problem+json (RFC 9457), with a member "code"
-// that distinguishes them, and "retryable". Where an operator has to act, for an outcome that is
-// unknown or unreadable, a member "ref" names the record: see idempotency.Store.Resolve.
+// These answers are problem+json (RFC 9457), with the members "code" and "retryable". If an
+// operator has to act, because an outcome is unknown or unreadable, the member "ref" identifies
+// the record: see idempotency.Store.Resolve.
 //
 // # Not guaranteed
 //
-// That a body above MaxResponse is replayed: it goes to the first client as it is,
-// duplicates get status and headers, no body, and Idempotency-Body-Omitted: true. The same
-// goes for a response without an end. A response that breaks off, with a body shorter than
-// its Content-Length though the client is there, goes to the first client as it is; it is
-// not replayed, and its attempt is lost, unless the handler says with Decide that the
-// request was done: then duplicates get it without the body. Of a hijacked connection only that it was hijacked is
-// recorded: duplicates get 409. What the handler sends to other requests is not part of it,
-// nor are responses with 1xx, which go to the first client only.
+// That every body is replayed. A body larger than MaxResponse is sent to the first client, and
+// not recorded: duplicates get status and headers without a body, and
+// Idempotency-Body-Omitted: true. The same holds for a response without an end.
+//
+// That a response that breaks off is replayed. If the body is shorter than its Content-Length
+// although the client is connected, the first client gets what there is, and the attempt is
+// lost, unless the handler calls Decide with idempotency.Remember: then duplicates get the
+// response without the body. Of a hijacked connection only the fact is recorded: duplicates
+// get a 409. Responses with status 1xx go to the first client only.
 //
 // That two clients with one Scope cannot see each other's responses: a client that knows
-// scope, operation, key and payload gets the response. Separate clients with Scope.
+// scope, operation, key and payload gets the response. Give each client a Scope of its own.
 //
-// # Where it stands
+// # Where to put it
 //
-// Behind what authenticates, limits and logs, in front of what does the work. What was set
-// in the response's headers before it is not recorded, and is set anew for replays, unless
-// the handler has changed or removed it. A request's body may be decoded in front of it. What
-// compresses belongs before it; a response that was compressed behind it is replayed so, or,
-// if it is gzip, unpacked for a client that does not accept it. A framework whose handlers return errors has to write these behind it: in
-// echo, the Middleware stands before the whole echo.Echo, or a middleware that calls
-// Context.Error behind echo.WrapMiddleware. What is written later reaches no client, and
-// ReportError gets an error for it.
+// Put the Middleware behind authentication, rate limits and logging, and in front of the
+// handler. Response headers that were set in front of it are not recorded; they are set anew
+// for a replay, unless the handler has changed or removed them. A request's body may be decoded
+// in front of it. Put compression in front of it, too; a response that was compressed behind it
+// is replayed compressed, or, if it is gzip, decompressed for a client that does not accept gzip.
 //
-// What answers for a handler that has not returned yet must stand in front of it, too:
-// http.TimeoutHandler, and frameworks' middleware of that kind. Behind it, the 503 releases the
-// key (see RememberFinal) while the work continues, and a repetition runs beside the first. In
-// front, the work continues alone and its outcome is recorded: repetitions are answered by 409
-// until then, and by a replay after it.
+// A framework whose handlers return errors has to write them behind the Middleware. In echo,
+// wrap the whole echo.Echo with the Middleware, or use a middleware that calls Context.Error
+// behind echo.WrapMiddleware. A response that is written after the handler has returned reaches
+// no client, and ReportError gets an error.
 //
-// The handler's context is that of the attempt: see idempotency.FromContext for its number,
-// fencing token, child keys and recovery points. Transport sends child keys by itself.
+// A timeout that answers before the handler has returned, such as http.TimeoutHandler, has to
+// be in front of the Middleware. In front, the handler continues, its response is recorded, and
+// duplicates get a 409 until then and a replay after it. Behind, the timeout's 503 releases the
+// key (see RememberFinal) while the handler continues, and a duplicate runs beside it.
+//
+// # The handler
+//
+// The handler's context is the attempt's: idempotency.FromContext returns the attempt, with its
+// number, fencing token, child keys and recovery points. Transport sends child keys by itself.
 // Operations given to Attempt.Attach take effect if the response is recorded and its status is
-// below 400: a handler that fails writes nothing, even where its response is recorded. The
-// handler must not settle the attempt. Client reports whether the client is still there.
+// below 400: a handler that fails writes nothing, even if its response is recorded. The handler
+// must not settle the attempt. Client returns the context of the client's request.
 package idemhttp

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// neverStored are the headers of a response that belong to one client, and those that belong
-// to one connection or message and are made anew. (Trailer stays: it tells the names of
-// those that follow.)
+// neverStored are the headers of a response that belong to one client, and those that belong to
+// one connection or message and are set anew. (Trailer is recorded: it has the names of the
+// trailers.)
 var neverStored = map[string]bool{
 	"Set-Cookie": true, "Set-Cookie2": true, "Www-Authenticate": true, "Proxy-Authenticate": true,
 	"Authorization": true, "Proxy-Authorization": true, "Authentication-Info": true,
@@ -19,26 +19,27 @@ var neverStored = map[string]bool{
 	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Date": true,
 }
 
-// digests are those that a body has with its coding (RFC 9530): of another form of it they are wrong.
+// digests are digests of a body in its content coding (RFC 9530): they are wrong for another
+// coding.
 var digests = map[string]bool{"Content-Digest": true, "Repr-Digest": true, "Digest": true, "Content-Md5": true}
 
-// ofBody tells whether a header or trailer describes a body which is not kept.
+// ofBody reports whether a header or trailer describes the body.
 func ofBody(name string) bool {
 	return digests[name] || slices.Contains([]string{"Content-Encoding", "Content-Type", "Content-Range", "Trailer"}, name)
 }
 
-// plain is the name of a header, or of a trailer that nobody has announced.
+// plain returns the name of a header, or of a trailer that was not announced.
 func plain(name string) string {
 	return http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
 }
 
-// dropDigests removes them.
+// dropDigests removes digests.
 func dropDigests(h http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return digests[plain(name)] })
 }
 
-// stored returns what is recorded of a response's headers: what differs from those that
-// were there before the handler, and is nobody's own. What the handler has removed is there
+// stored returns the headers of a response that are recorded: those that the handler has set,
+// except for headers that are never recorded. A header that the handler has removed is there
 // without a value.
 func (c *config) stored(h, before http.Header, omitted bool) http.Header {
 	out := http.Header{}
@@ -61,8 +62,8 @@ func (c *config) stored(h, before http.Header, omitted bool) http.Header {
 	return out
 }
 
-// trailers returns what a handler has set for after the body: under names that it has
-// announced, and those with net/http's prefix.
+// trailers returns the trailers that a handler has set: under the names that it has announced,
+// and those with net/http's prefix.
 func trailers(h, announced http.Header) http.Header {
 	var out http.Header
 	add := func(name string, values []string) {

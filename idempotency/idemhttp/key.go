@@ -11,8 +11,8 @@ import (
 )
 
 // key reads the idempotency key of a request, an Item of Structured Fields (RFC 9651) that
-// is a String; its parameters mean nothing. A bare one has no quotes, and is taken for the
-// String of the same characters.
+// is a String; parameters are ignored. Unless strict is set, a key without quotes stands for
+// the String of the same characters.
 func key(h http.Header, name string, strict bool) (string, error) {
 	text, err := middleware.Single(h.Values(name))
 	if err != nil {
@@ -24,17 +24,17 @@ func key(h http.Header, name string, strict bool) (string, error) {
 	}
 	item, err := httpsfv.UnmarshalItem([]string{text})
 	if err != nil {
-		return "", errors.New("it is not one String of Structured Fields, such as \"8e03978e\" with its quotes")
+		return "", errors.New("it is not a String of Structured Fields, such as \"8e03978e\" with its quotes")
 	}
 	s, ok := item.Value.(string)
 	if !ok {
-		return "", errors.New("it is a Structured Field, and no String: the quotes are missing")
+		return "", errors.New("it is a Structured Field, but not a String: the quotes are missing")
 	}
 	return s, middleware.CheckLength(s)
 }
 
-// bare tells whether a text is a key that somebody has sent without quotes. What could be
-// the beginning of something else is none.
+// bare reports whether a text is a key without quotes. A text that could be the beginning of
+// another Structured Field is none.
 func bare(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"',;\()`, c) >= 0 {
@@ -44,8 +44,8 @@ func bare(text string) bool {
 	return text != ""
 }
 
-// quoted writes a key as it goes into the header. It returns an error if that is no String
-// of Structured Fields.
+// quoted returns a key as the header has it. It returns an error if the key is no String of
+// Structured Fields.
 func quoted(key string) (string, error) {
 	if err := middleware.CheckLength(key); err != nil {
 		return "", err

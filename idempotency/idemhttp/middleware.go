@@ -69,8 +69,8 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	}
 }
 
-// identify returns the key of a request, or the answer to a request without one. Id and err
-// are what its header has.
+// identify returns the Key of a request, or the problem of a request without one. Id and err are
+// the result of reading its header.
 func (c *config) identify(r *http.Request, id string, err error) (k idempotency.Key, refused *Problem) {
 	if err == nil && c.CheckKey != nil {
 		err = c.CheckKey(id)
@@ -94,19 +94,19 @@ func (c *config) identify(r *http.Request, id string, err error) (k idempotency.
 	return k, nil
 }
 
-// errNoOp says that requests cannot be told apart.
+// errNoOp is reported for a request without an operation: all operations would share its key.
 var errNoOp = errors.New("Options.Op has returned no operation; ByPattern does if no http.ServeMux in front of the Middleware has matched the request")
 
-// content returns the body of a request and its payload, or the answer to a request whose
-// body cannot be used.
+// content returns the body of a request and its payload, or the problem of a body that cannot be
+// used.
 func (c *config) content(r *http.Request) (body []byte, payload any, refused *Problem) {
 	body, err := read(r, c.MaxRequest)
 	var limit *http.MaxBytesError
 	switch {
 	case errors.As(err, &limit):
-		return nil, nil, &Problem{Code: CodeTooLarge, Detail: fmt.Sprintf("It may have %d bytes.", limit.Limit)}
+		return nil, nil, &Problem{Code: CodeTooLarge, Detail: fmt.Sprintf("At most %d bytes are accepted.", limit.Limit)}
 	case errors.Is(err, errTooLarge):
-		return nil, nil, &Problem{Code: CodeTooLarge, Detail: fmt.Sprintf("It may have %d bytes.", c.MaxRequest)}
+		return nil, nil, &Problem{Code: CodeTooLarge, Detail: fmt.Sprintf("At most %d bytes are accepted.", c.MaxRequest)}
 	case errors.Is(err, errConsumed):
 		c.report(r, err)
 		return nil, nil, &Problem{Code: CodeInternal}
@@ -131,8 +131,8 @@ func (c *config) begin(r *http.Request, k idempotency.Key, payload any) (*idempo
 	return c.shared.Begin(r.Context(), k, payload, each, own...)
 }
 
-// errCut: net/http sends such a response as it is, and closes the connection, so that the
-// client sees that it is not all.
+// errCut is reported for a response that net/http sends as it is before it closes the
+// connection, so that the client sees that the body is incomplete.
 var errCut = errors.New("the response's body is shorter than its Content-Length, so it is not recorded")
 
 // attempt runs the handler, records its response and sends it.
@@ -154,13 +154,13 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	case refused == nil:
 		rec.send()
 	case rec.live || rec.hijacked:
-		panic(http.ErrAbortHandler) // what was sent is not what counts
+		panic(http.ErrAbortHandler) // what was sent may not be the outcome
 	default:
 		c.refuse(w, r, *refused)
 	}
 }
 
-// duplicate sends what was recorded.
+// duplicate answers a duplicate with the recorded outcome.
 func (c *config) duplicate(w http.ResponseWriter, r *http.Request, k idempotency.Key, rec *idempotency.Outcome) {
 	if refused := middleware.Unreplayable(rec); refused != nil {
 		c.refuse(w, r, *refused)

@@ -480,7 +480,7 @@ func TestConflictOfTheHandlersOwn(t *testing.T) {
 	p := re.problem(t)
 	require.Empty(t, re.Header.Get("Link")+re.Header.Get("Location"), "nothing is left of what the handler has set")
 	require.Equal(t, idemhttp.CodeConflict, p.Code)
-	require.Contains(t, p.Detail, "The handler has run, and what it was to write together with the outcome was not written.")
+	require.Contains(t, p.Detail, "The request has executed, and what it was to write together with its outcome was not written.")
 	require.True(t, errors.Is(*told.Load(), idempotency.ErrConflict))
 	s.post("/payments", "k", "body")
 	require.EqualValues(t, 2, s.calls.Load(), "the key was given free")

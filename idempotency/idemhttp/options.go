@@ -17,81 +17,82 @@ import (
 
 // Options configure a Middleware and its PolicyHandler. nil means all defaults.
 type Options struct {
-	// Scope returns whose request it is: a tenant, an account. It must come from what the
-	// client has proved, so what authenticates stands before the Middleware. A request
-	// with an empty one is answered by 403. Defaults to the empty scope for all, which
-	// the store must allow (idempotency.Options.SingleTenant).
+	// Scope returns the tenant or account that sent the request. It must be authenticated, so
+	// authentication belongs in front of the Middleware. A request with an empty scope is
+	// answered with 403. Defaults to one empty scope for all requests, which the store must
+	// allow (idempotency.Options.SingleTenant).
 	Scope func(*http.Request) string
-	// Op returns what is requested: one key is free for each operation. A request with an
-	// empty one is answered by 500. Defaults to ByRoute.
+	// Op returns the operation that is requested. Two operations never share a key. A request
+	// with an empty one is answered with 500. Defaults to ByRoute.
 	Op func(*http.Request) string
-	// Host returns for which virtual host a request is: a key that comes again for another
-	// one is refused, whatever Op and Payload are. Empty means any. Requests that were
-	// begun by a release without Host match any, too. Defaults to ByHost.
+	// Host returns the virtual host of the request. A key that was used for another host is
+	// refused with 422, whatever Op and Payload are. Empty matches any host, and so does a
+	// record of a release without Host. Defaults to ByHost.
 	Host func(*http.Request) string
-	// Methods are those that need a key, in any case; others pass as they are. Defaults to
-	// POST and PATCH.
+	// Methods are the methods that need a key, in any letter case; other requests pass
+	// unchanged. Defaults to POST and PATCH.
 	Methods []string
-	// Optional lets requests without a key pass, unguarded. Defaults to false: they are
-	// answered by 400.
+	// Optional lets requests without a key run without a claim. Defaults to false: they are
+	// answered with 400.
 	Optional bool
-	// Strict refuses keys without quotes, which the draft does not allow and many
-	// clients send. Defaults to false: key and "key" are the same.
+	// Strict refuses keys without quotes, which the draft forbids and many clients send.
+	// Defaults to false: key and "key" are the same.
 	Strict bool
-	// CheckKey returns an error for keys that are not random enough, or not of the form
-	// that clients were told; the error's text goes to the client. Defaults to no check
-	// beyond 1 to 255 characters.
+	// CheckKey returns an error for a key that is not random enough, or not in the form that
+	// clients were given; the client gets the error's text. Defaults to no check beyond 1 to
+	// 255 characters.
 	CheckKey func(key string) error
-	// Header is the name of the key's header. Defaults to Idempotency-Key.
+	// Header is the header with the key. Defaults to Idempotency-Key.
 	Header string
-	// ReplayedHeader marks replays, with the value true. Defaults to Idempotent-Replayed.
+	// ReplayedHeader is the header that a replay has, with the value true. Defaults to
+	// Idempotent-Replayed.
 	ReplayedHeader string
-	// Docs is the URI where the PolicyHandler, or another description, is published: the
-	// answers of the Middleware link to it. Defaults to none.
+	// Docs is the URI at which the PolicyHandler, or another description, is published: the
+	// Middleware's problems link to it. Defaults to none.
 	Docs string
-	// MaxRequest bounds the body of a request, in bytes, since it is read as a whole
-	// before the handler. Defaults to 1 MiB; at most 1 GiB.
+	// MaxRequest is the largest body of a request, in bytes; the whole body is read before the
+	// handler runs. Defaults to 1 MiB; at most 1 GiB.
 	MaxRequest int64
-	// MaxResponse is the size of a response's body, in bytes, up to which it is recorded
-	// and held back until then. Defaults to 1 MiB, or what the store takes
+	// MaxResponse is the largest body of a response, in bytes, that is recorded, and held in
+	// memory until then. Defaults to 1 MiB, or what the store records
 	// (idempotency.Options.MaxResult) if that is less.
 	MaxResponse int
-	// Payload returns what makes two requests with one key the same, in the forms that
-	// Store.Begin takes. Defaults to Exact; see also CanonicalJSON. An error is
-	// answered by 400.
+	// Payload returns what two requests with one key must have in common, in a form that
+	// Store.Begin takes. Its error is answered with 400. Defaults to Exact; see also
+	// CanonicalJSON.
 	Payload func(r *http.Request, body []byte) (any, error)
-	// OnStatus says what becomes of the request by its response's status: Remember has
-	// it recorded, Forget gives the key free for the same payload, Abandon leaves the attempt
-	// as lost. Defaults to RememberFinal. A handler that knows better calls Decide.
+	// OnStatus decides what happens to the request, by the status of its response: Remember
+	// records the response, Forget releases the key for the same payload, Abandon leaves the
+	// attempt as lost. A handler overrides it with Decide. Defaults to RememberFinal.
 	OnStatus func(status int) idempotency.Action
-	// NeverStore names headers of responses that are not recorded, besides those that
-	// never are. Defaults to none.
+	// NeverStore are response headers that are not recorded, in addition to those that never
+	// are. Defaults to none.
 	NeverStore []string
-	// Wait is for how long a duplicate waits for the one in progress. Defaults to 0: it
-	// is answered by 409 at once. At most 24 hours.
+	// Wait is at most how long a duplicate waits for the attempt in progress; 0 is not at
+	// all, and the duplicate is answered with 409 at once. Defaults to 0; at most 24 hours.
 	Wait time.Duration
-	// StoreTimeout bounds the asking of etcd before the handler, waiting not counted.
-	// Defaults to 5 seconds; at most 24 hours.
+	// StoreTimeout is at most how long a request waits for etcd before its handler runs, in
+	// addition to Wait. Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
-	// FailOpen runs the handler without any guard if etcd cannot be reached or is full, and
-	// nothing was seen of the request (idempotency.ErrUnavailable). A request that was seen
-	// in progress, done or lost is not run again, nor is any while etcd refuses the program
-	// or the session is closed. Defaults to false: such requests are answered by 503.
+	// FailOpen runs the handler without a claim if etcd is unavailable or nearly full and
+	// nothing is known of the request (idempotency.ErrUnavailable). A request that was seen in
+	// progress, done or lost does not run again; neither does any request while etcd denies
+	// access or the session is closed. Defaults to false: such requests are answered with 503.
 	FailOpen bool
-	// Each returns options for one request, such as idempotency.Retain and OnLost.
-	// Defaults to none. Wait, OnError and, unless
-	// Host returns an empty one, AlsoCompare have no effect there.
+	// Each returns options for one request, such as idempotency.Retain and OnLost. Wait and
+	// OnError have no effect there, nor has AlsoCompare unless Host returns an empty host. Defaults to
+	// none.
 	Each func(*http.Request) []idempotency.Option
-	// OnProblem writes an answer of the Middleware's own: the headers are set, except for
-	// Content-Type. Defaults to problem+json.
+	// OnProblem writes a problem; all headers but Content-Type are set. Defaults to
+	// problem+json.
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
-	// ReportError is called with what an operator should know: why the store could not be
-	// asked, that an outcome was not recorded, or that one is unknown until Resolve
+	// ReportError is called with each error that an operator should know: etcd is
+	// unavailable, an outcome was not recorded, or an outcome is unknown until Resolve
 	// (*idempotency.UnknownError). Defaults to nothing.
 	ReportError func(*http.Request, error)
 }
 
-// roomForHead is what the recorded status and headers may take of the store's MaxResult.
+// roomForHead is the part of the store's MaxResult that is for status and headers.
 const roomForHead = 64 << 10
 
 // maxRequest is the greatest MaxRequest.
@@ -158,8 +159,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// methods returns those that are guarded, in the case in which HTTP has them: clients do not send
-// post, so as it is written it would guard nothing.
+// methods returns the methods that need a key, in upper case: clients do not send post, so as
+// it is written it would match nothing.
 func methods(from []string) (all []string) {
 	for _, m := range from {
 		all = append(all, strings.ToUpper(m))
@@ -170,7 +171,7 @@ func methods(from []string) (all []string) {
 	return all
 }
 
-// token tells whether a text can be a method (RFC 9110, 5.6.2).
+// token reports whether s can be a method (RFC 9110, 5.6.2).
 func token(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -181,13 +182,13 @@ func token(s string) bool {
 	return s != ""
 }
 
-// ByRoute tells operations apart by method and path: a key that comes again at another
-// path is another request. That holds for the path that the client has sent, and for what
-// http.StripPrefix or a rewriting in front has made of it.
+// ByRoute returns method and path: the same key at another path is another request. The path
+// is the one that the client has sent, together with the one that http.StripPrefix or a
+// rewriting in front of the Middleware has made of it.
 func ByRoute(r *http.Request) string { return r.Method + " " + route(r) }
 
-// ByHost tells virtual hosts apart by the name that the client has sent, without the port, in
-// lower case. An address is none: it says which instance of a fleet is meant, if that.
+// ByHost returns the host name that the client has sent, in lower case and without the port. It
+// returns "" for an address, which identifies an instance of a fleet rather than a virtual host.
 func ByHost(r *http.Request) string {
 	name := r.Host
 	if host, _, err := net.SplitHostPort(name); err == nil {
@@ -199,10 +200,10 @@ func ByHost(r *http.Request) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// ByPattern tells operations apart by the pattern of http.ServeMux that has matched: a key
-// that comes again at another path of the same pattern is refused, since Exact has the
-// path; with a Payload that has not, it is a duplicate. The Middleware has to stand behind the
-// ServeMux: a request that none has matched is answered by 500.
+// ByPattern returns the pattern of http.ServeMux that has matched. The same key at another path
+// of the pattern is refused, since Exact includes the path; with a Payload that does not, it is
+// a duplicate. The Middleware has to be behind the ServeMux: a request without a pattern is
+// answered with 500.
 func ByPattern(r *http.Request) string {
 	if r.Pattern == "" {
 		return ""
@@ -210,14 +211,14 @@ func ByPattern(r *http.Request) string {
 	return r.Method + " " + r.Pattern
 }
 
-// OneForAll is an Op that has each key be used once in the whole scope: a key that comes
-// again at another path or with another method is refused, since Exact has both; with a Payload
-// that has not, it is a duplicate.
+// OneForAll is an Op for which a scope can use each key once. The same key at another path or
+// with another method is refused, since Exact includes both; with a Payload that does not, it is
+// a duplicate.
 func OneForAll(*http.Request) string { return "any" }
 
-// RememberFinal has those responses recorded that would be the same if the request came
-// again: all but 5xx, 401, 403, 407, 408, 421, 425, 429. Those give the key free for the same
-// payload, so they must not be given while the work goes on, as http.TimeoutHandler does behind the Middleware.
+// RememberFinal records each response that a repetition would get again: all but 5xx, 401, 403,
+// 407, 408, 421, 425 and 429. Those release the key for the same payload, so a handler must not
+// send them while its work continues, as http.TimeoutHandler behind the Middleware does.
 func RememberFinal(status int) idempotency.Action {
 	switch {
 	case status >= 500:

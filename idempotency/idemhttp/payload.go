@@ -15,19 +15,19 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Exact is a Payload of method, path, query, media type, content coding and the bytes of
-// the body. The path is the one that the client has sent, and the one that what stands in
-// front has made of it, if that is another. Neither the order of the query's names counts, nor a media type's parameters,
-// such as a boundary. Its error is always nil.
+// Exact is a Payload of method, path, query, media type, content coding and the bytes of the
+// body. The path is the one that the client has sent, together with the one that a handler in
+// front of the Middleware has made of it. The order of the query's names does not count, nor do
+// a media type's parameters, such as a boundary. Its error is always nil.
 func Exact(r *http.Request, body []byte) (any, error) {
 	head := describe(r)
 	all := make([]byte, 0, len(head)+len(body))
 	return append(append(all, head...), body...), nil
 }
 
-// CanonicalJSON is a Payload like Exact, but that neither the order of members nor space
-// counts in a body of JSON. It returns an error if the body is not empty and no JSON, or is
-// some that cannot be compared: see idempotency.CheckJSON.
+// CanonicalJSON is a Payload like Exact, except that the order of members and white space in the
+// body do not count. It returns an error if the body is neither empty nor JSON, or is JSON that
+// cannot be compared: see idempotency.CheckJSON.
 func CanonicalJSON(r *http.Request, body []byte) (any, error) {
 	head, err := json.Marshal(describe(r))
 	if err != nil {
@@ -37,7 +37,7 @@ func CanonicalJSON(r *http.Request, body []byte) (any, error) {
 	all = append(append(all, `{"Head":`...), head...)
 	if len(bytes.TrimSpace(body)) > 0 {
 		if !json.Valid(body) { // alone: it must not end the object around it
-			return nil, errors.New("the body is no JSON")
+			return nil, errors.New("the body is not JSON")
 		}
 		all = append(append(all, `,"Body":`...), body...)
 	}
@@ -49,7 +49,7 @@ func CanonicalJSON(r *http.Request, body []byte) (any, error) {
 	return p, nil
 }
 
-// describe is a request without its body, in one text per request.
+// describe returns all that Exact compares but the body, as one text.
 func describe(r *http.Request) string {
 	query := r.URL.RawQuery
 	if query != "" {
@@ -71,7 +71,7 @@ func describe(r *http.Request) string {
 	return string(append(b, '\n'))
 }
 
-// sent is the path as the client has sent it: what stands in front, such as
+// sent returns the path that the client has sent: a handler in front of the Middleware, such as
 // http.StripPrefix, may have changed r.URL.
 func sent(r *http.Request) string {
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
@@ -80,8 +80,8 @@ func sent(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// route is the path of a request as it tells routes apart: the one that was sent, and the one
-// that what stands in front has made of it, if that is another.
+// route returns the path that the client has sent, together with the one in r.URL if a handler
+// in front of the Middleware has changed it.
 func route(r *http.Request) string {
 	path, here := sent(r), r.URL.EscapedPath()
 	if path == here {
@@ -92,11 +92,11 @@ func route(r *http.Request) string {
 
 var (
 	errTooLarge = errors.New("the body is too large")
-	errConsumed = errors.New("something in front of idemhttp.Middleware has read the body")
+	errConsumed = errors.New("a handler in front of idemhttp.Middleware has read the body")
 )
 
-// read reads the body of a request, up to max bytes. It returns errTooLarge, errConsumed,
-// or what the client's connection returned.
+// read returns the body of a request. It returns errTooLarge for more than max bytes,
+// errConsumed, or the error of the client's connection.
 func read(r *http.Request, max int64) ([]byte, error) {
 	if r.ContentLength > max {
 		return nil, errTooLarge
@@ -123,23 +123,22 @@ func read(r *http.Request, max int64) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// decoded tells whether n bytes, fewer than the length that the client has declared, can be all of
-// a body that something in front has decoded, rather than what it has left. A short body is longer
-// with its coding, which the headers still name, or which has gone together with the length. (Nothing
-// at all is left where a body was read.)
+// decoded reports whether n bytes, fewer than the Content-Length that the client has sent, can be
+// a whole body that a handler in front of the Middleware has decoded, rather than the rest of one
+// that it has read. The headers still have the coding then, or neither the coding nor the length.
+// (Of a body that was read, nothing is left.)
 func decoded(r *http.Request, n int64) bool {
 	_, sized := r.Header["Content-Length"]
 	return n > 0 && (!sized || r.Header.Get("Content-Encoding") != "")
 }
 
-// again is a body that was read, and the original, which is closed with it.
+// again is a copy of a body, and the original, which is closed with it.
 type again struct {
 	*bytes.Reader
 	io.Closer
 }
 
-// restored returns a request with its body, which was read, and another context. Length and
-// trailers are as they were.
+// restored returns a request with a copy of its body, and with ctx. Length and trailers stay.
 func restored(r *http.Request, ctx context.Context, body []byte) *http.Request {
 	r2 := r.WithContext(ctx)
 	if r.Body != nil && r.Body != http.NoBody {
@@ -148,8 +147,8 @@ func restored(r *http.Request, ctx context.Context, body []byte) *http.Request {
 	return r2
 }
 
-// handle calls a handler with a restored request, and removes the files of a form that was
-// parsed there: net/http does so for the request that it knows, and this is a copy.
+// handle calls a handler with a restored request, and removes the files of a form that the
+// handler has parsed: net/http does so only for the original request.
 func handle(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if r.MultipartForm != nil {

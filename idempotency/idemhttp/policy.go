@@ -15,7 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
-// Policy is what a PolicyHandler publishes: the rules that a client has to know.
+// Policy is the document that a PolicyHandler publishes: the rules for clients.
 type Policy struct {
 	Header            string   `json:"header"`
 	Required          bool     `json:"required"`
@@ -33,7 +33,7 @@ type Policy struct {
 	Errors            []Rule   `json:"errors"`
 }
 
-// Rule is one answer of the Middleware's own.
+// Rule is a kind of Problem.
 type Rule struct {
 	Code      Code   `json:"code"`
 	Status    int    `json:"status"`
@@ -41,9 +41,9 @@ type Rule struct {
 	Retryable bool   `json:"retryable"`
 }
 
-// PolicyHandler publishes what a Middleware of the same store and options does: the
-// specification, expiry included, that the draft demands of a resource (§2.3, §2.5.2). It
-// answers with JSON if the request's Accept header has it, and with HTML otherwise. The document
+// PolicyHandler returns a handler that publishes the rules of a Middleware with the same store
+// and options: the specification, expiry included, that the draft demands of a resource (§2.3,
+// §2.5.2). It answers with JSON if the request's Accept header has it, and with HTML otherwise. The document
 // does not contain a Retain of Options.Each. It returns idempotency.ErrInvalid where Middleware
 // does.
 func PolicyHandler(store *idempotency.Store, opts *Options) (http.Handler, error) {
@@ -85,9 +85,9 @@ func (c *config) policy() Policy {
 	p := Policy{
 		Header: c.Header, Required: !c.Optional, Methods: c.Methods, MaxLength: middleware.MaxKey,
 		Format:     `A String of Structured Fields (RFC 9651), such as "8e03978e-40d5-43dd-bc93-6894a57f9324", unique for each request.`,
-		Expiration: fmt.Sprintf("A key and its response are kept for %v after the request was done, at least.", keep), ExpirationSeconds: int64(keep / time.Second),
+		Expiration: fmt.Sprintf("A key and its response are kept for at least %v after the request was done.", keep), ExpirationSeconds: int64(keep / time.Second),
 		Fingerprint:  "A repetition has the same host, method, path, query, media type and body as the first request.",
-		InProgress:   "A repetition of a request that is being worked on is answered by 409 and Retry-After.",
+		InProgress:   "A repetition of a request in progress is answered with 409 and Retry-After.",
 		ReplayHeader: c.ReplayedHeader, MaxRequestBytes: c.MaxRequest, MaxResponseBytes: c.MaxResponse,
 		NotRecorded: slices.Sorted(maps.Keys(c.never)),
 	}
@@ -99,10 +99,10 @@ func (c *config) policy() Policy {
 		p.Format += " The quotes may be left out."
 	}
 	if c.custom {
-		p.Fingerprint = "A repetition has the same host and content as the first request, in what counts for this operation."
+		p.Fingerprint = "A repetition has the same host and content as the first request, in the parts that this service compares."
 	}
 	if c.Wait > 0 {
-		p.InProgress = fmt.Sprintf("A repetition of a request that is being worked on gets its response; after %v it is answered by 409 and Retry-After.", c.Wait)
+		p.InProgress = fmt.Sprintf("A repetition of a request in progress waits for its response, and is answered with 409 and Retry-After after %v.", c.Wait)
 	}
 	for code, pr := range problems {
 		p.Errors = append(p.Errors, Rule{Code: code, Status: pr.Status, Title: pr.Title, Retryable: pr.Retryable})
@@ -120,16 +120,16 @@ var page = template.Must(template.New("policy").Parse(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{{.Header}}</title></head><body>
 <h1>{{.Header}}</h1>
 <p>Requests with the methods {{range $i, $m := .Methods}}{{if $i}}, {{end}}{{$m}}{{end}} {{if .Required}}need{{else}}may have{{end}} this header.
-A request is done once for each key; a repetition gets the same response, marked with {{.ReplayHeader}}: true.</p>
+A request executes once for each key; a repetition gets the same response, with the header {{.ReplayHeader}}: true.</p>
 <dl>
 <dt>Format</dt><dd>{{.Format}} At most {{.MaxLength}} characters.</dd>
 <dt>Expiry</dt><dd>{{.Expiration}}</dd>
-<dt>What a repetition is</dt><dd>{{.Fingerprint}}</dd>
-<dt>While it is in progress</dt><dd>{{.InProgress}}</dd>
-<dt>Sizes</dt><dd>A request may have {{.MaxRequestBytes}} bytes. Of a response above {{.MaxResponseBytes}} bytes status and headers are repeated.</dd>
+<dt>Repetitions</dt><dd>{{.Fingerprint}}</dd>
+<dt>While the request is in progress</dt><dd>{{.InProgress}}</dd>
+<dt>Sizes</dt><dd>A request has at most {{.MaxRequestBytes}} bytes. A response larger than {{.MaxResponseBytes}} bytes is repeated without its body.</dd>
 <dt>Headers that are not repeated</dt><dd>{{range $i, $m := .NotRecorded}}{{if $i}}, {{end}}{{$m}}{{end}}</dd>
 </dl>
-<table><tr><th>status</th><th>code</th><th>title</th><th>worth repeating</th></tr>
+<table><tr><th>status</th><th>code</th><th>title</th><th>retryable</th></tr>
 {{range .Errors}}<tr id="{{.Code}}"><td>{{.Status}}</td><td>{{.Code}}</td><td>{{.Title}}</td><td>{{if .Retryable}}yes{{else}}no{{end}}</td></tr>
 {{end}}</table>
 </body></html>

@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
-// Problem is an answer of the Middleware's own, in the form of RFC 9457.
+// Problem is an answer of the Middleware in place of the handler's response (RFC 9457).
 type Problem struct {
 	// Type is Options.Docs with the code as its fragment; empty without Docs.
 	Type     string `json:"type,omitempty"`
@@ -19,64 +19,64 @@ type Problem struct {
 	Detail   string `json:"detail,omitempty"`
 	Instance string `json:"instance,omitempty"`
 	Code     Code   `json:"code"`
-	// Ref is the reference of the request's record, for Store.Get, Resolve and Delete, where
-	// an operator has to act: with CodeUnknown and CodeUnreadable. It is a hash of scope,
-	// operation and key, and may be shown to the client.
+	// Ref identifies the request's record, for Store.Get, Resolve and Delete. It is set if an
+	// operator has to act, with CodeUnknown and CodeUnreadable. It is a hash of scope, operation
+	// and key, and may be shown to the client.
 	Ref idempotency.Ref `json:"ref,omitempty"`
-	// Retryable says that the same request with the same key may get another answer.
+	// Retryable reports whether the same request with the same key may get another answer.
 	Retryable bool `json:"retryable"`
 }
 
-// Code tells the answers of the Middleware apart.
+// Code identifies a kind of Problem.
 type Code string
 
 // The codes.
 const (
 	CodeMissing     Code = "missing"     // 400: no key
-	CodeMalformed   Code = "malformed"   // 400: the key is none
-	CodeBody        Code = "body"        // 400: the body could not be read or understood
-	CodeScope       Code = "scope"       // 403: nobody knows whose request it is
-	CodeInProgress  Code = "in-progress" // 409: a duplicate is being worked on, or the outcome being recorded
-	CodeUnknown     Code = "unknown"     // 409: an earlier attempt was lost, and somebody has to find out
-	CodeConflict    Code = "conflict"    // 409: a condition of the handler's commit was not met; the handler has run
-	CodeFailed      Code = "failed"      // 409: it has failed before, and that was remembered
-	CodeNotKept     Code = "not-kept"    // 409: it was done before, and its response was not kept
-	CodeTooLarge    Code = "too-large"   // 413: the body is above MaxRequest
+	CodeMalformed   Code = "malformed"   // 400: the key is malformed
+	CodeBody        Code = "body"        // 400: the body cannot be read, or Options.Payload refuses it
+	CodeScope       Code = "scope"       // 403: Options.Scope has returned an empty scope
+	CodeInProgress  Code = "in-progress" // 409: a duplicate is in progress, or the outcome is being recorded
+	CodeUnknown     Code = "unknown"     // 409: an earlier attempt was lost, and an operator has to call Store.Resolve
+	CodeConflict    Code = "conflict"    // 409: a condition given to Attempt.Attach is not met; the handler has run
+	CodeFailed      Code = "failed"      // 409: the request has failed before, and the failure was recorded
+	CodeNotKept     Code = "not-kept"    // 409: the request was done, and its response was not kept
+	CodeTooLarge    Code = "too-large"   // 413: the body is larger than Options.MaxRequest
 	CodeReused      Code = "reused"      // 422: the key was used with another payload
 	CodeScopeFull   Code = "scope-full"  // 429: the scope has as many records as the store allows
-	CodeInternal    Code = "internal"    // 500: the Middleware is used or set up in a wrong way, or etcd takes no such operations as the handler's
-	CodeUnreadable  Code = "unreadable"  // 500: what is recorded cannot be read by this release
-	CodeUnavailable Code = "unavailable" // 503: the store cannot be asked
-	CodeFull        Code = "full"        // 503: the store begins no new requests
+	CodeInternal    Code = "internal"    // 500: an option is wrong, or etcd refuses the operations given to Attempt.Attach
+	CodeUnreadable  Code = "unreadable"  // 500: the recorded response cannot be read
+	CodeUnavailable Code = "unavailable" // 503: etcd is unavailable, or the session is closed
+	CodeFull        Code = "full"        // 503: etcd is close to its quota, and no new request begins
 )
 
-// problems are the answers, the titles of the first, fifth and eleventh from the draft.
+// problems are the answers by code. The titles for missing, in-progress and reused are the draft's.
 var problems = map[Code]Problem{
-	CodeMissing:     {Status: 400, Title: "Idempotency-Key is missing", Detail: "This operation is done once for each key, and needs one."},
+	CodeMissing:     {Status: 400, Title: "Idempotency-Key is missing", Detail: "This operation executes once for each key, and needs one."},
 	CodeMalformed:   {Status: 400, Title: "Idempotency-Key is malformed"},
 	CodeBody:        {Status: 400, Title: "The request's body cannot be read"},
 	CodeScope:       {Status: 403, Title: "The request has no scope"},
 	CodeInProgress:  {Status: 409, Title: "A request is outstanding for this Idempotency-Key", Retryable: true},
-	CodeUnknown:     {Status: 409, Title: "The outcome of the request with this Idempotency-Key is unknown", Detail: "An earlier attempt was interrupted. It is not repeated until an operator has resolved it."},
-	CodeConflict:    {Status: 409, Title: "The request was overtaken by a change", Detail: "The handler has run, and what it was to write together with the outcome was not written.", Retryable: true},
-	CodeFailed:      {Status: 409, Title: "The request with this Idempotency-Key has failed", Detail: "It is not tried again."},
+	CodeUnknown:     {Status: 409, Title: "The outcome of the request with this Idempotency-Key is unknown", Detail: "An earlier attempt was interrupted. The request does not execute again until an operator has resolved it."},
+	CodeConflict:    {Status: 409, Title: "A condition of the request is no longer met", Detail: "The request has executed, and what it was to write together with its outcome was not written.", Retryable: true},
+	CodeFailed:      {Status: 409, Title: "The request with this Idempotency-Key has failed", Detail: "It does not execute again."},
 	CodeNotKept:     {Status: 409, Title: "The response to this Idempotency-Key was not kept", Detail: "The request was done."},
 	CodeTooLarge:    {Status: 413, Title: "The request's body is too large"},
-	CodeReused:      {Status: 422, Title: "Idempotency-Key is already used", Detail: "Another request was sent with this key before. A key is for one request and its repetitions."},
-	CodeScopeFull:   {Status: 429, Title: "Too Many Requests", Detail: "Too many requests of this client are remembered. Repetitions of those are answered as before.", Retryable: true},
+	CodeReused:      {Status: 422, Title: "Idempotency-Key is already used", Detail: "Another request was sent with this key. Use one key for one request and its repetitions."},
+	CodeScopeFull:   {Status: 429, Title: "Too Many Requests", Detail: "Too many requests of this client are recorded. Repetitions of recorded requests still get their responses.", Retryable: true},
 	CodeInternal:    {Status: 500, Title: "Internal Server Error"},
 	CodeUnreadable:  {Status: 500, Title: "The recorded response cannot be read", Detail: "An operator has to read or delete the record with this reference."},
 	CodeUnavailable: {Status: 503, Title: "Service Unavailable", Retryable: true},
 	CodeFull:        {Status: 503, Title: "Service Unavailable", Retryable: true},
 }
 
-// refuse writes the problem for a refusal.
+// refuse writes the problem of a refusal.
 func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Refusal) {
 	c.answer(w, r, Problem{Code: Code(by.Reason), Ref: by.Ref}, by.RetryAfter)
 }
 
-// answer writes a problem, of which code, detail and reference are given. After is for
-// Retry-After, if it is above 0.
+// answer writes a problem with the code, detail and reference of own. After is the Retry-After,
+// if it is above 0.
 func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, after time.Duration) {
 	p := problems[own.Code]
 	p.Code, p.Instance, p.Ref = own.Code, sent(r), own.Ref

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// recorder is the ResponseWriter that a handler gets. It holds the response back until it
-// is recorded, unless the handler flushes it or it grows above max; from then on it passes
-// it on and, up to max, keeps it.
+// recorder is a handler's ResponseWriter. It buffers the response until it is recorded. If the
+// handler flushes it, or its body is larger than max, the rest is streamed to the client; up to
+// max it is buffered for the record, too.
 //
-// While all is kept, the handler is not told that the client has gone: what is recorded
-// would end where the connection has.
+// As long as the whole body is buffered, a write succeeds although the client has hung up:
+// otherwise the recorded body would end where the connection did.
 type recorder struct {
 	w      http.ResponseWriter
 	ctl    *http.ResponseController
@@ -29,16 +29,16 @@ type recorder struct {
 
 	status   int         // 0 until it is written
 	head     http.Header // the headers as they were then
-	length   int64       // of the body, as they declare it; -1 if they do not
-	written  int64       // what the handler wanted to write of it
-	taken    int64       // what was accepted of that
+	length   int64       // the Content-Length; -1 if there is none
+	written  int64       // bytes of the body that the handler has passed to Write
+	taken    int64       // bytes of those that were buffered or sent
 	body     []byte
-	over     bool // the body is above max and not kept
-	broken   bool // and the connection did not take all of it
-	live     bool // what is written goes to the client
+	over     bool // the body is larger than max, and is not buffered
+	broken   bool // over, and the connection has failed
+	live     bool // the response is streamed
 	hijacked bool
 	ended    bool        // the handler has returned
-	late     func(error) // is told of what comes then
+	late     func(error) // is called for a write after that
 }
 
 func record(w http.ResponseWriter, r *http.Request, max int, late func(error)) *recorder {
@@ -46,15 +46,14 @@ func record(w http.ResponseWriter, r *http.Request, max int, late func(error)) *
 	return &recorder{w: w, ctl: http.NewResponseController(w), r: r, before: h.Clone(), header: h.Clone(), max: max, late: late}
 }
 
-// errLate: what is written then is neither recorded nor sent. A framework whose handlers
-// return errors, and that writes these in front of the Middleware, does that.
+// errLate is the error of a write that is neither recorded nor sent. It occurs in frameworks
+// whose handlers return errors, if the error is written in front of the Middleware.
 var errLate = errors.New("the response was written to after its handler has returned")
 
 // Header returns the headers of the response.
 func (rec *recorder) Header() http.Header { return rec.header }
 
-// WriteHeader sets the status. One below 200 goes to the client at once, and the response
-// is still to come.
+// WriteHeader sets the status. A status 1xx goes to the client at once, before the response.
 func (rec *recorder) WriteHeader(status int) {
 	switch {
 	case rec.ended:
@@ -74,14 +73,14 @@ func (rec *recorder) WriteHeader(status int) {
 	if n, err := strconv.ParseInt(rec.head.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
 		rec.length = n
 		if n > int64(rec.max) && rec.r.Method != http.MethodHead {
-			rec.over = true // it will not fit: so nothing is held back
+			rec.over = true // it will not fit, so it is streamed from the start
 		}
 	}
 }
 
-// Write takes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrContentLength
-// for a part that goes beyond the declared length, http.ErrHijacked or, if the body is not
-// kept, what the connection returns.
+// Write writes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrContentLength for
+// a part beyond the Content-Length, http.ErrHijacked or, if the body is not buffered, the error
+// of the connection.
 func (rec *recorder) Write(p []byte) (int, error) {
 	if rec.ended {
 		rec.late(errLate)
@@ -100,7 +99,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		return 0, http.ErrBodyNotAllowed
 	}
 	if rec.written += int64(len(p)); rec.length >= 0 && rec.written > rec.length {
-		return 0, http.ErrContentLength // as net/http does: nothing of that part is sent
+		return 0, http.ErrContentLength // as in net/http, nothing of that part is sent
 	}
 	if rec.over || len(rec.body)+len(p) > rec.max {
 		rec.over = true
@@ -118,8 +117,8 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// grow makes room for n more bytes of the body: for all that is declared, or twice what was
-// there. append, which grows a large slice by a quarter, would allocate five times a body.
+// grow makes room for n more bytes of the body: for its Content-Length, or twice the present
+// room. append, which grows a large slice by a quarter, would allocate five times a body.
 func (rec *recorder) grow(n int) {
 	need := len(rec.body) + n
 	if need <= cap(rec.body) {
@@ -132,8 +131,8 @@ func (rec *recorder) grow(n int) {
 // WriteString is Write.
 func (rec *recorder) WriteString(s string) (int, error) { return rec.Write([]byte(s)) }
 
-// open sends the headers, and what of the body was held back. More is what follows at
-// once.
+// open begins to stream: it sends the headers and the buffered part of the body. More is the
+// part that follows at once.
 func (rec *recorder) open(more []byte) {
 	if rec.live {
 		return
@@ -147,8 +146,8 @@ func (rec *recorder) open(more []byte) {
 	}
 }
 
-// sniff sets the type of the body where net/http would, before the headers are sent: then replays
-// have it from the same bytes. Where it would not, it has none set for a replay either.
+// sniff sets the Content-Type where net/http would, before the headers are sent, so that a replay
+// has the type of the same bytes. Where net/http would not, it keeps a replay from having one.
 func (rec *recorder) sniff(more []byte) {
 	_, typed := rec.head["Content-Type"]
 	if typed {
@@ -159,7 +158,7 @@ func (rec *recorder) sniff(more []byte) {
 		seen = append(slices.Clip(seen), more[:min(len(more), 512)]...)
 	}
 	switch {
-	case rec.head.Get("Content-Encoding") != "": // nor does a replay, which has it as well
+	case rec.head.Get("Content-Encoding") != "": // net/http sets no type, nor for a replay
 	case len(seen) == 0, rec.head.Get("Transfer-Encoding") != "":
 		rec.head["Content-Type"] = nil
 	default:
@@ -167,8 +166,8 @@ func (rec *recorder) sniff(more []byte) {
 	}
 }
 
-// FlushError sends what there is. It returns an error if the server cannot, and none
-// because the client has gone.
+// FlushError streams the response from now on. It returns an error if the server cannot, but
+// none if the client has hung up and the whole body is buffered.
 func (rec *recorder) FlushError() error {
 	switch {
 	case rec.ended:
@@ -190,8 +189,8 @@ func (rec *recorder) FlushError() error {
 // Flush is FlushError.
 func (rec *recorder) Flush() { _ = rec.FlushError() }
 
-// Hijack gives the connection to the handler. It returns http.ErrHijacked,
-// http.ErrNotSupported or what the server returns.
+// Hijack hands the connection to the handler. It returns http.ErrHijacked,
+// http.ErrNotSupported or the error of the server.
 func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	switch {
 	case rec.ended:
@@ -204,14 +203,14 @@ func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// What http.ResponseController can do besides. (Unwrap would let the handler write past
-// the record.)
+// The other methods for http.ResponseController. (With Unwrap the handler could bypass the
+// recorder.)
 
 func (rec *recorder) SetReadDeadline(t time.Time) error  { return rec.ctl.SetReadDeadline(t) }
 func (rec *recorder) SetWriteDeadline(t time.Time) error { return rec.ctl.SetWriteDeadline(t) }
 func (rec *recorder) EnableFullDuplex() error            { return rec.ctl.EnableFullDuplex() }
 
-// end is called when the handler has returned. It returns what is to be recorded.
+// end returns the response to record. It is called when the handler has returned.
 func (rec *recorder) end(c *config) *Response {
 	defer func() { rec.ended = true }()
 	if rec.hijacked {
@@ -234,15 +233,16 @@ func (rec *recorder) end(c *config) *Response {
 	}
 }
 
-// cut tells whether a body is shorter than the handler has declared. Of one that is not kept,
-// and so is not written to the end for a client that has gone, that may be the reason.
+// cut reports whether the body is shorter than its Content-Length. It does not report a body
+// that was being streamed without a buffer to a client that has hung up: the handler may have
+// stopped for that reason.
 func (rec *recorder) cut() bool {
 	gone := rec.over && (rec.broken || rec.r.Context().Err() != nil)
 	return !rec.hijacked && !gone && rec.length > rec.taken &&
 		!empty(rec.r, rec.status) && len(rec.head["Transfer-Encoding"]) == 0
 }
 
-// send sends what was held back. After it comes nothing.
+// send sends the rest of the response.
 func (rec *recorder) send() {
 	if rec.hijacked {
 		return
@@ -256,7 +256,7 @@ func (rec *recorder) send() {
 	maps.Copy(rec.w.Header(), trailer)
 }
 
-// measure sets the length of a body that is there as a whole.
+// measure sets the Content-Length of a complete body.
 func measure(h http.Header, r *http.Request, status int, body []byte, trailer http.Header) {
 	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Trailer"} {
 		if len(h[name]) > 0 {
@@ -268,8 +268,8 @@ func measure(h http.Header, r *http.Request, status int, body []byte, trailer ht
 	}
 }
 
-// unsize has net/http, which would set the length of a short body, after which HTTP/1.1 has no
-// trailers, leave it out for those that nobody has announced.
+// unsize keeps net/http from setting the Content-Length of a short body if there are trailers
+// that were not announced: in HTTP/1.1, no trailers follow a body with a length.
 func unsize(w http.ResponseWriter, r *http.Request, status int, trailer http.Header) {
 	for name := range trailer {
 		if strings.HasPrefix(name, http.TrailerPrefix) && !empty(r, status) {
@@ -279,7 +279,7 @@ func unsize(w http.ResponseWriter, r *http.Request, status int, trailer http.Hea
 	}
 }
 
-// replace has one header become a copy of the other.
+// replace makes h a copy of the other header, without trailers that have net/http's prefix.
 func replace(h, with http.Header) {
 	for name := range h {
 		if _, ok := with[name]; !ok {

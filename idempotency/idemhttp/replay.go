@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// bodyOmitted marks a replay without the body, which was too big to be kept.
+// bodyOmitted is the header of a replay without the body, which was not recorded.
 const bodyOmitted = "Idempotency-Body-Omitted"
 
 // replay sends a recorded response.
@@ -36,7 +36,7 @@ func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
 				h["Content-Type"] = nil // keeps net/http from guessing one, as the coding did
 			}
 			if tag := h.Get("Etag"); strings.HasPrefix(tag, `"`) {
-				h.Set("Etag", "W/"+tag) // it is another representation now
+				h.Set("Etag", "W/"+tag) // it is another representation
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
 	maps.Copy(h, res.Trailer)
 }
 
-// takesGzip tells whether a client has not said that it cannot read gzip.
+// takesGzip reports whether a client accepts gzip; without Accept-Encoding it does.
 func takesGzip(h http.Header) bool {
 	lines, said := h["Accept-Encoding"]
 	if !said {
@@ -79,7 +79,7 @@ func takesGzip(h http.Header) bool {
 	return any
 }
 
-// unpack undoes gzip, up to a size.
+// unpack decompresses gzip. It returns false if the result would be larger than max.
 func unpack(packed []byte, max int64) ([]byte, bool) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// Response is what is recorded of a response.
+// Response is a recorded response.
 type Response struct {
 	Status  int
 	Header  http.Header
-	Trailer http.Header // with the names under which the handler has set them
+	Trailer http.Header // under the names that the handler has set
 	Body    []byte
-	// Omitted says that the body was too big to be kept.
+	// Omitted reports that the body was not recorded: it was too large, or broke off.
 	Omitted bool
-	// Hijacked says that the handler has taken the connection: nothing else is known.
+	// Hijacked reports that the handler has hijacked the connection: nothing else is known.
 	Hijacked bool
 }
 
-// The recorded form is text, with whatever bytes values and body hold:
+// The recorded form is text, with arbitrary bytes in values and body:
 //
 //	idemhttp 1 201 -
 //	h Location: /orders/1
@@ -31,17 +31,17 @@ type Response struct {
 //
 //	the body
 //
-// n is a name that is there and has no value, by which a handler keeps net/http from setting
-// one, and one whose value, set in front of the Middleware, the handler has removed. The fourth word is "omitted" or "hijacked" if the response is. Names and words that
-// a later release may add are skipped.
+// The fourth word is "omitted" or "hijacked" if the response is. A line n is a header without a
+// value: the handler keeps net/http from setting it, or has removed the value that was set in
+// front of the Middleware. Lines and words that a later release adds are skipped.
 const (
 	magic        = "idemhttp 1 "
 	wordOmitted  = "omitted"
 	wordHijacked = "hijacked"
 )
 
-// Encode returns the recorded form, as it is given to idempotency.WasDone by who resolves a
-// request by hand.
+// Encode returns the recorded form: the result for idempotency.WasDone when an operator resolves
+// a request.
 func (res *Response) Encode() []byte {
 	var b bytes.Buffer
 	b.Grow(256 + len(res.Body))
@@ -64,7 +64,7 @@ func (res *Response) Encode() []byte {
 	return b.Bytes()
 }
 
-// oneLine is what net/http does with values that have line breaks.
+// oneLine replaces line breaks in values as net/http does.
 var oneLine = strings.NewReplacer("\n", " ", "\r", " ")
 
 func fields(b *bytes.Buffer, kind string, h http.Header) {
@@ -86,8 +86,9 @@ func fields(b *bytes.Buffer, kind string, h http.Header) {
 // errForm is the error of Decode.
 var errForm = errors.New("the recorded result was not made by idemhttp.Response.Encode, or by a later release of it")
 
-// Decode reads the recorded form, such as the Value of an idempotency.Outcome. The body
-// shares its memory. It returns an error if it is none, or of a later version.
+// Decode returns the Response of a recorded form, such as the Value of an idempotency.Outcome.
+// The body shares memory with stored. It returns an error if stored was not made by Encode, or by
+// one of a later version.
 func Decode(stored []byte) (*Response, error) {
 	end := bytes.Index(stored, []byte("\n\n"))
 	if end < 0 {
@@ -142,18 +143,18 @@ func Decode(stored []byte) (*Response, error) {
 	return res, nil
 }
 
-// final tells whether a status ends a response.
+// final reports whether a status ends a response, as 1xx do not.
 func final(status int) bool {
 	return status == http.StatusSwitchingProtocols || status >= 200 && status <= 999
 }
 
-// bodyless tells whether a response of that status has no body.
+// bodyless reports whether a response with that status has no body.
 func bodyless(status int) bool {
 	return status < 200 || status == http.StatusNoContent || status == http.StatusNotModified
 }
 
-// empty tells whether the answer to a request has no body. Its length, if the handler has said
-// one, is that of what is not sent, and so a header as any.
+// empty reports whether the response to a request has no body. A Content-Length that the handler
+// has set is then the length of a body that is not sent, and is kept like any other header.
 func empty(r *http.Request, status int) bool {
 	return r.Method == http.MethodHead || bodyless(status)
 }

@@ -14,49 +14,50 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Transport gives each request of a client's a key, unless it has one. It is an
-// http.RoundTripper, safe for concurrent use; its zero value works.
+// Transport sets the key of each request that has none. It is an http.RoundTripper, safe for
+// concurrent use; its zero value works. The key is the first of these that exists:
 //
-// The key is that of the request's context, if WithKey or WithNewKey has put one there: so
-// who tries again does it with the same context. Otherwise, if the context is that of an attempt
-// (of a handler behind the Middleware, or of idempotency.Do) and the body can be read twice
-// (GetBody), it is idempotency.CallKey of method, host, URL and body: an attempt that takes over
-// from a lost one sends the same requests with the same keys, and so does a handler that tries
-// again after an error, a 5xx or 409. A body that differs each time, by a timestamp or a random
-// boundary, has a new key each time: then give WithKey an Attempt.ChildKey. Otherwise the key is a
-// new one for each RoundTrip.
+//   - the key of the request's context, from WithKey or WithNewKey: to retry, use the same
+//     context;
+//   - if the context is an attempt's (in a handler behind the Middleware, or in the function of
+//     idempotency.Do) and the body can be read twice (GetBody): idempotency.CallKey of method,
+//     host, URL and body. An attempt that takes over from a lost one sends the same requests with
+//     the same keys, and so does a handler that retries after an error, a 5xx or a 409. A body
+//     that differs each time, by a timestamp or a random boundary, has a new key each time: for
+//     such a request call WithKey with an Attempt.ChildKey;
+//   - a new random key for each RoundTrip.
 //
-// The key is kept over redirects and over what Base repeats by itself: net/http's Transport does
-// that for requests with an Idempotency-Key and a GetBody.
+// Redirects have the same key, and so have the retries of Base: net/http's Transport retries
+// requests with an Idempotency-Key and a GetBody.
 type Transport struct {
 	// Base sends the requests. nil means http.DefaultTransport.
 	Base http.RoundTripper
-	// Methods are those that get a key, in any case; empty means POST and PATCH.
+	// Methods are the methods that get a key, in any letter case; empty means POST and PATCH.
 	Methods []string
-	// Header is the name of the key's header; empty means Idempotency-Key.
+	// Header is the header with the key; empty means Idempotency-Key.
 	Header string
 }
 
 type ctxKey struct{}
 
-// WithKey returns a context whose requests have that key: the request that it is made
-// for, and its repetitions.
+// WithKey returns a context whose requests have that key. Use one context for a request and its
+// retries.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, ctxKey{}, key)
 }
 
-// WithNewKey returns a context whose requests have a new, random key. Make it outside of
-// the loop that tries again.
+// WithNewKey returns a context whose requests have a new random key. Call it outside of the loop
+// that retries.
 func WithNewKey(ctx context.Context) context.Context { return WithKey(ctx, rand.Text()) }
 
-// KeyOf returns the key that a context has.
+// KeyOf returns the key of a context, from WithKey or WithNewKey.
 func KeyOf(ctx context.Context) (string, bool) {
 	key, ok := ctx.Value(ctxKey{}).(string)
 	return key, ok
 }
 
-// RoundTrip sends a request with its key. It returns an error if that is no key: not 1 to
-// 255 printable characters of ASCII; else what Base returns.
+// RoundTrip sends a request with its key. It returns an error if the context's key is not 1 to
+// 255 printable ASCII characters, and what Base returns otherwise.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base, header := t.Base, t.Header
 	if base == nil {
@@ -91,8 +92,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// value returns what the header is to be; and for a call of an attempt, what has the next equal one be
-// another try of it.
+// value returns the header's value. For a request of an attempt, retry makes the next equal
+// request a retry of this one.
 func value(r *http.Request, header string) (value string, retry func(), err error) {
 	key, ok := KeyOf(r.Context())
 	if !ok {
@@ -112,14 +113,14 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 		key = rand.Text()
 	}
 	if value, err = quoted(key); err != nil {
-		return "", nil, fmt.Errorf("idemhttp: the context's key: %w", err)
+		return "", nil, fmt.Errorf("idemhttp: the context's key (WithKey): %w", err)
 	}
 	return value, retry, nil
 }
 
 type retryKey struct{}
 
-// call describes a request, body included. It is not known of a body that can be read only once.
+// call describes a request with its body. Known is false if the body can be read only once.
 func call(r *http.Request) (text string, known bool) {
 	sum := sha256.New()
 	if r.Body != nil && r.Body != http.NoBody {
@@ -140,8 +141,8 @@ func call(r *http.Request) (text string, known bool) {
 	return fmt.Sprintf("%s %q %q %x", r.Method, r.Host, u.String(), sum.Sum(nil)), true
 }
 
-// answered calls retry if a call has no answer that counts: none, one that may be another the next
-// time, or one of which the body breaks off.
+// answered calls retry if a request has no final response: none, one that a retry may change, or
+// one whose body breaks off.
 func answered(resp *http.Response, err error, retry func()) {
 	switch {
 	case err != nil, resp.StatusCode == http.StatusConflict, RememberFinal(resp.StatusCode) != idempotency.Remember:
@@ -151,7 +152,7 @@ func answered(resp *http.Response, err error, retry func()) {
 	}
 }
 
-// watched is a body that calls if it breaks off.
+// watched is a body that calls broken if it breaks off.
 type watched struct {
 	io.ReadCloser
 	broken func()

@@ -15,8 +15,8 @@ type visit struct {
 
 type visitKey struct{}
 
-// Client returns the context of the client's request, which ends when the client hangs up,
-// for a handler that has been given the attempt's. If there is no Middleware, it returns
+// Client returns the context of the client's request, which ends when the client hangs up. A
+// handler's own context is the attempt's, which does not. Without a Middleware, Client returns
 // ctx.
 func Client(ctx context.Context) context.Context {
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
@@ -25,9 +25,9 @@ func Client(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Decide says what becomes of the request when its handler has returned, whatever its
-// status is: Remember for a 500 after something was done, Forget for a 200 that is not to
-// be replayed. It reports whether there is a Middleware. The last call counts.
+// Decide sets what happens to the request when its handler has returned, whatever the status:
+// Remember for a 500 after an effect, Forget for a 200 that is not to be replayed. The last call
+// counts. It reports whether there is a Middleware.
 func Decide(ctx context.Context, what idempotency.Action) bool {
 	v, ok := ctx.Value(visitKey{}).(*visit)
 	if ok {
@@ -36,7 +36,7 @@ func Decide(ctx context.Context, what idempotency.Action) bool {
 	return ok
 }
 
-// decide tells what becomes of the request, and whether the handler has said so itself.
+// decide returns what happens to the request, and whether the handler has set it.
 func (v *visit) decide(c *config, res *Response) (what idempotency.Action, own bool) {
 	if d := v.decided.Load(); d != nil {
 		return *d, true
