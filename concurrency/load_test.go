@@ -8,17 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/budget"
+	"github.com/etcdkit/etcdkit/internal/proof/cost"
 )
 
-type load = budget.Load
+type load = cost.Load
 
-// The load budget of docs/storage.md, row by row. TestLoadBudget has the crowd,
+// The costs in docs/storage.md, row by row. TestLoadBudget has the crowd,
 // the two after this one what goes on by itself.
 func TestLoadBudgetOfEachOperation(t *testing.T) {
 	t.Parallel()
 	f, ctx := own(t, 1), ctxT(t)
-	b := budget.New(ctx, t, f.Cluster)
+	b := cost.New(ctx, t, f.Cluster)
 	c, elsewhere := f.NewClient(t, nil), f.NewClient(t, nil)
 	opts := func() *concurrency.SessionOptions { // no renewal and no refresh while we count
 		return &concurrency.SessionOptions{TTL: 300 * time.Second, Prefix: f.prefix}
@@ -132,7 +132,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	f.streams(c)
 	b.Count("`Close`", c, load{"LeaseRevoke": 1}, 1, 1, func() { require.NoError(t, s.Close(ctx)) })
 
-	b.Holds("../docs/storage.md", "## Load")
+	b.CheckDoc("../docs/storage.md", "## Load")
 }
 
 // Reports to Trace.Waiting ask nothing for a caller's first one. Later ones ask for

@@ -9,7 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/proof/budget"
+	"github.com/etcdkit/etcdkit/internal/proof/cost"
 )
 
 // What each operation costs etcd. docs/storage.md has the rows.
@@ -18,7 +18,7 @@ func TestLoadBudget(t *testing.T) {
 	f := own(t)
 	ctx := ctxT(t)
 	quiet := &concurrency.SessionOptions{TTL: 300 * time.Second} // no renewal and no refresh while we count
-	b := budget.New(ctx, t, f.Cluster)
+	b := cost.New(ctx, t, f.Cluster)
 	opts := &idempotency.Options{NearQuota: 2} // the look at the quota comes when it comes
 	a, other := f.instance(quiet, opts), f.instance(quiet, opts)
 	bounded := f.instance(quiet, &idempotency.Options{NearQuota: 2, MaxPerScope: 1000})
@@ -37,7 +37,7 @@ func TestLoadBudget(t *testing.T) {
 		}
 	}
 	nothing := func(*idempotency.Attempt) error { return nil }
-	type load = budget.Load
+	type load = cost.Load
 	b.Count("a new request, from claim to outcome", a.client, load{"Range": 1, "Txn": 2}, 2, 2, do(a, "1", nothing))
 	b.Count("a new request, with `LikelyNew`", a.client, load{"Txn": 2}, 2, 2, do(a, "2", nothing, idempotency.LikelyNew()))
 	b.Count("a new request, with `MaxPerScope`", bounded.client, load{"Range": 2, "Txn": 2}, 2, 2, do(bounded, "bounded", nothing))
@@ -70,5 +70,5 @@ func TestLoadBudget(t *testing.T) {
 			require.NoError(t, err)
 		}
 	})
-	b.Holds("../docs/storage.md", "### Requests")
+	b.CheckDoc("../docs/storage.md", "### Requests")
 }

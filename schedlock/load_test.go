@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/budget"
+	"github.com/etcdkit/etcdkit/internal/proof/cost"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -18,7 +18,7 @@ func TestLoadBudget(t *testing.T) {
 	f := own(t)
 	ctx := ctxT(t)
 	quiet := &concurrency.SessionOptions{TTL: 300 * time.Second} // no renewal and no refresh while we count
-	b := budget.New(ctx, t, f.Cluster)
+	b := cost.New(ctx, t, f.Cluster)
 	first, second := f.instance(quiet, nil), f.instance(quiet, nil)
 	c := first.client
 	require.Eventually(t, func() bool { return len(first.Clocks()) == 1 && len(second.Clocks()) == 1 }, soon, time.Millisecond)
@@ -32,7 +32,7 @@ func TestLoadBudget(t *testing.T) {
 			require.Equal(t, want, res.Outcome)
 		}
 	}
-	type load = budget.Load
+	type load = cost.Load
 	b.Count("the first run of a job that no live process has run", c, load{"Txn": 5}, 3, 2, do(first, schedlock.Ran, at()))
 	const run = "a run of a tick, start and end, however many processes there are"
 	b.Count(run, c, load{"Txn": 2}, 2, 2, do(first, schedlock.Ran, at()))
@@ -76,5 +76,5 @@ func TestLoadBudget(t *testing.T) {
 	}
 	least(first)()
 	b.Count("a run with `AtLeast`: its lease, too", c, load{"LeaseGrant": 1, "Txn": 2, "LeaseRevoke": 1}, 4, 3, least(first))
-	b.Holds("../docs/storage.md", "### Jobs")
+	b.CheckDoc("../docs/storage.md", "### Jobs")
 }
