@@ -35,7 +35,7 @@ func (w *World) calm(ctx context.Context, subjects []Subject) (findings []string
 		return nil
 	})
 	w.mark(ctx, history.MarkCalm)
-	defer Pulse(ctx, w.Recorder, w.Admin(), w.observers()...)()
+	defer ProbeLatency(ctx, w.Recorder, w.Admin(), w.observers()...)()
 	begun, before := time.Now(), w.Stats.Get(stoodStill)
 	found := w.probe(ctx, subjects)
 	still := time.Duration(w.Stats.Get(stoodStill)-before) * time.Millisecond

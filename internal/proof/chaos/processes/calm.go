@@ -32,7 +32,7 @@ func (r *run) calm() (findings []string) {
 		return nil
 	})
 	r.mark(history.MarkCalm)
-	defer r.pulse()()
+	defer r.probeLatency()()
 	findings = append(findings, r.together(Probe)...)
 	root := r.world.Space.Root()
 	findings = append(findings, r.emptied("after all permits were given back", root+"sem/", root+"mutex/", root+"election/", root+"id/")...)
@@ -43,9 +43,9 @@ func (r *run) calm() (findings []string) {
 	return findings
 }
 
-// pulse tells of a slow etcd until the returned function is called.
-func (r *run) pulse() (end func()) {
-	return chaos.Pulse(r.life, r.recorder, r.cluster.Client(), r.observers()...)
+// probeLatency records a slow etcd until the returned function is called.
+func (r *run) probeLatency() (end func()) {
+	return chaos.ProbeLatency(r.life, r.recorder, r.cluster.Client(), r.observers()...)
 }
 
 // emptied waits until nothing stands below prefixes, for as long as leases of killed

@@ -216,7 +216,7 @@ func (r *run) deaf() time.Duration { return r.TTL / 4 }
 
 // provoke stops the leader, again and again, until leases have ended early.
 func (r *run) provoke() error {
-	defer r.pulse()()
+	defer r.probeLatency()()
 	for n := range r.Stops {
 		if sleep(r.life, time.Second) != nil {
 			return r.life.Err()

@@ -13,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// slowFor adds up for how long a pulse has found etcd slow.
+// slowFor adds up for how long the probe has found etcd slow.
 func slowFor(t *testing.T, rec *history.Recorder) (sum time.Duration) {
 	t.Helper()
 	h, err := rec.History()
@@ -26,9 +26,9 @@ func slowFor(t *testing.T, rec *history.Recorder) (sum time.Duration) {
 	return sum
 }
 
-// TestPulse: a member that hears late of a write, or a writer without an answer, makes
+// TestProbeLatency: a member that applies a write late, or a writer without an answer, makes
 // etcd slow.
-func TestPulse(t *testing.T) {
+func TestProbeLatency(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures seconds in which etcd is slow")
 	}
@@ -56,7 +56,7 @@ func TestPulse(t *testing.T) {
 			for i := range 3 {
 				members = append(members, c.NewClient(t, &embedtest.ClientOptions{Endpoints: c.Endpoints()[i : i+1]}).Client)
 			}
-			end := Pulse(context.Background(), rec, writer.Client, members...)
+			end := ProbeLatency(context.Background(), rec, writer.Client, members...)
 			mend := harm(t, writer)
 			time.Sleep(2 * time.Second) // how long it is slow is what is measured
 			mend()
