@@ -84,8 +84,8 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	var watchers sync.WaitGroup
 	watchers.Go(func() { w.watchLeaders(watching) })
 	watchers.Go(func() { w.watchStalls(watching, "") })
-	w.storm(ctx, c, able)
-	findings := w.calm(ctx, c.Subjects)
+	w.faultPhase(ctx, c, able)
+	findings := w.quiescencePhase(ctx, c.Subjects)
 	stop()
 	watchers.Wait()
 	w.close()
@@ -103,9 +103,9 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	return res, nil
 }
 
-// storm is the part of the run in which there is work and harm. It returns when all
+// faultPhase is the part of the run in which workloads run and nemeses act. It returns when all
 // harm is mended and all operations have returned.
-func (w *World) storm(ctx context.Context, c Config, able []Nemesis) {
+func (w *World) faultPhase(ctx context.Context, c Config, able []Nemesis) {
 	ctx, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -145,7 +145,7 @@ var corruptionsOfJobs = []corruption{
 	{"leave a lock behind", []string{"jobs/left"}, func(s *scene) bool {
 		c, _, ok := s.started(func(c *claim, sp *history.Span) bool {
 			j := s.jobs[sp.Granted.Gate]
-			return s.finished(c, sp) && c == j.claims[len(j.claims)-1] && s.leases[c.lock.lease].goneAt > s.h.Marks(history.MarkQuiet)[0].At
+			return s.finished(c, sp) && c == j.claims[len(j.claims)-1] && s.leases[c.lock.lease].goneAt > s.h.Marks(history.MarkIdle)[0].At
 		})
 		return ok && s.drop(tappedKey(c.lock.gone, history.KindDelete, "/lock")) > 0
 	}},

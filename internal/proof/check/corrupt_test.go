@@ -395,7 +395,7 @@ func (s *scene) alone(r *request) bool {
 			return false
 		}
 	}
-	drained := s.h.Marks(history.MarkQuiet)[0]
+	drained := s.h.Marks(history.MarkIdle)[0]
 	return s.leases[r.lease].goneAt > drained.At
 }
 

@@ -159,15 +159,15 @@ var goldenGood = []story{
 	}},
 	{"a call of a process that is stopped", "", func(t *tale) {
 		t.settle()
-		t.mark(history.MarkCalm)
-		t.skipCalm = true
+		t.mark(history.MarkHealthy)
+		t.skipHealthy = true
 		a, b := t.asks(0, t.sem, 1), t.asks(0, t.sem, 1)
 		t.callOf(a).Until = t.now
 		t.nemesis(history.Event{Name: "stop process", Client: "c0"}, func() { t.now += 6e9 })
 		t.drop(b.req.lease, "expired")
 		t.open(t.clients[0])
 	}},
-	{"nobody says that all is calm", "", func(t *tale) {
+	{"the run is never marked healthy", "", func(t *tale) {
 		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
 		t.fails(b, "")
 		b.state = "withdraw"
@@ -177,12 +177,12 @@ var goldenGood = []story{
 		t.drop(c.req.lease, "expired")
 		t.open(t.clients[2])
 		t.now += 10e9
-		t.skipCalm = true
+		t.skipHealthy = true
 	}},
 	{"a status that takes long", "", func(t *tale) {
 		t.settle()
-		t.mark(history.MarkCalm)
-		t.skipCalm = true
+		t.mark(history.MarkHealthy)
+		t.skipHealthy = true
 		t.statusOf(t.sem, 0)
 		back := t.last(history.KindReturn)
 		t.now += 4e9
@@ -199,8 +199,8 @@ var goldenGood = []story{
 	}},
 	{"a key that a nemesis planted", "", func(t *tale) {
 		t.settle()
-		t.mark(history.MarkCalm)
-		t.skipCalm = true
+		t.mark(history.MarkHealthy)
+		t.skipHealthy = true
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.gives(a)
@@ -222,8 +222,8 @@ var goldenGood = []story{
 	}},
 	{"a key that nobody wants, while all stood still", "", func(t *tale) {
 		t.settle()
-		t.mark(history.MarkCalm)
-		t.skipCalm = true
+		t.mark(history.MarkHealthy)
+		t.skipHealthy = true
 		a := t.asks(0, t.sem, 1)
 		t.fails(a, "")
 		a.state = "withdraw"

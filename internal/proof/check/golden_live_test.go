@@ -63,11 +63,11 @@ var goldenLive = []story{
 	}},
 	{"admitted and not told", "live/told", func(t *tale) {
 		t.settle()
-		t.mark(history.MarkCalm)
+		t.mark(history.MarkHealthy)
 		a := t.asks(0, t.sem, 1)
 		t.now += 4e9
 		t.grant(a)
-		t.skipCalm = true
+		t.skipHealthy = true
 	}},
 	{"admitted and told late, for etcd was slow", "", func(t *tale) { t.toldLate(CountSlow, 2e9) }},
 	{"admitted and told late, for its process stood still", "", func(t *tale) { t.toldLate(CountStall, 2e9) }},
@@ -81,22 +81,22 @@ var goldenLive = []story{
 	}},
 	{"waiting for nothing", "live/forgotten", func(t *tale) {
 		t.settle()
-		t.mark(history.MarkCalm)
+		t.mark(history.MarkHealthy)
 		a := t.asks(0, t.sem, 1)
 		t.drop(a.req.lease, "expired")
 		t.open(t.clients[0])
 		t.now += 4e9
 		t.fails(a, history.Gone)
 		t.forget(a)
-		t.skipCalm = true
+		t.skipHealthy = true
 	}},
 	{"a key that nobody wants any more", "live/left", func(t *tale) {
 		t.settle()
-		t.mark(history.MarkCalm)
+		t.mark(history.MarkHealthy)
 		a := t.asks(0, t.sem, 1)
 		t.fails(a, "")
 		a.state = "withdraw"
 		t.now += 7e9
-		t.skipCalm = true
+		t.skipHealthy = true
 	}},
 }

@@ -104,12 +104,12 @@ func (t *tale) lateAfterStall(client string) {
 // took that long.
 func (t *tale) toldLate(counter string, took int64) {
 	t.settle()
-	t.mark(history.MarkCalm)
+	t.mark(history.MarkHealthy)
 	a := t.asks(0, t.sem, 1)
 	t.now += 4e9
 	t.emit(history.Event{Kind: history.KindCount, Name: counter, N: took})
 	t.grant(a)
-	t.skipCalm = true
+	t.skipHealthy = true
 }
 
 // story is a golden history, of a few steps. killers are all who find a rule broken,

@@ -232,7 +232,7 @@ func (w *world) stoodFrom(name string, from, to int64) bool {
 // leftOfJobs looks at what stands when it should not.
 func (w *world) leftOfJobs() (f []Finding) {
 	for mark, kinds := range map[string][]keyKind{
-		history.MarkQuiet:   {keyJobLock},
+		history.MarkIdle:    {keyJobLock},
 		history.MarkDrained: {keyJobLock, keyJobHold, keyJobSettings, keyClock},
 	} {
 		for _, m := range w.h.Marks(mark) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Live is C5: waiting ends and nothing is left over. Whatever depends on etcd being
-// there is asked for only after the mark calm, when all nemeses are over; a bound
+// there is asked for only after the mark healthy, when all nemeses are over; a bound
 // that had not passed when the history ends is not judged.
 //
 // Its rules:
@@ -105,10 +105,10 @@ func (l *live) killed(op *history.Op) bool {
 // toldOf: who is admitted is told so.
 func (l *live) toldOf(r *request) []Finding {
 	op := l.opOf[r]
-	if op == nil || r.admitted == 0 || l.spanOf[r] != nil && l.spanOf[r].From < l.calm || l.killed(op) {
+	if op == nil || r.admitted == 0 || l.spanOf[r] != nil && l.spanOf[r].From < l.healthy || l.killed(op) {
 		return nil
 	}
-	since := max(l.seen(r.admitted), l.calm)
+	since := max(l.seen(r.admitted), l.healthy)
 	if since == never {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (l *live) toldOf(r *request) []Finding {
 
 // forgotten: a call that waits has a request, or gets a new one soon.
 func (l *live) forgotten() (f []Finding) {
-	if l.calm == never {
+	if l.healthy == never {
 		return nil
 	}
 	for i := range l.ops {
@@ -129,7 +129,7 @@ func (l *live) forgotten() (f []Finding) {
 		if op.Call.Name != history.Acquire || l.killed(op) {
 			continue
 		}
-		since, waits := max(l.calm, op.Call.At), false
+		since, waits := max(l.healthy, op.Call.At), false
 		for _, r := range slices.Concat(l.madeBy[op], l.unclaimed(op)) {
 			if waits = waits || r.gone == never; !waits {
 				since = max(since, r.goneAt)
@@ -188,14 +188,14 @@ func (l *live) refused(op *history.Op) []Finding {
 
 // leftBehind: when its call has failed, or its permit has ended, a request goes.
 func (l *live) leftBehind(r *request) []Finding {
-	if l.calm == never || l.meddled(r.key, r.token) != nil || l.struck(r) != nil {
+	if l.healthy == never || l.meddled(r.key, r.token) != nil || l.struck(r) != nil {
 		return nil
 	}
 	free := l.wantedUntil(r)
 	if free == never {
 		return nil
 	}
-	since := max(free, l.calm, r.putAt)
+	since := max(free, l.healthy, r.putAt)
 	until := min(r.goneAt, l.end)
 	if until <= since+l.left+l.waited(l.owner(r), since, until) {
 		return nil

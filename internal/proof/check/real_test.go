@@ -156,7 +156,7 @@ func (r *real) judge() *Report {
 		require.NoError(r.t, r.tap.Complete(ctx))
 		r.rec.Mark(name)
 	}
-	mark(history.MarkCalm)
+	mark(history.MarkHealthy)
 	quiet := r.workers[0].sess.NamespacePrefix()
 	require.Eventually(r.t, func() bool { // given-up requests are removed in the background
 		sem, err := r.admin.Get(ctx, quiet+"sem/a/queue/", clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -165,7 +165,7 @@ func (r *real) judge() *Report {
 		require.NoError(r.t, err)
 		return sem.Count+mutex.Count == 0
 	}, time.Minute, 20*time.Millisecond)
-	mark(history.MarkQuiet)
+	mark(history.MarkIdle)
 	for _, w := range r.workers {
 		call := w.rec.Call(history.Event{Name: history.Close, Lease: int64(w.sess.Lease())})
 		call.Done(w.sess.Close(ctx), nil)

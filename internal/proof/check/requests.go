@@ -313,7 +313,7 @@ func sum(r record.Attempt) string {
 // leftOfRequests looks at what stands when it should not.
 func (w *world) leftOfRequests() (f []Finding) {
 	for mark, kinds := range map[string][]keyKind{
-		history.MarkQuiet:   {keyClaim},
+		history.MarkIdle:    {keyClaim},
 		history.MarkDrained: {keyClaim, keyRecord, keyPart},
 	} {
 		for _, m := range w.h.Marks(mark) {

@@ -33,7 +33,7 @@ type sim struct {
 	asked   []*simIdem
 	trying  []*simTry // attempts whose calls have not returned
 
-	skipCalm bool // a tale was calm before
+	skipHealthy bool // it was marked healthy before
 }
 
 const simPrefix = "/p/"
@@ -649,8 +649,8 @@ func (s *sim) tryAt(client *simClient, g *simGate) {
 // finish lets everybody come to an end, as a harness does.
 func (s *sim) finish() {
 	s.settle()
-	if !s.skipCalm {
-		s.mark(history.MarkCalm)
+	if !s.skipHealthy {
+		s.mark(history.MarkHealthy)
 	}
 	if !s.gates[0].known || s.gates[0].limit < 3 {
 		s.askLimit(3, 0)
@@ -667,7 +667,7 @@ func (s *sim) finish() {
 	s.finishJobs()
 	s.finishRequests()
 	s.settle()
-	s.mark(history.MarkQuiet)
+	s.mark(history.MarkIdle)
 	for _, c := range s.clients {
 		c.dead = true
 		s.ops++

@@ -141,7 +141,7 @@ func (w *world) leftOver() (f []Finding) {
 		mark  string
 		kinds []keyKind
 	}{
-		{history.MarkQuiet, []keyKind{keyRequest, keyID}},
+		{history.MarkIdle, []keyKind{keyRequest, keyID}},
 		{history.MarkDrained, []keyKind{keyRequest, keyID, keyAlive, keyNotice}},
 	} {
 		for _, m := range w.h.Marks(phase.mark) {

@@ -50,8 +50,8 @@ func (l *locks) ctx() context.Context {
 	return ctx
 }
 
-// calm says that nothing but the defect is wrong.
-func (l *locks) calm() { l.rec.Mark(history.MarkCalm) }
+// healthy records that nothing but the defect is wrong.
+func (l *locks) healthy() { l.rec.Mark(history.MarkHealthy) }
 
 // judge ends the run.
 func (l *locks) judge() *Report {
@@ -211,7 +211,7 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 
 		// An acquire whose answer is lost fails, and its key stays in the queue.
 		"leaked waiter": {func(l *locks) {
-			l.calm()
+			l.healthy()
 			a := l.user("a", 4)
 			a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 			require.Nil(l.t, a.lock())
@@ -220,7 +220,7 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 
 		// #19597: who waits does not notice the end of its own session.
 		"waiter without a session": {func(l *locks) {
-			l.calm()
+			l.healthy()
 			a, b := l.user("a", 60), l.user("b", 1)
 			held := a.lock()
 			l.waits(b)

@@ -20,7 +20,7 @@ type world struct {
 	tries   []history.Span // beliefs in attempts at requests
 	strikes []history.Window
 	end     int64 // when the last event was recorded
-	calm    int64 // when all nemeses were over, or never
+	healthy int64 // when all nemeses were over, or never
 
 	byToken  map[id]*request
 	opOf     map[*request]*history.Op
@@ -52,7 +52,7 @@ type id struct {
 
 func join(h *history.History) *world {
 	w := &world{
-		store: replay(h), h: h, ops: h.Ops(), strikes: h.Nemeses(), calm: never,
+		store: replay(h), h: h, ops: h.Ops(), strikes: h.Nemeses(), healthy: never,
 		byToken: map[id]*request{}, opOf: map[*request]*history.Op{}, spanOf: map[*request]*history.Span{},
 		madeBy: map[*history.Op][]*request{}, untagged: map[string][]*request{},
 		spanOp: map[string]*history.Span{}, opByTag: map[string]*history.Op{}, releases: map[id][]*history.Op{}, lease: map[int64]string{},
@@ -63,8 +63,8 @@ func join(h *history.History) *world {
 	if n := len(h.Events); n > 0 {
 		w.end = h.Events[n-1].At
 	}
-	if marks := h.Marks(history.MarkCalm); len(marks) > 0 {
-		w.calm = marks[len(marks)-1].At
+	if marks := h.Marks(history.MarkHealthy); len(marks) > 0 {
+		w.healthy = marks[len(marks)-1].At
 	}
 	tags := w.opByTag
 	for i := range w.ops {

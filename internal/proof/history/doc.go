@@ -62,7 +62,7 @@
 //     Txn's revision; if the answer was lost, Attr["value"] is what was put at the
 //     register's key, below the tapped prefix. In mode token, N numbers the attempts
 //     in the register's own order.
-//   - Complete the tap before each of the marks calm, quiet and drained.
+//   - Complete the tap before each of the marks healthy, idle and drained.
 //
 // # Adding operations and checkers
 //

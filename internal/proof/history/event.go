@@ -104,11 +104,11 @@ const (
 	MarkTapComplete = "tap complete"
 	// MarkTapGap: the tap has missed events; the run cannot be judged from it.
 	MarkTapGap = "tap gap"
-	// MarkCalm: all nemeses are over and the cluster is healthy.
-	MarkCalm = "calm"
-	// MarkQuiet: no call is open and no permit is held, sessions still are, and
+	// MarkHealthy: all nemeses are over and the cluster is healthy.
+	MarkHealthy = "healthy"
+	// MarkIdle: no call is open and no permit is held, sessions still are, and
 	// clean-up has had its time: requests that stand now belong to nobody.
-	MarkQuiet = "quiet"
+	MarkIdle = "idle"
 	// MarkDrained: all sessions are closed and the longest lease has run out.
 	MarkDrained = "drained"
 )

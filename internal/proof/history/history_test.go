@@ -142,7 +142,7 @@ func TestFiles(t *testing.T) {
 	require.NoError(t, f.Close())
 
 	other := history.NewRecorder()
-	other.Mark(history.MarkCalm)
+	other.Mark(history.MarkHealthy)
 	whole := filepath.Join(dir, "whole.jsonl")
 	require.NoError(t, recorded(t, other).WriteFile(whole))
 
@@ -154,7 +154,7 @@ func TestFiles(t *testing.T) {
 	require.Equal(t, map[string]int64{"expiries": 3}, merged.Counts())
 	require.Len(t, merged.Nemeses(), 1)
 	require.GreaterOrEqual(t, merged.Nemeses()[0].End, merged.Nemeses()[0].Begin.At)
-	require.Len(t, merged.Marks(history.MarkCalm), 1)
+	require.Len(t, merged.Marks(history.MarkHealthy), 1)
 }
 
 func TestReadDamaged(t *testing.T) {

@@ -89,7 +89,7 @@ func play(s script) *history.History {
 		time.Sleep(x.pause)
 		w.step(w.all[x.who], x)
 	}
-	w.calm(ctx)
+	w.checkQuiescence(ctx)
 	for _, p := range w.all {
 		_ = p.client.Close()
 	}
@@ -110,8 +110,8 @@ func (w *world) wrong(rule, format string, args ...any) {
 	w.recorder.Finding(rule, false, fmt.Sprintf(format, args...))
 }
 
-// calm ends all harm, and looks that everything works again and nothing is left.
-func (w *world) calm(ctx context.Context) {
+// checkQuiescence ends all faults, and checks that everything works again and nothing is left.
+func (w *world) checkQuiescence(ctx context.Context) {
 	w.faults.Wait() // each ends what it began
 	for _, p := range w.all {
 		p.mu.Lock()
@@ -123,7 +123,7 @@ func (w *world) calm(ctx context.Context) {
 	}
 	// Who waits for an event that was lost finds out by the next list.
 	time.Sleep(3 * w.script.ttl)
-	w.mark(ctx, history.MarkCalm)
+	w.mark(ctx, history.MarkHealthy)
 	w.calls.Wait() // every ctx ends
 
 	for _, p := range w.all {
@@ -144,7 +144,7 @@ func (w *world) calm(ctx context.Context) {
 	late := time.Until(w.underWay)
 	w.mu.Unlock()
 	time.Sleep(max(0, late) + time.Minute) // for what is cleaned up in the background
-	w.mark(ctx, history.MarkQuiet)
+	w.mark(ctx, history.MarkIdle)
 	for _, key := range w.server.Keys(prefix) {
 		if strings.Contains(key, "/"+gate+"/queue/") || strings.Contains(key, "/id/") {
 			w.wrong("left", "%s stands after all permits were given back", key)

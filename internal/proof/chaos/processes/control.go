@@ -16,10 +16,10 @@ type Phase int
 
 // The phases, in their order.
 const (
-	Storm Phase = iota // work, and harm
-	Stop               // no more work
-	Probe              // everything has to work
-	Leave              // close the session and end
+	Faults Phase = iota // workloads run and nemeses act
+	Stop                // no more work
+	Probe               // everything has to work
+	Leave               // close the session and end
 )
 
 // Control is what clients ask the parent for. It also is the outside world that

@@ -192,13 +192,13 @@ func TestControl(t *testing.T) {
 	require.Equal(t, "true 1", fmt.Sprint(accepted, n))
 
 	var pa Phase
-	next := a.Go("Control.Next", Storm, &pa, nil)
+	next := a.Go("Control.Next", Faults, &pa, nil)
 	c.begin(Stop)
 	<-next.Done
 	require.NoError(t, next.Error)
 	require.Equal(t, Stop, pa)
 	var pb Phase
-	require.NoError(t, b.Call("Control.Next", Storm, &pb), "who comes later is told at once")
+	require.NoError(t, b.Call("Control.Next", Faults, &pb), "who comes later is told at once")
 	require.Equal(t, Stop, pb)
 
 	require.NoError(t, a.Call("Control.Done", Report{"a", Stop, []string{"bad"}}, nil))

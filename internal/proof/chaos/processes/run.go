@@ -29,7 +29,7 @@ type Config struct {
 	Env      []string // of its processes, in addition to our own
 	Dir      string   // for data, logs and histories: new and short, for it holds a socket
 	Seed     chaos.Seed
-	Duration time.Duration // of the storm, after the stopped leader was seen
+	Duration time.Duration // of the faults, after the stopped leader was seen
 	Clients  int           // processes; defaults to 4
 	Sessions int           // of each client; defaults to 4
 	Rate     int           // greatest number of operations per second; defaults to 120
@@ -105,8 +105,8 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		err = r.provoke()
 	}
 	if err == nil {
-		storm, over := context.WithTimeout(life, c.Duration)
-		r.world.Harm(storm, r.strikers())
+		faults, over := context.WithTimeout(life, c.Duration)
+		r.world.Harm(faults, r.strikers())
 		over()
 	}
 	stop()
@@ -114,7 +114,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range r.calm() {
+	for _, f := range r.quiescencePhase() {
 		r.recorder.Finding("left", false, f)
 	}
 	if err := life.Err(); err != nil {

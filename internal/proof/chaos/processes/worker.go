@@ -72,19 +72,19 @@ func work(raw string) error {
 	register := func(name string) chaos.Register { return remote{name, parent} }
 	subjects := []chaos.Subject{chaos.NewSemaphores(), chaos.NewMutexesOn(register), chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(0)}
 
-	storm, end := context.WithCancel(context.Background())
+	faults, end := context.WithCancel(context.Background())
 	defer end()
 	go func() { // it ends with its parent
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
 	next := make(chan error, 1)
-	phase := Storm
+	phase := Faults
 	go func() {
-		next <- parent.Call("Control.Next", Storm, &phase)
+		next <- parent.Call("Control.Next", Faults, &phase)
 		end()
 	}()
-	world.Work(storm, subjects, s.Rate)
+	world.Work(faults, subjects, s.Rate)
 	if err := <-next; err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func work(raw string) error {
 	return parent.Call("Control.Done", Report{s.Name, phase, do(world, phase, subjects)}, nil)
 }
 
-// do does what a phase after the storm is for.
+// do does what a phase after the faults is for.
 func do(w *chaos.World, p Phase, subjects []chaos.Subject) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), probing)
 	defer cancel()

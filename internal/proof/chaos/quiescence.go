@@ -23,9 +23,9 @@ const (
 	cleanup  = 3 * time.Second
 )
 
-// calm is the part of the run after the storm: everything has to work again, and
-// nothing may be left. It returns what does not.
-func (w *World) calm(ctx context.Context, subjects []Subject) (findings []string) {
+// quiescencePhase is the part of the run after the faults: everything must work again, and
+// nothing may be left in etcd or in memory. It returns what does not hold.
+func (w *World) quiescencePhase(ctx context.Context, subjects []Subject) (findings []string) {
 	w.mend("the members", func(ctx context.Context) error {
 		for i := range w.Members() {
 			if !w.answers(ctx, i, true) {
@@ -34,7 +34,7 @@ func (w *World) calm(ctx context.Context, subjects []Subject) (findings []string
 		}
 		return nil
 	})
-	w.mark(ctx, history.MarkCalm)
+	w.mark(ctx, history.MarkHealthy)
 	defer ProbeLatency(ctx, w.Recorder, w.Admin(), w.observers()...)()
 	begun, before := time.Now(), w.Stats.Get(stoodStill)
 	found := w.probe(ctx, subjects)
@@ -47,7 +47,7 @@ func (w *World) calm(ctx context.Context, subjects []Subject) (findings []string
 	}
 	findings = append(findings, found...)
 	_ = sleep(ctx, cleanup)
-	w.mark(ctx, history.MarkQuiet)
+	w.mark(ctx, history.MarkIdle)
 	findings = append(findings, w.left("after all permits were given back", w.Space.Root()+"sem/", w.Space.Root()+"mutex/", w.Space.Root()+"election/", w.Space.Root()+"id/")...)
 
 	longest := time.Duration(0)

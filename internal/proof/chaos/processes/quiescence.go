@@ -15,10 +15,10 @@ import (
 // recovery is how long things may take when nothing harms them any more.
 const recovery = 20 * time.Second
 
-// calm is the part of the run after the storm: everything has to work again, and
-// nothing may be left. It returns what does not.
-func (r *run) calm() (findings []string) {
-	r.note("calm")
+// quiescencePhase is the part of the run after the faults: everything must work again, and
+// nothing may be left in etcd. It returns what does not hold.
+func (r *run) quiescencePhase() (findings []string) {
+	r.note("no more faults")
 	findings = append(findings, r.together(Stop)...)
 	r.mend("the servers", func(ctx context.Context) error {
 		for i := range servers {
@@ -31,12 +31,12 @@ func (r *run) calm() (findings []string) {
 		}
 		return nil
 	})
-	r.mark(history.MarkCalm)
+	r.mark(history.MarkHealthy)
 	defer r.probeLatency()()
 	findings = append(findings, r.together(Probe)...)
 	root := r.world.Space.Root()
 	findings = append(findings, r.emptied("after all permits were given back", root+"sem/", root+"mutex/", root+"election/", root+"id/")...)
-	r.mark(history.MarkQuiet)
+	r.mark(history.MarkIdle)
 	findings = append(findings, r.together(Leave)...)
 	findings = append(findings, r.emptied("after all sessions were closed", root)...)
 	r.mark(history.MarkDrained)
