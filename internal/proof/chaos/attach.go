@@ -23,33 +23,33 @@ type AttachConfig struct {
 	TTL, Margin time.Duration
 }
 
-// Attach returns a World that has started nothing: with processes that have no session
+// Attach returns an Env that has started nothing: with processes that have no session
 // yet, one for each name, or with none, to do harm.
-func Attach(c AttachConfig) (*World, error) {
+func Attach(c AttachConfig) (*Env, error) {
 	space, err := keyspace.New(product, namespace)
 	if err != nil {
 		return nil, err
 	}
-	w := &World{
+	env := &Env{
 		Seed: c.Seed, Cluster: c.Cluster, Recorder: c.Recorder, Prefix: product, Space: space,
 		open: openKit, Stats: newStats(), log: c.Log, claimed: map[int]bool{},
 	}
-	w.life, w.end = context.WithCancel(context.Background())
+	env.life, env.end = context.WithCancel(context.Background())
 	for _, name := range c.Names {
-		p := &Process{World: w, Name: name, rec: c.Recorder.Client(name)}
+		p := &Process{Env: env, Name: name, rec: c.Recorder.Client(name)}
 		p.plan.ttl, p.plan.margin = c.TTL, c.Margin
-		w.Processes = append(w.Processes, p)
+		env.Processes = append(env.Processes, p)
 	}
-	return w, nil
+	return env, nil
 }
 
-// Work has the world's processes use the subjects until ctx ends, each under the
+// Work has the processes use the subjects until ctx ends, each under the
 // eyes of its watchman, and returns when all operations have returned. A process
 // without a session gets one.
-func (w *World) Work(ctx context.Context, subjects []Subject, rate int) {
+func (env *Env) Work(ctx context.Context, subjects []Subject, rate int) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, p := range w.Processes {
+	for _, p := range env.Processes {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				_ = p.open(ctx) // if it has none
@@ -57,26 +57,26 @@ func (w *World) Work(ctx context.Context, subjects []Subject, rate int) {
 			}
 		})
 		wg.Go(func() { p.keepWatch(ctx) })
-		wg.Go(func() { w.watchStalls(ctx, p.Name) })
+		wg.Go(func() { env.watchStalls(ctx, p.Name) })
 	}
-	w.work(ctx, subjects, rate)
+	env.work(ctx, subjects, rate)
 }
 
 // Harm has nemeses strike by the seed's schedule until ctx ends. When it returns, all
 // is mended.
-func (w *World) Harm(ctx context.Context, nemeses []Nemesis) {
-	w.harm(ctx, newSchedule(w.Seed, nemeses))
+func (env *Env) Harm(ctx context.Context, nemeses []Nemesis) {
+	env.harm(ctx, newSchedule(env.Seed, nemeses))
 }
 
 // Probe uses all subjects from all processes, which must work, and returns what does
 // not.
-func (w *World) Probe(ctx context.Context, subjects []Subject) []string {
-	return w.probe(ctx, subjects)
+func (env *Env) Probe(ctx context.Context, subjects []Subject) []string {
+	return env.probe(ctx, subjects)
 }
 
 // Leave closes all sessions. It returns what went wrong.
-func (w *World) Leave(ctx context.Context) (findings []string) {
-	for _, p := range w.Processes {
+func (env *Env) Leave(ctx context.Context) (findings []string) {
+	for _, p := range env.Processes {
 		if err := p.close(ctx); err != nil {
 			findings = append(findings, p.Name+": close: "+err.Error())
 		}

@@ -59,7 +59,7 @@ func judged(t *testing.T, seed Seed) check.Verdict {
 func ownServers(t *testing.T) {
 	t.Helper()
 	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
-		t.Skip("a World breaks its servers")
+		t.Skip("an Env breaks its servers")
 	}
 }
 

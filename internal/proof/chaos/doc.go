@@ -1,4 +1,4 @@
-// Package chaos runs what is under test in a small world of three etcd members and
+// Package chaos runs what is under test on a small cluster of three etcd members and
 // six to eight processes, with random operations, while nemeses do harm; then it
 // mends everything, looks what is left, and has the checkers of package check judge
 // the history.

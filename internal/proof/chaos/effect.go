@@ -35,10 +35,10 @@ func (p *Process) act(permit held, gate string, register Register) {
 	if client == nil {
 		return // dead
 	}
-	key := p.World.register(gate)
-	value := fmt.Sprintf("%s/%d", p.Name, p.World.writes.Add(1))
+	key := p.Env.register(gate)
+	value := fmt.Sprintf("%s/%d", p.Name, p.Env.writes.Add(1))
 	e.Attr = map[string]string{"register": key, "mode": history.ModeGuard, "value": value}
-	ctx, cancel := context.WithTimeout(p.World.life, time.Second)
+	ctx, cancel := context.WithTimeout(p.Env.life, time.Second)
 	defer cancel()
 	txn := client.Txn(ctx).If(permit.Guard())
 	if run, ok := permit.(*schedlock.Run); ok {
@@ -56,4 +56,4 @@ func (p *Process) act(permit held, gate string, register Register) {
 
 // register is the key that guarded writes go to. It lies in the tapped range, and in
 // that of no queue.
-func (w *World) register(gate string) string { return w.Space.Root() + "register/" + gate }
+func (env *Env) register(gate string) string { return env.Space.Root() + "register/" + gate }

@@ -119,7 +119,7 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 		e.Error = err.Error()
 	}
 	call.Return(e)
-	p.World.Stats.Add("job "+o.name+": "+e.Cause, 1)
+	p.Env.Stats.Add("job "+o.name+": "+e.Cause, 1)
 	if errors.Is(err, errJob) && res.Outcome == schedlock.Failed {
 		return res, nil
 	}
@@ -157,7 +157,7 @@ func (o jobCall) work(ctx context.Context, p *Process, r *schedlock.Run, belief 
 	belief.End(runCause(r.Err()))
 	if o.stuck {
 		p.act(r, o.gate(), register)
-		_ = sleep(p.World.life, p.plan.margin+300*time.Millisecond)
+		_ = sleep(p.Env.life, p.plan.margin+300*time.Millisecond)
 		p.act(r, o.gate(), register)
 	}
 }

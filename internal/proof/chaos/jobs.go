@@ -108,7 +108,7 @@ const (
 
 // clock returns the clock of a process.
 func clock(p *Process) func() time.Time {
-	r := p.World.Seed.Stream("clock " + p.Name)
+	r := p.Env.Seed.Stream("clock " + p.Name)
 	apart := time.Duration(r.Int64N(int64(2*mostApart))) - mostApart
 	if r.IntN(15) == 0 {
 		apart += wrong
@@ -184,7 +184,7 @@ func (s *Jobs) read(ctx context.Context, p *Process, l *locker, j scheduled) err
 	}
 	for i := 1; i < len(records); i++ {
 		if !records[i].Tick.Before(records[i-1].Tick) {
-			p.World.Recorder.Finding("history", false, fmt.Sprintf("history of job %s tells tick %v after %v", j.name, records[i].Tick, records[i-1].Tick))
+			p.Env.Recorder.Finding("history", false, fmt.Sprintf("history of job %s tells tick %v after %v", j.name, records[i].Tick, records[i-1].Tick))
 		}
 	}
 	if len(records) > 0 {
@@ -203,7 +203,7 @@ func tellTime(ctx context.Context, p *Process, l *locker) error {
 	if lease == 0 || client == nil {
 		return errNoSession
 	}
-	_, err := client.Put(ctx, p.World.Space.Clock(int64(lease)), record.Clock{Holder: p.Name, AtMS: l.now().UnixMilli()}.Encode(), clientv3.WithLease(lease))
+	_, err := client.Put(ctx, p.Env.Space.Clock(int64(lease)), record.Clock{Holder: p.Name, AtMS: l.now().UnixMilli()}.Encode(), clientv3.WithLease(lease))
 	return err
 }
 

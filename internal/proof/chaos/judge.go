@@ -19,16 +19,16 @@ const (
 )
 
 // declare tells the checkers what kind of run this is.
-func (w *World) declare(c Config) {
+func (env *Env) declare(c Config) {
 	longest := time.Duration(0)
-	for _, p := range w.Processes {
+	for _, p := range env.Processes {
 		longest = max(longest, p.plan.ttl)
 	}
-	set := w.Recorder.Set
-	set("seed", strconv.FormatUint(uint64(w.Seed), 10))
+	set := env.Recorder.Set
+	set("seed", strconv.FormatUint(uint64(env.Seed), 10))
 	set(check.SettingSuite, "concurrency")
 	set(check.SettingTTL, longest.String())
-	DeclareRequests(w.Recorder)
+	DeclareRequests(env.Recorder)
 	set(check.ToleratePrefix+effectUncaused, "3") // else the machine was too busy to keep etcd's time
 	if c.Duration >= whole && c.All() {
 		for _, effect := range []string{check.EffectExpiries, check.EffectEvictions, check.EffectUnknown, check.EffectGrants, check.EffectStarts, check.EffectAttempts, check.EffectReplays, check.EffectLimits, effectCompactions, effectLeaders} {
@@ -38,9 +38,9 @@ func (w *World) declare(c Config) {
 }
 
 // count hands what was counted beside the history to it.
-func (w *World) count() {
+func (env *Env) count() {
 	for _, effect := range []string{effectCompactions, effectLeaders, effectUncaused, effectLateCopies} {
-		w.Recorder.Count(effect, int64(w.Stats.Get(effect)))
+		env.Recorder.Count(effect, int64(env.Stats.Get(effect)))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // openKit opens a session of this library for a process.
 func openKit(ctx context.Context, p *Process, client *embedtest.Client) (Session, error) {
 	s, err := concurrency.NewSession(ctx, client.Client, namespace, &concurrency.SessionOptions{
-		TTL: p.plan.ttl, Margin: p.plan.margin, Prefix: p.World.Prefix, Holder: p.Name,
+		TTL: p.plan.ttl, Margin: p.plan.margin, Prefix: p.Env.Prefix, Holder: p.Name,
 		MaxPermits: 64, ReportEvery: 300 * time.Millisecond, Trace: p.trace(),
 	})
 	if err != nil {
@@ -34,8 +34,8 @@ func (p *Process) Kit() (*concurrency.Session, error) {
 // trace counts what becomes of sessions.
 func (p *Process) trace() *concurrency.Trace {
 	return &concurrency.Trace{
-		Waiting:        func(concurrency.WaitInfo) { p.World.Stats.Add("reports of waiting", 1) },
-		SessionLost:    func(clientv3.LeaseID, error) { p.World.Stats.Add("sessions lost", 1) },
-		SessionRenewed: func(clientv3.LeaseID) { p.World.Stats.Add("sessions renewed", 1) },
+		Waiting:        func(concurrency.WaitInfo) { p.Env.Stats.Add("reports of waiting", 1) },
+		SessionLost:    func(clientv3.LeaseID, error) { p.Env.Stats.Add("sessions lost", 1) },
+		SessionRenewed: func(clientv3.LeaseID) { p.Env.Stats.Add("sessions renewed", 1) },
 	}
 }

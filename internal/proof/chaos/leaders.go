@@ -7,10 +7,10 @@ import (
 
 // watchLeaders counts changes of etcd's leader until ctx ends, and among them those
 // that no nemesis explains: there the machine was too busy for the members' ticks.
-func (w *World) watchLeaders(ctx context.Context) {
-	known, lost := w.Cluster.Leader(), false
+func (env *Env) watchLeaders(ctx context.Context) {
+	known, lost := env.Cluster.Leader(), false
 	for sleep(ctx, 20*time.Millisecond) == nil {
-		now := w.Cluster.Leader()
+		now := env.Cluster.Leader()
 		switch {
 		case now < 0:
 			lost = true
@@ -18,10 +18,10 @@ func (w *World) watchLeaders(ctx context.Context) {
 		case now == known && !lost:
 			continue
 		}
-		w.Stats.Add("leader changes", 1)
-		if !w.electionsExplained() {
-			w.Stats.Add("leader changes that nobody caused", 1)
-			w.note("a change of leader that nobody caused")
+		env.Stats.Add("leader changes", 1)
+		if !env.electionsExplained() {
+			env.Stats.Add("leader changes that nobody caused", 1)
+			env.note("a change of leader that nobody caused")
 		}
 		known, lost = now, false
 	}
@@ -29,21 +29,21 @@ func (w *World) watchLeaders(ctx context.Context) {
 
 // electionsExplained tells whether a nemesis that makes etcd elect is at work, or
 // was until a moment ago.
-func (w *World) electionsExplained() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.electing > 0 || time.Since(w.elected) < 3*time.Second
+func (env *Env) electionsExplained() bool {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	return env.electing > 0 || time.Since(env.elected) < 3*time.Second
 }
 
 // elections brackets the work of a nemesis that makes etcd elect.
-func (w *World) elections() (over func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.electing++
+func (env *Env) elections() (over func()) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.electing++
 	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.electing--
-		w.elected = time.Now()
+		env.mu.Lock()
+		defer env.mu.Unlock()
+		env.electing--
+		env.elected = time.Now()
 	}
 }

@@ -12,13 +12,13 @@ type Nemesis struct {
 	Name string
 	// Elects: it may make etcd elect a leader.
 	Elects bool
-	// Needs tells whether it can strike this world; nil means any.
-	Needs func(*World) bool
+	// Needs reports whether it can strike this environment; nil means any.
+	Needs func(*Env) bool
 	// Strike does harm until ctx ends, mends what it broke, and returns how
 	// often the harm was seen to have an effect. What it draws, it draws from
-	// r, before it looks at the world. Harm from which the guarantees are
+	// r, before it looks at the cluster. Harm from which the guarantees are
 	// excepted is declared in the history.
-	Strike func(ctx context.Context, w *World, r *rand.Rand) int
+	Strike func(ctx context.Context, env *Env, r *rand.Rand) int
 }
 
 // strike is one entry of the schedule: one nemesis or two, after a pause.

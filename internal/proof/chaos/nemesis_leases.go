@@ -23,15 +23,15 @@ func leaseNemeses() []Nemesis {
 }
 
 // revokeLease ends leases of sessions, as an operator or etcd itself would.
-func revokeLease(ctx context.Context, w *World, r *rand.Rand) (effects int) {
+func revokeLease(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	for every := time.Duration(200+r.IntN(800)) * time.Millisecond; ; {
-		p, expire := w.Processes[r.IntN(len(w.Processes))], r.IntN(2) == 0
+		p, expire := env.Processes[r.IntN(len(env.Processes))], r.IntN(2) == 0
 		if s := p.Session(); s != nil && s.Lease() != 0 {
-			id, end := s.Lease(), w.Cluster.RevokeLease
+			id, end := s.Lease(), env.Cluster.RevokeLease
 			if expire {
-				end = w.Cluster.ExpireLease
+				end = env.Cluster.ExpireLease
 			}
-			done := w.Recorder.Begin(history.Event{Name: LeaseEnded, Lease: int64(id)})
+			done := env.Recorder.Begin(history.Event{Name: LeaseEnded, Lease: int64(id)})
 			if end(ctx, id) == nil {
 				effects++
 			}
@@ -45,10 +45,10 @@ func revokeLease(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 
 // deleteKeys deletes live keys of sessions by hand: requests, IDs and presence
 // keys.
-func deleteKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
+func deleteKeys(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	for every := time.Duration(100+r.IntN(400)) * time.Millisecond; ; {
 		draw := r.Uint64()
-		resp, err := w.Admin().Get(ctx, w.Space.Root(), clientv3.WithPrefix())
+		resp, err := env.Admin().Get(ctx, env.Space.Root(), clientv3.WithPrefix())
 		if err == nil {
 			leased := resp.Kvs[:0]
 			for _, kv := range resp.Kvs {
@@ -59,8 +59,8 @@ func deleteKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 			if len(leased) > 0 {
 				kv := leased[draw%uint64(len(leased))]
 				key := string(kv.Key)
-				done := w.Recorder.Begin(history.Event{Name: KeyDeleted, Token: kv.CreateRevision, Lease: kv.Lease, Attr: map[string]string{"key": key}})
-				resp, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", kv.CreateRevision)).
+				done := env.Recorder.Begin(history.Event{Name: KeyDeleted, Token: kv.CreateRevision, Lease: kv.Lease, Attr: map[string]string{"key": key}})
+				resp, err := env.Admin().Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", kv.CreateRevision)).
 					Then(clientv3.OpDelete(key)).Commit()
 				if err == nil && resp.Succeeded {
 					effects++
@@ -78,32 +78,32 @@ func deleteKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 const overwritten = "not a session"
 
 // overwritePresence puts a presence key again, without its lease.
-func overwritePresence(ctx context.Context, w *World, r *rand.Rand) (effects int) {
-	p := w.Processes[r.IntN(len(w.Processes))]
+func overwritePresence(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
+	p := env.Processes[r.IntN(len(env.Processes))]
 	s := p.Session()
 	if s == nil || s.Lease() == 0 {
 		return 0
 	}
 	id := int64(s.Lease())
-	key := w.Space.Session(id).Alive()
-	armed, disarm, err := w.arm(ctx, "presence")
+	key := env.Space.Session(id).Alive()
+	armed, disarm, err := env.arm(ctx, "presence")
 	if err != nil {
 		return 0
 	}
-	done := w.Recorder.Begin(history.Event{Name: KeyOverwritten, Lease: id, Attr: map[string]string{"key": key}})
-	resp, err := w.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).
+	done := env.Recorder.Begin(history.Event{Name: KeyOverwritten, Lease: id, Attr: map[string]string{"key": key}})
+	resp, err := env.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).
 		Then(clientv3.OpPut(key, overwritten)).Commit()
 	if err == nil && resp.Succeeded {
 		effects++
 	}
 	done()
 	<-ctx.Done()
-	w.mend("an overwritten presence key", func(ctx context.Context) error {
+	env.mend("an overwritten presence key", func(ctx context.Context) error {
 		if err := disarm(ctx); err != nil {
 			return err
 		}
 		// On no lease, so nobody else will. But the put may have been refused.
-		_, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", overwritten)).Then(clientv3.OpDelete(key)).Commit()
+		_, err := env.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", overwritten)).Then(clientv3.OpDelete(key)).Commit()
 		return err
 	})
 	return effects
@@ -111,17 +111,17 @@ func overwritePresence(ctx context.Context, w *World, r *rand.Rand) (effects int
 
 // processDies ends a process without a word: its connections close, its lease runs
 // out, and another process takes its place.
-func processDies(ctx context.Context, w *World, r *rand.Rand) (effects int) {
-	p, free := w.claim(r.IntN(len(w.Processes)))
+func processDies(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
+	p, free := env.claim(r.IntN(len(env.Processes)))
 	defer free()
 	if s := p.Session(); s != nil && s.Lease() != 0 {
-		key := keyspace.Session(w.Space.Session(int64(s.Lease()))).Alive()
+		key := keyspace.Session(env.Space.Session(int64(s.Lease()))).Alive()
 		p.die()
-		if resp, err := w.Admin().Get(ctx, key); err == nil && len(resp.Kvs) == 1 {
+		if resp, err := env.Admin().Get(ctx, key); err == nil && len(resp.Kvs) == 1 {
 			effects++ // it is dead, and etcd does not know
 		}
 	}
 	<-ctx.Done()
-	w.mend("a process", p.open)
+	env.mend("a process", p.open)
 	return effects
 }

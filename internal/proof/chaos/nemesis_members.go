@@ -16,34 +16,34 @@ func memberNemeses() []Nemesis {
 }
 
 // victim draws a member: the leader as often as not.
-func victim(w *World, r *rand.Rand) int {
-	any, leader := r.IntN(w.Members()), r.IntN(2) == 0
-	if now := w.Cluster.Leader(); leader && now >= 0 {
+func victim(env *Env, r *rand.Rand) int {
+	any, leader := r.IntN(env.Members()), r.IntN(2) == 0
+	if now := env.Cluster.Leader(); leader && now >= 0 {
 		return now
 	}
 	return any
 }
 
 // crash stops a member without a word and starts it again.
-func crash(ctx context.Context, w *World, r *rand.Rand) (effects int) {
-	i := victim(w, r)
-	if err := w.Cluster.Crash(i); err != nil {
-		w.trouble("crash of member %d: %v", i, err)
+func crash(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
+	i := victim(env, r)
+	if err := env.Cluster.Crash(i); err != nil {
+		env.trouble("crash of member %d: %v", i, err)
 		return 0
 	}
-	if !w.answers(ctx, i, false) {
+	if !env.answers(ctx, i, false) {
 		effects++
 	}
 	<-ctx.Done()
-	w.mend("restart of a member", func(ctx context.Context) error { return w.Cluster.Restart(ctx, i) })
+	env.mend("restart of a member", func(ctx context.Context) error { return env.Cluster.Restart(ctx, i) })
 	return effects
 }
 
 // moveLeader hands leadership from one to the next.
-func moveLeader(ctx context.Context, w *World, r *rand.Rand) (effects int) {
+func moveLeader(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	for every := time.Duration(200+r.IntN(800)) * time.Millisecond; ; {
-		to, was := r.IntN(w.Members()), w.Cluster.Leader()
-		if err := w.Cluster.MoveLeader(ctx, to); err == nil && was != to {
+		to, was := r.IntN(env.Members()), env.Cluster.Leader()
+		if err := env.Cluster.MoveLeader(ctx, to); err == nil && was != to {
 			effects++
 		}
 		if sleep(ctx, every) != nil {
@@ -53,20 +53,20 @@ func moveLeader(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 }
 
 // cutPeers cuts a member off from the others; its clients still reach it.
-func cutPeers(ctx context.Context, w *World, r *rand.Rand) (effects int) {
-	i := victim(w, r)
-	if err := w.Cluster.CutPeers(i); err != nil {
-		w.trouble("cut of member %d: %v", i, err)
+func cutPeers(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
+	i := victim(env, r)
+	if err := env.Cluster.CutPeers(i); err != nil {
+		env.trouble("cut of member %d: %v", i, err)
 		return 0
 	}
 	for ctx.Err() == nil { // a follower goes on for an election timeout
-		if !w.answers(ctx, i, true) && ctx.Err() == nil {
+		if !env.answers(ctx, i, true) && ctx.Err() == nil {
 			effects = 1
 			break
 		}
 		_ = sleep(ctx, 50*time.Millisecond)
 	}
 	<-ctx.Done()
-	w.mend("peers of a member", func(context.Context) error { return w.Cluster.HealPeers(i) })
+	env.mend("peers of a member", func(context.Context) error { return env.Cluster.HealPeers(i) })
 	return effects
 }

@@ -21,13 +21,13 @@ func networkNemeses() []Nemesis {
 
 // broken is a nemesis that does something to the network of a process, and sees
 // whether that had an effect.
-func broken(harm func(p *Process, member int), felt func(context.Context, *World, *Process, int) bool) func(context.Context, *World, *rand.Rand) int {
-	return func(ctx context.Context, w *World, r *rand.Rand) (effects int) {
-		who, member := r.IntN(len(w.Processes)), r.IntN(w.Members())
-		p, free := w.claim(who)
+func broken(harm func(p *Process, member int), felt func(context.Context, *Env, *Process, int) bool) func(context.Context, *Env, *rand.Rand) int {
+	return func(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
+		who, member := r.IntN(len(env.Processes)), r.IntN(env.Members())
+		p, free := env.claim(who)
 		defer free()
 		harm(p, member)
-		if felt(ctx, w, p, member) {
+		if felt(ctx, env, p, member) {
 			effects++
 		}
 		<-ctx.Done()
@@ -37,15 +37,15 @@ func broken(harm func(p *Process, member int), felt func(context.Context, *World
 }
 
 // silent tells whether a process gets no answer from anybody.
-func silent(ctx context.Context, _ *World, p *Process, _ int) bool {
+func silent(ctx context.Context, _ *Env, p *Process, _ int) bool {
 	_, err := whoAnswers(ctx, p.Client().Client)
 	return err != nil
 }
 
 // avoided tells whether a process gets answers from others only, or none.
-func avoided(ctx context.Context, w *World, p *Process, member int) bool {
-	for range 2 * w.Members() {
-		if by, err := whoAnswers(ctx, p.Client().Client); err == nil && by == w.ids[member] {
+func avoided(ctx context.Context, env *Env, p *Process, member int) bool {
+	for range 2 * env.Members() {
+		if by, err := whoAnswers(ctx, p.Client().Client); err == nil && by == env.ids[member] {
 			return false
 		}
 	}
@@ -53,9 +53,9 @@ func avoided(ctx context.Context, w *World, p *Process, member int) bool {
 }
 
 // slow delays every byte.
-func slow(ctx context.Context, w *World, r *rand.Rand) (effects int) {
-	who, d := r.IntN(len(w.Processes)), time.Duration(20+r.IntN(300))*time.Millisecond
-	p, free := w.claim(who)
+func slow(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
+	who, d := r.IntN(len(env.Processes)), time.Duration(20+r.IntN(300))*time.Millisecond
+	p, free := env.claim(who)
 	defer free()
 	p.Client().Delay(d)
 	begun := time.Now()

@@ -52,32 +52,32 @@ func writing(r *rand.Rand, n int) func(string, any) bool {
 }
 
 // lostAnswers has requests carried out, and their answers lost.
-func lostAnswers(ctx context.Context, w *World, r *rand.Rand) int {
+func lostAnswers(ctx context.Context, env *Env, r *rand.Rand) int {
 	method := []string{"LeaseGrant", "LeaseRevoke", "Range", ""}[r.IntN(4)]
 	err := []error{nil, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCNoSpace, context.DeadlineExceeded}[r.IntN(4)]
 	match := some(r, 1+r.IntN(4))
 	if r.IntN(2) == 0 {
 		method, match = "", writing(r, 1+r.IntN(4))
 	}
-	return injected(ctx, w, r, embedtest.Fault{Method: method, Match: match, Times: -1, Do: embedtest.DropResponse, Err: err})
+	return injected(ctx, env, r, embedtest.Fault{Method: method, Match: match, Times: -1, Do: embedtest.DropResponse, Err: err})
 }
 
 // refusals fails requests that are never sent, with what etcd says when it is
 // too busy, has no leader, or closes a connection.
-func refusals(ctx context.Context, w *World, r *rand.Rand) int {
+func refusals(ctx context.Context, env *Env, r *rand.Rand) int {
 	err := []error{nil, rpctypes.ErrGRPCRequestTooManyRequests, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCStopped}[r.IntN(4)]
-	return injected(ctx, w, r, embedtest.Fault{Match: some(r, 1+r.IntN(4)), Times: -1, Do: embedtest.FailWith, Err: err})
+	return injected(ctx, env, r, embedtest.Fault{Match: some(r, 1+r.IntN(4)), Times: -1, Do: embedtest.FailWith, Err: err})
 }
 
 // doubled has writes carried out twice: the copy comes later.
-func doubled(ctx context.Context, w *World, r *rand.Rand) int {
-	return injected(ctx, w, r, embedtest.Fault{Match: writing(r, 1+r.IntN(3)), Times: -1, Do: embedtest.Duplicate})
+func doubled(ctx context.Context, env *Env, r *rand.Rand) int {
+	return injected(ctx, env, r, embedtest.Fault{Match: writing(r, 1+r.IntN(3)), Times: -1, Do: embedtest.Duplicate})
 }
 
 // connections returns those of a process, or of the next one that has not died.
-func (w *World) connections(who int) *embedtest.Client {
+func (env *Env) connections(who int) *embedtest.Client {
 	for ; ; who++ {
-		if c := w.Processes[who%len(w.Processes)].Client(); c != nil {
+		if c := env.Processes[who%len(env.Processes)].Client(); c != nil {
 			return c
 		}
 	}
@@ -85,14 +85,14 @@ func (w *World) connections(who int) *embedtest.Client {
 
 // injected puts a fault into force on a process until ctx ends. What is held is
 // let go every now and then.
-func injected(ctx context.Context, w *World, r *rand.Rand, f embedtest.Fault) int {
-	return injectedInto(ctx, w, r.IntN(len(w.Processes)), r, f)
+func injected(ctx context.Context, env *Env, r *rand.Rand, f embedtest.Fault) int {
+	return injectedInto(ctx, env, r.IntN(len(env.Processes)), r, f)
 }
 
 // injectedInto is injected for a process that is chosen already.
-func injectedInto(ctx context.Context, w *World, who int, r *rand.Rand, f embedtest.Fault) int {
+func injectedInto(ctx context.Context, env *Env, who int, r *rand.Rand, f embedtest.Fault) int {
 	every := time.Duration(50+r.IntN(1000)) * time.Millisecond
-	inj := w.connections(who).Inject(f)
+	inj := env.connections(who).Inject(f)
 	for sleep(ctx, every) == nil {
 		_ = inj.Release()
 	}
@@ -104,12 +104,12 @@ func injectedInto(ctx context.Context, w *World, who int, r *rand.Rand, f embedt
 // late holds writes back until their callers have given up, or long gone on,
 // and then has them carried out: those that create a request come back to a name
 // that was settled, freed and often taken anew.
-func late(ctx context.Context, w *World, r *rand.Rand) int {
-	who, pick := r.IntN(len(w.Processes)), writing(r, 1+r.IntN(4))
+func late(ctx context.Context, env *Env, r *rand.Rand) int {
+	who, pick := r.IntN(len(env.Processes)), writing(r, 1+r.IntN(4))
 	wait := time.Duration(200+r.IntN(3000)) * time.Millisecond
 	var mu sync.Mutex
 	created := map[string]string{} // by the held requests: value by key
-	inj := w.connections(who).Inject(embedtest.Fault{
+	inj := env.connections(who).Inject(embedtest.Fault{
 		Times: -1, Do: embedtest.HoldRequest,
 		Match: func(m string, msg any) bool {
 			if !pick(m, msg) {
@@ -132,17 +132,17 @@ func late(ctx context.Context, w *World, r *rand.Rand) int {
 	<-ctx.Done()
 	inj.Remove()
 	// No more are held; those that are wait some more.
-	_ = sleep(w.life, wait)
-	w.mend("look at names", func(ctx context.Context) error {
+	_ = sleep(env.life, wait)
+	env.mend("look at names", func(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		for key, value := range created {
-			resp, err := w.Admin().Get(ctx, key)
+			resp, err := env.Admin().Get(ctx, key)
 			if err != nil {
 				return err
 			}
 			if len(resp.Kvs) == 1 && string(resp.Kvs[0].Value) != value {
-				w.Stats.Add("late copies of a reused name", 1)
+				env.Stats.Add("late copies of a reused name", 1)
 			}
 		}
 		return nil
@@ -151,9 +151,9 @@ func late(ctx context.Context, w *World, r *rand.Rand) int {
 	for _, res := range inj.LateResponses() {
 		if reply, ok := res.Response.(*etcdserverpb.TxnResponse); ok {
 			if reply.Succeeded {
-				w.Stats.Add("late copies applied", 1)
+				env.Stats.Add("late copies applied", 1)
 			} else {
-				w.Stats.Add("late copies refused", 1)
+				env.Stats.Add("late copies refused", 1)
 			}
 		}
 	}
@@ -161,20 +161,20 @@ func late(ctx context.Context, w *World, r *rand.Rand) int {
 }
 
 // brokenStreams breaks streams of watches and renewals again and again.
-func brokenStreams(ctx context.Context, w *World, r *rand.Rand) int {
+func brokenStreams(ctx context.Context, env *Env, r *rand.Rand) int {
 	method := []string{"Watch", "LeaseKeepAlive"}[r.IntN(2)]
 	err := []error{nil, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCInvalidAuthToken}[r.IntN(3)]
-	return injected(ctx, w, r, embedtest.Fault{Method: method, Match: some(r, 1+r.IntN(3)), Times: -1, Do: embedtest.FailWith, Err: err})
+	return injected(ctx, env, r, embedtest.Fault{Method: method, Match: some(r, 1+r.IntN(3)), Times: -1, Do: embedtest.FailWith, Err: err})
 }
 
 // lostEvents swallows events of watches, as defects of etcd have done.
-func lostEvents(ctx context.Context, w *World, r *rand.Rand) int {
-	who, pick := r.IntN(len(w.Processes)), some(r, 1+r.IntN(3))
-	return injectedInto(ctx, w, who, r, embedtest.Fault{
+func lostEvents(ctx context.Context, env *Env, r *rand.Rand) int {
+	who, pick := r.IntN(len(env.Processes)), some(r, 1+r.IntN(3))
+	return injectedInto(ctx, env, who, r, embedtest.Fault{
 		Method: "Watch", Times: -1, Do: embedtest.DropResponse,
 		Match: func(m string, msg any) bool {
 			own := "/none"
-			if s := w.Processes[who].Session(); s != nil {
+			if s := env.Processes[who].Session(); s != nil {
 				own = fmt.Sprintf("/%016x-", uint64(s.Lease())) //nolint:gosec // leases use all bits
 			}
 			// G1 assumes, see docs/guarantees.md, that a change of a limit is not lost, nor
@@ -190,10 +190,10 @@ func lostEvents(ctx context.Context, w *World, r *rand.Rand) int {
 }
 
 // lostRenewals swallows renewals or their answers.
-func lostRenewals(ctx context.Context, w *World, r *rand.Rand) int {
+func lostRenewals(ctx context.Context, env *Env, r *rand.Rand) int {
 	do := []embedtest.Action{embedtest.DropResponse, embedtest.HoldResponse, embedtest.HoldRequest}[r.IntN(3)]
-	who := r.IntN(len(w.Processes))
-	inj := w.connections(who).Inject(embedtest.Fault{Method: "LeaseKeepAlive", Times: -1, Do: do})
+	who := r.IntN(len(env.Processes))
+	inj := env.connections(who).Inject(embedtest.Fault{Method: "LeaseKeepAlive", Times: -1, Do: do})
 	<-ctx.Done()
 	inj.Remove()
 	_ = inj.Release()

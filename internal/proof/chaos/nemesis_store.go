@@ -24,14 +24,14 @@ func storeNemeses() []Nemesis {
 	}
 }
 
-func queues(w *World) bool { return len(w.Gates) > 0 }
+func queues(env *Env) bool { return len(env.Gates) > 0 }
 
 // compaction takes the history away, up to the newest revision.
-func compaction(ctx context.Context, w *World, r *rand.Rand) int {
+func compaction(ctx context.Context, env *Env, r *rand.Rand) int {
 	for compacted := 0; ; {
-		if _, err := w.Cluster.Compact(ctx); err == nil {
+		if _, err := env.Cluster.Compact(ctx); err == nil {
 			compacted++
-			w.Stats.Add("compactions", 1)
+			env.Stats.Add("compactions", 1)
 		}
 		if sleep(ctx, time.Duration(100+r.IntN(100))*time.Millisecond) != nil {
 			return compacted
@@ -40,30 +40,30 @@ func compaction(ctx context.Context, w *World, r *rand.Rand) int {
 }
 
 // noSpace raises the alarm of a full backend.
-func noSpace(ctx context.Context, w *World, _ *rand.Rand) (effects int) {
-	if err := w.Cluster.SetNoSpace(ctx, true); err != nil {
-		w.trouble("raise NOSPACE: %v", err)
+func noSpace(ctx context.Context, env *Env, _ *rand.Rand) (effects int) {
+	if err := env.Cluster.SetNoSpace(ctx, true); err != nil {
+		env.trouble("raise NOSPACE: %v", err)
 	}
-	if _, err := w.Admin().Put(ctx, outside, "more"); errors.Is(err, rpctypes.ErrNoSpace) {
+	if _, err := env.Admin().Put(ctx, outside, "more"); errors.Is(err, rpctypes.ErrNoSpace) {
 		effects++
 	}
 	<-ctx.Done()
-	w.mend("NOSPACE", func(ctx context.Context) error { return w.Cluster.SetNoSpace(ctx, false) })
+	env.mend("NOSPACE", func(ctx context.Context) error { return env.Cluster.SetNoSpace(ctx, false) })
 	return effects
 }
 
 // foreignKeys plants what does not belong into the ranges of queues, and what looks
 // as if it did.
-func foreignKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
+func foreignKeys(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	var planted []string
 	var leases []clientv3.LeaseID
-	armed, disarm, err := w.arm(ctx, "foreign")
+	armed, disarm, err := env.arm(ctx, "foreign")
 	if err != nil {
 		return 0
 	}
 	for n := 1 + r.IntN(6); n > 0 && ctx.Err() == nil; n-- {
-		g, kind, number, weight := w.Gates[r.IntN(len(w.Gates))], r.IntN(5), r.IntN(8), int64(1+r.IntN(3))
-		who := w.Processes[r.IntN(len(w.Processes))]
+		g, kind, number, weight := env.Gates[r.IntN(len(env.Gates))], r.IntN(5), r.IntN(8), int64(1+r.IntN(3))
+		who := env.Processes[r.IntN(len(env.Processes))]
 		var owner int64 = 0x6a7
 		if s := who.Session(); s != nil {
 			owner = int64(s.Lease())
@@ -79,7 +79,7 @@ func foreignKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 			put = clientv3.OpPut(key, "planted")
 		case 2: // a slot of a live session, on no lease
 		default: // a slot of a live session, on a stranger's lease; or a stranger's own request
-			resp, err := w.Admin().Grant(ctx, 5)
+			resp, err := env.Admin().Grant(ctx, 5)
 			if err != nil {
 				continue
 			}
@@ -91,8 +91,8 @@ func foreignKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 			put = clientv3.OpPut(key, "planted", clientv3.WithLease(resp.ID))
 		}
 		// What stands there already is not overwritten: that is another harm.
-		done := w.Recorder.Begin(history.Event{Name: KeyPlanted, Attr: map[string]string{"key": key}})
-		resp, err := w.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(put).Commit()
+		done := env.Recorder.Begin(history.Event{Name: KeyPlanted, Attr: map[string]string{"key": key}})
+		resp, err := env.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(put).Commit()
 		done()
 		planted = append(planted, key)
 		if err == nil && resp.Succeeded {
@@ -100,18 +100,18 @@ func foreignKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 		}
 	}
 	<-ctx.Done()
-	w.mend("foreign keys", func(ctx context.Context) error {
+	env.mend("foreign keys", func(ctx context.Context) error {
 		if err := disarm(ctx); err != nil {
 			return err
 		}
 		for _, id := range leases {
-			if _, err := w.Admin().Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			if _, err := env.Admin().Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				return err
 			}
 		}
 		for _, key := range planted {
 			// What a session wrote there meanwhile is not ours to delete.
-			_, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", "planted")).
+			_, err := env.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", "planted")).
 				Then(clientv3.OpDelete(key)).Commit()
 			if err != nil {
 				return err
@@ -124,14 +124,14 @@ func foreignKeys(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 
 // damagedLimit makes the record of a limit unreadable, or deletes it, and puts it
 // back later.
-func damagedLimit(ctx context.Context, w *World, r *rand.Rand) (effects int) {
-	g, garbage := w.Gates[r.IntN(len(w.Gates))], []string{"garbage", `{"v":99}`, ""}[r.IntN(3)]
-	resp, err := w.Admin().Get(ctx, g.Limit)
+func damagedLimit(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
+	g, garbage := env.Gates[r.IntN(len(env.Gates))], []string{"garbage", `{"v":99}`, ""}[r.IntN(3)]
+	resp, err := env.Admin().Get(ctx, g.Limit)
 	if err != nil || len(resp.Kvs) == 0 {
 		return 0
 	}
 	was := resp.Kvs[0]
-	armed, disarm, err := w.arm(ctx, "limit")
+	armed, disarm, err := env.arm(ctx, "limit")
 	if err != nil {
 		return 0
 	}
@@ -139,18 +139,18 @@ func damagedLimit(ctx context.Context, w *World, r *rand.Rand) (effects int) {
 	if garbage == "" {
 		harm = clientv3.OpDelete(g.Limit)
 	}
-	done := w.Recorder.Begin(history.Event{Name: LimitDamaged, Attr: map[string]string{"key": g.Limit}})
-	txn, err := w.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.ModRevision(g.Limit), "=", was.ModRevision)).Then(harm).Commit()
+	done := env.Recorder.Begin(history.Event{Name: LimitDamaged, Attr: map[string]string{"key": g.Limit}})
+	txn, err := env.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.ModRevision(g.Limit), "=", was.ModRevision)).Then(harm).Commit()
 	done()
 	if err == nil && txn.Succeeded {
 		effects++
 	}
 	<-ctx.Done()
-	w.mend("a limit", func(ctx context.Context) error {
+	env.mend("a limit", func(ctx context.Context) error {
 		if err := disarm(ctx); err != nil || garbage == "" {
 			return err // whoever needs one stores it again
 		}
-		_, err := w.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(g.Limit), "=", garbage)).
+		_, err := env.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(g.Limit), "=", garbage)).
 			Then(clientv3.OpPut(g.Limit, string(was.Value))).Commit()
 		return err
 	})

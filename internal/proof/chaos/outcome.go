@@ -24,15 +24,15 @@ func (p *Process) call(ctx context.Context, e history.Event, do func() error) er
 }
 
 // tally counts an operation by its outcome.
-func (w *World) tally(name string, err error) {
+func (env *Env) tally(name string, err error) {
 	kind, _, _ := strings.Cut(name, " ")
 	switch {
 	case err == nil:
-		w.Stats.Add(kind+": ok", 1)
+		env.Stats.Add(kind+": ok", 1)
 	case outcome.Definite(err):
-		w.Stats.Add(kind+": refused", 1)
+		env.Stats.Add(kind+": refused", 1)
 	default:
-		w.Stats.Add("unknown", 1)
-		w.Stats.Add(kind+": unknown", 1)
+		env.Stats.Add("unknown", 1)
+		env.Stats.Add(kind+": unknown", 1)
 	}
 }

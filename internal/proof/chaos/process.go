@@ -16,10 +16,10 @@ import (
 // Process stands for one client process: connections of its own and a session on
 // them. It can die and start anew; then both are others.
 type Process struct {
-	World *World
-	Name  string
-	plan  processPlan
-	rec   *history.Client
+	Env  *Env
+	Name string
+	plan processPlan
+	rec  *history.Client
 
 	turn sync.Mutex // one opening or closing at a time
 
@@ -80,8 +80,8 @@ func (p *Process) openLocked(ctx context.Context) error {
 	}
 	client := p.Client()
 	if client == nil {
-		c, err := p.World.Cluster.Dial(ctx, &embedtest.ClientOptions{
-			Endpoints: p.plan.endpoints, Username: p.World.user, Password: p.World.password,
+		c, err := p.Env.Cluster.Dial(ctx, &embedtest.ClientOptions{
+			Endpoints: p.plan.endpoints, Username: p.Env.user, Password: p.Env.password,
 		})
 		if err != nil {
 			return fmt.Errorf("dial: %w", err)
@@ -91,7 +91,7 @@ func (p *Process) openLocked(ctx context.Context) error {
 		p.mu.Unlock()
 	}
 	call := p.rec.Call(history.Event{Name: history.Open, Until: deadline(ctx)})
-	s, err := p.World.open(ctx, p, client)
+	s, err := p.Env.open(ctx, p, client)
 	if err != nil {
 		call.Done(err, nil)
 		return fmt.Errorf("session: %w", err)
@@ -100,7 +100,7 @@ func (p *Process) openLocked(ctx context.Context) error {
 	p.mu.Lock()
 	p.session = s
 	p.mu.Unlock()
-	p.World.Stats.Add("sessions", 1)
+	p.Env.Stats.Add("sessions", 1)
 	return nil
 }
 

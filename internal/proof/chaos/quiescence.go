@@ -25,33 +25,33 @@ const (
 
 // quiescencePhase is the part of the run after the faults: everything must work again, and
 // nothing may be left in etcd or in memory. It returns what does not hold.
-func (w *World) quiescencePhase(ctx context.Context, subjects []Subject) (findings []string) {
-	w.mend("the members", func(ctx context.Context) error {
-		for i := range w.Members() {
-			if !w.answers(ctx, i, true) {
+func (env *Env) quiescencePhase(ctx context.Context, subjects []Subject) (findings []string) {
+	env.mend("the members", func(ctx context.Context) error {
+		for i := range env.Members() {
+			if !env.answers(ctx, i, true) {
 				return fmt.Errorf("member %d does not answer", i)
 			}
 		}
 		return nil
 	})
-	w.mark(ctx, history.MarkHealthy)
-	defer ProbeLatency(ctx, w.Recorder, w.Admin(), w.observers()...)()
-	begun, before := time.Now(), w.Stats.Get(stoodStill)
-	found := w.probe(ctx, subjects)
-	still := time.Duration(w.Stats.Get(stoodStill)-before) * time.Millisecond
+	env.mark(ctx, history.MarkHealthy)
+	defer ProbeLatency(ctx, env.Recorder, env.Admin(), env.observers()...)()
+	begun, before := time.Now(), env.Stats.Get(stoodStill)
+	found := env.probe(ctx, subjects)
+	still := time.Duration(env.Stats.Get(stoodStill)-before) * time.Millisecond
 	if still > time.Since(begun)/4 { // leases do not survive that
 		for _, f := range found {
-			w.doubt("%s (all processes stood still for %v of %v)", f, still, time.Since(begun).Round(time.Millisecond))
+			env.doubt("%s (all processes stood still for %v of %v)", f, still, time.Since(begun).Round(time.Millisecond))
 		}
 		found = nil
 	}
 	findings = append(findings, found...)
 	_ = sleep(ctx, cleanup)
-	w.mark(ctx, history.MarkIdle)
-	findings = append(findings, w.left("after all permits were given back", w.Space.Root()+"sem/", w.Space.Root()+"mutex/", w.Space.Root()+"election/", w.Space.Root()+"id/")...)
+	env.mark(ctx, history.MarkIdle)
+	findings = append(findings, env.left("after all permits were given back", env.Space.Root()+"sem/", env.Space.Root()+"mutex/", env.Space.Root()+"election/", env.Space.Root()+"id/")...)
 
 	longest := time.Duration(0)
-	for _, p := range w.Processes {
+	for _, p := range env.Processes {
 		longest = max(longest, p.plan.ttl)
 		bounded, cancel := context.WithTimeout(ctx, recovery)
 		if err := p.close(bounded); err != nil {
@@ -60,7 +60,7 @@ func (w *World) quiescencePhase(ctx context.Context, subjects []Subject) (findin
 		cancel()
 	}
 	for end := time.Now().Add(longest + recovery); ; {
-		left := w.left("after all sessions were closed", w.Space.Root())
+		left := env.left("after all sessions were closed", env.Space.Root())
 		if len(left) == 0 {
 			break
 		}
@@ -70,26 +70,26 @@ func (w *World) quiescencePhase(ctx context.Context, subjects []Subject) (findin
 		}
 		_ = sleep(ctx, 100*time.Millisecond)
 	}
-	w.mark(ctx, history.MarkDrained)
+	env.mark(ctx, history.MarkDrained)
 	return findings
 }
 
 // mark records that the run has reached a phase, when the tap has seen all before.
-func (w *World) mark(ctx context.Context, phase string) {
+func (env *Env) mark(ctx context.Context, phase string) {
 	ctx, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
-	if err := w.tap.Complete(ctx); err != nil {
-		w.note("the tap is not complete: %v", err)
+	if err := env.tap.Complete(ctx); err != nil {
+		env.note("the tap is not complete: %v", err)
 	}
-	w.Recorder.Mark(phase)
+	env.Recorder.Mark(phase)
 }
 
 // probe uses every subject from every process. Each has its own time, so that one that
 // hangs is the only one that is told of.
-func (w *World) probe(ctx context.Context, subjects []Subject) (findings []string) {
+func (env *Env) probe(ctx context.Context, subjects []Subject) (findings []string) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range w.Processes {
+	for _, p := range env.Processes {
 		wg.Go(func() {
 			opening, cancel := context.WithTimeout(ctx, recovery)
 			for err := p.open(opening); err != nil; err = p.open(opening) {
@@ -119,18 +119,18 @@ func (w *World) probe(ctx context.Context, subjects []Subject) (findings []strin
 
 // left lists what stands below prefixes, apart from limits and what is told of jobs,
 // which stay.
-func (w *World) left(when string, prefixes ...string) (findings []string) {
+func (env *Env) left(when string, prefixes ...string) (findings []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
 	for _, prefix := range prefixes {
-		resp, err := w.Admin().Get(ctx, prefix, clientv3.WithPrefix())
+		resp, err := env.Admin().Get(ctx, prefix, clientv3.WithPrefix())
 		if err != nil {
 			findings = append(findings, fmt.Sprintf("cannot list %s: %v", prefix, err))
 			continue
 		}
 		for _, kv := range resp.Kvs {
 			key := string(kv.Key)
-			if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, w.register("")) && !Recorded(key) {
+			if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, env.register("")) && !Recorded(key) {
 				findings = append(findings, fmt.Sprintf("%s stands %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
 			}
 		}

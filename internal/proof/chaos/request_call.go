@@ -105,7 +105,7 @@ const recordWithin = 5 * time.Second
 func (o requestCall) run(ctx context.Context, p *Process, st *requestStore) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.bound)
 	defer cancel()
-	gate := o.gate(p.World.Space)
+	gate := o.gate(p.Env.Space)
 	call := p.rec.Call(history.Event{Name: history.RequestDo, Gate: gate, Attr: map[string]string{"payload": o.payload}})
 	// ctx bounds what comes before the function, and other functions of this process.
 	begin := p.rec.Call(history.Event{Name: history.RequestBegin, Gate: gate, Until: deadline(ctx)})
@@ -181,7 +181,7 @@ func (o requestCall) told(call *history.Call, p *Process, res idempotency.Result
 		e.Error = err.Error()
 	}
 	call.Return(e)
-	p.World.Stats.Add("request: "+e.Cause, 1)
+	p.Env.Stats.Add("request: "+e.Cause, 1)
 	if e.Cause == "error" {
 		return nil
 	}
@@ -192,10 +192,10 @@ func (o requestCall) told(call *history.Call, p *Process, res idempotency.Result
 // that is stuck goes on for a while then, and returns a value as if nothing were.
 func (o requestCall) work(ctx context.Context, p *Process, a *idempotency.Attempt, belief *history.Belief, tag string) (string, error) {
 	if o.with != "" {
-		put := clientv3.OpPut(p.World.register(o.gate(p.World.Space)), fmt.Sprint(a.Token()))
+		put := clientv3.OpPut(p.Env.register(o.gate(p.Env.Space)), fmt.Sprint(a.Token()))
 		var ifs []clientv3.Cmp
 		if o.with == check.WithConflict {
-			ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(p.World.Space.Root()+"nothing"), ">", 0))
+			ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(p.Env.Space.Root()+"nothing"), ">", 0))
 		}
 		a.Attach(ifs, put)
 	}
@@ -223,7 +223,7 @@ func (o requestCall) work(ctx context.Context, p *Process, a *idempotency.Attemp
 		if !o.stuck {
 			return "", errors.Join(errRequest, err)
 		}
-		_ = sleep(p.World.life, p.plan.margin+300*time.Millisecond)
+		_ = sleep(p.Env.life, p.plan.margin+300*time.Millisecond)
 	}
 	if o.fails {
 		return "", errRequest

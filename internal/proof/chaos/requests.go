@@ -162,7 +162,7 @@ func (s *Requests) with(name string, k asked, bound time.Duration, do func(conte
 		}
 		ctx, cancel := context.WithTimeout(ctx, bound)
 		defer cancel()
-		return p.call(ctx, history.Event{Name: name, Gate: k.gate(p.World.Space)}, func() error { return do(ctx, st) })
+		return p.call(ctx, history.Event{Name: name, Gate: k.gate(p.Env.Space)}, func() error { return do(ctx, st) })
 	}}
 }
 

@@ -45,7 +45,7 @@ type Result struct {
 	Stats   map[string]int
 }
 
-// Run starts a world, has its processes work while nemeses strike, mends it, and
+// Run starts a env, has its processes work while nemeses strike, mends it, and
 // looks what is left. It returns an error only if there is no run to judge.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	if c.Subjects == nil {
@@ -63,41 +63,41 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if c.Progress == nil {
 		c.Progress = func(string, ...any) {}
 	}
-	w, err := newWorld(ctx, c.Seed, c.Log, c.Progress)
+	env, err := newEnv(ctx, c.Seed, c.Log, c.Progress)
 	if err != nil {
-		return nil, fmt.Errorf("chaos: start the world: %w", err)
+		return nil, fmt.Errorf("chaos: start the cluster: %w", err)
 	}
-	defer w.close()
+	defer env.close()
 	for _, s := range c.Subjects {
-		w.Gates = append(w.Gates, s.Gates(w.Space)...)
+		env.Gates = append(env.Gates, s.Gates(env.Space)...)
 	}
 	able := c.Nemeses[:0:0]
 	for _, n := range c.Nemeses {
-		if n.Needs == nil || n.Needs(w) {
+		if n.Needs == nil || n.Needs(env) {
 			able = append(able, n)
 		}
 	}
-	w.note("%d processes, authentication %v, %d nemeses", len(w.Processes), w.Auth, len(able))
+	env.note("%d processes, authentication %v, %d nemeses", len(env.Processes), env.Auth, len(able))
 
-	w.declare(c)
+	env.declare(c)
 	watching, stop := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
-	watchers.Go(func() { w.watchLeaders(watching) })
-	watchers.Go(func() { w.watchStalls(watching, "") })
-	w.faultPhase(ctx, c, able)
-	findings := w.quiescencePhase(ctx, c.Subjects)
+	watchers.Go(func() { env.watchLeaders(watching) })
+	watchers.Go(func() { env.watchStalls(watching, "") })
+	env.faultPhase(ctx, c, able)
+	findings := env.quiescencePhase(ctx, c.Subjects)
 	stop()
 	watchers.Wait()
-	w.close()
+	env.close()
 	for _, f := range append(findings, leftGoroutines()...) {
-		w.Recorder.Finding("left", false, f)
+		env.Recorder.Finding("left", false, f)
 	}
-	for _, d := range w.doubts() {
-		w.Recorder.Finding("mend", true, d)
+	for _, d := range env.doubts() {
+		env.Recorder.Finding("mend", true, d)
 	}
-	res := &Result{Stats: w.Stats.All()}
-	w.count()
-	if res.History, err = w.Recorder.History(); err != nil {
+	res := &Result{Stats: env.Stats.All()}
+	env.count()
+	if res.History, err = env.Recorder.History(); err != nil {
 		return nil, err
 	}
 	return res, nil
@@ -105,26 +105,26 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 
 // faultPhase is the part of the run in which workloads run and nemeses act. It returns when all
 // harm is mended and all operations have returned.
-func (w *World) faultPhase(ctx context.Context, c Config, able []Nemesis) {
+func (env *Env) faultPhase(ctx context.Context, c Config, able []Nemesis) {
 	ctx, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { w.work(ctx, c.Subjects, c.Rate) })
+	wg.Go(func() { env.work(ctx, c.Subjects, c.Rate) })
 	if len(able) > 0 {
-		wg.Go(func() { w.harm(ctx, newSchedule(w.Seed, able)) })
+		wg.Go(func() { env.harm(ctx, newSchedule(env.Seed, able)) })
 	}
 	wg.Go(func() {
 		for sleep(ctx, 5*time.Second) == nil {
-			w.note("%d operations, %d unknown, %d sessions lost, %d leader changes, %d compactions",
-				w.Stats.Get("operations"), w.Stats.Get("unknown"), w.Stats.Get("sessions lost"),
-				w.Stats.Get("leader changes"), w.Stats.Get("compactions"))
+			env.note("%d operations, %d unknown, %d sessions lost, %d leader changes, %d compactions",
+				env.Stats.Get("operations"), env.Stats.Get("unknown"), env.Stats.Get("sessions lost"),
+				env.Stats.Get("leader changes"), env.Stats.Get("compactions"))
 		}
 	})
 }
 
-func (w *World) doubts() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.doubted)
+func (env *Env) doubts() []string {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	return slices.Clone(env.doubted)
 }

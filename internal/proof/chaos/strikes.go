@@ -12,14 +12,14 @@ import (
 
 // harm has one strike of the schedule follow the other until ctx ends. When it
 // returns, all is mended.
-func (w *World) harm(ctx context.Context, s *schedule) {
+func (env *Env) harm(ctx context.Context, s *schedule) {
 	for n := 0; ; n++ {
 		st := s.next()
 		if sleep(ctx, st.Pause) != nil {
 			return
 		}
-		w.note("%s for %v", st, st.For)
-		w.strike(ctx, st, n)
+		env.note("%s for %v", st, st.For)
+		env.strike(ctx, st, n)
 	}
 }
 
@@ -33,25 +33,25 @@ func (s strike) String() string {
 }
 
 // strike lets the nemeses of one strike do their harm at the same time.
-func (w *World) strike(ctx context.Context, st strike, number int) {
+func (env *Env) strike(ctx context.Context, st strike, number int) {
 	ctx, cancel := context.WithTimeout(ctx, st.For)
 	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, n := range st.Nemeses {
-		r := w.Seed.Stream(fmt.Sprintf("strike %d %s", number, n.Name))
+		r := env.Seed.Stream(fmt.Sprintf("strike %d %s", number, n.Name))
 		wg.Go(func() {
 			if n.Elects {
-				defer w.elections()()
+				defer env.elections()()
 			}
-			finish := w.Recorder.Begin(history.Event{Name: n.Name})
+			finish := env.Recorder.Begin(history.Event{Name: n.Name})
 			begun := time.Now()
-			effects := n.Strike(ctx, w, r)
+			effects := n.Strike(ctx, env, r)
 			finish()
-			w.Stats.Add("strikes: "+n.Name, 1)
-			w.Stats.Add("effects: "+n.Name, effects)
+			env.Stats.Add("strikes: "+n.Name, 1)
+			env.Stats.Add("effects: "+n.Name, effects)
 			if over := time.Since(begun) - st.For; over > 5*time.Second {
-				w.note("%s took %v to mend", n.Name, over.Round(time.Millisecond))
+				env.note("%s took %v to mend", n.Name, over.Round(time.Millisecond))
 			}
 		})
 	}

@@ -23,14 +23,14 @@ const workers = 4
 
 // work has all processes do operations, at most rate a second together, until ctx
 // ends, and returns when the last has returned.
-func (w *World) work(ctx context.Context, subjects []Subject, rate int) {
+func (env *Env) work(ctx context.Context, subjects []Subject, rate int) {
 	ticket := time.NewTicker(time.Second / time.Duration(rate))
 	defer ticket.Stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, p := range w.Processes {
+	for _, p := range env.Processes {
 		for n := range workers {
-			r := w.Seed.Stream(fmt.Sprintf("worker %s/%d", p.Name, n))
+			r := env.Seed.Stream(fmt.Sprintf("worker %s/%d", p.Name, n))
 			wg.Go(func() {
 				for {
 					op := subjects[r.IntN(len(subjects))].Plan(r)
@@ -46,9 +46,9 @@ func (w *World) work(ctx context.Context, subjects []Subject, rate int) {
 						_ = sleep(ctx, 20*time.Millisecond)
 						continue
 					}
-					err := op.Do(w.life, p)
-					w.Stats.Add("operations", 1)
-					w.tally(op.Name, err)
+					err := op.Do(env.life, p)
+					env.Stats.Add("operations", 1)
+					env.tally(op.Name, err)
 				}
 			})
 		}

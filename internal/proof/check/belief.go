@@ -33,28 +33,28 @@ func (Belief) Name() string { return "belief" }
 
 // Check implements Checker.
 func (Belief) Check(h *history.History) []Finding {
-	w := join(h)
-	return w.beliefs(w.spans)
+	v := join(h)
+	return v.beliefs(v.spans)
 }
 
-func (w *world) beliefs(spans []history.Span) (f []Finding) {
+func (v *view) beliefs(spans []history.Span) (f []Finding) {
 	byGate := map[string][]*history.Span{}
 	for i := range spans {
 		s := &spans[i]
-		f = append(f, w.ownClock(s)...)
+		f = append(f, v.ownClock(s)...)
 		if s.Confirmed {
 			byGate[s.Granted.Gate] = append(byGate[s.Granted.Gate], s)
-			f = append(f, w.stale(s)...)
+			f = append(f, v.stale(s)...)
 		}
 	}
 	for name, spans := range byGate {
-		f = append(f, w.overlaps(name, spans)...)
+		f = append(f, v.overlaps(name, spans)...)
 	}
 	return f
 }
 
 // ownClock compares a holder's confirmations with what he himself knew.
-func (w *world) ownClock(s *history.Span) (f []Finding) {
+func (v *view) ownClock(s *history.Span) (f []Finding) {
 	if e := s.Ended; e != nil && e.Until > 0 && e.Held > e.Until+slip {
 		f = append(f, bad("deadline", s.Granted.Gate, e.Held, "%s: token %d was told as held %s after its deadline", who(s), s.Granted.Token, ms(e.Held-e.Until)))
 	}
@@ -67,24 +67,24 @@ func (w *world) ownClock(s *history.Span) (f []Finding) {
 
 // stale compares a belief with the life of its key. The tap saw the key's end when
 // it had already gone, so what is found is certain.
-func (w *world) stale(s *history.Span) []Finding {
-	r := w.byToken[id{s.Granted.Gate, s.Granted.Token}]
+func (v *view) stale(s *history.Span) []Finding {
+	r := v.byToken[id{s.Granted.Gate, s.Granted.Token}]
 	if r == nil || s.To <= r.goneAt {
 		return nil
 	}
 	text := fmt.Sprintf("%s held token %d for %s after its key had gone (%s)", who(s), r.token, ms(s.To-r.goneAt), r.how)
-	if why := w.excuse(r); why != "" {
+	if why := v.excuse(r); why != "" {
 		return []Finding{at(r.gone, excused("stale", s.Granted.Gate, r.goneAt, "%s: %s", text, why))}
 	}
 	return []Finding{at(r.gone, bad("stale", s.Granted.Gate, r.goneAt, "%s", text))}
 }
 
 // excuse returns why a holder may believe in a request that has gone, or "".
-func (w *world) excuse(r *request) string {
+func (v *view) excuse(r *request) string {
 	if r.how == withNotice {
 		return "it was taken away: " + r.notice.Cause
 	}
-	if n := w.struck(r); n != nil {
+	if n := v.struck(r); n != nil {
 		return "nemesis " + n.Begin.Name
 	}
 	return ""
@@ -92,13 +92,13 @@ func (w *world) excuse(r *request) string {
 
 // overlaps sweeps over the beginnings of beliefs: the weight believed in can only
 // exceed a limit for the first time when one begins.
-func (w *world) overlaps(gate string, spans []*history.Span) (f []Finding) {
+func (v *view) overlaps(gate string, spans []*history.Span) (f []Finding) {
 	slices.SortStableFunc(spans, func(a, b *history.Span) int { return cmp.Compare(a.From, b.From) })
 	var active []*history.Span
 	for _, s := range spans {
 		active = slices.DeleteFunc(active, func(o *history.Span) bool { return o.To <= s.From })
 		active = append(active, s)
-		if over := w.over(gate, s.From, active); over != nil {
+		if over := v.over(gate, s.From, active); over != nil {
 			f = append(f, *over)
 		}
 	}
@@ -108,15 +108,15 @@ func (w *world) overlaps(gate string, spans []*history.Span) (f []Finding) {
 // over judges those who believed at one instant. They all may, if the limit in
 // force when the last of them was admitted has room for them: lowering a limit
 // takes nothing back.
-func (w *world) over(gate string, now int64, active []*history.Span) *Finding {
+func (v *view) over(gate string, now int64, active []*history.Span) *Finding {
 	total, last := int64(0), int64(0)
 	for _, s := range active {
 		total += max(s.Granted.Weight, 1)
-		if r := w.byToken[id{gate, s.Granted.Token}]; r != nil {
+		if r := v.byToken[id{gate, s.Granted.Token}]; r != nil {
 			last = max(last, r.admitted)
 		}
 	}
-	limit, known := w.limitFor(gate, last)
+	limit, known := v.limitFor(gate, last)
 	if !known || total <= limit {
 		return nil
 	}
@@ -126,11 +126,11 @@ func (w *world) over(gate string, now int64, active []*history.Span) *Finding {
 	for _, s := range active {
 		names = append(names, fmt.Sprintf("%s with token %d", who(s), s.Granted.Token))
 		overlap = min(overlap, s.To-now)
-		r := w.byToken[id{gate, s.Granted.Token}]
+		r := v.byToken[id{gate, s.Granted.Token}]
 		if r == nil || r.gone > last {
 			continue
 		}
-		if why := w.excuse(r); why != "" {
+		if why := v.excuse(r); why != "" {
 			rest -= max(s.Granted.Weight, 1)
 			excuses = append(excuses, fmt.Sprintf("token %d: %s", r.token, why))
 		}
@@ -145,11 +145,11 @@ func (w *world) over(gate string, now int64, active []*history.Span) *Finding {
 
 // limitFor returns the limit in force at a revision; a fixed one if there is no
 // tap.
-func (w *world) limitFor(gate string, rev int64) (limit int64, known bool) {
-	if fixed := w.layout.fixed(gate); fixed > 0 {
+func (v *view) limitFor(gate string, rev int64) (limit int64, known bool) {
+	if fixed := v.layout.fixed(gate); fixed > 0 {
 		return fixed, true
 	}
-	g := w.gates[gate]
+	g := v.gates[gate]
 	if g == nil || rev == 0 {
 		return 0, false
 	}

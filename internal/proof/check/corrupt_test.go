@@ -14,7 +14,7 @@ import (
 
 // scene is a good history about to be spoilt.
 type scene struct {
-	*world
+	*view
 	events []history.Event
 	pick   func(n int) int
 }
@@ -434,7 +434,7 @@ func TestCorruptedHistoriesAreRefused(t *testing.T) {
 					}
 					pick := random(rapid.Uint64().Draw(t, "seed"))
 					good := simulate(rapid.IntRange(40, 250).Draw(t, "steps"), pick)
-					s := &scene{world: join(good), events: slices.Clone(good.Events), pick: pick}
+					s := &scene{view: join(good), events: slices.Clone(good.Events), pick: pick}
 					if !c.spoil(s) {
 						return
 					}

@@ -32,10 +32,10 @@ func (Fence) Check(h *history.History) []Finding {
 }
 
 // registers checks the effects under those permits.
-func (w *world) registers(of func(gate string) bool) (f []Finding) {
+func (v *view) registers(of func(gate string) bool) (f []Finding) {
 	registers := map[string][]history.Event{}
 	var names []string
-	for _, e := range w.h.Events {
+	for _, e := range v.h.Events {
 		if e.Kind == history.KindEffect && of(e.Gate) {
 			name := e.Attr["register"]
 			if registers[name] == nil {
@@ -45,36 +45,36 @@ func (w *world) registers(of func(gate string) bool) (f []Finding) {
 		}
 	}
 	for _, name := range names {
-		f = append(f, w.register(name, registers[name])...)
+		f = append(f, v.register(name, registers[name])...)
 	}
 	return f
 }
 
-func (w *world) register(name string, effects []history.Event) (f []Finding) {
+func (v *view) register(name string, effects []history.Event) (f []Finding) {
 	var accepted []history.Event
 	for _, e := range effects {
 		if e.Attr["mode"] == history.ModeGuard && e.Outcome == history.Unknown {
-			e = w.resolve(e)
+			e = v.resolve(e)
 		}
-		r := w.byToken[id{e.Gate, e.Token}]
+		r := v.byToken[id{e.Gate, e.Token}]
 		switch {
 		case e.Outcome == history.Fail:
-			if r != nil && w.stoodAt(r, e.At) {
+			if r != nil && v.stoodAt(r, e.At) {
 				f = append(f, bad("refused", e.Gate, e.At, "%s was refused by register %q in mode %s with token %d, although its key stood", e.Client, name, e.Attr["mode"], e.Token))
 			}
 		case e.Outcome == history.OK:
 			accepted = append(accepted, e)
 			if e.Attr["mode"] == history.ModeGuard {
-				f = append(f, w.guarded(name, e, r)...)
+				f = append(f, v.guarded(name, e, r)...)
 			}
 		}
 	}
-	return append(f, w.falls(name, accepted)...)
+	return append(f, v.falls(name, accepted)...)
 }
 
 // resolve finds out from the tap what became of a write whose answer was lost.
-func (w *world) resolve(e history.Event) history.Event {
-	for _, p := range w.others {
+func (v *view) resolve(e history.Event) history.Event {
+	for _, p := range v.others {
 		if p.key == e.Attr["register"] && p.value == e.Attr["value"] {
 			e.Outcome, e.Rev = history.OK, p.rev
 		}
@@ -83,14 +83,14 @@ func (w *world) resolve(e history.Event) history.Event {
 }
 
 // guarded checks one accepted write on a guard.
-func (w *world) guarded(name string, e history.Event, r *request) []Finding {
+func (v *view) guarded(name string, e history.Event, r *request) []Finding {
 	switch {
 	case r == nil:
-		if !w.tapped {
+		if !v.tapped {
 			return nil
 		}
 		return []Finding{at(e.Rev, bad("guard", e.Gate, e.At, "%s wrote register %q with token %d, which is no request's", e.Client, name, e.Token))}
-	case e.Rev < r.token || e.Rev >= w.guardEnds(r):
+	case e.Rev < r.token || e.Rev >= v.guardEnds(r):
 		return []Finding{at(e.Rev, bad("guard", e.Gate, e.At, "%s wrote register %q with token %d, whose key stood until %s", e.Client, name, e.Token, revision(r.gone)))}
 	case r.admitted == 0 || e.Rev < r.admitted:
 		return []Finding{at(e.Rev, bad("guard", e.Gate, e.At, "%s wrote register %q with token %d before that was admitted", e.Client, name, e.Token))}
@@ -100,7 +100,7 @@ func (w *world) guarded(name string, e history.Event, r *request) []Finding {
 
 // guardEnds returns the revision from which a guard fails: that at which the key
 // went or was written again.
-func (w *world) guardEnds(r *request) int64 {
+func (v *view) guardEnds(r *request) int64 {
 	end := r.gone
 	for _, rev := range r.again {
 		end = min(end, rev)
@@ -110,29 +110,29 @@ func (w *world) guardEnds(r *request) int64 {
 
 // stoodAt tells whether it is certain that a request's key stood, as it was created,
 // until the effect's outcome was known.
-func (w *world) stoodAt(r *request, now int64) bool {
-	if len(r.again) > 0 || w.struck(r) != nil {
+func (v *view) stoodAt(r *request, now int64) bool {
+	if len(r.again) > 0 || v.struck(r) != nil {
 		return false
 	}
 	switch r.how {
 	case stands:
 		return true
 	case plain:
-		released := w.released(r)
-		return released != never && now < released && w.spanOf[r] != nil && now <= w.spanOf[r].To
+		released := v.released(r)
+		return released != never && now < released && v.spanOf[r] != nil && now <= v.spanOf[r].To
 	}
 	return false
 }
 
 // falls checks that the tokens of a mutex's accepted writes never fall: in the
 // order of revisions, or in the register's own.
-func (w *world) falls(name string, accepted []history.Event) (f []Finding) {
+func (v *view) falls(name string, accepted []history.Event) (f []Finding) {
 	order := func(e history.Event) int64 { return cmp.Or(e.Rev, e.N) }
 	slices.SortStableFunc(accepted, func(a, b history.Event) int { return cmp.Compare(order(a), order(b)) })
 	var last *history.Event
 	for i := range accepted {
 		e := &accepted[i]
-		if w.layout.fixed(e.Gate) != 1 {
+		if v.layout.fixed(e.Gate) != 1 {
 			continue
 		}
 		if last != nil && e.Token < last.Token {

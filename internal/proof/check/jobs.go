@@ -54,35 +54,35 @@ func (Jobs) Name() string { return "jobs" }
 
 // Check implements Checker.
 func (Jobs) Check(h *history.History) []Finding {
-	w := join(h)
-	f := append(w.beliefs(w.runs), w.registers(isJob)...)
-	if !w.tapped {
+	v := join(h)
+	f := append(v.beliefs(v.runs), v.registers(isJob)...)
+	if !v.tapped {
 		return f
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
-		for _, b := range w.jobs[name].breaches {
+	for _, name := range slices.Sorted(maps.Keys(v.jobs)) {
+		for _, b := range v.jobs[name].breaches {
 			finding := at(b.rev, bad(b.rule, name, b.at, "%s", b.text))
-			if b.key != "" && w.meddled(b.key, b.rev) != nil {
+			if b.key != "" && v.meddled(b.key, b.rev) != nil {
 				finding.Level = Excused
 			}
 			f = append(f, finding)
 		}
-		for _, c := range w.jobs[name].claims {
-			f = append(f, w.ended(name, c)...)
-			f = append(f, w.kept(name, c)...)
+		for _, c := range v.jobs[name].claims {
+			f = append(f, v.ended(name, c)...)
+			f = append(f, v.kept(name, c)...)
 		}
 	}
-	f = append(f, w.starts()...)
-	for i := range w.ops {
-		f = append(f, w.skipped(&w.ops[i])...)
+	f = append(f, v.starts()...)
+	for i := range v.ops {
+		f = append(f, v.skipped(&v.ops[i])...)
 	}
-	return append(f, w.leftOfJobs()...)
+	return append(f, v.leftOfJobs()...)
 }
 
 // starts joins the starts of functions to claims.
-func (w *world) starts() (f []Finding) {
+func (v *view) starts() (f []Finding) {
 	claims := map[id]*claim{}
-	for _, j := range w.jobs {
+	for _, j := range v.jobs {
 		for _, c := range j.claims {
 			claims[id{j.name, c.token}] = c
 		}
@@ -92,10 +92,10 @@ func (w *world) starts() (f []Finding) {
 		n         int64
 	}
 	tokens, attempts := map[id]*history.Span{}, map[attempt]*history.Span{}
-	for i := range w.runs {
-		s := &w.runs[i]
+	for i := range v.runs {
+		s := &v.runs[i]
 		g := s.Granted
-		op := w.opByTag[history.Tag(g.Client, g.Op)]
+		op := v.opByTag[history.Tag(g.Client, g.Op)]
 		if op == nil {
 			continue
 		}
@@ -112,9 +112,9 @@ func (w *world) starts() (f []Finding) {
 		case c.tick != n.tick || int64(c.attempt) != n.n || c.rec.Holder != g.Client:
 			f = append(f, at(c.token, bad("token", g.Gate, s.From, "%s was started for attempt %d at tick %s with token %d, by which %s has claimed attempt %d at tick %s",
 				who(s), n.n, n.tick, k.token, c.rec.Holder, c.attempt, c.tick)))
-		case w.notBefore(c.token) > s.From:
-			f = append(f, at(c.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", who(s), ms(w.notBefore(c.token)-s.From))))
-		case w.tooLate(c, op):
+		case v.notBefore(c.token) > s.From:
+			f = append(f, at(c.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", who(s), ms(v.notBefore(c.token)-s.From))))
+		case v.tooLate(c, op):
 			f = append(f, at(c.token, bad("late", g.Gate, s.From, "%s has claimed tick %s at %s by its own clock, with LateBy of %s",
 				who(s), c.tick, stampOf(time.UnixMilli(c.rec.StartMS)), op.Call.Attr["lateby"])))
 		case op.Call.Attr["retries"] != "" && n.n > 1+number(op.Call.Attr["retries"]):
@@ -126,10 +126,10 @@ func (w *world) starts() (f []Finding) {
 
 // tooLate tells whether a claim was made too late for its tick. Its process may take a
 // moment to hear that the time is over.
-func (w *world) tooLate(c *claim, op *history.Op) bool {
+func (v *view) tooLate(c *claim, op *history.Op) bool {
 	bound, err := time.ParseDuration(op.Call.Attr["lateby"])
 	tick, bad := time.Parse(tickText, c.tick)
-	slack := time.Duration(duration(w.h, SettingReturn, 1e9))
+	slack := time.Duration(duration(v.h, SettingReturn, 1e9))
 	return err == nil && bad == nil && time.UnixMilli(c.rec.StartMS).Sub(tick) > bound+slack
 }
 
@@ -140,18 +140,18 @@ func number(s string) int64 {
 
 // ended asks why a lock went that went by itself: its function had returned, or ran
 // too long. A claim that was taken back was not started.
-func (w *world) ended(name string, c *claim) []Finding {
-	s := w.spanOf[c.lock]
-	if s == nil || c.lock.gone == never || w.struck(c.lock) != nil || w.meddled(c.lock.key, c.lock.gone) != nil {
+func (v *view) ended(name string, c *claim) []Finding {
+	s := v.spanOf[c.lock]
+	if s == nil || c.lock.gone == never || v.struck(c.lock) != nil || v.meddled(c.lock.key, c.lock.gone) != nil {
 		return nil
 	}
 	if c.undone {
 		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was taken back, though %s had started it", c.attempt, c.tick, who(s)))}
 	}
-	if c.lock.how == withNotice && !w.unlockCalled(name, c.token, c.lock.goneAt) {
+	if c.lock.how == withNotice && !v.unlockCalled(name, c.token, c.lock.goneAt) {
 		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was unlocked, and nobody has called for that", c.attempt, c.tick))}
 	}
-	if c.lock.how != plain || w.released(c.lock) <= c.lock.goneAt {
+	if c.lock.how != plain || v.released(c.lock) <= c.lock.goneAt {
 		return nil
 	}
 	if e := s.Ended; e != nil && (e.At <= c.lock.goneAt || e.Until > 0 && e.Until <= addTime(c.lock.goneAt, slip)) {
@@ -162,28 +162,28 @@ func (w *world) ended(name string, c *claim) []Finding {
 
 // unlockCalled tells whether anybody has called to unlock a job between a start and
 // a time.
-func (w *world) unlockCalled(name string, token, until int64) bool {
-	return slices.ContainsFunc(w.ops, func(op history.Op) bool {
-		return op.Call.Name == history.JobUnlock && op.Call.Gate == name && op.Call.At <= until && op.Ended() >= w.notBefore(token)
+func (v *view) unlockCalled(name string, token, until int64) bool {
+	return slices.ContainsFunc(v.ops, func(op history.Op) bool {
+		return op.Call.Name == history.JobUnlock && op.Call.Gate == name && op.Call.At <= until && op.Ended() >= v.notBefore(token)
 	})
 }
 
 // kept asks whether AtLeast was kept: what stands for it came with the claim, and did
 // not go before.
-func (w *world) kept(name string, c *claim) []Finding {
-	s := w.spanOf[c.lock]
+func (v *view) kept(name string, c *claim) []Finding {
+	s := v.spanOf[c.lock]
 	if s == nil {
 		return nil
 	}
-	op := w.opByTag[history.Tag(s.Granted.Client, s.Granted.Op)]
+	op := v.opByTag[history.Tag(s.Granted.Client, s.Granted.Op)]
 	d, err := time.ParseDuration(op.Call.Attr["atleast"])
 	switch {
 	case err != nil || d == 0:
 	case c.hold == nil:
 		return []Finding{at(c.token, bad("held", name, c.lock.putAt, "tick %s was claimed by %s, and nothing keeps the job from starting again", c.tick, who(s)))}
-	case c.hold.gone != never && w.seen(c.hold.gone)-w.notBefore(c.token) < int64(d):
-		if w.meddled(w.prefix+c.hold.name, c.hold.gone) == nil && !w.unlockCalled(name, c.token, w.seen(c.hold.gone)) {
-			return []Finding{at(c.hold.gone, bad("held", name, w.seen(c.hold.gone), "the job could start again %s after %s had started tick %s, with AtLeast of %s", ms(w.seen(c.hold.gone)-w.notBefore(c.token)), who(s), c.tick, d))}
+	case c.hold.gone != never && v.seen(c.hold.gone)-v.notBefore(c.token) < int64(d):
+		if v.meddled(v.prefix+c.hold.name, c.hold.gone) == nil && !v.unlockCalled(name, c.token, v.seen(c.hold.gone)) {
+			return []Finding{at(c.hold.gone, bad("held", name, v.seen(c.hold.gone), "the job could start again %s after %s had started tick %s, with AtLeast of %s", ms(v.seen(c.hold.gone)-v.notBefore(c.token)), who(s), c.tick, d))}
 		}
 	}
 	return nil
@@ -191,7 +191,7 @@ func (w *world) kept(name string, c *claim) []Finding {
 
 // skipped asks whether what a call of Do was told is so: for its time, what was in its
 // way must have stood at some time.
-func (w *world) skipped(op *history.Op) []Finding {
+func (v *view) skipped(op *history.Op) []Finding {
 	if op.Call.Name != history.JobDo || op.Return == nil || op.Return.Outcome != history.OK {
 		return nil
 	}
@@ -199,15 +199,15 @@ func (w *world) skipped(op *history.Op) []Finding {
 	why, ok := op.Return.Cause, true
 	switch why {
 	case "claimed elsewhere":
-		ok = w.stoodFrom(name+"/run/"+tick, 0, op.Return.At)
+		ok = v.stoodFrom(name+"/run/"+tick, 0, op.Return.At)
 	case "paused":
-		ok = w.stoodFrom(name+"/pause", op.Call.At, op.Return.At)
+		ok = v.stoodFrom(name+"/pause", op.Call.At, op.Return.At)
 	case "still running":
-		ok = w.stoodFrom(name+"/lock", op.Call.At, op.Return.At) || w.stoodFrom(name+"/hold", op.Call.At, op.Return.At)
+		ok = v.stoodFrom(name+"/lock", op.Call.At, op.Return.At) || v.stoodFrom(name+"/hold", op.Call.At, op.Return.At)
 	case "late":
-		ok = op.Call.Attr["lateby"] != "" || w.laterClaimed(name, tick, op.Return.At)
+		ok = op.Call.Attr["lateby"] != "" || v.laterClaimed(name, tick, op.Return.At)
 	case "ran", "failed", "lost":
-		s := w.spanOf[w.byToken[id{name, op.Return.Token}]]
+		s := v.spanOf[v.byToken[id{name, op.Return.Token}]]
 		ok = s != nil && s.Granted.Client == op.Call.Client
 	}
 	if ok {
@@ -217,27 +217,27 @@ func (w *world) skipped(op *history.Op) []Finding {
 }
 
 // laterClaimed tells whether a tick after that one may have been claimed by then.
-func (w *world) laterClaimed(name, tick string, by int64) bool {
-	j := w.jobs[name]
-	return j != nil && slices.ContainsFunc(j.claims, func(c *claim) bool { return c.tick > tick && w.notBefore(c.token) <= by })
+func (v *view) laterClaimed(name, tick string, by int64) bool {
+	j := v.jobs[name]
+	return j != nil && slices.ContainsFunc(j.claims, func(c *claim) bool { return c.tick > tick && v.notBefore(c.token) <= by })
 }
 
 // stoodFrom tells whether a key may have stood at any time between two.
-func (w *world) stoodFrom(name string, from, to int64) bool {
-	return slices.ContainsFunc(w.lives[name], func(l *liveKey) bool {
-		return w.notBefore(l.created) <= to && (l.gone == never || w.seen(l.gone) >= from)
+func (v *view) stoodFrom(name string, from, to int64) bool {
+	return slices.ContainsFunc(v.lives[name], func(l *liveKey) bool {
+		return v.notBefore(l.created) <= to && (l.gone == never || v.seen(l.gone) >= from)
 	})
 }
 
 // leftOfJobs looks at what stands when it should not.
-func (w *world) leftOfJobs() (f []Finding) {
+func (v *view) leftOfJobs() (f []Finding) {
 	for mark, kinds := range map[string][]keyKind{
 		history.MarkIdle:    {keyJobLock},
 		history.MarkDrained: {keyJobLock, keyJobHold, keyJobSettings, keyClock},
 	} {
-		for _, m := range w.h.Marks(mark) {
-			rev, ok := w.tappedBefore(m.At)
-			for _, k := range w.standing(rev) {
+		for _, m := range v.h.Marks(mark) {
+			rev, ok := v.tappedBefore(m.At)
+			for _, k := range v.standing(rev) {
 				if ok && slices.Contains(kinds, k.parsed.kind) {
 					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", mark, k.name)))
 				}

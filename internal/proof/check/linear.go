@@ -33,24 +33,24 @@ func (Linear) Name() string { return "linear" }
 
 // Check implements Checker.
 func (Linear) Check(h *history.History) []Finding {
-	w, timeout := join(h), linearTimeout(h)
+	v, timeout := join(h), linearTimeout(h)
 	var f []Finding
-	for _, name := range w.queues() {
-		ops := w.linearOps(name)
-		switch porcupine.CheckOperationsTimeout(w.model(name), ops, timeout) {
+	for _, name := range v.queues() {
+		ops := v.linearOps(name)
+		switch porcupine.CheckOperationsTimeout(v.model(name), ops, timeout) {
 		case porcupine.Ok:
 		case porcupine.Unknown:
 			f = append(f, unclear("search", name, "no order of %d operations was found within %s", len(ops), timeout))
 		case porcupine.Illegal:
-			f = append(f, bad("order", name, 0, "no order of %d operations makes sense%s", len(ops), w.stuck(name, ops, timeout)))
+			f = append(f, bad("order", name, 0, "no order of %d operations makes sense%s", len(ops), v.stuck(name, ops, timeout)))
 		}
 	}
 	return f
 }
 
 // stuck names the first operation that the longest order has no place for.
-func (w *world) stuck(name string, ops []porcupine.Operation, timeout time.Duration) string {
-	_, info := porcupine.CheckOperationsVerbose(w.model(name), ops, timeout)
+func (v *view) stuck(name string, ops []porcupine.Operation, timeout time.Duration) string {
+	_, info := porcupine.CheckOperationsVerbose(v.model(name), ops, timeout)
 	placed := map[int]bool{}
 	for _, partition := range info.PartialLinearizations() {
 		if len(partition) == 0 {
@@ -80,9 +80,9 @@ func linearTimeout(h *history.History) time.Duration {
 // Picture draws each queue as a page of HTML: an order of its operations, or how far
 // the longest ones get. It returns an error of create's or of its files.
 func (Linear) Picture(h *history.History, create func(name string) (io.WriteCloser, error)) error {
-	w := join(h)
-	for _, name := range w.queues() {
-		model, ops := w.model(name), w.linearOps(name)
+	v := join(h)
+	for _, name := range v.queues() {
+		model, ops := v.model(name), v.linearOps(name)
 		_, info := porcupine.CheckOperationsVerbose(model, ops, linearTimeout(h))
 		file, err := create("linear-" + strings.ReplaceAll(name, "/", "-") + ".html")
 		if err != nil {
@@ -100,15 +100,15 @@ func (Linear) Picture(h *history.History, create func(name string) (io.WriteClos
 }
 
 // queues returns the names of all queues in which anything was asked for.
-func (w *world) queues() []string {
+func (v *view) queues() []string {
 	names := map[string]bool{}
-	for name := range w.gates {
+	for name := range v.gates {
 		names[name] = true
 	}
-	for i := range w.ops {
-		switch w.ops[i].Call.Name {
+	for i := range v.ops {
+		switch v.ops[i].Call.Name {
 		case history.Acquire, history.Try, history.SetLimit:
-			names[w.ops[i].Call.Gate] = true
+			names[v.ops[i].Call.Gate] = true
 		}
 	}
 	list := make([]string, 0, len(names))
@@ -158,8 +158,8 @@ func entry(a action) string {
 }
 
 // model is the sequential specification of one queue.
-func (w *world) model(name string) porcupine.Model {
-	fixed := w.layout.fixed(name)
+func (v *view) model(name string) porcupine.Model {
+	fixed := v.layout.fixed(name)
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{holders{limit: fixed, known: fixed > 0}} },
 		Step: func(state, input, _ any) []any {

@@ -19,31 +19,31 @@ import (
 // A permit that nobody was told of counts while it was admitted, as the tap tells.
 // Without a tap it is left out: had it taken effect it could only have been in the
 // way of others. Limits come from the tap, or from those who set them.
-func (w *world) linearOps(name string) []porcupine.Operation {
-	b := &linearBuilder{world: w, name: name, clients: map[string]int{}}
-	for i := range w.spans {
-		if s := &w.spans[i]; s.Granted.Gate == name {
+func (v *view) linearOps(name string) []porcupine.Operation {
+	b := &linearBuilder{view: v, name: name, clients: map[string]int{}}
+	for i := range v.spans {
+		if s := &v.spans[i]; s.Granted.Gate == name {
 			b.permit(s)
 		}
 	}
-	g := w.gates[name]
-	if g == nil || !w.tapped {
+	g := v.gates[name]
+	if g == nil || !v.tapped {
 		b.calledLimits()
 		return b.ops
 	}
 	for _, r := range g.requests {
-		if w.spanOf[r] == nil && r.admitted != 0 {
+		if v.spanOf[r] == nil && r.admitted != 0 {
 			b.silent(r)
 		}
 	}
 	for _, l := range g.limits {
-		b.add("tap", action{kind: "limit", limit: l.n, known: l.known}, w.notBefore(l.rev), l.at)
+		b.add("tap", action{kind: "limit", limit: l.n, known: l.known}, v.notBefore(l.rev), l.at)
 	}
 	return b.ops
 }
 
 type linearBuilder struct {
-	*world
+	*view
 	name    string
 	clients map[string]int
 	ops     []porcupine.Operation
@@ -126,8 +126,8 @@ func (b *linearBuilder) silent(r *request) {
 
 // calledLimits adds the limits as their callers saw them.
 func (b *linearBuilder) calledLimits() {
-	for i := range b.world.ops {
-		op := &b.world.ops[i]
+	for i := range b.view.ops {
+		op := &b.view.ops[i]
 		if op.Call.Name != history.SetLimit || op.Call.Gate != b.name || op.Outcome() == history.Fail {
 			continue
 		}

@@ -25,7 +25,7 @@ func (Live) Name() string { return "live" }
 
 // Check implements Checker.
 func (Live) Check(h *history.History) []Finding {
-	l := &live{world: join(h), told: duration(h, SettingTold, 3e9), back: duration(h, SettingReturn, 1e9)}
+	l := &live{view: join(h), told: duration(h, SettingTold, 3e9), back: duration(h, SettingReturn, 1e9)}
 	l.left = duration(h, SettingLeft, 0)
 	if l.left == 0 {
 		l.left = l.ttl + 5e9
@@ -51,7 +51,7 @@ func (Live) Check(h *history.History) []Finding {
 }
 
 type live struct {
-	*world
+	*view
 	told, back, left int64
 	stalls           []*history.Event
 }

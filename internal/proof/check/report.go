@@ -129,11 +129,11 @@ func effects(h *history.History) map[string]int64 {
 	n := h.Counts()
 	delete(n, CountStall) // these are times
 	delete(n, CountSlow)
-	w := join(h)
-	n[EffectGrants] += int64(len(w.spans))
-	n[EffectStarts] += int64(len(w.runs))
-	n[EffectAttempts] += int64(len(w.tries))
-	for _, op := range w.ops {
+	v := join(h)
+	n[EffectGrants] += int64(len(v.spans))
+	n[EffectStarts] += int64(len(v.runs))
+	n[EffectAttempts] += int64(len(v.tries))
+	for _, op := range v.ops {
 		switch op.Call.Name {
 		case history.JobStart:
 			if op.Call.N > 1 {
@@ -155,7 +155,7 @@ func effects(h *history.History) map[string]int64 {
 			n[EffectUnknown]++
 		}
 	}
-	for _, g := range w.gates {
+	for _, g := range v.gates {
 		n[EffectLimits] += int64(len(g.limits))
 		for _, r := range g.requests {
 			if r.how == withNotice {
@@ -163,8 +163,8 @@ func effects(h *history.History) map[string]int64 {
 			}
 		}
 	}
-	for _, l := range w.leases {
-		if l.gone != never && !w.endedOnPurpose(l) {
+	for _, l := range v.leases {
+		if l.gone != never && !v.endedOnPurpose(l) {
 			n[EffectExpiries]++
 		}
 	}
@@ -173,11 +173,11 @@ func effects(h *history.History) map[string]int64 {
 
 // endedOnPurpose tells whether a lease was revoked by its session's Close or by a
 // nemesis.
-func (w *world) endedOnPurpose(l *lease) bool {
-	if n := w.struckLease(l.id, l.gone); n != nil && !w.early[n.Begin.Name] {
+func (v *view) endedOnPurpose(l *lease) bool {
+	if n := v.struckLease(l.id, l.gone); n != nil && !v.early[n.Begin.Name] {
 		return true
 	}
-	for _, op := range w.closers[w.lease[l.id]] {
+	for _, op := range v.closers[v.lease[l.id]] {
 		if c := &op.Call; c.At <= l.goneAt && (c.Lease == 0 || c.Lease == l.id) {
 			return true
 		}

@@ -58,76 +58,76 @@ func (Requests) Name() string { return "requests" }
 
 // Check implements Checker.
 func (Requests) Check(h *history.History) []Finding {
-	w := join(h)
-	f := w.beliefs(w.tries)
-	if !w.tapped {
+	v := join(h)
+	f := v.beliefs(v.tries)
+	if !v.tapped {
 		return f
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.entries)) {
-		n := w.entries[name]
+	for _, name := range slices.Sorted(maps.Keys(v.entries)) {
+		n := v.entries[name]
 		for _, b := range n.breaches {
 			finding := at(b.rev, bad(b.rule, name, b.at, "%s", b.text))
-			if b.key != "" && w.meddled(b.key, b.rev) != nil {
+			if b.key != "" && v.meddled(b.key, b.rev) != nil {
 				finding.Level = Excused
 			}
 			f = append(f, finding)
 		}
 		for _, a := range n.attempts {
-			f = append(f, w.returned(n, a)...)
+			f = append(f, v.returned(n, a)...)
 		}
 		for _, s := range n.past {
-			for _, finding := range w.keptRecord(n, s) {
-				if w.hastened(s.gone) != nil {
+			for _, finding := range v.keptRecord(n, s) {
+				if v.hastened(s.gone) != nil {
 					finding.Level = Excused
 				}
 				f = append(f, finding)
 			}
 		}
 	}
-	f = append(f, w.executions()...)
-	f = append(f, w.effectsOfRequests()...)
-	for i := range w.ops {
-		if op := &w.ops[i]; op.Call.Name == history.RequestDo && op.Return != nil {
-			f = append(f, w.toldOfRequest(op)...)
+	f = append(f, v.executions()...)
+	f = append(f, v.effectsOfRequests()...)
+	for i := range v.ops {
+		if op := &v.ops[i]; op.Call.Name == history.RequestDo && op.Return != nil {
+			f = append(f, v.toldOfRequest(op)...)
 		}
 	}
-	return append(f, w.leftOfRequests()...)
+	return append(f, v.leftOfRequests()...)
 }
 
 // startOf returns the call of the function that a belief is of.
-func (w *world) startOf(s *history.Span) *history.Op {
-	return w.opByTag[history.Tag(s.Granted.Client, s.Granted.Op)]
+func (v *view) startOf(s *history.Span) *history.Op {
+	return v.opByTag[history.Tag(s.Granted.Client, s.Granted.Op)]
 }
 
 // finish returns how a function has returned, or nil.
-func (w *world) finish(name string, token int64) *history.Op {
-	if ops := w.releases[id{name, token}]; len(ops) > 0 {
+func (v *view) finish(name string, token int64) *history.Op {
+	if ops := v.releases[id{name, token}]; len(ops) > 0 {
 		return ops[0]
 	}
 	return nil
 }
 
 // finished returns when a function has returned, or 0.
-func (w *world) finished(name string, token int64) int64 {
-	if op := w.finish(name, token); op != nil {
+func (v *view) finished(name string, token int64) int64 {
+	if op := v.finish(name, token); op != nil {
 		return op.Call.At
 	}
 	return 0
 }
 
 // executions joins the calls of functions to claims.
-func (w *world) executions() (f []Finding) {
+func (v *view) executions() (f []Finding) {
 	claims := map[id]*attempt{}
-	for _, n := range w.entries {
+	for _, n := range v.entries {
 		for _, a := range n.attempts {
 			claims[id{n.name, a.token}] = a
 		}
 	}
 	seen := map[id]*history.Span{}
-	for i := range w.tries {
-		s := &w.tries[i]
+	for i := range v.tries {
+		s := &v.tries[i]
 		g := s.Granted
-		k, op := id{g.Gate, g.Token}, w.startOf(s)
+		k, op := id{g.Gate, g.Token}, v.startOf(s)
 		if op == nil {
 			continue
 		}
@@ -143,8 +143,8 @@ func (w *world) executions() (f []Finding) {
 		case int64(a.rec.Number) != op.Call.N || a.rec.Holder != g.Client:
 			f = append(f, at(a.token, bad("token", g.Gate, s.From, "%s was started as attempt %d with token %d, by which %s has claimed attempt %d",
 				who(s), op.Call.N, k.token, a.rec.Holder, a.rec.Number)))
-		case w.notBefore(a.token) > s.From:
-			f = append(f, at(a.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", who(s), ms(w.notBefore(a.token)-s.From))))
+		case v.notBefore(a.token) > s.From:
+			f = append(f, at(a.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", who(s), ms(v.notBefore(a.token)-s.From))))
 		}
 	}
 	return f
@@ -152,17 +152,17 @@ func (w *world) executions() (f []Finding) {
 
 // returned asks why a claim went without an outcome, if it went by itself. Who has
 // returned a value keeps it until that is recorded.
-func (w *world) returned(n *idem, a *attempt) []Finding {
-	s, r := w.spanOf[a.claim], a.claim
-	if s == nil || a.outcome != nil || r.gone == never || r.how != plain || w.struck(r) != nil || w.meddled(r.key, r.gone) != nil || w.named(w.prefix+n.name) {
+func (v *view) returned(n *idem, a *attempt) []Finding {
+	s, r := v.spanOf[a.claim], a.claim
+	if s == nil || a.outcome != nil || r.gone == never || r.how != plain || v.struck(r) != nil || v.meddled(r.key, r.gone) != nil || v.named(v.prefix+n.name) {
 		return nil
 	}
 	for _, o := range n.past {
-		if o.of == a && o.underWork && w.hastened(o.gone) != nil {
+		if o.of == a && o.underWork && v.hastened(o.gone) != nil {
 			return nil // etcd has ended the lease of its record early
 		}
 	}
-	start, end := w.startOf(s), w.finish(n.name, a.token)
+	start, end := v.startOf(s), v.finish(n.name, a.token)
 	longest, err := time.ParseDuration(start.Call.Attr["atmost"])
 	tooLong := err == nil && start.Call.At+int64(longest) <= addTime(r.goneAt, slip)
 	switch {
@@ -190,19 +190,19 @@ const (
 )
 
 // keptRecord asks whether a record that went had stood long enough.
-func (w *world) keptRecord(n *idem, s *stood) []Finding {
-	if w.meddled(w.prefix+n.name, s.gone) != nil || w.deleteCalled(n.name, s) || s.of == nil {
+func (v *view) keptRecord(n *idem, s *stood) []Finding {
+	if v.meddled(v.prefix+n.name, s.gone) != nil || v.deleteCalled(n.name, s) || s.of == nil {
 		return nil
 	}
-	a, span := s.of, w.spanOf[s.of.claim]
+	a, span := s.of, v.spanOf[s.of.claim]
 	if s.underWork {
 		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d went while it went on", s.rec.Number))}
 	}
 	if span == nil || !s.alone && s.rec.State == record.AttemptWorking {
 		return nil // it was never started, or was released
 	}
-	start, end := w.startOf(span), w.finish(n.name, a.token)
-	of, since := "retain", w.notBefore(s.rev)
+	start, end := v.startOf(span), v.finish(n.name, a.token)
+	of, since := "retain", v.notBefore(s.rev)
 	switch {
 	case s.rec.By != "":
 		of, since = "", max(since, a.claim.putAt)
@@ -213,34 +213,34 @@ func (w *world) keptRecord(n *idem, s *stood) []Finding {
 	}
 	least, err := time.ParseDuration(start.Call.Attr[of])
 	if of == "" {
-		least, err = time.ParseDuration(w.h.Setting(SettingRetain))
+		least, err = time.ParseDuration(v.h.Setting(SettingRetain))
 	}
-	if stood := w.seen(s.gone) - since; err == nil && stood < int64(least) {
+	if stood := v.seen(s.gone) - since; err == nil && stood < int64(least) {
 		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d, %s, went %s after it was written, and should stand for %s", s.rec.Number, s.rec.State, ms(stood), least))}
 	}
 	return nil
 }
 
 // deleteCalled tells whether anybody has called for the deletion of a record.
-func (w *world) deleteCalled(name string, s *stood) bool {
-	return slices.ContainsFunc(w.ops, func(op history.Op) bool {
+func (v *view) deleteCalled(name string, s *stood) bool {
+	return slices.ContainsFunc(v.ops, func(op history.Op) bool {
 		return op.Call.Name == history.RequestDelete && op.Call.Gate == name && op.Call.At <= s.goneAt && op.Outcome() != history.Fail &&
-			(op.Outcome() == history.Unknown || op.Ended() >= w.notBefore(s.gone))
+			(op.Outcome() == history.Unknown || op.Ended() >= v.notBefore(s.gone))
 	})
 }
 
 // effectsOfRequests: what came with an outcome came with it, and with nothing else.
-func (w *world) effectsOfRequests() (f []Finding) {
-	prefix := w.prefix + "register/idem/"
+func (v *view) effectsOfRequests() (f []Finding) {
+	prefix := v.prefix + "register/idem/"
 	done := map[id]int64{} // by token: the revision of the effect
-	for _, p := range w.others {
+	for _, p := range v.others {
 		if !strings.HasPrefix(p.key, prefix) {
 			continue
 		}
 		name := "idem/" + strings.TrimPrefix(p.key, prefix)
 		token, _ := strconv.ParseInt(p.value, 10, 64)
 		k := id{name, token}
-		n := w.entries[name]
+		n := v.entries[name]
 		if n == nil || !slices.ContainsFunc(n.outcomes, func(o *stood) bool { return o.rev == p.rev && o.rec.Token == token && o.rec.By == "" }) {
 			f = append(f, at(p.rev, bad("with", name, p.at, "the effect of token %d was done without its outcome", token)))
 		} else if done[k] != 0 {
@@ -248,9 +248,9 @@ func (w *world) effectsOfRequests() (f []Finding) {
 		}
 		done[k] = p.rev
 	}
-	for i := range w.tries {
-		g := w.tries[i].Granted
-		op, n := w.startOf(&w.tries[i]), w.entries[g.Gate]
+	for i := range v.tries {
+		g := v.tries[i].Granted
+		op, n := v.startOf(&v.tries[i]), v.entries[g.Gate]
 		if op == nil || n == nil || op.Call.Attr["with"] == "" {
 			continue
 		}
@@ -267,9 +267,9 @@ func (w *world) effectsOfRequests() (f []Finding) {
 }
 
 // toldOfRequest asks whether what a call was told is so.
-func (w *world) toldOfRequest(op *history.Op) []Finding {
-	r, n := op.Return, w.entries[op.Call.Gate]
-	late := op.Call.At - duration(w.h, SettingCacheFor, 10*time.Second) - w.ttl - w.lag
+func (v *view) toldOfRequest(op *history.Op) []Finding {
+	r, n := op.Return, v.entries[op.Call.Gate]
+	late := op.Call.At - duration(v.h, SettingCacheFor, 10*time.Second) - v.ttl - v.lag
 	ok := true
 	switch r.Cause {
 	case history.Ran, history.Replayed, history.FailedBefore:
@@ -279,20 +279,20 @@ func (w *world) toldOfRequest(op *history.Op) []Finding {
 		}
 		ok = n != nil && slices.ContainsFunc(n.outcomes, func(o *stood) bool {
 			gone := o.goneAt
-			return o.rec.Token == r.Token && o.rec.State == state && w.notBefore(o.rev) <= r.At && gone >= late &&
+			return o.rec.Token == r.Token && o.rec.State == state && v.notBefore(o.rev) <= r.At && gone >= late &&
 				(r.Attr["sum"] == "" || sum(o.rec) == r.Attr["sum"]) && (r.Cause != history.Ran || o.rec.Holder == r.Client)
 		})
 	case history.Mismatch:
-		ok = slices.ContainsFunc(w.ops, func(o history.Op) bool {
+		ok = slices.ContainsFunc(v.ops, func(o history.Op) bool {
 			return o.Call.Name == history.RequestDo && o.Call.Gate == op.Call.Gate && o.Call.At <= r.At && o.Call.Attr["payload"] != op.Call.Attr["payload"]
 		})
 	case history.InProgress:
 		ok = n != nil && slices.ContainsFunc(n.attempts, func(a *attempt) bool {
-			return w.notBefore(a.token) <= r.At && (a.claim.goneAt >= op.Call.At || a.rec.Holder == r.Client)
+			return v.notBefore(a.token) <= r.At && (a.claim.goneAt >= op.Call.At || a.rec.Holder == r.Client)
 		})
 	case history.UnknownFate:
 		ok = n != nil && slices.ContainsFunc(n.attempts, func(a *attempt) bool {
-			return a.claim.gone != never && w.notBefore(a.claim.gone) <= r.At
+			return a.claim.gone != never && v.notBefore(a.claim.gone) <= r.At
 		})
 	}
 	if ok {
@@ -311,14 +311,14 @@ func sum(r record.Attempt) string {
 }
 
 // leftOfRequests looks at what stands when it should not.
-func (w *world) leftOfRequests() (f []Finding) {
+func (v *view) leftOfRequests() (f []Finding) {
 	for mark, kinds := range map[string][]keyKind{
 		history.MarkIdle:    {keyClaim},
 		history.MarkDrained: {keyClaim, keyRecord, keyPart},
 	} {
-		for _, m := range w.h.Marks(mark) {
-			rev, ok := w.tappedBefore(m.At)
-			for _, k := range w.standing(rev) {
+		for _, m := range v.h.Marks(mark) {
+			rev, ok := v.tappedBefore(m.At)
+			for _, k := range v.standing(rev) {
 				if ok && slices.Contains(kinds, k.parsed.kind) {
 					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", mark, k.name)))
 				}

@@ -33,8 +33,8 @@ func (Store) Name() string { return "store" }
 
 // Check implements Checker.
 func (Store) Check(h *history.History) []Finding {
-	w := join(h)
-	if !w.tapped {
+	v := join(h)
+	if !v.tapped {
 		return []Finding{unclear("tap", "", "there is no tap")}
 	}
 	var f []Finding
@@ -47,23 +47,23 @@ func (Store) Check(h *history.History) []Finding {
 	if len(f) > 0 {
 		return f
 	}
-	f = append(f, w.grants()...)
-	f = append(f, w.tokens()...)
-	f = append(f, w.writtenOnce()...)
-	f = append(f, w.limits()...)
-	f = append(f, w.statuses()...)
-	f = append(f, w.deletes()...)
-	f = append(f, w.leftOver()...)
+	f = append(f, v.grants()...)
+	f = append(f, v.tokens()...)
+	f = append(f, v.writtenOnce()...)
+	f = append(f, v.limits()...)
+	f = append(f, v.statuses()...)
+	f = append(f, v.deletes()...)
+	f = append(f, v.leftOver()...)
 	return f
 }
 
 // grants asks of every grant whether the rule admits its request, and early
 // enough.
-func (w *world) grants() (f []Finding) {
-	for i := range w.spans {
-		s := &w.spans[i]
+func (v *view) grants() (f []Finding) {
+	for i := range v.spans {
+		s := &v.spans[i]
 		g := s.Granted
-		r := w.byToken[id{g.Gate, g.Token}]
+		r := v.byToken[id{g.Gate, g.Token}]
 		if r == nil {
 			f = append(f, bad("token", g.Gate, s.From, "%s was granted token %d, which is no create revision of a request", who(s), g.Token))
 			continue
@@ -73,10 +73,10 @@ func (w *world) grants() (f []Finding) {
 		}
 		switch {
 		case r.admitted == 0:
-			f = append(f, w.neverAdmitted(s, r))
-		case w.notBefore(r.admitted) > s.From:
+			f = append(f, v.neverAdmitted(s, r))
+		case v.notBefore(r.admitted) > s.From:
 			f = append(f, at(r.admitted, bad("early", g.Gate, s.From, "%s was told %s before it could be admitted, at revision %d",
-				who(s), ms(w.notBefore(r.admitted)-s.From), r.admitted)))
+				who(s), ms(v.notBefore(r.admitted)-s.From), r.admitted)))
 		}
 	}
 	return f
@@ -85,17 +85,17 @@ func (w *world) grants() (f []Finding) {
 // neverAdmitted tells which rule a grant broke that no revision justifies: is there
 // room at none even if only those count who were granted, the limit is broken;
 // else the order.
-func (w *world) neverAdmitted(s *history.Span, r *request) Finding {
+func (v *view) neverAdmitted(s *history.Span, r *request) Finding {
 	g := r.gate
 	best := int64(-1) // room at the best of times, beside the granted
-	for _, rev := range w.changes(g, r) {
+	for _, rev := range v.changes(g, r) {
 		l := g.limitAt(rev)
 		if !l.known {
 			continue
 		}
 		room := l.n - r.parsed.weight
 		for _, o := range g.requests {
-			if o.token < r.token && o.gone > rev && w.spanOf[o] != nil {
+			if o.token < r.token && o.gone > rev && v.spanOf[o] != nil {
 				room -= o.parsed.weight
 			}
 		}
@@ -109,7 +109,7 @@ func (w *world) neverAdmitted(s *history.Span, r *request) Finding {
 }
 
 // changes returns the revisions in a request's life at which its queue changed.
-func (w *world) changes(g *gate, r *request) (revs []int64) {
+func (v *view) changes(g *gate, r *request) (revs []int64) {
 	for _, st := range g.states {
 		if st.rev >= r.token && st.rev < r.gone {
 			revs = append(revs, st.rev)
@@ -119,17 +119,17 @@ func (w *world) changes(g *gate, r *request) (revs []int64) {
 }
 
 // tokens checks what does not depend on admission.
-func (w *world) tokens() (f []Finding) {
+func (v *view) tokens() (f []Finding) {
 	last, seen := map[string]*history.Span{}, map[id]*history.Span{}
-	for i := range w.spans {
-		s := &w.spans[i]
+	for i := range v.spans {
+		s := &v.spans[i]
 		k := id{s.Granted.Gate, s.Granted.Token}
 		if o := seen[k]; o != nil {
 			f = append(f, bad("token", k.gate, s.From, "token %d was granted to %s and to %s", k.token, who(o), who(s)))
 			continue
 		}
 		seen[k] = s
-		r := w.byToken[k]
+		r := v.byToken[k]
 		if r == nil {
 			continue
 		}
@@ -139,15 +139,15 @@ func (w *world) tokens() (f []Finding) {
 		if !s.Confirmed || r.gate.fixed != 1 {
 			continue
 		}
-		if o := last[k.gate]; o != nil && o.Granted.Token > k.token && w.struck(r) == nil && r.how != withNotice {
+		if o := last[k.gate]; o != nil && o.Granted.Token > k.token && v.struck(r) == nil && r.how != withNotice {
 			f = append(f, bad("token", k.gate, s.From, "%s holds token %d after %s held %d", who(s), k.token, who(o), o.Granted.Token))
 		}
 		last[k.gate] = s
 	}
-	for _, name := range w.names() {
-		for _, r := range w.gates[name].requests {
-			if op := w.opOf[r]; op != nil && op.Call.At > r.putAt {
-				f = append(f, at(r.token, bad("time", name, op.Call.At, "%s: its key was seen %s before it was asked for", w.name(r), ms(op.Call.At-r.putAt))))
+	for _, name := range v.names() {
+		for _, r := range v.gates[name].requests {
+			if op := v.opOf[r]; op != nil && op.Call.At > r.putAt {
+				f = append(f, at(r.token, bad("time", name, op.Call.At, "%s: its key was seen %s before it was asked for", v.name(r), ms(op.Call.At-r.putAt))))
 			}
 		}
 	}
@@ -155,21 +155,21 @@ func (w *world) tokens() (f []Finding) {
 }
 
 // writtenOnce: rank depends on what never changes.
-func (w *world) writtenOnce() (f []Finding) {
-	for _, name := range w.names() {
-		for _, r := range w.gates[name].requests {
+func (v *view) writtenOnce() (f []Finding) {
+	for _, name := range v.names() {
+		for _, r := range v.gates[name].requests {
 			for _, rev := range r.again {
-				if w.meddled(r.key, rev) != nil {
-					f = append(f, at(rev, excused("once", name, r.putAt, "%s: a nemesis wrote its key again", w.name(r))))
+				if v.meddled(r.key, rev) != nil {
+					f = append(f, at(rev, excused("once", name, r.putAt, "%s: a nemesis wrote its key again", v.name(r))))
 				} else {
-					f = append(f, at(rev, bad("once", name, r.putAt, "%s: its key was written again", w.name(r))))
+					f = append(f, at(rev, bad("once", name, r.putAt, "%s: its key was written again", v.name(r))))
 				}
 			}
 			if r.twins {
-				f = append(f, at(r.token, bad("once", name, r.putAt, "%s: another request was created at the same revision", w.name(r))))
+				f = append(f, at(r.token, bad("once", name, r.putAt, "%s: another request was created at the same revision", v.name(r))))
 			}
-			if w.layout.presence && r.lease != r.parsed.lease && w.meddled(r.key, r.token) == nil {
-				f = append(f, at(r.token, bad("once", name, r.putAt, "%s: it hangs on lease %x, not on the one in its name", w.name(r), r.lease)))
+			if v.layout.presence && r.lease != r.parsed.lease && v.meddled(r.key, r.token) == nil {
+				f = append(f, at(r.token, bad("once", name, r.putAt, "%s: it hangs on lease %x, not on the one in its name", v.name(r), r.lease)))
 			}
 		}
 	}
@@ -177,9 +177,9 @@ func (w *world) writtenOnce() (f []Finding) {
 }
 
 // limits: the record of a limit tells later readers who had been admitted.
-func (w *world) limits() (f []Finding) {
-	for _, name := range w.names() {
-		g := w.gates[name]
+func (v *view) limits() (f []Finding) {
+	for _, name := range v.names() {
+		g := v.gates[name]
 		for _, l := range g.limits {
 			switch {
 			case !l.known:
@@ -187,7 +187,7 @@ func (w *world) limits() (f []Finding) {
 				f = append(f, at(l.rev, bad("through", name, l.at, "the limit of %d tells that all up to token %d had been admitted, but that was only %d", l.n, l.record.Through, l.above)))
 			case l.hidden != 0:
 				finding := at(l.rev, bad("through", name, l.at, "the limit of %d hides that token %d had been admitted", l.n, l.hidden))
-				if w.byToken[id{name, l.hidden}].admitted <= w.restored(g, l.rev) {
+				if v.byToken[id{name, l.hidden}].admitted <= v.restored(g, l.rev) {
 					finding.Level = Excused // a nemesis deleted the record that told so
 				}
 				f = append(f, finding)
@@ -199,18 +199,18 @@ func (w *world) limits() (f []Finding) {
 
 // statuses compares what Status has told with what there was: N is the weight of
 // the holders, at revision Rev.
-func (w *world) statuses() (f []Finding) {
-	for _, op := range w.ops {
+func (v *view) statuses() (f []Finding) {
+	for _, op := range v.ops {
 		r := op.Return
-		if r == nil || r.Name != history.Status || r.Outcome != history.OK || r.Rev == 0 || r.Rev > w.through {
+		if r == nil || r.Name != history.Status || r.Outcome != history.OK || r.Rev == 0 || r.Rev > v.through {
 			continue
 		}
 		st, exact, forgotten := state{}, true, false
-		if g := w.gates[r.Gate]; g != nil {
+		if g := v.gates[r.Gate]; g != nil {
 			st, _ = g.stateAt(r.Rev)
 			l := g.limitAt(r.Rev)
 			exact = l.known && !l.record.Unsettled()
-			forgotten = w.forgets(g, r.Rev)
+			forgotten = v.forgets(g, r.Rev)
 		}
 		if r.N < st.held && !forgotten || exact && r.N > st.held {
 			f = append(f, at(r.Rev, bad("status", r.Gate, r.At, "%s was told that %d are held, but that was %d", r.Client, r.N, st.held)))
@@ -221,9 +221,9 @@ func (w *world) statuses() (f []Finding) {
 
 // restored returns the last revision before rev at which a limit that a nemesis had
 // deleted was stored again. What it told of earlier admissions is lost.
-func (w *world) restored(g *gate, rev int64) (last int64) {
+func (v *view) restored(g *gate, rev int64) (last int64) {
 	for _, l := range g.limits {
-		if l.first && l.rev <= rev && w.named(w.prefix+g.name+"/limit") {
+		if l.first && l.rev <= rev && v.named(v.prefix+g.name+"/limit") {
 			last = l.rev
 		}
 	}
@@ -231,8 +231,8 @@ func (w *world) restored(g *gate, rev int64) (last int64) {
 }
 
 // forgets tells whether somebody holds who was admitted before that.
-func (w *world) forgets(g *gate, rev int64) bool {
-	restored := w.restored(g, rev)
+func (v *view) forgets(g *gate, rev int64) bool {
+	restored := v.restored(g, rev)
 	for _, r := range g.requests {
 		if r.admitted != 0 && r.admitted <= restored && r.gone > rev {
 			return true

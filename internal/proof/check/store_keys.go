@@ -8,50 +8,50 @@ import (
 
 // deletes asks of every request that went why, and of every confirmed release
 // whether the key went.
-func (w *world) deletes() (f []Finding) {
-	for _, name := range w.names() {
-		for _, r := range w.gates[name].requests {
-			if why := w.unexplained(r); why != "" {
-				f = append(f, at(r.gone, bad("delete", name, r.goneAt, "%s: %s", w.name(r), why)))
+func (v *view) deletes() (f []Finding) {
+	for _, name := range v.names() {
+		for _, r := range v.gates[name].requests {
+			if why := v.unexplained(r); why != "" {
+				f = append(f, at(r.gone, bad("delete", name, r.goneAt, "%s: %s", v.name(r), why)))
 			}
-			for _, op := range w.releases[id{name, r.token}] {
+			for _, op := range v.releases[id{name, r.token}] {
 				if op.Outcome() != history.OK {
 					continue
 				}
 				if r.gone == never {
-					f = append(f, at(r.token, bad("release", name, op.Return.At, "%s: its release was confirmed, but its key stands", w.name(r))))
-				} else if late := w.notBefore(r.gone) - op.Return.At; late > 0 {
-					f = append(f, at(r.gone, bad("release", name, op.Return.At, "%s: its release was confirmed %s before its key can have gone", w.name(r), ms(late))))
+					f = append(f, at(r.token, bad("release", name, op.Return.At, "%s: its release was confirmed, but its key stands", v.name(r))))
+				} else if late := v.notBefore(r.gone) - op.Return.At; late > 0 {
+					f = append(f, at(r.gone, bad("release", name, op.Return.At, "%s: its release was confirmed %s before its key can have gone", v.name(r), ms(late))))
 				}
 			}
 		}
 	}
-	return append(f, w.presences()...)
+	return append(f, v.presences()...)
 }
 
 // unexplained returns what is wrong with how a request's key went, or "".
-func (w *world) unexplained(r *request) string {
-	if r.how == stands || w.struck(r) != nil {
+func (v *view) unexplained(r *request) string {
+	if r.how == stands || v.struck(r) != nil {
 		return ""
 	}
-	if l := w.leases[r.lease]; r.gone != never && (w.struckLease(r.lease, r.gone) != nil || l != nil && l.loose) {
+	if l := v.leases[r.lease]; r.gone != never && (v.struckLease(r.lease, r.gone) != nil || l != nil && l.loose) {
 		return "" // its session was told that it is lost, and has revoked the lease itself
 	}
 	switch r.how {
 	case withLease:
 		return "" // a lease may end at any time; checker belief asks whether its holder knew
 	case withNotice:
-		if !w.taken(r) {
+		if !v.taken(r) {
 			return "it was taken away (" + r.notice.Cause + "), but nobody has called for that"
 		}
 		return ""
 	case disowned:
 		return "it was written again without a lease"
 	}
-	span, op := w.spanOf[r], w.opOf[r]
+	span, op := v.spanOf[r], v.opOf[r]
 	switch {
-	case span != nil && w.released(r) <= r.goneAt:
-		if w.disputed(r) {
+	case span != nil && v.released(r) <= r.goneAt:
+		if v.disputed(r) {
 			return "it was deleted, and its holder was told that this was not by his release"
 		}
 		return ""
@@ -63,7 +63,7 @@ func (w *world) unexplained(r *request) string {
 			return ""
 		}
 		return "it was deleted while its holder believed in it, and before it was released"
-	case op != nil && op.Outcome() == history.OK && op.Call.Name == history.Acquire && w.again(r, op):
+	case op != nil && op.Outcome() == history.OK && op.Call.Name == history.Acquire && v.again(r, op):
 		return "it was deleted while its caller waited, and he queued anew"
 	}
 	return "" // its caller had given up, or was refused
@@ -73,14 +73,14 @@ func (w *world) unexplained(r *request) string {
 // nothing else ended the permit. If trust in the lease ended before the release
 // returned, or the lease itself soon after, or the session was closed meanwhile, that
 // was the reason: the holder was told so while he waited for etcd's word.
-func (w *world) disputed(r *request) bool {
-	ops := w.releases[id{r.gate.name, r.token}]
-	l, span := w.leases[r.lease], w.spanOf[r]
-	if len(ops) != 1 || ops[0].Outcome() != history.Fail || l == nil || l.goneAt < addTime(ops[0].Return.At, w.ttl) {
+func (v *view) disputed(r *request) bool {
+	ops := v.releases[id{r.gate.name, r.token}]
+	l, span := v.leases[r.lease], v.spanOf[r]
+	if len(ops) != 1 || ops[0].Outcome() != history.Fail || l == nil || l.goneAt < addTime(ops[0].Return.At, v.ttl) {
 		return false
 	}
-	client := w.lease[l.id]
-	for _, c := range slices.Concat(w.closers[client], w.deaths[client]) {
+	client := v.lease[l.id]
+	for _, c := range slices.Concat(v.closers[client], v.deaths[client]) {
 		if c.Call.Lease == l.id && c.Call.At <= ops[0].Return.At {
 			return false
 		}
@@ -94,8 +94,8 @@ func (w *world) disputed(r *request) bool {
 const slip = int64(10_000_000)
 
 // taken tells whether somebody has called to take a request away.
-func (w *world) taken(r *request) bool {
-	for _, op := range w.takers[r.gate.name] {
+func (v *view) taken(r *request) bool {
+	for _, op := range v.takers[r.gate.name] {
 		c := &op.Call
 		if c.At > r.goneAt {
 			continue
@@ -108,8 +108,8 @@ func (w *world) taken(r *request) bool {
 }
 
 // again tells whether the call of a request made another on the same lease.
-func (w *world) again(r *request, op *history.Op) bool {
-	for _, o := range w.madeBy[op] {
+func (v *view) again(r *request, op *history.Op) bool {
+	for _, o := range v.madeBy[op] {
 		if o.lease == r.lease && o.token > r.token {
 			return true
 		}
@@ -119,15 +119,15 @@ func (w *world) again(r *request, op *history.Op) bool {
 
 // presences: a presence key goes with its lease, and with nothing but it. One that
 // was overwritten by hand is on no lease any more.
-func (w *world) presences() (f []Finding) {
-	for _, l := range w.leases {
+func (v *view) presences() (f []Finding) {
+	for _, l := range v.leases {
 		if l.gone == never || l.loose {
 			continue
 		}
-		for _, g := range w.gates {
+		for _, g := range v.gates {
 			for _, r := range g.requests {
-				if r.lease == l.id && r.token < l.gone && r.gone > l.gone && w.struckLease(l.id, l.gone) == nil {
-					f = append(f, at(l.gone, bad("delete", g.name, l.goneAt, "%s stands after the presence key of its lease %x has gone", w.name(r), l.id)))
+				if r.lease == l.id && r.token < l.gone && r.gone > l.gone && v.struckLease(l.id, l.gone) == nil {
+					f = append(f, at(l.gone, bad("delete", g.name, l.goneAt, "%s stands after the presence key of its lease %x has gone", v.name(r), l.id)))
 				}
 			}
 		}
@@ -136,7 +136,7 @@ func (w *world) presences() (f []Finding) {
 }
 
 // leftOver looks at what stands when it should not.
-func (w *world) leftOver() (f []Finding) {
+func (v *view) leftOver() (f []Finding) {
 	for _, phase := range []struct {
 		mark  string
 		kinds []keyKind
@@ -144,15 +144,15 @@ func (w *world) leftOver() (f []Finding) {
 		{history.MarkIdle, []keyKind{keyRequest, keyID}},
 		{history.MarkDrained, []keyKind{keyRequest, keyID, keyAlive, keyNotice}},
 	} {
-		for _, m := range w.h.Marks(phase.mark) {
-			rev, ok := w.tappedBefore(m.At)
+		for _, m := range v.h.Marks(phase.mark) {
+			rev, ok := v.tappedBefore(m.At)
 			if !ok {
 				f = append(f, unclear("tap", "", "the tap was not completed before the mark %q", phase.mark))
 				continue
 			}
-			for _, k := range w.standing(rev) {
+			for _, k := range v.standing(rev) {
 				for _, kind := range phase.kinds {
-					if k.parsed.kind == kind && !w.planted(k) && !w.widowed(k) {
+					if k.parsed.kind == kind && !v.planted(k) && !v.widowed(k) {
 						f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", phase.mark, k.name)))
 					}
 				}
@@ -163,9 +163,9 @@ func (w *world) leftOver() (f []Finding) {
 }
 
 // planted tells whether a nemesis has written a key since it was created.
-func (w *world) planted(k *liveKey) bool {
-	for _, n := range w.meddlers[w.prefix+k.name] {
-		if n.End >= w.notBefore(k.created) {
+func (v *view) planted(k *liveKey) bool {
+	for _, n := range v.meddlers[v.prefix+k.name] {
+		if n.End >= v.notBefore(k.created) {
 			return true
 		}
 	}
@@ -174,15 +174,15 @@ func (w *world) planted(k *liveKey) bool {
 
 // widowed tells whether a key is that of an ID whose request was deleted by hand: it
 // stays until the lease ends, or somebody else asks for the ID.
-func (w *world) widowed(k *liveKey) bool {
-	r := w.byToken[id{k.parsed.gate, k.created}]
-	return k.parsed.kind == keyID && r != nil && w.struck(r) != nil
+func (v *view) widowed(k *liveKey) bool {
+	r := v.byToken[id{k.parsed.gate, k.created}]
+	return k.parsed.kind == keyID && r != nil && v.struck(r) != nil
 }
 
 // tappedBefore returns the revision up to which the tap had last been completed
 // before a time.
-func (w *world) tappedBefore(at int64) (rev int64, ok bool) {
-	for _, m := range w.h.Marks(history.MarkTapComplete) {
+func (v *view) tappedBefore(at int64) (rev int64, ok bool) {
+	for _, m := range v.h.Marks(history.MarkTapComplete) {
 		if m.At <= at {
 			rev, ok = m.Rev, true
 		}

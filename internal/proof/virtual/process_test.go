@@ -47,7 +47,7 @@ func (p *process) open(ctx context.Context) {
 	for p.session() == nil {
 		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		call := p.rec.Call(history.Event{Name: history.Open, Until: p.until(bounded)})
-		s, err := concurrency.NewSession(bounded, p.client.Client, "test", &concurrency.SessionOptions{TTL: p.w.script.ttl, Margin: p.w.script.margin, Prefix: prefix, Holder: p.name})
+		s, err := concurrency.NewSession(bounded, p.client.Client, "test", &concurrency.SessionOptions{TTL: p.sim.script.ttl, Margin: p.sim.script.margin, Prefix: prefix, Holder: p.name})
 		cancel()
 		if err != nil {
 			call.Done(err, nil)
@@ -77,13 +77,13 @@ func (p *process) close(ctx context.Context, wait time.Duration) {
 	begun := time.Now()
 	call.Done(s.Close(bounded), nil)
 	if took := time.Since(begun); took > wait+2*time.Second {
-		p.w.wrong("close", "%s: Close took %v, with a ctx of %v", p.name, took, wait)
+		p.sim.wrong("close", "%s: Close took %v, with a ctx of %v", p.name, took, wait)
 	}
 }
 
 func (p *process) until(ctx context.Context) int64 {
 	d, _ := ctx.Deadline()
-	return p.w.recorder.At(d)
+	return p.sim.recorder.At(d)
 }
 
 func (p *process) semaphore() (*concurrency.Semaphore, error) {
@@ -91,7 +91,7 @@ func (p *process) semaphore() (*concurrency.Semaphore, error) {
 	if s == nil {
 		return nil, concurrency.ErrClosed
 	}
-	return concurrency.NewSemaphore(s, queue, p.w.script.limit, &concurrency.SemaphoreOptions{AdoptLimit: true})
+	return concurrency.NewSemaphore(s, queue, p.sim.script.limit, &concurrency.SemaphoreOptions{AdoptLimit: true})
 }
 
 // do does one step.
@@ -169,7 +169,7 @@ func (p *process) ask(ctx context.Context, x step) error {
 
 // act writes something under the permit's guard, without asking whether it is held.
 func (p *process) act(ctx context.Context, permit *concurrency.Permit) {
-	key, value := root+"register/"+gate, fmt.Sprintf("%s/%d", p.name, p.w.writes.Add(1))
+	key, value := root+"register/"+gate, fmt.Sprintf("%s/%d", p.name, p.sim.writes.Add(1))
 	e := history.Event{
 		Kind: history.KindEffect, Gate: gate, Token: permit.Token(), Outcome: history.Fail,
 		Attr: map[string]string{"register": key, "mode": history.ModeGuard, "value": value},

@@ -22,7 +22,7 @@ const (
 	Leave               // close the session and end
 )
 
-// Control is what clients ask the parent for. It also is the outside world that
+// Control is what clients ask the parent for. It also is the service outside etcd that
 // their effects reach: registers that check tokens.
 type Control struct {
 	listener net.Listener

@@ -77,7 +77,7 @@ func Nemeses() (names []string) {
 func (r *run) strikers() (all []chaos.Nemesis) {
 	for _, n := range nemeses {
 		if slices.Contains(r.Nemeses, n.name) {
-			all = append(all, chaos.Nemesis{Name: n.name, Strike: func(ctx context.Context, _ *chaos.World, rnd *rand.Rand) int {
+			all = append(all, chaos.Nemesis{Name: n.name, Strike: func(ctx context.Context, _ *chaos.Env, rnd *rand.Rand) int {
 				return n.strike(r, ctx, rnd)
 			}})
 		}

@@ -34,7 +34,7 @@ func (r *run) quiescencePhase() (findings []string) {
 	r.mark(history.MarkHealthy)
 	defer r.probeLatency()()
 	findings = append(findings, r.together(Probe)...)
-	root := r.world.Space.Root()
+	root := r.env.Space.Root()
 	findings = append(findings, r.emptied("after all permits were given back", root+"sem/", root+"mutex/", root+"election/", root+"id/")...)
 	r.mark(history.MarkIdle)
 	findings = append(findings, r.together(Leave)...)

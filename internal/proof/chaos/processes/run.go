@@ -59,7 +59,7 @@ type run struct {
 	cluster  *procs.Cluster
 	recorder *history.Recorder
 	tap      *history.Tap
-	world    *chaos.World
+	env      *chaos.Env
 	control  *Control
 	socket   string
 	clients  []*client
@@ -106,7 +106,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	}
 	if err == nil {
 		faults, over := context.WithTimeout(life, c.Duration)
-		r.world.Harm(faults, r.strikers())
+		r.env.Harm(faults, r.strikers())
 		over()
 	}
 	stop()
@@ -160,10 +160,10 @@ func (r *run) start() (err error) {
 	}); err != nil {
 		return err
 	}
-	if r.world, err = chaos.Attach(chaos.AttachConfig{Seed: r.Seed, Recorder: r.recorder, Log: r.note}); err != nil {
+	if r.env, err = chaos.Attach(chaos.AttachConfig{Seed: r.Seed, Recorder: r.recorder, Log: r.note}); err != nil {
 		return err
 	}
-	if r.tap, err = history.StartTap(ctx, r.recorder, r.world.Space.Root(), r.observers()...); err != nil {
+	if r.tap, err = history.StartTap(ctx, r.recorder, r.env.Space.Root(), r.observers()...); err != nil {
 		return err
 	}
 	if r.control, err = newControl(r.socket); err != nil {

@@ -61,7 +61,7 @@ func work(raw string) error {
 	recorder := history.NewRecorder()
 	recorder.Stream(file)
 
-	world, err := chaos.Attach(chaos.AttachConfig{
+	env, err := chaos.Attach(chaos.AttachConfig{
 		Seed: s.Seed, Recorder: recorder, Names: s.Sessions, TTL: s.TTL, Margin: s.Margin,
 		Cluster: embedtest.Start(alone{}, nil), // at EMBEDTEST_ENDPOINTS
 		Log:     func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
@@ -84,7 +84,7 @@ func work(raw string) error {
 		next <- parent.Call("Control.Next", Faults, &phase)
 		end()
 	}()
-	world.Work(faults, subjects, s.Rate)
+	env.Work(faults, subjects, s.Rate)
 	if err := <-next; err != nil {
 		return err
 	}
@@ -92,22 +92,22 @@ func work(raw string) error {
 		if err != nil {
 			return err
 		}
-		if err := parent.Call("Control.Done", Report{s.Name, phase, do(world, phase, subjects)}, nil); err != nil {
+		if err := parent.Call("Control.Done", Report{s.Name, phase, do(env, phase, subjects)}, nil); err != nil {
 			return err
 		}
 	}
-	return parent.Call("Control.Done", Report{s.Name, phase, do(world, phase, subjects)}, nil)
+	return parent.Call("Control.Done", Report{s.Name, phase, do(env, phase, subjects)}, nil)
 }
 
 // do does what a phase after the faults is for.
-func do(w *chaos.World, p Phase, subjects []chaos.Subject) []string {
+func do(env *chaos.Env, p Phase, subjects []chaos.Subject) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), probing)
 	defer cancel()
 	switch p {
 	case Probe:
-		return w.Probe(ctx, subjects)
+		return env.Probe(ctx, subjects)
 	case Leave:
-		return w.Leave(ctx)
+		return env.Leave(ctx)
 	}
 	return nil
 }

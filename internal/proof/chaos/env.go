@@ -31,8 +31,8 @@ const (
 	election = 500 * time.Millisecond
 )
 
-// World is a cluster of three members and the processes that use it.
-type World struct {
+// Env is a cluster of three members and the processes that use it.
+type Env struct {
 	Seed      Seed
 	Cluster   *embedtest.Cluster
 	Processes []*Process
@@ -63,38 +63,38 @@ type World struct {
 	doubted  []string
 }
 
-// newWorld starts the cluster and the processes that the seed asks for.
-func newWorld(ctx context.Context, seed Seed, etcdLog *zap.Logger, log func(string, ...any)) (w *World, err error) {
-	r := seed.Stream("world")
-	w = &World{
+// newEnv starts the cluster and the processes that the seed asks for.
+func newEnv(ctx context.Context, seed Seed, etcdLog *zap.Logger, log func(string, ...any)) (env *Env, err error) {
+	r := seed.Stream("world") // the name is part of what a seed means
+	env = &Env{
 		Seed: seed, Prefix: product, members: 3, Auth: r.IntN(3) == 0,
 		open: openKit, Stats: newStats(), Recorder: history.NewRecorder(), log: log, claimed: map[int]bool{},
 	}
-	w.life, w.end = context.WithCancel(context.Background())
+	env.life, env.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
-			w.close()
+			env.close()
 		}
 	}()
-	if w.Space, err = keyspace.New(product, namespace); err != nil {
+	if env.Space, err = keyspace.New(product, namespace); err != nil {
 		return nil, err
 	}
-	if w.Cluster, err = embedtest.New(ctx, &embedtest.Options{
-		Members: w.members, Tick: tick, Election: election, AuthTokenTTL: tokenTTL, Logger: etcdLog,
+	if env.Cluster, err = embedtest.New(ctx, &embedtest.Options{
+		Members: env.members, Tick: tick, Election: election, AuthTokenTTL: tokenTTL, Logger: etcdLog,
 	}); err != nil {
 		return nil, err
 	}
-	if w.Auth {
-		w.user, w.password = "app", "secret"
-		if err := w.Cluster.AddUser(ctx, w.user, w.password, root); err != nil {
+	if env.Auth {
+		env.user, env.password = "app", "secret"
+		if err := env.Cluster.AddUser(ctx, env.user, env.password, root); err != nil {
 			return nil, err
 		}
-		if err := w.Cluster.EnableAuth(ctx, "root", "secret"); err != nil {
+		if err := env.Cluster.EnableAuth(ctx, "root", "secret"); err != nil {
 			return nil, err
 		}
 	}
-	for i := range w.members {
-		c, err := w.Cluster.Dial(ctx, &embedtest.ClientOptions{Endpoints: w.Cluster.Endpoints()[i : i+1]})
+	for i := range env.members {
+		c, err := env.Cluster.Dial(ctx, &embedtest.ClientOptions{Endpoints: env.Cluster.Endpoints()[i : i+1]})
 		if err != nil {
 			return nil, err
 		}
@@ -102,87 +102,87 @@ func newWorld(ctx context.Context, seed Seed, etcdLog *zap.Logger, log func(stri
 		if err != nil {
 			return nil, err
 		}
-		w.pinned = append(w.pinned, c)
-		w.ids = append(w.ids, resp.Header.GetMemberId())
+		env.pinned = append(env.pinned, c)
+		env.ids = append(env.ids, resp.Header.GetMemberId())
 	}
-	if w.tap, err = history.StartTap(ctx, w.Recorder, w.Space.Root(), w.observers()...); err != nil {
+	if env.tap, err = history.StartTap(ctx, env.Recorder, env.Space.Root(), env.observers()...); err != nil {
 		return nil, err
 	}
 	for i := range 6 + r.IntN(3) {
-		p := &Process{World: w, Name: fmt.Sprintf("p%d", i)}
-		p.rec = w.Recorder.Client(p.Name)
+		p := &Process{Env: env, Name: fmt.Sprintf("p%d", i)}
+		p.rec = env.Recorder.Client(p.Name)
 		p.plan.ttl = time.Duration(2+r.IntN(2)) * time.Second
 		// Half of the TTL, or a second: more than an election takes.
 		p.plan.margin = min(p.plan.ttl/2, time.Second)
 		if r.IntN(2) == 0 {
-			m := r.IntN(w.members)
-			p.plan.endpoints = w.Cluster.Endpoints()[m : m+1]
+			m := r.IntN(env.members)
+			p.plan.endpoints = env.Cluster.Endpoints()[m : m+1]
 		}
-		w.Processes = append(w.Processes, p)
+		env.Processes = append(env.Processes, p)
 		if err := p.open(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return w, nil
+	return env, nil
 }
 
 // observers are clients of one member each.
-func (w *World) observers() (all []*clientv3.Client) {
-	for _, c := range w.pinned {
+func (env *Env) observers() (all []*clientv3.Client) {
+	for _, c := range env.pinned {
 		all = append(all, c.Client)
 	}
 	return all
 }
 
 // close ends everything.
-func (w *World) close() {
-	w.end()
-	if w.tap != nil {
-		w.tap.Close()
+func (env *Env) close() {
+	env.end()
+	if env.tap != nil {
+		env.tap.Close()
 	}
-	if w.Cluster != nil {
-		_ = w.Cluster.Close()
+	if env.Cluster != nil {
+		_ = env.Cluster.Close()
 	}
 }
 
 // Admin returns a client that may do everything and that no nemesis touches.
-func (w *World) Admin() *clientv3.Client { return w.Cluster.Client() }
+func (env *Env) Admin() *clientv3.Client { return env.Cluster.Client() }
 
 // Members returns the number of members.
-func (w *World) Members() int { return w.members }
+func (env *Env) Members() int { return env.members }
 
 // answers tells whether a member answers a read in time: one that a majority has
 // to agree to, or one from its own memory.
-func (w *World) answers(ctx context.Context, member int, agreed bool) bool {
+func (env *Env) answers(ctx context.Context, member int, agreed bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, election)
 	defer cancel()
 	var opts []clientv3.OpOption
 	if !agreed {
 		opts = append(opts, clientv3.WithSerializable())
 	}
-	_, err := w.pinned[member].Get(ctx, outside, opts...)
+	_, err := env.pinned[member].Get(ctx, outside, opts...)
 	return err == nil
 }
 
 // claim reserves a process for a nemesis that breaks its network: the wanted one,
 // or the next that is free.
-func (w *World) claim(wanted int) (*Process, func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for w.claimed[wanted] {
-		wanted = (wanted + 1) % len(w.Processes)
+func (env *Env) claim(wanted int) (*Process, func()) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	for env.claimed[wanted] {
+		wanted = (wanted + 1) % len(env.Processes)
 	}
-	w.claimed[wanted] = true
-	return w.Processes[wanted], func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.claimed, wanted)
+	env.claimed[wanted] = true
+	return env.Processes[wanted], func() {
+		env.mu.Lock()
+		defer env.mu.Unlock()
+		delete(env.claimed, wanted)
 	}
 }
 
 // mend repeats what undoes a harm until it succeeds. If it never does, the run can
 // tell nothing about liveness.
-func (w *World) mend(what string, undo func(context.Context) error) {
+func (env *Env) mend(what string, undo func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var last error
@@ -198,36 +198,36 @@ func (w *World) mend(what string, undo func(context.Context) error) {
 			break
 		}
 	}
-	w.doubt("could not mend %s: %v", what, last)
-	w.note("cannot mend %s: %v", what, last)
+	env.doubt("could not mend %s: %v", what, last)
+	env.note("cannot mend %s: %v", what, last)
 }
 
 // arm returns a condition for a Txn that does harm, and what takes it away: until then the
 // harm may come, even if its answer was lost, and after that it cannot. So it is mended for
 // good.
-func (w *World) arm(ctx context.Context, harm string) (armed clientv3.Cmp, disarm func(context.Context) error, err error) {
-	key := fmt.Sprintf("%sarmed/%s/%d", root, harm, w.arms.Add(1))
-	_, err = w.Admin().Put(ctx, key, "")
+func (env *Env) arm(ctx context.Context, harm string) (armed clientv3.Cmp, disarm func(context.Context) error, err error) {
+	key := fmt.Sprintf("%sarmed/%s/%d", root, harm, env.arms.Add(1))
+	_, err = env.Admin().Put(ctx, key, "")
 	return clientv3.Compare(clientv3.CreateRevision(key), ">", 0), func(ctx context.Context) error {
-		_, err := w.Admin().Delete(ctx, key)
+		_, err := env.Admin().Delete(ctx, key)
 		return err
 	}, err
 }
 
 // doubt notes why the run tells nothing, or not all.
-func (w *World) doubt(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.doubted = append(w.doubted, fmt.Sprintf(format, args...))
+func (env *Env) doubt(format string, args ...any) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.doubted = append(env.doubted, fmt.Sprintf(format, args...))
 }
 
 // note tells whoever watches the run.
-func (w *World) note(format string, args ...any) { w.log(format, args...) }
+func (env *Env) note(format string, args ...any) { env.log(format, args...) }
 
 // trouble notes that a nemesis could not do its harm.
-func (w *World) trouble(format string, args ...any) {
-	if w.life.Err() == nil {
-		w.note("no harm done: "+format, args...)
+func (env *Env) trouble(format string, args ...any) {
+	if env.life.Err() == nil {
+		env.note("no harm done: "+format, args...)
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// world is a history with everything that belongs together joined: requests with
+// view is a history with everything that belongs together joined: requests with
 // the calls that made them and the beliefs in them.
-type world struct {
+type view struct {
 	*store
 	h       *history.History
 	ops     []history.Op
@@ -50,8 +50,8 @@ type id struct {
 	token int64
 }
 
-func join(h *history.History) *world {
-	w := &world{
+func join(h *history.History) *view {
+	v := &view{
 		store: replay(h), h: h, ops: h.Ops(), strikes: h.Nemeses(), healthy: never,
 		byToken: map[id]*request{}, opOf: map[*request]*history.Op{}, spanOf: map[*request]*history.Span{},
 		madeBy: map[*history.Op][]*request{}, untagged: map[string][]*request{},
@@ -61,88 +61,88 @@ func join(h *history.History) *world {
 		ttl: ttl(h), lag: duration(h, SettingLag, time.Second), early: early(h),
 	}
 	if n := len(h.Events); n > 0 {
-		w.end = h.Events[n-1].At
+		v.end = h.Events[n-1].At
 	}
 	if marks := h.Marks(history.MarkHealthy); len(marks) > 0 {
-		w.healthy = marks[len(marks)-1].At
+		v.healthy = marks[len(marks)-1].At
 	}
-	tags := w.opByTag
-	for i := range w.ops {
-		op := &w.ops[i]
+	tags := v.opByTag
+	for i := range v.ops {
+		op := &v.ops[i]
 		tags[history.Tag(op.Call.Client, op.Call.Op)] = op
 		for _, e := range []*history.Event{&op.Call, op.Return} {
 			if e != nil && e.Lease != 0 && op.Call.Name == history.Open {
-				w.lease[e.Lease] = op.Call.Client
+				v.lease[e.Lease] = op.Call.Client
 			}
 		}
-		w.index(op)
+		v.index(op)
 	}
-	for i := range w.strikes {
-		n := &w.strikes[i]
+	for i := range v.strikes {
+		n := &v.strikes[i]
 		if key := n.Begin.Attr["key"]; key != "" {
-			w.meddlers[key] = append(w.meddlers[key], n)
+			v.meddlers[key] = append(v.meddlers[key], n)
 		}
 		if n.Begin.Lease != 0 {
-			w.revokers[n.Begin.Lease] = append(w.revokers[n.Begin.Lease], n)
+			v.revokers[n.Begin.Lease] = append(v.revokers[n.Begin.Lease], n)
 		}
-		if w.early[n.Begin.Name] {
-			w.hasty = append(w.hasty, n)
+		if v.early[n.Begin.Name] {
+			v.hasty = append(v.hasty, n)
 		}
 	}
-	for _, l := range w.leases {
+	for _, l := range v.leases {
 		if l.holder != "" {
-			w.lease[l.id] = l.holder
+			v.lease[l.id] = l.holder
 		}
 	}
-	for _, g := range w.gates {
+	for _, g := range v.gates {
 		for _, r := range g.requests {
-			w.byToken[id{g.name, r.token}] = r
+			v.byToken[id{g.name, r.token}] = r
 			if op := tags[r.rec.Note]; op != nil {
-				w.opOf[r] = op
+				v.opOf[r] = op
 			}
 		}
 	}
-	for _, j := range w.jobs {
+	for _, j := range v.jobs {
 		for _, c := range j.claims {
-			w.byToken[id{j.name, c.token}] = c.lock
+			v.byToken[id{j.name, c.token}] = c.lock
 		}
 	}
-	for _, e := range w.entries {
+	for _, e := range v.entries {
 		for _, a := range e.attempts {
-			w.byToken[id{e.name, a.token}] = a.claim
+			v.byToken[id{e.name, a.token}] = a.claim
 		}
 	}
 	for _, s := range h.Beliefs() {
 		switch {
 		case isJob(s.Granted.Gate):
-			w.runs = append(w.runs, s)
+			v.runs = append(v.runs, s)
 		case isRequest(s.Granted.Gate):
-			w.tries = append(w.tries, s)
+			v.tries = append(v.tries, s)
 		default:
-			w.spans = append(w.spans, s)
+			v.spans = append(v.spans, s)
 		}
 	}
-	for _, s := range slices.Concat(pointers(w.spans), pointers(w.runs), pointers(w.tries)) {
+	for _, s := range slices.Concat(pointers(v.spans), pointers(v.runs), pointers(v.tries)) {
 		tag := history.Tag(s.Granted.Client, s.Granted.Op)
-		w.spanOp[tag] = s
-		if r := w.byToken[id{s.Granted.Gate, s.Granted.Token}]; r != nil && w.spanOf[r] == nil {
-			w.spanOf[r] = s
-			if w.opOf[r] == nil {
-				w.opOf[r] = tags[tag]
+		v.spanOp[tag] = s
+		if r := v.byToken[id{s.Granted.Gate, s.Granted.Token}]; r != nil && v.spanOf[r] == nil {
+			v.spanOf[r] = s
+			if v.opOf[r] == nil {
+				v.opOf[r] = tags[tag]
 			}
 		}
 	}
-	for _, g := range w.gates {
+	for _, g := range v.gates {
 		for _, r := range g.requests {
-			if op := w.opOf[r]; op != nil {
-				w.madeBy[op] = append(w.madeBy[op], r)
+			if op := v.opOf[r]; op != nil {
+				v.madeBy[op] = append(v.madeBy[op], r)
 			} else {
-				w.untagged[g.name] = append(w.untagged[g.name], r)
+				v.untagged[g.name] = append(v.untagged[g.name], r)
 			}
 		}
 	}
-	w.bounds()
-	return w
+	v.bounds()
+	return v
 }
 
 func pointers[T any](all []T) (ps []*T) {
@@ -159,86 +159,86 @@ type setter struct {
 }
 
 // index files an operation under what is looked for.
-func (w *world) index(op *history.Op) {
+func (v *view) index(op *history.Op) {
 	c := &op.Call
 	switch c.Name {
 	case history.Release:
 		k := id{c.Gate, c.Token}
-		w.releases[k] = append(w.releases[k], op)
+		v.releases[k] = append(v.releases[k], op)
 	case history.SetLimit:
-		if k := (setter{c.Gate, c.Client, c.Limit}); w.setters[k] == 0 {
-			w.setters[k] = c.At
+		if k := (setter{c.Gate, c.Client, c.Limit}); v.setters[k] == 0 {
+			v.setters[k] = c.At
 		}
 	case history.Close:
-		w.closers[c.Client] = append(w.closers[c.Client], op)
+		v.closers[c.Client] = append(v.closers[c.Client], op)
 	case history.Die:
-		w.deaths[c.Client] = append(w.deaths[c.Client], op)
+		v.deaths[c.Client] = append(v.deaths[c.Client], op)
 	case history.Evict, history.EvictToken, history.ReleaseID:
-		w.takers[c.Gate] = append(w.takers[c.Gate], op)
+		v.takers[c.Gate] = append(v.takers[c.Gate], op)
 	case history.Acquire, history.Try:
 		if c.Attr["takeover"] != "" {
-			w.takers[c.Gate] = append(w.takers[c.Gate], op)
+			v.takers[c.Gate] = append(v.takers[c.Gate], op)
 		}
 	}
 }
 
 // bounds finds, for each revision, a time before which it cannot have been made:
 // that of the latest call without which it, or one before it, would not exist.
-func (w *world) bounds() {
+func (v *view) bounds() {
 	after := map[int64]int64{}
 	raise := func(rev, at int64) { after[rev] = max(after[rev], at) }
-	for _, g := range w.gates {
+	for _, g := range v.gates {
 		for _, r := range g.requests {
-			if op := w.opOf[r]; op != nil {
+			if op := v.opOf[r]; op != nil {
 				raise(r.token, op.Call.At)
 			}
 			// A key that was released stood when its holder last confirmed it.
-			if span := w.spanOf[r]; r.how == plain && !w.named(r.key) && span != nil && span.Confirmed && w.released(r) != never {
+			if span := v.spanOf[r]; r.how == plain && !v.named(r.key) && span != nil && span.Confirmed && v.released(r) != never {
 				raise(r.gone, span.To)
 			}
 		}
 		for _, l := range g.limits {
-			if at := w.limitCalled(g, l); at != never && !l.first {
+			if at := v.limitCalled(g, l); at != never && !l.first {
 				raise(l.rev, at)
 			}
 		}
 	}
-	for _, j := range w.jobs {
+	for _, j := range v.jobs {
 		for _, c := range j.claims {
-			if span := w.spanOf[c.lock]; span != nil {
-				if start := w.opByTag[history.Tag(span.Granted.Client, span.Granted.Op)]; start != nil && w.opByTag[start.Call.Attr["call"]] != nil {
-					raise(c.token, w.opByTag[start.Call.Attr["call"]].Call.At)
+			if span := v.spanOf[c.lock]; span != nil {
+				if start := v.opByTag[history.Tag(span.Granted.Client, span.Granted.Op)]; start != nil && v.opByTag[start.Call.Attr["call"]] != nil {
+					raise(c.token, v.opByTag[start.Call.Attr["call"]].Call.At)
 				}
 			}
 		}
 	}
-	for _, e := range w.entries {
+	for _, e := range v.entries {
 		for _, a := range e.attempts {
-			if span := w.spanOf[a.claim]; span != nil {
-				if start := w.startOf(span); start != nil && w.opByTag[start.Call.Attr["call"]] != nil {
-					raise(a.token, w.opByTag[start.Call.Attr["call"]].Call.At)
+			if span := v.spanOf[a.claim]; span != nil {
+				if start := v.startOf(span); start != nil && v.opByTag[start.Call.Attr["call"]] != nil {
+					raise(a.token, v.opByTag[start.Call.Attr["call"]].Call.At)
 				}
 				if a.outcome != nil && a.outcome.rec.By == "" {
-					raise(a.outcome.rev, w.finished(e.name, a.token))
+					raise(a.outcome.rev, v.finished(e.name, a.token))
 				}
 			}
 		}
 	}
-	w.low = make([]int64, len(w.commits))
+	v.low = make([]int64, len(v.commits))
 	latest := int64(0)
-	for i, c := range w.commits {
+	for i, c := range v.commits {
 		latest = max(latest, after[c.Rev])
-		w.low[i] = latest
+		v.low[i] = latest
 	}
 }
 
 // named tells whether any nemesis names a key, whenever.
-func (w *world) named(key string) bool { return len(w.meddlers[key]) > 0 }
+func (v *view) named(key string) bool { return len(v.meddlers[key]) > 0 }
 
 // released returns when the holder first called Release, or never.
-func (w *world) released(r *request) int64 {
+func (v *view) released(r *request) int64 {
 	at := never
-	for _, op := range w.releases[id{r.gate.name, r.token}] {
+	for _, op := range v.releases[id{r.gate.name, r.token}] {
 		at = min(at, op.Call.At)
 	}
 	return at
@@ -246,8 +246,8 @@ func (w *world) released(r *request) int64 {
 
 // limitCalled returns when the change of a limit was called at the earliest, or
 // never if no call for it is known.
-func (w *world) limitCalled(g *gate, l limit) int64 {
-	at := w.setters[setter{g.name, l.by, l.n}]
+func (v *view) limitCalled(g *gate, l limit) int64 {
+	at := v.setters[setter{g.name, l.by, l.n}]
 	if at == 0 || at > l.at {
 		return never
 	}
@@ -255,33 +255,33 @@ func (w *world) limitCalled(g *gate, l limit) int64 {
 }
 
 // notBefore returns a time before which a revision cannot have been made.
-func (w *world) notBefore(rev int64) int64 {
-	i, _ := slices.BinarySearchFunc(w.commits, rev+1, func(c history.Commit, rev int64) int { return cmp.Compare(c.Rev, rev) })
+func (v *view) notBefore(rev int64) int64 {
+	i, _ := slices.BinarySearchFunc(v.commits, rev+1, func(c history.Commit, rev int64) int { return cmp.Compare(c.Rev, rev) })
 	if i == 0 {
 		return 0
 	}
-	return w.low[i-1]
+	return v.low[i-1]
 }
 
 // seen returns when the tap saw a revision.
-func (w *world) seen(rev int64) int64 {
-	i, found := slices.BinarySearchFunc(w.commits, rev, func(c history.Commit, rev int64) int { return cmp.Compare(c.Rev, rev) })
+func (v *view) seen(rev int64) int64 {
+	i, found := slices.BinarySearchFunc(v.commits, rev, func(c history.Commit, rev int64) int { return cmp.Compare(c.Rev, rev) })
 	if !found {
 		return never
 	}
-	return w.commits[i].At
+	return v.commits[i].At
 }
 
 // struck returns the nemesis that may have ended a request, or damaged it: one that
 // names its key, its presence key or its lease, or one that makes etcd end leases
 // early; and that was at work then. It is nil if there is none.
-func (w *world) struck(r *request) *history.Window {
+func (v *view) struck(r *request) *history.Window {
 	revs := slices.Clone(r.again)
 	if r.gone != never {
 		revs = append(revs, r.gone)
 	}
 	for _, rev := range revs {
-		if n := w.meddled(r.key, rev); n != nil {
+		if n := v.meddled(r.key, rev); n != nil {
 			return n
 		}
 	}
@@ -289,33 +289,33 @@ func (w *world) struck(r *request) *history.Window {
 		return nil
 	}
 	ended := r.gone
-	if l := w.leases[r.lease]; l != nil && l.gone < ended {
+	if l := v.leases[r.lease]; l != nil && l.gone < ended {
 		ended = l.gone
 	}
-	return w.struckLease(r.lease, ended)
+	return v.struckLease(r.lease, ended)
 }
 
 // struckLease returns the nemesis that may have ended a lease, or deleted its
 // presence key, at a revision.
-func (w *world) struckLease(lease, rev int64) *history.Window {
-	if w.layout.presence {
+func (v *view) struckLease(lease, rev int64) *history.Window {
+	if v.layout.presence {
 		name := fmt.Sprintf("session/%016x/alive", uint64(lease)) //nolint:gosec // leases use all bits
-		if n := w.meddled(w.prefix+name, rev); n != nil {
+		if n := v.meddled(v.prefix+name, rev); n != nil {
 			return n
 		}
 	}
-	for _, n := range w.revokers[lease] {
-		if w.atWork(n, rev, 0) {
+	for _, n := range v.revokers[lease] {
+		if v.atWork(n, rev, 0) {
 			return n
 		}
 	}
-	return w.hastened(rev)
+	return v.hastened(rev)
 }
 
 // hastened returns the nemesis that may have made etcd end any lease early at a revision.
-func (w *world) hastened(rev int64) *history.Window {
-	for _, n := range w.hasty {
-		if w.atWork(n, rev, w.ttl) {
+func (v *view) hastened(rev int64) *history.Window {
+	for _, n := range v.hasty {
+		if v.atWork(n, rev, v.ttl) {
 			return n
 		}
 	}
@@ -323,9 +323,9 @@ func (w *world) hastened(rev int64) *history.Window {
 }
 
 // meddled returns the nemesis that may have written or deleted a key at a revision.
-func (w *world) meddled(key string, rev int64) *history.Window {
-	for _, n := range w.meddlers[key] {
-		if w.atWork(n, rev, 0) {
+func (v *view) meddled(key string, rev int64) *history.Window {
+	for _, n := range v.meddlers[key] {
+		if v.atWork(n, rev, 0) {
 			return n
 		}
 	}
@@ -334,9 +334,9 @@ func (w *world) meddled(key string, rev int64) *history.Window {
 
 // atWork tells whether a revision may have been made while a nemesis was at work,
 // or so much later.
-func (w *world) atWork(n *history.Window, rev, later int64) bool {
-	seen := w.seen(rev)
-	return n.Begin.At <= seen && addTime(n.End, later) >= max(w.notBefore(rev), seen-w.lag)
+func (v *view) atWork(n *history.Window, rev, later int64) bool {
+	seen := v.seen(rev)
+	return n.Begin.At <= seen && addTime(n.End, later) >= max(v.notBefore(rev), seen-v.lag)
 }
 
 func addTime(at, d int64) int64 {
@@ -347,23 +347,23 @@ func addTime(at, d int64) int64 {
 }
 
 // owner returns the client whose request it is, "" if that is not known.
-func (w *world) owner(r *request) string {
-	if op := w.opOf[r]; op != nil {
+func (v *view) owner(r *request) string {
+	if op := v.opOf[r]; op != nil {
 		return op.Call.Client
 	}
 	if r.rec.Holder != "" {
 		return r.rec.Holder
 	}
-	return w.lease[r.lease]
+	return v.lease[r.lease]
 }
 
 // name describes a request for people.
-func (w *world) name(r *request) string {
+func (v *view) name(r *request) string {
 	s := fmt.Sprintf("token %d", r.token)
-	if owner := w.owner(r); owner != "" {
+	if owner := v.owner(r); owner != "" {
 		s += " of " + owner
 	}
-	if op := w.opOf[r]; op != nil {
+	if op := v.opOf[r]; op != nil {
 		s += fmt.Sprintf(" (call %d)", op.Call.Op)
 	}
 	return s

@@ -1,0 +1,270 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/proof/check"
+	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+)
+
+const (
+	prefix = "/virtual"
+	queue  = "q"
+	gate   = "sem/" + queue
+	root   = prefix + "/v1/test/"
+)
+
+// simulation is an etcd with some processes, and a record of what they do.
+type simulation struct {
+	script   script
+	server   *fakeetcd.Server
+	recorder *history.Recorder
+	tap      *history.Tap
+	meddler  *fakeetcd.Client // on whom nothing strikes
+	space    keyspace.Space
+	writes   atomic.Int64
+	all      []*process
+	calls    sync.WaitGroup
+	faults   sync.WaitGroup
+
+	mu       sync.Mutex
+	underWay time.Time // until then copies of messages come
+}
+
+// process is a client with a session.
+type process struct {
+	sim    *simulation
+	rec    *history.Client
+	name   string
+	client *fakeetcd.Client
+
+	// turn is for one opening or closing at a time. It is no mutex: for who waits for
+	// one, a bubble's time does not pass.
+	turn chan struct{}
+
+	mu   sync.Mutex
+	sess *concurrency.Session
+
+	fates []step // what the next messages meet; guarded by mu
+}
+
+// play runs a script to its end, and returns what was recorded. It must be called in a
+// bubble.
+func play(s script) *history.History {
+	sim := &simulation{script: s, server: fakeetcd.New(nil), recorder: history.NewRecorderOn(history.Virtual)}
+	defer sim.server.Close()
+	sim.recorder.Set(check.SettingSuite, "concurrency")
+	sim.recorder.Set(check.SettingTTL, s.ttl.String())
+	sim.recorder.Set(check.SettingTold, (commit.CallTimeout + time.Second).String()) // a call whose answer is lost is repeated then
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	sim.meddler = sim.dial()
+	defer sim.meddler.Close()
+	var err error
+	if sim.space, err = keyspace.New(prefix, "test"); err != nil {
+		panic(err)
+	}
+	if sim.tap, err = history.StartTap(ctx, sim.recorder, root, sim.meddler.Client); err != nil {
+		panic(err)
+	}
+	for i := range s.processes {
+		p := &process{sim: sim, turn: make(chan struct{}, 1), name: fmt.Sprintf("p%d", i), client: sim.dial()}
+		p.rec = sim.recorder.Client(p.name)
+		p.client.Inject(p.fate)
+		sim.all = append(sim.all, p)
+		p.open(ctx)
+	}
+	for _, x := range s.steps {
+		time.Sleep(x.pause)
+		sim.step(sim.all[x.who], x)
+	}
+	sim.checkQuiescence(ctx)
+	for _, p := range sim.all {
+		_ = p.client.Close()
+	}
+	sim.tap.Close()
+	h, _ := sim.recorder.History()
+	return h
+}
+
+func (sim *simulation) dial() *fakeetcd.Client {
+	c, err := sim.server.NewClient()
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+func (sim *simulation) wrong(rule, format string, args ...any) {
+	sim.recorder.Finding(rule, false, fmt.Sprintf(format, args...))
+}
+
+// checkQuiescence ends all faults, and checks that everything works again and nothing is left.
+func (sim *simulation) checkQuiescence(ctx context.Context) {
+	sim.faults.Wait() // each ends what it began
+	for _, p := range sim.all {
+		p.mu.Lock()
+		p.fates = nil
+		p.mu.Unlock()
+	}
+	for _, key := range sim.server.Keys(root + gate + "/queue/") {
+		_, _ = sim.meddler.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(key), "=", 0)).Then(clientv3.OpDelete(key)).Commit()
+	}
+	// Who waits for an event that was lost finds out by the next list.
+	time.Sleep(3 * sim.script.ttl)
+	sim.mark(ctx, history.MarkHealthy)
+	sim.calls.Wait() // every ctx ends
+
+	for _, p := range sim.all {
+		p.open(ctx)
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		if err := p.call(bounded, history.Event{Name: history.SetLimit, Limit: int64(sim.script.limit)}, func(sem *concurrency.Semaphore) error {
+			return sem.SetLimit(bounded, sim.script.limit, concurrency.CreateLimit())
+		}); err != nil {
+			sim.wrong("probe", "%s cannot set the limit: %v", p.name, err)
+		}
+		x := step{do: acquire, n: sim.script.limit, ctx: time.Minute}
+		if err := p.ask(ctx, x); err != nil {
+			sim.wrong("probe", "%s gets no permit: %v", p.name, err)
+		}
+		cancel()
+	}
+	sim.mu.Lock()
+	late := time.Until(sim.underWay)
+	sim.mu.Unlock()
+	time.Sleep(max(0, late) + time.Minute) // for what is cleaned up in the background
+	sim.mark(ctx, history.MarkIdle)
+	for _, key := range sim.server.Keys(prefix) {
+		if strings.Contains(key, "/"+gate+"/queue/") || strings.Contains(key, "/id/") {
+			sim.wrong("left", "%s stands after all permits were given back", key)
+		}
+	}
+	for _, p := range sim.all {
+		p.close(ctx, time.Minute)
+	}
+	if left := sim.server.Leases(); len(left) > 0 {
+		sim.wrong("left", "leases %x live after all sessions were closed", left)
+	}
+	for _, key := range sim.server.Keys(prefix) {
+		if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, root+"register/") {
+			sim.wrong("left", "%s stands after all sessions were closed", key)
+		}
+	}
+	sim.mark(ctx, history.MarkDrained)
+}
+
+func (sim *simulation) mark(ctx context.Context, phase string) {
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	_ = sim.tap.Complete(bounded) // it says so itself if it is not
+	sim.recorder.Mark(phase)
+}
+
+// step begins one step of the script.
+func (sim *simulation) step(p *process, x step) {
+	switch x.do {
+	case meet:
+		p.mu.Lock()
+		p.fates = append(p.fates, x)
+		p.mu.Unlock()
+	case stall:
+		p.client.Stall()
+		sim.later(x.d, p.client.Resume)
+	case cut:
+		p.client.Cut()
+		sim.later(x.d, p.client.Mend)
+	case snap:
+		p.client.Break()
+	case leader:
+		sim.server.SetLeader(false)
+		sim.later(x.d, func() { sim.server.SetLeader(true) })
+	case compact:
+		sim.server.Compact()
+	case late:
+		sim.server.Jump(-x.d)
+	case expire:
+		if s := p.session(); s != nil && s.Lease() != 0 {
+			id := s.Lease()
+			done := sim.recorder.Begin(history.Event{Name: "lease ended", Lease: int64(id)})
+			sim.server.Expire(id)
+			done()
+		}
+	case plant:
+		// It hangs on no lease and looks like a request of the first one's.
+		sim.meddle(sim.space.Gate(keyspace.Semaphore, queue).Slot(keyspace.Slot{Lease: lease(sim.all[0].session()), Number: 40, Weight: 1}), clientv3.OpPut, "key planted")
+	case again:
+		if keys := sim.server.Keys(root + gate + "/queue/"); len(keys) > 0 {
+			sim.meddle(keys[0], func(key, _ string, _ ...clientv3.OpOption) clientv3.Op {
+				return clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease())
+			}, "key overwritten")
+		}
+	case reopen:
+		sim.calls.Go(func() {
+			p.close(context.Background(), x.d)
+			p.open(context.Background())
+		})
+	default:
+		sim.calls.Go(func() { _ = p.do(x) })
+	}
+}
+
+// meddle puts a key by hand, which is declared, since it is excepted.
+func (sim *simulation) meddle(key string, put func(string, string, ...clientv3.OpOption) clientv3.Op, name string) {
+	done := sim.recorder.Begin(history.Event{Name: name, Attr: map[string]string{"key": key}})
+	defer done()
+	_, _ = sim.meddler.Do(context.Background(), put(key, "by hand"))
+}
+
+func (sim *simulation) later(d time.Duration, undo func()) {
+	sim.faults.Go(func() {
+		time.Sleep(d)
+		undo()
+	})
+}
+
+// fate is what a message of this process meets.
+func (p *process) fate(m fakeetcd.Message) fakeetcd.Fate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.fates {
+		x := &p.fates[i]
+		// What is lost of a watch are events: a request that is lost is held up
+		// until clientv3 asks anew, which it does not.
+		if x.n == 0 || x.method != "" && x.method != m.Method || m.Method == "Watch" && !m.Answer {
+			continue
+		}
+		x.n--
+		p.sim.mu.Lock()
+		if until := time.Now().Add(2 * x.d); until.After(p.sim.underWay) { // there and back
+			p.sim.underWay = until
+		}
+		p.sim.mu.Unlock()
+		return fateOf(x.fate, x.d, m)
+	}
+	return fakeetcd.Fate{}
+}
+
+func (p *process) session() *concurrency.Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sess
+}
+
+// lease is where a session stands.
+func lease(s *concurrency.Session) int64 {
+	if s == nil {
+		return 4711
+	}
+	return int64(s.Lease())
+}
