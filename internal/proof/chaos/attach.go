@@ -43,10 +43,10 @@ func Attach(c AttachConfig) (*Env, error) {
 	return env, nil
 }
 
-// Work has the processes use the subjects until ctx ends, each under the
+// Work has the processes use the workloads until ctx ends, each under the
 // eyes of its watchman, and returns when all operations have returned. A process
 // without a session gets one.
-func (env *Env) Work(ctx context.Context, subjects []Subject, rate int) {
+func (env *Env) Work(ctx context.Context, workloads []Workload, rate int) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, p := range env.Processes {
@@ -59,7 +59,7 @@ func (env *Env) Work(ctx context.Context, subjects []Subject, rate int) {
 		wg.Go(func() { p.keepWatch(ctx) })
 		wg.Go(func() { env.watchStalls(ctx, p.Name) })
 	}
-	env.work(ctx, subjects, rate)
+	env.work(ctx, workloads, rate)
 }
 
 // Harm has nemeses strike by the seed's schedule until ctx ends. When it returns, all
@@ -68,10 +68,10 @@ func (env *Env) Harm(ctx context.Context, nemeses []Nemesis) {
 	env.harm(ctx, newSchedule(env.Seed, nemeses))
 }
 
-// Probe uses all subjects from all processes, which must work, and returns what does
+// Probe uses all workloads from all processes, which must work, and returns what does
 // not.
-func (env *Env) Probe(ctx context.Context, subjects []Subject) []string {
-	return env.probe(ctx, subjects)
+func (env *Env) Probe(ctx context.Context, workloads []Workload) []string {
+	return env.probe(ctx, workloads)
 }
 
 // Leave closes all sessions. It returns what went wrong.

@@ -73,7 +73,7 @@ func TestSeedDecides(t *testing.T) {
 			all = append(all, st.String(), st.For.String())
 		}
 		r := seed.Stream("worker")
-		for _, s := range Subjects() {
+		for _, s := range Workloads() {
 			for range 20 {
 				all = append(all, s.Plan(r).Name)
 			}

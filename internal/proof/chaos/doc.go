@@ -7,9 +7,9 @@
 // are, in which order and for how long. How they meet in time is not decided, so a
 // seed that went red need not do so again; its history can be judged again.
 //
-// # Adding a subject
+// # Adding a workload
 //
-// A Subject names operations on something that is under test: see semaphores.go,
+// A Workload names operations on something that is under test: see semaphores.go,
 // mutexes.go, elections.go, jobs.go and requests.go. An Operation records itself in the
 // history, by its process's client, as package history describes. A new kind of event needs a checker: see package check.
 //

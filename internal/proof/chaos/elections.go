@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/outcome"
 )
 
-// Elections is the Subject for concurrency.Election: one election, whose terms write
+// Elections is the Workload for concurrency.Election: one election, whose terms write
 // to a register that checks tokens.
 type Elections struct {
 	name     string
@@ -28,17 +28,17 @@ func NewElectionsOn(register func(name string) Register) *Elections {
 	return &Elections{name, register(name)}
 }
 
-// Name implements Subject.
+// Name implements Workload.
 func (*Elections) Name() string { return "elections" }
 
-// Gates implements Subject.
+// Gates implements Workload.
 func (s *Elections) Gates(space keyspace.Space) []keyspace.Gate {
 	return []keyspace.Gate{space.Gate(keyspace.Election, s.name)}
 }
 
 func (s *Elections) gate() string { return "election/" + s.name }
 
-// Plan implements Subject.
+// Plan implements Workload.
 func (s *Elections) Plan(r *rand.Rand) Operation {
 	bound := time.Duration(100+r.IntN(3000)) * time.Millisecond
 	switch n := r.IntN(100); {
@@ -147,7 +147,7 @@ func (*Elections) watch(ctx context.Context, _ *Process, el *concurrency.Electio
 	return nil
 }
 
-// Probe implements Subject.
+// Probe implements Workload.
 func (s *Elections) Probe(ctx context.Context, p *Process) error {
 	el, err := s.on(p)
 	if err != nil {

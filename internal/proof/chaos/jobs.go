@@ -53,7 +53,7 @@ func (j scheduled) options(tick time.Time) (opts []schedlock.CallOption, attr ma
 	return opts, attr
 }
 
-// Jobs is the Subject for schedlock. Processes whose clocks differ call for the same
+// Jobs is the Workload for schedlock. Processes whose clocks differ call for the same
 // ticks; each job protects a register that checks tokens and one in etcd.
 type Jobs struct {
 	all       []scheduled
@@ -93,10 +93,10 @@ func NewJobsOn(register func(name string) Register) *Jobs {
 	return s
 }
 
-// Name implements Subject.
+// Name implements Workload.
 func (*Jobs) Name() string { return "jobs" }
 
-// Gates implements Subject. A job has no queue.
+// Gates implements Workload. A job has no queue.
 func (*Jobs) Gates(keyspace.Space) []keyspace.Gate { return nil }
 
 // mostApart is by how much the clocks of most processes differ from the machine's. Some
@@ -136,7 +136,7 @@ func (s *Jobs) on(p *Process) (*locker, error) {
 	return l, nil
 }
 
-// Plan implements Subject.
+// Plan implements Workload.
 func (s *Jobs) Plan(r *rand.Rand) Operation {
 	j := s.all[r.IntN(len(s.all))]
 	bound := time.Duration(100+r.IntN(3000)) * time.Millisecond
@@ -207,7 +207,7 @@ func tellTime(ctx context.Context, p *Process, l *locker) error {
 	return err
 }
 
-// Probe implements Subject: of each job a tick is started again, by whomever.
+// Probe implements Workload: of each job a tick is started again, by whomever.
 func (s *Jobs) Probe(ctx context.Context, p *Process) error {
 	for _, j := range s.all {
 		l, err := s.on(p)

@@ -11,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// Mutexes is the Subject for concurrency.Mutex. Each mutex protects a register that
+// Mutexes is the Workload for concurrency.Mutex. Each mutex protects a register that
 // checks tokens.
 type Mutexes struct {
 	names     []string
@@ -30,10 +30,10 @@ func NewMutexesOn(register func(name string) Register) *Mutexes {
 	return m
 }
 
-// Name implements Subject.
+// Name implements Workload.
 func (*Mutexes) Name() string { return "mutexes" }
 
-// Gates implements Subject.
+// Gates implements Workload.
 func (m *Mutexes) Gates(space keyspace.Space) (gates []keyspace.Gate) {
 	for _, name := range m.names {
 		gates = append(gates, space.Gate(keyspace.Mutex, name))
@@ -41,7 +41,7 @@ func (m *Mutexes) Gates(space keyspace.Space) (gates []keyspace.Gate) {
 	return gates
 }
 
-// Plan implements Subject.
+// Plan implements Workload.
 func (m *Mutexes) Plan(r *rand.Rand) Operation {
 	name := m.names[r.IntN(len(m.names))]
 	if r.IntN(30) == 0 {
@@ -86,7 +86,7 @@ func (m *Mutexes) evict(name string, which uint64, bound time.Duration) Operatio
 	}}
 }
 
-// Probe implements Subject.
+// Probe implements Workload.
 func (m *Mutexes) Probe(ctx context.Context, p *Process) error {
 	for _, name := range m.names {
 		mu, err := m.on(p, name)

@@ -25,7 +25,7 @@ const (
 
 // quiescencePhase is the part of the run after the faults: everything must work again, and
 // nothing may be left in etcd or in memory. It returns what does not hold.
-func (env *Env) quiescencePhase(ctx context.Context, subjects []Subject) (findings []string) {
+func (env *Env) quiescencePhase(ctx context.Context, workloads []Workload) (findings []string) {
 	env.mend("the members", func(ctx context.Context) error {
 		for i := range env.Members() {
 			if !env.answers(ctx, i, true) {
@@ -37,7 +37,7 @@ func (env *Env) quiescencePhase(ctx context.Context, subjects []Subject) (findin
 	env.mark(ctx, history.MarkHealthy)
 	defer ProbeLatency(ctx, env.Recorder, env.Admin(), env.observers()...)()
 	begun, before := time.Now(), env.Stats.Get(stoodStill)
-	found := env.probe(ctx, subjects)
+	found := env.probe(ctx, workloads)
 	still := time.Duration(env.Stats.Get(stoodStill)-before) * time.Millisecond
 	if still > time.Since(begun)/4 { // leases do not survive that
 		for _, f := range found {
@@ -84,9 +84,9 @@ func (env *Env) mark(ctx context.Context, phase string) {
 	env.Recorder.Mark(phase)
 }
 
-// probe uses every subject from every process. Each has its own time, so that one that
+// probe uses every workload from every process. Each has its own time, so that one that
 // hangs is the only one that is told of.
-func (env *Env) probe(ctx context.Context, subjects []Subject) (findings []string) {
+func (env *Env) probe(ctx context.Context, workloads []Workload) (findings []string) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, p := range env.Processes {
@@ -98,7 +98,7 @@ func (env *Env) probe(ctx context.Context, subjects []Subject) (findings []strin
 				}
 			}
 			cancel()
-			for _, s := range subjects {
+			for _, s := range workloads {
 				ctx, cancel := context.WithTimeout(ctx, recovery)
 				err := s.Probe(ctx, p)
 				for (errors.Is(err, concurrency.ErrLost) || errors.Is(err, concurrency.ErrUnconfirmed)) && sleep(ctx, 100*time.Millisecond) == nil {

@@ -40,7 +40,7 @@ func (k asked) gate(space keyspace.Space) string {
 	return strings.TrimPrefix(space.Store(storeName).Entry(k.key.Scope, k.key.Op, k.key.ID).Record, space.Root())
 }
 
-// Requests is the Subject for idempotency. All processes ask for few keys, so that
+// Requests is the Workload for idempotency. All processes ask for few keys, so that
 // duplicates meet: at the same time, after an outcome, after a loss and after its end. Now
 // and then a crowd comes at once, so that writes go together.
 type Requests struct {
@@ -79,10 +79,10 @@ func DeclareRequests(r *history.Recorder) {
 	r.Set(check.SettingCacheFor, cacheFor.String())
 }
 
-// Name implements Subject.
+// Name implements Workload.
 func (*Requests) Name() string { return "requests" }
 
-// Gates implements Subject. A request has no queue.
+// Gates implements Workload. A request has no queue.
 func (*Requests) Gates(keyspace.Space) []keyspace.Gate { return nil }
 
 // on returns the store of a process's session.
@@ -106,7 +106,7 @@ func (s *Requests) on(p *Process) (*requestStore, error) {
 	return st, nil
 }
 
-// Plan implements Subject.
+// Plan implements Workload.
 func (s *Requests) Plan(r *rand.Rand) Operation {
 	k := s.all[r.IntN(len(s.all))]
 	bound := time.Duration(100+r.IntN(3000)) * time.Millisecond
@@ -166,7 +166,7 @@ func (s *Requests) with(name string, k asked, bound time.Duration, do func(conte
 	}}
 }
 
-// Probe implements Subject: a request is done, whoever does it, and its duplicate gets
+// Probe implements Workload: a request is done, whoever does it, and its duplicate gets
 // what came of it; and of all others it is known how they stand.
 func (s *Requests) Probe(ctx context.Context, p *Process) error {
 	k := asked{key: idempotency.Key{Scope: "probe", Op: "pay", ID: "all"}, retain: storeRetain}

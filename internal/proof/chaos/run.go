@@ -16,8 +16,8 @@ import (
 type Config struct {
 	Seed     Seed
 	Duration time.Duration
-	// Subjects are under test. Defaults to all.
-	Subjects []Subject
+	// Workloads are under test. Defaults to all.
+	Workloads []Workload
 	// Nemeses do harm. Defaults to all.
 	Nemeses []Nemesis
 	// Rate is the greatest number of operations per second. Defaults to 150:
@@ -31,12 +31,12 @@ type Config struct {
 
 // All tells whether everything is under test, and all nemeses strike.
 func (c Config) All() bool {
-	return len(c.Nemeses) == len(Nemeses()) && len(c.Subjects) == len(Subjects())
+	return len(c.Nemeses) == len(Nemeses()) && len(c.Workloads) == len(Workloads())
 }
 
-// Subjects returns all subjects.
-func Subjects() []Subject {
-	return []Subject{NewSemaphores(), NewMutexes(), NewElections(), NewJobs(), NewRequests(20)}
+// Workloads returns all workloads.
+func Workloads() []Workload {
+	return []Workload{NewSemaphores(), NewMutexes(), NewElections(), NewJobs(), NewRequests(20)}
 }
 
 // Result is what a run has left.
@@ -48,8 +48,8 @@ type Result struct {
 // Run starts a env, has its processes work while nemeses strike, mends it, and
 // looks what is left. It returns an error only if there is no run to judge.
 func Run(ctx context.Context, c Config) (*Result, error) {
-	if c.Subjects == nil {
-		c.Subjects = Subjects()
+	if c.Workloads == nil {
+		c.Workloads = Workloads()
 	}
 	if c.Nemeses == nil {
 		c.Nemeses = Nemeses()
@@ -68,7 +68,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		return nil, fmt.Errorf("chaos: start the cluster: %w", err)
 	}
 	defer env.close()
-	for _, s := range c.Subjects {
+	for _, s := range c.Workloads {
 		env.Gates = append(env.Gates, s.Gates(env.Space)...)
 	}
 	able := c.Nemeses[:0:0]
@@ -85,7 +85,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	watchers.Go(func() { env.watchLeaders(watching) })
 	watchers.Go(func() { env.watchStalls(watching, "") })
 	env.faultPhase(ctx, c, able)
-	findings := env.quiescencePhase(ctx, c.Subjects)
+	findings := env.quiescencePhase(ctx, c.Workloads)
 	stop()
 	watchers.Wait()
 	env.close()
@@ -110,7 +110,7 @@ func (env *Env) faultPhase(ctx context.Context, c Config, able []Nemesis) {
 	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { env.work(ctx, c.Subjects, c.Rate) })
+	wg.Go(func() { env.work(ctx, c.Workloads, c.Rate) })
 	if len(able) > 0 {
 		wg.Go(func() { env.harm(ctx, newSchedule(env.Seed, able)) })
 	}

@@ -23,7 +23,7 @@ type semaphore struct {
 	steady bool // its limit is never changed, so a mismatch is a finding
 }
 
-// Semaphores is the Subject for concurrency.Semaphore.
+// Semaphores is the Workload for concurrency.Semaphore.
 type Semaphores struct{ all []semaphore }
 
 // NewSemaphores returns semaphores of several limits, with and without weights, IDs
@@ -38,10 +38,10 @@ func NewSemaphores() *Semaphores {
 	}}
 }
 
-// Name implements Subject.
+// Name implements Workload.
 func (*Semaphores) Name() string { return "semaphores" }
 
-// Gates implements Subject.
+// Gates implements Workload.
 func (s *Semaphores) Gates(space keyspace.Space) (gates []keyspace.Gate) {
 	for _, q := range s.all {
 		gates = append(gates, space.Gate(keyspace.Semaphore, q.name))
@@ -59,7 +59,7 @@ func (q semaphore) on(p *Process) (*concurrency.Semaphore, error) {
 	return concurrency.NewSemaphore(s, q.name, q.limit, &concurrency.SemaphoreOptions{AdoptLimit: !q.steady})
 }
 
-// Plan implements Subject.
+// Plan implements Workload.
 func (s *Semaphores) Plan(r *rand.Rand) Operation {
 	q := s.all[r.IntN(len(s.all))]
 	bound := time.Duration(100+r.IntN(3000)) * time.Millisecond
@@ -200,7 +200,7 @@ func (q semaphore) evictToken(which uint64, bound time.Duration) Operation {
 	}}
 }
 
-// Probe implements Subject: each semaphore takes its first limit again, and grants a
+// Probe implements Workload: each semaphore takes its first limit again, and grants a
 // permit for as much as may be asked for.
 func (s *Semaphores) Probe(ctx context.Context, p *Process) error {
 	for _, q := range s.all {

@@ -10,7 +10,7 @@
 //	Chaos: seeds and seconds, as "3 25": the chaos suite has to be red within so many
 //	       seeds of so many seconds each
 //	Nemeses: those of the suite that cause it, separated by commas; default: all
-//	Subjects: those of the suite that show it, separated by commas; default: all
+//	Workloads: those of the suite that show it, separated by commas; default: all
 //	Killer: the checker that has to be among those that notice
 //	Test: package and test, as "./internal/lease TestWindow", instead of Chaos, for
 //	      what no fault of the suite causes, or a test shows each time

@@ -18,16 +18,16 @@ var texts embed.FS
 
 // Mutant is the product with one rule less.
 type Mutant struct {
-	Name     string
-	ID       string
-	Rule     string
-	Killer   string        // the checker that must notice, in the chaos suite
-	Nemeses  string        // those that cause it, or "" for all
-	Subjects string        // those that show it, or "" for all
-	Seeds    int           // within so many runs
-	For      time.Duration // of this length
-	Package  string        // of the test that must notice instead
-	Test     string
+	Name      string
+	ID        string
+	Rule      string
+	Killer    string        // the checker that must notice, in the chaos suite
+	Nemeses   string        // those that cause it, or "" for all
+	Workloads string        // those that show it, or "" for all
+	Seeds     int           // within so many runs
+	For       time.Duration // of this length
+	Package   string        // of the test that must notice instead
+	Test      string
 
 	edits []edit
 }
@@ -104,8 +104,8 @@ func parse(name, text string) (Mutant, error) {
 			m.Killer = f.value
 		case "Nemeses":
 			m.Nemeses = f.value
-		case "Subjects":
-			m.Subjects = f.value
+		case "Workloads":
+			m.Workloads = f.value
 		case "Chaos":
 			seeds, seconds, _ := strings.Cut(f.value, " ")
 			m.Seeds, _ = strconv.Atoi(seeds)

@@ -29,7 +29,7 @@ func main() {
 	seed := flag.Uint64("seed", rand.Uint64N(1_000_000), "decides what happens")
 	length := flag.Duration("for", time.Minute, "how long harm is done")
 	only := flag.String("nemeses", "", "names, separated by commas (default: all)")
-	subjects := flag.String("subjects", "", "names, separated by commas (default: all)")
+	workloads := flag.String("workloads", "", "names, separated by commas (default: all)")
 	out := flag.String("out", os.TempDir(), "where to write what is not green")
 	keep := flag.Bool("keep", false, "write what is green, too")
 	flag.Parse()
@@ -43,9 +43,9 @@ func main() {
 		names := strings.Split(*only, ",")
 		c.Nemeses = slices.DeleteFunc(chaos.Nemeses(), func(n chaos.Nemesis) bool { return !slices.Contains(names, n.Name) })
 	}
-	if *subjects != "" {
-		names := strings.Split(*subjects, ",")
-		c.Subjects = slices.DeleteFunc(chaos.Subjects(), func(s chaos.Subject) bool { return !slices.Contains(names, s.Name()) })
+	if *workloads != "" {
+		names := strings.Split(*workloads, ",")
+		c.Workloads = slices.DeleteFunc(chaos.Workloads(), func(s chaos.Workload) bool { return !slices.Contains(names, s.Name()) })
 	}
 	fmt.Fprintf(os.Stderr, "chaos: seed %d for %v\n", *seed, *length)
 	verdict, err := run(ctx, c, *out, *keep)

@@ -1,7 +1,7 @@
 // Package processes is the chaos of package chaos on real processes: etcd servers
 // of any line and client processes, killed with SIGKILL and stopped with SIGSTOP.
 //
-// Each client process works on the same subjects as a process of package chaos, and
+// Each client process works on the same workloads as a process of package chaos, and
 // writes its history to a file of its own, one event per line and at once, so that
 // what it did is not lost with it. All clocks are the one of the host. The parent
 // starts, kills and stops, taps etcd, merges the histories and has the checkers

@@ -70,7 +70,7 @@ func work(raw string) error {
 		return err
 	}
 	register := func(name string) chaos.Register { return remote{name, parent} }
-	subjects := []chaos.Subject{chaos.NewSemaphores(), chaos.NewMutexesOn(register), chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(0)}
+	workloads := []chaos.Workload{chaos.NewSemaphores(), chaos.NewMutexesOn(register), chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(0)}
 
 	faults, end := context.WithCancel(context.Background())
 	defer end()
@@ -84,7 +84,7 @@ func work(raw string) error {
 		next <- parent.Call("Control.Next", Faults, &phase)
 		end()
 	}()
-	env.Work(faults, subjects, s.Rate)
+	env.Work(faults, workloads, s.Rate)
 	if err := <-next; err != nil {
 		return err
 	}
@@ -92,20 +92,20 @@ func work(raw string) error {
 		if err != nil {
 			return err
 		}
-		if err := parent.Call("Control.Done", Report{s.Name, phase, do(env, phase, subjects)}, nil); err != nil {
+		if err := parent.Call("Control.Done", Report{s.Name, phase, do(env, phase, workloads)}, nil); err != nil {
 			return err
 		}
 	}
-	return parent.Call("Control.Done", Report{s.Name, phase, do(env, phase, subjects)}, nil)
+	return parent.Call("Control.Done", Report{s.Name, phase, do(env, phase, workloads)}, nil)
 }
 
 // do does what a phase after the faults is for.
-func do(env *chaos.Env, p Phase, subjects []chaos.Subject) []string {
+func do(env *chaos.Env, p Phase, workloads []chaos.Workload) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), probing)
 	defer cancel()
 	switch p {
 	case Probe:
-		return env.Probe(ctx, subjects)
+		return env.Probe(ctx, workloads)
 	case Leave:
 		return env.Leave(ctx)
 	}

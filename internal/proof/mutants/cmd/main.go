@@ -118,7 +118,7 @@ func one(ctx context.Context, m mutants.Mutant, dir string, seed uint64) (row, e
 
 // byChaos runs the suite once and returns the checkers that found fault.
 func byChaos(ctx context.Context, m mutants.Mutant, binary, dir string, seed uint64) ([]string, error) {
-	cmd := exec.CommandContext(ctx, binary, "-seed", fmt.Sprint(seed), "-for", m.For.String(), "-out", dir, "-nemeses", m.Nemeses, "-subjects", m.Subjects)
+	cmd := exec.CommandContext(ctx, binary, "-seed", fmt.Sprint(seed), "-for", m.For.String(), "-out", dir, "-nemeses", m.Nemeses, "-workloads", m.Workloads)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
 	err := cmd.Run()
