@@ -5,8 +5,8 @@ import (
 )
 
 // goldenBelief are golden histories that break a rule of beliefs alone.
-var goldenBelief = []story{
-	{"held after the key had gone", "belief/stale", func(t *tale) {
+var goldenBelief = []goldenCase{
+	{"held after the key had gone", "belief/stale", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.drop(a.req.lease, "expired")
@@ -14,7 +14,7 @@ var goldenBelief = []story{
 		t.check(a)
 		t.end(a, history.Lost)
 	}},
-	{"two hold after an expiry", "belief/overlap belief/stale", func(t *tale) {
+	{"two hold after an expiry", "belief/overlap belief/stale", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.drop(a.req.lease, "expired")
@@ -24,7 +24,7 @@ var goldenBelief = []story{
 		t.end(a, history.Lost)
 		t.check(b)
 	}},
-	{"a nemesis that was not at work", "belief/stale", func(t *tale) {
+	{"a nemesis that was not at work", "belief/stale", func(t *scenario) {
 		t.set(SettingEarly, "stop leader")
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
@@ -36,7 +36,7 @@ var goldenBelief = []story{
 		t.check(a)
 		t.end(a, history.Lost)
 	}},
-	{"another lease was revoked", "belief/stale", func(t *tale) {
+	{"another lease was revoked", "belief/stale", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.nemesis(history.Event{Name: "revoke", Lease: a.req.lease + 1}, func() {})
@@ -45,7 +45,7 @@ var goldenBelief = []story{
 		t.check(a)
 		t.end(a, history.Lost)
 	}},
-	{"held after its deadline", "belief/deadline", func(t *tale) {
+	{"held after its deadline", "belief/deadline", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		a.until = t.now
@@ -53,7 +53,7 @@ var goldenBelief = []story{
 		t.check(a)
 		t.gives(a)
 	}},
-	{"back from the dead", "belief/terminal", func(t *tale) {
+	{"back from the dead", "belief/terminal", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.end(a, history.Lost)

@@ -5,8 +5,8 @@ import (
 )
 
 // goldenFence are golden histories that break a rule of effects.
-var goldenFence = []story{
-	{"a guard that holds too long", "fence/guard", func(t *tale) {
+var goldenFence = []goldenCase{
+	{"a guard that holds too long", "fence/guard", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.byGuard(a)
@@ -15,7 +15,7 @@ var goldenFence = []story{
 		e.Rev = t.commit(change{key: "reg/x", value: "late"})
 		t.emit(e)
 	}},
-	{"a guard that holds too long, and no answer", "fence/guard", func(t *tale) {
+	{"a guard that holds too long, and no answer", "fence/guard", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.byGuard(a)
@@ -25,7 +25,7 @@ var goldenFence = []story{
 		t.commit(change{key: "reg/x", value: "late"})
 		t.emit(e)
 	}},
-	{"a guard on a key that was written again", "fence/guard store/once", func(t *tale) {
+	{"a guard on a key that was written again", "fence/guard store/once", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.byGuard(a)
@@ -34,7 +34,7 @@ var goldenFence = []story{
 		e.Rev = t.commit(change{key: "reg/x", value: "late"})
 		t.emit(e)
 	}},
-	{"a write before admission", "fence/guard", func(t *tale) {
+	{"a write before admission", "fence/guard", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		b.ended = true
@@ -43,17 +43,17 @@ var goldenFence = []story{
 		t.gives(a)
 		t.grant(b)
 	}},
-	{"a write before the request", "fence/guard", func(t *tale) {
+	{"a write before the request", "fence/guard", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.byGuard(a)
 		t.last(history.KindEffect).Rev = a.req.token - 1
 	}},
-	{"a write by nobody's guard", "fence/guard", func(t *tale) {
+	{"a write by nobody's guard", "fence/guard", func(t *scenario) {
 		t.emit(history.Event{Kind: history.KindEffect, Client: "c0", Gate: "mutex/m", Token: 3, Rev: t.rev, Outcome: history.OK,
 			Attr: map[string]string{"register": "r", "mode": history.ModeGuard}})
 	}},
-	{"a register that takes a smaller token", "fence/falls", func(t *tale) {
+	{"a register that takes a smaller token", "fence/falls", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.gives(a)
@@ -63,14 +63,14 @@ var goldenFence = []story{
 		a.ended = true
 		t.byToken(a)
 	}},
-	{"a holder is refused by its token", "fence/refused", func(t *tale) {
+	{"a holder is refused by its token", "fence/refused", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.written["token"] = a.req.token + 1
 		t.byToken(a)
 		t.gives(a)
 	}},
-	{"a holder is refused by its guard", "fence/refused", func(t *tale) {
+	{"a holder is refused by its guard", "fence/refused", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		kv := t.keys[a.req.key]

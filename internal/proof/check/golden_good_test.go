@@ -6,9 +6,9 @@ import (
 )
 
 // goldenGood are golden histories of what is right, and of the exceptions that the promises name.
-var goldenGood = []story{
-	{"nothing happens", "", func(*tale) {}},
-	{"one after the other", "", func(t *tale) {
+var goldenGood = []goldenCase{
+	{"nothing happens", "", func(*scenario) {}},
+	{"one after the other", "", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.byGuard(a)
@@ -17,7 +17,7 @@ var goldenGood = []story{
 		t.grant(b)
 		t.byToken(b)
 	}},
-	{"a lowered limit takes nothing back", "", func(t *tale) {
+	{"a lowered limit takes nothing back", "", func(t *scenario) {
 		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1), t.asks(2, t.sem, 1)
 		t.grant(a)
 		t.grant(b)
@@ -28,7 +28,7 @@ var goldenGood = []story{
 		t.gives(b)
 		t.grant(c)
 	}},
-	{"a heavy request is served in order", "", func(t *tale) {
+	{"a heavy request is served in order", "", func(t *scenario) {
 		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 2), t.asks(2, t.sem, 1)
 		t.grant(a)
 		t.gives(a)
@@ -36,14 +36,14 @@ var goldenGood = []story{
 		t.gives(b)
 		t.grant(c)
 	}},
-	{"an expiry that its holder knew of", "", func(t *tale) {
+	{"an expiry that its holder knew of", "", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.expire(t.clients[0])
 		t.grant(b)
 		t.gives(a)
 	}},
-	{"an eviction that its holder did not know of", "(belief/stale) (belief/overlap)", func(t *tale) {
+	{"an eviction that its holder did not know of", "(belief/stale) (belief/overlap)", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.evictOne(a.req)
@@ -52,7 +52,7 @@ var goldenGood = []story{
 		t.byGuard(a)
 		t.end(a, history.Evicted)
 	}},
-	{"a lease that etcd ends early", "(belief/stale) (belief/overlap)", func(t *tale) {
+	{"a lease that etcd ends early", "(belief/stale) (belief/overlap)", func(t *scenario) {
 		t.set(SettingEarly, "a, stop leader")
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
@@ -62,7 +62,7 @@ var goldenGood = []story{
 		t.grant(b)
 		t.check(a)
 	}},
-	{"a presence key deleted by hand", "", func(t *tale) {
+	{"a presence key deleted by hand", "", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + alive(a.req.lease)}}, func() {
@@ -72,13 +72,13 @@ var goldenGood = []story{
 		t.drop(a.req.lease, "revoked")
 		t.open(t.clients[0])
 	}},
-	{"a permit that nobody was told of", "", func(t *tale) {
+	{"a permit that nobody was told of", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 2)
 		t.fails(a, "")
 		a.state = "withdraw"
 		t.advance(a)
 	}},
-	{"a late stamp proves nothing", "", func(t *tale) {
+	{"a late stamp proves nothing", "", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.drop(a.req.lease, "expired")
 		t.open(t.clients[0])
@@ -90,12 +90,12 @@ var goldenGood = []story{
 		t.end(a, history.Lost)
 		t.forget(a)
 	}},
-	{"a try is refused for a reason", "", func(t *tale) {
+	{"a try is refused for a reason", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 2)
 		t.grant(a)
 		t.tryAt(t.clients[1], t.sem)
 	}},
-	{"a limit deleted by hand forgets who holds", "(store/through)", func(t *tale) {
+	{"a limit deleted by hand forgets who holds", "(store/through)", func(t *scenario) {
 		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
 		t.grant(a)
 		t.grant(b)
@@ -109,7 +109,7 @@ var goldenGood = []story{
 		t.statusOf(t.sem, -1)
 		t.sem.above = above
 	}},
-	{"MaxHold gives a permit back, and word of it comes late", "", func(t *tale) {
+	{"MaxHold gives a permit back, and word of it comes late", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
 		a.until = t.now + 500
@@ -120,7 +120,7 @@ var goldenGood = []story{
 		t.end(a, history.Released)
 		t.giveBack(a)
 	}},
-	{"an eviction that the tap saw late", "(belief/overlap)", func(t *tale) {
+	{"an eviction that the tap saw late", "(belief/overlap)", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.tapAt = t.now + 1_000_000
@@ -131,7 +131,7 @@ var goldenGood = []story{
 		t.check(b)
 		t.end(a, history.Evicted)
 	}},
-	{"an eviction that the tap saw when a release was called already", "", func(t *tale) {
+	{"an eviction that the tap saw when a release was called already", "", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.end(a, history.Released)
@@ -143,7 +143,7 @@ var goldenGood = []story{
 		t.returned(a, history.OK) // its answer was lost, and the key is gone
 		t.forget(a)
 	}},
-	{"a value that was put elsewhere", "", func(t *tale) {
+	{"a value that was put elsewhere", "", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.gives(a)
@@ -151,13 +151,13 @@ var goldenGood = []story{
 		t.emit(history.Event{Kind: history.KindEffect, Client: "c0", Gate: "mutex/m", Token: a.req.token, Outcome: history.Unknown,
 			Attr: map[string]string{"register": simPrefix + "reg/x", "value": "late", "mode": history.ModeGuard}})
 	}},
-	{"a call that returns late, because all stood still", "", func(t *tale) {
+	{"a call that returns late, because all stood still", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.callOf(a).Until = t.now
 		t.now += 3e9
 		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 2.5e9})
 	}},
-	{"a call of a process that is stopped", "", func(t *tale) {
+	{"a call of a process that is stopped", "", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		t.skipHealthy = true
@@ -167,7 +167,7 @@ var goldenGood = []story{
 		t.drop(b.req.lease, "expired")
 		t.open(t.clients[0])
 	}},
-	{"the run is never marked healthy", "", func(t *tale) {
+	{"the run is never marked healthy", "", func(t *scenario) {
 		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
 		t.fails(b, "")
 		b.state = "withdraw"
@@ -179,7 +179,7 @@ var goldenGood = []story{
 		t.now += 10e9
 		t.skipHealthy = true
 	}},
-	{"a status that takes long", "", func(t *tale) {
+	{"a status that takes long", "", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		t.skipHealthy = true
@@ -188,7 +188,7 @@ var goldenGood = []story{
 		t.now += 4e9
 		back.At = t.now
 	}},
-	{"a try at a limit that cannot be read", "", func(t *tale) {
+	{"a try at a limit that cannot be read", "", func(t *scenario) {
 		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
 			t.commit(change{key: "sem/a/limit", value: `{"v":9,"limit":5}`})
 		})
@@ -197,7 +197,7 @@ var goldenGood = []story{
 		t.commit(change{key: "sem/a/limit", del: true})
 		t.setLimit(t.sem, 2, true, 0)
 	}},
-	{"a key that a nemesis planted", "", func(t *tale) {
+	{"a key that a nemesis planted", "", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		t.skipHealthy = true
@@ -210,7 +210,7 @@ var goldenGood = []story{
 		t.now += 20e9
 		t.commit(change{key: "mutex/m/queue/light/0000000000000001-00aa", del: true})
 	}},
-	{"a key that asks a mutex for more than there can be", "", func(t *tale) {
+	{"a key that asks a mutex for more than there can be", "", func(t *scenario) {
 		key := "mutex/m/queue/heavy/2/0000000000000001-00aa"
 		t.nemesis(history.Event{Name: "plant", Attr: map[string]string{"key": simPrefix + key}}, func() {
 			t.commit(change{key: key, value: "planted", lease: 1})
@@ -220,7 +220,7 @@ var goldenGood = []story{
 		t.gives(a)
 		t.commit(change{key: key, del: true})
 	}},
-	{"a key that nobody wants, while all stood still", "", func(t *tale) {
+	{"a key that nobody wants, while all stood still", "", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		t.skipHealthy = true
@@ -230,16 +230,16 @@ var goldenGood = []story{
 		t.now += 7e9
 		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 6e9})
 	}},
-	{"a call whose context had ended before", "", func(t *tale) {
+	{"a call whose context had ended before", "", func(t *scenario) {
 		t.now += 3e9
 		a := t.asks(0, t.sem, 1)
 		t.callOf(a).Until = t.now - 2e9
 	}},
-	{"a raised limit need not remember", "", func(t *tale) {
+	{"a raised limit need not remember", "", func(t *scenario) {
 		t.grant(t.asks(0, t.sem, 1))
 		t.storeLimit(record.Limit{Limit: 2, Settled: true})
 	}},
-	{"a lowered limit that is not settled yet", "", func(t *tale) {
+	{"a lowered limit that is not settled yet", "", func(t *scenario) {
 		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
 		t.grant(a)
 		t.grant(b)
@@ -251,7 +251,7 @@ var goldenGood = []story{
 		t.gives(b)
 		t.grant(c)
 	}},
-	{"a key that lost its lease and got it back", "(store/once)", func(t *tale) {
+	{"a key that lost its lease and got it back", "(store/once)", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
 		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + a.req.key}}, func() {

@@ -6,8 +6,8 @@ import (
 )
 
 // goldenJobs are golden histories of jobs.
-var goldenJobs = []story{
-	{"one tick after the other", "", func(t *tale) {
+var goldenJobs = []goldenCase{
+	{"one tick after the other", "", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		b := t.callsFor(1, "a", 1, 1)
 		t.toldOf(b, "claimed elsewhere")
@@ -22,13 +22,13 @@ var goldenJobs = []story{
 		t.toldOf(busy, "still running")
 		t.done(c)
 	}},
-	{"two jobs at a time", "", func(t *tale) {
+	{"two jobs at a time", "", func(t *scenario) {
 		a, b := t.runs(0, "a", 1, 1), t.runs(0, "b", 1, 1)
 		t.goesOn(a)
 		t.done(b)
 		t.done(a)
 	}},
-	{"a run that was lost is repeated", "", func(t *tale) {
+	{"a run that was lost is repeated", "", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.writes(a, history.ModeGuard, history.OK)
 		t.crash(a)
@@ -38,21 +38,21 @@ var goldenJobs = []story{
 		t.done(b)
 		t.toldOf(a, "lost")
 	}},
-	{"a claim is taken back, and made by another", "", func(t *tale) {
+	{"a claim is taken back, and made by another", "", func(t *scenario) {
 		a := t.callsFor(0, "a", 2, 1)
 		t.claims(a)
 		t.commit(change{key: a.key("lock"), del: true}, gone("a", 2))
 		t.done(t.runs(1, "a", 1, 1)) // nobody has claimed a later one
 		t.done(t.runs(1, "a", 2, 1))
 	}},
-	{"a claim is taken back when its lease has ended", "", func(t *tale) {
+	{"a claim is taken back when its lease has ended", "", func(t *scenario) {
 		a := t.callsFor(0, "a", 2, 1)
 		t.claims(a)
 		t.expire(t.clients[0])
 		t.commit(gone("a", 2))
 		t.done(t.runs(1, "a", 2, 1))
 	}},
-	{"a second attempt is taken back", "", func(t *tale) {
+	{"a second attempt is taken back", "", func(t *scenario) {
 		t.crash(t.runs(0, "a", 1, 1))
 		b := t.callsFor(1, "a", 1, 2)
 		t.claims(b)
@@ -63,7 +63,7 @@ var goldenJobs = []story{
 		t.commit(change{key: c.key("lock"), del: true}, change{key: c.run(), value: c.before})
 		t.done(t.runs(2, "a", 1, 2))
 	}},
-	{"an unlocked run does not know at once", "(jobs/stale) (jobs/overlap)", func(t *tale) {
+	{"an unlocked run does not know at once", "(jobs/stale) (jobs/overlap)", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.unlocks(a)
 		b := t.runs(1, "a", 2, 1)
@@ -71,7 +71,7 @@ var goldenJobs = []story{
 		t.runEnds(a, history.Evicted)
 		t.done(b)
 	}},
-	{"a lock that was deleted by hand", "(jobs/finish) (jobs/stale) (jobs/overlap)", func(t *tale) {
+	{"a lock that was deleted by hand", "(jobs/finish) (jobs/stale) (jobs/overlap)", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + a.key("lock")}}, func() {
 			t.commit(change{key: a.key("lock"), del: true})
@@ -81,7 +81,7 @@ var goldenJobs = []story{
 		t.runEnds(a, history.Lost)
 		t.done(b)
 	}},
-	{"a presence key that was put again without its lease", "", func(t *tale) {
+	{"a presence key that was put again without its lease", "", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		key := alive(a.lease)
 		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + key}}, func() { t.putAgain(key, 0) })
@@ -91,17 +91,17 @@ var goldenJobs = []story{
 		t.done(t.runs(1, "a", 1, 2))
 		t.commit(change{key: key, del: true})
 	}},
-	{"records are trimmed, and their ticks closed", "", func(t *tale) {
+	{"records are trimmed, and their ticks closed", "", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.done(t.runs(0, "a", 2, 1))
 		t.done(t.runs(1, "a", 3, 1), gone("a", 1), floorAt("a", 1))
 		t.done(t.runs(1, "a", 4, 1), gone("a", 2), floorAt("a", 2), change{key: "job/a/floor/" + tickAt(1), del: true})
 	}},
-	{"a claim beyond the horizon stands in nobody's way", "", func(t *tale) {
+	{"a claim beyond the horizon stands in nobody's way", "", func(t *scenario) {
 		t.done(t.runs(0, "a", 3600, 1))
 		t.done(t.runs(1, "a", 1, 1))
 	}},
-	{"AtMost gives a job free under its function", "", func(t *tale) {
+	{"AtMost gives a job free under its function", "", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		a.until = t.now + 500
 		t.goesOn(a)
@@ -113,7 +113,7 @@ var goldenJobs = []story{
 		t.toldOf(a, "failed")
 		t.done(b)
 	}},
-	{"AtLeast keeps a job from starting", "", func(t *tale) {
+	{"AtLeast keeps a job from starting", "", func(t *scenario) {
 		a := t.keeps(0, 1, "1ms")
 		t.done(a)
 		t.toldOf(t.callsFor(1, "a", 2, 1), "still running")
@@ -121,49 +121,49 @@ var goldenJobs = []story{
 		t.commit(change{key: "job/a/hold", del: true})
 		t.done(t.runs(1, "a", 2, 1))
 	}},
-	{"AtLeast ends with an unlock", "", func(t *tale) {
+	{"AtLeast ends with an unlock", "", func(t *scenario) {
 		a := t.keeps(0, 1, "1h")
 		t.commit(change{key: "job/a/hold", del: true})
 		t.unlocks(a)
 		t.runEnds(a, history.Evicted)
 	}},
-	{"a job is paused", "", func(t *tale) {
+	{"a job is paused", "", func(t *scenario) {
 		t.commit(change{key: "job/a/pause"})
 		t.toldOf(t.callsFor(1, "a", 1, 1), "paused")
 		t.commit(change{key: "job/a/pause", del: true})
 		t.done(t.runs(1, "a", 1, 1))
 	}},
 
-	{"a lock without a record", "jobs/claim", func(t *tale) {
+	{"a lock without a record", "jobs/claim", func(t *scenario) {
 		r := t.callsFor(0, "a", 1, 1)
 		r.token = t.commit(change{key: r.key("lock"), value: record.Lock{Attempt: 1, Holder: "c0"}.Encode(), lease: r.lease})
 		t.expire(t.clients[0])
 	}},
-	{"a lock that is written again", "jobs/claim", func(t *tale) {
+	{"a lock that is written again", "jobs/claim", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.putAgain(a.key("lock"), a.lease)
 		t.done(a)
 	}},
-	{"a claim of a session that had ended", "jobs/claim", func(t *tale) {
+	{"a claim of a session that had ended", "jobs/claim", func(t *scenario) {
 		r := t.callsFor(0, "a", 1, 1)
 		t.commit(change{key: alive(r.lease), del: true})
 		t.claims(r)
 		t.drop(r.lease, "expired")
 		t.open(t.clients[0])
 	}},
-	{"a tick is claimed twice", "jobs/again jobs/twice", func(t *tale) {
+	{"a tick is claimed twice", "jobs/again jobs/twice", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.done(t.runs(1, "a", 1, 1))
 	}},
-	{"a tick is repeated that was done", "jobs/again", func(t *tale) {
+	{"a tick is repeated that was done", "jobs/again", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.done(t.runs(1, "a", 1, 2))
 	}},
-	{"an attempt is left out", "jobs/again jobs/retries", func(t *tale) {
+	{"an attempt is left out", "jobs/again jobs/retries", func(t *scenario) {
 		t.crash(t.runs(0, "a", 1, 1))
 		t.done(t.runs(1, "a", 1, 3))
 	}},
-	{"more attempts than Retries allows", "jobs/retries", func(t *tale) {
+	{"more attempts than Retries allows", "jobs/retries", func(t *scenario) {
 		t.crash(t.runs(0, "a", 1, 1))
 		r := t.callsFor(1, "a", 1, 2)
 		r.retries = "0"
@@ -171,41 +171,41 @@ var goldenJobs = []story{
 		t.starts(r)
 		t.done(r)
 	}},
-	{"a tick that is started a little late", "", func(t *tale) { t.late("1s") }},
-	{"a tick that is started too late", "jobs/late", func(t *tale) { t.late("100ms") }},
-	{"an earlier tick after a later one", "jobs/later", func(t *tale) {
+	{"a tick that is started a little late", "", func(t *scenario) { t.late("1s") }},
+	{"a tick that is started too late", "jobs/late", func(t *scenario) { t.late("100ms") }},
+	{"an earlier tick after a later one", "jobs/later", func(t *scenario) {
 		t.done(t.runs(0, "a", 2, 1))
 		t.done(t.runs(1, "a", 1, 1))
 	}},
-	{"a tick that was closed", "jobs/later", func(t *tale) {
+	{"a tick that was closed", "jobs/later", func(t *scenario) {
 		t.done(t.runs(0, "a", 3600, 1))
 		t.done(t.runs(0, "a", 7200, 1), gone("a", 3600), floorAt("a", 3600))
 		t.done(t.runs(1, "a", 1, 1))
 	}},
-	{"a job that is paused starts", "jobs/paused", func(t *tale) {
+	{"a job that is paused starts", "jobs/paused", func(t *scenario) {
 		t.commit(change{key: "job/a/pause"})
 		t.done(t.runs(1, "a", 1, 1))
 		t.commit(change{key: "job/a/pause", del: true})
 	}},
-	{"a job starts before AtLeast has passed", "jobs/held", func(t *tale) {
+	{"a job starts before AtLeast has passed", "jobs/held", func(t *scenario) {
 		t.done(t.keeps(0, 1, "1ms"))
 		t.done(t.runs(1, "a", 2, 1))
 		t.now += 1_000_000
 		t.commit(change{key: "job/a/hold", del: true})
 	}},
-	{"AtLeast goes too soon", "jobs/held", func(t *tale) {
+	{"AtLeast goes too soon", "jobs/held", func(t *scenario) {
 		t.done(t.keeps(0, 1, "1h"))
 		t.commit(change{key: "job/a/hold", del: true})
 		t.done(t.runs(1, "a", 2, 1))
 	}},
-	{"AtLeast is forgotten", "jobs/held", func(t *tale) {
+	{"AtLeast is forgotten", "jobs/held", func(t *scenario) {
 		r := t.callsFor(0, "a", 1, 1)
 		r.atLeast = "1h"
 		t.claims(r)
 		t.starts(r)
 		t.done(r)
 	}},
-	{"a late finish ends the next tick", "jobs/finish jobs/stale", func(t *tale) {
+	{"a late finish ends the next tick", "jobs/finish jobs/stale", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.crash(a)
 		b := t.runs(1, "a", 2, 1)
@@ -215,7 +215,7 @@ var goldenJobs = []story{
 		t.goesOn(b)
 		t.returns(b)
 	}},
-	{"a late finish ends the next attempt", "jobs/finish jobs/stale", func(t *tale) {
+	{"a late finish ends the next attempt", "jobs/finish jobs/stale", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.crash(a)
 		b := t.runs(1, "a", 1, 2)
@@ -225,62 +225,62 @@ var goldenJobs = []story{
 		t.goesOn(b)
 		t.returns(b)
 	}},
-	{"a late finish writes its record without the lock", "jobs/finish", func(t *tale) {
+	{"a late finish writes its record without the lock", "jobs/finish", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.crash(a)
 		t.returns(a)
 		t.commit(change{key: a.run(), value: a.record(record.RunDone)})
 	}},
-	{"a run is ended in etcd while it goes on", "jobs/finish", func(t *tale) {
+	{"a run is ended in etcd while it goes on", "jobs/finish", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.finishes(a)
 		t.now += 1_000_000
 		t.runEnds(a, history.Lost)
 	}},
-	{"a lock goes without a word", "jobs/finish", func(t *tale) {
+	{"a lock goes without a word", "jobs/finish", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.returns(a)
 		t.commit(change{key: a.key("lock"), del: true})
 	}},
-	{"a second attempt that its caller gave up uses itself up", "jobs/finish", func(t *tale) {
+	{"a second attempt that its caller gave up uses itself up", "jobs/finish", func(t *scenario) {
 		t.crash(t.runs(0, "a", 1, 1))
 		b := t.callsFor(1, "a", 1, 2)
 		t.claims(b)
 		t.commit(change{key: b.key("lock"), del: true})
 	}},
-	{"a finish writes another record", "jobs/finish", func(t *tale) {
+	{"a finish writes another record", "jobs/finish", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.done(t.runs(0, "a", 2, 1), change{key: "job/a/run/" + tickAt(1), value: "?"})
 	}},
-	{"a claim is taken back that was started", "jobs/finish", func(t *tale) {
+	{"a claim is taken back that was started", "jobs/finish", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.returns(a)
 		t.commit(change{key: a.key("lock"), del: true}, gone("a", 1))
 	}},
-	{"unlocked by nobody", "jobs/finish", func(t *tale) {
+	{"unlocked by nobody", "jobs/finish", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.unlocks(a)
 		t.last(history.KindCall).Gate = "job/b"
 		t.runEnds(a, history.Evicted)
 	}},
-	{"a record goes, and its tick is open", "jobs/trim", func(t *tale) {
+	{"a record goes, and its tick is open", "jobs/trim", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.done(t.runs(0, "a", 2, 1), gone("a", 1))
 	}},
-	{"closed ticks are opened", "jobs/trim", func(t *tale) {
+	{"closed ticks are opened", "jobs/trim", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.done(t.runs(0, "a", 2, 1))
 		t.done(t.runs(0, "a", 3, 1), gone("a", 1), gone("a", 2), floorAt("a", 2))
 		t.done(t.runs(0, "a", 4, 1), floorAt("a", 1), change{key: "job/a/floor/" + tickAt(2), del: true})
 	}},
-	{"a lock that nobody removes", "jobs/left", func(t *tale) {
+	{"a lock that nobody removes", "jobs/left", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.returns(a)
 	}},
-	{"settings that outlive all sessions", "jobs/left", func(t *tale) {
+	{"settings that outlive all sessions", "jobs/left", func(t *scenario) {
 		t.commit(change{key: "job/a/settings", lease: 7})
 	}},
-	{"one claim, two starts", "jobs/overlap jobs/twice", func(t *tale) {
+	{"one claim, two starts", "jobs/overlap jobs/twice", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		b := *a
 		t.starts(&b)
@@ -288,13 +288,13 @@ var goldenJobs = []story{
 		t.runEnds(a, history.Released)
 		t.done(&b)
 	}},
-	{"a start without a claim", "jobs/token", func(t *tale) {
+	{"a start without a claim", "jobs/token", func(t *scenario) {
 		r := t.callsFor(0, "a", 1, 1)
 		r.token = 3
 		t.starts(r)
 		t.runEnds(r, history.Released)
 	}},
-	{"a start of another tick", "jobs/token", func(t *tale) {
+	{"a start of another tick", "jobs/token", func(t *scenario) {
 		r := t.callsFor(0, "a", 1, 1)
 		t.claims(r)
 		r.tick = 2
@@ -303,7 +303,7 @@ var goldenJobs = []story{
 		r.tick = 1
 		t.finishes(r)
 	}},
-	{"a start before the claim", "jobs/early", func(t *tale) {
+	{"a start before the claim", "jobs/early", func(t *scenario) {
 		r := t.callsFor(0, "a", 1, 1)
 		r.token = t.rev + 2
 		t.starts(r)
@@ -313,8 +313,8 @@ var goldenJobs = []story{
 		t.returns(r)
 		t.finishes(r)
 	}},
-	{"claimed elsewhere, by nobody", "jobs/told", func(t *tale) { t.toldOf(t.callsFor(0, "a", 1, 1), "claimed elsewhere") }},
-	{"paused by nobody", "jobs/told", func(t *tale) {
+	{"claimed elsewhere, by nobody", "jobs/told", func(t *scenario) { t.toldOf(t.callsFor(0, "a", 1, 1), "claimed elsewhere") }},
+	{"paused by nobody", "jobs/told", func(t *scenario) {
 		t.toldOf(t.callsFor(0, "a", 1, 1), "paused")
 		t.settle()
 		t.commit(change{key: "job/a/pause"})
@@ -323,17 +323,17 @@ var goldenJobs = []story{
 		t.now += 1_000_000
 		t.toldOf(t.callsFor(0, "a", 1, 1), "paused")
 	}},
-	{"still running, after the end", "jobs/told", func(t *tale) {
+	{"still running, after the end", "jobs/told", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.settle()
 		t.toldOf(t.callsFor(0, "a", 2, 1), "still running")
 	}},
-	{"late, and nothing is later", "jobs/told", func(t *tale) {
+	{"late, and nothing is later", "jobs/told", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.toldOf(t.callsFor(0, "a", 1, 1), "late")
 	}},
-	{"ran, and did not", "jobs/told", func(t *tale) { t.toldOf(t.callsFor(0, "a", 1, 1), "ran") }},
-	{"two runs at a time", "jobs/overlap jobs/stale", func(t *tale) {
+	{"ran, and did not", "jobs/told", func(t *scenario) { t.toldOf(t.callsFor(0, "a", 1, 1), "ran") }},
+	{"two runs at a time", "jobs/overlap jobs/stale", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.drop(a.lease, "expired")
 		t.open(t.clients[0])
@@ -342,32 +342,32 @@ var goldenJobs = []story{
 		t.runEnds(a, history.Lost)
 		t.done(b)
 	}},
-	{"a run that goes on when its lock has gone", "jobs/stale", func(t *tale) {
+	{"a run that goes on when its lock has gone", "jobs/stale", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.drop(a.lease, "expired")
 		t.open(t.clients[0])
 		t.goesOn(a)
 		t.runEnds(a, history.Lost)
 	}},
-	{"a run that goes on after its deadline", "jobs/deadline", func(t *tale) {
+	{"a run that goes on after its deadline", "jobs/deadline", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		a.until = t.now
 		t.now += 20_000_000
 		t.goesOn(a)
 		t.done(a)
 	}},
-	{"a run that is back from the dead", "jobs/terminal", func(t *tale) {
+	{"a run that is back from the dead", "jobs/terminal", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.runEnds(a, history.Lost)
 		t.goesOn(a)
 		t.done(a)
 	}},
-	{"a run's guard that holds too long", "jobs/guard", func(t *tale) {
+	{"a run's guard that holds too long", "jobs/guard", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.done(a)
 		t.writes(a, history.ModeGuard, history.OK)
 	}},
-	{"a register that takes a former run's token", "jobs/falls", func(t *tale) {
+	{"a register that takes a former run's token", "jobs/falls", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.done(a)
 		b := t.runs(1, "a", 2, 1)
@@ -375,7 +375,7 @@ var goldenJobs = []story{
 		t.writes(a, history.ModeToken, history.OK)
 		t.done(b)
 	}},
-	{"a run is refused by its guard", "jobs/refused", func(t *tale) {
+	{"a run is refused by its guard", "jobs/refused", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.writes(a, history.ModeGuard, history.Fail)
 		t.done(a)
@@ -383,7 +383,7 @@ var goldenJobs = []story{
 }
 
 // late is a run that was claimed two seconds after its tick.
-func (t *tale) late(lateBy string) {
+func (t *scenario) late(lateBy string) {
 	r := t.callsFor(0, "a", -2, 1)
 	r.lateBy = lateBy
 	t.claims(r)
@@ -392,7 +392,7 @@ func (t *tale) late(lateBy string) {
 }
 
 // keeps is a run with AtLeast.
-func (t *tale) keeps(n, tick int, d string) *simRun {
+func (t *scenario) keeps(n, tick int, d string) *simRun {
 	r := t.callsFor(n, "a", tick, 1)
 	r.atLeast = d
 	t.claims(r, change{key: r.key("hold"), lease: 7})

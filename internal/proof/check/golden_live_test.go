@@ -5,8 +5,8 @@ import (
 )
 
 // goldenLive are golden histories that break a rule of what happens at last, and of the order of calls.
-var goldenLive = []story{
-	{"released well after expiry", "linear/order", func(t *tale) {
+var goldenLive = []goldenCase{
+	{"released well after expiry", "linear/order", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.drop(a.req.lease, "expired")
@@ -18,12 +18,12 @@ var goldenLive = []story{
 		t.emit(history.Event{Kind: history.KindCall, Client: "c0", Op: 900, Name: history.Release, Gate: "mutex/m", Token: a.req.token})
 		t.returned(a, history.OK)
 	}},
-	{"a call that returns too late", "live/late", func(t *tale) {
+	{"a call that returns too late", "live/late", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.callOf(a).Until = t.now
 		t.now += 3e9
 	}},
-	{"a call that returns late, and other things stood still", "live/late", func(t *tale) {
+	{"a call that returns late, and other things stood still", "live/late", func(t *scenario) {
 		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 2.5e9})
 		t.now += 1e9
 		a := t.asks(0, t.sem, 1)
@@ -34,7 +34,7 @@ var goldenLive = []story{
 		t.now += 3e9
 		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 2.5e9})
 	}},
-	{"a call that returns late, and others were stopped", "live/late", func(t *tale) {
+	{"a call that returns late, and others were stopped", "live/late", func(t *scenario) {
 		t.nemesis(history.Event{Name: "stop process", Client: "c0"}, func() {})
 		t.now += 2e9
 		a := t.asks(0, t.sem, 1)
@@ -43,25 +43,25 @@ var goldenLive = []story{
 		t.grant(a)
 		t.nemesis(history.Event{Name: "stop process", Client: "c0"}, func() {})
 	}},
-	{"a call whose context had ended before", "", func(t *tale) {
+	{"a call whose context had ended before", "", func(t *scenario) {
 		t.now += 5e9
 		t.asks(0, t.sem, 1)
 		t.last(history.KindCall).Until = t.now - 5e9
 	}},
-	{"a call that returns late, for its process stood still", "", func(t *tale) { t.lateAfterStall("c0") }},
-	{"a call that returns late, while another's process stood still", "live/late", func(t *tale) { t.lateAfterStall("c1") }},
-	{"a call that never returns", "live/late", func(t *tale) {
+	{"a call that returns late, for its process stood still", "", func(t *scenario) { t.lateAfterStall("c0") }},
+	{"a call that returns late, while another's process stood still", "live/late", func(t *scenario) { t.lateAfterStall("c1") }},
+	{"a call that never returns", "live/late", func(t *scenario) {
 		a := t.ask(t.clients[0], t.sem, 1, false)
 		t.last(history.KindCall).Until = t.now
 		t.forget(a)
 		t.now += 3e9
 	}},
-	{"a refusal without a reason", "live/refused", func(t *tale) {
+	{"a refusal without a reason", "live/refused", func(t *scenario) {
 		t.sem.known = false
 		t.tryAt(t.clients[0], t.sem)
 		t.sem.known = true
 	}},
-	{"admitted and not told", "live/told", func(t *tale) {
+	{"admitted and not told", "live/told", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		a := t.asks(0, t.sem, 1)
@@ -69,17 +69,17 @@ var goldenLive = []story{
 		t.grant(a)
 		t.skipHealthy = true
 	}},
-	{"admitted and told late, for etcd was slow", "", func(t *tale) { t.toldLate(CountSlow, 2e9) }},
-	{"admitted and told late, for its process stood still", "", func(t *tale) { t.toldLate(CountStall, 2e9) }},
-	{"admitted and told later than etcd was slow", "live/told", func(t *tale) { t.toldLate(CountSlow, 5e8) }},
-	{"a call that returns late, while etcd was slow", "live/late", func(t *tale) {
+	{"admitted and told late, for etcd was slow", "", func(t *scenario) { t.toldLate(CountSlow, 2e9) }},
+	{"admitted and told late, for its process stood still", "", func(t *scenario) { t.toldLate(CountStall, 2e9) }},
+	{"admitted and told later than etcd was slow", "live/told", func(t *scenario) { t.toldLate(CountSlow, 5e8) }},
+	{"a call that returns late, while etcd was slow", "live/late", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.callOf(a).Until = t.now
 		t.now += 3e9
 		t.emit(history.Event{Kind: history.KindCount, Name: CountSlow, N: 2.5e9})
 		t.grant(a)
 	}},
-	{"waiting for nothing", "live/forgotten", func(t *tale) {
+	{"waiting for nothing", "live/forgotten", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		a := t.asks(0, t.sem, 1)
@@ -90,7 +90,7 @@ var goldenLive = []story{
 		t.forget(a)
 		t.skipHealthy = true
 	}},
-	{"a key that nobody wants any more", "live/left", func(t *tale) {
+	{"a key that nobody wants any more", "live/left", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		a := t.asks(0, t.sem, 1)

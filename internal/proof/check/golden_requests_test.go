@@ -7,12 +7,12 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// late is when all that a tale has recorded has expired.
+// late is when all that a scenario has recorded has expired.
 const late = time.Hour
 
 // goldenRequests are golden histories of idempotent requests.
-var goldenRequests = []story{
-	{"done once, and replayed", "", func(t *tale) {
+var goldenRequests = []goldenCase{
+	{"done once, and replayed", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		b := t.asksFor(1, 0)
 		t.answers(b, history.InProgress, nil)
@@ -24,7 +24,7 @@ var goldenRequests = []story{
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
-	{"a lost attempt is taken over, with its recovery points", "", func(t *tale) {
+	{"a lost attempt is taken over, with its recovery points", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.reaches(a, "one")
 		t.loses(a)
@@ -37,13 +37,13 @@ var goldenRequests = []story{
 		t.finishesIt(b)
 		t.passes(late)
 	}},
-	{"a lost attempt that nobody takes over records what it has done", "", func(t *tale) {
+	{"a lost attempt that nobody takes over records what it has done", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.loses(a)
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"a failed attempt gives its key free", "", func(t *tale) {
+	{"a failed attempt gives its key free", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.functionReturns(a, "released")
 		t.commit(change{key: simRequest, del: true}, change{key: simRequest + "/claim", del: true})
@@ -58,7 +58,7 @@ var goldenRequests = []story{
 		t.finishesIt(c)
 		t.passes(late)
 	}},
-	{"a lost attempt whose outcome meets a conflict gives its key free", "", func(t *tale) {
+	{"a lost attempt whose outcome meets a conflict gives its key free", "", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.with = WithConflict
 		t.claimsIt(a)
@@ -69,7 +69,7 @@ var goldenRequests = []story{
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
-	{"a claim is taken back, and the record before it stands again", "", func(t *tale) {
+	{"a claim is taken back, and the record before it stands again", "", func(t *scenario) {
 		t.loses(t.attempts(0, 1))
 		b := t.asksFor(1, 2)
 		t.claimsIt(b)
@@ -77,7 +77,7 @@ var goldenRequests = []story{
 		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
 	}},
-	{"a lost attempt is resolved", "", func(t *tale) {
+	{"a lost attempt is resolved", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.loses(a)
 		t.answers(t.asksFor(1, 0), history.UnknownFate, nil)
@@ -87,7 +87,7 @@ var goldenRequests = []story{
 		t.commit(change{key: simRequest, value: r.Encode(), lease: 6})
 		t.passes(late)
 	}},
-	{"an outcome is deleted, and its key used again", "", func(t *tale) {
+	{"an outcome is deleted, and its key used again", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.finishesIt(a)
 		t.deletesIt(simRequest)
@@ -95,7 +95,7 @@ var goldenRequests = []story{
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
-	{"a record that was deleted by hand", "", func(t *tale) {
+	{"a record that was deleted by hand", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + simRequest}}, func() { t.commit(change{key: simRequest, del: true}) })
 		t.functionReturns(a, "done")
@@ -103,7 +103,7 @@ var goldenRequests = []story{
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
-	{"an attempt that is too long is given up", "", func(t *tale) {
+	{"an attempt that is too long is given up", "", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.atMost = "1ms"
 		t.claimsIt(a)
@@ -115,7 +115,7 @@ var goldenRequests = []story{
 		t.functionReturns(a, "done")
 		t.passes(late)
 	}},
-	{"an effect comes with its outcome", "", func(t *tale) {
+	{"an effect comes with its outcome", "", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.with = WithPut
 		t.claimsIt(a)
@@ -123,7 +123,7 @@ var goldenRequests = []story{
 		t.finishesIt(a, a.effect())
 		t.passes(late)
 	}},
-	{"another payload is refused", "", func(t *tale) {
+	{"another payload is refused", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		b := t.asksFor(1, 0)
 		t.last(history.KindCall).Attr["payload"] = "q"
@@ -131,7 +131,7 @@ var goldenRequests = []story{
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"two attempts go on at a time", "requests/overlap requests/stale", func(t *tale) {
+	{"two attempts go on at a time", "requests/overlap requests/stale", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.drop(a.lease, "expired")
 		t.open(t.clients[0])
@@ -142,14 +142,14 @@ var goldenRequests = []story{
 		t.finishesIt(b)
 		t.passes(late)
 	}},
-	{"an attempt goes on after its end", "requests/terminal", func(t *tale) {
+	{"an attempt goes on after its end", "requests/terminal", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.tryEnds(a, history.Lost)
 		t.stillWorks(a)
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"an attempt goes on after its deadline", "requests/deadline", func(t *tale) {
+	{"an attempt goes on after its deadline", "requests/deadline", func(t *scenario) {
 		a := t.attempts(0, 1)
 		until := t.now
 		t.now += 1_000_000_000
@@ -159,25 +159,25 @@ var goldenRequests = []story{
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"a claim without a record", "requests/claim", func(t *tale) {
+	{"a claim without a record", "requests/claim", func(t *scenario) {
 		t.commit(change{key: simRequest + "/claim", value: record.Claim{Nonce: "n"}.Encode(), lease: 9})
 		t.passes(late)
 	}},
-	{"a record that cannot be read", "requests/record", func(t *tale) {
+	{"a record that cannot be read", "requests/record", func(t *scenario) {
 		t.commit(change{key: simRequest, value: "garbage", lease: 9})
 		t.passes(late)
 	}},
-	{"done again after it was done", "requests/again", func(t *tale) {
+	{"done again after it was done", "requests/again", func(t *scenario) {
 		t.finishesIt(t.attempts(0, 1))
 		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
 	}},
-	{"an attempt has the number of another", "requests/number", func(t *tale) {
+	{"an attempt has the number of another", "requests/number", func(t *scenario) {
 		t.loses(t.attempts(0, 1))
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
-	{"a lost attempt is repeated that may not be", "requests/refuse", func(t *tale) {
+	{"a lost attempt is repeated that may not be", "requests/refuse", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.refuse = true
 		t.claimsIt(a)
@@ -186,7 +186,7 @@ var goldenRequests = []story{
 		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
 	}},
-	{"a lost attempt is repeated with another payload", "requests/payload", func(t *tale) {
+	{"a lost attempt is repeated with another payload", "requests/payload", func(t *scenario) {
 		t.loses(t.attempts(0, 1))
 		b := t.asksFor(1, 2)
 		b.print = "q"
@@ -195,14 +195,14 @@ var goldenRequests = []story{
 		t.finishesIt(b)
 		t.passes(late)
 	}},
-	{"recovery points are forgotten", "requests/steps", func(t *tale) {
+	{"recovery points are forgotten", "requests/steps", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.reaches(a, "one")
 		t.loses(a)
 		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
 	}},
-	{"a recovery point changes", "requests/steps", func(t *tale) {
+	{"a recovery point changes", "requests/steps", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.reaches(a, "one")
 		a.steps = nil
@@ -210,14 +210,14 @@ var goldenRequests = []story{
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"an outcome changes", "requests/changed", func(t *tale) {
+	{"an outcome changes", "requests/changed", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.finishesIt(a)
 		a.number = 7
 		t.records(a)
 		t.passes(late)
 	}},
-	{"a zombie records its outcome, and ends the attempt after it", "requests/zombie", func(t *tale) {
+	{"a zombie records its outcome, and ends the attempt after it", "requests/zombie", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.loses(a)
 		b := t.attempts(1, 2)
@@ -227,7 +227,7 @@ var goldenRequests = []story{
 		t.answers(a, history.Ran, a)
 		t.passes(late)
 	}},
-	{"a recovery point is lost when its attempt is released", "requests/steps", func(t *tale) {
+	{"a recovery point is lost when its attempt is released", "requests/steps", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.reaches(a, "one")
 		t.functionReturns(a, "released")
@@ -235,7 +235,7 @@ var goldenRequests = []story{
 		t.commit(change{key: simRequest, value: a.record(record.AttemptReleased).Encode(), lease: 6}, change{key: simRequest + "/claim", del: true})
 		t.passes(late)
 	}},
-	{"an attempt is resolved that goes on", "requests/zombie", func(t *tale) {
+	{"an attempt is resolved that goes on", "requests/zombie", func(t *scenario) {
 		a := t.attempts(0, 1)
 		r := a.record(record.AttemptReleased)
 		r.By = "c1"
@@ -244,7 +244,7 @@ var goldenRequests = []story{
 		t.commit(change{key: simRequest + "/claim", del: true})
 		t.passes(late)
 	}},
-	{"an attempt is given up under its function", "requests/returned", func(t *tale) {
+	{"an attempt is given up under its function", "requests/returned", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.tryEnds(a, history.Lost)
 		t.commit(change{key: simRequest + "/claim", del: true})
@@ -252,22 +252,22 @@ var goldenRequests = []story{
 		t.functionReturns(a, "done")
 		t.passes(late)
 	}},
-	{"an attempt is given up that has returned a value", "requests/returned", func(t *tale) {
+	{"an attempt is given up that has returned a value", "requests/returned", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.functionReturns(a, "done")
 		t.commit(change{key: simRequest + "/claim", del: true})
 		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
 	}},
-	{"an outcome expires too soon", "requests/kept", func(t *tale) {
+	{"an outcome expires too soon", "requests/kept", func(t *scenario) {
 		t.finishesIt(t.attempts(0, 1))
 		t.passes(time.Second / 2)
 	}},
-	{"a lost attempt is forgotten too soon", "requests/kept", func(t *tale) {
+	{"a lost attempt is forgotten too soon", "requests/kept", func(t *scenario) {
 		t.loses(t.attempts(0, 1))
 		t.passes(3 * time.Second / 2)
 	}},
-	{"a record expires under an attempt", "requests/kept", func(t *tale) {
+	{"a record expires under an attempt", "requests/kept", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.now += int64(late)
 		t.commit(change{key: simRequest, del: true})
@@ -275,7 +275,7 @@ var goldenRequests = []story{
 		t.functionReturns(a, "released")
 		t.commit(change{key: simRequest + "/claim", del: true})
 	}},
-	{"a leader that was stopped has the lease of a record ended", "(requests/kept)", func(t *tale) {
+	{"a leader that was stopped has the lease of a record ended", "(requests/kept)", func(t *scenario) {
 		t.set(SettingEarly, "leader resumed")
 		a := t.attempts(0, 1)
 		t.nemesis(history.Event{Name: "leader resumed"}, func() { t.commit(change{key: simRequest, del: true}) })
@@ -284,14 +284,14 @@ var goldenRequests = []story{
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
-	{"what was resolved is forgotten too soon", "requests/kept", func(t *tale) {
+	{"what was resolved is forgotten too soon", "requests/kept", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.loses(a)
 		a.byHand = true
 		t.commit(change{key: simRequest, value: a.record(record.AttemptDone).Encode(), lease: 6})
 		t.commit(change{key: simRequest, del: true})
 	}},
-	{"an effect is done without its outcome", "requests/with", func(t *tale) {
+	{"an effect is done without its outcome", "requests/with", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.with = WithPut
 		t.claimsIt(a)
@@ -300,7 +300,7 @@ var goldenRequests = []story{
 		t.finishesIt(a, a.effect())
 		t.passes(late)
 	}},
-	{"an outcome is recorded without its effect", "requests/with", func(t *tale) {
+	{"an outcome is recorded without its effect", "requests/with", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.with = WithPut
 		t.claimsIt(a)
@@ -308,7 +308,7 @@ var goldenRequests = []story{
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"an outcome is recorded against its condition", "requests/with", func(t *tale) {
+	{"an outcome is recorded against its condition", "requests/with", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.with = WithConflict
 		t.claimsIt(a)
@@ -316,7 +316,7 @@ var goldenRequests = []story{
 		t.finishesIt(a, a.effect())
 		t.passes(late)
 	}},
-	{"a failure is recorded with the effect of a value", "requests/with", func(t *tale) {
+	{"a failure is recorded with the effect of a value", "requests/with", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.with = WithPut
 		t.claimsIt(a)
@@ -326,28 +326,28 @@ var goldenRequests = []story{
 		t.answers(a, history.FailedBefore, a)
 		t.passes(late)
 	}},
-	{"records stay for ever", "requests/left", func(t *tale) { t.finishesIt(t.attempts(0, 1)) }},
-	{"one claim is started twice", "requests/twice", func(t *tale) {
+	{"records stay for ever", "requests/left", func(t *scenario) { t.finishesIt(t.attempts(0, 1)) }},
+	{"one claim is started twice", "requests/twice", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.tryEnds(a, history.Lost)
 		t.works(a)
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"a function is called without a claim", "requests/token", func(t *tale) {
+	{"a function is called without a claim", "requests/token", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.token = 7
 		t.works(a)
 		t.functionReturns(a, "released")
 	}},
-	{"a function is called for a claim that was taken back", "requests/token", func(t *tale) {
+	{"a function is called for a claim that was taken back", "requests/token", func(t *scenario) {
 		t.loses(t.attempts(0, 1))
 		b := t.attempts(1, 2)
 		t.functionReturns(b, "released")
 		t.commit(change{key: simRequest, value: b.before, lease: 5}, change{key: simRequest + "/claim", del: true})
 		t.passes(late)
 	}},
-	{"a function is called before its claim", "requests/early", func(t *tale) {
+	{"a function is called before its claim", "requests/early", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.token = t.rev + 1
 		t.works(a)
@@ -364,7 +364,7 @@ var goldenRequests = []story{
 		t.answers(a, history.Ran, a)
 		t.passes(late)
 	}},
-	{"a call is told another value than was recorded", "requests/told", func(t *tale) {
+	{"a call is told another value than was recorded", "requests/told", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.finishesIt(a)
 		b := t.asksFor(1, 1)
@@ -372,14 +372,14 @@ var goldenRequests = []story{
 		t.answers(b, history.Replayed, b)
 		t.passes(late)
 	}},
-	{"a call is told that it is recorded, and it is not", "requests/told", func(t *tale) {
+	{"a call is told that it is recorded, and it is not", "requests/told", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.functionReturns(a, "done")
 		t.answers(a, history.Ran, a)
 		t.expire(a.client)
 		t.passes(late)
 	}},
-	{"a value is replayed that was deleted long ago", "requests/told", func(t *tale) {
+	{"a value is replayed that was deleted long ago", "requests/told", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.finishesIt(a)
 		t.passes(late)

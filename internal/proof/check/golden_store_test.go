@@ -8,21 +8,21 @@ import (
 )
 
 // goldenStore are golden histories that break a rule of the store, and some beside them that do not.
-var goldenStore = []story{
-	{"over the limit", "belief/overlap linear/order store/limit", func(t *tale) {
+var goldenStore = []goldenCase{
+	{"over the limit", "belief/overlap linear/order store/limit", func(t *scenario) {
 		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1), t.asks(2, t.sem, 1)
 		t.grant(a)
 		t.grant(b)
 		t.grant(c)
 		t.gives(c)
 	}},
-	{"weight is not counted", "belief/overlap linear/order store/limit", func(t *tale) {
+	{"weight is not counted", "belief/overlap linear/order store/limit", func(t *scenario) {
 		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 2)
 		t.grant(a)
 		t.grant(b)
 		t.gives(b)
 	}},
-	{"before the limit was raised", "linear/order store/early", func(t *tale) {
+	{"before the limit was raised", "linear/order store/early", func(t *scenario) {
 		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1), t.asks(2, t.sem, 1)
 		t.grant(a)
 		t.grant(b)
@@ -30,7 +30,7 @@ var goldenStore = []story{
 		t.grant(c)
 		t.askLimit(3, 0)
 	}},
-	{"another overtakes", "store/order", func(t *tale) {
+	{"another overtakes", "store/order", func(t *scenario) {
 		a, b, c := t.asks(0, t.sem, 1), t.asks(1, t.sem, 2), t.asks(2, t.sem, 1)
 		t.grant(a)
 		t.grant(c)
@@ -40,14 +40,14 @@ var goldenStore = []story{
 		t.remove(b.req, "withdrawn")
 		t.fails(b, "")
 	}},
-	{"over the limit, and evicted later", "belief/overlap linear/order store/limit (belief/stale)", func(t *tale) {
+	{"over the limit, and evicted later", "belief/overlap linear/order store/limit (belief/stale)", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.grant(b)
 		t.evictOne(b.req)
 		t.gives(a)
 	}},
-	{"one of three was evicted", "belief/overlap linear/order store/limit (belief/stale) (belief/overlap)", func(t *tale) {
+	{"one of three was evicted", "belief/overlap linear/order store/limit (belief/stale) (belief/overlap)", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.evictOne(a.req)
@@ -59,25 +59,25 @@ var goldenStore = []story{
 		t.check(b)
 		t.gives(c)
 	}},
-	{"two hold, until the first one's lease ends", "belief/overlap linear/order", func(t *tale) {
+	{"two hold, until the first one's lease ends", "belief/overlap linear/order", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.grant(b)
 		t.check(a)
 		t.expire(t.clients[0])
 	}},
-	{"told too early", "belief/overlap linear/order store/early", func(t *tale) {
+	{"told too early", "belief/overlap linear/order store/early", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.grant(b)
 		t.gives(a)
 	}},
-	{"another weight", "store/weight", func(t *tale) {
+	{"another weight", "store/weight", func(t *scenario) {
 		a := t.asks(0, t.sem, 2)
 		a.weight = 1
 		t.grant(a)
 	}},
-	{"the token of another revision", "store/delete store/token", func(t *tale) {
+	{"the token of another revision", "store/delete store/token", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		b := t.asks(1, t.sem, 1)
 		token := a.req.token
@@ -91,13 +91,13 @@ var goldenStore = []story{
 		b.state = "hold"
 		t.remove(a.req, "released")
 	}},
-	{"the token of another's request", "store/token", func(t *tale) {
+	{"the token of another's request", "store/token", func(t *scenario) {
 		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
 		a.req, b.req = b.req, a.req
 		t.grant(a)
 		t.grant(b)
 	}},
-	{"one token twice", "belief/overlap linear/order store/token", func(t *tale) {
+	{"one token twice", "belief/overlap linear/order store/token", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		b := t.ask(t.clients[1], t.mutex, 1, false)
@@ -106,7 +106,7 @@ var goldenStore = []story{
 		t.check(a)
 		t.forget(b)
 	}},
-	{"tokens fall", "belief/overlap belief/stale store/token", func(t *tale) {
+	{"tokens fall", "belief/overlap belief/stale store/token", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.drop(a.req.lease, "expired")
 		t.open(t.clients[0])
@@ -116,7 +116,7 @@ var goldenStore = []story{
 		t.end(a, history.Lost)
 		t.forget(a)
 	}},
-	{"seen before it was asked for", "store/time", func(t *tale) {
+	{"seen before it was asked for", "store/time", func(t *scenario) {
 		a := t.ask(t.clients[0], t.sem, 1, false)
 		call := len(t.events) - 1
 		t.advance(a)
@@ -124,12 +124,12 @@ var goldenStore = []story{
 		t.events[call].At = t.now
 		t.grant(a)
 	}},
-	{"a key is written again", "store/once", func(t *tale) {
+	{"a key is written again", "store/once", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.putAgain(a.req.key, a.req.lease)
 		t.grant(a)
 	}},
-	{"a key is written again without a lease", "belief/stale store/delete store/once", func(t *tale) {
+	{"a key is written again without a lease", "belief/stale store/delete store/once", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
 		t.putAgain(a.req.key, 0)
@@ -139,7 +139,7 @@ var goldenStore = []story{
 		t.commit(change{key: a.req.key, del: true}, change{key: "id/sem/a/" + a.id, del: true})
 		t.giveBack(a)
 	}},
-	{"two requests in one batch", "linear/order store/once", func(t *tale) {
+	{"two requests in one batch", "linear/order store/once", func(t *scenario) {
 		a, b := t.ask(t.clients[0], t.sem, 1, false), t.ask(t.clients[1], t.sem, 1, false)
 		var changes []change
 		for i, c := range []*simCall{a, b} {
@@ -154,7 +154,7 @@ var goldenStore = []story{
 		t.fails(b, "")
 		a.state, b.state = "withdraw", "withdraw"
 	}},
-	{"a key on another lease", "store/once", func(t *tale) {
+	{"a key on another lease", "store/once", func(t *scenario) {
 		a := t.ask(t.clients[0], t.sem, 1, false)
 		name := t.clients[0].lease
 		a.req = &simReq{gate: t.sem, call: a, weight: 1, lease: t.clients[1].lease, token: t.rev + 1, key: fmt.Sprintf("sem/a/queue/light/%016x-0000", name)}
@@ -164,7 +164,7 @@ var goldenStore = []story{
 		t.fails(a, "")
 		a.state = "withdraw"
 	}},
-	{"a limit that remembers too much", "store/through", func(t *tale) {
+	{"a limit that remembers too much", "store/through", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.askLimit(1, 0)
 		b := t.asks(1, t.sem, 1)
@@ -176,19 +176,19 @@ var goldenStore = []story{
 		t.fails(b, "")
 		t.remove(b.req, "withdrawn")
 	}},
-	{"a limit that forgets who holds", "store/through", func(t *tale) {
+	{"a limit that forgets who holds", "store/through", func(t *scenario) {
 		a, b := t.asks(0, t.sem, 1), t.asks(1, t.sem, 1)
 		t.grant(a)
 		t.grant(b)
 		t.sem.limit, t.sem.above = 1, 0 // it is lowered, and does not say so
 		t.askLimit(1, 0)
 	}},
-	{"a settled limit that forgets who holds", "store/through", func(t *tale) {
+	{"a settled limit that forgets who holds", "store/through", func(t *scenario) {
 		t.grant(t.asks(0, t.sem, 1))
 		t.grant(t.asks(1, t.sem, 1))
 		t.storeLimit(record.Limit{Limit: 1, Previous: 2, Settled: true})
 	}},
-	{"a limit that knows the future admits nobody", "belief/overlap linear/order store/limit", func(t *tale) {
+	{"a limit that knows the future admits nobody", "belief/overlap linear/order store/limit", func(t *scenario) {
 		a := t.asks(0, t.sem, 2)
 		t.storeLimit(record.Limit{Limit: 3, Through: 10_000, Settled: true})
 		b := t.asks(1, t.sem, 1)
@@ -198,11 +198,11 @@ var goldenStore = []story{
 		t.gives(b)
 		t.storeLimit(record.Limit{Limit: 3, Through: a.req.token, Settled: true})
 	}},
-	{"status tells too few", "store/status", func(t *tale) {
+	{"status tells too few", "store/status", func(t *scenario) {
 		t.grant(t.asks(0, t.sem, 1))
 		t.statusOf(t.sem, -1)
 	}},
-	{"status tells too few while the limit cannot be read", "store/status", func(t *tale) {
+	{"status tells too few while the limit cannot be read", "store/status", func(t *scenario) {
 		t.grant(t.asks(0, t.sem, 1))
 		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
 			t.commit(change{key: "sem/a/limit", value: `{"v":9,"limit":5}`})
@@ -211,8 +211,8 @@ var goldenStore = []story{
 		t.sem.known = false
 		t.statusOf(t.sem, 1) // whoever may hold
 	}},
-	{"status tells too many", "store/status", func(t *tale) { t.statusOf(t.sem, 1) }},
-	{"deleted under its holder", "belief/stale store/delete", func(t *tale) {
+	{"status tells too many", "store/status", func(t *scenario) { t.statusOf(t.sem, 1) }},
+	{"deleted under its holder", "belief/stale store/delete", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
 		t.remove(a.req, "?")
@@ -220,7 +220,7 @@ var goldenStore = []story{
 		t.check(a)
 		t.giveBack(a)
 	}},
-	{"deleted under its holder, as its release was told", "store/delete", func(t *tale) {
+	{"deleted under its holder, as its release was told", "store/delete", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
 		t.giveBack(a)
@@ -229,7 +229,7 @@ var goldenStore = []story{
 		t.forget(a)
 		t.now += 2e9 // its lease goes on
 	}},
-	{"a release that fails with its lease", "", func(t *tale) {
+	{"a release that fails with its lease", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
 		t.giveBack(a)
@@ -238,7 +238,7 @@ var goldenStore = []story{
 		t.forget(a)
 		t.expire(t.clients[0])
 	}},
-	{"a release that etcd confirms after the session's deadline", "", func(t *tale) {
+	{"a release that etcd confirms after the session's deadline", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		a.until = t.now + 1e9
 		t.grant(a)
@@ -249,9 +249,9 @@ var goldenStore = []story{
 		t.forget(a)
 		t.now += 2e9 // its lease was renewed, but the answer was lost
 	}},
-	{"a release that etcd confirms after the session was closed", "", func(t *tale) { t.closesWhileItReleases(0) }},
-	{"a release that etcd confirms after another session was closed", "store/delete", func(t *tale) { t.closesWhileItReleases(1) }},
-	{"a late release deletes the next request", "store/delete", func(t *tale) {
+	{"a release that etcd confirms after the session was closed", "", func(t *scenario) { t.closesWhileItReleases(0) }},
+	{"a release that etcd confirms after another session was closed", "store/delete", func(t *scenario) { t.closesWhileItReleases(1) }},
+	{"a late release deletes the next request", "store/delete", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.gives(a)
@@ -260,17 +260,17 @@ var goldenStore = []story{
 		b.req = t.put(b)
 		t.grant(b)
 	}},
-	{"evicted by nobody", "store/delete", func(t *tale) {
+	{"evicted by nobody", "store/delete", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.evictOne(a.req)
 		t.last(history.KindCall).ID = "somebody else"
 	}},
-	{"a request outlives its presence key", "store/delete", func(t *tale) {
+	{"a request outlives its presence key", "store/delete", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.commit(change{key: alive(a.req.lease), del: true})
 		t.grant(a)
 	}},
-	{"a presence key that was put again without its lease, and deleted", "", func(t *tale) {
+	{"a presence key that was put again without its lease, and deleted", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		key := alive(a.req.lease)
 		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + key}}, func() { t.putAgain(key, 0) })
@@ -282,7 +282,7 @@ var goldenStore = []story{
 		t.drop(a.req.lease, "revoked")
 		t.open(t.clients[0])
 	}},
-	{"a release that deletes nothing", "store/left store/release", func(t *tale) {
+	{"a release that deletes nothing", "store/left store/release", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
 		t.giveBack(a)
@@ -290,7 +290,7 @@ var goldenStore = []story{
 		t.forget(a)
 		t.clients[0].lease = 7 // what is left goes with no lease
 	}},
-	{"a release that is confirmed too early", "store/release", func(t *tale) {
+	{"a release that is confirmed too early", "store/release", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
 		t.giveBack(a)
@@ -299,10 +299,10 @@ var goldenStore = []story{
 		t.remove(a.req, "released")
 		t.forget(a)
 	}},
-	{"a request that nobody wants", "store/left", func(t *tale) {
+	{"a request that nobody wants", "store/left", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.fails(a, "")
 		t.forget(a)
 	}},
-	{"a session that does not end", "store/left", func(t *tale) { t.clients = t.clients[1:] }},
+	{"a session that does not end", "store/left", func(t *scenario) { t.clients = t.clients[1:] }},
 }

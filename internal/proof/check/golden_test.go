@@ -13,49 +13,49 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// tale is a sim that is told what to do, rule or no rule. Its semaphore begins with
-// a limit of 2, and its clients are c0 to c2.
-type tale struct {
+// scenario is a sim whose steps a test decides, whether they keep the rules or not. Its
+// semaphore begins with a limit of 2, and its clients are c0 to c2.
+type scenario struct {
 	*sim
 	sem, mutex *simGate
 }
 
-func newTale() *tale {
+func newScenario() *scenario {
 	s := &sim{now: 1_000_000, rev: 10, keys: map[string]history.KV{}, written: map[string]int64{}}
 	s.pick = func(n int) int { return min(1, n-1) } // a limit of 2; no answer is lost
 	s.begin()
-	return &tale{sim: s, sem: s.gates[0], mutex: s.gates[1]}
+	return &scenario{sim: s, sem: s.gates[0], mutex: s.gates[1]}
 }
 
 // asks is a call of client n with its request.
-func (t *tale) asks(n int, g *simGate, weight int64) *simCall {
+func (t *scenario) asks(n int, g *simGate, weight int64) *simCall {
 	c := t.ask(t.clients[n], g, weight, true)
 	t.advance(c)
 	return c
 }
 
 // gives is a release from its first to its last step.
-func (t *tale) gives(c *simCall) {
+func (t *scenario) gives(c *simCall) {
 	t.giveBack(c)
 	t.advance(c)
 }
 
 // forget makes a call a matter of the past: finish leaves it alone.
-func (t *tale) forget(calls ...*simCall) {
+func (t *scenario) forget(calls ...*simCall) {
 	for _, c := range calls {
 		c.state = "done"
 	}
 }
 
 // storeLimit stores a limit as it stands.
-func (t *tale) storeLimit(r record.Limit) {
+func (t *scenario) storeLimit(r record.Limit) {
 	t.commit(change{key: "sem/a/limit", value: r.Encode()})
 	t.sem.limit, t.sem.known = r.Limit, r.Through < t.rev
 	t.admit(t.sem)
 }
 
 // last returns the last event of a kind.
-func (t *tale) last(kind history.Kind) *history.Event {
+func (t *scenario) last(kind history.Kind) *history.Event {
 	for i := len(t.events) - 1; i >= 0; i-- {
 		if t.events[i].Kind == kind {
 			return &t.events[i]
@@ -65,22 +65,22 @@ func (t *tale) last(kind history.Kind) *history.Event {
 }
 
 // callOf returns the event of a call.
-func (t *tale) callOf(c *simCall) *history.Event {
+func (t *scenario) callOf(c *simCall) *history.Event {
 	return &t.events[slices.IndexFunc(t.events, func(e history.Event) bool { return e.Op == c.op && e.Kind == history.KindCall })]
 }
 
-func (t *tale) set(name, value string) {
+func (t *scenario) set(name, value string) {
 	t.emit(history.Event{Kind: history.KindSet, Name: name, Attr: map[string]string{"value": value}})
 }
 
 // putAgain writes a key once more.
-func (t *tale) putAgain(key string, lease int64) {
+func (t *scenario) putAgain(key string, lease int64) {
 	t.commit(change{key: key, value: "again", lease: lease})
 }
 
 // closesWhileItReleases has a release of c0 fail before etcd confirms it, after a
 // client began to close its session.
-func (t *tale) closesWhileItReleases(client int) {
+func (t *scenario) closesWhileItReleases(client int) {
 	a := t.asks(0, t.sem, 1)
 	t.grant(a)
 	t.giveBack(a)
@@ -93,7 +93,7 @@ func (t *tale) closesWhileItReleases(client int) {
 
 // lateAfterStall has a call of c0 return too late, after a client's process stood
 // still.
-func (t *tale) lateAfterStall(client string) {
+func (t *scenario) lateAfterStall(client string) {
 	a := t.asks(0, t.sem, 1)
 	t.events[slices.IndexFunc(t.events, func(e history.Event) bool { return e.Op == a.op && e.Kind == history.KindCall })].Until = t.now
 	t.now += 3e9
@@ -102,7 +102,7 @@ func (t *tale) lateAfterStall(client string) {
 
 // toldLate has a call be told four seconds after it was admitted, of which something
 // took that long.
-func (t *tale) toldLate(counter string, took int64) {
+func (t *scenario) toldLate(counter string, took int64) {
 	t.settle()
 	t.mark(history.MarkHealthy)
 	a := t.asks(0, t.sem, 1)
@@ -112,19 +112,19 @@ func (t *tale) toldLate(counter string, took int64) {
 	t.skipHealthy = true
 }
 
-// story is a golden history, of a few steps. killers are all who find a rule broken,
-// as "checker/rule": none in a good history. What is excused stands in brackets.
-type story struct {
+// goldenCase is a golden history of a few steps. killers are the rules that it breaks, as
+// "checker/rule": none in a good history. Excused ones are in brackets.
+type goldenCase struct {
 	name    string
 	killers string
-	tell    func(t *tale)
+	build   func(t *scenario)
 }
 
 // golden are all golden histories, by what they are about.
 var golden = slices.Concat(goldenGood, goldenStore, goldenBelief, goldenFence, goldenLive, goldenJobs, goldenRequests)
 
-// told lists who finds a rule broken, and in brackets what is excused.
-func told(r *Report) string {
+// brokenRules lists the rules that a history breaks, and in brackets those that are excused.
+func brokenRules(r *Report) string {
 	killers := r.Killers()
 	for _, f := range r.Findings {
 		if name := "(" + f.Checker + "/" + f.Rule + ")"; f.Level == Excused && !slices.Contains(killers, name) {
@@ -140,12 +140,12 @@ func TestGolden(t *testing.T) {
 	for _, g := range golden {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
-			tale := newTale()
-			g.tell(tale)
-			tale.finish()
-			h := tale.history()
+			s := newScenario()
+			g.build(s)
+			s.finish()
+			h := s.history()
 			r := Judge(h, all...)
-			if got := told(r); got != g.killers {
+			if got := brokenRules(r); got != g.killers {
 				t.Errorf("killers %q, want %q\n%s\n%s", got, g.killers, r, dump(h))
 			}
 			if want := map[bool]Verdict{true: Green, false: Red}[len(r.Killers()) == 0]; r.Verdict != want {

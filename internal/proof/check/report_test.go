@@ -18,34 +18,34 @@ func TestMain(m *testing.M) { embedtest.Main(m) }
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		tell func(t *tale)
-		want Verdict
-		says string
+		build func(t *scenario)
+		want  Verdict
+		says  string
 	}{
-		"green":           {func(*tale) {}, Green, ""},
-		"enough happened": {func(t *tale) { t.set(RequirePrefix+EffectGrants, "1"); t.grant(t.asks(0, t.sem, 1)) }, Green, ""},
-		"too little happened": {func(t *tale) {
+		"green":           {func(*scenario) {}, Green, ""},
+		"enough happened": {func(t *scenario) { t.set(RequirePrefix+EffectGrants, "1"); t.grant(t.asks(0, t.sem, 1)) }, Green, ""},
+		"too little happened": {func(t *scenario) {
 			t.set(RequirePrefix+EffectExpiries, "1")
 		}, Void, "expiries: 0, at least 1"},
-		"closing is no expiry": {func(t *tale) {
+		"closing is no expiry": {func(t *scenario) {
 			t.set(RequirePrefix+EffectExpiries, "2")
 			t.expire(t.clients[0])
 			t.nemesis(history.Event{Lease: t.clients[1].lease}, func() { t.drop(t.clients[1].lease, "revoked") })
 			t.open(t.clients[1])
 		}, Void, "expiries: 1, at least 2"},
-		"counters count": {func(t *tale) {
+		"counters count": {func(t *scenario) {
 			t.set(RequirePrefix+"leader changes", "3")
 			t.emit(history.Event{Kind: history.KindCount, Name: "leader changes", N: 2})
 			t.emit(history.Event{Kind: history.KindCount, Name: "leader changes", N: 1})
 		}, Green, ""},
-		"more than is tolerated": {func(t *tale) {
+		"more than is tolerated": {func(t *scenario) {
 			t.set(ToleratePrefix+"uncaused leader changes", "3")
 			t.emit(history.Event{Kind: history.KindCount, Name: "uncaused leader changes", N: 4})
 		}, Inconclusive, "4 uncaused leader changes"},
-		"the tap has a gap": {func(t *tale) {
+		"the tap has a gap": {func(t *scenario) {
 			t.emit(history.Event{Kind: history.KindMark, Name: history.MarkTapGap, Error: "compacted"})
 		}, Inconclusive, "compacted"},
-		"the tap has a gap, and something looks bad": {func(t *tale) {
+		"the tap has a gap, and something looks bad": {func(t *scenario) {
 			a := t.asks(0, t.sem, 1)
 			t.grant(a)
 			t.remove(a.req, "?")
@@ -53,18 +53,18 @@ func TestVerdicts(t *testing.T) {
 			t.check(a)
 			t.emit(history.Event{Kind: history.KindMark, Name: history.MarkTapGap, Error: "compacted"})
 		}, Inconclusive, "compacted"},
-		"the run found something": {func(t *tale) {
+		"the run found something": {func(t *scenario) {
 			t.emit(history.Event{Kind: history.KindFinding, Name: "left", Error: "a goroutine"})
 		}, Red, "end/left: a goroutine"},
-		"the run has a doubt": {func(t *tale) {
+		"the run has a doubt": {func(t *scenario) {
 			t.emit(history.Event{Kind: history.KindFinding, Name: "mend", Cause: history.Doubt, Error: "a member is away"})
 		}, Inconclusive, "end/mend: a member is away"},
-		"red beats inconclusive": {func(t *tale) {
+		"red beats inconclusive": {func(t *scenario) {
 			t.set(ToleratePrefix+"x", "0")
 			t.emit(history.Event{Kind: history.KindCount, Name: "x", N: 1})
 			t.statusOf(t.sem, 1)
 		}, Red, "was told that 1 are held"},
-		"the search takes too long": {func(t *tale) {
+		"the search takes too long": {func(t *scenario) {
 			t.set(SettingLinear, "1ns")
 			for range 30 {
 				a := t.asks(0, t.sem, 1)
@@ -75,10 +75,10 @@ func TestVerdicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tale := newTale()
-			tt.tell(tale)
-			tale.finish()
-			r := Judge(tale.history(), all...)
+			s := newScenario()
+			tt.build(s)
+			s.finish()
+			r := Judge(s.history(), all...)
 			require.Equal(t, tt.want, r.Verdict, r.String())
 			require.Contains(t, r.String(), tt.says)
 			require.True(t, strings.HasPrefix(r.String(), strings.ToUpper(string(tt.want))))
@@ -90,9 +90,9 @@ func TestVerdicts(t *testing.T) {
 func TestNoTap(t *testing.T) {
 	t.Parallel()
 	for _, mark := range []string{history.MarkTap, history.MarkTapComplete} {
-		tale := newTale()
-		tale.finish()
-		h := tale.history()
+		s := newScenario()
+		s.finish()
+		h := s.history()
 		kept := &history.History{}
 		for _, e := range h.Events {
 			if e.Kind != history.KindMark || e.Name != mark {
@@ -106,19 +106,19 @@ func TestNoTap(t *testing.T) {
 // TestBeliefsWithoutTap: what can be told without etcd's own events is told.
 func TestBeliefsWithoutTap(t *testing.T) {
 	t.Parallel()
-	told := func(tell func(t *tale)) []string {
-		tale := newTale()
-		tell(tale)
-		tale.finish()
+	told := func(build func(t *scenario)) []string {
+		s := newScenario()
+		build(s)
+		s.finish()
 		h := &history.History{}
-		for _, e := range tale.history().Events {
+		for _, e := range s.history().Events {
 			if e.KV == nil && e.Kind != history.KindMark {
 				h.Events = append(h.Events, e)
 			}
 		}
 		return Judge(h, Belief{}, Fence{}, Linear{}, Live{}).Killers()
 	}
-	require.Empty(t, told(func(t *tale) {
+	require.Empty(t, told(func(t *scenario) {
 		t.askLimit(2, 0)
 		a, b, c := t.asks(0, t.mutex, 1), t.asks(1, t.sem, 2), t.asks(2, t.mutex, 1)
 		t.grant(a)
@@ -131,19 +131,19 @@ func TestBeliefsWithoutTap(t *testing.T) {
 		t.grant(c)
 		t.byToken(c)
 	}))
-	require.Equal(t, []string{"belief/overlap", "linear/order"}, told(func(t *tale) {
+	require.Equal(t, []string{"belief/overlap", "linear/order"}, told(func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.grant(b)
 	}))
-	require.Equal(t, []string{"linear/order"}, told(func(t *tale) { // a limit that was set, and another's
+	require.Equal(t, []string{"linear/order"}, told(func(t *scenario) { // a limit that was set, and another's
 		t.askLimit(1, 0)
 		t.askLimit(2, 0)
 		t.last(history.KindCall).Gate, t.last(history.KindReturn).Gate = "sem/b", "sem/b"
 		t.grant(t.asks(0, t.sem, 1))
 		t.grant(t.asks(1, t.sem, 1))
 	}))
-	require.Empty(t, told(func(t *tale) { // whose answer was lost: it may be so
+	require.Empty(t, told(func(t *scenario) { // whose answer was lost: it may be so
 		t.askLimit(1, 0)
 		t.askLimit(2, 0)
 		t.last(history.KindReturn).Outcome = history.Unknown
@@ -155,12 +155,12 @@ func TestBeliefsWithoutTap(t *testing.T) {
 // TestSave: everything is written, and the picture shows the queue.
 func TestSave(t *testing.T) {
 	t.Parallel()
-	tale := newTale()
-	a, b := tale.asks(0, tale.mutex, 1), tale.asks(1, tale.mutex, 1)
-	tale.grant(a)
-	tale.grant(b)
-	tale.finish()
-	h := tale.history()
+	s := newScenario()
+	a, b := s.asks(0, s.mutex, 1), s.asks(1, s.mutex, 1)
+	s.grant(a)
+	s.grant(b)
+	s.finish()
+	h := s.history()
 	r := Judge(h, all...)
 	require.Equal(t, Red, r.Verdict)
 	replay, err := r.Save(t.TempDir(), h, all...)

@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// simTry is one call for a request, and its attempt if there is one. A tale has one
+// simTry is one call for a request, and its attempt if there is one. A scenario has one
 // request.
 type simTry struct {
 	client   *simClient
