@@ -140,7 +140,7 @@ func TestOutcomes(t *testing.T) {
 	res, err = a.Do(ctx, "job", nothing, schedlock.Tick(tick(9)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Paused, res.Outcome)
-	require.Equal(t, b.sess.Holder(), res.Holder)
+	require.Equal(t, b.sess.Holder(), res.Paused.By)
 	require.NoError(t, b.Resume(ctx, "job"))
 	res, err = a.Do(ctx, "job", nothing, schedlock.Tick(tick(9)))
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, schedlock.Ran, got(t, done, "it ends").res.Outcome)
 	res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.AtLeast(time.Minute))
 	require.NoError(t, err)
-	require.Equal(t, []any{schedlock.Paused, b.sess.Holder()}, []any{res.Outcome, res.Holder}, "by whom it was paused")
+	require.Equal(t, []any{schedlock.Paused, b.sess.Holder()}, []any{res.Outcome, res.Paused.By}, "by whom it was paused")
 	st, err := a.Status(ctx, "job")
 	require.NoError(t, err)
 	require.NotNil(t, st.Paused)
