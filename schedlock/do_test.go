@@ -549,6 +549,10 @@ func TestWhatIsToldOfBadEnds(t *testing.T) {
 	require.ErrorIs(t, err, mine)
 	require.Greater(t, res.Took, 300*time.Millisecond, "AtMost and the margin at least")
 	require.LessOrEqual(t, res.Took, time.Since(began))
+	_, _ = a.Do(ctx, "job", nil)
+	require.Len(t, all, 3)
+	require.Equal(t, "not claimed", all[2].Outcome.String())
+	require.ErrorIs(t, all[2].err, schedlock.ErrInvalid)
 }
 
 // L8: the period is one of the settings, and who is called without one agrees with every.

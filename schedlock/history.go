@@ -46,15 +46,18 @@ type Record struct {
 }
 
 // History returns the records of a job, latest tick first, as of one revision of etcd.
-// Records that cannot be read are left out. It returns ErrInvalid for a bad name,
-// ErrClosed, ctx's error or one of etcd's. A job that is not known has no records.
+// Records that cannot be read are left out. It returns ErrInvalid if the name is out of range,
+// ErrUnknownJob if nothing of the job is in etcd, ErrClosed, ctx's error or an error of etcd's.
 func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 	var out []Record
 	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
 		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()),
-			clientv3.OpGet(j.keys.Runs(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))).Commit()
-		if err != nil {
+			clientv3.OpGet(j.keys.Runs(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)), j.any()).Commit()
+		switch {
+		case err != nil:
 			return err
+		case len(resp.Responses[2].GetResponseRange().Kvs) == 0:
+			return ErrUnknownJob
 		}
 		lock := resp.Responses[0].GetResponseRange().Kvs
 		for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
@@ -70,8 +73,14 @@ func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 	return out, nil
 }
 
-// Get returns the record of one tick. It returns ErrGone if there is none (any more), and
-// else what History does.
+// any reads whether anything of the job is in etcd.
+func (j *job) any() clientv3.Op {
+	return clientv3.OpGet(j.keys.Range, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+}
+
+// Get returns the record of one tick. It returns ErrGone if etcd has none, also if nothing of the
+// job is in etcd, ErrInvalid if the name is out of range, ErrClosed, ctx's error or an error of
+// etcd's.
 func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, error) {
 	var out Record
 	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
@@ -114,7 +123,7 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 	return out, true
 }
 
-// Status is how a job stands, as of one revision of etcd.
+// Status is the state of a job, as of one revision of etcd.
 type Status struct {
 	Job     string
 	Last    *Record // of the latest tick, or nil
@@ -141,23 +150,18 @@ func pauseOf(kvs []*mvccpb.KeyValue) *Pause {
 	return &Pause{By: p.By, Reason: p.Reason, Since: time.UnixMilli(p.AtMS)}
 }
 
-// Status returns how a job stands. It returns ErrUnknownJob if there is nothing of a job
-// of that name in etcd, and else what History does.
+// Status returns the state of a job. It returns the errors of History, ErrUnknownJob among them.
 func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 	out := Status{Job: name}
 	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
 		last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)}
 		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
-			clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(j.keys.Operated())).Commit()
+			clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any()).Commit()
 		if err != nil {
 			return err
 		}
 		kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
-		found := 0
-		for i := range resp.Responses {
-			found += len(kvs(i))
-		}
-		if found == 0 {
+		if len(kvs(5)) == 0 {
 			return ErrUnknownJob
 		}
 		out.Running, out.CoolingDown = len(kvs(0)) > 0, len(kvs(2)) > 0

@@ -5,13 +5,15 @@ import (
 	"time"
 )
 
-// Outcome is what a call did about a tick: the ways to run and not to run.
+// Outcome says what a call did about a tick.
 type Outcome int
 
 // The outcomes.
 const (
+	// NotClaimed: the call failed before it claimed the tick, and its error says why.
+	NotClaimed Outcome = iota
 	// Ran: the function ran here and returned nil.
-	Ran Outcome = iota + 1
+	Ran
 	// Failed: it ran here and returned an error, panicked, called runtime.Goexit or
 	// ran longer than AtMost.
 	Failed
@@ -29,11 +31,11 @@ const (
 	Late
 )
 
-var outcomes = [...]string{Ran: "ran", Failed: "failed", Lost: "lost", Claimed: "claimed elsewhere", StillRunning: "still running", Paused: "paused", Late: "late"}
+var outcomes = [...]string{NotClaimed: "not claimed", Ran: "ran", Failed: "failed", Lost: "lost", Claimed: "claimed elsewhere", StillRunning: "still running", Paused: "paused", Late: "late"}
 
 // String names the outcome.
 func (o Outcome) String() string {
-	if o < Ran || int(o) >= len(outcomes) {
+	if o < NotClaimed || int(o) >= len(outcomes) {
 		return "Outcome(" + strconv.Itoa(int(o)) + ")"
 	}
 	return outcomes[o]

@@ -11,7 +11,7 @@ import (
 // tell calls Options.Done for a call that returns. For one that does not, since its function
 // has panicked, the run does.
 func (l *Locker) tell(res *Result, err *error) {
-	if l.opts.Done != nil && (res.Outcome != 0 || *err != nil) {
+	if l.opts.Done != nil && (res.Outcome != NotClaimed || *err != nil) {
 		l.opts.Done(*res, *err)
 	}
 }

@@ -106,7 +106,7 @@ func (f *fleet) history(ctx context.Context, jobs []job) (all map[string][]sched
 			return err
 		}
 		for _, j := range jobs {
-			if all[j.Name], err = lk.History(ctx, j.Name); err != nil {
+			if all[j.Name], err = lk.History(ctx, j.Name); err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
 				return err
 			}
 		}

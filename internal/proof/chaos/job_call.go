@@ -110,7 +110,7 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 		}
 		end.Return(e)
 	}
-	if res.Outcome == 0 {
+	if res.Outcome == schedlock.NotClaimed {
 		outcome.Return(call, err)
 		return res, err
 	}
