@@ -2,122 +2,155 @@ package schedlock
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// plan is how a claim is to be made, by what was last read.
+// This file decides what a call does next about a tick, from what it knows and what it was asked.
+// Nothing here waits, reads a clock or asks etcd: claim.go does as decided.
+
+// action is what a call does next.
+type action int
+
+const (
+	send     action = iota + 1 // send the claim that is planned
+	read                       // read what is in the way of the claim
+	await                      // wait for an event of the job, and read again
+	delegate                   // have request.aside wait, and skip the tick as Claimed
+	skip                       // return the outcome: the tick is not started by this call
+	refuse                     // return the error
+)
+
+// decision is an action, with what it needs.
+type decision struct {
+	action  action
+	plan    plan    // of send
+	outcome Outcome // of skip, with the process that is in the way, or the pause
+	holder  string
+	paused  *Pause
+	err     error // of refuse
+}
+
+// plan is how a claim is to be made, by what was read last.
 type plan struct {
+	tick     time.Time
 	attempt  int
 	mod      int64  // of the run record of the attempt before, or 0
 	before   string // and the record
 	settings string // as they are stored, or ""
 }
 
-// state is what stands in the way of a tick, as of one revision.
-type state struct {
-	lock, hold, pause, settings, run []*mvccpb.KeyValue
-	latest                           time.Time // the latest tick after this one that was claimed or trimmed, or this one if it was
-	foreign                          string    // a key among them that tells no tick
+// heard is what events have shown of a tick.
+type heard struct {
+	claimed bool
+	by      string // the process that has claimed it
+	changed bool   // an event of the job came while the call waited for a further attempt
 }
 
-func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, err error) {
-	call, cancel := commit.Call(ctx)
-	defer cancel()
-	run := j.keys.Run(tick)
-	last := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)}
-	resp, err := l.client.Txn(call).Then(
-		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()),
-		clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
-		clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
-		clientv3.OpGet(j.keys.Floor(tick), append(last, clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
-	).Commit()
-	if err != nil {
-		return st, err
+// unread decides from events alone, before a claim is sent: they cost nothing, and a claim that has
+// no effect costs etcd a Txn. late says that it is too late to start the attempt.
+func (r request) unread(p plan, h heard, late bool) decision {
+	h.claimed = h.claimed && r.ordered()
+	switch {
+	case h.claimed && r.retries == 0:
+		return decision{action: skip, outcome: Claimed, holder: h.by}
+	case h.claimed && p.attempt == 1, h.changed:
+		return decision{action: read} // the run may have been lost
+	case late:
+		return decision{action: skip, outcome: Late}
 	}
-	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
-	ok := false
-	st = state{lock: kvs(0), hold: kvs(1), pause: kvs(2), settings: kvs(3), run: kvs(4)}
-	if len(kvs(5)) > 0 {
-		if st.latest, ok = j.keys.ParseRun(string(kvs(5)[0].Key)); !ok {
-			st.foreign = string(kvs(5)[0].Key)
-		}
-	}
-	if len(kvs(6)) > 0 {
-		floor, ok := j.keys.ParseFloor(string(kvs(6)[0].Key))
-		if !ok {
-			st.foreign = string(kvs(6)[0].Key)
-		}
-		if floor.After(st.latest) {
-			st.latest = floor
-		}
-	}
-	return st, nil
+	return decision{action: send, plan: p}
 }
 
-// standBy is no outcome: the tick is claimed, and may come back.
-const standBy = Outcome(-1)
-
-// decide tells what is in the way, or with 0 how to claim the tick.
-// own is the session's lease.
-func (st state) decide(j *job, s request, own clientv3.LeaseID) (plan, Outcome, error) {
-	p := plan{attempt: 1}
-	if len(st.settings) > 0 {
-		p.settings = cmp.Or(string(st.settings[0].Value), "none")
-	}
+// decide decides from what was read of a job. own is the lease of this process's session.
+func (st state) decide(job string, tick time.Time, r request, own clientv3.LeaseID) decision {
+	p := plan{tick: tick, attempt: 1, settings: st.settled()}
 	if len(st.run) > 0 {
-		r, ok := record.DecodeRun(st.run[0].Value)
-		runs := len(st.lock) > 0 && st.lock[0].CreateRevision == st.run[0].ModRevision
+		last, ok := record.DecodeRun(st.run[0].Value)
+		final := !ok || last.State != record.RunRunning || last.Attempt > r.retries || st.endedHere
+		active := len(st.lock) > 0 && st.lock[0].CreateRevision == st.run[0].ModRevision
 		switch {
-		case !ok || r.State != record.RunRunning || r.Attempt > s.retries || j.endedHere(st.run[0].ModRevision):
-			return p, Claimed, nil
-		case runs && !s.timed():
-			return p, StillRunning, nil // another call of the same millisecond
-		case runs:
-			return p, standBy, nil
+		case final:
+			return st.over(p, r, Claimed)
+		case active && !r.timed():
+			return st.skip(StillRunning) // another call of the same millisecond
+		case active:
+			return st.await(r)
 		}
-		p.attempt, p.mod, p.before = r.Attempt+1, st.run[0].ModRevision, string(st.run[0].Value)
+		p.attempt, p.mod, p.before = last.Attempt+1, st.run[0].ModRevision, string(st.run[0].Value)
 	}
 	switch {
 	case st.foreign != "":
-		return p, 0, fmt.Errorf("key %q is not a run record and keeps the job from starting: delete it", st.foreign)
+		return decision{action: refuse, err: fmt.Errorf("key %q is not a run record and keeps the job from starting: delete it", st.foreign)}
 	case !st.latest.IsZero():
-		return p, Late, nil
+		return st.over(p, r, Late)
 	case len(st.pause) > 0:
-		return p, Paused, nil
+		return st.skip(Paused)
 	case len(st.lock) > 0:
-		return p, StillRunning, nil
-	case len(st.hold) > 0:
-		if p.attempt > 1 {
-			return p, standBy, nil
-		}
-		return p, StillRunning, nil
+		return st.skip(StillRunning)
+	case len(st.cooldown) > 0 && p.attempt > 1:
+		return st.await(r)
+	case len(st.cooldown) > 0:
+		return st.skip(StillRunning)
 	}
-	if _, ok := agree(s.shared(), p.settings); !ok {
-		if reschedules(s.shared(), p.settings) && clientv3.LeaseID(st.settings[0].Lease) == own {
-			return p, 0, nil
-		}
-		return p, 0, &SettingsError{Job: j.name, Mine: s.shared(), Theirs: p.settings}
+	mine := r.shared()
+	_, ok := agree(mine, p.settings)
+	if !ok && !(reschedules(mine, p.settings) && clientv3.LeaseID(st.settings[0].Lease) == own) {
+		return decision{action: refuse, err: &SettingsError{Job: job, Mine: mine, Theirs: p.settings}}
 	}
-	return p, 0, nil
+	return decision{action: send, plan: p}
 }
 
-// holder names the process that is in the way, or is "".
+// over decides about a tick that can be claimed no more. A call without a fire time has met another
+// process's clock, and takes the next millisecond instead.
+func (st state) over(p plan, r request, out Outcome) decision {
+	if r.timed() {
+		return st.skip(out)
+	}
+	if st.latest.After(p.tick) {
+		p.tick = st.latest
+	}
+	return decision{action: send, plan: plan{tick: p.tick.Add(smallest), attempt: 1, settings: p.settings}}
+}
+
+// await decides about a tick that may come back, when a run or a cooldown ends.
+func (st state) await(r request) decision {
+	if r.aside != nil {
+		return decision{action: delegate, outcome: Claimed, holder: st.holder(Claimed)}
+	}
+	return decision{action: await, holder: st.holder(StillRunning)}
+}
+
+// skip returns an outcome, with the process that is in the way or the pause.
+func (st state) skip(out Outcome) decision {
+	next := decision{action: skip, outcome: out, holder: st.holder(out)}
+	if out == Paused {
+		next.paused = pauseOf(st.pause)
+	}
+	return next
+}
+
+// settled returns the settings as they are stored, or "".
+func (st state) settled() string {
+	if len(st.settings) == 0 {
+		return ""
+	}
+	return cmp.Or(string(st.settings[0].Value), "none")
+}
+
+// holder returns the name of the process that is in the way, or "".
 func (st state) holder(out Outcome) string {
 	var by [][]*mvccpb.KeyValue
 	switch out {
 	case Claimed:
 		by = append(by, st.run)
 	case StillRunning:
-		by = append(by, st.lock, st.hold)
+		by = append(by, st.lock, st.cooldown)
 	}
 	for _, kvs := range by {
 		if len(kvs) > 0 {

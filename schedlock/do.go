@@ -38,31 +38,31 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOptio
 	if fn == nil {
 		return res, invalid("job %q: the function is nil", name)
 	}
-	s, err := newRequest(opts)
+	r, err := newRequest(opts)
 	if err != nil {
 		return res, fmt.Errorf("job %q: %w", name, err)
 	}
-	return l.do(ctx, name, fn, s)
+	return l.do(ctx, name, fn, r)
 }
 
 // do runs fn for a tick, once or, as far as Retries allows, until it was not lost.
-func (l *Locker) do(ctx context.Context, name string, fn Func, s request) (Result, error) {
+func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Result, error) {
 	now := l.opts.now()
-	tick := s.tickAt(now)
+	tick := r.tickAt(now)
 	res := Result{Job: name, Tick: tick}
 	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
 		return res, invalid("job %q: tick %s is %v in the future", name, stamp(tick), ahead.Round(time.Millisecond))
 	}
-	if s.periodic && s.again.IsZero() {
-		s.again = tick.Add(s.every)
+	if r.periodic && r.again.IsZero() {
+		r.again = tick.Add(r.every)
 	}
 	j := l.job(name)
-	if err := j.use(s.fingerprint()); err != nil {
+	if err := j.use(r.fingerprint()); err != nil {
 		return res, err
 	}
 	var lost error // of the attempt before, if that was here
 	for {
-		c, this, err := l.claim(ctx, j, tick, s)
+		c, this, err := l.claim(ctx, j, tick, r)
 		if err != nil {
 			err = fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), l.explain(err))
 		}
@@ -73,8 +73,8 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, s request) (Resul
 			return this, err
 		}
 		// Further attempts are at this tick, also if the call was for none.
-		tick, s.tick = c.tick, c.tick
-		this, err = l.run(ctx, j, c, fn, s)
+		tick, r.tick = c.tick, c.tick
+		this, err = l.run(ctx, j, c, fn, r)
 		if errors.Is(err, errNotStarted) {
 			if lost == nil {
 				res = this
@@ -82,11 +82,11 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, s request) (Resul
 			if ctx.Err() != nil {
 				return res, errors.Join(lost, because(ctx, err))
 			}
-			s.anew = true
+			r.anew = true
 			continue
 		}
 		res, lost = this, err
-		again := res.Outcome == Lost && !s.single && c.attempt <= s.retries && !errors.Is(err, ErrUnlocked)
+		again := res.Outcome == Lost && !r.single && c.attempt <= r.retries && !errors.Is(err, ErrUnlocked)
 		if !again || ctx.Err() != nil || l.accept.Err() != nil {
 			return res, err
 		}

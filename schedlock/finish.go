@@ -39,9 +39,9 @@ func (l *Locker) takeBack(ctx context.Context, j *job, c *claimed) error {
 }
 
 // run starts the function for a claim, and sees the run to its end.
-func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s request) (Result, error) {
+func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req request) (Result, error) {
 	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token, leave: c.leave}
-	if !c.epoch.Valid() || s.late(c.tick, c.attempt, l.opts.now()) || !l.holds(ctx, c) {
+	if !c.epoch.Valid() || req.late(c.tick, c.attempt, l.opts.now()) || !l.holds(ctx, c) {
 		err := l.takeBack(ctx, j, c)
 		l.sess.Background(func() {
 			if err != nil {
@@ -56,7 +56,7 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s request
 	r.began = time.Now()
 	r.life = life.New(ctx, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
 	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.Lose(r.lostWithSession()) })
-	_ = r.life.Bound(r.began.Add(s.atMost))
+	_ = r.life.Bound(r.began.Add(req.atMost))
 	j.mu.Lock()
 	j.runs[r.token] = r
 	if j.taken > r.token {
@@ -64,7 +64,7 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, s request
 	}
 	j.mu.Unlock()
 	if c.spare != 0 {
-		l.sess.Background(func() { l.release(c, r.began, s.atLeast) })
+		l.sess.Background(func() { l.release(c, r.began, req.atLeast) })
 	}
 
 	outer, _ := ctx.Value(key{}).(*running)

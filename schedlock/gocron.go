@@ -200,27 +200,27 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 // run runs the tick for which gocron calls now. gocron plans its next call when Lock returns, and
 // leaves out a fire time that is past then. So if LateBy is not given, Lock returns before that.
 func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result, error) {
-	l, s := g.locker, g.standsBy(key)
+	l, r := g.locker, g.standsBy(key)
 	switch {
 	case g.ticks == nil:
-		s.periodic = true
-		if again := !s.tick.IsZero(); again {
-			s.within = cmp.Or(s.within, s.every)
-			return l.call(ctx, key, fn, s, g)
+		r.periodic = true
+		if again := !r.tick.IsZero(); again {
+			r.within = cmp.Or(r.within, r.every)
+			return l.call(ctx, key, fn, r, g)
 		}
 		now := l.opts.now()
-		s.tick = s.tickAt(now)
-		l.second(key, g, s.tick, true)
-		s.within = cmp.Or(s.within, min(s.every, now.Sub(s.tick)+inTime(s.every)))
-		return l.call(ctx, key, fn, s, g)
-	case !s.tick.IsZero():
-		return l.scheduled(ctx, key, fn, s, &g.ticks.times, s.tick)
+		r.tick = r.tickAt(now)
+		l.second(key, g, r.tick, true)
+		r.within = cmp.Or(r.within, min(r.every, now.Sub(r.tick)+inTime(r.every)))
+		return l.call(ctx, key, fn, r, g)
+	case !r.tick.IsZero():
+		return l.scheduled(ctx, key, fn, r, &g.ticks.times, r.tick)
 	}
 	tick := l.due(&g.ticks.times)
-	if next := g.ticks.times.after(tick); s.within == 0 && !next.IsZero() {
-		s.within = inTime(next.Sub(tick))
+	if next := g.ticks.times.after(tick); r.within == 0 && !next.IsZero() {
+		r.within = inTime(next.Sub(tick))
 	}
-	return l.scheduled(ctx, key, fn, s, &g.ticks.times, tick)
+	return l.scheduled(ctx, key, fn, r, &g.ticks.times, tick)
 }
 
 // inTime is how long after a call Lock has returned, where gocron's next call comes a period

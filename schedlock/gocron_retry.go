@@ -28,25 +28,25 @@ func (g *GocronLocker[L]) Retry(key string, again func() error) {
 // standsBy returns the settings for a call of Lock: those of a Locker that stands by itself, if
 // it has something to call.
 func (g *GocronLocker[L]) standsBy(key string) request {
-	s := request{settings: g.settings, within: g.settings.lateBy, single: true} // the task is gocron's to call
+	r := request{settings: g.settings, within: g.settings.lateBy, single: true} // the task is gocron's to call
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	again := g.again[key]
 	if again == nil {
-		return s
+		return r
 	}
 	if tick, ok := g.lost[key]; ok {
 		delete(g.lost, key)
-		s.tick = tick
+		r.tick = tick
 	}
-	s.aside = func(j *job, tick time.Time, s request) {
+	r.aside = func(j *job, tick time.Time, r request) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.watched[key] {
 			return
 		}
 		g.watched[key] = g.locker.sess.Background(func() {
-			free := g.locker.free(j, tick, s)
+			free := g.locker.free(j, tick, r)
 			g.mu.Lock()
 			g.watched[key] = false
 			if free {
@@ -61,30 +61,29 @@ func (g *GocronLocker[L]) standsBy(key string) request {
 			}
 		})
 	}
-	return s
+	return r
 }
 
 // free waits until the run of a tick has ended, and reports whether it was lost, and the tick
 // may be started again.
-func (l *Locker) free(j *job, tick time.Time, s request) bool {
+func (l *Locker) free(j *job, tick time.Time, r request) bool {
+	r.aside = nil // this is it
 	ctx, cancel := l.open(context.Background())
 	defer cancel()
-	ctx, intime := s.bound(ctx, tick, l.opts.now())
+	ctx, intime := r.bound(ctx, tick, l.opts.now())
 	defer intime()
 	var pause commit.Backoff
 	for {
-		_, _, changed := j.seen(j.keys.Run(tick))
+		_, changed := j.seen(j.keys.Run(tick)) // before the read, so that no event is missed
 		st, err := l.look(ctx, j, tick)
-		switch {
-		case err == nil:
-		case !commit.Transient(err) || pause.Wait(ctx, err) != nil:
-			return false
-		default:
+		if err != nil {
+			if !commit.Transient(err) || pause.Wait(ctx, err) != nil {
+				return false
+			}
 			continue
 		}
-		_, out, err := st.decide(j, s, l.own())
-		if err != nil || out != standBy {
-			return err == nil && out == 0
+		if next := st.decide(j.name, tick, r, l.own()); next.action != await {
+			return next.action == send
 		}
 		if l.standBy(ctx, changed) != nil {
 			return false

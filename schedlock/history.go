@@ -198,21 +198,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error
 		records, done := make(chan Record), make(chan struct{})
 		go func() {
 			defer close(done)
-			l.sess.Source().Listen(ctx, j.keys.Runs(), func() {}, func(events []*clientv3.Event) {
-				for _, ev := range events {
-					if ev.Type == clientv3.EventTypeDelete {
-						continue
-					}
-					// A run that is told to be running is that at this revision.
-					lock := []*mvccpb.KeyValue{{CreateRevision: ev.Kv.ModRevision}}
-					if r, ok := j.record(ev.Kv, lock); ok {
-						select {
-						case records <- r:
-						case <-ctx.Done():
-						}
-					}
-				}
-			})
+			l.sess.Source().Listen(ctx, j.keys.Runs(), func() {}, func(events []*clientv3.Event) { j.pass(ctx, events, records) })
 		}()
 		defer func() { cancel(); <-done }()
 		for {
@@ -225,6 +211,24 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error
 				yield(Record{}, fmt.Errorf("watch of job %q: %w", name, ended(ctx)))
 				return
 			}
+		}
+	}
+}
+
+// pass sends the records that events have put, until ctx ends.
+func (j *job) pass(ctx context.Context, events []*clientv3.Event, to chan<- Record) {
+	for _, ev := range events {
+		if ev.Type == clientv3.EventTypeDelete {
+			continue
+		}
+		// At its own revision the lock of a run that has just started stands.
+		r, ok := j.record(ev.Kv, []*mvccpb.KeyValue{{CreateRevision: ev.Kv.ModRevision}})
+		if !ok {
+			continue
+		}
+		select {
+		case to <- r:
+		case <-ctx.Done():
 		}
 	}
 }

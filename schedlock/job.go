@@ -140,18 +140,18 @@ func (l *Locker) due(times *timetable) time.Time {
 }
 
 // scheduled runs one tick of a timetable.
-func (l *Locker) scheduled(ctx context.Context, name string, fn Func, s request, times *timetable, tick time.Time) (res Result, err error) {
+func (l *Locker) scheduled(ctx context.Context, name string, fn Func, r request, times *timetable, tick time.Time) (res Result, err error) {
 	defer l.tell(&res, &err)
 	times.setBack(l.horizon())
 	passed, ok := times.comes(tick)
 	if !ok {
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
 	}
-	s.tick, s.passed, s.fires = tick, passed, times.print()
-	if s.within == 0 {
+	r.tick, r.passed, r.fires = tick, passed, times.print()
+	if r.within == 0 {
 		if next := times.after(tick); !next.IsZero() {
-			s.within = next.Sub(tick)
+			r.within = next.Sub(tick)
 		}
 	}
-	return l.do(ctx, name, fn, s)
+	return l.do(ctx, name, fn, r)
 }

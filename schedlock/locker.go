@@ -228,13 +228,13 @@ func (j *job) read(stored string) {
 	j.stored = stored
 }
 
-// seen tells whether a tick is known to be claimed, and by whom, and returns a channel that
-// is closed at the next event of the job.
-func (j *job) seen(run string) (holder string, claimed bool, changed <-chan struct{}) {
+// seen returns what events have shown of a tick, by the key of its record, and a channel that is
+// closed at the next event of the job.
+func (j *job) seen(run string) (h heard, changed <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	holder, claimed = j.claimed[run]
-	return holder, claimed, j.changed
+	h.by, h.claimed = j.claimed[run]
+	return h, j.changed
 }
 
 // split returns those of the live processes that are known to run the job, and the others. It

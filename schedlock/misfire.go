@@ -21,7 +21,7 @@ func (j *Job) catchUp() {
 	var pause commit.Backoff
 	for {
 		job, s := l.job(j.name), j.settings
-		_, _, changed := job.seen("")
+		_, changed := job.seen("")
 		p, err := l.past(ctx, job, s.atLeast)
 		if err != nil {
 			if pause.Wait(ctx, err) != nil {

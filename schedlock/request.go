@@ -24,6 +24,11 @@ type request struct {
 // timed reports whether the call is for a fire time, which others may have claimed.
 func (r request) timed() bool { return r.periodic || !r.tick.IsZero() }
 
+// ordered reports whether the call waits for its place in the order of the tick, and heeds what
+// events have shown of it: the first claim of a call for a fire time does. After a claim that was
+// taken back an event may still be of that claim.
+func (r request) ordered() bool { return r.timed() && !r.anew }
+
 // tickAt returns the tick of a call that is made now.
 func (r request) tickAt(now time.Time) time.Time {
 	switch {

@@ -76,10 +76,10 @@ func (w *wrapped) Run() {
 }
 
 // call is do for one that does not know its fire times, with the result reported to Options.Done.
-func (l *Locker) call(ctx context.Context, name string, fn Func, s request, by any) (res Result, err error) {
+func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by any) (res Result, err error) {
 	defer l.tell(&res, &err)
-	if s.tick.IsZero() {
-		l.second(name, by, s.tickAt(l.opts.now()), true)
+	if r.tick.IsZero() {
+		l.second(name, by, r.tickAt(l.opts.now()), true)
 	}
-	return l.do(ctx, name, fn, s)
+	return l.do(ctx, name, fn, r)
 }

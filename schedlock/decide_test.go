@@ -1,0 +1,125 @@
+package schedlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// What a call does before it has read anything, by what events have shown of its tick.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	tick := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	first, second := plan{tick: tick, attempt: 1}, plan{tick: tick, attempt: 2, mod: 7, before: "lost"}
+	plain, patient := request{tick: tick}, request{tick: tick, settings: settings{retries: 1}}
+	anew, free := patient, request{settings: settings{retries: 1}}
+	anew.anew = true
+	claimed := heard{claimed: true, by: "other"}
+	for name, tt := range map[string]struct {
+		r    request
+		p    plan
+		h    heard
+		late bool
+		want decision
+	}{
+		"nothing was heard":                    {r: plain, p: first, want: decision{action: send, plan: first}},
+		"claimed":                              {r: plain, p: first, h: claimed, want: decision{action: skip, outcome: Claimed, holder: "other"}},
+		"claimed, and late":                    {r: plain, p: first, h: claimed, late: true, want: decision{action: skip, outcome: Claimed, holder: "other"}},
+		"claimed, and perhaps lost":            {r: patient, p: first, h: claimed, want: decision{action: read}},
+		"a further attempt is not put off":     {r: patient, p: second, h: claimed, want: decision{action: send, plan: second}},
+		"an event before a further attempt":    {r: patient, p: second, h: heard{changed: true}, want: decision{action: read}},
+		"late":                                 {r: plain, p: first, late: true, want: decision{action: skip, outcome: Late}},
+		"a further attempt is late":            {r: patient, p: second, h: claimed, late: true, want: decision{action: skip, outcome: Late}},
+		"its own claim, which was taken back":  {r: anew, p: first, h: claimed, want: decision{action: send, plan: first}},
+		"another call of the same millisecond": {r: free, p: first, h: claimed, want: decision{action: send, plan: first}},
+	} {
+		require.Equal(t, tt.want, tt.r.unread(tt.p, tt.h, tt.late), name)
+	}
+}
+
+// What a call does after it has read what is in the way of its claim.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	const mine, other, token = 11, 22, 5
+	tick := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	later := tick.Add(time.Hour)
+	stored := request{settings: settings{atMost: time.Hour, retries: 1}}.shared()
+	timed := func(change func(*request)) request {
+		r := request{tick: tick, settings: settings{atMost: time.Hour, retries: 1}}
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	untimed := timed(func(r *request) { r.tick = time.Time{} })
+	once := timed(func(r *request) { r.retries = 0 })
+	aside := timed(func(r *request) { r.aside = func(*job, time.Time, request) {} })
+	kv := func(value string) []*mvccpb.KeyValue {
+		return []*mvccpb.KeyValue{{Value: []byte(value), CreateRevision: token, ModRevision: token, Lease: other}}
+	}
+	run := func(state string, attempt int) []*mvccpb.KeyValue {
+		return kv(record.Run{State: state, Attempt: attempt, Holder: "runner"}.Encode())
+	}
+	lock := kv(record.Lock{Holder: "locker"}.Encode())
+	former := kv(record.Lock{Holder: "locker"}.Encode())
+	former[0].CreateRevision = token + 1
+	cooldown := kv(record.Lock{Holder: "cooler"}.Encode())
+	active := run(record.RunRunning, 1)
+	pause := kv(record.Pause{By: "ops", Reason: "a deploy", AtMS: later.UnixMilli()}.Encode())
+	first := plan{tick: tick, attempt: 1}
+	second := plan{tick: tick, attempt: 2, mod: token, before: string(active[0].Value)}
+	sends := func(p plan) decision { return decision{action: send, plan: p} }
+	skips := func(out Outcome, holder string) decision { return decision{action: skip, outcome: out, holder: holder} }
+	for name, tt := range map[string]struct {
+		st   state
+		r    request
+		want decision
+	}{
+		"nothing is in the way": {state{}, timed(nil), sends(first)},
+		"the same settings":     {state{settings: kv(stored)}, timed(nil), sends(plan{tick: tick, attempt: 1, settings: stored})},
+
+		"a run goes on":                                 {state{run: active, lock: lock}, timed(nil), decision{action: await, holder: "locker"}},
+		"a run goes on, and no attempt is left":         {state{run: active, lock: lock}, once, skips(Claimed, "runner")},
+		"a run goes on, and another waits for it":       {state{run: active, lock: lock}, aside, decision{action: delegate, outcome: Claimed, holder: "runner"}},
+		"a run was lost":                                {state{run: active}, timed(nil), sends(second)},
+		"a run was lost, and no attempt is left":        {state{run: active}, once, skips(Claimed, "runner")},
+		"the last attempt was lost":                     {state{run: run(record.RunRunning, 2)}, timed(nil), skips(Claimed, "runner")},
+		"a run was lost, but has ended here":            {state{run: active, endedHere: true}, timed(nil), skips(Claimed, "runner")},
+		"a run was lost, and another tick runs":         {state{run: active, lock: former}, timed(nil), skips(StillRunning, "locker")},
+		"a run was lost, and cools down":                {state{run: active, cooldown: cooldown}, timed(nil), decision{action: await, holder: "cooler"}},
+		"a run was lost, cools down, and is waited for": {state{run: active, cooldown: cooldown}, aside, decision{action: delegate, outcome: Claimed, holder: "runner"}},
+		"a run was lost, and a later tick claimed":      {state{run: active, latest: later}, timed(nil), skips(Late, "")},
+		"done":                         {state{run: run(record.RunDone, 1)}, timed(nil), skips(Claimed, "runner")},
+		"failed":                       {state{run: run(record.RunFailed, 1)}, timed(nil), skips(Claimed, "runner")},
+		"unlocked":                     {state{run: run(record.RunUnlocked, 1)}, timed(nil), skips(Claimed, "runner")},
+		"a record that cannot be read": {state{run: kv("what?")}, timed(nil), skips(Claimed, "")},
+
+		"a later tick was claimed":  {state{latest: later}, timed(nil), skips(Late, "")},
+		"another tick runs":         {state{lock: lock}, timed(nil), skips(StillRunning, "locker")},
+		"another tick cools down":   {state{cooldown: cooldown}, timed(nil), skips(StillRunning, "cooler")},
+		"paused":                    {state{pause: pause, lock: lock}, timed(nil), decision{action: skip, outcome: Paused, paused: &Pause{By: "ops", Reason: "a deploy", Since: time.UnixMilli(later.UnixMilli())}}},
+		"paused, after a lost run":  {state{run: active, pause: pause}, timed(nil), decision{action: skip, outcome: Paused, paused: &Pause{By: "ops", Reason: "a deploy", Since: time.UnixMilli(later.UnixMilli())}}},
+		"late comes before a pause": {state{latest: later, pause: pause}, timed(nil), skips(Late, "")},
+
+		"no fire time, the millisecond was claimed":   {state{run: run(record.RunDone, 1)}, untimed, sends(plan{tick: tick.Add(time.Millisecond), attempt: 1})},
+		"no fire time, a later one was claimed":       {state{latest: later, settings: kv(stored)}, untimed, sends(plan{tick: later.Add(time.Millisecond), attempt: 1, settings: stored})},
+		"no fire time, a lost run and a later one":    {state{run: active, latest: later}, untimed, sends(plan{tick: later.Add(time.Millisecond), attempt: 1})},
+		"no fire time, a run of the same millisecond": {state{run: active, lock: lock}, untimed, skips(StillRunning, "locker")},
+		"no fire time, another run":                   {state{lock: lock}, untimed, skips(StillRunning, "locker")},
+	} {
+		require.Equal(t, tt.want, tt.st.decide("job", tick, tt.r, mine), name)
+	}
+
+	schedule := timed(func(r *request) { r.fires = fireTime + "now" })
+	fires := kv(stored + period + fireTime + "then")
+	refused := state{settings: fires}.decide("job", tick, schedule, mine)
+	require.Equal(t, refuse, refused.action)
+	require.Equal(t, &SettingsError{Job: "job", Mine: schedule.shared(), Theirs: string(fires[0].Value)}, refused.err)
+	require.Equal(t, send, state{settings: fires}.decide("job", tick, schedule, other).action, "its own settings, which it may change")
+	require.ErrorIs(t, state{settings: kv("")}.decide("job", tick, once, other).err, ErrSettings)
+	require.ErrorContains(t, state{foreign: "job/x/run/zzz"}.decide("job", tick, once, mine).err, `"job/x/run/zzz" is not a run record`)
+}
