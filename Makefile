@@ -39,7 +39,7 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  Variables: PKGS=$(PKGS) TESTFLAGS= TESTTIMEOUT=$(TESTTIMEOUT) FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) ARGS="
-	@echo "  EMBEDTEST_ENDPOINTS=host:port,... runs the tests against a cluster of yours (CONTRIBUTING.md)."
+	@echo "  EMBEDTEST_ENDPOINTS=host:port,... runs the tests against a cluster of yours (docs/testing.md)."
 
 .PHONY: demo
 demo: ## Run a fleet of real processes under one limit, on an embedded etcd (ARGS="-limit 3")

@@ -5,8 +5,12 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
+	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,5 +61,108 @@ func TestTextsArePlain(t *testing.T) {
 	}
 	if read < 100 {
 		t.Errorf("only %d files were read", read)
+	}
+}
+
+// dialect are words of the pages that have a plain term: a reader asks which process or caller
+// is meant, or what the process does.
+var dialect = regexp.MustCompile(`(?i)\b(some(body|one)|nobody|anybody|who(ever|m)?|tells?|told|telling|heed(s|ed)?|hears?|heard|hangs? on|` +
+	`stands?|stood|standing|g(i|a)ves? back|given? (back|free)|giving back|go(es)? on|going on|went on|he|his|him|himself|words? arrives?)\b`)
+
+// allowed are phrases in which such a word is the plain one.
+var allowed = map[string]string{
+	"stands for":              "the field's term for a symbol",
+	"standby":                 "the field's term for a process that takes over",
+	"stands by":               "the same, as a verb",
+	"An engineer who reads":   "a person",
+	"paused, by whom and why": "a person, the operator who has paused a job",
+}
+
+// notProse is what of a page is not its own words: code, addresses of links.
+var notProse = regexp.MustCompile("(?ms)^```.*?^```$|^    .*?$|`[^`\n]*`|\\]\\([^)]*\\)")
+
+// dialectIn returns the words of a page that have a plain term, each with what is around it.
+func dialectIn(page string) (found []string) {
+	text := notProse.ReplaceAllString(page, "")
+	for phrase := range allowed {
+		text = strings.ReplaceAll(text, phrase, "")
+	}
+	for _, at := range dialect.FindAllStringIndex(text, -1) {
+		found = append(found, text[max(0, at[0]-40):min(len(text), at[1]+40)])
+	}
+	return found
+}
+
+// plainPages are README.md, CONTRIBUTING.md and the pages beside docs/README.md.
+func plainPages(t *testing.T) map[string]string {
+	all := pages(t)
+	maps.DeleteFunc(all, func(name, _ string) bool {
+		return name != "README.md" && name != "CONTRIBUTING.md" && path.Dir(name) != "docs"
+	})
+	return all
+}
+
+// Pages are read at night, by engineers for whom English is a second language: no page has a
+// word of the dialect.
+func TestPagesArePlain(t *testing.T) {
+	for name, page := range plainPages(t) {
+		for _, where := range dialectIn(page) {
+			t.Errorf("%s: …%s…: name the thing, and use the plain word (CONTRIBUTING.md, Words)", name, where)
+		}
+	}
+	for text, want := range map[string]int{
+		"The caller is told so, by whoever waits.": 2, "`TestWhoIsTold`, [who](who.md)": 1, "It stands for the queue.": 0,
+		"```sh\nwho\n```\n": 0, "    echo told\n": 0, "The permit is given back; word arrives.": 2,
+	} {
+		if got := dialectIn(text); len(got) != want {
+			t.Errorf("%q: %q, want %d", text, got, want)
+		}
+	}
+}
+
+// goName is code on a page that names something in Go: Name, package.Name, Type.Member, with a
+// call's arguments or without.
+var goName = regexp.MustCompile("`\\*?((?:[A-Za-z]\\w*\\.)*[A-Z]\\w*[a-z]\\w*)(?:\\([^`]*\\))?`")
+
+// unknownNames returns the names on a page that no Go file has, as an identifier or a string.
+func unknownNames(page string, known map[string]bool) (found []string) {
+	for _, m := range goName.FindAllStringSubmatch(page, -1) {
+		for part := range strings.SplitSeq(m[1], ".") {
+			if !known[part] {
+				found = append(found, m[1])
+				break
+			}
+		}
+	}
+	return found
+}
+
+// Pages name what exists: a name that was changed in the code is changed on the pages. Pages
+// about other libraries are left out.
+func TestPagesNameWhatExists(t *testing.T) {
+	known := map[string]bool{"TestName": true} // stands for any
+	for _, tr := range []*tree{repository(t), readTree(t, os.DirFS("../../../integration"))} {
+		for _, f := range tr.files {
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.Ident:
+					known[n.Name] = true
+				case *ast.BasicLit: // such as the name of a subtest
+					known[strings.Trim(n.Value, "\"`")] = true
+				}
+				return true
+			})
+		}
+	}
+	for name, page := range plainPages(t) {
+		if name == "docs/comparison.md" || name == "docs/migration.md" {
+			continue
+		}
+		for _, breach := range unknownNames(page, known) {
+			t.Errorf("%s: no Go file has %s", name, breach)
+		}
+	}
+	if got := unknownNames("`A.Bc`, `Bc(x)`, `*De`, `TTL`, `a.Xy`, `make test`", map[string]bool{"A": true, "Bc": true, "a": true}); !slices.Equal(got, []string{"De", "a.Xy"}) {
+		t.Errorf("unknown names %q", got)
 	}
 }
