@@ -7,17 +7,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// rootUser is the user and the role without which etcd refuses to turn
-// authentication on.
+// rootUser is the user, and the role, that etcd requires before it enables authentication.
 const rootUser = "root"
 
-// EnableAuth turns authentication on with a user that may do everything. etcd
-// insists on one named root, which is made too, with the same password, if user
-// is another. From then on Client and new clients without a name of their own
-// are that user, and clients made before are refused; every member that is not
-// cut off knows. The tokens live for Options.AuthTokenTTL. Its errors are
-// etcd's, that of ctx, and ErrExternal; after one, authentication may be half
-// set up.
+// EnableAuth enables authentication and creates a user with all permissions. etcd requires
+// a user named root: if user is another name, root is created too, with the same password.
+//
+// When EnableAuth returns, every running member that is not cut off requires
+// authentication. Client, and new clients without ClientOptions.Username, authenticate as
+// the user. Requests of earlier clients fail. Tokens expire after Options.AuthTokenTTL.
+//
+// EnableAuth returns the errors of etcd, that of ctx, and ErrExternal. After an error, some
+// of the users may exist and authentication may be enabled.
 func (c *Cluster) EnableAuth(ctx context.Context, user, password string) error {
 	if err := c.ownServer(); err != nil {
 		return err
@@ -32,7 +33,7 @@ func (c *Cluster) EnableAuth(ctx context.Context, user, password string) error {
 			return fmt.Errorf("embedtest: add user %s: %w", name, err)
 		}
 		if _, err := admin.UserGrantRole(ctx, name, rootUser); err != nil {
-			return fmt.Errorf("embedtest: make %s root: %w", name, err)
+			return fmt.Errorf("embedtest: grant role root to user %s: %w", name, err)
 		}
 	}
 	if _, err := admin.AuthEnable(ctx); err != nil {
@@ -59,9 +60,10 @@ func (c *Cluster) EnableAuth(ctx context.Context, user, password string) error {
 	return nil
 }
 
-// AddUser adds a user that may read and write below the prefixes and nothing
-// else, by a role of the same name; before or after EnableAuth. Connect as the
-// user with ClientOptions. Its errors are etcd's and ErrExternal.
+// AddUser creates a user, and a role of the same name, that may read and write the keys
+// below the prefixes and nothing else. Call it before or after EnableAuth. Use
+// ClientOptions.Username to connect as the user. AddUser returns the errors of etcd, and
+// ErrExternal.
 func (c *Cluster) AddUser(ctx context.Context, name, password string, prefixes ...string) error {
 	if err := c.ownServer(); err != nil {
 		return err
@@ -73,14 +75,14 @@ func (c *Cluster) AddUser(ctx context.Context, name, password string, prefixes .
 	for _, p := range prefixes {
 		_, err := admin.RoleGrantPermission(ctx, name, p, clientv3.GetPrefixRangeEnd(p), clientv3.PermissionType(clientv3.PermReadWrite))
 		if err != nil {
-			return fmt.Errorf("embedtest: grant %s to %s: %w", p, name, err)
+			return fmt.Errorf("embedtest: grant permission for %s to role %s: %w", p, name, err)
 		}
 	}
 	if _, err := admin.UserAdd(ctx, name, password); err != nil {
 		return fmt.Errorf("embedtest: add user %s: %w", name, err)
 	}
 	if _, err := admin.UserGrantRole(ctx, name, name); err != nil {
-		return fmt.Errorf("embedtest: grant role to %s: %w", name, err)
+		return fmt.Errorf("embedtest: grant role %s to user %s: %w", name, name, err)
 	}
 	return nil
 }

@@ -43,8 +43,8 @@ func TestAuth(t *testing.T) {
 	require.NoError(t, c.SetNoSpace(within(t, patience), false))
 }
 
-// A stream keeps the token it was opened with, and a raw stream has nobody to
-// renew it: once the token has expired the server says so.
+// A stream keeps the token with which it was opened. On a raw stream no client renews the
+// token: after its expiry the server ends the stream with an error.
 func TestExpiredTokenIsNoticedOnARawStream(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for a token to run out: 3.5 s")

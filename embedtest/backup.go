@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 )
 
-// Backup is a copy of a cluster's data as of one moment.
+// Backup is a copy of a cluster's data at one moment.
 type Backup struct {
 	cluster *Cluster
-	dir     string // one folder per member
+	dir     string // with one subdirectory per member
 }
 
-// Backup stops all members in good order, copies their data and starts them again.
-// It returns the errors of Restart, that of a copy that failed, and ErrExternal.
+// Backup stops all members, copies their data and restarts them. It returns an error if the
+// copy fails, the errors of Restart, and ErrExternal.
 func (c *Cluster) Backup(ctx context.Context) (*Backup, error) {
 	if err := c.ownServer(); err != nil {
 		return nil, err
@@ -35,18 +35,17 @@ func (c *Cluster) Backup(ctx context.Context) (*Backup, error) {
 	return b, c.restartAll(ctx)
 }
 
-// Restore takes the cluster's history back to a backup of it: all members lose their
-// data, get those of the backup and start again, on the same addresses. Keys, leases
-// and revisions that came later have never been, and revisions are given out a second
-// time, as after a snapshot was restored without raising the revision. A backup can be
-// restored more than once. It returns the errors of Restart and of a copy that failed,
-// ErrExternal, and an error for a backup of another cluster.
+// Restore stops all members, replaces their data with those of the backup and restarts them
+// on the same addresses. All later changes of keys and leases are lost, and etcd assigns
+// their revisions a second time, as after the restore of a snapshot without a revision bump.
+// A backup can be restored more than once. Restore returns an error for a backup of another
+// cluster and if the copy fails, the errors of Restart, and ErrExternal.
 func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
 	if err := c.ownServer(); err != nil {
 		return err
 	}
 	if b == nil || b.cluster != c {
-		return fmt.Errorf("embedtest: restore: it is no backup of this cluster")
+		return fmt.Errorf("embedtest: restore: the backup is of another cluster")
 	}
 	for _, m := range c.members {
 		m.stop(true)

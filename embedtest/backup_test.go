@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// After a restore what came later has never been: keys, leases and revisions.
+// After a restore, later keys and leases are lost, and their revisions are assigned again.
 func TestRestore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts clusters and restores them: 5.5 s")

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// The clocks here are medians of the wall time of one start or one close; the
-// package promises 50 ms for one member, 150 ms for three and 50 ms to close.
+// The figures are medians of the wall time of one start or one close. The aims are 50 ms for
+// the start of one member, 150 ms for three, and 50 ms for a close.
 
 func BenchmarkStart1(b *testing.B) { benchStart(b, 1) }
 func BenchmarkStart3(b *testing.B) { benchStart(b, 3) }
@@ -75,7 +75,7 @@ func report(b *testing.B, took []time.Duration, unit string) {
 	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "max-"+unit)
 }
 
-// BenchmarkPut tells what the client's faults cost while none is in force.
+// BenchmarkPut measures what the interceptors and the link cost while no fault is in force.
 func BenchmarkPut(b *testing.B) {
 	c := Start(b, nil)
 	cl := c.NewClient(b, nil)

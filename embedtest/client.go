@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// Client is an etcd client with connections of its own: to the servers it is
-// another process. Its methods may be called from several goroutines at once.
+// Client is an etcd client with its own connections: for etcd it is another process. Its
+// methods may be called concurrently.
 type Client struct {
 	*clientv3.Client
 	c      *Cluster
@@ -22,24 +22,25 @@ type Client struct {
 	counts *counts
 }
 
-// ClientOptions says how a client connects. Nil means the defaults.
+// ClientOptions are the settings of a client. The zero value and nil mean the defaults.
 type ClientOptions struct {
-	// Endpoints are the servers that the client connects to, for example
-	// Cluster.Endpoints()[:1] for the first member only. Defaults to all members.
+	// Endpoints are the client URLs that the client connects to, for example
+	// Cluster.Endpoints()[:1] for the first member only. Defaults to those of all
+	// members.
 	Endpoints []string
 
-	// Username and Password authenticate the client. Defaults to none, and
-	// after EnableAuth to the user made there.
+	// Username and Password authenticate the client. Defaults to no user, and after
+	// EnableAuth to the user of that call.
 	Username, Password string
 
-	// Configure has the last word on the client's configuration. Append to
-	// DialOptions instead of replacing them: the faults live there. Defaults
+	// Configure is called with the client's complete configuration and may change it.
+	// Append to DialOptions and keep what is there: it implements the faults. Defaults
 	// to none.
 	Configure func(*clientv3.Config)
 }
 
-// NewClient returns a client with connections of its own. The end of the test closes it,
-// before the servers. Errors fail tb.
+// NewClient returns a client with its own connections. tb.Cleanup closes it. An error
+// fails tb.
 func (c *Cluster) NewClient(tb TB, opts *ClientOptions) *Client {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -53,12 +54,12 @@ func (c *Cluster) NewClient(tb TB, opts *ClientOptions) *Client {
 	return cl
 }
 
-// Dial returns a client with connections of its own. The first request connects. The
-// caller may close the client; Cluster.Close closes it in any case.
+// Dial returns a client with its own connections; without authentication, its first
+// request opens them. The caller may close the client. Cluster.Close closes it in any case.
 //
-// Dial returns an error if ctx has ended, if the cluster is closed, if etcd's client
-// refuses its configuration, and if the authentication fails, for example with
-// rpctypes.ErrAuthFailed. Authentication may take five seconds to fail.
+// Dial returns an error if ctx has ended before the call, if the cluster is closed, if
+// etcd's client rejects the configuration, and if the authentication fails, for example
+// with rpctypes.ErrAuthFailed. Authentication may take five seconds to fail.
 func (c *Cluster) Dial(ctx context.Context, opts *ClientOptions) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -74,8 +75,8 @@ func (c *Cluster) Dial(ctx context.Context, opts *ClientOptions) (*Client, error
 	}
 	cfg.DialOptions = append(cfg.DialOptions,
 		grpc.WithContextDialer(cl.link.dial),
-		// etcd's client installs its retries as the one outer interceptor;
-		// chained ones come after it and see every attempt.
+		// etcd's client installs its retries as the outermost interceptor. Chained
+		// interceptors run inside it and see every attempt.
 		grpc.WithChainUnaryInterceptor(cl.unary),
 		grpc.WithChainStreamInterceptor(cl.stream),
 	)
@@ -84,7 +85,7 @@ func (c *Cluster) Dial(ctx context.Context, opts *ClientOptions) (*Client, error
 	}
 	raw, err := newClient(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("embedtest: client: %w", err)
+		return nil, fmt.Errorf("embedtest: create client: %w", err)
 	}
 	c.confine(raw)
 	cl.Client = raw
@@ -101,8 +102,8 @@ func (c *Cluster) Dial(ctx context.Context, opts *ClientOptions) (*Client, error
 	return cl, nil
 }
 
-// newClient is clientv3.New, which asks etcd if there is a user to authenticate. An
-// election answers that with an error; newClient asks again until ctx ends.
+// newClient calls clientv3.New, which authenticates if there is a user, and retries until
+// ctx ends if an election is the reason for the failure.
 func newClient(ctx context.Context, cfg clientv3.Config) (*clientv3.Client, error) {
 	for {
 		cl, err := clientv3.New(cfg)
@@ -117,7 +118,7 @@ func newClient(ctx context.Context, cfg clientv3.Config) (*clientv3.Client, erro
 	}
 }
 
-// dialAdmin makes the cluster's own client.
+// dialAdmin creates the cluster's own client.
 func (c *Cluster) dialAdmin() (*clientv3.Client, error) {
 	cfg, err := c.clientConfig(&ClientOptions{})
 	if err != nil {
@@ -125,7 +126,7 @@ func (c *Cluster) dialAdmin() (*clientv3.Client, error) {
 	}
 	cl, err := clientv3.New(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("embedtest: client: %w", err)
+		return nil, fmt.Errorf("embedtest: create client: %w", err)
 	}
 	c.confine(cl)
 	return cl, nil
@@ -139,21 +140,21 @@ func (c *Cluster) clientConfig(o *ClientOptions) (clientv3.Config, error) {
 	if len(eps) == 0 {
 		return clientv3.Config{}, errClosed
 	}
-	who := credentials{o.Username, o.Password}
-	if who.user == "" {
+	user := credentials{o.Username, o.Password}
+	if user.name == "" {
 		c.mu.Lock()
-		who = c.root
+		user = c.root
 		c.mu.Unlock()
 	}
 	cfg := clientv3.Config{
 		Endpoints:   eps,
 		DialTimeout: 5 * time.Second, // of authentication
-		Username:    who.user,
-		Password:    who.password,
+		Username:    user.name,
+		Password:    user.password,
 		Logger:      c.log.Named("client"),
 		DialOptions: []grpc.DialOption{
-			// gRPC's own back-off grows to minutes; a test that mends a network
-			// wants to see the effect now.
+			// gRPC's default back-off grows to minutes. A test that heals a network
+			// needs the client to reconnect at once.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 100 * time.Millisecond},
 				MinConnectTimeout: 5 * time.Second,
@@ -166,9 +167,9 @@ func (c *Cluster) clientConfig(o *ClientOptions) (clientv3.Config, error) {
 	return cfg, nil
 }
 
-// Close closes the client's connections and ends the calls that faults hold.
-// It may be called again. It returns an error only if etcd's client does, and
-// the connections are closed even so.
+// Close closes the client's connections and ends the calls that faults hold. Further calls
+// of Close do nothing. Close returns an error only if etcd's client does; the connections
+// are closed even then.
 func (cl *Client) Close() error {
 	cl.c.mu.Lock()
 	delete(cl.c.clients, cl)
@@ -182,15 +183,15 @@ func (cl *Client) Close() error {
 			return nil // closed before
 		}
 		return err
-	case <-time.After(hangs):
+	case <-time.After(closeTimeout):
 		_ = cl.ActiveConnection().Close()
 		return nil
 	}
 }
 
-// hangs is when Close takes etcd's client to wait for ever: it does if a watch was
-// refused (by a token that has expired, for instance) and its stream ended at the same
-// time. Nothing but two or three goroutines is left of it.
-const hangs = 3 * time.Second
+// closeTimeout bounds Close: clientv3.Client.Close never returns if a watch is refused (by
+// an expired token, for example) while its stream ends. Close then leaves two or three
+// goroutines behind and nothing else.
+const closeTimeout = 3 * time.Second
 
 func (cl *Client) close() { _ = cl.Close() }

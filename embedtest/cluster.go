@@ -9,41 +9,42 @@ import (
 	"go.uber.org/zap"
 )
 
-// Cluster is a running etcd of one or more members. All methods may be called
-// from several goroutines at once.
+// Cluster is an etcd of one or more members, which are numbered from 0. Its methods may be
+// called concurrently.
 type Cluster struct {
 	opts     Options
 	tb       TB // nil when started without a test
 	external bool
-	space    string // where all keys lie, on an external cluster without a test
+	space    string // prefix of all keys, on an external cluster without a test
 	log      *zap.Logger
 	logBuf   *logBuffer
 	dir      string
 	ownDir   *dataDir // nil if Options.Dir names dir
 	tls      *serverTLS
 	members  []*member
-	abort    context.CancelCauseFunc // ends the start
+	abort    context.CancelCauseFunc // cancels the start
 
 	mu       sync.Mutex
 	admin    *clientv3.Client
 	root     credentials
 	clients  map[*Client]struct{}
-	prefixes []string           // that Prefix has given out on an external cluster
+	prefixes []string           // returned by Prefix, on an external cluster
 	old      []*clientv3.Client // admin clients from before EnableAuth
 	started  bool
-	gaveUp   error // of a member that had started
+	failure  error // the first fatal error of etcd
 	closed   bool
 	done     chan struct{} // closed when Close has finished
 	err      error         // of Close
 }
 
-type credentials struct{ user, password string }
+type credentials struct{ name, password string }
 
-// Close closes the clients, then the servers, and removes the data directory
-// unless Options.Dir named it. It takes milliseconds even while watches are
-// open, and may be called again. It returns an error when the data, or on an
-// external cluster the keys, cannot be removed, and when etcd gave up on a member; the
-// cluster is closed in any case.
+// Close closes the clients, stops the members and removes the data directory, unless
+// Options.Dir named it. It takes milliseconds, even while watches are open. Further calls
+// return the result of the first.
+//
+// Close returns an error if the data cannot be removed, if the keys on an external cluster
+// cannot be deleted, and if etcd failed on a member. The cluster is closed in any case.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -61,7 +62,7 @@ func (c *Cluster) Close() error {
 	for cl := range clients {
 		cl.close()
 	}
-	c.err = c.tidy(admins[len(admins)-1])
+	c.err = c.deleteKeys(admins[len(admins)-1])
 	for _, a := range admins {
 		if a != nil {
 			_ = a.Close()
@@ -69,7 +70,7 @@ func (c *Cluster) Close() error {
 	}
 	c.err = errors.Join(c.err, c.stopMembers())
 	c.mu.Lock()
-	c.err = errors.Join(c.err, c.gaveUp)
+	c.err = errors.Join(c.err, c.failure)
 	c.mu.Unlock()
 	return c.err
 }
@@ -89,15 +90,15 @@ func (c *Cluster) stopMembers() error {
 	return c.ownDir.remove()
 }
 
-// Client returns the cluster's own client, with plain connections and, after
-// EnableAuth, the rights of root. It is closed by Close; do not close it.
+// Client returns the cluster's own client, into which no faults are injected. After
+// EnableAuth it has all permissions. Close closes it; the caller must not.
 func (c *Cluster) Client() *clientv3.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.admin
 }
 
-// Endpoints returns the client URLs of all members, in their order.
+// Endpoints returns the client URL of each member, in the order of their numbers.
 func (c *Cluster) Endpoints() []string {
 	if c.external {
 		return externalEndpoints()
@@ -109,4 +110,4 @@ func (c *Cluster) Endpoints() []string {
 	return eps
 }
 
-var errClosed = errors.New("embedtest: the cluster is closed")
+var errClosed = errors.New("embedtest: the cluster is closed (Cluster.Close)")

@@ -29,11 +29,11 @@ func TestStartedClusterAnswersAtEveryMember(t *testing.T) {
 	}
 }
 
-// A watch that is open must not hold Close up; etcd alone waits 5 s for it.
+// An open watch does not delay Close. etcd alone waits 5 s for it.
 func TestCloseWithOpenWatches(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
-	// Several times, because etcd alone is slow only every other time.
+	// Several times, because etcd alone waits in about half of the cases.
 	for _, n := range []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3} {
 		c, err := New(t.Context(), &Options{Members: n})
 		require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestGivenDirSurvives(t *testing.T) {
 	require.Equal(t, "kept", value(t, Start(t, opts), "k"))
 }
 
-// Data of a process with larger segments, or of etcd itself, is read.
+// A member can start on the data of a process with larger segments, or of etcd itself.
 func TestDirOfLargerSegments(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestDirOfLargerSegments(t *testing.T) {
 	require.Equal(t, "changed", value(t, c, "k"))
 }
 
-// F65: whoever takes ports at the same time gets others.
+// F65: a process that binds ports at the same time gets other ones.
 func TestPortsWithoutARace(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
-// config builds etcd's configuration for the next life of the member.
+// config returns etcd's configuration for the next start of the member.
 func (m *member) config(r *running) *embed.Config {
 	o := &m.c.opts
 	cfg := embed.NewConfig()
@@ -25,8 +25,8 @@ func (m *member) config(r *running) *embed.Config {
 		cfg.AuthTokenTTL = uint(o.AuthTokenTTL.Seconds())
 	}
 	cfg.EnableGRPCGateway = false
-	// Outside of etcd's own flags this is zero, and every request is put into
-	// words and logged as slow.
+	// Only etcd's flags set this default. With zero, every request is formatted and
+	// logged as slow.
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.logger(r))
 	cfg.SocketOpts.ReusePort = ports.Held
@@ -40,8 +40,8 @@ func (m *member) config(r *running) *embed.Config {
 	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: m.clientAddr}}
 	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
 	if m.c.tls != nil {
-		// gRPC alone on the client port, with credentials from memory: etcd's
-		// own TLS settings want the key in a file.
+		// The client port serves gRPC only, with credentials from memory: etcd's own
+		// TLS settings need the key in a file.
 		cfg.ListenClientHttpUrls = []url.URL{{Scheme: "http", Host: m.httpAddr}}
 		cfg.AdvertiseClientUrls = []url.URL{{Scheme: "https", Host: m.clientAddr}}
 		cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions,

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// counts is what one client has sent.
+// counts are the requests and the open streams of one client.
 type counts struct {
 	mu       sync.Mutex
 	requests map[string]int
@@ -17,27 +17,31 @@ func newCounts() *counts {
 	return &counts{requests: make(map[string]int), streams: make(map[string]int)}
 }
 
-// Requests returns what the client has sent since it was made or since
-// ResetRequests, retries included: unary calls and opened streams by the short
-// name of their method ("Txn", "Range", "LeaseGrant", "Watch",
-// "LeaseKeepAlive"), messages on streams as "LeaseKeepAlive.Send" and
-// "Watch.Send", which counts created watches; their ends are "Watch.Cancel".
-// A call that a Fault keeps back is not counted before it is sent.
+// Requests returns the number of requests that the client has sent since it was created or
+// since ResetRequests, retries included, by name:
+//
+//   - "Txn", "Range", "LeaseGrant" and other methods: unary calls
+//   - "Watch", "LeaseKeepAlive": opened streams
+//   - "Watch.Send": created watches
+//   - "Watch.Cancel", "Watch.Progress": the other messages on a Watch stream
+//   - "LeaseKeepAlive.Send": renewals
+//
+// A request that a Fault holds is counted when it is sent.
 func (cl *Client) Requests() map[string]int {
 	cl.counts.mu.Lock()
 	defer cl.counts.mu.Unlock()
 	return maps.Clone(cl.counts.requests)
 }
 
-// ResetRequests starts Requests from zero; open streams are not forgotten.
+// ResetRequests sets all counts of Requests to zero. OpenStreams is not affected.
 func (cl *Client) ResetRequests() {
 	cl.counts.mu.Lock()
 	defer cl.counts.mu.Unlock()
 	clear(cl.counts.requests)
 }
 
-// OpenStreams returns the number of streams that are open now, by the short
-// name of their method; methods without one are missing.
+// OpenStreams returns the number of open streams by the name of their method. Methods
+// without an open stream have no entry.
 func (cl *Client) OpenStreams() map[string]int {
 	cl.counts.mu.Lock()
 	defer cl.counts.mu.Unlock()
@@ -64,7 +68,7 @@ func (c *counts) ended(method string) {
 	c.mu.Unlock()
 }
 
-// shortName turns "/etcdserverpb.KV/Txn" into "Txn".
+// shortName returns "Txn" for "/etcdserverpb.KV/Txn".
 func shortName(fullMethod string) string {
 	return fullMethod[strings.LastIndexByte(fullMethod, '/')+1:]
 }

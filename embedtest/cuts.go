@@ -5,22 +5,21 @@ import (
 	"fmt"
 )
 
-// CutPeers cuts a member off from all others in both directions, for raft
-// messages; its clients still reach it. A member stays cut through Restart,
-// apart from its first moments.
+// CutPeers cuts a member off from all others: no raft message passes in either direction.
+// Clients still reach the member. The cut stays in force through Restart, except for the
+// first moments after the start, until HealPeers.
 //
-// What it does not cut: a member that is not the leader forwards a lease
-// renewal to the leader over HTTP, past raft, and that still arrives for as
-// long as the cut member believes in its leader, which is between one and two
-// election timeouts. A leader that is cut off renews leases on its own for
-// about as long. Use Client.Cut as well to keep a client's renewals out.
+// Lease renewals still pass: a member that is not the leader forwards them to the leader
+// over HTTP, outside raft, for as long as it knows the leader, which is one to two election
+// timeouts. A leader that is cut off renews leases on its own for about as long. Use
+// Client.Cut as well to stop the renewals of a client.
 //
-// It returns an error for a member that does not exist, and ErrExternal.
-func (c *Cluster) CutPeers(i int) error { return c.setCut(i, true) }
+// CutPeers returns an error for a member that does not exist, and ErrExternal.
+func (c *Cluster) CutPeers(member int) error { return c.setCut(member, true) }
 
-// HealPeers ends CutPeers. The member takes part again within about an
-// election timeout. It returns an error where CutPeers does.
-func (c *Cluster) HealPeers(i int) error { return c.setCut(i, false) }
+// HealPeers ends the cut of CutPeers. The member rejoins within about one election timeout.
+// HealPeers returns an error for a member that does not exist, and ErrExternal.
+func (c *Cluster) HealPeers(member int) error { return c.setCut(member, false) }
 
 func (c *Cluster) setCut(i int, cut bool) error {
 	if err := c.ownServer(); err != nil {
@@ -37,7 +36,7 @@ func (c *Cluster) setCut(i int, cut bool) error {
 	return nil
 }
 
-// applyCuts brings every pair of running members into the wanted state.
+// applyCuts applies the cuts in force to every pair of members.
 func (c *Cluster) applyCuts() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +58,7 @@ func (c *Cluster) applyCuts() {
 	}
 }
 
-// everywhere waits until ok holds for every running member that can hear of
-// changes at all.
+// everywhere waits until ok holds for every running member that is not cut off.
 func (c *Cluster) everywhere(ctx context.Context, ok func(*running) bool) error {
 	for _, m := range c.members {
 		err := retry(ctx, func() error {
@@ -68,7 +66,7 @@ func (c *Cluster) everywhere(ctx context.Context, ok func(*running) bool) error 
 			cut := m.cut
 			c.mu.Unlock()
 			if r := m.running(); r != nil && !cut && !ok(r) {
-				return fmt.Errorf("embedtest: member %s is behind", m.name)
+				return fmt.Errorf("embedtest: member %s has not applied the change", m.name)
 			}
 			return nil
 		})

@@ -9,19 +9,19 @@ import (
 	"sync"
 )
 
-// dataDir is a temporary directory of this process. A file in it is locked until the
-// process ends, for whatever reason, so that a later process can remove what a dead one
-// has left. It is a lock and not a process ID because IDs are used again.
+// dataDir is a temporary directory of this process. The process locks a file in it until it
+// ends, so that a later process can detect and remove the directory of a dead one. A process
+// ID would not do, because the system reuses IDs.
 type dataDir struct {
-	tmp  *os.Root // the directory for temporary files
-	name string
-	root *os.Root // tmp/name
-	lock *os.File
-	gone bool // removed, or left to a sweep
+	tmp     *os.Root // the parent, such as os.TempDir
+	name    string
+	root    *os.Root // tmp/name
+	lock    *os.File
+	removed bool // or left to a sweep
 }
 
 const (
-	dataDirs = "embedtest-*" // as os.MkdirTemp and fs.Glob have it
+	dataDirs = "embedtest-*" // for os.MkdirTemp and fs.Glob
 	lockFile = "embedtest.lock"
 )
 
@@ -29,8 +29,8 @@ var errNotOurs = errors.New("the directory belongs to another process")
 
 var sweepOnce sync.Once
 
-// newDataDir makes a directory below os.TempDir. The first call in a process removes the
-// directories of processes that have died.
+// newDataDir creates a directory below os.TempDir. The first call in a process first removes
+// the directories of dead processes.
 func newDataDir() (*dataDir, error) {
 	sweepOnce.Do(func() { sweepDataDirs(os.TempDir()) })
 	return newDataDirIn(os.TempDir())
@@ -40,9 +40,9 @@ func newDataDirIn(tmp string) (*dataDir, error) {
 	for {
 		path, err := os.MkdirTemp(tmp, dataDirs)
 		if err != nil {
-			return nil, fmt.Errorf("embedtest: data directory: %w", err)
+			return nil, fmt.Errorf("embedtest: create data directory: %w", err)
 		}
-		// A sweep of another process may come before the lock and remove the directory.
+		// The sweep of another process may remove the directory before it is locked.
 		d, err := lockDataDir(tmp, filepath.Base(path), os.O_CREATE)
 		if err == nil || !errors.Is(err, errNotOurs) && !errors.Is(err, fs.ErrNotExist) {
 			return d, err
@@ -50,8 +50,8 @@ func newDataDirIn(tmp string) (*dataDir, error) {
 	}
 }
 
-// sweepDataDirs removes the directories below tmp that no process has locked. What it
-// cannot open or remove stays: it belongs to another user.
+// sweepDataDirs removes the directories below tmp that no process has locked. Directories
+// that it cannot open or remove belong to another user and stay.
 func sweepDataDirs(tmp string) {
 	names, err := fs.Glob(os.DirFS(tmp), dataDirs)
 	if err != nil {
@@ -64,15 +64,15 @@ func sweepDataDirs(tmp string) {
 	}
 }
 
-// lockDataDir opens tmp/name and locks the file in it, which create makes. It returns
-// errNotOurs if another process holds the lock. os.Root follows no link out of a tmp that
-// other users write to as well.
+// lockDataDir opens tmp/name and locks the file in it; os.O_CREATE creates the file. It
+// returns errNotOurs if another process holds the lock. os.Root follows no link that leads
+// out of tmp, to which other users may write too.
 func lockDataDir(tmp, name string, create int) (_ *dataDir, err error) {
 	d := &dataDir{name: name}
 	defer func() {
 		if err != nil {
 			d.close()
-			err = fmt.Errorf("embedtest: lock the data directory: %w", err)
+			err = fmt.Errorf("embedtest: lock data directory: %w", err)
 		}
 	}()
 	if d.tmp, err = os.OpenRoot(tmp); err != nil {
@@ -85,12 +85,12 @@ func lockDataDir(tmp, name string, create int) (_ *dataDir, err error) {
 		return nil, err
 	}
 	if err = tryLock(d.lock); err != nil && !errors.Is(err, errNotOurs) && create != 0 {
-		_ = d.lock.Close() // Locks do not work here. Without the file, no sweep comes.
+		_ = d.lock.Close() // The system has no locks. No sweep removes a directory without the file.
 		return d, d.root.Remove(lockFile)
 	} else if err != nil {
 		return nil, err
 	}
-	// A sweep may have removed the file before it was locked here.
+	// A sweep may have removed the file between the open and the lock.
 	locked, err := d.lock.Stat()
 	if err != nil {
 		return nil, err
@@ -107,13 +107,14 @@ func lockDataDir(tmp, name string, create int) (_ *dataDir, err error) {
 
 func (d *dataDir) path() string { return filepath.Join(d.tmp.Name(), d.name) }
 
-// remove removes the directory, and the lock last: if the process dies on the way, the
-// next one finds it. Windows removes no file that is open. A second call does nothing.
+// remove removes the directory, with the lock file last, so that a sweep can complete the
+// removal if the process dies during it. On Windows a file must be closed before its removal.
+// Further calls do nothing.
 func (d *dataDir) remove() error {
-	if d.gone {
+	if d.removed {
 		return nil
 	}
-	d.gone = true
+	d.removed = true
 	defer d.close()
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	for _, e := range entries {
@@ -122,18 +123,19 @@ func (d *dataDir) remove() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("embedtest: remove the data: %w", err)
+		return fmt.Errorf("embedtest: remove data directory: %w", err)
 	}
 	_ = d.lock.Close()
 	_ = d.root.Remove(lockFile)
 	_ = d.root.Close()
 	if err := d.tmp.Remove(d.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("embedtest: remove the data: %w", err)
+		return fmt.Errorf("embedtest: remove data directory: %w", err)
 	}
 	return nil
 }
 
-// close leaves the directory to the next sweep, if it is still there.
+// close closes the files and the lock. If the directory still exists, the next sweep removes
+// it.
 func (d *dataDir) close() {
 	_ = d.lock.Close()
 	if d.root != nil {

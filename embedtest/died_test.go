@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// diesChild returns this binary as a process that runs TestDiesChild in that way, with
-// its temporary files below tmp.
+// diesChild returns a command that runs TestDiesChild of this binary with temporary files
+// below tmp, and dies in the given way.
 func diesChild(t *testing.T, tmp, how string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDiesChild$", "-test.v")
 	cmd.Env = append(os.Environ(), "EMBEDTEST_TEST_DIES="+how, "TMPDIR="+tmp, "TMP="+tmp)
@@ -32,8 +32,8 @@ func entries(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// A process that dies cannot remove its data. The next one does, and leaves that of a
-// process which still runs.
+// A process that dies cannot remove its data. The next process removes it, and keeps the
+// data of a running process.
 func TestDataOfADeadProcessIsRemoved(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
@@ -71,14 +71,14 @@ func TestDataOfADeadProcessIsRemoved(t *testing.T) {
 	require.Empty(t, entries(t, tmp))
 }
 
-// Directories made while sweeps run stay until their owner removes them.
+// A sweep does not remove directories that are created while it runs.
 func TestSweepLeavesDirectoriesInUse(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()
 	dead, err := newDataDirIn(tmp)
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dead.path(), "member", "wal"), 0o700))
-	dead.close() // what the end of a process does
+	dead.close() // as the end of a process does
 	foreign := filepath.Join(tmp, "embedtest-of-others")
 	require.NoError(t, os.MkdirAll(filepath.Join(foreign, "member"), 0o700))
 
@@ -117,7 +117,7 @@ func TestSweepLeavesDirectoriesInUse(t *testing.T) {
 	require.DirExists(t, filepath.Join(foreign, "member"))
 }
 
-// TestDiesChild is what diesChild runs.
+// TestDiesChild is the body of the process of diesChild.
 func TestDiesChild(t *testing.T) {
 	how := os.Getenv("EMBEDTEST_TEST_DIES")
 	if how == "" {

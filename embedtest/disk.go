@@ -8,31 +8,30 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// etcd reserves the disk space of two segments of its write-ahead log for each
-// member, the present one and the next: 128 MB with its default of 64 MB. Each new
-// segment costs milliseconds, so much smaller ones slow down tests that write large
-// values.
+// For each member, etcd allocates the disk space of two segments of its write-ahead log, the
+// current one and the next: 128 MB with its default of 64 MB. A new segment costs
+// milliseconds, so a much smaller size slows down tests that write large values.
 //
-// The size is a variable of the process that etcd reads without a lock. It is set
-// here because nothing runs at the same time: setting it when the first member starts
-// would be a race with an etcd that the program has started by itself.
+// The size is a global variable that etcd reads without a lock. It is set in init, before
+// any etcd runs. Setting it at the start of the first member would race with an etcd that the
+// program itself has started.
 func init() { wal.SegmentSizeBytes = 4_000_000 }
 
-// spare is the space that a member needs beside its write-ahead log: an empty
-// database and a snapshot, and some room for data.
-const spare = 1_000_000
+// baseSize is the disk space that a member needs besides its write-ahead log: for an empty
+// database, a snapshot and some data.
+const baseSize = 1_000_000
 
 // need returns the disk space in bytes that a member needs to start.
 func (m *member) need() int64 {
 	segments := int64(2)
 	if _, err := os.Stat(filepath.Join(m.dir, "member", "wal")); err == nil {
-		segments = 1 // one is there
+		segments = 1 // the current one exists
 	}
-	return segments*wal.SegmentSizeBytes + spare
+	return segments*wal.SegmentSizeBytes + baseSize
 }
 
-// checkRoom returns an error if the data directory's file system has no room for
-// these members. Where the space cannot be determined it returns nil.
+// checkRoom returns an error if the file system of the data directory has too little space
+// for these members. If the space is unknown, it returns nil.
 func (c *Cluster) checkRoom(members ...*member) error {
 	var need int64
 	for _, m := range members {
@@ -42,7 +41,7 @@ func (c *Cluster) checkRoom(members ...*member) error {
 	if !known || free >= need {
 		return nil
 	}
-	place := "Options.Dir names the directory"
+	place := "named by Options.Dir"
 	if c.ownDir != nil {
 		place = "set TMPDIR to a directory with more space"
 	}
@@ -50,7 +49,7 @@ func (c *Cluster) checkRoom(members ...*member) error {
 	if len(members) != 1 {
 		count = fmt.Sprintf("%d members", len(members))
 	}
-	return fmt.Errorf("embedtest: not enough disk space in %s: %.1f MB needed for %s, %.1f MB free; %s",
+	return fmt.Errorf("embedtest: not enough disk space in %s: %.1f MB needed for %s, %.1f MB free (%s)",
 		c.dir, mega(need), count, mega(free), place)
 }
 

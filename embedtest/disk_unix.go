@@ -4,8 +4,8 @@ package embedtest
 
 import "syscall"
 
-// freeSpace returns the bytes that this user may still write below a directory, and
-// whether the system has said so.
+// freeSpace returns how many bytes this user may still write below a directory, and whether
+// that is known.
 func freeSpace(dir string) (free int64, known bool) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil || st.Blocks == 0 {

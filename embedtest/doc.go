@@ -1,9 +1,10 @@
 // Package embedtest runs a real etcd inside a Go test.
 //
-// A member is ready in tens of milliseconds, a cluster of three in about a
-// hundred, and both stop at once even while watches are open. Nothing is
-// mocked: the server is etcd's own, over loopback TCP, with its data in a
-// temporary directory that is removed with the cluster.
+// The server is etcd's own. It runs in the process of the test, serves on loopback TCP
+// and writes to a temporary directory, which is removed with the cluster. One member is
+// ready in tens of milliseconds, three members in about a hundred. A cluster stops at
+// once, even while watches are open. Nothing is mocked, and time is real: a lease expires
+// by the wall clock.
 //
 //	func TestSomething(t *testing.T) {
 //		c := embedtest.Start(t, nil)
@@ -12,63 +13,71 @@
 //		…
 //	}
 //
-// Tests that do not break the server can share one per test binary: use
-// [Shared] with a [Cluster.Prefix] each, and [Main] as the body of TestMain.
-// Examples and main programs have no testing.TB and use [New].
+// Tests that do not break the server can share one member per test binary: use [Shared],
+// a [Cluster.Prefix] for each test, and [Main] as the body of TestMain. Examples and main
+// programs have no testing.TB; they use [New].
 //
-// # Breaking things
+// # Faults
 //
-// A real etcd is of use because real things go wrong. Members can be crashed,
-// restarted and cut from each other ([Cluster.Crash], [Cluster.Restart],
-// [Cluster.CutPeers], [Cluster.MoveLeader]); leases can end, the key space can
-// fill up or be compacted, authentication can be turned on. Every [Client]
-// made by [Cluster.NewClient] has connections of its own, so it stands for
-// another process, and breaks by itself: its network can be cut, made silent
-// or slow, as a whole or towards one member, and single requests can be held,
-// repeated, refused, or carried out without the caller ever learning of it
-// ([Client.Inject]).
+// Faults of a cluster affect all clients. Members can be stopped, crashed, restarted and
+// cut off from each other ([Cluster.Crash], [Cluster.Restart], [Cluster.CutPeers],
+// [Cluster.MoveLeader]). Leases can expire early, the backend can be out of space, the
+// history can be compacted, and authentication can be enabled ([Cluster.ExpireLease],
+// [Cluster.SetNoSpace], [Cluster.Compact], [Cluster.EnableAuth]).
+//
+// Faults of a [Client] affect this client only. Each client of [Cluster.NewClient] has
+// its own connections: for etcd it is another process. Its network can be cut, made
+// silent or slowed down, for all members or for one ([Client.Cut], [Client.BlackHole],
+// [Client.Delay]). Its requests can be held, refused or duplicated, and its responses
+// held or dropped ([Client.Inject]).
 //
 // # A real cluster instead
 //
-// With EMBEDTEST_ENDPOINTS set to a comma separated list of endpoints, no
-// server is started: the same tests run against that cluster, and those that
-// need to break a server are skipped. [Cluster.Prefix] then also removes the
-// keys a test leaves behind, and what [New] returns keeps to keys of its own.
+// If the environment variable EMBEDTEST_ENDPOINTS has a comma-separated list of
+// endpoints, no server is started. The same tests then run against that cluster, and the
+// tests that need to break a server are skipped. [Cluster.Close] deletes the keys that a
+// test leaves below its [Cluster.Prefix]. A cluster of [New] has a key space of its own.
 //
-// # Which etcd
+// # Version of etcd
 //
-// The server is the one of go.etcd.io/etcd/server/v3 that the module requires: 3.6.16 or
-// later. It has to be of the same line as the client: a module that requires the client of
-// 3.7 has to require the server of 3.7 too, or this package does not compile:
+// The server is go.etcd.io/etcd/server/v3 in the version that the module requires, which
+// is 3.6.16 or later. Client and server must have the same minor version: a module that
+// requires the client of 3.7 must also require the server of 3.7, or this package does
+// not compile:
 //
 //	go get go.etcd.io/etcd/server/v3@v3.7.3
 //
-// # What stays real time
+// # Real time
 //
-// etcd measures leases on the wall clock; no fast forward exists. The short
-// ticks used here allow leases of one second (etcd's floor is
-// ceil(1.5 × election timeout) in whole seconds), and
-// [Cluster.ExpireLease] ends one at once. A testing/synctest bubble cannot
-// hold a server, because a goroutine blocked on a socket is never idle there.
+// etcd measures leases by the wall clock and cannot fast-forward. The default election
+// timeouts allow leases of one second (etcd's minimum TTL is ceil(1.5 × election timeout),
+// in whole seconds). [Cluster.ExpireLease] expires a lease at once. A testing/synctest
+// bubble cannot contain a server, because a goroutine that waits for a socket is not
+// durably blocked.
 //
-// etcd itself keeps a few things per process, whatever the number of members:
-// its Prometheus metrics in the default registry, the logger of the raft
-// library, which is that of the member started last, and the size of a segment of
-// the write-ahead log, which this package sets to 4 MB for the whole process
-// (go.etcd.io/etcd/server/v3/storage/wal.SegmentSizeBytes).
+// # State of the process
 //
-// # Disk space, and an etcd that gives up
+// etcd keeps some state per process, for all its members: the Prometheus metrics in the
+// default registry, the logger of the raft library (that of the member started last), and
+// the size of a segment of the write-ahead log
+// (go.etcd.io/etcd/server/v3/storage/wal.SegmentSizeBytes). This package sets that size
+// to 4 MB.
 //
-// A process that dies (a panic, os.Exit, a kill) leaves the data of its clusters in
+// # Disk space
+//
+// A member needs 9 MB of disk space, and space for what is written to it. Without the
+// 9 MB a start fails, and its error has the missing size and the directory.
+//
+// A process that dies (by a panic, os.Exit or a kill) leaves the data of its clusters in
 // directories named embedtest-* below os.TempDir. The next process that starts a cluster
-// removes them. A file in each is locked while its process lives (flock, LockFileEx), so
+// removes them. Each directory has a file that its process locks (flock, LockFileEx), so
 // the data of a running process is never removed. Where files cannot be locked, nothing
-// is removed. A directory named by [Options].Dir is the caller's.
+// is removed. A directory named by [Options].Dir is never removed.
 //
-// A member needs 9 MB of disk, and what is written to it. A start without that
-// space fails and says how much is missing and where. If etcd cannot go on later,
-// on a full disk for example, the reason and the servers' log are written to
-// standard error, the member is stopped as by Crash, and the test of the cluster
-// fails. A cluster of [New] or [Shared] has no test of its own: there the process
-// ends, after the log was written.
+// # Fatal errors of etcd
+//
+// If etcd cannot continue, for example because the disk is full, it logs the reason at
+// level Fatal or Panic. embedtest then writes the reason and the servers' log to standard
+// error, stops the member as [Cluster.Crash] does, and fails the test of the cluster. A
+// cluster of [New] or [Shared] has no test: the process exits after the log is written.
 package embedtest

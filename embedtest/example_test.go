@@ -30,8 +30,7 @@ func ExampleNew() {
 	// Output: hello
 }
 
-// A request that was carried out although its caller saw an error: the case
-// that every retry has to survive.
+// etcd applies the request, but the caller gets an error. Every retry must handle this case.
 func ExampleClient_Inject() {
 	ctx := context.Background()
 	c, err := embedtest.New(ctx, nil)

@@ -13,13 +13,13 @@ import (
 	"go.etcd.io/etcd/client/v3/namespace"
 )
 
-// External reports whether this is the cluster of EMBEDTEST_ENDPOINTS, whose
-// servers cannot be broken.
+// External reports whether this is the cluster of EMBEDTEST_ENDPOINTS. Calls that would
+// break its servers return ErrExternal.
 func (c *Cluster) External() bool { return c.external }
 
-// Prefix returns a key prefix that nobody else has: one per call, named after
-// the test, ending in a slash. On an external cluster Close deletes the keys below
-// it after it has closed the clients; elsewhere they go with the server.
+// Prefix returns a unique key prefix for each call. It contains the name of the test and
+// ends with a slash. On an external cluster, Cluster.Close deletes the keys below it after
+// the clients are closed.
 func (c *Cluster) Prefix(tb TB) string {
 	tb.Helper()
 	name := strings.Map(func(r rune) rune {
@@ -44,8 +44,8 @@ func uniquePrefix(name string) string {
 	return "/embedtest/" + name + "-" + hex.EncodeToString(id[:]) + "/"
 }
 
-// tidy deletes what a test has left on an external cluster.
-func (c *Cluster) tidy(admin *clientv3.Client) error {
+// deleteKeys deletes the keys of this cluster value from an external cluster.
+func (c *Cluster) deleteKeys(admin *clientv3.Client) error {
 	if !c.external || admin == nil {
 		return nil
 	}
@@ -53,19 +53,18 @@ func (c *Cluster) tidy(admin *clientv3.Client) error {
 	defer cancel()
 	below := c.prefixes
 	if c.space != "" {
-		below = append(below, "") // all of it; etcd's wrapper wants no prefix
+		below = append(below, "") // all keys: etcd's namespace wrapper adds c.space
 	}
 	for _, prefix := range below {
 		if _, err := admin.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil {
-			return fmt.Errorf("embedtest: keys below %s stay behind: %w", c.space+prefix, err)
+			return fmt.Errorf("embedtest: delete the keys below %s: %w", c.space+prefix, err)
 		}
 	}
 	return nil
 }
 
-// confine makes a client see nothing but the keys of this cluster value. Without
-// a test there is no prefix that the caller could keep to: examples and main
-// programs use the keys that their readers are to see.
+// confine limits a client to the key space of this cluster value. A cluster without a test
+// needs it: examples and main programs use fixed keys and not those of Prefix.
 func (c *Cluster) confine(cl *clientv3.Client) {
 	if c.space == "" {
 		return
@@ -75,8 +74,8 @@ func (c *Cluster) confine(cl *clientv3.Client) {
 	cl.Lease = namespace.NewLease(cl.Lease, c.space)
 }
 
-// ownServer returns nil when the members are ours to break. On an external
-// cluster it skips the test that the cluster was started for.
+// ownServer returns nil if this package started the members. On an external cluster it skips
+// the test of the cluster, or returns ErrExternal if there is none.
 func (c *Cluster) ownServer() error {
 	if !c.external {
 		return nil

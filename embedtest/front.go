@@ -7,11 +7,10 @@ import (
 	"sync"
 )
 
-// front is the peer address that a member of a cluster advertises: it carries
-// every connection on to the member's real peer listener. It exists to end
-// connections. etcd leaves some open when a member stops (those over which a
-// peer once asked for its version), its own shutdown then waits a second for
-// them, and their goroutines live for five more.
+// front is the peer address that a member advertises, if it has peers. It forwards each
+// connection to the member's peer listener, so that a stop of the member can close them.
+// etcd leaves some open: those over which a peer asked for its version. etcd's shutdown then
+// waits a second for them, and their goroutines live for another five.
 type front struct {
 	ln     net.Listener
 	target string
@@ -25,7 +24,7 @@ type front struct {
 func newFront(target string) (*front, error) {
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("embedtest: peer address: %w", err)
+		return nil, fmt.Errorf("embedtest: listen for peers: %w", err)
 	}
 	f := &front{ln: ln, target: target, conns: make(map[net.Conn]struct{})}
 	f.wg.Go(f.accept)
@@ -34,14 +33,14 @@ func newFront(target string) (*front, error) {
 
 func (f *front) addr() string { return f.ln.Addr().String() }
 
-// lift lets connections through.
+// lift ends sever: connections are forwarded.
 func (f *front) lift() {
 	f.mu.Lock()
 	f.open = true
 	f.mu.Unlock()
 }
 
-// sever ends all connections and refuses new ones.
+// sever closes all connections and refuses new ones.
 func (f *front) sever() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,11 +62,11 @@ func (f *front) accept() {
 		if err != nil {
 			return
 		}
-		f.wg.Go(func() { f.carry(in) })
+		f.wg.Go(func() { f.forward(in) })
 	}
 }
 
-func (f *front) carry(in net.Conn) {
+func (f *front) forward(in net.Conn) {
 	defer in.Close()
 	if !f.keep(in) {
 		return
@@ -89,7 +88,7 @@ func (f *front) carry(in net.Conn) {
 		_ = out.(*net.TCPConn).CloseWrite()
 	}()
 	_, _ = io.Copy(in, out)
-	_ = in.Close() // ends the other direction
+	_ = in.Close() // ends the copy of the other direction
 	<-done
 }
 

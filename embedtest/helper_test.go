@@ -9,11 +9,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// patience bounds what must happen; it never makes a test pass.
+// patience bounds waits for what must happen. No test passes because it ends.
 const patience = time.Minute
 
-// ownServersOnly skips tests of embedtest itself that make no sense on an
-// external cluster, and those that use keys which could be somebody's there.
+// ownServersOnly skips tests that have no meaning on an external cluster, and tests whose
+// keys others may use there.
 func ownServersOnly(t *testing.T) {
 	t.Helper()
 	if externalEndpoints() != nil {
@@ -28,7 +28,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// value reads a key through the cluster's own client; "" when it is absent.
+// value returns the value of a key, or "" if it does not exist.
 func value(t *testing.T, c *Cluster, key string) string {
 	t.Helper()
 	resp, err := c.Client().Get(within(t, patience), key)
@@ -39,7 +39,7 @@ func value(t *testing.T, c *Cluster, key string) string {
 	return string(resp.Kvs[0].Value)
 }
 
-// below lists the keys with a prefix.
+// below returns the keys with a prefix.
 func below(t *testing.T, c *Cluster, prefix string) (keys []string) {
 	t.Helper()
 	resp, err := c.Client().Get(within(t, patience), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -63,7 +63,7 @@ func grant(t *testing.T, cl *clientv3.Client, ttl int64) clientv3.LeaseID {
 	return resp.ID
 }
 
-// async runs f and returns the channel of its error.
+// async runs f on a goroutine and returns a channel with its error.
 func async(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

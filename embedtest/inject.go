@@ -10,64 +10,67 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Action is what a Fault does to a call, or to a message of a stream.
+// Action is what a Fault does to a unary call, or to a message of a stream.
 type Action int
 
 const (
-	// Pass lets the call through; only the hooks are called.
+	// Pass does nothing to the call: only the hooks run.
 	Pass Action = iota
 
-	// DropResponse has the request carried out and keeps the answer from the
-	// caller, who gets Fault.Err. On a stream the answer is swallowed.
+	// DropResponse sends the request and, when the server has responded, returns Fault.Err
+	// to the caller. On a stream the response is skipped.
 	DropResponse
 
-	// HoldResponse has the request carried out and keeps the answer until
-	// Release, or until the caller's context ends and the caller gets its
-	// error. On a stream, later answers wait behind the held one.
+	// HoldResponse sends the request and holds the response until Release. If the caller's
+	// context ends first, the caller gets the error of its context. On a stream, later
+	// responses wait behind the held one.
 	HoldResponse
 
-	// HoldRequest keeps the request until Release. When the caller's context
-	// ends first the caller gets its error, and Release still sends a late
-	// copy. On a stream, Release lets the message go, and the stream's end
-	// forgets it.
+	// HoldRequest holds the request until Release sends it. If the caller's context ends
+	// first, the caller gets the error of its context, and Release still sends the
+	// request. On a stream, the end of the stream discards the held message.
 	HoldRequest
 
-	// Duplicate is DropResponse, and Release sends the same request once more.
-	// It has no meaning on a stream.
+	// Duplicate is DropResponse, and Release sends the same request a second time. It is
+	// not available on a stream.
 	Duplicate
 
-	// FailWith sends nothing and gives the caller Fault.Err. On a stream the
-	// next message in either direction breaks the stream with Fault.Err.
+	// FailWith does not send the request and returns Fault.Err to the caller. On a stream,
+	// the next message in either direction ends the stream with Fault.Err.
 	FailWith
 )
 
-// Fault says which calls of one client are struck, and how. Calls are seen
-// behind the retries of etcd's client: each attempt is a call of its own, and
-// etcd's client tries reads again after codes.Unavailable.
+// Fault defines which calls of one client it applies to, and what it does to them.
+//
+// A fault applies to attempts: etcd's client retries outside the fault, and each of its
+// retries is a call of its own. etcd's client retries reads after codes.Unavailable.
 type Fault struct {
-	// Method is the short name of an RPC, as in Client.Requests: "Txn",
-	// "LeaseGrant", or a stream: "Watch", "LeaseKeepAlive". Empty means any
-	// unary call, Authenticate included.
+	// Method is the short name of an RPC, as in Client.Requests: "Txn", "LeaseGrant", or a
+	// stream: "Watch", "LeaseKeepAlive". Empty means all unary calls, including
+	// Authenticate.
 	Method string
 
-	// Match decides after Method, from the request; on a stream from the
-	// message in question: the answer for DropResponse and HoldResponse, the
-	// request for HoldRequest, any of them for Pass and FailWith. It may
-	// be called concurrently. Nil means all.
+	// Match reports whether the fault applies to a call of Method, by its request. On a
+	// stream, msg is the response for DropResponse and HoldResponse, the request for
+	// HoldRequest, and either of them for Pass and FailWith. Match may be called
+	// concurrently. Nil matches all.
 	Match func(method string, msg any) bool
 
-	// Skip lets that many matching calls pass, then Times are struck: 0 means
-	// one, a negative number all.
-	Skip, Times int
+	// Skip is the number of matching calls that pass before the fault applies.
+	Skip int
 
-	// Before is called just before a struck request is sent; After when the
-	// server has answered it and the caller has not yet seen that. They are
-	// called on the way of the call, which waits for them.
+	// Times is the number of calls that the fault then applies to. 0 means one, and a
+	// negative number means all.
+	Times int
+
+	// Before is called before the request is sent. After is called when the server has
+	// responded, before the caller gets the response. The call waits for both.
 	Before, After func()
 
+	// Do is the action.
 	Do Action
 
-	// Err is what the caller gets from DropResponse, Duplicate and FailWith.
+	// Err is the error that the caller gets from DropResponse, Duplicate and FailWith.
 	// Defaults to a status of codes.Unavailable.
 	Err error
 }
@@ -79,34 +82,33 @@ func (f *Fault) err() error {
 	return status.Error(codes.Unavailable, "embedtest: injected fault")
 }
 
-// LateResponse is the server's answer to a request that Release sent.
+// LateResponse is the server's response to a request that Release sent.
 type LateResponse struct {
 	Method   string
-	Response any // as *etcdserverpb.TxnResponse; nil after an error
+	Response any // for example *etcdserverpb.TxnResponse; nil if Err is set
 	Err      error
 }
 
-// Injection is a Fault in force. Its methods may be called from several
-// goroutines at once.
+// Injection is a Fault in force on a client. Its methods may be called concurrently.
 type Injection struct {
 	f      Fault
 	faults *faults
-	first  chan struct{} // closed by the first strike
+	first  chan struct{} // closed by the first hit
 
 	mu      sync.Mutex
 	seen    int // matching calls
-	struck  int
+	hits    int
 	removed bool
-	gate    chan struct{} // closed and replaced by Release
+	release chan struct{} // closed and replaced by Release
 	held    []*held
 	late    []LateResponse
 }
 
-// faults is what is injected into one client.
+// faults are the injections of one client.
 type faults struct {
 	mu     sync.Mutex
 	active []*Injection
-	closed chan struct{} // the client is closed
+	closed chan struct{} // closed with the client
 	once   sync.Once
 }
 
@@ -114,14 +116,13 @@ func newFaults() *faults { return &faults{closed: make(chan struct{})} }
 
 func (fs *faults) close() { fs.once.Do(func() { close(fs.closed) }) }
 
-// Inject puts a fault into force on this client, behind those injected before:
-// the first one that matches a call strikes it. It panics when a stream is to
-// be duplicated.
+// Inject puts a fault into force on this client. If several faults match a call, the one
+// that was injected first applies. Inject panics for Duplicate on a stream.
 func (cl *Client) Inject(f Fault) *Injection {
 	if f.Do == Duplicate && isStream(f.Method) {
-		panic("embedtest: Duplicate has no meaning on the stream " + f.Method)
+		panic("embedtest: inject: Duplicate is not available on the stream " + f.Method)
 	}
-	inj := &Injection{f: f, faults: cl.faults, first: make(chan struct{}), gate: make(chan struct{})}
+	inj := &Injection{f: f, faults: cl.faults, first: make(chan struct{}), release: make(chan struct{})}
 	cl.faults.mu.Lock()
 	cl.faults.active = append(cl.faults.active, inj)
 	cl.faults.mu.Unlock()
@@ -130,8 +131,8 @@ func (cl *Client) Inject(f Fault) *Injection {
 
 func isStream(method string) bool { return method == "Watch" || method == "LeaseKeepAlive" }
 
-// take returns the injection that strikes this message, or nil. Only faults
-// for which want returns true are asked.
+// take returns the injection that applies to this message, or nil. Faults for which want
+// returns false are not considered.
 func (fs *faults) take(method string, msg any, want func(*Fault) bool) *Injection {
 	fs.mu.Lock()
 	active := slices.Clone(fs.active)
@@ -163,25 +164,26 @@ func (f *Fault) hits(n int) bool {
 	return n > 0 && (f.Times < 0 || n <= max(f.Times, 1))
 }
 
-// hit notes that the fault has taken effect.
+// hit counts that the fault has taken effect.
 func (i *Injection) hit() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.struck++; i.struck == 1 {
+	if i.hits++; i.hits == 1 {
 		close(i.first)
 	}
 }
 
-// Hits returns how often the fault has taken effect: the request is held,
-// the answer is there and held or dropped, the error was given.
+// Hits returns how many times the fault has taken effect. A held request counts from the
+// moment it is held, a held or dropped response from its arrival, and an error of FailWith
+// at once.
 func (i *Injection) Hits() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.struck
+	return i.hits
 }
 
-// Wait returns when the fault has taken effect at least once. When ctx ends
-// first it returns an error, that of ctx.
+// WaitHit waits until Hits is at least one. It returns an error only if ctx ends first: that
+// of ctx.
 func (i *Injection) WaitHit(ctx context.Context) error {
 	select {
 	case <-i.first:
@@ -191,14 +193,14 @@ func (i *Injection) WaitHit(ctx context.Context) error {
 	}
 }
 
-// Release lets go what is held now, sends held requests and the copies of
-// Duplicate in their order, and returns when the server has answered them. It
-// returns an error, the join of those answers that are errors, when there are
-// any; LateResponses has the answers one by one. The fault stays in force.
+// Release delivers all responses that are held, and sends all held requests and the copies of
+// Duplicate in their order. It returns when the server has responded to each of them. If
+// some responses are errors, Release returns an error that joins them; LateResponses has each
+// response. The fault stays in force.
 func (i *Injection) Release() error {
 	i.mu.Lock()
-	close(i.gate)
-	i.gate = make(chan struct{})
+	close(i.release)
+	i.release = make(chan struct{})
 	held := i.held
 	i.held = nil
 	i.mu.Unlock()
@@ -214,16 +216,16 @@ func (i *Injection) Release() error {
 	return errors.Join(errs...)
 }
 
-// LateResponses returns what the requests sent by Release were answered, in
-// order.
+// LateResponses returns the responses to the requests that Release has sent, in the order of
+// sending.
 func (i *Injection) LateResponses() []LateResponse {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.late)
 }
 
-// Remove ends the fault: it strikes no more. What it holds stays held until
-// Release or the client's end.
+// Remove ends the fault: it applies to no further call. Held requests and responses stay held
+// until Release or the end of the client.
 func (i *Injection) Remove() {
 	i.mu.Lock()
 	i.removed = true
@@ -237,5 +239,5 @@ func (i *Injection) Remove() {
 func (i *Injection) released() <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.gate
+	return i.release
 }

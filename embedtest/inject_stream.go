@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// stream strikes the messages of streams and counts them.
+// stream is the interceptor that applies faults to the messages of streams and counts them.
 func (cl *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, fullMethod string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	method := shortName(fullMethod)
 	cl.counts.add(method)
@@ -26,13 +26,13 @@ func (cl *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	return s, nil
 }
 
-// faultStream is a stream as its caller sees it. Like any gRPC stream it has
-// at most one sender and one receiver at a time.
+// faultStream is the stream that the caller gets. As with any gRPC stream, at most one
+// goroutine sends and at most one receives at a time.
 type faultStream struct {
 	grpc.ClientStream
 	cl     *Client
 	method string
-	ctx    context.Context // ended by cancel, which ends the stream
+	ctx    context.Context // canceled by cancel, which ends the stream
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
@@ -51,11 +51,11 @@ func (s *faultStream) SendMsg(msg any) error {
 	switch f.Do {
 	case FailWith:
 		s.fail(inj)
-		return io.EOF // gRPC's way: RecvMsg has the reason
+		return io.EOF // as in gRPC: RecvMsg returns the reason
 	case HoldRequest:
-		gate := inj.released()
+		released := inj.released()
 		inj.hit()
-		if err := s.cl.faults.wait(s.ctx, gate); err != nil {
+		if err := s.cl.faults.wait(s.ctx, released); err != nil {
 			return err
 		}
 	}
@@ -92,11 +92,11 @@ func (s *faultStream) RecvMsg(msg any) error {
 			inj.hit()
 			return nil
 		case DropResponse:
-			inj.hit() // receiving the next one clears msg first
+			inj.hit() // the next RecvMsg resets msg first
 		case HoldResponse:
-			gate := inj.released()
+			released := inj.released()
 			inj.hit()
-			return s.cl.faults.wait(s.ctx, gate)
+			return s.cl.faults.wait(s.ctx, released)
 		case FailWith:
 			s.fail(inj)
 			return f.err()
@@ -124,7 +124,7 @@ func (s *faultStream) brokenBy() error {
 	return s.broken
 }
 
-// messageKind tells a watch's creation from the other requests on its stream.
+// messageKind returns the suffix of a message's name in Client.Requests.
 func messageKind(msg any) string {
 	if w, ok := msg.(*pb.WatchRequest); ok && w.GetCreateRequest() == nil {
 		if w.GetCancelRequest() != nil {

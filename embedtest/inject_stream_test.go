@@ -74,7 +74,7 @@ func TestDroppedWatchAnswerIsGone(t *testing.T) {
 	require.Equal(t, "2", string(r.Events[0].Kv.Value))
 }
 
-// etcd's client opens a new stream after a broken one and misses nothing.
+// After a broken stream, etcd's client opens a new one and misses no event.
 func TestBrokenWatchStreamIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
@@ -134,7 +134,7 @@ func TestKeepAliveAnswersHeldAndDropped(t *testing.T) {
 	require.Equal(t, 3, cl.Requests()["LeaseKeepAlive.Send"])
 }
 
-// A held renewal does not reach the server: the lease ends.
+// A held renewal does not reach the server before Release.
 func TestHeldKeepAliveRequestIsNotSent(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)

@@ -13,9 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// held is one unary request on its way, independent of its caller: with a copy
-// of the message, a reply of its own and a context that the caller's end does
-// not end, it can be sent when the caller is long gone.
+// held is a unary request that can be sent after its caller has returned: it has a copy of
+// the message, a reply of its own and a context that does not end with the caller's.
 type held struct {
 	fault  *Fault
 	ctx    context.Context
@@ -24,7 +23,7 @@ type held struct {
 	reply  any
 	invoke func(ctx context.Context, req, reply any) error
 
-	done   chan struct{} // closed when answered
+	done   chan struct{} // closed when result is set
 	result LateResponse
 }
 
@@ -51,7 +50,8 @@ func call(hook func()) {
 	}
 }
 
-// unary strikes unary calls. It sits inside the retries of etcd's client.
+// unary is the interceptor that applies faults to unary calls. It runs inside the retries of
+// etcd's client.
 func (cl *Client) unary(ctx context.Context, fullMethod string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	method := shortName(fullMethod)
 	invoke := func(ctx context.Context, req, reply any) error {
@@ -130,8 +130,8 @@ func (fs *faults) withhold(ctx context.Context, inj *Injection, h *held) error {
 	return h.result.Err
 }
 
-// forLater leaves out the options by which gRPC writes to its caller's memory when
-// a call ends: by then the caller may have gone on.
+// forLater removes the options by which gRPC writes to memory of the caller when the call
+// ends: the caller may have returned by then.
 func forLater(opts []grpc.CallOption) []grpc.CallOption {
 	return slices.DeleteFunc(slices.Clone(opts), func(o grpc.CallOption) bool {
 		switch o.(type) {
@@ -142,14 +142,15 @@ func forLater(opts []grpc.CallOption) []grpc.CallOption {
 	})
 }
 
+// keep adds a request for the next Release to send.
 func (i *Injection) keep(h *held) {
 	i.mu.Lock()
 	i.held = append(i.held, h)
 	i.mu.Unlock()
 }
 
-// wait returns nil when c is closed, and otherwise what gRPC says at the end
-// of a call's context or of its connection.
+// wait waits until c is closed. If ctx ends or the client is closed first, it returns the
+// error that gRPC returns in that case.
 func (fs *faults) wait(ctx context.Context, c <-chan struct{}) error {
 	select {
 	case <-c:
@@ -161,8 +162,8 @@ func (fs *faults) wait(ctx context.Context, c <-chan struct{}) error {
 	}
 }
 
-// deepCopy copies a message with gRPC's own codec, which knows the messages of
-// every generation of etcd's API.
+// deepCopy copies a message with gRPC's codec, which works with the messages of all versions
+// of etcd's API.
 func deepCopy(msg any) (any, error) {
 	c := newLike(msg)
 	return c, copyInto(c, msg)

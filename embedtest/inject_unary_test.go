@@ -26,7 +26,7 @@ func TestDropResponseAppliesTheRequest(t *testing.T) {
 	require.Equal(t, "1", value(t, c, key))
 
 	put(t, cl.Client, key, "2")
-	require.Equal(t, "2", value(t, c, key), "only one call is struck")
+	require.Equal(t, "2", value(t, c, key), "the fault applies to one call only")
 }
 
 func TestDropResponseGivesTheErrorAskedFor(t *testing.T) {
@@ -45,10 +45,10 @@ func TestHoldRequestSendsALateCopy(t *testing.T) {
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
 	inj := cl.Inject(Fault{Method: "Put", Do: HoldRequest})
 
-	ctx, giveUp := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	done := async(func() error { _, err := cl.Put(ctx, key, "late"); return err })
 	require.NoError(t, inj.WaitHit(within(t, patience)))
-	giveUp()
+	cancel()
 	require.Error(t, result(t, done))
 	require.ErrorIs(t, ctx.Err(), context.Canceled)
 	require.Empty(t, value(t, c, key), "not sent yet")
@@ -91,8 +91,8 @@ func TestHoldRequestAnswersACallerWhoWaits(t *testing.T) {
 	require.Equal(t, "1", string(resp.Responses[1].GetResponseRange().Kvs[0].Value), "the answer is complete")
 }
 
-// A late copy must be the request as it was, whatever its memory is used for
-// in the meantime.
+// A late copy is the request as the caller sent it, even if the caller changes the message
+// afterwards.
 func TestHeldRequestIsACopy(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
@@ -100,10 +100,10 @@ func TestHeldRequestIsACopy(t *testing.T) {
 	inj := cl.Inject(Fault{Method: "Put", Do: HoldRequest})
 	kv := pb.NewKVClient(cl.ActiveConnection())
 	req := &pb.PutRequest{Key: []byte(key), Value: []byte("before")}
-	ctx, giveUp := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	done := async(func() error { _, err := kv.Put(ctx, req); return err })
 	require.NoError(t, inj.WaitHit(within(t, patience)))
-	giveUp()
+	cancel()
 	require.Error(t, result(t, done))
 	copy(req.Value, "xxxxxx")
 	require.NoError(t, inj.Release())
@@ -127,10 +127,10 @@ func TestHoldResponse(t *testing.T) {
 	require.NoError(t, inj.Release())
 	require.NoError(t, result(t, done))
 
-	ctx, giveUp := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	done = async(func() error { _, err := cl.Put(ctx, key, "2"); return err })
 	require.Eventually(t, func() bool { return inj.Hits() == 2 }, patience, time.Millisecond)
-	giveUp()
+	cancel()
 	require.Error(t, result(t, done))
 	require.Equal(t, "2", value(t, c, key))
 }
@@ -203,7 +203,7 @@ func TestSkipTimesAndMatch(t *testing.T) {
 	require.Equal(t, 2, inj.Hits())
 }
 
-// Before and After let a test act between a request and its answer.
+// Before and After let a test act between a request and its response.
 func TestHooksInterleave(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)

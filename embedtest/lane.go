@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// linkConn is one connection. A Write never blocks: HTTP/2 flow control bounds
-// what can be under way.
+// linkConn is one connection of a link. A Write never blocks: the flow control of HTTP/2
+// bounds the bytes in flight.
 type linkConn struct {
 	net.Conn
 	link    *link
-	addr    string // of the server, as it was dialled
+	addr    string // of the server, as dialled
 	in, out *lane
 	once    sync.Once
 }
@@ -41,7 +41,7 @@ func (c *linkConn) receive() {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := c.Conn.Read(buf)
-		if _, gone := c.in.put(buf[:n], err); err != nil || gone != nil {
+		if _, closed := c.in.put(buf[:n], err); err != nil || closed != nil {
 			return
 		}
 	}
@@ -55,16 +55,16 @@ func (c *linkConn) send() {
 			return
 		}
 		if _, err = c.Conn.Write(buf[:n]); err != nil {
-			return // the reading side learns of it too
+			return // receive gets an error too
 		}
 	}
 }
 
-// lane is one direction of a connection: bytes with the time they were sent.
+// lane is one direction of a connection: a queue of bytes with the times of their sending.
 type lane struct {
 	link   *link
 	addr   string        // of the server
-	wake   chan struct{} // of capacity 1: there is something to take
+	wake   chan struct{} // of capacity 1; sent to by put
 	closed chan struct{}
 	once   sync.Once
 
@@ -75,7 +75,7 @@ type lane struct {
 type chunk struct {
 	sent  time.Time
 	bytes []byte
-	err   error // after the bytes
+	err   error // delivered after the bytes
 }
 
 func newLane(l *link, addr string) *lane {
@@ -101,8 +101,7 @@ func (l *lane) put(p []byte, end error) (int, error) {
 	return len(p), nil
 }
 
-// take waits until the oldest bytes are due and returns them. There is one
-// taker per lane.
+// take waits until the oldest bytes are due and moves them to p. Each lane has one reader.
 func (l *lane) take(p []byte) (int, error) {
 	for {
 		l.mu.Lock()
@@ -133,6 +132,7 @@ func (l *lane) take(p []byte) (int, error) {
 	}
 }
 
+// advance moves bytes of the oldest chunk to p and removes the chunk if it is empty.
 func (l *lane) advance(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *lane) advance(p []byte) (int, error) {
 	}
 	err := head.err
 	if err != nil && n > 0 {
-		return n, nil // the error stays for the next take
+		return n, nil // the next take returns the error
 	}
 	if err == nil {
 		l.chunks[0] = chunk{}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Leader returns the index of the member that leads as far as a majority of
-// all members knows, or -1 while there is none.
+// Leader returns the number of the member that is the leader for a majority of all members,
+// or -1 while there is none.
 func (c *Cluster) Leader() int {
 	if c.external {
 		return c.externalLeader()
@@ -43,22 +43,24 @@ func (c *Cluster) externalLeader() int {
 	return -1
 }
 
-// WaitLeader waits for a leader that a majority knows and returns its index. It
-// returns an error, that of ctx, only when ctx ends first.
+// WaitLeader waits until Leader returns a member, and returns its number.
+// It returns an error only if ctx ends first: that of ctx.
 func (c *Cluster) WaitLeader(ctx context.Context) (int, error) {
 	for {
 		if i := c.Leader(); i >= 0 {
 			return i, nil
 		}
 		if err := sleep(ctx, pollEvery); err != nil {
-			return -1, fmt.Errorf("embedtest: no leader: %w", err)
+			return -1, fmt.Errorf("embedtest: wait for a leader: %w", err)
 		}
 	}
 }
 
-// MoveLeader makes a member the leader and returns when a majority follows it;
-// nothing happens if it leads already. The errors are etcd's, that of ctx, and
-// ErrExternal.
+// MoveLeader transfers the leadership to a member and returns when it is the leader for a
+// majority. If it is the leader already, MoveLeader does nothing.
+//
+// MoveLeader returns an error for a member that does not exist or is stopped, if etcd's
+// transfer fails, if another member becomes the leader, ErrExternal, and the error of ctx.
 func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
 	if err := c.ownServer(); err != nil {
 		return err
@@ -69,7 +71,7 @@ func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
 	}
 	t := target.running()
 	if t == nil {
-		return fmt.Errorf("embedtest: member %d is stopped", to)
+		return fmt.Errorf("embedtest: move the leader to member %d: it is stopped", to)
 	}
 	from, err := c.WaitLeader(ctx)
 	if err != nil || from == to {
@@ -77,19 +79,19 @@ func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
 	}
 	r := c.members[from].running()
 	if r == nil {
-		return fmt.Errorf("embedtest: member %d is stopped", from)
+		return fmt.Errorf("embedtest: move the leader to member %d: leader %d is stopped", to, from)
 	}
 	if err := r.etcd.Server.MoveLeader(ctx, uint64(r.etcd.Server.MemberID()), uint64(t.etcd.Server.MemberID())); err != nil {
 		return fmt.Errorf("embedtest: move the leader to member %d: %w", to, err)
 	}
 	now, err := c.WaitLeader(ctx)
 	if err == nil && now != to {
-		err = fmt.Errorf("embedtest: member %d leads instead of %d", now, to)
+		err = fmt.Errorf("embedtest: move the leader to member %d: member %d is the leader", to, now)
 	}
 	return err
 }
 
-// leader returns the life of the leader.
+// leader returns the run of the leader.
 func (c *Cluster) leader(ctx context.Context) (*running, error) {
 	i, err := c.WaitLeader(ctx)
 	if err != nil {
@@ -98,5 +100,5 @@ func (c *Cluster) leader(ctx context.Context) (*running, error) {
 	if r := c.members[i].running(); r != nil {
 		return r, nil
 	}
-	return nil, fmt.Errorf("embedtest: member %d is stopped", i)
+	return nil, fmt.Errorf("embedtest: leader %d is stopped", i)
 }

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// leakPatience is how long goroutines may take to end by themselves: those of
-// connections just closed need a moment.
-const leakPatience = 3 * time.Second
+// leakWait is how long goroutines may take to end, for example those of connections that were
+// just closed.
+const leakWait = 3 * time.Second
 
-// notLeaks mark goroutines that a test binary may well keep: signal handling
-// and profiles once begun, what fuzzing runs, and streams of etcd's client that hang
-// (see hangs).
+// notLeaks are functions in the stacks of goroutines that do not count as leaked: signal
+// handling, profiles, fuzzing, and hanging streams of etcd's client (see closeTimeout).
 var notLeaks = []string{
 	"os/signal.",
 	"runtime/pprof.",
@@ -24,10 +23,11 @@ var notLeaks = []string{
 	"watchGRPCStream).run.func1(", "watchGRPCStream).serveSubstream.func1(", "watchGRPCStream).serveWatchClient(", "watchGRPCStream).close(",
 }
 
-// findLeaks returns an error with the stacks of goroutines that do not end, or nil. Those
-// in before and those whose stack contains one of ignore do not count.
+// findLeaks returns an error with the stacks of the goroutines that have not ended after
+// leakWait, or nil. Goroutines in before, and those whose stack contains one of ignore, do
+// not count.
 func findLeaks(before map[string]string, ignore []string) error {
-	for end, pause := time.Now().Add(leakPatience), time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	for end, pause := time.Now().Add(leakWait), time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		left := leaks(before, ignore)
 		if len(left) == 0 {
 			return nil
@@ -55,8 +55,8 @@ next:
 	return stacks
 }
 
-// goroutines returns the stacks of all goroutines by their numbers, which are not used
-// again, but for this one and those of the runtime, which runtime.Stack leaves out.
+// goroutines returns the stacks of all goroutines by their IDs, which the runtime does not
+// reuse. The calling goroutine and those of the runtime itself are left out.
 func goroutines() map[string]string {
 	buf := make([]byte, 1<<20)
 	for n := runtime.Stack(buf, true); ; n = runtime.Stack(buf, true) {
@@ -67,7 +67,7 @@ func goroutines() map[string]string {
 		buf = make([]byte, 2*len(buf))
 	}
 	stacks := make(map[string]string)
-	for _, s := range strings.Split(strings.TrimSpace(string(buf)), "\n\n")[1:] { // the first is the caller's
+	for _, s := range strings.Split(strings.TrimSpace(string(buf)), "\n\n")[1:] { // the first is the calling goroutine
 		stacks[strings.Fields(s)[1]] = s // "goroutine 7 [select]:"
 	}
 	return stacks

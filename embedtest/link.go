@@ -9,89 +9,88 @@ import (
 	"time"
 )
 
-// link is the network between one client and all servers. Both directions of
-// every connection pass through queues whose delivery the link decides, so a
-// connection behaves as TCP does over a bad network: nothing is lost inside a
-// connection, it is late, or the connection ends.
+// link is the network between one client and all servers. Both directions of every
+// connection pass through queues, and the link decides when they deliver. A connection so
+// behaves as TCP does over a bad network: bytes are late or the connection ends, but no
+// bytes are lost inside a connection.
 type link struct {
 	mu      sync.Mutex
-	state   reach            // of all servers
-	towards map[string]reach // of single ones, by address, beyond state
+	all     reach            // of all servers
+	single  map[string]reach // of single servers, by address; the worse of both counts
 	delay   time.Duration
-	changed chan struct{} // closed and replaced whenever the above change
+	changed chan struct{} // closed and replaced when one of the above changes
 	conns   map[*linkConn]struct{}
 }
 
-// reach is how far a client's bytes get.
+// reach is what the link does to the bytes between the client and a server.
 type reach int
 
 const (
 	open reach = iota
-	hole
-	cut // the strongest
+	hole       // holds them
+	cut        // closes the connection
 )
 
-// to says how far bytes get to and from a server. It needs l.mu.
-func (l *link) to(addr string) reach { return max(l.state, l.towards[addr]) }
+// to returns the reach of a server. The caller holds l.mu.
+func (l *link) to(addr string) reach { return max(l.all, l.single[addr]) }
 
-var errCut = errors.New("embedtest: the client's network is cut")
+var errCut = errors.New("embedtest: connect: the network is cut (Client.Cut, ended by Client.Heal)")
 
 func newLink() *link {
-	return &link{towards: make(map[string]reach), changed: make(chan struct{}), conns: make(map[*linkConn]struct{})}
+	return &link{single: make(map[string]reach), changed: make(chan struct{}), conns: make(map[*linkConn]struct{})}
 }
 
-// Cut closes the client's connections and refuses new ones until Heal.
-// Requests under way fail at once, whether or not they were applied; new ones
-// wait for a connection until their context ends, as etcd's client always does.
-func (cl *Client) Cut() { cl.link.set(func(l *link) { l.state = cut }) }
+// Cut closes the client's connections and refuses new ones until Heal. Requests in flight
+// fail at once, whether or not etcd applied them. New requests wait for a connection until
+// their context ends, as etcd's client always does.
+func (cl *Client) Cut() { cl.link.set(func(l *link) { l.all = cut }) }
 
-// CutFrom is Cut for the connections to one member; the other members are still
-// reached, and etcd's client turns to them. It panics for a member that does not
-// exist.
+// CutFrom is Cut for the connections to one member. etcd's client then uses the other
+// members. CutFrom panics for a member that does not exist.
 func (cl *Client) CutFrom(member int) {
 	addr := cl.address(member)
-	cl.link.set(func(l *link) { l.towards[addr] = cut })
+	cl.link.set(func(l *link) { l.single[addr] = cut })
 }
 
-// BlackHole keeps the client's connections open while bytes go nowhere in
-// either direction; new connections hang. Nothing fails by itself: requests
-// wait for their context. As in a real network the bytes are not lost, TCP
-// would repeat them: after Heal they arrive, unless the connection was given
-// up by then. In particular a request sent into the hole may still be applied.
-func (cl *Client) BlackHole() { cl.link.set(func(l *link) { l.state = hole }) }
+// BlackHole keeps the client's connections open and delivers no bytes in either direction
+// until Heal. New connections hang. No call fails by itself: requests wait until their
+// context ends. As TCP retransmits, the bytes arrive after Heal on connections that are
+// still open: etcd may then apply a request that was sent during the black hole.
+func (cl *Client) BlackHole() { cl.link.set(func(l *link) { l.all = hole }) }
 
-// BlackHoleFrom is BlackHole for the connections to one member. etcd's client
-// goes on sending requests there in turn. It panics for a member that does not
-// exist.
+// BlackHoleFrom is BlackHole for the connections to one member. etcd's client still sends
+// requests to that member, in turn with the others. BlackHoleFrom panics for a member that
+// does not exist.
 func (cl *Client) BlackHoleFrom(member int) {
 	addr := cl.address(member)
-	cl.link.set(func(l *link) { l.towards[addr] = hole })
+	cl.link.set(func(l *link) { l.single[addr] = hole })
 }
 
-// Delay delays every byte by d in each direction, in order, and without
-// limiting the rate. It applies to bytes under way too. Zero ends the delay.
+// Delay delays every byte by d in each direction until Heal. The order is kept and the rate
+// is not limited. The delay also applies to bytes in flight. Zero ends the delay.
 func (cl *Client) Delay(d time.Duration) { cl.link.set(func(l *link) { l.delay = max(d, 0) }) }
 
-// Heal ends Cut, BlackHole and Delay, and makes the client reconnect without
-// waiting for its back-off. Injections stay in force.
+// Heal ends Cut, CutFrom, BlackHole, BlackHoleFrom and Delay, and resets the client's
+// back-off, so that it reconnects at once. Injections stay in force.
 func (cl *Client) Heal() {
 	cl.link.set(func(l *link) {
-		l.state, l.delay = open, 0
-		clear(l.towards)
+		l.all, l.delay = open, 0
+		clear(l.single)
 	})
 	if conn := cl.ActiveConnection(); conn != nil {
 		conn.ResetConnectBackoff()
 	}
 }
 
-// address is what the dialer gets for a member: its endpoint without the scheme.
+// address returns the address that the dialer gets for a member: its endpoint without the
+// scheme.
 func (cl *Client) address(member int) string {
 	_, addr, _ := strings.Cut(cl.c.Endpoints()[member], "://")
 	return addr
 }
 
-// set changes the link's state, wakes everyone who waits on it and ends the
-// connections that are cut by it.
+// set changes the state of the link, wakes its waiters and closes the connections that are
+// cut now.
 func (l *link) set(change func(*link)) {
 	l.mu.Lock()
 	change(l)
@@ -109,9 +108,9 @@ func (l *link) set(change func(*link)) {
 	}
 }
 
-// due says how long bytes that were sent to or by a server at that time still have
-// to wait, negative for as long as the link does not change, and returns a channel
-// that is closed when the answer may have changed.
+// due returns how long bytes that a server or its client sent at that time still have to
+// wait; a negative wait ends only with a change of the link. The channel is closed at the
+// next change.
 func (l *link) due(addr string, sent time.Time) (time.Duration, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,8 +123,8 @@ func (l *link) due(addr string, sent time.Time) (time.Duration, <-chan struct{})
 	return max(time.Until(sent.Add(l.delay)), 0), l.changed
 }
 
-// dial is the client's dialer; addr is what etcd's resolver makes of an
-// endpoint: host:port, or unix:path.
+// dial is the client's dialer. addr is what etcd's resolver returns for an endpoint:
+// host:port, or unix:path.
 func (l *link) dial(ctx context.Context, addr string) (net.Conn, error) {
 	for {
 		l.mu.Lock()
@@ -154,12 +153,12 @@ func (l *link) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	c := &linkConn{Conn: raw, link: l, addr: addr, in: newLane(l, addr), out: newLane(l, addr)}
 	l.mu.Lock()
-	late := l.to(addr) == cut
-	if !late {
+	cutNow := l.to(addr) == cut
+	if !cutNow {
 		l.conns[c] = struct{}{}
 	}
 	l.mu.Unlock()
-	if late {
+	if cutNow {
 		_ = raw.Close()
 		return nil, errCut
 	}

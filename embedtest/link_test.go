@@ -22,8 +22,8 @@ func TestCutAndHeal(t *testing.T) {
 	cl.Delay(time.Hour)
 	done := async(func() error { _, err := cl.Put(within(t, patience), key, "2"); return err })
 	require.Eventually(t, func() bool { return cl.Requests()["Put"] == 2 }, patience, time.Millisecond)
-	// On its way is the request itself: what gRPC has not yet written it may
-	// send again by itself, on another connection.
+	// gRPC has written the request to the connection. Before that, gRPC itself may send it
+	// on another connection.
 	require.Eventually(t, func() bool {
 		cl.link.mu.Lock()
 		defer cl.link.mu.Unlock()
@@ -65,7 +65,7 @@ func TestCutEndsAWatchStreamAndHealResumesIt(t *testing.T) {
 }
 
 func TestBlackHoleHangsWhileTheServerLives(t *testing.T) {
-	ownServersOnly(t) // what was in the hole may be carried out when the keys are removed already
+	ownServersOnly(t) // a late request may write after the keys are deleted
 	t.Parallel()
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"
@@ -103,7 +103,7 @@ func TestBlackHoleHangsNewConnections(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An answer can be lost in the hole although the request was applied.
+// A response can be held in the black hole although the request was applied.
 func TestBlackHoleHoldsAnswersToo(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
@@ -202,7 +202,7 @@ func TestCutFromOneMember(t *testing.T) {
 	c := Start(t, &Options{Members: 3})
 	cl := c.NewClient(t, nil)
 	id := func(i int) uint64 { return uint64(c.members[i].running().etcd.Server.MemberID()) }
-	// answered counts the members that answer one of the next requests.
+	// answered returns how many of 12 requests each member answers, and how many fail.
 	answered := func() (by map[uint64]int, silent int) {
 		by = map[uint64]int{}
 		for range 12 {

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// tryLock returns an error: there is no lock here that ends with the process.
+// tryLock returns an error: this system has no file lock that ends with the process.
 func tryLock(*os.File) error { return errors.ErrUnsupported }

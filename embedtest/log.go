@@ -9,13 +9,12 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// logKeep bounds what is kept and shown of a log: etcd writes a lot, and the end
-// is what explains a failure.
+// logKeep is how many bytes of a log are kept and shown: etcd logs a lot, and the newest
+// entries explain a failure.
 const logKeep = 16 << 10
 
-// logBuffer keeps the newest part of a log. Nothing is handed to the test
-// until the servers are gone: a server's goroutine that logs through a test
-// that is over makes the testing package panic.
+// logBuffer keeps the newest part of a log. It is logged to the test only after the servers
+// have stopped: the testing package panics if a goroutine logs after the end of its test.
 type logBuffer struct {
 	mu      sync.Mutex
 	buf     []byte
@@ -45,11 +44,10 @@ func (b *logBuffer) String() string {
 	if i := bytes.IndexByte(tail, '\n'); i >= 0 {
 		tail = tail[i+1:]
 	}
-	return "(older lines left out; EMBEDTEST_LOG=1 shows all)\n" + string(tail)
+	return "(older lines omitted; EMBEDTEST_LOG=1 logs all to standard error)\n" + string(tail)
 }
 
-// newLogger returns the logger of one cluster, and the buffer behind it unless
-// the log goes elsewhere.
+// newLogger returns the logger of one cluster, and its buffer, or nil if it logs elsewhere.
 func newLogger(given *zap.Logger) (*zap.Logger, *logBuffer) {
 	if given != nil {
 		return given, nil
@@ -65,8 +63,7 @@ func newLogger(given *zap.Logger) (*zap.Logger, *logBuffer) {
 	return zap.New(core), buf
 }
 
-// logged returns what the servers have logged, below a heading, or "" if nothing was
-// or the log goes elsewhere.
+// logged returns the buffered log with a heading, or "" if it is empty or there is no buffer.
 func (c *Cluster) logged() string {
 	if c.logBuf == nil || c.logBuf.String() == "" {
 		return ""

@@ -11,7 +11,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("EMBEDTEST_TEST_RUN") == "" {
 		Main(m)
 	}
-	// What runs before Run belongs to the caller, who stops it afterwards.
+	// A goroutine that runs before Run is not a leak: the caller stops it afterwards.
 	stop := make(chan struct{})
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); <-stop }()

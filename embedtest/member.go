@@ -15,36 +15,36 @@ import (
 	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
-// member is one etcd server. Its directory and its addresses outlive a stop.
+// member is one etcd server. It keeps its directory and its addresses when it is stopped.
 type member struct {
 	c    *Cluster
 	name string
 	dir  string
 
-	clientAddr, peerAddr, httpAddr string // httpAddr only with TLS
-	free                           []func()
-	front                          *front // nil without peers
+	clientAddr, peerAddr, httpAddr string   // httpAddr only with TLS
+	freePort                       []func() // of each address
+	front                          *front   // nil without peers
 	initialCluster                 string
 
 	cut bool // by CutPeers; guarded by c.mu
 
-	life  sync.Mutex // one start or stop at a time
-	stuck bool       // a former life has not ended; guarded by life
-	mu    sync.Mutex
-	run   *running // nil while stopped
-	last  *running // its member ID outlives it
+	lifecycle sync.Mutex // one start or stop at a time
+	stuck     bool       // a previous run has not ended; guarded by lifecycle
+	mu        sync.Mutex
+	run       *running // nil while stopped
+	last      *running // run, or the one before while stopped: for the member ID
 }
 
-// running is one life of a member.
+// running is one run of a member, from its start to its stop.
 type running struct {
 	etcd *embed.Etcd
-	ctx  context.Context // ends when etcd gives up, with the reason
+	ctx  context.Context // ends when etcd fails; the cause is the reason
 	end  context.CancelCauseFunc
 
 	mu         sync.Mutex
-	up         bool // launch has returned no error
+	up         bool // launch has succeeded
 	grpc       []*grpc.Server
-	registered chan struct{} // closed when the first gRPC server is known
+	registered chan struct{} // closed when etcd has registered its first gRPC server
 }
 
 func (c *Cluster) addMembers() error {
@@ -55,7 +55,7 @@ func (c *Cluster) addMembers() error {
 		m.dir = filepath.Join(c.dir, m.name)
 		c.members = append(c.members, m)
 		if err := os.MkdirAll(m.dir, 0o700); err != nil {
-			return fmt.Errorf("embedtest: data directory: %w", err)
+			return fmt.Errorf("embedtest: create data directory: %w", err)
 		}
 		addrs := []*string{&m.clientAddr, &m.peerAddr}
 		if c.tls != nil {
@@ -64,10 +64,10 @@ func (c *Cluster) addMembers() error {
 		for _, a := range addrs {
 			addr, release, err := ports.Reserve()
 			if err != nil {
-				return fmt.Errorf("embedtest: %w", err)
+				return fmt.Errorf("embedtest: reserve a port: %w", err)
 			}
 			*a = addr
-			m.free = append(m.free, release)
+			m.freePort = append(m.freePort, release)
 		}
 		if c.opts.Members > 1 {
 			f, err := newFront(m.peerAddr)
@@ -107,10 +107,10 @@ func (r *running) add(s *grpc.Server) {
 	}
 }
 
-// start begins a life of the member and returns before it serves.
+// start starts the member and returns before it serves.
 func (m *member) start() error {
-	m.life.Lock()
-	defer m.life.Unlock()
+	m.lifecycle.Lock()
+	defer m.lifecycle.Unlock()
 	m.c.mu.Lock()
 	closed := m.c.closed
 	m.c.mu.Unlock()
@@ -118,10 +118,10 @@ func (m *member) start() error {
 		return errClosed
 	}
 	if m.running() != nil {
-		return fmt.Errorf("embedtest: member %s runs already", m.name)
+		return fmt.Errorf("embedtest: start member %s: it is running", m.name)
 	}
 	if m.stuck {
-		return fmt.Errorf("embedtest: start member %s: its former server gave up and has not ended", m.name)
+		return fmt.Errorf("embedtest: start member %s: its previous server failed and has not ended", m.name)
 	}
 	if !ports.Held {
 		m.freePorts()
@@ -143,8 +143,8 @@ func (m *member) start() error {
 	return nil
 }
 
-// waitServing waits until the member has joined and its gRPC server is known,
-// which is what a quick stop needs.
+// waitServing waits until the member has joined and etcd has registered its gRPC server,
+// which close needs.
 func (m *member) waitServing(ctx context.Context) error {
 	r, err := m.serving()
 	if err != nil {
@@ -156,14 +156,14 @@ func (m *member) waitServing(ctx context.Context) error {
 	case <-r.ctx.Done():
 		return context.Cause(r.ctx)
 	case <-r.etcd.Server.StopNotify():
-		return fmt.Errorf("embedtest: member %s stopped by itself", m.name)
+		return fmt.Errorf("embedtest: start member %s: it has stopped", m.name)
 	case err, ok := <-r.etcd.Err():
 		if !ok {
 			err = errors.New("stopped")
 		}
-		return fmt.Errorf("embedtest: member %s: %w", m.name, err)
+		return fmt.Errorf("embedtest: start member %s: %w", m.name, err)
 	case <-ctx.Done():
-		return fmt.Errorf("embedtest: member %s is not ready: %w", m.name, ctx.Err())
+		return fmt.Errorf("embedtest: start member %s: not ready: %w", m.name, ctx.Err())
 	}
 }
 
@@ -173,7 +173,7 @@ func (m *member) running() *running {
 	return m.run
 }
 
-// serving returns the present life, or an error that says why there is none.
+// serving returns the current run, or an error with the reason why there is none.
 func (m *member) serving() (*running, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,17 +186,17 @@ func (m *member) serving() (*running, error) {
 	return m.run, nil
 }
 
-// known returns the present life or the one before it, or nil.
+// known returns the current run, or the previous one, or nil.
 func (m *member) known() *running {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
 }
 
-// stop ends the member's life; hard means without handing leadership over.
+// stop stops the member; hard means without a transfer of the leadership.
 func (m *member) stop(hard bool) {
-	m.life.Lock()
-	defer m.life.Unlock()
+	m.lifecycle.Lock()
+	defer m.lifecycle.Unlock()
 	m.mu.Lock()
 	r := m.run
 	m.run = nil
@@ -210,20 +210,20 @@ func (m *member) shutdown(r *running, hard bool) {
 	if r.await(func() { m.close(r, hard) }) {
 		return
 	}
-	m.leave()
+	m.abandon()
 	if m.front != nil {
 		m.front.sever()
 	}
 }
 
-// close ends etcd. The gRPC servers go first: etcd would wait for open watches to
-// end by themselves, for more than five seconds.
+// close stops etcd. It stops the gRPC servers first: etcd would wait for more than five
+// seconds for open watches to end.
 func (m *member) close(r *running, hard bool) {
 	ready := true
 	select {
 	case <-r.registered:
 	default:
-		ready = false // etcd's Close would wait for readiness for ever
+		ready = false // etcd's Stop would wait for readiness for ever
 	}
 	r.mu.Lock()
 	servers := r.grpc
@@ -242,7 +242,7 @@ func (m *member) close(r *running, hard bool) {
 	r.etcd.Close()
 }
 
-// release gives the member's addresses back.
+// release closes the member's front and frees its ports.
 func (m *member) release() {
 	if m.front != nil {
 		m.front.close()
@@ -251,8 +251,8 @@ func (m *member) release() {
 }
 
 func (m *member) freePorts() {
-	for _, f := range m.free {
+	for _, f := range m.freePort {
 		f()
 	}
-	m.free = nil
+	m.freePort = nil
 }

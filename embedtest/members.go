@@ -10,19 +10,19 @@ import (
 	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
-// pollEvery is how often a state that etcd does not announce is looked at.
+// pollEvery is the polling interval for state that etcd does not signal.
 const pollEvery = 2 * time.Millisecond
 
-// Stop stops a member in good order: a leader hands over first, and waits more
-// than five seconds for a successor when none can be reached. Its data and its
-// addresses stay for Restart. A stopped member is left alone. It returns an
-// error for a member that does not exist, and ErrExternal.
-func (c *Cluster) Stop(i int) error { return c.stopMember(i, false) }
+// Stop stops a member gracefully: a leader first transfers the leadership, and waits more
+// than five seconds if no successor is reachable. The member keeps its data and addresses
+// for Restart. If the member is stopped already, Stop does nothing. Stop returns an error
+// for a member that does not exist, and ErrExternal.
+func (c *Cluster) Stop(member int) error { return c.stopMember(member, false) }
 
-// Crash stops a member without telling the others, who notice after the
-// election timeout. No process dies, so even without Options.Fsync nothing that
-// the member acknowledged is lost. It returns an error where Stop does.
-func (c *Cluster) Crash(i int) error { return c.stopMember(i, true) }
+// Crash stops a member without notice to the others, which detect it after the election
+// timeout. No process dies, so nothing that the member acknowledged is lost, even without
+// Options.Fsync. Crash returns an error for a member that does not exist, and ErrExternal.
+func (c *Cluster) Crash(member int) error { return c.stopMember(member, true) }
 
 func (c *Cluster) stopMember(i int, hard bool) error {
 	if err := c.ownServer(); err != nil {
@@ -36,12 +36,13 @@ func (c *Cluster) stopMember(i int, hard bool) error {
 	return nil
 }
 
-// Restart starts stopped members again, on the same data and addresses, and
-// returns when each answers a linearizable read; one that still runs is stopped
-// first. Without a majority no member becomes ready, so restart as many as that
-// takes in one call. It returns an error for a member that does not exist, when
-// etcd does not start, ErrExternal, and that of ctx when ctx ends first; the
-// members then go on starting.
+// Restart starts members with their data and addresses, and returns when each of them
+// serves linearizable reads. A member that is running is stopped first. A member serves
+// only while a majority runs: restart all members that a majority needs in one call.
+//
+// Restart returns an error for a member that does not exist, if etcd does not start,
+// ErrExternal, and the error of ctx if ctx ends first; the start of the members then
+// continues.
 func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 	if err := c.ownServer(); err != nil {
 		return err
@@ -57,7 +58,7 @@ func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 	for _, m := range ms {
 		m.stop(false)
 		for err := m.start(); err != nil; err = m.start() {
-			// Where ports cannot be held somebody may be using ours for a moment.
+			// Where the system cannot reserve ports, another process may use this one for a moment.
 			if !ports.Taken(err) || sleep(ctx, pollEvery) != nil {
 				return err
 			}
@@ -73,7 +74,7 @@ func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 			return err
 		}
 		if err := r.waitRead(ctx); err != nil {
-			return fmt.Errorf("embedtest: member %s does not serve: %w", m.name, err)
+			return fmt.Errorf("embedtest: start member %s: no linearizable read succeeded: %w", m.name, err)
 		}
 	}
 	return nil
@@ -81,13 +82,12 @@ func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 
 func (c *Cluster) member(i int) (*member, error) {
 	if i < 0 || i >= len(c.members) {
-		return nil, fmt.Errorf("embedtest: no member %d among %d", i, len(c.members))
+		return nil, fmt.Errorf("embedtest: member %d does not exist: the cluster has %d (Options.Members)", i, len(c.members))
 	}
 	return c.members[i], nil
 }
 
-// waitRead waits until the member answers a linearizable read, etcd gives up, or ctx
-// ends.
+// waitRead waits until the member serves a linearizable read, etcd fails or ctx ends.
 func (r *running) waitRead(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -99,8 +99,8 @@ func (r *running) waitRead(ctx context.Context) error {
 	return err
 }
 
-// waitRead reads until a read succeeds or ctx ends. Errors on the way are
-// those of a cluster without a leader yet.
+// waitRead waits until the cluster serves a linearizable read or ctx ends. Reads fail while
+// there is no leader.
 func waitRead(ctx context.Context, cl *clientv3.Client) error {
 	return retry(ctx, func() error {
 		_, err := cl.Get(ctx, "embedtest/ready", clientv3.WithCountOnly())

@@ -48,14 +48,14 @@ func TestCrashAndRestartKeepDataAndAddress(t *testing.T) {
 	require.Equal(t, eps, c.Endpoints())
 	require.Equal(t, "1", value(t, c, "k"))
 	put(t, cl.Client, "k", "3")
-	for got := ""; got != "3"; { // etcd's client may begin with what it saw before
+	for got := ""; got != "3"; { // etcd's client may first deliver older events
 		for _, ev := range next(t, ch).Events {
 			got = string(ev.Kv.Value)
 		}
 	}
 }
 
-// F67: a crash hands nothing over, so the others elect; a stop does.
+// F67: a stop transfers the leadership; after a crash, the others elect a leader.
 func TestCrashAndStopOfTheLeader(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
@@ -92,14 +92,13 @@ func TestRestartOfAllMembers(t *testing.T) {
 	for i := range 3 {
 		require.NoError(t, c.Crash(i))
 	}
-	// F66: one member alone is not ready, and neither Restart nor Close may
-	// hang over that.
+	// F66: one member alone does not become ready. Neither Restart nor Close hangs.
 	require.ErrorIs(t, c.Restart(within(t, 100*time.Millisecond), 0), context.DeadlineExceeded)
 	require.NoError(t, c.Restart(within(t, patience), 0, 1, 2))
 	require.Equal(t, "1", value(t, c, "k"))
 }
 
-// F66: etcd's Close waits for ever for a member that never became ready.
+// F66: etcd's Close hangs for ever for a member that never became ready.
 func TestCloseOfAMemberThatIsNotReady(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
@@ -166,8 +165,8 @@ func TestHealPeers(t *testing.T) {
 	require.Error(t, c.CutPeers(-1))
 }
 
-// F68: a lease renewal at a cut follower still reaches the leader, over HTTP,
-// while the follower has not noticed that it lost it.
+// F68: a lease renewal at a follower that is cut off still reaches the leader, over HTTP, for
+// as long as the follower knows the leader.
 func TestCutPeersLetsLeaseRenewalsPass(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for an election of a slow cluster: 6 s")
@@ -197,7 +196,7 @@ func TestCutOutlivesARestart(t *testing.T) {
 	require.NoError(t, c.CutPeers(i))
 	require.Error(t, c.Restart(within(t, 500*time.Millisecond), i))
 	for j := range 3 {
-		require.NoError(t, c.Crash(j)) // nobody remembers the cut but the cluster
+		require.NoError(t, c.Crash(j)) // only the Cluster value still knows the cut
 	}
 	require.NoError(t, c.Restart(within(t, patience), (i+1)%3, (i+2)%3))
 	require.Error(t, c.Restart(within(t, 500*time.Millisecond), i))

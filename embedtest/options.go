@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// TB is the part of testing.TB that this package uses, so that Ginkgo, rapid
-// and others can pass their own.
+// TB is the part of testing.TB that this package uses. Values of other test frameworks,
+// such as Ginkgo and rapid, can implement it.
 type TB interface {
 	Helper()
 	Name() string
@@ -21,8 +21,8 @@ type TB interface {
 	Failed() bool
 }
 
-// Options says how the members are run. The zero value, and nil, mean the
-// defaults. The value is copied; one Options may start many clusters.
+// Options are the settings of a cluster. The zero value and nil mean the defaults. The
+// value is copied, so one Options can start many clusters.
 type Options struct {
 	// Members is the number of voting members. Defaults to 1.
 	Members int
@@ -30,48 +30,49 @@ type Options struct {
 	// Tick is the heartbeat interval. Defaults to 10 ms.
 	Tick time.Duration
 
-	// Election is the election timeout; etcd wants at least 5 × Tick, and
-	// refuses leases shorter than ceil(1.5 × Election) in whole seconds.
-	// Defaults to 50 ms for one member and 100 ms for several, where a busy
-	// machine would otherwise cause elections of its own.
+	// Election is the election timeout, at least 5 × Tick. The shortest lease that
+	// etcd grants has ceil(1.5 × Election), in whole seconds. Defaults to 5 × Tick for
+	// one member, and to 10 × Tick for several: with less, a busy machine causes
+	// elections.
 	Election time.Duration
 
-	// Fsync makes members write through to disk. Defaults to false: the data
-	// survives Crash, which kills no process, but not a power cut.
+	// Fsync makes members sync their writes to disk. Defaults to false: data survives
+	// Crash, which kills no process, but not a power failure.
 	Fsync bool
 
 	// QuotaBytes is the size at which the backend raises the NOSPACE alarm.
 	// Defaults to etcd's own (2 GiB).
 	QuotaBytes int64
 
-	// AuthTokenTTL is the life of the simple tokens of EnableAuth, which etcd
-	// counts in whole seconds. Defaults to etcd's own (5 minutes).
+	// AuthTokenTTL is the TTL of the simple tokens of EnableAuth, in whole seconds.
+	// Defaults to etcd's own (5 minutes).
 	AuthTokenTTL time.Duration
 
-	// TLS serves clients over TLS only, with a certificate made in memory for
-	// 127.0.0.1 that the cluster's own clients trust. Members still speak
-	// plaintext to each other. Defaults to false.
+	// TLS makes members serve clients over TLS only, with a certificate for 127.0.0.1
+	// that exists in memory and that Client, NewClient and Dial trust. Traffic between
+	// members stays plaintext. Defaults to false.
 	TLS bool
 
-	// Dir holds one directory of data per member and is kept on Close, so that
-	// a later cluster of one member can be started on the same data.
-	// Defaults to a temporary directory that Close removes.
+	// Dir is the directory for the data, with one subdirectory per member. Close keeps
+	// it, so that a later cluster of one member can start on the same data. Defaults to
+	// a temporary directory that Close removes.
 	Dir string
 
-	// Logger takes the log of members and clients. Defaults to a buffer that
-	// is shown when the test has failed and never written to the test after
-	// its end; with EMBEDTEST_LOG=1 in the environment, to standard error. A
-	// member's entry at level Fatal or Panic ends the member, not the process.
+	// Logger receives the log of members and clients. An entry of a member at level
+	// Fatal or Panic stops the member and does not end the process. Defaults to a
+	// buffer, of which the newest part is logged to the test if the test fails; with
+	// EMBEDTEST_LOG=1 in the environment, defaults to standard error.
 	Logger *zap.Logger
 
-	// Configure has the last word on the configuration of each member; it may
-	// be called again when a member restarts. Defaults to none.
+	// Configure is called with the complete configuration of each member before each
+	// of its starts, and may change it. Defaults to none.
 	Configure func(*embed.Config)
 }
 
-// ErrExternal is returned by what needs a server of its own, while
-// EMBEDTEST_ENDPOINTS makes the suite run against a real cluster.
-var ErrExternal = errors.New("embedtest: not possible on the external cluster of EMBEDTEST_ENDPOINTS")
+// ErrExternal is returned by calls and options that need a server started by this
+// package, if EMBEDTEST_ENDPOINTS names a real cluster instead. In a test such a call does
+// not return: it skips the test that the cluster was started for.
+var ErrExternal = errors.New("embedtest: not possible on a real cluster (EMBEDTEST_ENDPOINTS is set)")
 
 func (o *Options) resolve() (Options, error) {
 	var r Options
@@ -92,19 +93,19 @@ func (o *Options) resolve() (Options, error) {
 	}
 	switch {
 	case r.Members < 1:
-		return r, fmt.Errorf("embedtest: Members is %d, want at least 1", r.Members)
+		return r, fmt.Errorf("embedtest: start: Options.Members is %d, want at least 1", r.Members)
 	case r.Tick < time.Millisecond:
-		return r, fmt.Errorf("embedtest: Tick is %v, want at least 1 ms", r.Tick)
+		return r, fmt.Errorf("embedtest: start: Options.Tick is %v, want at least 1ms", r.Tick)
 	case r.Election < 5*r.Tick:
-		return r, fmt.Errorf("embedtest: Election is %v, want at least 5 ticks of %v", r.Election, r.Tick)
+		return r, fmt.Errorf("embedtest: start: Options.Election is %v, want at least 5 × Options.Tick (%v)", r.Election, r.Tick)
 	case r.AuthTokenTTL%time.Second != 0 || r.AuthTokenTTL < 0:
-		return r, fmt.Errorf("embedtest: AuthTokenTTL is %v, want whole seconds", r.AuthTokenTTL)
+		return r, fmt.Errorf("embedtest: start: Options.AuthTokenTTL is %v, want whole seconds", r.AuthTokenTTL)
 	}
 	return r, nil
 }
 
-// needsOwnServer reports whether the options ask for something that an
-// external cluster of that many members cannot be assumed to have.
+// needsOwnServer reports whether an external cluster of that many members may lack what
+// the options ask for.
 func (o *Options) needsOwnServer(members int) bool {
 	return o != nil && (o.Members > members || o.TLS || o.QuotaBytes != 0 || o.AuthTokenTTL != 0 || o.Configure != nil || o.Dir != "")
 }

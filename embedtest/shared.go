@@ -13,14 +13,14 @@ var shared struct {
 	c  *Cluster
 }
 
-// Shared returns the one member that all tests of a test binary share, started
-// on first use. Give each test a Prefix, use clients of its own for faults, and
-// start an own cluster for what breaks a server. Main and Run stop it; a test
-// binary that uses Shared needs one of them in its TestMain. Errors fail tb.
+// Shared returns a cluster of one member that all tests of the test binary share. The
+// first call starts it, and Main or Run stops it: the TestMain of the binary must use one
+// of them. Give each test a Prefix of its own, inject faults into a client of NewClient,
+// and use Start for tests that break a server. An error fails tb.
 func Shared(tb TB) *Cluster {
 	tb.Helper()
 	if externalEndpoints() != nil {
-		return Start(tb, nil) // a view of the same cluster that can skip this test
+		return Start(tb, nil) // the same cluster, with a tb that it can skip
 	}
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -37,18 +37,20 @@ func Shared(tb TB) *Cluster {
 	return shared.c
 }
 
-// Main is the body of TestMain: it exits with the code of [Run].
+// Main is the body of a TestMain: it exits with the code of [Run].
 //
 //	func TestMain(m *testing.M) { embedtest.Main(m) }
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
-// Run runs the tests of m, a *testing.M, stops the shared member, shows its log if a test
-// failed, and returns the exit code for os.Exit. If all tests passed and goroutines begun
-// since the call of Run do not end within three seconds, it writes their stacks to
-// standard error and returns 1. Goroutines are no leak if they ran before, or if their
-// stack contains one of ignore, such as "glog.(*fileSink).flushDaemon". Call it once.
+// Run runs the tests of m, a *testing.M, stops the shared member and returns the exit code
+// for os.Exit. If a test failed, Run writes the log of the shared member to standard error.
 //
-// Use Run where TestMain has something to stop itself:
+// If all tests passed, Run also checks for leaked goroutines: if a goroutine that started
+// after the call of Run does not end within three seconds, Run writes its stack to standard
+// error and returns 1. A goroutine is not a leak if its stack contains one of ignore, for
+// example "glog.(*fileSink).flushDaemon". Call Run once.
+//
+// Use Run if TestMain has something else to stop:
 //
 //	func TestMain(m *testing.M) {
 //		stop := startDatabase()
@@ -57,7 +59,7 @@ func Main(m *testing.M) { os.Exit(Run(m)) }
 //		os.Exit(code)
 //	}
 //
-// and with goleak.VerifyTestMain, whose options do not apply to Run:
+// and with goleak.VerifyTestMain, whose options do not apply to the check of Run:
 //
 //	type tests struct{ *testing.M }
 //
@@ -79,7 +81,7 @@ func Run(m interface{ Run() int }, ignore ...string) int {
 			fmt.Fprintf(os.Stderr, "embedtest: log of the shared etcd:\n%s", c.logBuf)
 		}
 	}
-	if code == 0 && !left.Load() { // goroutines of a failed test are no news
+	if code == 0 && !unstoppable.Load() { // after a failed test, leaked goroutines are expected
 		if err := findLeaks(before, ignore); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -88,7 +90,7 @@ func Run(m interface{ Run() int }, ignore ...string) int {
 	return code
 }
 
-// takeShared returns the shared member, or nil, and forgets it.
+// takeShared returns the shared member, or nil, and clears it.
 func takeShared() *Cluster {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// onSmallDisk runs one part of TestSmallDiskChild in a process whose temporary
-// directory is a file system of 40 MB of its own, and returns what the process wrote
-// and whether it passed. It skips t where the system permits no such mount.
+// onSmallDisk runs one part of TestSmallDiskChild in a process whose temporary directory is
+// on a file system of 40 MB. It returns the output of the process and whether the part passed.
+// It skips t where the system does not permit the mount.
 func onSmallDisk(t *testing.T, part string) (out string, passed bool) {
 	t.Helper()
 	ownServersOnly(t)
@@ -42,7 +42,7 @@ func onSmallDisk(t *testing.T, part string) (out string, passed bool) {
 
 const cannotMount = "embedtest cannot mount a small disk"
 
-// TestSmallDiskChild is what onSmallDisk runs. The mount ends with the process.
+// TestSmallDiskChild is the body of the process of onSmallDisk. The mount ends with it.
 func TestSmallDiskChild(t *testing.T) {
 	dir := os.Getenv("EMBEDTEST_TEST_DISK")
 	if dir == "" {
@@ -72,7 +72,8 @@ func fill(t *testing.T, leave int64) {
 	require.NoError(t, syscall.Fallocate(int(f.Fd()), 0, 0, free-leave))
 }
 
-// write puts until etcd takes no more. A client waits for a server that is gone.
+// write puts until etcd accepts no more. After a fatal error a put waits until its context
+// ends.
 func write(t *testing.T, cl *clientv3.Client) {
 	for i := range 10_000 {
 		if _, err := cl.Put(within(t, 2*time.Second), fmt.Sprint("k", i), strings.Repeat("x", 100_000)); err != nil {
@@ -141,13 +142,13 @@ const (
 	inTheLog = "serving client traffic insecurely" // by etcd, at the end of its start
 )
 
-// A10: a start that cannot succeed says how much space is needed, where, and how to
-// choose another place; and the process goes on.
+// A10: if the disk space is too small, the error of the start has the needed space, the
+// directory and how to choose another one. The process continues.
 func TestStartWithoutRoom(t *testing.T) {
 	t.Parallel()
 	for part, way := range map[string]string{
-		"start":                      "27.0 MB needed for 3 members, 20.0 MB free; set TMPDIR to a directory with more space",
-		"start in a given directory": "9.0 MB needed for 1 member, 1.0 MB free; Options.Dir names the directory",
+		"start":                      "27.0 MB needed for 3 members, 20.0 MB free (set TMPDIR to a directory with more space)",
+		"start in a given directory": "9.0 MB needed for 1 member, 1.0 MB free (named by Options.Dir)",
 	} {
 		out, _ := onSmallDisk(t, part)
 		require.Contains(t, out, "not enough disk space in "+os.TempDir(), part)
@@ -157,30 +158,30 @@ func TestStartWithoutRoom(t *testing.T) {
 	}
 }
 
-// A program's own segment size counts, for what etcd does as for what is checked.
+// etcd and the check of the disk space both use a segment size that the program has set.
 func TestOtherSegments(t *testing.T) {
 	t.Parallel()
 	out, passed := onSmallDisk(t, "other segments")
 	require.True(t, passed, out)
 }
 
-// A10: if etcd cannot go on, the call that starts it returns the reason and the log.
-func TestGiveUpAtStart(t *testing.T) {
+// A10: if etcd fails during its start, the call that starts it returns the reason and the log.
+func TestFatalAtStart(t *testing.T) {
 	t.Parallel()
 	out, passed := onSmallDisk(t, "full during the start")
 	require.True(t, passed, out)
-	require.Regexp(t, "New returned: embedtest: etcd of member m0 gave up: .*"+noSpace, out)
+	require.Regexp(t, "New returned: embedtest: member m0: etcd failed: .*"+noSpace, out)
 	require.Contains(t, out, "log of etcd:\n")
 
 	out, passed = onSmallDisk(t, "damaged before a restart")
 	require.True(t, passed, out)
-	require.Regexp(t, "Restart returned: embedtest: etcd of member m0 gave up: panic: ", out)
+	require.Regexp(t, "Restart returned: embedtest: member m0: etcd failed: panic: ", out)
 	require.Regexp(t, "again: embedtest: start member m0: .*has not ended", out)
 }
 
-// A10: if etcd cannot go on later, the log is shown at once and again with the test,
-// which fails; and the process goes on.
-func TestGiveUpLater(t *testing.T) {
+// A10: if etcd fails later, the log is written at once and again by the test, which fails.
+// The process continues.
+func TestFatalLater(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"later", "later, three members", "later, another logger"} {
 		t.Run(part, func(t *testing.T) {
@@ -189,10 +190,10 @@ func TestGiveUpLater(t *testing.T) {
 			at, with, found := strings.Cut(out, "smalldisk_linux_test.go")
 			require.True(t, found, out)
 			for _, shown := range []string{at, with} {
-				require.Regexp(t, "embedtest: etcd of member m. gave up: .*"+noSpace, shown)
+				require.Regexp(t, "embedtest: member m.: etcd failed: .*"+noSpace, shown)
 				require.Equal(t, part != "later, another logger", strings.Contains(shown, "log of etcd:"), shown)
 			}
-			// In the end the log may be full of what the other members wrote since.
+			// At the end of the test the buffer may have only later entries of the other members.
 			require.Equal(t, part != "later, another logger", strings.Contains(at, "FATAL"), at)
 			require.Contains(t, out, ended)
 			require.Contains(t, out, wentOn)
@@ -200,24 +201,23 @@ func TestGiveUpLater(t *testing.T) {
 	}
 }
 
-// A10: without a test that could fail, the process ends as it does with etcd, but
-// after the log was shown.
-func TestGiveUpWithoutATest(t *testing.T) {
+// A10: without a test, the process exits, as with etcd itself, but after the log is written.
+func TestFatalWithoutATest(t *testing.T) {
 	t.Parallel()
 	out, passed := onSmallDisk(t, "later, without a test")
 	require.False(t, passed)
-	require.Regexp(t, "embedtest: etcd of member m0 gave up: .*"+noSpace, out)
+	require.Regexp(t, "embedtest: member m0: etcd failed: .*"+noSpace, out)
 	require.Contains(t, out, inTheLog)
 	require.NotContains(t, out, wentOn)
 }
 
-// A10: what a member takes of the disk is what a start asks for.
+// A10: the disk space that a member uses is at most what its start requires.
 func TestDiskOfAMember(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
 	c := Start(t, &Options{Members: 3})
 	for _, m := range c.members {
-		need := 2*wal.SegmentSizeBytes + spare
+		need := 2*wal.SegmentSizeBytes + baseSize
 		require.Eventually(t, func() bool { return onDisk(t, m.dir) > wal.SegmentSizeBytes }, patience, pollEvery)
 		require.LessOrEqual(t, onDisk(t, m.dir), need)
 		require.LessOrEqual(t, need, int64(10_000_000))

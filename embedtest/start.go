@@ -9,13 +9,16 @@ import (
 	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
-// startTimeout bounds Start; a healthy start is a hundred times faster.
+// startTimeout bounds a start by Start, Shared and NewClient. A start on an idle machine
+// takes a hundredth of it.
 const startTimeout = 30 * time.Second
 
-// Start starts a cluster for one test and returns when it answers a
-// linearizable read. It is closed by tb.Cleanup. Errors fail tb, with the
-// servers' log, and so does a member on which etcd gives up later. With EMBEDTEST_ENDPOINTS set no server is started, and options
-// that only an own server can honour skip tb. Call it on the test's goroutine.
+// Start starts a cluster for one test and returns when the cluster serves linearizable
+// reads. tb.Cleanup closes it. An error fails tb and logs the servers' log. If etcd fails
+// later on a member, tb fails too.
+//
+// With EMBEDTEST_ENDPOINTS set, no server is started, and options that the external
+// cluster may not satisfy skip tb. Call Start on the goroutine of the test.
 func Start(tb TB, opts *Options) *Cluster {
 	tb.Helper()
 	if eps := externalEndpoints(); eps != nil && opts.needsOwnServer(len(eps)) {
@@ -31,12 +34,12 @@ func Start(tb TB, opts *Options) *Cluster {
 	tb.Cleanup(func() {
 		err := c.Close()
 		c.mu.Lock()
-		gaveUp := c.gaveUp != nil
+		failed := c.failure != nil
 		c.mu.Unlock()
-		if log := c.logged(); log != "" && (tb.Failed() || gaveUp) {
+		if log := c.logged(); log != "" && (tb.Failed() || failed) {
 			tb.Logf("embedtest: %s", log)
 		}
-		if gaveUp {
+		if failed {
 			tb.Fatalf("%v", err)
 		} else if err != nil {
 			tb.Logf("embedtest: close: %v", err)
@@ -45,16 +48,17 @@ func Start(tb TB, opts *Options) *Cluster {
 	return c
 }
 
-// New starts a cluster without a test and returns when it answers a
-// linearizable read; the caller closes it. The end of ctx before that makes
-// New stop what it started and return ctx's error; ctx has no meaning
-// afterwards. Other errors are invalid options, too little disk space, what etcd
-// itself returns from starting, and ErrExternal when options ask for what the
-// external cluster cannot be assumed to have. If etcd gives up on a member later,
-// the servers' log is written to standard error and the process ends.
+// New starts a cluster without a test and returns when the cluster serves linearizable
+// reads. The caller closes it. ctx bounds the start only: if ctx ends first, New stops
+// what it started and returns the error of ctx.
 //
-// On an external cluster its clients, those of Dial included, see a key space of
-// their own, which is below /embedtest/ for everybody else. Close empties it.
+// New also returns an error for invalid options, if the disk space is too small, and if
+// etcd does not start, and ErrExternal for options that the external cluster may not
+// satisfy. If etcd fails later on a member, the servers' log is written to standard error
+// and the process exits.
+//
+// On an external cluster, the clients of the cluster, those of Dial included, have a key
+// space of their own: a prefix below /embedtest/, which Close empties.
 func New(ctx context.Context, opts *Options) (*Cluster, error) {
 	if eps := externalEndpoints(); eps != nil && opts.needsOwnServer(len(eps)) {
 		return nil, ErrExternal
@@ -83,7 +87,7 @@ func newCluster(ctx context.Context, tb TB, opts *Options) (*Cluster, error) {
 	} else {
 		ctx, c.abort = context.WithCancelCause(ctx)
 		defer c.abort(nil)
-		err = c.begun(c.startMembers(ctx))
+		err = c.startEnded(c.startMembers(ctx))
 	}
 	if err != nil {
 		if log := c.logged(); log != "" {
@@ -95,8 +99,8 @@ func newCluster(ctx context.Context, tb TB, opts *Options) (*Cluster, error) {
 	return c, nil
 }
 
-// startMembers starts all members and connects. Where ports cannot be held it
-// begins anew, with other ports, when somebody took one.
+// startMembers starts all members and connects. Where the system cannot reserve ports,
+// it retries with other ports if another process has bound one.
 func (c *Cluster) startMembers(ctx context.Context) (err error) {
 	if c.opts.TLS {
 		if c.tls, err = newServerTLS(); err != nil {
@@ -132,14 +136,13 @@ func (c *Cluster) makeDir() (err error) {
 		return err
 	}
 	if err = os.MkdirAll(c.dir, 0o700); err != nil {
-		return fmt.Errorf("embedtest: data directory: %w", err)
+		return fmt.Errorf("embedtest: create data directory: %w", err)
 	}
 	return nil
 }
 
-// startAll starts the members one after the other without waiting in between:
-// a member that finds another's port bound but not served waits a whole second
-// for it.
+// startAll starts the members one after the other and then waits for all: a member that
+// finds the port of another one bound but not served waits a whole second for it.
 func (c *Cluster) startAll(ctx context.Context) error {
 	for _, m := range c.members {
 		if err := m.start(); err != nil {
@@ -154,7 +157,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the admin client and proves that a linearizable read works.
+// connect creates the admin client and waits until a linearizable read succeeds.
 func (c *Cluster) connect(ctx context.Context) error {
 	admin, err := c.dialAdmin()
 	if err != nil {
@@ -164,13 +167,13 @@ func (c *Cluster) connect(ctx context.Context) error {
 	c.admin = admin
 	c.mu.Unlock()
 	if err := waitRead(ctx, admin); err != nil {
-		return fmt.Errorf("embedtest: not ready: %w", err)
+		return fmt.Errorf("embedtest: start: no linearizable read succeeded: %w", err)
 	}
-	// The leader still has to write the cluster's version into the log; a test
-	// that counts raft entries must not see that one.
+	// The leader still writes the cluster's version into the log. A test that counts
+	// raft entries must not count that one.
 	for !c.external && !c.versionKnown() {
 		if err := sleep(ctx, pollEvery); err != nil {
-			return fmt.Errorf("embedtest: not ready: %w", err)
+			return fmt.Errorf("embedtest: start: a member does not know the cluster's version: %w", err)
 		}
 	}
 	return nil

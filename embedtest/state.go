@@ -13,20 +13,20 @@ import (
 	"go.etcd.io/etcd/server/v3/lease"
 )
 
-// RevokeLease revokes a lease as any client may: its keys are gone when it
-// returns. Its errors are etcd's, rpctypes.ErrLeaseNotFound among them.
+// RevokeLease revokes a lease, as a client does. Its keys are deleted when RevokeLease
+// returns. The errors are etcd's, for example rpctypes.ErrLeaseNotFound.
 func (c *Cluster) RevokeLease(ctx context.Context, id clientv3.LeaseID) error {
 	_, err := c.Client().Revoke(ctx, id)
 	return err
 }
 
-// ExpireLease ends a lease as if its time were up, without waiting for it: its
-// keys are gone when it returns. It makes the leader take the one step that it
-// takes when it finds a lease expired, a revocation in its own name, which
-// needs no permission and which no client sent. What it skips is the moment
-// before: a lease that really expires is refused renewals up to half a second
-// before its keys go. On an external cluster it is RevokeLease. Its errors are
-// etcd's, rpctypes.ErrLeaseNotFound among them, and that of ctx.
+// ExpireLease expires a lease at once. Its keys are deleted when ExpireLease returns. As at
+// a real expiry, the leader revokes the lease itself: no client sends a request, and no
+// permission is needed. At a real expiry, however, etcd refuses renewals for up to half a
+// second before it deletes the keys; ExpireLease has no such phase. On an external cluster
+// it is RevokeLease.
+//
+// ExpireLease returns rpctypes.ErrLeaseNotFound, other errors of etcd, and the error of ctx.
 func (c *Cluster) ExpireLease(ctx context.Context, id clientv3.LeaseID) error {
 	if c.external {
 		return c.RevokeLease(ctx, id)
@@ -38,7 +38,7 @@ func (c *Cluster) ExpireLease(ctx context.Context, id clientv3.LeaseID) error {
 	s := r.etcd.Server
 	_, err = s.LeaseRevoke(s.AuthStore().WithRoot(ctx), &pb.LeaseRevokeRequest{ID: int64(id)})
 	if errors.Is(err, lease.ErrLeaseNotFound) {
-		err = rpctypes.ErrLeaseNotFound // as a client knows it
+		err = rpctypes.ErrLeaseNotFound // the error that a client gets
 	}
 	if err != nil {
 		return fmt.Errorf("embedtest: expire lease %x: %w", int64(id), err)
@@ -46,9 +46,10 @@ func (c *Cluster) ExpireLease(ctx context.Context, id clientv3.LeaseID) error {
 	return nil
 }
 
-// Compact compacts the history at the newest revision and returns that
-// revision: reads and watches of older ones get rpctypes.ErrCompacted. Its errors
-// are etcd's and ErrExternal: others may need the history of an external cluster.
+// Compact compacts the history at the current revision and returns that revision. Reads and
+// watches of older revisions then fail with rpctypes.ErrCompacted. Compact returns the
+// errors of etcd, and ErrExternal, because other users of a real cluster may need its
+// history.
 func (c *Cluster) Compact(ctx context.Context) (int64, error) {
 	if err := c.ownServer(); err != nil {
 		return 0, err
@@ -63,10 +64,10 @@ func (c *Cluster) Compact(ctx context.Context) (int64, error) {
 	return rev, nil
 }
 
-// SetNoSpace raises or disarms the NOSPACE alarm, as a full backend would, and
-// returns when every member that is not cut off knows: while it is raised, what
-// stores data is refused with rpctypes.ErrNoSpace and what only deletes passes.
-// Its errors are etcd's, that of ctx, and ErrExternal.
+// SetNoSpace raises or disarms the NOSPACE alarm, as a full backend does, and returns when
+// every running member that is not cut off has applied the change. While the alarm is
+// raised, requests that store data fail with rpctypes.ErrNoSpace, and requests that only
+// delete succeed. SetNoSpace returns the errors of etcd, that of ctx, and ErrExternal.
 func (c *Cluster) SetNoSpace(ctx context.Context, raised bool) error {
 	if err := c.ownServer(); err != nil {
 		return err
@@ -78,7 +79,7 @@ func (c *Cluster) SetNoSpace(ctx context.Context, raised bool) error {
 	alarm := func(action pb.AlarmRequest_AlarmAction, member uint64) error {
 		_, err := r.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: action, MemberID: member, Alarm: pb.AlarmType_NOSPACE})
 		if err != nil {
-			return fmt.Errorf("embedtest: alarm: %w", err)
+			return fmt.Errorf("embedtest: set the NOSPACE alarm: %w", err)
 		}
 		return nil
 	}
@@ -88,7 +89,7 @@ func (c *Cluster) SetNoSpace(ctx context.Context, raised bool) error {
 		}
 		return c.everywhere(ctx, func(r *running) bool { return outOfSpace(r) })
 	}
-	for _, a := range r.etcd.Server.Alarms() { // each member may have raised its own
+	for _, a := range r.etcd.Server.Alarms() { // each member may have raised one
 		if err := alarm(pb.AlarmRequest_DEACTIVATE, a.MemberID); err != nil {
 			return err
 		}
@@ -105,11 +106,10 @@ func outOfSpace(r *running) bool {
 	return false
 }
 
-// RaftIndex returns the index of the newest raft entry that the leader has
-// committed, so that the difference of two tells how many entries an operation
-// cost; zero without a leader. (The index of what is applied moves a moment
-// after the client has its answer.) The cluster's own start is over when Start
-// returns and adds no entries later, but elections do.
+// RaftIndex returns the index of the newest raft entry that the leader has committed, or
+// zero without a leader. The difference between two calls is the number of raft entries
+// that the operations in between cost. Elections add entries too; the start of the cluster
+// adds none after Start or New has returned.
 func (c *Cluster) RaftIndex() uint64 {
 	i := c.Leader()
 	if i < 0 {
@@ -131,8 +131,8 @@ func (c *Cluster) RaftIndex() uint64 {
 	return r.etcd.Server.CommittedIndex()
 }
 
-// Revision returns the newest revision of the key space. It returns an error
-// only if etcd does.
+// Revision returns the current revision of the key space. It returns an error only if etcd
+// does.
 func (c *Cluster) Revision(ctx context.Context) (int64, error) {
 	resp, err := c.Client().Get(ctx, "embedtest/revision", clientv3.WithCountOnly())
 	if err != nil {
@@ -141,8 +141,8 @@ func (c *Cluster) Revision(ctx context.Context) (int64, error) {
 	return resp.Header.GetRevision(), nil
 }
 
-// Dump returns the keys below a prefix, one per line, for a test's log. It
-// returns the error's text when the keys cannot be read.
+// Dump returns the keys below a prefix with their values, one per line, for the log of a
+// test. If the keys cannot be read, Dump returns the text of the error.
 func (c *Cluster) Dump(ctx context.Context, prefix string) string {
 	resp, err := c.Client().Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {

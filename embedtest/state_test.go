@@ -81,7 +81,7 @@ func TestRaftIndexCountsWritesOnly(t *testing.T) {
 	t.Parallel()
 	for _, members := range []int{1, 3} {
 		c := Start(t, &Options{Members: members})
-		// An election of a busy machine costs an entry too: then count again.
+		// On a busy machine, an election may add an entry. Then count again.
 		term := func() uint64 { return c.members[0].running().etcd.Server.Term() }
 		for done := false; !done; {
 			began, before := term(), c.RaftIndex()

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// fakeTB is a test that may fail without failing this one.
+// fakeTB is a TB whose failure does not fail the real test.
 type fakeTB struct {
 	*testing.T
 	mu       sync.Mutex
@@ -100,7 +100,7 @@ func TestLogKeepsItsEnd(t *testing.T) {
 	}
 	s := b.String()
 	require.Less(t, len(s), 2*logKeep)
-	require.True(t, strings.HasPrefix(s, "(older lines left out"))
+	require.True(t, strings.HasPrefix(s, "(older lines omitted"))
 	require.True(t, strings.HasSuffix(s, "\nline 9999\n"))
 }
 
@@ -112,8 +112,7 @@ func TestStartFailsTheTest(t *testing.T) {
 	require.Contains(t, tb.fatal, "Members")
 }
 
-// With EMBEDTEST_ENDPOINTS the same tests run against a cluster that nobody
-// may break.
+// With EMBEDTEST_ENDPOINTS, calls that would break the server skip the test.
 func TestExternal(t *testing.T) {
 	ownServersOnly(t)
 	own, err := New(t.Context(), nil)
@@ -174,8 +173,8 @@ func TestExternal(t *testing.T) {
 	require.ErrorIs(t, err, ErrExternal)
 }
 
-// Main fails a test binary that leaves goroutines behind. So does Run, except for those
-// that its caller names or began itself. The binary is this one, run again.
+// Main and Run fail a test binary that leaks goroutines. Run ignores those that its caller
+// names and those that ran before. The test runs this binary again.
 func TestMainFindsLeaks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits until goroutines count as left behind: 3.5 s")
@@ -212,7 +211,7 @@ func TestMainFindsLeaks(t *testing.T) {
 
 func TestLeakForMain(t *testing.T) {
 	if os.Getenv("EMBEDTEST_TEST_CHILD") == "" {
-		return // only of use to TestMainFindsLeaks
+		return // for TestMainFindsLeaks only
 	}
 	Shared(t).NewClient(t, nil)
 	if os.Getenv("EMBEDTEST_TEST_LEAK") != "" {

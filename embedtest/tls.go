@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// serverTLS is a certificate for 127.0.0.1 that exists in memory only.
+// serverTLS has both sides of a self-signed certificate for 127.0.0.1.
 type serverTLS struct {
 	server *tls.Config
 	client *tls.Config
@@ -22,7 +22,7 @@ type serverTLS struct {
 func newServerTLS() (*serverTLS, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("embedtest: make a key: %w", err)
+		return nil, fmt.Errorf("embedtest: create the TLS key: %w", err)
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -39,11 +39,11 @@ func newServerTLS() (*serverTLS, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		return nil, fmt.Errorf("embedtest: make a certificate: %w", err)
+		return nil, fmt.Errorf("embedtest: create the TLS certificate: %w", err)
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("embedtest: make a certificate: %w", err)
+		return nil, fmt.Errorf("embedtest: create the TLS certificate: %w", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)
