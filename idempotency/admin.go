@@ -338,7 +338,7 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 		if len(stored) > inline {
 			return fmt.Errorf("store %q: %s: %w: %d bytes", s.name, ref, ErrTooLarge, len(stored))
 		}
-		r.Body, r.Codec, r.Size, r.Error = stored, codec, len(stored), bounded(what.text)
+		r.Body, r.Codec, r.Size, r.Error = stored, codec, len(stored), record.Text(what.text)
 	}
 	text := r.Encode()
 	pool := s.retain(s.opts.Retain)

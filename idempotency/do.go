@@ -160,7 +160,7 @@ func (a *Attempt) act(ctx context.Context, what Action, failure string, gone err
 	o := &settlement{reported: gone}
 	switch what {
 	case Remember:
-		o.state, o.failure = record.AttemptFailed, bounded(failure)
+		o.state, o.failure = record.AttemptFailed, record.Text(failure)
 	case Abandon:
 	default:
 		o.state, o.ran = record.AttemptReleased, true

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -40,7 +38,7 @@ func (a *Attempt) Commit(ctx context.Context, result []byte) error {
 // secret belongs into the details, which are kept as a result is. It returns what Commit
 // returns: ErrConflict, ErrFenced, ErrSettled, ErrNotRecorded.
 func (a *Attempt) Fail(ctx context.Context, failure string, details []byte) error {
-	return a.finish(ctx, &settlement{state: record.AttemptFailed, value: bytes.Clone(details), failure: bounded(failure)})
+	return a.finish(ctx, &settlement{state: record.AttemptFailed, value: bytes.Clone(details), failure: record.Text(failure)})
 }
 
 // Release gives the key free, as if the request had never come, except for its recovery
@@ -222,20 +220,6 @@ func (a *Attempt) settled(o *settlement, err error) {
 	}
 	a.given.Do(func() { s.work.give(a.work, err != nil || o.state == "") })
 	a.land(done)
-}
-
-// maxFailure bounds the text of a failure, in bytes.
-const maxFailure = 1024
-
-func bounded(text string) string {
-	text = strings.ToValidUTF8(text, "�")
-	if len(text) > maxFailure {
-		text = text[:maxFailure]
-		for !utf8.ValidString(text) {
-			text = text[:len(text)-1]
-		}
-	}
-	return text
 }
 
 // write writes the outcome. Again says that it is worth trying once more, later.

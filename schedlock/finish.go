@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -126,9 +124,6 @@ func (r *Run) overdue(cause error) {
 	})
 }
 
-// maxError bounds the text of an error in a run record, in bytes.
-const maxError = 1024
-
 // finish records the outcome and gives the job free, once, and tells whether that was now.
 // If ctx ends meanwhile, or has, or etcd does not answer in time, it goes on in the background.
 func (r *Run) finish(ctx context.Context, failed error) (now bool) {
@@ -154,23 +149,12 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 		rec := r.claim.record
 		rec.State, rec.EndMS = record.RunDone, r.locker.opts.now().UnixMilli()
 		if r.err != nil {
-			rec.State, rec.Error = record.RunFailed, bounded(r.err.Error())
+			rec.State, rec.Error = record.RunFailed, record.Text(r.err.Error())
 		}
 		puts := append([]clientv3.Op{clientv3.OpPut(r.job.keys.Run(r.claim.tick), rec.Encode())}, r.trim()...)
 		r.write(ctx, rec, puts)
 	})
 	return now
-}
-
-func bounded(text string) string {
-	text = strings.ToValidUTF8(text, "�")
-	if len(text) > maxError {
-		text = text[:maxError]
-		for !utf8.ValidString(text) {
-			text = text[:len(text)-1]
-		}
-	}
-	return text
 }
 
 // forget ends what this process keeps of a run.
