@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 // What is done to processes.
@@ -81,7 +82,7 @@ func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 			begun = e.At
 		}
 		done := time.Duration(e.At - begun)
-		fresh := time.Duration(child.Clock()-e.At) < 5*step
+		fresh := time.Duration(hostclock.Now()-e.At) < 5*step
 		return e.Kind == evStep && fresh && (done > j.Takes/3 && f.quiet(e, jobs) || done > j.Takes*2/3)
 	})
 	if err != nil {
@@ -97,15 +98,15 @@ func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 			return err
 		}
 		<-m.gone
-		x.at = child.Clock()
+		x.at = hostclock.Now()
 		return f.start(ctx, m.row)
 	}
 	if err := m.proc.Stop(); err != nil {
 		return err
 	}
-	x.at = child.Clock()
+	x.at = hostclock.Now()
 	sleep(ctx, f.pause())
-	m.pauses = append(m.pauses, [2]int64{x.at, child.Clock()})
+	m.pauses = append(m.pauses, [2]int64{x.at, hostclock.Now()})
 	return m.proc.Continue()
 }
 
@@ -116,7 +117,7 @@ func (f *fleet) quiet(e event, jobs []job) bool {
 	shift := f.shift(f.all[e.holder].row)
 	f.mu.Unlock()
 	beat := named(jobs, heartbeat)
-	told := time.Now().Add(-time.Duration(child.Clock() - e.At)).Add(shift)
+	told := time.Now().Add(-time.Duration(hostclock.Now() - e.At)).Add(shift)
 	since := told.Sub(beat.First) % beat.Every
 	return since > beat.Every*35/100 && since < beat.Every*7/10
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 // naive is the pattern of gocron's lockers: who gets the lock of the job's name runs it, and
@@ -37,7 +37,7 @@ func (n *naive) run(j job, tick time.Time) {
 		return
 	}
 	at := event{Way: byName, Job: j.Name, Tick: tick.UTC(), Attempt: 1}
-	at.Kind, at.At = evBegin, child.Clock()
+	at.Kind, at.At = evBegin, hostclock.Now()
 	n.w.tell(at)
 	select {
 	case <-time.After(j.Takes):

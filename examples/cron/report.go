@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -35,7 +36,7 @@ func newOutcome(c config, v verdict, r []recovery, restarts int, history map[str
 	return &outcome{
 		OK: len(v.Violations) == 0, Workers: c.workers, Skew: c.skew.Seconds(), TTL: c.ttl.Seconds(), Faults: len(r), Restarts: restarts,
 		Schedlock: v.Schedlock, Naive: v.Naive, Recoveries: r, Violations: append([]string{}, v.Violations...), Stalled: v.Stalled,
-		Elapsed: elapsed.Round(time.Millisecond).Seconds(), Clock: child.ClockName, history: history,
+		Elapsed: elapsed.Round(time.Millisecond).Seconds(), Clock: hostclock.Name, history: history,
 	}
 }
 

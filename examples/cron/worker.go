@@ -13,8 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -164,7 +164,7 @@ func (w *worker) work(ctx context.Context, j job, r *schedlock.Run) error {
 			}
 		}
 		begin := at
-		begin.Kind, begin.At = evStep, child.Clock() // before the look: a pause between makes it too early
+		begin.Kind, begin.At = evStep, hostclock.Now() // before the look: a pause between makes it too early
 		if err := r.Err(); err != nil {
 			return err
 		}
@@ -178,10 +178,10 @@ func (w *worker) work(ctx context.Context, j job, r *schedlock.Run) error {
 // watchStalls tells when the process gets no time to run.
 func watchStalls(ctx context.Context, tell func(event)) {
 	const every, slack = 20 * time.Millisecond, 80 * time.Millisecond
-	last := child.Clock()
+	last := hostclock.Now()
 	for ctx.Err() == nil {
 		time.Sleep(every)
-		now := child.Clock()
+		now := hostclock.Now()
 		if took := now - last; took > int64(every+slack) {
 			tell(event{Kind: evStall, At: now, Took: took})
 		}
@@ -192,7 +192,7 @@ func watchStalls(ctx context.Context, tell func(event)) {
 // tell reports an event.
 func (w *worker) tell(e event) {
 	if e.At == 0 {
-		e.At = child.Clock()
+		e.At = hostclock.Now()
 	}
 	line, err := json.Marshal(e)
 	if err == nil {

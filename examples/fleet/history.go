@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 // history is what happened in a run, in the order in which the parent learned of
@@ -54,7 +54,7 @@ func (h *history) scene() (s scene) {
 		switch {
 		case e.Kind == evWait:
 			s.waiting++
-		case e.Kind == evHold && child.Clock()-e.At < h.maxHold: // after that it is stuck, without a permit
+		case e.Kind == evHold && hostclock.Now()-e.At < h.maxHold: // after that it is stuck, without a permit
 			s.holding++
 		}
 	}

@@ -39,6 +39,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 func main() {
@@ -103,7 +104,7 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	p := newPool(c, s, log)
 	fmt.Fprintf(os.Stderr, "%d processes, %d executions, at most %d at a time; 21 s with the default flags\n", c.workers, c.executions, c.limit)
 	quiet := showProgress(os.Stderr, c, log)
-	begun, from := time.Now(), child.Clock()
+	begun, from := time.Now(), hostclock.Now()
 	err = p.run(ctx)
 	elapsed := time.Since(begun)
 	quiet()

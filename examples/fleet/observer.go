@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 // observer looks at the semaphore in etcd, for the picture and to see what is
@@ -45,7 +45,7 @@ func observe(ctx context.Context, s settings) (o *observer, err error) {
 	o.wg.Go(func() {
 		for st, err := range o.sem.Watch(ctx) {
 			if err == nil {
-				o.taken = append(o.taken, change{child.Clock(), st.Used})
+				o.taken = append(o.taken, change{hostclock.Now(), st.Used})
 			}
 		}
 	})

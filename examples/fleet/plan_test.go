@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 func TestPlan(t *testing.T) {
@@ -67,9 +68,9 @@ func TestIdeal(t *testing.T) {
 func TestScene(t *testing.T) {
 	c := config{workers: 3, ttl: time.Second}
 	h := newHistory(c)
-	h.add(event{Kind: evHold, Worker: 0, At: child.Clock()})
-	h.add(event{Kind: evHold, Worker: 1, At: child.Clock() - int64(c.maxHold())})
-	h.add(event{Kind: evWait, Worker: 2, At: child.Clock()})
+	h.add(event{Kind: evHold, Worker: 0, At: hostclock.Now()})
+	h.add(event{Kind: evHold, Worker: 1, At: hostclock.Now() - int64(c.maxHold())})
+	h.add(event{Kind: evWait, Worker: 2, At: hostclock.Now()})
 	if s := h.scene(); s.holding != 1 || s.waiting != 1 {
 		t.Errorf("%d hold, %d wait", s.holding, s.waiting)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 // maxAttempts ends a run in which an execution never succeeds.
@@ -186,7 +187,7 @@ func (r *run) kill(ctx context.Context) (ending, error) {
 	}
 	_ = r.proc.Wait()
 	r.dead = true
-	r.mark(evKill, child.Clock())
+	r.mark(evKill, hostclock.Now())
 	return end, nil
 }
 
@@ -196,9 +197,9 @@ func (r *run) pauseProcess(ctx context.Context) error {
 	if err := r.proc.Stop(); err != nil {
 		return fmt.Errorf("pause a worker: %w", err)
 	}
-	r.mark(evStop, child.Clock())
+	r.mark(evStop, hostclock.Now())
 	sleep(ctx, r.pause())
-	r.mark(evCont, child.Clock())
+	r.mark(evCont, hostclock.Now())
 	if err := r.proc.Continue(); err != nil {
 		return fmt.Errorf("continue a worker: %w", err)
 	}

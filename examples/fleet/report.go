@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 // report is the outcome of a run, and its last line of output.
@@ -36,7 +37,7 @@ func newReport(c config, p plan, log *history, v verdict, left int, elapsed time
 		Peak: v.Peak, Violations: len(v.Violations), First: v.Violations[:min(maxShown, len(v.Violations))], Astray: log.astray[:min(maxShown, len(log.astray))], LateSteps: v.Late, LeftBehind: left,
 		Elapsed: elapsed.Round(time.Millisecond).Seconds(),
 		Ideal:   (time.Duration(p.ideal(min(c.limit, c.workers))) * step).Seconds(),
-		Seed:    c.seed, Clock: child.ClockName,
+		Seed:    c.seed, Clock: hostclock.Name,
 	}
 	for _, e := range endings {
 		r.Attempts += ends[e]

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 // workerEnv makes the program a worker. It holds the settings below.
@@ -137,7 +137,7 @@ func (w *worker) execute(ctx context.Context) (err error) {
 	return w.sem.Do(ctx, func(ctx context.Context, p *concurrency.Permit) error {
 		w.tell(event{Kind: evHold})
 		defer func() {
-			w.tell(event{Kind: evBack, Deadline: onHostClock(p.Deadline()), Lost: p.Err() != nil})
+			w.tell(event{Kind: evBack, Deadline: hostclock.At(p.Deadline()), Lost: p.Err() != nil})
 		}()
 		return w.work(ctx, p)
 	}, concurrency.MaxHold(w.MaxHold), concurrency.Note(note))
@@ -182,7 +182,7 @@ func (w *worker) step(ctx context.Context, p *concurrency.Permit, n int) error {
 	// The stamp is taken before the look at the permit. A pause between the
 	// two makes the step look too early rather than too late, and its permit
 	// is seen to have ended.
-	begin := event{Kind: evBegin, Step: n, Deadline: onHostClock(p.Deadline()), At: child.Clock()}
+	begin := event{Kind: evBegin, Step: n, Deadline: hostclock.At(p.Deadline()), At: hostclock.Now()}
 	if err := p.Err(); err != nil && !w.Deaf {
 		return err
 	}
@@ -212,7 +212,7 @@ func (w *worker) leaked(ctx context.Context) (n int) {
 // tell reports an event.
 func (w *worker) tell(e event) {
 	if e.At == 0 {
-		e.At = child.Clock()
+		e.At = hostclock.Now()
 	}
 	e.Execution, e.Attempt = w.job.Execution, w.job.Attempt
 	line, err := json.Marshal(e)
@@ -244,11 +244,4 @@ func classify(err error) ending {
 		return stopped
 	}
 	return failed
-}
-
-// onHostClock tells when a time will be on the host clock. It errs on the early
-// side.
-func onHostClock(t time.Time) int64 {
-	now := child.Clock()
-	return now + int64(time.Until(t))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 	"github.com/etcdkit/etcdkit/internal/proof/outcome"
 )
@@ -11,7 +12,7 @@ import (
 // deadline returns when ctx ends, as a history tells it.
 func deadline(ctx context.Context) int64 {
 	d, _ := ctx.Deadline()
-	return history.At(d)
+	return hostclock.At(d)
 }
 
 // call records one operation that only returns an error.

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/internal/proof/check"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 	"github.com/etcdkit/etcdkit/internal/proof/outcome"
@@ -138,7 +139,7 @@ func (o requestCall) run(ctx context.Context, p *Process, st *requestStore) (err
 		case err != nil:
 			as = "failed"
 		}
-		end = p.rec.Call(history.Event{Name: history.Release, Gate: gate, Token: a.Token(), Until: history.At(time.Now().Add(recordWithin)), Attr: map[string]string{"as": as}})
+		end = p.rec.Call(history.Event{Name: history.Release, Gate: gate, Token: a.Token(), Until: hostclock.At(time.Now().Add(recordWithin)), Attr: map[string]string{"as": as}})
 		if o.panics {
 			panic(errPanic)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
@@ -96,7 +97,7 @@ func (w *worker) use(r *rand.Rand) {
 	ctx, cancel := context.WithTimeout(w.ctx(), time.Duration(5+r.IntN(300))*time.Millisecond)
 	defer cancel()
 	d, _ := ctx.Deadline()
-	e.Until = history.At(d)
+	e.Until = hostclock.At(d)
 	call := w.rec.Call(e)
 	opts := []concurrency.AcquireOption{concurrency.Note(call.Tag())}
 	if e.Weight > 1 {

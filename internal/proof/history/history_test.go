@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
@@ -42,10 +43,10 @@ func TestBelief(t *testing.T) {
 	c := r.Client("c1")
 	call := c.Call(history.Event{Name: history.Acquire, Gate: "sem/a", Weight: 2, ID: "x"})
 	granted := call.Granted(7)
-	after := history.Now()
+	after := hostclock.Now()
 	p := &permit{until: time.Now().Add(time.Minute)}
 	require.True(t, granted.Check(p))
-	asked := history.Now()
+	asked := hostclock.Now()
 	p.set(errors.New("lost"))
 	require.False(t, granted.Check(p))
 	granted.End(history.Lost)
@@ -58,7 +59,7 @@ func TestBelief(t *testing.T) {
 	require.GreaterOrEqual(t, s.To, after, "the belief was confirmed after the grant")
 	require.LessOrEqual(t, s.To, asked, "and never after the last yes")
 	require.Equal(t, history.Lost, s.Ended.Cause, "the first end counts")
-	require.InDelta(t, history.At(p.until), s.Ended.Until, float64(time.Second))
+	require.InDelta(t, hostclock.At(p.until), s.Ended.Until, float64(time.Second))
 	require.Equal(t, "sem/a 2 x 7", fmt.Sprint(s.Granted.Gate, " ", s.Granted.Weight, " ", s.Granted.ID, " ", s.Granted.Token))
 	require.Empty(t, s.Again)
 	require.True(t, s.Confirmed)
@@ -88,7 +89,7 @@ func TestOps(t *testing.T) {
 			require.Equal(t, "sem/a 3 4", fmt.Sprint(op.Return.Gate, " ", op.Return.Token, " ", op.Return.Limit))
 			require.Equal(t, op.Return.At, op.Ended())
 		} else {
-			require.Greater(t, op.Ended(), history.Now())
+			require.Greater(t, op.Ended(), hostclock.Now())
 		}
 	}
 	require.Equal(t, map[string]history.Outcome{"ok": history.OK, "fail": history.Fail, "unknown": history.Unknown, "open": history.Unknown}, got)
@@ -165,16 +166,4 @@ func TestReadDamaged(t *testing.T) {
 	require.EqualValues(t, 1, h.Events[0].At)
 	_, err = history.Read(bytes.NewBufferString("{\"at\":3,\"ki\n{\"at\":2,\"kind\":\"mark\"}\n"))
 	require.ErrorContains(t, err, "line 1")
-}
-
-func TestClock(t *testing.T) {
-	t.Parallel()
-	const exact = int64(time.Millisecond)
-	before, wall, after := history.Now(), time.Now(), history.Now()
-	time.Sleep(10 * time.Millisecond)
-	at := history.At(wall)
-	require.GreaterOrEqual(t, at, before-exact)
-	require.LessOrEqual(t, at, after+exact)
-	require.Greater(t, history.Now()-before, int64(9*time.Millisecond))
-	require.Zero(t, history.At(time.Time{}))
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
 // Recorder takes the events of one process. It is safe for concurrent use.
@@ -22,7 +24,7 @@ type Recorder struct {
 }
 
 // NewRecorder returns an empty recorder that stamps with the host clock.
-func NewRecorder() *Recorder { return NewRecorderOn(Clock{Now: Now, At: At}) }
+func NewRecorder() *Recorder { return NewRecorderOn(Clock{Now: hostclock.Now, At: hostclock.At}) }
 
 // NewRecorderOn returns an empty recorder on a clock of the caller's: that of a bubble
 // of testing/synctest, for which all else stands still.
@@ -251,19 +253,4 @@ func (b *Belief) End(cause string) {
 		b.ended = true
 		b.add(Event{Kind: KindEnded, Cause: cause, Held: b.held, Until: b.until})
 	}
-}
-
-// At returns the time of the host clock that corresponds to t, to a millisecond.
-func At(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	for range 10 {
-		before := Now()
-		at := before + int64(time.Until(t))
-		if Now()-before < int64(time.Millisecond) {
-			return at
-		}
-	}
-	return Now() + int64(time.Until(t)) // on a machine that is never quiet
 }

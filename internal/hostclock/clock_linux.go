@@ -1,12 +1,15 @@
-package history
+package hostclock
 
 import (
 	"syscall"
 	"unsafe"
 )
 
-// Now reads the host clock, in nanoseconds: CLOCK_MONOTONIC, which goes on while
-// a process is stopped and is the same for all processes of a host.
+// Name is the name of the clock.
+const Name = "CLOCK_MONOTONIC"
+
+// Now returns the time in nanoseconds. The clock is the same for all processes of the host,
+// advances while a process is stopped, and is never set.
 func Now() int64 {
 	const monotonic = 1
 	var ts syscall.Timespec
