@@ -28,27 +28,27 @@ func TestModel(t *testing.T) {
 // what it says then.
 var rules = map[string]struct{ promise, says string }{
 	"one at a time":                               {"OneExecution", "the function ran"},
-	"all processes know an outcome":               {"Replay", "ran where an outcome was recorded"},
+	"all processes know an outcome":               {"Replay", "executed the request again after an outcome"},
 	"waiters get the result":                      {"Wait", `"" in place of the error "in progress"`},
-	"who gives up changes nothing":                {"Wait", `"run 1" in place of the error "in progress"`},
-	"who is rejected changes nothing":             {"Reject", `"run 1" in place of the error "in progress"`},
+	"a call that stops waiting changes nothing":   {"Wait", `"run 1" in place of the error "in progress"`},
+	"a call that does not wait changes nothing":   {"NoWait", `"run 1" in place of the error "in progress"`},
 	"payloads are compared":                       {"Mismatch", `in place of "mismatch"`},
 	"payloads are compared in progress":           {"Mismatch", `in place of "mismatch"`},
 	"payloads are compared with outcomes":         {"Mismatch", `in place of the error "mismatch"`},
 	"the scope counts":                            {"Scopes", "mismatch"},
 	"the operation counts":                        {"Scopes", "mismatch"},
-	"parts of the key are told apart":             {"Scopes", "mismatch"},
+	"parts of the key are kept apart":             {"Scopes", "mismatch"},
 	"keys are checked":                            {"Invalid", `in place of the error "invalid"`},
-	"keys are hashed":                             {"RawKey", "part of etcd's key"},
+	"keys are hashed":                             {"RawKey", "part of the key"},
 	"large results are done all the same":         {"LargeResult", "replayed: false"},
 	"large results are kept whole":                {"LargeResult", "that are not the result"},
-	"errors are no outcomes":                      {"ErrorFreesTheKey", "failed before"},
+	"errors are no outcomes":                      {"ErrorReleasesTheKey", "failed before"},
 	"failures are remembered":                     {"ErrorRemembered", `in place of the error "failed"`},
 	"a panic ends its attempt":                    {"Panic", "does not return within"},
 	"a panic is no success":                       {"Panic", `in place of the error "unknown"`},
-	"the work outlives its caller":                {"CallerGoesAway", `the work is ended with its caller|in place of the error "in progress"`},
-	"the outcome outlives the caller":             {"CallerGoesAway", "outcome is lost with its caller"},
-	"own keys come with the outcome":              {"OwnKeys", "after an error the caller's own key was put 1 times"},
+	"the work outlives its caller":                {"CallerDisconnects", `has ended the work|in place of the error "in progress"`},
+	"the outcome outlives the caller":             {"CallerDisconnects", "has lost the outcome"},
+	"own keys come with the outcome":              {"OwnKeys", "after an error, the caller's own key was put 1 times"},
 	"own conditions count":                        {"OwnKeys", `in place of the error "conflict"`},
 	"steps are kept":                              {"Steps", "ran 3 times"},
 	"lost attempts are taken over":                {"CrashTakeOver", "not called within"},
@@ -57,15 +57,15 @@ var rules = map[string]struct{ promise, says string }{
 	"child keys are the same in all attempts":     {"CrashTakeOver", "another child key"},
 	"the guard guards":                            {"CrashTakeOver", "guard of a lost attempt holds"},
 	"refusals are kept":                           {"CrashRefuse", `in place of the error "unknown"`},
-	"outcomes outlive their process":              {"CrashAfterOutcome", "ran where an outcome was recorded"},
+	"outcomes outlive their process":              {"CrashAfterOutcome", "executed the request again after an outcome"},
 	"a slow one keeps its claim":                  {"SlowAndDead", `in place of the error "in progress"`},
 	"the dead are noticed":                        {"SlowAndDead", "not called within"},
 	"a zombie records nothing":                    {"Zombie", `in place of the error "fenced"`},
 	"a zombie frees nothing":                      {"Zombie", `in place of the error "in progress"`},
-	"a lost answer is looked into":                {"LostAnswers", "put 2 times"},
+	"a lost response is looked into":              {"LostResponses", "put 2 times"},
 	"a returned one is written until it is there": {"ReturnedNotRecorded", `after the work was done|in place of the error "in progress"`},
-	"outcomes stay for as long as was said":       {"Retention", "that was to be kept for"},
-	"outcomes go":                                 {"Retention", "is still there"},
+	"outcomes stay for as long as was said":       {"Retention", "an outcome was kept for"},
+	"outcomes go":                                 {"Retention", "still exists"},
 	"claims go":                                   {"NothingIsLeft", "keys are left"},
 	"closing leaves no key":                       {"NothingIsLeft", "keys are left"},
 	"closing leaves no lease":                     {"NothingIsLeft", "leases are left"},
@@ -109,7 +109,7 @@ func TestNoCluster(t *testing.T) {
 	t.Parallel()
 	p := conformance.Promises()[0]
 	err := p.Check(t.Context(), clientv3.Config{Endpoints: []string{"127.0.0.1:1"}}, &model{}, &conformance.Options{Patience: 100 * time.Millisecond})
-	require.ErrorContains(t, err, "no cluster that can be read below /conformance/ at [127.0.0.1:1]")
+	require.ErrorContains(t, err, "read keys below /conformance/ at [127.0.0.1:1]")
 }
 
 // On a shared cluster: whatever becomes of a promise, no key and no lease of it stays.

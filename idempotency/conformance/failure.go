@@ -6,106 +6,106 @@ import (
 	"strings"
 )
 
-// fails makes a function that is held, and then returns an error.
-func (w *world) fails(err error) *work {
-	k := w.held()
+// fails returns a blocked work that returns an error after release.
+func (f *fixture) fails(err error) *work {
+	k := f.blocked()
 	k.then = func(context.Context, Attempt) error { return err }
 	return k
 }
 
-func errorFreesTheKey(w *world) {
-	a, b := w.open(), w.open()
+func errorReleasesTheKey(f *fixture) {
+	a, b := f.open(), f.open()
 	broken := errors.New("broken")
-	k, next := w.fails(broken), w.work()
-	first := a.start(w.ctx, k.request())
-	k.begins(first)
-	waiting := b.start(w.ctx, next.request())
-	k.goOn()
-	if o := w.returned(first); !errors.Is(o.err, broken) {
-		w.failf("the function's error is %q, %v", o.Value, o.err)
+	k, next := f.fails(broken), f.work()
+	first := a.start(f.ctx, k.request())
+	k.waitRunning(first)
+	waiting := b.start(f.ctx, next.request())
+	k.release()
+	if o := f.returned(first); !errors.Is(o.err, broken) {
+		f.failf("want the error of the function; got %q, %v", o.Value, o.err)
 	}
-	// Who waited has waited for nothing, and has to do it himself.
-	done := w.answer(w.returned(waiting))
+	// The waiting call executes the request itself.
+	done := f.wantAnswer(f.returned(waiting))
 	if done.Replayed {
-		w.failf("an error is replayed as the value %.40q", done.Value)
+		f.failf("an error is replayed as the value %.40q", done.Value)
 	}
-	a.replays(next.request(), done)
-	k.ran(1)
-	next.ran(1)
+	a.wantReplay(next.request(), done)
+	k.wantRuns(1)
+	next.wantRuns(1)
 }
 
-func errorRemembered(w *world) {
-	a, b, c := w.open(), w.open(), w.open()
+func errorRemembered(f *fixture) {
+	a, b, c := f.open(), f.open(), f.open()
 	declined := errors.New("the card was declined")
-	k, next := w.fails(declined), w.work()
+	k, next := f.fails(declined), f.work()
 	r := k.request()
 	r.Remember = true
-	first := a.start(w.ctx, r)
-	k.begins(first)
-	waiting := b.start(w.ctx, next.request())
-	k.goOn()
-	if o := w.returned(first); !errors.Is(o.err, declined) {
-		w.failf("the function's error is %q, %v", o.Value, o.err)
+	first := a.start(f.ctx, r)
+	k.waitRunning(first)
+	waiting := b.start(f.ctx, next.request())
+	k.release()
+	if o := f.returned(first); !errors.Is(o.err, declined) {
+		f.failf("want the error of the function; got %q, %v", o.Value, o.err)
 	}
-	told := []outcome{w.returned(waiting)}
+	outcomes := []outcome{f.returned(waiting)}
 	for _, m := range []*member{c, b, a} {
-		told = append(told, m.do(next.request()))
+		outcomes = append(outcomes, m.do(next.request()))
 	}
-	for _, o := range told {
-		w.told(o, Failed)
+	for _, o := range outcomes {
+		f.wantKind(o, Failed)
 		if !strings.Contains(o.err.Error(), declined.Error()) {
-			w.failf("the failure is not returned: %w", o.err)
+			f.failf("the recorded failure is not in the error: %w", o.err)
 		}
 	}
-	k.ran(1)
-	next.ran(0)
+	k.wantRuns(1)
+	next.wantRuns(0)
 }
 
-func panics(w *world) {
-	a, b := w.open(), w.open()
-	k, next := w.work(), w.work()
+func panics(f *fixture) {
+	a, b := f.open(), f.open()
+	k, next := f.work(), f.work()
 	k.then = func(context.Context, Attempt) error { panic("of the function") }
 	mine, refused := k.request(), k.request()
 	refused.ID, refused.Refuse = "refused", true
 	for _, r := range []Request{mine, refused} {
-		if o := w.returned(a.start(w.ctx, r)); o.err == nil {
-			w.failf("a panic is returned as the value %.40q", o.Value)
+		if o := f.returned(a.start(f.ctx, r)); o.err == nil {
+			f.failf("a panic is returned as the value %.40q", o.Value)
 		}
 	}
 	mine.Func, refused.Func = next.run, next.run
 	for _, m := range []*member{b, a} {
-		w.told(m.do(refused), Unknown)
+		f.wantKind(m.do(refused), Unknown)
 	}
-	next.ran(0)
-	done := w.answer(b.do(mine))
+	next.wantRuns(0)
+	done := f.wantAnswer(b.do(mine))
 	if done.Replayed || done.Attempt != 2 {
-		w.failf("after a panic a call gets: replayed %v, attempt %d", done.Replayed, done.Attempt)
+		f.failf("after a panic a call got: replayed %v, attempt %d", done.Replayed, done.Attempt)
 	}
-	a.replays(mine, done)
-	next.ran(1)
-	k.ran(2)
+	a.wantReplay(mine, done)
+	next.wantRuns(1)
+	k.wantRuns(2)
 }
 
-func callerGoesAway(w *world) {
-	a, b := w.open(), w.open()
-	k, next := w.held(), w.work()
-	ctx, cancel := context.WithCancel(w.ctx)
+func callerDisconnects(f *fixture) {
+	a, b := f.open(), f.open()
+	k, next := f.blocked(), f.work()
+	ctx, cancel := context.WithCancel(f.ctx)
 	first := a.start(ctx, k.request())
-	at := k.begins(first)
+	at := k.waitRunning(first)
 	cancel()
 	r := next.request()
-	r.Reject = true
-	w.told(b.do(r), InProgress)
+	r.Wait = noWait
+	f.wantKind(b.do(r), InProgress)
 	if at.ctx.Err() != nil {
-		w.failf("the work is ended with its caller: %w", context.Cause(at.ctx))
+		f.failf("the end of the caller's context has ended the work: %w", context.Cause(at.ctx))
 	}
-	waiting := b.start(w.ctx, next.request())
-	k.goOn()
-	got := w.answer(w.returned(waiting))
+	waiting := b.start(f.ctx, next.request())
+	k.release()
+	got := f.wantAnswer(f.returned(waiting))
 	if !got.Replayed || got.Token != at.Token() {
-		w.failf("the work's outcome is lost with its caller: a call ran and got %.40q", got.Value)
+		f.failf("the end of the caller's context has lost the outcome: a call executed the request again and got %.40q", got.Value)
 	}
-	w.returned(first)
-	k.ran(1)
-	next.ran(0)
+	f.returned(first)
+	k.wantRuns(1)
+	next.wantRuns(0)
 }

@@ -162,7 +162,7 @@ func (n *node) name(r conformance.Request) string {
 		r.Scope = ""
 	case "the operation counts":
 		r.Op = ""
-	case "parts of the key are told apart":
+	case "parts of the key are kept apart":
 		return r.Scope + r.Op + r.ID
 	}
 	return fmt.Sprintf("%q %q %q", r.Scope, r.Op, r.ID)
@@ -174,8 +174,8 @@ func (n *node) Do(ctx context.Context, r conformance.Request) (conformance.Answe
 		return none, errInvalid
 	}
 	var late <-chan time.Time
-	if r.Wait > 0 {
-		late = time.After(r.Wait)
+	if r.Wait != nil {
+		late = time.After(*r.Wait)
 	}
 	key := n.name(r)
 	f := n.f
@@ -204,8 +204,8 @@ func (n *node) Do(ctx context.Context, r conformance.Request) (conformance.Answe
 		case n.without("waiters get the result"):
 			f.mu.Unlock()
 			return conformance.Answer{Replayed: true, Attempt: e.at.number, Token: e.at.token}, nil
-		case r.Reject:
-			if n.without("who is rejected changes nothing") {
+		case r.Wait != nil && *r.Wait == 0:
+			if n.without("a call that does not wait changes nothing") {
 				delete(f.entries, key)
 			}
 			f.mu.Unlock()
@@ -216,7 +216,7 @@ func (n *node) Do(ctx context.Context, r conformance.Request) (conformance.Answe
 			select {
 			case <-changed:
 			case <-late:
-				if n.without("who gives up changes nothing") {
+				if n.without("a call that stops waiting changes nothing") {
 					f.mu.Lock()
 					delete(f.entries, key)
 					f.mu.Unlock()
@@ -457,7 +457,7 @@ func (a *attempt) record(ctx context.Context, retain time.Duration) error {
 			if !a.n.without("claims go") {
 				then = append(then, clientv3.OpDelete(claim))
 			}
-			if a.n.without("a lost answer is looked into") && !first {
+			if a.n.without("a lost response is looked into") && !first {
 				ifs = nil
 			}
 			resp, err = a.n.client.Txn(ctx).If(ifs...).Then(append(then, a.then...)...).Else(clientv3.OpGet(record), clientv3.OpGet(claim)).Commit()

@@ -5,75 +5,75 @@ import (
 	"fmt"
 )
 
-// enoughTxns is more than a request takes.
+// enoughTxns is more than the Txns of a request.
 const enoughTxns = 10
 
-func lostAnswers(w *world) {
-	a, b := w.open(), w.open()
+func lostResponses(f *fixture) {
+	a, b := f.open(), f.open()
 	for n := 1; n <= enoughTxns; n++ {
-		k, next := w.work(), w.work()
+		k, next := f.work(), f.work()
 		name := fmt.Sprintf("key %d", n)
 		k.then = func(_ context.Context, at Attempt) error {
-			at.Attach(nil, w.put(name, "1"))
+			at.Attach(nil, f.put(name, "1"))
 			return nil
 		}
 		r := k.request()
 		r.ID = name
-		a.wire.loseAnswer(n)
-		first := w.returned(a.start(w.ctx, r))
-		struck := a.wire.strikes()
-		a.wire.loseAnswer(0)
+		a.conn.loseResponse(n)
+		first := f.returned(a.start(f.ctx, r))
+		struck := a.conn.hits()
+		a.conn.loseResponse(0)
 		r.Func = next.run
-		got := w.answer(b.do(r))
+		got := f.wantAnswer(b.do(r))
 		switch {
 		case first.err == nil:
-			// The outcome was told to the caller, so it is there.
-			k.ran(1)
-			w.same(got, first.Answer)
-			next.ran(0)
-			w.puts(name, 1, fmt.Sprintf("when the answer of Txn %d was lost", n))
+			// The caller has the outcome, so it is recorded.
+			k.wantRuns(1)
+			f.wantSame(got, first.Answer)
+			next.wantRuns(0)
+			f.wantPuts(name, 1, fmt.Sprintf("after the response of Txn %d was lost", n))
 		case first.kind == NotRecorded || first.kind == Fenced:
-			// It was told that it is on its way: b has waited for it.
-			k.ran(1)
+			// The outcome was being recorded, and b has waited for it.
+			k.wantRuns(1)
 			if !got.Replayed {
-				w.failf("a call ran although the outcome of another was being written")
+				f.failf("a call executed the request while the outcome of another call was being recorded")
 			}
-			w.puts(name, 1, fmt.Sprintf("when the answer of Txn %d was lost", n))
+			f.wantPuts(name, 1, fmt.Sprintf("after the response of Txn %d was lost", n))
 		default:
-			// The call has failed. Then it has run nothing, and nothing is in the way.
-			k.ran(0)
-			w.puts(name, 0, "by a call that has failed")
+			// The call has failed: its function has not run, and no claim is left.
+			k.wantRuns(0)
+			f.wantPuts(name, 0, "after a call that has failed")
 		}
 		if struck == 0 {
 			if n == 1 {
-				w.failf("the store sends no Txn with the client that it was given")
+				f.failf("the store sends no Txn with the client that it was given")
 			}
 			return
 		}
 	}
-	w.failf("a request takes more than %d Txns", enoughTxns)
+	f.failf("a request needs more than %d Txns", enoughTxns)
 }
 
-func returnedNotRecorded(w *world) {
-	a, b := w.open(), w.open()
-	k, next := w.held(), w.work()
-	first := a.start(w.ctx, k.request())
-	at := k.begins(first)
-	a.wire.refuseTxns(true)
-	k.goOn()
-	received(w, a.wire.harmed, "the outcome is not written")
+func returnedNotRecorded(f *fixture) {
+	a, b := f.open(), f.open()
+	k, next := f.blocked(), f.work()
+	first := a.start(f.ctx, k.request())
+	at := k.waitRunning(first)
+	a.conn.refuseTxns(true)
+	k.release()
+	received(f, a.conn.hit, "the outcome is not being recorded")
 	r := next.request()
-	r.Reject = true
-	w.told(b.do(r), InProgress)
-	waiting := b.start(w.ctx, next.request())
-	a.wire.refuseTxns(false)
-	got := w.answer(w.returned(waiting))
+	r.Wait = noWait
+	f.wantKind(b.do(r), InProgress)
+	waiting := b.start(f.ctx, next.request())
+	a.conn.refuseTxns(false)
+	got := f.wantAnswer(f.returned(waiting))
 	if !got.Replayed || got.Token != at.Token() || got.Value != "run 1" {
-		w.failf("a call ran, or got %.40q, after the work was done", got.Value)
+		f.failf("after the work was done, a call executed the request again, or got %.40q", got.Value)
 	}
-	if o := w.returned(first); o.err != nil && o.kind != NotRecorded {
-		w.failf("the first caller got an error of the kind %q: %w", o.kind, o.err)
+	if o := f.returned(first); o.err != nil && o.kind != NotRecorded {
+		f.failf("the first call returned an error of the kind %q: %w", o.kind, o.err)
 	}
-	k.ran(1)
-	next.ran(0)
+	k.wantRuns(1)
+	next.wantRuns(0)
 }

@@ -7,89 +7,88 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Store is what is put to the test.
+// Store is the store under test.
 type Store interface {
-	// Open opens an instance of the store, as one process of a fleet has it. It has the
-	// client for itself. All instances with one prefix are one store, and write no key
-	// that does not begin with it. It returns an error if it cannot be opened; the
-	// promise has failed then.
+	// Open opens an instance of the store, for one process of a fleet, with a client of its
+	// own. All instances with one prefix are one store, and write no key outside of it. If Open
+	// returns an error, the promise has failed.
 	Open(ctx context.Context, client *clientv3.Client, prefix string) (Instance, error)
-	// Kind tells what an error of Do says.
+	// Kind returns the kind of an error that Do has returned.
 	Kind(err error) Kind
 }
 
-// Instance is a store as one process sees it. It is used concurrently.
+// Instance is the store of one process. It must be safe for concurrent use.
 type Instance interface {
-	// Do does a request once, however often it is called: see Request. It returns
-	// an error if there is no value to tell; Store.Kind tells them apart. An error of
-	// the function comes back so that errors.Is finds it, a panic as a panic or as an
-	// error. What cannot be done here ends with errors.ErrUnsupported, and the
-	// promise is skipped.
+	// Do executes a request once, however often it is called: see Request. If there is no
+	// value, it returns an error, whose kind Store.Kind returns. errors.Is finds an error of the
+	// function in the error of Do; a panic of the function is a panic or an error of Do. For a
+	// request with a setting that the store does not have, Do returns errors.ErrUnsupported, and
+	// the promise is skipped.
 	Do(ctx context.Context, r Request) (Answer, error)
-	// Expire ends what keeps this instance's attempts in progress, as etcd does when
-	// it has not heard from the process for long enough. The instance goes on: it may
-	// find out, or not. The client is another one, since its own may be cut off. It
-	// returns an error if that could not be done.
+	// Expire ends the claims of this instance's attempts, as etcd does if a process sends no
+	// renewal for long enough. The instance is not informed. The client is another one than the
+	// instance's, which may be cut off. Expire returns an error if the claims may exist.
 	Expire(ctx context.Context, by *clientv3.Client) error
-	// Close ends the instance in good order, or, when its client is closed, what is left
-	// of it in this process. It returns an error if it could not tell etcd.
+	// Close closes the instance; its client may be closed already. It returns an error if the
+	// instance could not remove its state from etcd.
 	Close(ctx context.Context) error
 }
 
-// Request is one call.
+// Request is one call of Do.
 type Request struct {
-	Scope, Op, ID string // they make the key, all three
-	Payload       string // another one with the same key is another request
-	// Func does the work. Its context is the attempt's: it ends when the attempt is
-	// lost, and not when the caller's does. It may return all the same when it likes.
+	Scope, Op, ID string // together the key
+	Payload       string // with another payload, the same key is another request
+	// Func does the work. Its context is the attempt's: it ends when the attempt is lost, and
+	// not when the caller's does. Func may ignore it.
 	Func func(ctx context.Context, a Attempt) (string, error)
 
-	Reject   bool          // fail if it is in progress, rather than wait
-	Wait     time.Duration // wait for so long at most; 0: as long as ctx
-	Refuse   bool          // after a lost attempt run nothing, rather than take over
-	Remember bool          // an error of Func is the outcome, rather than none
+	// Wait is at most how long the call waits for an attempt in progress; 0 is not at all. nil
+	// is until the call's context is done.
+	Wait     *time.Duration
+	Refuse   bool          // after a lost attempt do not execute the request again
+	Remember bool          // record an error of Func as the outcome
 	Retain   time.Duration // how long the outcome is kept; at least a second
 }
 
-// Attempt is what the function of a request is given.
+// Attempt is the attempt that a Func belongs to.
 type Attempt interface {
-	Attempt() int                   // 1, and more after lost attempts
-	Token() int64                   // rises from attempt to attempt
-	Guard() clientv3.Cmp            // holds while the attempt's claim stands
-	ChildKey(purpose string) string // the same in all attempts, another for each purpose
-	// Attach has these conditions and operations be part of what records the outcome.
+	Attempt() int                   // 1 for the first attempt, and more after lost ones
+	Token() int64                   // increases from attempt to attempt
+	Guard() clientv3.Cmp            // is true in etcd while the attempt's claim exists
+	ChildKey(purpose string) string // the same in all attempts; different for each purpose
+	// Attach makes conditions and operations part of the Txn that records the outcome.
 	Attach(ifs []clientv3.Cmp, then ...clientv3.Op)
-	// Step calls fn and records its value; in later attempts it returns that. It
-	// returns an error if fn does, or if the value was not recorded.
+	// Step calls fn and records its value; in later attempts it returns the recorded value
+	// without a call. It returns an error if fn does, or if the value was not recorded.
 	Step(name string, fn func(context.Context) (string, error)) (string, error)
 }
 
-// Answer is what Do returns.
+// Answer is the result of Do.
 type Answer struct {
 	Value    string
-	Replayed bool  // this call has not called its function
-	Attempt  int   // that has made the value
+	Replayed bool  // the value was recorded by another call
+	Attempt  int   // number of the attempt that recorded it
 	Token    int64 // of that attempt
 }
 
-// Kind is what an error of Do says.
+// Kind is the kind of an error of Do.
 type Kind int
 
 // The kinds of errors.
 const (
-	Other       Kind = iota // the function's own, etcd's or that of a ctx; or no error
-	InProgress              // another attempt goes on, and the call does not wait (longer)
+	Other       Kind = iota // the function's error, etcd's or a context's; or no error
+	InProgress              // another attempt is in progress, and the call does not wait (longer)
 	Mismatch                // the key was used with another payload
-	Unknown                 // an attempt was lost, and nothing is run
-	Failed                  // a failure was remembered
-	Omitted                 // done before, and its result was not kept
+	Unknown                 // an attempt was lost, and the request does not execute again
+	Failed                  // a failure was recorded
+	Omitted                 // the request was done, and its result was not kept
 	Fenced                  // another attempt has taken over: nothing was recorded
 	Conflict                // a condition given to Attach is not met: nothing was recorded
-	NotRecorded             // the function has returned; its outcome is still being written
-	Invalid                 // such a request cannot be
+	NotRecorded             // the function has returned; its outcome is still being recorded
+	Invalid                 // the request is malformed
 )
 
-// String returns a word for it.
+// String returns the kind in words.
 func (k Kind) String() string {
 	words := [...]string{"other", "in progress", "mismatch", "unknown", "failed", "omitted", "fenced", "conflict", "not recorded", "invalid"}
 	if k < 0 || int(k) >= len(words) {

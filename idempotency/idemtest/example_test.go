@@ -13,8 +13,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemtest"
 )
 
-// Promises can be tried outside of a test: here two of them, by a program that is run before
-// a cluster is taken into service.
+// Promises can be tested outside of a test: here two of them, by a program that runs before a
+// cluster is put into service.
 func ExampleStore() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -34,6 +34,6 @@ func ExampleStore() {
 		fmt.Println(p.Text)
 	}
 	// Output:
-	// of many calls at once, in several processes, one runs, and all return its result
-	// after a crash one takes over, as a later attempt with a greater token and the same child keys
+	// of many calls at the same time, in several processes, one executes the request, and all return its result
+	// after a crash one call takes over, as a later attempt with a greater token and the same child keys
 }

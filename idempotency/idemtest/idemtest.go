@@ -1,12 +1,12 @@
-// Package idemtest holds etcdkit's idempotency store to its promises on a cluster of your
-// own, with your options:
+// Package idemtest tests the promises of etcdkit's idempotency store on a cluster of your own, with
+// your options:
 //
 //	func TestIdempotencyOnOurCluster(t *testing.T) {
 //		idemtest.Run(t, clientv3.Config{Endpoints: []string{"10.0.0.1:2379"}}, nil)
 //	}
 //
-// What is promised, what is done to the cluster and what is left there (nothing) is said
-// in package idempotency/conformance. No etcd server is built or started.
+// Package idempotency/conformance documents the promises and what a test does to the cluster. At
+// its end, no key and no lease is left there. Package idemtest builds and starts no etcd server.
 package idemtest
 
 import (
@@ -24,24 +24,23 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/conformance"
 )
 
-// Options say with which options of yours the promises are tried. nil means all defaults.
+// Options configure the stores and sessions under test. nil means all defaults.
 type Options struct {
-	// Store are the options of the stores: a Codec, a Secret. What requests say
-	// themselves (policies, retention) is said for each. Defaults to those of
-	// idempotency.NewStore.
+	// Store are the options of the stores, such as Codec and Secret. Each test sets policies and
+	// retention for its own requests. Defaults to those of idempotency.NewStore.
 	Store *idempotency.Options
-	// Session are the options of the sessions; Prefix and Holder are not looked at.
-	// Defaults to a TTL of 5 seconds, the shortest that needs no Margin.
+	// Session are the options of the sessions; Prefix and Holder are ignored. Defaults to a TTL
+	// of 5 seconds, the shortest that needs no Margin.
 	Session *concurrency.SessionOptions
-	// Prefix is what all keys begin with. Defaults to "/conformance/".
+	// Prefix is the prefix of all keys. Defaults to "/conformance/".
 	Prefix string
-	// Patience bounds how long anything may take that has to happen. Defaults to 30
-	// seconds, or twice the session's TTL if that is longer.
+	// Patience is at most how long a test waits for each expected event. Defaults to 30 seconds,
+	// or twice the session's TTL if that is longer.
 	Patience time.Duration
 }
 
-// Run tries all promises, each as a parallel subtest with its name. The configuration is
-// what each client is made from: endpoints, TLS, user and password.
+// Run tests all promises on a cluster, each in a parallel subtest with its name. Each client is
+// created from the cluster's configuration: endpoints, TLS, user and password.
 func Run(t *testing.T, cluster clientv3.Config, opts *Options) {
 	t.Helper()
 	var o Options
@@ -54,9 +53,8 @@ func Run(t *testing.T, cluster clientv3.Config, opts *Options) {
 	conformance.Idempotency(t, cluster, Store(o), &conformance.Options{Prefix: o.Prefix, Patience: o.Patience})
 }
 
-// Store returns etcdkit's store as the suite sees it: to try promises one by one, outside
-// of a test too (conformance.Promise), or around a store with something of yours between.
-// Its source is what to copy for another store.
+// Store returns etcdkit's store as a conformance.Store. Use it to test single promises, also outside
+// of a test (conformance.Promise), or to wrap the store. Copy its source to test another store.
 func Store(o Options) conformance.Store { return store{o} }
 
 type store struct{ opts Options }
@@ -78,7 +76,7 @@ func (s store) Open(ctx context.Context, client *clientv3.Client, prefix string)
 	return &instance{sess, st}, nil
 }
 
-// Kind has one line for each decision that a caller can make.
+// Kind returns the kind of an error: one for each decision that a caller can make.
 func (store) Kind(err error) conformance.Kind {
 	for _, k := range kinds {
 		if errors.Is(err, k.is) {
@@ -111,11 +109,8 @@ type instance struct {
 
 func (in *instance) Do(ctx context.Context, r conformance.Request) (conformance.Answer, error) {
 	opts := []idempotency.Option{idempotency.Retain(r.Retain)}
-	if r.Reject {
-		opts = append(opts, idempotency.Wait(0))
-	}
-	if r.Wait > 0 {
-		opts = append(opts, idempotency.Wait(r.Wait))
+	if r.Wait != nil {
+		opts = append(opts, idempotency.Wait(*r.Wait))
 	}
 	if r.Refuse {
 		opts = append(opts, idempotency.OnLost(idempotency.Refuse))
@@ -133,17 +128,17 @@ func (in *instance) Do(ctx context.Context, r conformance.Request) (conformance.
 func (in *instance) Expire(ctx context.Context, by *clientv3.Client) error {
 	_, err := by.Revoke(ctx, in.sess.Lease())
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return nil // it was lost already
+		return nil // it has expired already
 	}
 	return err
 }
 
 func (in *instance) Close(ctx context.Context) error { return in.sess.Close(ctx) }
 
-// handle is the Attempt under a name that is not its method's.
+// handle is Attempt, under a name that differs from that of its method.
 type handle = idempotency.Attempt
 
-// attempt has recovery points as a method.
+// attempt is an Attempt with Step as a method.
 type attempt struct{ *handle }
 
 func (a attempt) Step(name string, fn func(context.Context) (string, error)) (string, error) {

@@ -126,9 +126,9 @@ func TestSpoiledStore(t *testing.T) {
 		"payload left out":   {"Mismatch", func(r conformance.Request) conformance.Request { r.Payload = ""; return r }},
 		"one tenant for all": {"Scopes", func(r conformance.Request) conformance.Request { r.Scope = "all"; return r }},
 		"policy left out":    {"CrashRefuse", func(r conformance.Request) conformance.Request { r.Refuse = false; return r }},
-		"always rejected":    {"Wait", func(r conformance.Request) conformance.Request { r.Reject = true; return r }},
+		"never waits":        {"Wait", func(r conformance.Request) conformance.Request { r.Wait = new(time.Duration); return r }},
 		"failures forgotten": {"ErrorRemembered", func(r conformance.Request) conformance.Request { r.Remember = false; return r }},
-		"errors swallowed": {"ErrorFreesTheKey", func(r conformance.Request) conformance.Request {
+		"errors swallowed": {"ErrorReleasesTheKey", func(r conformance.Request) conformance.Request {
 			fn := r.Func
 			r.Func = func(ctx context.Context, a conformance.Attempt) (string, error) {
 				v, _ := fn(ctx, a)

@@ -9,37 +9,36 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// pace is how often it is looked whether time has done its work: there is no signal of
-// what a store does not say.
+// pace is the interval between two looks at state that changes without a signal.
 const pace = 50 * time.Millisecond
 
-// kept is for how long outcomes are kept where that matters.
+// kept is the Retain of the promise about retention.
 const kept = 2 * time.Second
 
-func retention(w *world) {
-	a, b, c := w.open(), w.open(), w.open()
+func retention(f *fixture) {
+	a, b, c := f.open(), f.open(), f.open()
 	var done atomic.Int64 // when the function has returned; the outcome comes later
 	start := time.Now()
-	k := w.work()
+	k := f.work()
 	k.then = func(context.Context, Attempt) error {
 		done.Store(int64(time.Since(start)))
 		return nil
 	}
 	r := k.request()
 	r.Retain = kept
-	first := w.answer(a.do(r))
-	b.replays(r, first)
+	first := f.wantAnswer(a.do(r))
+	b.wantReplay(r, first)
 
-	// Another payload: as long as it is refused the outcome is there. (Who replays may do
-	// so out of its memory.)
-	next := w.work()
+	// The outcome exists as long as another payload is refused. (A replay may come from the
+	// memory of a process.)
+	next := f.work()
 	var gone time.Duration
 	next.then = func(context.Context, Attempt) error {
 		gone = time.Since(start) - time.Duration(done.Load())
 		return nil
 	}
 	r.Payload, r.Func = "another payload", next.run
-	patience := time.NewTimer(kept + w.opts.Patience)
+	patience := time.NewTimer(kept + f.opts.Patience)
 	defer patience.Stop()
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
@@ -48,27 +47,27 @@ func retention(w *world) {
 		if o.err == nil && !o.Replayed {
 			break
 		}
-		w.told(o, Mismatch)
+		f.wantKind(o, Mismatch)
 		select {
 		case <-tick.C:
 		case <-patience.C:
-			w.failf("an outcome is still there %v after the end of its %v", w.opts.Patience, kept)
-		case <-w.ctx.Done():
-			w.failf("waiting for an outcome to go: %w", context.Cause(w.ctx))
+			f.failf("an outcome still exists %v after the end of its retention of %v", f.opts.Patience, kept)
+		case <-f.ctx.Done():
+			f.failf("wait for the end of an outcome: %w", context.Cause(f.ctx))
 		}
 	}
-	next.ran(1)
+	next.wantRuns(1)
 	if gone < kept {
-		w.failf("an outcome that was to be kept for %v has gone after %v", kept, gone)
+		f.failf("an outcome was kept for %v, want %v", gone, kept)
 	}
-	k.ran(1)
+	k.wantRuns(1)
 }
 
-func nothingIsLeft(w *world) {
-	a, b := w.open(), w.open()
+func nothingIsLeft(f *fixture) {
+	a, b := f.open(), f.open()
 	broken := errors.New("broken")
 	for n, err := range []error{nil, broken, broken} {
-		k := w.work()
+		k := f.work()
 		k.then = func(_ context.Context, at Attempt) error {
 			if n == 2 {
 				_, bad := at.Step("step", func(context.Context) (string, error) { return "value", nil })
@@ -81,7 +80,7 @@ func nothingIsLeft(w *world) {
 		r := k.request()
 		r.ID, r.Retain, r.Remember = string(rune('a'+n)), time.Second, n == 1
 		if o := a.do(r); !errors.Is(o.err, err) {
-			w.failf("the function's error is %q, %v", o.Value, o.err)
+			f.failf("want the error of the function; got %q, %v", o.Value, o.err)
 		}
 		if n == 0 {
 			b.do(r)
@@ -89,12 +88,12 @@ func nothingIsLeft(w *world) {
 	}
 	a.close()
 	b.close()
-	patience := time.NewTimer(time.Second + w.opts.Patience)
+	patience := time.NewTimer(time.Second + f.opts.Patience)
 	defer patience.Stop()
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for {
-		keys, leases := w.keys(""), w.alive()
+		keys, leases := f.keys(""), f.liveLeases()
 		if len(keys) == 0 && len(leases) == 0 {
 			return
 		}
@@ -102,23 +101,23 @@ func nothingIsLeft(w *world) {
 		case <-tick.C:
 		case <-patience.C:
 			for key := range keys {
-				w.failf("%d keys are left, %q among them, and %d leases", len(keys), key, len(leases))
+				f.failf("%d keys are left, %q among them, and %d leases", len(keys), key, len(leases))
 			}
-			w.failf("%d leases are left, %x among them", len(leases), int64(leases[0]))
-		case <-w.ctx.Done():
-			w.failf("waiting for keys and leases to go: %w", context.Cause(w.ctx))
+			f.failf("%d leases are left, %x among them", len(leases), int64(leases[0]))
+		case <-f.ctx.Done():
+			f.failf("wait for the end of keys and leases: %w", context.Cause(f.ctx))
 		}
 	}
 }
 
-// alive returns the leases that were granted and still live.
-func (w *world) alive() (left []clientv3.LeaseID) {
-	ctx, cancel := w.soon()
+// liveLeases returns the leases that were granted and have not expired.
+func (f *fixture) liveLeases() (left []clientv3.LeaseID) {
+	ctx, cancel := f.bounded()
 	defer cancel()
-	for _, id := range w.leases() {
-		resp, err := w.etcd.TimeToLive(ctx, id)
+	for _, id := range f.leases() {
+		resp, err := f.etcd.TimeToLive(ctx, id)
 		if err != nil {
-			w.failf("etcd cannot be asked for a lease: %w", err)
+			f.failf("etcd does not return a lease: %w", err)
 		}
 		if resp.TTL > 0 {
 			left = append(left, id)
