@@ -542,7 +542,7 @@ func TestGocronCron(t *testing.T) {
 	}
 	_, err = crons[0].Lock(ctx, "other")
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
-	require.ErrorContains(t, err, `serves job "job"`)
+	require.ErrorContains(t, err, `belongs to job "job"`)
 }
 
 // A lock that waits for etcd waits until its ctx ends, or no longer than the period.

@@ -127,7 +127,7 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request, pause 
 		case await:
 			if err := l.standBy(ctx, changed); err != nil {
 				if err != errLate { //nolint:errorlint // by this package
-					err = fmt.Errorf("%w: the run of %s for this tick went on", err, next.holder)
+					err = fmt.Errorf("%w: the run of this tick by %s had not ended", err, next.holder)
 				}
 				return decision{}, err
 			}

@@ -86,7 +86,7 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 	}
 	switch {
 	case st.foreign != "":
-		return decision{action: refuse, err: fmt.Errorf("key %q is not a run record and keeps the job from starting: delete it", st.foreign)}
+		return decision{action: refuse, err: fmt.Errorf("key %q is not a run record, and the job cannot start while it exists: delete it", st.foreign)}
 	case !st.latest.IsZero():
 		return st.over(p, r, Late)
 	case len(st.pause) > 0:

@@ -32,15 +32,15 @@ type Func func(ctx context.Context, r *Run) error
 func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOption) (res Result, err error) {
 	defer l.tell(&res, &err)
 	res.Job = name
-	if err := checkName(name); err != nil {
-		return res, err
-	}
-	if fn == nil {
-		return res, invalid("job %q: the function is nil", name)
-	}
 	r, err := newRequest(opts)
+	if bad := checkName(name); bad != nil {
+		err = bad
+	}
+	if err == nil && fn == nil {
+		err = invalid("the function is nil")
+	}
 	if err != nil {
-		return res, fmt.Errorf("job %q: %w", name, err)
+		return res, fmt.Errorf("run job %q: %w", name, err)
 	}
 	return l.do(ctx, name, fn, r)
 }
@@ -51,20 +51,20 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 	tick := r.tickAt(now)
 	res := Result{Job: name, Tick: tick}
 	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
-		return res, invalid("job %q: tick %s is %v in the future", name, stamp(tick), ahead.Round(time.Millisecond))
+		return res, fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), invalid("the tick is %v in the future (Options.MaxSkew allows %v)", ahead.Round(time.Millisecond), l.opts.MaxSkew))
 	}
 	if r.periodic && r.again.IsZero() {
 		r.again = tick.Add(r.every)
 	}
 	j := l.job(name)
 	if err := j.use(r.fingerprint()); err != nil {
-		return res, err
+		return res, fmt.Errorf("run job %q: %w", name, err)
 	}
 	var lost error // of the attempt before, if that was here
 	for {
 		c, this, err := l.claim(ctx, j, tick, r)
 		if err != nil {
-			err = fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), l.explain(err))
+			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.explain(err))
 		}
 		if c == nil && lost != nil {
 			return res, errors.Join(lost, err) // what this call did was that run

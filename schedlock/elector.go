@@ -37,7 +37,7 @@ type GocronElector struct {
 //	s, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 func NewGocronElector(el *concurrency.Election, opts ...concurrency.AcquireOption) (*GocronElector, error) {
 	if el == nil {
-		return nil, invalid("gocron: the election is nil")
+		return nil, fmt.Errorf("new gocron elector: %w", invalid("the election is nil"))
 	}
 	opts = slices.Clone(opts) // read after the return
 	ctx, cancel := context.WithCancel(context.Background())

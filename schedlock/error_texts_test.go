@@ -123,14 +123,14 @@ func TestTexts(t *testing.T) {
 	}
 	const job = `job "sweep", tick 2026-03-01T12:00:00Z`
 	for want, err := range map[string]error{
-		job + ": paused":                            skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{}}),
-		job + ": paused by ops":                     skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{By: "ops"}}),
-		job + ": paused by ops: a deploy":           skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{By: "ops", Reason: "a deploy"}}),
-		job + ": paused: a deploy":                  skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{Reason: "a deploy"}}),
-		job + ": late":                              skipped(schedlock.Result{Outcome: schedlock.Late}),
-		job + ": still running, by pod-1":           skipped(schedlock.Result{Outcome: schedlock.StillRunning, Holder: "pod-1"}),
-		job + ", attempt 1: job was unlocked":       &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrUnlocked},
-		job + ", attempt 1: permit is lost: by ops": &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrLost, Reason: "by ops"},
+		job + ": paused":                         skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{}}),
+		job + ": paused by ops":                  skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{By: "ops"}}),
+		job + ": paused by ops: a deploy":        skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{By: "ops", Reason: "a deploy"}}),
+		job + ": paused: a deploy":               skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{Reason: "a deploy"}}),
+		job + ": late":                           skipped(schedlock.Result{Outcome: schedlock.Late}),
+		job + ": still running, by pod-1":        skipped(schedlock.Result{Outcome: schedlock.StillRunning, Holder: "pod-1"}),
+		job + ", attempt 1: job was unlocked":    &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrUnlocked},
+		job + ", attempt 1: run is lost: by ops": &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrLost, Reason: "by ops"},
 		"record the end of " + job + ", attempt 1: etcd has not confirmed it: session is closed": &schedlock.UnconfirmedError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrClosed},
 		`job "sweep" is in use with other settings: here AtMost 1s; there AtMost 1h`:             &schedlock.SettingsError{Job: "sweep", Mine: "AtMost 1s", Theirs: "AtMost 1h"},
 	} {
@@ -144,5 +144,38 @@ func TestTexts(t *testing.T) {
 		} {
 			require.Equal(t, is, errors.Is(err, sentinel), "%v, %v", err, sentinel)
 		}
+	}
+}
+
+// N5: an error begins with what was attempted and the name, and goes on with the reason.
+func TestErrorsNameTheAttempt(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	ctx := ctxT(t)
+	do := func(name string, opts ...schedlock.CallOption) error {
+		_, err := in.Do(ctx, name, nothing, opts...)
+		return err
+	}
+	only := func(_ any, err error) error { return err }
+	for want, err := range map[string]error{
+		"new locker: invalid argument: the session is nil":                          only(schedlock.New(nil, nil)),
+		"new locker: invalid argument: Options.Keep -1 is not between 1 and 1000":   only(schedlock.New(in.sess, &schedlock.Options{Keep: -1})),
+		`run job "": invalid argument: the name of the job: it is empty`:            do(""),
+		`run job "x": invalid argument: AtMost(0s) is below a millisecond`:          do("x", schedlock.AtMost(0)),
+		`run job "x": invalid argument: the function is nil`:                        only(in.Do(ctx, "x", nil)),
+		`new job "x": invalid argument: the schedule is nil`:                        only(in.Job("x", nil, nothing)),
+		`new job "x": invalid argument: the period -1ns is below a millisecond`:     only(in.Job("x", schedlock.Periods(-1), nothing)),
+		`wrap job "x": invalid argument: the period 0s is below a millisecond`:      only(schedlock.Wrap[cronJob](in.Locker, "x", 0)),
+		"new gocron locker: invalid argument: the period 0s is below a millisecond": only(schedlock.NewGocronLocker[gocronLock](in.Locker, 0)),
+		"new gocron cron: invalid argument: the cron is nil":                        only(schedlock.NewGocronCron[gocronLock](in.Locker, nil)),
+		"new gocron elector: invalid argument: the election is nil":                 only(schedlock.NewGocronElector(nil)),
+		`read history of job "x": no such job`:                                      only(in.History(ctx, "x")),
+		`read status of job "x": no such job`:                                       only(in.Status(ctx, "x")),
+		`get record of job "x", tick 2026-03-01T12:00:00Z: no record of this tick`:  only(in.Get(ctx, "x", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))),
+		`pause job "x": no such job (if the name is right, pass BeforeFirstRun)`:    in.Pause(ctx, "x", ""),
+		`resume job "x": no such job`:                                               in.Resume(ctx, "x"),
+		`unlock job "x": job is not running`:                                        in.Unlock(ctx, "x", ""),
+	} {
+		require.EqualError(t, err, want)
 	}
 }

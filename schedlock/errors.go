@@ -95,7 +95,11 @@ type LostError struct {
 
 // Error names the run, the cause and the reason.
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("job %q, tick %s, attempt %d: %v", e.Job, stamp(e.Tick), e.Attempt, e.Cause)
+	cause := fmt.Sprint(e.Cause)
+	if e.Cause == ErrLost { //nolint:errorlint // its text is of a permit
+		cause = "run is lost"
+	}
+	s := fmt.Sprintf("job %q, tick %s, attempt %d: %s", e.Job, stamp(e.Tick), e.Attempt, cause)
 	if e.Reason != "" {
 		s += ": " + e.Reason
 	}

@@ -65,14 +65,14 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 func NewGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, every time.Duration, opts ...Option) (*GocronLocker[L], error) {
 	s, err := newPeriodic(every, opts)
 	if err != nil {
-		return nil, fmt.Errorf("gocron: %w", err)
+		return nil, fmt.Errorf("new gocron locker: %w", err)
 	}
 	return newGocronLocker[L](l, s)
 }
 
 func newGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, s settings) (*GocronLocker[L], error) {
 	if _, ok := any((*gocronLock)(nil)).(L); !ok {
-		return nil, invalid("gocron: the library's lock has more methods than Unlock")
+		return nil, fmt.Errorf("new gocron locker: %w", invalid("the library's lock has methods other than Unlock"))
 	}
 	return &GocronLocker[L]{locker: l, settings: s, runs: map[string]*Run{}, failed: map[string]error{},
 		again: map[string]func() error{}, watched: map[string]bool{}, lost: map[string]time.Time{}}, nil
@@ -149,7 +149,7 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 		err = g.ticks.serves(key)
 	}
 	if err != nil {
-		err = fmt.Errorf("gocron: job %q: %w", key, err)
+		err = fmt.Errorf("lock job %q for gocron: %w", key, err)
 		g.locker.tell(&Result{Job: key}, &err)
 		g.locker.report(Result{Job: key}, err)
 		return nil, err
@@ -284,7 +284,7 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 		err = invalid("the cron is nil")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("gocron: %w", err)
+		return nil, fmt.Errorf("new gocron cron: %w", err)
 	}
 	g, err := newGocronLocker[L](l, s)
 	if err != nil {
@@ -354,10 +354,10 @@ func (t *gocronTicks) serves(job string) error {
 	}
 	t.mu.Unlock()
 	if !set {
-		return invalid("gocron asks another cron for its fire times: give what NewGocronCron returned to gocron.WithCronImplementation as well")
+		return invalid("gocron asks another cron for the fire times: pass what NewGocronCron returned to gocron.WithCronImplementation as well")
 	}
 	if owner != "" && owner != job {
-		return invalid("this locker serves job %q: give each job a NewGocronCron of its own", owner)
+		return invalid("the locker belongs to job %q: each job needs a NewGocronCron of its own", owner)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("history of job %q: %w", name, l.explain(err))
+		return nil, fmt.Errorf("read history of job %q: %w", name, l.explain(err))
 	}
 	return out, nil
 }
@@ -98,7 +98,7 @@ func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, 
 		return nil
 	})
 	if err != nil {
-		return Record{}, fmt.Errorf("job %q, tick %s: %w", name, stamp(tick), l.explain(err))
+		return Record{}, fmt.Errorf("get record of job %q, tick %s: %w", name, stamp(tick), l.explain(err))
 	}
 	return out, nil
 }
@@ -152,8 +152,16 @@ func pauseOf(kvs []*mvccpb.KeyValue) *Pause {
 
 // Status returns the state of a job. It returns the errors of History, ErrUnknownJob among them.
 func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
-	out := Status{Job: name}
-	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
+	out, err := l.status(ctx, name)
+	if err != nil {
+		return Status{}, fmt.Errorf("read status of job %q: %w", name, l.explain(err))
+	}
+	return out, nil
+}
+
+func (l *Locker) status(ctx context.Context, name string) (out Status, err error) {
+	out.Job = name
+	err = l.reading(ctx, name, func(ctx context.Context, j *job) error {
 		last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)}
 		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
 			clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any()).Commit()
@@ -176,10 +184,7 @@ func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return Status{}, fmt.Errorf("status of job %q: %w", name, l.explain(err))
-	}
-	return out, nil
+	return out, err
 }
 
 // Watch yields the record of each run of the job as it starts and as it ends, from now on.
@@ -189,7 +194,7 @@ func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := checkName(name); err != nil {
-			yield(Record{}, err)
+			yield(Record{}, fmt.Errorf("watch job %q: %w", name, err))
 			return
 		}
 		j := &job{name: name, keys: l.space.Job(name)}
@@ -208,7 +213,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error
 					return
 				}
 			case <-ctx.Done():
-				yield(Record{}, fmt.Errorf("watch of job %q: %w", name, ended(ctx)))
+				yield(Record{}, fmt.Errorf("watch job %q: %w", name, ended(ctx)))
 				return
 			}
 		}
@@ -250,7 +255,7 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("jobs: %w", l.explain(err))
+			return nil, fmt.Errorf("list jobs: %w", l.explain(err))
 		}
 		for _, kv := range resp.Kvs {
 			name, _, ok := l.space.ParseJob(string(kv.Key))

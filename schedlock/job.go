@@ -40,13 +40,13 @@ type Job struct {
 // the function is nil, or options contradict each other, the schedule, or settings with which the
 // job is used in this process.
 func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption) (*Job, error) {
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
 	periods, _ := schedule.(Periods)
 	s, err := newSettings(time.Duration(periods), opts)
 	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}}
 	now := l.opts.now()
+	if bad := checkName(name); bad != nil {
+		err = bad
+	}
 	switch {
 	case err != nil:
 	case schedule == nil:
@@ -67,7 +67,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 		err = l.job(name).use(s.fingerprint())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("job %q: %w", name, err)
+		return nil, fmt.Errorf("new job %q: %w", name, err)
 	}
 	return j, nil
 }

@@ -70,11 +70,11 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case out.Keep < 1 || out.Keep > 1000:
-		return out, invalid("Keep %d is not between 1 and 1000", out.Keep)
+		return out, invalid("Options.Keep %d is not between 1 and 1000", out.Keep)
 	case out.KeepFor < smallest:
-		return out, invalid("KeepFor %v is below a millisecond", out.KeepFor)
+		return out, invalid("Options.KeepFor %v is below a millisecond", out.KeepFor)
 	case out.MaxSkew < smallest:
-		return out, invalid("MaxSkew %v is below a millisecond", out.MaxSkew)
+		return out, invalid("Options.MaxSkew %v is below a millisecond", out.MaxSkew)
 	}
 	return out, nil
 }
@@ -103,11 +103,11 @@ type Locker struct {
 // runs that are going on.
 func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	if s == nil {
-		return nil, invalid("schedlock: the session is nil")
+		return nil, fmt.Errorf("new locker: %w", invalid("the session is nil"))
 	}
 	o, err := opts.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("schedlock: %w", err)
+		return nil, fmt.Errorf("new locker: %w", err)
 	}
 	sess := hold.Of(s)
 	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
@@ -125,7 +125,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	}
 	if !open || ctx.Err() != nil {
 		cancel()
-		return nil, fmt.Errorf("schedlock: %w", ErrClosed)
+		return nil, fmt.Errorf("new locker: %w", ErrClosed)
 	}
 	return l, nil
 }
@@ -180,7 +180,7 @@ const memory = 64
 
 func checkName(name string) error {
 	if err := keyspace.CheckJob(name); err != nil {
-		return invalid("job: %w", err)
+		return invalid("the name of the job: %w", err)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (j *job) use(print string) error {
 	defer j.mu.Unlock()
 	both, ok := agree(print, j.print)
 	if !ok {
-		return invalid("job %q is used with two settings in one process: %s; %s", j.name, j.print, print)
+		return invalid("the job is in use with other settings in this process: here %s; there %s", print, j.print)
 	}
 	j.print = both
 	return nil

@@ -57,7 +57,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 	}
 	if err == nil && !p.anyName {
 		if err = l.known(ctx, name); errors.Is(err, ErrUnknownJob) {
-			err = fmt.Errorf("%w; if the name is right, pass BeforeFirstRun", err)
+			err = fmt.Errorf("%w (if the name is right, pass BeforeFirstRun)", err)
 		}
 	}
 	if err == nil {
@@ -123,7 +123,7 @@ func (l *Locker) known(ctx context.Context, name string) error {
 	if used {
 		return nil
 	}
-	_, err := l.Status(ctx, name)
+	_, err := l.status(ctx, name)
 	return err
 }
 

@@ -99,7 +99,7 @@ func (r *Run) Deadline() time.Time { return r.life.Deadline() }
 // ErrInvalid if d is below a millisecond, and what Err returns if the run has ended.
 func (r *Run) Extend(d time.Duration) error {
 	if d < smallest {
-		return invalid("job %q: Extend(%v) is below a millisecond", r.job.name, d)
+		return fmt.Errorf("extend run of job %q: %w", r.job.name, checkLength("Extend", d))
 	}
 	if err := r.Err(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (r *Run) Check(ctx context.Context) error {
 	defer cancel()
 	resp, err := r.locker.client.Get(call, r.job.keys.Lock())
 	if err != nil {
-		return fmt.Errorf("check job %q: %w", r.job.name, r.locker.explain(because(ctx, err)))
+		return fmt.Errorf("check run of job %q: %w", r.job.name, r.locker.explain(because(ctx, err)))
 	}
 	if len(resp.Kvs) != 1 || resp.Kvs[0].ModRevision != r.token {
 		r.taken()
@@ -147,7 +147,7 @@ func (r *Run) lostWithSession() error { return r.lost(r.epoch.Why()) }
 
 func (r *Run) late() error { return fmt.Errorf("%w: AtMost has passed", ErrTooLong) }
 
-var errTaken = errors.New("its lock was taken away")
+var errTaken = errors.New("its lock is gone from etcd")
 
 // taken ends a run whose lock is gone, although its session lives. It may be called with
 // the job locked.

@@ -88,7 +88,7 @@ func (r *Run) record(puts []clientv3.Op, known chan<- ending, left <-chan struct
 		case err == nil:
 			r.settle()
 			r.forget()
-			report(ending{lost: r.lost(ErrLost, errors.New("its lock was gone when it ended"))}, "a run was lost before its end was recorded")
+			report(ending{lost: r.lost(ErrLost, errors.New("its lock was gone from etcd when it ended"))}, "a run was lost before its end was recorded")
 			return
 		case epoch.Err() != nil:
 			r.forget()

@@ -30,18 +30,18 @@ import (
 // contradict each other or settings with which the job is used in this process, and if J has
 // methods other than Run.
 func Wrap[J interface{ Run() }](l *Locker, name string, every time.Duration, opts ...Option) (func(J) J, error) {
-	if _, ok := any((*wrapped)(nil)).(J); !ok {
-		return nil, invalid("job %q: the library's job has more methods than Run", name)
-	}
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
 	s, err := newPeriodic(every, opts)
+	if bad := checkName(name); bad != nil {
+		err = bad
+	}
+	if _, ok := any((*wrapped)(nil)).(J); !ok {
+		err = invalid("the library's job has methods other than Run")
+	}
 	if err == nil {
 		err = l.job(name).use(s.fingerprint())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("job %q: %w", name, err)
+		return nil, fmt.Errorf("wrap job %q: %w", name, err)
 	}
 	return func(inner J) J {
 		job, _ := any(&wrapped{l, name, s, inner.Run}).(J)
