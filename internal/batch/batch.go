@@ -1,12 +1,12 @@
-// Package batch sends together what is asked for at the same time: a request costs the
-// client and etcd more by being one than by what is in it.
+// Package batch sends together what is requested at the same time: much of the cost of a
+// request, for the client and for etcd, does not depend on its content.
 //
-// Who comes while few requests are under way sends his own, at once. Others wait until
-// one of those has ended, and those who have gathered go in its place, in one request. So a
-// single caller waits for nothing, and the more there are the more go together.
+// While few requests are under way, a caller sends its own at once. Further callers wait until a
+// request has ended; those who are waiting then share the next one. So a single caller waits for
+// nothing, and the more callers there are, the more share a request.
 //
-// Guaranteed: nobody waits for company longer than a bound, so a request that hangs
-// holds up only who is in it. Not guaranteed: any order.
+// Guaranteed: no caller waits for others longer than a bound, so a request that hangs delays
+// only its own callers. Not guaranteed: any order.
 package batch
 
 import (
@@ -16,20 +16,19 @@ import (
 	"time"
 )
 
-// Queue gathers what is to be sent. It is safe for concurrent use; its fields are set
-// before.
+// Queue gathers what is to be sent. It is safe for concurrent use once its fields are set.
 type Queue[T comparable] struct {
-	// AtOnce is how many requests are under way before others wait for company.
+	// AtOnce is how many requests may be under way before further callers wait.
 	AtOnce int
-	// Most is how many go in one request.
+	// Most is how many callers share one request.
 	Most int
-	// Wait bounds how long one waits for company.
+	// Wait bounds how long a caller waits for others.
 	Wait time.Duration
-	// Fits tells whether x may go in one request with those, or is nil.
+	// Fits reports whether x may share a request with those, or is nil.
 	Fits func(with []T, x T) bool
-	// Send sends them in one request, and tells each.
+	// Send sends a batch in one request, and notifies each caller.
 	Send func(batch []T)
-	// Go starts a goroutine, or tells that none may be started any more.
+	// Go starts a goroutine, or returns false if none may be started any more.
 	Go func(func()) bool
 
 	mu      sync.Mutex
@@ -37,9 +36,8 @@ type Queue[T comparable] struct {
 	waiting []T
 }
 
-// Join has x sent: by alone, which the caller's goroutine runs, or by Send, which closes
-// sent. It returns ctx's error if that ends while x is under way with others; alone sees to
-// its ctx by itself.
+// Join has x sent: by alone, in the caller's goroutine, or by Send, which closes sent. It
+// returns ctx's error if ctx ends while x is under way with others; alone must watch ctx itself.
 func (q *Queue[T]) Join(ctx context.Context, x T, sent <-chan struct{}, alone func()) error {
 	if q.enter(x) {
 		defer q.next()
@@ -66,14 +64,14 @@ func (q *Queue[T]) Join(ctx context.Context, x T, sent <-chan struct{}, alone fu
 	}
 }
 
-// Waiting returns how many wait for company.
+// Waiting returns how many callers wait for others.
 func (q *Queue[T]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)
 }
 
-// enter tells whether x may go now. Otherwise it waits for others to end.
+// enter reports whether x may be sent now. Otherwise it waits for a request to end.
 func (q *Queue[T]) enter(x T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +83,7 @@ func (q *Queue[T]) enter(x T) bool {
 	return true
 }
 
-// leave takes x back if it was not sent yet.
+// leave takes x back, and reports whether it was not sent yet.
 func (q *Queue[T]) leave(x T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,7 +94,7 @@ func (q *Queue[T]) leave(x T) bool {
 	return i >= 0
 }
 
-// next is for a request that has ended: those who have gathered meanwhile go in its place.
+// next ends a request: those who are waiting share the one that replaces it.
 func (q *Queue[T]) next() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -111,11 +109,11 @@ func (q *Queue[T]) next() {
 	}) {
 		q.waiting = rest
 	} else {
-		q.running-- // each goes alone before long
+		q.running-- // each is sent alone after Wait
 	}
 }
 
-// take returns those who go in one request, in the order in which they came, and the rest.
+// take returns those who share the next request, in the order in which they came, and the rest.
 func (q *Queue[T]) take() (batch, rest []T) {
 	for i, x := range q.waiting {
 		if len(batch) == q.Most {

@@ -7,12 +7,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// again commits a Txn until etcd has answered it. It repeats after errors that repeating may
-// change: those of the classes busy and unanswered, and of the classes in also. It returns
-// all others as they are, and ctx's error, joined with the last one, when ctx ends.
+// again commits a Txn until etcd has answered it. It repeats after errors of the classes busy
+// and unanswered, and of the classes in also. It returns all other errors as they are. When
+// ctx ends, it returns ctx's error, joined with the last one.
 //
-// doubt reports whether a call before may have been applied, or may still be: then an answer
-// that the conditions are not met can be the work of an earlier copy.
+// doubt reports whether an earlier call may have been applied, or may still be. If doubt is
+// true, an earlier copy can be the reason why the conditions are not met.
 func again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op, also ...class) (resp *clientv3.TxnResponse, doubt bool, err error) {
 	var pause Backoff
 	for {
@@ -31,9 +31,9 @@ func again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, other
 	}
 }
 
-// Read calls read until it succeeds or fails in a way that repeating would not change: see
-// Transient. read must change nothing; the ctx that it gets bounds one call. When ctx ends,
-// Read returns ctx's error, joined with the last one.
+// Read calls read until it succeeds or fails with an error that is not Transient. read must
+// change nothing; its ctx bounds one call. When ctx ends, Read returns ctx's error, joined
+// with the last one.
 func Read[T any](ctx context.Context, read func(call context.Context) (T, error)) (T, error) {
 	var pause Backoff
 	for {

@@ -8,56 +8,56 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Amendment changes a key that stands at a known mod revision, and what belongs to it.
+// Amendment changes a key whose mod revision is known, and what belongs to it.
 type Amendment struct {
 	Key string
-	Mod int64 // at which it must stand
-	// Mine tells whether what is found at Key, nil for nothing, is what this
-	// amendment leaves there. It must be true of no other change.
+	Mod int64 // the mod revision that Key must have
+	// Mine reports whether the value at Key, nil for none, was written by this
+	// amendment. It must return false for every other change.
 	Mine func(kv *mvccpb.KeyValue) bool
-	If   []clientv3.Cmp // conditions beyond
-	Then []clientv3.Op  // which changes Key
+	If   []clientv3.Cmp // further conditions
+	Then []clientv3.Op  // must change Key
 	Else []clientv3.Op  // read if a condition in If is not met
-	// Same returns what puts again what stands at Key. It shuts out late copies after
-	// a condition in If was found not met; it is not needed without If.
+	// Same returns a put of the present value of Key. It shuts out late copies after a
+	// condition in If was not met. It is not needed without If.
 	Same func() clientv3.Op
 	Together
 }
 
-// Outcome is what became of an amendment.
+// Outcome is the outcome of an amendment.
 type Outcome int
 
 // The outcomes of Amend.
 const (
-	// Overtaken: Key was changed by another. Nothing was done, or, if an answer was
-	// lost, something that another has changed since.
+	// Overtaken: another change of Key came first. Nothing was done; or, if a response
+	// was lost, something that another change has replaced.
 	Overtaken Outcome = iota
-	// Amended: it is done.
+	// Amended: the change is made.
 	Amended
-	// Unmet: a condition in If is not met. Nothing was done, nor will be.
+	// Unmet: a condition in If is not met. Nothing was changed, nor will be.
 	Unmet
-	// LeaseGone: a lease on which something was to be put is gone. Nothing was done.
+	// LeaseGone: the lease of a put is gone. Nothing was changed.
 	LeaseGone
 )
 
-// Amending is what came of an amendment.
+// Amending is the result of an amendment.
 type Amending struct {
 	Outcome
-	// Mod is the mod revision of Key after it was Amended, or after Unmet.
+	// Mod is the mod revision of Key after Amended or Unmet.
 	Mod int64
-	// Read has the answers of Then or of Else, or is nil if the amendment was found
-	// applied only afterwards.
+	// Read has the responses to Then or Else. It is nil if a later read has found the
+	// amendment applied.
 	Read []*etcdserverpb.ResponseOp
-	// Doubt says that an answer was lost before.
+	// Doubt reports whether a response was lost before.
 	Doubt bool
-	// Found is what stands at Key after Overtaken, or where the amendment was found
-	// applied; nil for nothing.
+	// Found is the value at Key after Overtaken, or where a later read has found the
+	// amendment applied; nil for none.
 	Found *mvccpb.KeyValue
 }
 
-// Amend repeats until the outcome is known, an error of etcd's that repeating would not
-// change comes, or ctx ends; then it returns an error, and the change may be made, now
-// or later, as long as Key stands at Mod.
+// Amend makes a change and reports its outcome. It repeats until the outcome is known. It
+// returns an error of etcd's that repeating would not change, or ctx's error; then the change
+// may be made, now or later, as long as Key has the mod revision Mod.
 func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 	doubt, together := false, a.Together
 	cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(a.Key), "=", a.Mod)}, a.If...)
@@ -83,10 +83,10 @@ func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 			if !doubt {
 				return Amending{Outcome: LeaseGone}, nil
 			}
-			// A copy that came before may have been applied; the lease went after.
-			return a.look(ctx, kv, Amending{Outcome: LeaseGone}, nil)
+			// An earlier copy may have been applied before the lease ended.
+			return a.readState(ctx, kv, Amending{Outcome: LeaseGone}, nil)
 		case answered:
-			return a.look(ctx, kv, Amending{}, err)
+			return a.readState(ctx, kv, Amending{}, err)
 		case unanswered:
 			doubt = true
 		}
@@ -96,7 +96,7 @@ func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 	}
 }
 
-// found judges a Txn whose conditions were not met.
+// found returns the outcome of a Txn whose conditions were not met.
 func (a Amendment) found(ctx context.Context, kv clientv3.KV, read []*etcdserverpb.ResponseOp, doubt bool) (out Amending, again bool, err error) {
 	var stands *mvccpb.KeyValue
 	if kvs := read[0].GetResponseRange().Kvs; len(kvs) > 0 {
@@ -106,7 +106,7 @@ func (a Amendment) found(ctx context.Context, kv clientv3.KV, read []*etcdserver
 	case stands != nil && stands.ModRevision == a.Mod && !doubt:
 		return Amending{Outcome: Unmet, Mod: a.Mod, Read: read[1:]}, false, nil
 	case stands != nil && stands.ModRevision == a.Mod:
-		// A copy of it may be under way, and find the conditions met.
+		// A copy of it may be under way and may find the conditions met.
 		same := Amendment{Key: a.Key, Mod: a.Mod, Then: []clientv3.Op{a.Same()}, Mine: func(kv *mvccpb.KeyValue) bool {
 			return kv != nil && kv.ModRevision != a.Mod && !a.Mine(kv) && string(kv.Value) == string(stands.Value)
 		}}
@@ -117,7 +117,7 @@ func (a Amendment) found(ctx context.Context, kv clientv3.KV, read []*etcdserver
 		case shut.Outcome == Amended:
 			return Amending{Outcome: Unmet, Mod: shut.Mod, Read: read[1:]}, false, nil
 		}
-		return Amending{}, true, nil // look again
+		return Amending{}, true, nil // try again
 	case a.Mine(stands):
 		return applied(stands), false, nil
 	}
@@ -132,9 +132,9 @@ func applied(stands *mvccpb.KeyValue) Amending {
 	return out
 }
 
-// look tells with a linearizable read whether the amendment was applied, where no copy
-// of it is under way any more. If it was not, out and failed are returned.
-func (a Amendment) look(ctx context.Context, kv clientv3.KV, out Amending, failed error) (Amending, error) {
+// readState finds out with a linearizable read whether the amendment was applied. No copy of
+// it may be under way any more. If it was not applied, out and failed are returned.
+func (a Amendment) readState(ctx context.Context, kv clientv3.KV, out Amending, failed error) (Amending, error) {
 	resp, err := Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return kv.Get(call, a.Key) })
 	if err != nil {
 		return Amending{}, err
@@ -152,10 +152,10 @@ func (a Amendment) look(ctx context.Context, kv clientv3.KV, out Amending, faile
 	return Amending{Outcome: Overtaken, Found: stands}, nil
 }
 
-// PutAt puts, if key stands at that mod revision, and tells whether it does. After a
-// lost answer it may be done twice. It returns rpctypes.ErrLeaseNotFound if the lease
-// of the put is gone, an error of etcd's that repeating would not change, or ctx's
-// error; then it may be done, now or later, as long as key stands so.
+// PutAt puts if key has that mod revision, and reports whether it has. After a lost response
+// it may put twice. It returns rpctypes.ErrLeaseNotFound if the lease of the put is gone, an
+// error of etcd's that repeating would not change, or ctx's error; then the put may be done,
+// now or later, as long as key has that mod revision.
 func PutAt(ctx context.Context, kv clientv3.KV, key string, mod int64, put clientv3.Op) (stands bool, err error) {
 	resp, _, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", mod)}, []clientv3.Op{put}, nil)
 	return err == nil && resp.Succeeded, err

@@ -13,14 +13,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// CallTimeout bounds one call to etcd. A healthy cluster answers in
-// milliseconds; its own limit for a request is 5 s and two election timeouts.
+// CallTimeout bounds one call to etcd. A healthy cluster responds in milliseconds; its own
+// limit for a request is 5 s and two election timeouts.
 const CallTimeout = 5 * time.Second
 
-// Call derives the ctx of one call to etcd: bounded, and answered at once by a
-// member that sees no leader instead of held by it. The bound is a timer here and
-// no deadline in ctx, which gRPC would send along, as a header that differs each
-// time, and have the server time as well.
+// Call derives the ctx of one call to etcd. The call is bounded, and a member that sees no
+// leader refuses it at once instead of holding it. The bound is a timer and no deadline in
+// ctx: gRPC would send a deadline along, as a header that differs each time, and the server
+// would time it as well.
 func Call(ctx context.Context) (context.Context, context.CancelFunc) {
 	// As clientv3.WithRequireLeader does, but without copying what ctx has.
 	ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
@@ -29,17 +29,17 @@ func Call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { t.Stop(); cancel() }
 }
 
-// Backoff waits longer after each failure in a row, from about 10 ms to about a
-// second, or to Most if that is set, with jitter so that a fleet does not strike in
-// step. The zero value is ready; it is not safe for concurrent use.
+// Backoff waits longer after each failure in a row, from about 10 ms to about a second, or
+// to Most if that is set. Jitter keeps a fleet from retrying in step. The zero value is ready.
+// It is not safe for concurrent use.
 type Backoff struct {
 	Most     time.Duration
 	failures int
 }
 
-// Wait waits once more. If ctx ends first it returns ctx's error, joined with the
-// last one of what is being repeated, unless that says no more than that a call was
-// cut short: its bound (see Call) is not the caller's ctx and must not look like it.
+// Wait waits before the next try. If ctx ends first, Wait returns ctx's error, joined with
+// last, the last error of what is being repeated. It leaves out a last that says only that a
+// call was cut short: the bound of a call (see Call) must not be taken for the caller's ctx.
 func (b *Backoff) Wait(ctx context.Context, last error) error {
 	d := 10 * time.Millisecond << min(b.failures, 20)
 	d = min(d, cmp.Or(b.Most, 1280*time.Millisecond))
@@ -51,12 +51,12 @@ func (b *Backoff) Wait(ctx context.Context, last error) error {
 		return nil
 	case <-ctx.Done():
 	}
-	return because(ctx.Err(), last)
+	return joinCause(ctx.Err(), last)
 }
 
-// because joins a ctx's error with the last one of what was being repeated, if
-// that says more.
-func because(ended, last error) error {
+// joinCause joins a ctx's error with the last error of what was being repeated, if that says
+// more.
+func joinCause(ended, last error) error {
 	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) || status.Code(last) == codes.Canceled {
 		return ended
 	}

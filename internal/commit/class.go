@@ -10,28 +10,28 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// class sorts the errors of a write by what they say about it.
+// class sorts the errors of a write by what they say about the write.
 type class int
 
 const (
-	// unanswered: the write may have been applied, or may still be.
+	// unanswered: the write may have been applied, or may still be applied.
 	unanswered class = iota
-	// answered: it may have been applied, but this copy of it is done with.
+	// answered: the write may have been applied, but this copy of it is no longer under way.
 	answered
-	// refused: not applied, and it would be refused again.
+	// refused: not applied, and etcd would refuse it again.
 	refused
-	// busy: not applied; worth another try.
+	// busy: not applied; another try may succeed.
 	busy
 	// orphaned: not applied, because the lease is gone.
 	orphaned
 )
 
-// classify is a whitelist of what says "not applied", as etcd checks it before
-// it proposes or applies anything. All else may have been applied: etcd answers
-// "request timed out", "leader changed" and "server stopped" while the proposal
-// is still on its way, and "no space" even after it was applied. "No leader" is
-// safe only because every call here carries the require-leader metadata, with
-// which etcd answers so before it proposes.
+// classify is a whitelist of the errors that say "not applied", because etcd returns them
+// before it proposes or applies anything. Every other write may have been applied: etcd
+// answers "request timed out", "leader changed" and "server stopped" while the proposal is
+// still under way, and "no space" even after it was applied. "No leader" is safe only because
+// every call here carries the require-leader metadata, with which etcd checks for a leader
+// before it proposes.
 func classify(err error) class {
 	switch err.(type) {
 	case othersError, unsentError:
@@ -42,7 +42,7 @@ func classify(err error) class {
 	case !ok && TooLarge(err) && strings.Contains(err.Error(), "trying to send"):
 		return refused
 	case !ok && TooLarge(err):
-		return answered // the request was too large for the server, or its answer for the client
+		return answered // the request was too large for the server, or its response for the client
 	case !ok:
 		return unanswered
 	}
@@ -65,9 +65,8 @@ func asEtcd(err error) (known rpctypes.EtcdError, ok bool) {
 	return known, errors.As(rpctypes.Error(err), &known)
 }
 
-// TooLarge tells whether a message was larger than etcd takes, or this client: no
-// repetition helps. For bounds that gRPC holds it has a code that says more than this, and
-// a text.
+// TooLarge reports whether a message was larger than etcd or this client accepts: no
+// repetition helps. gRPC's own bounds share a code with other errors, so their text decides.
 func TooLarge(err error) bool {
 	if known, ok := asEtcd(err); ok {
 		return known == rpctypes.ErrRequestTooLarge
@@ -75,16 +74,14 @@ func TooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
 }
 
-// Denied tells whether err says that the client may not do this or is not
-// known: no repetition helps until an operator has acted. A token that ran out
-// is no such case, clientv3 gets a new one.
+// Denied reports whether the client may not do this or is not known: no repetition helps until
+// an operator has acted. An expired token is no such case: clientv3 gets a new one.
 func Denied(err error) bool {
 	known, ok := asEtcd(err)
 	return ok && (known.Code() == codes.PermissionDenied || known == rpctypes.ErrAuthFailed || known == rpctypes.ErrUserEmpty)
 }
 
-// Away tells whether err says that etcd was not reached, or not in time: nothing that it has
-// refused, and nothing that it has found.
+// Away reports whether etcd was not reached, or not in time: neither a refusal nor a result.
 func Away(err error) bool {
 	switch {
 	case err == nil, Denied(err):
@@ -98,8 +95,8 @@ func Away(err error) bool {
 	return status.Code(err) == codes.Unavailable
 }
 
-// Transient tells whether a call that changed nothing and failed with err is
-// worth repeating. Whether the caller's own ctx has ended is his to look at.
+// Transient reports whether a call that changed nothing and failed with err is worth
+// repeating. The caller must check its own ctx.
 func Transient(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return true

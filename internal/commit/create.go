@@ -9,15 +9,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrOccupied says that the key to be created exists already, and is not ours.
+// ErrOccupied says that the key to be created exists already, written by another creation.
 var ErrOccupied = errors.New("key is occupied by another")
 
 // Creation is one key to be created together with what belongs to it.
 type Creation struct {
 	Key, Value string
-	// Mine tells whether a value found at Key was written by this creation.
-	// It must be true of no other creation, earlier ones of this process
-	// included: that is what a nonce is for.
+	// Mine reports whether a value found at Key was written by this creation. It must
+	// return false for every other creation, earlier ones of this process included: a
+	// nonce serves that.
 	Mine func(value []byte) bool
 	If   []clientv3.Cmp // conditions beyond the absence of Key and the fence
 	Also []clientv3.Op  // put in the same Txn, after Key
@@ -31,22 +31,21 @@ type Result struct {
 	// Token is the create revision of the key, or 0 if the conditions in If
 	// were not met and nothing was created.
 	Token int64
-	// Read has the answers of Read, or of Else if Token is 0. It is nil if
-	// the creation was found applied only afterwards.
+	// Read has the responses to Read, or to Else if Token is 0. It is nil if a later read
+	// has found the creation applied.
 	Read []*etcdserverpb.ResponseOp
 }
 
-// Create creates c.Key, which must not exist, on the fence's lease.
+// Create creates c.Key, which must not exist, on the fence's lease. It repeats what is worth
+// repeating until ctx ends.
 //
-// It returns ErrOccupied if somebody else's key stands there, ErrGone if the
-// session is lost, or an error of etcd's that repeating would not change; then
-// nothing was created. It repeats by itself what is worth repeating, until ctx
-// ends.
+// It returns ErrOccupied if the key of another creation exists, ErrGone if the session is
+// lost, or an error of etcd's that repeating would not change; then nothing was created.
 //
-// A *PendingError means that the outcome is not known: ctx ended, or etcd is out
-// of space. The key may stand or may still appear; the caller must have it
-// discarded, and must not create c.Key again before that. The end of ctx ends the
-// call at once, but not what it has sent: Discard waits a second for its answer.
+// A *PendingError means that the outcome is not known: ctx ended, or etcd is out of space. The
+// key may exist or may still appear. The caller must have it discarded, and must not create
+// c.Key again before that. The end of ctx ends the call at once, but not the request that it
+// has sent: Discard waits a second for its response.
 func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 	then := append([]clientv3.Op{clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(f.lease))}, c.Also...)
 	then = append(then, c.Read...)
@@ -57,7 +56,7 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 			return Result{}, err // nothing is under way
 		}
 		at := f.mod.Load()
-		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.Key), "=", 0), f.stands(at)}, c.If...)
+		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.Key), "=", 0), f.unraised(at)}, c.If...)
 		sent := together.send(ctx, f.kv, cmps, then, c.Else)
 		together = Together{} // only the first try
 		if !sent.answered(ctx) {
@@ -85,7 +84,7 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 				case errors.Is(settled, ErrGone):
 					return Result{}, ErrGone
 				case settled != nil:
-					return Result{}, &PendingError{fence: f, creation: c, at: at, cause: because(settled, err)}
+					return Result{}, &PendingError{fence: f, creation: c, at: at, cause: joinCause(settled, err)}
 				case len(kvs) > 0:
 					return found(c, kvs)
 				}
@@ -97,23 +96,23 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 	}
 }
 
-// unmet finds out why the conditions of a creation were not met, which was sent when the
-// fence stood at that revision. again reports that nothing speaks against it any more: the
-// fence was raised meanwhile, or what occupied the key has gone.
+// unmet finds out why the conditions of a creation were not met; it was sent when the fence
+// had the mod revision at. again reports whether another try may succeed: the fence was raised
+// meanwhile, or the key that occupied c.Key is gone.
 func (f *Fence) unmet(ctx context.Context, c Creation, at int64, read []*etcdserverpb.ResponseOp) (out Result, again bool, err error) {
-	kvs, err := f.look(ctx, c.Key)
+	kvs, err := f.readState(ctx, c.Key)
 	switch {
 	case errors.Is(err, ErrGone):
 		return Result{}, false, err
 	case err != nil:
 		// clientv3 repeats a Txn when it takes the end of the call for its own: an
-		// earlier copy may be what failed this one. Then the key shows it.
+		// earlier copy may be why this one failed. Then the key shows it.
 		return Result{}, false, &PendingError{fence: f, creation: c, answered: true, cause: err}
 	case len(kvs) > 0:
 		out, err = found(c, kvs)
 		return out, false, err
 	case f.mod.Load() == at && len(c.If) > 0:
-		return Result{Read: read}, false, nil // the caller's conditions, then
+		return Result{Read: read}, false, nil // it was the caller's conditions
 	}
 	return Result{}, true, nil
 }
@@ -125,10 +124,9 @@ func found(c Creation, kvs []*mvccpb.KeyValue) (Result, error) {
 	return Result{}, ErrOccupied
 }
 
-// look reads what stands at key and learns of the fence, after a condition of a
-// creation has failed. The usual creation is spared the two reads. It repeats
-// until ctx ends.
-func (f *Fence) look(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
+// readState reads key and the fence after a condition of a creation was not met. The usual
+// creation is spared these two reads. It repeats until ctx ends.
+func (f *Fence) readState(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
 	var before int64
 	resp, err := Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
 		before = f.mod.Load()
@@ -143,14 +141,13 @@ func (f *Fence) look(ctx context.Context, key string) ([]*mvccpb.KeyValue, error
 	return resp.Responses[1].GetResponseRange().Kvs, nil
 }
 
-// settle shuts out every copy of a creation that was sent when the fence stood at
-// that revision and may still be under way, and returns what stands at key. The
-// presence key is put again, so that compares with its former revision fail for
-// ever. Where another has done that since, it only looks: one raise settles all
-// that was sent before it. It repeats until that is done, etcd refuses it, or ctx
-// ends.
+// settle shuts out every copy of a creation that was sent when the fence had the mod revision
+// at, and returns the value at key. It puts the presence key again, so that compares with its
+// former revision fail for ever. If another call has done that since, settle only reads: one
+// raise settles everything that was sent before it. It repeats until that is done, etcd refuses
+// it, or ctx ends.
 func (f *Fence) settle(ctx context.Context, key string, at int64) ([]*mvccpb.KeyValue, error) {
-	resp, _, err := again(ctx, f.kv, []clientv3.Cmp{f.stands(at)},
+	resp, _, err := again(ctx, f.kv, []clientv3.Cmp{f.unraised(at)},
 		[]clientv3.Op{f.put(), clientv3.OpGet(key)},
 		[]clientv3.Op{clientv3.OpGet(f.key), clientv3.OpGet(key)})
 	switch {
@@ -161,8 +158,8 @@ func (f *Fence) settle(ctx context.Context, key string, at int64) ([]*mvccpb.Key
 	case resp.Succeeded:
 		f.learn(resp.Header.Revision)
 	default:
-		// Raised by another call, or by a copy of this one: either way, what was sent
-		// with the former revision is void.
+		// Another call, or a copy of this one, has raised the fence: either way, what
+		// was sent with the former revision is void.
 		if err := f.check(resp.Responses[0].GetResponseRange().Kvs, at); err != nil {
 			return nil, err
 		}

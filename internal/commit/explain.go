@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// deniedError says what has to be changed so that etcd allows a request.
+// deniedError adds what an operator has to change so that etcd allows a request.
 type deniedError struct {
 	error
 	known  error // by which Denied knows it
@@ -19,7 +19,7 @@ func (e *deniedError) Error() string { return e.error.Error() + ": " + e.remedy 
 func (e *deniedError) Unwrap() []error { return []error{e.error, e.known} }
 
 // Explain adds to an error for which Denied holds what an operator has to change, once. All
-// keys of the caller begin with prefix. It returns other errors as they are.
+// keys of the caller begin with prefix. Other errors are returned as they are.
 func Explain(err error, prefix string) error {
 	var done *deniedError
 	if err == nil || !Denied(err) || errors.As(err, &done) {

@@ -11,40 +11,40 @@ import (
 )
 
 // Group sends Txns of many callers as parts of one, when they come at the same time: one
-// request and one Raft entry for all of them, and one revision.
+// request, one Raft entry and one revision for all of them.
 //
-// etcd compares for all parts before it does any of them. So no part may compare, read or
-// write what another one writes: of those who name the same subject only one is in a
-// request, and what else a part compares, such as a fence, no part of the group writes.
+// etcd evaluates the compares of all parts before it applies any part. So no part may compare,
+// read or write a key that another part writes. Of parts with the same subject only one is in
+// a request; and no part of a group writes other keys that parts compare, such as a fence.
 type Group struct {
 	kv    clientv3.KV
-	ctx   context.Context // ends requests under way
+	ctx   context.Context // ends requests that are under way
 	queue batch.Queue[*part]
 }
 
 const (
-	// groupsAtOnce is how many requests of a group are under way before others gather:
-	// with fewer a handful of callers wait for each other for nothing, with more less
-	// goes together.
+	// groupsAtOnce is how many requests of a group are under way before further parts are
+	// gathered. With fewer, a handful of callers wait for each other without need; with
+	// more, fewer parts share a request.
 	groupsAtOnce = 4
-	// perGroup is how many parts one request has. etcd takes 128 operations in a Txn, in
-	// this one and in each part less by the number of parts.
+	// perGroup bounds the parts of one request. etcd accepts 128 operations in a Txn, and
+	// in each part 128 less the number of parts.
 	perGroup = 64
-	// groupBytes bounds the values in one request. etcd takes 1.5 MiB, keys and all.
+	// groupBytes bounds the values in one request. etcd accepts 1.5 MiB, keys included.
 	groupBytes = 256 << 10
-	// groupFor bounds how long a part waits for company. One that hangs holds up nobody.
+	// groupFor bounds how long a part waits for others, even if a request hangs.
 	groupFor = 100 * time.Millisecond
 )
 
 // NewGroup returns a group whose requests end with ctx. background starts a goroutine, or
-// tells that none may be started any more.
+// returns false if none may be started any more.
 func NewGroup(ctx context.Context, kv clientv3.KV, background func(func()) bool) *Group {
 	g := &Group{kv: kv, ctx: ctx}
 	g.queue = batch.Queue[*part]{AtOnce: groupsAtOnce, Most: perGroup, Wait: groupFor, Fits: fits, Send: g.send, Go: background}
 	return g
 }
 
-// part is one caller's Txn, and what came of it.
+// part is one caller's Txn and its result.
 type part struct {
 	subject         string
 	bytes           int
@@ -63,23 +63,24 @@ func fits(with []*part, p *part) bool {
 	return bytes <= groupBytes && !slices.ContainsFunc(with, func(w *part) bool { return w.subject == p.subject })
 }
 
-// othersError is what etcd has refused a request for that had parts of others: it may be for
-// one of those. So of this part it says only that it was not applied, and it has to go
-// alone, which tells. It is not settled first: what is wrong with it may keep it from that.
-// Its text must not be etcd's, by which clientv3 knows errors.
+// othersError wraps the refusal of a request that had parts of several callers. The reason may
+// be another part. So the error says of this part only that it was not applied, and the part is
+// sent again alone, which shows whether etcd refuses it. It is not settled first: the same
+// defect may keep it from being settled. Its text must differ from etcd's, by which clientv3
+// knows errors.
 type othersError struct{ cause error }
 
 func (e othersError) Error() string { return "sent together with others: " + e.cause.Error() }
 
-// Together says how a write may go with those of others: by which group, and what it is
-// about. The zero value has it go alone.
+// Together says how a write may share a request with those of others: by which group, and what
+// its subject is. The zero value is sent alone.
 type Together struct {
 	Group   *Group
 	Subject string
 }
 
-// txn commits a Txn, alone or by the group. It is not sent any more when ctx has ended;
-// once it is, only sent ends it.
+// txn commits a Txn, alone or by the group. It is not sent if ctx has ended; once it is sent,
+// only the end of sent ends it.
 func (t Together) txn(ctx, sent context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	bytes := 0
 	for _, op := range then {
@@ -114,7 +115,7 @@ func txn(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwi
 	return kv.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
 }
 
-// send sends one request for all of them. Nobody's ctx ends it, only the group's.
+// send sends one request for all parts. Only the group's ctx ends it, not a caller's.
 func (g *Group) send(parts []*part) {
 	ops := make([]clientv3.Op, len(parts))
 	for i, p := range parts {

@@ -10,10 +10,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// sent is the Txn of a creation that is under way. The end of its caller's ctx does not
-// cancel it: a cancelled one may have been applied or not, and to settle that voids the
-// creations of all other callers of the session, who then have to repeat them. The
-// answer, which mostly comes a moment later, settles it at no one's cost.
+// sent is the Txn of a creation that is under way. The end of its caller's ctx does not cancel
+// it: a cancelled one may have been applied or not, and settling that voids the creations of
+// all other callers of the session, who then have to repeat them. The response, which usually
+// comes a moment later, settles it at no cost.
 type sent struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when resp and err are set
@@ -21,8 +21,8 @@ type sent struct {
 	err    error
 }
 
-// send sends a Txn, alone or by the group. It is bounded as each call is, and keeps the
-// values of ctx. If ctx ends before it is sent, it is not.
+// send sends a Txn, alone or by the group. It has the bound of a call and the values of ctx. If
+// ctx ends before it is sent, it is not sent.
 func (t Together) send(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) *sent {
 	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &sent{cancel: cancel, done: make(chan struct{})}
@@ -34,7 +34,7 @@ func (t Together) send(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp,
 	return s
 }
 
-// answered waits for the answer, and returns false if ctx ends before.
+// answered waits for the response, and returns false if ctx ends first.
 func (s *sent) answered(ctx context.Context) bool {
 	select {
 	case <-s.done:
@@ -55,36 +55,35 @@ type unsentError struct{ cause error }
 func (e unsentError) Error() string { return "not sent: " + e.cause.Error() }
 func (e unsentError) Unwrap() error { return e.cause }
 
-// PendingError says that it is not known whether a key was created.
+// PendingError says that it is not known whether a key was created. Discard settles it.
 type PendingError struct {
 	fence    *Fence
 	creation Creation
-	at       int64 // where the fence stood when it was sent
+	at       int64 // the fence's mod revision when it was sent
 	sent     *sent // under way when its caller's ctx ended, or nil
-	token    int64 // what the answer said, or 0
-	void     bool  // the answer said that nothing was created
+	token    int64 // from the response, or 0
+	void     bool  // the response says that nothing was created
 	answered bool  // no copy is under way
 	cause    error
 }
 
-// Error names the key and why its fate is not known.
+// Error names the key and the reason why the outcome is not known.
 func (e *PendingError) Error() string {
 	return fmt.Sprintf("creation of %q is not settled: %v", e.creation.Key, e.cause)
 }
 
-// Unwrap returns why.
+// Unwrap returns that reason.
 func (e *PendingError) Unwrap() error { return e.cause }
 
-// Discard settles the creation and removes what it has left. It repeats until
-// that is done or ctx ends. It returns nil once nothing of the creation stands
-// or can still appear, which includes the end of its lease. When it returns, nothing
-// of this process is under way any more.
+// Discard settles the creation and removes its keys. It repeats until that is done or ctx ends.
+// It returns nil once nothing of the creation exists or can still appear, which includes the
+// end of its lease. When it returns, no call of this process for the creation is under way.
 func (e *PendingError) Discard(ctx context.Context, also ...string) error {
 	return e.DiscardAndPut(ctx, nil, also...)
 }
 
-// DiscardAndPut is Discard with puts in the Txn that removes the key, if it stands:
-// they bring back what the creation has overwritten.
+// DiscardAndPut is Discard with puts in the Txn that removes the key, if it exists: they
+// restore what the creation has overwritten.
 func (e *PendingError) DiscardAndPut(ctx context.Context, puts []clientv3.Op, also ...string) error {
 	pause := Backoff{Most: slowly}
 	for {
@@ -98,8 +97,8 @@ func (e *PendingError) DiscardAndPut(ctx context.Context, puts []clientv3.Op, al
 	}
 }
 
-// Abandon cancels the call that is still under way, if there is one, and returns when
-// it has ended. It is for a session that is closed, whose lease ends what it leaves.
+// Abandon cancels the call that is still under way, if there is one, and returns when it has
+// ended. It is for a closed session, the end of whose lease removes its keys.
 func (e *PendingError) Abandon() {
 	if e.sent != nil {
 		e.sent.cancel()
@@ -107,17 +106,17 @@ func (e *PendingError) Abandon() {
 	}
 }
 
-// patience is how long an answer is waited for when its caller has gone. What was created
+// discardWait is how long Discard waits for a response whose caller is gone. The created key
 // may hold up others until then.
-const patience = time.Second
+const discardWait = time.Second
 
-// hear takes the answer to the call that is still under way. If it does not come within
-// patience, or if ctx ends first, the call is cancelled and its answer is lost.
-func (e *PendingError) hear(ctx context.Context) {
+// awaitResponse takes the response to the call that is still under way. If it does not come
+// within discardWait, or if ctx ends first, the call is cancelled and its response is lost.
+func (e *PendingError) awaitResponse(ctx context.Context) {
 	if e.sent == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, discardWait)
 	defer cancel()
 	if !e.sent.answered(ctx) {
 		e.Abandon()
@@ -128,7 +127,7 @@ func (e *PendingError) hear(ctx context.Context) {
 	case err == nil && resp.Succeeded:
 		e.token = resp.Header.Revision
 		return
-	case err == nil: // as in Create, an earlier copy may be what failed it
+	case err == nil: // as in Create, an earlier copy may be why it failed
 		e.answered = true
 		return
 	}
@@ -140,12 +139,12 @@ func (e *PendingError) hear(ctx context.Context) {
 	}
 }
 
-// discard looks what stands at the key and removes it. Where etcd has answered,
-// no copy is under way and a linearizable read will do, if the answer has not said it
-// all. Otherwise copies must be shut out first, which takes a put; while etcd is out of
-// space it refuses that, but what stands already can be removed all the same.
+// discard reads the key and removes it. If etcd has responded, no copy is under way, and a
+// linearizable read suffices unless the response has said everything. Otherwise copies must be
+// shut out first, which takes a put. While etcd is out of space it refuses puts, but an
+// existing key can be removed all the same.
 func (e *PendingError) discard(ctx context.Context, puts []clientv3.Op, also []string) error {
-	e.hear(ctx)
+	e.awaitResponse(ctx)
 	switch {
 	case e.void:
 		return nil

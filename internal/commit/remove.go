@@ -7,49 +7,46 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Removal is what Remove found.
+// Removal is the outcome of Remove.
 type Removal int
 
 // The outcomes of Remove.
 const (
-	// Absent: the key was gone before.
+	// Absent: the key did not exist.
 	Absent Removal = iota
 	// Removed: this call removed it.
 	Removed
-	// Vanished: an answer was lost, and then the key was gone: most likely,
-	// this call removed it.
+	// Vanished: a response was lost, and then the key did not exist: most likely, this call
+	// removed it.
 	Vanished
-	// Orphaned: a lease on which a key was to be put is gone. Nothing was
-	// removed.
+	// Orphaned: the lease of a put is gone. Nothing was removed.
 	Orphaned
 )
 
-// slowly is the longest pause between tries of what must be done in the end, by
-// many at once maybe, while etcd refuses it.
+// slowly is the longest pause between tries of a write that must succeed in the end, and that
+// many processes may repeat at once, while etcd refuses it.
 const slowly = 10 * time.Second
 
-// Guard is the compare that holds only while the key of that token stands as it
-// was created. The mod revision says more than the create revision: a key that
-// somebody has put again, maybe on another lease or on none, is no longer what
-// its owner was granted.
+// Guard is the compare that holds only while the key with that token is as it was created. The
+// mod revision says more than the create revision: a key that was put again, maybe on another
+// lease or on none, is no longer what its owner was granted.
 func Guard(key string, token int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", token)
 }
 
-// Remove deletes key, and with it the keys in also that were created in the same
-// Txn, if its create revision is token; a key that was created anew is never
-// touched. It repeats until the
-// outcome is known, an error of etcd's that repeating would not change comes, or
-// ctx ends; then it returns an error, and the key may stand or not.
+// Remove deletes key if its create revision is token, and with it the keys in also that were
+// created in the same Txn. It never deletes a key that was created later under the same name.
+// It repeats until the outcome is known. It returns an error of etcd's that repeating would not
+// change, or ctx's error; then the key may exist or not.
 //
 // The Txn only deletes, so it passes while etcd is out of space.
 func Remove(ctx context.Context, kv clientv3.KV, key string, token int64, also ...string) (Removal, error) {
 	return RemoveAndPut(ctx, kv, key, token, nil, also...)
 }
 
-// Erase is Remove for what has nobody left to tell: it goes on even while etcd
-// refuses, since that may be mended, and returns an error only if ctx has ended. The
-// first refusal is told to refused.
+// Erase is Remove for a key whose owner no longer waits for the outcome. It repeats even while
+// etcd refuses, since an operator may mend that, and returns an error only if ctx has ended. It
+// calls refused, if not nil, with the first error.
 func Erase(ctx context.Context, kv clientv3.KV, key string, token int64, refused func(error), also ...string) (Removal, error) {
 	pause := Backoff{Most: slowly}
 	doubt := false

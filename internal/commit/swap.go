@@ -11,17 +11,17 @@ import (
 // ErrConflict says that a key was changed since it was read.
 var ErrConflict = errors.New("key was changed since it was read")
 
-// Swap is a compare-and-set: it puts value at key if the key's mod revision is
-// mod, 0 for a key that does not exist. mine tells this value from all others.
-// It returns the revision of the change and the answers to also, which is done or read
-// in the same Txn; they are nil if the change was found applied only afterwards.
+// Swap is a compare-and-set: it puts value at key if the key's mod revision is mod, 0 for a key
+// that does not exist. mine reports whether a value was written by this call. Swap returns the
+// revision of the change and the responses to also, which is done in the same Txn; they are nil
+// if a later read has found the change made.
 //
-// It returns ErrConflict if another change came first. If an answer was lost and
-// then another's change is found, that one came at the same time as this, so this
-// is taken as done just before it, at a revision that is not known and returned as
-// 0: to repeat it could undo what is newer. It repeats until the outcome is known, an
-// error of etcd's that repeating would not change comes, or ctx ends; then the change may
-// be made or not. A copy of it that comes late, after another change, does nothing.
+// It returns ErrConflict if another change came first. If a response was lost and another's
+// change is found afterwards, both changes were concurrent: Swap then takes its own as made
+// just before the other and returns revision 0, since repeating it could undo the newer one. It
+// repeats until the outcome is known. It returns an error of etcd's that repeating would not
+// change, or ctx's error; then the change may be made or not. A copy that arrives after another
+// change does nothing.
 func Swap(ctx context.Context, kv clientv3.KV, key string, mod int64, value string, mine func([]byte) bool, also ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
 	resp, doubt, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", mod)},
 		append([]clientv3.Op{clientv3.OpPut(key, value)}, also...), []clientv3.Op{clientv3.OpGet(key)})

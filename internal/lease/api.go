@@ -17,13 +17,13 @@ type API interface {
 	// Grant asks for a lease with this ID and returns the TTL that etcd
 	// gives, in seconds.
 	Grant(ctx context.Context, id, seconds int64) (granted int64, err error)
-	// Granted returns the TTL of an existing lease, or one below 1.
+	// Granted returns the TTL of an existing lease, or a value below 1 if there is none.
 	Granted(ctx context.Context, id int64) (granted int64, err error)
-	// Revoke ends a lease. One that is gone already is no error.
+	// Revoke ends a lease. It returns nil if the lease does not exist.
 	Revoke(ctx context.Context, id int64) error
 	// Renewals opens a stream of renewals. It lives until ctx ends.
 	Renewals(ctx context.Context) (Stream, error)
-	// Reconnect has refused connections tried again now.
+	// Reconnect retries refused connections at once.
 	Reconnect()
 }
 
@@ -87,8 +87,8 @@ func (e etcd) Renewals(ctx context.Context) (Stream, error) {
 	return stream{s}, nil
 }
 
-// Reconnect cuts gRPC's back-off short. That grows to two minutes, and knows nothing of
-// a lease's deadline.
+// Reconnect cuts gRPC's back-off short, which grows to two minutes and ignores the deadline
+// of a lease.
 func (e etcd) Reconnect() { e.client.ActiveConnection().ResetConnectBackoff() }
 
 type stream struct {

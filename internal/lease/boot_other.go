@@ -4,5 +4,5 @@ package lease
 
 import "time"
 
-// sinceBoot is 0: no clock shows it.
+// sinceBoot returns 0: no clock shows it.
 func sinceBoot() time.Duration { return 0 }

@@ -18,7 +18,7 @@ import (
 var (
 	// ErrDeadline: no renewal was acknowledged in time.
 	ErrDeadline = errors.New("lease was not renewed in time")
-	// ErrGone: etcd says that the lease does not exist.
+	// ErrGone: according to etcd, the lease does not exist.
 	ErrGone = errors.New("lease is gone")
 	// ErrDenied: the client may not renew it.
 	ErrDenied = errors.New("renewal of the lease is denied")
@@ -29,15 +29,15 @@ type Options struct {
 	TTL    time.Duration // whole seconds; etcd may grant more
 	Margin time.Duration // how long before its expiry the lease counts as lost
 	Log    *zap.Logger
-	// Later runs what may be left to do after a failed Grant, with a context
-	// that bounds it. Defaults to a goroutine and two seconds.
+	// Later runs what is left to do after a failed Grant, with a context that bounds it.
+	// Defaults to a goroutine and two seconds.
 	Later func(func(ctx context.Context))
 
 	now func() Moment // defaults to Now
 }
 
-// Lease is one lease that is kept alive until Close, or lost. It is safe for
-// concurrent use.
+// Lease is one lease that is kept alive until it is closed or lost. It is safe for concurrent
+// use.
 type Lease struct {
 	api    API
 	id     int64
@@ -50,10 +50,9 @@ type Lease struct {
 	wg  sync.WaitGroup
 }
 
-// Grant takes a new lease and keeps it alive. It returns an error if etcd
-// refuses or ctx ends first; then a lease that may have been granted all the
-// same is revoked by what it gives to Options.Later, or expires. ctx bounds the
-// call only.
+// Grant takes a new lease and keeps it alive. It returns an error if etcd refuses or ctx ends
+// first. A lease that was granted all the same is then revoked by a function that Grant passes
+// to Options.Later, or expires. ctx bounds only the call.
 func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 	if o.now == nil {
 		o.now = Now
@@ -64,8 +63,8 @@ func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 	if o.Later == nil {
 		o.Later = later
 	}
-	// A client-chosen ID makes a repeated grant harmless: it finds its own
-	// lease. The time of trust counts from the first try.
+	// A client-chosen ID makes a repeated grant harmless: the repetition finds the lease
+	// of the first try. Trust counts from the first try.
 	id := rand.Int64N(1<<62) + 1
 	sent := o.now()
 	var pause commit.Backoff
@@ -74,7 +73,7 @@ func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 		if isExist(err) {
 			if tries == 1 {
 				id, sent, tries = rand.Int64N(1<<62)+1, o.now(), 0
-				continue // a stranger's
+				continue // the ID is another lease's
 			}
 			granted, err = api.Granted(ctx, id)
 		}
@@ -128,12 +127,11 @@ func (l *Lease) ID() int64 { return l.id }
 // TTL is the TTL that etcd granted.
 func (l *Lease) TTL() time.Duration { return l.window.ttl }
 
-// Deadline is until when the lease may be trusted, as far as known now.
+// Deadline returns until when the lease may be trusted unless it is renewed.
 func (l *Lease) Deadline() time.Time { return l.window.until() }
 
-// Valid tells whether the lease may be trusted now. It reads the clocks itself,
-// so it is right even before a late timer has fired. If it returns false, the
-// lease's context has ended.
+// Valid reports whether the lease may be trusted now. It reads the clocks itself, so it is
+// right even before a late timer has fired. If it returns false, the lease's context has ended.
 func (l *Lease) Valid() bool {
 	if l.ctx.Err() != nil {
 		return false
@@ -145,26 +143,24 @@ func (l *Lease) Valid() bool {
 	return false
 }
 
-// Context ends when the lease is lost or closed. Its cause tells why.
+// Context returns a context that ends, with the cause, when the lease is lost or closed.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Cause tells why the lease has ended, or nil while it has not.
+// Cause returns why the lease has ended, or nil.
 func (l *Lease) Cause() error { return context.Cause(l.ctx) }
 
-// Lose ends the lease for a reason that is known elsewhere. The first reason
-// counts.
+// Lose ends the lease for a reason that the caller has found. The first reason counts.
 func (l *Lease) Lose(cause error) { l.end(cause) }
 
-// Close stops the renewals, with that cause, and waits for the lease's
-// goroutines. It does not revoke: see Revoke.
+// Close stops the renewals with that cause and waits for the lease's goroutines. It does not
+// revoke the lease: see Revoke.
 func (l *Lease) Close(cause error) {
 	l.Lose(cause)
 	l.wg.Wait()
 }
 
-// Revoke ends the lease in etcd, and with it all its keys. It repeats until etcd
-// has confirmed that or ctx ends, and returns the last error then. Call it after
-// Close or Lose.
+// Revoke ends the lease in etcd, and with it all its keys. It repeats until etcd has confirmed
+// that or ctx ends, and then returns the last error. Call it after Close or Lose.
 func (l *Lease) Revoke(ctx context.Context) error {
 	var pause commit.Backoff
 	for {
@@ -173,7 +169,7 @@ func (l *Lease) Revoke(ctx context.Context) error {
 			return nil
 		}
 		if commit.Denied(err) {
-			return err // a key on the lease is outside our role: it must expire
+			return err // the client may not write a key on the lease: it must expire
 		}
 		if err := pause.Wait(ctx, err); err != nil {
 			return err
@@ -181,14 +177,14 @@ func (l *Lease) Revoke(ctx context.Context) error {
 	}
 }
 
-// watch ends the lease at its deadline. It looks at least twice a second, since
-// timers stand still while a machine is suspended and other clocks do not.
+// watch ends the lease at its deadline. It checks at least twice a second: timers stand still
+// while a machine is suspended, other clocks do not.
 func (l *Lease) watch() {
-	const look = 500 * time.Millisecond
-	t := time.NewTimer(look)
+	const period = 500 * time.Millisecond
+	t := time.NewTimer(period)
 	defer t.Stop()
 	for l.Valid() {
-		t.Reset(max(time.Millisecond, min(look, l.Deadline().Sub(l.now().Time))))
+		t.Reset(max(time.Millisecond, min(period, l.Deadline().Sub(l.now().Time))))
 		select {
 		case <-l.ctx.Done():
 		case <-t.C:

@@ -30,7 +30,7 @@ func TestDeadlineCountsFromSend(t *testing.T) {
 		require.Equal(t, begun.Add(ttl-margin), l.Deadline())
 		s := <-a.streams
 		for range 20 {
-			r := s.answer(l.patience()-time.Millisecond, 15)
+			r := s.answer(l.laneTimeout()-time.Millisecond, 15)
 			synctest.Wait()
 			require.Equal(t, r.at.Add(ttl-margin), l.Deadline())
 			require.True(t, l.Valid())
@@ -49,7 +49,7 @@ func TestRenewalsAreOnTime(t *testing.T) {
 		s := <-a.streams
 		before := s.answer(0, 15).at
 		for i := range 10 {
-			r := s.answer(time.Duration(i)*l.patience()/10, 15)
+			r := s.answer(time.Duration(i)*l.laneTimeout()/10, 15)
 			require.Equal(t, ttl/3, r.at.Sub(before))
 			require.Empty(t, s.sent)
 			before = r.at
@@ -119,7 +119,7 @@ func TestSilentStreamIsReplaced(t *testing.T) {
 					}
 				}
 				s := <-a.streams
-				require.Equal(t, time.Duration(silent)*l.patience(), time.Since(sent.Add(ttl/3)))
+				require.Equal(t, time.Duration(silent)*l.laneTimeout(), time.Since(sent.Add(ttl/3)))
 				r := s.answer(0, 15)
 				synctest.Wait()
 				require.True(t, l.Valid())
@@ -185,7 +185,7 @@ func TestSilentStreamsAreFew(t *testing.T) {
 					open++
 				}
 			}
-			require.LessOrEqual(t, open, most)
+			require.LessOrEqual(t, open, maxLanes)
 		}
 		require.LessOrEqual(t, len(streams), 9, "one at first and one each eighth of the time of trust")
 	})

@@ -12,21 +12,20 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// most is how many lanes may be open at a time.
-const most = 4
+// maxLanes is how many lanes may be open at a time.
+const maxLanes = 4
 
-// lane is one way on which renewals go to etcd: a stream, and a new one when that
-// breaks.
+// lane is a sequence of streams that carry renewals to etcd, one after the other: when one
+// breaks, the next is opened.
 type lane struct {
 	ctx context.Context
 	end context.CancelFunc
 }
 
-// renew keeps renewals going until the lease ends. One lane carries them. If an
-// answer is late, another lane is opened beside the newest, most likely to another
-// member, and the one that answers first carries on alone: so neither members that
-// swallow what is sent, several in a row, nor an etcd that takes up to half of the
-// time of trust for each answer costs the lease.
+// renew keeps renewals going until the lease ends. One lane carries them. If a response is
+// late, another lane is opened beside the newest, most likely to another member, and the one
+// that responds first carries on alone. So the lease survives members that swallow requests,
+// several in a row, and an etcd that takes up to half of the time of trust for each response.
 func (l *Lease) renew() {
 	var lanes []*lane // the newest last
 	answered, late := make(chan *lane), make(chan *lane)
@@ -45,14 +44,14 @@ func (l *Lease) renew() {
 			if n != lanes[len(lanes)-1] {
 				continue
 			}
-			if len(lanes) == most {
+			if len(lanes) == maxLanes {
 				lanes[0].end()
 				lanes = lanes[1:]
 			}
 			begin()
 		case n := <-answered:
 			if !slices.Contains(lanes, n) {
-				continue // another was before it
+				continue // another lane was first
 			}
 			for _, other := range lanes {
 				if other != n {
@@ -64,19 +63,19 @@ func (l *Lease) renew() {
 	}
 }
 
-// renewBy keeps a stream of renewals open until its lane ends. An expired auth
-// token breaks a stream as well, and the new one gets a new token: so
-// "unauthenticated" is a reason to reopen, not a loss.
+// renewBy keeps a stream of renewals open until its lane ends. An expired auth token breaks a
+// stream as well, and the new stream gets a new token: so "unauthenticated" is a reason to
+// reopen, not a loss.
 func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
-	tell := func(to chan<- *lane) {
+	notify := func(to chan<- *lane) {
 		select {
 		case to <- n:
 		case <-n.ctx.Done():
 		}
 	}
-	pause := commit.Backoff{Most: min(time.Second, l.patience())}
+	pause := commit.Backoff{Most: min(time.Second, l.laneTimeout())}
 	for {
-		err := l.renewOn(n.ctx, func() { pause.Reset(); tell(answered) }, func() { tell(late) })
+		err := l.renewOn(n.ctx, func() { pause.Reset(); notify(answered) }, func() { notify(late) })
 		switch {
 		case n.ctx.Err() != nil:
 			return
@@ -95,28 +94,26 @@ func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
 	}
 }
 
-// interval is the time between two renewals. It leaves at least half of the time of
-// trust for an answer.
+// interval is the time between two renewals. It leaves at least half of the time of trust for
+// a response.
 func (l *Lease) interval() time.Duration {
 	return min(l.window.ttl/3, (l.window.ttl-l.window.margin)/2)
 }
 
-// patience is how long a renewal may stay unanswered before another lane is opened:
-// short enough for several within the time of trust.
-func (l *Lease) patience() time.Duration { return (l.window.ttl - l.window.margin) / 8 }
+// laneTimeout is how long a renewal may remain without a response before another lane is
+// opened: short enough for several within the time of trust.
+func (l *Lease) laneTimeout() time.Duration { return (l.window.ttl - l.window.margin) / 8 }
 
-// renewOn renews over one stream until it breaks or ctx ends. It calls answered
-// after each renewal that was acknowledged, and late, in another goroutine, when
-// one is not in time.
+// renewOn renews over one stream until it breaks or ctx ends. It calls answered after each
+// acknowledged renewal, and late, in another goroutine, if a response is not there in time.
 //
-// Only one renewal at a time is under way on a stream: so an answer belongs to the
-// renewal that was sent last, and one that comes when none is due shows that this
-// is not so.
+// Only one renewal at a time is under way on a stream. So a response belongs to the renewal
+// that was sent last, and a response that comes when none is due is an error.
 func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Opening and sending can hang as well, so patience begins before them.
-	silent := time.AfterFunc(l.patience(), late)
+	// Opening and sending can hang as well, so the timeout begins before them.
+	silent := time.AfterFunc(l.laneTimeout(), late)
 	defer silent.Stop()
 	s, err := l.api.Renewals(ctx)
 	if err != nil {
@@ -133,10 +130,10 @@ func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-next.C:
-			silent.Reset(l.patience())
+			silent.Reset(l.laneTimeout())
 			sent = l.now() // stamped before it is sent: never too late
 			if err := s.Send(l.id); err != nil {
-				for a := range answers { // Recv has the reason
+				for a := range answers { // Recv returns the reason
 					err = a.err
 				}
 				return err
@@ -158,8 +155,8 @@ func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
 	}
 }
 
-// check returns an error if an answer does not acknowledge the renewal that was sent
-// then: ErrGone if etcd answers that the lease does not exist.
+// check returns an error if a response does not acknowledge the renewal sent at that time:
+// ErrGone if, according to etcd, the lease does not exist.
 func (l *Lease) check(a answer, sent Moment) error {
 	switch {
 	case a.err != nil:
@@ -176,7 +173,7 @@ func (l *Lease) check(a answer, sent Moment) error {
 // window has closed before, the lease is lost.
 func (l *Lease) extend(a answer, sent Moment) bool {
 	if ttl := time.Duration(a.seconds) * time.Second; ttl < l.window.ttl {
-		// It runs for less than was granted, so it was not renewed now.
+		// Its remaining time is less than the granted TTL, so it was not renewed now.
 		l.log.Warn("renewal gave less than the granted TTL", zap.Duration("ttl", ttl))
 		return false
 	}
@@ -192,8 +189,7 @@ type answer struct {
 	err         error
 }
 
-// receive hands on what comes, until the stream breaks, which is the last answer,
-// or ctx ends.
+// receive passes responses on until ctx ends or the stream breaks; its error is the last one.
 func receive(ctx context.Context, s Stream, answers chan<- answer) {
 	defer close(answers)
 	for {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// window is the span of time in which a lease may be trusted. Time is what the
-// caller says it is, so that it can be tested without waiting.
+// window is the span of time in which a lease may be trusted. The caller passes the time, so
+// that tests need not wait.
 type window struct {
 	ttl, margin time.Duration
 
@@ -15,8 +15,8 @@ type window struct {
 	closed   bool
 }
 
-// renewed extends the window by an acknowledged renewal that was sent at that
-// time, and tells whether it did. A window that has ended stays so.
+// renewed extends the window by an acknowledged renewal that was sent at that time, and reports
+// whether it did. A window that has ended stays ended.
 func (w *window) renewed(sent, now Moment) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -30,7 +30,7 @@ func (w *window) renewed(sent, now Moment) bool {
 	return true
 }
 
-// open tells whether the window is still open. It never opens again.
+// open reports whether the window is still open. It never opens again.
 func (w *window) open(now Moment) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -101,15 +101,15 @@ func (l *Life) end(cause error) bool {
 	return true
 }
 
-// Cause returns why the life has ended, or nil. It reads no clock.
+// Cause returns why the life has ended, or nil. It does not read the clocks.
 func (l *Life) Cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cause
 }
 
-// Err returns nil while the life goes on, and its cause from then on. It reads the clocks:
-// right after a pause of the process it is right before any timer has fired.
+// Err returns nil while the life lasts, and its cause from then on. It reads the clocks, so it
+// is right even after a pause of the process, before any timer has fired.
 func (l *Life) Err() error {
 	l.mu.Lock()
 	cause, late := l.cause, l.late()
@@ -117,7 +117,7 @@ func (l *Life) Err() error {
 	switch {
 	case cause != nil:
 		return cause
-	case !l.trust.Valid(): // asked before the bound: another may hold by now, which matters more
+	case !l.trust.Valid(): // checked before the bound: another may hold by now, which matters more
 		if cause := l.ends.Lost(); l.Lose(cause) {
 			l.ends.After(cause)
 		}
@@ -127,8 +127,8 @@ func (l *Life) Err() error {
 	return l.Cause()
 }
 
-// Deadline returns until when the life goes on as things are: the earlier of the bound and
-// the deadline of trust, which moves with each renewal.
+// Deadline returns when the life ends unless something changes: the earlier of the bound and the
+// deadline of trust, which moves with each renewal.
 func (l *Life) Deadline() time.Time {
 	d := l.trust.Deadline()
 	l.mu.Lock()

@@ -14,11 +14,10 @@ const soReusePort = 0xf
 // Held says that a reserved port stays reserved while a server uses it.
 const Held = true
 
-// Reserve returns a loopback address that belongs to us until release is
-// called. The socket behind it is bound but never listens, so it takes no
-// connections; a server that sets SO_REUSEPORT binds the same port next to it,
-// again and again when it restarts. The kernel gives a port held this way to
-// nobody who asks for just any port. The error is the system's.
+// Reserve returns a loopback address that is reserved until release is called. Its socket is
+// bound but never listens, so it accepts no connections; a server that sets SO_REUSEPORT binds
+// the same port beside it, again after each restart. The kernel assigns such a port to no process
+// that asks for any port. The error is the system's.
 func Reserve() (addr string, release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -43,6 +42,6 @@ func Reserve() (addr string, release func(), err error) {
 	return fmt.Sprintf("127.0.0.1:%d", sa.(*syscall.SockaddrInet4).Port), release, nil
 }
 
-// Taken tells whether a server failed because somebody else was faster. Never,
+// Taken reports whether a server failed because another process took its port. It returns false
 // where ports are held.
 func Taken(error) bool { return false }

@@ -1,15 +1,13 @@
-// Package queue is the pure heart of a semaphore: requests in revision order, a
-// limit, and who of them is admitted. It does no I/O, reads no clock and is not
-// safe for concurrent use.
+// Package queue is the pure core of a semaphore: requests in revision order, a limit, and which
+// requests are admitted. It does no I/O, reads no clock and is not safe for concurrent use.
 //
-// The rule, in one place so that it can be replaced: requests stand in the order
-// of their create revision; a request fits if the weight of all live requests
-// before it and its own are within the limit. Since the sums only grow along the
-// queue, the admitted requests are always its front part, and a single revision,
-// Through, separates those who hold from those who wait. At a fixed limit that
-// point never moves back: later requests get later revisions, and weights never
-// change. A lowered limit admits nobody until the sums fit again, and takes
-// nothing back.
+// The rule, in one place so that it can be replaced: requests are in the order of their create
+// revision; a request fits if the weight of all live requests before it plus its own is within
+// the limit. The sums only grow along the queue, so the admitted requests are always its front
+// part, and a single revision, Through, separates holders from waiters. At a fixed limit that
+// point never moves back: later requests get later revisions, and weights never change. After
+// the limit is lowered, nothing is admitted until the sums fit again, and no holder loses its
+// permit.
 package queue
 
 import (
@@ -26,7 +24,7 @@ type Entry struct {
 	Key    string // breaks ties of Create
 	Create int64  // create revision: the age and the token
 	Weight int64
-	Try    bool // may go away at once, so it is no reason to refuse others
+	Try    bool // may be removed at once, so it is no reason to refuse others
 }
 
 func (e Entry) before(o Entry) int {
@@ -39,19 +37,19 @@ type Queue struct {
 	held    int   // entries[:held] are admitted
 	used    int64 // their weight
 	limit   int64
-	known   bool // whether a limit was ever set; nobody enters before
+	known   bool // whether a limit was ever set; nothing is admitted before
 	through int64
 }
 
-// Reset replaces the entries. What was admitted before stays so: Through is
-// kept, because admission is for as long as the key lives.
+// Reset replaces the entries. What was admitted before stays admitted: Through is kept, because
+// admission lasts as long as the key lives.
 func (q *Queue) Reset(entries []Entry) {
 	q.entries = slices.SortedFunc(slices.Values(entries), Entry.before)
 	q.recount()
 }
 
-// SetLimit sets the limit and the token up to which an earlier limit has
-// admitted. A limit of 0 pauses. It returns the entries that enter by it.
+// SetLimit sets the limit and the token up to which an earlier limit has admitted. A limit of 0
+// pauses. It returns the entries that it admits.
 func (q *Queue) SetLimit(limit, through int64) (admitted []Entry) {
 	q.limit, q.known = limit, true
 	if through > q.through {
@@ -61,10 +59,10 @@ func (q *Queue) SetLimit(limit, through int64) (admitted []Entry) {
 	return q.Admit()
 }
 
-// ForgetLimit says that the limit is unknown: nobody enters until it is set.
+// ForgetLimit makes the limit unknown: nothing is admitted until it is set.
 func (q *Queue) ForgetLimit() { q.known = false }
 
-// recount finds the admitted front part anew from Through.
+// recount computes the admitted front part from Through.
 func (q *Queue) recount() {
 	q.held, q.used = 0, 0
 	for q.held < len(q.entries) && q.entries[q.held].Create <= q.through {
@@ -100,8 +98,8 @@ func (q *Queue) Delete(key string, create int64) bool {
 	return true
 }
 
-// Admit lets enter whoever fits and returns them, in order. The result is valid
-// until the next call on q.
+// Admit admits the entries that fit and returns them, in order. The result is valid until the
+// next call on q.
 func (q *Queue) Admit() []Entry {
 	first := q.held
 	for q.known && q.held < len(q.entries) && Fits(q.used, q.entries[q.held].Weight, q.limit) {
@@ -117,8 +115,8 @@ func (q *Queue) find(key string, create int64) (int, bool) {
 	return slices.BinarySearchFunc(q.entries, Entry{Key: key, Create: create}, Entry.before)
 }
 
-// Position tells where an entry stands: how many requests are before it and
-// whether it is admitted. ok is false if it is not in the queue.
+// Position returns how many requests are before an entry and whether it is admitted. ok is
+// false if the entry is not in the queue.
 func (q *Queue) Position(key string, create int64) (ahead int, admitted, ok bool) {
 	at, ok := q.find(key, create)
 	return at, ok && at < q.held, ok
@@ -136,12 +134,12 @@ func (q *Queue) Holders() []Entry { return q.entries[:q.held] }
 // Waiters returns the other entries, in order; they share q's memory.
 func (q *Queue) Waiters() []Entry { return q.entries[q.held:] }
 
-// Used returns the weight of the admitted entries. After the limit was lowered
-// it may be above the limit.
+// Used returns the weight of the admitted entries. After the limit was lowered it may exceed
+// the limit.
 func (q *Queue) Used() int64 { return q.used }
 
-// Keep removes the mark of a try from the entries that lasting names: they hold, and are not
-// about to go.
+// Keep removes the mark of a try from the entries for which lasting returns true: they hold, and
+// are not about to be removed.
 func (q *Queue) Keep(lasting func(token int64) bool) {
 	for i := range q.entries {
 		if q.entries[i].Try && lasting(q.entries[i].Create) {
@@ -150,9 +148,8 @@ func (q *Queue) Keep(lasting func(token int64) bool) {
 	}
 }
 
-// Bounded answers a caller who does not want to stand behind more than
-// maxWaiters others: one who would join at the end, or, with a token, one who
-// stands in the queue.
+// Bounded decides for a caller that does not want to wait behind more than maxWaiters others:
+// one that would join at the end or, with a token, one that is in the queue.
 func (q *Queue) Bounded(token, weight int64, maxWaiters int) Answer {
 	var all, lasting sum
 	for i, e := range q.entries {
@@ -174,13 +171,13 @@ func (q *Queue) Bounded(token, weight int64, maxWaiters int) Answer {
 	}
 }
 
-// Answer is what Bounded says.
+// Answer is the result of Bounded.
 type Answer int
 
-// The answers of Bounded.
+// The results of Bounded.
 const (
-	Refuse  Answer = iota // the queue is too long, whatever the tries do
-	Unclear               // only tries stand in the way, and they may go at once
+	Refuse  Answer = iota // the queue is too long, whatever becomes of the tries
+	Unclear               // only tries are in the way, and they may be removed at once
 	Enter                 // the caller fits, or may wait
 )
 
