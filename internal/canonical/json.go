@@ -1,5 +1,5 @@
-// Package canonical makes one text of all that is the same JSON, for payloads to be compared
-// by. Texts and values of which two that differ would become one text are refused.
+// Package canonical writes equal JSON as one text, so that payloads can be compared. It refuses
+// texts and values of which two different ones would get the same text.
 package canonical
 
 import (
@@ -12,25 +12,25 @@ import (
 	"unicode/utf8"
 )
 
-// JSON sorts the members of objects and leaves out what means nothing. Numbers stay as they
-// were written: 1 and 1.0 differ.
+// JSON sorts the members of objects and leaves out insignificant space. Numbers stay as they were
+// written: 1 and 1.0 differ.
 //
-// It refuses texts that readers disagree about (RFC 7493 says which), since two of them
-// would be one to encoding/json: names that stand twice in an object, of which it keeps the
-// last, and what is no Unicode, which it replaces. To compare them as bytes instead would
-// tell them apart, and have the request done whose meaning is in doubt.
+// It refuses texts that parsers read differently (RFC 7493 lists them), because encoding/json
+// would read two of them as one: duplicate member names, of which it keeps the last, and invalid
+// Unicode, which it replaces. Comparing them as bytes instead would tell them apart, and let a
+// request run whose meaning is in doubt.
 //
-// The texts come from clients, so its work is linear in their length, but for the sorting,
-// and it makes no value of what they say: it reads the text twice, once for where the members
-// of each object are, and once to write them in order. It refuses nesting beyond 10,000, as
-// encoding/json does. Its result is what encoding/json makes of the decoded text, in all
-// releases of Go: stored fingerprints depend on it.
+// The texts come from clients, so the work is linear in their length, except for the sorting, and
+// no value is built from them: the text is read twice, once to find the members of each object,
+// and once to write them in order. JSON refuses nesting beyond 10,000, as encoding/json does. Its
+// result is what encoding/json writes for the decoded text, in all releases of Go: stored
+// fingerprints depend on it.
 func JSON(b []byte) ([]byte, error) {
 	if len(b) > math.MaxInt32 {
 		return nil, errors.New("it is above 2 GiB")
 	}
 	if !json.Valid(b) {
-		return nil, json.Unmarshal(b, new(json.RawMessage)) // which says why
+		return nil, json.Unmarshal(b, new(json.RawMessage)) // returns the reason
 	}
 	if err := checkUnicode(b); err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func JSON(b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// checkUnicode returns an error if valid JSON has bytes that are no UTF-8, or an escape of
-// half a character.
+// checkUnicode returns an error if valid JSON has bytes that are not UTF-8, or an escape of half a
+// surrogate pair.
 func checkUnicode(b []byte) error {
 	if !utf8.Valid(b) {
 		return errors.New("it is no UTF-8")
@@ -64,7 +64,7 @@ func checkUnicode(b []byte) error {
 	}
 }
 
-// escape returns what \uXXXX at i says, or -1.
+// escape returns the code unit that \uXXXX at i denotes, or -1.
 func escape(b []byte, i int) rune {
 	if i+6 > len(b) || b[i] != '\\' || b[i+1] != 'u' {
 		return -1

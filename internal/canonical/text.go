@@ -10,33 +10,33 @@ import (
 	"unicode/utf8"
 )
 
-// text is valid JSON, and where its objects are, but for those without members. Positions
-// are those of bytes: a client may send many members, so what is kept of each is small.
+// text is valid JSON with the positions of its objects, except for empty ones. Positions count
+// bytes. A client may send many members, so little is kept of each.
 type text struct {
 	b       []byte
 	objects []object // in the order in which they begin
-	members []member // those of one object together, in the order of their names
-	open    []member // of objects whose end is not found yet
-	plain   []byte   // names that are written with escapes, without these
+	members []member // grouped by object, each group in the order of names
+	open    []member // of objects whose end has not been found yet
+	plain   []byte   // names that have escapes, without these
 }
 
 type object struct {
 	first, last int32 // in members
-	end         int32 // position behind it
-	next        int32 // the first object that begins behind it
+	end         int32 // position after it
+	next        int32 // the first object that begins after it
 }
 
 type member struct {
 	raw     span  // the name as it is written, without the quotes
-	plain   span  // in text.plain, if it is written with escapes
-	escaped bool  // whether it is
+	plain   span  // in text.plain, if the name has escapes
+	escaped bool  // whether it has
 	at      int32 // position of its value
-	object  int32 // the first object that begins there, or behind it
+	object  int32 // the first object that begins there or later
 }
 
 type span struct{ from, to int32 }
 
-// name is the name of a member itself.
+// name returns the name of a member, without escapes.
 func (t *text) name(m member) []byte {
 	if m.escaped {
 		return t.plain[m.plain.from:m.plain.to]
@@ -44,7 +44,7 @@ func (t *text) name(m member) []byte {
 	return t.b[m.raw.from:m.raw.to]
 }
 
-// newMember is the member whose name is between these positions, and its value behind.
+// newMember returns the member whose name is between two positions and whose value is at a third.
 func (t *text) newMember(from, to, at int) member {
 	m := member{raw: span{int32(from), int32(to)}, at: int32(at), object: int32(len(t.objects))}
 	if raw := t.b[from:to]; bytes.IndexByte(raw, '\\') >= 0 {
@@ -58,8 +58,8 @@ func (t *text) newMember(from, to, at int) member {
 	return m
 }
 
-// find finds the objects of the value at i, and sorts their members. It returns the position
-// behind the value, or an error if an object has two members of one name.
+// find finds the objects of the value at i, and sorts their members. It returns the position after
+// the value, or an error if an object has two members of one name.
 func (t *text) find(i int) (end int, err error) {
 	i = t.space(i)
 	switch t.b[i] {
@@ -115,8 +115,8 @@ func (t *text) findMembers(i int) (end int, err error) {
 	return i + 1, nil
 }
 
-// write appends the canonical form of the value at i. Object is the first one that begins
-// there or behind it. It returns the position behind the value, and the first object there.
+// write appends the canonical form of the value at i. object is the first one that begins there or
+// later. It returns the position after the value, and the first object there.
 func (t *text) write(out []byte, i, object int) (_ []byte, end, next int) {
 	i = t.space(i)
 	switch t.b[i] {
@@ -155,7 +155,7 @@ func (t *text) write(out []byte, i, object int) (_ []byte, end, next int) {
 	return append(out, t.b[i:end]...), end, object
 }
 
-// space returns the position of what comes next.
+// space returns the position of the next token.
 func (t *text) space(i int) int {
 	for i < len(t.b) && (t.b[i] == ' ' || t.b[i] == '\n' || t.b[i] == '\t' || t.b[i] == '\r') {
 		i++
@@ -163,7 +163,7 @@ func (t *text) space(i int) int {
 	return i
 }
 
-// scalar returns the position behind the string, number or word at i.
+// scalar returns the position after the string, number or word at i.
 func (t *text) scalar(i int) int {
 	if t.b[i] != '"' {
 		for i < len(t.b) && (t.b[i] >= '0' && t.b[i] <= '9' || t.b[i] >= 'a' && t.b[i] <= 'z' || t.b[i] == 'E' || t.b[i] == '.' || t.b[i] == '-' || t.b[i] == '+') {
@@ -179,14 +179,13 @@ func (t *text) scalar(i int) int {
 	return i + 1
 }
 
-// The escapes of one letter, and what they stand for.
+// The escapes of one letter, and the characters that they denote.
 const (
 	letters = "bfnrt"
 	meant   = "\b\f\n\r\t"
 )
 
-// next returns the first character of a string as it is written, and how many bytes that
-// takes.
+// next returns the first character of a string as it is written, and its length in bytes.
 func next(raw []byte) (r rune, size int) {
 	switch {
 	case raw[0] != '\\':
@@ -204,8 +203,8 @@ func next(raw []byte) (r rune, size int) {
 	return r, 6
 }
 
-// quote appends a string as encoding/json writes it, with what HTML would take for its own
-// escaped.
+// quote appends a string as encoding/json writes it, with the characters escaped that HTML would
+// interpret.
 func quote(out, raw []byte) []byte {
 	out = append(out, '"')
 	for plain := 0; ; plain = 0 {
@@ -221,8 +220,8 @@ func quote(out, raw []byte) []byte {
 	}
 }
 
-// asItIs reports whether a byte of a string is written as it is, whatever comes before and
-// after. 0xe2 begins the two separators that are escaped.
+// asItIs reports whether a byte of a string is copied, whatever its neighbours are. 0xe2 begins
+// the two separators that are escaped.
 func asItIs(c byte) bool {
 	return c != '\\' && c != '<' && c != '>' && c != '&' && c != 0xe2
 }

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Value returns the JSON of a value, as JSON does of a text. It refuses values whose JSON
-// does not say all that they hold: see checkType and checkWhole.
+// Value returns the canonical JSON of a value. It refuses values whose JSON does not contain all
+// that they hold: see checkType and checkWhole.
 func Value(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -24,12 +24,12 @@ func Value(v any) ([]byte, error) {
 
 var ioReader = reflect.TypeFor[io.Reader]()
 
-// speaks tells whether a type says itself what its JSON is.
+// speaks reports whether a type writes its own JSON.
 func speaks(t reflect.Type) bool {
 	return t.Implements(marshalers[0].of) || t.Implements(marshalers[1].of)
 }
 
-// deepest is far beyond what has any JSON.
+// deepest is far beyond the depth of any value that has JSON.
 const deepest = 10_000
 
 // checkWhole walks a value as encoding/json does. It returns an error for a reader and for a
@@ -83,9 +83,9 @@ func checkWhole(v reflect.Value, depth int) error {
 	return nil
 }
 
-// behindMethod returns the part of v that its marshaling method writes: what a pointer points
-// to, or the embedded field that the method is promoted from. A method that the type declares
-// itself is trusted; then there is no such part.
+// behindMethod returns the part of v that its marshaling method writes: the target of a pointer, or
+// the embedded field from which the method is promoted. A method that the type declares itself is
+// trusted; then there is no such part.
 func behindMethod(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -112,8 +112,8 @@ func checkElements(v reflect.Value, depth int) error {
 	return nil
 }
 
-// checkFields checks the fields of a struct that are written. It tells whether there are any,
-// or none at all.
+// checkFields checks the fields of a struct that are written. It reports whether there are any, or
+// whether the struct has no fields at all.
 func checkFields(v reflect.Value, depth int) (written bool, err error) {
 	t := v.Type()
 	written = t.NumField() == 0

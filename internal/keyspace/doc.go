@@ -1,17 +1,16 @@
-// Package keyspace turns names into etcd keys and back. It is the only place
-// in the project that builds a key or a key range.
+// Package keyspace turns names into etcd keys and back. It is the only place in the project that
+// builds a key or a key range.
 //
-// Guaranteed: every encoding is injective, and the range of one name never
-// contains a key of another: each component is escaped to a safe alphabet and
-// ended by '/', so neither a common prefix ("a", "ab") nor a hostile byte
-// (0xff, which etcd cannot step over when it computes the end of a prefix) can
-// widen a range.
+// Guaranteed: every encoding is injective, and the range of one name never contains a key of
+// another. Each component is escaped to a safe alphabet and ended by '/', so neither a common
+// prefix ("a", "ab") nor a hostile byte (0xff, which etcd cannot increment when it computes the
+// end of a prefix) can widen a range.
 //
 // The layout below <prefix>/v1/<namespace>/:
 //
 //	session/<lease>/alive            presence of one session, and its fence
-//	session/<lease>/notice/<token>   word to that session that a request ended
-//	session/<lease>/stepdown/<token> the wish that its term be given up
+//	session/<lease>/notice/<token>   why a request of that session ended
+//	session/<lease>/stepdown/<token> a request that its leader resigns
 //	sem/<name>/limit                 the limit of a semaphore
 //	sem/<name>/queue/light/…             its requests of weight 1
 //	sem/<name>/queue/heavy/<weight>/…    its heavier requests
@@ -24,7 +23,7 @@
 //	id/sem/<name>/<id>               which request a caller's ID stands for; also
 //	                                 id/mutex/… and id/election/…
 //
-// Weight and kind of a request stand in its key's name, never in its value: a
-// name cannot be overwritten, so whatever decides over admission is immutable
-// and the same for those who list and those who only count.
+// Weight and kind of a request are in the name of its key, never in its value: a name cannot be
+// overwritten. So whatever decides over admission is immutable, and the same for processes that
+// list the keys and for those that only count them.
 package keyspace

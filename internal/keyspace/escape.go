@@ -11,9 +11,9 @@ import (
 // before it is escaped.
 const MaxName = 255
 
-// CheckName tells whether s can name a semaphore, a mutex or a namespace: not
-// empty, at most MaxName bytes of valid UTF-8, without '/' and without control
-// characters. The error says what is wrong, but not what the name is for.
+// CheckName returns an error unless s can name a semaphore, a mutex or a namespace: not empty, at
+// most MaxName bytes of valid UTF-8, without '/' and without control characters. The error says
+// what is wrong, but not what the name is for.
 func CheckName(s string) error {
 	if err := CheckJob(s); err != nil {
 		return err
@@ -24,7 +24,7 @@ func CheckName(s string) error {
 	return nil
 }
 
-// CheckJob tells whether s can name a job: like CheckName, but with '/' as well. Cron
+// CheckJob returns an error unless s can name a job: like CheckName, but with '/' as well. Cron
 // libraries name jobs after functions, and so after paths of packages.
 func CheckJob(s string) error {
 	if err := CheckID(s); err != nil {
@@ -41,8 +41,8 @@ func CheckJob(s string) error {
 	return nil
 }
 
-// CheckID tells whether s can be an ID, which is a caller's data and may hold
-// any bytes: not empty and at most MaxName bytes.
+// CheckID returns an error unless s can be an ID, which is a caller's data and may have any bytes:
+// not empty and at most MaxName bytes.
 func CheckID(s string) error {
 	switch {
 	case s == "":

@@ -13,25 +13,23 @@ type Gate struct {
 	Queue string // the range of all requests
 	Light string // the range of all requests of weight 1; they can be counted
 	Heavy string // the range of all requests of a greater weight
-	// Keys lie in this order: the limit, the heavy requests, the light ones. So
-	// [Limit, Light) is what a light request must see besides its like.
+	// The keys are in this order: the limit, the heavy requests, the light ones. So
+	// [Limit, Light) is what a light request must read besides the light ones.
 	ids string
 }
 
-// ID is the key that says which request an ID stands for. It lies outside the
-// counted ranges, because etcd's index keeps every deleted name until it is
-// compacted and walks over it at each count.
+// ID is the key that says which request an ID stands for. It is outside the counted ranges,
+// because etcd's index keeps every deleted name until it is compacted and visits it at each count.
 func (g Gate) ID(id string) string { return g.ids + escape(id) }
 
-// Slot is the name of a request: everything that decides over its admission but
-// its age. Slots of a session are reused, lowest first, so that the names in
-// etcd's index stay few.
+// Slot is the name of a request: everything that decides over its admission but its age. Slots of
+// a session are reused, lowest first, so that the names in etcd's index stay few.
 type Slot struct {
 	Lease  int64
 	Number int
 	Weight int64
-	// Try marks a request that may go away at once instead of waiting. Others
-	// are not refused because of it.
+	// Try marks a request that may be removed at once instead of waiting. No other request
+	// is refused because of it.
 	Try bool
 }
 
@@ -58,8 +56,8 @@ func (g Gate) Slot(s Slot) string {
 	return b.String()
 }
 
-// ParseSlot undoes Slot. It accepts only what Slot writes, so that no two keys
-// stand for the same slot.
+// ParseSlot is the inverse of Slot. It accepts only what Slot writes, so that no two keys stand
+// for the same slot.
 func (g Gate) ParseSlot(key string) (s Slot, ok bool) {
 	rest, ok := strings.CutPrefix(key, g.Queue)
 	if !ok {

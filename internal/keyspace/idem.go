@@ -28,8 +28,8 @@ func (s Store) Scope(scope string) string { return s.Records() + hashScope(scope
 // Results is the range of all parts of results that do not fit into their records.
 func (s Store) Results() string { return s.Range + "b/" }
 
-// Entry returns the keys of one idempotency key. Nothing of it is in the clear: scope,
-// operation and ID are data of a caller's caller, so they are hashed.
+// Entry returns the keys of one idempotency key. Scope, operation and ID belong to the customers
+// of the caller, so they are hashed.
 func (s Store) Entry(scope, op, id string) Entry {
 	h := sha256.New()
 	for _, part := range [...]string{scope, op, id} {
@@ -42,7 +42,7 @@ func (s Store) Entry(scope, op, id string) Entry {
 	return e
 }
 
-// Ref returns the keys of the entry with that reference, which Entry.Ref returned.
+// Ref returns the keys of the entry with a reference that came from Entry.Ref.
 func (s Store) Ref(ref string) (Entry, bool) {
 	scope, hash, ok := strings.Cut(ref, "/")
 	if !ok || len(scope) != scopeDigits || len(hash) != hashDigits {
@@ -70,13 +70,13 @@ func hashScope(scope string) string {
 
 // Entry is the part of etcd that belongs to one idempotency key.
 type Entry struct {
-	Ref    string // tells it from all others of the store
+	Ref    string // unique in the store
 	Record string // the record; as a range, the record and the claim
 
 	results string
 }
 
-// Claim stands while an attempt goes on, on its session's lease.
+// Claim exists while an attempt is under way, on its session's lease.
 func (e Entry) Claim() string { return e.Record + "/claim" }
 
 // Results is the range of the parts of a result that an attempt has written.
@@ -88,7 +88,7 @@ func (e Entry) AllResults() string { return e.results }
 // Part is the key of one of them.
 func (e Entry) Part(token int64, n int) string { return e.Results(token) + hexN(uint64(n), 4) }
 
-// ParseEntry tells whether a key is a record or a claim, and whose.
+// ParseEntry reports whether a key is a record or a claim, and of which entry.
 func (s Store) ParseEntry(key string) (e Entry, claim, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.Records())
 	if !ok {

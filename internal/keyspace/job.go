@@ -17,20 +17,20 @@ func (s Space) Jobs() string { return s.root + "job/" }
 // Job returns the keys of a job. The name must have passed CheckJob.
 func (s Space) Job(name string) Job { return Job{Range: s.Jobs() + escape(name) + "/"} }
 
-// Lock stands while the job runs, on its session's lease.
+// Lock exists while the job runs, on its session's lease.
 func (j Job) Lock() string { return j.Range + "lock" }
 
-// Hold stands from a start until AtLeast has passed, on a lease of its own.
+// Hold exists from a start until AtLeast has passed, on a lease of its own.
 func (j Job) Hold() string { return j.Range + "hold" }
 
-// Pause stands while the job is paused.
+// Pause exists while the job is paused.
 func (j Job) Pause() string { return j.Range + "pause" }
 
 // Operated is put by each Pause and Resume, so that a late copy of one cannot undo the
 // next.
 func (j Job) Operated() string { return j.Range + "operated" }
 
-// Settings tells how the live users of the job have configured it.
+// Settings contains the settings of the live users of the job.
 func (j Job) Settings() string { return j.Range + "settings" }
 
 // Runs is the range of the run records.
@@ -42,8 +42,8 @@ func (j Job) Run(tick time.Time) string { return j.Runs() + stamp(tick) }
 // Floors is the range of the floor.
 func (j Job) Floors() string { return j.Range + "floor/" }
 
-// Floor tells that records up to this tick were trimmed. The tick stands in the name,
-// so that a Txn can compare it.
+// Floor says that records up to this tick were trimmed. The tick is in the name, so that a Txn can
+// compare it.
 func (j Job) Floor(tick time.Time) string { return j.Floors() + stamp(tick) }
 
 // ParseRun returns the tick of a run record's key.
@@ -60,7 +60,7 @@ func parseTick(key, before string) (time.Time, bool) {
 	return parseStamp(rest)
 }
 
-// ParseJob splits a key below Jobs into the job's name and what it is of the job.
+// ParseJob splits a key below Jobs into the job's name and the rest.
 func (s Space) ParseJob(key string) (name, rest string, ok bool) {
 	tail, ok := strings.CutPrefix(key, s.Jobs())
 	if !ok {
@@ -74,7 +74,7 @@ func (s Space) ParseJob(key string) (name, rest string, ok bool) {
 	return name, rest, err == nil && escape(name) == escaped
 }
 
-// Clocks is the range in which the processes that run jobs tell their time.
+// Clocks is the range in which the processes that run jobs publish their time.
 func (s Space) Clocks() string { return s.root + "clock/" }
 
 // Clock is the key of one of them.

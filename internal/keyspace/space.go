@@ -9,8 +9,7 @@ import (
 // DefaultPrefix is the prefix of every key when the user names none.
 const DefaultPrefix = "/etcdkit"
 
-// format stands in every key. A change of layout that older clients cannot
-// read needs a new one.
+// format is part of every key. A change of layout that older clients cannot read needs a new one.
 const format = "/v1/"
 
 // Space is the part of etcd that belongs to one namespace.
@@ -18,8 +17,8 @@ type Space struct {
 	root string // ends in '/'
 }
 
-// New returns the space of a namespace below prefix. Services that share a
-// prefix and a namespace share their semaphores.
+// New returns the space of a namespace below prefix. Services that share a prefix and a namespace
+// share their semaphores.
 func New(prefix, namespace string) (Space, error) {
 	trimmed := strings.TrimRight(prefix, "/")
 	if trimmed == "" {
@@ -36,11 +35,11 @@ func New(prefix, namespace string) (Space, error) {
 	return Space{root: trimmed + format + escape(namespace) + "/"}, nil
 }
 
-// Root is the prefix of all keys of the space, '/' included: the one range
-// that a role in etcd must be granted.
+// Root is the prefix of all keys of the space, '/' included: the one range that a role in etcd
+// must be granted.
 func (s Space) Root() string { return s.root }
 
-// Queued tells whether a key is, or could be, that of a request or of its ID.
+// Queued reports whether a key is, or could be, that of a request or of its ID.
 func (s Space) Queued(key string) bool {
 	rest, ok := strings.CutPrefix(key, s.root)
 	if !ok {
@@ -59,17 +58,17 @@ func (s Space) Session(lease int64) Session {
 	return Session{Range: s.root + "session/" + hex16(lease) + "/"}
 }
 
-// Session is the part of etcd that belongs to one session, that is, to one
-// lease. Its owner watches all of it.
+// Session is the part of etcd that belongs to one session, that is, to one lease. Its owner
+// watches all of it.
 type Session struct {
 	Range string
 }
 
-// Alive is the presence key: it stands as long as the lease and is the fence of
-// everything that the session creates.
+// Alive is the presence key: it exists as long as the lease and is the fence of everything that
+// the session creates.
 func (s Session) Alive() string { return s.Range + "alive" }
 
-// Notice is where the session is told how its request with that token ended.
+// Notice is the key that tells the session why its request with that token ended.
 func (s Session) Notice(token int64) string { return s.Range + "notice/" + hex16(token) }
 
 // ParseNotice returns the token of a notice key of this session.
@@ -81,8 +80,8 @@ func (s Session) ParseNotice(key string) (token int64, ok bool) {
 	return parseHex16(rest)
 }
 
-// StepDown is where the session is told that somebody asks it to give its request
-// with that token back. It is no notice: who does not know it does nothing.
+// StepDown is the key that asks the session to release its request with that token. It is not a
+// notice: a version that does not know it ignores it.
 func (s Session) StepDown(token int64) string { return s.Range + "stepdown/" + hex16(token) }
 
 // ParseStepDown returns the token of a step-down key of this session.
@@ -94,8 +93,7 @@ func (s Session) ParseStepDown(key string) (token int64, ok bool) {
 	return parseHex16(rest)
 }
 
-// Kind tells the kinds of queue apart, so that a semaphore and a mutex of one
-// name do not meet.
+// Kind separates the kinds of queue: a semaphore and a mutex of one name are two queues.
 type Kind string
 
 // The kinds of queue.

@@ -1,17 +1,17 @@
-// Package mirror follows a range of etcd and keeps a copy of it here: by watch,
-// list and resync. It is the one place that watches.
+// Package mirror follows a range of etcd and keeps a copy of it: by watch, list and resync. It
+// is the one place that watches.
 //
-// Guaranteed: a view never goes back, and every state that it shows was the
-// state of the range at one revision; between resyncs it goes through every
-// revision in order, as far as the watch brings them. Not guaranteed: that it is up to
-// date. For the queue that is safe: once a view has seen a request, an older view can
-// only make its position look worse than it is. A view that lacks an event of somebody
-// who came before would make it look better: so each waiter says how many stood before
-// it in etcd, and a view that has seen others is listed anew before it admits anybody.
+// Guaranteed: a view never goes back to an older state, and every state that it shows was the
+// state of the range at one revision; between resyncs it passes through every revision in
+// order, as far as the watch delivers them. Not guaranteed: that it is up to date. For the queue
+// that is safe: once a view has seen a request, an older view can only make its position look
+// worse than it is. Missing an earlier request would admit too many. So each waiter says how
+// many requests were before it in etcd, and a view that has seen another number is listed
+// again before it admits anything.
 //
-// The watch is created first, from now on, and then the range is listed; events
-// up to the list's revision are dropped. The other way round, a watch from a
-// revision that has passed waits for etcd's 100 ms catch-up loop.
+// The watch is created first, from the present revision, and then the range is listed; events up
+// to the list's revision are dropped. In the other order, a watch from a past revision would
+// wait for etcd's catch-up loop, which runs every 100 ms.
 package mirror
 
 import (
@@ -32,47 +32,44 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// Source is where mirrors of one session read from. It is safe for concurrent
-// use.
+// Source is where the mirrors of one session read from. It is safe for concurrent use.
 type Source struct {
 	KV      clientv3.KV
 	Watcher clientv3.Watcher
-	// Refresh is the mean time between lists that look for events which the
-	// watch has lost. Zero means never.
+	// Refresh is the mean time between lists that find events which the watch has lost.
+	// Zero means never.
 	Refresh time.Duration
 	Log     *zap.Logger
-	// Seen, if set, is called with each revision that a mirror has reached. Met, if
-	// set, returns the greatest revision that the session has met by any call: a list
-	// that is sent afterwards cannot be older, unless etcd's history was taken back.
-	// Rewound, if set, is called when that is certain.
+	// Seen, if set, is called with each revision that a mirror has reached. Met, if set,
+	// returns the greatest revision that any call of the session has returned: a list that
+	// is sent afterwards cannot be older, unless etcd was restored from a backup. Rewound,
+	// if set, is called when that is certain.
 	Seen    func(revision int64)
 	Met     func() int64
 	Rewound func()
 
-	// stream numbers the watch streams. clientv3 shares a stream among all
-	// watches with equal outgoing metadata, and a stream keeps the auth
-	// token with which it was opened for ever. So our watches share one of
-	// their own, and a failure leads to another. The numbers go in a circle,
-	// because clientv3 never gives up to open a stream: a new one for each
-	// failure would pile up while etcd is away.
+	// stream numbers the watch streams. clientv3 shares a stream among all watches with
+	// equal outgoing metadata, and a stream keeps for ever the auth token with which it was
+	// opened. So the watches of a Source share a stream of their own, and a failure leads to
+	// another. The numbers repeat, because clientv3 never stops trying to open a stream: a
+	// new one for each failure would pile up while etcd is unavailable.
 	stream atomic.Int64
 }
 
-// Handler takes what was read. Its methods are called by one goroutine, one
-// after the other, with rising revisions.
+// Handler receives what was read. One goroutine calls its methods, one after the other, with
+// rising revisions.
 type Handler interface {
-	// Reset replaces everything by the range as of a revision. A revision below
-	// what was seen before means that etcd's history was taken back: a backup was
-	// restored.
+	// Reset replaces everything by the range as of a revision. A revision below one that
+	// was seen before means that etcd was restored from a backup.
 	Reset(kvs []*mvccpb.KeyValue, revision int64)
 	// Apply applies the events of one revision.
 	Apply(events []*clientv3.Event, revision int64)
 }
 
-// Follow keeps h up to date with all keys below prefix until ctx ends. h has seen
-// the revision from already, 0 for none: what is older is not told. Whatever goes
-// wrong on the way (a lost connection, a compacted revision, a member without a
-// leader, an expired token) delays it and is mended by a new list.
+// Follow keeps h up to date with all keys below prefix until ctx ends. h has seen the revision
+// from already, 0 for none, and gets nothing older. Every failure (a lost connection, a
+// compacted revision, a member without a leader, an expired token) only delays it, until the
+// next list.
 func (s *Source) Follow(ctx context.Context, prefix string, from int64, h Handler) {
 	f := follower{source: s, prefix: prefix, handler: h, revision: from}
 	var pause commit.Backoff
@@ -149,17 +146,15 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// streams is the number of watch streams that are used in turn.
+// streams is the number of watch streams that are used in rotation.
 const streams = 8
 
-// leaving is how long a watch that is no longer wanted may still take to be
-// created.
+// leaving is how long the creation of a watch that is no longer wanted may still take.
 const leaving = 200 * time.Millisecond
 
-// watch creates the watch. clientv3's Watch returns when the server has created
-// it, and has no deadline of its own. If its ctx ends before that, clientv3 keeps
-// the stream open for nobody, until the client is closed; so a watch that is not
-// wanted any more is given a moment to come into being.
+// watch creates the watch. clientv3's Watch returns when the server has created it, and has no
+// deadline of its own. If its ctx ends before that, clientv3 keeps the unused stream open until
+// the client is closed; so a watch that is no longer wanted gets a moment to be created.
 func (f *follower) watch(ctx context.Context) (clientv3.WatchChan, context.CancelFunc, error) {
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := func() { cancel(nil) }
@@ -213,16 +208,16 @@ func (f *follower) list(ctx context.Context) error {
 	return nil
 }
 
-// A read that is older than what was seen would take the view back. etcd's
-// linearizable reads have had such a bug. But if all reads stay older, a backup was
-// restored, and what was seen before has never been.
+// A read that is older than what was seen would take the view back. etcd's linearizable reads
+// have had such a bug. But if all reads stay older, etcd was restored from a backup, and its
+// history does not contain what was seen.
 const (
 	staleReads = 5
 	staleFor   = 3 * time.Second
 )
 
-// rewound tells of one more list that is older than what was seen whether that is
-// the truth now.
+// rewound counts a list that is older than what was seen, and reports whether etcd's history
+// was taken back.
 func (f *follower) rewound(seen int64) bool {
 	if f.stale == 0 {
 		f.staleSince = time.Now()
@@ -245,8 +240,8 @@ func (f *follower) came(revision int64) {
 	}
 }
 
-// apply hands on the events that are new, revision by revision. A response
-// always holds whole revisions.
+// apply passes on the new events, revision by revision. A watch response always contains whole
+// revisions.
 func (f *follower) apply(events []*clientv3.Event) {
 	for len(events) > 0 {
 		revision, n := events[0].Kv.ModRevision, 1

@@ -10,9 +10,9 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// Listen tells heard of the events below prefix from now on, until ctx ends; up is
-// called each time that the watch stands: what happened before is not told. It is for
-// facts that never change back, where to have missed one costs a question.
+// Listen calls heard with the events below prefix from now on, until ctx ends. It calls up each
+// time that the watch is established: events before that are not reported. It is for facts that
+// never change back, where a missed one costs a read.
 func (s *Source) Listen(ctx context.Context, prefix string, up func(), heard func(events []*clientv3.Event)) {
 	f := follower{source: s, prefix: prefix}
 	var pause commit.Backoff

@@ -13,8 +13,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Mirror is a copy of one queue in etcd. All callers and primitives of a session
-// that use a queue share one. It is safe for concurrent use.
+// Mirror is a copy of one queue in etcd. All callers and primitives of a session that use a
+// queue share one. It is safe for concurrent use.
 type Mirror struct {
 	keys  keyspace.Gate
 	fixed int64 // the limit, if it is not stored
@@ -24,9 +24,9 @@ type Mirror struct {
 	requests map[string]*Request // by key
 	limit    record.Limit
 	limitRev int64
-	damaged  bool // a limit is stored that cannot be read
+	damaged  bool // the stored limit cannot be read
 	revision int64
-	strays   map[string]int64 // mod revisions of the keys that are no requests
+	strays   map[string]int64 // mod revisions of the keys that are not requests
 	listed   int64            // revision of the last list
 	again    chan struct{}
 	waiting  map[string]*Waiter
@@ -34,16 +34,16 @@ type Mirror struct {
 	changed  chan struct{}      // closed and replaced at each change
 }
 
-// Request is one live request as it stands in etcd.
+// Request is one live request in etcd.
 type Request struct {
 	queue.Entry
 	Slot  keyspace.Slot
 	value *value
-	ahead int // how many stood before it when its event came
+	ahead int // how many requests were before it when its event came
 }
 
-// value is the value of a request. It is for people, and rank does not depend on it: so it
-// is decoded only when it is asked for, and once.
+// value is the value of a request. It is for people, and rank does not depend on it: so it is
+// decoded only on demand, and once.
 type value struct {
 	once   sync.Once
 	stored []byte
@@ -62,7 +62,7 @@ func NewRequest(slot keyspace.Slot, kv *mvccpb.KeyValue) Request {
 	return r
 }
 
-// Record returns what the value of the request says, or a zero Record if it cannot be read.
+// Record returns the value of the request, or a zero Record if it cannot be read.
 func (r Request) Record() record.Request {
 	r.value.once.Do(func() {
 		r.value.record, _ = record.DecodeRequest(r.value.stored)
@@ -71,8 +71,8 @@ func (r Request) Record() record.Request {
 	return r.value.record
 }
 
-// New returns a mirror that has seen nothing yet. A fixed limit above 0 is used
-// instead of a stored one.
+// New returns a mirror that has seen nothing yet. A fixed limit above 0 is used instead of a
+// stored one.
 func New(keys keyspace.Gate, fixed int64) *Mirror {
 	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, strays: map[string]int64{}, waiting: map[string]*Waiter{}, unseen: map[string]*Waiter{}, changed: make(chan struct{}), again: make(chan struct{}, 1)}
 	if fixed > 0 {
@@ -89,8 +89,8 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rewound := revision < m.revision
-	// Who was admitted follows from the list and the limit's record. What was
-	// thought before may be wrong: an event was lost, or history taken back.
+	// Which requests are admitted follows from the list and the limit's record. The former
+	// state may be wrong: an event was lost, or etcd was restored.
 	m.queue = queue.Queue{}
 	if m.fixed > 0 {
 		m.queue.SetLimit(m.fixed, 0)
@@ -122,15 +122,14 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	}
 }
 
-// Stray is a key in the range that is no request, with the revision at which it was
-// written.
+// Stray is a key in the range that is not a request, with its mod revision.
 type Stray struct {
 	Key string
 	Mod int64
 }
 
-// Strays returns the keys in the range that are no requests. listed is false if the range
-// has not been listed yet.
+// Strays returns the keys in the range that are not requests. listed is false if the range has
+// not been listed yet.
 func (m *Mirror) Strays() (strays []Stray, listed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,7 +139,7 @@ func (m *Mirror) Strays() (strays []Stray, listed bool) {
 	return strays, m.listed > 0
 }
 
-// Again is received from when the mirror wants the range listed anew.
+// Again returns a channel that has a value when the mirror wants the range listed again.
 func (m *Mirror) Again() <-chan struct{} { return m.again }
 
 // Apply implements Handler.
@@ -169,8 +168,8 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 			}
 			continue
 		}
-		// A key that is written again keeps its place: rank depends on the
-		// create revision. But without a lease it is nobody's.
+		// A key that is written again keeps its place: rank depends on the create
+		// revision. But without a lease it has no owner.
 		r, ok := m.parse(ev.Kv)
 		switch {
 		case known && (!ok || r.Create != old.Create):
@@ -198,9 +197,8 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 	m.settle(revision, touched)
 }
 
-// parse reads a request. A key that is not one of ours, that hangs on no lease and
-// so would stand for ever, or that weighs more than a limit that never changes, is
-// foreign: it blocks nobody.
+// parse reads a request. A key is foreign, and blocks no request, if it is not one of ours, has
+// no lease and so would never expire, or weighs more than a limit that never changes.
 func (m *Mirror) parse(kv *mvccpb.KeyValue) (*Request, bool) {
 	slot, ok := m.keys.ParseSlot(string(kv.Key))
 	if !ok || kv.Lease == 0 {
@@ -213,7 +211,7 @@ func (m *Mirror) parse(kv *mvccpb.KeyValue) (*Request, bool) {
 	return &r, true
 }
 
-// setLimit takes over the stored limit. An unreadable one admits nobody.
+// setLimit takes over the stored limit. An unreadable one admits nothing.
 func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
 	if m.fixed > 0 {
 		return
@@ -233,15 +231,15 @@ func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
 	m.queue.SetLimit(l.Limit, l.Through)
 }
 
-// ReadLimit reads a stored limit. One that tells of admissions after itself is none:
-// nobody is admitted before he comes.
+// ReadLimit reads a stored limit. One whose Through is a later revision than its own is invalid:
+// no request is admitted before it exists.
 func ReadLimit(kv *mvccpb.KeyValue) (record.Limit, bool) {
 	l, ok := record.DecodeLimit(kv.Value)
 	return l, ok && l.Through < kv.ModRevision
 }
 
-// settle ends a change: those of the touched keys that wait here, or all if none
-// are named, are told what became of them. So is who should have come by now.
+// settle ends a change. It delivers the outcome of those of the touched requests that wait here,
+// or of all if none are named, and of those that should have been seen by now.
 func (m *Mirror) settle(revision int64, touched []string) {
 	m.revision = revision
 	if touched == nil {
@@ -281,25 +279,24 @@ type View struct {
 	Revision int64
 	Limit    int64
 	Known    bool // whether a limit is stored and readable
-	Damaged  bool // whether one is stored that is not
+	Damaged  bool // whether the stored limit cannot be read
 	Record   record.Limit
 	LimitRev int64
-	Used     int64 // weight of the holders, and of who may be one
-	Through  int64 // greatest token ever admitted, as far as this view tells
+	Used     int64 // weight of the holders, and of requests that may be holders
+	Through  int64 // greatest token ever admitted, as far as this view shows
 	Foreign  int   // keys in the range that are not ours, a damaged limit included
 	Holders  []Request
 	Waiters  []Request
 	queue    queue.Queue
 }
 
-// Bounded answers whether a caller who does not want to stand behind more than
-// maxWaiters others may join, or stay if his request has that token already.
+// Bounded decides whether a caller that does not want to wait behind more than maxWaiters others
+// may join, or stay if its request has that token already.
 func (v *View) Bounded(token, weight int64, maxWaiters int) queue.Answer {
 	return v.queue.Bounded(token, weight, maxWaiters)
 }
 
-// Keep takes the tries that lasting names for what they are by now, for Bounded only:
-// requests that stay.
+// Keep treats the tries for which lasting returns true as requests that stay, for Bounded only.
 func (v *View) Keep(lasting func(token int64) bool) { v.queue.Keep(lasting) }
 
 // Without returns the view as it would be without one request, for Bounded only.
@@ -323,9 +320,9 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	v.queue.Reset(slices.Concat(m.queue.Holders(), m.queue.Waiters()))
 	v.Holders = m.describe(m.queue.Holders())
 	v.Waiters = m.describe(m.queue.Waiters())
-	// A limit that was lowered just now may not yet say exactly who had been
-	// admitted before. Until it does, all who may have been count as holders. So
-	// does everybody if the limit was deleted or cannot be read.
+	// A limit that was lowered just now may not yet say exactly which requests had been
+	// admitted before. Until it does, all that may have been count as holders. The same
+	// holds for all requests if the limit was deleted or cannot be read.
 	switch {
 	case !v.Known:
 		for _, r := range v.Waiters {
@@ -343,19 +340,19 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	return v, m.changed
 }
 
-// Brief is what there is to tell to one who waits.
+// Brief is what a waiter can be told about its queue.
 type Brief struct {
 	Revision int64
 	Limit    int64
 	Used     int64 // weight of the holders
 	Waiting  int
-	Ahead    int  // number of requests before his
-	Waits    bool // whether his stands in the queue and is not admitted
+	Ahead    int  // number of requests before the waiter's
+	Waits    bool // whether the waiter's request is in the queue and not admitted
 	Holders  []Request
 }
 
-// Brief returns how things stand for one request, with the first few holders. It
-// costs little however long the queue is. Changed is closed at the next change.
+// Brief returns the state for one request, with the first few holders. Its cost does not depend
+// on the length of the queue. Changed is closed at the next change.
 func (m *Mirror) Brief(key string, token int64, holders int) (b Brief, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

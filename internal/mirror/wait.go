@@ -11,30 +11,29 @@ type Waiter struct {
 	outcome chan Outcome
 }
 
-// Found is what the Txn that wrote a request has read besides. A watch that has lost
-// an event of somebody who came before would take the request for admitted too early;
-// this tells.
+// Found is what the Txn that wrote a request has read besides. A watch that has lost the event of
+// an earlier request would take this one for admitted too early; Found prevents that.
 type Found struct {
 	Known    bool
-	Ahead    int   // how many stood before it
-	Heavy    bool  // some of them, or it, have a weight above 1
+	Ahead    int   // how many requests were before it
+	Heavy    bool  // some of them, or the request itself, have a weight above 1
 	LimitRev int64 // mod revision of the limit, 0 if it is not stored
 }
 
-// Outcome is what became of a waiting request.
+// Outcome is the outcome of a waiting request.
 type Outcome int
 
 // The outcomes of waiting.
 const (
-	Admitted Outcome = iota // it is admitted, for as long as its key stands
+	Admitted Outcome = iota // it is admitted, for as long as its key exists
 	Gone                    // its key is gone: evicted, deleted or expired
 	TooHeavy                // the limit was lowered below its weight, so it never fits
-	Unset                   // somebody has deleted the limit
+	Unset                   // the limit was deleted
 	Damaged                 // the limit cannot be read
 )
 
-// Wait waits for the request with that key and token. Call Forget when the
-// outcome is no longer wanted.
+// Wait waits for the request with that key and token. Call Forget when the outcome is no longer
+// wanted.
 func (m *Mirror) Wait(key string, token, weight int64, found Found) *Waiter {
 	w := &Waiter{key: key, create: token, weight: weight, found: found, outcome: make(chan Outcome, 1)}
 	m.mu.Lock()
@@ -60,8 +59,8 @@ func (m *Mirror) Forget(w *Waiter) {
 	}
 }
 
-// Gone tells whether a request that stood is gone, if the view is new enough to tell.
-// Changed is closed at the next change.
+// Gone reports whether a request that existed is gone, if the view is new enough to know. Changed
+// is closed at the next change.
 func (m *Mirror) Gone(key string, token int64) (gone bool, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,11 +75,11 @@ func (m *Mirror) Gone(key string, token int64) (gone bool, changed <-chan struct
 	return gone, m.changed
 }
 
-// Outcome receives the outcome, once.
+// Outcome returns a channel that receives the outcome, once.
 func (w *Waiter) Outcome() <-chan Outcome { return w.outcome }
 
-// outcome tells what became of a request, if the view is new enough to tell: a
-// view that has not seen the request may lack others before it.
+// outcome returns the outcome of a request, if the view is new enough to know: a view that has
+// not seen the request may lack others before it.
 func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 	_, admitted, ok := m.queue.Position(w.key, w.create)
 	limit, known := m.queue.Limit()
@@ -88,7 +87,7 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 	case !ok && m.revision < w.create:
 		return 0, false
 	case !ok && m.listed < w.create:
-		// Either it went, or the watch has lost the event by which it came.
+		// Either it is gone, or the watch has lost the event by which it came.
 		m.listAgain()
 		return 0, false
 	case !ok:
@@ -108,7 +107,7 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 	return Unset, true
 }
 
-// listAgain asks for a list by which every waiter will be looked at again.
+// listAgain requests a list, after which every waiter is checked again.
 func (m *Mirror) listAgain() {
 	select {
 	case m.again <- struct{}{}:
@@ -116,10 +115,10 @@ func (m *Mirror) listAgain() {
 	}
 }
 
-// doubts tells whether the view may lack somebody who came before a request. A list
-// that is newer than the request lacks nobody, and later events can only be of those
-// who came after it, or who go. Without one, as many must have stood before it here as
-// in etcd; that is enough where all weigh the same.
+// doubts reports whether the view may lack a request that came before this one. A list that is
+// newer than the request lacks none, and later events can only be of later requests or of
+// deletions. Without such a list, as many requests must have been before it here as in etcd; that
+// is enough where all have the same weight.
 func (m *Mirror) doubts(w *Waiter) bool {
 	if m.listed >= w.create {
 		return false

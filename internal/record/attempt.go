@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Attempt is the value of an idempotency key's record: who works on it, and later what
-// came of it. It is one line of JSON; what follows after the line is the result, or the
-// steps of an attempt that has not ended.
+// Attempt is the value of an idempotency key's record: who works on it, and later the outcome. It
+// is one line of JSON; after the line comes the result, or the steps of an attempt that has not
+// ended.
 type Attempt struct {
 	Version int    `json:"v"`
 	State   string `json:"state"`
@@ -35,11 +35,11 @@ type Attempt struct {
 	Body []byte `json:"-"`
 }
 
-// The states of a record. One that is working while no claim of the same attempt stands
-// is lost: what it has done is unknown.
+// The states of a record. A working one without a claim of the same attempt is lost: its effect
+// is unknown.
 const (
 	AttemptWorking  = "working"
-	AttemptReleased = "released" // given back, with the steps that were done
+	AttemptReleased = "released" // with the steps that were done
 	AttemptDone     = "done"
 	AttemptFailed   = "failed"
 )
@@ -77,7 +77,7 @@ func (r Attempt) Encode() string {
 // Encode writes a record.
 func (r Claim) Encode() string { r.Version = version; return encode(r) }
 
-// EncodeSteps writes what stands in the body of an attempt that goes on.
+// EncodeSteps writes the body of an attempt that has not ended.
 func EncodeSteps(steps []Step) []byte {
 	if len(steps) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func EncodeSteps(steps []Step) []byte {
 	return []byte(encode(steps))
 }
 
-// maxParts bounds what is believed of a result in parts.
+// maxParts bounds the parts of a result that DecodeAttempt accepts.
 const maxParts = 1 << 12
 
 // DecodeAttempt reads an Attempt. Its Body is part of b.

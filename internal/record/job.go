@@ -13,7 +13,7 @@ type Run struct {
 	By      string `json:"by,omitempty"` // who unlocked it
 }
 
-// The states of a run. One that is running while its lock is gone was lost.
+// The states of a run. A running one whose lock is gone was lost.
 const (
 	RunRunning  = "running"
 	RunDone     = "done"
@@ -40,7 +40,7 @@ type Pause struct {
 	AtMS    int64  `json:"at"`
 }
 
-// Operated tells who has paused a job, or resumed it, last.
+// Operated says who has paused or resumed a job last.
 type Operated struct {
 	Version int    `json:"v"`
 	Nonce   string `json:"nonce"` // of that call
@@ -48,7 +48,7 @@ type Operated struct {
 	AtMS    int64  `json:"at"`
 }
 
-// Clock tells a process's time.
+// Clock is the time of a process.
 type Clock struct {
 	Version int    `json:"v"`
 	Holder  string `json:"holder"`

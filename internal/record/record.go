@@ -1,11 +1,10 @@
-// Package record holds the values that are written to etcd: small, versioned
-// JSON, readable with etcdctl.
+// Package record has the values that are written to etcd: small, versioned JSON, readable with
+// etcdctl.
 //
-// Whatever is read back is hostile: it may be too big, cut off, of a later
-// version or no JSON at all. Decoding never panics and reports such a value by
-// ok = false; nothing that decides over admission is ever read from a value but
-// the limit. Fields of later versions are ignored, because old and new programs
-// share a fleet during every rolling deploy.
+// Every value that is read is hostile: it may be too big, cut off, of a later version or not JSON
+// at all. Decoding never panics and reports such a value by ok = false. Nothing that decides over
+// admission is ever read from a value, except the limit. Fields of later versions are ignored,
+// because old and new programs share a fleet during every rolling deploy.
 package record
 
 import (
@@ -15,22 +14,22 @@ import (
 	"strings"
 )
 
-// version is what this release writes. A record of a greater version was
-// changed in a way that this release cannot read.
+// version is what this release writes. A record of a greater version was changed in a way that
+// this release cannot read.
 const version = 1
 
 // MaxSize bounds what is decoded, in bytes.
 const MaxSize = 16 << 10
 
-// Request is the value of a slot key. It is there for people and for settling
-// an unanswered Txn; rank and weight stand in the key's name.
+// Request is the value of a slot key. It is for people and for settling an unanswered Txn; rank
+// and weight are in the key's name.
 type Request struct {
 	Version int    `json:"v"`
 	Nonce   string `json:"nonce"`            // unique for each attempt to create the key
 	Holder  string `json:"holder,omitempty"` // who asks
 	ID      string `json:"id,omitempty"`     // the caller's name for it
 	Note    string `json:"note,omitempty"`
-	AtMS    int64  `json:"at"` // by the asker's wall clock: for people only
+	AtMS    int64  `json:"at"` // by the wall clock of its process: for people only
 }
 
 // Limit is the value of a semaphore's limit key.
@@ -40,26 +39,25 @@ type Limit struct {
 	Nonce   string `json:"nonce"`
 	By      string `json:"by,omitempty"`
 	AtMS    int64  `json:"at"`
-	// Through is the token up to which requests were admitted under the limits
-	// before this one. Admission goes in order, so one number tells all of them.
+	// Through is the token up to which requests were admitted under the limits before this
+	// one. Admission is in order, so one number describes all of them.
 	Through int64 `json:"through,omitempty"`
-	// Previous is the limit that this one replaced. It is set while Through may
-	// be too low, see Settled.
+	// Previous is the limit that this one replaced. It is set while Through may be too low:
+	// see Settled.
 	Previous int64 `json:"previous,omitempty"`
-	// Initial says that no SetLimit wrote it: it is what the first program to
-	// come was built with.
+	// Initial says that no SetLimit wrote this limit: it is the one that the first program
+	// was built with.
 	Initial bool `json:"initial,omitempty"`
-	// Settled says that Through is exact: it was read in the Txn that changed
-	// the limit and added right after it.
+	// Settled says that Through is exact: it was read in the Txn that changed the limit and
+	// added right after it.
 	Settled bool `json:"settled,omitempty"`
 }
 
-// Unsettled tells whether Through may be too low.
+// Unsettled reports whether Through may be too low.
 func (r Limit) Unsettled() bool { return r.Previous > 0 && !r.Settled }
 
-// ID is the value of an ID key: which request the ID stands for. Both keys are
-// created in one Txn, so the request lives exactly as long as a slot key with
-// the ID key's create revision.
+// ID is the value of an ID key: which request the ID stands for. Both keys are created in one Txn,
+// so the request lives exactly as long as a slot key with the ID key's create revision.
 type ID struct {
 	Version int    `json:"v"`
 	Slot    string `json:"slot"`
@@ -74,7 +72,7 @@ type Session struct {
 	AtMS    int64  `json:"at"`
 }
 
-// Notice tells a session why one of its requests ended, or is asked to end.
+// Notice says why a request of a session ended, or is asked to end.
 type Notice struct {
 	Version int    `json:"v"`
 	Cause   string `json:"cause"`
@@ -89,9 +87,9 @@ const (
 	CauseStepDown = "step-down" // the request has not ended
 )
 
-// Encode writes a record. The records of this package always encode. This one is
-// written with each request, so it is put together by hand: encoding/json takes
-// several per cent of an uncontended acquire.
+// Encode writes a record. The records of this package can always be encoded. This one is written
+// with each request, so it is encoded by hand: encoding/json takes several per cent of an
+// uncontended acquire.
 func (r Request) Encode() string {
 	b := make([]byte, 0, 96+len(r.Nonce)+len(r.Holder)+len(r.ID)+len(r.Note))
 	b = append(b, `{"v":1,"nonce":`...)
