@@ -77,7 +77,7 @@ func (c *types) checkStruct(t reflect.Type, addr bool, by []marshaler) error {
 		}
 		f := t.Field(n)
 		if left := leaves(t, addr, n); len(left) > 0 {
-			return hides(t, left[0].path, fmt.Sprintf("the %s of the embedded %s stands for the whole", m.name, f.Name))
+			return hides(t, left[0].path, fmt.Sprintf("the %s of the embedded %s writes the whole", m.name, f.Name))
 		}
 		return c.check(f.Type, addr)
 	}

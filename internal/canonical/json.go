@@ -27,7 +27,7 @@ import (
 // fingerprints depend on it.
 func JSON(b []byte) ([]byte, error) {
 	if len(b) > math.MaxInt32 {
-		return nil, errors.New("it is above 2 GiB")
+		return nil, errors.New("it is larger than 2 GiB")
 	}
 	if !json.Valid(b) {
 		return nil, json.Unmarshal(b, new(json.RawMessage)) // returns the reason
@@ -47,7 +47,7 @@ func JSON(b []byte) ([]byte, error) {
 // surrogate pair.
 func checkUnicode(b []byte) error {
 	if !utf8.Valid(b) {
-		return errors.New("it is no UTF-8")
+		return errors.New("it is not valid UTF-8")
 	}
 	for i := 0; ; i += 2 { // past what is escaped
 		next := bytes.IndexByte(b[i:], '\\')
@@ -57,7 +57,7 @@ func checkUnicode(b []byte) error {
 		i += next
 		if r := escape(b, i); utf16.IsSurrogate(r) {
 			if utf16.DecodeRune(r, escape(b, i+6)) == utf8.RuneError {
-				return fmt.Errorf("the escape at byte %d is half a character", i)
+				return fmt.Errorf("the escape at byte %d is half of a surrogate pair", i)
 			}
 			i += 6
 		}

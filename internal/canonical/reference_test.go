@@ -50,7 +50,7 @@ func referenceDecode(d *json.Decoder) (any, error) {
 			}
 			name, _ := t.(string)
 			if _, twice := object[name]; twice {
-				return nil, fmt.Errorf("the name before byte %d stands twice in one object", d.InputOffset())
+				return nil, fmt.Errorf("the member name before byte %d is a duplicate in its object", d.InputOffset())
 			}
 			if object[name], err = referenceDecode(d); err != nil {
 				return nil, err
@@ -75,7 +75,7 @@ func referenceDecode(d *json.Decoder) (any, error) {
 
 func referenceUnicode(b []byte) error {
 	if !utf8.Valid(b) {
-		return errors.New("it is no UTF-8")
+		return errors.New("it is not valid UTF-8")
 	}
 	escape := func(i int) rune { // what \uXXXX at i says, or -1
 		if i+6 > len(b) || b[i] != '\\' || b[i+1] != 'u' {
@@ -90,7 +90,7 @@ func referenceUnicode(b []byte) error {
 		}
 		if r := escape(i); utf16.IsSurrogate(r) {
 			if utf16.DecodeRune(r, escape(i+6)) == utf8.RuneError {
-				return fmt.Errorf("the escape at byte %d is half a character", i)
+				return fmt.Errorf("the escape at byte %d is half of a surrogate pair", i)
 			}
 			i += 6
 		}

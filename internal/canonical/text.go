@@ -108,7 +108,7 @@ func (t *text) findMembers(i int) (end int, err error) {
 	})
 	for n := 1; n < len(members); n++ {
 		if m := members[n]; bytes.Equal(t.name(m), t.name(members[n-1])) {
-			return 0, fmt.Errorf("the name before byte %d stands twice in one object", m.at-1)
+			return 0, fmt.Errorf("the member name before byte %d is a duplicate in its object", m.at-1)
 		}
 	}
 	t.objects[this] = object{first: int32(first), last: int32(len(t.members)), end: int32(i) + 1, next: int32(len(t.objects))}

@@ -53,12 +53,12 @@ func checkWhole(v reflect.Value, depth int) error {
 	case speaks(t) || v.CanAddr() && speaks(reflect.PointerTo(t)):
 		return checkWhole(behindMethod(v), depth+1)
 	case t.Implements(ioReader):
-		return fmt.Errorf("what a %v reads is not compared: give the bytes, or a Fingerprint of them", t)
+		return fmt.Errorf("the content of a reader (%v) is not compared: pass its bytes, or a Fingerprint of them", t)
 	}
 	switch v.Kind() {
 	case reflect.String:
 		if !utf8.ValidString(v.String()) {
-			return errors.New("a string in it is no UTF-8")
+			return errors.New("a string in it is not valid UTF-8")
 		}
 	case reflect.Pointer:
 		return checkWhole(v.Elem(), depth+1)
@@ -76,7 +76,7 @@ func checkWhole(v reflect.Value, depth int) error {
 	case reflect.Struct:
 		written, err := checkFields(v, depth)
 		if err == nil && !written {
-			err = fmt.Errorf("the JSON of a %v is {}, whatever it holds: give it a MarshalJSON, or leave it out by json:\"-\"", t)
+			err = fmt.Errorf("the JSON of a %v is always {}: give the type a MarshalJSON, or leave it out with json:\"-\"", t)
 		}
 		return err
 	}
