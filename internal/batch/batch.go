@@ -2,7 +2,7 @@
 // request, for the client and for etcd, does not depend on its content.
 //
 // While few requests are under way, a caller sends its own at once. Further callers wait until a
-// request has ended; those who are waiting then share the next one. So a single caller waits for
+// request has ended; all that wait then share the next one. So a single caller waits for
 // nothing, and the more callers there are, the more share a request.
 //
 // Guaranteed: no caller waits for others longer than a bound, so a request that hangs delays
@@ -94,7 +94,7 @@ func (q *Queue[T]) leave(x T) bool {
 	return i >= 0
 }
 
-// next ends a request: those who are waiting share the one that replaces it.
+// next ends a request: all that wait share the one that replaces it.
 func (q *Queue[T]) next() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,7 +113,7 @@ func (q *Queue[T]) next() {
 	}
 }
 
-// take returns those who share the next request, in the order in which they came, and the rest.
+// take returns the callers that share the next request, in order of arrival, and the rest.
 func (q *Queue[T]) take() (batch, rest []T) {
 	for i, x := range q.waiting {
 		if len(batch) == q.Most {

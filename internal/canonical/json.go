@@ -17,8 +17,8 @@ import (
 //
 // It refuses texts that parsers read differently (RFC 7493 lists them), because encoding/json
 // would read two of them as one: duplicate member names, of which it keeps the last, and invalid
-// Unicode, which it replaces. Comparing them as bytes instead would tell them apart, and let a
-// request run whose meaning is in doubt.
+// Unicode, which it replaces. Compared as bytes, they would differ, and a request would run whose
+// meaning is in doubt.
 //
 // The texts come from clients, so the work is linear in their length, except for the sorting, and
 // no value is built from them: the text is read twice, once to find the members of each object,

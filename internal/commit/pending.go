@@ -12,7 +12,7 @@ import (
 
 // sent is the Txn of a creation that is under way. The end of its caller's ctx does not cancel
 // it: a cancelled one may have been applied or not, and settling that voids the creations of
-// all other callers of the session, who then have to repeat them. The response, which usually
+// all other callers of the session, which then have to repeat them. The response, which usually
 // comes a moment later, settles it at no cost.
 type sent struct {
 	cancel context.CancelFunc

@@ -56,8 +56,8 @@ func (g Gate) Slot(s Slot) string {
 	return b.String()
 }
 
-// ParseSlot is the inverse of Slot. It accepts only what Slot writes, so that no two keys stand
-// for the same slot.
+// ParseSlot is the inverse of Slot. It accepts only what Slot writes, so that each slot has
+// one key.
 func (g Gate) ParseSlot(key string) (s Slot, ok bool) {
 	rest, ok := strings.CutPrefix(key, g.Queue)
 	if !ok {

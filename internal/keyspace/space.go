@@ -68,7 +68,7 @@ type Session struct {
 // the session creates.
 func (s Session) Alive() string { return s.Range + "alive" }
 
-// Notice is the key that tells the session why its request with that token ended.
+// Notice is the key of the notice why the request with that token ended.
 func (s Session) Notice(token int64) string { return s.Range + "notice/" + hex16(token) }
 
 // ParseNotice returns the token of a notice key of this session.

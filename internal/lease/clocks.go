@@ -39,8 +39,8 @@ func (m Moment) add(d time.Duration) Moment {
 }
 
 // passed reports whether a deadline has passed by any of the clocks. The monotonic clock
-// stands still while a machine is suspended. The wall clock does not, but it may be set
-// back; if it is set forward, trust only ends early. The time since boot has neither
+// stops while a machine is suspended. The wall clock does not, but it may be set back; if it
+// is set forward, trust only ends early. The time since boot has neither
 // weakness, but only Linux has it.
 func passed(deadline, now Moment) bool {
 	return !now.Before(deadline.Time) ||

@@ -9,7 +9,7 @@
 // The monotonic clock, the wall clock and, on Linux, the time since boot count, whichever
 // reaches the deadline first.
 //
-// Not guaranteed: that a machine all of whose clocks stood still notices that before etcd
+// Not guaranteed: that a machine all of whose clocks stopped notices that before etcd
 // responds (see docs/design/0011); and that etcd keeps the lease until the deadline. A lease
 // can be revoked, and a leader of etcd that was stopped and continued can expire it early.
 //

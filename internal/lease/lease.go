@@ -177,8 +177,8 @@ func (l *Lease) Revoke(ctx context.Context) error {
 	}
 }
 
-// watch ends the lease at its deadline. It checks at least twice a second: timers stand still
-// while a machine is suspended, other clocks do not.
+// watch ends the lease at its deadline. It checks at least twice a second: timers stop while a
+// machine is suspended, other clocks do not.
 func (l *Lease) watch() {
 	const period = 500 * time.Millisecond
 	t := time.NewTimer(period)

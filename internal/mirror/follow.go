@@ -79,7 +79,7 @@ func (s *Source) Follow(ctx context.Context, prefix string, from int64, h Handle
 		if ctx.Err() != nil {
 			return
 		}
-		s.Log.Debug("watch ended; it is set up anew", zap.String("prefix", prefix), zap.Error(err))
+		s.Log.Debug("watch ended; another is created", zap.String("prefix", prefix), zap.Error(err))
 		if f.revision > before {
 			pause.Reset()
 		}

@@ -10,18 +10,18 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// Listen calls heard with the events below prefix from now on, until ctx ends. It calls up each
+// Listen calls received with the events below prefix from now on, until ctx ends. It calls up each
 // time that the watch is established: events before that are not reported. It is for facts that
 // never change back, where a missed one costs a read.
-func (s *Source) Listen(ctx context.Context, prefix string, up func(), heard func(events []*clientv3.Event)) {
+func (s *Source) Listen(ctx context.Context, prefix string, up func(), received func(events []*clientv3.Event)) {
 	f := follower{source: s, prefix: prefix}
 	var pause commit.Backoff
 	for ctx.Err() == nil {
-		err := f.listen(ctx, up, heard, &pause)
+		err := f.listen(ctx, up, received, &pause)
 		if ctx.Err() != nil {
 			return
 		}
-		s.Log.Debug("watch ended; it is set up anew", zap.String("prefix", prefix), zap.Error(err))
+		s.Log.Debug("watch ended; another is created", zap.String("prefix", prefix), zap.Error(err))
 		s.stream.Add(1)
 		if pause.Wait(ctx, nil) != nil {
 			return
@@ -29,7 +29,7 @@ func (s *Source) Listen(ctx context.Context, prefix string, up func(), heard fun
 	}
 }
 
-func (f *follower) listen(ctx context.Context, up func(), heard func([]*clientv3.Event), pause *commit.Backoff) error {
+func (f *follower) listen(ctx context.Context, up func(), received func([]*clientv3.Event), pause *commit.Backoff) error {
 	events, stop, err := f.watch(ctx)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (f *follower) listen(ctx context.Context, up func(), heard func([]*clientv3
 			}
 			pause.Reset()
 			if len(resp.Events) > 0 {
-				heard(resp.Events)
+				received(resp.Events)
 			}
 		case <-ctx.Done():
 			return ctx.Err()

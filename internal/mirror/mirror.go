@@ -340,7 +340,7 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	return v, m.changed
 }
 
-// Brief is what a waiter can be told about its queue.
+// Brief is the state of a queue for the report to one waiter.
 type Brief struct {
 	Revision int64
 	Limit    int64

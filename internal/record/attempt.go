@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Attempt is the value of an idempotency key's record: who works on it, and later the outcome. It
+// Attempt is the value of an idempotency key's record: its holder, and later its outcome. It
 // is one line of JSON; after the line comes the result, or the steps of an attempt that has not
 // ended.
 type Attempt struct {
@@ -30,7 +30,7 @@ type Attempt struct {
 	Sum     []byte `json:"sum,omitempty"`     // of a result in parts
 	Omitted bool   `json:"omitted,omitempty"` // it was too big, or could not be encoded
 	Error   string `json:"error,omitempty"`   // of a remembered failure
-	By      string `json:"by,omitempty"`      // who resolved it
+	By      string `json:"by,omitempty"`      // the operator who resolved it
 
 	Body []byte `json:"-"`
 }

@@ -10,7 +10,7 @@ type Run struct {
 	StartMS int64  `json:"start"` // by the holder's wall clock
 	EndMS   int64  `json:"end,omitempty"`
 	Error   string `json:"error,omitempty"`
-	By      string `json:"by,omitempty"` // who unlocked it
+	By      string `json:"by,omitempty"` // the operator who unlocked it
 }
 
 // The states of a run. A running one whose lock is gone was lost.
@@ -32,7 +32,7 @@ type Lock struct {
 	AtMS    int64  `json:"at"`
 }
 
-// Pause is the value of a pause key: who has paused a job, and why.
+// Pause is the value of a pause key: the operator who has paused a job, and the reason.
 type Pause struct {
 	Version int    `json:"v"`
 	By      string `json:"by"`
@@ -40,7 +40,7 @@ type Pause struct {
 	AtMS    int64  `json:"at"`
 }
 
-// Operated says who has paused or resumed a job last.
+// Operated names the operator who has paused or resumed a job last.
 type Operated struct {
 	Version int    `json:"v"`
 	Nonce   string `json:"nonce"` // of that call

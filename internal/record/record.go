@@ -26,7 +26,7 @@ const MaxSize = 16 << 10
 type Request struct {
 	Version int    `json:"v"`
 	Nonce   string `json:"nonce"`            // unique for each attempt to create the key
-	Holder  string `json:"holder,omitempty"` // who asks
+	Holder  string `json:"holder,omitempty"` // the process that asks
 	ID      string `json:"id,omitempty"`     // the caller's name for it
 	Note    string `json:"note,omitempty"`
 	AtMS    int64  `json:"at"` // by the wall clock of its process: for people only
