@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"fmt"
-	"iter"
 	"strings"
 	"time"
 
@@ -85,119 +84,6 @@ func (r Record) String() string {
 	return b.String()
 }
 
-// Filter selects records. The zero value selects all.
-type Filter struct {
-	// Scope selects the records of one scope, and no others are read; new("") selects those
-	// without a scope, of a store with SingleTenant. Defaults to nil, all scopes.
-	Scope *string
-	// State selects the records in that state. Defaults to 0, all states.
-	State State
-}
-
-// pageSize is how many keys are read at once. What a Record says stands in front of the
-// result, in one value of up to 128 KiB, so a page has 4 MiB at most.
-const pageSize = 32
-
-// List returns the records that a filter leaves, in no order that means anything. It reads
-// page by page, at most 32 records at once, and fewer where the client takes no longer
-// answers (clientv3.Config.MaxCallRecvMsgSize); so what changes meanwhile may be seen or
-// not. It yields ErrClosed, an error of etcd's or ctx's, or one of the client's for a record
-// that is larger than it takes, and ends then.
-func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		if err := s.closed(); err != nil {
-			yield(Record{}, fmt.Errorf("list store %q: %w", s.name, err))
-			return
-		}
-		from := s.keys.Records()
-		if f.Scope != nil {
-			from = s.keys.Scope(*f.Scope)
-		}
-		end := clientv3.GetPrefixRangeEnd(from)
-		page := int64(pageSize)
-		var pause commit.Backoff
-		for {
-			call, cancel := commit.Call(ctx)
-			resp, err := s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(page))
-			cancel()
-			if commit.TooLarge(err) && page > 1 {
-				page /= 2
-				continue
-			}
-			if err != nil {
-				if commit.Transient(err) {
-					if err = pause.Wait(ctx, err); err == nil {
-						continue
-					}
-				}
-				yield(Record{}, fmt.Errorf("list store %q: %w", s.name, s.explain(because(ctx, err))))
-				return
-			}
-			kvs := resp.Kvs
-			for i, kv := range kvs {
-				e, claim, ok := s.keys.ParseEntry(string(kv.Key))
-				if !ok || claim {
-					continue
-				}
-				var st state
-				switch last := i == len(kvs)-1 && resp.More; {
-				case last && i > 0:
-					kvs = kvs[:i] // its claim may be on the next page
-				case last: // it fills a page by itself
-					if st, err = s.read(ctx, e, true); err != nil {
-						yield(Record{}, fmt.Errorf("list store %q: %w", s.name, because(ctx, err)))
-						return
-					}
-				default:
-					st.take(kvs[i:min(len(kvs), i+2)], e)
-				}
-				if st.kv == nil { // it is left for the next page, or was deleted meanwhile
-					continue
-				}
-				if r := describe(e, st); f.State == 0 || r.State == f.State {
-					if !yield(r, nil) {
-						return
-					}
-				}
-			}
-			if !resp.More {
-				return
-			}
-			from = string(kvs[len(kvs)-1].Key) + "\x00"
-		}
-	}
-}
-
-func describe(e keyspace.Entry, st state) Record {
-	r := st.rec
-	out := Record{Ref: Ref(e.Ref), Revision: st.mod(), State: Unreadable}
-	if st.bad {
-		return out
-	}
-	out.Scope, out.Op, out.Attempt, out.Token, out.Holder = r.Scope, r.Op, r.Number, r.Token, r.Holder
-	out.Failure, out.Bytes, out.Omitted = r.Error, r.Size, r.Omitted
-	out.Refuse, out.Resolved = r.Refuse, r.By
-	if r.StartMS != 0 {
-		out.Started = time.UnixMilli(r.StartMS)
-	}
-	if r.EndMS != 0 {
-		out.Ended = time.UnixMilli(r.EndMS)
-	}
-	switch {
-	case r.State == record.AttemptDone:
-		out.State = Done
-	case r.State == record.AttemptFailed:
-		out.State = Failed
-	case r.State == record.AttemptReleased:
-		out.State = Released
-	case st.claim:
-		out.State = InProgress
-	default:
-		out.State = Unknown
-	}
-	return out
-}
-
 // Get returns the record of a key and, if it is finished, its outcome. It returns
 // ErrNotFound, ErrInvalid if the reference is none, ErrUnreadable with the Record if the
 // outcome cannot be read, ErrClosed, ctx's error or one of etcd's.
@@ -257,14 +143,14 @@ func (s *Store) Delete(ctx context.Context, ref Ref) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.decide(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
+	_, err = s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
 		func(kv *mvccpb.KeyValue) bool { return kv == nil })
 	return err
 }
 
-// decide changes the record of a request on which nobody works. It returns the revision at
-// which that was done.
-func (s *Store) decide(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
+// amendIdle changes the record of a request that has no attempt in progress. It returns the
+// revision of the change.
+func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, fmt.Errorf("store %q: %s: %w", s.name, e.Ref, err) }
 	if st.claim {
 		return fail(&InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)})
@@ -346,7 +232,7 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 	if err != nil {
 		return fmt.Errorf("store %q: %s: %w", s.name, ref, s.explain(because(ctx, err)))
 	}
-	mod, err := s.decide(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
+	mod, err := s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
 		func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
 	if err != nil {
 		return err

@@ -12,8 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/hold"
-	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -22,30 +20,29 @@ import (
 // context, and then calls one of Commit, Fail, Release and Abandon. It is safe for
 // concurrent use.
 type Attempt struct {
-	store  *Store
-	key    Key
-	entry  keyspace.Entry
-	epoch  hold.Epoch
-	set    settings
-	flight *flight
-	leave  func()
-	work   *pooled
-	number int
-	token  int64
-	child  []byte // the payload's hash, for child keys
-
+	*claim
+	token int64
 	life  *life.Life
 	stop  func() bool // of the watch over the epoch
 	given sync.Once   // the place on the work lease
 	calls calls       // outside of steps
 
-	// writing is held by who writes the record.
-	writing chan struct{}
-	rec     record.Attempt // as it stands
-	mod     int64          // and since when
-	unsure  string         // or it stands so, if that is not empty
+	writing chan struct{} // held by the writer of the record
+	stored
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	endState
+}
+
+// stored is the record of an attempt in etcd.
+type stored struct {
+	rec    record.Attempt
+	mod    int64  // the revision of its last change
+	unsure string // the record that an unanswered put may have written; "" if there is none
+}
+
+// endState is how far the end of an attempt has come.
+type endState struct {
 	over    error // what the next Commit returns: ErrSettled, ErrFenced …
 	ending  bool  // an outcome is being written
 	ifs     []clientv3.Cmp
@@ -54,16 +51,18 @@ type Attempt struct {
 	final   bool     // it was settled before another attempt can have begun
 }
 
-// start starts the attempt's clocks. Its context has the values of the caller's.
-func (a *Attempt) start(outer context.Context) {
+// start starts the attempt and its clocks. Its context has the values of the caller's.
+func (c *claim) start(outer context.Context, token int64) *Attempt {
+	a := &Attempt{claim: c, token: token, stored: stored{rec: c.begun, mod: token}, writing: make(chan struct{}, 1)}
 	ctx := context.WithValue(context.WithoutCancel(outer), attemptKey{}, a)
 	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
-	a.flight.begun(a.number)
+	a.flight.begun(a.Attempt())
 	_ = a.life.Bound(time.Now().Add(a.set.maxExecution))
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
 		a.life.Lose(a.lostWithSession())
 		a.land(nil) // duplicates here may take over, as those elsewhere may
 	})
+	return a
 }
 
 // Context returns the attempt's context. It ends, with a cause, when the session is lost
@@ -86,7 +85,7 @@ func (a *Attempt) Key() Key { return a.key }
 
 // Attempt returns the number of this attempt at the request: 1 for the first, and more after
 // attempts that were lost, or whose function has failed.
-func (a *Attempt) Attempt() int { return a.number }
+func (a *Attempt) Attempt() int { return a.begun.Number }
 
 // Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to
 // attempt at the request, so a resource that refuses a smaller one than the greatest it

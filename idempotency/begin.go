@@ -160,16 +160,16 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	case <-f.done:
 		return f.outcome, nil
 	case <-here:
-		return nil, c.inProgress(ctx, c.known(f))
+		return nil, c.inProgress(ctx, c.ofFlight(f))
 	case <-c.patience.out:
-		return nil, c.inProgress(ctx, c.known(f))
+		return nil, c.inProgress(ctx, c.ofFlight(f))
 	case <-ctx.Done():
 		return nil, c.ended(ctx)
 	}
 }
 
-// known is what this process knows of a request in progress, without asking.
-func (c *call) known(f *flight) (st state) {
+// ofFlight is what this process knows of a request in progress, without asking.
+func (c *call) ofFlight(f *flight) (st state) {
 	if f.isHere() {
 		st.rec.Holder, st.rec.Number = c.store.sess.Holder(), f.number
 	} else {
@@ -178,103 +178,95 @@ func (c *call) known(f *flight) (st state) {
 	return st
 }
 
-// lead asks etcd, until there is an attempt, an outcome or an error.
-func (c *call) lead(ctx context.Context, f *flight) (*Attempt, *Outcome, error) {
-	s := c.store
-	st, err := state{sent: now()}, error(nil)
+// lead asks etcd until there is an attempt, an outcome or an error.
+func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, err error) {
+	s, st := c.store, state{sent: now()}
 	if !c.set.likelyNew {
 		st, err = s.read(ctx, c.entry, false)
 	}
 	var pause commit.Backoff
-	back := commit.Backoff{Most: 100 * time.Millisecond} // while a claim is being taken back
-	again := false
-	for {
-		if err != nil {
-			return nil, nil, c.because(ctx, err)
-		}
+	undo := commit.Backoff{Most: 100 * time.Millisecond}
+	confirmed := false
+	for err == nil {
 		c.seen = c.seen || st.kv != nil
-		sure := func() { st, err = s.read(ctx, c.entry, true) }
-		switch {
-		case st.kv != nil && !st.sure && (!st.finished() || !st.prints().agree(c.print)):
-			sure()
-			continue
-		case st.bad:
-			return nil, nil, fmt.Errorf("%w (%s)", ErrUnreadable, c.entry.Ref)
-		case st.kv != nil && !st.prints().agree(c.print):
-			return nil, nil, c.mismatch(st.finished())
-		case st.finished():
-			rec, err := s.load(ctx, c.entry, st)
-			if err != nil {
-				return nil, nil, c.because(ctx, err)
+		next := decide(c.known(st, confirmed), c.asked())
+		if next == admitNew {
+			if next, err = c.admit(ctx, st); err != nil {
+				break
 			}
-			if rec == nil { // parts of it are gone: it has just expired
-				before, asked := st.mod(), st.sure
-				if sure(); asked && err == nil && st.mod() == before {
-					return nil, nil, fmt.Errorf("%w (%s): parts of its result are gone", ErrUnreadable, c.entry.Ref)
-				}
-				if err := pause.Wait(ctx, nil); err != nil {
-					return nil, nil, c.because(ctx, err)
-				}
-				continue
-			}
-			s.cache.put(c.entry.Ref, rec, st.sent, min(c.set.retain, s.opts.Retain))
-			return nil, rec, nil
-		case st.claim:
+		}
+		if st.claim && (next == awaitAttempt || next == refuseInProgress) {
 			f.works(st.rec.Lease)
-			if c.patience.none {
-				return nil, nil, c.inProgress(ctx, st)
+		}
+		switch next {
+		case replayOutcome:
+			out, st, err = c.outcome(ctx, st)
+			if out != nil {
+				return nil, out, nil
 			}
+			if err == nil {
+				err = pause.Wait(ctx, nil)
+			}
+		case awaitAttempt:
 			before := st
 			if st, err = s.await(ctx, c.entry, f, c.patience); errors.Is(err, over{}) {
 				return nil, nil, c.inProgress(ctx, before)
 			}
-			continue
-		case st.lost() && s.takesBack(st):
-			if c.patience.none || c.patience.ended() {
-				return nil, nil, c.inProgress(ctx, st)
+		case awaitUndo:
+			if err = undo.Wait(ctx, nil); err == nil {
+				st, err = s.read(ctx, c.entry, true)
 			}
-			if err = back.Wait(ctx, nil); err == nil {
-				sure()
+		case askMajority:
+			confirmed = confirmed || st.sure
+			st, err = s.read(ctx, c.entry, true)
+		case claimKey:
+			if a, err = c.claim(ctx, f, st); a != nil || err != nil {
+				return a, nil, err
 			}
-			continue
-		case st.lost() && (st.rec.Refuse || c.set.onLost == Refuse):
-			if !again { // it may have been taken back since it was read
-				again = true
-				sure()
-				continue
+			if st, err = s.read(ctx, c.entry, true); err == nil && st.kv == nil {
+				err = pause.Wait(ctx, nil) // the key is free: what was in the way was this process's own
 			}
-			return nil, nil, c.unknown(st)
-		}
-		if !s.space.enough() {
-			if !st.sure { // it may be known
-				sure()
-				continue
-			}
-			return nil, nil, ErrNearQuota
-		}
-		if st.kv == nil {
-			full, err := c.scopeFull(ctx)
-			switch {
-			case err != nil:
-				return nil, nil, c.because(ctx, err)
-			case full && !st.sure:
-				sure()
-				continue
-			case full:
-				return nil, nil, c.refuseScope()
-			}
-		}
-		a, err := c.claim(ctx, f, st)
-		if a != nil || err != nil {
-			return a, nil, err
-		}
-		if sure(); err == nil && st.kv == nil {
-			// Nothing stands there, so it was something of this process's.
-			if err := pause.Wait(ctx, nil); err != nil {
-				return nil, nil, c.because(ctx, err)
-			}
+		default:
+			return nil, nil, c.refuse(ctx, next, st)
 		}
 	}
+	return nil, nil, c.because(ctx, err)
+}
+
+// outcome returns the outcome of a finished request. If parts of its result are gone, it returns
+// what a majority finds at the key now: the request may have expired.
+func (c *call) outcome(ctx context.Context, st state) (*Outcome, state, error) {
+	s := c.store
+	out, err := s.load(ctx, c.entry, st)
+	if err != nil {
+		return nil, st, err
+	}
+	if out != nil {
+		s.cache.put(c.entry.Ref, out, st.sent, min(c.set.retain, s.opts.Retain))
+		return out, st, nil
+	}
+	again, err := s.read(ctx, c.entry, true)
+	if err == nil && st.sure && again.mod() == st.mod() {
+		err = fmt.Errorf("%w (%s): parts of its result are gone", ErrUnreadable, c.entry.Ref)
+	}
+	return nil, again, err
+}
+
+// refuse counts and returns the error of a refusal.
+func (c *call) refuse(ctx context.Context, next decision, st state) error {
+	switch next {
+	case refuseUnreadable:
+		return fmt.Errorf("%w (%s)", ErrUnreadable, c.entry.Ref)
+	case refuseMismatch:
+		return c.mismatch(st.finished())
+	case refuseInProgress:
+		return c.inProgress(ctx, st)
+	case refuseUnknown:
+		return c.unknown(st)
+	case refuseScopeFull:
+		return c.scopeFull()
+	}
+	return ErrNearQuota
 }
 
 // next returns the record of the attempt that comes after what stands there.

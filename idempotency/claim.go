@@ -10,15 +10,28 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/hold"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// claim begins an attempt, if the key still stands as it was read. It returns nil and no
-// error if it does not, or if the session was lost on the way.
-//
-// One Txn puts the record, and the claim: that is on the session's lease, so it goes when
-// this process does, while the record stays and tells that there was an attempt.
+// claim is a place at a key: what an attempt has from its beginning to its end. It does not change.
+type claim struct {
+	store  *Store
+	key    Key
+	entry  keyspace.Entry
+	set    settings
+	child  []byte // the payload's hash, for child keys
+	flight *flight
+	epoch  hold.Epoch
+	leave  func() // has Close no longer wait for it
+	work   *pooled
+	begun  record.Attempt // the record as the claim writes it
+	value  string         // of begun
+}
+
+// claim begins an attempt if the key is still as it was read. It returns nil and no error if it is
+// not, or if the session was lost meanwhile.
 func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error) {
 	s := c.store
 	ep, err := s.sess.Live(ctx)
@@ -37,78 +50,78 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	s.retain(c.set.retain).warm() // for the outcome
 	rec := c.next(st)
 	rec.Lease = int64(ep.Lease())
-	nonce, value := rec.Nonce, rec.Encode()
-	unchanged := clientv3.Compare(clientv3.ModRevision(c.entry.Record), "=", st.mod())
-	// What was sent is waited for while the session closes, but not after.
+	cl := &claim{store: s, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f, epoch: ep, leave: leave, work: work, begun: rec, value: rec.Encode()}
+	// A request that was sent is waited for while the session closes, but not after.
 	sent, cancel := s.whileOpen(c.outer)
 	defer cancel()
-	s.space.writes(2, 2*len(value))
-	created, err := ep.Fence().Create(sent, commit.Creation{
-		Key:   c.entry.Claim(),
-		Value: record.Claim{Nonce: nonce, Lease: rec.Lease, Holder: rec.Holder}.Encode(),
-		If:    []clientv3.Cmp{unchanged},
-		Also:  []clientv3.Op{clientv3.OpPut(c.entry.Record, value, clientv3.WithLease(work.id))},
-		Mine: func(v []byte) bool {
-			r, ok := record.DecodeClaim(v)
-			return ok && r.Nonce == nonce && r.Lease == rec.Lease
-		},
-		Together: s.together(c.entry),
-	})
+	created, err := cl.send(sent, st)
 	var pending *commit.PendingError
 	switch {
 	case errors.As(err, &pending):
-		// Whenever it arrives, nothing is run for it. The record outlives the session's lease, so
-		// it is taken back also where the claim has gone with that.
-		var undo []string
-		if st.kv == nil {
-			undo = append(undo, c.entry.Record)
-		}
-		if !s.takeBack(value, func() {
-			defer leave()
-			err := pending.Discard(s.sess.Context(), undo...)
-			if err == nil {
-				err = s.undoInTheEnd(c.entry, value, st)
-			}
-			s.work.give(work, err != nil)
-		}) {
-			pending.Abandon()
-			s.work.give(work, true)
-			leave()
-		}
+		cl.discard(pending, st)
 		return nil, nearQuota(c.because(sent, err))
 	case errors.Is(err, commit.ErrGone):
-		// An answer may have been lost before: then the record stands, and not the claim.
+		// An answer may have been lost before: then the record is there, and not the claim.
 		if ep.Valid() { // so it was hardly the session's lease
 			s.work.forget(work)
 		}
-		err := c.withdraw(sent, work, value, st)
-		leave()
-		return nil, err
-	case errors.Is(err, commit.ErrOccupied), err == nil && created.Token == 0, err != nil:
+		return nil, cl.withdraw(sent, st)
+	case err == nil && created.Token != 0 && !ep.Valid():
+		return nil, cl.withdraw(sent, st)
+	case err != nil || created.Token == 0:
 		leave()
 		s.work.give(work, false)
-		if errors.Is(err, commit.ErrOccupied) {
-			err = nil
+		if err == nil || errors.Is(err, commit.ErrOccupied) {
+			return nil, nil
 		}
-		if err != nil {
-			err = nearQuota(c.because(sent, err))
-		}
-		return nil, err
-	}
-	a := &Attempt{store: s, key: c.key, entry: c.entry, epoch: ep, set: c.set, flight: f, leave: leave, work: work,
-		number: rec.Number, token: created.Token, child: c.print.child, mod: created.Token, rec: rec, writing: make(chan struct{}, 1)}
-	if !ep.Valid() {
-		err := c.withdraw(sent, work, value, st)
-		leave()
-		return nil, err
+		return nil, nearQuota(c.because(sent, err))
 	}
 	s.saw(created.Token, st.sent)
 	s.count.begun.Add(1)
 	if st.lost() {
 		c.tookOver(st, rec.Number)
 	}
-	a.start(c.outer)
-	return a, nil
+	return cl.start(c.outer, created.Token), nil
+}
+
+// send writes the record and the claim in one Txn. The claim is on the session's lease, so it ends
+// with this process, while the record stays and shows that there was an attempt.
+func (c *claim) send(ctx context.Context, before state) (commit.Result, error) {
+	c.store.space.writes(2, 2*len(c.value))
+	return c.epoch.Fence().Create(ctx, commit.Creation{
+		Key:   c.entry.Claim(),
+		Value: record.Claim{Nonce: c.begun.Nonce, Lease: c.begun.Lease, Holder: c.begun.Holder}.Encode(),
+		If:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(c.entry.Record), "=", before.mod())},
+		Also:  []clientv3.Op{clientv3.OpPut(c.entry.Record, c.value, clientv3.WithLease(c.work.id))},
+		Mine: func(v []byte) bool {
+			r, ok := record.DecodeClaim(v)
+			return ok && r.Nonce == c.begun.Nonce && r.Lease == c.begun.Lease
+		},
+		Together: c.store.together(c.entry),
+	})
+}
+
+// discard takes back, in the background, a claim whose outcome is not known: whenever it arrives,
+// nothing runs for it. The record outlives the session's lease, so it is taken back also where the
+// claim has gone with that.
+func (c *claim) discard(pending *commit.PendingError, before state) {
+	s := c.store
+	var undo []string
+	if before.kv == nil {
+		undo = append(undo, c.entry.Record)
+	}
+	if !s.takeBack(c.value, func() {
+		defer c.leave()
+		err := pending.Discard(s.sess.Context(), undo...)
+		if err == nil {
+			err = s.undoInTheEnd(c.entry, c.value, before)
+		}
+		s.work.give(c.work, err != nil)
+	}) {
+		pending.Abandon()
+		s.work.give(c.work, true)
+		c.leave()
+	}
 }
 
 // whileOpen derives a ctx that ends, with ErrClosed, when the session has waited for those who
@@ -128,13 +141,14 @@ func nearQuota(err error) error {
 }
 
 // withdraw takes back what a claim has left whose attempt was not started: nothing was run, and it
-// must not look as if it had been. If it cannot do so before ctx ends, it goes on in the
-// background, and returns the error.
-func (c *call) withdraw(ctx context.Context, work *pooled, value string, before state) error {
+// must not look as if it had been. If ctx ends before that is done, it continues in the background,
+// and withdraw returns the error.
+func (c *claim) withdraw(ctx context.Context, before state) error {
+	defer c.leave()
 	s := c.store
-	err := s.undo(ctx, c.entry, value, before)
-	if err == nil || !s.takeBack(value, func() { s.work.give(work, s.undoInTheEnd(c.entry, value, before) != nil) }) {
-		s.work.give(work, err != nil)
+	err := s.undo(ctx, c.entry, c.value, before)
+	if err == nil || !s.takeBack(c.value, func() { s.work.give(c.work, s.undoInTheEnd(c.entry, c.value, before) != nil) }) {
+		s.work.give(c.work, err != nil)
 	}
 	if err != nil {
 		err = nearQuota(because(ctx, err))

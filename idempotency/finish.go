@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"google.golang.org/grpc/codes"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -81,24 +78,15 @@ type settlement struct {
 
 // finish writes the outcome, once.
 func (a *Attempt) finish(ctx context.Context, o *settlement) error {
-	_ = a.Err() // a pause may have outlasted the session, and no timer has fired yet
-	a.mu.Lock()
-	if over := a.over; over != nil || a.ending {
-		a.mu.Unlock()
-		if over == nil {
-			over = ErrSettled
-		}
-		return fmt.Errorf("%v: %w", a.key, over)
+	if err := a.beginEnding(o); err != nil {
+		return wrap(a.key, err)
 	}
-	a.ending = true
-	o.ifs, o.then = a.ifs, a.then
-	a.mu.Unlock()
 	if o.state == "" || o.state == record.AttemptReleased {
 		a.life.End(ErrSettled) // before another attempt may begin
 	}
 	held := true
 	select {
-	case a.writing <- struct{}{}: // a recovery point may be on its way
+	case a.writing <- struct{}{}: // a recovery point may be under way
 	case <-ctx.Done():
 		held = false
 	}
@@ -112,16 +100,38 @@ func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 		stop()
 		cancel()
 	}
-	if !again {
-		a.settled(o, err)
-		<-a.writing
-		return wrap(a.key, err)
+	if again {
+		return wrap(a.key, a.finishLater(o, errors.Join(ErrNotRecorded, a.store.explain(because(ctx, err))), held))
 	}
-	err = errors.Join(ErrNotRecorded, a.store.explain(because(ctx, err)))
-	if !a.epoch.Valid() { // the same again: this may have taken its time
+	a.settled(o, err)
+	<-a.writing
+	return wrap(a.key, err)
+}
+
+// beginEnding has o be the end of the attempt, or returns why it cannot be.
+func (a *Attempt) beginEnding(o *settlement) error {
+	_ = a.Err() // a pause may have outlasted the session, and no timer has fired yet
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.over != nil:
+		return a.over
+	case a.ending:
+		return ErrSettled
+	}
+	a.ending = true
+	o.ifs, o.then = a.ifs, a.then
+	return nil
+}
+
+// finishLater has the outcome written in the background. It returns err, joined with why the
+// attempt's context has ended unless the caller reports that. held says that the caller has the
+// right to write the record.
+func (a *Attempt) finishLater(o *settlement, err error, held bool) error {
+	if !a.epoch.Valid() { // once more: the write may have taken long
 		a.life.Lose(a.lostWithSession())
 	}
-	a.life.End(ErrSettled)                                          // that ends a recovery point on its way, too
+	a.life.End(ErrSettled)                                          // that ends a recovery point under way, too
 	if gone := a.interrupted(); gone != nil && gone != o.reported { //nolint:errorlint // the same error, not the same kind
 		err = errors.Join(err, gone)
 	}
@@ -132,7 +142,7 @@ func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 			a.writing <- struct{}{}
 		}
 		defer func() { s.count.pending.Add(-1); <-a.writing }()
-		a.goOn(o)
+		a.keepWriting(o)
 	}) {
 		s.count.pending.Add(-1)
 		a.settled(o, err)
@@ -140,7 +150,7 @@ func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 			<-a.writing
 		}
 	}
-	return wrap(a.key, err)
+	return err
 }
 
 func wrap(k Key, err error) error {
@@ -150,8 +160,8 @@ func wrap(k Key, err error) error {
 	return fmt.Errorf("%v: %w", k, err)
 }
 
-// goOn writes the outcome in the background, for as long as the session is open.
-func (a *Attempt) goOn(o *settlement) {
+// keepWriting writes the outcome in the background, for as long as the session is open.
+func (a *Attempt) keepWriting(o *settlement) {
 	s := a.store
 	ctx := s.sess.Context()
 	pause := commit.Backoff{Most: 5 * time.Second}
@@ -220,147 +230,4 @@ func (a *Attempt) settled(o *settlement, err error) {
 	}
 	a.given.Do(func() { s.work.give(a.work, err != nil || o.state == "") })
 	a.land(done)
-}
-
-// write writes the outcome. Again says that it is worth trying once more, later.
-func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bool) {
-	s := a.store
-	if err := a.resolve(ctx); err != nil && o.state != "" {
-		return err, !errors.Is(err, ErrFenced)
-	}
-	switch o.state {
-	case "":
-		removal, err := commit.Remove(ctx, s.client, a.entry.Claim(), a.token)
-		o.gone = removal == commit.Absent
-		return err, err != nil
-	case record.AttemptReleased:
-		return a.release(ctx, o)
-	}
-	parts := a.prepare(o)
-	s.space.writes(2+len(parts), max(len(o.text), o.rec.Size))
-	for {
-		lease, err := s.retain(a.set.retain).take(ctx, 1+len(parts))
-		if err != nil {
-			return err, true
-		}
-		gone, err := a.writeParts(ctx, lease, parts)
-		if commit.TooLarge(err) {
-			parts = a.omit(o, err)
-			continue
-		}
-		if err != nil {
-			return err, !errors.Is(err, ErrFenced)
-		}
-		var res commit.Amending
-		if !gone {
-			then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id)), clientv3.OpDelete(a.entry.Claim())}
-			var together commit.Together
-			if len(o.ifs)+len(o.then) == 0 && !o.alone { // what the caller has given touches who knows what
-				together = s.together(a.entry)
-			}
-			sent := now()
-			if res, err = commit.Amend(ctx, s.client, commit.Amendment{
-				Key: a.entry.Record, Mod: a.mod, If: o.ifs, Then: append(then, o.then...),
-				Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == o.text },
-				Same: func() clientv3.Op {
-					return clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id))
-				},
-				Together: together,
-			}); err != nil {
-				if o.alone = rejects(err); o.alone && len(o.ifs)+len(o.then) > 0 {
-					return fmt.Errorf("%w: %w", errRejected, err), false
-				}
-				if commit.TooLarge(err) && !o.rec.Omitted {
-					parts = a.omit(o, err)
-					continue
-				}
-				return err, true
-			}
-			switch res.Outcome {
-			case commit.Amended:
-				s.saw(res.Mod, sent)
-				err := s.prolong(ctx, s.retain(a.set.retain), lease, res, kept{entry: a.entry, text: o.text, token: a.token, parts: parts})
-				return err, err != nil
-			case commit.Unmet:
-				a.mod = res.Mod
-				return ErrConflict, false
-			case commit.Overtaken:
-				return a.fenced(), false
-			}
-		}
-		// A lease is gone, ours or one that the caller has named.
-		if len(o.then) > 0 {
-			call, cancel := commit.Call(ctx)
-			ours, err := s.client.TimeToLive(call, lease.id)
-			cancel()
-			if err != nil {
-				return err, true
-			}
-			if ours.TTL > 0 {
-				return fmt.Errorf("%w: %w", errRejected, rpctypes.ErrLeaseNotFound), false
-			}
-		}
-		s.retain(a.set.retain).forget(lease)
-	}
-}
-
-// rejects tells whether etcd takes no such Txn, now or later.
-func rejects(err error) bool {
-	if commit.TooLarge(err) {
-		return true
-	}
-	var known rpctypes.EtcdError
-	return errors.As(err, &known) && (known.Code() == codes.InvalidArgument || known.Code() == codes.PermissionDenied)
-}
-
-// release gives the key free. It deletes the record, unless something of it has to be kept: the
-// recovery points, and the payload's fingerprint if the function has run. Then the record says that
-// it is free. Where etcd has no space, a fingerprint alone is not kept: a release has to pass.
-func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again bool) {
-	s, steps := a.store, len(a.rec.Body) > 0
-	r := a.rec
-	r.State = record.AttemptReleased
-	text := r.Encode()
-	free := commit.Amendment{
-		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())},
-		Mine: func(kv *mvccpb.KeyValue) bool { return kv == nil || o.ran && string(kv.Value) == text },
-	}
-	var res commit.Amending
-	var lease *pooled
-	if steps || o.ran {
-		if lease, err = s.retain(a.set.retain).take(ctx, 1); err == nil {
-			s.space.writes(1, len(text))
-			keep := free
-			keep.Then = []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id)), free.Then[1]}
-			keep.Mine = func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text }
-			res, err = commit.Amend(ctx, s.client, keep)
-		}
-	}
-	if !steps && (!o.ran || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace)) {
-		lease = nil
-		res, err = commit.Amend(ctx, s.client, free)
-	}
-	switch {
-	case err != nil:
-		return err, true
-	case res.Outcome == commit.Amended:
-		if lease == nil {
-			return nil, false
-		}
-		err := s.prolong(ctx, s.retain(a.set.retain), lease, res, kept{entry: a.entry, text: text})
-		return err, err != nil
-	case res.Outcome == commit.LeaseGone:
-		s.retain(a.set.retain).forget(lease)
-		return rpctypes.ErrLeaseNotFound, true
-	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
-		return nil, false // the claim stood until then, so it was this that took it away
-	}
-	return a.fenced(), false
-}
-
-// fenced is for an attempt whose record is another's, or nobody's. If nobody has taken over,
-// its claim still stands, and would be in the way.
-func (a *Attempt) fenced() error {
-	a.store.sess.Background(a.drop)
-	return ErrFenced
 }

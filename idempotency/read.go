@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -118,26 +119,16 @@ func (s *Store) parts(ctx context.Context, e keyspace.Entry, r record.Attempt) (
 		return nil, fmt.Errorf("%w: a result of %d bytes", ErrUnreadable, r.Size)
 	}
 	all := make([]byte, 0, r.Size)
-	var pause commit.Backoff
-	for n := 0; n < r.Parts; {
-		call, cancel := commit.Call(ctx)
-		resp, err := s.client.Get(call, e.Part(r.Token, n))
-		cancel()
-		switch {
-		case err == nil && len(resp.Kvs) == 0:
-			return nil, nil
-		case err == nil:
-			all = append(all, resp.Kvs[0].Value...)
-			if len(all) > r.Size {
-				return nil, fmt.Errorf("%w: its result is longer than %d bytes", ErrUnreadable, r.Size)
-			}
-			n++
-			continue
-		case !commit.Transient(err):
+	for n := range r.Parts {
+		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
+			return s.client.Get(call, e.Part(r.Token, n))
+		})
+		if err != nil || len(resp.Kvs) == 0 {
 			return nil, err
 		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return nil, err
+		all = append(all, resp.Kvs[0].Value...)
+		if len(all) > r.Size {
+			return nil, fmt.Errorf("%w: its result is longer than %d bytes", ErrUnreadable, r.Size)
 		}
 	}
 	if sum := sha256.Sum256(all); len(all) != r.Size || !bytes.Equal(sum[:], r.Sum) {

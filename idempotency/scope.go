@@ -72,11 +72,11 @@ func (s *scopes) take(t *tally, most int, came moment) (known, full bool) {
 	return true, false
 }
 
-// scopeFull reports whether the scope of a request that has no record has as many as it may
+// countScope reports whether the scope of a request that has no record has as many as it may
 // have. It returns an error of etcd's or ctx's.
 //
 // A counter in etcd would be exact, and would have all claims of a scope wait for each other.
-func (c *call) scopeFull(ctx context.Context) (bool, error) {
+func (c *call) countScope(ctx context.Context) (bool, error) {
 	s, most := c.store, c.store.opts.MaxPerScope
 	if most == 0 {
 		return false, nil
@@ -88,27 +88,22 @@ func (c *call) scopeFull(ctx context.Context) (bool, error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	var pause commit.Backoff
-	for {
-		if known, full := s.scopes.take(t, most, came); known {
-			return full, nil
-		}
-		asked := now()
-		n, err := s.keysBelow(ctx, s.keys.Scope(c.key.Scope))
-		switch {
-		case err == nil:
-			s.scopes.mu.Lock()
-			t.n, t.at = n, asked
-			s.scopes.mu.Unlock()
-			_, full := s.scopes.take(t, most, came)
-			return full, nil
-		case !commit.Transient(err):
-			return false, err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return false, err
-		}
+	if known, full := s.scopes.take(t, most, came); known {
+		return full, nil
 	}
+	var asked moment
+	n, err := commit.Read(ctx, func(call context.Context) (int64, error) {
+		asked = now()
+		return s.keysBelow(call, s.keys.Scope(c.key.Scope))
+	})
+	if err != nil {
+		return false, err
+	}
+	s.scopes.mu.Lock()
+	t.n, t.at = n, asked
+	s.scopes.mu.Unlock()
+	_, full := s.scopes.take(t, most, came)
+	return full, nil
 }
 
 // keysBelow counts the keys under a prefix, by a majority.
@@ -122,9 +117,9 @@ func (s *Store) keysBelow(ctx context.Context, prefix string) (int64, error) {
 	return resp.Count, nil
 }
 
-// refuseScope counts and returns the refusal of a request whose scope is full. Records that
+// scopeFull counts and returns the refusal of a request whose scope is full. Records that
 // came evenly go evenly: one in each such part of their retention.
-func (c *call) refuseScope() error {
+func (c *call) scopeFull() error {
 	c.store.count.scopeFull.Add(1)
 	most := c.store.opts.MaxPerScope
 	after := min(max(c.set.retain/time.Duration(most), time.Second), time.Hour)

@@ -14,14 +14,14 @@ import (
 type patience struct {
 	none  bool
 	timer *time.Timer
-	out   <-chan time.Time // nil: no bound but ctx
+	out   chan struct{} // closed when the bound has passed; nil if there is none but ctx
 }
 
 func newPatience(set settings) *patience {
 	p := &patience{none: set.hasWait && set.wait == 0}
 	if set.wait > 0 {
-		p.timer = time.NewTimer(set.wait)
-		p.out = p.timer.C
+		p.out = make(chan struct{})
+		p.timer = time.AfterFunc(set.wait, func() { close(p.out) })
 	}
 	return p
 }
@@ -32,7 +32,7 @@ func (p *patience) stop() {
 	}
 }
 
-// ended reports whether a bound has passed. It is asked once more only after false.
+// ended reports whether the bound has passed.
 func (p *patience) ended() bool {
 	select {
 	case <-p.out:

@@ -1,0 +1,95 @@
+package idempotency
+
+import "context"
+
+// decision is what a call of Begin does next.
+type decision int
+
+const (
+	awaitAttempt decision = iota + 1
+	awaitUndo             // this process removes the record of a claim whose function was never called
+	askMajority
+	replayOutcome
+	refuseInProgress
+	refuseUnreadable
+	refuseMismatch
+	refuseUnknown
+	admitNew // an attempt may begin if there is room: see admit
+	refuseNearQuota
+	refuseScopeFull
+	claimKey
+)
+
+// known is what a call knows of its request.
+type known struct {
+	state
+	agrees    bool // the call's payload is that of the record
+	undoing   bool // the record is of a claim of this process that is being taken back
+	confirmed bool // a majority was asked twice
+}
+
+// asked is what the caller asks for.
+type asked struct {
+	waits   bool
+	refuses bool // OnLost is Refuse
+}
+
+// decide returns what to do about a request. What one member has answered may be outdated: only an
+// outcome is taken from it, since an outcome does not change.
+func decide(k known, q asked) decision {
+	switch {
+	case k.kv != nil && !k.sure && !(k.finished() && k.agrees):
+		return askMajority
+	case k.bad:
+		return refuseUnreadable
+	case k.kv != nil && !k.agrees:
+		return refuseMismatch
+	case k.finished():
+		return replayOutcome
+	case k.claim && q.waits:
+		return awaitAttempt
+	case k.lost() && k.undoing && q.waits:
+		return awaitUndo
+	case k.claim, k.lost() && k.undoing:
+		return refuseInProgress
+	case k.lost() && (k.rec.Refuse || q.refuses) && !k.confirmed: // taken back since it was read, perhaps
+		return askMajority
+	case k.lost() && (k.rec.Refuse || q.refuses):
+		return refuseUnknown
+	}
+	return admitNew
+}
+
+// admission returns whether an attempt may begin. A request that was not found at one member
+// may have a record all the same, so a majority is asked before it is refused for lack of room.
+func admission(sure, room, scopeFull bool) decision {
+	switch {
+	case room && !scopeFull:
+		return claimKey
+	case !sure:
+		return askMajority
+	case !room:
+		return refuseNearQuota
+	}
+	return refuseScopeFull
+}
+
+func (c *call) known(st state, confirmed bool) known {
+	return known{state: st, agrees: st.prints().agree(c.print), undoing: st.lost() && c.store.takesBack(st), confirmed: confirmed}
+}
+
+func (c *call) asked() asked {
+	return asked{waits: !c.patience.none && !c.patience.ended(), refuses: c.set.onLost == Refuse}
+}
+
+// admit decides whether an attempt may begin. It returns an error of etcd's or ctx's.
+func (c *call) admit(ctx context.Context, st state) (decision, error) {
+	room, full := c.store.space.enough(), false
+	if room && st.kv == nil {
+		var err error
+		if full, err = c.countScope(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return admission(st.sure, room, full), nil
+}

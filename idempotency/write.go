@@ -1,0 +1,172 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// write writes the outcome. Again says that it is worth trying once more, later.
+func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bool) {
+	if err := a.resolve(ctx); err != nil && o.state != "" {
+		return err, !errors.Is(err, ErrFenced)
+	}
+	switch o.state {
+	case "":
+		removal, err := commit.Remove(ctx, a.store.client, a.entry.Claim(), a.token)
+		o.gone = removal == commit.Absent
+		return err, err != nil
+	case record.AttemptReleased:
+		return a.release(ctx, o)
+	}
+	parts, pool := a.prepare(o), a.store.retain(a.set.retain)
+	a.store.space.writes(2+len(parts), max(len(o.text), o.rec.Size))
+	for {
+		lease, err := pool.take(ctx, 1+len(parts))
+		if err != nil {
+			return err, true
+		}
+		res := commit.Amending{Outcome: commit.LeaseGone}
+		gone, err := a.writeParts(ctx, lease, parts)
+		if err == nil && !gone {
+			res, err = a.writeRecord(ctx, o, lease)
+		}
+		switch {
+		case errors.Is(err, errRejected):
+			return err, false
+		case commit.TooLarge(err) && !o.rec.Omitted:
+			parts = a.omit(o, err)
+			continue
+		case err != nil:
+			return err, true
+		}
+		switch res.Outcome {
+		case commit.Amended:
+			err := a.store.prolong(ctx, pool, lease, res, kept{entry: a.entry, text: o.text, token: a.token, parts: parts})
+			return err, err != nil
+		case commit.Unmet:
+			a.mod = res.Mod
+			return ErrConflict, false
+		case commit.Overtaken:
+			return a.fenced(), false
+		}
+		if ours, err := a.isGone(ctx, o, lease); !ours {
+			return err, !errors.Is(err, errRejected)
+		}
+		pool.forget(lease)
+	}
+}
+
+// writeRecord writes the record of the outcome, with what is attached, and removes the claim. It
+// returns errRejected if etcd takes no such Txn as what is attached makes.
+func (a *Attempt) writeRecord(ctx context.Context, o *settlement, lease *pooled) (commit.Amending, error) {
+	s, attached := a.store, len(o.ifs)+len(o.then) > 0
+	then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id)), clientv3.OpDelete(a.entry.Claim())}
+	var together commit.Together
+	if !attached && !o.alone { // what is attached may touch any key
+		together = s.together(a.entry)
+	}
+	sent := now()
+	res, err := commit.Amend(ctx, s.client, commit.Amendment{
+		Key: a.entry.Record, Mod: a.mod, If: o.ifs, Then: append(then, o.then...),
+		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == o.text },
+		Same: func() clientv3.Op {
+			return clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id))
+		},
+		Together: together,
+	})
+	if err == nil {
+		if res.Outcome == commit.Amended {
+			s.saw(res.Mod, sent)
+		}
+		return res, nil
+	}
+	if o.alone = rejects(err); o.alone && attached {
+		err = fmt.Errorf("%w: %w", errRejected, err)
+	}
+	return res, err
+}
+
+// isGone reports whether it is the lease of the outcome that etcd does not know. If it is one that
+// the caller has attached, the error is errRejected.
+func (a *Attempt) isGone(ctx context.Context, o *settlement, lease *pooled) (bool, error) {
+	if len(o.then) == 0 {
+		return true, nil
+	}
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	ours, err := a.store.client.TimeToLive(call, lease.id)
+	if err == nil && ours.TTL > 0 {
+		err = fmt.Errorf("%w: %w", errRejected, rpctypes.ErrLeaseNotFound)
+	}
+	return err == nil, err
+}
+
+// rejects tells whether etcd takes no such Txn, now or later.
+func rejects(err error) bool {
+	if commit.TooLarge(err) {
+		return true
+	}
+	var known rpctypes.EtcdError
+	return errors.As(err, &known) && (known.Code() == codes.InvalidArgument || known.Code() == codes.PermissionDenied)
+}
+
+// release gives the key free. It deletes the record, unless something of it has to be kept: the
+// recovery points, and the payload's fingerprint if the function has run. Then the record says that
+// it is free. Where etcd has no space, a fingerprint alone is not kept: a release has to pass.
+func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again bool) {
+	s, steps := a.store, len(a.rec.Body) > 0
+	r := a.rec
+	r.State = record.AttemptReleased
+	text := r.Encode()
+	free := commit.Amendment{
+		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())},
+		Mine: func(kv *mvccpb.KeyValue) bool { return kv == nil || o.ran && string(kv.Value) == text },
+	}
+	var res commit.Amending
+	var lease *pooled
+	if steps || o.ran {
+		if lease, err = s.retain(a.set.retain).take(ctx, 1); err == nil {
+			s.space.writes(1, len(text))
+			keep := free
+			keep.Then = []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id)), free.Then[1]}
+			keep.Mine = func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text }
+			res, err = commit.Amend(ctx, s.client, keep)
+		}
+	}
+	if !steps && (!o.ran || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace)) {
+		lease = nil
+		res, err = commit.Amend(ctx, s.client, free)
+	}
+	switch {
+	case err != nil:
+		return err, true
+	case res.Outcome == commit.Amended:
+		if lease == nil {
+			return nil, false
+		}
+		err := s.prolong(ctx, s.retain(a.set.retain), lease, res, kept{entry: a.entry, text: text})
+		return err, err != nil
+	case res.Outcome == commit.LeaseGone:
+		s.retain(a.set.retain).forget(lease)
+		return rpctypes.ErrLeaseNotFound, true
+	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
+		return nil, false // the claim stood until then, so it was this that took it away
+	}
+	return a.fenced(), false
+}
+
+// fenced is for an attempt whose record is another's, or nobody's. If nobody has taken over,
+// its claim still stands, and would be in the way.
+func (a *Attempt) fenced() error {
+	a.store.sess.Background(a.drop)
+	return ErrFenced
+}
