@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -134,11 +135,28 @@ func unknownNames(page string, known map[string]bool) (found []string) {
 	return found
 }
 
+// goPath is code on a page that names a file or a folder of the repository.
+var goPath = regexp.MustCompile("`((?:(?:concurrency|idempotency|schedlock|embedtest|integration|internal|examples|compat)/)[\\w/.-]+|[a-z][\\w.-]*\\.go)`")
+
+// unknownPaths returns the files and folders on a page that do not exist. A file without a folder
+// may be in any.
+func unknownPaths(page string, tr *tree) (found []string) {
+	for _, m := range goPath.FindAllStringSubmatch(page, -1) {
+		if !slices.ContainsFunc(tr.files, func(f file) bool {
+			return f.path == m[1] || within(f.dir, m[1]) || path.Base(f.path) == m[1]
+		}) {
+			found = append(found, m[1])
+		}
+	}
+	return found
+}
+
 // Pages name what exists: a name that was changed in the code is changed on the pages. Pages
 // about other libraries are left out, and those about former names.
 func TestPagesNameWhatExists(t *testing.T) {
+	ours := repository(t)
 	known := map[string]bool{"TestName": true, "NewCtxClient": true} // any test; of etcd's client
-	for _, tr := range []*tree{repository(t), readTree(t, os.DirFS("../../../integration"))} {
+	for _, tr := range []*tree{ours, readTree(t, os.DirFS("../../../integration"))} {
 		for _, f := range tr.files {
 			ast.Inspect(f.ast, func(n ast.Node) bool {
 				switch n := n.(type) {
@@ -158,6 +176,13 @@ func TestPagesNameWhatExists(t *testing.T) {
 		for _, breach := range unknownNames(page, known) {
 			t.Errorf("%s: no Go file has %s", name, breach)
 		}
+		for _, breach := range unknownPaths(page, ours) {
+			t.Errorf("%s: there is no %s", name, breach)
+		}
+	}
+	tr := planted(t, map[string]string{"internal/queue/rank.go": "package queue"})
+	if got := unknownPaths("`rank.go`, `internal/queue`, `internal/queue/rank.go`, `file.go`, `internal/rank`, `internal/queue/file.go`, `a/b`", tr); len(got) != 3 {
+		t.Errorf("unknown paths %q", got)
 	}
 	if got := unknownNames("`A.Bc`, `Bc(x)`, `*De`, `TTL`, `a.Xy`, `make test`", map[string]bool{"A": true, "Bc": true, "a": true}); !slices.Equal(got, []string{"De", "a.Xy"}) {
 		t.Errorf("unknown names %q", got)
