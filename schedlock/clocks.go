@@ -22,12 +22,13 @@ const beat = time.Minute
 // each reads slow; the greatest is the best.
 const samples = 4
 
-// Clock is another process's wall clock, as seen from here.
+// Clock is the wall clock of another process, as this process sees it.
 type Clock struct {
 	Holder string
 	Lease  clientv3.LeaseID
-	// Ahead is by how much it is ahead of this process's clock; less than 0 if it is
-	// behind. It is exact to about the time that an event takes, once Known.
+	// Ahead is the difference to this process's clock; it is negative if the other clock is behind.
+	// If Known is false no reading has arrived yet, and Ahead is 0. The error is about the time
+	// that an event takes.
 	Ahead time.Duration
 	Known bool
 }

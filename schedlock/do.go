@@ -7,28 +7,29 @@ import (
 	"time"
 )
 
-// Func is the work of a job. Its ctx ends when the caller's ends, when the run is lost,
-// and when AtMost has passed; context.Cause tells which.
+// Func is the work of a job. Its ctx ends when the caller's ctx ends, when the run is lost, and
+// when AtMost has passed; context.Cause returns the reason.
 type Func func(ctx context.Context, r *Run) error
 
-// Do runs fn for a tick of the job, if no other process does or has done so; otherwise it
-// does not wait but tells so in the Result, and the error is nil. Without Tick and Every,
-// each call is a tick of its own, so that only calls at the same time exclude each other.
+// Do runs fn for a tick of the job, unless another call has claimed the tick, another run is
+// active, or the job is paused or cools down. Then it does not wait: the Result has the reason, and
+// the error is nil. (With Retries it is on standby first, see there.) Without Tick and Every each
+// call is a tick of its own, so that only calls at the same time exclude each other.
 //
-// A name is up to 255 bytes of UTF-8, without control characters.
+// A name has up to 255 bytes of UTF-8, without control characters.
 //
-// The error is fn's own, joined with a *LostError (ErrLost) if the run was lost, or with
-// ErrTooLong. If the job could not be claimed it is ErrInvalid, ErrClosed, a
-// *SettingsError (ErrSettings), one of etcd's, or ctx's, joined with what was in the way; then fn
-// was not started, and nothing stays behind that does not end by itself. ctx bounds the
-// wait for etcd, and fn; without a deadline in it, a call waits as long as etcd is away
-// and LateBy allows. A panic of fn is recorded, and then goes on; so does
-// runtime.Goexit. When fn has returned, its outcome is recorded even if ctx has ended,
-// in the background if need be.
+// If fn was started, the error is fn's own, joined with a *LostError (ErrLost) if the run was lost,
+// or with ErrTooLong. If fn was not started, the error is ErrInvalid, ErrClosed, a *SettingsError
+// (ErrSettings), an error of etcd's, or ctx's error joined with what the call waited for;
+// everything that the call left in etcd is then removed or expires.
 //
-// If etcd does not confirm that record within the session's ReleaseTimeout, or before ctx
-// ends, Do returns fn's own result all the same, and Result.Unconfirmed says so. The run is not
-// lost then: it went on when fn returned.
+// ctx bounds the wait for etcd, and fn. Without a deadline in ctx or a LateBy, a call waits as long
+// as etcd is not available. When fn has returned, its outcome is recorded even if ctx has ended, in
+// the background if necessary. A panic of fn, and runtime.Goexit, are recorded and then continue.
+//
+// If etcd does not confirm that record within the session's ReleaseTimeout, or before ctx ends, Do
+// returns fn's own result, and Result.Unconfirmed reports that. The run is not lost in this case:
+// it was active when fn returned. Do may be called concurrently.
 func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOption) (res Result, err error) {
 	defer l.tell(&res, &err)
 	res.Job = name

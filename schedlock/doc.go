@@ -1,49 +1,59 @@
-// Package schedlock lets exactly one process of a fleet run each tick of a scheduled
-// job: one start per fire time, skipped everywhere else.
+// Package schedlock runs the scheduled jobs of a fleet of processes: each fire time of a job is
+// started by one process and skipped by all others.
 //
 // # Guaranteed
 //
-// At most one start for each attempt at a tick: that is decided in one Txn of etcd, and rests
-// on no clock. No start of a tick when a later one was claimed before, in the same Txn, unless
-// the later one lies further ahead than MaxSkew by the clock of the process that claims now:
-// such a claim is one of a process whose clock is wrong, and does not count. The runs of one
-// job do not overlap if they return when their contexts end: a run's context ends, with a cause, before another run can start, under the assumptions that package
-// concurrency names for permits. A run's Token rises from run to run, and a Txn that
-// carries its Guard takes effect only while the run goes on.
+// Each attempt at a tick is started at most once. One Txn of etcd decides that; no clock takes
+// part.
 //
-// A crashed run is noticed after the session's TTL and half a second, however long
-// AtMost is. What then becomes of its tick is said by Retries: by default nothing, so that
-// nothing is started twice.
+// A tick is not started after a later tick of the job was claimed. The same Txn decides that. One
+// claim does not count: one that is further in the future than Options.MaxSkew, by the clock of the
+// process that claims now. The process that made it has a wrong clock.
 //
-// # An end that is not confirmed
+// The runs of one job do not overlap if their functions return when their contexts end. The
+// context of a run ends, with a cause, before another run can start, under the assumptions that
+// package concurrency states for permits.
 //
-// If etcd goes away just when a function has returned, its run is not lost: no other run was
-// started before. The call returns the function's own result, after the session's ReleaseTimeout
-// (2 s by default) at the latest, and Result.Unconfirmed says that the record of the end is not
-// confirmed. Recording continues in the background until the session's lease ends, and the job
-// counts as running as long. If the lease ends first, all other processes see the run as lost:
-// with Retries one of them starts the tick again, although its work was done. So a job that
-// must not be done twice does without Retries, or its work takes an idempotency key.
+// The Token of a run is greater than the tokens of all earlier runs of the job. A Txn that carries
+// the run's Guard takes effect only while the run is active in etcd.
+//
+// If a process crashes, the loss of its runs is detected after the session's TTL and half a second,
+// whatever AtMost is. Retries decides whether their ticks are started again. By default they are
+// not, so that nothing is started twice.
+//
+// # Unconfirmed ends
+//
+// If etcd cannot be reached when a function returns, the run is not lost: no other run was started
+// before. The call returns the function's own result, after the session's ReleaseTimeout (2 s by
+// default) at the latest, and Result.Unconfirmed reports that etcd has not confirmed the record of
+// the end. Recording continues in the background until the session's lease ends, and until then the
+// job counts as running. If the lease ends first, all other processes see the run as lost: with
+// Retries one of them starts the tick again, although its work is done. A job that must not be done
+// twice therefore has no Retries, or its work uses an idempotency key.
 //
 // # Not guaranteed
 //
-// That every tick starts: one whose time passes while the job still runs or is paused, or
-// while no process is there to run it, is skipped. That what a run does outside etcd happens once: a
-// process can be stopped between looking at its context and acting. That ticks start
-// exactly on time: they start by the clock of the process that claims first. If clocks differ
-// by more than a job's interval, a process with a fast clock can claim a later tick first;
-// the earlier one is then skipped.
+// Not every tick is started. A tick is skipped if a run of the job is active, if the job is paused
+// or cools down, or if no process is alive to start it. What a run does outside etcd may happen more than
+// once: a process can be paused between the check of its context and the effect. Ticks are not
+// started exactly on time: they start by the clock of the process that claims first. If clocks
+// differ by more than a job's interval, a process with a fast clock can claim a later tick first;
+// the earlier tick is then skipped.
 //
 // # Failures under a cron library
 //
-// A cron library drops what a call returns. So set Options.Done, which gets each result and
-// error, and SessionOptions.Logger, which gets failed and lost runs, ticks that could not be
-// claimed, and settings that are refused (once, not at each tick). Without both, a job that
-// fails each night shows in History alone.
+// A cron library drops the results of its calls. Set Options.Done, which is called with each result
+// and error, or SessionOptions.Logger, which gets failed and lost runs, ticks that could not be
+// claimed, and settings that are refused (once, not at each tick). Without both, only History
+// shows a job that fails each night.
 //
 // # Terms
 //
-// A tick is a fire time, as an instant in UTC: the same in all processes. A claim is the
-// record that a process starts a tick; it later is the history of that run. An attempt is
-// one start of a tick.
+// A tick is a fire time of a job: an instant in UTC, the same in all processes. A claim is the
+// record in etcd by which a process takes a tick; afterwards it is the history of the run. A run is
+// one execution of a job's function, and an attempt is one start of a tick. The holder of a run is
+// the process that executes it, by SessionOptions.Holder of its session. A cooldown is the time
+// after a start during which AtLeast keeps the job from starting again. A call that finds a run of
+// its own tick active, and may start another attempt, waits for the end of that run: it is on
+// standby.
 package schedlock

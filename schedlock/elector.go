@@ -10,17 +10,18 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// ErrNotLeading: another process leads, or none does for the moment.
+// ErrNotLeading: this process does not lead. Another one may lead, or none at the moment.
 var ErrNotLeading = errors.New("not leading")
 
-// GocronElector is an Elector of gocron (v2): jobs run where it leads. It is a candidate of
-// a concurrency.Election that campaigns until Close, term after term. It is safe for
-// concurrent use.
+// GocronElector is an Elector of gocron (v2): jobs run in the process that leads. It is a candidate
+// of a concurrency.Election that campaigns until Close, term after term. It is safe for concurrent
+// use.
 //
-// It says that it leads no longer before another does, also in a process that was cut
-// off or paused. But gocron asks before a task only: one that runs when the term ends goes
-// on, beside those of the next leader; and a tick that comes between two leaders, or by
-// the clocks of both, is run by none or twice. Where that matters, take NewGocronLocker.
+// It stops reporting leadership before another process leads, even in a process that was
+// partitioned or paused. But gocron asks only before it starts a task. So a task that runs when the
+// term ends continues beside the tasks of the next leader, and a tick that comes between two
+// leaders is run by neither or, if their clocks differ, by both. If that matters, use
+// NewGocronLocker.
 type GocronElector struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -61,10 +62,10 @@ func (e *GocronElector) set(term *concurrency.Permit, err error) {
 	e.term, e.err = term, err
 }
 
-// IsLeader is gocron's, which calls it before each run of a job. It asks nobody, but reads
-// the clocks, so it is right even after a pause of the process. It returns ErrNotLeading,
-// joined with why it does not campaign any more if that is so: ErrClosed, or an error of
-// concurrency.Election.Lead.
+// IsLeader is called by gocron before each run of a job. It asks no other process, and reads the
+// clocks, so that its answer is right even after a pause of the process. It returns nil or
+// ErrNotLeading. If the elector no longer campaigns, ErrNotLeading is joined with the reason:
+// ErrClosed, or an error of concurrency.Election.Lead.
 func (e *GocronElector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	term, err := e.term, e.err
@@ -78,9 +79,9 @@ func (e *GocronElector) IsLeader(context.Context) error {
 	return ErrNotLeading
 }
 
-// Close resigns and ends the candidacy; closing the session does so, too. Shut gocron down
-// first, so that its tasks have ended. It returns an error, ctx's own, only if ctx ends
-// before that is done; then it goes on.
+// Close resigns and ends the candidacy, as the end of the session does. Stop gocron first, so that
+// its tasks have ended. If ctx ends before that, Close returns an error, ctx's own, and resigning
+// continues in the background.
 func (e *GocronElector) Close(ctx context.Context) error {
 	e.cancel()
 	select {

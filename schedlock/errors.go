@@ -8,31 +8,33 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// The errors of this package, one for each decision that a caller can make. They come
-// wrapped with the job and the value in question: compare with errors.Is. An error that
-// is none of these is fn's own, comes from etcd, or is the error of a ctx.
+// The errors of this package, one for each decision that a caller can make. They are wrapped with the
+// job and the value in question: compare with errors.Is. Any other error is the function's own, comes
+// from etcd, or is the error of a ctx.
 var (
 	// ErrInvalid is concurrency.ErrInvalid: an argument or an option is wrong.
 	// Nothing was written to etcd; repeating does not help.
 	ErrInvalid = concurrency.ErrInvalid
 
-	// ErrLost is concurrency.ErrLost: a run ended while its function still ran, and
-	// not by AtMost. What the function did since may overlap with another run.
+	// ErrLost is concurrency.ErrLost: a run ended before its function returned, and not by
+	// AtMost. What the function did afterwards may overlap with another run.
 	ErrLost = concurrency.ErrLost
 
-	// ErrUnlocked: a run was ended by Unlock. It comes as an ErrLost, too.
+	// ErrUnlocked: Unlock has ended a run. It always comes in a *LostError, and so matches
+	// ErrLost.
 	ErrUnlocked = errors.New("job was unlocked")
 
-	// ErrTooLong: a run ended because AtMost had passed.
+	// ErrTooLong: a run was ended because AtMost had passed.
 	ErrTooLong = errors.New("job ran too long")
 
-	// ErrReturned: a run's context ended because its function returned.
+	// ErrReturned: a run has ended because its function returned. It is the cause of the end of the
+	// run's context, and no failure.
 	ErrReturned = errors.New("job has returned")
 
-	// ErrUnconfirmed is concurrency.ErrUnconfirmed: the function of a run returned while the
-	// run went on, but etcd has not confirmed the record of its end. It is no loss and does
-	// not match ErrLost. It always comes as an *UnconfirmedError, in Result.Unconfirmed; no
-	// call returns it.
+	// ErrUnconfirmed is concurrency.ErrUnconfirmed: the function of a run returned while the run was
+	// active, and etcd has not confirmed the record of the end. The run is not lost, and the error does
+	// not match ErrLost. It always comes as an *UnconfirmedError, in Result.Unconfirmed; no call
+	// returns it.
 	ErrUnconfirmed = concurrency.ErrUnconfirmed
 
 	// ErrUnavailable is concurrency.ErrUnavailable: a call has ended with its ctx while etcd
@@ -43,38 +45,42 @@ var (
 	// ErrClosed is concurrency.ErrClosed: the session is closed, or its client is.
 	ErrClosed = concurrency.ErrClosed
 
-	// ErrUnknownJob: no job of this name has ever run or is known to this Locker.
+	// ErrUnknownJob: nothing of a job of this name is in etcd. The name may be misspelled, or the job
+	// has not run yet.
 	ErrUnknownJob = errors.New("no such job")
 
-	// ErrNotRunning: no run of the job is going on.
+	// ErrNotRunning: the job has no active run, and does not cool down.
 	ErrNotRunning = errors.New("job is not running")
 
 	// ErrSettings: the job is in use with other settings. It always comes as a *SettingsError.
 	ErrSettings = errors.New("job is in use with other settings")
 
-	// ErrSkipped: a tick was not started here. It always comes as a *SkippedError, from the
-	// lockers for gocron alone.
-	ErrSkipped = errors.New("tick is not started here")
+	// ErrSkipped: the tick was not started by this call. It always comes as a *SkippedError, from the
+	// lockers for gocron.
+	ErrSkipped = errors.New("tick was not started")
 
-	// ErrGone: the job has no record of that tick, or has none any more.
+	// ErrGone: etcd has no record of that tick: there never was one, or it was removed (Options.Keep,
+	// KeepFor).
 	ErrGone = errors.New("no record of this tick")
 )
 
-// SettingsError says that a job of the same name is in use with another AtMost, AtLeast,
-// Retries or period, or with other fire times: two jobs have one name, two releases of a program
-// run at the same time, or a schedule without a zone of its own is read in the local zones of
-// two hosts. Fire times are shown by the first of a January and of a July. Calls with neither
-// a period nor a schedule agree with any. A process whose own settings are in force can change
-// the schedule, by a new Job. What counts are the settings of the process
-// that has come first, as long as its session lives; then those of whoever comes next,
-// maybe still with the other settings.
+// SettingsError reports that a job of the same name is in use with another AtMost, AtLeast, Retries
+// or period, or with other fire times. There are three causes: two jobs have one name, two releases
+// of a program run at the same time, or a schedule without a zone of its own is read in the local
+// zones of two hosts. The texts show fire times by the first of a January and of a July. Calls with
+// neither a period nor a schedule agree with any.
+//
+// The settings of the process that used the job first are in force as long as its session lives;
+// afterwards those of the next process that claims a tick, possibly still the other settings. The
+// process whose settings are in force can change the fire times, by a new Job. errors.Is matches it
+// with ErrSettings.
 type SettingsError struct {
 	Job    string
 	Mine   string
 	Theirs string
 }
 
-// Error names both settings.
+// Error returns the job and both settings.
 func (e *SettingsError) Error() string {
 	return fmt.Sprintf("job %q is in use with other settings: here %s; there %s", e.Job, e.Mine, e.Theirs)
 }
@@ -82,8 +88,8 @@ func (e *SettingsError) Error() string {
 // Is reports whether target is ErrSettings.
 func (e *SettingsError) Is(target error) bool { return target == ErrSettings }
 
-// LostError says which run was lost, and why. errors.Is matches it with ErrLost, and
-// with ErrUnlocked or ErrClosed if that was the cause.
+// LostError reports which run was lost, and why. errors.Is matches it with ErrLost, and with
+// ErrUnlocked or ErrClosed if that was the cause.
 type LostError struct {
 	Job     string
 	Tick    time.Time
@@ -93,7 +99,7 @@ type LostError struct {
 	Reason  string
 }
 
-// Error names the run, the cause and the reason.
+// Error returns the run, the cause and the reason.
 func (e *LostError) Error() string {
 	cause := fmt.Sprint(e.Cause)
 	if e.Cause == ErrLost { //nolint:errorlint // its text is of a permit
@@ -112,11 +118,11 @@ func (e *LostError) Unwrap() error { return e.Cause }
 // Is reports whether target is ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// UnconfirmedError says that etcd has not confirmed the record of a run's end. The function has
-// returned, while the run went on. Until the record arrives, or etcd expires the session's
-// lease, the job counts as running. If the lease expires first, other processes see the run as
-// lost, and start its tick again if Retries allows it. errors.Is matches it with
-// ErrUnconfirmed, and never with ErrLost.
+// UnconfirmedError reports that etcd has not confirmed the record of a run's end. The function has
+// returned while the run was active. Until the record arrives in etcd, or the session's lease
+// expires, the job counts as running. If the lease expires first, other processes see the run as
+// lost, and start its tick again if Retries allows it. errors.Is matches it with ErrUnconfirmed,
+// and never with ErrLost.
 type UnconfirmedError struct {
 	Job     string
 	Tick    time.Time
@@ -128,7 +134,7 @@ type UnconfirmedError struct {
 	Cause error
 }
 
-// Error names the run and the cause.
+// Error returns the run and the cause.
 func (e *UnconfirmedError) Error() string {
 	return fmt.Sprintf("record the end of job %q, tick %s, attempt %d: etcd has not confirmed it: %v", e.Job, stamp(e.Tick), e.Attempt, e.Cause)
 }

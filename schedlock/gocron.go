@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// GocronLocker is a Locker of gocron (v2). gocron's own idea of one, a lock by the name of
-// the job that is released when its task ends, lets each process whose timer fires later
-// than that run the task again; here the tick is claimed. It is safe for concurrent use.
+// GocronLocker is a Locker of gocron (v2). Another locker for gocron locks the name of the job
+// until its task ends, so that each process whose timer fires after that runs the task again. This
+// one claims the tick. It is safe for concurrent use.
 //
-// What gocron does not ask for it does not learn: a task is not told that its run was
-// lost, for which it can look at Running; and gocron reports neither that a task failed or
-// panicked, nor that it was not called because BeforeJobRunsSkipIfBeforeFuncErrors returned an
-// error, so History shows such a run as done, unless a listener calls Fail.
+// gocron does not pass on what happens to a run. A task is not notified that its run was lost: use
+// Running to get the run. gocron does not report that a task failed or panicked, nor that it was
+// not called because BeforeJobRunsSkipIfBeforeFuncErrors returned an error: History shows such a
+// run as done unless a listener calls Fail.
 type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 	locker   *Locker
 	settings settings
@@ -30,18 +30,17 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 	lost    map[string]time.Time    // ticks for which again was called
 }
 
-// NewGocronLocker returns a locker for gocron's jobs; the names of the jobs become those of
-// its runs, and L is gocron's type of a lock:
+// NewGocronLocker returns a locker for gocron's jobs. The names of the jobs are the names of its
+// runs, and L is gocron's type of a lock:
 //
 //	locker, err := schedlock.NewGocronLocker[gocron.Lock](lk, 5*time.Minute)
 //	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //	s.NewJob(gocron.DurationJob(5*time.Minute), gocron.NewTask(sweep), gocron.WithName("sweep"))
 //
-// Give each job a name of its own. Without WithName it has that of its function, such as
-// example.com/shop.sweep, which two jobs of one function share, so that only one of them
-// starts in each period; and that of a function literal, main.main.func1, counts the ones
-// before it: another build may give it to another job, and this job another one, under
-// which it starts once more.
+// Give each job a name of its own. Without WithName a job has the name of its function, such as
+// example.com/shop.sweep, and two jobs of one function share it, so that only one of them starts in
+// each period. The name of a function literal, such as main.main.func1, is numbered: another build
+// may give it to another job, and the job then starts once more under its new name.
 //
 // gocron does not pass the fire time to a locker. So every, the interval of the jobs, makes the
 // ticks, as the option Every does. Jobs of another interval need another locker, which
@@ -56,9 +55,9 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 // next run, and a warning is logged.
 //
 // gocron acquires the lock before it decides whether the task runs. So an error of
-// BeforeJobRunsSkipIfBeforeFuncErrors uses up the tick in the whole fleet: no other process
-// runs the task for it. With Retries, a call that waits for the end of a run occupies one of the
-// places of WithLimitConcurrentJobs, or delays the next run of a job in singleton mode: see Retry.
+// BeforeJobRunsSkipIfBeforeFuncErrors uses up the tick in the whole fleet: no other process runs
+// the task for it. With Retries, a call on standby occupies one of the places of
+// WithLimitConcurrentJobs, or delays the next run of a job in singleton mode: see Retry.
 //
 // NewGocronLocker returns ErrInvalid if the period or an option is out of range, if options
 // contradict each other, and if L has methods other than Unlock.
@@ -78,11 +77,11 @@ func newGocronLocker[L interface{ Unlock(context.Context) error }](l *Locker, s 
 		again: map[string]func() error{}, watched: map[string]bool{}, lost: map[string]time.Time{}}, nil
 }
 
-// SkippedError reports that a tick was not started here, and why: see Result.Outcome. It is an error
-// because only an error of the lock makes gocron skip a task. errors.Is matches it with ErrSkipped.
+// SkippedError reports that a tick was not started by this call, and why: see Result.Outcome. It is
+// an error because gocron skips a task only if Lock fails. errors.Is matches it with ErrSkipped.
 type SkippedError struct{ Result Result }
 
-// Error names the job, the tick and what was in the way.
+// Error returns the job, the tick and the reason.
 func (e *SkippedError) Error() string {
 	s := fmt.Sprintf("job %q, tick %s: %v", e.Result.Job, stamp(e.Result.Tick), e.Result.Outcome)
 	if e.Result.Holder != "" {
@@ -102,9 +101,9 @@ func (e *SkippedError) Error() string {
 // Is reports whether target is ErrSkipped.
 func (e *SkippedError) Is(target error) bool { return target == ErrSkipped }
 
-// Lock is gocron's, which calls it when a job's timer fires: it starts a run of the job
-// for the tick that has come, which goes on until Unlock. If there is none to start here it
-// returns a *SkippedError (ErrSkipped); else the errors of Locker.Do. ctx bounds the start alone.
+// Lock is called by gocron when a job's timer fires. It starts a run of the job for the tick that
+// has come; the run lasts until Unlock. If this call does not start the tick, Lock returns a
+// *SkippedError (ErrSkipped), otherwise the errors of Locker.Do. ctx bounds the start, not the run.
 func (g *GocronLocker[L]) Lock(ctx context.Context, key string) (L, error) {
 	lock, err := g.lock(ctx, key)
 	if err != nil {
@@ -114,8 +113,8 @@ func (g *GocronLocker[L]) Lock(ctx context.Context, key string) (L, error) {
 	return any(lock).(L), nil
 }
 
-// Running returns the run of a job that goes on under this locker: for tasks that want its
-// Ctx, which ends when the run is lost, its Token or its Guard.
+// Running returns the active run of a job under this locker: for tasks that need its Context, which
+// ends when the run is lost, its Token or its Guard.
 func (g *GocronLocker[L]) Running(key string) (*Run, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,14 +122,14 @@ func (g *GocronLocker[L]) Running(key string) (*Run, bool) {
 	return r, ok
 }
 
-// Fail has the run of a job that goes on under this locker recorded as failed, with err, when
-// gocron releases the lock; of several errors the first counts. It returns false if no run goes
-// on, or err is nil. It is for gocron's listeners, which are called before that:
+// Fail has the active run of a job under this locker recorded as failed, with err, when gocron
+// releases the lock. Of several errors the first counts. Fail returns false if the job has no
+// active run, or err is nil. It is for gocron's listeners, which are called before the release:
 //
 //	gocron.AfterJobRunsWithError(func(_ uuid.UUID, name string, err error) { locker.Fail(name, err) })
 //
-// likewise AfterJobRunsWithPanic, and a function of BeforeJobRunsSkipIfBeforeFuncErrors that
-// is about to return an error.
+// likewise for AfterJobRunsWithPanic, and for a function of BeforeJobRunsSkipIfBeforeFuncErrors
+// that is about to return an error.
 func (g *GocronLocker[L]) Fail(key string, err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -236,9 +235,9 @@ type gocronLock struct {
 	err      error
 }
 
-// Unlock ends the run. It waits until the end is recorded, the session's ReleaseTimeout has
-// passed or ctx has ended; the end is recorded in any case, in the background if need be. It returns a *LostError, ErrTooLong, the error given to Fail, or ctx's
-// error.
+// Unlock ends the run. It waits until the end is recorded, the session's ReleaseTimeout has passed
+// or ctx has ended; afterwards recording continues in the background. It returns a *LostError,
+// ErrTooLong, the error that was passed to Fail, or ctx's error.
 func (k *gocronLock) Unlock(ctx context.Context) error {
 	k.once.Do(func() { close(k.unlocked) })
 	select {
@@ -249,32 +248,31 @@ func (k *gocronLock) Unlock(ctx context.Context) error {
 	}
 }
 
-// GocronCron is a GocronLocker for one job of gocron at times of day. It is gocron's Cron as
-// well, and so knows the fire times.
+// GocronCron is a GocronLocker for one job of gocron at times of day. It is also the job's
+// gocron.Cron, and therefore knows the fire times.
 type GocronCron[L interface{ Unlock(context.Context) error }] struct {
 	*GocronLocker[L]
 	*gocronTicks
 }
 
-// NewGocronCron returns a locker for one job, which has to be given to that job twice:
+// NewGocronCron returns a locker for one job. Pass it to that job twice:
 //
 //	daily, err := schedlock.NewGocronCron[gocron.Lock](lk, gocron.NewDefaultCron(false))
 //	s.NewJob(gocron.CronJob("0 9 * * *", false), task, gocron.WithName("invoices"),
 //		gocron.WithCronImplementation(daily), gocron.WithDistributedJobLocker(daily))
 //
-// Given as the one alone it does no work: without WithCronImplementation the job is refused, and
-// without WithDistributedJobLocker each process runs it, of which a warning is logged at the
-// second fire time.
+// Both are necessary: without WithCronImplementation the job is refused, and without
+// WithDistributedJobLocker each process runs the job, and a warning is logged at the second fire
+// time.
 //
-// cron is what tells the fire times: gocron's own, or another. RunNow of gocron runs the
-// tick that has come last, if it was not run. Times that gocron adds to those of its Cron, by
-// DaylightSavingsTimeRunAfterTransition, are skipped. Unless LateBy says otherwise, a tick
-// starts before the next fire time or not at all, and Lock returns a second, or a tenth of a
-// shorter time between two, before that: a fire time that has passed when Lock returns is one
-// that gocron leaves out.
+// cron has the fire times: gocron's own Cron, or another. RunNow of gocron runs the latest tick
+// that has come, if it was not run. Fire times that gocron adds to those of its Cron, by
+// DaylightSavingsTimeRunAfterTransition, are skipped. Without LateBy, a tick starts before the next
+// fire time or not at all, and Lock returns one second, or a tenth of an interval below ten
+// seconds, before that: gocron skips a fire time that has passed when Lock returns.
 //
-// It returns ErrInvalid if cron is nil, an option is out of range, options contradict each other,
-// or L has methods other than Unlock.
+// NewGocronCron returns ErrInvalid if cron is nil, an option is out of range, options contradict
+// each other, or L has methods other than Unlock.
 func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron interface {
 	IsValid(crontab string, location *time.Location, now time.Time) error
 	Next(lastRun time.Time) time.Time
@@ -310,7 +308,7 @@ type gocronTicks struct {
 	passed int       // fire times that have come while gocron had not asked for the lock
 }
 
-// IsValid is gocron's: it sets the crontab. It returns an error of the cron's.
+// IsValid is called by gocron: it sets the crontab. It returns an error of the cron's.
 func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.Time) error {
 	err := t.valid(crontab, location, now)
 	t.mu.Lock()
@@ -322,8 +320,8 @@ func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.
 	return err
 }
 
-// Next is gocron's: the first fire time after the last run. Others may ask as well: no tick
-// comes of an answer.
+// Next is called by gocron: it returns the first fire time after the last run. Other callers may
+// call it, too: the answer makes no tick.
 func (t *gocronTicks) Next(lastRun time.Time) time.Time {
 	next, _ := t.times.next(lastRun)
 	t.mu.Lock()

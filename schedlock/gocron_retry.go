@@ -9,16 +9,17 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// Retry has a tick whose run was lost started again, as Retries allows, by a call of again,
-// which is the RunNow of gocron's job of that name:
+// Retry has a tick whose run was lost started again, as Retries allows, by a call of again: the
+// RunNow of gocron's job of that name.
 //
 //	job, err := s.NewJob(…, gocron.WithName("sweep"))
 //	locker.Retry("sweep", job.RunNow)
 //
-// Without it a call of Lock stands by, in gocron's eyes a task that runs: it takes one of the
-// places of WithLimitConcurrentJobs, so that other jobs wait for it, and keeps a job in
-// singleton mode from its next run. With it such a call returns at once, as Claimed, and the
-// Locker stands by. Call it before the scheduler starts. It has no effect without Retries.
+// Without Retry the call of Lock itself is on standby. gocron counts it as a running task: it
+// occupies one of the places of WithLimitConcurrentJobs, so that other jobs wait for it, and delays
+// the next run of a job in singleton mode. With Retry such a call returns at once, as Claimed, and
+// the Locker is on standby in the background. Call Retry before the scheduler starts. It has no
+// effect without Retries.
 func (g *GocronLocker[L]) Retry(key string, again func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -24,30 +24,29 @@ const (
 	RunFailed   State = "failed"   // its function returned an error, panicked, or exceeded AtMost
 	RunLost     State = "lost"     // its process died, was partitioned or was paused for too long
 	RunUnlocked State = "unlocked" // Unlock ended it
-	// RunUnconfirmed: its function returned in this process, and etcd has not confirmed the
-	// record of that, see Result.Unconfirmed. Other processes see the run as RunActive, and as
-	// RunLost once the lease of its session has expired.
+	// RunUnconfirmed: its function returned in this process, and etcd has not confirmed the record
+	// of the end, see Result.Unconfirmed. Other processes see the run as RunActive, and as RunLost
+	// after the lease of its session has expired.
 	RunUnconfirmed State = "unconfirmed"
 )
 
-// Record is what etcd tells of one tick.
+// Record is the record of one tick in etcd: of its latest attempt.
 type Record struct {
 	Job     string
 	Tick    time.Time
 	State   State
-	Attempt int    // of the latest start
-	Holder  string // who started it
+	Attempt int
+	Holder  string // the process that started it
 	Start   time.Time
-	End     time.Time // zero if it has none
-	// Error is the text of the function's error, cut to 1024 bytes, or why the job was
-	// unlocked.
+	End     time.Time // zero if none is recorded
+	// Error is the text of the function's error, cut to 1024 bytes, or the reason of Unlock.
 	Error string
-	By    string // who unlocked it
+	By    string // the process that unlocked it
 }
 
-// History returns the records of a job, latest tick first, as of one revision of etcd.
-// Records that cannot be read are left out. It returns ErrInvalid if the name is out of range,
-// ErrUnknownJob if nothing of the job is in etcd, ErrClosed, ctx's error or an error of etcd's.
+// History returns the records of a job, latest tick first, as of one revision of etcd. Records that
+// cannot be read are left out. It returns ErrInvalid if the name is out of range, ErrUnknownJob if
+// nothing of the job is in etcd, ErrClosed, ctx's error or an error of etcd's. It changes nothing.
 func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 	var out []Record
 	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
@@ -187,10 +186,10 @@ func (l *Locker) status(ctx context.Context, name string) (out Status, err error
 	return out, err
 }
 
-// Watch yields the record of each run of the job as it starts and as it ends, from now on.
-// Runs that start or end while etcd cannot be reached may be missed; one that is lost is
-// not told, because nothing is written then: History shows it. It ends, with an error, when
-// ctx or the session does, or for a bad name.
+// Watch yields the record of each run of the job when it starts and when it ends, from the call on.
+// It may miss runs that start or end while etcd cannot be reached. It does not report lost runs,
+// since nothing is written then: see History. It yields an error and ends when ctx or the session
+// ends, or if the name is out of range.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := checkName(name); err != nil {
@@ -241,8 +240,8 @@ func (j *job) pass(ctx context.Context, events []*clientv3.Event, to chan<- Reco
 // page is how many keys are read at once to find the jobs.
 const page = 1000
 
-// Jobs returns the names of all jobs of the namespace, in the order of their keys. It
-// returns ErrClosed, ctx's error or one of etcd's.
+// Jobs returns the names of all jobs of the namespace, in the order of their keys. It returns
+// ErrClosed, ctx's error or an error of etcd's.
 func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 	ctx, cancel := l.open(ctx)
 	defer cancel()

@@ -9,13 +9,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// Job is a job together with its schedule, for cron libraries. It is both the job and
-// the schedule that robfig/cron asks for; a run is for the latest fire time of the schedule:
+// Job is a job with its schedule, for cron libraries: it is both the job and the schedule that
+// robfig/cron takes. Each run is for the latest fire time that has come:
 //
 //	job, err := lk.Job("invoices", schedule, send)
 //	c.Schedule(job, job)
 //
-// It is safe for concurrent use.
+// A Job is safe for concurrent use.
 type Job struct {
 	locker   *Locker
 	name     string
@@ -26,19 +26,19 @@ type Job struct {
 	warned   sync.Once
 }
 
-// Job returns a job for a cron library. It sends nothing to etcd. A schedule that counts from the
-// time at which it is asked, as @every does, has no fire times on which processes could agree, and
-// is refused: pass Periods in its place. (robfig's @every 1s fires at whole seconds, and is
-// accepted.)
+// Job returns a job for a cron library. It sends nothing to etcd.
 //
-// Without LateBy, a tick starts before the next fire time or not at all.
+// A schedule that counts from the time at which it is asked, such as @every, has no fire times on
+// which processes could agree, and is refused: pass Periods in its place. (robfig's @every 1s fires
+// at whole seconds, and is accepted.) Without LateBy, a tick starts before the next fire time or
+// not at all.
 //
 // Two Jobs of one name are one job: at most one of them starts for each tick. If one process uses
 // both, a warning is logged once.
 //
-// Job returns ErrInvalid if the name, the schedule or an option is out of range, the schedule or
-// the function is nil, or options contradict each other, the schedule, or settings with which the
-// job is used in this process.
+// Job returns ErrInvalid if the name, the schedule or an option is out of range, if the schedule or
+// the function is nil, and if options contradict each other, the schedule, or the settings with
+// which this process uses the job.
 func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption) (*Job, error) {
 	periods, _ := schedule.(Periods)
 	s, err := newSettings(time.Duration(periods), opts)
@@ -72,18 +72,17 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 	return j, nil
 }
 
-// Next returns the schedule's next fire time after t, in the location of t. No tick comes of
-// an answer: Run finds its tick by itself, as the latest fire time that has come. So callers
-// other than the cron library may ask, too, for any t, once the job was given to the library.
+// Next returns the schedule's next fire time after t, in the location of t. The answer makes no
+// tick: Run takes the latest fire time that has come, whatever Next was asked. So other callers
+// than the cron library may call Next, for any t, after the job was passed to the library.
 //
-// The library's call has to be the first, because two things are left to the first call. A
-// schedule without a time zone of its own, such as that of cron.ParseStandard, is read in the
-// location of that call, from then on for all callers; if another call's would have had
-// another answer, that is logged once. A zone in the schedule, such as
-// "CRON_TZ=Europe/Berlin 0 9 * * *", makes that certain, also where processes have different
-// local zones. And the first call begins, in the background, to look for ticks that were missed
-// before, see OnMisfire, and for a run that was lost and may be started again, see Retries. A
-// program that only shows fire times asks the schedule itself.
+// The library must make the first call, because two things depend on it. First, a schedule without
+// a time zone of its own, such as that of cron.ParseStandard, is read in the location of the first
+// call, for all callers; if a later call in another location would get other fire times, that is
+// logged once. A zone in the schedule, such as "CRON_TZ=Europe/Berlin 0 9 * * *", avoids this, also
+// where processes have different local zones. Second, the first call starts the search, in the
+// background, for ticks that were missed (see OnMisfire) and for a lost run that may be repeated
+// (see Retries). A program that only displays fire times asks the schedule itself.
 func (j *Job) Next(t time.Time) time.Time {
 	next, zone := j.times.next(t)
 	if zone != nil {
@@ -100,28 +99,28 @@ func (j *Job) Next(t time.Time) time.Time {
 	return next
 }
 
-// Run runs the tick that has come last, as Locker.Do does. The result goes to Options.Done,
-// and to the session's Logger: a run that failed or was lost, and a tick that could not be
-// claimed, as a warning. It is what a cron library calls. A call by hand gets the same:
-// a tick that was run is not run again. See Trigger.
+// Run runs the latest tick that has come, as Locker.Do does. Cron libraries call it. The result
+// goes to Options.Done and to the session's Logger: a failed or lost run, and a tick that could not
+// be claimed, are logged as warnings. A call by hand does the same: it does not repeat a tick that
+// was run. To run the job now, see Trigger.
 func (j *Job) Run() { j.locker.report(j.RunContext(context.Background())) }
 
-// RunContext is Run with a ctx and results: those of Locker.Do, with its errors, ErrLost
+// RunContext is Run with a ctx, and returns the result. It returns the errors of Locker.Do, ErrLost
 // and ErrTooLong among them.
 func (j *Job) RunContext(ctx context.Context) (Result, error) {
 	return j.run(ctx, j.locker.due(&j.times))
 }
 
-// Trigger runs the job now, for no fire time but its own, whatever its schedule says. The
-// rest is as with RunContext: it does not overlap with another run, and returns ErrLost,
-// ErrTooLong and the other errors of Locker.Do.
+// Trigger runs the job now, for a tick of its own, whatever the schedule says. Otherwise it is as
+// RunContext: it does not overlap with another run, and returns ErrLost, ErrTooLong and the other
+// errors of Locker.Do.
 //
-// Near a fire time the order of the claims decides. If Trigger comes after the fire time and
-// claims first, it takes the place of that tick: the calls for the tick report Late, and the
-// job runs once. If the tick was claimed first, Trigger reports StillRunning while that runs,
-// and runs the job once more after that. A fire time that comes while a triggered run goes on
-// is left out, as StillRunning. A run that was lost may be started again by Retries, as that
-// of a tick: until LateBy after Trigger's time, by default before the next fire time.
+// Near a fire time, the order of the claims decides. If Trigger claims after the fire time and
+// before the calls for it, it replaces that tick: the calls report Late, and the job runs once. If
+// the tick was claimed first, Trigger reports StillRunning while that run is active, and runs the
+// job once more after it. A fire time that comes during a triggered run is skipped as StillRunning.
+// With Retries a lost run is repeated as that of a tick: until LateBy after the call of Trigger, by
+// default before the next fire time.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 	defer j.locker.tell(&res, &err)
 	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, again: j.times.after(j.locker.opts.now())})

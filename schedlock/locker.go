@@ -18,27 +18,26 @@ import (
 
 // Options configure a Locker. nil means all defaults.
 type Options struct {
-	// Keep is how many run records are kept of each job. Defaults to 20; at most 1000.
-	// Records are trimmed when a run of the job ends.
+	// Keep is the number of run records that are kept of each job. Defaults to 20; at most 1000.
+	// Old records are removed when a run of the job ends.
 	Keep int
-	// KeepFor is for how long run records are kept. Defaults to 30 days. The latest
-	// is always kept.
+	// KeepFor is the age up to which run records are kept. Defaults to 30 days. The latest record
+	// of a job is kept at any age.
 	KeepFor time.Duration
-	// MaxSkew is by how much clocks of the fleet may differ: a tick that lies further
-	// in the future is refused, and one that a process with a faster clock has claimed
-	// beyond that does not stand in the way. Defaults to one minute.
+	// MaxSkew is the difference that is allowed between the clocks of the fleet. A tick that is
+	// further in the future is refused, and a claim that a process with a faster clock made further
+	// in the future does not keep earlier ticks from starting. Defaults to one minute.
 	MaxSkew time.Duration
-	// Sticky has each job run by the same process as long as that lives. Defaults to
-	// false: each tick has another order.
+	// Sticky prefers the same process for all ticks of a job, as long as that process lives.
+	// Defaults to false: the preferred process changes from tick to tick.
 	Sticky bool
-	// Done is called with the result of each call, and its error: for metrics and alerts,
-	// above all where a cron library makes the calls, which drops both. It is called by the
-	// goroutine that made the call. Defaults to nothing; the session's Logger gets failures
-	// of such calls all the same.
+	// Done is called with the result and the error of each call: for metrics and alerts, in
+	// particular under a cron library, which drops both. The goroutine that made the call calls it.
+	// Defaults to nothing; the session's Logger gets failures of such calls in any case.
 	Done func(Result, error)
-	// Now is the wall clock by which ticks come, for tests and simulations. It must be
-	// safe for concurrent use. How long runs and leases last is measured by the
-	// machine's own clock all the same. Defaults to time.Now.
+	// Now is the wall clock that decides which ticks have come, for tests and simulations. It must
+	// be safe for concurrent use. It does not affect how long runs and leases last: the machine's
+	// own clock measures that. Defaults to time.Now.
 	Now func() time.Time
 
 	now  func() time.Time
@@ -79,7 +78,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// Locker runs jobs of one namespace in this process. One per session is enough; it lives
+// Locker runs the jobs of one namespace in this process. One Locker per session is enough; it lives
 // as long as its session. It is safe for concurrent use.
 type Locker struct {
 	sess   hold.Session
@@ -96,11 +95,10 @@ type Locker struct {
 	refused map[string]string // why calls of a job were refused last, by name: it was logged
 }
 
-// New returns a Locker on a session. It does no I/O before it returns, but watches the
-// jobs of the session's namespace from then on, and tells the others this process's
-// time. It returns ErrInvalid if the session is nil or an option is out of range, and
-// ErrClosed if the session is closed. Close the session to end it: that waits for the
-// runs that are going on.
+// New returns a Locker on a session. It sends nothing to etcd before it returns; in the background
+// it then watches the jobs of the session's namespace and publishes the time of this process. Close
+// the session to end it: Close waits for the active runs. New returns ErrInvalid if the session is
+// nil or an option is out of range, and ErrClosed if the session is closed.
 func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	if s == nil {
 		return nil, fmt.Errorf("new locker: %w", invalid("the session is nil"))
@@ -130,9 +128,10 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	return l, nil
 }
 
-// Clocks returns the wall clocks of the other processes that run jobs of the namespace,
-// as seen from here. Ticks start by the clock of the process that comes first, so one
-// that is ahead starts jobs early, and one that is far behind finds its ticks taken.
+// Clocks returns the wall clocks of the other processes that run jobs of the namespace, as this
+// process sees them. Ticks start by the clock of the process that claims first: a process whose
+// clock is ahead starts jobs early, and one whose clock is behind finds its ticks claimed. Clocks
+// reads no etcd and never fails.
 func (l *Locker) Clocks() []Clock {
 	return l.clocks.list(l.own())
 }

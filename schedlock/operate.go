@@ -27,21 +27,21 @@ func checkReason(reason string) error {
 	return nil
 }
 
-// PauseOption changes what Pause does.
+// PauseOption configures a call of Pause.
 type PauseOption func(*pausing)
 
 type pausing struct{ anyName bool }
 
-// BeforeFirstRun lets Pause take a job of which nothing is in etcd, such as one whose first run
-// has not come. Without it Pause returns ErrUnknownJob, so that the caller notices a misspelt
-// name. A job that was paused is listed by Jobs from then on.
+// BeforeFirstRun lets Pause accept a job of which nothing is in etcd, such as one before its first
+// run. Without it Pause returns ErrUnknownJob, so that a misspelled name is noticed. Jobs lists a
+// job that was paused from then on.
 func BeforeFirstRun() PauseOption { return func(p *pausing) { p.anyName = true } }
 
-// Pause keeps a job from starting, in the whole fleet, until Resume. A run that goes on is
-// not touched; ticks that come meanwhile are left out. To pause it again changes the
-// reason. It returns ErrInvalid for a bad name, reason or option, ErrUnknownJob if nothing of
-// the job is in etcd, it was not used with this Locker and BeforeFirstRun is not given,
-// ErrClosed, ctx's error or one of etcd's; after the last two the job may be paused or not.
+// Pause keeps a job from starting, in the whole fleet, until Resume. An active run is not affected;
+// ticks that come meanwhile are skipped. Pausing a paused job replaces the reason. Pause returns
+// ErrInvalid if the name, the reason or an option is out of range, and ErrUnknownJob if nothing of
+// the job is in etcd, this Locker has not used it, and BeforeFirstRun is not given. After
+// ErrClosed, ctx's error or an error of etcd's the job may be paused or not.
 func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOption) error {
 	var p pausing
 	for i, o := range opts {
@@ -69,9 +69,10 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 	return nil
 }
 
-// Resume lets a paused job start again, from its next tick on: by the clock of this process no
-// tick before now starts under OnMisfire(Once). It is no error if the job is not paused. It returns ErrInvalid for a bad name, ErrUnknownJob, ErrClosed, ctx's
-// error or one of etcd's.
+// Resume lets a paused job start again, from its next tick on: OnMisfire(Once) starts no tick from
+// before the call, by the clock of this process. Resuming a job that is not paused is no error.
+// Resume returns ErrInvalid if the name is out of range, and ErrUnknownJob. After ErrClosed, ctx's
+// error or an error of etcd's the job may be paused or not.
 func (l *Locker) Resume(ctx context.Context, name string) error {
 	err := l.known(ctx, name)
 	if err == nil {
@@ -127,12 +128,12 @@ func (l *Locker) known(ctx context.Context, name string) error {
 	return err
 }
 
-// Unlock ends a run by force, with a reason, and lets the job start again: its context ends
-// with an ErrUnlocked as soon as word arrives, maybe after another run has started. An
-// AtLeast that has not passed is ended, too. The tick is not started again, whatever
-// Retries says. It returns ErrNotRunning if no run goes on, ErrInvalid for a bad name or
-// reason, ErrClosed, ctx's error or one of etcd's; after the last two it is not known
-// whether the run was ended.
+// Unlock ends the active run of a job by force, with a reason, and lets the job start again. The
+// run's context ends with ErrUnlocked when its process receives the event, possibly after another
+// run has started. Unlock ends a cooldown (AtLeast), too. The tick is not started again, whatever
+// Retries allows. Unlock returns ErrNotRunning if the job neither runs nor cools down, and
+// ErrInvalid if the name or the reason is out of range. After ErrClosed, ctx's error or an error of
+// etcd's the run may be ended or not.
 func (l *Locker) Unlock(ctx context.Context, name, reason string) error {
 	err := checkReason(reason)
 	if err == nil {

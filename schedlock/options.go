@@ -2,15 +2,15 @@ package schedlock
 
 import "time"
 
-// CallOption configures one call of Locker.Do: Tick, Every, and each Option. Of options that
+// CallOption configures one call of Locker.Do: Tick, Every, and each Option. Of two options that
 // set the same thing, the last one counts.
 type CallOption interface{ applyCall(*request) error }
 
 // JobOption configures a Job: OnMisfire, and each Option.
 type JobOption interface{ applyJob(*settings) error }
 
-// Option configures a call of Locker.Do, a Job and the adapters alike: AtMost, AtLeast, LateBy
-// and Retries.
+// Option configures a call of Locker.Do, a Job and the adapters alike: AtMost, AtLeast, LateBy and
+// Retries.
 type Option interface {
 	CallOption
 	JobOption
@@ -37,9 +37,8 @@ type settings struct {
 	misfire Misfire
 }
 
-// Tick is the fire time for which this call is made, the same in all processes: the
-// instant that the schedule has planned, not the time at which the call was made. It
-// counts in whole milliseconds.
+// Tick sets the fire time of a call: the instant that the schedule has planned, the same in all
+// processes, not the time at which the call is made. It is truncated to milliseconds.
 func Tick(t time.Time) CallOption {
 	return callOption(func(r *request) error {
 		r.tick = t
@@ -53,10 +52,10 @@ func Tick(t time.Time) CallOption {
 	})
 }
 
-// Every makes a tick of each period since the Unix epoch: all calls in one period are for
-// the same tick, whenever in it they are made. For tickers that are started at
-// different times; together with Tick it rounds that down. A call that comes up to 50 ms
-// (a tenth of a shorter period) before the next period counts for that: timers may be early.
+// Every makes one tick of each period since the Unix epoch: all calls within one period are for the
+// same tick. It is for tickers that processes start at different times. Together with Tick it
+// rounds the fire time down to its period. A call that comes up to 50 ms before the next period, or
+// a tenth of a period below 500 ms, counts for the next one, since timers may be early.
 func Every(period time.Duration) CallOption {
 	return callOption(func(r *request) error {
 		r.every, r.periodic = period, true
@@ -64,18 +63,19 @@ func Every(period time.Duration) CallOption {
 	})
 }
 
-// AtMost bounds how long the function may run; the default is one hour. When it has
-// passed, the run's context ends with ErrTooLong, and the job is free when the
-// function has returned, or after the session's margin if it has not. It has nothing to
-// do with how soon a crashed run is noticed: that is the session's TTL.
+// AtMost bounds how long the function may run; the default is one hour. When AtMost has passed, the
+// run's context ends with ErrTooLong. The job is released when the function returns, or after the
+// session's margin if it does not return. AtMost has no effect on how soon a crashed run is
+// detected: the session's TTL decides that.
 func AtMost(d time.Duration) Option {
 	return option(func(s *settings) error { s.atMost = d; return checkLength("AtMost", d) })
 }
 
-// AtLeast keeps the job from starting again for d, up to ten years, after a start, also if it has ended
-// long before, crashed or closed its session. A start comes a little after its tick, so d must be
-// below the interval of the job, by more than starts are late, or each second tick is left out: a d
-// that equals the period, or the time between the next two fire times of a Job, is refused.
+// AtLeast keeps the job from starting again for d after a start, up to ten years, even if the run
+// has ended long before, its process has crashed or its session was closed. A run starts a little
+// after its tick, so d must be below the interval of the job by more than starts are late;
+// otherwise every second tick is skipped. A d that equals the period, or the time between the next
+// two fire times of a Job, is refused.
 func AtLeast(d time.Duration) Option {
 	return option(func(s *settings) error {
 		s.atLeast = d
@@ -89,34 +89,33 @@ func AtLeast(d time.Duration) Option {
 	})
 }
 
-// LateBy bounds how long after its tick a run may still start, by this process's clock:
-// each attempt, in this process or in another, also after a restart or a sleep of the
-// machine. By default a later tick is the only bound for Do; for a Job and the adapters, and
-// for further attempts with Every and by Trigger, it is the next fire time.
+// LateBy bounds how long after its tick a run may still start, by the clock of the process that
+// starts it. It applies to each attempt in each process, also after a restart or a suspension of
+// the machine. Without LateBy, Do starts a tick until a later tick is claimed; a Job and the
+// adapters, and further attempts with Every and after Trigger, start it until the next fire time.
 func LateBy(d time.Duration) Option {
 	return option(func(s *settings) error { s.lateBy = d; return checkLength("LateBy", d) })
 }
 
-// Retries lets a tick be started again, up to n times, if its run was lost: if its process
-// died, was cut off or stood still for longer than its session's TTL. By default it is
-// not, and the tick is shown as lost. A run that ended with an error is not repeated. A run
-// whose end was not recorded before its lease ended is started again by other processes,
-// although its function has returned: see Result.Unconfirmed.
+// Retries allows up to n further attempts at a tick whose run was lost: its process died, was
+// partitioned, or was paused for longer than its session's TTL. The default is 0: the tick is
+// recorded as lost. A run that ended with an error is not repeated. A run whose end was not
+// recorded before its lease ended is repeated by other processes, although its function has
+// returned: see Result.Unconfirmed.
 //
-// A further attempt obeys the lateness of a first one, whichever process makes it and
-// however long it was away: it starts until LateBy has passed, by default before the next
-// fire time. Do with Tick but without Every does not know that time: there, without LateBy,
-// only a later tick is a bound.
+// A further attempt obeys the lateness of the first one, in whichever process: it starts until
+// LateBy has passed, by default before the next fire time. Do with Tick and without Every does not
+// know the next fire time: there, without LateBy, only a later tick is a bound.
 //
-// Somebody must be there to start again: a call that finds the tick claimed does not
-// return at once then, but stands by until the run has ended, or LateBy has passed. A Job
-// that begins later looks once for a lost run, see Job.Next.
+// A process must be on standby to make a further attempt. A call that finds its tick claimed does
+// not return at once then: it waits until the run has ended or LateBy has passed. A Job that begins
+// later looks once for a lost run, see Job.Next.
 //
-// So it is worth nothing where those who stand by leave before the loss is noticed, which
-// takes the TTL and half a second: their calls say Late then. Under a Job and
-// NewGocronCron they leave when the next tick comes. Under Wrap and NewGocronLocker they
-// leave at the end of the period, unless LateBy says otherwise: one above what a run takes
-// and the TTL helps, since ticks that come meanwhile are left out, as StillRunning.
+// Retries therefore has no effect if the calls on standby end before the loss is detected, which
+// takes the TTL and half a second; these calls report Late. Under a Job and NewGocronCron they end
+// when the next tick comes. Under Wrap and NewGocronLocker they end with the period, unless LateBy
+// is longer: a LateBy above the duration of a run plus the TTL helps, because ticks that come
+// meanwhile are skipped as StillRunning.
 func Retries(n int) Option {
 	return option(func(s *settings) error {
 		s.retries = n
@@ -127,23 +126,23 @@ func Retries(n int) Option {
 	})
 }
 
-// Misfire says what becomes of ticks whose time has passed without a start, because
-// no process was there or etcd was away. It is not about ticks that were left out while a run
-// went on, AtLeast had not passed or the job was paused: these never start.
+// Misfire is the policy for missed ticks: those whose time passed without a start because no
+// process was alive or etcd was not available. A tick that was skipped because a run was active,
+// the job cooled down or was paused is not missed, and never starts.
 type Misfire int
 
 // The policies for misfires.
 const (
-	// Skip leaves them out.
+	// Skip leaves missed ticks out.
 	Skip Misfire = iota
-	// Once starts the latest of them, once in the whole fleet, as soon as a process begins
-	// with the job, see Job.Next, however long it has been missed; LateBy, if given, bounds
-	// that, too. If a lock still stands then, the process waits until it is gone. A tick that
-	// came after the last start was missed if that run was lost, or ended before it came.
+	// Once starts the latest missed tick, once in the whole fleet, when a process begins to use the
+	// job, see Job.Next, however long ago it was missed; LateBy, if given, bounds that. If the job
+	// is locked or cools down, the process waits for the end of that first. A tick that came after
+	// the last start was missed if that run was lost, or had ended before the tick came.
 	Once
 )
 
-// OnMisfire sets what becomes of missed ticks, see Misfire. The default is Skip.
+// OnMisfire sets the policy for missed ticks, see Misfire. The default is Skip.
 func OnMisfire(m Misfire) JobOption {
 	return jobOption(func(s *settings) error {
 		s.misfire = m

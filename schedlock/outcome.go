@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// Outcome says what a call did about a tick.
+// Outcome is what a call did about a tick.
 type Outcome int
 
 // The outcomes.
 const (
-	// NotClaimed: the call failed before it claimed the tick, and its error says why.
+	// NotClaimed: the call failed before it claimed the tick. Its error is the reason.
 	NotClaimed Outcome = iota
-	// Ran: the function ran here and returned nil.
+	// Ran: this call ran the function, and it returned nil.
 	Ran
-	// Failed: it ran here and returned an error, panicked, called runtime.Goexit or
-	// ran longer than AtMost.
+	// Failed: this call ran the function, and it returned an error, panicked, called
+	// runtime.Goexit or exceeded AtMost.
 	Failed
-	// Lost: it ran here, but the run was taken for dead or was unlocked before its
-	// function returned, as this process's clock or etcd's answer says. Another attempt may
-	// have overlapped with what it did since.
+	// Lost: this call ran the function, but the run was lost or was unlocked before the
+	// function returned, by this process's clock or by an answer of etcd's. What the function did after
+	// the loss may overlap with another run.
 	Lost
-	// Claimed: another call has run this tick, or runs it.
+	// Claimed: another call has claimed this tick, and runs or has run it.
 	Claimed
-	// StillRunning: the run of another tick goes on, or its AtLeast has not passed.
+	// StillRunning: a run of another tick is active, or the job cools down (AtLeast).
 	StillRunning
-	// Paused: somebody has paused the job.
+	// Paused: the job is paused, see Result.Paused.
 	Paused
-	// Late: the tick is older than LateBy, or a later one was claimed before.
+	// Late: LateBy has passed since the tick, or a later tick has come or was claimed.
 	Late
 )
 
 var outcomes = [...]string{NotClaimed: "not claimed", Ran: "ran", Failed: "failed", Lost: "lost", Claimed: "claimed elsewhere", StillRunning: "still running", Paused: "paused", Late: "late"}
 
-// String names the outcome.
+// String returns the outcome in words, such as "still running".
 func (o Outcome) String() string {
 	if o < NotClaimed || int(o) >= len(outcomes) {
 		return "Outcome(" + strconv.Itoa(int(o)) + ")"
@@ -41,10 +41,10 @@ func (o Outcome) String() string {
 	return outcomes[o]
 }
 
-// Started tells whether the function was started by this call.
+// Started reports whether this call started the function.
 func (o Outcome) Started() bool { return o == Ran || o == Failed || o == Lost }
 
-// Result is what became of a tick in one call.
+// Result reports what one call did about a tick.
 type Result struct {
 	Job     string
 	Tick    time.Time // in UTC
@@ -57,7 +57,7 @@ type Result struct {
 	Holder string
 	Paused *Pause        // if Outcome is Paused, or nil
 	Took   time.Duration // of the function
-	// Unconfirmed is nil, or an *UnconfirmedError (ErrUnconfirmed): the function has ended,
-	// as Outcome says, but etcd has not confirmed the record of that.
+	// Unconfirmed is nil, or an *UnconfirmedError (ErrUnconfirmed): the function has ended as
+	// Outcome says, and etcd has not confirmed the record of the end.
 	Unconfirmed error
 }

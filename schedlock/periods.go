@@ -2,13 +2,13 @@ package schedlock
 
 import "time"
 
-// Periods is the schedule whose fire times are the multiples of a period since the Unix epoch:
-// the same in all processes. A Job takes it in place of a schedule that counts from the time at
-// which it is asked, such as @every:
+// Periods is the schedule whose fire times are the multiples of a period since the Unix epoch: the
+// same in all processes. A Job takes it in place of a schedule that counts from the time at which
+// it is asked, such as @every:
 //
 //	job, err := lk.Job("sweep", schedlock.Periods(5*time.Minute), sweep)
 //
-// A period is a whole number of milliseconds.
+// The period is a whole number of milliseconds.
 type Periods time.Duration
 
 // Next returns the first fire time after t, in the location of t, or the zero time if the period

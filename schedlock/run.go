@@ -17,8 +17,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Run is one run of a job, in the hands of its function. It ends when the function
-// returns, when it is lost, or with AtMost. It is safe for concurrent use.
+// Run is one run of a job, as its function sees it. It ends when the function returns, when the run
+// is lost, or when AtMost has passed. It is safe for concurrent use.
 type Run struct {
 	locker  *Locker
 	job     *job
@@ -44,11 +44,11 @@ type Run struct {
 // Job returns the job's name.
 func (r *Run) Job() string { return r.job.name }
 
-// Context returns the context that the function was given, without the values that the
+// Context returns the context of the run: the ctx of the function, without the values that the
 // Locker has added.
 func (r *Run) Context() context.Context { return r.life.Context() }
 
-// Lost returns a channel that is closed when the run ends other than by the return of its
+// Lost returns a channel that is closed when the run ends in any way other than the return of its
 // function.
 func (r *Run) Lost() <-chan struct{} { return r.life.Lost() }
 
@@ -68,35 +68,34 @@ func (r *Run) StopRequested() context.Context {
 	return r.stopRequested
 }
 
-// Tick returns the fire time, in UTC.
+// Tick returns the fire time of the run, in UTC.
 func (r *Run) Tick() time.Time { return r.claim.tick }
 
-// Attempt returns the number of this start of the tick: 1, or more after Retries.
+// Attempt returns the number of this start of the tick: 1 for the first, more after a lost run.
 func (r *Run) Attempt() int { return r.claim.attempt }
 
-// Token returns the run's fencing token, a revision of etcd. It rises from run to run of
-// the job, so a resource that refuses a smaller one than the greatest it has seen is safe
-// from former runs.
+// Token returns the run's fencing token, a revision of etcd. It increases from run to run of the
+// job: a resource that refuses tokens below the greatest one it has seen is safe from earlier runs.
 func (r *Run) Token() int64 { return r.token }
 
-// Guard returns a condition for a Txn of the caller's own: the Txn takes effect only
-// while the run goes on in etcd, whatever the clocks do. The client must see the same
-// keys as the session's.
+// Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while the run
+// is active in etcd, whatever the clocks do. The Txn's client must see the same keys as the
+// session's.
 func (r *Run) Guard() clientv3.Cmp { return commit.Guard(r.job.keys.Lock(), r.token) }
 
-// Txn returns a Txn with the guard and more conditions: Then and Else can be set, If is
-// taken.
+// Txn returns a Txn with the guard and the further conditions as its If. The caller sets Then and
+// Else.
 func (r *Run) Txn(ctx context.Context, more ...clientv3.Cmp) clientv3.Txn {
 	return r.locker.client.Txn(ctx).If(append(slices.Clip(more), r.Guard())...)
 }
 
-// Deadline returns until when the run may go on as things stand: the earlier of AtMost's
-// end, and the time until which the session's lease is trusted, which moves on with each
-// renewal.
+// Deadline returns the time until which the run may continue as things are: the earlier of AtMost's
+// end and the time until which the session's lease is trusted. Each renewal of the lease moves the
+// second one.
 func (r *Run) Deadline() time.Time { return r.life.Deadline() }
 
-// Extend has AtMost end d from now, be that later or earlier than before. It returns
-// ErrInvalid if d is below a millisecond, and what Err returns if the run has ended.
+// Extend sets AtMost to end d from now, later or earlier than before. It returns ErrInvalid if d is
+// below a millisecond, and the error of Err if the run has ended.
 func (r *Run) Extend(d time.Duration) error {
 	if d < smallest {
 		return fmt.Errorf("extend run of job %q: %w", r.job.name, checkLength("Extend", d))
@@ -107,14 +106,14 @@ func (r *Run) Extend(d time.Duration) error {
 	return r.life.Bound(time.Now().Add(d))
 }
 
-// Err returns nil while the run goes on, and from then on why it has ended: a *LostError
-// (ErrLost), ErrTooLong or ErrReturned. It reads the clocks itself, so right after a
-// pause of the process it tells the truth even if no timer has fired yet.
+// Err returns nil while the run is active, and afterwards the reason why it has ended: a *LostError
+// (ErrLost), ErrTooLong or ErrReturned. It reads the clocks, so its answer is right even after a
+// pause of the process, before any timer has fired.
 func (r *Run) Err() error { return r.life.Err() }
 
-// Check asks etcd whether the run goes on: one read, that no clock has a part in. It
-// returns nil, a *LostError, what Err returns if the run has ended otherwise, or, when
-// nothing is known, an error of etcd's or ctx's.
+// Check asks etcd whether the run is active: one read, in which no clock takes part. It returns nil
+// if it is, a *LostError or the error of Err if the run has ended, and an error of etcd's or ctx's
+// error if etcd has not answered; then the state of the run is unknown.
 func (r *Run) Check(ctx context.Context) error {
 	if err := r.Err(); err != nil {
 		return err
@@ -173,8 +172,8 @@ type running struct {
 	outer *running
 }
 
-// FromContext returns the run whose function was given ctx, or a ctx derived from it; of
-// several around each other the innermost one.
+// FromContext returns the run whose function got ctx, or a context from which ctx is derived. Of
+// nested runs it returns the innermost one.
 func FromContext(ctx context.Context) (*Run, bool) {
 	if in, ok := ctx.Value(key{}).(*running); ok {
 		return in.run, true
@@ -182,8 +181,8 @@ func FromContext(ctx context.Context) (*Run, bool) {
 	return nil, false
 }
 
-// MustHold panics if ctx is not that of a run of the job that still goes on, as far as
-// this process knows. It is for work that must never be called outside of its job.
+// MustHold panics unless ctx belongs to a run of the job that is active, as far as this process
+// knows. It protects work that must never be called outside its job.
 func MustHold(ctx context.Context, job string) {
 	in, _ := ctx.Value(key{}).(*running)
 	for ; in != nil; in = in.outer {

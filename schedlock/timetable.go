@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Schedule tells fire times: the next one after t, or the zero time if there is none. It
-// is the Schedule of robfig/cron. Time zones and summer time are its business: a tick is
-// the instant that it returns. It must be safe for concurrent use, as those of the cron
-// libraries are.
+// Schedule has the fire times of a job: Next returns the first one after t, or the zero time if
+// there is none. It is the Schedule of robfig/cron. Time zones and daylight saving are up to the
+// schedule: a tick is the instant that Next returns. It must be safe for concurrent use, as the
+// schedules of cron libraries are.
 type Schedule interface {
 	Next(t time.Time) time.Time
 }

@@ -7,28 +7,30 @@ import (
 	"time"
 )
 
-// Wrap returns a wrapper for jobs of a cron library: a job that it wraps runs as Locker.Do runs a
-// function, at most once in each period in the whole fleet. With robfig/cron the wrapper is a
+// Wrap returns a wrapper for jobs of a cron library. A wrapped job runs as Locker.Do runs a
+// function: at most once in each period in the whole fleet. With robfig/cron the wrapper is a
 // cron.JobWrapper:
 //
 //	only, err := schedlock.Wrap[cron.Job](lk, "sweep", time.Minute)
 //	c.AddJob("@every 1m", only(sweep))
 //
-// A cron library does not pass the fire time to a job. So every, the period of the schedule,
-// makes the ticks, as the option Every does. For jobs at times of day use Locker.Job, which
-// knows its schedule. The wrapped job gets no context: it is not notified when its run is lost, nor
-// when AtMost, one hour by default, has passed. A job that continues after AtMost may overlap with
-// its next run, and a warning is logged. Set AtMost above the longest time that the job takes.
+// A cron library does not pass the fire time to a job. So every, the period of the schedule, makes
+// the ticks, as the option Every does. For jobs at times of day use Locker.Job, which knows its
+// schedule.
 //
-// Each job needs a wrapper and a name of its own, and a period no longer than the time between
-// two of its fire times: of two calls in one period at most one starts. The second call is logged
-// as a warning, once for each name. Therefore do not pass the wrapper to cron.WithChain, which
-// applies it to all jobs. Without LateBy, a tick starts within its period or not at all. Results
-// go to Options.Done and the session's Logger, as those of Job.Run.
+// The wrapped job gets no context: it is not notified when its run is lost, nor when AtMost, one
+// hour by default, has passed. A job that continues after AtMost may overlap with its next run, and
+// a warning is logged. Set AtMost above the longest time that the job takes.
+//
+// Each job needs a wrapper and a name of its own, and a period no longer than the time between two
+// of its fire times: of two calls in one period at most one starts. A second call in one period is
+// logged as a warning, once for each name. So do not pass the wrapper to cron.WithChain, which
+// applies it to all jobs. Without LateBy, a tick starts within its period or not at all. Results go
+// to Options.Done and the session's Logger, as those of Job.Run.
 //
 // Wrap returns ErrInvalid if the name, the period or an option is out of range, if options
-// contradict each other or settings with which the job is used in this process, and if J has
-// methods other than Run.
+// contradict each other or the settings with which this process uses the job, and if J has methods
+// other than Run.
 func Wrap[J interface{ Run() }](l *Locker, name string, every time.Duration, opts ...Option) (func(J) J, error) {
 	s, err := newPeriodic(every, opts)
 	if bad := checkName(name); bad != nil {
