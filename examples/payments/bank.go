@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// bank is the provider as others see it. The servers call charge; what the parent calls besides
-// belongs to the experiment, but for book: any provider lets one look up what was charged.
+// bank is a client of the provider. The servers call charge. The parent calls the rest, which
+// controls the demo, except for book: any provider has a list of its charges.
 type bank struct {
 	url  string
 	http *http.Client
 }
 
-// newBank has no connection outlive its call, so that net/http repeats nothing by itself.
+// newBank returns a client without kept connections: with them, net/http retries by itself.
 func newBank(url string) *bank {
 	return &bank{url, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
 // The two ways in which charging fails.
 var (
-	errDeclined = errors.New("the provider is out of service; nothing was charged")
-	errNoAnswer = errors.New("the provider has not answered; it may have charged")
+	errDeclined = errors.New("the provider is out of service: nothing was charged")
+	errNoAnswer = errors.New("the provider has not answered: it may have charged")
 )
 
-// tries is how often the provider is called for one payment.
+// tries is the greatest number of calls of the provider for one payment.
 const tries = 3
 
-// charge charges an order. With a key, all calls charge once, so a call whose answer is lost
-// is repeated; without, only one that has surely charged nothing. It returns errDeclined or
-// errNoAnswer.
+// charge charges an order. With a key, all calls charge once, so charge repeats a call whose answer
+// is lost. Without a key, it repeats only a call that has charged nothing. It returns errDeclined
+// or errNoAnswer.
 func (b *bank) charge(ctx context.Context, in charge, key string) (receipt string, err error) {
 	for n := range tries {
 		if n > 0 {
@@ -54,18 +54,18 @@ func (b *bank) charge(ctx context.Context, in charge, key string) (receipt strin
 	return "", err
 }
 
-// plan says what shall happen to an order. Its first call has not come.
+// plan sets what the provider does for an order. Call it before the order's first charge.
 func (b *bank) plan(ctx context.Context, p plan) error {
 	return b.do(ctx, http.MethodPost, "/plans", "", p, nil)
 }
 
-// held waits until a call is held, and returns the server that has made it.
+// held waits until the provider holds a call, and returns the server that made the call.
 func (b *bank) held(ctx context.Context, order string) (server string, err error) {
 	err = b.do(ctx, http.MethodGet, "/held/"+order, "", nil, &server)
 	return server, err
 }
 
-// release lets it go on.
+// release ends the hold.
 func (b *bank) release(ctx context.Context, order string) error {
 	return b.do(ctx, http.MethodPost, "/release/"+order, "", nil, nil)
 }
@@ -75,7 +75,7 @@ func (b *bank) book(ctx context.Context, order string) (all book, err error) {
 	return all, err
 }
 
-// closedBook waits until no call for the order goes on.
+// closedBook waits until no call for the order is in progress.
 func (b *bank) closedBook(ctx context.Context, order string) (all book, err error) {
 	for {
 		if all, err = b.book(ctx, order); err != nil || all.Open == 0 {
@@ -112,7 +112,7 @@ func (b *bank) do(ctx context.Context, method, path, key string, in, out any) er
 	case resp.StatusCode == http.StatusServiceUnavailable:
 		return errDeclined
 	case resp.StatusCode >= 300:
-		return fmt.Errorf("the provider says %s", resp.Status)
+		return fmt.Errorf("call the provider: status %s", resp.Status)
 	case out == nil:
 		return nil
 	}
@@ -122,7 +122,7 @@ func (b *bank) do(ctx context.Context, method, path, key string, in, out any) er
 	return nil
 }
 
-// sleep returns false if ctx ends before.
+// sleep returns false if ctx ends before d has passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -19,8 +19,8 @@ func (d *demo) killedRefuse(ctx context.Context) ([]result, error) {
 	return d.killed(ctx, byWait, []string{holdAsked, holdCharged}, func(all []request) (map[string]bool, error) { return d.resolve(ctx, all) })
 }
 
-// killed kills the servers of payments, one at each of these stages, and has their clients go
-// on asking. Between, an operator may look into it.
+// killed kills the servers of payments, one at each of the stages, calls operator, and repeats the
+// requests of the clients.
 func (d *demo) killed(ctx context.Context, way string, stages []string, operator func([]request) (map[string]bool, error)) ([]result, error) {
 	n := len(stages)
 	requests, answers, owners, first := make([]request, n), make([]<-chan answer, n), map[string]bool{}, make([][]answer, n)
@@ -59,9 +59,9 @@ func (d *demo) killed(ctx context.Context, way string, stages []string, operator
 	return results, nil
 }
 
-// resolve is the operator: it lists the payments whose outcome is unknown, until there are
-// these, asks the provider whether it has charged, and says so. It returns the orders that
-// were listed.
+// resolve is the operator: it lists the payments with an unknown outcome until all requests are
+// among them, asks the provider whether it has charged, and resolves each. It returns the orders
+// that were listed.
 func (d *demo) resolve(ctx context.Context, requests []request) (reported map[string]bool, err error) {
 	refs, reported := map[idempotency.Ref]request{}, map[string]bool{}
 	for _, x := range requests {
@@ -86,7 +86,7 @@ func (d *demo) resolve(ctx context.Context, requests []request) (reported map[st
 	return reported, nil
 }
 
-// lookUp looks into the provider's book, and resolves a payment by it.
+// lookUp resolves a payment by the provider's book.
 func (d *demo) lookUp(ctx context.Context, ref idempotency.Ref, x request) error {
 	book, err := d.bank.closedBook(ctx, x.order)
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *demo) lookUp(ctx context.Context, ref idempotency.Ref, x request) error
 	return d.store.Resolve(ctx, ref, what)
 }
 
-// wasDone makes up for what the lost attempt would have done, and returns its response.
+// wasDone writes the receipt that the lost attempt would have written, and returns its response.
 func (d *demo) wasDone(ctx context.Context, x request, charge string) (what idempotency.Resolution, err error) {
 	if _, err = d.etcd.Put(ctx, d.orderKey(x.order), order{Amount: x.amount, Paid: charge}.String()); err != nil {
 		return what, err
@@ -111,7 +111,8 @@ func (d *demo) wasDone(ctx context.Context, x request, charge string) (what idem
 	return idempotency.WasDone(res.Encode()), nil
 }
 
-// leaderRestarted stops the leader while a payment has been charged and others go on.
+// leaderRestarted restarts the leader while one payment is charged and not recorded, and others are
+// in progress.
 func (d *demo) leaderRestarted(ctx context.Context) (results []result, err error) {
 	x := d.request(byTakeOver)
 	if err := d.client.create(ctx, x.order, x.amount); err != nil {
@@ -151,7 +152,7 @@ func (d *demo) leaderRestarted(ctx context.Context) (results []result, err error
 	return append(results, r), err
 }
 
-// majorityLost crashes two of three members after the charge, before its answer.
+// majorityLost crashes two of three members after a charge, before the provider's answer.
 func (d *demo) majorityLost(ctx context.Context) ([]result, error) {
 	x := d.request(byTakeOver)
 	if err := d.client.create(ctx, x.order, x.amount); err != nil {
@@ -166,7 +167,7 @@ func (d *demo) majorityLost(ctx context.Context) ([]result, error) {
 	}
 	err = d.bank.release(ctx, x.order)
 	if err == nil {
-		_, err = d.bank.closedBook(ctx, x.order) // the server has been told
+		_, err = d.bank.closedBook(ctx, x.order) // the server has the answer
 	}
 	if err != nil {
 		return nil, err

@@ -15,10 +15,10 @@ import (
 // childEnv makes the program a child. It holds the settings below.
 const childEnv = "PAYMENTS_CHILD"
 
-// settings are what a child is told at its start.
+// settings are the settings of a child.
 type settings struct {
-	Name      string // of a server; the provider has none
-	Provider  string // where the provider is
+	Name      string // of a server; empty for the provider
+	Provider  string // its URL
 	Endpoints []string
 	Namespace string
 	TTL       time.Duration
@@ -26,7 +26,7 @@ type settings struct {
 	Lifetime  time.Duration // of the markers of marker.go
 }
 
-// event is a line that a child tells its parent.
+// event is a line that a child writes for its parent.
 type event struct {
 	Kind  string `json:"kind"`
 	Addr  string `json:"addr,omitempty"`
@@ -36,14 +36,14 @@ type event struct {
 // The kinds of events.
 const (
 	evReady  = "ready"
-	evHungUp = "hung up" // the client of a payment did, and the server has noticed
+	evHungUp = "hung up" // the server has noticed that the client of a payment has hung up
 )
 
 func isChild() bool { return os.Getenv(childEnv) != "" }
 
-// childMain is the life of the provider, or of a server. It ends when its standard input does.
+// childMain runs the provider or a server, until its standard input ends.
 func childMain() {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent too, which sees to it that we end
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent, too, which ends its children
 	var s settings
 	err := json.Unmarshal([]byte(os.Getenv(childEnv)), &s)
 	if err == nil {
@@ -67,7 +67,7 @@ func childMain() {
 	}
 }
 
-// serve serves on a port of its own, which it tells, until ctx ends and the requests have.
+// serve serves h until ctx ends, and then waits for the requests in progress. It emits its address.
 func serve(ctx context.Context, h http.Handler, out io.Writer) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,7 +76,7 @@ func serve(ctx context.Context, h http.Handler, out io.Writer) error {
 	srv := &http.Server{Handler: h}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
-	tell(out, event{Kind: evReady, Addr: ln.Addr().String()})
+	emit(out, event{Kind: evReady, Addr: ln.Addr().String()})
 	select {
 	case err = <-served:
 		return err
@@ -91,14 +91,14 @@ func serve(ctx context.Context, h http.Handler, out io.Writer) error {
 	return nil
 }
 
-// tell writes an event in one piece.
-func tell(out io.Writer, e event) {
+// emit writes an event in one piece.
+func emit(out io.Writer, e event) {
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = out.Write(append(line, '\n'))
 	}
 	if err != nil {
-		os.Exit(1) // nobody listens any more
+		os.Exit(1) // the parent has ended
 	}
 }
 

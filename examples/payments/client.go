@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// client is the customer's side: it sends to the proxy.
+// client is the customer: it sends requests to the proxy.
 type client struct {
 	url  string
 	http *http.Client
 }
 
-// newClient has no connection outlive its request: net/http repeats requests that have an
-// Idempotency-Key by itself otherwise, when a connection that was kept breaks.
+// newClient returns a client without kept connections: if one breaks, net/http retries requests
+// with an Idempotency-Key by itself.
 func newClient(url string) *client {
 	return &client{url, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
 // request is one payment, which may be sent many times.
 type request struct {
-	way    string
-	order  string
-	key    string
-	amount int
-	harm   bool // the store fails after the charge
+	way        string
+	order      string
+	key        string
+	amount     int
+	storeFails bool // the store fails after the charge
 }
 
-// path is what is requested.
+// path returns the path of the request.
 func (x request) path() string { return "/pay/" + x.way + "/" + x.order }
 
-// answer is what a client got.
+// answer is a response.
 type answer struct {
 	Status int // 0 if there was none
 	Header http.Header
@@ -43,10 +43,10 @@ type answer struct {
 	Took   time.Duration
 }
 
-// good tells whether the payment was made.
+// good reports whether the payment was made.
 func (a answer) good() bool { return a.Status >= 200 && a.Status < 300 }
 
-// code returns what a guard says that it is, if it is an answer of its own.
+// code returns the middleware's code, if the response is a problem.
 func (a answer) code() string {
 	var problem struct {
 		Code string `json:"code"`
@@ -57,9 +57,9 @@ func (a answer) code() string {
 	return problem.Code
 }
 
-// create makes an order.
+// create creates an order.
 func (c *client) create(ctx context.Context, name string, amount int) error {
-	for { // a server may be dead, and the proxy not know it
+	for { // the proxy may choose a dead server
 		a := c.post(ctx, "/orders/"+name, "", order{Amount: amount}, false)
 		if a.good() {
 			return nil
@@ -70,12 +70,12 @@ func (c *client) create(ctx context.Context, name string, amount int) error {
 	}
 }
 
-// send sends it once.
+// send sends the request once.
 func (c *client) send(ctx context.Context, x request) answer {
-	return c.post(ctx, x.path(), x.key, payment{x.amount}, x.harm)
+	return c.post(ctx, x.path(), x.key, payment{x.amount}, x.storeFails)
 }
 
-// burst sends it several times at once. The answers come as they do.
+// burst sends the request several times at once. The answers are in the order of their arrival.
 func (c *client) burst(ctx context.Context, x request, times int) <-chan answer {
 	answers := make(chan answer, times)
 	var wg sync.WaitGroup
@@ -89,7 +89,7 @@ func (c *client) burst(ctx context.Context, x request, times int) <-chan answer 
 	return answers
 }
 
-// collect takes up to n answers, and returns when they are there, or ctx ends.
+// collect returns n answers; fewer if there are no more, or ctx ends.
 func collect(ctx context.Context, answers <-chan answer, n int) (all []answer) {
 	for len(all) < n {
 		select {
@@ -105,7 +105,7 @@ func collect(ctx context.Context, answers <-chan answer, n int) (all []answer) {
 	return all
 }
 
-// insist sends it until there is an answer that sending again will not change, for a while.
+// insist repeats the request until its answer is final, or a time has passed.
 func (c *client) insist(ctx context.Context, x request) (all []answer) {
 	for end := time.Now().Add(patience); ; {
 		a := c.send(ctx, x)
@@ -117,7 +117,7 @@ func (c *client) insist(ctx context.Context, x request) (all []answer) {
 	}
 }
 
-func (c *client) post(ctx context.Context, path, key string, body any, harm bool) answer {
+func (c *client) post(ctx context.Context, path, key string, body any, storeFails bool) answer {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // it has only strings and numbers
@@ -130,8 +130,8 @@ func (c *client) post(ctx context.Context, path, key string, body any, harm bool
 	if key != "" {
 		req.Header.Set("Idempotency-Key", fmt.Sprintf("%q", key))
 	}
-	if harm {
-		req.Header.Set(harmHeader, "1")
+	if storeFails {
+		req.Header.Set(failStoreHeader, "1")
 	}
 	begun := time.Now()
 	resp, err := c.http.Do(req)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// config is what the flags say.
+// config is the flags.
 type config struct {
 	endpoints string
 	orders    int
@@ -17,7 +17,7 @@ type config struct {
 	only      *regexp.Regexp
 }
 
-// servers is how many there are behind the proxy, and copies how often each payment is sent.
+// servers is the number of servers behind the proxy; copies is how often each payment is sent.
 const (
 	servers = 4
 	copies  = 5
@@ -60,5 +60,5 @@ func (c config) check(rest []string) error {
 	return nil
 }
 
-// margin is a quarter of the TTL: far more than the clocks' rates on one host differ by.
+// margin is a quarter of the TTL: far more than clock rates on one host differ.
 func (c config) margin() time.Duration { return c.ttl / 4 }

@@ -25,7 +25,7 @@ import (
 type demo struct {
 	config
 	*fleet
-	own    *embedtest.Cluster // nil if etcd is the user's
+	own    *embedtest.Cluster // nil with -endpoints
 	etcd   *clientv3.Client
 	store  *idempotency.Store // the operator's
 	bank   *bank
@@ -33,10 +33,10 @@ type demo struct {
 	serial atomic.Int64 // of orders
 }
 
-// lifetime is that of a marker: the shortest lease that etcd grants by default.
+// lifetime is the lifetime of a marker: the shortest lease that etcd grants by default.
 const lifetime = 2 * time.Second
 
-// demonstrate is the whole of a run.
+// demonstrate runs the program, and returns its outcome.
 func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
 	defer cancel()
@@ -85,14 +85,14 @@ func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome,
 	}
 	if err = d.withStore(ctx, run); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			err = cause // the rest follows from that
+			err = cause // of the other errors
 		}
 		return nil, err
 	}
 	return o, nil
 }
 
-// openEtcd has an etcd of three members, unless there are endpoints of one.
+// openEtcd starts an etcd of three members, unless endpoints are given.
 func (d *demo) openEtcd(ctx context.Context) (endpoints []string, stop func(), err error) {
 	if d.endpoints != "" {
 		return cluster.Open(ctx, d.endpoints)
@@ -103,8 +103,8 @@ func (d *demo) openEtcd(ctx context.Context) (endpoints []string, stop func(), e
 	return d.own.Endpoints(), func() { _ = d.own.Close() }, nil
 }
 
-// withStore opens a session and a store of the parent's own, and removes all keys of the run
-// in the end.
+// withStore opens the operator's session and store for run, and removes all keys of the run at the
+// end.
 func (d *demo) withStore(ctx context.Context, run func() error) (err error) {
 	start, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -156,23 +156,23 @@ func (d *demo) experiment(ctx context.Context, progress io.Writer, begun time.Ti
 			return nil, err
 		}
 		if rec.State != idempotency.Done {
-			o.wrong("%s is left %v in the end", rec.Op, rec.State)
+			o.wrong("%s: the record is %v at the end, want done", rec.Op, rec.State)
 		}
 	}
 	o.Elapsed = time.Since(begun).Round(time.Millisecond).Seconds()
 	return o, nil
 }
 
-// request makes up a request for a new order.
+// request returns a request for a new order.
 func (d *demo) request(way string) request {
 	n := int(d.serial.Add(1))
 	return request{way: way, order: fmt.Sprintf("order-%03d", n), key: strings.ToLower(rand.Text()), amount: 1000 + n}
 }
 
-// few is how many orders there are in phases that show one thing.
+// few is the number of orders in the smaller phases.
 func (d *demo) few() int { return max(1, min(atOnce, d.orders/3)) }
 
-// paid reads which receipt an order has.
+// paid returns the receipt that is stored with an order.
 func (d *demo) paid(ctx context.Context, name string) (string, error) {
 	resp, err := d.etcd.Get(ctx, d.orderKey(name))
 	if err != nil || len(resp.Kvs) == 0 {
@@ -182,7 +182,7 @@ func (d *demo) paid(ctx context.Context, name string) (string, error) {
 	return o.Paid, json.Unmarshal(resp.Kvs[0].Value, &o)
 }
 
-// jsonLine is what reply writes.
+// jsonLine returns the body that reply writes.
 func jsonLine(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
-// fleet is the parent's side of the processes: the provider, and the servers, row by row.
+// fleet is the child processes: the provider, and the servers by their places behind the proxy.
 type fleet struct {
 	settings
 	proxy *proxy
@@ -23,12 +24,12 @@ type fleet struct {
 
 // member is one process.
 type member struct {
-	name  string
-	row   int
-	proc  *child.Process
-	ready chan string   // its address
-	gone  chan struct{} // closed when it is reaped
-	told  bool          // it was told to end, or killed
+	name   string
+	row    int
+	proc   *child.Process
+	ready  chan string   // its address
+	gone   chan struct{} // closed when the process has ended
+	ending bool          // was stopped or killed
 }
 
 func newFleet(ctx context.Context, s settings) (*fleet, context.Context) {
@@ -82,7 +83,7 @@ func (f *fleet) start(ctx context.Context, name string, row int) (*member, strin
 	}
 }
 
-// listen takes a process's events until it has ended.
+// listen handles the events of a process until it has ended.
 func (f *fleet) listen(m *member) {
 	defer close(m.gone)
 	for {
@@ -103,10 +104,10 @@ func (f *fleet) listen(m *member) {
 	}
 	err := m.proc.Wait()
 	f.mu.Lock()
-	expected := m.told
+	expected := m.ending
 	f.mu.Unlock()
 	if !expected {
-		f.fail(fmt.Errorf("%q has ended by itself: %w", m.name, errors.Join(err, errors.New("it was not done"))))
+		f.fail(fmt.Errorf("%q has ended unexpectedly: %w", m.name, cmp.Or(err, errors.New("exit status 0"))))
 	}
 }
 
@@ -121,7 +122,8 @@ func (f *fleet) notice(order string) {
 	}
 }
 
-// noticed is closed when a server has noticed that the client of a payment has hung up.
+// noticed returns a channel that is closed when a server has noticed that the client of a payment has
+// hung up.
 func (f *fleet) noticed(order string) chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,13 +135,13 @@ func (f *fleet) noticed(order string) chan struct{} {
 	return c
 }
 
-// replace kills a server, and starts another one in its place.
+// replace kills a server and starts another one in its place.
 func (f *fleet) replace(ctx context.Context, name string) error {
 	f.mu.Lock()
 	m := f.all[name]
 	generation := 1
 	if m != nil {
-		m.told = true
+		m.ending = true
 		for _, other := range f.all {
 			if other.row == m.row {
 				generation++
@@ -148,7 +150,7 @@ func (f *fleet) replace(ctx context.Context, name string) error {
 	}
 	f.mu.Unlock()
 	if m == nil {
-		return fmt.Errorf("there is no %q to kill", name)
+		return fmt.Errorf("kill %q: no such server", name)
 	}
 	f.proxy.set(m.row, "")
 	if err := m.proc.Kill(); err != nil {
@@ -158,11 +160,11 @@ func (f *fleet) replace(ctx context.Context, name string) error {
 	return f.startServer(ctx, m.row, generation)
 }
 
-// stopAll has all processes end.
+// stopAll ends all processes.
 func (f *fleet) stopAll() {
 	f.mu.Lock()
 	for _, m := range f.all {
-		m.told = true
+		m.ending = true
 		m.proc.Leave()
 	}
 	f.mu.Unlock()

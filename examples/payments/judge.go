@@ -11,34 +11,34 @@ import (
 	"strings"
 )
 
-// result is what became of one order: what its client got, what the provider's book says, and
-// what stands in etcd.
+// result is the result of one order: the answers that its client got, the provider's book, and
+// the receipt in etcd.
 type result struct {
 	Order    string
-	First    []answer // to the requests that were sent at once
-	Later    []answer // to what was sent afterwards
+	First    []answer // to the five requests
+	Later    []answer // to the requests after them
 	Book     book
-	Paid     string // the receipt that the order has
-	Reported bool   // an operator saw its outcome listed as unknown
+	Paid     string // the receipt that is stored with the order
+	Reported bool   // its outcome was listed as unknown
 }
 
-// promise is what has to be true of each order of a phase.
+// promise is what has to hold for each order of a phase.
 type promise struct {
 	// Good, Conflict and Other count the first answers: with 2xx, 409 and anything else.
 	Good, Conflict, Other span
-	// Codes are what the guards may say, in answers of their own.
+	// Codes are the codes that the middleware may answer with.
 	Codes []string
-	// Later is how the last of the later answers end, by status.
+	// Later are the statuses of the last of the later answers.
 	Later   []int
 	Charges span
-	// Originals counts the answers with 2xx that are not marked as replays. All with
-	// 2xx have to be alike.
+	// Originals counts the answers with 2xx that are no replays. All answers with 2xx have to be
+	// the same.
 	Originals span
-	// Reported says that its outcome had to be listed as unknown.
+	// Reported says whether its outcome has to be listed as unknown.
 	Reported bool
 }
 
-// span is from a number to another.
+// span is a range of numbers.
 type span struct{ min, max int }
 
 func exactly(n int) span        { return span{n, n} }
@@ -51,7 +51,7 @@ func (s span) String() (is string) {
 	return fmt.Sprintf("%d to %d", s.min, s.max)
 }
 
-// judge compares what happened with what was promised.
+// judge returns where the results differ from the promise.
 func judge(p promise, results []result) (violations []string) {
 	for _, r := range results {
 		wrong := func(format string, args ...any) {
@@ -70,11 +70,11 @@ func judge(p promise, results []result) (violations []string) {
 		count("answers that are no replays", r.originals(), p.Originals)
 		for _, a := range slices.Concat(r.First, r.Later) {
 			if code := a.code(); code != "" && !slices.Contains(p.Codes, code) {
-				wrong("%d is said to be %q", a.Status, code)
+				wrong("unexpected code %q, status %d", code, a.Status)
 			}
 		}
 		if got := r.last(len(p.Later)); !slices.Equal(got, p.Later) {
-			wrong("afterwards %v, want %v", got, p.Later)
+			wrong("statuses of later answers: %v, want %v", got, p.Later)
 		}
 		if d := r.differences(); d != "" {
 			wrong("%s", d)
@@ -85,7 +85,7 @@ func judge(p promise, results []result) (violations []string) {
 		for _, a := range r.goods() {
 			var got receipt
 			if err := json.Unmarshal(a.Body, &got); err != nil || got.Charge != r.Paid || !slices.Contains(r.Book.Receipts, got.Charge) {
-				wrong("the client has %.200q, the order %q, the provider %q", a.Body, r.Paid, r.Book.Receipts)
+				wrong("receipts differ: the client has %.200q, the order %q, the provider %q", a.Body, r.Paid, r.Book.Receipts)
 				break
 			}
 		}
@@ -93,7 +93,7 @@ func judge(p promise, results []result) (violations []string) {
 	return violations
 }
 
-// goods are all answers with 2xx.
+// goods returns the answers with 2xx.
 func (r result) goods() (all []answer) {
 	for _, a := range slices.Concat(r.First, r.Later) {
 		if a.good() {
@@ -103,7 +103,7 @@ func (r result) goods() (all []answer) {
 	return all
 }
 
-// replayHeader marks replays.
+// replayHeader is the header of a replay.
 const replayHeader = "Idempotent-Replayed"
 
 func (r result) originals() (n int) {
@@ -123,7 +123,7 @@ func (r result) last(n int) (all []int) {
 	return all
 }
 
-// differences tells how the answers with 2xx differ, but for Date and the replay header.
+// differences describes how the answers with 2xx differ, except for Date and the replay header.
 func (r result) differences() string {
 	alike := func(h http.Header) http.Header {
 		h = h.Clone()
@@ -145,10 +145,10 @@ func (r result) differences() string {
 	return ""
 }
 
-// faults tells what is wrong with a way that promises nothing. Each order should be
-// charged once, and its client have the receipt, if he goes on asking.
+// faults describes what one of the other ways gets wrong. Each order should be charged once, and
+// a client that repeats its request should get the receipt.
 func faults(results []result) (all []string) {
-	var twice, most, never, unheard int
+	var twice, most, never, unpaid int
 	for _, r := range results {
 		switch {
 		case r.Book.Charges > 1:
@@ -158,21 +158,21 @@ func faults(results []result) (all []string) {
 			never++
 		}
 		if last := r.last(1); r.Book.Charges > 0 && len(last) > 0 && (last[0] < 200 || last[0] > 299) {
-			unheard++
+			unpaid++
 		}
 	}
-	tell := func(n int, format string, args ...any) {
+	count := func(n int, format string, args ...any) {
 		if n > 0 {
 			all = append(all, fmt.Sprintf("%d of %d orders ", n, len(results))+fmt.Sprintf(format, args...))
 		}
 	}
-	tell(twice, "charged more than once, up to %d times", most)
-	tell(never, "never charged, although the provider is back")
-	tell(unheard, "paid, and the same request again does not get the receipt")
+	count(twice, "charged more than once, up to %d times", most)
+	count(never, "never charged, although the provider is available again")
+	count(unpaid, "charged, and a repeated request does not get the receipt")
 	return all
 }
 
-// row is a line of a table: orders with which the same happened.
+// row is a row of a table: the orders with the same result.
 type row struct {
 	Orders   int    `json:"orders"`
 	Good     int    `json:"2xx"`
@@ -184,7 +184,7 @@ type row struct {
 	Calls    calls  `json:"calls"`
 }
 
-// calls are how often the provider was called for an order: the least and the most.
+// calls are the smallest and the greatest number of the provider's calls for an order.
 type calls struct {
 	Min int `json:"min"`
 	Max int `json:"max"`
@@ -192,7 +192,7 @@ type calls struct {
 
 func (c calls) String() string { return strings.ReplaceAll(span{c.Min, c.Max}.String(), " to ", "-") }
 
-// tally counts what happened to one order.
+// tally returns the row of one order.
 func tally(r result) row {
 	t := row{Orders: 1, Charges: r.Book.Charges, Calls: calls{r.Book.Calls, r.Book.Calls}}
 	others := map[int]int{}
@@ -212,14 +212,14 @@ func tally(r result) row {
 	}
 	for i, status := range r.last(len(r.Later)) {
 		if i > 0 && r.Later[i-1].Status == status {
-			continue // it was asked again and again
+			continue // the same answer to a repeated request
 		}
 		t.Later = strings.TrimSpace(fmt.Sprintf("%s %d", t.Later, status))
 	}
 	return t
 }
 
-// table adds up the orders with which the same happened, the most first.
+// table groups the orders with the same result, the most frequent first.
 func table(results []result) (all []row) {
 	for _, r := range results {
 		t := tally(r)

@@ -39,28 +39,28 @@ func TestJudge(t *testing.T) {
 		change func(*result, *promise)
 		want   string // part of a violation
 	}{
-		"all is well":       {func(*result, *promise) {}, ""},
-		"charged twice":     {func(r *result, _ *promise) { r.Book.Charges = 2 }, "charges: 2, want 1"},
-		"never charged":     {func(r *result, _ *promise) { r.Book.Charges = 0 }, "charges: 0, want 1"},
-		"called twice":      {func(r *result, _ *promise) { r.Book.Calls = 2 }, ""},
-		"two did it":        {func(r *result, _ *promise) { r.First[0] = paid(true) }, "answers with 2xx: 2, want 1"},
-		"nobody did it":     {func(r *result, _ *promise) { r.First[4] = refused(409, inProgress) }, "answers with 409: 5, want 4"},
-		"one got no answer": {func(r *result, _ *promise) { r.First[0] = answer{} }, "other answers: 1, want 0"},
-		"another reason":    {func(r *result, _ *promise) { r.First[0] = refused(409, unknown) }, `409 is said to be "unknown"`},
+		"all is well":         {func(*result, *promise) {}, ""},
+		"charged twice":       {func(r *result, _ *promise) { r.Book.Charges = 2 }, "charges: 2, want 1"},
+		"never charged":       {func(r *result, _ *promise) { r.Book.Charges = 0 }, "charges: 0, want 1"},
+		"called twice":        {func(r *result, _ *promise) { r.Book.Calls = 2 }, ""},
+		"two did it":          {func(r *result, _ *promise) { r.First[0] = paid(true) }, "answers with 2xx: 2, want 1"},
+		"no request executed": {func(r *result, _ *promise) { r.First[4] = refused(409, inProgress) }, "answers with 409: 5, want 4"},
+		"one got no answer":   {func(r *result, _ *promise) { r.First[0] = answer{} }, "other answers: 1, want 0"},
+		"another reason":      {func(r *result, _ *promise) { r.First[0] = refused(409, unknown) }, `unexpected code "unknown", status 409`},
 		"an allowed reason": {func(r *result, p *promise) {
 			r.First[0], p.Codes = refused(409, unknown), []string{inProgress, unknown}
 		}, ""},
 		"a replay is not marked":    {func(r *result, _ *promise) { r.Later[0] = paid(false) }, "no replays: 2, want 1"},
 		"the first is marked":       {func(r *result, _ *promise) { r.First[4] = paid(true) }, "no replays: 0, want 1"},
-		"no replay":                 {func(r *result, _ *promise) { r.Later[0] = refused(409, inProgress) }, "afterwards [409], want [201]"},
+		"no replay":                 {func(r *result, _ *promise) { r.Later[0] = refused(409, inProgress) }, "statuses of later answers: [409], want [201]"},
 		"asked again for long":      {func(r *result, _ *promise) { r.Later = []answer{refused(409, inProgress), paid(true)} }, ""},
-		"not asked again":           {func(r *result, _ *promise) { r.Later = nil }, "afterwards [], want [201]"},
+		"not asked again":           {func(r *result, _ *promise) { r.Later = nil }, "statuses of later answers: [], want [201]"},
 		"another body":              {func(r *result, _ *promise) { r.Later[0].Body = jsonLine(receipt{Charge: "c1"}) }, "bodies differ"},
 		"another status":            {func(r *result, _ *promise) { r.Later[0].Status = 200 }, "statuses differ"},
 		"another header":            {func(r *result, _ *promise) { r.Later[0].Header.Set("X", "y") }, "headers differ"},
 		"a header more often":       {func(r *result, _ *promise) { r.Later[0].Header.Add("Content-Type", "application/json") }, "headers differ"},
 		"another receipt in etcd":   {func(r *result, _ *promise) { r.Paid = "c2" }, "the order \"c2\""},
-		"a receipt nobody knows":    {func(r *result, _ *promise) { r.Book.Receipts = []string{"c2"} }, "the provider"},
+		"an unknown receipt":        {func(r *result, _ *promise) { r.Book.Receipts = []string{"c2"} }, "the provider"},
 		"reported":                  {func(r *result, _ *promise) { r.Reported = true }, "listed as unknown: true"},
 		"not reported":              {func(_ *result, p *promise) { p.Reported = true }, "listed as unknown: false"},
 		"within a span":             {func(_ *result, p *promise) { p.Good, p.Conflict = between(0, 1), between(3, 4) }, ""},
@@ -94,8 +94,8 @@ func TestFaults(t *testing.T) {
 	}{
 		{[]result{once(), once()}, nil},
 		{[]result{once(), twice}, []string{"1 of 2 orders charged more than once, up to 3 times"}},
-		{[]result{never}, []string{"1 of 1 orders never charged, although the provider is back"}},
-		{[]result{unheard, once(), unheard}, []string{"2 of 3 orders paid, and the same request again does not get the receipt"}},
+		{[]result{never}, []string{"1 of 1 orders never charged, although the provider is available again"}},
+		{[]result{unheard, once(), unheard}, []string{"2 of 3 orders charged, and a repeated request does not get the receipt"}},
 	} {
 		if got := faults(x.results); !slices.Equal(got, x.want) {
 			t.Errorf("%q, want %q", got, x.want)

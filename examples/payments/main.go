@@ -1,27 +1,26 @@
-// Payments is the experiment with which idempotency keys are explained: four servers behind
-// a round-robin proxy, orders, and for each order five payment requests at once, with the
-// same key. Each order shall be charged once.
+// Payments shows what idempotency keys are for: four servers are behind a round-robin proxy, and a
+// client sends each payment five times at the same time, with one key. Each order must be charged
+// once.
 //
 //	go run ./examples/payments
 //	go run ./examples/payments -orders 40
 //	go run ./examples/payments -endpoints 10.0.0.1:2379,10.0.0.2:2379
 //
-// The servers are processes of their own, and so is the payment provider (provider.go): it
-// takes 100 to 500 ms, fails sometimes, and charges as often as it is asked, unless it is
-// given a key. How often it was called and how often it has charged is read from its
-// books, not from the servers.
+// Each server is a process, and so is the payment provider (provider.go). The provider takes 100 to
+// 500 ms, fails sometimes, and charges for each call, unless calls have the same key. The program
+// reads the numbers of calls and charges from the provider's book, not from the servers.
 //
-// The server's handler (pay.go) stands behind idemhttp.Middleware. Its phases (phases.go,
-// breakage.go): duplicates are refused, or wait; the provider fails; a payment takes longer than
-// the session's TTL; servers are killed in mid-payment, with a policy for each kind of provider;
-// the client hangs up; the body differs; etcd loses its leader, then its majority. What is
-// promised in each is plain data, and a judge compares (judge.go).
+// The server's handler (pay.go) is behind idemhttp.Middleware. The phases (phases.go, breakage.go):
+// duplicates are refused, or wait; the provider fails; a payment takes longer than the session's
+// TTL; servers are killed during a payment, with a policy for each kind of provider; the client
+// hangs up; the body differs; etcd loses its leader, then its majority. The promise of each phase
+// is plain data, with which judge.go compares the results.
 //
-// Beside it, on the same etcd, with the same provider, other ways that are in use
-// (naive.go, marker.go), with what each gets wrong.
+// The same provider and etcd are used for other common ways to prevent double payments (naive.go,
+// marker.go), to show what each misses.
 //
-// At the end it prints tables and, unless the output is a terminal, one line of JSON. It
-// ends with status 0 only if every promise was kept.
+// At its end the program prints tables and, unless the output is a terminal, one line of JSON. Its
+// exit status is 0 only if every promise was kept.
 package main
 
 import (

@@ -8,12 +8,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// marker is the way that is recommended most: a marker in the store says that the request
-// is being worked on, or what came of it. It is set if it is absent, and taken away if the work
-// fails. One lifetime bounds both, usually two minutes (settings.Lifetime here), and nobody's
-// name stands in it. So it ends under a payment that is slower, and then
-// who was slower overwrites or removes what is another's. And if the store cannot be
-// reached after the charge, that looks like work that has failed.
+// marker is the way that is recommended most. A key in the store marks a request as in progress,
+// and later has its result. The key is created if it is absent, and deleted if the work fails. It
+// has one lifetime for both states, usually two minutes (settings.Lifetime here), and no owner. So
+// the key expires during a slower payment, whose process then overwrites or deletes the key of
+// another one. And if the store is unavailable after the charge, that looks like failed work.
 func (s *server) marker(ctx context.Context, x attempt) (paid string, err error) {
 	key := s.markerKey(x.key)
 	lease, err := s.client.Grant(ctx, int64(s.Lifetime.Seconds()))
@@ -33,8 +32,8 @@ func (s *server) marker(ctx context.Context, x attempt) (paid string, err error)
 		return "", errBusy
 	}
 	if paid, err = s.markedWork(ctx, x, key); err != nil {
-		_, gone := s.client.Delete(ctx, key) // the work has failed: it may be repeated
-		err = errors.Join(err, gone)
+		_, bad := s.client.Delete(ctx, key) // the work has failed: it may be repeated
+		err = errors.Join(err, bad)
 	}
 	return paid, err
 }
@@ -49,8 +48,8 @@ func (s *server) markedWork(ctx context.Context, x attempt, key string) (string,
 		return "", err
 	}
 	lease, err := s.client.Grant(ctx, int64(s.Lifetime.Seconds()))
-	if err == nil && x.harmful {
-		err = errors.New("the store cannot be reached")
+	if err == nil && x.storeFails {
+		err = errors.New("the store is unavailable")
 	}
 	if err != nil {
 		return "", err
@@ -61,5 +60,5 @@ func (s *server) markedWork(ctx context.Context, x attempt, key string) (string,
 
 func (s settings) markerKey(key string) string { return s.space() + "marker/" + key }
 
-// harmHeader has the store fail after the charge.
-const harmHeader = "Demo-Store-Fails"
+// failStoreHeader makes the store fail after the charge.
+const failStoreHeader = "Demo-Store-Fails"

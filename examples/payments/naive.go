@@ -12,18 +12,18 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// attempt is one request for a payment, as the ways below see it.
+// attempt is one request for a payment.
 type attempt struct {
-	order   string
-	amount  int
-	key     string
-	harmful bool // etcd cannot be reached after the charge
+	order      string
+	amount     int
+	key        string
+	storeFails bool // etcd is unavailable after the charge
 }
 
 // naiveWay pays for an order, and returns the provider's receipt.
 type naiveWay func(s *server, ctx context.Context, x attempt) (string, error)
 
-// What the ways say of a duplicate.
+// The errors for duplicates.
 var (
 	errPaid = errors.New("the order is paid")
 	errBusy = errors.New("the order is being paid")
@@ -58,7 +58,7 @@ func (s *server) payNaively(way naiveWay) http.HandlerFunc {
 			reply(w, http.StatusBadRequest, err.Error())
 			return
 		}
-		x := attempt{r.PathValue("order"), in.Amount, strings.Trim(r.Header.Get("Idempotency-Key"), `"`), r.Header.Get(harmHeader) != ""}
+		x := attempt{r.PathValue("order"), in.Amount, strings.Trim(r.Header.Get("Idempotency-Key"), `"`), r.Header.Get(failStoreHeader) != ""}
 		paid, err := way(s, r.Context(), x)
 		switch {
 		case errors.Is(err, errPaid), errors.Is(err, errBusy):
@@ -73,7 +73,7 @@ func (s *server) payNaively(way naiveWay) http.HandlerFunc {
 	}
 }
 
-// work charges, and marks the order as paid if it still is as it was read.
+// work charges the order, and marks it as paid if ifs are true.
 func (s *server) work(ctx context.Context, x attempt, o order, ifs ...clientv3.Cmp) (string, error) {
 	paid, err := s.bank.charge(ctx, charge{x.order, x.amount, s.Name}, "")
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *server) work(ctx context.Context, x attempt, o order, ifs ...clientv3.C
 	return paid, err
 }
 
-// open reads an order that is not paid.
+// open returns an order. It returns errPaid if the order is paid.
 func (s *server) open(ctx context.Context, x attempt) (order, error) {
 	o, err := s.load(ctx, x.order)
 	if err == nil && o.Paid != "" {
@@ -104,7 +104,7 @@ func (s *server) noGuard(ctx context.Context, x attempt) (string, error) {
 	return s.work(ctx, x, o)
 }
 
-// flag has a flag for each order that is being paid, in each process.
+// flag keeps a flag for each order that is being paid, in the memory of the process.
 func (s *server) flag(ctx context.Context, x attempt) (string, error) {
 	if _, busy := s.busy.LoadOrStore(x.order, true); busy {
 		return "", errBusy
@@ -117,7 +117,7 @@ func (s *server) flag(ctx context.Context, x attempt) (string, error) {
 	return s.work(ctx, x, o)
 }
 
-// unchanged is a condition: the order is as it was read.
+// unchanged returns the condition that the order was not changed since it was read.
 func (s *server) unchanged(x attempt, o order) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(s.orderKey(x.order)), "=", o.revision)
 }
@@ -131,7 +131,7 @@ func (s *server) status(ctx context.Context, x attempt) (string, error) {
 	return s.work(ctx, x, o, s.unchanged(x, o))
 }
 
-// unique writes a bill before it charges, and there can only be one for an order.
+// unique creates a bill before it charges; an order has one bill at most.
 func (s *server) unique(ctx context.Context, x attempt) (string, error) {
 	bill := s.space() + "bill/" + x.order
 	resp, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(bill), "=", 0)).Then(clientv3.OpPut(bill, x.key)).Commit()
@@ -148,12 +148,12 @@ func (s *server) unique(ctx context.Context, x attempt) (string, error) {
 	return s.work(ctx, x, o)
 }
 
-// version is status, with three more tries if somebody else was faster.
+// version is status, with three retries if another request was faster.
 func (s *server) version(ctx context.Context, x attempt) (paid string, err error) {
 	for range 1 + 3 {
 		var o order
 		if o, err = s.open(ctx, x); err != nil {
-			return "", err // paid, mostly: by then it has charged
+			return "", err // mostly errPaid, after it has charged
 		}
 		if paid, err = s.work(ctx, x, o, s.unchanged(x, o)); !errors.Is(err, errPaid) {
 			break
@@ -162,7 +162,7 @@ func (s *server) version(ctx context.Context, x attempt) (paid string, err error
 	return paid, err
 }
 
-// lock holds a lock of the order's while it works. The lock itself is as good as it gets.
+// lock holds a mutex for the order during the work. The mutex itself is correct.
 func (s *server) lock(ctx context.Context, x attempt) (paid string, err error) {
 	mu, err := concurrency.NewMutex(s.sess, x.order)
 	if err != nil {

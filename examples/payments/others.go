@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// others are the phases of the ways that promise nothing.
+// others are the phases of the other ways.
 func others() []phase {
 	phases := []phase{
 		{Name: "no guard", What: "read the order, charge, mark it as paid", run: naive(byNothing)},
@@ -17,13 +17,13 @@ func others() []phase {
 		{Name: "a lock, server killed", What: "after the charge", run: (*demo).lockKilled},
 		{Name: "a marker with one lifetime", What: "for claim and result, without an owner", run: naive(byMarker)},
 		{Name: "a marker, slow payment", What: "slower than the lifetime", run: (*demo).markerSlow},
-		{Name: "a marker, store failure", What: "after the charge", run: (*demo).markerHarmed},
+		{Name: "a marker, store failure", What: "after the charge", run: (*demo).markerStoreFails},
 	}
 	return phases
 }
 
-// naive sends what the guarded ways get, too. Of every fourth order the first requests meet
-// a provider that is out of service. Then the client asks once more.
+// naive sends the same requests as the phases of idempotency.Store. For every fourth order, the
+// provider is out of service during the first requests. Then the client repeats its request.
 func naive(way string) func(*demo, context.Context) ([]result, error) {
 	return func(d *demo, ctx context.Context) ([]result, error) {
 		return d.each(ctx, way, max(atOnce, d.orders/2), func(ctx context.Context, i int, x request) (result, error) {
@@ -47,7 +47,7 @@ func (d *demo) lockKilled(ctx context.Context) ([]result, error) {
 	return d.killed(ctx, byLock, []string{holdCharged}, func([]request) (map[string]bool, error) { return nil, nil })
 }
 
-// markerSlow waits until the marker has gone, and asks again while the payment goes on.
+// markerSlow repeats the request after the marker has expired, while the payment is in progress.
 func (d *demo) markerSlow(ctx context.Context) ([]result, error) {
 	return d.each(ctx, byMarker, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
 		answers, _, err := d.held(ctx, x, holdAsked, 0, copies)
@@ -55,13 +55,13 @@ func (d *demo) markerSlow(ctx context.Context) ([]result, error) {
 			return result{}, err
 		}
 		first := collectSoon(ctx, answers, copies-1)
-		for gone := false; !gone; {
+		for expired := false; !expired; {
 			resp, err := d.etcd.Get(ctx, d.markerKey(x.key))
 			if err != nil {
 				return result{}, err
 			}
-			gone = len(resp.Kvs) == 0
-			if !gone && !sleep(ctx, 50*time.Millisecond) {
+			expired = len(resp.Kvs) == 0
+			if !expired && !sleep(ctx, 50*time.Millisecond) {
 				return result{}, context.Cause(ctx)
 			}
 		}
@@ -74,12 +74,12 @@ func (d *demo) markerSlow(ctx context.Context) ([]result, error) {
 	})
 }
 
-// markerHarmed has the store fail once, after the charge.
-func (d *demo) markerHarmed(ctx context.Context) ([]result, error) {
+// markerStoreFails makes the store fail once, after the charge.
+func (d *demo) markerStoreFails(ctx context.Context) ([]result, error) {
 	return d.each(ctx, byMarker, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
-		harmed := x
-		harmed.harm = true
-		first := collect(ctx, d.client.burst(ctx, harmed, 1), 1)
+		failing := x
+		failing.storeFails = true
+		first := collect(ctx, d.client.burst(ctx, failing, 1), 1)
 		first = append(first, collect(ctx, d.client.burst(ctx, x, copies-1), copies-1)...)
 		return d.settle(ctx, x, first, d.client.send(ctx, x))
 	})

@@ -13,15 +13,15 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
-// The guards, by the last but one element of the path. A service has one of them; which one
-// depends on its clients and on its provider.
+// The guards, by the second last element of the path. A service has one of them; which one depends
+// on its clients and on its provider.
 const (
-	byReject   = "reject"   // a duplicate gets 409; a lost payment is left to an operator
+	byNoWait   = "no-wait"  // a duplicate gets 409; a lost payment is left to an operator
 	byWait     = "wait"     // a duplicate gets the response, when there is one
-	byTakeOver = "takeover" // the same, and the provider takes keys: a lost payment is made again
+	byTakeOver = "takeover" // the same, and the provider takes keys: a lost payment executes again
 )
 
-// patience is for how long a duplicate waits.
+// patience is how long a duplicate waits.
 const patience = 30 * time.Second
 
 // guards are the settings of the middlewares.
@@ -30,7 +30,7 @@ var guards = map[string]struct {
 	wait   time.Duration
 	keyed  bool // the provider takes keys
 }{
-	byReject:   {onLost: idempotency.Refuse},
+	byNoWait:   {onLost: idempotency.Refuse},
 	byWait:     {onLost: idempotency.Refuse, wait: patience},
 	byTakeOver: {onLost: idempotency.TakeOver, wait: patience, keyed: true},
 }
@@ -62,13 +62,13 @@ type receipt struct {
 	Attempt int    `json:"attempt,omitempty"`
 }
 
-// pay is what stands behind a guard: a handler as it would be without, except for what
-// the attempt is asked for. keyed says that the provider takes keys.
+// pay returns the handler behind a guard. It is the handler of a service without keys, except for
+// its calls of the attempt. keyed says whether the provider takes keys.
 func (s *server) pay(keyed bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, name := r.Context(), r.PathValue("order")
 		a, _ := idempotency.FromContext(ctx)
-		stop := context.AfterFunc(idemhttp.Client(ctx), func() { tell(s.out, event{Kind: evHungUp, Order: name}) })
+		stop := context.AfterFunc(idemhttp.Client(ctx), func() { emit(s.out, event{Kind: evHungUp, Order: name}) })
 		defer stop()
 		var in payment
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
@@ -81,7 +81,7 @@ func (s *server) pay(keyed bool) http.HandlerFunc {
 			reply(w, http.StatusNotFound, err.Error())
 			return
 		case err != nil:
-			reply(w, http.StatusServiceUnavailable, err.Error()) // nothing was done: the key is given free
+			reply(w, http.StatusServiceUnavailable, err.Error()) // nothing was done: the key is released
 			return
 		case in.Amount != o.Amount:
 			reply(w, http.StatusBadRequest, "another amount")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,5 +116,40 @@ func TestFlags(t *testing.T) {
 		if _, err := parseFlags(strings.Fields(args), io.Discard); (err == nil) != ok {
 			t.Errorf("%q: %v", args, err)
 		}
+	}
+}
+
+// TestReadme: each row and each remark in the README's output is one that the program prints.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, output, _ := strings.Cut(string(page), "$ make demo-payments\n")
+	output, _, _ = strings.Cut(output, "```")
+	all := append(phases(), others()...)
+	o := outcome{OK: true, Servers: servers, Copies: copies, Phases: []report{{}}, Others: []report{{}}}
+	var printed bytes.Buffer
+	o.write(&printed)
+	rows := 0
+	for line := range strings.Lines(output) {
+		name := strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "      "), strings.HasPrefix(line, "  …"), strings.HasPrefix(line, "elapsed"), name == "":
+			continue
+		case strings.HasPrefix(line, "  "):
+			if name = strings.TrimSpace(string([]rune(name)[:42])); name != "" {
+				rows++
+				if !slices.ContainsFunc(all, func(p phase) bool { return p.Name == name }) {
+					t.Errorf("the README has a row %q, and the program none", name)
+				}
+			}
+		case !strings.Contains(printed.String(), line):
+			t.Errorf("the README has the line %q, and the program does not print it", line)
+		}
+	}
+	if rows < len(phases()) {
+		t.Errorf("the README has %d rows, want those of all %d phases at least", rows, len(phases()))
 	}
 }

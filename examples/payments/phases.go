@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// phase is a part of the experiment, whose orders all meet the same.
+// phase is one part of the demo: the same happens to all its orders.
 type phase struct {
 	Name    string
 	What    string
 	run     func(*demo, context.Context) ([]result, error)
-	promise *promise // nil for a way that promises nothing
-	breaks  bool     // it stops members of etcd
+	promise *promise // nil for the other ways
+	breaks  bool     // stops members of etcd
 }
 
-// The codes of idemhttp that occur.
+// Codes of idemhttp.
 const (
 	inProgress  = "in-progress"
 	unknown     = "unknown"
@@ -29,33 +29,33 @@ func phases() []phase {
 	const ok = http.StatusCreated
 	once := exactly(1)
 	return []phase{
-		{Name: "duplicates are refused", What: "409 while the payment goes on; afterwards the response", run: (*demo).reject,
+		{Name: "duplicates are refused", What: "409 while the payment is in progress, and then a replay", run: (*demo).refused,
 			promise: &promise{Good: once, Conflict: exactly(4), Charges: once, Codes: []string{inProgress}, Later: []int{ok}, Originals: once}},
-		{Name: "duplicates wait", What: "five times the same response, but for Date and the replay header", run: (*demo).wait,
+		{Name: "duplicates wait", What: "five responses that differ only in Date and the replay header", run: (*demo).wait,
 			promise: &promise{Good: exactly(5), Charges: once, Later: []int{ok}, Originals: once}},
 		{Name: "the provider is out of service", What: "nothing was charged, so the key is released, and the next request is charged", run: (*demo).declined,
 			promise: &promise{Conflict: exactly(4), Other: once, Charges: once, Codes: []string{inProgress}, Later: []int{ok}, Originals: once}},
-		{Name: "a payment slower than the TTL", What: "the claim is its process's, and has no lifetime of its own", run: (*demo).slow,
+		{Name: "a payment slower than the TTL", What: "a claim lasts as long as its process lives", run: (*demo).slow,
 			promise: &promise{Good: once, Conflict: exactly(4), Charges: once, Codes: []string{inProgress}, Later: []int{ok}, Originals: once}},
-		{Name: "the client hangs up", What: "the payment goes on, and the same request again gets its response", run: (*demo).hangUp,
+		{Name: "the client hangs up", What: "the payment continues, and a repeated request gets its response", run: (*demo).hangUp,
 			promise: &promise{Good: exactly(5), Charges: once, Later: []int{ok}}},
-		{Name: "the body differs", What: "422, in flight and afterwards", run: (*demo).differs,
+		{Name: "the body differs", What: "422, during and after the payment", run: (*demo).differs,
 			promise: &promise{Good: once, Other: exactly(4), Charges: once, Codes: []string{reused}, Later: []int{422, ok}, Originals: once}},
-		{Name: "server killed, TakeOver", What: "the provider takes keys: a duplicate pays again with the same one", run: (*demo).killedTakeOver,
+		{Name: "server killed, TakeOver", What: "the provider takes keys: a duplicate sends the charge again with the same key", run: (*demo).killedTakeOver,
 			promise: &promise{Good: between(0, 4), Other: between(1, 5), Charges: once, Later: []int{ok}, Originals: between(0, 1)}},
-		{Name: "server killed, Refuse", What: "it takes none: nothing is executed again until an operator has looked into its books", run: (*demo).killedRefuse,
+		{Name: "server killed, Refuse", What: "the provider takes no keys: nothing executes again until an operator has read its book", run: (*demo).killedRefuse,
 			promise: &promise{Conflict: between(0, 4), Other: between(1, 5), Charges: once, Codes: []string{unknown}, Later: []int{ok}, Originals: between(0, 1), Reported: true}},
-		{Name: "etcd's leader restarted", What: "payments go on meanwhile", run: (*demo).leaderRestarted, breaks: true,
+		{Name: "etcd's leader restarted", What: "payments continue", run: (*demo).leaderRestarted, breaks: true,
 			promise: &promise{Good: between(0, 5), Conflict: between(0, 1), Other: between(0, 5), Charges: once, Codes: []string{unavailable, inProgress}, Later: []int{ok}, Originals: between(0, 1)}},
-		{Name: "etcd without a majority after the charge", What: "the key is not released, a client that has paid may get 409 and retry, and the outcome is written when etcd is back", run: (*demo).majorityLost, breaks: true,
+		{Name: "etcd without a majority after the charge", What: "the key is not released, a client that has paid may get 409 and retry, and the outcome is recorded when etcd is available again", run: (*demo).majorityLost, breaks: true,
 			promise: &promise{Good: between(0, 5), Conflict: between(0, 1), Other: between(0, 5), Charges: once, Codes: []string{unavailable, inProgress}, Later: []int{ok}, Originals: between(0, 1)}},
 	}
 }
 
-// atOnce is how many orders are paid at the same time.
+// atOnce is the number of orders that are paid at the same time.
 const atOnce = 4
 
-// each makes orders, and pays them.
+// each creates n orders and pays them.
 func (d *demo) each(ctx context.Context, way string, n int, pay func(ctx context.Context, i int, x request) (result, error)) ([]result, error) {
 	all, pays, places := make([]result, n), make([]func() error, n), make(chan struct{}, atOnce)
 	for i := range n {
@@ -72,7 +72,7 @@ func (d *demo) each(ctx context.Context, way string, n int, pay func(ctx context
 	return all, together(pays...)
 }
 
-// settle looks at what became of it, when all requests have been answered.
+// settle returns the result of an order, after all its requests were answered.
 func (d *demo) settle(ctx context.Context, x request, first []answer, later ...answer) (r result, err error) {
 	r = result{Order: x.order, First: first, Later: later}
 	if r.Book, err = d.bank.closedBook(ctx, x.order); err == nil {
@@ -81,8 +81,8 @@ func (d *demo) settle(ctx context.Context, x request, first []answer, later ...a
 	return r, err
 }
 
-// held sends a payment to be held, at a stage, with n-1 duplicates, and returns when it is
-// held, by which server.
+// held sends a payment and n-1 duplicates, and waits until the provider holds the payment at that
+// stage. It returns the server that made the payment.
 func (d *demo) held(ctx context.Context, x request, stage string, fail, n int) (answers <-chan answer, server string, err error) {
 	if err = d.bank.plan(ctx, plan{Order: x.order, Hold: stage, Fail: fail}); err != nil {
 		return nil, "", err
@@ -94,7 +94,7 @@ func (d *demo) held(ctx context.Context, x request, stage string, fail, n int) (
 	return answers, server, err
 }
 
-// soon bounds how long is waited for what should come. If it does not, the judge will tell.
+// soon bounds the wait for expected answers. If one is missing, the judge reports it.
 const soon = 15 * time.Second
 
 func collectSoon(ctx context.Context, answers <-chan answer, n int) []answer {
@@ -103,10 +103,10 @@ func collectSoon(ctx context.Context, answers <-chan answer, n int) []answer {
 	return collect(ctx, answers, n)
 }
 
-// reject holds each payment until its duplicates are answered: on a busy machine, too, they
-// come at the same time.
-func (d *demo) reject(ctx context.Context) ([]result, error) {
-	return d.each(ctx, byReject, d.orders, func(ctx context.Context, _ int, x request) (result, error) {
+// refused holds each payment until its duplicates are answered, so that they arrive during the
+// payment on a busy machine, too.
+func (d *demo) refused(ctx context.Context) ([]result, error) {
+	return d.each(ctx, byNoWait, d.orders, func(ctx context.Context, _ int, x request) (result, error) {
 		fail, _ := failures(x.order)
 		answers, _, err := d.held(ctx, x, holdAsked, fail, copies)
 		if err != nil {
@@ -128,11 +128,11 @@ func (d *demo) wait(ctx context.Context) ([]result, error) {
 	})
 }
 
-// always is more failures than there are calls.
+// always is more failures than an order has calls.
 const always = 1000
 
 func (d *demo) declined(ctx context.Context) ([]result, error) {
-	return d.each(ctx, byReject, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
+	return d.each(ctx, byNoWait, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
 		answers, _, err := d.held(ctx, x, holdAsked, always, copies)
 		if err != nil {
 			return result{}, err
@@ -150,7 +150,7 @@ func (d *demo) declined(ctx context.Context) ([]result, error) {
 }
 
 func (d *demo) slow(ctx context.Context) ([]result, error) {
-	return d.each(ctx, byReject, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
+	return d.each(ctx, byNoWait, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
 		answers, _, err := d.held(ctx, x, holdAsked, 0, copies-1)
 		if err != nil {
 			return result{}, err
@@ -175,12 +175,12 @@ func (d *demo) hangUp(ctx context.Context) ([]result, error) {
 		if err := d.bank.plan(ctx, plan{Order: x.order, Hold: holdAsked}); err != nil {
 			return result{}, err
 		}
-		gone := d.client.burst(calling, x, 1)
+		dropped := d.client.burst(calling, x, 1)
 		if _, err := d.bank.held(ctx, x.order); err != nil {
 			return result{}, err
 		}
 		hangUp()
-		collect(ctx, gone, 1)
+		collect(ctx, dropped, 1)
 		select {
 		case <-d.noticed(x.order):
 		case <-ctx.Done():
@@ -195,7 +195,7 @@ func (d *demo) hangUp(ctx context.Context) ([]result, error) {
 }
 
 func (d *demo) differs(ctx context.Context) ([]result, error) {
-	return d.each(ctx, byReject, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
+	return d.each(ctx, byNoWait, d.few(), func(ctx context.Context, _ int, x request) (result, error) {
 		other := x
 		other.amount++
 		answers, _, err := d.held(ctx, x, holdAsked, 0, 1)
@@ -211,7 +211,7 @@ func (d *demo) differs(ctx context.Context) ([]result, error) {
 	})
 }
 
-// together does things at the same time.
+// together runs functions at the same time.
 func together(all ...func() error) error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup

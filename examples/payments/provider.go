@@ -10,50 +10,49 @@ import (
 	"time"
 )
 
-// provider is a payment provider. A call takes 100 to 500 ms, and some fail: with 503,
-// which means that nothing was charged, or, of calls with a key, with an answer that is lost
-// after the charge. Calls with the same key charge once. Calls without one charge as often
-// as they come.
+// provider is a payment provider. A call takes 100 to 500 ms. Some calls fail: with 503, after which
+// nothing is charged; or, among calls with a key, by an answer that is lost after the charge. All
+// calls with one key charge once. Each call without a key charges.
 type provider struct {
 	mu     sync.Mutex
 	orders map[string]*account
 	serial int
 }
 
-// account is what the provider knows of an order.
+// account is the provider's state of an order.
 type account struct {
 	book
 	plan
-	keys map[string]string // receipts
-	held chan struct{}     // closed when a call is held
-	who  string            // made it
-	let  chan struct{}     // closed to let it go on
+	keys     map[string]string // receipts
+	held     chan struct{}     // closed when a call is held
+	server   string            // made the held call
+	released chan struct{}     // closed to end the hold
 
 	lossy bool // the answer to the first call with a key that charges is lost
 }
 
-// book is what the provider tells of an order.
+// book is the provider's public record of an order.
 type book struct {
 	Calls    int      `json:"calls"`
 	Charges  int      `json:"charges"`
-	Open     int      `json:"open"` // calls that go on
+	Open     int      `json:"open"` // calls in progress
 	Receipts []string `json:"receipts"`
 }
 
-// plan is what shall happen to an order; without one, what happens sometimes.
+// plan is what happens to an order; without a plan, failures decides.
 type plan struct {
 	Order string `json:"order"`
-	Fail  int    `json:"fail"` // so many calls get 503
-	Hold  string `json:"hold"` // the first call is held there
+	Fail  int    `json:"fail"` // that many calls get 503
+	Hold  string `json:"hold"` // the stage at which the first call is held
 }
 
-// Where a call is held.
+// The stages at which a call is held.
 const (
-	holdAsked   = "asked"   // nothing is charged, and will not be if the caller goes away
-	holdCharged = "charged" // and not answered
+	holdAsked   = "asked"   // before the charge, which is omitted if the caller disconnects
+	holdCharged = "charged" // after the charge, before the answer
 )
 
-// charge is what the provider is asked for.
+// charge is a request to the provider.
 type charge struct {
 	Order  string `json:"order"`
 	Amount int    `json:"amount"`
@@ -76,7 +75,7 @@ func (p *provider) handler() http.Handler {
 		a := p.account(r.PathValue("order"))
 		select {
 		case <-a.held:
-			reply(w, http.StatusOK, a.who)
+			reply(w, http.StatusOK, a.server)
 		case <-r.Context().Done():
 		}
 	})
@@ -86,9 +85,9 @@ func (p *provider) handler() http.Handler {
 		defer p.mu.Unlock()
 		a.Hold = ""
 		select {
-		case <-a.let:
+		case <-a.released:
 		default:
-			close(a.let)
+			close(a.released)
 		}
 	})
 	return mux
@@ -99,15 +98,15 @@ func (p *provider) account(order string) *account {
 	defer p.mu.Unlock()
 	a := p.orders[order]
 	if a == nil {
-		a = &account{keys: map[string]string{}, held: make(chan struct{}), let: make(chan struct{})}
+		a = &account{keys: map[string]string{}, held: make(chan struct{}), released: make(chan struct{})}
 		a.Fail, a.lossy = failures(order)
 		p.orders[order] = a
 	}
 	return a
 }
 
-// failures are those that an order has if nothing else is planned: it is its name that
-// decides, so that each run has the same ones.
+// failures returns the failures of an order without a plan. They depend on its name only, so that
+// each run has the same ones.
 func failures(order string) (fail int, lossy bool) {
 	h := fnv.New32a()
 	h.Write([]byte(order))
@@ -165,13 +164,13 @@ func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusCreated, receipt)
 }
 
-// pass holds the call, if that is planned. It returns false if the caller has gone away
+// pass holds the call if the plan says so. It returns false if the caller has disconnected
 // meanwhile.
 func (p *provider) pass(a *account, stage, server string, r *http.Request) bool {
 	p.mu.Lock()
 	hold := a.Hold == stage
 	if hold {
-		a.Hold, a.who = "", server
+		a.Hold, a.server = "", server
 		close(a.held)
 	}
 	p.mu.Unlock()
@@ -179,15 +178,15 @@ func (p *provider) pass(a *account, stage, server string, r *http.Request) bool 
 		return true
 	}
 	select {
-	case <-a.let:
+	case <-a.released:
 		return true
 	case <-r.Context().Done():
 		return false
 	}
 }
 
-// take charges, unless it fails, or has charged for that key before. lost says that the answer
-// shall not arrive.
+// take charges, unless the call fails or the key has a charge. lost says that the answer must not
+// arrive.
 func (p *provider) take(a *account, key string) (receipt string, lost, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"sync"
 )
 
-// proxy gives each request to the next server in turn, leaving out those that are known to be
-// dead. It repeats nothing: a request whose server dies gets 502.
+// proxy sends each request to the next server in turn, except for those that are known to be dead.
+// It does not retry: a request whose server dies gets 502.
 type proxy struct {
 	reverse *httputil.ReverseProxy
 
 	mu   sync.Mutex
-	rows []string // addresses; empty if there is none
+	rows []string // addresses of the servers; empty for a dead one
 	next int
 }
 
@@ -38,7 +38,7 @@ func newProxy(rows int) *proxy {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.reverse.ServeHTTP(w, r) }
 
-// set says where a row's server is.
+// set sets the address of a row's server.
 func (p *proxy) set(row int, addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,5 +55,5 @@ func (p *proxy) pick() string {
 			return addr
 		}
 	}
-	return "127.0.0.1:1" // nobody is there
+	return "127.0.0.1:1" // no server listens there
 }

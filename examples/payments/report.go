@@ -11,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
-// outcome is the end of a run, and its last line of output.
+// outcome is the result of a run, and its last line of output.
 type outcome struct {
 	OK         bool     `json:"ok"`
 	Servers    int      `json:"servers"`
@@ -24,12 +24,12 @@ type outcome struct {
 	Elapsed    float64  `json:"elapsed_s"`
 }
 
-// report is a phase as it went.
+// report is the result of a phase.
 type report struct {
 	Name   string   `json:"name"`
 	Orders int      `json:"orders"`
 	Rows   []row    `json:"rows"`
-	P50    float64  `json:"p50_ms"` // of the answers to what was sent at once
+	P50    float64  `json:"p50_ms"` // of the five responses
 	P95    float64  `json:"p95_ms"`
 	Wrong  []string `json:"wrong"`
 
@@ -63,8 +63,8 @@ func (o *outcome) wrong(format string, args ...any) {
 	o.Violations = append(o.Violations, fmt.Sprintf(format, args...))
 }
 
-// percentile returns the smallest duration that so many percent do not exceed, in
-// milliseconds.
+// percentile returns, in milliseconds, the smallest duration that at least that percentage of all
+// does not exceed.
 func percentile(all []time.Duration, percent int) float64 {
 	if len(all) == 0 {
 		return 0
@@ -73,7 +73,7 @@ func percentile(all []time.Duration, percent int) float64 {
 	return float64(all[max(0, (len(all)*percent+99)/100-1)].Round(100*time.Microsecond)) / float64(time.Millisecond)
 }
 
-// shown is how much of a list is printed.
+// shown is the number of violations that are printed.
 const shown = 5
 
 func (o *outcome) write(out io.Writer) {
@@ -86,7 +86,7 @@ func (o *outcome) write(out io.Writer) {
 		r.write(out)
 	}
 	for _, name := range o.Skipped {
-		fmt.Fprintf(out, "  %-40s skipped: that etcd is not ours to break\n", name)
+		fmt.Fprintf(out, "  %-40s skipped: it stops members of an embedded etcd\n", name)
 	}
 	head("other ways")
 	for _, r := range o.Others {
@@ -95,7 +95,7 @@ func (o *outcome) write(out io.Writer) {
 			fmt.Fprintf(out, "      %s\n", w)
 		}
 		if len(r.Wrong) == 0 {
-			fmt.Fprintln(out, "      it went well")
+			fmt.Fprintln(out, "      no order was charged twice, and each receipt was returned")
 		}
 	}
 	fmt.Fprintf(out, "\nelapsed %.1f s\n", o.Elapsed)

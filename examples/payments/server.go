@@ -16,7 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// server is one of the four.
+// server is one of the four servers.
 type server struct {
 	settings
 	out    io.Writer
@@ -24,10 +24,10 @@ type server struct {
 	sess   *concurrency.Session
 	store  *idempotency.Store
 	bank   *bank
-	busy   sync.Map // orders, for the flag inside the process
+	busy   sync.Map // orders that are being paid, for byFlag
 }
 
-// serverMain is the life of a server process.
+// serverMain runs a server until ctx ends.
 func serverMain(ctx context.Context, set settings, out io.Writer) (err error) {
 	s := &server{settings: set, out: out, bank: newBank(set.Provider)}
 	if s.client, err = cluster.Dial(set.Endpoints); err != nil {
@@ -59,12 +59,12 @@ func serverMain(ctx context.Context, set settings, out io.Writer) (err error) {
 	return serve(ctx, mux, out)
 }
 
-// newStore is the store of all servers, and of the operator.
+// newStore returns the store of the servers and of the operator.
 func newStore(sess *concurrency.Session) (*idempotency.Store, error) {
 	return idempotency.NewStore(sess, "payments", &idempotency.Options{SingleTenant: true, Retain: 10 * time.Minute})
 }
 
-// order is what stands in etcd of an order.
+// order is an order in etcd.
 type order struct {
 	Amount int    `json:"amount"`
 	Paid   string `json:"paid,omitempty"` // the provider's receipt
@@ -80,14 +80,14 @@ func (o order) String() string {
 	return string(raw)
 }
 
-// space is where the orders stand, beside etcdkit's own keys.
+// space returns the prefix of the orders, outside of etcdkit's own keys.
 func (s settings) space() string { return "/payments/" + s.Namespace + "/" }
 
 func (s settings) orderKey(name string) string { return s.space() + "order/" + name }
 
 var errNoOrder = errors.New("no such order")
 
-// load reads an order.
+// load returns an order. It returns errNoOrder if there is none.
 func (s *server) load(ctx context.Context, name string) (o order, err error) {
 	resp, err := s.client.Get(ctx, s.orderKey(name))
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *server) load(ctx context.Context, name string) (o order, err error) {
 	return o, json.Unmarshal(resp.Kvs[0].Value, &o)
 }
 
-// create makes an order.
+// create creates an order.
 func (s *server) create(w http.ResponseWriter, r *http.Request) {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
