@@ -72,7 +72,6 @@ var dialect = regexp.MustCompile(`(?i)\b(some(body|one)|nobody|anybody|who(ever|
 // allowed are phrases in which such a word is the plain one.
 var allowed = map[string]string{
 	"stands for":              "the field's term for a symbol",
-	"standby":                 "the field's term for a process that takes over",
 	"stands by":               "the same, as a verb",
 	"An engineer who reads":   "a person",
 	"paused, by whom and why": "a person, the operator who has paused a job",
