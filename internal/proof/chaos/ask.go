@@ -25,7 +25,7 @@ type ask struct {
 
 	hold    time.Duration
 	effects int           // number of writes meanwhile
-	stuck   bool          // never gives it back: that is left to MaxHold
+	stuck   bool          // never releases it: MaxHold does
 	patient time.Duration // bound of Release; 0: its ctx has ended already
 
 	register Register // of an exclusive permit
@@ -37,7 +37,7 @@ type asker struct {
 	do           func(context.Context, func(context.Context, *concurrency.Permit) error, ...concurrency.AcquireOption) error
 }
 
-// plain asks for a permit with patience, and gives it back at once.
+// plain asks for a permit, waits for it as long as ctx, and releases it at once.
 func plain(gate string, weight int, register Register) ask {
 	return ask{gate: gate, weight: weight, register: register, maxWaiters: -1, bound: time.Minute, patient: time.Minute, effects: 1}
 }
@@ -108,7 +108,7 @@ func (a ask) options(note string) []concurrency.AcquireOption {
 	return opts
 }
 
-// run asks, holds, acts and gives back, and records all of it.
+// run acquires, holds, acts and releases, and records all of it.
 func (a ask) run(ctx context.Context, p *Process, from asker) error {
 	ctx, cancel := context.WithTimeout(ctx, a.bound)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// AttachConfig says how one takes part in a run on a cluster that somebody else has
+// AttachConfig says how a process takes part in a run on a cluster that another process has
 // started, and may break.
 type AttachConfig struct {
 	Seed     Seed
@@ -44,7 +44,7 @@ func Attach(c AttachConfig) (*Env, error) {
 }
 
 // Work has the processes use the workloads until ctx ends, each under the
-// eyes of its watchman, and returns when all operations have returned. A process
+// eyes of its monitor, and returns when all operations have returned. A process
 // without a session gets one.
 func (env *Env) Work(ctx context.Context, workloads []Workload, rate int) {
 	var wg sync.WaitGroup
@@ -56,7 +56,7 @@ func (env *Env) Work(ctx context.Context, workloads []Workload, rate int) {
 				_ = sleep(ctx, 50*time.Millisecond)
 			}
 		})
-		wg.Go(func() { p.keepWatch(ctx) })
+		wg.Go(func() { p.monitorLease(ctx) })
 		wg.Go(func() { env.watchStalls(ctx, p.Name) })
 	}
 	env.work(ctx, workloads, rate)

@@ -2,7 +2,7 @@ package chaos
 
 // Names of the single acts of nemeses from which guarantees are excepted. Each is
 // declared in the history from just before until just after it; what it strikes
-// stands in Lease, in Token and in Attr["key"].
+// is in Lease, in Token and in Attr["key"].
 const (
 	LeaseEnded     = "lease ended"     // revoked or expired by hand
 	KeyDeleted     = "key deleted"     // by hand: a request, an ID, a presence key

@@ -111,7 +111,7 @@ func (s *Elections) evict(ctx context.Context, p *Process, el *concurrency.Elect
 	})
 }
 
-// leader reads who leads: that is judged by how many do.
+// leader reads the leader; checkers count the leaders.
 func (s *Elections) leader(ctx context.Context, p *Process, el *concurrency.Election) error {
 	c := p.rec.Call(history.Event{Name: history.Status, Gate: s.gate(), Until: deadline(ctx)})
 	now, err := el.Leader(ctx)
@@ -127,7 +127,7 @@ func (s *Elections) leader(ctx context.Context, p *Process, el *concurrency.Elec
 	return nil
 }
 
-// watch follows who leads until the bound has passed: terms only rise.
+// watch follows the leader until the bound has passed: terms only rise.
 func (*Elections) watch(ctx context.Context, _ *Process, el *concurrency.Election) error {
 	last := concurrency.Leader{}
 	for now, err := range el.Watch(ctx) {

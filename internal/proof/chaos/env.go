@@ -16,7 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/outcome"
 )
 
-// Where things stand in etcd.
+// The prefixes in etcd.
 const (
 	root      = "/chaos/"
 	product   = root + "product" // what is under test
@@ -25,7 +25,7 @@ const (
 )
 
 // The ticks of the members. Three of them and all clients share one machine, maybe
-// a busy one: shorter ones would make for elections that nobody caused.
+// a busy one: shorter ones would cause elections that no nemesis explains.
 const (
 	tick     = 50 * time.Millisecond
 	election = 500 * time.Millisecond
@@ -151,7 +151,7 @@ func (env *Env) Admin() *clientv3.Client { return env.Cluster.Client() }
 // Members returns the number of members.
 func (env *Env) Members() int { return env.members }
 
-// answers tells whether a member answers a read in time: one that a majority has
+// answers reports whether a member answers a read in time: one that a majority has
 // to agree to, or one from its own memory.
 func (env *Env) answers(ctx context.Context, member int, agreed bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, election)
@@ -180,8 +180,8 @@ func (env *Env) claim(wanted int) (*Process, func()) {
 	}
 }
 
-// mend repeats what undoes a harm until it succeeds. If it never does, the run can
-// tell nothing about liveness.
+// mend repeats what undoes a harm until it succeeds. If it never does, the run says nothing
+// about liveness.
 func (env *Env) mend(what string, undo func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -214,14 +214,14 @@ func (env *Env) arm(ctx context.Context, harm string) (armed clientv3.Cmp, disar
 	}, err
 }
 
-// doubt notes why the run tells nothing, or not all.
+// doubt notes why the run cannot be judged, or not fully.
 func (env *Env) doubt(format string, args ...any) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.doubted = append(env.doubted, fmt.Sprintf(format, args...))
 }
 
-// note tells whoever watches the run.
+// note writes a line of progress.
 func (env *Env) note(format string, args ...any) { env.log(format, args...) }
 
 // trouble notes that a nemesis could not do its harm.

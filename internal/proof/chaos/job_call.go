@@ -22,7 +22,7 @@ type jobCall struct {
 	takes   time.Duration
 	effects int
 	inEtcd  bool // effects go there, under the guard
-	stuck   bool // goes on after its context has ended
+	stuck   bool // works on after its context has ended
 	fails   bool
 	panics  bool
 }
@@ -127,7 +127,7 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 }
 
 // work is what the function does until its time is over or its run has ended. One that
-// is stuck goes on for a while then.
+// is stuck works on for a while then.
 func (o jobCall) work(ctx context.Context, p *Process, r *schedlock.Run, belief *history.Belief, register Register) {
 	if o.inEtcd {
 		register = nil

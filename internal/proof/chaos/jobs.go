@@ -21,7 +21,7 @@ import (
 type scheduled struct {
 	name    string
 	period  time.Duration // between ticks
-	every   bool          // ticks are told as a period
+	every   bool          // ticks are given as a period
 	untimed bool          // there are none: each call is its own
 	atMost  time.Duration
 	atLeast time.Duration
@@ -32,7 +32,7 @@ type scheduled struct {
 
 func (j scheduled) gate() string { return "job/" + j.name }
 
-// options are those with which a call for a tick is made, and how a history tells them.
+// options are those with which a call for a tick is made, and their form in a history.
 func (j scheduled) options(tick time.Time) (opts []schedlock.CallOption, attr map[string]string) {
 	attr = map[string]string{"retries": fmt.Sprint(j.retries)}
 	opts = []schedlock.CallOption{schedlock.AtMost(j.atMost), schedlock.Retries(j.retries)}
@@ -150,7 +150,7 @@ func (s *Jobs) Plan(r *rand.Rand) Operation {
 	case n < 15:
 		return s.with("job.history", j, bound, func(ctx context.Context, p *Process, l *locker) error { return s.read(ctx, p, l, j) })
 	case n < 22:
-		return s.with("job.clock", j, bound, func(ctx context.Context, p *Process, l *locker) error { return tellTime(ctx, p, l) })
+		return s.with("job.clock", j, bound, func(ctx context.Context, p *Process, l *locker) error { return publishTime(ctx, p, l) })
 	}
 	o := drawJobCall(r, j)
 	return Operation{Name: history.JobDo + " " + j.name, Do: func(ctx context.Context, p *Process) error {
@@ -176,7 +176,7 @@ func (s *Jobs) with(name string, j scheduled, bound time.Duration, do func(conte
 	}}
 }
 
-// read reads what is told of a job. Records come latest first, one for each tick.
+// read reads the history of a job. Records come latest first, one for each tick.
 func (s *Jobs) read(ctx context.Context, p *Process, l *locker, j scheduled) error {
 	records, err := l.History(ctx, j.name)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Jobs) read(ctx context.Context, p *Process, l *locker, j scheduled) err
 	}
 	for i := 1; i < len(records); i++ {
 		if !records[i].Tick.Before(records[i-1].Tick) {
-			p.Env.Recorder.Finding("history", false, fmt.Sprintf("history of job %s tells tick %v after %v", j.name, records[i].Tick, records[i-1].Tick))
+			p.Env.Recorder.Finding("history", false, fmt.Sprintf("the history of job %s has tick %v after %v", j.name, records[i].Tick, records[i-1].Tick))
 		}
 	}
 	if len(records) > 0 {
@@ -196,9 +196,9 @@ func (s *Jobs) read(ctx context.Context, p *Process, l *locker, j scheduled) err
 	return err
 }
 
-// tellTime has a process tell its time, as it does by itself once a minute: nothing is
+// publishTime has a process publish its time, as it does by itself once a minute: nothing is
 // trimmed while not all clocks are known.
-func tellTime(ctx context.Context, p *Process, l *locker) error {
+func publishTime(ctx context.Context, p *Process, l *locker) error {
 	lease, client := l.sess.Lease(), p.Client()
 	if lease == 0 || client == nil {
 		return errNoSession
@@ -227,7 +227,7 @@ func (s *Jobs) Probe(ctx context.Context, p *Process) error {
 			if res.Outcome.Started() || res.Outcome == schedlock.Claimed {
 				break
 			}
-			last = "before that it was told: " + res.Outcome.String()
+			last = "its outcome was: " + res.Outcome.String()
 		}
 	}
 	return nil

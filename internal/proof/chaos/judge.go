@@ -14,11 +14,11 @@ const whole = time.Minute
 const (
 	effectCompactions = "compactions"
 	effectLeaders     = "leader changes"
-	effectUncaused    = "leader changes that nobody caused"
+	effectUncaused    = "leader changes without a cause"
 	effectLateCopies  = "late copies applied"
 )
 
-// declare tells the checkers what kind of run this is.
+// declare records for the checkers what kind of run this is.
 func (env *Env) declare(c Config) {
 	longest := time.Duration(0)
 	for _, p := range env.Processes {

@@ -20,14 +20,14 @@ func (env *Env) watchLeaders(ctx context.Context) {
 		}
 		env.Stats.Add("leader changes", 1)
 		if !env.electionsExplained() {
-			env.Stats.Add("leader changes that nobody caused", 1)
-			env.note("a change of leader that nobody caused")
+			env.Stats.Add("leader changes without a cause", 1)
+			env.note("a change of leader without a cause")
 		}
 		known, lost = now, false
 	}
 }
 
-// electionsExplained tells whether a nemesis that makes etcd elect is at work, or
+// electionsExplained reports whether a nemesis that makes etcd elect is at work, or
 // was until a moment ago.
 func (env *Env) electionsExplained() bool {
 	env.mu.Lock()

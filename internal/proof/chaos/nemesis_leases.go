@@ -11,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// leaseNemeses take leases and keys away from those who own them. The guarantees
+// leaseNemeses remove leases and keys of others. The guarantees
 // are excepted from what these do, so each act is declared.
 func leaseNemeses() []Nemesis {
 	return []Nemesis{
@@ -102,7 +102,7 @@ func overwritePresence(ctx context.Context, env *Env, r *rand.Rand) (effects int
 		if err := disarm(ctx); err != nil {
 			return err
 		}
-		// On no lease, so nobody else will. But the put may have been refused.
+		// On no lease, so nothing else will. But the put may have been refused.
 		_, err := env.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", overwritten)).Then(clientv3.OpDelete(key)).Commit()
 		return err
 	})

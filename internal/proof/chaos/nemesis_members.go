@@ -59,7 +59,7 @@ func cutPeers(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 		env.trouble("cut of member %d: %v", i, err)
 		return 0
 	}
-	for ctx.Err() == nil { // a follower goes on for an election timeout
+	for ctx.Err() == nil { // a follower serves on for an election timeout
 		if !env.answers(ctx, i, true) && ctx.Err() == nil {
 			effects = 1
 			break

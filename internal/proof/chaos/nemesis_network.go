@@ -36,16 +36,16 @@ func broken(harm func(p *Process, member int), felt func(context.Context, *Env, 
 	}
 }
 
-// silent tells whether a process gets no answer from anybody.
+// silent reports whether a process gets no answer from any member.
 func silent(ctx context.Context, _ *Env, p *Process, _ int) bool {
-	_, err := whoAnswers(ctx, p.Client().Client)
+	_, err := answering(ctx, p.Client().Client)
 	return err != nil
 }
 
-// avoided tells whether a process gets answers from others only, or none.
+// avoided reports whether a process gets answers from others only, or none.
 func avoided(ctx context.Context, env *Env, p *Process, member int) bool {
 	for range 2 * env.Members() {
-		if by, err := whoAnswers(ctx, p.Client().Client); err == nil && by == env.ids[member] {
+		if by, err := answering(ctx, p.Client().Client); err == nil && by == env.ids[member] {
 			return false
 		}
 	}
@@ -59,7 +59,7 @@ func slow(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	defer free()
 	p.Client().Delay(d)
 	begun := time.Now()
-	if _, err := whoAnswers(ctx, p.Client().Client); err != nil || time.Since(begun) >= 2*d {
+	if _, err := answering(ctx, p.Client().Client); err != nil || time.Since(begun) >= 2*d {
 		effects++
 	}
 	<-ctx.Done()
@@ -67,8 +67,8 @@ func slow(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	return effects
 }
 
-// whoAnswers sends one harmless request and returns the member that answered it.
-func whoAnswers(ctx context.Context, c *clientv3.Client) (member uint64, err error) {
+// answering sends one harmless request and returns the member that answered it.
+func answering(ctx context.Context, c *clientv3.Client) (member uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	resp, err := c.Get(ctx, outside, clientv3.WithSerializable())

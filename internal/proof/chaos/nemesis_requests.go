@@ -38,7 +38,7 @@ func some(r *rand.Rand, n int) func(string, any) bool {
 	return func(string, any) bool { return (seen.Add(1)-1+first)%int64(n) == 0 }
 }
 
-// writing tells whether a request may write, for those that one in n is to be struck
+// writing reports whether a request may write, for those that one in n is to be struck
 // of.
 func writing(r *rand.Rand, n int) func(string, any) bool {
 	pick := some(r, n)
@@ -178,7 +178,7 @@ func lostEvents(ctx context.Context, env *Env, r *rand.Rand) int {
 				own = fmt.Sprintf("/%016x-", uint64(s.Lease())) //nolint:gosec // leases use all bits
 			}
 			// G1 assumes, see docs/guarantees.md, that a change of a limit is not lost, nor
-			// that somebody has deleted what this process waits with.
+			// that a key of this process was deleted by another.
 			assumed := func(e *mvccpb.Event) bool {
 				key := string(e.Kv.Key)
 				return strings.HasSuffix(key, "/limit") || e.Type == mvccpb.DELETE && strings.Contains(key, own)

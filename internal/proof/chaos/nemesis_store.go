@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// storeNemeses change what stands in etcd, or how much it may hold.
+// storeNemeses change keys in etcd, or how much etcd may hold.
 func storeNemeses() []Nemesis {
 	return []Nemesis{
 		{Name: "compaction", Strike: compaction},
@@ -90,7 +90,7 @@ func foreignKeys(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 			}
 			put = clientv3.OpPut(key, "planted", clientv3.WithLease(resp.ID))
 		}
-		// What stands there already is not overwritten: that is another harm.
+		// An existing key is not overwritten: that is another harm.
 		done := env.Recorder.Begin(history.Event{Name: KeyPlanted, Attr: map[string]string{"key": key}})
 		resp, err := env.Admin().Txn(ctx).If(armed, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(put).Commit()
 		done()
@@ -148,7 +148,7 @@ func damagedLimit(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	<-ctx.Done()
 	env.mend("a limit", func(ctx context.Context) error {
 		if err := disarm(ctx); err != nil || garbage == "" {
-			return err // whoever needs one stores it again
+			return err // the next user stores it again
 		}
 		_, err := env.Admin().Txn(ctx).If(clientv3.Compare(clientv3.Value(g.Limit), "=", garbage)).
 			Then(clientv3.OpPut(g.Limit, string(was.Value))).Commit()

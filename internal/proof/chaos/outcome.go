@@ -9,7 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/outcome"
 )
 
-// deadline returns when ctx ends, as a history tells it.
+// deadline returns when ctx ends, as a time of a history.
 func deadline(ctx context.Context) int64 {
 	d, _ := ctx.Deadline()
 	return hostclock.At(d)

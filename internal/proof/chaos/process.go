@@ -13,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// Process stands for one client process: connections of its own and a session on
+// Process simulates one client process: connections of its own and a session on
 // them. It can die and start anew; then both are others.
 type Process struct {
 	Env  *Env
@@ -29,7 +29,7 @@ type Process struct {
 	past    int // logins of former clients
 }
 
-// Session is a process's standing with etcd, on a lease.
+// Session is a process's session, on a lease.
 type Session interface {
 	// Lease returns the present lease, or 0.
 	Lease() clientv3.LeaseID
@@ -57,7 +57,7 @@ func (p *Process) Session() Session {
 	return p.session
 }
 
-// logins counts how often the process has told its password.
+// logins counts how often the process has sent its password.
 func (p *Process) logins() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *Process) reopen(ctx context.Context, wait time.Duration) error {
 	return errors.Join(err, p.openLocked(ctx))
 }
 
-// die ends the process without a word to etcd.
+// die ends the process without closing its session.
 func (p *Process) die() {
 	p.turn.Lock()
 	defer p.turn.Unlock()

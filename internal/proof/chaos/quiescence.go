@@ -41,14 +41,14 @@ func (env *Env) quiescencePhase(ctx context.Context, workloads []Workload) (find
 	still := time.Duration(env.Stats.Get(stoodStill)-before) * time.Millisecond
 	if still > time.Since(begun)/4 { // leases do not survive that
 		for _, f := range found {
-			env.doubt("%s (all processes stood still for %v of %v)", f, still, time.Since(begun).Round(time.Millisecond))
+			env.doubt("%s (all processes were stalled for %v of %v)", f, still, time.Since(begun).Round(time.Millisecond))
 		}
 		found = nil
 	}
 	findings = append(findings, found...)
 	_ = sleep(ctx, cleanup)
 	env.mark(ctx, history.MarkIdle)
-	findings = append(findings, env.left("after all permits were given back", env.Space.Root()+"sem/", env.Space.Root()+"mutex/", env.Space.Root()+"election/", env.Space.Root()+"id/")...)
+	findings = append(findings, env.left("after all permits were released", env.Space.Root()+"sem/", env.Space.Root()+"mutex/", env.Space.Root()+"election/", env.Space.Root()+"id/")...)
 
 	longest := time.Duration(0)
 	for _, p := range env.Processes {
@@ -85,7 +85,7 @@ func (env *Env) mark(ctx context.Context, phase string) {
 }
 
 // probe uses every workload from every process. Each has its own time, so that one that
-// hangs is the only one that is told of.
+// hangs is the only one that is reported.
 func (env *Env) probe(ctx context.Context, workloads []Workload) (findings []string) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -117,8 +117,7 @@ func (env *Env) probe(ctx context.Context, workloads []Workload) (findings []str
 	return findings
 }
 
-// left lists what stands below prefixes, apart from limits and what is told of jobs,
-// which stay.
+// left lists the keys below prefixes, apart from limits and the records of jobs, which stay.
 func (env *Env) left(when string, prefixes ...string) (findings []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
@@ -131,15 +130,15 @@ func (env *Env) left(when string, prefixes ...string) (findings []string) {
 		for _, kv := range resp.Kvs {
 			key := string(kv.Key)
 			if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, env.register("")) && !Recorded(key) {
-				findings = append(findings, fmt.Sprintf("%s stands %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
+				findings = append(findings, fmt.Sprintf("%s exists %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
 			}
 		}
 	}
 	return findings
 }
 
-// Recorded tells whether a key is one of a job's that stay: its run records and their
-// floor, and who has paused or resumed it last.
+// Recorded reports whether a key is one of a job's that stay: its run records and their
+// floor, and the operator who paused or resumed it last.
 func Recorded(key string) bool {
 	_, of, job := strings.Cut(key, "/job/")
 	return job && (strings.Contains(of, "/run/") || strings.Contains(of, "/floor/") || strings.HasSuffix(of, "/operated"))

@@ -34,7 +34,7 @@ type requestCall struct {
 	steps     int
 	with      string // an effect that comes with the outcome: check.WithPut …
 	big       bool   // the value does not fit into its record
-	stuck     bool   // goes on after its context has ended, and returns a value then
+	stuck     bool   // works on after its context has ended, and returns a value then
 	fails     bool
 	remember  bool // its failure
 	panics    bool
@@ -149,11 +149,11 @@ func (o requestCall) run(ctx context.Context, p *Process, st *requestStore) (err
 	if end != nil {
 		end.Return(history.Event{Outcome: history.OK}) // or soon, in the background
 	}
-	return o.told(call, p, res, err)
+	return o.record(call, p, res, err)
 }
 
-// told records what a call returned.
-func (o requestCall) told(call *history.Call, p *Process, res idempotency.Result[string], err error) error {
+// record records what a call returned.
+func (o requestCall) record(call *history.Call, p *Process, res idempotency.Result[string], err error) error {
 	e := history.Event{Outcome: history.OK, Token: res.Token}
 	var failure *idempotency.FailedError
 	switch {
@@ -190,7 +190,7 @@ func (o requestCall) told(call *history.Call, p *Process, res idempotency.Result
 }
 
 // work is what the function does until its time is over or its attempt has ended. One
-// that is stuck goes on for a while then, and returns a value as if nothing were.
+// that is stuck works on for a while then, and returns a value all the same.
 func (o requestCall) work(ctx context.Context, p *Process, a *idempotency.Attempt, belief *history.Belief, tag string) (string, error) {
 	if o.with != "" {
 		put := clientv3.OpPut(p.Env.register(o.gate(p.Env.Space)), fmt.Sprint(a.Token()))

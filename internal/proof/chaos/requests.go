@@ -73,7 +73,7 @@ func NewRequests(crowd int) *Requests {
 	return s
 }
 
-// DeclareRequests tells the checkers for how long Requests keep what they keep.
+// DeclareRequests records for the checkers for how long records are retained.
 func DeclareRequests(r *history.Recorder) {
 	r.Set(check.SettingRetain, storeRetain.String())
 	r.Set(check.SettingCacheFor, cacheFor.String())
@@ -166,8 +166,8 @@ func (s *Requests) with(name string, k asked, bound time.Duration, do func(conte
 	}}
 }
 
-// Probe implements Workload: a request is done, whoever does it, and its duplicate gets
-// what came of it; and of all others it is known how they stand.
+// Probe implements Workload: a request is done, by any process, and its duplicate gets
+// the outcome; and the state of all others is known.
 func (s *Requests) Probe(ctx context.Context, p *Process) error {
 	k := asked{key: idempotency.Key{Scope: "probe", Op: "pay", ID: "all"}, retain: storeRetain}
 	for range 2 {
@@ -197,7 +197,7 @@ func (s *Requests) probe(ctx context.Context, p *Process, k asked) error {
 		}
 		o := requestCall{asked: k, bound: 10 * time.Second, payload: payloads[0], atMost: time.Minute}
 		err = o.run(ctx, p, st)
-		// It may not have heard yet that there is space again, and a busy machine may cost
+		// It may not know yet that there is space again, and a busy machine may cost
 		// a lease even now.
 		again := errors.Is(err, idempotency.ErrNearQuota) || errors.Is(err, idempotency.ErrNotRecorded) || errors.Is(err, idempotency.ErrFenced)
 		if !again || sleep(ctx, 200*time.Millisecond) != nil {

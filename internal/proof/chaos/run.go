@@ -25,11 +25,11 @@ type Config struct {
 	Rate int
 	// Log gets etcd's own log. Defaults to none.
 	Log *zap.Logger
-	// Progress is told what goes on. Defaults to nobody.
+	// Progress gets lines about the progress of the run. Defaults to none.
 	Progress func(format string, args ...any)
 }
 
-// All tells whether everything is under test, and all nemeses strike.
+// All reports whether everything is under test, and all nemeses strike.
 func (c Config) All() bool {
 	return len(c.Nemeses) == len(Nemeses()) && len(c.Workloads) == len(Workloads())
 }
@@ -45,7 +45,7 @@ type Result struct {
 	Stats   map[string]int
 }
 
-// Run starts a env, has its processes work while nemeses strike, mends it, and
+// Run starts an Env, has its processes work while nemeses strike, mends it, and
 // looks what is left. It returns an error only if there is no run to judge.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	if c.Workloads == nil {

@@ -77,7 +77,7 @@ func (s *Semaphores) Plan(r *rand.Rand) Operation {
 	case q.steady:
 		return q.use(r)
 	default:
-		limit := r.IntN(q.limit + 2) // at times less than somebody waits for, at times a pause
+		limit := r.IntN(q.limit + 2) // sometimes below the weight of a waiter, sometimes a pause
 		if r.IntN(2) == 0 {
 			limit = q.limit
 		}
@@ -167,7 +167,7 @@ func (q semaphore) setLimit(limit int, bound time.Duration) Operation {
 	})
 }
 
-// endID evicts or releases whoever has an ID.
+// endID evicts or releases the request with an ID.
 func (q semaphore) endID(id string, evict bool, bound time.Duration) Operation {
 	if evict {
 		return q.call(history.Event{Name: history.Evict, ID: id}, bound, func(ctx context.Context, s *concurrency.Semaphore) error {
@@ -179,7 +179,7 @@ func (q semaphore) endID(id string, evict bool, bound time.Duration) Operation {
 	})
 }
 
-// evictToken evicts one of those who hold or wait.
+// evictToken evicts a holder or a waiter.
 func (q semaphore) evictToken(which uint64, bound time.Duration) Operation {
 	return Operation{Name: history.EvictToken + " " + q.name, Do: func(ctx context.Context, p *Process) error {
 		sem, err := q.on(p)

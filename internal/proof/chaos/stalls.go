@@ -8,14 +8,14 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// stall is the shortest standstill of this process that is worth telling.
+// stall is the shortest standstill of this process that is recorded.
 const stall = 100 * time.Millisecond
 
 // stoodStill counts milliseconds.
 const stoodStill = "milliseconds without a processor"
 
-// watchStalls records when this process stood still, until ctx ends: then calls return
-// late, and nobody is to blame. It tells that of one client, or of all if that is "".
+// watchStalls records each standstill of this process, until ctx ends: then calls return
+// late for no other reason. The record is about one client, or about all if that is "".
 func (env *Env) watchStalls(ctx context.Context, client string) {
 	const nap = 10 * time.Millisecond
 	for ctx.Err() == nil {

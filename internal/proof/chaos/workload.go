@@ -10,7 +10,7 @@ import (
 // Workload is something under test: operations on it, and what must be true of it.
 // Whatever implements it takes part in a run beside the others.
 type Workload interface {
-	// Name is short and nobody else's.
+	// Name is short and unique.
 	Name() string
 	// Gates are the workload's queues in etcd, if it has any, into which
 	// nemeses may plant keys.

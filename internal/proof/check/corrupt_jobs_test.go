@@ -24,7 +24,7 @@ func (s *scene) started(fits func(c *claim, sp *history.Span) bool) (c *claim, s
 
 func everyone(*claim, *history.Span) bool { return true }
 
-// finished tells whether a run ended by itself.
+// finished reports whether a run ended by itself.
 func (s *scene) finished(c *claim, _ *history.Span) bool {
 	return c.lock.how == plain && c.lock.gone != never && !s.named(c.lock.key)
 }

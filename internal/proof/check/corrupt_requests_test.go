@@ -41,7 +41,7 @@ func (s *scene) tried(fits func(t tried) bool) (tried, bool) { return one(s, s.t
 
 func anyTry(tried) bool { return true }
 
-// ended tells whether an attempt has recorded its own outcome.
+// ended reports whether an attempt has recorded its own outcome.
 func (t tried) ended() bool { return t.outcome != nil && t.outcome.rec.By == "" }
 
 // lostBefore returns the attempt that was lost before another, if there was one.
@@ -78,14 +78,14 @@ func (s *scene) adds(kind history.Kind, key string, rev int64, value string) boo
 	return true
 }
 
-// free tells whether nothing happened to a key at a revision at which something else did.
+// free reports whether nothing happened to a key at a revision at which something else did.
 func (s *scene) free(n *idem, rev int64) bool {
 	return s.seen(rev) != never && !slices.ContainsFunc(s.events, func(e history.Event) bool {
 		return e.Rev == rev && e.KV != nil && strings.Contains(string(e.KV.Key), n.name)
 	})
 }
 
-// soon tells whether an attempt goes on at the revision after its claim, and nothing
+// soon reports whether an attempt goes on at the revision after its claim, and nothing
 // happens to its key then.
 func (s *scene) soon(t tried) bool { return t.claim.gone > t.token+1 && s.free(t.n, t.token+1) }
 
@@ -433,7 +433,7 @@ func (s *scene) reached(t tried) (revs []int64) {
 	return revs
 }
 
-// neverTooLong tells whether an attempt may take an hour.
+// neverTooLong reports whether an attempt may take an hour.
 func (t tried) neverTooLong(s *scene) bool { return s.startOf(t.span).Call.Attr["atmost"] == "1h" }
 
 // takenBack returns a claim that was, if there is one.
@@ -446,7 +446,7 @@ func (n *idem) takenBack() *attempt {
 	return nil
 }
 
-// hasEffect tells whether an effect came with an attempt's outcome.
+// hasEffect reports whether an effect came with an attempt's outcome.
 func (s *scene) hasEffect(t tried) bool {
 	return t.ended() && t.outcome.rec.State == record.AttemptDone && s.startOf(t.span).Call.Attr["with"] == WithPut
 }

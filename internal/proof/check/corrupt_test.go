@@ -57,7 +57,7 @@ func (s *scene) requests() (all []*request) {
 	return all
 }
 
-// of tells whether an event belongs to a call, its permit included.
+// of reports whether an event belongs to a call, its permit included.
 func of(call history.Event) func(e *history.Event) bool {
 	return func(e *history.Event) bool { return e.Client == call.Client && e.Op == call.Op }
 }
@@ -368,7 +368,7 @@ func (s *scene) told(op history.Op, token int64) {
 	s.events = append(s.events, e, held)
 }
 
-// confirmedRelease tells whether a request went by a release that was confirmed, and
+// confirmedRelease reports whether a request went by a release that was confirmed, and
 // nothing else explains its end.
 func (s *scene) confirmedRelease(r *request) bool {
 	ops := s.releases[id{r.gate.name, r.token}]
@@ -387,7 +387,7 @@ func (s *scene) predecessor(r *request) *history.Span {
 	return nil
 }
 
-// alone tells whether a key's name was never used again, on a lease that lasts to
+// alone reports whether a key's name was never used again, on a lease that lasts to
 // the end: what is left of it then stands.
 func (s *scene) alone(r *request) bool {
 	for _, o := range s.requests() {

@@ -108,7 +108,7 @@ func (v *view) guardEnds(r *request) int64 {
 	return end
 }
 
-// stoodAt tells whether it is certain that a request's key stood, as it was created,
+// stoodAt reports whether it is certain that a request's key stood, as it was created,
 // until the effect's outcome was known.
 func (v *view) stoodAt(r *request, now int64) bool {
 	if len(r.again) > 0 || v.struck(r) != nil {

@@ -124,7 +124,7 @@ func (v *view) starts() (f []Finding) {
 	return f
 }
 
-// tooLate tells whether a claim was made too late for its tick. Its process may take a
+// tooLate reports whether a claim was made too late for its tick. Its process may take a
 // moment to hear that the time is over.
 func (v *view) tooLate(c *claim, op *history.Op) bool {
 	bound, err := time.ParseDuration(op.Call.Attr["lateby"])
@@ -160,7 +160,7 @@ func (v *view) ended(name string, c *claim) []Finding {
 	return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was ended in etcd while its function ran (%s)", c.attempt, c.tick, who(s)))}
 }
 
-// unlockCalled tells whether anybody has called to unlock a job between a start and
+// unlockCalled reports whether anybody has called to unlock a job between a start and
 // a time.
 func (v *view) unlockCalled(name string, token, until int64) bool {
 	return slices.ContainsFunc(v.ops, func(op history.Op) bool {
@@ -216,13 +216,13 @@ func (v *view) skipped(op *history.Op) []Finding {
 	return []Finding{bad("told", name, op.Return.At, "%s (call %d) was told that tick %s is %s, which was at no time so", op.Call.Client, op.Call.Op, tick, why)}
 }
 
-// laterClaimed tells whether a tick after that one may have been claimed by then.
+// laterClaimed reports whether a tick after that one may have been claimed by then.
 func (v *view) laterClaimed(name, tick string, by int64) bool {
 	j := v.jobs[name]
 	return j != nil && slices.ContainsFunc(j.claims, func(c *claim) bool { return c.tick > tick && v.notBefore(c.token) <= by })
 }
 
-// stoodFrom tells whether a key may have stood at any time between two.
+// stoodFrom reports whether a key may have stood at any time between two.
 func (v *view) stoodFrom(name string, from, to int64) bool {
 	return slices.ContainsFunc(v.lives[name], func(l *liveKey) bool {
 		return v.notBefore(l.created) <= to && (l.gone == never || v.seen(l.gone) >= from)

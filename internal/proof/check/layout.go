@@ -127,10 +127,10 @@ var jobKinds = map[string]keyKind{
 	"lock": keyJobLock, "run": keyJobRun, "floor": keyJobFloor, "hold": keyJobHold, "pause": keyJobPause, "settings": keyJobSettings,
 }
 
-// isJob tells whether what is granted under a name is the run of a job.
+// isJob reports whether what is granted under a name is the run of a job.
 func isJob(gate string) bool { return strings.HasPrefix(gate, "job/") }
 
-// isRequest tells whether what is granted under a name is an attempt at an idempotent
+// isRequest reports whether what is granted under a name is an attempt at an idempotent
 // request.
 func isRequest(gate string) bool { return strings.HasPrefix(gate, "idem/") }
 

@@ -91,7 +91,7 @@ func (l *live) late(op *history.Op) []Finding {
 	return []Finding{bad("late", op.Call.Gate, end, "%s of %s (call %d) returned %s after its context ended", op.Call.Name, op.Call.Client, op.Call.Op, ms(op.Ended()-end))}
 }
 
-// killed tells whether a nemesis struck a call's client while it was open, or
+// killed reports whether a nemesis struck a call's client while it was open, or
 // before: a process that is dead or stopped returns nothing.
 func (l *live) killed(op *history.Op) bool {
 	for _, n := range l.strikes {

@@ -171,7 +171,7 @@ func effects(h *history.History) map[string]int64 {
 	return n
 }
 
-// endedOnPurpose tells whether a lease was revoked by its session's Close or by a
+// endedOnPurpose reports whether a lease was revoked by its session's Close or by a
 // nemesis.
 func (v *view) endedOnPurpose(l *lease) bool {
 	if n := v.struckLease(l.id, l.gone); n != nil && !v.early[n.Begin.Name] {

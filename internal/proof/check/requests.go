@@ -176,7 +176,7 @@ func (v *view) returned(n *idem, a *attempt) []Finding {
 	return nil
 }
 
-// mayRelease tells whether a function that has returned may have its attempt released: it
+// mayRelease reports whether a function that has returned may have its attempt released: it
 // says so, or its outcome cannot be recorded.
 func mayRelease(start, end *history.Op) bool {
 	return end.Call.Attr["as"] == record.AttemptReleased || start.Call.Attr["with"] == WithConflict
@@ -221,7 +221,7 @@ func (v *view) keptRecord(n *idem, s *stood) []Finding {
 	return nil
 }
 
-// deleteCalled tells whether anybody has called for the deletion of a record.
+// deleteCalled reports whether anybody has called for the deletion of a record.
 func (v *view) deleteCalled(name string, s *stood) bool {
 	return slices.ContainsFunc(v.ops, func(op history.Op) bool {
 		return op.Call.Name == history.RequestDelete && op.Call.Gate == name && op.Call.At <= s.goneAt && op.Outcome() != history.Fail &&

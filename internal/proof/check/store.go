@@ -230,7 +230,7 @@ func (v *view) restored(g *gate, rev int64) (last int64) {
 	return last
 }
 
-// forgets tells whether somebody holds who was admitted before that.
+// forgets reports whether somebody holds who was admitted before that.
 func (v *view) forgets(g *gate, rev int64) bool {
 	restored := v.restored(g, rev)
 	for _, r := range g.requests {

@@ -69,7 +69,7 @@ func (v *view) unexplained(r *request) string {
 	return "" // its caller had given up, or was refused
 }
 
-// disputed tells whether a release was told that the key had gone before, although
+// disputed reports whether a release was told that the key had gone before, although
 // nothing else ended the permit. If trust in the lease ended before the release
 // returned, or the lease itself soon after, or the session was closed meanwhile, that
 // was the reason: the holder was told so while he waited for etcd's word.
@@ -93,7 +93,7 @@ func (v *view) disputed(r *request) bool {
 // were not taken at once.
 const slip = int64(10_000_000)
 
-// taken tells whether somebody has called to take a request away.
+// taken reports whether somebody has called to take a request away.
 func (v *view) taken(r *request) bool {
 	for _, op := range v.takers[r.gate.name] {
 		c := &op.Call
@@ -107,7 +107,7 @@ func (v *view) taken(r *request) bool {
 	return false
 }
 
-// again tells whether the call of a request made another on the same lease.
+// again reports whether the call of a request made another on the same lease.
 func (v *view) again(r *request, op *history.Op) bool {
 	for _, o := range v.madeBy[op] {
 		if o.lease == r.lease && o.token > r.token {
@@ -127,7 +127,7 @@ func (v *view) presences() (f []Finding) {
 		for _, g := range v.gates {
 			for _, r := range g.requests {
 				if r.lease == l.id && r.token < l.gone && r.gone > l.gone && v.struckLease(l.id, l.gone) == nil {
-					f = append(f, at(l.gone, bad("delete", g.name, l.goneAt, "%s stands after the presence key of its lease %x has gone", v.name(r), l.id)))
+					f = append(f, at(l.gone, bad("delete", g.name, l.goneAt, "%s exists after the presence key of its lease %x has gone", v.name(r), l.id)))
 				}
 			}
 		}
@@ -162,7 +162,7 @@ func (v *view) leftOver() (f []Finding) {
 	return f
 }
 
-// planted tells whether a nemesis has written a key since it was created.
+// planted reports whether a nemesis has written a key since it was created.
 func (v *view) planted(k *liveKey) bool {
 	for _, n := range v.meddlers[v.prefix+k.name] {
 		if n.End >= v.notBefore(k.created) {
@@ -172,7 +172,7 @@ func (v *view) planted(k *liveKey) bool {
 	return false
 }
 
-// widowed tells whether a key is that of an ID whose request was deleted by hand: it
+// widowed reports whether a key is that of an ID whose request was deleted by hand: it
 // stays until the lease ends, or somebody else asks for the ID.
 func (v *view) widowed(k *liveKey) bool {
 	r := v.byToken[id{k.parsed.gate, k.created}]

@@ -232,7 +232,7 @@ func (v *view) bounds() {
 	}
 }
 
-// named tells whether any nemesis names a key, whenever.
+// named reports whether any nemesis names a key, whenever.
 func (v *view) named(key string) bool { return len(v.meddlers[key]) > 0 }
 
 // released returns when the holder first called Release, or never.
@@ -332,7 +332,7 @@ func (v *view) meddled(key string, rev int64) *history.Window {
 	return nil
 }
 
-// atWork tells whether a revision may have been made while a nemesis was at work,
+// atWork reports whether a revision may have been made while a nemesis was at work,
 // or so much later.
 func (v *view) atWork(n *history.Window, rev, later int64) bool {
 	seen := v.seen(rev)

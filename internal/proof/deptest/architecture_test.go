@@ -12,7 +12,7 @@ import (
 var folderRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\|$")
 
 // notListed reports the folders with packages that the tables of a text do not name, and the
-// rows that name none. A row stands for the folders below its own.
+// rows that name none. A row covers the folders below its own.
 func notListed(tr *tree, text string) (found []string) {
 	var rows []string
 	for _, row := range folderRow.FindAllStringSubmatch(text, -1) {

@@ -201,7 +201,7 @@ var (
 	hidden           int
 )
 
-// HeldError says who.
+// HeldError names the holder.
 type HeldError struct {
 	Owner string
 	since int

@@ -64,7 +64,7 @@ func linked(t *testing.T, importPath string) (modules []string, packages int) {
 	t.Helper()
 	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}`
 	cmd := exec.Command("go", "list", "-deps", "-f", format, importPath)
-	// One platform, so that the document does not depend on who measures.
+	// One platform, so that the document does not depend on the machine.
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0", "GOFLAGS=")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -17,7 +17,7 @@ func TestETCD37(t *testing.T) {
 	}
 }
 
-// gomod is what `go mod edit -json` tells of a go.mod.
+// gomod is the part of `go mod edit -json` that is needed.
 type gomod struct {
 	Go      string
 	Require []struct {

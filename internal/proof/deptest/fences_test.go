@@ -9,11 +9,11 @@ import (
 )
 
 // fence forbids some imports to some files. Only direct imports are looked at:
-// every link of a chain is somebody's direct import.
+// every link of a chain is a direct import.
 type fence struct {
 	name string
 	why  string
-	// bans tells whether f must not import the package.
+	// bans reports whether f must not import the package.
 	bans func(f file, importPath string) bool
 	// planted is a file that breaks the fence: its path and what it imports.
 	planted [2]string
@@ -31,7 +31,7 @@ var fences = []fence{
 	},
 	{
 		name: "concurrency imports none of its users",
-		why:  "it is the foundation: whoever wants only a semaphore gets only that",
+		why:  "it is the foundation: a program that wants only a semaphore gets only that",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
 			return ok && within(f.dir, "concurrency") && !f.test && within(dir, "schedlock", "idempotency")
@@ -85,7 +85,7 @@ var fences = []fence{
 	},
 	{
 		name: "the conformance suites import no embedtest",
-		why:  "a user runs them on a cluster that he has, and shall not build an etcd server for that",
+		why:  "a user runs them on an existing cluster, and should not build an etcd server for that",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
 			return ok && within(f.dir, conformance...) && !f.test && within(dir, "embedtest")
@@ -128,7 +128,7 @@ var fences = []fence{
 	},
 	{
 		name: "concurrency and what it is built from import no server, metrics, tracing or HTTP library",
-		why:  "telemetry is a struct of functions, transports are packages of their own: nobody pays for what they do not use",
+		why:  "telemetry is a struct of functions, transports are packages of their own: no program pays for what it does not use",
 		bans: func(f file, imp string) bool {
 			core := f.dir == "concurrency" || within(f.dir, "internal")
 			return core && !f.test && within(imp, "net/http", "go.etcd.io/etcd/server/v3",
@@ -168,7 +168,7 @@ var fences = []fence{
 // what has our own stores run through it.
 var conformance = []string{"idempotency/conformance", "idempotency/idemtest"}
 
-// isMiddleware tells whether f belongs to a transport's package below a
+// isMiddleware reports whether f belongs to a transport's package below a
 // public one, such as concurrency/limithttp.
 func isMiddleware(f file, transport string) bool {
 	return slices.Contains(public, path.Dir(f.dir)) && strings.HasSuffix(f.dir, transport) && !f.test
@@ -181,7 +181,7 @@ func ofParent(f file, imp string) bool {
 	return imp == parent || imp == parent+"/internal/middleware"
 }
 
-// isStandard tells whether an import path is of the standard library, whose
+// isStandard reports whether an import path is of the standard library, whose
 // first element never has a dot.
 func isStandard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")

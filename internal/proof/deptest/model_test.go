@@ -82,7 +82,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestModelFails shows that a rule that is not as it is told is found out.
+// TestModelFails shows that a rule that differs from its row is found.
 func TestModelFails(t *testing.T) {
 	funcs := planted(t, map[string]string{
 		"internal/commit/fence.go": "package commit\nfunc Swap() {}\nfunc (f *Fence) Create() {}\n",

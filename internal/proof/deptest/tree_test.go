@@ -96,7 +96,7 @@ func readTree(t *testing.T, root fs.FS) *tree {
 	return tr
 }
 
-// skipDir tells whether the go command, too, would not look into a folder for
+// skipDir reports whether the go command, too, would not look into a folder for
 // packages of this module.
 func skipDir(root fs.FS, dir string) bool {
 	base := path.Base(dir)
@@ -120,7 +120,7 @@ func (f file) imports() []string {
 // pkg returns the name of the package that a file belongs to or tests.
 func (f file) pkg() string { return strings.TrimSuffix(f.ast.Name.Name, "_test") }
 
-// within tells whether p is one of the roots or lies below one.
+// within reports whether p is one of the roots or lies below one.
 func within(p string, roots ...string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool {
 		return p == root || strings.HasPrefix(p, root+"/")

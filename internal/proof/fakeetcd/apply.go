@@ -13,7 +13,7 @@ import (
 // header is that of an answer inside a transaction: it has a revision only.
 func header(revision int64) *pb.ResponseHeader { return &pb.ResponseHeader{Revision: revision} }
 
-// readable tells whether a revision can be read now.
+// readable reports whether a revision can be read now.
 func (s *store) readable(revision, now int64) error {
 	switch {
 	case revision > now:

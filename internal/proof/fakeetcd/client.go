@@ -20,7 +20,7 @@ import (
 )
 
 // Client is etcd's own client, whose messages go to a Server instead of to a network.
-// Each is another process, as far as the server can tell.
+// To the server, each is another process.
 type Client struct {
 	*clientv3.Client
 	server *Server
@@ -50,7 +50,7 @@ func (s *Server) NewClient() (*Client, error) {
 		return nil, err
 	}
 	c.Client = raw
-	// The connection goes with the client, whoever closes that.
+	// The connection is closed with the client.
 	context.AfterFunc(raw.Ctx(), c.link.close)
 	return c, nil
 }
@@ -162,7 +162,7 @@ func (d *delivery) arrive(delay time.Duration) {
 	d.apply()
 }
 
-// refused tells whether the server has answered with an error.
+// refused reports whether the server has answered with an error.
 func (d *delivery) refused() bool { return isClosed(d.done) && d.err != nil }
 
 func (d *delivery) apply() {
@@ -192,7 +192,7 @@ func (s *Server) travel(delay time.Duration, l *link) bool {
 	}
 }
 
-// waiter is a caller who waits for an answer.
+// waiter is a caller that waits for an answer.
 type waiter struct {
 	client *Client
 	ctx    context.Context

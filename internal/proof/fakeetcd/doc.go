@@ -23,6 +23,6 @@
 //
 // Not guaranteed: anything about a cluster whose members disagree, about speed, sizes,
 // quotas, authentication or other services. What is not there is refused with an error
-// that says so. What etcd does in ways that nobody has thought of is found by tests with
+// that says so. Surprises of etcd are found by tests with
 // package embedtest, whose etcd is real.
 package fakeetcd

@@ -35,7 +35,7 @@ type Fate struct {
 	Err error
 	// Again, if above 0, has a copy of the request arrive so long after it was sent:
 	// before it, if that is less than Before. A copy of what was refused does not come.
-	// Nobody hears of the copy's answer. Not for streams.
+	// The answer to the copy is dropped. Not for streams.
 	Again time.Duration
 }
 
@@ -114,7 +114,7 @@ func (c *Client) Inject(fate func(Message) Fate) {
 }
 
 // Stall holds up all messages of this client in both directions, as a network does
-// that swallows everything, or a process that was stopped: nobody is told. What was
+// that swallows everything, or a process that was stopped: neither side notices. What was
 // sent meanwhile arrives after Resume, whether or not its caller has given up.
 func (c *Client) Stall() {
 	c.link.mu.Lock()

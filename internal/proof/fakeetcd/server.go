@@ -160,7 +160,7 @@ func (s *Server) answer(method string, req any) (any, error) {
 	return nil, status.Errorf(codes.Unimplemented, "fakeetcd: %s is not supported", method)
 }
 
-// commit ends a transaction and tells the watchers.
+// commit ends a transaction and notifies the watchers.
 func (s *Server) commit(w *write) {
 	changes := w.end()
 	if len(changes) == 0 {
@@ -168,12 +168,12 @@ func (s *Server) commit(w *write) {
 	}
 	s.attach(changes)
 	for _, stream := range s.streams {
-		stream.tell(changes)
+		stream.notify(changes)
 	}
 }
 
 // waitLeader waits until the cluster has a leader. It returns what etcd says to
-// those who do not want to wait, or after its own limit for a request.
+// callers that do not want to wait, or after its own limit for a request.
 func (s *Server) waitLeader(require bool) error {
 	limit := time.NewTimer(7 * time.Second)
 	defer limit.Stop()

@@ -36,7 +36,7 @@ func newStore() *store { return &store{revision: 1, compacted: -1, versions: map
 // span is a range of keys as etcd's requests name it.
 type span struct{ key, end string }
 
-// open is the end that stands for "all keys from here on".
+// open is the end that means "all keys from here on".
 const open = "\x00"
 
 func (s span) holds(key string) bool {

@@ -54,7 +54,7 @@ type clientStream struct {
 
 	mu     sync.Mutex
 	up     []parcel
-	moving bool // somebody delivers up
+	moving bool // a goroutine delivers up
 	shut   bool // nothing more is sent
 	down   []parcel
 	wake   chan struct{} // has a value when down has

@@ -151,7 +151,7 @@ func written(ops []*pb.RequestOp) (puts map[string]bool, deletes []span, err err
 	return puts, deletes, nil
 }
 
-// covered tells whether one of the ranges holds a key. Of an open one etcd takes the
+// covered reports whether one of the ranges holds a key. Of an open one etcd takes the
 // end for a key here, so that it holds nothing.
 func covered(spans []span, key string) bool {
 	for _, s := range spans {

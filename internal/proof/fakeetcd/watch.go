@@ -118,8 +118,8 @@ func (t *serverStream) cancel(id int64) {
 	}
 }
 
-// tell sends the changes of one revision to all who watch for them.
-func (t *serverStream) tell(changes []change) {
+// notify sends the changes of one revision to all watches that match them.
+func (t *serverStream) notify(changes []change) {
 	for _, w := range t.watchers {
 		t.tellOne(w, changes)
 	}
@@ -145,7 +145,7 @@ func (t *serverStream) tellOne(w *watcher, changes []change) {
 	}
 }
 
-// report tells those who want it how far they have come.
+// report sends progress to the watches that want it.
 func (t *serverStream) report() {
 	s := t.server
 	s.mu.Lock()

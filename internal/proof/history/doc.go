@@ -4,14 +4,14 @@
 // A history is a list of flat events, one JSON object per line. Each is written
 // by one client, and nothing is changed once it is written. All times are
 // nanoseconds of the host's CLOCK_MONOTONIC, which all processes of a host share
-// and nobody sets: histories of several processes merge by sorting. In a bubble of
+// and no process can set: histories of several processes merge by sorting. In a bubble of
 // testing/synctest a recorder stamps with the bubble's clock (Virtual).
 //
 // # What is recorded
 //
 //	call, return       an operation: name, gate, weight, ID, …; ok, fail or unknown
-//	granted, held,     the belief of one holder: from when it was told that it has
-//	ended              the permit, when it last asked and was told yes, and why it ended
+//	granted, held,     the belief of one holder: from when it learned that it has
+//	ended              the permit, when that was last confirmed, and why it ended
 //	effect             a write to something that permits protect, accepted or refused
 //	put, delete        what a Tap saw in etcd, with revision, version and lease
 //	begin, finish      a nemesis at work
@@ -36,7 +36,7 @@
 //
 // # What makes a belief exact
 //
-// Whoever stamps an event is late, by a scheduler's whim. So every stamp errs on
+// The scheduler can delay every stamp. So every stamp errs on
 // the side that hides a fault, never on the side that invents one: a grant is
 // stamped after the call has returned; Check stamps before it asks, and only if
 // the answer is yes; a release is stamped before it is called. A belief lasts from
@@ -47,7 +47,7 @@
 //
 //   - A session's Holder is the name of the client that records for it, and the Note
 //     of a request is the Tag of its call: so a key is traced to its call even if
-//     nobody was told of it. Open and Close are calls too, with their Lease.
+//     its response was lost. Open and Close are calls too, with their Lease.
 //   - A returned Fail means that the caller has nothing; Cause is Full if it was
 //     refused for want of room. A SetLimit, Evict or Release whose answer did not
 //     come is Unknown. An acquire with TakeOver has Attr["takeover"]; of a Status, Rev

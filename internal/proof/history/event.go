@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says what an event tells. The set is open.
+// Kind is the kind of an event. The set is open.
 type Kind string
 
 // The kinds that this package knows how to pair and sort.
@@ -69,7 +69,7 @@ const (
 	Gone = "gone" // its request or session was taken away
 )
 
-// What a call of RequestDo was told, as its Cause.
+// The results of a call of RequestDo, as its Cause.
 const (
 	Ran          = "ran"      // its own function's value is recorded
 	Replayed     = "replayed" // the value of another call
@@ -87,7 +87,7 @@ const (
 
 // Causes of the end of a belief. The set is open.
 const (
-	Released    = "released"      // its holder gives it back
+	Released    = "released"      // its holder releases it
 	Lost        = "lost"          // lease, presence key or own key gone, as far as the holder knows
 	Deadline    = "deadline"      // the lease's deadline has passed
 	HeldTooLong = "held too long" // MaxHold
@@ -107,7 +107,7 @@ const (
 	// MarkHealthy: all nemeses are over and the cluster is healthy.
 	MarkHealthy = "healthy"
 	// MarkIdle: no call is open and no permit is held, sessions still are, and
-	// clean-up has had its time: requests that stand now belong to nobody.
+	// clean-up has had its time: requests that exist now have no owner.
 	MarkIdle = "idle"
 	// MarkDrained: all sessions are closed and the longest lease has run out.
 	MarkDrained = "drained"
@@ -118,7 +118,7 @@ type Event struct {
 	At     int64  `json:"at"`  // host clock, ns
 	Seq    int64  `json:"seq"` // order of recording in one process
 	Kind   Kind   `json:"kind"`
-	Client string `json:"client,omitempty"` // who wrote it; unique in the run
+	Client string `json:"client,omitempty"` // that wrote it; unique in the run
 	Op     int64  `json:"op,omitempty"`     // pairs events of one client: call and return, belief, nemesis
 	Name   string `json:"name,omitempty"`   // of the operation, nemesis, counter, mark or setting
 

@@ -27,7 +27,7 @@ type Recorder struct {
 func NewRecorder() *Recorder { return NewRecorderOn(Clock{Now: hostclock.Now, At: hostclock.At}) }
 
 // NewRecorderOn returns an empty recorder on a clock of the caller's: that of a bubble
-// of testing/synctest, for which all else stands still.
+// of testing/synctest, for which all else stops.
 func NewRecorderOn(c Clock) *Recorder { return &Recorder{clock: c} }
 
 // Clock is what a recorder stamps with, in nanoseconds. At returns the time of that
@@ -104,7 +104,7 @@ func (r *Recorder) Count(name string, n int64) {
 }
 
 // Begin records that a nemesis begins, before it does, and returns what records
-// that it is over. e.Name is the nemesis. What it strikes stands in Lease, Token,
+// that it is over. e.Name is the nemesis. What it strikes is in Lease, Token,
 // Client, and in Attr["key"] or Attr["member"]; checkers excuse by these.
 func (r *Recorder) Begin(e Event) (finish func()) {
 	e.Kind, e.Op = KindBegin, r.ops.Add(1)
@@ -174,7 +174,7 @@ func (c *Call) Return(e Event) {
 }
 
 // Done is Return for an operation that only returns an error: no error is OK, and
-// definite tells which errors are Fail; nil stands for none.
+// definite reports which errors are Fail; nil means none.
 func (c *Call) Done(err error, definite func(error) bool) {
 	switch {
 	case err == nil:
@@ -210,7 +210,7 @@ type Belief struct {
 	ended bool
 }
 
-// heldEvery is the least time between two held events of one belief: End tells
+// heldEvery is the least time between two held events of one belief: End records
 // the last confirmation exactly, so they are only for holders that never get
 // there.
 const heldEvery = int64(50 * time.Millisecond)

@@ -16,7 +16,7 @@ import (
 // It watches from the revision at which it begins, by any number of clients: give
 // it one for each member, each pinned to its member and touched by no nemesis.
 // A watch that was away while etcd was compacted has a hole; another one may have
-// seen what is missing. Only what nobody has seen is a gap, and then the history
+// seen what is missing. Only what none has seen is a gap, and then the history
 // says so: it cannot be judged.
 type Tap struct {
 	recorder *Recorder
@@ -35,7 +35,7 @@ type Tap struct {
 // sight is a stretch of revisions that one watch has seen without a hole.
 type sight struct{ from, to int64 }
 
-// StartTap begins to tap. What stands below the prefix already is recorded as put
+// StartTap begins to tap. What is below the prefix already is recorded as put
 // by the revision that wrote it last. It returns an error if it cannot list the
 // prefix or begin all watches while ctx lasts. Close it before its clients.
 func StartTap(ctx context.Context, r *Recorder, prefix string, clients ...*clientv3.Client) (*Tap, error) {
@@ -76,7 +76,7 @@ func (t *Tap) follow(ctx context.Context, c *clientv3.Client, created func()) {
 	for ctx.Err() == nil {
 		watch, cancel := context.WithCancel(ctx)
 		at := t.begin(next)
-		// No WithRequireLeader: a watch at a member that is cut off goes on
+		// No WithRequireLeader: a watch at a member that is cut off continues
 		// without a hole when it is back.
 		for resp := range c.Watch(watch, t.prefix, clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithCreatedNotify(), clientv3.WithRev(next)) {
 			if resp.Created {
@@ -142,8 +142,8 @@ func tapped(now int64, ev *clientv3.Event) Event {
 	}}
 }
 
-// Through returns the greatest revision up to which nothing is missing now. Whoever
-// compacts no further makes no gap.
+// Through returns the greatest revision up to which nothing is missing now. A
+// compaction up to there makes no gap.
 func (t *Tap) Through() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -52,11 +52,11 @@ func (h *History) Ops() []Op {
 
 // Span is the time in which a holder believed that it had a permit.
 type Span struct {
-	Granted Event  // who, which gate, weight and token
-	Ended   *Event // nil if it was never told
-	From    int64  // when the holder was told that it has the permit
+	Granted Event  // client, gate, weight and token
+	Ended   *Event // nil if it was never recorded
+	From    int64  // when the holder learned that it has the permit
 	To      int64  // when that was last confirmed, From if it never was
-	// Confirmed says whether it was. If not, the holder may have been told late,
+	// Confirmed says whether it was. If not, the holder may have learned late,
 	// and From proves nothing.
 	Confirmed bool
 	// Again has confirmations that came after the end.
@@ -121,7 +121,7 @@ func (h *History) Nemeses() []Window {
 type Commit struct {
 	Rev    int64
 	At     int64 // when the tap first saw it or a later one: it was committed before
-	Listed bool  // it stood there when the tap began
+	Listed bool  // it existed when the tap began
 	Events []Event
 }
 

@@ -32,7 +32,7 @@ type lexeme struct {
 }
 
 // lex returns what counts of src: no comments, no comma or semicolon before a closing
-// bracket, and no semicolon that stands only for the end of src.
+// bracket, and no semicolon that only marks the end of src.
 func lex(src []byte) ([]lexeme, error) {
 	var s scanner.Scanner
 	var errs scanner.ErrorList
@@ -50,7 +50,7 @@ func lex(src []byte) ([]lexeme, error) {
 		}
 		x := lexeme{Token: tok, text: cmp.Or(lit, tok.String()), start: file.Offset(pos)}
 		x.end = x.start + len(x.text)
-		if x.text == "\n" { // a semicolon that a line break stands for
+		if x.text == "\n" { // a semicolon in place of a line break
 			x.end = x.start
 		}
 		all = append(all, x)

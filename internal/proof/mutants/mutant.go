@@ -56,7 +56,7 @@ func All() ([]Mutant, error) {
 // field is one field of a file of edits.
 type field struct{ name, value string }
 
-// fields splits a file: a field is a name, a colon and a value, which may go on, or begin,
+// fields splits a file: a field is a name, a colon and a value, which may continue, or begin,
 // on further lines that are indented.
 func fields(text string) ([]field, error) {
 	var all []field

@@ -1,4 +1,4 @@
-// Package outcome tells a history what the product's errors say. For tests.
+// Package outcome translates the product's errors for a history. For tests.
 package outcome
 
 import (
@@ -15,7 +15,7 @@ import (
 // ErrNotTried is what errors wrap that the product was not asked for.
 var ErrNotTried = errors.New("not tried")
 
-// Definite tells which errors say for sure that the operation had no effect. A release that
+// Definite reports which errors say for certain that the operation had no effect. A release that
 // is not confirmed (concurrency.ErrUnconfirmed) may still have one until its lease ends.
 func Definite(err error) bool {
 	for _, sure := range []error{ErrNotTried,

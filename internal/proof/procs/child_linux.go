@@ -14,8 +14,8 @@ func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// standsStill tells whether all threads of a process have been stopped.
-func standsStill(pid int) bool {
+// isStopped reports whether all threads of a process have been stopped.
+func isStopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true // gone

@@ -6,4 +6,4 @@ import "syscall"
 
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-func standsStill(int) bool { return true }
+func isStopped(int) bool { return true }

@@ -12,7 +12,7 @@ const statusTimeout = 500 * time.Millisecond
 
 // Leader returns the index of the member that leads as far as a majority of all
 // members says, or -1 while there is none. Members that are killed or stopped
-// have no say: what a stopped one would answer when it goes on is old.
+// have no say: what a stopped one would answer when it continues is old.
 func (c *Cluster) Leader(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()

@@ -65,7 +65,7 @@ func Run(c Command) (*Process, error) {
 // Done is closed when the process has ended and is reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err tells how the process ended: nil for exit status 0, or while it runs.
+// Err returns how the process ended: nil for exit status 0, or while it runs.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -75,7 +75,7 @@ func (p *Process) Err() error {
 	}
 }
 
-// Ended tells whether the process has ended.
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
@@ -112,7 +112,7 @@ func (p *Process) Quit(patience time.Duration) error {
 // errEnded is returned for a process that is not there any more.
 var errEnded = errors.New("the process has ended")
 
-// Pause stops the process (SIGSTOP) and returns when it stands still. Where
+// Pause stops the process (SIGSTOP) and returns when it has stopped. Where
 // processes cannot be stopped the error is errors.ErrUnsupported.
 func (p *Process) Pause() error {
 	p.mu.Lock()
@@ -124,8 +124,8 @@ func (p *Process) Pause() error {
 		return fmt.Errorf("pause %s: %w", p.name, err)
 	}
 	p.stopped = true
-	for end := time.Now().Add(time.Second); !standsStill(p.PID()) && !p.Ended() && time.Now().Before(end); {
-		time.Sleep(time.Millisecond) // the system announces it to nobody but Wait
+	for end := time.Now().Add(time.Second); !isStopped(p.PID()) && !p.Ended() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond) // the system announces it only to Wait
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (p *Process) Resume() error {
 	return nil
 }
 
-// Paused tells whether the process is stopped by Pause.
+// Paused reports whether the process is stopped by Pause.
 func (p *Process) Paused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Stop stops a process: it stands still until it is continued. The error is that of the
+// Stop stops a process until it is continued. The error is that of the
 // system, and errors.ErrUnsupported where there is no such thing.
 func Stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 

@@ -73,7 +73,7 @@ func run(w io.Writer, command []string) (flaky, red []string, err error) {
 	return flaky, red, nil
 }
 
-// split separates the packages, which stand last, from the command before them.
+// split separates the packages, which are last, from the command before them.
 func split(args []string) (command, packages []string) {
 	first := len(args)
 	for first > 0 && strings.HasPrefix(args[first-1], "./") {

@@ -1,5 +1,5 @@
 // Package testkit is what the tests of the product begin with: sessions on clients of
-// their own, a look at what stands in etcd, and bounded waits for signals. It is for tests
+// their own, the keys in etcd, and bounded waits for signals. It is for tests
 // only.
 package testkit
 
@@ -28,7 +28,7 @@ func Context(t testing.TB) context.Context {
 }
 
 // Quick are the options of a session that is lost soon when it cannot renew, and not if
-// its process stands still for a second.
+// its process is stopped for a second.
 func Quick() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: 4 * time.Second, Margin: time.Second}
 }
@@ -39,8 +39,8 @@ func Brisk() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 500 * time.Millisecond}
 }
 
-// Session starts a session below a prefix, on a connection of its own: another process, as
-// far as etcd can tell. Both are closed with the test.
+// Session starts a session below a prefix, on a connection of its own: to etcd,
+// another process. Both are closed with the test.
 func Session(t testing.TB, etcd *embedtest.Cluster, prefix string, opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
 	t.Helper()
 	c := etcd.NewClient(t, nil)
@@ -88,7 +88,7 @@ func Closed(t testing.TB, ch <-chan struct{}, what string) {
 	}
 }
 
-// Got receives what a goroutine has to tell.
+// Got receives the result of a goroutine.
 func Got[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {

@@ -33,7 +33,7 @@ func TestProtocol(t *testing.T) {
 // run plays a script in a bubble.
 func run(t *testing.T, s script) *history.History {
 	var h *history.History
-	stuck := time.AfterFunc(2*time.Minute, func() { panic("virtual time does not end: somebody waits for a mutex, or for ever\n" + s.String()) })
+	stuck := time.AfterFunc(2*time.Minute, func() { panic("virtual time does not end: a goroutine waits for a mutex, or for ever\n" + s.String()) })
 	defer stuck.Stop()
 	synctest.Test(t, func(*testing.T) { h = play(s) })
 	return h

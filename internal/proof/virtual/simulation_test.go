@@ -147,7 +147,7 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 	sim.mark(ctx, history.MarkIdle)
 	for _, key := range sim.server.Keys(prefix) {
 		if strings.Contains(key, "/"+gate+"/queue/") || strings.Contains(key, "/id/") {
-			sim.wrong("left", "%s stands after all permits were given back", key)
+			sim.wrong("left", "%s exists after all permits were released", key)
 		}
 	}
 	for _, p := range sim.all {
@@ -158,7 +158,7 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 	}
 	for _, key := range sim.server.Keys(prefix) {
 		if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, root+"register/") {
-			sim.wrong("left", "%s stands after all sessions were closed", key)
+			sim.wrong("left", "%s exists after all sessions were closed", key)
 		}
 	}
 	sim.mark(ctx, history.MarkDrained)

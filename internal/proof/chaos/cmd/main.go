@@ -5,7 +5,7 @@
 //
 // Progress goes to stderr, and one line of JSON to stdout. What is not green is
 // written to a folder, with how to judge it again. The exit status is 0 for green, 1
-// for red, 3 for a run that tells nothing, and 2 if there was none.
+// for red, 3 for an inconclusive run, and 2 if there was none.
 package main
 
 import (

@@ -87,7 +87,7 @@ func (c *client) kill() error {
 	return c.start()
 }
 
-// pause stops the process, and returns what continues it. That tells whether there was
+// pause stops the process, and returns what continues it. That reports whether there was
 // something to continue: it may have been killed.
 func (c *client) pause() (resume func() bool, err error) {
 	p, name := c.present()

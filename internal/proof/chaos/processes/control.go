@@ -87,7 +87,7 @@ func (c *Control) close() {
 	c.conns.Wait()
 }
 
-// change wakes all who wait. The lock is held.
+// change wakes all waiters. The lock is held.
 func (c *Control) change() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -102,7 +102,7 @@ func (c *Control) begin(p Phase) {
 }
 
 // wait returns when all these clients are done with a phase, or stop is closed. It
-// returns what they have found, and who is not done.
+// returns what they have found, and those that are not done.
 func (c *Control) wait(p Phase, stop <-chan struct{}, clients ...string) (findings, missing []string) {
 	for {
 		c.mu.Lock()

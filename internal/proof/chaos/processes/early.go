@@ -12,16 +12,15 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// Early is a lease that etcd ended although its session had renewed it, and nobody
-// had closed it: before the time at which its renewal was sent plus its TTL.
+// Early is a lease that etcd ended although its session had renewed it and
+// was not closed: before the time at which its renewal was sent plus its TTL.
 type Early struct {
 	Lease   int64
 	At      int64         // when it was gone
 	By      time.Duration // before that time, at least
 	Permits int           // that were held on it
-	// Blind is how long after the lease had gone a holder still took his permit
-	// for held: until word arrived. Holders that stood still themselves are left
-	// out.
+	// Blind is how long after the lease had gone a holder still took its permit
+	// for held. Holders that were stopped themselves are left out.
 	Blind time.Duration
 	// Refused are the effects tried with those permits that guard or register
 	// refused.
@@ -31,8 +30,8 @@ type Early struct {
 // slack is by how much the tap, and times of two processes, may be off.
 const slack = 10 * time.Millisecond
 
-// earlyEnds finds the leases that ended early. Each process has a watchman, who holds
-// a mutex all the time; his permit's deadline is recorded, and with it when the last
+// earlyEnds finds the leases that ended early. Each process has a monitor, which holds
+// a mutex all the time; the deadline of its permit is recorded, and with it when the last
 // renewal was sent.
 func earlyEnds(h *history.History, margin time.Duration) []Early {
 	leaseOf, goneAt := map[int64]int64{}, map[int64]int64{}
@@ -71,7 +70,7 @@ func earlyEnds(h *history.History, margin time.Duration) []Early {
 			continue
 		}
 		e.Permits++
-		if !stoodStill(h, s.Granted.Client, goneAt[lease], s.To) {
+		if !stalled(h, s.Granted.Client, goneAt[lease], s.To) {
 			e.Blind = max(e.Blind, time.Duration(s.To-goneAt[lease]))
 		}
 	}
@@ -100,9 +99,9 @@ func presence(key string) (lease int64, ok bool) {
 	return lease, err == nil
 }
 
-// stoodStill tells whether a client was stopped, or too busy to look, at some time
+// stalled reports whether a client was stopped, or too busy to look, at some time
 // between two.
-func stoodStill(h *history.History, client string, from, to int64) bool {
+func stalled(h *history.History, client string, from, to int64) bool {
 	for _, n := range h.Nemeses() {
 		if n.Begin.Client == client && n.Begin.At <= to && n.End >= from {
 			return true
@@ -116,7 +115,7 @@ func stoodStill(h *history.History, client string, from, to int64) bool {
 	return false
 }
 
-// stopped tells whether a leader stood still at some time between two.
+// stopped reports whether a leader was stopped at some time between two.
 func stopped(h *history.History, from, to int64) bool {
 	for _, n := range h.Nemeses() {
 		if n.Begin.Name == LeaderStopped && n.Begin.At <= to && n.End >= from {
@@ -137,6 +136,6 @@ func tellEarly(all []Early, stops int64) string {
 		sum.By, sum.Blind = max(sum.By, e.By), max(sum.Blind, e.Blind)
 		sum.Permits, sum.Refused = sum.Permits+e.Permits, sum.Refused+e.Refused
 	}
-	return s + fmt.Sprintf("%d live leases ended early, by up to %.1f s, with %d permits; holders heard of it within %s; %d effects came too late and were refused",
+	return s + fmt.Sprintf("%d live leases ended early, by up to %.1f s, with %d permits; holders learned of it within %s; %d effects came too late and were refused",
 		len(all), sum.By.Seconds(), sum.Permits, sum.Blind.Round(100*time.Microsecond), sum.Refused)
 }

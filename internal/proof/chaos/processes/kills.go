@@ -12,7 +12,7 @@ type Kills struct {
 	Attempts int // whose function had been called, and had not returned
 	Returned int // whose function had returned, and whose call had not
 	Next     int // of both: another attempt at the same request was begun
-	Unknown  int // of the others: somebody was told that what they did is not known
+	Unknown  int // of the others: a caller was told that their outcome is unknown
 }
 
 // killsInRequests finds the attempts whose process was killed.
@@ -66,5 +66,5 @@ func killsInRequests(h *history.History) (k Kills) {
 
 func (k Kills) String() string {
 	return fmt.Sprintf("killed clients: %d attempts at requests in the middle of their function, %d between its return and that of their call; "+
-		"%d were followed by another attempt, %d were told as unknown", k.Attempts, k.Returned, k.Next, k.Unknown)
+		"%d were followed by another attempt, %d were reported as unknown", k.Attempts, k.Returned, k.Next, k.Unknown)
 }

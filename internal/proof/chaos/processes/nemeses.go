@@ -10,9 +10,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// Acts that the history declares for checkers: from what etcd does while a leader
-// that was stopped goes on, guarantees are excepted; and nobody expects a killed or
-// stopped client to return calls.
+// Acts that the history declares for checkers: guarantees except what etcd does
+// when a stopped leader continues; and a killed or stopped client need not return calls.
 const (
 	LeaderStopped = "leader stopped" // for longer than a TTL
 	LeaderResumed = "leader resumed" // after that
@@ -44,7 +43,7 @@ const (
 // StopLeader is the name of the nemesis that a run begins with.
 const StopLeader = "stop-leader"
 
-// echo is for how long a leader that was stopped may end leases when it goes on. It
+// echo is for how long a leader that was stopped may end leases when it continues. It
 // takes sixteen at a time: if those are lost with its leadership, it takes the next,
 // and gives them to its successor, when etcd's bound on a request has passed, which is
 // 5 s and two elections.
@@ -184,7 +183,7 @@ func (r *run) stopLeader(ctx context.Context, _ *rand.Rand) int {
 	_ = leader.Resume()
 	goesOn()
 	if successor < 0 {
-		return 0 // it leads still: nobody else could
+		return 0 // it leads still: no other member could
 	}
 	r.recorder.Count(leadersStopped, 1)
 	return 1

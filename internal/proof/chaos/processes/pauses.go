@@ -11,8 +11,8 @@ import (
 // TTL.
 type Pauses struct {
 	Sessions int // that were stopped for so long
-	Permits  int // that they held when they stopped, and were told as lost when they went on
-	// Used tells of permits that were told as held when they went on: each is a
+	Permits  int // that they held when they stopped, and were reported as lost when they continued
+	// Used names permits that were reported as held when they continued: each is a
 	// broken promise.
 	Used []string
 }
@@ -32,7 +32,7 @@ func longPauses(h *history.History, ttl time.Duration) (p Pauses) {
 		}
 	}
 	for _, n := range h.Nemeses() {
-		// It still stood there then: it goes on just before End is recorded.
+		// It was still stopped then: it continues just before End is recorded.
 		still := n.Begin.At + int64(ttl)
 		if at := killed[n.Begin.Client]; n.Begin.Name != ClientPaused || n.End < still || at != 0 && at < n.End {
 			continue
@@ -42,7 +42,7 @@ func longPauses(h *history.History, ttl time.Duration) (p Pauses) {
 			switch {
 			case s.From > n.Begin.At || s.Ended != nil && s.Ended.At < still:
 			case s.To > still:
-				p.Used = append(p.Used, fmt.Sprintf("%s stood still for %v, and took token %d of %s for held when it went on",
+				p.Used = append(p.Used, fmt.Sprintf("%s was stopped for %v, and took token %d of %s for held when it continued",
 					n.Begin.Client, time.Duration(n.End-n.Begin.At), s.Granted.Token, s.Granted.Gate))
 			case s.Ended != nil && (s.Ended.Cause == history.Lost || s.Ended.Cause == history.Deadline):
 				p.Permits++
@@ -53,6 +53,6 @@ func longPauses(h *history.History, ttl time.Duration) (p Pauses) {
 }
 
 func (p Pauses) String() string {
-	return fmt.Sprintf("paused clients: %d sessions stood still for longer than the TTL; %d permits of theirs were told as lost when they went on, %d as held",
+	return fmt.Sprintf("paused clients: %d sessions were stopped for longer than the TTL; %d permits of theirs were reported as lost when they continued, %d as held",
 		p.Sessions, p.Permits, len(p.Used))
 }

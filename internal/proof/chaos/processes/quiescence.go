@@ -35,7 +35,7 @@ func (r *run) quiescencePhase() (findings []string) {
 	defer r.probeLatency()()
 	findings = append(findings, r.together(Probe)...)
 	root := r.env.Space.Root()
-	findings = append(findings, r.emptied("after all permits were given back", root+"sem/", root+"mutex/", root+"election/", root+"id/")...)
+	findings = append(findings, r.emptied("after all permits were released", root+"sem/", root+"mutex/", root+"election/", root+"id/")...)
 	r.mark(history.MarkIdle)
 	findings = append(findings, r.together(Leave)...)
 	findings = append(findings, r.emptied("after all sessions were closed", root)...)
@@ -48,8 +48,8 @@ func (r *run) probeLatency() (end func()) {
 	return chaos.ProbeLatency(r.life, r.recorder, r.cluster.Client(), r.observers()...)
 }
 
-// emptied waits until nothing stands below prefixes, for as long as leases of killed
-// clients may take to run out. It returns what stands then.
+// emptied waits until no key is left below prefixes, for as long as leases of killed
+// clients may take to run out. It returns what is left then.
 func (r *run) emptied(when string, prefixes ...string) (left []string) {
 	for end := time.Now().Add(r.TTL + recovery); ; {
 		if left = r.left(when, prefixes...); len(left) == 0 {
@@ -71,8 +71,8 @@ func (r *run) mark(phase string) {
 	r.recorder.Mark(phase)
 }
 
-// left lists what stands below prefixes, apart from limits, registers and what is told
-// of jobs, which stay.
+// left lists the keys below prefixes, apart from limits, registers and the records of jobs,
+// which stay.
 func (r *run) left(when string, prefixes ...string) (findings []string) {
 	ctx, cancel := context.WithTimeout(r.life, recovery)
 	defer cancel()
@@ -83,7 +83,7 @@ func (r *run) left(when string, prefixes ...string) (findings []string) {
 		}
 		for _, kv := range resp.Kvs {
 			if key := string(kv.Key); kv.Lease != 0 || !strings.HasSuffix(key, "/limit") && !strings.Contains(key, "/register/") && !chaos.Recorded(key) {
-				findings = append(findings, fmt.Sprintf("%s stands %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
+				findings = append(findings, fmt.Sprintf("%s exists %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
 			}
 		}
 	}

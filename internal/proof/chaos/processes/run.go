@@ -38,7 +38,7 @@ type Config struct {
 	// lease ends early. Defaults to 20.
 	Stops int
 	TTL   time.Duration // of sessions; defaults to 5 s
-	// Progress is told what goes on. Defaults to nobody.
+	// Progress gets lines about the progress of the run. Defaults to none.
 	Progress func(format string, args ...any)
 }
 
@@ -187,7 +187,7 @@ func (r *run) observers() (all []*clientv3.Client) {
 	return all
 }
 
-// settings tells the checkers what they have to know.
+// settings records what the checkers have to know.
 func (r *run) settings(version string) {
 	for name, value := range map[string]string{
 		"etcd": version, "seed": fmt.Sprint(r.Seed), "duration": r.Duration.String(),
@@ -210,9 +210,9 @@ func (r *run) settings(version string) {
 	}
 }
 
-// deaf is how late word of the end of a lease may arrive while no server stands still, nor
-// is slow. The next renewal, which would tell it too, is later than that as often as not.
-func (r *run) deaf() time.Duration { return r.TTL / 4 }
+// blindFor bounds how late a holder may learn of the end of its lease while no server is stopped
+// or slow. The next renewal, which would show it too, is often later.
+func (r *run) blindFor() time.Duration { return r.TTL / 4 }
 
 // provoke stops the leader, again and again, until leases have ended early.
 func (r *run) provoke() error {
@@ -237,10 +237,10 @@ func (r *run) provoke() error {
 	return nil
 }
 
-// seeEarly waits for a moment and tells whether leases have ended early. Then their
-// holders have heard of it, or the run says that they have not.
+// seeEarly waits for a moment and reports whether leases have ended early. Then their
+// holders know it, or the run reports that they do not.
 func (r *run) seeEarly() (seen bool, err error) {
-	if err := sleep(r.life, r.deaf()); err != nil {
+	if err := sleep(r.life, r.blindFor()); err != nil {
 		return false, err
 	}
 	h, err := r.history()
@@ -254,7 +254,7 @@ func (r *run) seeEarly() (seen bool, err error) {
 	r.note("%s", tellEarly(early, h.Counts()[leadersStopped]))
 	for _, e := range early {
 		told := e.At + int64(e.Blind)
-		if slow := check.Slow(h, e.At, told); e.Blind > r.deaf()+time.Duration(slow) && !stopped(h, e.At, told) {
+		if slow := check.Slow(h, e.At, told); e.Blind > r.blindFor()+time.Duration(slow) && !stopped(h, e.At, told) {
 			r.recorder.Finding("deaf", false, fmt.Sprintf("lease %x ended early, and a holder heard of it only %v later", e.Lease, e.Blind))
 		}
 	}
@@ -303,7 +303,7 @@ func (r *run) tellProgress(ctx context.Context) {
 	}
 }
 
-// mend repeats what undoes a harm until it succeeds. If it never does, the run can tell
+// mend repeats what undoes a harm until it succeeds. If it never does, the run says
 // nothing about liveness.
 func (r *run) mend(what string, undo func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.life), time.Minute)
@@ -363,7 +363,7 @@ func (r *run) together(p Phase) (findings []string) {
 	return findings
 }
 
-// String tells the verdict, its reasons, and what became of stopped leaders and clients.
+// String returns the verdict, its reasons, and the fate of stopped leaders and clients.
 func (r *Result) String() string {
 	return fmt.Sprintf("etcd %s\n%s  %s\n  %s\n  %s\n", r.Version, r.Report, tellEarly(r.Early, r.Stops), r.Pauses, r.Kills)
 }

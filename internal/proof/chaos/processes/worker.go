@@ -19,7 +19,7 @@ import (
 // the TestMain of a test, calls Worker if it is set.
 const WorkerEnv = "CHAOS_WORKER"
 
-// settings are what a client process is told at its start.
+// settings are what a client process gets at its start.
 type settings struct {
 	Seed        chaos.Seed
 	Name        string   // unique in the run
@@ -128,7 +128,7 @@ func (r remote) Write(token int64) (bool, int64) {
 	return a.Accepted, a.Number
 }
 
-// alone stands for the test that a process does not have.
+// alone replaces the testing.TB that a process does not have.
 type alone struct{}
 
 func (alone) Helper()                  {}

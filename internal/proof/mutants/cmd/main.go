@@ -1,4 +1,4 @@
-// Mutants takes one rule after the other out of the product and shows who notices.
+// Mutants takes one rule after the other out of the product and shows what notices.
 //
 //	go run ./internal/proof/mutants/cmd
 //	go run ./internal/proof/mutants/cmd -only m04,l01 -seed 7
@@ -127,7 +127,7 @@ func byChaos(ctx context.Context, m mutants.Mutant, binary, dir string, seed uin
 		Findings []struct{ Checker string }
 	}
 	if jerr := json.Unmarshal(lastLine(out.Bytes()), &verdict); jerr != nil || verdict.Verdict == "" {
-		return nil, fmt.Errorf("the suite told no verdict: %w\n%s", errors.Join(err, jerr), log.String())
+		return nil, fmt.Errorf("the suite returned no verdict: %w\n%s", errors.Join(err, jerr), log.String())
 	}
 	var by []string
 	for _, f := range verdict.Findings {

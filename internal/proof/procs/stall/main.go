@@ -1,5 +1,5 @@
-// Stall runs a test binary as on a machine that stands still now and then: its process is
-// stopped and continued all the time. Tests whose bounds are too tight for a busy machine
+// Stall runs a test binary as on a machine that stalls now and then: its process is stopped
+// and continued all the time. Tests whose bounds are too tight for a busy machine
 // fail here within minutes.
 //
 //	go test -exec "$PWD/bin/stall -longest 1s" ./...

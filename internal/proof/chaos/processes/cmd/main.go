@@ -5,7 +5,7 @@
 //
 // Progress goes to stderr, verdicts to stdout. What is not green is written to a
 // folder, with how to judge it again. The exit status is 0 if all lines are green;
-// else 1 if one is red, 2 if there was no run on one, and 3 if one tells nothing.
+// else 1 if one is red, 2 if there was no run on one, and 3 if one is inconclusive.
 package main
 
 import (

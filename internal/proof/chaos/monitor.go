@@ -7,10 +7,10 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// keepWatch has a process hold a mutex of its own until ctx ends, and take it anew
-// when it is lost. So the history tells at any time until when the process trusted
-// its lease, and how soon it heard of its end.
-func (p *Process) keepWatch(ctx context.Context) {
+// monitorLease has a process hold a mutex of its own until ctx ends, and acquire it again
+// when it is lost. So the history shows at any time until when the process trusted its lease,
+// and how soon it learned of its end.
+func (p *Process) monitorLease(ctx context.Context) {
 	name := "own-" + p.Name
 	for ctx.Err() == nil {
 		s, err := p.Kit()
