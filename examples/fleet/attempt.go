@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// attempt is what one attempt at an execution did, gathered from the history.
-// Times that never came are 0.
+// attempt is one attempt at an execution, as the history has it. The time of an event that
+// did not happen is 0.
 type attempt struct {
 	Worker, Process, Execution, Number int
 
-	Wait, Hold, Back, Done int64
-	Deadline               int64 // of the permit, as last known
-	Lost                   bool  // the permit had ended before the work did
-	End                    ending
-	Error                  string
-	Leaked                 int
-	Steps                  []stepTimes
+	Wait, Hold, Releasing, Done int64
+	Deadline                    int64 // of the permit, as last known
+	Lost                        bool  // the permit ended before the work
+	End                         ending
+	Error                       string
+	Leaked                      int
+	Steps                       []stepTimes
 
 	Stop, Cont, Kill int64
 }
 
-// stepTimes are the times of one step. End is 0 if it was cut short.
+// stepTimes are the times of one step. End is 0 if the step did not end.
 type stepTimes struct{ Begin, End, Deadline int64 }
 
-// gather turns a history into attempts, ordered by their beginning. It also tells
-// what in the history is no order of events at all.
-func gather(events []event) (attempts []attempt, odd []string) {
+// gather returns the attempts of a history in the order of their start, and a description of
+// each event that cannot happen at its place.
+func gather(events []event) (attempts []attempt, misplaced []string) {
 	sorted := slices.Clone(events)
 	slices.SortStableFunc(sorted, func(a, b event) int { return cmp.Compare(a.At, b.At) })
 	current := map[int]*attempt{} // by worker
@@ -44,21 +44,21 @@ func gather(events []event) (attempts []attempt, odd []string) {
 			continue
 		}
 		if a == nil || a.Process != e.Process || a.Execution != e.Execution || a.Number != e.Attempt {
-			odd = append(odd, fmt.Sprintf("worker %d, execution %d, attempt %d: %q outside of an attempt", e.Worker+1, e.Execution, e.Attempt, e.Kind))
+			misplaced = append(misplaced, fmt.Sprintf("worker %d, execution %d, attempt %d: %q outside of an attempt", e.Worker+1, e.Execution, e.Attempt, e.Kind))
 			continue
 		}
-		if complaint := a.take(e); complaint != "" {
-			odd = append(odd, a.name()+": "+complaint)
+		if problem := a.take(e); problem != "" {
+			misplaced = append(misplaced, a.name()+": "+problem)
 		}
 	}
 	for _, a := range all {
 		attempts = append(attempts, *a)
 	}
-	return attempts, odd
+	return attempts, misplaced
 }
 
-// take adds an event to the attempt and tells what is wrong with its place.
-func (a *attempt) take(e event) (complaint string) {
+// take adds an event to the attempt. It returns a problem if the event cannot happen there.
+func (a *attempt) take(e event) (problem string) {
 	switch e.Kind {
 	case evHold:
 		a.Hold = e.At
@@ -68,18 +68,18 @@ func (a *attempt) take(e event) (complaint string) {
 		switch {
 		case a.Hold == 0:
 			return fmt.Sprintf("step %d begins without a permit", e.Step)
-		case a.Back != 0:
-			return fmt.Sprintf("step %d begins after the permit was given back", e.Step)
+		case a.Releasing != 0:
+			return fmt.Sprintf("step %d begins after the release of the permit", e.Step)
 		case a.Kill != 0:
 			return fmt.Sprintf("step %d begins in a dead process", e.Step)
 		}
 	case evEnd:
 		if len(a.Steps) == 0 {
-			return fmt.Sprintf("step %d ends that never began", e.Step)
+			return fmt.Sprintf("step %d ends without a begin", e.Step)
 		}
 		a.Steps[len(a.Steps)-1].End = e.At
-	case evBack:
-		a.Back, a.Lost, a.Deadline = e.At, e.Lost, max(a.Deadline, e.Deadline)
+	case evReleasing:
+		a.Releasing, a.Lost, a.Deadline = e.At, e.Lost, max(a.Deadline, e.Deadline)
 	case evDone:
 		a.Done, a.End, a.Error, a.Leaked = e.At, e.End, e.Error, e.Leaked
 		if e.End == lost && a.Stop != 0 {

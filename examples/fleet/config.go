@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// step is how long one step of work takes.
+// step is the duration of one step of work.
 const step = 20 * time.Millisecond
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	endpoints  string
 	limit      int
@@ -24,7 +24,7 @@ type config struct {
 	history    string
 	timeout    time.Duration
 
-	sabotage string // of the workers, by the tests: see sabotage.go
+	sabotage string // set by tests: see sabotage.go
 }
 
 func parseFlags(args []string, out io.Writer) (config, error) {
@@ -32,17 +32,17 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.StringVar(&c.endpoints, "endpoints", "", "etcd endpoints, separated by commas (default: an embedded etcd)")
-	f.IntVar(&c.limit, "limit", 5, "how many executions may work at the same time")
-	f.IntVar(&c.executions, "executions", 100, "how many executions have to succeed")
+	f.IntVar(&c.limit, "limit", 5, "maximum number of executions at the same time")
+	f.IntVar(&c.executions, "executions", 100, "number of executions")
 	f.IntVar(&c.workers, "workers", 12, "number of worker processes")
-	f.Float64Var(&c.kill, "kill", 0.1, "killed processes (SIGKILL) per execution, 0 to 1")
+	f.Float64Var(&c.kill, "kill", 0.1, "processes killed with SIGKILL, per execution, 0 to 1")
 	f.DurationVar(&c.ttl, "ttl", 2*time.Second, "TTL of the workers' sessions, whole seconds")
-	f.Uint64Var(&c.seed, "seed", 1, "decides which execution ends how")
-	f.StringVar(&c.timeline, "timeline", "", "write a picture of the run to this SVG file")
+	f.Uint64Var(&c.seed, "seed", 1, "seed of the plan: which executions fail, and how")
+	f.StringVar(&c.timeline, "timeline", "", "write a timeline of the run to this SVG file")
 	f.StringVar(&c.history, "history", "", "write all events to this file, one JSON object per line")
-	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
+	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "fail if the run takes longer")
 	f.Usage = func() {
-		fmt.Fprintln(out, "fleet runs executions under one limit in many processes, breaks them in every way,\nand measures from outside whether the limit held.")
+		fmt.Fprintln(out, "fleet runs executions under one limit in many processes, makes executions and processes\nfail, and measures from outside whether the limit held.")
 		f.PrintDefaults()
 	}
 	if err := f.Parse(args); err != nil {
@@ -68,18 +68,18 @@ func (c config) check(rest []string) error {
 	case c.timeline != "" && c.timeline == c.history:
 		return errors.New("-timeline and -history name the same file")
 	case c.timeout <= 0:
-		return errors.New("-timeout has to be above 0")
+		return errors.New("-timeout is not positive")
 	}
 	return nil
 }
 
-// margin is a quarter of the TTL: short enough for a short demonstration, and far
-// more than the clocks of one host differ by.
+// margin is the sessions' margin: a quarter of the TTL, and far more than the difference
+// between clocks on one host.
 func (c config) margin() time.Duration { return c.ttl / 4 }
 
-// pause is how long the paused process is stopped: until its permit has gone to
-// somebody else.
+// pause is how long the paused process is stopped: until its permit has expired and another
+// process holds one.
 func (c config) pause() time.Duration { return c.ttl + time.Second }
 
-// maxHold is longer than any execution that is not stuck takes.
+// maxHold bounds a permit. Only executions that are stuck take longer.
 func (c config) maxHold() time.Duration { return c.ttl + 2*time.Second }

@@ -1,22 +1,22 @@
 package main
 
-// The kinds of events. A worker process reports the first group, the parent what
-// it does to a process.
+// The kinds of events. A worker process reports the first group. The parent adds the second
+// group: what it did to a process.
 const (
-	evReady = "ready" // the process has its session
-	evWait  = "wait"  // an attempt asks for a permit
-	evHold  = "hold"  // it has one
-	evBegin = "begin" // a step begins
-	evEnd   = "end"   // a step is done
-	evBack  = "back"  // the work is over, the permit is about to be given back
-	evDone  = "done"  // the attempt is over
+	evReady     = "ready"     // the process has its session
+	evWait      = "wait"      // an attempt requests a permit
+	evHold      = "hold"      // the attempt holds a permit
+	evBegin     = "begin"     // a step begins
+	evEnd       = "end"       // a step ends
+	evReleasing = "releasing" // the work has ended, the release follows
+	evDone      = "done"      // the attempt has ended
 
 	evKill = "kill" // the process is dead and reaped
 	evStop = "stop" // the process is stopped
-	evCont = "cont" // the process is about to go on
+	evCont = "cont" // the process is about to be continued
 )
 
-// event is one line of a run's history. All times are of the host clock.
+// event is one line of a run's history. All times are those of the host clock.
 type event struct {
 	At        int64  `json:"at"`
 	Kind      string `json:"kind"`
@@ -26,24 +26,23 @@ type event struct {
 	Attempt   int    `json:"attempt,omitempty"`
 	Step      int    `json:"step,omitempty"`
 
-	// Deadline of the permit as the worker knew it, with begin and back.
+	// Deadline is that of the permit, as the worker knew it; in begin and releasing.
 	Deadline int64 `json:"deadline,omitempty"`
-	// Lost tells, with back, that the permit had ended before.
+	// Lost reports that the permit had ended before; in releasing.
 	Lost bool `json:"lost,omitempty"`
 
-	End   ending `json:"end,omitempty"` // with done
+	End   ending `json:"end,omitempty"` // in done
 	Error string `json:"error,omitempty"`
-	// Leaked counts requests of the process that still stood in etcd after an
-	// attempt that should have left none.
+	// Leaked is the number of the process's requests in etcd after a panic; want 0.
 	Leaked int `json:"leaked,omitempty"`
 }
 
-// job is one attempt as the parent orders it. The worker is told of the ends that
-// it has to bring about itself; kill and pause come as a surprise.
+// job is one attempt as the parent sends it to a worker. The worker itself causes an error, a
+// panic or a stuck step. The parent kills or pauses the process.
 type job struct {
 	Execution int    `json:"execution"`
 	Attempt   int    `json:"attempt"`
 	Steps     int    `json:"steps"`
 	End       ending `json:"end"`
-	At        int    `json:"at"` // the step before or in which the end happens; 0: while it waits
+	At        int    `json:"at"` // the step at which the end happens; 0: while the attempt waits
 }

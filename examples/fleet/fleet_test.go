@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { progtest.Main(m, main) }
 
-// outcome runs the fleet, with a setting for its environment, and reads its report.
+// outcome runs the fleet with an environment variable, and returns its exit status and report.
 func outcome(t *testing.T, env string, args ...string) (status int, r report) {
 	t.Helper()
 	p := progtest.New(t, args...)
@@ -41,7 +41,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// On an etcd of the user's own the fleet leaves nothing.
+// A run on an external etcd leaves no keys.
 func TestEndpoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for leases: 14 s")
@@ -54,24 +54,24 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// The referee must be able to fail, and the program with it.
-func TestRefereeSeesACrowd(t *testing.T) {
+// If the limit does not hold, the referee detects it and the program fails.
+func TestRefereeSeesTooManyWorkers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs a fleet: 5 s")
 	}
 	t.Parallel()
-	status, r := outcome(t, sabotageEnv+"=crowd", "-executions", "20", "-kill", "0", "-ttl", "3s")
+	status, r := outcome(t, sabotageEnv+"=overadmit", "-executions", "20", "-kill", "0", "-ttl", "3s")
 	if status != 1 || r.OK || r.Peak <= r.Limit || r.Succeeded != 20 {
 		t.Errorf("status %d, %+v", status, r)
 	}
 }
 
-func TestRefereeSeesDeafWorkers(t *testing.T) {
+func TestRefereeSeesUncheckedPermits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs a fleet: 6 s")
 	}
 	t.Parallel()
-	status, r := outcome(t, sabotageEnv+"=deaf", "-executions", "10", "-kill", "0", "-ttl", "1s")
+	status, r := outcome(t, sabotageEnv+"=unchecked", "-executions", "10", "-kill", "0", "-ttl", "1s")
 	if status != 1 || r.OK || r.Violations == 0 {
 		t.Errorf("status %d, %+v", status, r)
 	}
@@ -85,7 +85,7 @@ func TestInterrupt(t *testing.T) {
 	progtest.New(t, "-workers", "4").Interrupted()
 }
 
-// A file that cannot be written is told before the run, not after it.
+// A file that cannot be written fails the program before the run.
 func TestOutputsComeFirst(t *testing.T) {
 	t.Parallel()
 	nowhere := filepath.Join(t.TempDir(), "no such folder", "out")
@@ -98,7 +98,7 @@ func TestOutputsComeFirst(t *testing.T) {
 	}
 }
 
-// A run that fails leaves its history, in place of what stood there.
+// A run that fails writes its history, and replaces the old content of the file.
 func TestHistoryOfAFailedRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs a fleet for 10 s")

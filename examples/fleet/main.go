@@ -1,28 +1,27 @@
-// Fleet runs 100 executions under a limit of 5, in a pool of real processes, and
-// breaks them in every way: some return an error, some panic, some are stuck
-// until their permit is taken back, one in ten is killed, and one process is
-// paused until its permit has gone to another. What did not succeed is run again.
+// Fleet runs 100 executions under a limit of 5, in a pool of real processes, and makes them
+// fail: some executions return an error, some panic, and some are stuck until their permit
+// ends (MaxHold). One process per ten executions is killed, and one process is paused until
+// another process holds its permit. An execution that failed is retried.
 //
 //	go run ./examples/fleet
 //	go run ./examples/fleet -limit 3 -timeline out.svg
 //	go run ./examples/fleet -endpoints 10.0.0.1:2379,10.0.0.2:2379
 //
-// It is the job of the sample "control concurrency of distributed systems" for
-// AWS Step Functions, with a semaphore of etcdkit in place of a table and its
-// clean-up: see worker.go, the only file that needs it.
+// The task is that of the sample "control concurrency of distributed systems" for AWS Step
+// Functions, with a semaphore of etcdkit in place of a table and its clean-up. Only worker.go
+// needs the semaphore.
 //
-// Whether the limit holds is measured from outside (referee.go): all processes
-// stamp what they do with the one clock of the host, and the referee lays their
-// work side by side, without a look at etcd. At the end the program prints a
-// table and, unless the output is a terminal, one line of JSON. It ends with status 0
-// only if every execution has succeeded, never more than the limit worked at a time,
-// no step began after its permit's deadline, and nothing is left of the semaphore's
-// queue in etcd. With -timeline it draws the run, with -history it writes all events
-// to a file.
+// A referee measures from outside whether the limit held (referee.go): all processes add
+// timestamps of one clock of the host to their events, and the referee counts how many are
+// working at the same time, without reading etcd. At the end the program prints a table and,
+// unless the output is a terminal, one line of JSON. Its exit status is 0 only if every
+// execution succeeded, never more executions than the limit were working at the same time, no
+// step began after its permit's deadline, and the semaphore's queue in etcd is empty. With
+// -timeline the program draws the run, and with -history it writes all events to a file.
 //
-// What it does not show: that outside effects exclude each other across a pause
-// of a process. The step that was in flight when its process was paused ends
-// after it goes on, whoever has the permit then; see concurrency.Permit.
+// Not shown: that external effects exclude each other across a pause of a process. A step that
+// is in progress when its process is paused ends after the process is continued, even if
+// another process holds the permit by then. See concurrency.Permit.
 package main
 
 import (
@@ -75,12 +74,12 @@ func main() {
 	}
 }
 
-// fleet is one run. It tells whether all went as promised.
+// fleet runs once. It reports whether the run passed, as in report.OK.
 func fleet(ctx context.Context, c config) (ok bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v (-timeout)", c.timeout))
 	defer cancel()
 	if !child.CanPause {
-		fmt.Fprintln(os.Stderr, "fleet: processes cannot be paused on this system: that part is left out")
+		fmt.Fprintln(os.Stderr, "fleet: this system cannot pause processes: no process is paused")
 	}
 	out := outputs{c.timeline, c.history}
 	if err := out.check(); err != nil {
@@ -94,7 +93,7 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 
 	s := settings{
 		Endpoints: endpoints, Namespace: "fleet-" + strings.ToLower(rand.Text()[:8]), Limit: c.admits(),
-		TTL: c.ttl, Margin: c.margin(), MaxHold: c.maxHold(), Deaf: c.sabotage == "deaf",
+		TTL: c.ttl, Margin: c.margin(), MaxHold: c.maxHold(), Unchecked: c.sabotage == "unchecked",
 	}
 	watcher, err := observe(ctx, s)
 	if err != nil {
@@ -102,7 +101,7 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	}
 	log := newHistory(c)
 	p := newPool(c, s, log)
-	fmt.Fprintf(os.Stderr, "%d processes, %d executions, at most %d at a time; 21 s with the default flags\n", c.workers, c.executions, c.limit)
+	fmt.Fprintf(os.Stderr, "%d worker processes, %d executions, limit %d; a run with the default flags takes about 21 s\n", c.workers, c.executions, c.limit)
 	quiet := showProgress(os.Stderr, c, log)
 	begun, from := time.Now(), hostclock.Now()
 	err = p.run(ctx)
@@ -117,7 +116,7 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	}
 	v := judge(log.events, c.limit)
 	picture := newPicture(c, from, log.events, v, watcher.taken)
-	if wrote := out.write(picture, log); err == nil { // a run that failed is worth a look, too
+	if wrote := out.write(picture, log); err == nil { // written for a failed run too
 		err = wrote
 	}
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
-// observer looks at the semaphore in etcd, for the picture and to see what is
-// left of it at the end. The referee does without.
+// observer reads the semaphore's state from etcd, for the timeline and to find what is left
+// at the end. The referee does not use it.
 type observer struct {
 	client *clientv3.Client
 	sess   *concurrency.Session
@@ -52,15 +52,15 @@ func observe(ctx context.Context, s settings) (o *observer, err error) {
 	return o, nil
 }
 
-// leftBehind counts what stands in the queue after all workers have ended. The
-// permits of the dead are free after the TTL and half a second; it waits as long
-// as that, and no longer.
+// leftBehind returns the number of keys in the queue after all workers have ended. The
+// permits of killed processes expire within the TTL and half a second: leftBehind waits for
+// that time at most.
 func (o *observer) leftBehind(ctx context.Context) (int, error) {
 	bound := time.Now().Add(o.ttl + 500*time.Millisecond)
 	for {
 		st, err := o.sem.Status(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("look for what is left behind: %w", err)
+			return 0, fmt.Errorf("read what is left in etcd: %w", err)
 		}
 		n := len(st.Holders) + len(st.Waiters) + st.Foreign
 		if n == 0 || time.Now().After(bound) {

@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// outputs are the files that the user has asked for, or empty.
+// outputs are the paths of the files to write, or empty.
 type outputs struct{ timeline, history string }
 
-// check tells whether the files that the user has asked for can be written. It is
-// asked before the run, so that a wrong path does not cost the run.
+// check returns an error if a file cannot be written. It is called before the run, so that a
+// wrong path does not waste a run.
 func (o outputs) check() error {
 	for _, path := range []string{o.timeline, o.history} {
 		if path == "" {

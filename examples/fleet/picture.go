@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// picture is what the timeline shows, in nanoseconds from the start of the run.
+// picture has what the timeline shows. Times are nanoseconds since the start of the run.
 type picture struct {
 	title, subtitle string
-	bad             bool // the run broke a promise
+	bad             bool // there are violations
 	rows, limit     int
 	length          int64
 
 	waits, pauses []bar
-	holds         []bar // coloured by their end
-	beyond        []bar // work that is over for the referee, but its worker did not know
-	kills         []bar // From is when
+	holds         []bar // coloured by the end of the attempt
+	beyond        []bar // from the loss of a permit until its worker noticed
+	kills         []bar // at from
 	working       []change
 	taken         []change // permits taken in etcd
 }
 
-// bar is a time in a worker's row.
+// bar is a span of time in a worker's row.
 type bar struct {
 	row      int
 	from, to int64
@@ -66,25 +66,25 @@ func newPicture(c config, start int64, events []event, v verdict, taken []change
 	for i, to := range known {
 		a := &attempts[i]
 		if a.Lost && a.Cont == 0 {
-			add(&p.beyond, a, to, a.Back)
+			add(&p.beyond, a, to, a.Releasing)
 		}
 	}
 	p.working, p.taken = since(start, v.Count), since(start, taken)
-	p.title = fmt.Sprintf("%d executions, at most %d at a time", ends[succeeded], c.limit)
+	p.title = fmt.Sprintf("%d executions under a limit of %d", ends[succeeded], c.limit)
 	p.subtitle = fmt.Sprintf("%d worker processes, %s", c.workers, p.story(ends, v))
 	return p
 }
 
-// story tells in a line how it went.
+// story returns a summary of the run in one line.
 func (p *picture) story(ends map[ending]int, v verdict) string {
 	s := fmt.Sprintf("%d killed, %d paused past the TTL; ", ends[killed], ends[paused])
 	switch {
 	case v.Peak > p.limit:
-		return s + fmt.Sprintf("%d AT WORK AT A TIME: the limit did not hold", v.Peak)
+		return s + fmt.Sprintf("%d WORKING AT THE SAME TIME: the limit did not hold", v.Peak)
 	case p.bad:
 		return s + fmt.Sprintf("%d VIOLATIONS", len(v.Violations))
 	}
-	return s + fmt.Sprintf("never more than %d at work", v.Peak)
+	return s + fmt.Sprintf("never more than %d working at the same time", v.Peak)
 }
 
 func since(start int64, changes []change) []change {

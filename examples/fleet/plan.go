@@ -8,10 +8,10 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
-// ending is a way in which an attempt at an execution ends.
+// ending is how an attempt at an execution ends.
 type ending string
 
-// All endings. The last two are nobody's plan.
+// All endings. The last two are never planned.
 const (
 	succeeded ending = "succeeded"
 	failed    ending = "error"
@@ -23,7 +23,7 @@ const (
 	stopped   ending = "stopped"
 )
 
-// labels are the endings in words.
+// labels are the endings as printed.
 var labels = map[ending]string{
 	succeeded: "succeeded",
 	failed:    "returned an error",
@@ -38,24 +38,23 @@ var labels = map[ending]string{
 // endings in the order of the report.
 var endings = []ending{succeeded, failed, panicked, stuck, killed, paused, lost, stopped}
 
-// Shares of the executions that end badly at first, apart from those killed. At
-// least one of each kind does.
+// Shares of the executions whose first attempts fail in these ways, at least one each. The
+// share of killed processes is a flag.
 const (
 	failShare  = 0.06
 	panicShare = 0.06
 	stuckShare = 0.03
 )
 
-// Executions take this many steps.
+// The number of steps of an execution.
 const (
 	leastSteps = 15
 	mostSteps  = 45
 )
 
-// plan says what happens to each execution: how long it works, and in which ways
-// its first attempts end. The attempt after those succeeds. It depends on the
-// configuration alone, so that a run can be repeated; who does what when is up to
-// the processes.
+// plan has the number of steps of each execution, and the ends of its first attempts. The
+// attempt after those succeeds. The plan depends on the configuration alone, so that a run
+// can be repeated. Which process runs which attempt, and when, is not planned.
 type plan struct {
 	steps []int   // by execution
 	ends  [][]job // by execution and attempt
@@ -68,8 +67,8 @@ func newPlan(c config) plan {
 		p.steps[i] = leastSteps + r.IntN(mostSteps-leastSteps+1)
 	}
 	count := func(share float64) int { return int(math.Round(share * float64(c.executions))) }
-	// What takes long comes first, and not in the last executions: a run should
-	// not end with everybody waiting for one.
+	// Ends that take long are in the first third: a run should not end with all workers
+	// waiting for one.
 	if child.CanPause {
 		p.ends[c.executions/3] = append(p.ends[c.executions/3], job{End: paused, At: 3})
 	}
@@ -80,19 +79,19 @@ func newPlan(c config) plan {
 	return p
 }
 
-// deal spreads n bad ends over the first executions; one may get several.
+// deal distributes n ends over the first executions. One execution may get several.
 func (p *plan) deal(r *rand.Rand, end ending, n, first int) {
 	for i := range n {
 		e := r.IntN(first)
 		at := 1 + r.IntN(p.steps[e]*3/4)
 		if end == killed && i%4 == 3 {
-			at = 0 // dead waiters must not block the queue either
+			at = 0 // killed while it waits: its request must not block the queue
 		}
 		p.ends[e] = append(p.ends[e], job{End: end, At: at})
 	}
 }
 
-// job returns what an attempt, from 1, of an execution, from 0, is to do.
+// job returns the job of an attempt, counted from 1, at an execution, counted from 0.
 func (p *plan) job(execution, attempt int) job {
 	j := job{End: succeeded}
 	if attempt <= len(p.ends[execution]) {
@@ -102,10 +101,10 @@ func (p *plan) job(execution, attempt int) job {
 	return j
 }
 
-// ideal is how many steps the plan takes if nothing goes wrong, when so many
-// executions are at work at a time, in their order.
+// ideal returns how many steps the plan takes without failures if that many executions run at
+// the same time, in their order.
 func (p *plan) ideal(atATime int) int {
-	busy := make([]int, min(atATime, len(p.steps))) // until when each of them is
+	busy := make([]int, min(atATime, len(p.steps))) // the step until which each is busy
 	for _, n := range p.steps {
 		slices.Sort(busy)
 		busy[0] += n

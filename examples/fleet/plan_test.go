@@ -64,15 +64,15 @@ func TestIdeal(t *testing.T) {
 	}
 }
 
-// A worker that has held for too long is stuck, but has no permit any more.
-func TestScene(t *testing.T) {
+// A worker that has held a permit for longer than MaxHold is stuck and holds no permit.
+func TestProgress(t *testing.T) {
 	c := config{workers: 3, ttl: time.Second}
 	h := newHistory(c)
 	h.add(event{Kind: evHold, Worker: 0, At: hostclock.Now()})
 	h.add(event{Kind: evHold, Worker: 1, At: hostclock.Now() - int64(c.maxHold())})
 	h.add(event{Kind: evWait, Worker: 2, At: hostclock.Now()})
-	if s := h.scene(); s.holding != 1 || s.waiting != 1 {
-		t.Errorf("%d hold, %d wait", s.holding, s.waiting)
+	if s := h.progress(); s.holding != 1 || s.waiting != 1 {
+		t.Errorf("%d holding, %d waiting", s.holding, s.waiting)
 	}
 }
 

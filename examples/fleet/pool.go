@@ -12,11 +12,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
-// maxAttempts ends a run in which an execution never succeeds.
+// maxAttempts bounds the attempts at one execution, so that a run ends.
 const maxAttempts = 50
 
-// pool has the executions done by a fixed number of workers. A worker whose
-// process dies gets a new one.
+// pool runs the executions with a fixed number of workers. If the process of a worker ends,
+// the worker starts a new one.
 type pool struct {
 	config
 	settings
@@ -38,8 +38,8 @@ func newPool(c config, s settings, log *history) *pool {
 	return p
 }
 
-// run returns when all executions have succeeded and all processes have ended. It
-// returns ctx's cause if ctx ends first, and an error if a worker ends by itself.
+// run returns when all executions have succeeded and all processes have ended. It returns the
+// cause of ctx if ctx ends first, and an error if a worker process ends unexpectedly.
 func (p *pool) run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -55,7 +55,7 @@ func (p *pool) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// serve is one row of the pool: it hands one task after the other to its process.
+// serve is one worker, a row of the timeline: it sends tasks to its process, one at a time.
 func (p *pool) serve(ctx context.Context, row int) error {
 	var proc *child.Process
 	defer func() {
@@ -94,7 +94,7 @@ func (p *pool) serve(ctx context.Context, row int) error {
 		p.log.ended(&r, end)
 		switch {
 		case end != succeeded && t.attempt == maxAttempts:
-			return fmt.Errorf("execution %d has failed %d times, the last time with the end %q: %s", t.execution, t.attempt, labels[end], r.reason)
+			return fmt.Errorf("execution %d has failed %d times, the last end is %q: %s", t.execution, t.attempt, labels[end], r.reason)
 		case end != succeeded:
 			p.todo <- task{t.execution, t.attempt + 1}
 		case p.left.Add(-1) == 0:
@@ -103,14 +103,15 @@ func (p *pool) serve(ctx context.Context, row int) error {
 	}
 }
 
-// run is one attempt in a process: it listens, and strikes at the planned step.
+// run is one attempt in a process. It receives the events of the process, and kills or pauses
+// the process at the planned step.
 type run struct {
 	*pool
 	proc   *child.Process
 	row    int
 	job    job
 	paused bool
-	dead   bool   // the process has ended and is reaped
+	dead   bool   // the process has ended and was reaped
 	reason string // of a bad end
 }
 
@@ -138,7 +139,7 @@ func (r *run) run(ctx context.Context) (ending, error) {
 	}
 }
 
-// isTime tells whether the planned end is to come now.
+// isTime reports whether the planned kill or pause is due at this event.
 func (r *run) isTime(e event) bool {
 	if r.job.At == 0 {
 		return e.Kind == evWait
@@ -152,7 +153,7 @@ func (r *run) note(e event) {
 	r.log.add(e)
 }
 
-// mark adds what the parent itself did.
+// mark adds an event of the parent to the history.
 func (r *run) mark(kind string, at int64) {
 	r.note(event{At: at, Kind: kind, Execution: r.job.Execution, Attempt: r.job.Attempt})
 }
@@ -165,11 +166,10 @@ func (r *run) done(e event) ending {
 	return e.End
 }
 
-// kill kills the process. It counts as dead only once it is reaped: for the
-// referee, it may have worked until then.
+// kill kills and reaps the process. For the referee the process may work until it is reaped.
 func (r *run) kill(ctx context.Context) (ending, error) {
 	if r.job.At == 0 {
-		sleep(ctx, 150*time.Millisecond) // for the request to stand in the queue
+		sleep(ctx, 150*time.Millisecond) // until the request is in the queue
 	}
 	if err := r.proc.Kill(); err != nil {
 		return "", fmt.Errorf("kill a worker: %w", err)
@@ -181,7 +181,7 @@ func (r *run) kill(ctx context.Context) (ending, error) {
 			break
 		}
 		r.note(e)
-		if e.Kind == evDone { // it was faster
+		if e.Kind == evDone { // the attempt ended before the kill
 			end = r.done(e)
 		}
 	}
@@ -191,7 +191,7 @@ func (r *run) kill(ctx context.Context) (ending, error) {
 	return end, nil
 }
 
-// pauseProcess stops the process until its permit must be gone.
+// pauseProcess stops the process for pause(), in which its permit expires.
 func (r *run) pauseProcess(ctx context.Context) error {
 	r.paused = true
 	if err := r.proc.Stop(); err != nil {
@@ -206,12 +206,12 @@ func (r *run) pauseProcess(ctx context.Context) error {
 	return nil
 }
 
-// lostProcess reaps a process that has ended by itself.
+// lostProcess reaps a process that has ended unexpectedly.
 func (r *run) lostProcess(err error) error {
 	status := r.proc.Wait()
 	r.dead = true
 	if status == nil {
-		status = errors.New("it ended by itself")
+		status = errors.New("the process ended with status 0")
 	}
 	return fmt.Errorf("worker %d: %w", r.row+1, errors.Join(status, err))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
-// showProgress tells how the run goes until stop is called: in one line that is
-// written over on a terminal, else in a line every few seconds.
+// showProgress prints the progress of the run until stop is called: on a terminal in one line
+// that is overwritten, otherwise one line every three seconds.
 func showProgress(out *os.File, c config, h *history) (stop func()) {
 	live := child.IsTerminal(out)
 	every := 3 * time.Second
@@ -31,15 +31,15 @@ func showProgress(out *os.File, c config, h *history) (stop func()) {
 				}
 				return
 			case <-tick.C:
-				writeProgress(out, c, h.scene(), time.Since(begun), live)
+				writeProgress(out, c, h.progress(), time.Since(begun), live)
 			}
 		}
 	}()
 	return func() { close(halt); <-done }
 }
 
-func writeProgress(out io.Writer, c config, s scene, elapsed time.Duration, live bool) {
-	line := fmt.Sprintf("%3d of %d succeeded, %d hold, %2d wait, %2d killed, %4.1f s", s.succeeded, c.executions, s.holding, s.waiting, s.killed, elapsed.Seconds())
+func writeProgress(out io.Writer, c config, s progress, elapsed time.Duration, live bool) {
+	line := fmt.Sprintf("%3d of %d succeeded, %d holding, %2d waiting, %2d killed, %4.1f s", s.succeeded, c.executions, s.holding, s.waiting, s.killed, elapsed.Seconds())
 	if live {
 		fmt.Fprint(out, "\r\033[K", line)
 		return

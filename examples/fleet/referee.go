@@ -8,45 +8,44 @@ import (
 	"time"
 )
 
-// verdict is what the referee has seen. The limit held if the peak is not above
-// it and there are no violations.
+// verdict is the result of the referee. The limit held if the peak is at most the limit and
+// there are no violations.
 type verdict struct {
 	Peak       int
 	PeakAt     int64
 	Violations []string
-	// Late counts the steps that were in flight when their process was
-	// stopped, and ended after it was continued. No library can prevent those.
+	// Late is the number of steps that were in progress when their process was stopped and
+	// that ended after it was continued. No library can prevent them.
 	Late int
-	// Work has the spans of time in which somebody worked under a permit, and
-	// Count how many did so at a time.
+	// Work has the spans in which a worker was working under a permit, and Count the number
+	// of workers working at the same time.
 	Work  []span
 	Count []change
 }
 
-// span is a time of work under a permit.
+// span is a span of time in which a worker was working under a permit.
 type span struct {
 	From, To int64
 	Attempt  int // index into the attempts
 }
 
-// change says how many there are from a time on.
+// change is the number from a time on, until the next change.
 type change struct {
 	At int64
 	N  int
 }
 
-// judge measures a run from what the workers did, and knows nothing of etcd.
+// judge measures a run by the events of the workers, without reading etcd.
 //
-// An attempt works from when it had its permit until it was about to give it
-// back, or until its process was dead. If it lost the permit it works until the
-// loss, and longer if a step was in flight then. A stopped process does not work;
-// when it is continued, the step in flight may end, and is counted as late. A
-// step that begins later counts as work again. A step that begins after the
-// permit's deadline, as its own worker knew it, is a violation, whether or not
-// the limit was exceeded at that time.
+// An attempt is working from the grant of its permit until just before the release, or until
+// its process was reaped. If the permit was lost, the attempt is working until the loss, or
+// until the end of a step that was in progress at the loss. A stopped process is not working.
+// When it is continued, the step that was in progress may end and counts as late; a step that
+// begins later counts as work again. A step that begins after the permit's deadline, as its
+// worker knew it, is a violation, even if the limit was not exceeded at that time.
 func judge(events []event, limit int) verdict {
-	attempts, odd := gather(events)
-	v := verdict{Violations: odd}
+	attempts, misplaced := gather(events)
+	v := verdict{Violations: misplaced}
 	var over int64
 	for _, e := range events {
 		over = max(over, e.At)
@@ -54,12 +53,12 @@ func judge(events []event, limit int) verdict {
 	for i, a := range attempts {
 		for n, s := range a.Steps {
 			if s.Begin > s.Deadline {
-				v.Violations = append(v.Violations, fmt.Sprintf("%s: its step no. %d begins %v after the permit's deadline",
+				v.Violations = append(v.Violations, fmt.Sprintf("%s: step %d begins %v after the permit's deadline",
 					a.name(), n+1, time.Duration(s.Begin-s.Deadline).Round(time.Microsecond)))
 			}
 		}
 		if a.Leaked > 0 {
-			v.Violations = append(v.Violations, fmt.Sprintf("%s: its permit stands in etcd after it ended", a.name()))
+			v.Violations = append(v.Violations, fmt.Sprintf("%s: its request is still in etcd after it ended", a.name()))
 		}
 		for _, s := range a.spans(over) {
 			s.Attempt = i
@@ -76,13 +75,14 @@ func judge(events []event, limit int) verdict {
 		}
 	}
 	if v.Peak > limit {
-		v.Violations = append(v.Violations, fmt.Sprintf("%d worked at the same time under a limit of %d: %s",
+		v.Violations = append(v.Violations, fmt.Sprintf("%d were working at the same time under a limit of %d: %s",
 			v.Peak, limit, v.who(attempts, v.PeakAt)))
 	}
 	return v
 }
 
-// who names those at work at a time, those who had begun last at the end.
+// who returns the names of the attempts that were working at a time, in the order of their
+// start.
 func (v *verdict) who(attempts []attempt, at int64) string {
 	var names []string
 	slices.SortFunc(v.Work, func(a, b span) int { return cmp.Compare(a.From, b.From) })
@@ -94,29 +94,29 @@ func (v *verdict) who(attempts []attempt, at int64) string {
 	return strings.Join(names, "; ")
 }
 
-// spans returns the one time of work of an attempt, or the two around a pause. An
-// attempt of which no end is known works until all is over.
+// spans returns the span in which an attempt was working, or the two around a pause. An attempt
+// without a known end was working until the end of the run.
 func (a *attempt) spans(over int64) []span {
 	if a.Hold == 0 && len(a.Steps) == 0 {
 		return nil
 	}
 	from := a.Hold
-	if from == 0 { // it never got a permit and worked all the same
+	if from == 0 { // it worked without a permit
 		from = a.Steps[0].Begin
 	}
-	to := a.Back
+	to := a.Releasing
 	switch {
 	case a.Lost && a.Deadline != 0:
-		to = min(a.Back, a.Deadline)
-	case a.Back == 0 && a.Kill != 0:
+		to = min(a.Releasing, a.Deadline)
+	case a.Releasing == 0 && a.Kill != 0:
 		to = a.Kill
-	case a.Back == 0:
+	case a.Releasing == 0:
 		to = over
 	}
 	if a.Stop == 0 || a.Stop >= max(to, a.lastStep()) {
 		return []span{{From: from, To: max(to, a.lastStep(), from)}}
 	}
-	// A stop takes a moment to arrive.
+	// The stop takes effect after a.Stop: an event before the pause ends may be later.
 	stop := a.Stop
 	for _, s := range a.Steps {
 		for _, t := range []int64{s.Begin, s.End} {
@@ -126,7 +126,7 @@ func (a *attempt) spans(over int64) []span {
 		}
 	}
 	spans := []span{{From: from, To: stop}}
-	again := a.Cont != 0 && !a.Lost && to > a.Cont // the permit outlived the pause
+	again := a.Cont != 0 && !a.Lost && to > a.Cont // the permit was valid after the pause
 	for _, s := range a.Steps {
 		again = again || a.Cont != 0 && s.Begin > a.Cont
 	}
@@ -136,7 +136,7 @@ func (a *attempt) spans(over int64) []span {
 	return spans
 }
 
-// lastStep is the last time at which a step is known to have been in work.
+// lastStep returns the last time at which a step is known to have been in progress.
 func (a *attempt) lastStep() (t int64) {
 	for _, s := range a.Steps {
 		t = max(t, s.Begin, s.End)
@@ -144,7 +144,7 @@ func (a *attempt) lastStep() (t int64) {
 	return t
 }
 
-// late tells whether a step was in flight during a pause.
+// late reports whether a step was in progress during a pause and ended after it.
 func (a *attempt) late() bool {
 	for _, s := range a.Steps {
 		if a.Stop != 0 && a.Cont != 0 && s.Begin <= a.Cont && s.End > a.Cont {
@@ -154,8 +154,7 @@ func (a *attempt) late() bool {
 	return false
 }
 
-// count tells how many spans there are at a time. A span does not contain its
-// end.
+// count returns how many spans contain a time. A span does not contain its end.
 func count(spans []span) []change {
 	var moves []change
 	for _, s := range spans {

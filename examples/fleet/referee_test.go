@@ -5,13 +5,12 @@ import (
 	"testing"
 )
 
-// script builds a history by hand. Times are in milliseconds; 0 is no time, so
-// histories begin later.
+// script builds a history. Times are milliseconds and greater than 0.
 type script struct{ events []event }
 
 const ms = 1_000_000
 
-// far is a deadline that no script reaches.
+// far is a deadline after the end of every script.
 const far = 100_000
 
 func (s *script) on(worker int, at int64, kind string) *event {
@@ -19,7 +18,7 @@ func (s *script) on(worker int, at int64, kind string) *event {
 	return &s.events[len(s.events)-1]
 }
 
-// hold asks for a permit and gets it.
+// hold adds the request and the grant of a permit.
 func (s *script) hold(worker int, wait, hold int64) {
 	s.on(worker, wait, evWait)
 	s.on(worker, hold, evHold)
@@ -32,25 +31,24 @@ func (s *script) step(worker int, begin, end, deadline int64) {
 	}
 }
 
-// back ends the work, at the end of which the permit is still held, and the
-// attempt.
-func (s *script) back(worker int, at int64) {
-	s.on(worker, at, evBack).Deadline = far * ms
+// release ends the work and the attempt of a worker that still holds its permit.
+func (s *script) release(worker int, at int64) {
+	s.on(worker, at, evReleasing).Deadline = far * ms
 	s.on(worker, at+1, evDone).End = succeeded
 }
 
-// notices ends the work of an attempt that sees that its permit is lost.
+// notices ends the work and the attempt of a worker that notices the loss of its permit.
 func (s *script) notices(worker int, at, deadline int64, end ending) {
-	e := s.on(worker, at, evBack)
+	e := s.on(worker, at, evReleasing)
 	e.Deadline, e.Lost = deadline*ms, true
 	s.on(worker, at+1, evDone).End = end
 }
 
-// whole is an attempt in which nothing goes wrong.
+// whole adds an attempt without a failure.
 func (s *script) whole(worker int, hold, back int64) {
 	s.hold(worker, hold-5, hold)
 	s.step(worker, hold+1, back-1, far)
-	s.back(worker, back)
+	s.release(worker, back)
 }
 
 func TestReferee(t *testing.T) {
@@ -72,18 +70,18 @@ func TestReferee(t *testing.T) {
 			s.whole(1, 20, 60)
 			s.whole(2, 51, 90)
 		}},
-		{name: "too many", limit: 2, peak: 3, violations: []string{"3 worked at the same time under a limit of 2"}, history: func(s *script) {
+		{name: "too many", limit: 2, peak: 3, violations: []string{"3 were working at the same time under a limit of 2"}, history: func(s *script) {
 			s.whole(0, 10, 50)
 			s.whole(1, 20, 60)
 			s.whole(2, 49, 90)
 		}},
-		{name: "a permit counts before its first step", limit: 1, peak: 2, violations: []string{"2 worked"}, history: func(s *script) {
+		{name: "a permit counts before its first step", limit: 1, peak: 2, violations: []string{"2 were working"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.step(0, 80, 90, far)
-			s.back(0, 95)
+			s.release(0, 95)
 			s.whole(1, 20, 60)
 		}},
-		{name: "a step after the deadline", limit: 1, peak: 1, violations: []string{"worker 1, execution 0, attempt 1: its step no. 2 begins 1ms after the permit's deadline"}, history: func(s *script) {
+		{name: "a step after the deadline", limit: 1, peak: 1, violations: []string{"worker 1, execution 0, attempt 1: step 2 begins 1ms after the permit's deadline"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.step(0, 11, 31, 40)
 			s.step(0, 41, 61, 40)
@@ -92,7 +90,7 @@ func TestReferee(t *testing.T) {
 		{name: "a step without a deadline", limit: 1, peak: 1, violations: []string{"after the permit's deadline"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.step(0, 11, 31, 0)
-			s.back(0, 40)
+			s.release(0, 40)
 		}},
 		{name: "a kill ends the work", limit: 1, peak: 1, history: func(s *script) {
 			s.hold(0, 5, 10)
@@ -100,7 +98,7 @@ func TestReferee(t *testing.T) {
 			s.on(0, 20, evKill)
 			s.whole(1, 21, 60)
 		}},
-		{name: "but not before it", limit: 1, peak: 2, violations: []string{"2 worked"}, history: func(s *script) {
+		{name: "but not before it", limit: 1, peak: 2, violations: []string{"2 were working"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.step(0, 11, 0, far)
 			s.on(0, 30, evKill)
@@ -133,7 +131,7 @@ func TestReferee(t *testing.T) {
 			s.on(0, 102, evEnd)
 			s.notices(0, 103, 50, lost)
 		}},
-		{name: "a stop arrives late", limit: 1, peak: 2, violations: []string{"2 worked"}, late: 1, history: func(s *script) {
+		{name: "a stop arrives late", limit: 1, peak: 2, violations: []string{"2 were working"}, late: 1, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.on(0, 15, evStop)
 			s.step(0, 17, 0, 50)
@@ -142,7 +140,7 @@ func TestReferee(t *testing.T) {
 			s.on(0, 102, evEnd)
 			s.notices(0, 103, 50, lost)
 		}},
-		{name: "a step after the pause and the deadline", limit: 1, peak: 2, late: 1, violations: []string{"no. 2 begins 53ms after", "2 worked"}, history: func(s *script) {
+		{name: "a step after the pause and the deadline", limit: 1, peak: 2, late: 1, violations: []string{"step 2 begins 53ms after", "2 were working"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.step(0, 11, 0, 50)
 			s.on(0, 15, evStop)
@@ -152,53 +150,53 @@ func TestReferee(t *testing.T) {
 			s.step(0, 103, 123, 50)
 			s.notices(0, 124, 50, lost)
 		}},
-		{name: "a permit that outlives the pause counts again", limit: 1, peak: 2, late: 1, violations: []string{"2 worked"}, history: func(s *script) {
+		{name: "a permit that outlives the pause counts again", limit: 1, peak: 2, late: 1, violations: []string{"2 were working"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.step(0, 11, 0, far)
 			s.on(0, 15, evStop)
 			s.whole(1, 60, 200)
 			s.on(0, 100, evCont)
 			s.on(0, 102, evEnd)
-			s.back(0, 110)
+			s.release(0, 110)
 		}},
-		{name: "a loss ends the work although nobody notices", limit: 1, peak: 1, history: func(s *script) {
+		{name: "a loss ends the work before the worker notices", limit: 1, peak: 1, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.step(0, 11, 31, 50)
 			s.whole(1, 51, 90)
 			s.notices(0, 120, 50, stuck)
 		}},
-		{name: "but not a step that is in flight", limit: 1, peak: 2, violations: []string{"2 worked"}, history: func(s *script) {
+		{name: "but not a step that is in flight", limit: 1, peak: 2, violations: []string{"2 were working"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.step(0, 11, 60, 50)
 			s.whole(1, 51, 90)
 			s.notices(0, 61, 50, stuck)
 		}},
-		{name: "a loss before the deadline counts until it is noticed", limit: 1, peak: 2, violations: []string{"2 worked"}, history: func(s *script) {
+		{name: "a loss before the deadline counts until it is noticed", limit: 1, peak: 2, violations: []string{"2 were working"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.step(0, 11, 31, 500)
 			s.whole(1, 35, 90)
 			s.notices(0, 40, 500, lost)
 		}},
-		{name: "work without a permit", limit: 1, peak: 2, violations: []string{"step 0 begins without a permit", "2 worked"}, history: func(s *script) {
+		{name: "work without a permit", limit: 1, peak: 2, violations: []string{"step 0 begins without a permit", "2 were working"}, history: func(s *script) {
 			s.on(0, 5, evWait)
 			s.step(0, 11, 31, far)
-			s.back(0, 40)
+			s.release(0, 40)
 			s.whole(1, 10, 60)
 		}},
-		{name: "work after the release", limit: 1, peak: 2, violations: []string{"step 0 begins after the permit was given back", "2 worked"}, history: func(s *script) {
+		{name: "work after the release", limit: 1, peak: 2, violations: []string{"step 0 begins after the release of the permit", "2 were working"}, history: func(s *script) {
 			s.hold(0, 5, 10)
-			s.on(0, 20, evBack)
+			s.on(0, 20, evReleasing)
 			s.step(0, 31, 45, far)
 			s.whole(1, 40, 60)
 		}},
-		{name: "an end that nobody has seen", limit: 1, peak: 2, violations: []string{"2 worked"}, history: func(s *script) {
+		{name: "an attempt without an end", limit: 1, peak: 2, violations: []string{"2 were working"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.whole(1, 40, 60)
 		}},
-		{name: "events out of nowhere", limit: 1, violations: []string{`"begin" outside of an attempt`, `"end" outside of an attempt`}, history: func(s *script) {
+		{name: "events outside of an attempt", limit: 1, violations: []string{`"begin" outside of an attempt`, `"end" outside of an attempt`}, history: func(s *script) {
 			s.step(0, 10, 20, far)
 		}},
-		{name: "a leaked permit", limit: 1, peak: 1, violations: []string{"stands in etcd after it ended"}, history: func(s *script) {
+		{name: "a leaked permit", limit: 1, peak: 1, violations: []string{"still in etcd after it ended"}, history: func(s *script) {
 			s.whole(0, 10, 50)
 			s.events[len(s.events)-1].Leaked = 1
 		}},

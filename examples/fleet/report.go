@@ -9,7 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
-// report is the outcome of a run, and its last line of output.
+// report is the result of a run: the table, and the last line of the output as JSON.
 type report struct {
 	OK         bool           `json:"ok"`
 	Limit      int            `json:"limit"`
@@ -21,7 +21,7 @@ type report struct {
 	Peak       int            `json:"peak"`
 	Violations int            `json:"violations"`
 	First      []string       `json:"first_violations,omitempty"`
-	Astray     []string       `json:"astray,omitempty"`
+	Unplanned  []string       `json:"unplanned_ends,omitempty"`
 	LateSteps  int            `json:"late_steps"`
 	LeftBehind int            `json:"left_behind"`
 	Elapsed    float64        `json:"elapsed_s"`
@@ -34,7 +34,7 @@ func newReport(c config, p plan, log *history, v verdict, left int, elapsed time
 	ends := log.ends
 	r := report{
 		Limit: c.limit, Executions: c.executions, Succeeded: ends[succeeded], Workers: c.workers, Ends: map[ending]int{},
-		Peak: v.Peak, Violations: len(v.Violations), First: v.Violations[:min(maxShown, len(v.Violations))], Astray: log.astray[:min(maxShown, len(log.astray))], LateSteps: v.Late, LeftBehind: left,
+		Peak: v.Peak, Violations: len(v.Violations), First: v.Violations[:min(maxListed, len(v.Violations))], Unplanned: log.unplanned[:min(maxListed, len(log.unplanned))], LateSteps: v.Late, LeftBehind: left,
 		Elapsed: elapsed.Round(time.Millisecond).Seconds(),
 		Ideal:   (time.Duration(p.ideal(min(c.limit, c.workers))) * step).Seconds(),
 		Seed:    c.seed, Clock: hostclock.Name,
@@ -49,16 +49,15 @@ func newReport(c config, p plan, log *history, v verdict, left int, elapsed time
 	return r
 }
 
-// maxShown bounds the violations, and the attempts that went astray, that are
-// shown.
-const maxShown = 5
+// maxListed bounds the violations and the unplanned ends that are printed.
+const maxListed = 5
 
-// write prints the table and the line of JSON.
+// write prints the table and, unless out is a terminal, the line of JSON.
 func (r report) write(out io.Writer) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "  %-22s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintf(out, "%d executions, at most %d at a time, by %d worker processes:\n", r.Executions, r.Limit, r.Workers)
+	fmt.Fprintf(out, "%d executions by %d worker processes under a limit of %d:\n", r.Executions, r.Workers, r.Limit)
 	row("executions", "%4d of %d succeeded", r.Succeeded, r.Executions)
 	row("attempts", "%4d", r.Attempts)
 	for _, e := range endings {
@@ -66,10 +65,10 @@ func (r report) write(out io.Writer) {
 			row("  "+labels[e], "%4d", n)
 		}
 	}
-	for _, a := range r.Astray {
+	for _, a := range r.Unplanned {
 		fmt.Fprintf(out, "    %s\n", a)
 	}
-	row("peak", "%4d at work at a time, by the workers' own clock stamps", r.Peak)
+	row("peak", "%4d working at the same time, by the workers' timestamps", r.Peak)
 	row("violations", "%4d", r.Violations)
 	for _, v := range r.First {
 		fmt.Fprintf(out, "    %s\n", v)
@@ -78,7 +77,7 @@ func (r report) write(out io.Writer) {
 		fmt.Fprintf(out, "    and %d more\n", more)
 	}
 	row("permits left behind", "%4d", r.LeftBehind)
-	row("elapsed", "%6.1f s; %.1f s if nothing went wrong and nothing took time but the work", r.Elapsed, r.Ideal)
+	row("elapsed", "%6.1f s (the work alone, without failures: %.1f s)", r.Elapsed, r.Ideal)
 	if r.OK {
 		fmt.Fprintln(out, "The limit held.")
 	} else {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What the README shows is what the program prints, down to the last line.
+// The README shows what the program prints.
 func TestReadmeTranscript(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -18,7 +18,7 @@ func TestReadmeTranscript(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^\{"ok":.*\}$`).Find(readme)
 	var r report
 	if err := json.Unmarshal(line, &r); err != nil {
-		t.Fatalf("the README shows no line of JSON: %v", err)
+		t.Fatalf("the README has no line of JSON: %v", err)
 	}
 	var printed bytes.Buffer
 	r.write(&printed)

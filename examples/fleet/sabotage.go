@@ -2,19 +2,18 @@ package main
 
 import "os"
 
-// A referee that cannot fail proves nothing. With this variable in its
-// environment, which only the tests set, the program breaks the rules that it is
-// about, and has to notice:
+// A referee that cannot fail proves nothing. Tests set this environment variable to make the
+// program break its own rules, which the referee must detect:
 //
-//	crowd  the workers' semaphore admits ten times the limit
-//	deaf   a worker does not look at its permit before a step
+//	overadmit  the workers' semaphore admits ten times the limit
+//	unchecked  the workers do not check their permit before a step
 const sabotageEnv = "FLEET_SABOTAGE"
 
 func sabotage() string { return os.Getenv(sabotageEnv) }
 
-// admits is the limit that is told to etcd.
+// admits returns the limit of the semaphore in etcd.
 func (c config) admits() int {
-	if c.sabotage == "crowd" {
+	if c.sabotage == "overadmit" {
 		return 10 * c.limit
 	}
 	return c.limit

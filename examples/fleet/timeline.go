@@ -19,8 +19,7 @@ const (
 	chartHeight  = 132
 )
 
-// The colours of the timeline. They tell the ends apart for colour-blind readers
-// too.
+// The colours of the timeline. Colour-blind readers can distinguish them too.
 const (
 	paper    = "#ffffff"
 	ink      = "#1b2733"
@@ -43,8 +42,8 @@ var endColours = map[ending]string{
 	stopped:   "#8d99a6",
 }
 
-// svg draws the timeline: a row for each worker, and below them how many were at
-// work. It is a function of the picture alone.
+// svg draws the timeline: a row for each worker, and below the rows the number of workers that
+// are working. The result depends on the picture alone.
 func (p picture) svg() []byte {
 	d := drawing{picture: p}
 	d.rowHeight = min(24, max(6, 560/float64(max(1, p.rows))))
@@ -68,7 +67,7 @@ func (p picture) svg() []byte {
 	return d.out.Bytes()
 }
 
-// drawing is a timeline in the making.
+// drawing is the state of svg.
 type drawing struct {
 	picture
 	out                                                  bytes.Buffer
@@ -90,7 +89,7 @@ func (d *drawing) heading() {
 	d.printf(`<text x="24" y="64" font-size="14" fill="%s">%s</text>`, colour, escape(d.subtitle))
 }
 
-// legend names the colours of what occurs in the picture.
+// legend draws a sample and a name for each colour that occurs in the picture.
 func (d *drawing) legend() {
 	x, y := 24.0, 92.0
 	entry := func(mark, text string) {
@@ -100,7 +99,7 @@ func (d *drawing) legend() {
 	box := func(fill string) string {
 		return fmt.Sprintf(`<rect y="-10" width="18" height="11" rx="2" fill="%s"/>`, fill)
 	}
-	entry(fmt.Sprintf(`<rect y="-7" width="18" height="5" fill="%s"/>`, waiting), "waits")
+	entry(fmt.Sprintf(`<rect y="-7" width="18" height="5" fill="%s"/>`, waiting), "waiting")
 	occurs := map[ending]bool{succeeded: true}
 	for _, b := range d.holds {
 		occurs[b.end] = true
@@ -108,10 +107,10 @@ func (d *drawing) legend() {
 	for _, e := range endings {
 		switch {
 		case e == paused && len(d.pauses) > 0:
-			entry(box(endColours[e]), "works, is paused")
+			entry(box(endColours[e]), "working, later paused")
 			entry(box("url(#paused)"), "stopped")
 		case e == succeeded:
-			entry(box(endColours[e]), "works, succeeds")
+			entry(box(endColours[e]), "working, succeeds")
 		case occurs[e] && e != killed:
 			entry(box(endColours[e]), labels[e])
 		case occurs[e] || e == killed && len(d.kills) > 0:
@@ -120,7 +119,7 @@ func (d *drawing) legend() {
 	}
 }
 
-// axis draws the seconds, through the rows and the chart.
+// axis draws the time scale through the rows and the chart.
 func (d *drawing) axis() {
 	span := time.Duration(d.length)
 	every := time.Second
@@ -188,14 +187,13 @@ func (d *drawing) workers() {
 	}
 }
 
-// chart draws how many were at work, and how many permits were taken, under the
-// limit.
+// chart draws how many workers are working, how many permits are held in etcd, and the limit.
 func (d *drawing) chart() {
 	head := d.chartTop - 16
 	d.printf(`<text x="24" y="%s" font-size="14" font-weight="600">At the same time</text>`, px(head))
-	d.printf(`<path d="M176 %sh22" stroke="%s" stroke-width="2.5"/><text x="206" y="%s" font-size="12.5">at work, as the workers tell</text>`, px(head-4.5), atWork, px(head))
+	d.printf(`<path d="M176 %sh22" stroke="%s" stroke-width="2.5"/><text x="206" y="%s" font-size="12.5">working, by the workers' timestamps</text>`, px(head-4.5), atWork, px(head))
 	if len(d.taken) > 0 {
-		d.printf(`<rect x="398" y="%s" width="18" height="11" rx="2" fill="%s"/><text x="424" y="%s" font-size="12.5">permits taken in etcd; a dead process keeps its permit until its TTL has passed</text>`, px(head-10), inEtcd, px(head))
+		d.printf(`<rect x="440" y="%s" width="18" height="11" rx="2" fill="%s"/><text x="466" y="%s" font-size="12.5">permits held in etcd; a killed process holds its permit until its TTL has passed</text>`, px(head-10), inEtcd, px(head))
 		d.printf(`<path d="%sV%sH%sZ" fill="%s"/>`, d.steps(d.taken), px(d.level(0)), px(d.x(d.taken[0].At)), inEtcd)
 	}
 	for n := 0; n <= d.top; n++ {
@@ -212,7 +210,7 @@ func (d *drawing) chart() {
 	}
 }
 
-// steps is the path of a step chart.
+// steps returns the path of a step chart.
 func (d *drawing) steps(changes []change) string {
 	var path strings.Builder
 	for i, c := range changes {
@@ -236,14 +234,14 @@ func (d *drawing) level(n int) float64 {
 	return d.chartBottom - float64(n)/float64(d.top)*chartHeight
 }
 
-// rect adds a bar of some thickness, in the middle of its row, to a path.
+// rect adds a bar to a path, in the middle of its row.
 func (d *drawing) rect(path *strings.Builder, b bar, thick float64) {
 	x := d.x(b.from)
 	w := px(max(0.5, d.x(b.to)-x))
 	fmt.Fprintf(path, "M%s %sh%sv%sh-%sz", px(x), px(d.y(b.row)+(d.rowHeight-thick)/2), w, px(thick), w)
 }
 
-// cross marks a death.
+// cross returns the mark of a killed process.
 func cross(x, y float64) string {
 	const arms = "l4.5 4.5m0 -4.5l-4.5 4.5"
 	at := fmt.Sprintf("M%s %s%s", px(x-2.25), px(y-2.25), arms)
@@ -257,13 +255,13 @@ func maxN(changes []change) (n int) {
 	return n
 }
 
-// px writes a coordinate with one decimal at most.
+// px formats a coordinate with at most one decimal.
 func px(v float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
 }
 
 func escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder never fails
 	return b.String()
 }

@@ -39,14 +39,14 @@ func TestTimeline(t *testing.T) {
 	c := config{workers: 4, limit: 2}
 	svg := drawn(t, c, s)
 	for _, want := range []string{
-		"1 executions, at most 2 at a time",
-		"4 worker processes, 1 killed, 1 paused past the TTL; never more than 2 at work",
+		"1 executions under a limit of 2",
+		"4 worker processes, 1 killed, 1 paused past the TTL; never more than 2 working at the same time",
 		"worker 1<", "worker 4<",
 		"execution 0, attempt 1: succeeded after 40ms",
 		"execution 1, attempt 1: paused past its TTL after 3ms",
 		"execution 2, attempt 1: killed after 18ms",
 		"execution 3, attempt 1: held too long after 25ms",
-		">limit<", "permits taken in etcd",
+		">limit<", "permits held in etcd",
 	} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("%q is missing in\n%s", want, svg)
@@ -57,11 +57,11 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-func TestTimelineTellsOfABrokenLimit(t *testing.T) {
+func TestTimelineOfABrokenLimit(t *testing.T) {
 	var s script
 	s.whole(0, 10, 50)
 	s.whole(1, 10, 50)
-	if svg := drawn(t, config{workers: 2, limit: 1}, s); !strings.Contains(svg, "2 AT WORK AT A TIME") {
+	if svg := drawn(t, config{workers: 2, limit: 1}, s); !strings.Contains(svg, "2 WORKING AT THE SAME TIME") {
 		t.Errorf("it does not in\n%s", svg)
 	}
 }

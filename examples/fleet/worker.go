@@ -15,14 +15,14 @@ import (
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
-// workerEnv makes the program a worker. It holds the settings below.
+// workerEnv is the environment variable that makes the program a worker. Its value is settings
+// as JSON.
 const workerEnv = "FLEET_WORKER"
 
-// The names under which the fleet meets in etcd. The namespace is new for each
-// run.
+// semaphoreName is the name of the semaphore, in a namespace that is new for each run.
 const semaphoreName = "executions"
 
-// settings are what a worker is told at its start.
+// settings are the settings of a worker process.
 type settings struct {
 	Endpoints []string
 	Namespace string
@@ -30,12 +30,11 @@ type settings struct {
 	TTL       time.Duration
 	Margin    time.Duration
 	MaxHold   time.Duration
-	Deaf      bool // see sabotage.go
+	Unchecked bool // see sabotage.go
 }
 
-// worker is one process: it takes jobs from its standard input and tells on its
-// standard output what it does, each event in one write, so that nothing of what
-// it did is lost with it.
+// worker is a worker process. It reads jobs from its standard input and reports events on its
+// standard output, each event in one write, so that a kill loses no event.
 type worker struct {
 	settings
 	out  io.Writer
@@ -44,9 +43,9 @@ type worker struct {
 	job  job
 }
 
-// workerMain is the life of a worker process. It ends with its standard input.
+// workerMain is the main function of a worker process. It returns at the end of in.
 func workerMain(raw string, in io.Reader, out io.Writer) error {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent too, which sees to it that we end
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent too, which closes our input
 	w := &worker{out: out}
 	if err := json.Unmarshal([]byte(raw), &w.settings); err != nil {
 		return fmt.Errorf("settings: %w", err)
@@ -76,7 +75,7 @@ func workerMain(raw string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer stop()
-	w.tell(event{Kind: evReady})
+	w.report(event{Kind: evReady})
 	for {
 		select {
 		case <-ctx.Done():
@@ -111,9 +110,9 @@ func (w *worker) open(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// attempt runs one job and tells how it ended.
+// attempt runs one job and reports its end.
 func (w *worker) attempt(ctx context.Context) {
-	w.tell(event{Kind: evWait})
+	w.report(event{Kind: evWait})
 	err := w.execute(ctx)
 	done := event{Kind: evDone, End: classify(err)}
 	if err != nil {
@@ -122,11 +121,11 @@ func (w *worker) attempt(ctx context.Context) {
 	if done.End == panicked {
 		done.Leaked = w.leaked(ctx)
 	}
-	w.tell(done)
+	w.report(done)
 }
 
-// execute works under a permit. A panic of the work ends here; by then Do has
-// given the permit back.
+// execute works under a permit. It recovers a panic of the work, after Do has released the
+// permit.
 func (w *worker) execute(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -135,17 +134,17 @@ func (w *worker) execute(ctx context.Context) (err error) {
 	}()
 	note := fmt.Sprintf("execution %d, attempt %d", w.job.Execution, w.job.Attempt)
 	return w.sem.Do(ctx, func(ctx context.Context, p *concurrency.Permit) error {
-		w.tell(event{Kind: evHold})
+		w.report(event{Kind: evHold})
 		defer func() {
-			w.tell(event{Kind: evBack, Deadline: hostclock.At(p.Deadline()), Lost: p.Err() != nil})
+			w.report(event{Kind: evReleasing, Deadline: hostclock.At(p.Deadline()), Lost: p.Err() != nil})
 		}()
 		return w.work(ctx, p)
 	}, concurrency.MaxHold(w.MaxHold), concurrency.Note(note))
 }
 
-var errBroken = errors.New("the work cannot be done")
+var errBroken = errors.New("the work failed")
 
-// work does the steps of the job, up to the end that it was given.
+// work runs the steps of the job up to its planned end.
 func (w *worker) work(ctx context.Context, p *concurrency.Permit) error {
 	for n := 1; n <= w.job.Steps; n++ {
 		if n == w.job.At {
@@ -153,8 +152,8 @@ func (w *worker) work(ctx context.Context, p *concurrency.Permit) error {
 			case failed:
 				return errBroken
 			case panicked:
-				panic("the work has a bug")
-			case stuck: // it hears nothing, sees nothing, and then goes on
+				panic("a bug in the work")
+			case stuck: // it ignores ctx, and continues later
 				time.Sleep(w.MaxHold + 300*time.Millisecond)
 			}
 		}
@@ -165,41 +164,40 @@ func (w *worker) work(ctx context.Context, p *concurrency.Permit) error {
 	return nil
 }
 
-// room is what a step may take in the worst case. A step that could outlive its
-// permit is not begun: when MaxHold or the deadline ends a permit, it is given
-// back at once and the next holder may follow within milliseconds.
-const room = 100 * time.Millisecond
+// stepMargin is the longest time that a step may take. A step that could outlive its permit is
+// not begun: when MaxHold or the deadline ends a permit, the session releases it at once, and
+// the next holder can follow within milliseconds.
+const stepMargin = 100 * time.Millisecond
 
-// step does one step, if the permit still lives right before it.
+// step runs one step, if the permit is valid just before it.
 func (w *worker) step(ctx context.Context, p *concurrency.Permit, n int) error {
-	for time.Until(p.Deadline()) < room && !w.Deaf {
+	for time.Until(p.Deadline()) < stepMargin && !w.Unchecked {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(5 * time.Millisecond): // the next renewal moves it on
+		case <-time.After(5 * time.Millisecond): // the next renewal extends the deadline
 		}
 	}
-	// The stamp is taken before the look at the permit. A pause between the
-	// two makes the step look too early rather than too late, and its permit
-	// is seen to have ended.
+	// The timestamp is taken before the check of the permit. If the process is paused between
+	// the two, the check finds that the permit has ended.
 	begin := event{Kind: evBegin, Step: n, Deadline: hostclock.At(p.Deadline()), At: hostclock.Now()}
-	if err := p.Err(); err != nil && !w.Deaf {
+	if err := p.Err(); err != nil && !w.Unchecked {
 		return err
 	}
-	if ctx.Err() != nil && !w.Deaf {
+	if ctx.Err() != nil && !w.Unchecked {
 		return context.Cause(ctx)
 	}
-	w.tell(begin)
+	w.report(begin)
 	time.Sleep(step)
-	w.tell(event{Kind: evEnd, Step: n})
+	w.report(event{Kind: evEnd, Step: n})
 	return nil
 }
 
-// leaked counts the requests of this process that stand in etcd.
+// leaked returns the number of requests of this process in etcd.
 func (w *worker) leaked(ctx context.Context) (n int) {
 	st, err := w.sem.Status(ctx)
 	if err != nil {
-		return 0 // what is left at the end of the run is counted in any case
+		return 0 // leftBehind counts again at the end of the run
 	}
 	for _, r := range append(st.Holders, st.Waiters...) {
 		if r.Holder == w.sess.Holder() {
@@ -209,8 +207,8 @@ func (w *worker) leaked(ctx context.Context) (n int) {
 	return n
 }
 
-// tell reports an event.
-func (w *worker) tell(e event) {
+// report writes an event to the parent.
+func (w *worker) report(e event) {
 	if e.At == 0 {
 		e.At = hostclock.Now()
 	}
@@ -220,7 +218,7 @@ func (w *worker) tell(e event) {
 		_, err = w.out.Write(append(line, '\n'))
 	}
 	if err != nil {
-		os.Exit(1) // nobody listens any more
+		os.Exit(1) // the parent has ended
 	}
 }
 
@@ -228,7 +226,7 @@ type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// classify tells from its error how an attempt has ended.
+// classify returns the ending of an attempt that returned err.
 func classify(err error) ending {
 	var p *panicError
 	switch {

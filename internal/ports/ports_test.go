@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
 
-func TestReservedPortIsOurs(t *testing.T) {
+func TestReserve(t *testing.T) {
 	t.Parallel()
 	addr, release, err := ports.Reserve()
 	require.NoError(t, err)

@@ -1,5 +1,5 @@
-// Package child gives the examples real processes: the program starts itself again,
-// orders its children about and hears what they do, all on one clock of the host. A
-// child can be killed, stopped and continued at any time, and nothing that it had
-// told before is lost.
+// Package child runs the processes of the examples: a program starts itself again as a child,
+// sends jobs to the child as lines of JSON, and receives its events as lines of JSON. A child
+// can be killed, stopped and continued at any time. Events that it has written before are not
+// lost.
 package child

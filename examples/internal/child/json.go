@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// WriteJSON writes v as one line of JSON for programs. It writes nothing to a terminal,
-// where the line would push the tables out of sight. v has only what JSON can have.
+// WriteJSON writes v as one line of JSON for other programs. To a terminal it writes nothing.
+// It panics if v cannot be encoded.
 func WriteJSON(out io.Writer, v any) {
 	if f, ok := out.(*os.File); ok && IsTerminal(f) {
 		return

@@ -10,8 +10,8 @@ type called struct{ n *int }
 
 func (c called) MarshalJSON() ([]byte, error) { *c.n++; return []byte(`{"ok":true}`), nil }
 
-// The line for programs goes to a file or a pipe, and not to a terminal, for which the null
-// device stands here: it is a device that takes characters, too.
+// WriteJSON writes to a file or a pipe, but not to a terminal. The test uses the null device,
+// which is a character device too.
 func TestWriteJSON(t *testing.T) {
 	var out bytes.Buffer
 	n := 0
@@ -25,9 +25,9 @@ func TestWriteJSON(t *testing.T) {
 	}
 	defer null.Close()
 	if !IsTerminal(null) {
-		t.Skip("no such device here")
+		t.Skip("the null device is no character device here")
 	}
 	if WriteJSON(null, called{&n}); n != 1 {
-		t.Error("a terminal gets the line")
+		t.Error("the line was written to a terminal")
 	}
 }

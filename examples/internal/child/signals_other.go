@@ -4,11 +4,11 @@ package child
 
 import "errors"
 
-// CanPause tells whether a process can be stopped and continued here.
+// CanPause reports whether this system can stop and continue a process.
 const CanPause = false
 
-// Stop stops the process. It returns an error where that cannot be done.
+// Stop returns an error: errors.ErrUnsupported.
 func (p *Process) Stop() error { return errors.ErrUnsupported }
 
-// Continue lets it go on. It returns an error where that cannot be done.
+// Continue returns an error: errors.ErrUnsupported.
 func (p *Process) Continue() error { return errors.ErrUnsupported }

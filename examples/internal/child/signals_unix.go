@@ -4,11 +4,11 @@ package child
 
 import "syscall"
 
-// CanPause tells whether a process can be stopped and continued here.
+// CanPause reports whether this system can stop and continue a process.
 const CanPause = true
 
-// Stop stops the process. It returns an error if it has ended.
+// Stop stops the process (SIGSTOP). It returns an error if the process has ended.
 func (p *Process) Stop() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Continue lets it go on. It returns an error if it has ended.
+// Continue continues a stopped process. It returns an error if the process has ended.
 func (p *Process) Continue() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

@@ -2,7 +2,7 @@ package child
 
 import "os"
 
-// IsTerminal tells whether somebody looks at the file while it is written.
+// IsTerminal reports whether f is a terminal or another character device.
 func IsTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

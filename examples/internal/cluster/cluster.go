@@ -1,7 +1,6 @@
-// Package cluster gives the examples an etcd to run on: the one that the user
-// names, or an embedded one that lives as long as the program. It promises
-// nothing to users of etcdkit, who bring their own client; TLS and passwords are
-// left out to keep the examples short.
+// Package cluster provides the etcd on which the examples run: the one that the flag
+// -endpoints names, or an embedded one that runs as long as the program. It is not for programs
+// of users, which have a client of their own: it has no TLS and no passwords.
 package cluster
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// Flag parses the command line of a program whose only flag is -endpoints, and
-// returns what it says. It ends the program with status 2 if there is more.
+// Flag parses the command line of a program whose only flag is -endpoints, and returns its
+// value. If there are other arguments, Flag prints the usage and exits with status 2.
 func Flag() (endpoints string) {
 	flag.StringVar(&endpoints, "endpoints", "", "etcd endpoints, separated by commas (default: an embedded etcd)")
 	flag.Parse()
@@ -31,10 +30,9 @@ func Flag() (endpoints string) {
 	return endpoints
 }
 
-// Open returns where etcd is to be found: at the endpoints, separated by commas,
-// or in this process if there are none. The caller calls stop at the end, which
-// ends an embedded etcd and removes its data. It returns an error if an embedded
-// etcd cannot be started.
+// Open returns the endpoints of etcd: the given ones, separated by commas, or those of an
+// embedded etcd if there are none. stop stops an embedded etcd and removes its data. Open
+// returns an error if an embedded etcd cannot be started.
 func Open(ctx context.Context, endpoints string) (found []string, stop func(), err error) {
 	if found = split(endpoints); len(found) > 0 {
 		return found, func() {}, nil
@@ -46,14 +44,14 @@ func Open(ctx context.Context, endpoints string) (found []string, stop func(), e
 	return etcd.Endpoints(), stop, nil
 }
 
-// Dial returns a client of the etcd at these endpoints. It returns an error if an
-// endpoint cannot be one; whether etcd answers shows with the first request.
+// Dial returns a client for the endpoints. It returns an error for an invalid endpoint. The
+// first request shows whether etcd is reachable.
 func Dial(endpoints []string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 }
 
-// Client is Open and Dial in one. stop closes the client as well. Its errors are
-// those of both.
+// Client is Open and Dial in one call. stop also closes the client. Client returns an error
+// where Open or Dial does.
 func Client(ctx context.Context, endpoints string) (client *clientv3.Client, stop func(), err error) {
 	found := split(endpoints)
 	if len(found) == 0 {

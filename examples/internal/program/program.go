@@ -1,6 +1,6 @@
-// Package program is what the quickstart programs have in common: the flag -endpoints, a
-// client, and stand-ins for other processes and for work. Main and Processes show what a
-// program of yours does when it starts and ends.
+// Package program is shared by the quickstart programs: the flag -endpoints, a client, and
+// simulated processes and work. Main and Processes show what a program of yours does when it
+// starts and ends.
 package program
 
 import (
@@ -22,8 +22,8 @@ import (
 // Func is a program. Its context ends on Ctrl-C and SIGTERM.
 type Func func(ctx context.Context, client *clientv3.Client) error
 
-// Main is the body of main: it runs the program on the etcd of the flag -endpoints, or on
-// an embedded one, and ends the process with status 1 if the program returns an error.
+// Main is the body of main: it runs the program on the etcd of the flag -endpoints, or on an
+// embedded one, and exits with status 1 if the program returns an error.
 func Main(run Func) {
 	endpoints := cluster.Flag()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -34,11 +34,11 @@ func Main(run Func) {
 	}
 }
 
-// Run runs the program on the etcd at these endpoints, or on an embedded one if there are
-// none. It returns the error of the program, or of starting etcd.
+// Run runs the program on the etcd at the endpoints, or on an embedded one if there are none.
+// It returns the error of the program, or of the start of etcd.
 func Run(ctx context.Context, endpoints string, run Func) error {
 	if endpoints == "" {
-		log.Print("starting an etcd for this run (-endpoints names another)")
+		log.Print("starting an embedded etcd (use -endpoints for an external one)")
 	} else {
 		log.Print("connecting to ", endpoints)
 	}
@@ -50,8 +50,8 @@ func Run(ctx context.Context, endpoints string, run Func) error {
 	return run(ctx, client)
 }
 
-// Processes returns a program of several processes, each played by a session. They have
-// these names as holders.
+// Processes returns a program of several simulated processes. Each is a session, with one of
+// the names as its holder.
 func Processes(namespace string, run func(ctx context.Context, process []*concurrency.Session) error, names ...string) Func {
 	return func(ctx context.Context, client *clientv3.Client) error {
 		opening, cancel := context.WithTimeout(ctx, 5*time.Second) // without a deadline, NewSession waits for etcd
@@ -69,7 +69,7 @@ func Processes(namespace string, run func(ctx context.Context, process []*concur
 	}
 }
 
-// closeSession waits for the work in progress, and revokes the lease.
+// closeSession closes the session: Close waits for the work in progress and revokes the lease.
 func closeSession(ctx context.Context, sess *concurrency.Session) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -78,8 +78,8 @@ func closeSession(ctx context.Context, sess *concurrency.Session) {
 	}
 }
 
-// Work stands for work that takes that long, and logs when it begins and when it is
-// complete. As work under a permit should, it stops when ctx ends, and returns the cause.
+// Work simulates work of duration d and logs its begin and its completion. As work under a
+// permit should, it stops when ctx ends and returns the cause.
 func Work(ctx context.Context, name string, d time.Duration) error {
 	log.Print(name, " begins")
 	select {

@@ -1,3 +1,3 @@
-// Package progtest runs an example in its tests as a user does: as a process of its own,
-// with flags, whose output, exit status and leavings are looked at.
+// Package progtest tests an example as its user runs it: as a process, with flags. The tests
+// check its output, its exit status, and that it leaves no temporary files and no keys.
 package progtest

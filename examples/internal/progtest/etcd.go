@@ -9,12 +9,13 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// Etcd starts an etcd of a user's own, on which nothing may be left at the end of the test.
+// Etcd starts an etcd for the flag -endpoints. At the end of the test, it fails t if the number
+// of keys has changed.
 func Etcd(t *testing.T) *embedtest.Cluster {
 	t.Helper()
 	c := embedtest.Start(t, nil)
 	if c.External() {
-		t.Skip("others may be at work on the external cluster")
+		t.Skip("other tests may write to the external cluster")
 	}
 	count := func() int64 {
 		t.Helper()

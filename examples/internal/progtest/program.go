@@ -16,13 +16,14 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// asProgram makes a test binary be the program. The processes that it starts inherit it.
+// asProgram is the environment variable that makes a test binary run the program. Its child
+// processes inherit it.
 const asProgram = "EXAMPLE_TEST_MAIN"
 
-// tick is the time between two looks at a program.
+// tick is a polling interval.
 const tick = time.Millisecond
 
-// Main is the body of TestMain of an example with that main function.
+// Main is the body of the TestMain of an example; main is its main function.
 func Main(m *testing.M, main func()) {
 	if os.Getenv(asProgram) != "" {
 		main()
@@ -31,17 +32,17 @@ func Main(m *testing.M, main func()) {
 	embedtest.Main(m)
 }
 
-// Program is the example as a process that was not started yet. At the end of its test
-// nothing may be left in its folder for temporary files.
+// Program is the example as a process that is not started yet. At the end of its test, its
+// directory for temporary files must be empty.
 type Program struct {
 	*exec.Cmd
-	Out, Err bytes.Buffer // to be read when it has ended
+	Out, Err bytes.Buffer // to be read after its end
 
 	t   *testing.T
 	tmp string
 }
 
-// New returns the program with its flags. More for its environment goes to Env.
+// New returns the program with flags. Append to Env for its environment.
 func New(t *testing.T, args ...string) *Program {
 	t.Helper()
 	self, err := os.Executable()
@@ -53,7 +54,7 @@ func New(t *testing.T, args ...string) *Program {
 	p.Stdout, p.Stderr = &p.Out, &p.Err
 	t.Cleanup(func() {
 		if left := p.temporary(); len(left) > 0 {
-			t.Errorf("temporary files are left: %q", left)
+			t.Errorf("the program left temporary files: %q", left)
 		}
 	})
 	return p
@@ -64,8 +65,8 @@ func (p *Program) temporary() []string {
 	return left
 }
 
-// Result runs the program, reads the last line of its output as JSON into v, and returns
-// its exit status.
+// Result runs the program, decodes the last line of its output as JSON into v, and returns its
+// exit status.
 func (p *Program) Result(v any) (status int) {
 	p.t.Helper()
 	var exit *exec.ExitError
@@ -77,25 +78,26 @@ func (p *Program) Result(v any) (status int) {
 	return p.ProcessState.ExitCode()
 }
 
-// Ends runs the program, which has to end with that exit status, having said that on its
-// standard error.
-func (p *Program) Ends(status int, says string) {
+// Ends runs the program. It fails the test unless the program exits with status and its standard
+// error contains text.
+func (p *Program) Ends(status int, text string) {
 	p.t.Helper()
 	_ = p.Run()
-	p.ended(status, says)
+	p.ended(status, text)
 }
 
-// Interrupted starts the program and interrupts it somewhere in its run. It has to end
-// all its processes, and to say so.
+// Interrupted starts the program and interrupts it at a random time. It fails the test unless
+// the program exits with status 130 and reports that all its processes have ended.
 func (p *Program) Interrupted() {
 	p.t.Helper()
 	if runtime.GOOS == "windows" {
-		p.t.Skip("a process cannot be interrupted from outside here")
+		p.t.Skip("this system cannot interrupt a process")
 	}
 	if err := p.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	// Its etcd has files as soon as the program listens to signals; an external one has none.
+	// When the program handles signals, its embedded etcd creates files. For an external etcd
+	// there is no signal to wait for.
 	wait := time.Minute
 	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
 		wait = 5 * time.Second
@@ -111,18 +113,18 @@ func (p *Program) Interrupted() {
 	p.ended(130, "all processes have ended")
 }
 
-func (p *Program) ended(status int, says string) {
+func (p *Program) ended(status int, text string) {
 	p.t.Helper()
-	if code := p.ProcessState.ExitCode(); code != status || !strings.Contains(p.Err.String(), says) {
-		p.t.Errorf("status %d, want %d and %q\nstdout: %s\nstderr: %s", code, status, says, &p.Out, &p.Err)
+	if code := p.ProcessState.ExitCode(); code != status || !strings.Contains(p.Err.String(), text) {
+		p.t.Errorf("status %d, want %d and %q\nstdout: %s\nstderr: %s", code, status, text, &p.Out, &p.Err)
 	}
 }
 
-// LastLine reads the last line of an output as JSON into v.
+// LastLine decodes the last line of an output as JSON into v.
 func LastLine(t *testing.T, output string, v any) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), v); err != nil {
-		t.Fatalf("the last line is no JSON: %v\n%s", err, output)
+		t.Fatalf("the last line is not JSON: %v\n%s", err, output)
 	}
 }

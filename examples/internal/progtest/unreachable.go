@@ -9,12 +9,12 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/program"
 )
 
-// WithoutEtcd runs a program where there is no etcd. It has to end by itself, with an
-// error that names what cannot be reached.
+// WithoutEtcd runs a program with an endpoint at which there is no etcd. It fails t unless the
+// program returns an error that names the endpoint.
 func WithoutEtcd(t *testing.T, run program.Func) {
 	t.Helper()
 	err := program.Run(t.Context(), "127.0.0.1:1", run)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("%v, want an error that names what cannot be reached", err)
+		t.Errorf("%v, want context.DeadlineExceeded with the endpoint", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package thumbs is an example of code that works under a permit, with a unit test that
-// takes the permit away in the middle of the work: see its test.
+// Package thumbs is an example of code that works under a permit. Its unit test makes the
+// permit expire during the work.
 //
 //	go test -v ./examples/quickstart/testing
 package thumbs
@@ -10,9 +10,9 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// Render renders the pages one after the other, under one permit, and returns how many are
-// complete. It stops between two pages if ctx ends or the permit is lost, and returns the
-// errors of [concurrency.Semaphore.Do].
+// Render renders the pages in order, under one permit, and returns how many are complete. If ctx
+// ends or the permit is lost, Render stops before the next page. It returns the errors of
+// [concurrency.Semaphore.Do].
 func Render(ctx context.Context, sem *concurrency.Semaphore, pages []func(context.Context)) (complete int, err error) {
 	err = sem.Do(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
 		for _, page := range pages {

@@ -11,12 +11,12 @@ import (
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
 
-// The permit is lost while the second of three pages is rendered: that page is completed,
-// and the third one is not begun.
+// The permit is lost while the second of three pages is rendered. Render completes that page
+// and does not begin the third one.
 func TestRenderStopsWhenItsPermitIsLost(t *testing.T) {
 	etcd := embedtest.Shared(t) // one etcd for all tests of the package
 	sess, err := concurrency.NewSession(t.Context(), etcd.NewClient(t, nil).Client, "test",
-		&concurrency.SessionOptions{Prefix: etcd.Prefix(t)}) // keys of this test alone
+		&concurrency.SessionOptions{Prefix: etcd.Prefix(t)}) // keys of this test only
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestRenderStopsWhenItsPermitIsLost(t *testing.T) {
 	}
 
 	page := func(context.Context) {}
-	losesPermit := func(ctx context.Context) {
+	losePermit := func(ctx context.Context) {
 		st, err := sem.Status(t.Context())
 		if err != nil || len(st.Holders) != 1 {
 			t.Fatalf("%+v, %v; want one holder", st, err)
@@ -35,9 +35,9 @@ func TestRenderStopsWhenItsPermitIsLost(t *testing.T) {
 		if err := etcd.ExpireLease(t.Context(), st.Holders[0].Lease); err != nil {
 			t.Fatal(err)
 		}
-		<-ctx.Done() // the process has noticed
+		<-ctx.Done() // the session reports the loss
 	}
-	complete, err := Render(t.Context(), sem, []func(context.Context){page, losesPermit, page})
+	complete, err := Render(t.Context(), sem, []func(context.Context){page, losePermit, page})
 	if complete != 2 || !errors.Is(err, concurrency.ErrLost) {
 		t.Errorf("%d pages complete, %v; want 2 and ErrLost", complete, err)
 	}
