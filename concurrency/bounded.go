@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
@@ -33,11 +34,11 @@ const (
 // the queue got shorter. Where others keep coming, it is written all the same after a
 // few rounds, and looked at again. Then it is marked by its name, so that nobody is
 // refused at once because of it.
-func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim, bool, error) {
+func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (*claim, bool, error) {
 	var pause commit.Backoff
 	begun := time.Now()
 	for round := 0; ; round++ {
-		leave, err := g.turn(ctx, &g.sess.sending, begun)
+		leave, err := g.turn(ctx, &g.sess.Sending, begun)
 		if err != nil {
 			return nil, false, err
 		}
@@ -87,7 +88,7 @@ func (g *gate) enqueueBounded(ctx context.Context, e *epoch, r request) (*claim,
 // enter writes a request that may join as far as a look tells, on the condition that
 // this is still so; without one after a few rounds, or at once after the first if so much
 // room is left that it hardly matters who has come.
-func (g *gate) enter(ctx context.Context, e *epoch, r request, o outlook, round int) (*claim, bool, error) {
+func (g *gate) enter(ctx context.Context, e *engine.Epoch, r request, o outlook, round int) (*claim, bool, error) {
 	if round >= optimistic {
 		return g.enqueueAnyway(ctx, e, r)
 	}
@@ -100,12 +101,12 @@ func (g *gate) enter(ctx context.Context, e *epoch, r request, o outlook, round 
 
 // makeRoom looks at the ID of a request for which a queue is too full. The ID
 // decides before the queue does: who owns it is told, or taken over if that helps.
-func (g *gate) makeRoom(ctx context.Context, e *epoch, r request, v *mirror.View) (made bool, err error) {
+func (g *gate) makeRoom(ctx context.Context, e *engine.Epoch, r request, v *mirror.View) (made bool, err error) {
 	owner, live, err := g.ownerOf(ctx, r.id)
 	if err != nil || !live {
 		return false, err
 	}
-	if r.takeOver && !e.gone(owner) {
+	if r.takeOver && !e.Ended(owner.Slot.Lease, owner.Key) {
 		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, r.weight, r.maxWaiters) == queue.Refuse {
 			return false, fullError(g.name, *v, 0)
 		}
@@ -125,21 +126,21 @@ func (g *gate) unchanged(o outlook) []clientv3.Cmp {
 }
 
 // enqueueAnyway writes the request first and then looks whether it may stay.
-func (g *gate) enqueueAnyway(ctx context.Context, e *epoch, r request) (*claim, bool, error) {
+func (g *gate) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request) (*claim, bool, error) {
 	c, admitted, err := g.put(ctx, e, r, true, nil)
 	if err != nil || admitted {
 		return c, admitted, err
 	}
 	v, err := g.read(ctx)
 	if err != nil {
-		g.withdrawLater(e, c)
+		e.Withdraw(c.Ticket, g.refusal(c))
 		return nil, false, err
 	}
 	g.keep(e, &v)
-	switch v.Bounded(c.token, r.weight, r.maxWaiters) {
+	switch v.Bounded(c.Token, r.weight, r.maxWaiters) {
 	case queue.Refuse:
-		g.withdrawLater(e, c)
-		return nil, false, fullError(g.name, v, c.token)
+		e.Withdraw(c.Ticket, g.refusal(c))
+		return nil, false, fullError(g.name, v, c.Token)
 	case queue.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
 		defer cancel()
@@ -149,5 +150,5 @@ func (g *gate) enqueueAnyway(ctx context.Context, e *epoch, r request) (*claim, 
 		}
 		return c, true, nil
 	}
-	return c, v.Bounded(c.token, r.weight, 0) == queue.Enter, nil
+	return c, v.Bounded(c.Token, r.weight, 0) == queue.Enter, nil
 }

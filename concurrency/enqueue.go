@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
@@ -21,14 +21,14 @@ import (
 // enqueue writes a request, in one Txn that also reads what tells whether it is
 // admitted at once. If it fails, nothing is left but what is being removed in the
 // background.
-func (g *gate) enqueue(ctx context.Context, e *epoch, r request, ifs ...clientv3.Cmp) (c *claim, admitted bool, err error) {
+func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, ifs ...clientv3.Cmp) (c *claim, admitted bool, err error) {
 	return g.put(ctx, e, r, false, ifs)
 }
 
 // errRefused says that the caller's own conditions were not met.
 var errRefused = errors.New("the conditions of the request are not met")
 
-func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []clientv3.Cmp) (_ *claim, _ bool, err error) {
+func (g *gate) put(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *claim, _ bool, err error) {
 	var pause commit.Backoff
 	var ours *oursError // why the call has waited so far
 	defer func() {
@@ -37,51 +37,41 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 		}
 	}()
 	for {
-		number, err := e.slots.take(ctx, g.keys.Range)
+		number, err := e.TakeSlot(ctx, g.keys.Range)
 		if err != nil {
 			return nil, false, err
 		}
-		slot := keyspace.Slot{Lease: e.lease.ID(), Number: number, Weight: r.weight, Try: try}
-		c := &claim{ticket: &ticket{queue: g.keys.Range, number: number, key: g.keys.Slot(slot)}, gate: g, request: r, slot: slot}
+		slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: r.weight, Try: try}
+		c := &claim{Ticket: &engine.Ticket{Queue: g.keys.Range, Number: number, Key: g.keys.Slot(slot)}, gate: g, request: r, slot: slot}
 		tx := g.creation(e, c, ifs)
-		e.name(c.ticket)
-		leave, err := g.turn(ctx, &g.sess.sending, time.Now())
+		e.Writes(c.Ticket)
+		leave, err := g.turn(ctx, &g.sess.Sending, time.Now())
 		if err != nil {
-			e.roll.created(c.ticket, 0)
-			e.freeSlot(c.ticket)
+			e.Written(c.Ticket, 0)
+			e.Free(c.Ticket)
 			return nil, false, err
 		}
-		seen := g.sess.seen.Load()
-		res, err := e.fence.Create(ctx, tx)
+		seen := g.sess.Seen()
+		res, err := e.Fence().Create(ctx, tx)
 		leave()
-		e.roll.created(c.ticket, res.Token)
+		e.Written(c.Ticket, res.Token)
 		var pending *commit.PendingError
 		switch {
 		case errors.As(err, &pending):
-			// The slot stays taken until it is certain what became of it.
-			// If the lease is lost before, its end settles it.
-			e.slots.deletes(c.ticket)
-			if !g.sess.background(func() {
-				if err := pending.Discard(e.ctx, c.also...); err == nil {
-					e.freeSlot(c.ticket)
-				}
-			}) {
-				pending.Abandon()
-			}
+			e.Discard(c.Ticket, pending)
 			return nil, false, err
 		case errors.Is(err, commit.ErrOccupied):
-			g.sess.log.Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.key))
-			e.wasteSlot(c.ticket)
+			g.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
+			e.Waste(c.Ticket)
 			continue // with the next one
 		case errors.Is(err, commit.ErrGone):
-			e.lease.Lose(errPresence)
-			e.valid()
-			return nil, false, errEpoch
+			e.Gone()
+			return nil, false, engine.ErrEpoch
 		case err != nil:
-			e.freeSlot(c.ticket)
+			e.Free(c.Ticket)
 			return nil, false, err
 		case res.Token == 0:
-			e.freeSlot(c.ticket)
+			e.Free(c.Ticket)
 			switch err := g.resolve(ctx, e, r, res.Read); {
 			case err == nil:
 			case err == errRefused && len(ifs) == 0: // what stood in the way is gone again
@@ -96,14 +86,14 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 			continue
 		}
 		if res.Token <= seen {
-			g.sess.rewound()
-			e.valid()
-			return nil, false, errEpoch
+			g.sess.Rewind()
+			e.Valid()
+			return nil, false, engine.ErrEpoch
 		}
-		g.sess.see(res.Token)
+		g.sess.See(res.Token)
 		admitted, err := g.admitted(ctx, c, res.Read)
 		if err != nil {
-			g.withdrawLater(e, c)
+			e.Withdraw(c.Ticket, g.refusal(c))
 			return nil, false, err
 		}
 		return c, admitted, nil
@@ -111,13 +101,13 @@ func (g *gate) put(ctx context.Context, e *epoch, r request, try bool, ifs []cli
 }
 
 // creation is the Txn that writes a request.
-func (g *gate) creation(e *epoch, c *claim, ifs []clientv3.Cmp) commit.Creation {
-	// With the lease in the key's name, a count makes the value unique.
-	nonce := strconv.FormatUint(g.sess.nonces.Add(1), 36)
+func (g *gate) creation(e *engine.Epoch, c *claim, ifs []clientv3.Cmp) commit.Creation {
+	// With the lease in the key's name it makes the value unique.
+	nonce := g.sess.Nonce()
 	r := c.request
-	value := record.Request{Nonce: nonce, Holder: g.sess.opts.Holder, ID: r.id, Note: r.note, AtMS: nowMS()}
+	value := record.Request{Nonce: nonce, Holder: g.sess.Holder(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli()}
 	tx := commit.Creation{
-		Key: c.key, Value: value.Encode(), If: ifs,
+		Key: c.Key, Value: value.Encode(), If: ifs,
 		Mine: func(b []byte) bool {
 			found, ok := record.DecodeRequest(b)
 			return ok && found.Nonce == nonce
@@ -132,10 +122,10 @@ func (g *gate) creation(e *epoch, c *claim, ifs []clientv3.Cmp) commit.Creation 
 	tx.Read = append(tx.Read, readStrays(c.strays)...)
 	if r.hasID {
 		key := g.keys.ID(r.id)
-		c.also = []string{key}
-		value := record.ID{Slot: c.key, Holder: g.sess.opts.Holder, Lease: e.lease.ID()}.Encode()
+		c.Also = []string{key}
+		value := record.ID{Slot: c.Key, Holder: g.sess.Holder(), Lease: int64(e.Lease())}.Encode()
 		tx.If = append(tx.If, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
-		tx.Also = []clientv3.Op{clientv3.OpPut(key, value, clientv3.WithLease(clientv3.LeaseID(e.lease.ID())))}
+		tx.Also = []clientv3.Op{clientv3.OpPut(key, value, clientv3.WithLease(e.Lease()))}
 		tx.Else = []clientv3.Op{clientv3.OpGet(key)}
 	}
 	return tx
@@ -191,7 +181,7 @@ func asOurs(err error) *oursError {
 // resolve looks at why a request was refused by its conditions. It returns nil if it
 // is worth asking again at once, an *oursError if it is in a moment, errRefused if the
 // caller's own conditions were not met, or a *HeldError.
-func (g *gate) resolve(ctx context.Context, e *epoch, r request, read []*etcdserverpb.ResponseOp) error {
+func (g *gate) resolve(ctx context.Context, e *engine.Epoch, r request, read []*etcdserverpb.ResponseOp) error {
 	if !r.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
 		return errRefused
 	}
@@ -203,25 +193,25 @@ func (g *gate) resolve(ctx context.Context, e *epoch, r request, read []*etcdser
 }
 
 // claimID makes room for a request whose ID is in use, as far as it may.
-func (g *gate) claimID(ctx context.Context, e *epoch, r request, owner owner) error {
+func (g *gate) claimID(ctx context.Context, e *engine.Epoch, r request, owner owner) error {
 	held := &HeldError{Name: g.name, ID: r.id, Owner: owner.describe()}
-	if e.gone(owner) {
+	if e.Ended(owner.Slot.Lease, owner.Key) {
 		return &oursError{held}
 	}
 	if !r.takeOver {
-		if owner.Slot.Lease == e.lease.ID() {
+		if owner.Slot.Lease == int64(e.Lease()) {
 			// It may have gone between the read and the look.
 			now, live, err := g.ownerOf(ctx, r.id)
 			if err != nil {
 				return err
 			}
-			if !live || now.Create != owner.Create || e.gone(now) {
+			if !live || now.Create != owner.Create || e.Ended(now.Slot.Lease, now.Key) {
 				return &oursError{held}
 			}
 		}
 		return held
 	}
-	err := g.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: g.sess.opts.Holder})
+	err := g.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: g.sess.Holder()})
 	if errors.Is(err, ErrNotHeld) {
 		return nil
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // The errors of this package, one for each decision that a caller can make. They
@@ -39,7 +41,7 @@ var (
 	// ErrLost: a permit ended before its holder released it: its session's lease is lost,
 	// or its key was deleted. A permit that ended with ErrTooLong, ErrEvicted or ErrClosed
 	// matches ErrLost as well.
-	ErrLost = errors.New("permit is lost")
+	ErrLost = engine.ErrLost
 
 	// ErrTooLong: a permit ended because MaxHold had passed.
 	ErrTooLong = errors.New("permit was held too long")
@@ -57,7 +59,7 @@ var (
 	ErrUnconfirmed = errors.New("release is not confirmed")
 
 	// ErrClosed: the session is closed, or its client is.
-	ErrClosed = errors.New("session is closed")
+	ErrClosed = engine.ErrClosed
 
 	// ErrStepDown: the holder of a term was requested to step down. The term has not
 	// ended. It always comes as a *StepDownError, as the cause of a context.
@@ -69,7 +71,7 @@ var (
 	// ErrTooMany: this session has as many live requests as SessionOptions.MaxPermits
 	// allows. If the bound is reached only because ended requests are still being removed
 	// from etcd, the call first waits for their removal, at most 5 s.
-	ErrTooMany = errors.New("too many requests on one session")
+	ErrTooMany = engine.ErrTooMany
 )
 
 // FullError says how full a queue was when a call was refused, as far as this process

@@ -46,7 +46,7 @@ func (g *gate) ownerOf(ctx context.Context, id string) (o owner, live bool, err 
 			return owner{Request: mirror.NewRequest(slot, kvs[0]), also: []string{idKey}}, true, nil
 		}
 	}
-	_, err = commit.Remove(ctx, g.sess.client, idKey, born)
+	_, err = commit.Remove(ctx, g.sess.KV(), idKey, born)
 	return owner{}, false, err
 }
 
@@ -81,15 +81,15 @@ func (g *gate) withToken(ctx context.Context, token int64) (owner, bool, error) 
 // evict takes a request away from its owner and leaves word for him, in one Txn.
 // It returns ErrNotHeld if the request is gone already.
 func (g *gate) evict(ctx context.Context, o owner, n record.Notice) error {
-	notice := g.sess.space.Session(o.Slot.Lease).Notice(o.Create)
+	notice := g.sess.Space().Session(o.Slot.Lease).Notice(o.Create)
 	put := clientv3.OpPut(notice, n.Encode(), clientv3.WithLease(clientv3.LeaseID(o.Slot.Lease)))
-	removal, err := commit.RemoveAndPut(ctx, g.sess.client, o.Key, o.Create, []clientv3.Op{put}, o.also...)
+	removal, err := commit.RemoveAndPut(ctx, g.sess.KV(), o.Key, o.Create, []clientv3.Op{put}, o.also...)
 	switch {
 	case err != nil:
 	case removal == commit.Orphaned:
 		// Somebody has hung the key on another lease than its name says, so
 		// there is nobody to leave word for.
-		removal, err = commit.Remove(ctx, g.sess.client, o.Key, o.Create, o.also...)
+		removal, err = commit.Remove(ctx, g.sess.KV(), o.Key, o.Create, o.also...)
 	}
 	if err == nil && removal == commit.Absent {
 		return ErrNotHeld
@@ -102,7 +102,7 @@ func (g *gate) end(ctx context.Context, find func(context.Context) (owner, bool,
 	if err := checkReason(n.Reason); err != nil {
 		return err
 	}
-	n.By = g.sess.opts.Holder
+	n.By = g.sess.Holder()
 	return g.open(ctx, func(ctx context.Context) error {
 		o, live, err := find(ctx)
 		if err != nil {

@@ -5,16 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
@@ -22,7 +21,8 @@ import (
 // gate is one queue in etcd as one session uses it. All semaphores of a name, or
 // all mutexes, share it and its mirror.
 type gate struct {
-	sess  *Session
+	sess  *engine.Session
+	own   *shared
 	name  string
 	fixed int64 // the limit if it is not stored in etcd: a mutex's
 	keys  keyspace.Gate
@@ -57,39 +57,6 @@ func (l seenLimit) tooLow(weight int64) bool { return l.limit > 0 && weight > l.
 // contention the next waiter comes soon.
 const lingers = 5 * time.Second
 
-// gate returns the session's gate of that kind and name.
-func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, error) {
-	if err := keyspace.CheckName(name); err != nil {
-		return nil, invalid("name: %w", err)
-	}
-	if s == nil {
-		return nil, invalid("the session is nil")
-	}
-	if s.accept.Err() != nil {
-		return nil, ErrClosed
-	}
-	keys := s.space.Gate(kind, name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g := s.gates[keys.Range].Value(); g != nil {
-		return g, nil
-	}
-	g := &gate{sess: s, name: name, fixed: fixed, keys: keys}
-	s.gates[keys.Range] = weak.Make(g)
-	runtime.AddCleanup(g, s.forgetGate, keys.Range)
-	return g, nil
-}
-
-// forgetGate is called when nothing refers to a gate any more: a session of a
-// process that uses ever new names stays small.
-func (s *Session) forgetGate(keys string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gates[keys].Value() == nil {
-		delete(s.gates, keys)
-	}
-}
-
 // join returns the gate's mirror, which runs at least until leave. replaced is closed
 // when that mirror is no longer the gate's. Both come from one call: asked for apart, a
 // caller could get the channel of the mirror after its own.
@@ -102,11 +69,11 @@ func (g *gate) join() (m *mirror.Mirror, replaced <-chan struct{}) {
 		g.linger = nil
 	}
 	if g.mirror == nil {
-		ctx, halt := context.WithCancel(g.sess.ctx)
+		ctx, halt := context.WithCancel(g.sess.Context())
 		m := mirror.New(g.keys, g.fixed)
 		g.mirror, g.halt, g.fresh = m, halt, make(chan struct{})
-		source := g.sess.source
-		g.sess.background(func() { m.Run(ctx, source) })
+		source := g.sess.Source()
+		g.sess.Background(func() { m.Run(ctx, source) })
 	}
 	return g.mirror, g.fresh
 }
@@ -130,9 +97,22 @@ func (g *gate) leave() {
 	g.linger = t
 }
 
+// reset has the gate forget what it has seen; who waits or watches joins a new mirror.
+func (g *gate) reset() {
+	g.limit.Store(nil)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.strays = nil // a revision may stand for another state by now
+	if g.mirror != nil {
+		g.halt()
+		close(g.fresh)
+		g.mirror = nil
+	}
+}
+
 // claim is one request that this session has written, or is about to.
 type claim struct {
-	*ticket
+	*engine.Ticket
 	gate    *gate
 	request request
 	slot    keyspace.Slot
@@ -159,7 +139,7 @@ func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
 func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*Permit, error) {
 	lease := g.sess.Lease()
 	if r.prepare != nil {
-		leave, err := g.turn(ctx, &g.sess.sending, begun)
+		leave, err := g.turn(ctx, &g.sess.Sending, begun)
 		if err != nil {
 			return nil, err
 		}
@@ -172,21 +152,21 @@ func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*
 	var pause commit.Backoff
 	var former *claim // of a call that queues anew
 	for round := 0; ; round++ {
-		e, err := g.sess.live(ctx)
+		e, err := g.sess.Live(ctx)
 		if err == nil {
 			// A call that has met an outage asks in turn with all those that have lost their
 			// requests by it.
-			if clientv3.LeaseID(e.lease.ID()) != lease {
+			if e.Lease() != lease {
 				round = max(round, 1)
 			}
 			var p *Permit
 			if p, former, err = g.acquireOn(ctx, e, r, begun, round, former); err == nil {
-				g.sess.opts.Trace.acquired(AcquireInfo{Name: g.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
+				g.own.trace.acquired(AcquireInfo{Name: g.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
 				return p, nil
 			}
 		}
 		switch {
-		case errors.Is(err, errEpoch):
+		case errors.Is(err, engine.ErrEpoch):
 		case errors.Is(err, errAnew):
 			if err := pause.Wait(ctx, nil); err != nil {
 				if context.Cause(ctx) == errWaited {
@@ -208,7 +188,7 @@ var (
 
 // failed names the queue in an error, and says what to change if that denies permission.
 func (g *gate) failed(doing string, err error) error {
-	return g.named(doing, g.sess.explain(err))
+	return g.named(doing, g.sess.Explain(err))
 }
 
 // named names the queue in an error, which may be that of a caller's function.
@@ -231,22 +211,22 @@ func fullError(name string, v mirror.View, own int64) *FullError {
 	return full
 }
 
-// acquireOn asks on one lease. errEpoch and errAnew mean: ask again, with the claim that
+// acquireOn asks on one lease. engine.ErrEpoch and errAnew mean: ask again, with the claim that
 // it returns then. When it fails, the request is gone, is being removed in the background,
 // or goes with a lost lease.
-func (g *gate) acquireOn(caller context.Context, e *epoch, r request, begun time.Time, round int, former *claim) (_ *Permit, c *claim, err error) {
+func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, begun time.Time, round int, former *claim) (_ *Permit, c *claim, err error) {
 	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
-	defer context.AfterFunc(e.accept, func() { cancel(context.Cause(e.accept)) })()
+	defer context.AfterFunc(e.Accepting(), func() { cancel(context.Cause(e.Accepting())) })()
 
 	leave := func() {}
 	if round > 0 {
-		if leave, err = g.turn(ctx, &g.sess.requeue, begun); err != nil {
-			return nil, former, cmp.Or(e.refuses(caller), err)
+		if leave, err = g.turn(ctx, &g.sess.Requeue, begun); err != nil {
+			return nil, former, cmp.Or(e.Refuses(caller), err)
 		}
-		if former != nil && former.also != nil {
+		if former != nil && former.Also != nil {
 			// Its ID is in the way. It was that of a waiter, so no work goes on under it.
-			_, _ = commit.Remove(ctx, g.sess.client, former.key, former.token, former.also...)
+			_, _ = commit.Remove(ctx, g.sess.KV(), former.Key, former.Token, former.Also...)
 		}
 	}
 	var admitted bool
@@ -260,35 +240,25 @@ func (g *gate) acquireOn(caller context.Context, e *epoch, r request, begun time
 		err = g.await(ctx, e, c, begun)
 	}
 	if err != nil {
-		return nil, cmp.Or(c, former), cmp.Or(e.refuses(caller), err)
+		return nil, cmp.Or(c, former), cmp.Or(e.Refuses(caller), err)
 	}
 	// An answer that comes after the lease's deadline is no permit.
 	p := newPermit(ctx, e, c)
 	if err := p.register(); err != nil {
-		g.withdrawLater(e, c)
+		e.Withdraw(c.Ticket, g.refusal(c))
 		return nil, c, err
 	}
 	return p, c, nil
 }
 
-// refuses returns errEpoch or ErrClosed if the epoch takes no new request, unless the
-// caller's ctx has ended as well. It does not look at the cause of a ctx derived from both:
-// the caller's may have ended with one that another session has given it.
-func (e *epoch) refuses(caller context.Context) error {
-	if e.accept.Err() != nil && caller.Err() == nil {
-		return context.Cause(e.accept)
-	}
-	return nil
-}
-
 // await waits until the request is admitted.
-func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) error {
+func (g *gate) await(ctx context.Context, e *engine.Epoch, c *claim, begun time.Time) error {
 	m, replaced := g.join()
 	defer g.leave()
-	if end, ok := ctx.Deadline(); ok && time.Until(end) > probeLead {
-		defer time.AfterFunc(time.Until(end)-probeLead, e.probe).Stop()
+	if end, ok := ctx.Deadline(); ok {
+		defer e.ProbeBefore(end)()
 	}
-	w := m.Wait(c.key, c.token, c.slot.Weight, c.found)
+	w := m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
 	reports := g.reports(ctx, m, c, begun)
 	defer func() { reports() }()
 	var pause commit.Backoff
@@ -299,14 +269,14 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 			case mirror.Admitted:
 				return nil
 			case mirror.Gone:
-				defer e.freeSlot(c.ticket) // not before: a notice that comes then is not kept
+				defer e.Free(c.Ticket) // not before: a notice that comes then is not kept
 				return g.whyGone(ctx, e, c, begun)
 			case mirror.TooHeavy:
-				g.withdrawLater(e, c)
-				b, _ := m.Brief(c.key, c.token, 0)
+				e.Withdraw(c.Ticket, g.refusal(c))
+				b, _ := m.Brief(c.Key, c.Token, 0)
 				return g.tooHeavy(c.slot.Weight, b.Limit)
 			case mirror.Damaged:
-				g.withdrawLater(e, c)
+				e.Withdraw(c.Ticket, g.refusal(c))
 				return errLimit
 			}
 			// The limit is not set: somebody has deleted it.
@@ -315,19 +285,19 @@ func (g *gate) await(ctx context.Context, e *epoch, c *claim, begun time.Time) e
 				err = pause.Wait(ctx, nil)
 			}
 			if err != nil && ctx.Err() == nil {
-				g.withdrawLater(e, c)
+				e.Withdraw(c.Ticket, g.refusal(c))
 				return err
 			}
-			w = m.Wait(c.key, c.token, c.slot.Weight, c.found)
+			w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
 		case <-replaced:
 			reports()
 			m, replaced = g.join()
 			g.leave() // the join before
-			w = m.Wait(c.key, c.token, c.slot.Weight, c.found)
+			w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
 			reports = g.reports(ctx, m, c, begun)
 		case <-ctx.Done():
 			m.Forget(w)
-			g.withdrawLater(e, c)
+			e.Withdraw(c.Ticket, g.refusal(c))
 			return g.waitEnded(ctx, m, c)
 		}
 	}
@@ -337,25 +307,10 @@ func (g *gate) tooHeavy(weight, limit int64) error {
 	return invalid("Weight(%d) is above the limit of %d", weight, limit)
 }
 
-// withdrawLater removes a request that its caller has given up, in the background,
-// and then frees its slot. Once the lease is lost there is nothing to do: the session
-// revokes it until that is certain, and with it goes the key.
-func (g *gate) withdrawLater(e *epoch, c *claim) {
-	if e.ctx.Err() != nil {
-		return
-	}
-	e.slots.deletes(c.ticket)
-	g.sess.background(func() {
-		if _, err := commit.Erase(e.ctx, g.sess.client, c.key, c.token, g.refusal(c), c.also...); err == nil {
-			e.freeSlot(c.ticket)
-		}
-	})
-}
-
 // refusal logs that etcd refuses to delete a request.
 func (g *gate) refusal(c *claim) func(error) {
 	return func(err error) {
-		g.sess.log.Warn("etcd refuses to delete the key of a request that has ended; the session repeats it until its lease ends",
-			zap.String("name", g.name), zap.Int64("token", c.token), zap.Error(g.sess.explain(err)))
+		g.sess.Log().Warn("etcd refuses to delete the key of a request that has ended; the session repeats it until its lease ends",
+			zap.String("name", g.name), zap.Int64("token", c.Token), zap.Error(g.sess.Explain(err)))
 	}
 }

@@ -62,13 +62,13 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 			if !again {
 				return err
 			}
-			if !errors.Is(term.Err(), ErrLost) || time.Since(begun) > g.sess.opts.TTL {
+			if !errors.Is(term.Err(), ErrLost) || time.Since(begun) > g.sess.TTL() {
 				pause.Reset()
 			}
 		case !errors.As(err, &evicted):
 			return err
 		}
-		wait, cancel := g.sess.untilClosed(ctx)
+		wait, cancel := g.sess.Open(ctx)
 		_ = pause.Wait(wait, nil) // whatever has ended, Campaign tells
 		cancel()
 	}
@@ -113,7 +113,7 @@ func (p *Permit) judge(ctx context.Context, own, early, lost error) (again bool,
 		}
 		return false, g.named("lead", withEnd(own, early))
 	case early != nil:
-		g.sess.log.Info("a term ended before its function returned; the process campaigns again", zap.String("name", g.name),
+		g.sess.Log().Info("a term ended before its function returned; the process campaigns again", zap.String("name", g.name),
 			zap.Int64("token", p.token), zap.NamedError("cause", early), zap.NamedError("returned", own))
 		return true, nil
 	}

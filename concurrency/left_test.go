@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -27,7 +27,7 @@ func TestEndedHoldersLeaveNothing(t *testing.T) {
 	require.NoError(t, err)
 	el, err := concurrency.NewElection(s, "el")
 	require.NoError(t, err)
-	epoch, err := hold.Of(s).Live(ctx)
+	epoch, err := engine.Of(s).Live(ctx)
 	require.NoError(t, err)
 	const entered, permits = 10_000, 300
 	work := func(entered, permits int) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,36 +17,12 @@ import (
 
 // open runs a call that ends when the session is closed, with ErrClosed then.
 func (g *gate) open(ctx context.Context, call func(context.Context) error) error {
-	return g.sess.open(ctx, call)
-}
-
-func (s *Session) open(ctx context.Context, call func(context.Context) error) error {
-	if s.accept.Err() != nil {
-		return ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	open, cancel := s.untilClosed(ctx)
-	defer cancel()
-	err := call(open)
-	if err != nil && s.accept.Err() != nil && ctx.Err() == nil {
-		return ErrClosed
-	}
-	return err
+	return g.sess.Do(ctx, call)
 }
 
 // get reads one key, linearizably.
 func (g *gate) get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
-	return get(ctx, g.sess.client, key)
-}
-
-func get(ctx context.Context, kv clientv3.KV, key string) ([]*mvccpb.KeyValue, error) {
-	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return kv.Get(call, key) })
-	if err != nil {
-		return nil, err
-	}
-	return resp.Kvs, nil
+	return g.sess.Get(ctx, key)
 }
 
 // readLimit returns the stored limit, or known = false if there is none.
@@ -74,7 +51,7 @@ func (g *gate) learnLimit(kv *mvccpb.KeyValue) (seenLimit, error) {
 // saw remembers the limit that was stored at a revision.
 func (g *gate) saw(r record.Limit, value string, revision int64) seenLimit {
 	saw := seenLimit{limit: r.Limit, initial: r.Initial, lowered: r.Previous > 0, value: value, revision: revision}
-	g.sess.see(revision)
+	g.sess.See(revision)
 	for {
 		seen := g.limit.Load()
 		if seen != nil && seen.revision >= revision || g.limit.CompareAndSwap(seen, &saw) {
@@ -94,7 +71,7 @@ func (g *gate) storeLimit(ctx context.Context, limit int64) (seenLimit, error) {
 	for {
 		r, mine := g.newLimit(limit)
 		r.Settled, r.Initial = true, initial
-		_, _, err := commit.Swap(ctx, g.sess.client, g.keys.Limit, 0, r.Encode(), mine)
+		_, _, err := commit.Swap(ctx, g.sess.KV(), g.keys.Limit, 0, r.Encode(), mine)
 		if err != nil && !errors.Is(err, commit.ErrConflict) {
 			return seenLimit{}, err
 		}
@@ -105,7 +82,7 @@ func (g *gate) storeLimit(ctx context.Context, limit int64) (seenLimit, error) {
 }
 
 func (g *gate) newLimit(limit int64) (r record.Limit, mine func([]byte) bool) {
-	r = record.Limit{Limit: limit, Nonce: rand.Text(), By: g.sess.opts.Holder, AtMS: nowMS()}
+	r = record.Limit{Limit: limit, Nonce: rand.Text(), By: g.sess.Holder(), AtMS: time.Now().UnixMilli()}
 	return r, func(b []byte) bool {
 		found, ok := record.DecodeLimit(b)
 		return ok && found.Nonce == r.Nonce
@@ -153,7 +130,7 @@ func (g *gate) setLimit(ctx context.Context, limit int64, create bool) error {
 			r.Previous = max(r.Previous, v.Limit)
 		}
 		r.Settled = r.Previous == 0 // whoever was admitted fits or is within Through
-		rev, read, err := commit.Swap(ctx, g.sess.client, g.keys.Limit, v.LimitRev, r.Encode(), mine,
+		rev, read, err := commit.Swap(ctx, g.sess.KV(), g.keys.Limit, v.LimitRev, r.Encode(), mine,
 			clientv3.OpGet(g.keys.Queue, clientv3.WithPrefix()))
 		if errors.Is(err, commit.ErrConflict) {
 			continue
@@ -181,7 +158,7 @@ func (g *gate) settleLimit(ctx context.Context, r record.Limit, rev int64, befor
 	if before == nil {
 		call, cancel := commit.Call(ctx)
 		defer cancel()
-		resp, err := g.sess.client.Get(call, g.keys.Range, clientv3.WithPrefix(), clientv3.WithRev(rev-1))
+		resp, err := g.sess.KV().Get(call, g.keys.Range, clientv3.WithPrefix(), clientv3.WithRev(rev-1))
 		if err != nil { // compacted, for instance
 			return
 		}
@@ -193,7 +170,7 @@ func (g *gate) settleLimit(ctx context.Context, r record.Limit, rev int64, befor
 	}
 	r.Through = max(r.Through, v.Through)
 	r.Settled, r.Nonce = true, rand.Text()
-	_, _, _ = commit.Swap(ctx, g.sess.client, g.keys.Limit, rev, r.Encode(), func(b []byte) bool {
+	_, _, _ = commit.Swap(ctx, g.sess.KV(), g.keys.Limit, rev, r.Encode(), func(b []byte) bool {
 		found, ok := record.DecodeLimit(b)
 		return ok && found.Nonce == r.Nonce
 	})

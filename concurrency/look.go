@@ -8,6 +8,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // outlook is what one state of the queue says of a request that has not been written yet
@@ -23,7 +25,7 @@ type outlook struct {
 }
 
 // look reads the queue and says what it means for a request.
-func (g *gate) look(ctx context.Context, e *epoch, r request) (outlook, error) {
+func (g *gate) look(ctx context.Context, e *engine.Epoch, r request) (outlook, error) {
 	if r.weight == 1 && !r.hasID {
 		if o, ok, err := g.lookAtNames(ctx, e, r); ok || err != nil {
 			return o, err
@@ -67,7 +69,7 @@ const beyond = 16
 // range not much longer than the limit, however many wait, whose values are not decoded.
 // ok is false if the whole queue has to be read: there are heavy requests, only tries
 // stand in the way, or the limit is not known, pauses, or was lowered.
-func (g *gate) lookAtNames(ctx context.Context, e *epoch, r request) (o outlook, ok bool, err error) {
+func (g *gate) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o outlook, ok bool, err error) {
 	seen := seenLimit{limit: g.fixed}
 	if g.fixed == 0 {
 		known := g.limit.Load()
@@ -112,7 +114,7 @@ func (g *gate) lookAtNames(ctx context.Context, e *epoch, r request) (o outlook,
 
 // keep remembers which tries stand in a queue, and takes those for what they are by now
 // that stay.
-func (g *gate) keep(e *epoch, v *mirror.View) {
+func (g *gate) keep(e *engine.Epoch, v *mirror.View) {
 	tries := map[int64]time.Time{}
 	g.mu.Lock()
 	for _, rs := range [][]mirror.Request{v.Holders, v.Waiters} {
@@ -136,9 +138,9 @@ func (g *gate) keep(e *epoch, v *mirror.View) {
 
 // stays reports whether a try holds or waits, and is not about to go: it is a permit of
 // this session's lease, or this session has seen it for longer than its patience.
-func (g *gate) stays(e *epoch, token int64) bool {
+func (g *gate) stays(e *engine.Epoch, token int64) bool {
 	g.mu.Lock()
 	since, known := g.tries[token]
 	g.mu.Unlock()
-	return known && time.Since(since) > patience || e.roll.holds(g.keys.Range, token)
+	return known && time.Since(since) > patience || e.Holds(g.keys.Range, token)
 }

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -20,7 +21,7 @@ import (
 // use.
 type Permit struct {
 	gate  *gate
-	epoch *epoch
+	epoch *engine.Epoch
 	claim *claim
 	token int64
 	since time.Time
@@ -38,26 +39,23 @@ type Permit struct {
 	refused chan error    // has an error of etcd's if it refuses the release for now
 }
 
-func newPermit(ctx context.Context, e *epoch, c *claim) *Permit {
-	p := &Permit{gate: c.gate, epoch: e, claim: c, token: c.token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
-	p.life = life.New(context.WithoutCancel(ctx), trust{e}, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
+func newPermit(ctx context.Context, e *engine.Epoch, c *claim) *Permit {
+	p := &Permit{gate: c.gate, epoch: e, claim: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
+	p.life = life.New(context.WithoutCancel(ctx), e, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
 	return p
 }
 
-// register has the permit end with its epoch. It returns errEpoch or ErrClosed if it is
+// register has the permit end with its epoch. It returns engine.ErrEpoch or ErrClosed if it is
 // too late for that, or a *LostError if others have ended the request already.
 func (p *Permit) register() error {
-	if !p.epoch.valid() {
-		return errEpoch
-	}
-	left, err := p.epoch.roll.add(p.claim.ticket, held{p})
+	left, err := p.epoch.Hold(p.claim.Ticket, held{p})
 	switch {
 	case err != nil:
 		return err
-	case left.notice != nil:
-		return noticed(p.gate.name, p.token, *left.notice)
-	case left.asked != nil:
-		p.askToStepDown(*left.asked)
+	case left.Notice != nil:
+		return noticed(p.gate.name, p.token, *left.Notice)
+	case left.Asked != nil:
+		p.askToStepDown(*left.Asked)
 	}
 	if r := p.claim.request; r.hasMaxHold {
 		_ = p.life.Bound(p.since.Add(r.maxHold))
@@ -65,25 +63,26 @@ func (p *Permit) register() error {
 	return nil
 }
 
-// held is a permit as its epoch's roll knows it.
+// held is a permit as its epoch knows it: an engine.Holder whose methods are not the
+// permit's.
 type held struct{ p *Permit }
 
-func (h held) lose(cause, reason error) func() { return h.end(cause, reason.Error()) }
+func (h held) Lose(cause, reason error) func() { return h.end(cause, reason.Error()) }
 
-func (h held) evicted(n record.Notice) func() {
+func (h held) Evicted(n record.Notice) func() {
 	word := noticed(h.p.gate.name, h.p.token, n)
 	return h.end(word.Cause, word.Reason)
 }
 
+func (h held) StepDown(n record.Notice) { h.p.askToStepDown(n) }
+func (h held) Released() bool           { return h.p.given.Load() }
+
 func (h held) end(cause error, reason string) (report func()) {
 	if lost := h.p.lose(cause, reason); lost != nil {
-		return func() { h.p.gate.sess.opts.Trace.lost(lost) }
+		return func() { h.p.gate.own.trace.lost(lost) }
 	}
 	return nil
 }
-
-func (h held) askToStepDown(n record.Notice) { h.p.askToStepDown(n) }
-func (h held) released() bool                { return h.p.given.Load() }
 
 // Context returns a context that ends when the permit ends, with a *LostError as its cause
 // (see context.Cause). It keeps the values of the ctx given to Acquire but not its
@@ -114,17 +113,11 @@ func (p *Permit) Token() int64 { return p.token }
 // Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while
 // the permit's key exists in etcd. This does not depend on clocks. The client of the Txn must
 // see the same keys as the session's client.
-func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.claim.key, p.token) }
+func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.claim.Key, p.token) }
 
 // Deadline returns the time until which the permit is trusted without another renewal: each
 // renewal of the session's lease moves it on, at most to the end of MaxHold.
 func (p *Permit) Deadline() time.Time { return p.life.Deadline() }
-
-// trust is what the life of a permit depends on.
-type trust struct{ e *epoch }
-
-func (t trust) Valid() bool         { return t.e.valid() }
-func (t trust) Deadline() time.Time { return t.e.lease.Deadline() }
 
 func (p *Permit) ending(cause error, reason string) *LostError {
 	return &LostError{Name: p.gate.name, Token: p.token, Cause: cause, Reason: reason}
@@ -132,7 +125,7 @@ func (p *Permit) ending(cause error, reason string) *LostError {
 
 // lostWithSession returns the cause of a permit that ends with its session.
 func (p *Permit) lostWithSession() error {
-	cause, reason := p.epoch.roll.why()
+	cause, reason := p.epoch.Why()
 	return p.ending(cause, reason.Error())
 }
 
@@ -145,10 +138,10 @@ func (p *Permit) heldTooLong() error {
 // before the epoch came to this permit.
 func (p *Permit) after(cause error) {
 	if errors.Is(cause, ErrTooLong) {
-		p.epoch.drop(p.claim.ticket)
-		p.gate.withdrawLater(p.epoch, p.claim)
+		p.epoch.Drop(p.claim.Ticket)
+		p.epoch.Withdraw(p.claim.Ticket, p.gate.refusal(p.claim))
 	}
-	p.gate.sess.opts.Trace.lost(cause.(*LostError))
+	p.gate.own.trace.lost(cause.(*LostError))
 }
 
 // end ends the permit here and returns the error that says so, or nil if it had ended

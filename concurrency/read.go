@@ -30,10 +30,10 @@ func (g *gate) read(ctx context.Context) (mirror.View, error) {
 func (g *gate) list(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	opts = append([]clientv3.OpOption{clientv3.WithPrefix()}, opts...)
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-		return g.sess.client.Get(call, g.keys.Range, opts...)
+		return g.sess.KV().Get(call, g.keys.Range, opts...)
 	})
 	if err == nil {
-		g.sess.see(resp.Header.Revision)
+		g.sess.See(resp.Header.Revision)
 	}
 	return resp, err
 }
@@ -47,6 +47,6 @@ func (g *gate) report(foreign int) {
 	defer g.mu.Unlock()
 	if time.Since(g.checked) > time.Minute {
 		g.checked = time.Now()
-		g.sess.log.Warn("foreign keys in the range of a queue are ignored", zap.String("name", g.name), zap.Int("keys", foreign))
+		g.sess.Log().Warn("foreign keys in the range of a queue are ignored", zap.String("name", g.name), zap.Int("keys", foreign))
 	}
 }

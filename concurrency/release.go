@@ -64,7 +64,7 @@ func (p *Permit) Release(ctx context.Context) error {
 // only if the permit was lost: that etcd has not confirmed the release says nothing
 // against the work, and a caller who took it for a failure would do the work again.
 func (p *Permit) releaseAfterWork(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.gate.sess.opts.ReleaseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.gate.sess.ReleaseTimeout())
 	defer cancel()
 	if err := p.Release(ctx); errors.Is(err, ErrLost) {
 		return err
@@ -84,14 +84,14 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		return nil
 	}
 	p.given.Store(true)
-	p.epoch.slots.deletes(p.claim.ticket)
+	p.epoch.Deletes(p.claim.Ticket)
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
 		merged, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(p.epoch.ctx, cancel)()
-		removal, err := commit.Remove(merged, p.gate.sess.client, p.claim.key, p.token, p.claim.also...)
+		defer context.AfterFunc(p.epoch.Context(), cancel)()
+		removal, err := commit.Remove(merged, p.gate.sess.KV(), p.claim.Key, p.token, p.claim.Also...)
 		if err == nil {
 			err = p.answered(merged, removal, held)
 		}
@@ -101,12 +101,12 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		why, doubt = err, removal == commit.Vanished
 	}
 	again := func() {
-		removal, err := commit.Erase(p.epoch.ctx, p.gate.sess.client, p.claim.key, p.token, p.refusal, p.claim.also...)
+		removal, err := commit.Erase(p.epoch.Context(), p.gate.sess.KV(), p.claim.Key, p.token, p.refusal, p.claim.Also...)
 		if removal == commit.Absent && doubt {
 			removal = commit.Vanished
 		}
 		if err == nil {
-			err = p.answered(p.epoch.ctx, removal, held)
+			err = p.answered(p.epoch.Context(), removal, held)
 		}
 		if err == nil {
 			return
@@ -116,11 +116,11 @@ func (p *Permit) startRelease(ctx context.Context) error {
 			p.conclude(lost)
 			return
 		}
-		unconfirmed := p.unconfirmed(p.epoch.whyEnded())
+		unconfirmed := p.unconfirmed(p.epoch.WhyEnded())
 		p.finishRelease(unconfirmed)
-		p.gate.sess.opts.Trace.unconfirmed(unconfirmed)
+		p.gate.own.trace.unconfirmed(unconfirmed)
 	}
-	if p.epoch.ctx.Err() != nil || !p.gate.sess.background(again) {
+	if p.epoch.Context().Err() != nil || !p.gate.sess.Background(again) {
 		again() // the lease has ended: nothing is left to do
 	}
 	return why
@@ -131,7 +131,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 // ctx's error if that ends first.
 func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) error {
 	if removal != commit.Removed {
-		n, ok, err := p.epoch.noticeFor(ctx, p.claim.ticket)
+		n, ok, err := p.epoch.FindNotice(ctx, p.claim.Ticket)
 		switch {
 		case err != nil:
 			return err
@@ -143,16 +143,16 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 			return nil
 		}
 	}
-	p.epoch.freeSlot(p.claim.ticket)
+	p.epoch.Free(p.claim.Ticket)
 	p.finishRelease(nil)
-	p.gate.sess.opts.Trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
+	p.gate.own.trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
 	return nil
 }
 
 // endedByOthers returns how others have ended a permit that is being released, if a notice
 // of that has come: then its key is gone, whatever becomes of the release's own answer.
 func (p *Permit) endedByOthers() *LostError {
-	if n, ok := p.epoch.noticed(p.claim.ticket); ok {
+	if n, ok := p.epoch.Notice(p.claim.Ticket); ok {
 		return noticed(p.gate.name, p.token, n)
 	}
 	return nil
@@ -160,9 +160,9 @@ func (p *Permit) endedByOthers() *LostError {
 
 // conclude ends the release of a permit whose key was gone.
 func (p *Permit) conclude(lost *LostError) {
-	p.epoch.freeSlot(p.claim.ticket) // not before: a notice that comes then is not kept
+	p.epoch.Free(p.claim.Ticket) // not before: a notice that comes then is not kept
 	p.finishRelease(lost.loss())
-	p.gate.sess.opts.Trace.lost(lost)
+	p.gate.own.trace.lost(lost)
 }
 
 // loss returns e as the result of a release: nil if others have released the permit, by
@@ -181,12 +181,12 @@ func (p *Permit) refusal(err error) {
 }
 
 func (p *Permit) unconfirmed(why error) *UnconfirmedError {
-	return &UnconfirmedError{Name: p.gate.name, Token: p.token, Cause: p.gate.sess.explain(why)}
+	return &UnconfirmedError{Name: p.gate.name, Token: p.token, Cause: p.gate.sess.Explain(why)}
 }
 
 // finishRelease ends the release with what Release returns from now on.
 func (p *Permit) finishRelease(err error) {
 	p.err = err
-	p.epoch.drop(p.claim.ticket)
+	p.epoch.Drop(p.claim.Ticket)
 	close(p.done)
 }

@@ -17,7 +17,7 @@ const maxBlocking = 10
 // reports tells Trace.Waiting of a waiting request: once when the mirror shows
 // where it stands, and then now and again. stop ends that.
 func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun time.Time) (stop func()) {
-	t := g.sess.opts.Trace
+	t := g.own.trace
 	if t == nil || t.Waiting == nil {
 		return func() {}
 	}
@@ -26,8 +26,8 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun ti
 	report := func() {
 		defer close(done)
 		for again := false; ; {
-			b, changed := m.Brief(c.key, c.token, maxBlocking)
-			if b.Revision < c.token { // the mirror has not seen the request yet
+			b, changed := m.Brief(c.Key, c.Token, maxBlocking)
+			if b.Revision < c.Token { // the mirror has not seen the request yet
 				select {
 				case <-changed:
 					continue
@@ -38,7 +38,7 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun ti
 			if ctx.Err() != nil || !b.Waits {
 				return
 			}
-			info := WaitInfo{Name: g.name, Token: c.token, Waited: time.Since(begun), Limit: int(b.Limit), Ahead: b.Ahead}
+			info := WaitInfo{Name: g.name, Token: c.Token, Waited: time.Since(begun), Limit: int(b.Limit), Ahead: b.Ahead}
 			for _, r := range b.Holders {
 				blocker := Blocker{Request: describe(r)}
 				if again { // most waits are over before
@@ -50,13 +50,13 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun ti
 			t.waiting(info)
 			again = true
 			select {
-			case <-time.After(g.sess.opts.ReportEvery):
+			case <-time.After(g.own.reportEvery):
 			case <-ctx.Done():
 				return
 			}
 		}
 	}
-	if !g.sess.background(report) {
+	if !g.sess.Background(report) {
 		close(done)
 	}
 	return func() { cancel(); <-done }
@@ -70,7 +70,7 @@ func (g *gate) askLease(ctx context.Context, lease clientv3.LeaseID) (leaseSeen,
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
 	seen := leaseSeen{asked: time.Now()}
-	resp, err := g.sess.client.TimeToLive(ctx, lease)
+	resp, err := g.sess.Client().TimeToLive(ctx, lease)
 	if err != nil {
 		return leaseSeen{}, err
 	}
@@ -84,7 +84,7 @@ func (g *gate) askLease(ctx context.Context, lease clientv3.LeaseID) (leaseSeen,
 
 // leaseWithin asks etcd about a lease, once for all waiters of the gate.
 func (g *gate) leaseWithin(ctx context.Context, lease clientv3.LeaseID) leaseSeen {
-	fresh := g.sess.opts.ReportEvery / 2
+	fresh := g.own.reportEvery / 2
 	g.mu.Lock()
 	known := g.leases[lease]
 	g.mu.Unlock()

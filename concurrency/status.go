@@ -191,7 +191,7 @@ func (g *gate) next(ctx context.Context, m *mirror.Mirror, replaced <-chan struc
 			return mirror.View{}, errReplaced
 		case <-ctx.Done():
 			return mirror.View{}, ctx.Err()
-		case <-g.sess.accept.Done():
+		case <-g.sess.Accepting().Done():
 			return mirror.View{}, ErrClosed
 		}
 	}

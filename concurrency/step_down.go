@@ -35,10 +35,10 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 		if asked = leaderOf(v); !asked.Elected() {
 			return nil
 		}
-		n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: g.sess.opts.Holder}
-		key := g.sess.space.Session(int64(asked.Lease)).StepDown(asked.Token)
+		n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: g.sess.Holder()}
+		key := g.sess.Space().Session(int64(asked.Lease)).StepDown(asked.Token)
 		put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(asked.Lease))
-		_, err = commit.PutBeside(ctx, g.sess.client, v.Holders[0].Key, asked.Token, put)
+		_, err = commit.PutBeside(ctx, g.sess.KV(), v.Holders[0].Key, asked.Token, put)
 		return err
 	})
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *Permit) StopRequested() context.Context {
 		if p.word != nil {
 			ask(p.word)
 		}
-		accept := p.epoch.accept
+		accept := p.epoch.Accepting()
 		stop := context.AfterFunc(accept, func() { ask(context.Cause(accept)) })
 		context.AfterFunc(p.Context(), func() { stop() })
 	}

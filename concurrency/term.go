@@ -6,7 +6,7 @@ func (p *Permit) heed() {
 	m, replaced := p.gate.join()
 	defer p.gate.leave()
 	for {
-		gone, changed := m.Gone(p.claim.key, p.token)
+		gone, changed := m.Gone(p.claim.Key, p.token)
 		if gone {
 			p.keyGone()
 			return
@@ -26,12 +26,12 @@ func (p *Permit) heed() {
 // on a watch of its own.
 func (p *Permit) keyGone() {
 	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
-	if n, ok, _ := p.epoch.noticeFor(p.Context(), p.claim.ticket); ok {
+	if n, ok, _ := p.epoch.FindNotice(p.Context(), p.claim.Ticket); ok {
 		word = noticed(p.gate.name, p.token, n)
 	}
 	if lost := p.lose(word.Cause, word.Reason); lost != nil {
-		p.epoch.drop(p.claim.ticket)
-		p.epoch.freeSlot(p.claim.ticket)
-		p.gate.sess.opts.Trace.lost(lost)
+		p.epoch.Drop(p.claim.Ticket)
+		p.epoch.Free(p.claim.Ticket)
+		p.gate.own.trace.lost(lost)
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
 // waitEnded returns why a wait in the queue has ended without a permit, by Wait or by the
 // caller's ctx.
 func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *claim) error {
-	unavailable := g.sess.unavailable()
+	unavailable := g.unavailable()
 	if unavailable != nil {
 		unavailable.Seen = g.seen(m, c)
 	}
@@ -33,22 +34,22 @@ func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *claim) error 
 // did not answer.
 func (g *gate) ended(ctx, bounded context.Context, begun time.Time, err error) error {
 	if ctx.Err() == nil && context.Cause(bounded) == errTried && errors.Is(err, bounded.Err()) {
-		if unavailable := g.sess.unanswered(begun); unavailable.LastAnswer.After(begun) {
+		if unavailable := g.unanswered(begun); unavailable.LastAnswer.After(begun) {
 			return g.fullUnseen() // etcd answers, but thousands of calls were before this one
 		}
-		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", g.sess.unanswered(begun), TryTimeout, g.sess.client.Endpoints())
+		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", g.unanswered(begun), TryTimeout, g.sess.Client().Endpoints())
 	}
 	if bounded.Err() == nil || !errors.Is(err, bounded.Err()) || errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	unavailable := g.sess.unavailable()
+	unavailable := g.unavailable()
 	switch {
 	case ctx.Err() != nil && unavailable != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), unavailable)
 	case ctx.Err() != nil:
 		return err
 	case unavailable == nil: // Wait was too short for an answer
-		unavailable = g.sess.unanswered(begun)
+		unavailable = g.unanswered(begun)
 		if unavailable.LastAnswer.After(begun) {
 			return g.fullUnseen() // etcd answers, but not so soon
 		}
@@ -56,44 +57,59 @@ func (g *gate) ended(ctx, bounded context.Context, begun time.Time, err error) e
 	return unavailable
 }
 
-// unanswered returns since when a call has no answer that began then.
-func (s *Session) unanswered(begun time.Time) *UnavailableError {
-	u := s.unavailable()
-	if u == nil {
-		u, _ = s.contact.trouble()
-	}
-	if u.Since.IsZero() {
-		u.Since = begun
-	}
-	return u
-}
-
 // seen returns how full the queue is for a waiting request, as far as its mirror knows.
 func (g *gate) seen(m *mirror.Mirror, c *claim) *FullError {
-	b, _ := m.Brief(c.key, c.token, 0)
+	b, _ := m.Brief(c.Key, c.Token, 0)
 	full := &FullError{Name: g.name, Limit: int(b.Limit), Used: int(b.Used), Waiting: b.Waiting}
 	if b.Waits {
 		full.Waiting--
 	}
-	if seen := g.limit.Load(); b.Revision < c.token && seen != nil { // the mirror knows nothing yet
+	if seen := g.limit.Load(); b.Revision < c.Token && seen != nil { // the mirror knows nothing yet
 		full.Limit = int(seen.limit)
 	}
 	return full
 }
 
 // unavailable returns why etcd cannot be asked, or nil if it answers.
-func (s *Session) unavailable() *UnavailableError {
-	u, bad := s.contact.trouble()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == nil && s.trouble != nil { // etcd refuses a lease
-		u.Err, bad = s.trouble, true
+func (g *gate) unavailable() *UnavailableError {
+	if o, ok := g.sess.Unavailable(); ok {
+		return unavailable(o)
 	}
-	if !bad {
-		return nil
+	return nil
+}
+
+// unanswered is unavailable for a call that began at a time and has no answer. It is never
+// nil.
+func (g *gate) unanswered(begun time.Time) *UnavailableError {
+	o, ok := g.sess.Unavailable()
+	if !ok {
+		o, _ = g.sess.Unanswered(begun)
 	}
-	if u.Since.IsZero() {
-		u.Since = u.LastAnswer
+	return unavailable(o)
+}
+
+func unavailable(o engine.Outage) *UnavailableError {
+	return &UnavailableError{Since: o.Since, LastAnswer: o.LastAnswer, Err: o.Err}
+}
+
+// turn is enter for a call that has waited in the queue, and may have waited long enough.
+func (g *gate) turn(ctx context.Context, q *engine.Turns, begun time.Time) (leave func(), err error) {
+	leave, err = q.Enter(ctx, begun)
+	if err != nil && context.Cause(ctx) == errWaited {
+		err = g.fullUnseen()
 	}
-	return u
+	return leave, err
+}
+
+// fullUnseen is for a call whose wait has ended while it had no place in the queue: the
+// limit is all that is known, or that etcd does not answer.
+func (g *gate) fullUnseen() error {
+	if u := g.unavailable(); u != nil {
+		return u
+	}
+	full := &FullError{Name: g.name, Limit: int(g.fixed)}
+	if seen := g.limit.Load(); seen != nil {
+		full.Limit = int(seen.limit)
+	}
+	return full
 }

@@ -10,10 +10,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/hold"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
+
+// epoch is what a claim depends on: an *engine.Epoch.
+type epoch interface {
+	life.Trust
+	Context() context.Context
+	Why() (cause, reason error)
+	Fence() *commit.Fence
+}
 
 // claim is a place at a key: what an attempt has from its beginning to its end. It does not change.
 type claim struct {
@@ -23,7 +31,7 @@ type claim struct {
 	set    settings
 	child  []byte // the payload's hash, for child keys
 	flight *flight
-	epoch  hold.Epoch
+	epoch  epoch
 	leave  func() // has Close no longer wait for it
 	work   *pooled
 	begun  record.Attempt // the record as the claim writes it

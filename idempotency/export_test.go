@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/etcdkit/etcdkit/internal/hold"
 	"github.com/etcdkit/etcdkit/internal/life"
 )
 
@@ -41,17 +40,17 @@ func Known(s *Store) int64 {
 // Pausable returns what has an attempt find its session's lease past its deadline, as one
 // does that runs on after a pause of its process before any timer has fired.
 func Pausable(a *Attempt) (pause func()) {
-	e := &pausable{Epoch: a.epoch}
+	e := &pausable{epoch: a.epoch}
 	a.epoch = e
 	a.life = life.New(a.life.Context(), e, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
 	return func() { e.paused.Store(true) }
 }
 
 type pausable struct {
-	hold.Epoch
+	epoch
 	paused atomic.Bool
 }
 
-func (e *pausable) Valid() bool { return !e.paused.Load() && e.Epoch.Valid() }
+func (e *pausable) Valid() bool { return !e.paused.Load() && e.epoch.Valid() }
 
 func (e *pausable) Why() (cause, reason error) { return ErrLost, errors.New("paused") }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/batch"
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 const (
@@ -23,12 +23,12 @@ const (
 
 // gather reads keys, those that are asked for at the same time in one request.
 type gather struct {
-	sess  hold.Session
+	sess  *engine.Session
 	sure  bool // a majority is asked
 	queue batch.Queue[*reading]
 }
 
-func newGather(sess hold.Session, sure bool) *gather {
+func newGather(sess *engine.Session, sure bool) *gather {
 	g := &gather{sess: sess, sure: sure}
 	g.queue = batch.Queue[*reading]{AtOnce: readsAtOnce, Most: perRead, Wait: gatherFor, Send: g.together, Go: sess.Background}
 	return g

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/lease"
 )
 
@@ -25,7 +25,7 @@ const perLease = 100
 // pool hands out leases for records. Many records share one; the next is granted
 // before the present one is used up, so nobody waits for a grant but the first.
 type pool struct {
-	sess hold.Session
+	sess *engine.Session
 	ttl  time.Duration // that the server is asked for
 	// window is for how long after its grant a lease is handed out. 0 is for as long as
 	// the process lives: then the leases are renewed.
@@ -50,7 +50,7 @@ type pooled struct {
 
 // newRetention returns the pool for records that are kept for d. Leases are used again for
 // a while, so they last longer by that.
-func newRetention(sess hold.Session, d time.Duration) *pool {
+func newRetention(sess *engine.Session, d time.Duration) *pool {
 	window := max(min(d/20, 10*time.Minute), time.Second)
 	return newPool(sess, d+window+spare, window)
 }
@@ -58,11 +58,11 @@ func newRetention(sess hold.Session, d time.Duration) *pool {
 // newWork returns the pool for records of attempts that go on. Their leases outlive the
 // process by d, and its session in any case, though a third of their time may have passed
 // since the last renewal: the record of a lost attempt is kept that long.
-func newWork(sess hold.Session, d time.Duration) *pool {
+func newWork(sess *engine.Session, d time.Duration) *pool {
 	return newPool(sess, max(d*3/2, 2*sess.TTL())+time.Second, 0)
 }
 
-func newPool(sess hold.Session, ttl, window time.Duration) *pool {
+func newPool(sess *engine.Session, ttl, window time.Duration) *pool {
 	return &pool{sess: sess, ttl: ttl, window: window}
 }
 

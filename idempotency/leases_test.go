@@ -10,10 +10,10 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
-func session(t *testing.T) (*embedtest.Cluster, hold.Session) {
+func session(t *testing.T) (*embedtest.Cluster, *engine.Session) {
 	c := embedtest.Shared(t)
 	s, err := concurrency.NewSession(t.Context(), c.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func session(t *testing.T) (*embedtest.Cluster, hold.Session) {
 		defer cancel()
 		_ = s.Close(ctx)
 	})
-	return c, hold.Of(s)
+	return c, engine.Of(s)
 }
 
 // Retentions are rounded up, by less than a twentieth and a second.
@@ -101,7 +101,7 @@ func TestWorkLeasesOfAClosedSession(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		s, err := concurrency.NewSession(t.Context(), c.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
 		require.NoError(t, err)
-		p := newWork(hold.Of(s), time.Hour)
+		p := newWork(engine.Of(s), time.Hour)
 		l, err := p.take(t.Context(), 1)
 		require.NoError(t, err)
 		p.give(l, left)

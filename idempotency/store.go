@@ -13,7 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
@@ -21,7 +21,7 @@ import (
 // one namespace are the same store, in all processes; give them the same options. It is
 // safe for concurrent use, and lives as long as its session.
 type Store struct {
-	sess   hold.Session
+	sess   *engine.Session
 	client *clientv3.Client
 	name   string
 	keys   keyspace.Store
@@ -60,7 +60,7 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 	if err != nil {
 		return nil, fmt.Errorf("idempotency: store %q: %w", name, err)
 	}
-	sess := hold.Of(s)
+	sess := engine.Of(s)
 	if sess.Context().Err() != nil {
 		return nil, fmt.Errorf("idempotency: store %q: %w", name, ErrClosed)
 	}

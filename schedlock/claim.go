@@ -10,13 +10,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // claimed is a tick that this process may start.
 type claimed struct {
-	epoch   hold.Epoch
+	epoch   *engine.Epoch
 	tick    time.Time
 	attempt int
 	token   int64

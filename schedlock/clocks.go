@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -52,7 +52,7 @@ type peer struct {
 }
 
 // tell keeps this process's own key up, and up to date, until ctx ends.
-func (c *clocks) tell(ctx context.Context, sess hold.Session, every time.Duration) {
+func (c *clocks) tell(ctx context.Context, sess *engine.Session, every time.Duration) {
 	for ctx.Err() == nil {
 		e, err := sess.Live(ctx)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
@@ -52,8 +53,8 @@ func (l *Locker) cut(ctx context.Context, asked time.Time, err error) error {
 	if end := ended(ctx); end == nil || end == ErrClosed || errors.Is(err, ErrUnavailable) { //nolint:errorlint // by this package
 		return err
 	}
-	if unavailable := l.sess.Unanswered(asked); unavailable != nil {
-		return fmt.Errorf("%w: %w", err, unavailable)
+	if o, ok := l.sess.Unanswered(asked); ok {
+		return fmt.Errorf("%w: %w", err, &concurrency.UnavailableError{Since: o.Since, LastAnswer: o.LastAnswer, Err: o.Err})
 	}
 	return err
 }

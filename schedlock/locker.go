@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -81,7 +81,7 @@ func (o *Options) withDefaults() (Options, error) {
 // Locker runs the jobs of one namespace in this process. One Locker per session is enough; it lives
 // as long as its session. It is safe for concurrent use.
 type Locker struct {
-	sess   hold.Session
+	sess   *engine.Session
 	client *clientv3.Client
 	space  keyspace.Space
 	opts   Options
@@ -107,7 +107,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new locker: %w", err)
 	}
-	sess := hold.Of(s)
+	sess := engine.Of(s)
 	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
 	l.clocks = &clocks{space: l.space, now: o.now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true

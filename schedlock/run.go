@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -22,7 +22,7 @@ import (
 type Run struct {
 	locker  *Locker
 	job     *job
-	epoch   hold.Epoch
+	epoch   *engine.Epoch
 	claim   *claimed
 	token   int64
 	life    *life.Life

@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/hold"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -72,7 +72,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 }
 
 // draft returns what a claim is to write.
-func (l *Locker) draft(e hold.Epoch, p plan) *claimed {
+func (l *Locker) draft(e *engine.Epoch, p plan) *claimed {
 	at, lease := l.opts.now().UnixMilli(), int64(e.Lease())
 	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(),
 		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Holder: l.sess.Holder(), Lease: lease, StartMS: at},

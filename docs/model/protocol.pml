@@ -267,7 +267,7 @@ inline settle(c) {
 	fi
 }
 
-/* A session gets a lease (concurrency.Session.openEpoch). Names contain the lease, so what is under way
+/* A session gets a lease (engine.Session.openEpoch). Names contain the lease, so what is under way
  * for an older one is void. */
 inline begin(c) {
 	if :: late.kind && late.kind != SETLIMIT && OWNER(late.key) == c -> clear(late) :: else fi;
@@ -287,10 +287,10 @@ mtype = { DISCARD, WITHDRAW };
 mtype job[N];
 byte jobkey[N], jobnum[N];
 
-/* The caller does not wait any longer (concurrency.gate.withdrawLater). */
+/* The caller does not wait any longer (engine.Epoch.Withdraw). */
 inline giveup() {
 	printf("client %d gives up its request %d\n", c, tries);
-#ifndef NO_WITHDRAW           /* concurrency.gate.withdrawLater: deletes the request */
+#ifndef NO_WITHDRAW           /* engine.Epoch.Withdraw: deletes the request */
 	job[c] = WITHDRAW; jobkey[c] = key[c]; jobnum[c] = claim[c];
 #endif
 	goto ask
@@ -301,12 +301,12 @@ inline giveup() {
 #else
 #define FITS(c) (born[key[c]] == claim[c] && VIEW(key[c]))
 #endif
-#ifdef NO_VALID_AT_ACCEPT     /* concurrency.Permit.register: looks at the deadline */
+#ifdef NO_VALID_AT_ACCEPT     /* engine.Epoch.Hold: looks at the deadline */
 #define TRUSTED(c) true
 #else
 #define TRUSTED(c) valid[c]
 #endif
-#ifdef NO_NOTICE_KEPT         /* concurrency.roll.deliver: word that comes before its permit is kept */
+#ifdef NO_NOTICE_KEPT         /* engine.roll.deliver: word that comes before its permit is kept */
 #define WARNED(c) false
 #else
 #define WARNED(c) notified[c]
@@ -370,7 +370,7 @@ doubt: /* no answer: shut out what is under way, and see what stands */
 		:: !valid[c] -> goto lost
 		:: valid[c] && !job[c] -> job[c] = DISCARD; jobkey[c] = key[c]; jobnum[c] = tries;
 			printf("client %d gives up its request %d: it is discarded\n", c, tries);
-#ifdef NO_SLOT_KEPT           /* concurrency.gate.put: the slot is taken until that is done */
+#ifdef NO_SLOT_KEPT           /* engine.Epoch.Discard: the slot is taken until that is done */
 			slot[key[c]] = FREE;
 #endif
 			goto ask
@@ -451,7 +451,7 @@ end1:		!lease[c] && !job[c];
 done:	claim[c] = 0
 }
 
-/* A notice arrives (concurrency.epoch.notice). */
+/* A notice arrives (engine.Epoch.notice). */
 inline listen(who, its) {
 	if
 	:: key[who] == its && claim[who] == word[its] && holds[who] -> holds[who] = 0; printf("client %d hears of it\n", who)
@@ -461,7 +461,7 @@ inline listen(who, its) {
 	word[its] = 0
 }
 
-#ifdef NO_PRESENCE_WATCH      /* concurrency.epoch.Apply: the presence key's deletion is loss */
+#ifdef NO_PRESENCE_WATCH      /* engine.Epoch.Apply: the presence key's deletion is loss */
 #define WATCHED false
 #else
 #define WATCHED true
@@ -613,10 +613,10 @@ next:
 #endif
 
 #ifdef REPEATS
-/* A session looks for keys on its lease that belong to none of its requests (concurrency.epoch.sweep). */
+/* A session looks for keys on its lease that belong to none of its requests (engine.Epoch.sweep). */
 proctype Sweeper(byte c) {
 	byte k, token;
-#ifndef NO_SWEEP              /* concurrency.epoch.sweep: deletes what nobody asked for */
+#ifndef NO_SWEEP              /* engine.Epoch.sweep: deletes what nobody asked for */
 end:
 	if
 	:: atomic { valid[c] && born[c] && slot[c] != TAKEN -> k = c; token = born[k] }

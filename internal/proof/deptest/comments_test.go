@@ -8,7 +8,7 @@ import (
 
 // unrevised are packages whose comments still have words of the dialect. None is added.
 var unrevised = []string{
-	"concurrency", "schedlock", "idempotency", "internal/hold",
+	"concurrency", "schedlock", "idempotency",
 	"examples/fleet", "examples/cron", "examples/payments", "examples/internal/child", "examples/internal/cluster",
 	"examples/internal/program", "examples/quickstart/election", "examples/quickstart/worker",
 }

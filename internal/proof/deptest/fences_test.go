@@ -30,6 +30,15 @@ var fences = []fence{
 		planted: [2]string{"internal/queue/queue.go", module + "/concurrency"},
 	},
 	{
+		name: "only concurrency, schedlock and idempotency import the engine",
+		why:  "it is the inside of a Session, which only these three build on; what the parts below it need, they are given",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(dir, "internal/engine") && !f.test && !slices.Contains([]string{"concurrency", "schedlock", "idempotency"}, f.dir)
+		},
+		planted: [2]string{"internal/mirror/mirror.go", module + "/internal/engine"},
+	},
+	{
 		name: "concurrency imports none of its users",
 		why:  "it is the foundation: a program that wants only a semaphore gets only that",
 		bans: func(f file, imp string) bool {

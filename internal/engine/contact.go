@@ -1,4 +1,4 @@
-package concurrency
+package engine
 
 import (
 	"context"
@@ -81,11 +81,11 @@ func cutShort(err error) bool {
 }
 
 // trouble returns what is known of an etcd that does not answer, and whether that is so.
-func (c *contact) trouble() (*UnavailableError, bool) {
+func (c *contact) trouble() (Outage, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := &UnavailableError{Since: c.since, LastAnswer: c.last, Err: c.err}
-	return u, c.silent || c.open > 0 && !c.since.IsZero() && time.Since(c.since) >= silence
+	o := Outage{Since: c.since, LastAnswer: c.last, Err: c.err}
+	return o, c.silent || c.open > 0 && !c.since.IsZero() && time.Since(c.since) >= silence
 }
 
 // startProbe reports whether a probe is needed to know whether etcd answers. If so,
@@ -106,38 +106,80 @@ func (c *contact) endProbe() {
 	c.probing = false
 }
 
+// Outage is what is known of an etcd that does not answer.
+type Outage struct {
+	Since      time.Time // when the first request was sent that has no answer
+	LastAnswer time.Time
+	Err        error // the last error of etcd's or of the connection, if there was one
+}
+
+// Unavailable returns why etcd cannot be asked. ok is false if it answers.
+func (s *Session) Unavailable() (o Outage, ok bool) {
+	o, ok = s.contact.trouble()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil && s.trouble != nil { // etcd refuses a lease
+		o.Err, ok = s.trouble, true
+	}
+	if ok && o.Since.IsZero() {
+		o.Since = o.LastAnswer
+	}
+	return o, ok
+}
+
+// Unanswered is Unavailable for a call that was sent at a time and has no answer. It also
+// counts as an outage if that was so long ago that etcd should have answered.
+func (s *Session) Unanswered(sent time.Time) (Outage, bool) {
+	if o, ok := s.Unavailable(); ok {
+		return o, true
+	}
+	o, _ := s.contact.trouble()
+	o.Since = sent
+	return o, time.Since(sent) >= silence
+}
+
+// ProbeBefore has etcd asked, shortly before the known end of a wait, whether it answers,
+// unless the wait is shorter or stop is called before.
+func (e *Epoch) ProbeBefore(end time.Time) (stop func() bool) {
+	left := time.Until(end) - probeLead
+	if left <= 0 {
+		return func() bool { return false }
+	}
+	return time.AfterFunc(left, e.probe).Stop
+}
+
 // probe asks etcd, once for all waits that end soon, whether it answers: contact records
 // that. It returns at once.
-func (e *epoch) probe() {
+func (e *Epoch) probe() {
 	s := e.sess
 	if !s.contact.startProbe() {
 		return
 	}
-	if !s.background(func() {
+	if !s.Background(func() {
 		defer s.contact.endProbe()
 		ctx, cancel := commit.Call(s.ctx)
 		defer cancel()
-		_, _ = s.client.Get(ctx, e.keys.Alive())
+		_, _ = s.kv.Get(ctx, e.keys.Alive())
 	}) {
 		s.contact.endProbe()
 	}
 }
 
-// client is a caller's client whose reads and Txns contact records.
-type client struct {
-	*clientv3.Client
+// recorded is a caller's client whose reads and Txns contact records.
+type recorded struct {
+	clientv3.KV
 	contact *contact
 }
 
-func (c *client) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	asked := c.contact.ask()
-	resp, err := c.Client.Get(ctx, key, opts...)
-	c.contact.answer(asked, err)
+func (r *recorded) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	asked := r.contact.ask()
+	resp, err := r.KV.Get(ctx, key, opts...)
+	r.contact.answer(asked, err)
 	return resp, err
 }
 
-func (c *client) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{Txn: c.Client.Txn(ctx), contact: c.contact}
+func (r *recorded) Txn(ctx context.Context) clientv3.Txn {
+	return &txn{Txn: r.KV.Txn(ctx), contact: r.contact}
 }
 
 type txn struct {

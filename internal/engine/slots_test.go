@@ -1,4 +1,4 @@
-package concurrency
+package engine
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 )
 
 // taken takes a slot, and names its key.
-func taken(t *testing.T, s *slots, queue, key string, also ...string) *ticket {
+func taken(t *testing.T, s *slots, queue, key string, also ...string) *Ticket {
 	t.Helper()
 	n, err := s.take(t.Context(), queue)
 	require.NoError(t, err)
-	x := &ticket{queue: queue, number: n, key: key, also: also}
+	x := &Ticket{Queue: queue, Number: n, Key: key, Also: also}
 	s.name(x)
 	return x
 }
@@ -25,20 +25,20 @@ func taken(t *testing.T, s *slots, queue, key string, also ...string) *ticket {
 func TestSlotsAreReused(t *testing.T) {
 	t.Parallel()
 	s := newSlots(1000)
-	var all []*ticket
+	var all []*Ticket
 	for n := range 130 {
 		all = append(all, taken(t, s, "q", ""))
-		require.Equal(t, n, all[n].number)
+		require.Equal(t, n, all[n].Number)
 	}
-	require.Zero(t, taken(t, s, "another", "").number)
+	require.Zero(t, taken(t, s, "another", "").Number)
 	s.deletes(all[3])
-	require.Equal(t, 130, taken(t, s, "q", "").number, "a key that is being deleted may still exist")
+	require.Equal(t, 130, taken(t, s, "q", "").Number, "a key that is being deleted may still exist")
 	s.free(all[70])
 	s.free(all[3])
-	require.Equal(t, 3, taken(t, s, "q", "").number)
+	require.Equal(t, 3, taken(t, s, "q", "").Number)
 	s.free(all[3])
-	require.Equal(t, 70, taken(t, s, "q", "").number, "a slot is freed once")
-	require.Equal(t, 131, taken(t, s, "q", "").number)
+	require.Equal(t, 70, taken(t, s, "q", "").Number, "a slot is freed once")
+	require.Equal(t, 131, taken(t, s, "q", "").Number)
 }
 
 func TestSlotsAreForgotten(t *testing.T) {
@@ -55,7 +55,7 @@ func TestSlotsAreForgotten(t *testing.T) {
 	require.Empty(t, s.names)
 	require.Empty(t, s.deleting)
 	require.Len(t, s.numbers, 1, "the number of a foreign key stays taken")
-	require.Equal(t, 1, taken(t, s, "p", "c").number)
+	require.Equal(t, 1, taken(t, s, "p", "c").Number)
 }
 
 // The key of an ID is named anew while the request before is still being deleted. It is the

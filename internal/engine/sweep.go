@@ -1,4 +1,4 @@
-package concurrency
+package engine
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// sweeps removes, about once per TTL, what hangs on the epoch's lease and belongs to
+// sweeps removes, about once per TTL, the keys on the epoch's lease that belong to
 // none of its requests, until the epoch ends.
 //
 // There should be no such thing. But clientv3 sends a Txn once more, unasked and
 // unseen, when a proxy or a stopping member answers it with "cancelled". The copy that
 // is answered is settled and maybe long released when the other one arrives, with
-// conditions that hold again. Only the session knows that nobody asked for it.
-func (e *epoch) sweeps() {
+// conditions that hold again. Only the session can recognise it: it has no such request.
+func (e *Epoch) sweeps() {
 	for {
 		t := time.NewTimer(e.sess.opts.TTL/2 + rand.N(e.sess.opts.TTL))
 		select {
@@ -31,7 +31,7 @@ func (e *epoch) sweeps() {
 	}
 }
 
-func (e *epoch) sweep(ctx context.Context) {
+func (e *Epoch) sweep(ctx context.Context) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
 	resp, err := e.sess.client.TimeToLive(call, clientv3.LeaseID(e.lease.ID()), clientv3.WithAttachedKeys())
@@ -43,15 +43,15 @@ func (e *epoch) sweep(ctx context.Context) {
 		if !e.sess.space.Queued(key) || e.slots.owns(key) {
 			continue
 		}
-		kvs, err := get(ctx, e.sess.client, key)
+		kvs, err := e.sess.Get(ctx, key)
 		// A request that is made from now on has a greater token than what was
 		// read; one that was made before is known here.
 		if err != nil || len(kvs) == 0 || kvs[0].Lease != e.lease.ID() || e.slots.owns(key) {
 			continue
 		}
-		removal, err := commit.Remove(ctx, e.sess.client, key, kvs[0].CreateRevision)
+		removal, err := commit.Remove(ctx, e.sess.kv, key, kvs[0].CreateRevision)
 		if err == nil && removal != commit.Absent {
-			e.sess.log.Warn("the session removed a late copy of an earlier request, which no call waits for", zap.String("key", key))
+			e.sess.opts.Log.Warn("the session removed a late copy of an earlier request, which no call waits for", zap.String("key", key))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package concurrency
+package engine
 
 import (
 	"errors"
@@ -20,23 +20,23 @@ type fake struct {
 	free    bool
 }
 
-func (f *fake) lose(_, _ error) func() { return nil }
-func (f *fake) evicted(n record.Notice) func() {
+func (f *fake) Lose(_, _ error) func() { return nil }
+func (f *fake) Evicted(n record.Notice) func() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.notices = append(f.notices, n)
 	return nil
 }
-func (f *fake) askToStepDown(record.Notice) {}
-func (f *fake) released() bool              { return f.free }
+func (f *fake) StepDown(record.Notice) {}
+func (f *fake) Released() bool         { return f.free }
 
 func always() bool { return true }
 
-func eviction(reason string) mail { return mail{notice: &record.Notice{Reason: reason}} }
+func eviction(reason string) Mail { return Mail{Notice: &record.Notice{Reason: reason}} }
 
 // written adds a ticket whose request has that token.
-func written(r *roll, queue string, token int64) *ticket {
-	t := &ticket{queue: queue}
+func written(r *roll, queue string, token int64) *Ticket {
+	t := &Ticket{Queue: queue}
 	r.creates(t)
 	r.created(t, token)
 	return t
@@ -55,53 +55,53 @@ func empty(t *testing.T, r *roll) {
 func TestRollDelivers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		do     func(r *roll, a, b *ticket) // a and b are being written
+		do     func(r *roll, a, b *Ticket) // a and b are being written
 		a, b   string                      // the notice that each has then
 		forget bool                        // b, too, was created
 	}{
-		"for a request that is written": {do: func(r *roll, a, b *ticket) {
+		"for a request that is written": {do: func(r *roll, a, b *Ticket) {
 			r.created(a, 7)
 			r.deliver(7, eviction("x"))
 			r.created(b, 9)
 		}, a: "x"},
-		"before the token is known": {do: func(r *roll, a, b *ticket) {
+		"before the token is known": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
 			r.created(a, 7)
 			r.created(b, 9)
 		}, a: "x"},
-		"for the last one to know its token": {do: func(r *roll, a, b *ticket) {
+		"for the last one to know its token": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
 			r.created(a, 5)
 			r.created(b, 7)
 		}, b: "x"},
-		"the later word counts": {do: func(r *roll, a, b *ticket) {
+		"the later word counts": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
 			r.created(a, 7)
 			r.deliver(7, eviction("y"))
 			r.created(b, 9)
 		}, a: "y"},
-		"a wish to step down leaves the notice": {do: func(r *roll, a, b *ticket) {
+		"a wish to step down leaves the notice": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
-			r.deliver(7, mail{asked: &record.Notice{Reason: "please"}})
+			r.deliver(7, Mail{Asked: &record.Notice{Reason: "please"}})
 			r.created(a, 7)
 			r.created(b, 9)
 		}, a: "x"},
-		"for none of this session's": {do: func(r *roll, a, b *ticket) {
+		"for none of this session's": {do: func(r *roll, a, b *Ticket) {
 			r.created(a, 5)
 			r.created(b, 9)
 			r.deliver(7, eviction("x"))
 		}},
-		"W21: for both requests of one Txn": {do: func(r *roll, a, b *ticket) {
+		"W21: for both requests of one Txn": {do: func(r *roll, a, b *Ticket) {
 			r.created(a, 7)
 			r.created(b, 7)
 			r.deliver(7, eviction("x"))
 		}, a: "x", b: "x"},
-		"W21: for both, between their answers": {do: func(r *roll, a, b *ticket) {
+		"W21: for both, between their answers": {do: func(r *roll, a, b *Ticket) {
 			r.created(a, 7)
 			r.deliver(7, eviction("x"))
 			r.created(b, 7)
 		}, a: "x", b: "x"},
-		"a request that was not written gets none": {do: func(r *roll, a, b *ticket) {
+		"a request that was not written gets none": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
 			r.created(a, 0)
 			r.created(b, 0)
@@ -110,16 +110,16 @@ func TestRollDelivers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRoll(always)
-			a, b := &ticket{queue: "a"}, &ticket{queue: "b"}
+			a, b := &Ticket{Queue: "a"}, &Ticket{Queue: "b"}
 			r.creates(a)
 			r.creates(b)
 			c.do(r, a, b)
-			for ticket, want := range map[*ticket]string{a: c.a, b: c.b} {
+			for ticket, want := range map[*Ticket]string{a: c.a, b: c.b} {
 				got := ""
-				if n := r.mail(ticket).notice; n != nil {
+				if n := r.mail(ticket).Notice; n != nil {
 					got = n.Reason
 				}
-				assert.Equal(t, want, got, ticket.queue)
+				assert.Equal(t, want, got, ticket.Queue)
 			}
 			r.forget(a)
 			r.forget(b)
@@ -133,7 +133,7 @@ func TestRollDelivers(t *testing.T) {
 func TestRollKeepsEarlyNoticesForAWhile(t *testing.T) {
 	t.Parallel()
 	r := newRoll(always)
-	first, second, later := &ticket{}, &ticket{}, &ticket{}
+	first, second, later := &Ticket{}, &Ticket{}, &Ticket{}
 	r.creates(first)
 	r.creates(second)
 	r.deliver(7, eviction("x"))
@@ -143,24 +143,24 @@ func TestRollKeepsEarlyNoticesForAWhile(t *testing.T) {
 	r.created(second, 6)
 	require.Empty(t, r.early, "a request that was begun after the notice has a greater token")
 	r.created(later, 9)
-	require.Nil(t, r.mail(later).notice)
+	require.Nil(t, r.mail(later).Notice)
 }
 
 func TestRollAdds(t *testing.T) {
 	t.Parallel()
 	lost, why := errors.New("lost"), errors.New("why")
 	for name, c := range map[string]struct {
-		do       func(r *roll, x *ticket)
+		do       func(r *roll, x *Ticket)
 		remember bool
 		err      error
 		holds    bool
 	}{
-		"a holder":                   {func(*roll, *ticket) {}, true, nil, true},
-		"none that was evicted":      {func(r *roll, _ *ticket) { r.deliver(7, eviction("x")) }, true, nil, false},
-		"one that is to step down":   {func(r *roll, _ *ticket) { r.deliver(7, mail{asked: &record.Notice{}}) }, true, nil, true},
-		"none after the end":         {func(r *roll, _ *ticket) { r.end(lost, why) }, true, errEpoch, false},
-		"none when Close has begun":  {func(*roll, *ticket) {}, false, ErrClosed, false},
-		"the end before the closing": {func(r *roll, _ *ticket) { r.end(lost, why) }, false, errEpoch, false},
+		"a holder":                   {func(*roll, *Ticket) {}, true, nil, true},
+		"none that was evicted":      {func(r *roll, _ *Ticket) { r.deliver(7, eviction("x")) }, true, nil, false},
+		"one that is to step down":   {func(r *roll, _ *Ticket) { r.deliver(7, Mail{Asked: &record.Notice{}}) }, true, nil, true},
+		"none after the end":         {func(r *roll, _ *Ticket) { r.end(lost, why) }, true, ErrEpoch, false},
+		"none when Close has begun":  {func(*roll, *Ticket) {}, false, ErrClosed, false},
+		"the end before the closing": {func(r *roll, _ *Ticket) { r.end(lost, why) }, false, ErrEpoch, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -175,7 +175,7 @@ func TestRollAdds(t *testing.T) {
 			c.do(r, x)
 			left, err := r.add(x, &fake{})
 			require.Equal(t, c.err, err)
-			require.Equal(t, r.mail(x).asked, left.asked)
+			require.Equal(t, r.mail(x).Asked, left.Asked)
 			require.Equal(t, c.holds, r.holds("q", 7))
 			require.False(t, r.holds("another", 7))
 			if c.holds {
@@ -196,7 +196,7 @@ func TestRollAdds(t *testing.T) {
 // permit: the look for notices and the registration are one step.
 func TestRollAddsInOneStep(t *testing.T) {
 	t.Parallel()
-	delivered := make(chan map[*ticket]holder, 1)
+	delivered := make(chan map[*Ticket]Holder, 1)
 	var r *roll
 	r = newRoll(func() bool {
 		go func() { delivered <- r.deliver(7, eviction("x")) }()
@@ -212,8 +212,8 @@ func TestRollAddsInOneStep(t *testing.T) {
 	x := written(r, "q", 7)
 	left, err := r.add(x, &fake{})
 	require.NoError(t, err)
-	require.Equal(t, left.notice == nil, r.holds("q", 7), "it holds, or its caller hears of the eviction")
-	require.True(t, left.notice != nil || len(<-delivered) == 1, "nobody hears of the eviction")
+	require.Equal(t, left.Notice == nil, r.holds("q", 7), "it holds, or its caller hears of the eviction")
+	require.True(t, left.Notice != nil || len(<-delivered) == 1, "nobody hears of the eviction")
 }
 
 // W21: two requests of one Txn, in two queues, have one token. Each holds by itself.
@@ -221,7 +221,7 @@ func TestRollTellsQueuesApart(t *testing.T) {
 	t.Parallel()
 	r := newRoll(always)
 	a, b := written(r, "a", 7), written(r, "b", 7)
-	for _, x := range []*ticket{a, b} {
+	for _, x := range []*Ticket{a, b} {
 		_, err := r.add(x, &fake{})
 		require.NoError(t, err)
 	}

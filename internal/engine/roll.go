@@ -1,7 +1,6 @@
-package concurrency
+package engine
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -9,52 +8,49 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// errEpoch ends what waits on a lost lease: it queues anew on the next one.
-var errEpoch = errors.New("the session's lease is lost")
-
-// ticket is one request of a session, from the choice of its slot until its keys are
+// Ticket is one request of a session, from the choice of its slot until its keys are
 // certainly gone.
-type ticket struct {
-	queue  string // the range of its queue's keys
-	number int    // of its slot
-	key    string
-	also   []string // keys that are removed with it: that of its ID
-	token  int64    // 0 until the request is written
+type Ticket struct {
+	Queue  string // the range of its queue's keys
+	Number int    // of its slot
+	Key    string
+	Also   []string // keys that are removed with it: that of its ID
+	Token  int64    // 0 until the request is written
 
-	left  mail // guarded by the roll
+	left  Mail // guarded by the roll
 	freed bool // guarded by the slots
 }
 
 // keys are all keys that belong to the ticket.
-func (t *ticket) keys() []string { return append([]string{t.key}, t.also...) }
+func (t *Ticket) keys() []string { return append([]string{t.Key}, t.Also...) }
 
-// mail is what other sessions have left for one request of this session.
-type mail struct {
-	notice *record.Notice // why they ended it
-	asked  *record.Notice // that it should step down
+// Mail is what other sessions have left for one request of this session.
+type Mail struct {
+	Notice *record.Notice // why they ended it
+	Asked  *record.Notice // that it should step down
 }
 
 // add keeps what is new.
-func (m *mail) add(n mail) {
-	if n.notice != nil {
-		m.notice = n.notice
+func (m *Mail) add(n Mail) {
+	if n.Notice != nil {
+		m.Notice = n.Notice
 	}
-	if n.asked != nil {
-		m.asked = n.asked
+	if n.Asked != nil {
+		m.Asked = n.Asked
 	}
 }
 
-// holder is what holds by a ticket: a permit.
-type holder interface {
-	// lose ends it with the session, and returns what reports that to the hooks, or nil if
+// Holder is what holds by a ticket: a permit.
+type Holder interface {
+	// Lose ends it with the session, and returns what reports that to the hooks, or nil if
 	// it had ended before.
-	lose(cause, reason error) (report func())
-	// evicted ends it by a notice, likewise.
-	evicted(record.Notice) (report func())
-	// askToStepDown brings it the word of another session.
-	askToStepDown(record.Notice)
-	// released reports whether its owner has released it.
-	released() bool
+	Lose(cause, reason error) (report func())
+	// Evicted ends it by a notice, likewise.
+	Evicted(record.Notice) (report func())
+	// StepDown brings it the word of another session that it should be released.
+	StepDown(record.Notice)
+	// Released reports whether its owner has released it.
+	Released() bool
 }
 
 // roll records the requests of a session on one lease, from before they are written: which
@@ -75,30 +71,30 @@ type roll struct {
 	cause    error
 	reason   error
 	inUse    bool                // something was held at the end
-	written  map[int64][]*ticket // by token
-	creating map[*ticket]int64   // whose tokens are not known yet, with their numbers
+	written  map[int64][]*Ticket // by token
+	creating map[*Ticket]int64   // whose tokens are not known yet, with their numbers
 	begun    int64               // the next number
 	early    map[int64]*early    // by token: for one of those, perhaps
-	holders  map[*ticket]holder
-	entered  int // holders of the packages beside this one, see hold.Epoch
+	holders  map[*Ticket]Holder
+	entered  int // holders that have no request here
 }
 
 // early is kept until all creations before number until have ended: the request of a later
 // one has a greater token.
 type early struct {
-	mail
+	Mail
 	until int64
 }
 
 func newRoll(remember func() bool) *roll {
 	return &roll{
 		remember: remember,
-		written:  map[int64][]*ticket{}, creating: map[*ticket]int64{}, early: map[int64]*early{}, holders: map[*ticket]holder{},
+		written:  map[int64][]*Ticket{}, creating: map[*Ticket]int64{}, early: map[int64]*early{}, holders: map[*Ticket]Holder{},
 	}
 }
 
 // creates records that a ticket's request is about to be written.
-func (r *roll) creates(t *ticket) {
+func (r *roll) creates(t *Ticket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.creating[t] = r.begun
@@ -106,14 +102,14 @@ func (r *roll) creates(t *ticket) {
 }
 
 // created records the outcome of that: the token, or 0 if no request was written.
-func (r *roll) created(t *ticket, token int64) {
+func (r *roll) created(t *Ticket, token int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.creating, t)
-	if t.token = token; token != 0 {
+	if t.Token = token; token != 0 {
 		r.written[token] = append(r.written[token], t)
 		if e := r.early[token]; e != nil {
-			t.left.add(e.mail)
+			t.left.add(e.Mail)
 		}
 	}
 	if len(r.early) == 0 {
@@ -127,21 +123,21 @@ func (r *roll) created(t *ticket, token int64) {
 }
 
 // forget is for a ticket whose key is gone.
-func (r *roll) forget(t *ticket) {
+func (r *roll) forget(t *Ticket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	others := slices.DeleteFunc(r.written[t.token], func(o *ticket) bool { return o == t })
-	if r.written[t.token] = others; len(others) == 0 {
-		delete(r.written, t.token)
+	others := slices.DeleteFunc(r.written[t.Token], func(o *Ticket) bool { return o == t })
+	if r.written[t.Token] = others; len(others) == 0 {
+		delete(r.written, t.Token)
 	}
 }
 
 // deliver keeps what others have left for the requests with a token, and returns those of
 // them that hold. If it can be for none of this session's, it keeps nothing.
-func (r *roll) deliver(token int64, m mail) map[*ticket]holder {
+func (r *roll) deliver(token int64, m Mail) map[*Ticket]Holder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	holding := map[*ticket]holder{}
+	holding := map[*Ticket]Holder{}
 	for _, t := range r.written[token] {
 		t.left.add(m)
 		if h := r.holders[t]; h != nil {
@@ -161,32 +157,32 @@ func (r *roll) deliver(token int64, m mail) map[*ticket]holder {
 }
 
 // mail returns what others have left for a request.
-func (r *roll) mail(t *ticket) mail {
+func (r *roll) mail(t *Ticket) Mail {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return t.left
 }
 
 // add registers the holder of a ticket and returns what others have left for it. It
-// registers none if that is a notice: the request was ended. It returns errEpoch if all has
+// registers none if that is a notice: the request was ended. It returns ErrEpoch if all has
 // ended, and ErrClosed if Close has begun.
-func (r *roll) add(t *ticket, h holder) (mail, error) {
+func (r *roll) add(t *Ticket, h Holder) (Mail, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.ended:
-		return mail{}, errEpoch
-	case t.left.notice != nil:
+		return Mail{}, ErrEpoch
+	case t.left.Notice != nil:
 		return t.left, nil
 	case !r.remember():
-		return mail{}, ErrClosed
+		return Mail{}, ErrClosed
 	}
 	r.holders[t] = h
 	return t.left, nil
 }
 
 // drop forgets the holder of a ticket, and reports whether there was one.
-func (r *roll) drop(t *ticket) bool {
+func (r *roll) drop(t *Ticket) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, known := r.holders[t]
@@ -198,7 +194,7 @@ func (r *roll) drop(t *ticket) bool {
 func (r *roll) holds(queue string, token int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.written[token], func(t *ticket) bool { return t.queue == queue && r.holders[t] != nil })
+	return slices.ContainsFunc(r.written[token], func(t *Ticket) bool { return t.Queue == queue && r.holders[t] != nil })
 }
 
 // enter counts one more holder that has no request here, and returns false if all has ended
@@ -231,17 +227,17 @@ func (r *roll) releasing() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.holders {
-		if h.released() {
+		if h.Released() {
 			n++
 		}
 	}
 	return n
 }
 
-// end ends all, for the first cause that it is given. It returns the holders that are to be
-// told, and how many there were with those that have entered; first is false, and there are
+// end ends all, for the first cause that it is given. It returns the holders, for the caller
+// to end, and how many there were with those that have entered; first is false, and there are
 // none, if all had ended before.
-func (r *roll) end(cause, reason error) (holders map[*ticket]holder, held int, first bool) {
+func (r *roll) end(cause, reason error) (holders map[*Ticket]Holder, held int, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -250,7 +246,7 @@ func (r *roll) end(cause, reason error) (holders map[*ticket]holder, held int, f
 	r.ended, r.cause, r.reason = true, cause, reason
 	holders, held = r.holders, len(r.holders)+r.entered
 	r.inUse = held > 0
-	r.holders, r.entered = map[*ticket]holder{}, 0
+	r.holders, r.entered = map[*Ticket]Holder{}, 0
 	return holders, held, true
 }
 

@@ -1,4 +1,4 @@
-package concurrency
+package engine
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // round trip where etcd answers.
 const slotPatience = commit.CallTimeout
 
-// slots hands out the numbers that tell a session's requests in one queue apart, and
+// slots assigns the numbers that distinguish a session's requests in one queue, and
 // records under which keys they are written. etcd's index keeps each deleted key until
 // compaction, so keys must be few: the lowest free number is taken. A number is free again
 // only when it is certain that its key is gone and cannot come back.
@@ -90,7 +90,7 @@ func (s *slots) await(ctx context.Context) (err error) {
 }
 
 // name records a ticket's keys as the session's own, before they are written.
-func (s *slots) name(t *ticket) {
+func (s *slots) name(t *Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range t.keys() {
@@ -107,11 +107,11 @@ func (s *slots) owns(key string) bool {
 }
 
 // deletes records that a ticket's key is being deleted.
-func (s *slots) deletes(t *ticket) {
+func (s *slots) deletes(t *Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !t.freed {
-		s.deleting[t.key] = struct{}{}
+		s.deleting[t.Key] = struct{}{}
 	}
 }
 
@@ -125,30 +125,30 @@ func (s *slots) deletesKey(key string) bool {
 
 // free frees the slot of a ticket whose key is certainly gone. It may be called more than
 // once.
-func (s *slots) free(t *ticket) {
+func (s *slots) free(t *Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.freed {
 		return
 	}
-	delete(s.deleting, t.key)
-	if s.numbers[t.queue].free(t.number) {
-		delete(s.numbers, t.queue)
+	delete(s.deleting, t.Key)
+	if s.numbers[t.Queue].free(t.Number) {
+		delete(s.numbers, t.Queue)
 	}
 	s.end(t)
 }
 
 // waste gives up the slot of a ticket whose key is taken by a foreign one. Its number is
 // never free again, but counts no more.
-func (s *slots) waste(t *ticket) {
+func (s *slots) waste(t *Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(t)
 }
 
-// end counts one slot less, and lets the call go on that has waited longest for one. s.mu
-// is held.
-func (s *slots) end(t *ticket) {
+// end counts one slot less, and wakes the call that has waited longest for one. s.mu is
+// held.
+func (s *slots) end(t *Ticket) {
 	t.freed = true
 	for _, key := range t.keys() {
 		if s.names[key]--; s.names[key] == 0 {

@@ -1,4 +1,4 @@
-package concurrency
+package engine
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package concurrency
+package engine
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// requeue bounds how many calls of a session at a time ask etcd anew after their
+// Turns bounds how many calls of a session at a time ask etcd anew after their
 // requests went, in the order in which the calls began. All waiting calls of a session
 // lose their requests with its lease, at the same moment. If all of them asked at once,
 // the renewals of the next lease would come too late behind them, and that lease would
@@ -17,17 +17,17 @@ import (
 // All that calls ask before they wait goes the same way, since a burst of calls can cost a
 // lease just as well. There more go at a time, and the first does not wait for others: a
 // call that is not one of hundreds notices nothing.
-type requeue struct {
+type Turns struct {
 	atOnce int           // how many calls ask at the same time
 	gather time.Duration // how long, about, the first call waits for those before it
 
 	mu      sync.Mutex
 	busy    int
-	opening bool        // the first call waits
-	waiting []*requeued // in the order in which they began
+	opening bool    // the first call waits
+	waiting []*turn // in the order in which they began
 }
 
-type requeued struct {
+type turn struct {
 	begun time.Time
 	ready chan struct{}
 }
@@ -46,9 +46,9 @@ const (
 	gatherFor = 50 * time.Millisecond
 )
 
-// enter waits for the call's turn, and returns the function that ends it. It returns
+// Enter waits for the call's turn, and returns the function that ends it. It returns
 // ctx's error if that ends first.
-func (q *requeue) enter(ctx context.Context, begun time.Time) (leave func(), err error) {
+func (q *Turns) Enter(ctx context.Context, begun time.Time) (leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -70,30 +70,8 @@ func (q *requeue) enter(ctx context.Context, begun time.Time) (leave func(), err
 	return func() { t.Stop(); end() }, nil
 }
 
-// turn is enter for a call that has waited in the queue, and may have waited long enough.
-func (g *gate) turn(ctx context.Context, q *requeue, begun time.Time) (leave func(), err error) {
-	leave, err = q.enter(ctx, begun)
-	if err != nil && context.Cause(ctx) == errWaited {
-		err = g.fullUnseen()
-	}
-	return leave, err
-}
-
-// fullUnseen is for a call whose wait has ended while it had no place in the queue: the
-// limit is all that is known, or that etcd does not answer.
-func (g *gate) fullUnseen() error {
-	if u := g.sess.unavailable(); u != nil {
-		return u
-	}
-	full := &FullError{Name: g.name, Limit: int(g.fixed)}
-	if seen := g.limit.Load(); seen != nil {
-		full.Limit = int(seen.limit)
-	}
-	return full
-}
-
-// join returns nil if the call may go on at once.
-func (q *requeue) join(begun time.Time) *requeued {
+// join returns nil if the call has its turn at once.
+func (q *Turns) join(begun time.Time) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.gather > 0 && q.busy == 0 && !q.opening {
@@ -104,8 +82,8 @@ func (q *requeue) join(begun time.Time) *requeued {
 		q.busy++
 		return nil
 	}
-	w := &requeued{begun: begun, ready: make(chan struct{})}
-	i, _ := slices.BinarySearchFunc(q.waiting, begun, func(w *requeued, t time.Time) int {
+	w := &turn{begun: begun, ready: make(chan struct{})}
+	i, _ := slices.BinarySearchFunc(q.waiting, begun, func(w *turn, t time.Time) int {
 		if w.begun.After(t) {
 			return 1
 		}
@@ -116,7 +94,7 @@ func (q *requeue) join(begun time.Time) *requeued {
 }
 
 // forget returns whether the call was still waiting.
-func (q *requeue) forget(w *requeued) bool {
+func (q *Turns) forget(w *turn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := slices.Index(q.waiting, w)
@@ -129,7 +107,7 @@ func (q *requeue) forget(w *requeued) bool {
 // leave ends a turn. The next one begins after a pause of up to as long as this one took,
 // by chance: where etcd is slow, perhaps because many sessions have lost their leases,
 // it is asked less.
-func (q *requeue) leave(took time.Duration) {
+func (q *Turns) leave(took time.Duration) {
 	q.mu.Lock()
 	crowded := len(q.waiting) > 0
 	q.mu.Unlock()
@@ -141,7 +119,7 @@ func (q *requeue) leave(took time.Duration) {
 }
 
 // open begins the first turns.
-func (q *requeue) open() {
+func (q *Turns) open() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.opening = false
@@ -152,7 +130,7 @@ func (q *requeue) open() {
 }
 
 // next ends a turn and begins another.
-func (q *requeue) next() {
+func (q *Turns) next() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) == 0 {
@@ -162,8 +140,8 @@ func (q *requeue) next() {
 	q.first()
 }
 
-// first lets the first call go on.
-func (q *requeue) first() {
+// first wakes the first call.
+func (q *Turns) first() {
 	close(q.waiting[0].ready)
 	q.waiting[0] = nil
 	q.waiting = q.waiting[1:]

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// remember counts one more permit. It returns false if Close has begun: then
+// nothing is granted any more.
+func (s *Session) remember() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.held++
+	}
+	return !s.closing
+}
+
+func (s *Session) forget(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held -= n
+	if n > 0 && s.held == 0 && s.closing {
+		close(s.idle)
+	}
+}
+
+// stillHeld reports whether a permit is held that its holder has not released. One whose
+// release etcd has not confirmed is not: revoking the lease frees it as well.
+func (s *Session) stillHeld() bool {
+	s.mu.Lock()
+	held, e := s.held, s.current
+	s.mu.Unlock()
+	return e == nil && held > 0 || e != nil && held > e.roll.releasing()
+}
+
+// fail notes an error for Close to return.
+func (s *Session) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closeErr = errors.Join(s.closeErr, err)
+}
+
+// Close ends the session: no new work is accepted, then it waits until nothing is held or ctx
+// ends, ends what is still held, revokes the lease and waits for its goroutines. It may be
+// called more than once, also concurrently.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.closing {
+		s.closing = true
+		if s.held == 0 {
+			close(s.idle)
+		}
+	}
+	s.mu.Unlock()
+	s.refuse()
+	select {
+	case <-s.idle:
+	case <-s.ctx.Done():
+	case <-ctx.Done():
+		select {
+		case <-s.idle:
+		case <-s.ctx.Done():
+		default:
+			if s.stillHeld() {
+				s.fail(fmt.Errorf("close session: permits, runs or attempts had not ended: %w", ctx.Err()))
+			}
+		}
+	}
+	s.stop()
+	s.shut.Do(func() {
+		<-s.ran // it may still start a last request to etcd
+		s.mu.Lock()
+		s.finished = true
+		s.mu.Unlock()
+		s.wg.Wait()
+		s.abandon()
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closeErr
+}

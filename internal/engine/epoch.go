@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Epoch is the life of a session on one lease. It ends when the lease is lost or
+// the session is closed, and with it all its permits.
+type Epoch struct {
+	sess  *Session
+	lease *lease.Lease
+	fence *commit.Fence
+	keys  keyspace.Session
+
+	ctx    context.Context // ends with the epoch
+	cancel context.CancelCauseFunc
+	accept context.Context // ends when no new request is taken: before ctx, on Close
+
+	roll  *roll
+	slots *slots
+}
+
+// openEpoch takes a lease and raises its fence.
+func (s *Session) openEpoch(ctx context.Context) (*Epoch, error) {
+	l, err := lease.Grant(ctx, s.lease, lease.Options{TTL: s.opts.TTL, Margin: s.opts.Margin, Log: s.opts.Log, Later: s.later})
+	if err != nil {
+		return nil, err
+	}
+	e := &Epoch{sess: s, lease: l, keys: s.space.Session(l.ID()), roll: newRoll(s.remember), slots: newSlots(s.opts.MaxPermits)}
+	value := record.Session{Holder: s.opts.Holder, AtMS: time.Now().UnixMilli()}.Encode()
+	e.fence, err = commit.Raise(ctx, s.kv, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
+	if err != nil {
+		s.Background(func() { _ = s.revoke(l, err) })
+		return nil, err
+	}
+	e.ctx, e.cancel = context.WithCancelCause(context.Background())
+	accept, refuse := context.WithCancelCause(e.ctx)
+	e.accept = accept
+	stop := context.AfterFunc(s.accept, func() { refuse(ErrClosed) })
+	context.AfterFunc(e.ctx, func() { stop() })
+	s.Background(func() {
+		<-l.Context().Done()
+		e.end(ErrLost, l.Cause())
+	})
+	s.Background(e.sweeps)
+	s.Background(func() { s.source.Follow(e.ctx, e.keys.Range, e.fence.Born(), e) })
+	return e, nil
+}
+
+// end ends the epoch and all its permits. The first cause counts. Hooks are
+// called only when all contexts have ended, since they may take their time.
+func (e *Epoch) end(cause error, reason error) {
+	reason = e.sess.Explain(reason)
+	holders, held, first := e.roll.end(cause, reason)
+	if !first {
+		return
+	}
+	var reports []func()
+	for _, h := range holders {
+		if report := h.Lose(cause, reason); report != nil {
+			reports = append(reports, report)
+		}
+	}
+	e.cancel(ErrEpoch)
+	e.sess.forget(held)
+	for _, report := range reports {
+		report()
+	}
+}
+
+// Lease returns the ID of the epoch's lease.
+func (e *Epoch) Lease() clientv3.LeaseID { return clientv3.LeaseID(e.lease.ID()) }
+
+// Fence returns the fence of what the session creates on the lease.
+func (e *Epoch) Fence() *commit.Fence { return e.fence }
+
+// Context returns a context that ends with the epoch.
+func (e *Epoch) Context() context.Context { return e.ctx }
+
+// Accepting returns a context that ends when no new request is taken: with the epoch, with
+// ErrEpoch as its cause, or before it when Close begins, with ErrClosed.
+func (e *Epoch) Accepting() context.Context { return e.accept }
+
+// Deadline returns until when the lease may be trusted unless it is renewed.
+func (e *Epoch) Deadline() time.Time { return e.lease.Deadline() }
+
+// Valid reports whether the lease may be trusted now. If not, the epoch is ended,
+// maybe at this moment by another goroutine.
+func (e *Epoch) Valid() bool {
+	if e.lease.Valid() {
+		return true
+	}
+	e.end(ErrLost, e.lease.Cause())
+	return false
+}
+
+// Gone ends an epoch of which a Txn has shown that its presence key is gone.
+func (e *Epoch) Gone() {
+	e.lease.Lose(errPresence)
+	e.Valid()
+}
+
+// Refuses returns ErrEpoch or ErrClosed if the epoch takes no new request, unless the
+// caller's ctx has ended as well. It does not look at the cause of a ctx derived from both:
+// the caller's may have ended with one that another session has given it.
+func (e *Epoch) Refuses(caller context.Context) error {
+	if e.accept.Err() != nil && caller.Err() == nil {
+		return context.Cause(e.accept)
+	}
+	return nil
+}
+
+// Why returns how the epoch has ended: ErrLost or ErrClosed, and a reason.
+func (e *Epoch) Why() (cause, reason error) { return e.roll.why() }
+
+// WhyEnded returns why the epoch has ended, for what it has left without an outcome: as an
+// error that is no loss of a permit.
+func (e *Epoch) WhyEnded() error {
+	cause, reason := e.roll.why()
+	if errors.Is(cause, ErrClosed) {
+		return ErrClosed
+	}
+	return reason
+}
+
+// Hold registers the holder of a ticket and returns what others have left for it. It
+// registers none if that is a notice: the request was ended. It returns ErrEpoch if the epoch
+// has ended, and ErrClosed if Close has begun.
+func (e *Epoch) Hold(t *Ticket, h Holder) (Mail, error) {
+	if !e.Valid() {
+		return Mail{}, ErrEpoch
+	}
+	return e.roll.add(t, h)
+}
+
+// Holds reports whether a request of the queue holds by this token.
+func (e *Epoch) Holds(queue string, token int64) bool { return e.roll.holds(queue, token) }
+
+// Drop forgets the holder of a ticket, which has ended by itself.
+func (e *Epoch) Drop(t *Ticket) {
+	if e.roll.drop(t) {
+		e.sess.forget(1)
+	}
+}
+
+// Enter counts one more holder that Close waits for, until leave is called or the epoch ends.
+// ok is false, and nothing is counted, if the epoch has ended or Close has begun.
+func (e *Epoch) Enter() (leave func(), ok bool) {
+	if !e.Valid() || !e.roll.enter() {
+		return nil, false
+	}
+	return sync.OnceFunc(func() {
+		if e.roll.leave() {
+			e.sess.forget(1)
+		}
+	}), true
+}
+
+// TakeSlot reserves a slot of the queue with that range. If the session has as many as it may
+// only because requests that have ended are still being removed, it waits until one of them
+// is. It returns ErrTooMany if that does not help, or takes too long, or ctx's error.
+func (e *Epoch) TakeSlot(ctx context.Context, queue string) (int, error) {
+	return e.slots.take(ctx, queue)
+}
+
+// Writes records a ticket before its request is written.
+func (e *Epoch) Writes(t *Ticket) {
+	e.roll.creates(t)
+	e.slots.name(t)
+}
+
+// Written records the outcome of that: the token, or 0 if no request was written.
+func (e *Epoch) Written(t *Ticket, token int64) { e.roll.created(t, token) }
+
+// Deletes records that a ticket's key is being deleted.
+func (e *Epoch) Deletes(t *Ticket) { e.slots.deletes(t) }
+
+// Free forgets a ticket whose key is certainly gone, and frees its slot. It may be called
+// more than once. A notice that comes afterwards is not kept.
+func (e *Epoch) Free(t *Ticket) {
+	e.roll.forget(t)
+	e.slots.free(t)
+}
+
+// Waste forgets a ticket whose key is taken by a foreign one.
+func (e *Epoch) Waste(t *Ticket) {
+	e.roll.forget(t)
+	e.slots.waste(t)
+}
+
+// Ended reports whether the request with that key on that lease is one of this session's own
+// that has ended: its lease is lost, or its key is being deleted.
+func (e *Epoch) Ended(lease int64, key string) bool {
+	if lease == e.lease.ID() {
+		return e.slots.deletesKey(key)
+	}
+	e.sess.mu.Lock()
+	defer e.sess.mu.Unlock()
+	_, past := e.sess.past[lease]
+	return past
+}
+
+// Reset implements mirror.Handler for the session's own range.
+func (e *Epoch) Reset(kvs []*mvccpb.KeyValue, revision int64) {
+	if revision < e.fence.Born() {
+		return // an older history: the source calls Rewind
+	}
+	alive := false
+	for _, kv := range kvs {
+		if string(kv.Key) == e.keys.Alive() {
+			alive = kv.CreateRevision == e.fence.Born() && kv.Lease == e.lease.ID()
+		} else {
+			e.notice(kv)
+		}
+	}
+	if !alive {
+		e.lease.Lose(errPresence)
+	}
+}
+
+// Apply implements mirror.Handler for the session's own range.
+func (e *Epoch) Apply(events []*clientv3.Event, _ int64) {
+	for _, ev := range events {
+		switch {
+		case string(ev.Kv.Key) != e.keys.Alive():
+			if ev.Type != clientv3.EventTypeDelete {
+				e.notice(ev.Kv)
+			}
+		case ev.Type == clientv3.EventTypeDelete || ev.Kv.Lease != e.lease.ID():
+			// On another lease, or on none, its deletion would not show the end
+			// of this one.
+			e.lease.Lose(errPresence)
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+)
+
+// Options configure a Session. All fields are set.
+type Options struct {
+	TTL            time.Duration
+	Margin         time.Duration
+	Holder         string // by which other processes see the session
+	MaxPermits     int
+	ReleaseTimeout time.Duration // how long a call waits for etcd to confirm the end of its work
+	Log            *zap.Logger
+
+	// Lost is called when the lease is lost, after what it held has ended, and Renewed when
+	// there is a new one.
+	Lost    func(clientv3.LeaseID, error)
+	Renewed func(clientv3.LeaseID)
+	// Rewound is called when etcd's history was taken back: what was seen has never been.
+	Rewound func()
+}
+
+// Session is one lease after the other, each with the requests on it. It is safe for
+// concurrent use.
+type Session struct {
+	client  *clientv3.Client
+	kv      *recorded
+	contact contact
+	opts    Options
+	space   keyspace.Space
+	lease   lease.API
+	source  *mirror.Source
+	nonces  atomic.Uint64 // the number of the latest Nonce
+	seen    atomic.Int64  // greatest revision of etcd that was ever met
+
+	// Asking and Requeue are for calls whose requests are gone: the reason is asked for, and
+	// they queue anew, a few at a time.
+	Asking, Requeue Turns
+	// Sending is for calls that read the queue or write a request, a bounded number at a time.
+	Sending Turns
+
+	// Three contexts end one after the other. All end with the client.
+	accept  context.Context // ends when Close begins: no new work
+	refuse  context.CancelFunc
+	ctx     context.Context // ends when Close has waited for the holders
+	stop    context.CancelFunc
+	late    context.Context // ends two seconds later: for the last requests to etcd
+	abandon context.CancelFunc
+
+	wg   sync.WaitGroup
+	ran  chan struct{} // closed when run has ended
+	shut sync.Once
+
+	mu       sync.Mutex
+	current  *Epoch             // nil between leases
+	turn     chan struct{}      // closed and replaced when current changes
+	trouble  error              // why there is no lease, if etcd refuses one
+	past     map[int64]struct{} // leases that were lost; they may live on in etcd
+	held     int                // live permits
+	idle     chan struct{}      // closed when Close has begun and none is live
+	closing  bool
+	finished bool // no goroutine is started any more
+
+	closeErr error
+}
+
+// New takes a lease in etcd and starts a session. ctx bounds this call only. After an error
+// nothing is left in etcd that does not expire by itself.
+func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts Options) (*Session, error) {
+	s := &Session{
+		client: etcd, opts: opts, space: space,
+		turn: make(chan struct{}), past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
+		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
+	}
+	s.kv = &recorded{KV: etcd, contact: &s.contact}
+	s.lease = leases{API: lease.Etcd(etcd), contact: &s.contact}
+	seen := func(revision int64) { s.contact.answer(time.Time{}, nil); s.See(revision) }
+	s.source = &mirror.Source{KV: s.kv, Watcher: etcd, Refresh: opts.TTL, Log: opts.Log, Seen: seen, Met: s.seen.Load, Rewound: s.Rewind}
+	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
+	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
+	s.late, s.abandon = context.WithCancel(etcd.Ctx())
+	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
+	opening, cancel := s.Open(ctx)
+	defer cancel()
+	e, err := s.openEpoch(opening)
+	if err != nil {
+		if s.accept.Err() != nil {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		s.refuse()
+		s.stop()
+		return nil, s.Explain(err)
+	}
+	s.current = e
+	s.Background(func() { s.run(e) })
+	return s, nil
+}
+
+// Client returns the caller's client.
+func (s *Session) Client() *clientv3.Client { return s.client }
+
+// KV returns that client's reads and Txns, whose answers show whether etcd is available.
+func (s *Session) KV() clientv3.KV { return s.kv }
+
+// Space returns the keys of the session's namespace.
+func (s *Session) Space() keyspace.Space { return s.space }
+
+// Source returns what watches and lists ranges for the session.
+func (s *Session) Source() *mirror.Source { return s.source }
+
+// Log returns the session's logger.
+func (s *Session) Log() *zap.Logger { return s.opts.Log }
+
+// Holder returns the name by which other processes see the session.
+func (s *Session) Holder() string { return s.opts.Holder }
+
+// TTL returns the time that was asked for between a renewal and the end of the lease.
+func (s *Session) TTL() time.Duration { return s.opts.TTL }
+
+// Margin returns how long before its end the lease is trusted no more.
+func (s *Session) Margin() time.Duration { return s.opts.Margin }
+
+// ReleaseTimeout returns how long a call waits for etcd to confirm the end of its work.
+func (s *Session) ReleaseTimeout() time.Duration { return s.opts.ReleaseTimeout }
+
+// Nonce returns a text that this session has returned never before.
+func (s *Session) Nonce() string { return strconv.FormatUint(s.nonces.Add(1), 36) }
+
+// Context returns a context that ends when Close has waited for the holders.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Accepting returns a context that ends when Close begins.
+func (s *Session) Accepting() context.Context { return s.accept }
+
+// Lease returns the ID of the present lease, or 0 between two leases and after Close.
+func (s *Session) Lease() clientv3.LeaseID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return 0
+	}
+	return s.current.Lease()
+}
+
+// Explain adds to an error that denies permission what an operator has to change.
+func (s *Session) Explain(err error) error { return commit.Explain(err, s.space.Root()) }
+
+// Background runs fn in a goroutine that Close waits for. After Close it does
+// nothing and returns false: the lease, with all its keys, is gone then.
+func (s *Session) Background(fn func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished {
+		return false
+	}
+	s.wg.Go(fn)
+	return true
+}
+
+// Do runs a call that ends when Close begins, with ErrClosed then.
+func (s *Session) Do(ctx context.Context, call func(context.Context) error) error {
+	if s.accept.Err() != nil {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	open, cancel := s.Open(ctx)
+	defer cancel()
+	err := call(open)
+	if err != nil && s.accept.Err() != nil && ctx.Err() == nil {
+		return ErrClosed
+	}
+	return err
+}
+
+// Get reads one key, linearizably.
+func (s *Session) Get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
+	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return s.kv.Get(call, key) })
+	if err != nil {
+		return nil, err
+	}
+	return resp.Kvs, nil
+}
+
+// run sees one lease after the other to its end.
+func (s *Session) run(e *Epoch) {
+	defer close(s.ran)
+	for e != nil {
+		select {
+		case <-e.ctx.Done():
+		case <-s.ctx.Done():
+			s.become(nil)
+			e.end(ErrClosed, errors.New("the session or its client was closed while it was held"))
+			if err := s.revoke(e.lease, ErrClosed); err != nil {
+				s.fail(fmt.Errorf("close session: lease %016x is left to expire: %w", e.lease.ID(), err))
+			}
+			return
+		}
+		lost, cause := e.lease, e.lease.Cause()
+		s.mu.Lock()
+		s.past[lost.ID()] = struct{}{}
+		s.mu.Unlock()
+		s.become(nil)
+		// The lease may still exist in etcd, with the keys of permits that have
+		// ended.
+		inUse := e.roll.inUse
+		s.Background(func() {
+			if inUse {
+				s.grace(lost, cause)
+			}
+			if err := s.revoke(lost, cause); err != nil {
+				s.opts.Log.Debug("the lost lease could not be revoked and will expire", zap.Error(err))
+			}
+		})
+		s.opts.Log.Warn("the session lost its lease, and all permits, runs and attempts on it", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(s.Explain(cause)))
+		s.opts.Lost(clientv3.LeaseID(lost.ID()), cause)
+		if e = s.reopen(); e != nil {
+			s.become(e)
+			s.opts.Log.Info("the session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
+			s.opts.Renewed(e.Lease())
+		}
+	}
+}
+
+// grace waits out the margin of a lease that was lost at its deadline while something
+// was held on it. Its permits' contexts have just ended, and what works under them needs a moment to stop:
+// that is what the margin leaves, and to revoke the lease at once would take it.
+func (s *Session) grace(l *lease.Lease, cause error) {
+	if !errors.Is(cause, lease.ErrDeadline) {
+		return
+	}
+	t := time.NewTimer(time.Until(l.Deadline().Add(s.opts.Margin)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.ctx.Done():
+	}
+}
+
+// revoke ends a lease here and in etcd. It repeats until that is certain, or
+// until two seconds after the session's end.
+func (s *Session) revoke(l *lease.Lease, cause error) error {
+	l.Close(cause)
+	return l.Revoke(s.late)
+}
+
+// later runs fn in the background, with a ctx that outlasts the session by two
+// seconds.
+func (s *Session) later(fn func(context.Context)) { s.Background(func() { fn(s.late) }) }
+
+// reopen takes a new lease, however long that takes. It returns nil if the
+// session or its client is closed.
+func (s *Session) reopen() *Epoch {
+	var pause commit.Backoff
+	for {
+		e, err := s.openEpoch(s.accept)
+		if err == nil {
+			return e
+		}
+		s.opts.Log.Debug("the session could not take a new lease yet", zap.Error(err))
+		s.mu.Lock()
+		s.trouble = s.Explain(err)
+		s.mu.Unlock()
+		if pause.Wait(s.accept, nil) != nil {
+			return nil
+		}
+	}
+}
+
+// become sets the present epoch.
+func (s *Session) become(e *Epoch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.trouble = e, nil
+	close(s.turn)
+	s.turn = make(chan struct{})
+}
+
+// Live returns the present epoch, and waits for one between two leases. It
+// returns ErrClosed, or ctx's error joined with why there is no lease.
+func (s *Session) Live(ctx context.Context) (*Epoch, error) {
+	for {
+		s.mu.Lock()
+		e, turn := s.current, s.turn
+		s.mu.Unlock()
+		if s.accept.Err() != nil {
+			return nil, ErrClosed
+		}
+		if e != nil && e.Valid() {
+			return e, nil
+		}
+		select {
+		case <-turn: // an epoch that has ended gives way at once
+		case <-s.accept.Done():
+		case <-ctx.Done():
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return nil, errors.Join(ctx.Err(), s.trouble)
+		}
+	}
+}
+
+// Open derives a ctx that also ends when Close begins, with ErrClosed as its cause.
+func (s *Session) Open(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.accept, func() { cancel(ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
