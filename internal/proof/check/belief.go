@@ -9,7 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// Belief is C2: who believed to hold a permit, and when, on the one clock of the
+// Belief is C2: which holders believed to hold a permit, and when, on the one clock of the
 // host. A belief is the time from its grant to its last confirmation; one that was
 // never confirmed proves nothing and is left out.
 //
@@ -18,8 +18,8 @@ import (
 //	overlap   at some instant, holders believed in more weight than the limit that
 //	          was in force when the last of them was admitted
 //	stale     a holder believed in a permit whose key had gone
-//	deadline  a permit was told as held after its own deadline
-//	terminal  a permit that had ended was told as held again
+//	deadline  a permit was reported as held after its own deadline
+//	terminal  a permit that had ended was reported as held again
 //
 // The exceptions of the promise are excused, and listed with how long they lasted:
 // a request that others took away, what a nemesis deleted, overwrote or revoked,
@@ -53,7 +53,7 @@ func (v *view) beliefs(spans []history.Span) (f []Finding) {
 	return f
 }
 
-// ownClock compares a holder's confirmations with what he himself knew.
+// ownClock compares a holder's confirmations with what the holder itself knew.
 func (v *view) ownClock(s *history.Span) (f []Finding) {
 	if e := s.Ended; e != nil && e.Until > 0 && e.Held > e.Until+slip {
 		f = append(f, bad("deadline", s.Granted.Gate, e.Held, "%s: token %d was told as held %s after its deadline", who(s), s.Granted.Token, ms(e.Held-e.Until)))
@@ -105,7 +105,7 @@ func (v *view) overlaps(gate string, spans []*history.Span) (f []Finding) {
 	return f
 }
 
-// over judges those who believed at one instant. They all may, if the limit in
+// over judges the beliefs at one instant. They all may, if the limit in
 // force when the last of them was admitted has room for them: lowering a limit
 // takes nothing back.
 func (v *view) over(gate string, now int64, active []*history.Span) *Finding {
@@ -120,7 +120,7 @@ func (v *view) over(gate string, now int64, active []*history.Span) *Finding {
 	if !known || total <= limit {
 		return nil
 	}
-	// Someone's key had gone before the last was admitted.
+	// One of the keys was gone before the last was admitted.
 	rest, overlap := total, never
 	var names, excuses []string
 	for _, s := range active {

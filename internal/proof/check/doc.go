@@ -4,9 +4,9 @@
 // Each checker looks for one kind of fault, by means of its own, so that a mistake
 // in one is seen by another:
 //
-//	store   C1  etcd's events replayed: who was admitted, and when, by the rule;
+//	store   C1  etcd's events replayed: what was admitted, and when, by the rule;
 //	            every key written once, every delete explained, nothing left over
-//	belief  C2  who believed to hold a permit, on the host's clock: never more than
+//	belief  C2  beliefs of holders in permits, on the host's clock: never more than
 //	            the limit, never after the key was gone
 //	fence   C3  writes to protected registers: none by a former holder
 //	linear  C4  calls and returns alone: is there an order in which they make sense
@@ -22,7 +22,7 @@
 //
 // # Verdicts
 //
-// Red: a rule is broken. Inconclusive: it cannot be told, for instance because the
+// Red: a rule is broken. Inconclusive: that is unknown, for instance because the
 // tap has missed something. Void: nothing was broken, but the run did not contain
 // what it was made for (see Required). Green: none of these. Excuses, such as a
 // holder whose key a nemesis deleted by hand, are listed and counted with every

@@ -15,7 +15,7 @@ import (
 //	guard     a write was accepted at a revision at which its permit's key did not
 //	          stand, or was not admitted
 //	falls     two writes under a mutex were accepted, the later with the smaller token
-//	refused   a write was refused although the permit's key stood all the time
+//	refused   a write was refused although the permit's key existed all the time
 //
 // In mode token the register refuses a smaller token than the greatest it has seen.
 // That is right for a mutex only. Its rules: falls and refused, as above.
@@ -108,7 +108,7 @@ func (v *view) guardEnds(r *request) int64 {
 	return end
 }
 
-// stoodAt reports whether it is certain that a request's key stood, as it was created,
+// stoodAt reports whether it is certain that a request's key existed, as it was created,
 // until the effect's outcome was known.
 func (v *view) stoodAt(r *request, now int64) bool {
 	if len(r.again) > 0 || v.struck(r) != nil {

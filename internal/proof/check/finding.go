@@ -24,7 +24,7 @@ type Level int
 // The levels.
 const (
 	Excused Level = iota // an exception that is documented and was provoked
-	Unclear              // it cannot be told
+	Unclear              // it is unknown
 	Bad                  // a rule is broken
 )
 

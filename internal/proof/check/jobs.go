@@ -12,7 +12,7 @@ import (
 // Jobs is C7: scheduled jobs. It replays the tap once more, as the life of run
 // records and locks (replay_job.go), and joins the starts of functions to it.
 //
-// Rules of what stands in etcd:
+// Rules of what is in etcd:
 //
 //	claim     a lock was created without the record of its tick, was written again,
 //	          or belongs to a session that had ended
@@ -24,17 +24,17 @@ import (
 //	finish    a finish touched another run than its own, a run was ended in etcd by
 //	          others while its function ran, or a claim was taken back that was started
 //	trim      a record went, and its tick is not closed; or closed ticks were opened
-//	left      a lock stands while nothing runs, or anything on a lease after all
+//	left      a lock exists while nothing runs, or anything on a lease after all
 //	          sessions were closed
 //
-// Rules of what functions and callers are told:
+// Rules of what functions and callers observe:
 //
 //	twice     a function was started twice for one attempt at a tick, or by one claim
 //	token     a function was started that has no claim, or one for something else
 //	early     a function was started before its tick was claimed
 //	retries   an attempt was started that Retries does not allow
 //	late      a tick was started later than LateBy allows, by its process's own clock
-//	told      a call was told something that was at no time so
+//	told      a call returned what was at no time so
 //
 // And of runs, which are judged as permits of a mutex are by belief and fence:
 // overlap, stale, deadline and terminal, guard, falls and refused. The exceptions are
@@ -42,11 +42,11 @@ import (
 //
 //	overlap   two runs of a job believed in themselves at some instant
 //	stale     a run believed in itself when its lock had gone
-//	deadline  a run was told as going on after its own deadline
-//	terminal  a run that had ended was told as going on again
-//	guard     a write by the guard was accepted when the lock did not stand
+//	deadline  a run was reported as live after its own deadline
+//	terminal  a run that had ended was reported as live again
+//	guard     a write by the guard was accepted when the lock did not exist
 //	falls     two writes were accepted, the later with the smaller token
-//	refused   a write was refused although the lock stood all the time
+//	refused   a write was refused although the lock existed all the time
 type Jobs struct{}
 
 // Name implements Checker.
@@ -125,7 +125,7 @@ func (v *view) starts() (f []Finding) {
 }
 
 // tooLate reports whether a claim was made too late for its tick. Its process may take a
-// moment to hear that the time is over.
+// moment to notice that the time is over.
 func (v *view) tooLate(c *claim, op *history.Op) bool {
 	bound, err := time.ParseDuration(op.Call.Attr["lateby"])
 	tick, bad := time.Parse(tickText, c.tick)
@@ -160,7 +160,7 @@ func (v *view) ended(name string, c *claim) []Finding {
 	return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was ended in etcd while its function ran (%s)", c.attempt, c.tick, who(s)))}
 }
 
-// unlockCalled reports whether anybody has called to unlock a job between a start and
+// unlockCalled reports whether an operator has called to unlock a job between a start and
 // a time.
 func (v *view) unlockCalled(name string, token, until int64) bool {
 	return slices.ContainsFunc(v.ops, func(op history.Op) bool {
@@ -168,7 +168,7 @@ func (v *view) unlockCalled(name string, token, until int64) bool {
 	})
 }
 
-// kept asks whether AtLeast was kept: what stands for it came with the claim, and did
+// kept checks whether AtLeast was kept: its key came with the claim, and did
 // not go before.
 func (v *view) kept(name string, c *claim) []Finding {
 	s := v.spanOf[c.lock]
@@ -189,8 +189,8 @@ func (v *view) kept(name string, c *claim) []Finding {
 	return nil
 }
 
-// skipped asks whether what a call of Do was told is so: for its time, what was in its
-// way must have stood at some time.
+// skipped checks the reason that a call of Do returned: what was in its way must have existed at
+// some time of the call.
 func (v *view) skipped(op *history.Op) []Finding {
 	if op.Call.Name != history.JobDo || op.Return == nil || op.Return.Outcome != history.OK {
 		return nil
@@ -222,14 +222,14 @@ func (v *view) laterClaimed(name, tick string, by int64) bool {
 	return j != nil && slices.ContainsFunc(j.claims, func(c *claim) bool { return c.tick > tick && v.notBefore(c.token) <= by })
 }
 
-// stoodFrom reports whether a key may have stood at any time between two.
+// stoodFrom reports whether a key may have existed at any time between two.
 func (v *view) stoodFrom(name string, from, to int64) bool {
 	return slices.ContainsFunc(v.lives[name], func(l *liveKey) bool {
 		return v.notBefore(l.created) <= to && (l.gone == never || v.seen(l.gone) >= from)
 	})
 }
 
-// leftOfJobs looks at what stands when it should not.
+// leftOfJobs finds the keys that exist when they should not.
 func (v *view) leftOfJobs() (f []Finding) {
 	for mark, kinds := range map[string][]keyKind{
 		history.MarkIdle:    {keyJobLock},

@@ -14,10 +14,10 @@ const (
 	keyOther       keyKind = iota // foreign, or of no meaning for admission
 	keyRequest                    // a request in a queue
 	keyLimit                      // a queue's limit
-	keyID                         // which request an ID stands for
+	keyID                         // the request of an ID
 	keyAlive                      // presence of a session
 	keyNotice                     // word to a session
-	keyJobLock                    // stands while a job runs
+	keyJobLock                    // exists while a job runs
 	keyJobRun                     // the claim and the record of a tick
 	keyJobFloor                   // ticks up to it are closed
 	keyJobHold                    // keeps a job from starting again
@@ -25,7 +25,7 @@ const (
 	keyJobSettings                // of a job
 	keyClock                      // of a process that runs jobs
 	keyRecord                     // what became of an idempotent request
-	keyClaim                      // stands while an attempt at it goes on
+	keyClaim                      // exists while an attempt at it is under way
 	keyPart                       // of its result
 )
 

@@ -16,7 +16,7 @@ import (
 
 // Linear is C4: calls and returns alone, by porcupine. Is there an order of all
 // operations on a queue, in agreement with the clock, in which each makes sense for
-// a store that knows a limit and who holds? It knows nothing of queues, ranks and
+// a store that knows a limit and the holders? It knows nothing of queues, ranks and
 // revisions, so it finds what the other checkers might misunderstand together.
 //
 // Its rule:
@@ -25,7 +25,7 @@ import (
 //	search    it was not found in time whether there is one: inconclusive
 //
 // Operations are built in linear_ops.go. A result that its caller did not learn
-// counts both ways, unless the tap tells it.
+// counts both ways, unless the tap shows it.
 type Linear struct{}
 
 // Name implements Checker.
@@ -129,7 +129,7 @@ type action struct {
 	maybe  bool // or not: its caller did not learn
 }
 
-// holders is the model's state. Held lists who holds, by token.
+// holders is the model's state. Held lists the holders, by token.
 type holders struct {
 	limit, used, max int64
 	known            bool

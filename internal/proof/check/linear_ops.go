@@ -11,14 +11,14 @@ import (
 //
 // An acquire takes effect between its call and its return. A permit ends between
 // the call and the return of its release; or, if it was not released, between the
-// last time at which its holder was told that it stands and the time at which the
+// last time at which its holder was told that it holds and the time at which the
 // tap saw its key gone. A release that was confirmed although the tap saw the key
 // gone before it was called is an operation of its own, and makes no sense then.
 // Without a tap, a permit that was not released may end at any time.
 //
-// A permit that nobody was told of counts while it was admitted, as the tap tells.
+// A permit that no caller was told of counts while it was admitted, as the tap shows.
 // Without a tap it is left out: had it taken effect it could only have been in the
-// way of others. Limits come from the tap, or from those who set them.
+// way of others. Limits come from the tap, or from the calls that set them.
 func (v *view) linearOps(name string) []porcupine.Operation {
 	b := &linearBuilder{view: v, name: name, clients: map[string]int{}}
 	for i := range v.spans {
@@ -74,11 +74,11 @@ func (b *linearBuilder) permit(s *history.Span) {
 	if r != nil {
 		gone = r.goneAt
 	}
-	last := called // when it certainly stood
+	last := called // when it certainly existed
 	if s.Confirmed {
 		last = s.To
 	}
-	if r != nil && (last > gone || b.excuse(r) != "") { // what its holder believed tells nothing; checker belief judges that
+	if r != nil && (last > gone || b.excuse(r) != "") { // its holder's belief proves nothing; checker belief judges that
 		last = called
 	}
 	release := b.confirmed(g)
@@ -97,7 +97,7 @@ func (b *linearBuilder) permit(s *history.Span) {
 		b.add(g.Client, a, release.Call.At, min(release.Return.At, gone))
 	case gone != never:
 		b.add("etcd", a, last, gone)
-	case r == nil: // nobody knows
+	case r == nil: // it is unknown
 		b.add("etcd", a, last, never)
 	}
 }
@@ -112,7 +112,7 @@ func (b *linearBuilder) confirmed(g history.Event) *history.Op {
 	return nil
 }
 
-// silent adds a permit that nobody was told of: it took up room from when its
+// silent adds a permit that no caller was told of: it took up room from when its
 // request was admitted until its key went.
 func (b *linearBuilder) silent(r *request) {
 	client := b.owner(r)

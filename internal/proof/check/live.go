@@ -16,8 +16,8 @@ import (
 //	late      a call returned long after its context had ended, or never
 //	told      a request was admitted, but its caller was not told
 //	forgotten a call waits although its request is gone
-//	refused   a try was refused although nothing stood in its way all the time
-//	left      a key stands though its call has failed or its permit has ended
+//	refused   a try was refused although nothing was in its way all the time
+//	left      a key exists though its call has failed or its permit has ended
 type Live struct{}
 
 // Name implements Checker.
@@ -56,7 +56,7 @@ type live struct {
 	stalls           []*history.Event
 }
 
-// stalled returns how long a client's process stood still between two times.
+// stalled returns how long a client's process was stopped between two times.
 func (l *live) stalled(client string, from, to int64) (sum int64) {
 	for _, e := range l.stalls {
 		if (e.Client == "" || e.Client == client) && e.At >= from && e.At-e.N <= to {
@@ -66,7 +66,7 @@ func (l *live) stalled(client string, from, to int64) (sum int64) {
 	return sum
 }
 
-// waited returns how long between two times a client's process stood still, or etcd was
+// waited returns how long between two times a client's process was stopped, or etcd was
 // slow: what depends on both takes that much longer.
 func (l *live) waited(client string, from, to int64) int64 {
 	return l.stalled(client, from, to) + Slow(l.h, from, to)
@@ -102,7 +102,7 @@ func (l *live) killed(op *history.Op) bool {
 	return false
 }
 
-// toldOf: who is admitted is told so.
+// toldOf: the caller of an admitted request is told so.
 func (l *live) toldOf(r *request) []Finding {
 	op := l.opOf[r]
 	if op == nil || r.admitted == 0 || l.spanOf[r] != nil && l.spanOf[r].From < l.healthy || l.killed(op) {

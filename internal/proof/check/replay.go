@@ -38,7 +38,7 @@ type liveKey struct {
 	created, gone int64 // revisions
 }
 
-// lease is one session's lease, as far as its presence key tells.
+// lease is one session's lease, as far as its presence key shows.
 type lease struct {
 	id     int64
 	gone   int64 // revision, or never
@@ -111,7 +111,7 @@ func (s *store) commit(c history.Commit) {
 		case keyAlive:
 			if e.Kind == history.KindPut && s.leases[k.lease] == nil {
 				var r record.Session
-				_ = json.Unmarshal([]byte(e.KV.Value), &r) // an unreadable one names nobody
+				_ = json.Unmarshal([]byte(e.KV.Value), &r) // an unreadable one has no holder
 				s.leases[k.lease] = &lease{id: k.lease, gone: never, goneAt: never, holder: r.Holder}
 			}
 			if l := s.leases[k.lease]; l != nil && e.Kind == history.KindPut {
@@ -124,7 +124,7 @@ func (s *store) commit(c history.Commit) {
 		case keyRequest:
 			g := s.gate(k.gate)
 			if g.fixed > 0 && k.weight > g.fixed {
-				continue // nobody can ask for that: a foreign key
+				continue // no caller can ask for that: a foreign key
 			}
 			touched[k.gate] = g
 			if e.Kind == history.KindPut {
@@ -165,7 +165,7 @@ func (s *store) note(name string, k parsedKey, e history.Event) {
 	}
 }
 
-// standing returns the keys that stand at a revision, by name.
+// standing returns the keys that exist at a revision, by name.
 func (s *store) standing(rev int64) (keys []*liveKey) {
 	for _, l := range s.history {
 		if l.created <= rev && l.gone > rev {

@@ -31,7 +31,7 @@ type limit struct {
 	first   bool // there was none before
 	record  record.Limit
 	above   int64 // the greatest token admitted before
-	hidden  int64 // token of a live admitted request that the record does not tell as held, or 0
+	hidden  int64 // token of a live admitted request that the record does not count as held, or 0
 }
 
 type state struct {
@@ -50,7 +50,7 @@ type request struct {
 	parsed   parsedKey
 	token    int64
 	putAt    int64 // when the tap saw it
-	lease    int64 // that it hangs on
+	lease    int64 // its lease
 	rec      record.Request
 	again    []int64 // revisions at which it was written again
 	twins    bool    // another request of the queue was created at the same revision
@@ -68,7 +68,7 @@ const (
 	stands     ending = iota
 	plain             // a delete of this key
 	withLease         // its lease ended
-	withNotice        // somebody took it away and left word
+	withNotice        // removed by another, with a notice
 	disowned          // it was written again without a lease, and counts no more
 )
 
@@ -76,8 +76,8 @@ func (e ending) String() string {
 	return [...]string{"it stands", "deleted", "its lease ended", "taken away", "overwritten without a lease"}[e]
 }
 
-// setLimit takes over a stored limit. An unreadable one admits nobody, and so does
-// one that claims to have admitted who had not come yet.
+// setLimit takes over a stored limit. An unreadable one admits nothing, and so does
+// one that claims admissions after itself.
 func (g *gate) setLimit(e history.Event, c history.Commit) {
 	l := limit{rev: c.Rev, at: c.At, above: g.above}
 	if e.Kind == history.KindPut {
@@ -91,9 +91,9 @@ func (g *gate) setLimit(e history.Event, c history.Commit) {
 	g.limits = append(g.limits, l)
 }
 
-// shown tells how many of the queue a reader of nothing but a limit's record and
-// the queue takes for holders: those up to Through, those who fit besides, and,
-// while the record is not settled, those who may have been admitted just before.
+// shown returns how many of the queue a reader of nothing but a limit's record and
+// the queue takes for holders: those up to Through, those that fit besides, and,
+// while the record is not settled, those that may have been admitted just before.
 func (g *gate) shown(l limit) (n int) {
 	used := int64(0)
 	for _, r := range g.queue {
@@ -137,7 +137,7 @@ func (g *gate) write(e history.Event, k parsedKey, c history.Commit) {
 		r.twins = true
 	}
 	g.queue = slices.Insert(g.queue, at, r)
-	if at < g.held || r.token <= g.above { // whoever stands before a holder holds
+	if at < g.held || r.token <= g.above { // every request before a holder holds
 		g.held++
 		g.used += r.parsed.weight
 		r.admitted = cmp.Or(r.admitted, c.Rev)
@@ -179,7 +179,7 @@ func (g *gate) drop(at int, c history.Commit, how ending) {
 	g.queue = slices.Delete(g.queue, at, at+1)
 }
 
-// admit is the rule: in the order of tokens, whoever fits beside all before him.
+// admit is the rule: in the order of tokens, every request that fits beside all before it.
 func (g *gate) admit(c history.Commit) {
 	l := g.limitAt(c.Rev)
 	for l.known && g.held < len(g.queue) && g.used+g.queue[g.held].parsed.weight <= l.n {

@@ -10,12 +10,12 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// job is what the tap tells of one scheduled job.
+// job is what the tap has seen of one scheduled job.
 type job struct {
 	name     string // "job/<name>"
-	gate     *gate  // of its locks: each is admitted as soon as it stands
+	gate     *gate  // of its locks: each is admitted as soon as it exists
 	claims   []*claim
-	holder   *claim                // whose lock stands
+	holder   *claim                // whose lock exists
 	records  map[string]*runRecord // by tick
 	ticks    []string              // that are claimed, in their order
 	floor    string
@@ -34,14 +34,14 @@ type claim struct {
 	hold    *liveKey   // that came with it, or nil
 }
 
-// runRecord is what stands of a tick.
+// runRecord is the record of a tick.
 type runRecord struct {
 	text  string
 	rec   record.Run
 	claim *claim
 }
 
-// breach is what cannot be right in what stands in etcd. It is excused if a nemesis
+// breach is a state of etcd that cannot be right. It is excused if a nemesis
 // wrote or deleted the key.
 type breach struct {
 	rule, key, text string
@@ -140,7 +140,7 @@ func (j *job) start(s *store, c history.Commit, ev *jobEvents) {
 	}
 	for part, rule := range map[string]string{"/hold": "held", "/pause": "paused"} {
 		if k := s.live[j.name+part]; k != nil && k.created < c.Rev {
-			j.breach(rule, c, "", "tick %s was claimed by %s although %q stood", cl.tick, r.Holder, k.name)
+			j.breach(rule, c, "", "tick %s was claimed by %s although %q existed", cl.tick, r.Holder, k.name)
 		}
 	}
 	j.ordered(s, c, cl)
@@ -160,7 +160,7 @@ func (j *job) ordered(s *store, c history.Commit, cl *claim) {
 	if !claimed {
 		j.ticks = slices.Insert(j.ticks, at, cl.tick)
 	}
-	// Claims beyond its horizon are of a clock that is wrong, and stand in nobody's way.
+	// Claims beyond its horizon are of a clock that is wrong, and block no call.
 	horizon := stampOf(time.UnixMilli(cl.rec.StartMS).Add(s.skew))
 	if at++; at < len(j.ticks) && j.ticks[at] < horizon {
 		j.breach("later", c, "", "tick %s was claimed by %s after tick %s was", cl.tick, cl.rec.Holder, j.ticks[at])
@@ -201,7 +201,7 @@ func (j *job) end(s *store, c history.Commit, ev *jobEvents) {
 	case lease != nil && (lease.gone <= c.Rev || lease.loose):
 		cl.lock.how = withLease
 	default:
-		j.breach("finish", c, key, "the lock of attempt %d at tick %s went, and its record tells nothing of it", cl.attempt, cl.tick)
+		j.breach("finish", c, key, "the lock of attempt %d at tick %s was removed, and its record does not show it", cl.attempt, cl.tick)
 	}
 	j.trim(c, ev)
 }
@@ -223,14 +223,14 @@ func (j *job) alone(c history.Commit, ev *jobEvents) {
 			back = back && now.claim.before == nil
 		}
 		if !back {
-			j.breach("finish", c, "", "the record of tick %s was changed by one who had no lock: %s", tick, e.KV.Value)
+			j.breach("finish", c, "", "the record of tick %s was changed without the lock: %s", tick, e.KV.Value)
 			continue
 		}
 		j.undo(now.claim)
 	}
 }
 
-// undo takes a claim back: the record of the attempt before stands again.
+// undo takes a claim back: the record of the attempt before is restored.
 func (j *job) undo(cl *claim) {
 	cl.undone = true
 	if cl.before != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// idem is what the tap tells of one idempotency key.
+// idem is what the tap has seen of one idempotency key.
 type idem struct {
 	name     string // of the record's key
-	gate     *gate  // of its claims: each is admitted as soon as it stands
+	gate     *gate  // of its claims: each is admitted as soon as it exists
 	attempts []*attempt
-	holder   *attempt // whose claim stands
-	now      *stood   // what stands, or nil
+	holder   *attempt // whose claim exists
+	now      *stood   // the present record, or nil
 	past     []*stood // records that went
 	outcomes []*stood
 	breaches []breach
@@ -27,10 +27,10 @@ type attempt struct {
 	claim   *request
 	before  *stood // what it has replaced
 	undone  bool   // it was taken back
-	outcome *stood // it, or who has resolved it, has recorded
+	outcome *stood // that it, or the operator who resolved it, has recorded
 }
 
-// stood is a record as it stood.
+// stood is a record at one time.
 type stood struct {
 	text      string
 	rec       record.Attempt
@@ -40,7 +40,7 @@ type stood struct {
 	gone      int64 // the record went, or another generation began
 	goneAt    int64
 	alone     bool // no claim went with it
-	underWork bool // a claim stood when it went, and still does
+	underWork bool // a claim existed when it was removed, and still does
 }
 
 func (s *stood) finished() bool {
@@ -176,7 +176,7 @@ func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
 	now := n.stand(c, e, r, b.of)
 	switch {
 	case now.text == b.text:
-		now.rev, now.at = b.rev, b.at // it has stood since
+		now.rev, now.at = b.rev, b.at // it has existed since
 	case b.finished():
 		n.breach("changed", c, "", "the outcome of attempt %d, %s, was changed to that of attempt %d, %s", b.rec.Number, b.rec.State, r.Number, r.State)
 	case b.of != nil && b.of.before != nil && now.text == b.of.before.text && n.holder == nil:
@@ -189,7 +189,7 @@ func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
 	case r.State == record.AttemptWorking:
 		n.steps(c, b.rec, r)
 	case r.By != "" && worked != nil:
-		n.breach("zombie", c, "", "it was resolved by %s while attempt %d went on", r.By, b.rec.Number)
+		n.breach("zombie", c, "", "it was resolved by %s while attempt %d was under way", r.By, b.rec.Number)
 	case r.By == "" && worked != nil && (worked != b.of || n.holder != nil):
 		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s, and a claim was left", r.Number, r.Holder, r.State)
 	case r.By == "" && r.State != record.AttemptReleased && b.of != nil && r.Token != b.of.token:

@@ -15,7 +15,7 @@ type Verdict string
 // The verdicts, from the worst to the best.
 const (
 	Red          Verdict = "red"          // a rule was broken
-	Inconclusive Verdict = "inconclusive" // it cannot be told
+	Inconclusive Verdict = "inconclusive" // it is unknown
 	Void         Verdict = "void"         // nothing was broken, but too little was tried
 	Green        Verdict = "green"
 )
@@ -188,7 +188,7 @@ func (v *view) endedOnPurpose(l *lease) bool {
 // most is how many findings of one level, checker and rule are printed.
 const most = 5
 
-// String tells the verdict and its reasons.
+// String returns the verdict and its reasons.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d events", strings.ToUpper(string(r.Verdict)), r.Events)

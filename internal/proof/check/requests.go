@@ -18,7 +18,7 @@ import (
 // claims (replay_request.go), and joins the calls of functions to it. A record that is
 // deleted, or has expired, begins anew.
 //
-// Rules of what stands in etcd:
+// Rules of what is in etcd:
 //
 //	claim     a claim was created without its record, was written again, or belongs to
 //	          a session that had ended
@@ -29,19 +29,19 @@ import (
 //	payload   a record changed its payload's fingerprint
 //	steps     recovery points were lost or changed
 //	changed   an outcome changed
-//	zombie    an attempt that is not the latest wrote, or one was resolved that went on
+//	zombie    an attempt that is not the latest wrote, or one was resolved that had not ended
 //	returned  an attempt was given up in etcd while its function ran, or after it had
 //	          returned a value
-//	kept      a record went before its time, or while somebody worked on it
+//	kept      a record went before its time, or while an attempt worked on it
 //	with      what was given to Attempt.Attach was done without the outcome, or not with it
-//	left      a claim stands while nothing runs, or anything after all is over
+//	left      a claim exists while nothing runs, or anything after all is over
 //
-// Rules of what functions and callers are told:
+// Rules of what functions and callers observe:
 //
 //	twice     a function was called twice by one claim, or for one attempt
 //	token     a function was called that has no claim, or another's, or one taken back
 //	early     a function was called before its claim was asked for
-//	told      a call was told something that was at no time so: a value that was not
+//	told      a call returned what was at no time so: a value that was not
 //	          recorded, or another than was
 //
 // And of attempts, which are judged as permits of a mutex are by belief, with the same
@@ -49,8 +49,8 @@ import (
 //
 //	overlap   two attempts at a request believed in themselves at some instant
 //	stale     an attempt believed in itself when its claim had gone
-//	deadline  an attempt was told as going on after its own deadline
-//	terminal  an attempt that had ended was told as going on again
+//	deadline  an attempt was reported as live after its own deadline
+//	terminal  an attempt that had ended was reported as live again
 type Requests struct{}
 
 // Name implements Checker.
@@ -182,14 +182,14 @@ func mayRelease(start, end *history.Op) bool {
 	return end.Call.Attr["as"] == record.AttemptReleased || start.Call.Attr["with"] == WithConflict
 }
 
-// What a function has given to Attempt.Attach, as its start's Attr["with"] tells it. It counts
+// What a function has given to Attempt.Attach, as its start's Attr["with"] names it. It counts
 // if the function returns a value.
 const (
 	WithPut      = "put"      // the attempt's token, to "register/" and the record's key
 	WithConflict = "conflict" // the same under a condition that is never met
 )
 
-// keptRecord asks whether a record that went had stood long enough.
+// keptRecord checks whether a record that was removed had existed long enough.
 func (v *view) keptRecord(n *idem, s *stood) []Finding {
 	if v.meddled(v.prefix+n.name, s.gone) != nil || v.deleteCalled(n.name, s) || s.of == nil {
 		return nil
@@ -221,7 +221,7 @@ func (v *view) keptRecord(n *idem, s *stood) []Finding {
 	return nil
 }
 
-// deleteCalled reports whether anybody has called for the deletion of a record.
+// deleteCalled reports whether a call has asked for the deletion of a record.
 func (v *view) deleteCalled(name string, s *stood) bool {
 	return slices.ContainsFunc(v.ops, func(op history.Op) bool {
 		return op.Call.Name == history.RequestDelete && op.Call.Gate == name && op.Call.At <= s.goneAt && op.Outcome() != history.Fail &&
@@ -266,7 +266,7 @@ func (v *view) effectsOfRequests() (f []Finding) {
 	return f
 }
 
-// toldOfRequest asks whether what a call was told is so.
+// toldOfRequest checks whether what a call returned is so.
 func (v *view) toldOfRequest(op *history.Op) []Finding {
 	r, n := op.Return, v.entries[op.Call.Gate]
 	late := op.Call.At - duration(v.h, SettingCacheFor, 10*time.Second) - v.ttl - v.lag
@@ -310,7 +310,7 @@ func sum(r record.Attempt) string {
 	return hexes.EncodeToString(s[:])
 }
 
-// leftOfRequests looks at what stands when it should not.
+// leftOfRequests finds the keys that exist when they should not.
 func (v *view) leftOfRequests() (f []Finding) {
 	for mark, kinds := range map[string][]keyKind{
 		history.MarkIdle:    {keyClaim},

@@ -54,12 +54,12 @@ const (
 	ToleratePrefix = "tolerate:"
 )
 
-// CountStall is the counter by which a harness tells that a process stood still: at
+// CountStall is the counter by which a harness records that a process was stopped: at
 // At, for N nanoseconds. It is the process of Client, or of all clients if that is
 // empty.
 const CountStall = "stall"
 
-// CountSlow is the counter by which a harness tells that etcd itself was slow: until At,
+// CountSlow is the counter by which a harness records that etcd itself was slow: until At,
 // for N nanoseconds, a write had not come to all members.
 const CountSlow = "slow"
 

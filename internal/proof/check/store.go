@@ -12,20 +12,20 @@ import (
 //
 // Its rules:
 //
-//	tap      the tap has seen everything, else nothing can be told
+//	tap      the tap has seen everything, else nothing can be judged
 //	limit    a permit was granted though those granted before it left no room
-//	order    a permit was granted though it stood behind others who waited
+//	order    a permit was granted though its request was behind waiting ones
 //	early    a permit was granted before it could have been admitted
 //	weight   a permit was granted for a request of another weight
 //	token    a token is no create revision of a key, belongs to another's request,
 //	         was granted twice, or falls from one holder of a mutex to the next
 //	time     a revision contradicts the clock: it was seen before it was asked for
 //	once     a request's key was written again, or shares its revision with another
-//	through  the limit's record tells other holders than there were
-//	status   Status has told other holders than there were
-//	delete   a key went, and nobody who may delete it had a reason
-//	release  a release was confirmed, but the key stood
-//	left     a key stands that nobody owns
+//	through  the limit's record has other holders than there were
+//	status   Status has returned other holders than there were
+//	delete   a key was removed, and no party that may delete it had a reason
+//	release  a release was confirmed, but the key existed
+//	left     a key exists that has no owner
 type Store struct{}
 
 // Name implements Checker.
@@ -82,8 +82,8 @@ func (v *view) grants() (f []Finding) {
 	return f
 }
 
-// neverAdmitted tells which rule a grant broke that no revision justifies: is there
-// room at none even if only those count who were granted, the limit is broken;
+// neverAdmitted returns the rule that a grant broke that no revision justifies: if there is
+// room at none even if only granted requests count, the limit is broken;
 // else the order.
 func (v *view) neverAdmitted(s *history.Span, r *request) Finding {
 	g := r.gate
@@ -176,7 +176,7 @@ func (v *view) writtenOnce() (f []Finding) {
 	return f
 }
 
-// limits: the record of a limit tells later readers who had been admitted.
+// limits: the record of a limit shows later readers which requests had been admitted.
 func (v *view) limits() (f []Finding) {
 	for _, name := range v.names() {
 		g := v.gates[name]
@@ -188,7 +188,7 @@ func (v *view) limits() (f []Finding) {
 			case l.hidden != 0:
 				finding := at(l.rev, bad("through", name, l.at, "the limit of %d hides that token %d had been admitted", l.n, l.hidden))
 				if v.byToken[id{name, l.hidden}].admitted <= v.restored(g, l.rev) {
-					finding.Level = Excused // a nemesis deleted the record that told so
+					finding.Level = Excused // a nemesis deleted the record that showed it
 				}
 				f = append(f, finding)
 			}
@@ -197,7 +197,7 @@ func (v *view) limits() (f []Finding) {
 	return f
 }
 
-// statuses compares what Status has told with what there was: N is the weight of
+// statuses compares what Status has returned with what there was: N is the weight of
 // the holders, at revision Rev.
 func (v *view) statuses() (f []Finding) {
 	for _, op := range v.ops {
@@ -220,7 +220,7 @@ func (v *view) statuses() (f []Finding) {
 }
 
 // restored returns the last revision before rev at which a limit that a nemesis had
-// deleted was stored again. What it told of earlier admissions is lost.
+// deleted was stored again. Its information about earlier admissions is lost.
 func (v *view) restored(g *gate, rev int64) (last int64) {
 	for _, l := range g.limits {
 		if l.first && l.rev <= rev && v.named(v.prefix+g.name+"/limit") {
@@ -230,7 +230,7 @@ func (v *view) restored(g *gate, rev int64) (last int64) {
 	return last
 }
 
-// forgets reports whether somebody holds who was admitted before that.
+// forgets reports whether a holder was admitted before that.
 func (v *view) forgets(g *gate, rev int64) bool {
 	restored := v.restored(g, rev)
 	for _, r := range g.requests {

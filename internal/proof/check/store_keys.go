@@ -35,14 +35,14 @@ func (v *view) unexplained(r *request) string {
 		return ""
 	}
 	if l := v.leases[r.lease]; r.gone != never && (v.struckLease(r.lease, r.gone) != nil || l != nil && l.loose) {
-		return "" // its session was told that it is lost, and has revoked the lease itself
+		return "" // its session knew that it is lost, and has revoked the lease itself
 	}
 	switch r.how {
 	case withLease:
 		return "" // a lease may end at any time; checker belief asks whether its holder knew
 	case withNotice:
 		if !v.taken(r) {
-			return "it was taken away (" + r.notice.Cause + "), but nobody has called for that"
+			return "it was taken away (" + r.notice.Cause + "), but no call has asked for that"
 		}
 		return ""
 	case disowned:
@@ -52,7 +52,7 @@ func (v *view) unexplained(r *request) string {
 	switch {
 	case span != nil && v.released(r) <= r.goneAt:
 		if v.disputed(r) {
-			return "it was deleted, and its holder was told that this was not by his release"
+			return "it was deleted, and its holder was told that its release did not do that"
 		}
 		return ""
 	case span != nil:
@@ -64,7 +64,7 @@ func (v *view) unexplained(r *request) string {
 		}
 		return "it was deleted while its holder believed in it, and before it was released"
 	case op != nil && op.Outcome() == history.OK && op.Call.Name == history.Acquire && v.again(r, op):
-		return "it was deleted while its caller waited, and he queued anew"
+		return "it was deleted while its caller waited, and the caller queued again"
 	}
 	return "" // its caller had given up, or was refused
 }
@@ -93,7 +93,7 @@ func (v *view) disputed(r *request) bool {
 // were not taken at once.
 const slip = int64(10_000_000)
 
-// taken reports whether somebody has called to take a request away.
+// taken reports whether a call has asked for the removal of a request.
 func (v *view) taken(r *request) bool {
 	for _, op := range v.takers[r.gate.name] {
 		c := &op.Call
@@ -135,7 +135,7 @@ func (v *view) presences() (f []Finding) {
 	return f
 }
 
-// leftOver looks at what stands when it should not.
+// leftOver finds the keys that exist when they should not.
 func (v *view) leftOver() (f []Finding) {
 	for _, phase := range []struct {
 		mark  string
@@ -173,7 +173,7 @@ func (v *view) planted(k *liveKey) bool {
 }
 
 // widowed reports whether a key is that of an ID whose request was deleted by hand: it
-// stays until the lease ends, or somebody else asks for the ID.
+// stays until the lease ends, or another call uses the ID.
 func (v *view) widowed(k *liveKey) bool {
 	r := v.byToken[id{k.parsed.gate, k.created}]
 	return k.parsed.kind == keyID && r != nil && v.struck(r) != nil

@@ -152,7 +152,7 @@ func pointers[T any](all []T) (ps []*T) {
 	return ps
 }
 
-// setter names a change of a limit by what its record tells of it.
+// setter names a change of a limit by what its record says.
 type setter struct {
 	gate, client string
 	limit        int64
@@ -192,7 +192,7 @@ func (v *view) bounds() {
 			if op := v.opOf[r]; op != nil {
 				raise(r.token, op.Call.At)
 			}
-			// A key that was released stood when its holder last confirmed it.
+			// A key that was released existed when its holder last confirmed it.
 			if span := v.spanOf[r]; r.how == plain && !v.named(r.key) && span != nil && span.Confirmed && v.released(r) != never {
 				raise(r.gone, span.To)
 			}
