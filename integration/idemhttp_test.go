@@ -22,8 +22,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
-// stores returns the stores of two processes.
-// middleware returns one that is set up well.
+// middleware returns a middleware of the store.
 func middleware(t testing.TB, st *idempotency.Store, opts *idemhttp.Options) func(http.Handler) http.Handler {
 	t.Helper()
 	mw, err := idemhttp.Middleware(st, opts)
@@ -31,6 +30,7 @@ func middleware(t testing.TB, st *idempotency.Store, opts *idemhttp.Options) fun
 	return mw
 }
 
+// stores returns the stores of two processes.
 func stores(t testing.TB) (all [2]*idempotency.Store) {
 	t.Helper()
 	etcd := embedtest.Shared(t)
@@ -181,8 +181,8 @@ func TestIdempotencyWithEcho(t *testing.T) {
 	}
 }
 
-// echo.WrapMiddleware alone lets errors be written when the response is already sent: the
-// middleware's user is told.
+// With echo.WrapMiddleware alone, echo writes errors after the response was sent: ReportError is
+// called.
 func TestIdempotencyWithEchoTooLate(t *testing.T) {
 	t.Parallel()
 	var told atomic.Int64

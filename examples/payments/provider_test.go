@@ -60,7 +60,7 @@ func TestProviderKeepsBooks(t *testing.T) {
 	}
 }
 
-// Who goes away before he is charged is not charged; afterwards he is.
+// A caller that disconnects before the charge is not charged; after it, the charge stays.
 func TestProviderHoldsCalls(t *testing.T) {
 	t.Parallel()
 	b := startProvider(t)

@@ -18,14 +18,13 @@ func cluster(t *testing.T) clientv3.Config {
 	return clientv3.Config{Endpoints: embedtest.Shared(t).Endpoints()}
 }
 
-// A store that is written quite otherwise keeps all promises, so they ask for nothing that
-// is etcdkit's alone.
+// A store with another implementation keeps all promises: they are not specific to etcdkit's store.
 func TestModel(t *testing.T) {
 	conformance.Idempotency(t, cluster(t), &model{}, nil)
 }
 
-// rules are those of the model, with the promise that notices when one is taken out, and
-// what it says then.
+// rules are the rules of the model, each with the promise that fails without it, and a part of the
+// failure.
 var rules = map[string]struct{ promise, says string }{
 	"one at a time":                               {"OneExecution", "the function ran"},
 	"all processes know an outcome":               {"Replay", "executed the request again after an outcome"},
@@ -71,7 +70,7 @@ var rules = map[string]struct{ promise, says string }{
 	"closing leaves no lease":                     {"NothingIsLeft", "leases are left"},
 }
 
-// Every promise can fail, and notices the rules that it is for.
+// Every promise fails if one of its rules is removed.
 func TestEveryPromiseCanFail(t *testing.T) {
 	for _, p := range conformance.Promises() {
 		shown := false
@@ -104,7 +103,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// Without a cluster, and without the right to read there, it is told where.
+// Without a cluster that can be read, the error names prefix and endpoints.
 func TestNoCluster(t *testing.T) {
 	t.Parallel()
 	p := conformance.Promises()[0]
@@ -112,7 +111,7 @@ func TestNoCluster(t *testing.T) {
 	require.ErrorContains(t, err, "read keys below /conformance/ at [127.0.0.1:1]")
 }
 
-// On a shared cluster: whatever becomes of a promise, no key and no lease of it stays.
+// Whatever the result of a promise, it leaves no key and no lease.
 func TestNothingStaysBehind(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Start(t, nil)

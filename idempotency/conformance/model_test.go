@@ -17,9 +17,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/conformance"
 )
 
-// model is a store of which all processes are in this one, written the slow way: who may
-// do what is decided under one lock, and etcd has what others can see of it. One rule can
-// be taken out of it.
+// model is a simple store whose processes are all in this one. It decides everything under one lock,
+// and writes to etcd what the promises look at there. One rule can be removed from it.
 type model struct {
 	without string
 
@@ -115,7 +114,7 @@ func (m *model) Open(_ context.Context, client *clientv3.Client, prefix string) 
 
 func (n *node) without(rule string) bool { return n.m.without == rule }
 
-// stir tells all who wait. The fleet is locked.
+// stir wakes all waiting calls. The caller holds the lock of the fleet.
 func (f *fleet) stir() {
 	close(f.changed)
 	f.changed = make(chan struct{})

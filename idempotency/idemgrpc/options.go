@@ -23,17 +23,18 @@ type Options struct {
 	// key; calls of others pass unchanged. Defaults to NeedsKey: all but health checks,
 	// reflection and methods without side effects.
 	Methods func(fullMethod string) bool
-	// Optional lets calls without a key run without a claim. Defaults to false: they are
-	// answered with INVALID_ARGUMENT.
+	// Optional runs the handler for calls without a key, each time and without a claim. Defaults
+	// to false: they are answered with INVALID_ARGUMENT.
 	Optional bool
-	// PassStreams lets streams of such Methods run without a claim. Defaults to false: they
-	// are answered with UNIMPLEMENTED.
+	// PassStreams runs the handlers of streams of such Methods, each time and without a claim.
+	// Defaults to false: such streams are answered with UNIMPLEMENTED.
 	PassStreams bool
 	// CheckKey returns an error for a key that is not random enough; the client gets the
 	// error's text. Defaults to no check beyond 1 to 255 printable ASCII characters.
 	CheckKey func(key string) error
-	// Payload returns what two calls with one key must have in common, in a form that
-	// Store.Begin takes. Its error is answered with INVALID_ARGUMENT. Defaults to the whole
+	// Payload returns the payload of a call, in a form that Store.Begin takes. If two calls with
+	// one key have different payloads, the second is answered with FAILED_PRECONDITION. A call
+	// for which Payload returns an error is answered with INVALID_ARGUMENT. Defaults to the whole
 	// message.
 	Payload func(ctx context.Context, fullMethod string, req any) (any, error)
 	// OnCode decides what happens to the call, by the code that its handler has returned:
@@ -49,10 +50,11 @@ type Options struct {
 	// StoreTimeout is at most how long a call waits for etcd before its handler runs, in
 	// addition to Wait. Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
-	// FailOpen runs the handler without a claim if etcd is unavailable or nearly full and
-	// nothing is known of the call (idempotency.ErrUnavailable). A call that was seen in
-	// progress, done or lost does not run again; neither does any call while etcd denies access
-	// or the session is closed. Defaults to false: such calls are answered with UNAVAILABLE.
+	// FailOpen runs the handler without a claim, so possibly twice, if a call cannot begin
+	// because etcd is unavailable or nearly full, and nothing else is known of the call
+	// (idempotency.ErrUnavailable). A call that was seen in progress, done or lost does not run
+	// again; neither does any call while etcd denies access or the session is closed. Defaults
+	// to false: such calls are answered with UNAVAILABLE.
 	FailOpen bool
 	// Each returns options for one call, such as idempotency.Retain and OnLost. Wait and
 	// OnError have no effect there. Defaults to none.
@@ -99,9 +101,10 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	return c, nil
 }
 
-// RememberFinal records each outcome that a repetition would get again: OK, INVALID_ARGUMENT,
-// NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION and OUT_OF_RANGE. The other codes release the key
-// for the same payload.
+// RememberFinal is the default of Options.OnCode. It returns idempotency.Remember for OK,
+// INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION and OUT_OF_RANGE, and Forget for
+// the other codes, after which a repetition may succeed. Forget releases the key for the same
+// payload.
 func RememberFinal(code codes.Code) idempotency.Action {
 	switch code {
 	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:

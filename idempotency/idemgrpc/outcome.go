@@ -77,7 +77,7 @@ func encode(resp any, failed *status.Status, most int) []byte {
 }
 
 var (
-	errForm    = errors.New("the recorded result was not made by idemgrpc.Encode, or by a later release of it")
+	errForm    = errors.New("the recorded result was not made by idemgrpc.Encode, or by one of a later release")
 	errOmitted = errors.New("the response was not kept")
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
 )
 
-// An operator who has found out what a lost attempt did gives its duplicates the response, or the
-// status with its details.
+// Duplicates of a call that an operator has resolved get the operator's message, or status with
+// details. A result that no interceptor can decode is answered with INTERNAL.
 func TestResolvedByHand(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})[0]

@@ -192,7 +192,7 @@ func TestErrors(t *testing.T) {
 	require.EqualValues(t, 1, plain.calls.Load())
 }
 
-// The client goes: the handler goes on, and its outcome is recorded.
+// If the client cancels, the handler continues, and its outcome is recorded.
 func TestClientGoes(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, nil)[0]
@@ -285,8 +285,8 @@ func TestUnknownOutcome(t *testing.T) {
 	refused(t, s.pay("k").err, codes.FailedPrecondition, idemgrpc.ReasonFailed)
 }
 
-// A condition that the handler has given to its attempt is not met: only what was to be done with
-// it was not done. The client is not told that nothing was, since the handler has run.
+// If a condition of the handler's attempt is not met, its operations are not done. The status does not
+// deny the other effects of the handler.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, nil)[0]
@@ -316,9 +316,9 @@ func TestRefusedOperations(t *testing.T) {
 	require.EqualValues(t, 1, s.calls.Load())
 }
 
-// etcd is away when the handler has returned. Its outcome is returned, and recorded later;
-// but not if it may turn out not to be the one that counts: with conditions its writing may
-// end in a conflict, and after MaxExecution somebody else may have begun.
+// If etcd is unavailable when the handler has returned, the outcome is returned, and recorded later.
+// It is withheld if another attempt may have another outcome: with conditions, recording it may end
+// in a conflict; after MaxExecution, another attempt may have begun.
 func TestEtcdGoesBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"certain", "conditions", "too long"} {
@@ -365,7 +365,7 @@ func TestLargeResponse(t *testing.T) {
 	require.EqualValues(t, 1, s.calls.Load())
 }
 
-// Streams are refused, unless told to pass.
+// Streams are refused unless PassStreams is set.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, nil)[0]

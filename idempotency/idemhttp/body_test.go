@@ -23,7 +23,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
-// I15: the handler reads what the client has sent, as if nobody had before.
+// I15: the handler reads the whole body that the client has sent, although the Middleware has read it.
 func TestBodyIsRestored(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -100,8 +100,8 @@ func TestFilesOfAForm(t *testing.T) {
 	}
 }
 
-// I14: the body counts, be it large, empty, chunked or of a form; and so does what else tells
-// requests apart.
+// I14: a request with another body, large, empty, chunked or of a form, is another request; so is
+// one with another method, path, query or media type.
 func TestWhatMakesRequestsTheSame(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -250,7 +250,7 @@ func TestBodyIsTooLarge(t *testing.T) {
 	require.Zero(t, s.calls.Load())
 	require.Equal(t, http.StatusCreated, s.post("/", "k", "1234567890").StatusCode)
 
-	// So does the limit of somebody in front.
+	// The limit of a handler in front of the Middleware counts, too.
 	in := f.instance(nil, nil)
 	mw := in.middleware(nil)(http.HandlerFunc(paid))
 	s = in.hosting(nil, http.MaxBytesHandler(mw, 5))

@@ -33,9 +33,10 @@
 //	| a duplicate is in progress                    | 409 and Retry-After; later, if Wait is set |
 //	| body larger than MaxRequest                   | 413                                        |
 //	| response was recorded                         | a replay                                   |
+//	| response is withheld                          | 409 and Retry-After                        |
 //	| outcome is unknown, under Refuse              | 409, with the reference for Resolve        |
 //	| scope has too many records                    | 429 and Retry-After; replays continue      |
-//	| etcd refuses what was given to Attach          | 500                                        |
+//	| etcd refuses what was given to Attach         | 500                                        |
 //	| etcd is unavailable or nearly full,           |                                            |
 //	| or the session is closed                      | 503 and Retry-After; see FailOpen          |
 //

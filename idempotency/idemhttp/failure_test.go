@@ -21,8 +21,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
-// I22: the client goes while its request is being done: the handler goes on, with a context
-// that has not ended, and what it has answered is recorded.
+// I22: if the client hangs up, the handler continues, with a context that has not ended, and its
+// response is recorded.
 func TestClientGoes(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"silently", "writing", "flushing"} {
@@ -66,8 +66,8 @@ func TestClientGoes(t *testing.T) {
 	require.Equal(t, t.Context(), idemhttp.Client(t.Context()))
 }
 
-// I23: etcd is away when the handler has returned: its client gets the true response, the
-// key is not given free, and when etcd is back the outcome is recorded.
+// I23: if etcd is unavailable when the handler has returned, the client gets the handler's response,
+// the key is not released, and the outcome is recorded when etcd is available again.
 func TestEtcdGoesBeforeTheCommit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for the end of calls to etcd: 5 s")
@@ -94,8 +94,8 @@ func TestEtcdGoesBeforeTheCommit(t *testing.T) {
 	require.Zero(t, b.calls.Load())
 }
 
-// A response that may turn out not to be the one that counts is not sent. With conditions
-// its writing may end in a conflict; after MaxExecution somebody else may have begun.
+// A response is withheld if another attempt may have another outcome: with conditions, recording it
+// may end in a conflict; after MaxExecution, another attempt may have begun.
 func TestUncertainResponseIsNotSent(t *testing.T) {
 	t.Parallel()
 	calm := &concurrency.SessionOptions{TTL: 30 * time.Second, Margin: 50 * time.Millisecond}
@@ -176,8 +176,8 @@ func TestRefusedOperations(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-// While etcd is away nothing runs, unless that was asked for; replays of a short time ago
-// go on.
+// While etcd is unavailable no handler runs, except with FailOpen; outcomes in the cache are still
+// replayed.
 func TestEtcdIsAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for the end of calls to etcd: 4 s")
@@ -254,8 +254,8 @@ func (noCodec) Name() string                       { return "none" }
 func (noCodec) Encode(_, _ []byte) ([]byte, error) { return nil, io.ErrShortWrite }
 func (noCodec) Decode(b, _ []byte) ([]byte, error) { return b, nil }
 
-// I24: a panic, http.ErrAbortHandler and runtime.Goexit leave the attempt as lost, and go on
-// to the server. The next duplicate takes over, or gets what the policy says.
+// I24: a panic, http.ErrAbortHandler and runtime.Goexit leave the attempt as lost, and reach the
+// server. The next duplicate takes over or is refused, by the policy.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -299,8 +299,8 @@ func TestPanics(t *testing.T) {
 	require.EqualValues(t, 2, forgetful.calls.Load())
 }
 
-// I01: a process that was taken for dead does not get its response recorded, and its client
-// is told to ask again, be it back or not: what counts is its successor's.
+// I01: the response of an attempt that another one has taken over is not recorded, and its client
+// gets a 409, whether or not etcd is reachable again: the outcome is the successor's.
 func TestZombie(t *testing.T) {
 	t.Parallel()
 	for _, back := range []bool{true, false} {
@@ -335,8 +335,8 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// Interrupted, a handler that gives up leaves the request as lost: it cannot say how far it
-// came. Its client is not told by it either.
+// A handler that is interrupted and answers with a failure leaves the attempt as lost, since how far
+// it came is unknown. Its client does not get that failure.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -349,8 +349,8 @@ func TestInterrupted(t *testing.T) {
 	require.Equal(t, idemhttp.CodeUnknown, s.post("/", "k", "body").problem(t).Code)
 }
 
-// A duplicate that waits gets what the first got; one that has waited too long, or whose
-// client goes, disturbs nobody.
+// A duplicate that waits gets the first response; one that stops waiting, or whose client hangs up,
+// has no effect on the others.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

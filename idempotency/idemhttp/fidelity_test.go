@@ -123,7 +123,7 @@ func TestSecretsAreNotStored(t *testing.T) {
 	}
 }
 
-// I16: a compressed response keeps its coding; who cannot read it gets it unpacked.
+// I16: a compressed response keeps its coding; a client that does not accept it gets it decompressed.
 func TestCompressedBehindTheMiddleware(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -90,8 +90,8 @@ func TestLengthOfAReplay(t *testing.T) {
 	}
 }
 
-// I17: who writes more than the length that he has declared is told, and the first client and
-// the duplicates get what a server without the middleware sends: what was written before.
+// I17: a handler that writes more than its Content-Length gets an error, and the first client and the
+// duplicates get the same as from a server without the Middleware: the part before.
 func TestLongerThanDeclared(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -231,8 +231,8 @@ func TestTrailers(t *testing.T) {
 	same(t, first, again)
 }
 
-// I17: trailers that nobody has announced come over HTTP/1.1 too, to the first client as to the
-// duplicates: of a handler that flushes or does not, and of one behind a ReverseProxy.
+// I17: trailers that were not announced reach the first client and the duplicates over HTTP/1.1, too:
+// from a handler that flushes, from one that does not, and from one behind a ReverseProxy.
 func TestTrailersWithoutNotice(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -266,8 +266,8 @@ func TestTrailersWithoutNotice(t *testing.T) {
 	}
 }
 
-// I17: an answer to HEAD, for whoever has keys there, has the length that the handler has said,
-// if any. (Of a 304 net/http takes it away.)
+// I17: a response to HEAD, where HEAD needs keys, has the Content-Length that the handler has set, if
+// any. (net/http removes that of a 304.)
 func TestHead(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

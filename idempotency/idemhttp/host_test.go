@@ -11,8 +11,8 @@ import (
 
 func host(name string) with { return func(r *http.Request) { r.Host = name } }
 
-// I30: a key is for one virtual host. The other one is refused, whatever tells operations and
-// payloads apart; while the first one is in progress, too.
+// I30: a key is for one virtual host. A request for another host is refused, whatever Op and Payload
+// are; while the first request is in progress, too.
 func TestKeyAtTwoHosts(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

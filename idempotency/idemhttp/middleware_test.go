@@ -398,7 +398,7 @@ func TestDecide(t *testing.T) {
 	require.False(t, idemhttp.Decide(t.Context(), idempotency.Forget))
 }
 
-// An attempt was lost and the policy is Refuse: 409 until somebody has found out.
+// Under Refuse, duplicates of a lost attempt get a 409 until an operator has resolved the request.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -461,9 +461,9 @@ func TestUnknownOutcome(t *testing.T) {
 	require.Equal(t, calls+1, s.calls.Load(), "the request begins anew")
 }
 
-// A condition that the handler has given to its attempt is not met: its operations
-// were not done, and the client is told so rather than what the handler has said. Whatever else
-// the handler has done stays, and the client is not told otherwise.
+// If a condition of the handler's attempt is not met, its operations are not done, and the client
+// gets a 409 that says so, in place of the handler's response. The other effects of the handler stay,
+// and the problem does not deny them.
 func TestConflictOfTheHandlersOwn(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

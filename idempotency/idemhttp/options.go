@@ -22,8 +22,9 @@ type Options struct {
 	// answered with 403. Defaults to one empty scope for all requests, which the store must
 	// allow (idempotency.Options.SingleTenant).
 	Scope func(*http.Request) string
-	// Op returns the operation that is requested. Two operations never share a key. A request
-	// with an empty one is answered with 500. Defaults to ByRoute.
+	// Op returns the requested operation, Key.Op of package idempotency: the same key with
+	// another operation is another request. A request with an empty operation is answered with
+	// 500. Defaults to ByRoute.
 	Op func(*http.Request) string
 	// Host returns the virtual host of the request. A key that was used for another host is
 	// refused with 422, whatever Op and Payload are. Empty matches any host, and so does a
@@ -32,8 +33,8 @@ type Options struct {
 	// Methods are the methods that need a key, in any letter case; other requests pass
 	// unchanged. Defaults to POST and PATCH.
 	Methods []string
-	// Optional lets requests without a key run without a claim. Defaults to false: they are
-	// answered with 400.
+	// Optional runs the handler for requests without a key, each time and without a claim.
+	// Defaults to false: they are answered with 400.
 	Optional bool
 	// Strict refuses keys without quotes, which the draft forbids and many clients send.
 	// Defaults to false: key and "key" are the same.
@@ -57,9 +58,9 @@ type Options struct {
 	// memory until then. Defaults to 1 MiB, or what the store records
 	// (idempotency.Options.MaxResult) if that is less.
 	MaxResponse int
-	// Payload returns what two requests with one key must have in common, in a form that
-	// Store.Begin takes. Its error is answered with 400. Defaults to Exact; see also
-	// CanonicalJSON.
+	// Payload returns the payload of a request, in a form that Store.Begin takes. If two requests
+	// with one key have different payloads, the second is answered with 422. A request for which
+	// Payload returns an error is answered with 400. Defaults to Exact; see also CanonicalJSON.
 	Payload func(r *http.Request, body []byte) (any, error)
 	// OnStatus decides what happens to the request, by the status of its response: Remember
 	// records the response, Forget releases the key for the same payload, Abandon leaves the
@@ -74,14 +75,15 @@ type Options struct {
 	// StoreTimeout is at most how long a request waits for etcd before its handler runs, in
 	// addition to Wait. Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
-	// FailOpen runs the handler without a claim if etcd is unavailable or nearly full and
-	// nothing is known of the request (idempotency.ErrUnavailable). A request that was seen in
-	// progress, done or lost does not run again; neither does any request while etcd denies
-	// access or the session is closed. Defaults to false: such requests are answered with 503.
+	// FailOpen runs the handler without a claim, so possibly twice, if a request cannot begin
+	// because etcd is unavailable or nearly full, and nothing else is known of the request
+	// (idempotency.ErrUnavailable). A request that was seen in progress, done or lost does not
+	// run again; neither does any request while etcd denies access or the session is closed.
+	// Defaults to false: such requests are answered with 503.
 	FailOpen bool
 	// Each returns options for one request, such as idempotency.Retain and OnLost. Wait and
-	// OnError have no effect there, nor has AlsoCompare unless Host returns an empty host. Defaults to
-	// none.
+	// OnError have no effect there; AlsoCompare has one only if Host returns an empty host.
+	// Defaults to none.
 	Each func(*http.Request) []idempotency.Option
 	// OnProblem writes a problem; all headers but Content-Type are set. Defaults to
 	// problem+json.
@@ -216,9 +218,10 @@ func ByPattern(r *http.Request) string {
 // a duplicate.
 func OneForAll(*http.Request) string { return "any" }
 
-// RememberFinal records each response that a repetition would get again: all but 5xx, 401, 403,
-// 407, 408, 421, 425 and 429. Those release the key for the same payload, so a handler must not
-// send them while its work continues, as http.TimeoutHandler behind the Middleware does.
+// RememberFinal is the default of Options.OnStatus. It returns idempotency.Forget for 5xx, 401,
+// 403, 407, 408, 421, 425 and 429, after which a repetition may succeed, and Remember for all other
+// statuses. Forget releases the key for the same payload, so a handler must not send such a status
+// while its work continues, as http.TimeoutHandler behind the Middleware does.
 func RememberFinal(status int) idempotency.Action {
 	switch {
 	case status >= 500:

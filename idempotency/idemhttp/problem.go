@@ -23,7 +23,8 @@ type Problem struct {
 	// operator has to act, with CodeUnknown and CodeUnreadable. It is a hash of scope, operation
 	// and key, and may be shown to the client.
 	Ref idempotency.Ref `json:"ref,omitempty"`
-	// Retryable reports whether the same request with the same key may get another answer.
+	// Retryable reports whether the same request with the same key may get another answer later,
+	// if neither the client nor an operator changes anything.
 	Retryable bool `json:"retryable"`
 }
 

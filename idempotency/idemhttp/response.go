@@ -84,11 +84,11 @@ func fields(b *bytes.Buffer, kind string, h http.Header) {
 }
 
 // errForm is the error of Decode.
-var errForm = errors.New("the recorded result was not made by idemhttp.Response.Encode, or by a later release of it")
+var errForm = errors.New("the recorded result was not made by idemhttp.Response.Encode, or by one of a later release")
 
 // Decode returns the Response of a recorded form, such as the Value of an idempotency.Outcome.
-// The body shares memory with stored. It returns an error if stored was not made by Encode, or by
-// one of a later version.
+// The body shares memory with stored. It returns an error unless stored was made by Encode, in a
+// version of the form that this release knows.
 func Decode(stored []byte) (*Response, error) {
 	end := bytes.Index(stored, []byte("\n\n"))
 	if end < 0 {

@@ -137,7 +137,7 @@ func TestFlush(t *testing.T) {
 	require.EqualValues(t, 1, s.calls.Load())
 }
 
-// I20: who takes the connection is done once, too.
+// I20: a handler that hijacks the connection runs once, too.
 func TestHijack(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

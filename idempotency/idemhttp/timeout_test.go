@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What answers for a handler that has not returned belongs in front of the Middleware: there
-// the first one goes on alone, and its outcome is replayed.
+// A timeout that answers before the handler has returned belongs in front of the Middleware: there
+// the handler continues alone, and its outcome is replayed.
 func TestTimeoutHandlerInFront(t *testing.T) {
 	t.Parallel()
 	in, b := shared(t).instance(nil, nil), newBlocking(t)
@@ -29,8 +29,8 @@ func TestTimeoutHandlerInFront(t *testing.T) {
 	require.Len(t, b.begun, 1)
 }
 
-// Behind it, its 503 gives the key free while the handler goes on, and a repetition runs beside
-// the first: the package's comment warns of that.
+// Behind the Middleware, the timeout's 503 releases the key while the handler continues, and a
+// duplicate runs beside it: the package's comment warns of that.
 func TestTimeoutHandlerBehind(t *testing.T) {
 	t.Parallel()
 	in, b := shared(t).instance(nil, nil), newBlocking(t)

@@ -27,7 +27,7 @@ func Client(ctx context.Context) context.Context {
 
 // Decide sets what happens to the request when its handler has returned, whatever the status:
 // Remember for a 500 after an effect, Forget for a 200 that is not to be replayed. The last call
-// counts. It reports whether there is a Middleware.
+// counts. It reports whether ctx belongs to a handler behind a Middleware.
 func Decide(ctx context.Context, what idempotency.Action) bool {
 	v, ok := ctx.Value(visitKey{}).(*visit)
 	if ok {

@@ -41,7 +41,7 @@ func TestLargeResultIsKept(t *testing.T) {
 	check(t, clientv3.Config{Endpoints: embedtest.Shared(t).Endpoints()}, store, &conformance.Options{Patience: 2 * time.Minute}, "LargeResult")
 }
 
-// check tries some promises.
+// check tests some promises.
 func check(t *testing.T, cluster clientv3.Config, store conformance.Store, opts *conformance.Options, names ...string) {
 	t.Helper()
 	for _, p := range conformance.Promises() {
@@ -51,8 +51,8 @@ func check(t *testing.T, cluster clientv3.Config, store conformance.Store, opts 
 	}
 }
 
-// The promises are kept over TLS, with a role that is confined to a prefix, a codec and a
-// secret; and nothing stays there.
+// The promises are kept over TLS, with a role for one prefix, a codec and a secret, and nothing is
+// left there.
 func TestConformanceConfined(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Start(t, &embedtest.Options{TLS: true, Configure: func(cfg *embed.Config) { cfg.BcryptCost = 4 }})
@@ -77,7 +77,7 @@ func TestConformanceConfined(t *testing.T) {
 	require.Empty(t, leases.Leases)
 }
 
-// sealed is a codec that encrypts, and binds what it encrypts to its request.
+// sealed is a codec that encrypts, and binds the ciphertext to its request.
 type sealed struct{ cipher.AEAD }
 
 func newSealed(t *testing.T) sealed {
@@ -95,7 +95,7 @@ func (s sealed) Encode(plain, about []byte) ([]byte, error) {
 }
 func (s sealed) Decode(stored, about []byte) ([]byte, error) { return s.Open(nil, nil, stored, about) }
 
-// spoiled is the store with something wrong between it and its callers.
+// spoiled is the store with a fault between it and its callers.
 type spoiled struct {
 	conformance.Store
 	request func(conformance.Request) conformance.Request
@@ -115,7 +115,7 @@ func (in spoiledInstance) Do(ctx context.Context, r conformance.Request) (confor
 	return in.Instance.Do(ctx, in.request(r))
 }
 
-// What a user puts around the store can break its promises, and is found out.
+// A wrapper around the store that breaks a promise is detected.
 func TestSpoiledStore(t *testing.T) {
 	t.Parallel()
 	cluster := clientv3.Config{Endpoints: embedtest.Shared(t).Endpoints()}
