@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -21,8 +22,9 @@ import (
 //     *MismatchError (the key was used with another payload), an *UnknownError (an attempt
 //     was lost, and the policy is Refuse), a *ScopeFullError (the scope has as many records
 //     as MaxPerScope allows), ErrNearQuota, ErrUnreadable, ErrInvalid, ErrClosed, ctx's error or
-//     one of etcd's. Then nothing is begun. ErrUnavailable is joined if etcd
-//     cannot be reached or is near its quota, and this call has seen nothing of the request.
+//     one of etcd's. Then nothing is begun. A *concurrency.UnavailableError is
+//     joined if etcd does not answer; ErrUnseen is joined if etcd does not answer or is near its
+//     quota, and this call has seen nothing of the request.
 //
 // The payload is what makes two requests the same, besides the key. []byte and string
 // are compared as they are, json.RawMessage and all other types by their JSON, in which
@@ -53,7 +55,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, patience: newPatience(set), outer: ctx}
+	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, patience: newPatience(set), outer: ctx, since: time.Now()}
 	defer c.patience.stop()
 	ctx, cancel := s.sess.Open(ctx)
 	defer cancel()
@@ -100,14 +102,25 @@ type call struct {
 	set      settings
 	patience *patience
 	outer    context.Context // the caller's
-	seen     bool            // something stood at the key, or still does
+	seen     bool            // the key had, or has, a record or a claim
+	since    time.Time       // when etcd was asked what it has not answered; zero while nothing is asked
 }
 
-// unavailable joins ErrUnavailable with an error after which nothing is known of the request.
+// unavailable joins err with a *concurrency.UnavailableError if etcd does not answer, and with
+// ErrUnseen if nothing is known of the request.
 func (c *call) unavailable(err error) error {
 	away := commit.Away(err) && !errors.Is(err, ErrClosed)
+	if away && !errors.Is(err, concurrency.ErrUnavailable) {
+		since := c.since
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if o, ok := c.store.sess.Unanswered(since); ok {
+			err = fmt.Errorf("%w: %w", err, &concurrency.UnavailableError{Since: o.Since, LastAnswer: o.LastAnswer, Err: o.Err})
+		}
+	}
 	if !c.seen && (away || errors.Is(err, ErrNearQuota)) {
-		return errors.Join(ErrUnavailable, err)
+		return errors.Join(ErrUnseen, err)
 	}
 	return err
 }
@@ -133,7 +146,7 @@ func (c *call) inProgress(ctx context.Context, st state) error {
 func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	select {
 	case <-f.busy:
-		c.seen = true
+		c.seen, c.since = true, time.Time{}
 	case <-f.done:
 		return f.outcome, nil
 	case <-ctx.Done():
@@ -146,6 +159,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	if c.patience.none {
 		here = f.here
 		if !f.isHere() { // who leads may not have heard yet that the other one has ended
+			c.since = time.Now()
 			st, err := c.store.read(ctx, c.entry, true)
 			if err != nil {
 				return nil, c.because(ctx, err)
@@ -188,7 +202,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 	undo := commit.Backoff{Most: 100 * time.Millisecond}
 	confirmed := false
 	for err == nil {
-		c.seen = c.seen || st.kv != nil
+		c.seen, c.since = c.seen || st.kv != nil, time.Now()
 		next := decide(c.known(st, confirmed), c.asked())
 		if next == admitNew {
 			if next, err = c.admit(ctx, st); err != nil {
@@ -209,7 +223,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 			}
 		case awaitAttempt:
 			before := st
-			if st, err = s.await(ctx, c.entry, f, c.patience); errors.Is(err, over{}) {
+			if st, err = c.await(ctx, f); errors.Is(err, over{}) {
 				return nil, nil, c.inProgress(ctx, before)
 			}
 		case awaitUndo:

@@ -97,6 +97,6 @@ func TestOwnSessionCloses(t *testing.T) {
 	for range 2 {
 		err := got(t, errs, "the end of Begin")
 		require.ErrorIs(t, err, idempotency.ErrClosed)
-		require.NotErrorIs(t, err, idempotency.ErrUnavailable)
+		require.NotErrorIs(t, err, idempotency.ErrUnseen)
 	}
 }

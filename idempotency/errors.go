@@ -50,11 +50,11 @@ var (
 	// always comes as a *ScopeFullError.
 	ErrScopeFull = errors.New("scope has too many records")
 
-	// ErrUnavailable: the request could not be begun since etcd cannot be reached in time
-	// or is near its quota (ErrNearQuota), and this call has seen nothing of the request before: no
-	// attempt and no outcome. It is joined with the reason. A caller that would rather do
-	// a request twice than not at all may do it then, and after no other error.
-	ErrUnavailable = errors.New("store is unavailable, and nothing is known of the request")
+	// ErrUnseen: the request could not begin since etcd does not answer in time or is near its
+	// quota (ErrNearQuota), and this call has seen nothing of the request, neither an attempt nor an
+	// outcome. It is joined with the reason. A caller that prefers doing a request twice to not
+	// doing it may do it after this error, and after no other.
+	ErrUnseen = errors.New("nothing is known of the request")
 
 	// ErrUnreadable: what stands at the key was not written by a release that this one
 	// can read, or its result by a Codec that it does not have. Nothing is run.

@@ -31,7 +31,7 @@ func TestScopeFull(t *testing.T) {
 		_, _, err := in.Begin(ctxT(t), key(id), "payload", opts...)
 		require.ErrorIs(t, err, idempotency.ErrScopeFull)
 		require.NotErrorIs(t, err, idempotency.ErrNearQuota)
-		require.NotErrorIs(t, err, idempotency.ErrUnavailable, "a middleware would fail open")
+		require.NotErrorIs(t, err, idempotency.ErrUnseen, "a middleware would fail open")
 		require.ErrorAs(t, err, &scope)
 		require.Equal(t, idempotency.ScopeFullError{Key: key(id), Max: 5, RetryAfter: 12 * time.Minute}, *scope)
 		require.ErrorContains(t, err, `"tenant"/"pay"`)
@@ -120,7 +120,7 @@ func TestScopeFullAndFaults(t *testing.T) {
 	short, cancel := context.WithTimeout(ctxT(t), 200*time.Millisecond)
 	defer cancel()
 	_, _, err := a.Begin(short, key("2"), nil, idempotency.LikelyNew())
-	require.ErrorIs(t, err, idempotency.ErrUnavailable)
+	require.ErrorIs(t, err, idempotency.ErrUnseen)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 

@@ -6,8 +6,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // patience bounds how long one call waits for others.
@@ -49,7 +47,8 @@ func (over) Error() string { return "waited long enough" }
 
 // await waits until the attempt in progress ends, or something else changes. It watches one
 // key. It returns the state then, over if patience has ended, or ctx's error.
-func (s *Store) await(ctx context.Context, e keyspace.Entry, f *flight, p *patience) (state, error) {
+func (c *call) await(ctx context.Context, f *flight) (state, error) {
+	s, e := c.store, c.entry
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan state, 1)
@@ -85,16 +84,18 @@ func (s *Store) await(ctx context.Context, e keyspace.Entry, f *flight, p *patie
 	again := time.NewTicker(s.sess.TTL())
 	defer again.Stop()
 	for {
+		c.since = time.Time{}
 		select {
 		case st := <-ended:
 			return st, nil
 		case <-f.look:
 		case <-again.C:
-		case <-p.out:
+		case <-c.patience.out:
 			return state{}, over{}
 		case <-ctx.Done():
 			return state{}, ctx.Err()
 		}
+		c.since = time.Now()
 		st, err := s.read(ctx, e, true)
 		if err != nil || !st.claim || st.finished() {
 			return st, err

@@ -52,7 +52,7 @@ type Options struct {
 	StoreTimeout time.Duration
 	// FailOpen runs the handler without a claim, so possibly twice, if a call cannot begin
 	// because etcd is unavailable or nearly full, and nothing else is known of the call
-	// (idempotency.ErrUnavailable). A call that was seen in progress, done or lost does not run
+	// (idempotency.ErrUnseen). A call that was seen in progress, done or lost does not run
 	// again; neither does any call while etcd denies access or the session is closed. Defaults
 	// to false: such calls are answered with UNAVAILABLE.
 	FailOpen bool

@@ -77,7 +77,7 @@ type Options struct {
 	StoreTimeout time.Duration
 	// FailOpen runs the handler without a claim, so possibly twice, if a request cannot begin
 	// because etcd is unavailable or nearly full, and nothing else is known of the request
-	// (idempotency.ErrUnavailable). A request that was seen in progress, done or lost does not
+	// (idempotency.ErrUnseen). A request that was seen in progress, done or lost does not
 	// run again; neither does any request while etcd denies access or the session is closed.
 	// Defaults to false: such requests are answered with 503.
 	FailOpen bool

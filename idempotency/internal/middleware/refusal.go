@@ -59,7 +59,7 @@ func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 	case errors.Is(err, idempotency.ErrUnreadable):
 		return Refusal{Reason: Unreadable, Ref: s.Store.Ref(k), Report: true}
 	}
-	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Report: true, Open: errors.Is(err, idempotency.ErrUnavailable)}
+	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Report: true, Open: errors.Is(err, idempotency.ErrUnseen)}
 	if errors.Is(err, idempotency.ErrNearQuota) {
 		r.Reason = Full
 	}

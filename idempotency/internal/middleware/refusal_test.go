@@ -31,8 +31,8 @@ func TestRefuse(t *testing.T) {
 		{"invalid", idempotency.ErrInvalid, Refusal{Reason: Internal, Report: true}},
 		{"unknown", &idempotency.UnknownError{}, Refusal{Reason: Unknown, Ref: st.Ref(k), Report: true}},
 		{"unreadable", fmt.Errorf("%w: version 9", idempotency.ErrUnreadable), Refusal{Reason: Unreadable, Ref: st.Ref(k), Report: true}},
-		{"near the quota", errors.Join(idempotency.ErrUnavailable, idempotency.ErrNearQuota), Refusal{Reason: Full, RetryAfter: time.Second, Report: true, Open: true}},
-		{"away, unseen", errors.Join(idempotency.ErrUnavailable, context.DeadlineExceeded), Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true, Open: true}},
+		{"near the quota", errors.Join(idempotency.ErrUnseen, idempotency.ErrNearQuota), Refusal{Reason: Full, RetryAfter: time.Second, Report: true, Open: true}},
+		{"away, unseen", errors.Join(idempotency.ErrUnseen, context.DeadlineExceeded), Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true, Open: true}},
 		{"away, seen", context.DeadlineExceeded, Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true}},
 		{"closed", idempotency.ErrClosed, Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true}},
 	} {
