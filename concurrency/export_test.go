@@ -8,8 +8,8 @@ func ReplaceView(s *Semaphore) { s.gate.reset() }
 
 // AwaitView waits until the view of a semaphore's queue has reached a revision.
 func AwaitView(ctx context.Context, s *Semaphore, revision int64) error {
-	m, replaced := s.gate.join()
-	defer s.gate.leave()
-	_, err := s.gate.next(ctx, m, replaced, revision-1)
+	m := s.gate.view.Join()
+	defer m.Leave()
+	_, err := s.gate.next(ctx, m, revision-1)
 	return err
 }

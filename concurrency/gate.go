@@ -26,13 +26,9 @@ type gate struct {
 	name  string
 	fixed int64 // the limit if it is not stored in etcd: a mutex's
 	keys  keyspace.Gate
+	view  *mirror.Shared
 
 	mu      sync.Mutex
-	mirror  *mirror.Mirror // runs while somebody uses it and a little longer
-	users   int
-	halt    context.CancelFunc
-	fresh   chan struct{} // closed when the mirror is replaced
-	linger  *time.Timer
 	checked time.Time                      // when foreign keys were last reported
 	leases  map[clientv3.LeaseID]leaseSeen // of holders, as the reports to waiters have found them
 	strays  []mirror.Stray                 // those that a view has shown last
@@ -53,61 +49,22 @@ type seenLimit struct {
 // tooLow tells whether a weight never fits; 0 only pauses.
 func (l seenLimit) tooLow(weight int64) bool { return l.limit > 0 && weight > l.limit }
 
-// lingers is for how long a mirror goes on when nobody waits any more: under
-// contention the next waiter comes soon.
-const lingers = 5 * time.Second
-
-// join returns the gate's mirror, which runs at least until leave. replaced is closed
-// when that mirror is no longer the gate's. Both come from one call: asked for apart, a
-// caller could get the channel of the mirror after its own.
-func (g *gate) join() (m *mirror.Mirror, replaced <-chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.users++
-	if g.linger != nil {
-		g.linger.Stop()
-		g.linger = nil
-	}
-	if g.mirror == nil {
-		ctx, halt := context.WithCancel(g.sess.Context())
-		m := mirror.New(g.keys, g.fixed)
-		g.mirror, g.halt, g.fresh = m, halt, make(chan struct{})
-		source := g.sess.Source()
-		g.sess.Background(func() { m.Run(ctx, source) })
-	}
-	return g.mirror, g.fresh
+// run keeps a mirror of the queue up to date until it is stopped. The gate lives as long as
+// its view, so that a caller that comes soon finds both.
+func (g *gate) run(m *mirror.Mirror) (stop context.CancelFunc) {
+	ctx, stop := context.WithCancel(g.sess.Context())
+	source := g.sess.Source()
+	g.sess.Background(func() { m.Run(ctx, source) })
+	return stop
 }
 
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.users--
-	if g.users > 0 {
-		return
-	}
-	var t *time.Timer
-	t = time.AfterFunc(lingers, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.linger == t && g.mirror != nil { // nobody has joined meanwhile
-			g.halt()
-			g.mirror, g.linger = nil, nil
-		}
-	})
-	g.linger = t
-}
-
-// reset has the gate forget what it has seen; who waits or watches joins a new mirror.
+// reset has the gate forget what it has seen; calls that wait or watch go over to a new mirror.
 func (g *gate) reset() {
 	g.limit.Store(nil)
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.strays = nil // a revision may stand for another state by now
-	if g.mirror != nil {
-		g.halt()
-		close(g.fresh)
-		g.mirror = nil
-	}
+	g.mu.Unlock()
+	g.view.Replace()
 }
 
 // claim is one request that this session has written, or is about to.
@@ -253,13 +210,13 @@ func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, beg
 
 // await waits until the request is admitted.
 func (g *gate) await(ctx context.Context, e *engine.Epoch, c *claim, begun time.Time) error {
-	m, replaced := g.join()
-	defer g.leave()
+	m := g.view.Join()
+	defer m.Leave()
 	if end, ok := ctx.Deadline(); ok {
 		defer e.ProbeBefore(end)()
 	}
 	w := m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
-	reports := g.reports(ctx, m, c, begun)
+	reports := g.reports(ctx, m.Mirror, c, begun)
 	defer func() { reports() }()
 	var pause commit.Backoff
 	for {
@@ -289,16 +246,15 @@ func (g *gate) await(ctx context.Context, e *engine.Epoch, c *claim, begun time.
 				return err
 			}
 			w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
-		case <-replaced:
+		case <-m.Replaced:
 			reports()
-			m, replaced = g.join()
-			g.leave() // the join before
+			m.Next()
 			w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
-			reports = g.reports(ctx, m, c, begun)
+			reports = g.reports(ctx, m.Mirror, c, begun)
 		case <-ctx.Done():
 			m.Forget(w)
 			e.Withdraw(c.Ticket, g.refusal(c))
-			return g.waitEnded(ctx, m, c)
+			return g.waitEnded(ctx, m.Mirror, c)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
 // shared is what the primitives of a session share besides its lease.
@@ -38,6 +39,7 @@ func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, err
 		return g, nil
 	}
 	g := &gate{sess: core, own: own, name: name, fixed: fixed, keys: keys}
+	g.view = mirror.NewShared(keys, fixed, g.run)
 	own.gates[keys.Range] = weak.Make(g)
 	runtime.AddCleanup(g, own.forget, keys.Range)
 	return g, nil

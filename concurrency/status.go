@@ -124,8 +124,8 @@ func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 			yield(Status{}, g.failed("watch", err))
 			return
 		}
-		m, replaced := g.join()
-		defer g.leave()
+		m := g.view.Join()
+		defer m.Leave()
 		var last *Status // that was yielded
 		show := func(v mirror.View) bool {
 			st := g.describe(v)
@@ -138,7 +138,7 @@ func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 		for err == nil {
 			more := show(v)
 			for more && err == nil {
-				if v, err = g.next(ctx, m, replaced, v.Revision); err == nil {
+				if v, err = g.next(ctx, m, v.Revision); err == nil {
 					more = show(v)
 				}
 			}
@@ -146,8 +146,7 @@ func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 				return
 			}
 			if err == errReplaced { // history was taken back, and with it what was read
-				m, replaced = g.join()
-				g.leave() // the join before
+				m.Next()
 				v, err = g.nowAtLast(ctx)
 			}
 		}
@@ -175,11 +174,11 @@ func (g *gate) nowAtLast(ctx context.Context) (v mirror.View, err error) {
 	}
 }
 
-// errReplaced says that the mirror is no longer the gate's: join returns the next.
+// errReplaced says that the mirror is not the one to use any more: see mirror.Use.Next.
 var errReplaced = errors.New("the view of the queue was replaced")
 
 // next waits until the mirror shows a state after a revision.
-func (g *gate) next(ctx context.Context, m *mirror.Mirror, replaced <-chan struct{}, floor int64) (mirror.View, error) {
+func (g *gate) next(ctx context.Context, m *mirror.Use, floor int64) (mirror.View, error) {
 	for {
 		v, changed := m.View()
 		if v.Revision > floor {
@@ -187,7 +186,7 @@ func (g *gate) next(ctx context.Context, m *mirror.Mirror, replaced <-chan struc
 		}
 		select {
 		case <-changed:
-		case <-replaced:
+		case <-m.Replaced:
 			return mirror.View{}, errReplaced
 		case <-ctx.Done():
 			return mirror.View{}, ctx.Err()

@@ -20,10 +20,8 @@ const maxStrays = 16
 func (g *gate) counted() []mirror.Stray {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.mirror != nil {
-		if strays, listed := g.mirror.Strays(); listed {
-			g.strays = strays
-		}
+	if strays, listed := g.view.Strays(); listed {
+		g.strays = strays
 	}
 	var in []mirror.Stray
 	for _, s := range g.strays {

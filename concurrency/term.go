@@ -3,8 +3,8 @@ package concurrency
 // heed ends a term whose key is gone, until it ends otherwise. A permit that is held
 // for a moment learns that from its Release; who leads for months has to be told.
 func (p *Permit) heed() {
-	m, replaced := p.gate.join()
-	defer p.gate.leave()
+	m := p.gate.view.Join()
+	defer m.Leave()
 	for {
 		gone, changed := m.Gone(p.claim.Key, p.token)
 		if gone {
@@ -13,9 +13,8 @@ func (p *Permit) heed() {
 		}
 		select {
 		case <-changed:
-		case <-replaced:
-			m, replaced = p.gate.join()
-			p.gate.leave() // the join before
+		case <-m.Replaced:
+			m.Next()
 		case <-p.Context().Done():
 			return
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // Mirror is a copy of one queue in etcd. All callers and primitives of a session that use a
-// queue share one. It is safe for concurrent use.
+// queue share one, see Shared. It is safe for concurrent use.
 type Mirror struct {
 	keys  keyspace.Gate
 	fixed int64 // the limit, if it is not stored
