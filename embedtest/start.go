@@ -9,8 +9,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
-// startTimeout bounds a start by Start, Shared and NewClient. A start on an idle machine
-// takes a hundredth of it.
+// startTimeout bounds Start, Shared and NewClient. On an idle machine they take less than a
+// hundredth of it.
 const startTimeout = 30 * time.Second
 
 // Start starts a cluster for one test and returns when the cluster serves linearizable

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { embedtest.Main(m) }
 // and does not begin the third one.
 func TestRenderStopsWhenItsPermitIsLost(t *testing.T) {
 	etcd := embedtest.Shared(t) // one etcd for all tests of the package
-	sess, err := concurrency.NewSession(t.Context(), etcd.NewClient(t, nil).Client, "test",
+	sess, err := concurrency.NewSession(t.Context(), etcd.Client(), "test",
 		&concurrency.SessionOptions{Prefix: etcd.Prefix(t)}) // keys of this test only
 	if err != nil {
 		t.Fatal(err)
