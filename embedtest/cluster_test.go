@@ -153,10 +153,10 @@ func TestOptionsAreChecked(t *testing.T) {
 	ownServersOnly(t)
 	t.Parallel()
 	for want, o := range map[string]Options{
-		"Members":      {Members: -1},
-		"Tick":         {Tick: time.Microsecond},
-		"Election":     {Election: 20 * time.Millisecond},
-		"AuthTokenTTL": {AuthTokenTTL: 1500 * time.Millisecond},
+		"Members":           {Members: -1},
+		"HeartbeatInterval": {HeartbeatInterval: time.Microsecond},
+		"ElectionTimeout":   {ElectionTimeout: 20 * time.Millisecond},
+		"AuthTokenTTL":      {AuthTokenTTL: 1500 * time.Millisecond},
 	} {
 		_, err := New(t.Context(), &o)
 		require.ErrorContains(t, err, want)

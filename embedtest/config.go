@@ -16,8 +16,8 @@ func (m *member) config(r *running) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Name = m.name
 	cfg.Dir = m.dir
-	cfg.TickMs = uint(o.Tick.Milliseconds())
-	cfg.ElectionMs = uint(o.Election.Milliseconds())
+	cfg.TickMs = uint(o.HeartbeatInterval.Milliseconds())
+	cfg.ElectionMs = uint(o.ElectionTimeout.Milliseconds())
 	cfg.UnsafeNoFsync = !o.Fsync
 	cfg.QuotaBackendBytes = o.QuotaBytes
 	cfg.BcryptCost = 4 // bcrypt's minimum; passwords here protect nothing

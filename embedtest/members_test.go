@@ -172,7 +172,7 @@ func TestCutPeersLetsLeaseRenewalsPass(t *testing.T) {
 		t.Skip("it waits for an election of a slow cluster: 6 s")
 	}
 	t.Parallel()
-	c := Start(t, &Options{Members: 3, Tick: 50 * time.Millisecond, Election: 3 * time.Second})
+	c := Start(t, &Options{Members: 3, HeartbeatInterval: 50 * time.Millisecond, ElectionTimeout: 3 * time.Second})
 	id := grant(t, c.Client(), 60)
 	i := (leaderOf(t, c) + 1) % 3
 	inside := c.NewClient(t, &ClientOptions{Endpoints: c.Endpoints()[i : i+1]})

@@ -27,14 +27,16 @@ type Options struct {
 	// Members is the number of voting members. Defaults to 1.
 	Members int
 
-	// Tick is the heartbeat interval. Defaults to 10 ms.
-	Tick time.Duration
+	// HeartbeatInterval is the time between two heartbeats of the leader. Defaults to
+	// 10 ms.
+	HeartbeatInterval time.Duration
 
-	// Election is the election timeout, at least 5 × Tick. The shortest lease that
-	// etcd grants has ceil(1.5 × Election), in whole seconds. Defaults to 5 × Tick for
-	// one member, and to 10 × Tick for several: with less, a busy machine causes
-	// elections.
-	Election time.Duration
+	// ElectionTimeout is the time without a heartbeat after which a member starts an
+	// election, at least 5 × HeartbeatInterval. The minimum TTL of a lease is
+	// ceil(1.5 × ElectionTimeout), in whole seconds. Defaults to 5 × HeartbeatInterval
+	// for one member, and to 10 × HeartbeatInterval for several: with less, a busy
+	// machine causes elections.
+	ElectionTimeout time.Duration
 
 	// Fsync makes members sync their writes to disk. Defaults to false: data survives
 	// Crash, which kills no process, but not a power failure.
@@ -82,22 +84,22 @@ func (o *Options) resolve() (Options, error) {
 	if r.Members == 0 {
 		r.Members = 1
 	}
-	if r.Tick == 0 {
-		r.Tick = 10 * time.Millisecond
+	if r.HeartbeatInterval == 0 {
+		r.HeartbeatInterval = 10 * time.Millisecond
 	}
-	if r.Election == 0 {
-		r.Election = 5 * r.Tick
+	if r.ElectionTimeout == 0 {
+		r.ElectionTimeout = 5 * r.HeartbeatInterval
 		if r.Members > 1 {
-			r.Election = 10 * r.Tick
+			r.ElectionTimeout = 10 * r.HeartbeatInterval
 		}
 	}
 	switch {
 	case r.Members < 1:
 		return r, fmt.Errorf("embedtest: start: Options.Members is %d, want at least 1", r.Members)
-	case r.Tick < time.Millisecond:
-		return r, fmt.Errorf("embedtest: start: Options.Tick is %v, want at least 1ms", r.Tick)
-	case r.Election < 5*r.Tick:
-		return r, fmt.Errorf("embedtest: start: Options.Election is %v, want at least 5 × Options.Tick (%v)", r.Election, r.Tick)
+	case r.HeartbeatInterval < time.Millisecond:
+		return r, fmt.Errorf("embedtest: start: Options.HeartbeatInterval is %v, want at least 1ms", r.HeartbeatInterval)
+	case r.ElectionTimeout < 5*r.HeartbeatInterval:
+		return r, fmt.Errorf("embedtest: start: Options.ElectionTimeout is %v, want at least 5 × Options.HeartbeatInterval (%v)", r.ElectionTimeout, r.HeartbeatInterval)
 	case r.AuthTokenTTL%time.Second != 0 || r.AuthTokenTTL < 0:
 		return r, fmt.Errorf("embedtest: start: Options.AuthTokenTTL is %v, want whole seconds", r.AuthTokenTTL)
 	}

@@ -80,7 +80,7 @@ func newEnv(ctx context.Context, seed Seed, etcdLog *zap.Logger, log func(string
 		return nil, err
 	}
 	if env.Cluster, err = embedtest.New(ctx, &embedtest.Options{
-		Members: env.members, Tick: tick, Election: election, AuthTokenTTL: tokenTTL, Logger: etcdLog,
+		Members: env.members, HeartbeatInterval: tick, ElectionTimeout: election, AuthTokenTTL: tokenTTL, Logger: etcdLog,
 	}); err != nil {
 		return nil, err
 	}

@@ -25,8 +25,8 @@ type Options struct {
 	Dir     string // for data and logs, one folder per member; it is kept
 	Members int    // defaults to 1
 
-	// Heartbeat and Election default to etcd's own, 100 ms and 1 s.
-	Heartbeat, Election time.Duration
+	// HeartbeatInterval and ElectionTimeout default to etcd's own, 100 ms and 1 s.
+	HeartbeatInterval, ElectionTimeout time.Duration
 
 	Args []string // more flags for each member
 	Env  []string // in addition to our own
@@ -128,11 +128,11 @@ func (c *Cluster) launch(m *member) error {
 		"--unsafe-no-fsync", // what a killed process has written stays; only a power cut would take it
 		fmt.Sprintf("--socket-reuse-port=%t", ports.Held),
 	}
-	if c.opts.Heartbeat > 0 {
-		args = append(args, fmt.Sprintf("--heartbeat-interval=%d", c.opts.Heartbeat.Milliseconds()))
+	if c.opts.HeartbeatInterval > 0 {
+		args = append(args, fmt.Sprintf("--heartbeat-interval=%d", c.opts.HeartbeatInterval.Milliseconds()))
 	}
-	if c.opts.Election > 0 {
-		args = append(args, fmt.Sprintf("--election-timeout=%d", c.opts.Election.Milliseconds()))
+	if c.opts.ElectionTimeout > 0 {
+		args = append(args, fmt.Sprintf("--election-timeout=%d", c.opts.ElectionTimeout.Milliseconds()))
 	}
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return err

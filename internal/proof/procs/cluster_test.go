@@ -21,7 +21,7 @@ func ctxT(t *testing.T) context.Context {
 func options(t *testing.T, members int) procs.Options {
 	return procs.Options{
 		Binary: os.Args[0], Dir: t.TempDir(), Members: members, Env: role("etcd"),
-		Heartbeat: 20 * time.Millisecond, Election: 200 * time.Millisecond,
+		HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
 	}
 }
 

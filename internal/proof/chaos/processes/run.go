@@ -156,7 +156,7 @@ func (r *run) start() (err error) {
 	defer cancel()
 	if r.cluster, err = procs.Start(ctx, procs.Options{
 		Binary: r.Binary, Env: r.Env, Dir: r.Dir, Members: servers,
-		Heartbeat: 50 * time.Millisecond, Election: 500 * time.Millisecond,
+		HeartbeatInterval: 50 * time.Millisecond, ElectionTimeout: 500 * time.Millisecond,
 	}); err != nil {
 		return err
 	}
