@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 type ctxKey struct{}
@@ -55,11 +56,8 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 		}
 		key, ok := KeyOf(ctx)
 		var retry func()
-		if _, within := idempotency.FromContext(ctx); within && !ok {
-			key, retry, ok = childKey(ctx, cc.Target()+" "+method, req)
-		}
 		if !ok {
-			key = rand.Text()
+			key, retry = middleware.CallKey(ctx, func() (string, bool) { return describeCall(cc.Target()+" "+method, req) })
 		}
 		if err := check(key); err != nil {
 			return refusal(ReasonMalformed, "the context's key (WithKey) is malformed: "+err.Error())
@@ -72,15 +70,15 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 	}
 }
 
-// childKey returns the key of an attempt's call. Ok is false if the message cannot be compared.
-func childKey(ctx context.Context, called string, req any) (key string, retry func(), ok bool) {
+// describeCall describes a call with its message, unless the message cannot be compared.
+func describeCall(called string, req any) (text string, ok bool) {
 	m, ok := req.(proto.Message)
 	if !ok {
-		return "", nil, false
+		return "", false
 	}
-	text, err := deterministic.Marshal(m)
+	message, err := deterministic.Marshal(m)
 	if err != nil {
-		return "", nil, false
+		return "", false
 	}
-	return idempotency.CallKey(ctx, fmt.Sprintf("%s %x", called, sha256.Sum256(text)))
+	return fmt.Sprintf("%s %x", called, sha256.Sum256(message)), true
 }

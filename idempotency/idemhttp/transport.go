@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 // Transport sets the key of each request that has none. It is an http.RoundTripper, safe for
@@ -103,14 +104,7 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 				return value, retry, nil
 			}
 		}
-		if _, within := idempotency.FromContext(r.Context()); within {
-			if text, known := call(r); known {
-				key, retry, ok = idempotency.CallKey(r.Context(), text)
-			}
-		}
-	}
-	if !ok {
-		key = rand.Text()
+		key, retry = middleware.CallKey(r.Context(), func() (string, bool) { return describeCall(r) })
 	}
 	if value, err = quoted(key); err != nil {
 		return "", nil, fmt.Errorf("idemhttp: the context's key (WithKey): %w", err)
@@ -120,8 +114,8 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 
 type retryKey struct{}
 
-// call describes a request with its body. Known is false if the body can be read only once.
-func call(r *http.Request) (text string, known bool) {
+// describeCall describes a request with its body, unless the body can be read only once.
+func describeCall(r *http.Request) (text string, ok bool) {
 	sum := sha256.New()
 	if r.Body != nil && r.Body != http.NoBody {
 		if r.GetBody == nil {

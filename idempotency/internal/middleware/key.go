@@ -1,10 +1,14 @@
 package middleware
 
 import (
+	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"github.com/etcdkit/etcdkit/idempotency"
 )
 
 // MaxKey is the greatest length of an idempotency key, in bytes, and of a scope and an
@@ -45,4 +49,18 @@ func Fit(s string) string {
 	}
 	h := sha256.Sum256([]byte(s))
 	return s[:128] + "#" + hex.EncodeToString(h[:])
+}
+
+// CallKey returns the key of a call to another service: in the context of an attempt,
+// idempotency.CallKey of the call's description, with its retry; a random key without a retry
+// otherwise, and if the call cannot be described.
+func CallKey(ctx context.Context, describe func() (text string, ok bool)) (key string, retry func()) {
+	if _, within := idempotency.FromContext(ctx); within {
+		if text, ok := describe(); ok {
+			if key, retry, ok := idempotency.CallKey(ctx, text); ok {
+				return key, retry
+			}
+		}
+	}
+	return rand.Text(), nil
 }
