@@ -2,6 +2,8 @@ package idempotency
 
 import (
 	"context"
+	"maps"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,35 +12,76 @@ import (
 )
 
 const (
-	// aMoment is what is guessed of an attempt whose process is alive as far as is known: how
-	// long its function takes is unknown.
-	aMoment = time.Second
+	// retrySoon is the estimate for an attempt whose session renews its lease: how long the
+	// function takes is unknown. An answer about a lease is used for as long.
+	retrySoon = time.Second
 	// longestTTL is the greatest that a session may have. A stored record may name any lease.
 	longestTTL = 300 * time.Second
 )
 
-// retryAfter estimates when it is worth asking again for a request whose attempt goes on, by the
-// lease of the attempt's session; 0 is a lease that is not known, or one of this process.
+// expiries are estimates of when the leases of other sessions expire. Callers that are refused
+// for the same session share one request per second.
+type expiries struct {
+	mu sync.Mutex
+	of map[int64]*expiry
+}
+
+// expiry is the estimate for one lease.
+type expiry struct {
+	asked moment
+	known chan struct{} // closed when after is set
+	after time.Duration // from asked on
+}
+
+// retryAfter estimates when it is worth asking again for a request in progress, by the lease of the
+// attempt's session; 0 is a lease that is not known, or one of this process.
 //
-// A session renews its lease within a third of the TTL. If a renewal is missing, the process may
-// be gone; then no attempt can begin before the lease has ended, and that is the estimate. It
-// asks etcd, for a moment at most, so it is for calls that are about to be refused.
+// A session renews its lease within a third of the TTL. If a renewal is missing, its process may be
+// dead; then no attempt can begin before the lease expires, and that is the estimate. It waits for
+// etcd, for a second at most, so it is for calls that are about to be refused.
 func (s *Store) retryAfter(ctx context.Context, lease int64) time.Duration {
 	if lease == 0 {
-		return aMoment
+		return retrySoon
 	}
-	ctx, cancel := context.WithTimeout(ctx, aMoment)
+	e := s.expiry(lease)
+	select {
+	case <-e.known:
+		return max(e.after-aged(e.asked), retrySoon)
+	case <-ctx.Done():
+		return retrySoon
+	}
+}
+
+// expiry returns the estimate for a lease, and asks etcd if there is none of the last second.
+func (s *Store) expiry(lease int64) *expiry {
+	s.ends.mu.Lock()
+	defer s.ends.mu.Unlock()
+	maps.DeleteFunc(s.ends.of, func(_ int64, e *expiry) bool { return aged(e.asked) >= retrySoon })
+	e := s.ends.of[lease]
+	if e == nil {
+		e = &expiry{asked: now(), known: make(chan struct{})}
+		s.ends.of[lease] = e
+		if !s.sess.Background(func() { e.after = s.untilExpiry(lease); close(e.known) }) {
+			close(e.known)
+		}
+	}
+	return e
+}
+
+// untilExpiry asks etcd how long a lease lives, if a renewal is missing; otherwise it returns 0.
+func (s *Store) untilExpiry(lease int64) time.Duration {
+	ctx, cancel := context.WithTimeout(s.sess.Context(), retrySoon)
 	defer cancel()
 	call, done := commit.Call(ctx)
 	defer done()
 	resp, err := s.client.TimeToLive(call, clientv3.LeaseID(lease))
 	if err != nil || resp.TTL <= 0 {
-		return aMoment
+		return 0
 	}
 	// etcd rounds down to seconds.
 	left, granted := time.Duration(resp.TTL+1)*time.Second, time.Duration(resp.GrantedTTL)*time.Second
 	if granted-left < granted/3 {
-		return aMoment
+		return 0
 	}
 	return min(left, longestTTL)
 }

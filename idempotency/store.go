@@ -36,6 +36,7 @@ type Store struct {
 	space  space
 	scopes scopes
 	count  counters
+	ends   expiries
 
 	mu        sync.Mutex
 	retention map[time.Duration]*pool // by class
@@ -70,6 +71,7 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		work: newWork(sess, o.RetainUnknown), near: newGather(sess, false), far: newGather(sess, true),
 		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, unstarted: map[string]bool{},
 	}
+	st.ends.of = map[int64]*expiry{}
 	st.cache.init(o.CacheBytes, o.CacheFor)
 	st.space.init(st)
 	return st, nil

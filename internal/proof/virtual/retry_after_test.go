@@ -3,12 +3,16 @@ package virtual
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 func (d *desk) store() *idempotency.Store {
@@ -79,4 +83,40 @@ func TestRetryAfter(t *testing.T) {
 			require.Less(t, time.Since(ends), 3*time.Second)
 		})
 	}
+}
+
+// Duplicates that are refused for the same session share one LeaseTimeToLive per second, whichever
+// request they are for.
+func TestRetryAfterIsShared(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		a, b := on[0].store(), on[1].store()
+		keys := []idempotency.Key{payment, {Scope: "tenant", Op: "pay", ID: "2"}}
+		for _, k := range keys {
+			_, _, err := a.Begin(t.Context(), k, nil)
+			require.NoError(t, err)
+		}
+		var asked atomic.Int64
+		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			if m.Method == "LeaseTimeToLive" {
+				asked.Add(1)
+			}
+			return fakeetcd.Fate{}
+		})
+		for second := range int64(3) {
+			var all sync.WaitGroup
+			for range 10 {
+				for _, k := range keys {
+					all.Go(func() {
+						_, _, err := b.Begin(t.Context(), k, nil, idempotency.Wait(0))
+						var busy *idempotency.InProgressError
+						assert.ErrorAs(t, err, &busy)
+						assert.Equal(t, time.Second, busy.RetryAfter)
+					})
+				}
+			}
+			all.Wait()
+			require.Equal(t, second+1, asked.Load())
+			time.Sleep(time.Second)
+		}
+	})
 }
