@@ -170,7 +170,7 @@ func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then 
 		s.saw(res.Mod, sent) // so no member that lags behind is believed here
 		return res.Mod, nil
 	}
-	return fail(ErrConflict)
+	return fail(fmt.Errorf("%w: the record has changed meanwhile", ErrConflict))
 }
 
 // Resolution is what an operator has found out about a request whose attempt was lost: WasDone,
@@ -212,7 +212,7 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 	case st.bad:
 		return fmt.Errorf("store %q: %s: %w", s.name, ref, ErrUnreadable)
 	case !st.lost() && !st.claim:
-		return fmt.Errorf("store %q: %s: its outcome is known: %w", s.name, ref, ErrConflict)
+		return fmt.Errorf("store %q: %s: %w: the request is %v", s.name, ref, ErrConflict, describe(e, st).State)
 	}
 	r := st.rec
 	r.State, r.EndMS, r.By, r.Token = what.state, time.Now().UnixMilli(), s.sess.Holder(), st.mod()

@@ -64,9 +64,10 @@ var (
 	// may be.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrConflict: a condition that was given to Attach is not met, and the attempt goes on;
-	// or what Delete and Resolve were to change has changed. Nothing was written.
-	ErrConflict = errors.New("a condition of the commit is not met")
+	// ErrConflict: a condition given to Attach is not met, and the attempt continues; or the
+	// record that Delete or Resolve were to change is another by now, or has an outcome. Nothing
+	// was written.
+	ErrConflict = errors.New("conflict")
 
 	// ErrNotRecorded: the function has returned, and its outcome is not in etcd yet,
 	// or not for certain, or not for the whole of Retain. It is still being written, in the

@@ -52,8 +52,12 @@ func (a *Attempt) Abandon(ctx context.Context) error {
 	return a.finish(ctx, &settlement{})
 }
 
-// errRejected says that etcd takes no such Txn as the caller's operations make.
-var errRejected = invalid("what was given to Attach")
+var (
+	// errUnmet is the ErrConflict of Commit and Fail.
+	errUnmet = fmt.Errorf("%w: a condition given to Attach is not met", ErrConflict)
+	// errRejected is the ErrInvalid of Commit and Fail: etcd does not accept the Txn.
+	errRejected = invalid("etcd rejects what was given to Attach")
+)
 
 // settlement is how an attempt is to end.
 type settlement struct {

@@ -110,7 +110,9 @@ func TestRefuseAndResolve(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tt.state, r.State)
 			require.Equal(t, b.sess.Holder(), r.Resolved)
-			require.ErrorIs(t, b.Resolve(ctxT(t), unknown.Ref, tt.resolution), idempotency.ErrConflict)
+			err = b.Resolve(ctxT(t), unknown.Ref, tt.resolution)
+			require.ErrorIs(t, err, idempotency.ErrConflict)
+			require.ErrorContains(t, err, ": conflict: the request is ")
 
 			res, err := idempotency.Do(ctxT(t), b.Store, key("1"), "payload", func(context.Context, *idempotency.Attempt) (string, error) {
 				return "run", nil

@@ -54,7 +54,7 @@ func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bo
 			return err, err != nil
 		case commit.Unmet:
 			a.mod = res.Mod
-			return ErrConflict, false
+			return errUnmet, false
 		case commit.Overtaken:
 			return a.fenced(), false
 		}
