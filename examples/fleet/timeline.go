@@ -193,7 +193,7 @@ func (d *drawing) chart() {
 	d.printf(`<text x="24" y="%s" font-size="14" font-weight="600">At the same time</text>`, px(head))
 	d.printf(`<path d="M176 %sh22" stroke="%s" stroke-width="2.5"/><text x="206" y="%s" font-size="12.5">working, by the workers' timestamps</text>`, px(head-4.5), atWork, px(head))
 	if len(d.taken) > 0 {
-		d.printf(`<rect x="440" y="%s" width="18" height="11" rx="2" fill="%s"/><text x="466" y="%s" font-size="12.5">permits held in etcd; a killed process holds its permit until its TTL has passed</text>`, px(head-10), inEtcd, px(head))
+		d.printf(`<rect x="458" y="%s" width="18" height="11" rx="2" fill="%s"/><text x="484" y="%s" font-size="12.5">permits held in etcd; a killed process holds its permit until its TTL has passed</text>`, px(head-10), inEtcd, px(head))
 		d.printf(`<path d="%sV%sH%sZ" fill="%s"/>`, d.steps(d.taken), px(d.level(0)), px(d.x(d.taken[0].At)), inEtcd)
 	}
 	for n := 0; n <= d.top; n++ {
