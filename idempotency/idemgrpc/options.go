@@ -39,7 +39,8 @@ type Options struct {
 	Payload func(ctx context.Context, fullMethod string, req any) (any, error)
 	// OnCode decides what happens to the call, by the code that its handler has returned:
 	// Remember records the outcome, Forget releases the key for the same payload, Abandon
-	// leaves the attempt as lost. Defaults to RememberFinal.
+	// leaves the attempt as lost, DefaultAction is what RememberFinal returns. Defaults to
+	// RememberFinal.
 	OnCode func(codes.Code) idempotency.Action
 	// MaxResponse is the largest response, in bytes, that is recorded. Defaults to 4 MiB, or
 	// what the store records (idempotency.Options.MaxResult) if that is less.

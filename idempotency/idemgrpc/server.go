@@ -1,6 +1,7 @@
 package idemgrpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -120,7 +121,8 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 	refused := middleware.Run(ctx, a, report, func(own context.Context) middleware.Result {
 		resp, failed = handler(context.WithValue(own, clientKey{}, ctx), req)
 		st := status.Convert(failed)
-		return middleware.Result{Action: c.OnCode(st.Code()), Failed: st.Code() != codes.OK, Encode: func() []byte {
+		what := cmp.Or(c.OnCode(st.Code()), RememberFinal(st.Code()))
+		return middleware.Result{Action: what, Failed: st.Code() != codes.OK, Encode: func() []byte {
 			return encode(resp, st, c.MaxResponse)
 		}}
 	})

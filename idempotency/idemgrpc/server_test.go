@@ -184,6 +184,13 @@ func TestErrors(t *testing.T) {
 	all := in[0].serve(&idemgrpc.Options{OnCode: func(codes.Code) idempotency.Action { return idempotency.Remember }}, fail)
 	all.pay("k", "code", int(codes.Internal))
 	require.True(t, all.pay("k", "code", int(codes.Internal)).replayed)
+	table := in[0].serve(&idemgrpc.Options{OnCode: func(code codes.Code) idempotency.Action {
+		return map[codes.Code]idempotency.Action{codes.Internal: idempotency.Remember}[code]
+	}}, fail)
+	for code, kept := range map[codes.Code]bool{codes.Internal: true, codes.NotFound: true, codes.Aborted: false} {
+		table.pay(fmt.Sprint("table", code), "code", int(code))
+		require.Equal(t, kept, table.pay(fmt.Sprint("table", code), "code", int(code)).replayed, code)
+	}
 	plain := in[0].serve(&idemgrpc.Options{OnCode: func(codes.Code) idempotency.Action { return idempotency.Remember }}, func(context.Context, *structpb.Struct) (*structpb.Struct, error) {
 		return nil, context.DeadlineExceeded // no status of gRPC
 	})

@@ -398,6 +398,26 @@ func TestDecide(t *testing.T) {
 	require.False(t, idemhttp.Decide(t.Context(), idempotency.Forget))
 }
 
+// DefaultAction, the zero value, is what RememberFinal returns, from OnStatus as from Decide: a table
+// of some statuses does not have the others run again.
+func TestDefaultAction(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	statuses := map[string]int{"/ok": 201, "/kept": 500, "/retried": 503}
+	table := &idemhttp.Options{OnStatus: func(status int) idempotency.Action {
+		return map[int]idempotency.Action{500: idempotency.Remember}[status]
+	}}
+	s := in.serve(table, func(w http.ResponseWriter, r *http.Request) {
+		idemhttp.Decide(r.Context(), idempotency.Forget)
+		idemhttp.Decide(r.Context(), idempotency.DefaultAction)
+		w.WriteHeader(statuses[r.URL.Path])
+	})
+	for path, status := range statuses {
+		require.Equal(t, status, s.post(path, "k", "").StatusCode)
+		require.Equal(t, status != 503, s.post(path, "k", "").replayed(), path)
+	}
+}
+
 // Under Refuse, duplicates of a lost attempt get a 409 until an operator has resolved the request.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()

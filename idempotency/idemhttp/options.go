@@ -64,7 +64,8 @@ type Options struct {
 	Payload func(r *http.Request, body []byte) (any, error)
 	// OnStatus decides what happens to the request, by the status of its response: Remember
 	// records the response, Forget releases the key for the same payload, Abandon leaves the
-	// attempt as lost. A handler overrides it with Decide. Defaults to RememberFinal.
+	// attempt as lost, DefaultAction is what RememberFinal returns. A handler overrides it with
+	// Decide. Defaults to RememberFinal.
 	OnStatus func(status int) idempotency.Action
 	// NeverStore are response headers that are not recorded, in addition to those that never
 	// are. Defaults to none.

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -26,8 +27,9 @@ func Client(ctx context.Context) context.Context {
 }
 
 // Decide sets what happens to the request when its handler has returned, whatever the status:
-// Remember for a 500 after an effect, Forget for a 200 that is not to be replayed. The last call
-// counts. It reports whether ctx belongs to a handler behind a Middleware.
+// Remember for a 500 after an effect, Forget for a 200 that is not to be replayed. DefaultAction
+// leaves it to Options.OnStatus. The last call counts. Decide reports whether ctx belongs to a
+// handler behind a Middleware.
 func Decide(ctx context.Context, what idempotency.Action) bool {
 	v, ok := ctx.Value(visitKey{}).(*visit)
 	if ok {
@@ -38,11 +40,11 @@ func Decide(ctx context.Context, what idempotency.Action) bool {
 
 // decide returns what happens to the request, and whether the handler has set it.
 func (v *visit) decide(c *config, res *Response) (what idempotency.Action, own bool) {
-	if d := v.decided.Load(); d != nil {
+	if d := v.decided.Load(); d != nil && *d != idempotency.DefaultAction {
 		return *d, true
 	}
 	if res.Hijacked {
 		return idempotency.Remember, false
 	}
-	return c.OnStatus(res.Status), false
+	return cmp.Or(c.OnStatus(res.Status), RememberFinal(res.Status)), false
 }
