@@ -43,9 +43,9 @@ type Rule struct {
 
 // PolicyHandler returns a handler that publishes the rules of a Middleware with the same store
 // and options: the specification, expiry included, that the draft demands of a resource (§2.3,
-// §2.5.2). It answers with JSON if the request's Accept header has it, and with HTML otherwise. The document
-// has the store's Retain, not those that Options.Each returns. It returns idempotency.ErrInvalid where Middleware
-// does.
+// §2.5.2). It answers with JSON if the request's Accept header has it, and with HTML otherwise.
+// The document has the store's Retain, not those that Options.Each returns. PolicyHandler returns
+// idempotency.ErrInvalid where Middleware does.
 func PolicyHandler(store *idempotency.Store, opts *Options) (http.Handler, error) {
 	c, err := configure(store, opts)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Idempotency shows two servers that get one payment three times, from a client that sends
-// it again. The card is charged once, and all three answers have the same receipt.
+// Idempotency shows two servers and a client that sends one payment to them three times. The card is
+// charged once, and all three responses have the same receipt.
 //
 //	go run ./examples/quickstart/idempotency
 //	go run ./examples/quickstart/idempotency -endpoints 127.0.0.1:2379
