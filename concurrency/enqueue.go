@@ -147,14 +147,14 @@ func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.Resp
 	// The limit comes first, then the heavy requests.
 	stored := read[1].GetResponseRange().Kvs
 	if len(stored) == 0 || string(stored[0].Key) != g.keys.Limit { // it was deleted by hand
-		_, err := g.storeLimit(ctx, c.request.limit)
+		_, err := g.limit.Init(ctx, c.request.limit)
 		return false, err
 	}
-	seen, err := g.learnLimit(stored[0])
+	seen, err := g.limit.Learn(stored[0])
 	if err != nil {
 		return false, err
 	}
-	limit := seen.limit
+	limit := seen.N
 	others := read[1].GetResponseRange().Count - 1 - strayOthers // etcd counts beyond the limit of a read
 	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: stored[0].ModRevision}
 	if limit > 0 && c.slot.Weight > limit {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/limit"
 )
 
 // The errors of this package, one for each decision that a caller can make. They
@@ -36,7 +37,7 @@ var (
 
 	// ErrNoLimit: SetLimit found no limit to change and no request under that name.
 	// Nothing was written. If the name is right, pass CreateLimit.
-	ErrNoLimit = errors.New("no limit is stored")
+	ErrNoLimit = limit.ErrNone
 
 	// ErrLost: a permit ended before its holder released it: its session's lease is lost,
 	// or its key was deleted. A permit that ended with ErrTooLong, ErrEvicted or ErrClosed

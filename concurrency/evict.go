@@ -151,5 +151,3 @@ func (g *gate) endToken(ctx context.Context, token int64, n record.Notice) error
 }
 
 var errID = errors.New("the ID's record in etcd cannot be read: it is damaged, or of a later release")
-
-var errLimit = errors.New("the limit in etcd cannot be read: it is damaged, or of a later release")

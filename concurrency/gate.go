@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -15,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
@@ -27,27 +27,14 @@ type gate struct {
 	fixed int64 // the limit if it is not stored in etcd: a mutex's
 	keys  keyspace.Gate
 	view  *mirror.Shared
+	limit limit.Store
 
 	mu      sync.Mutex
 	checked time.Time                      // when foreign keys were last reported
 	leases  map[clientv3.LeaseID]leaseSeen // of holders, as the reports to waiters have found them
 	strays  []mirror.Stray                 // those that a view has shown last
 	tries   map[int64]time.Time            // those that the last look has found, by token, and since when
-
-	limit atomic.Pointer[seenLimit]
 }
-
-// seenLimit is the stored limit as of the revision at which it was changed.
-type seenLimit struct {
-	limit    int64
-	initial  bool // stored by a constructor's limit, not by SetLimit
-	lowered  bool // it replaced a greater one
-	value    string
-	revision int64
-}
-
-// tooLow tells whether a weight never fits; 0 only pauses.
-func (l seenLimit) tooLow(weight int64) bool { return l.limit > 0 && weight > l.limit }
 
 // run keeps a mirror of the queue up to date until it is stopped. The gate lives as long as
 // its view, so that a caller that comes soon finds both.
@@ -60,7 +47,7 @@ func (g *gate) run(m *mirror.Mirror) (stop context.CancelFunc) {
 
 // reset has the gate forget what it has seen; calls that wait or watch go over to a new mirror.
 func (g *gate) reset() {
-	g.limit.Store(nil)
+	g.limit.Forget()
 	g.mu.Lock()
 	g.strays = nil // a revision may stand for another state by now
 	g.mu.Unlock()
@@ -234,10 +221,10 @@ func (g *gate) await(ctx context.Context, e *engine.Epoch, c *claim, begun time.
 				return g.tooHeavy(c.slot.Weight, b.Limit)
 			case mirror.Damaged:
 				e.Withdraw(c.Ticket, g.refusal(c))
-				return errLimit
+				return limit.ErrUnreadable
 			}
-			// The limit is not set: somebody has deleted it.
-			_, err := g.storeLimit(ctx, c.request.limit)
+			// The limit is not set: it was deleted.
+			_, err := g.limit.Init(ctx, c.request.limit)
 			if err == nil {
 				err = pause.Wait(ctx, nil)
 			}
@@ -259,8 +246,8 @@ func (g *gate) await(ctx context.Context, e *engine.Epoch, c *claim, begun time.
 	}
 }
 
-func (g *gate) tooHeavy(weight, limit int64) error {
-	return invalid("Weight(%d) is above the limit of %d", weight, limit)
+func (g *gate) tooHeavy(weight, most int64) error {
+	return invalid("Weight(%d) is above the limit of %d", weight, most)
 }
 
 // refusal logs that etcd refuses to delete a request.

@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 
@@ -36,15 +37,15 @@ func (g *gate) look(ctx context.Context, e *engine.Epoch, r request) (outlook, e
 		if err != nil {
 			return outlook{}, err
 		}
-		switch limit := (seenLimit{limit: v.Limit}); {
+		switch l := (limit.Limit{N: v.Limit}); {
 		case v.Damaged:
-			return outlook{}, errLimit
+			return outlook{}, limit.ErrUnreadable
 		case !v.Known: // it was deleted
-			if _, err := g.storeLimit(ctx, r.limit); err != nil {
+			if _, err := g.limit.Init(ctx, r.limit); err != nil {
 				return outlook{}, err
 			}
 			continue
-		case limit.tooLow(r.weight):
+		case l.TooLow(r.weight):
 			return outlook{}, g.tooHeavy(r.weight, v.Limit)
 		}
 		g.keep(e, &v)
@@ -70,15 +71,15 @@ const beyond = 16
 // ok is false if the whole queue has to be read: there are heavy requests, only tries
 // stand in the way, or the limit is not known, pauses, or was lowered.
 func (g *gate) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o outlook, ok bool, err error) {
-	seen := seenLimit{limit: g.fixed}
+	seen := limit.Limit{N: g.fixed}
 	if g.fixed == 0 {
-		known := g.limit.Load()
-		if known == nil || known.limit == 0 || known.lowered {
+		known := g.limit.Seen()
+		if known == nil || known.N == 0 || known.Lowered {
 			return o, false, nil
 		}
 		seen = *known
 	}
-	room := seen.limit + int64(r.maxWaiters)
+	room := seen.N + int64(r.maxWaiters)
 	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
 	resp, err := g.list(ctx, clientv3.WithLimit(1+room+beyond))
 	if err != nil {
@@ -86,7 +87,7 @@ func (g *gate) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o o
 	}
 	requests, kvs := resp.Count, resp.Kvs // foreign keys count, too: then the whole queue is read
 	if g.fixed == 0 {
-		if len(kvs) == 0 || string(kvs[0].Key) != g.keys.Limit || kvs[0].ModRevision != seen.revision {
+		if len(kvs) == 0 || string(kvs[0].Key) != g.keys.Limit || kvs[0].ModRevision != seen.Revision {
 			return o, false, nil // it is another limit by now
 		}
 		requests, kvs = requests-1, kvs[1:]
@@ -103,8 +104,8 @@ func (g *gate) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o o
 		}
 	}
 	o = outlook{
-		answer: queue.Enter, fits: requests < seen.limit, free: seen.limit - requests, revision: resp.Header.Revision, limitRev: seen.revision,
-		full: &FullError{Name: g.name, Limit: int(seen.limit), Used: int(seen.limit), Waiting: int(requests - seen.limit)},
+		answer: queue.Enter, fits: requests < seen.N, free: seen.N - requests, revision: resp.Header.Revision, limitRev: seen.Revision,
+		full: &FullError{Name: g.name, Limit: int(seen.N), Used: int(seen.N), Waiting: int(requests - seen.N)},
 	}
 	if others >= room {
 		o.answer = queue.Refuse

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -21,9 +22,19 @@ func (g *gate) read(ctx context.Context) (mirror.View, error) {
 	v := mirror.Read(g.keys, g.fixed, resp.Kvs, resp.Header.Revision)
 	g.report(v.Foreign)
 	if len(resp.Kvs) > 0 && string(resp.Kvs[0].Key) == g.keys.Limit && !v.Damaged {
-		_, _ = g.learnLimit(resp.Kvs[0])
+		_, _ = g.limit.Learn(resp.Kvs[0])
 	}
 	return v, nil
+}
+
+// open runs a call that ends when the session is closed, with ErrClosed then.
+func (g *gate) open(ctx context.Context, call func(context.Context) error) error {
+	return g.sess.Do(ctx, call)
+}
+
+// get reads one key, linearizably.
+func (g *gate) get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
+	return g.sess.Get(ctx, key)
 }
 
 // list reads the range of the queue and its limit.

@@ -2,12 +2,14 @@ package concurrency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
 	"sync/atomic"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -154,35 +156,32 @@ func (s *Semaphore) fits(ctx context.Context, weight int64) error {
 		}
 		s.checked.Store(true)
 	}
-	if seen := s.gate.limit.Load(); seen != nil && seen.tooLow(weight) {
+	if seen := s.gate.limit.Seen(); seen != nil && seen.TooLow(weight) {
 		// It may have been raised since this process last saw it.
-		stored, known, err := s.gate.readLimit(ctx)
+		stored, known, err := s.gate.limit.Read(ctx)
 		if err != nil {
 			return err
 		}
-		if known && stored.tooLow(weight) {
-			return s.gate.tooHeavy(weight, stored.limit)
+		if known && stored.TooLow(weight) {
+			return s.gate.tooHeavy(weight, stored.N)
 		}
 	}
 	return nil
 }
 
 func (s *Semaphore) check(ctx context.Context, weight int64) error {
-	stored, known, err := s.gate.readLimit(ctx)
+	stored, known, err := s.gate.limit.Read(ctx)
 	if err == nil && !known {
-		if own := (seenLimit{limit: s.limit}); own.tooLow(weight) {
+		if own := (limit.Limit{N: s.limit}); own.TooLow(weight) {
 			return s.gate.tooHeavy(weight, s.limit)
 		}
-		stored, err = s.gate.storeLimit(ctx, s.limit)
+		stored, err = s.gate.limit.Init(ctx, s.limit)
 	}
 	if err != nil {
 		return err
 	}
-	// A semaphore that was paused is in agreement with everybody: pausing must
-	// not keep programs from starting.
-	paused := stored.limit == 0 && !stored.initial
-	if stored.limit != s.limit && !paused && !s.adopt {
-		return &LimitMismatchError{Name: s.gate.name, Stored: int(stored.limit), Wanted: int(s.limit)}
+	if !stored.Agrees(s.limit) && !s.adopt {
+		return &LimitMismatchError{Name: s.gate.name, Stored: int(stored.N), Wanted: int(s.limit)}
 	}
 	return nil
 }
@@ -212,7 +211,10 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 	if n < 0 || n > math.MaxInt32 {
 		return s.gate.failed("set limit of", invalid("limit %d is not between 0 and %d", n, math.MaxInt32))
 	}
-	if err := s.gate.open(ctx, func(ctx context.Context) error { return s.gate.setLimit(ctx, int64(n), c.create) }); err != nil {
+	if err := s.gate.open(ctx, func(ctx context.Context) error { return s.gate.limit.Set(ctx, int64(n), c.create, s.gate.read) }); err != nil {
+		if errors.Is(err, ErrNoLimit) {
+			err = fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", err)
+		}
 		return s.gate.failed("set limit of", err)
 	}
 	s.checked.Store(true) // whoever sets the limit agrees with it

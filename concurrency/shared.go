@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
@@ -40,6 +41,7 @@ func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, err
 	}
 	g := &gate{sess: core, own: own, name: name, fixed: fixed, keys: keys}
 	g.view = mirror.NewShared(keys, fixed, g.run)
+	g.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Holder(), See: core.See}
 	own.gates[keys.Range] = weak.Make(g)
 	runtime.AddCleanup(g, own.forget, keys.Range)
 	return g, nil

@@ -64,8 +64,8 @@ func (g *gate) seen(m *mirror.Mirror, c *claim) *FullError {
 	if b.Waits {
 		full.Waiting--
 	}
-	if seen := g.limit.Load(); b.Revision < c.Token && seen != nil { // the mirror knows nothing yet
-		full.Limit = int(seen.limit)
+	if seen := g.limit.Seen(); b.Revision < c.Token && seen != nil { // the mirror knows nothing yet
+		full.Limit = int(seen.N)
 	}
 	return full
 }
@@ -108,8 +108,8 @@ func (g *gate) fullUnseen() error {
 		return u
 	}
 	full := &FullError{Name: g.name, Limit: int(g.fixed)}
-	if seen := g.limit.Load(); seen != nil {
-		full.Limit = int(seen.limit)
+	if seen := g.limit.Seen(); seen != nil {
+		full.Limit = int(seen.N)
 	}
 	return full
 }

@@ -204,7 +204,7 @@ inline apply() {
 	:: m.kind == SETLIMIT -> ok = UNCHANGED;
 		if
 		:: ok -> greatest(history, VIEW(x)); known = settled; rev++; limitmod = rev; limitby = m.num;
-#ifdef NO_QUEUE_IN_TXN        /* concurrency.gate.setLimit: reads the queue in the Txn of the change */
+#ifdef NO_QUEUE_IN_TXN        /* limit.Store.Set: reads the queue in the Txn of the change */
 			history = m.through;          /* without: what was read before */
 #endif
 			limit = m.limit; through = m.through; previous = m.previous; settled = m.settled;
@@ -529,17 +529,17 @@ again:		atomic {
 #endif
 
 #if CHANGES > 0
-#ifdef NO_THROUGH             /* concurrency.gate.setLimit: hands on who was admitted */
+#ifdef NO_THROUGH             /* limit.change: hands on who was admitted */
 #define THROUGH 0
 #else
 #define THROUGH upto
 #endif
-#ifdef NO_PREVIOUS            /* concurrency.gate.setLimit: tells the limit that was lowered */
+#ifdef NO_PREVIOUS            /* limit.change: tells the limit that was lowered */
 #define PREVIOUS 0
 #else
 #define PREVIOUS before
 #endif
-#ifdef NO_HANDING_ON          /* concurrency.gate.setLimit: also for a change that nobody settled */
+#ifdef NO_HANDING_ON          /* limit.change: also for a change that nobody settled */
 #define HANDED_ON 0
 #else
 #define HANDED_ON previous
@@ -550,7 +550,7 @@ again:		atomic {
 #define UPTO(k) VIEW(k)
 #endif
 
-/* An operator makes one change (concurrency.gate.setLimit). They are alike, and begin in their order. */
+/* An operator makes one change (limit.Store.Set). They are alike, and begin in their order. */
 proctype Operator(byte change) {
 	byte now, upto, before, at;
 	bool doubt, own;                /* an answer was lost; its own change is made */
@@ -596,7 +596,7 @@ swap:
 #endif
 		fi
 	}
-exact: /* the second step: who had been admitted up to the change (concurrency.gate.settleLimit) */
+exact: /* the second step: who had been admitted up to the change (limit.settled) */
 	atomic {
 		m.kind = SETLIMIT; m.fence = at; m.limit = now; m.settled = 1; m.through = history;
 		printf("operator %d settles: limit %d, through %d\n", change, now, history);

@@ -1,0 +1,112 @@
+package limit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+func TestTooLowAndAgrees(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		stored         Limit
+		n              int64
+		tooLow, agrees bool
+	}{
+		{Limit{N: 5}, 5, false, true},
+		{Limit{N: 5}, 6, true, false},
+		{Limit{N: 5}, 4, false, false},
+		{Limit{N: 0}, 6, false, true}, // paused
+		{Limit{N: 0, Initial: true}, 6, false, false},
+		{Limit{N: 0, Initial: true}, 0, false, true},
+	} {
+		require.Equal(t, c.tooLow, c.stored.TooLow(c.n), c)
+		require.Equal(t, c.agrees, c.stored.Agrees(c.n), c)
+	}
+}
+
+// One row for each state of the stored limit that a change may find.
+func TestChange(t *testing.T) {
+	t.Parallel()
+	stored := func(n int64, r record.Limit) mirror.View {
+		r.Limit = n
+		return mirror.View{Known: true, Limit: n, Record: r, Through: 70}
+	}
+	for name, c := range map[string]struct {
+		v      mirror.View
+		n      int64
+		want   record.Limit
+		lowers bool
+	}{
+		"none":               {mirror.View{}, 5, record.Limit{Limit: 5, Settled: true}, false},
+		"none, but requests": {mirror.View{Through: 70}, 5, record.Limit{Limit: 5, Through: 70, Settled: true}, false},
+		"raised":             {stored(3, record.Limit{}), 5, record.Limit{Limit: 5, Through: 70, Settled: true}, false},
+		"the same":           {stored(5, record.Limit{}), 5, record.Limit{Limit: 5, Through: 70, Settled: true}, false},
+		"lowered":            {stored(9, record.Limit{}), 5, record.Limit{Limit: 5, Through: 70, Previous: 9}, true},
+		"lowered again, settled": {
+			stored(9, record.Limit{Previous: 12, Settled: true}), 5, record.Limit{Limit: 5, Through: 70, Previous: 9}, true},
+		"lowered again, unsettled: the greatest is handed on": {
+			stored(9, record.Limit{Previous: 12}), 5, record.Limit{Limit: 5, Through: 70, Previous: 12}, true},
+		"raised, unsettled: handed on": {
+			stored(3, record.Limit{Previous: 12}), 5, record.Limit{Limit: 5, Through: 70, Previous: 12}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, lowers := change(c.v, c.n)
+			require.Equal(t, c.want, r)
+			require.Equal(t, c.lowers, lowers)
+		})
+	}
+}
+
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	lowered := record.Limit{Limit: 5, Through: 70, Previous: 9, By: "b", AtMS: 3}
+	exact := lowered
+	exact.Settled, exact.Through = true, 80
+	same := lowered
+	same.Settled = true
+	for name, c := range map[string]struct {
+		before mirror.View
+		want   record.Limit
+		ok     bool
+	}{
+		"more were admitted": {mirror.View{Known: true, Through: 80}, exact, true},
+		"no more were":       {mirror.View{Known: true, Through: 60}, same, true},
+		"no limit before":    {mirror.View{Through: 80}, lowered, false},
+		"unsettled before":   {mirror.View{Known: true, Through: 80, Record: record.Limit{Previous: 12}}, lowered, false},
+		"settled before":     {mirror.View{Known: true, Through: 80, Record: record.Limit{Previous: 12, Settled: true}}, exact, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, ok := settled(lowered, c.before)
+			require.Equal(t, c.want, r)
+			require.Equal(t, c.ok, ok)
+		})
+	}
+}
+
+// A limit is remembered by its revision and value; an older one does not replace a newer one.
+func TestLearn(t *testing.T) {
+	t.Parallel()
+	met := []int64{}
+	s := &Store{See: func(revision int64) { met = append(met, revision) }}
+	kv := func(n, revision int64) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Value: []byte(record.Limit{Limit: n, Nonce: "n"}.Encode()), ModRevision: revision}
+	}
+	for _, c := range []struct{ n, revision, seen int64 }{{5, 10, 5}, {5, 10, 5}, {7, 12, 7}, {5, 10, 7}, {8, 12, 7}} {
+		l, err := s.Learn(kv(c.n, c.revision))
+		require.NoError(t, err)
+		require.Equal(t, c.n, l.N, "it is what was read, whatever was seen")
+		require.Equal(t, c.seen, s.Seen().N)
+	}
+	require.Equal(t, []int64{10, 12, 10, 12}, met, "decoded once")
+	_, err := s.Learn(&mvccpb.KeyValue{Value: []byte("damaged"), ModRevision: 13})
+	require.ErrorIs(t, err, ErrUnreadable)
+	s.Forget()
+	require.Nil(t, s.Seen())
+}
