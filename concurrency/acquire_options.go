@@ -130,7 +130,7 @@ func newRequest(try bool, opts []AcquireOption) (request, error) {
 	}
 	if r.hasID {
 		if err := keyspace.CheckID(r.id); err != nil {
-			return r, invalid("ID: %w", err)
+			return r, invalid("the ID %w", err)
 		}
 	}
 	if try {

@@ -135,7 +135,7 @@ func doing(n record.Notice) string {
 
 func (g *gate) endID(ctx context.Context, id string, n record.Notice) error {
 	if err := keyspace.CheckID(id); err != nil {
-		return g.failed(doing(n), invalid("ID: %w", err))
+		return g.failed(doing(n), invalid("the ID %w", err))
 	}
 	if err := g.end(ctx, func(ctx context.Context) (owner, bool, error) { return g.ownerOf(ctx, id) }, n); err != nil {
 		return g.failed(fmt.Sprintf("%s ID %q of", doing(n), id), err)

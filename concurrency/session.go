@@ -55,7 +55,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 		Lost: o.Trace.sessionLost, Renewed: o.Trace.sessionRenewed, Rewound: own.rewound,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("new session in %q at %v: %w", namespace, etcd.Endpoints(), err)
+		return nil, fmt.Errorf("new session in %q, client with Endpoints %v: %w", namespace, etcd.Endpoints(), err)
 	}
 	return (*Session)(engine.NewDoor(core, own)), nil
 }

@@ -24,7 +24,7 @@ type shared struct {
 // gate returns the session's gate of that kind and name.
 func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, error) {
 	if err := keyspace.CheckName(name); err != nil {
-		return nil, invalid("name: %w", err)
+		return nil, invalid("the name %w", err)
 	}
 	if s == nil || engine.Of(s) == nil {
 		return nil, invalid("the session is nil")

@@ -26,7 +26,11 @@ func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *claim) error 
 		return fmt.Errorf("%w: %w", ctx.Err(), unavailable)
 	}
 	full := g.seen(m, c)
-	return fmt.Errorf("%w while it was queued: limit %d, held %d, other waiters %d", ctx.Err(), full.Limit, full.Used, full.Waiting)
+	paused := ""
+	if full.Limit == 0 {
+		paused = " (SetLimit resumes)"
+	}
+	return fmt.Errorf("%w while it was queued: limit %d%s, held %d, other waiters %d", ctx.Err(), full.Limit, paused, full.Used, full.Waiting)
 }
 
 // ended returns the error of a call whose bounded ctx has ended: by Wait or TryTimeout,

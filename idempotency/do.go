@@ -46,7 +46,7 @@ type Result[T any] struct {
 func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx context.Context, a *Attempt) (T, error), opts ...Option) (Result[T], error) {
 	var res Result[T]
 	if fn == nil {
-		return res, invalid("%v: the function is nil", key)
+		return res, fmt.Errorf("begin request in store %q: %w", s.name, invalid("the function is nil"))
 	}
 	a, rec, err := s.Begin(ctx, key, payload, opts...)
 	if err != nil {

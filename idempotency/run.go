@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Run calls fn, which does the work, and settles the attempt by how that ends, as Do does:
@@ -16,7 +17,7 @@ import (
 // it takes 5 seconds to record at most. Certain reports whether the caller may be answered by it.
 func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte, error)) error {
 	if fn == nil {
-		return invalid("%v: the function is nil", a.key)
+		return fmt.Errorf("%v: %w", a.key, invalid("the function is nil"))
 	}
 	return a.run(ctx, func() ([]byte, error) { return fn(a.Context()) })
 }

@@ -28,7 +28,7 @@ const maxSteps = 512 << 10
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (T, error) {
 	var v T
 	if fn == nil {
-		return v, invalid("step %q: the function is nil", name)
+		return v, fmt.Errorf("step %q: %w", name, invalid("the function is nil"))
 	}
 	if err := a.Err(); err != nil {
 		return v, fmt.Errorf("step %q: %w", name, err)

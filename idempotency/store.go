@@ -55,7 +55,7 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		return nil, invalid("idempotency: the session is nil")
 	}
 	if err := keyspace.CheckName(name); err != nil {
-		return nil, invalid("idempotency: store: %w", err)
+		return nil, fmt.Errorf("idempotency: store %q: %w", name, invalid("the name %w", err))
 	}
 	o, err := opts.withDefaults()
 	if err != nil {

@@ -54,7 +54,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 	case fn == nil:
 		err = invalid("the function is nil")
 	case schedule == periods:
-		err = checkPeriod(s.every)
+		err = checkPeriod(fmt.Sprintf("the period %v", s.every), s.every)
 	case !j.times.fixed(now):
 		err = invalid("the schedule counts from the time at which it is asked, so processes would not agree on its ticks: pass Periods in its place")
 	default:

@@ -179,7 +179,7 @@ const memory = 64
 
 func checkName(name string) error {
 	if err := keyspace.CheckJob(name); err != nil {
-		return invalid("the name of the job: %w", err)
+		return invalid("the name of the job %w", err)
 	}
 	return nil
 }

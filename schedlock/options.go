@@ -1,6 +1,9 @@
 package schedlock
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // CallOption configures one call of Locker.Do: Tick, Every, and each Option. Of two options that
 // set the same thing, the last one counts.
@@ -59,7 +62,7 @@ func Tick(t time.Time) CallOption {
 func Every(period time.Duration) CallOption {
 	return callOption(func(r *request) error {
 		r.every, r.periodic = period, true
-		return checkPeriod(period)
+		return checkPeriod(fmt.Sprintf("Every(%v)", period), period)
 	})
 }
 
@@ -207,12 +210,12 @@ func checkLength(option string, d time.Duration) error {
 	return nil
 }
 
-func checkPeriod(d time.Duration) error {
+func checkPeriod(period string, d time.Duration) error {
 	switch {
 	case d < smallest:
-		return invalid("the period %v is below a millisecond", d)
+		return invalid("%s is below a millisecond", period)
 	case d%smallest != 0:
-		return invalid("the period %v is no whole number of milliseconds", d)
+		return invalid("%s is not a whole number of milliseconds", period)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func Wrap[J interface{ Run() }](l *Locker, name string, every time.Duration, opt
 
 // newPeriodic reads the options of an adapter whose calls come without their fire times.
 func newPeriodic(every time.Duration, opts []Option) (settings, error) {
-	if err := checkPeriod(every); err != nil {
+	if err := checkPeriod(fmt.Sprintf("the period %v", every), every); err != nil {
 		return settings{}, err
 	}
 	return newSettings(every, opts)

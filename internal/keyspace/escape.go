@@ -12,14 +12,14 @@ import (
 const MaxName = 255
 
 // CheckName returns an error unless s can name a semaphore, a mutex or a namespace: not empty, at
-// most MaxName bytes of valid UTF-8, without '/' and without control characters. The error says
-// what is wrong, but not what the name is for.
+// most MaxName bytes of valid UTF-8, without '/' and without control characters. The error
+// reads after a noun, such as "the name", which the caller puts before it.
 func CheckName(s string) error {
 	if err := CheckJob(s); err != nil {
 		return err
 	}
 	if strings.Contains(s, "/") {
-		return fmt.Errorf("%q contains '/'", s)
+		return fmt.Errorf("%q contains '/'; use another separator, such as '.'", s)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func CheckJob(s string) error {
 func CheckID(s string) error {
 	switch {
 	case s == "":
-		return fmt.Errorf("it is empty")
+		return fmt.Errorf("is empty, but needs 1 to %d bytes", MaxName)
 	case len(s) > MaxName:
 		return fmt.Errorf("%.20q… has %d bytes, more than %d", s, len(s), MaxName)
 	}
