@@ -118,7 +118,7 @@ func (g *gate) makeRoom(ctx context.Context, e *engine.Epoch, r request, v *mirr
 // unchanged is the condition that no request has come and the limit is the same
 // since a look.
 func (g *gate) unchanged(o outlook) []clientv3.Cmp {
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(g.keys.Queue), "<", o.revision+1).WithPrefix()}
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(g.keys.Requests), "<", o.revision+1).WithPrefix()}
 	if g.fixed == 0 {
 		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(g.keys.Limit), "=", o.limitRev))
 	}

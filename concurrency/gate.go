@@ -25,7 +25,7 @@ type gate struct {
 	own   *shared
 	name  string
 	fixed int64 // the limit if it is not stored in etcd: a mutex's
-	keys  keyspace.Gate
+	keys  keyspace.Queue
 	view  *mirror.Shared
 	limit limit.Store
 

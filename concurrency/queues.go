@@ -56,11 +56,11 @@ func (s *Session) Queues(ctx context.Context) iter.Seq2[QueueInfo, error] {
 
 // queuesOf yields the queues of one kind, and reports whether the caller wants more.
 func (s *Session) queuesOf(ctx context.Context, kind keyspace.Kind, as QueueKind, yield func(QueueInfo, error) bool) bool {
-	from := engine.Of(s).Space().Gates(kind)
+	from := engine.Of(s).Space().Queues(kind)
 	end := clientv3.GetPrefixRangeEnd(from)
 	now := QueueInfo{Kind: as}
 	shown := func() bool { return now.Requests == 0 && !now.Stored || yield(now, nil) }
-	var keys keyspace.Gate
+	var keys keyspace.Queue
 	for {
 		var resp *clientv3.GetResponse
 		err := engine.Of(s).Do(ctx, func(ctx context.Context) (err error) {
@@ -73,7 +73,7 @@ func (s *Session) queuesOf(ctx context.Context, kind keyspace.Kind, as QueueKind
 		}
 		for _, kv := range resp.Kvs {
 			key := string(kv.Key)
-			name, ok := engine.Of(s).Space().ParseGate(kind, key)
+			name, ok := engine.Of(s).Space().ParseQueue(kind, key)
 			if !ok {
 				continue // a foreign key
 			}
@@ -81,7 +81,7 @@ func (s *Session) queuesOf(ctx context.Context, kind keyspace.Kind, as QueueKind
 				if !shown() {
 					return false
 				}
-				now, keys = QueueInfo{Kind: as, Name: name}, engine.Of(s).Space().Gate(kind, name)
+				now, keys = QueueInfo{Kind: as, Name: name}, engine.Of(s).Space().Queue(kind, name)
 			}
 			if _, request := keys.ParseSlot(key); request {
 				now.Requests++

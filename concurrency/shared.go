@@ -33,7 +33,7 @@ func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, err
 	if core.Accepting().Err() != nil {
 		return nil, ErrClosed
 	}
-	keys := core.Space().Gate(kind, name)
+	keys := core.Space().Queue(kind, name)
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	if g := own.gates[keys.Range].Value(); g != nil {

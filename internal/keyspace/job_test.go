@@ -78,8 +78,8 @@ func TestJobsDoNotMeet(t *testing.T) {
 			require.False(t, inRange(key, s.Clocks()))
 		}
 		require.True(t, inRange(s.Clock(rapid.Int64().Draw(t, "lease")), s.Clocks()))
-		for _, g := range []Gate{s.Gate(Semaphore, b), s.Gate(Mutex, b)} {
-			require.False(t, inRange(g.Range, s.Jobs()))
+		for _, q := range []Queue{s.Queue(Semaphore, b), s.Queue(Mutex, b)} {
+			require.False(t, inRange(q.Range, s.Jobs()))
 		}
 	})
 	for _, key := range []string{"", s.Jobs(), s.Jobs() + "x", s.Jobs() + "%zz/lock", s.Jobs() + "%61/lock", s.Clocks() + "x/y"} {

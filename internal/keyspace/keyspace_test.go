@@ -47,14 +47,14 @@ func TestRangesDoNotMeet(t *testing.T) {
 	kind := rapid.SampledFrom([]Kind{Semaphore, Mutex, Election})
 	rapid.Check(t, func(t *rapid.T) {
 		nsA, a, kindA := name.Draw(t, "namespace A"), name.Draw(t, "name A"), kind.Draw(t, "kind A")
-		own := space(t, nsA).Gate(kindA, a)
+		own := space(t, nsA).Queue(kindA, a)
 		require.True(t, space(t, nsA).Queued(own.Slot(Slot{Lease: 1, Weight: 1})))
 		require.True(t, space(t, nsA).Queued(own.ID("i")))
 		nsB, b, kindB := near(t, nsA, "namespace B"), near(t, a, "name B"), kind.Draw(t, "kind B")
 		if nsA == nsB && a == b && kindA == kindB {
 			return
 		}
-		ga, gb := space(t, nsA).Gate(kindA, a), space(t, nsB).Gate(kindB, b)
+		ga, gb := space(t, nsA).Queue(kindA, a), space(t, nsB).Queue(kindB, b)
 		slot := Slot{Lease: rapid.Int64().Draw(t, "lease"), Number: 3, Weight: int64(rapid.IntRange(1, 20).Draw(t, "weight"))}
 		for _, key := range []string{gb.Slot(slot), gb.Limit, gb.ID(rapid.String().Draw(t, "id"))} {
 			require.False(t, inRange(key, ga.Range), "%s lies in the range of %s", key, ga.Range)
@@ -71,7 +71,7 @@ func inRange(key, prefix string) bool {
 }
 
 func TestSlotRoundTrip(t *testing.T) {
-	g := space(t, "ns").Gate(Semaphore, "a/b%")
+	q := space(t, "ns").Queue(Semaphore, "a/b%")
 	rapid.Check(t, func(t *rapid.T) {
 		s := Slot{
 			Lease:  rapid.Int64().Draw(t, "lease"),
@@ -79,26 +79,26 @@ func TestSlotRoundTrip(t *testing.T) {
 			Weight: int64(rapid.Int32Min(1).Draw(t, "weight")),
 			Try:    rapid.Bool().Draw(t, "try"),
 		}
-		back, ok := g.ParseSlot(g.Slot(s))
+		back, ok := q.ParseSlot(q.Slot(s))
 		require.True(t, ok)
 		require.Equal(t, s, back)
-		require.Equal(t, s.Weight == 1, inRange(g.Slot(s), g.Light))
-		require.Equal(t, s.Weight != 1, g.Limit < g.Slot(s) && g.Slot(s) < g.Light)
-		require.Equal(t, s.Weight != 1, inRange(g.Slot(s), g.Heavy))
+		require.Equal(t, s.Weight == 1, inRange(q.Slot(s), q.Light))
+		require.Equal(t, s.Weight != 1, q.Limit < q.Slot(s) && q.Slot(s) < q.Light)
+		require.Equal(t, s.Weight != 1, inRange(q.Slot(s), q.Heavy))
 	})
 }
 
 func TestSlotRefusesOtherSpellings(t *testing.T) {
-	g := space(t, "ns").Gate(Semaphore, "x")
-	good := g.Slot(Slot{Lease: 0xabc, Number: 10, Weight: 1})
-	heavy := g.Slot(Slot{Lease: 0xabc, Number: 10, Weight: 7})
+	q := space(t, "ns").Queue(Semaphore, "x")
+	good := q.Slot(Slot{Lease: 0xabc, Number: 10, Weight: 1})
+	heavy := q.Slot(Slot{Lease: 0xabc, Number: 10, Weight: 7})
 	for _, key := range []string{
-		"", g.Range, g.Limit, g.Queue, good + "x", good + "-try-try", strings.ToUpper(good),
+		"", q.Range, q.Limit, q.Requests, good + "x", good + "-try-try", strings.ToUpper(good),
 		strings.Replace(heavy, "/heavy/7/", "/heavy/07/", 1), strings.Replace(heavy, "/heavy/7/", "/heavy/1/", 1),
 		strings.Replace(heavy, "/heavy/7/", "/heavy/-7/", 1), strings.Replace(heavy, "/heavy/7/", "/heavy/9999999999/", 1),
 		strings.Replace(good, "-000a", "-00A", 1), strings.Replace(good, "-000a", "-a", 1),
 	} {
-		_, ok := g.ParseSlot(key)
+		_, ok := q.ParseSlot(key)
 		require.False(t, ok, key)
 	}
 }
@@ -151,12 +151,12 @@ func FuzzParseNotice(f *testing.F) {
 }
 
 func FuzzParseSlot(f *testing.F) {
-	g := Space{root: "/etcdkit/v1/ns/"}.Gate(Semaphore, "x")
-	f.Add(g.Slot(Slot{Lease: 1, Number: 2, Weight: 3, Try: true}))
-	f.Add(g.Queue + "heavy/")
+	q := Space{root: "/etcdkit/v1/ns/"}.Queue(Semaphore, "x")
+	f.Add(q.Slot(Slot{Lease: 1, Number: 2, Weight: 3, Try: true}))
+	f.Add(q.Requests + "heavy/")
 	f.Fuzz(func(t *testing.T, key string) {
-		if s, ok := g.ParseSlot(key); ok && g.Slot(s) != key {
-			t.Fatalf("%q parsed as %+v, which is %q", key, s, g.Slot(s))
+		if s, ok := q.ParseSlot(key); ok && q.Slot(s) != key {
+			t.Fatalf("%q parsed as %+v, which is %q", key, s, q.Slot(s))
 		}
 	})
 }

@@ -103,12 +103,12 @@ const (
 	Election  Kind = "election"
 )
 
-// Gates is the range of all queues of a kind.
-func (s Space) Gates(kind Kind) string { return s.root + string(kind) + "/" }
+// Queues is the range of all queues of a kind.
+func (s Space) Queues(kind Kind) string { return s.root + string(kind) + "/" }
 
-// ParseGate returns the name of the queue of that kind to whose range a key belongs.
-func (s Space) ParseGate(kind Kind, key string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(key, s.Gates(kind))
+// ParseQueue returns the name of the queue of that kind to whose range a key belongs.
+func (s Space) ParseQueue(kind Kind, key string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, s.Queues(kind))
 	if !ok {
 		return "", false
 	}
@@ -120,13 +120,13 @@ func (s Space) ParseGate(kind Kind, key string) (name string, ok bool) {
 	return name, err == nil && CheckName(name) == nil && escape(name) == escaped
 }
 
-// Gate returns the keys of a queue. The name must have passed CheckName.
-func (s Space) Gate(kind Kind, name string) Gate {
+// Queue returns the keys of a queue. The name must have passed CheckName.
+func (s Space) Queue(kind Kind, name string) Queue {
 	tail := string(kind) + "/" + escape(name) + "/"
 	root := s.root + tail
-	return Gate{
+	return Queue{
 		Range: root, Limit: root + "limit",
-		Queue: root + "queue/", Light: root + "queue/light/", Heavy: root + "queue/heavy/",
+		Requests: root + "queue/", Light: root + "queue/light/", Heavy: root + "queue/heavy/",
 		ids: s.root + "id/" + tail,
 	}
 }

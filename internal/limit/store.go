@@ -28,7 +28,7 @@ var (
 // concurrent use.
 type Store struct {
 	KV   clientv3.KV
-	Keys keyspace.Gate
+	Keys keyspace.Queue
 	By   string      // the holder that changes it
 	See  func(int64) // is called with each revision that is met
 
@@ -140,7 +140,7 @@ func (s *Store) Set(ctx context.Context, n int64, create bool, read func(context
 		}
 		r, lowers := change(v, n)
 		r = s.sign(r)
-		rev, queue, err := s.swap(ctx, v.LimitRev, r, clientv3.OpGet(s.Keys.Queue, clientv3.WithPrefix()))
+		rev, queue, err := s.swap(ctx, v.LimitRev, r, clientv3.OpGet(s.Keys.Requests, clientv3.WithPrefix()))
 		if errors.Is(err, commit.ErrConflict) {
 			continue
 		}

@@ -222,7 +222,7 @@ func TestMirrorAfterARestore(t *testing.T) {
 	t.Parallel()
 	space, err := keyspace.New("/p", "n")
 	require.NoError(t, err)
-	keys := space.Gate(keyspace.Mutex, "x")
+	keys := space.Queue(keyspace.Mutex, "x")
 	request := func(slot int, create int64) *mvccpb.KeyValue {
 		key := keys.Slot(keyspace.Slot{Lease: 7, Number: slot, Weight: 1})
 		return &mvccpb.KeyValue{Key: []byte(key), CreateRevision: create, ModRevision: create, Lease: 7}
@@ -247,7 +247,7 @@ func TestFollowAfterARestore(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t), nil)
 	f.put("a", "1")
-	m := mirror.New(keyspace.Gate{Range: f.prefix, Queue: f.prefix + "queue/"}, 1)
+	m := mirror.New(keyspace.Queue{Range: f.prefix, Requests: f.prefix + "queue/"}, 1)
 	ctx, cancel := context.WithCancel(ctxT(t))
 	done := make(chan struct{})
 	go func() { f.source.Follow(ctx, f.prefix, 1<<40, m); close(done) }()

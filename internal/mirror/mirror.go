@@ -16,7 +16,7 @@ import (
 // Mirror is a copy of one queue in etcd. All callers and primitives of a session that use a
 // queue share one, see Shared. It is safe for concurrent use.
 type Mirror struct {
-	keys  keyspace.Gate
+	keys  keyspace.Queue
 	fixed int64 // the limit, if it is not stored
 
 	mu       sync.Mutex
@@ -73,7 +73,7 @@ func (r Request) Record() record.Request {
 
 // New returns a mirror that has seen nothing yet. A fixed limit above 0 is used instead of a
 // stored one.
-func New(keys keyspace.Gate, fixed int64) *Mirror {
+func New(keys keyspace.Queue, fixed int64) *Mirror {
 	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, strays: map[string]int64{}, waiting: map[string]*Waiter{}, unseen: map[string]*Waiter{}, changed: make(chan struct{}), again: make(chan struct{}, 1)}
 	if fixed > 0 {
 		m.queue.SetLimit(fixed, 0)
@@ -373,7 +373,7 @@ func (m *Mirror) describe(entries []queue.Entry) []Request {
 }
 
 // Read returns the state that a list shows.
-func Read(keys keyspace.Gate, fixed int64, kvs []*mvccpb.KeyValue, revision int64) View {
+func Read(keys keyspace.Queue, fixed int64, kvs []*mvccpb.KeyValue, revision int64) View {
 	m := New(keys, fixed)
 	m.Reset(kvs, revision)
 	v, _ := m.View()

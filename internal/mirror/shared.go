@@ -15,7 +15,7 @@ const lingers = 5 * time.Second
 // Shared is the mirror of one queue that all callers of a session share. It runs while one of
 // them uses it, and a little longer. It is safe for concurrent use.
 type Shared struct {
-	keys  keyspace.Gate
+	keys  keyspace.Queue
 	fixed int64
 	start func(*Mirror) (stop context.CancelFunc)
 
@@ -29,7 +29,7 @@ type Shared struct {
 
 // NewShared returns a mirror that does not run yet. A fixed limit above 0 is used instead of a
 // stored one. start runs a new mirror until it is stopped.
-func NewShared(keys keyspace.Gate, fixed int64, start func(*Mirror) (stop context.CancelFunc)) *Shared {
+func NewShared(keys keyspace.Queue, fixed int64, start func(*Mirror) (stop context.CancelFunc)) *Shared {
 	return &Shared{keys: keys, fixed: fixed, start: start}
 }
 

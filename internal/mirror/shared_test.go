@@ -53,7 +53,7 @@ func TestShared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				started, stopped := 0, 0
-				s := NewShared(keyspace.Gate{}, 1, func(*Mirror) context.CancelFunc {
+				s := NewShared(keyspace.Queue{}, 1, func(*Mirror) context.CancelFunc {
 					started++
 					return func() { stopped++ }
 				})
@@ -71,7 +71,7 @@ func TestShared(t *testing.T) {
 // A use and the word that it is replaced belong together.
 func TestUseIsReplaced(t *testing.T) {
 	t.Parallel()
-	s := NewShared(keyspace.Gate{}, 1, func(*Mirror) context.CancelFunc { return func() {} })
+	s := NewShared(keyspace.Queue{}, 1, func(*Mirror) context.CancelFunc { return func() {} })
 	u, v := s.Join(), s.Join()
 	require.Same(t, u.Mirror, v.Mirror)
 	s.Replace()

@@ -15,11 +15,11 @@ import (
 )
 
 // requests are n requests of one queue, as etcd lists them.
-func requests(t testing.TB, n int) (keyspace.Gate, []*mvccpb.KeyValue) {
+func requests(t testing.TB, n int) (keyspace.Queue, []*mvccpb.KeyValue) {
 	t.Helper()
 	space, err := keyspace.New("/p", "ns")
 	require.NoError(t, err)
-	keys := space.Gate(keyspace.Semaphore, "x")
+	keys := space.Queue(keyspace.Semaphore, "x")
 	var kvs []*mvccpb.KeyValue
 	for i := range n {
 		value := record.Request{Nonce: "n", Holder: fmt.Sprint("holder-", i), Note: "what it is for", AtMS: 1}.Encode()
@@ -82,7 +82,7 @@ func TestStrays(t *testing.T) {
 	shows()
 	put(stray, 0, 14)
 	shows(mirror.Stray{Key: string(stray.Key), Mod: 14})
-	m.Apply([]*clientv3.Event{{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(keys.Queue + "never seen"), ModRevision: 15}}}, 15)
+	m.Apply([]*clientv3.Event{{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(keys.Requests + "never seen"), ModRevision: 15}}}, 15)
 	shows(mirror.Stray{Key: string(stray.Key), Mod: 14})
 	m.Apply([]*clientv3.Event{{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: stray.Key, ModRevision: 16}}}, 16)
 	shows()

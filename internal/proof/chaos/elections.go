@@ -31,9 +31,9 @@ func NewElectionsOn(register func(name string) Register) *Elections {
 // Name implements Workload.
 func (*Elections) Name() string { return "elections" }
 
-// Gates implements Workload.
-func (s *Elections) Gates(space keyspace.Space) []keyspace.Gate {
-	return []keyspace.Gate{space.Gate(keyspace.Election, s.name)}
+// Queues implements Workload.
+func (s *Elections) Queues(space keyspace.Space) []keyspace.Queue {
+	return []keyspace.Queue{space.Queue(keyspace.Election, s.name)}
 }
 
 func (s *Elections) gate() string { return "election/" + s.name }

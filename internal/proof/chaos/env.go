@@ -36,7 +36,7 @@ type Env struct {
 	Seed      Seed
 	Cluster   *embedtest.Cluster
 	Processes []*Process
-	Gates     []keyspace.Gate // the queues in use
+	Queues    []keyspace.Queue // the queues in use
 	Space     keyspace.Space
 	Prefix    string
 	Auth      bool // authentication is on, with short-lived tokens

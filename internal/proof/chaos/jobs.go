@@ -96,8 +96,8 @@ func NewJobsOn(register func(name string) Register) *Jobs {
 // Name implements Workload.
 func (*Jobs) Name() string { return "jobs" }
 
-// Gates implements Workload. A job has no queue.
-func (*Jobs) Gates(keyspace.Space) []keyspace.Gate { return nil }
+// Queues implements Workload. A job has no queue.
+func (*Jobs) Queues(keyspace.Space) []keyspace.Queue { return nil }
 
 // mostApart is by how much the clocks of most processes differ from the machine's. Some
 // are wrong by more than a locker allows for.

@@ -33,12 +33,12 @@ func NewMutexesOn(register func(name string) Register) *Mutexes {
 // Name implements Workload.
 func (*Mutexes) Name() string { return "mutexes" }
 
-// Gates implements Workload.
-func (m *Mutexes) Gates(space keyspace.Space) (gates []keyspace.Gate) {
+// Queues implements Workload.
+func (m *Mutexes) Queues(space keyspace.Space) (queues []keyspace.Queue) {
 	for _, name := range m.names {
-		gates = append(gates, space.Gate(keyspace.Mutex, name))
+		queues = append(queues, space.Queue(keyspace.Mutex, name))
 	}
-	return gates
+	return queues
 }
 
 // Plan implements Workload.

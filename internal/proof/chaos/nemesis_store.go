@@ -24,7 +24,7 @@ func storeNemeses() []Nemesis {
 	}
 }
 
-func queues(env *Env) bool { return len(env.Gates) > 0 }
+func queues(env *Env) bool { return len(env.Queues) > 0 }
 
 // compaction takes the history away, up to the newest revision.
 func compaction(ctx context.Context, env *Env, r *rand.Rand) int {
@@ -62,7 +62,7 @@ func foreignKeys(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 		return 0
 	}
 	for n := 1 + r.IntN(6); n > 0 && ctx.Err() == nil; n-- {
-		g, kind, number, weight := env.Gates[r.IntN(len(env.Gates))], r.IntN(5), r.IntN(8), int64(1+r.IntN(3))
+		g, kind, number, weight := env.Queues[r.IntN(len(env.Queues))], r.IntN(5), r.IntN(8), int64(1+r.IntN(3))
 		who := env.Processes[r.IntN(len(env.Processes))]
 		var owner int64 = 0x6a7
 		if s := who.Session(); s != nil {
@@ -72,7 +72,7 @@ func foreignKeys(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 		key, put := g.Slot(slot), clientv3.OpPut(g.Slot(slot), "planted")
 		switch kind {
 		case 0: // no slot at all
-			key = g.Queue + fmt.Sprintf("light/garbage-%d", number)
+			key = g.Requests + fmt.Sprintf("light/garbage-%d", number)
 			put = clientv3.OpPut(key, "planted")
 		case 1: // an earlier or later layout
 			key = g.Range + fmt.Sprintf("later/%d", number)
@@ -125,7 +125,7 @@ func foreignKeys(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 // damagedLimit makes the record of a limit unreadable, or deletes it, and puts it
 // back later.
 func damagedLimit(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
-	g, garbage := env.Gates[r.IntN(len(env.Gates))], []string{"garbage", `{"v":99}`, ""}[r.IntN(3)]
+	g, garbage := env.Queues[r.IntN(len(env.Queues))], []string{"garbage", `{"v":99}`, ""}[r.IntN(3)]
 	resp, err := env.Admin().Get(ctx, g.Limit)
 	if err != nil || len(resp.Kvs) == 0 {
 		return 0

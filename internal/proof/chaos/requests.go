@@ -82,8 +82,8 @@ func DeclareRequests(r *history.Recorder) {
 // Name implements Workload.
 func (*Requests) Name() string { return "requests" }
 
-// Gates implements Workload. A request has no queue.
-func (*Requests) Gates(keyspace.Space) []keyspace.Gate { return nil }
+// Queues implements Workload. A request has no queue.
+func (*Requests) Queues(keyspace.Space) []keyspace.Queue { return nil }
 
 // on returns the store of a process's session.
 func (s *Requests) on(p *Process) (*requestStore, error) {

@@ -69,7 +69,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	}
 	defer env.close()
 	for _, s := range c.Workloads {
-		env.Gates = append(env.Gates, s.Gates(env.Space)...)
+		env.Queues = append(env.Queues, s.Queues(env.Space)...)
 	}
 	able := c.Nemeses[:0:0]
 	for _, n := range c.Nemeses {

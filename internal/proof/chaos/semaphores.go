@@ -41,12 +41,12 @@ func NewSemaphores() *Semaphores {
 // Name implements Workload.
 func (*Semaphores) Name() string { return "semaphores" }
 
-// Gates implements Workload.
-func (s *Semaphores) Gates(space keyspace.Space) (gates []keyspace.Gate) {
+// Queues implements Workload.
+func (s *Semaphores) Queues(space keyspace.Space) (queues []keyspace.Queue) {
 	for _, q := range s.all {
-		gates = append(gates, space.Gate(keyspace.Semaphore, q.name))
+		queues = append(queues, space.Queue(keyspace.Semaphore, q.name))
 	}
-	return gates
+	return queues
 }
 
 func (q semaphore) gate() string { return "sem/" + q.name }

@@ -12,9 +12,9 @@ import (
 type Workload interface {
 	// Name is short and unique.
 	Name() string
-	// Gates are the workload's queues in etcd, if it has any, into which
+	// Queues are the workload's queues in etcd, if it has any, into which
 	// nemeses may plant keys.
-	Gates(keyspace.Space) []keyspace.Gate
+	Queues(keyspace.Space) []keyspace.Queue
 	// Plan draws the next operation of a worker: all that is random about it is
 	// drawn from r now, so that the seed decides it.
 	Plan(r *rand.Rand) Operation

@@ -20,7 +20,7 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 		require.NoError(t, err)
 		name := rapid.StringMatching(`[a-zA-Z0-9 %._-]{1,12}`).Draw(t, "name")
 		kind := rapid.SampledFrom([]keyspace.Kind{keyspace.Semaphore, keyspace.Mutex, keyspace.Election}).Draw(t, "kind")
-		gate := space.Gate(kind, name)
+		gate := space.Queue(kind, name)
 		label := strings.TrimSuffix(strings.TrimPrefix(gate.Range, space.Root()), "/")
 		parse := func(key string) parsedKey { return parseEtcdkit(strings.TrimPrefix(key, space.Root())) }
 
@@ -46,7 +46,7 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 		require.Equal(t, parsedKey{kind: keyClock, lease: slot.Lease}, parse(space.Clock(slot.Lease)))
 
 		// And what it refuses is a foreign key here too.
-		strange := gate.Queue + rapid.StringMatching(`(light|heavy/[0-9]{1,11})/[0-9a-fA-F]{15,17}-[0-9a-f]{3,5}(-try|-)?`).Draw(t, "strange")
+		strange := gate.Requests + rapid.StringMatching(`(light|heavy/[0-9]{1,11})/[0-9a-fA-F]{15,17}-[0-9a-f]{3,5}(-try|-)?`).Draw(t, "strange")
 		parsed, ours := gate.ParseSlot(strange)
 		if got := parse(strange); ours {
 			require.Equal(t, keyRequest, got.kind)

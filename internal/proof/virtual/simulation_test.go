@@ -202,7 +202,7 @@ func (sim *simulation) step(p *process, x step) {
 		}
 	case plant:
 		// It hangs on no lease and looks like a request of the first one's.
-		sim.meddle(sim.space.Gate(keyspace.Semaphore, queue).Slot(keyspace.Slot{Lease: lease(sim.all[0].session()), Number: 40, Weight: 1}), clientv3.OpPut, "key planted")
+		sim.meddle(sim.space.Queue(keyspace.Semaphore, queue).Slot(keyspace.Slot{Lease: lease(sim.all[0].session()), Number: 40, Weight: 1}), clientv3.OpPut, "key planted")
 	case again:
 		if keys := sim.server.Keys(root + gate + "/queue/"); len(keys) > 0 {
 			sim.meddle(keys[0], func(key, _ string, _ ...clientv3.OpOption) clientv3.Op {

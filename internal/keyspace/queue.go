@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Gate is the part of etcd that belongs to one queue. Its names are built once.
-type Gate struct {
-	Range string // limit and queue: what a mirror follows
-	Limit string // the key of the limit
-	Queue string // the range of all requests
-	Light string // the range of all requests of weight 1; they can be counted
-	Heavy string // the range of all requests of a greater weight
+// Queue is the part of etcd that belongs to one queue. Its names are built once.
+type Queue struct {
+	Range    string // limit and requests: what a mirror follows
+	Limit    string // the key of the limit
+	Requests string // the range of all requests
+	Light    string // the range of all requests of weight 1; they can be counted
+	Heavy    string // the range of all requests of a greater weight
 	// The keys are in this order: the limit, the heavy requests, the light ones. So
 	// [Limit, Light) is what a light request must read besides the light ones.
 	ids string
@@ -20,7 +20,7 @@ type Gate struct {
 
 // ID is the key that says which request an ID stands for. It is outside the counted ranges,
 // because etcd's index keeps every deleted name until it is compacted and visits it at each count.
-func (g Gate) ID(id string) string { return g.ids + escape(id) }
+func (q Queue) ID(id string) string { return q.ids + escape(id) }
 
 // Slot is the name of a request: everything that decides over its admission but its age. Slots of
 // a session are reused, lowest first, so that the names in etcd's index stay few.
@@ -37,13 +37,13 @@ type Slot struct {
 const MaxSlot = 0xffff
 
 // Slot returns the key of a request.
-func (g Gate) Slot(s Slot) string {
+func (q Queue) Slot(s Slot) string {
 	var b strings.Builder
-	b.Grow(len(g.Light) + 40)
+	b.Grow(len(q.Light) + 40)
 	if s.Weight == 1 {
-		b.WriteString(g.Light)
+		b.WriteString(q.Light)
 	} else {
-		b.WriteString(g.Heavy)
+		b.WriteString(q.Heavy)
 		b.WriteString(strconv.FormatInt(s.Weight, 10))
 		b.WriteByte('/')
 	}
@@ -58,8 +58,8 @@ func (g Gate) Slot(s Slot) string {
 
 // ParseSlot is the inverse of Slot. It accepts only what Slot writes, so that each slot has
 // one key.
-func (g Gate) ParseSlot(key string) (s Slot, ok bool) {
-	rest, ok := strings.CutPrefix(key, g.Queue)
+func (q Queue) ParseSlot(key string) (s Slot, ok bool) {
+	rest, ok := strings.CutPrefix(key, q.Requests)
 	if !ok {
 		return Slot{}, false
 	}
@@ -86,7 +86,7 @@ func (g Gate) ParseSlot(key string) (s Slot, ok bool) {
 	if s.Lease, ok = parseHex16(lease); !ok {
 		return Slot{}, false
 	}
-	return s, g.Slot(s) == key
+	return s, q.Slot(s) == key
 }
 
 func hex16(n int64) string { return hexN(uint64(n), 16) }
