@@ -42,7 +42,7 @@ func (g *gate) put(ctx context.Context, e *engine.Epoch, r request, try bool, if
 			return nil, false, err
 		}
 		slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: r.weight, Try: try}
-		c := &claim{Ticket: &engine.Ticket{Queue: g.keys.Range, Number: number, Key: g.keys.Slot(slot)}, gate: g, request: r, slot: slot}
+		c := &claim{Ticket: &engine.Ticket{Queue: g.keys.Range, Number: number, Stored: engine.Stored{Key: g.keys.Slot(slot)}}, gate: g, request: r, slot: slot}
 		tx := g.creation(e, c, ifs)
 		e.Writes(c.Ticket)
 		leave, err := g.turn(ctx, &g.sess.Sending, time.Now())

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -46,7 +45,7 @@ func (g *gate) ownerOf(ctx context.Context, id string) (o owner, live bool, err 
 			return owner{Request: mirror.NewRequest(slot, kvs[0]), also: []string{idKey}}, true, nil
 		}
 	}
-	_, err = commit.Remove(ctx, g.sess.KV(), idKey, born)
+	_, err = g.sess.Remove(ctx, engine.Stored{Key: idKey, Token: born})
 	return owner{}, false, err
 }
 
@@ -78,19 +77,10 @@ func (g *gate) withToken(ctx context.Context, token int64) (owner, bool, error) 
 	return owner{}, false, nil
 }
 
-// evict takes a request away from its owner and leaves word for him, in one Txn.
-// It returns ErrNotHeld if the request is gone already.
+// evict removes an owner's request and leaves the notice. It returns ErrNotHeld if the request
+// is gone already.
 func (g *gate) evict(ctx context.Context, o owner, n record.Notice) error {
-	notice := g.sess.Space().Session(o.Slot.Lease).Notice(o.Create)
-	put := clientv3.OpPut(notice, n.Encode(), clientv3.WithLease(clientv3.LeaseID(o.Slot.Lease)))
-	removal, err := commit.RemoveAndPut(ctx, g.sess.KV(), o.Key, o.Create, []clientv3.Op{put}, o.also...)
-	switch {
-	case err != nil:
-	case removal == commit.Orphaned:
-		// Somebody has hung the key on another lease than its name says, so
-		// there is nobody to leave word for.
-		removal, err = commit.Remove(ctx, g.sess.KV(), o.Key, o.Create, o.also...)
-	}
+	removal, err := g.sess.Evict(ctx, engine.Stored{Key: o.Key, Token: o.Create, Also: o.also}, o.Slot.Lease, n)
 	if err == nil && removal == commit.Absent {
 		return ErrNotHeld
 	}

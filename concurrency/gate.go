@@ -170,7 +170,7 @@ func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, beg
 		}
 		if former != nil && former.Also != nil {
 			// Its ID is in the way. It was that of a waiter, so no work goes on under it.
-			_, _ = commit.Remove(ctx, g.sess.KV(), former.Key, former.Token, former.Also...)
+			_, _ = g.sess.Remove(ctx, former.Stored)
 		}
 	}
 	var admitted bool

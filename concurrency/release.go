@@ -91,7 +91,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		merged, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(p.epoch.Context(), cancel)()
-		removal, err := commit.Remove(merged, p.gate.sess.KV(), p.claim.Key, p.token, p.claim.Also...)
+		removal, err := p.gate.sess.Remove(merged, p.claim.Stored)
 		if err == nil {
 			err = p.answered(merged, removal, held)
 		}
@@ -101,7 +101,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		why, doubt = err, removal == commit.Vanished
 	}
 	again := func() {
-		removal, err := commit.Erase(p.epoch.Context(), p.gate.sess.KV(), p.claim.Key, p.token, p.refusal, p.claim.Also...)
+		removal, err := p.gate.sess.Erase(p.epoch.Context(), p.claim.Stored, p.refusal)
 		if removal == commit.Absent && doubt {
 			removal = commit.Vanished
 		}

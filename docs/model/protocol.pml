@@ -196,7 +196,7 @@ inline apply() {
 	:: m.kind == EVICT -> ok = born[m.key] && MEANT;
 		if
 		:: ok -> remove();
-#ifndef NO_NOTICE             /* concurrency.gate.evict: word for the owner, in the same Txn */
+#ifndef NO_NOTICE             /* engine.Session.Evict: word for the owner, in the same Txn */
 			word[m.key] = m.num
 #endif
 		:: else

@@ -11,11 +11,9 @@ import (
 // Ticket is one request of a session, from the choice of its slot until its keys are
 // certainly gone.
 type Ticket struct {
+	Stored
 	Queue  string // the range of its queue's keys
 	Number int    // of its slot
-	Key    string
-	Also   []string // keys that are removed with it: that of its ID
-	Token  int64    // 0 until the request is written
 
 	left  Mail // guarded by the roll
 	freed bool // guarded by the slots

@@ -12,7 +12,7 @@ func (e *Epoch) Withdraw(t *Ticket, refused func(error)) {
 	}
 	e.Deletes(t)
 	e.sess.Background(func() {
-		if _, err := commit.Erase(e.ctx, e.sess.kv, t.Key, t.Token, refused, t.Also...); err == nil {
+		if _, err := e.sess.Erase(e.ctx, t.Stored, refused); err == nil {
 			e.Free(t)
 		}
 	})

@@ -16,7 +16,7 @@ func taken(t *testing.T, s *slots, queue, key string, also ...string) *Ticket {
 	t.Helper()
 	n, err := s.take(t.Context(), queue)
 	require.NoError(t, err)
-	x := &Ticket{Queue: queue, Number: n, Key: key, Also: also}
+	x := &Ticket{Queue: queue, Number: n, Stored: Stored{Key: key, Also: also}}
 	s.name(x)
 	return x
 }

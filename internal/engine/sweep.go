@@ -49,7 +49,7 @@ func (e *Epoch) sweep(ctx context.Context) {
 		if err != nil || len(kvs) == 0 || kvs[0].Lease != e.lease.ID() || e.slots.owns(key) {
 			continue
 		}
-		removal, err := commit.Remove(ctx, e.sess.kv, key, kvs[0].CreateRevision)
+		removal, err := e.sess.Remove(ctx, Stored{Key: key, Token: kvs[0].CreateRevision})
 		if err == nil && removal != commit.Absent {
 			e.sess.opts.Log.Warn("the session removed a late copy of an earlier request, which no call waits for", zap.String("key", key))
 		}

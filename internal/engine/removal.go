@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Stored is a request as it is in etcd. Whatever ends a request, a release, a withdrawal,
+// MaxHold, an eviction or a sweep, removes it by one of the three methods below: all of its
+// keys in one Txn, and only while the first one is the one that has the token.
+type Stored struct {
+	Key   string
+	Token int64    // the create revision of Key; 0 until it is written
+	Also  []string // keys that were created with it: that of its ID
+}
+
+// Remove removes a request: see commit.Remove.
+func (s *Session) Remove(ctx context.Context, r Stored) (commit.Removal, error) {
+	return commit.Remove(ctx, s.kv, r.Key, r.Token, r.Also...)
+}
+
+// Erase is Remove that is repeated if etcd refuses it: see commit.Erase.
+func (s *Session) Erase(ctx context.Context, r Stored, refused func(error)) (commit.Removal, error) {
+	return commit.Erase(ctx, s.kv, r.Key, r.Token, refused, r.Also...)
+}
+
+// Evict removes a request of any session and leaves a notice for that session, in one Txn.
+// lease is the one in the request's key.
+func (s *Session) Evict(ctx context.Context, r Stored, lease int64, n record.Notice) (commit.Removal, error) {
+	notice := s.space.Session(lease).Notice(r.Token)
+	put := clientv3.OpPut(notice, n.Encode(), clientv3.WithLease(clientv3.LeaseID(lease)))
+	removal, err := commit.RemoveAndPut(ctx, s.kv, r.Key, r.Token, []clientv3.Op{put}, r.Also...)
+	if err == nil && removal == commit.Orphaned {
+		// The key is on another lease than its name says, so no session waits for a notice.
+		return s.Remove(ctx, r)
+	}
+	return removal, err
+}
