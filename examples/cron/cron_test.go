@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -19,52 +20,50 @@ func TestCron(t *testing.T) {
 	}
 	t.Parallel()
 	etcd := progtest.Etcd(t)
-	var r outcome
-	for try := 1; ; try++ {
-		r = outcome{}
-		status := progtest.New(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms").Result(&r)
-		if status == 0 {
-			break
-		}
-		if r.Stalled < 0.1 {
-			t.Fatalf("status %d", status)
-		}
-		// Processes stood still, and two seconds of TTL are little.
-		if try == 3 {
-			t.Skip("the machine is too busy")
-		}
-	}
 	want := 2
 	if child.CanPause {
 		want = 4
 	}
-	if !r.OK || r.Faults != want || r.Restarts != 4 || len(r.Schedlock) != 4 {
-		t.Errorf("%+v", r)
+	for try := 1; ; try++ {
+		var r outcome
+		status := progtest.New(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms").Result(&r)
+		wrong := r.unlike(want)
+		switch {
+		case status == 0 && (wrong == "" || r.Excused > 0):
+			return // with standstills only the promises are compared
+		case r.Stalled < 0.1:
+			t.Fatalf("status %d: %s", status, wrong)
+		case try == 3:
+			t.Skipf("the machine is too busy for a TTL of 2 s: it stood still for %g s", r.Stalled)
+		}
 	}
-	for i, s := range r.Schedlock {
-		lost := 0
+}
+
+// unlike returns how an outcome differs from that of a machine that does not stand still.
+func (o outcome) unlike(faults int) (wrong string) {
+	if o.Faults != faults || o.Restarts != 4 || len(o.Schedlock) != 4 {
+		return fmt.Sprintf("%+v", o)
+	}
+	for i, s := range o.Schedlock {
+		lost, ok := 0, true
 		for _, n := range s.Lost {
 			lost += n
 		}
 		switch s.Job {
 		case heartbeat:
-			if s.Starts != s.Ticks || r.Naive[i].Starts < 2*s.Ticks {
-				t.Errorf("%+v, by name %+v", s, r.Naive[i])
-			}
+			ok = s.Starts == s.Ticks && o.Naive[i].Starts >= 2*s.Ticks
 		case report:
-			if s.Skipped == 0 {
-				t.Errorf("%+v: it takes longer than its interval", s)
-			}
+			ok = s.Skipped > 0 // it takes longer than its interval
 		case billing:
-			if lost != want/2 || s.Again != 0 {
-				t.Errorf("%+v", s)
-			}
+			ok = lost == faults/2 && s.Again == 0
 		case backup:
-			if lost != 0 || s.Again != want/2 {
-				t.Errorf("%+v", s)
-			}
+			ok = lost == 0 && s.Again == faults/2
+		}
+		if !ok {
+			wrong += fmt.Sprintf("%+v, by name %+v\n", s, o.Naive[i])
 		}
 	}
+	return wrong
 }
 
 func TestInterrupt(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -50,7 +51,13 @@ func demo(ctx context.Context, c config) (r *outcome, err error) {
 	}
 	started = true
 	faults := plannedFaults()
-	go watchStalls(ctx, f.log.add) // this process may be the etcd
+	go watchStalls(ctx, f.log.add)
+	client, err := cluster.Dial(endpoints)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	go watchEtcd(ctx, client, f.Namespace, f.log.add)
 	fmt.Fprintf(os.Stderr, "%d processes, the same %d jobs in each; 35 s with the default flags\n", c.workers, len(jobs))
 	quiet := showProgress(os.Stderr, f.log, jobs)
 	restarts, err := f.strikeAll(ctx, jobs, faults)
@@ -69,7 +76,7 @@ func demo(ctx context.Context, c config) (r *outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
-	v := judge(jobs, f.log.all(), f.all, faults, history)
+	v := judge(evidence{config: c, jobs: jobs, events: f.log.all(), members: f.all, faults: faults, history: history, clock: hostTime{time.Now(), hostclock.Now()}})
 	return newOutcome(c, v, recoveries(faults, f.log.all()), restarts, history, time.Since(begun)), nil
 }
 

@@ -10,7 +10,8 @@ const (
 	evDid    = "did"    // the step is done
 	evEnd    = "end"    // the run's function has returned
 	evResult = "result" // what became of a tick in a process
-	evStall  = "stall"  // the process has stood still until At, for Took
+	evStall  = "stall"  // the process got no time to run until At, for Took
+	evSilent = "silent" // etcd did not answer until At, for Took
 	evBye    = "bye"    // the worker has done all that it began, and ends
 )
 

@@ -16,7 +16,11 @@ type verdict struct {
 	Schedlock  []tally
 	Naive      []tally
 	Violations []string
-	Stalled    float64
+	Stalled    float64 // the longest standstill
+	Excused    int     // lost ticks and errors that a standstill explains
+
+	evidence
+	still []standstill
 }
 
 // tally is what became of one job's fire times.
@@ -44,23 +48,54 @@ type recovery struct {
 	same bool // it was the same tick
 }
 
-func judge(jobs []job, events []event, members map[string]*member, faults []*fault, history map[string][]schedlock.Record) (v verdict) {
-	for _, j := range jobs {
-		v.naive(j, events)
-		v.schedlock(j, events, members, history[j.Name])
+// evidence is all that the judge looks at.
+type evidence struct {
+	config
+	jobs    []job
+	events  []event
+	members map[string]*member
+	faults  []*fault
+	history map[string][]schedlock.Record
+	clock   hostTime
+}
+
+func judge(x evidence) (v verdict) {
+	v.evidence = x
+	var longest time.Duration
+	v.still, longest = standstills(x.events, x.members)
+	v.Stalled = longest.Round(time.Millisecond).Seconds()
+	for _, j := range x.jobs {
+		v.naive(j)
+		v.schedlock(j)
 	}
-	v.Stalled = stalled(events, members)
-	for _, x := range faults {
-		if x.holder == "" {
-			v.wrong("%s: nobody was %s", x.Job, x.What)
+	for _, f := range x.faults {
+		if f.holder == "" {
+			v.wrongUnless(v.stoodStill(named(x.jobs, f.Job), f.tick), "%s: no process was %s", f.Job, f.What)
 		}
 	}
-	for _, e := range events {
-		if e.Way == bySchedlock && e.Kind == evResult && e.Error != "" && !excused(e, members) {
-			v.wrong("%s, tick %s, %s: %s", e.Job, clockTime(e.Tick), e.holder, e.Error)
+	for _, e := range x.events {
+		if e.Way == bySchedlock && e.Kind == evResult && e.Error != "" && !excused(e, x.members) {
+			lost := e.Outcome == schedlock.Lost.String()
+			v.wrongUnless(lost && v.stoodStill(named(x.jobs, e.Job), e.Tick), "%s, tick %s, %s: %s", e.Job, clockTime(e.Tick), e.holder, e.Error)
 		}
 	}
 	return v
+}
+
+// stoodStill reports whether a process or etcd got no time to run while a tick should have been
+// started, or run, or its lease renewed.
+func (v *verdict) stoodStill(j job, tick time.Time) bool {
+	from, to := v.clock.at(tick.Add(-v.skew)), v.clock.at(tick.Add(max(j.Every, j.Takes)+v.skew+v.ttl))
+	return slices.ContainsFunc(v.still, func(s standstill) bool { return s.from <= to && s.to >= from })
+}
+
+// wrongUnless notes a violation, unless a standstill excuses it.
+func (v *verdict) wrongUnless(still bool, format string, args ...any) {
+	if still {
+		v.Excused++
+		return
+	}
+	v.wrong(format, args...)
 }
 
 // excused tells whether an error is what a paused process has to be told.
@@ -74,21 +109,6 @@ func (m *member) stops() int {
 		return 0
 	}
 	return len(m.pauses)
-}
-
-// stalled returns the longest time for which a process stood still, in seconds, and nobody had
-// stopped it: the machine is busy. Sessions as short as these can be lost by that.
-func stalled(events []event, members map[string]*member) (longest float64) {
-	for _, e := range events {
-		m, meant := members[e.holder], false
-		for i := range m.stops() {
-			meant = meant || e.At-e.Took <= m.pauses[i][1] && e.At >= m.pauses[i][0]
-		}
-		if e.Kind == evStall && !meant {
-			longest = max(longest, time.Duration(e.Took).Round(time.Millisecond).Seconds())
-		}
-	}
-	return longest
 }
 
 func (v *verdict) wrong(format string, args ...any) {
@@ -127,8 +147,8 @@ func count(way string, j job, events []event) (t tally, starts map[time.Time]map
 	return t, starts
 }
 
-func (v *verdict) naive(j job, events []event) {
-	t, starts := count(byName, j, events)
+func (v *verdict) naive(j job) {
+	t, starts := count(byName, j, v.events)
 	for _, tick := range j.ticks() {
 		switch {
 		case len(starts[tick.UTC()]) > 0:
@@ -141,8 +161,8 @@ func (v *verdict) naive(j job, events []event) {
 	v.Naive = append(v.Naive, t)
 }
 
-func (v *verdict) schedlock(j job, events []event, members map[string]*member, history []schedlock.Record) {
-	t, starts := count(bySchedlock, j, events)
+func (v *verdict) schedlock(j job) {
+	t, starts := count(bySchedlock, j, v.events)
 	for tick, attempts := range starts {
 		for n, times := range attempts {
 			if times > 1 {
@@ -153,13 +173,13 @@ func (v *verdict) schedlock(j job, events []event, members map[string]*member, h
 			v.wrong("%s was started for %s, which is no fire time", j.Name, tick)
 		}
 	}
-	t.Overlaps = v.overlaps(j, events, members)
+	t.Overlaps = v.overlaps(j, v.events, v.members)
 	records := map[time.Time]schedlock.Record{}
-	for _, r := range history {
+	for _, r := range v.history[j.Name] {
 		records[r.Tick.UTC()] = r
 	}
 	outcomes := map[time.Time]map[string]bool{}
-	for _, e := range events {
+	for _, e := range v.events {
 		if e.Way == bySchedlock && e.Job == j.Name && e.Kind == evResult {
 			if outcomes[e.Tick.UTC()] == nil {
 				outcomes[e.Tick.UTC()] = map[string]bool{}
@@ -175,33 +195,37 @@ func (v *verdict) schedlock(j job, events []event, members map[string]*member, h
 			last = max(last, n)
 		}
 		if last > 0 && (!recorded || rec.Attempt < last) {
-			v.wrong("%s, tick %s: attempt %d was started, and the history does not tell", j.Name, clockTime(tick), last)
+			v.wrong("%s, tick %s: attempt %d was started, and the history has no record of it", j.Name, clockTime(tick), last)
 		}
-		if outcomes[tick][schedlock.Ran.String()] || recorded && rec.State == schedlock.RunDone {
-			continue
-		}
-		fate := ""
-		if m := members[rec.Holder]; recorded && m != nil {
-			fate = m.fate
-		}
-		switch {
-		case recorded && rec.State == schedlock.RunLost && fate != "":
-			t.Lost["its process was "+fate]++
-			if j.Retries > 0 {
-				v.wrong("%s, tick %s was lost with %s, %s, and not started again", j.Name, clockTime(tick), rec.Holder, fate)
-			}
-		case recorded:
-			t.Lost[string(rec.State)]++
-			v.wrong("%s, tick %s, of %s, is %s: %s", j.Name, clockTime(tick), rec.Holder, rec.State, rec.Error)
-		case j.overlong() && outcomes[tick][schedlock.StillRunning.String()]:
-			t.Skipped++
-		default:
-			why := strings.Join(slices.Sorted(maps.Keys(outcomes[tick])), ", ")
-			t.Lost["never started: "+why]++
-			v.wrong("%s, tick %s was never started: %s", j.Name, clockTime(tick), why)
+		if !outcomes[tick][schedlock.Ran.String()] && (!recorded || rec.State != schedlock.RunDone) {
+			v.notDone(&t, j, tick, rec, outcomes[tick])
 		}
 	}
 	v.Schedlock = append(v.Schedlock, t)
+}
+
+// notDone counts a tick that was not done, by its reason. rec is its record, if it has one.
+func (v *verdict) notDone(t *tally, j job, tick time.Time, rec schedlock.Record, outcomes map[string]bool) {
+	fate, still := "", v.stoodStill(j, tick)
+	if m := v.members[rec.Holder]; m != nil {
+		fate = m.fate
+	}
+	switch {
+	case rec.State == schedlock.RunLost && fate != "":
+		t.Lost["its process was "+fate]++
+		if j.Retries > 0 {
+			v.wrongUnless(still, "%s, tick %s was lost with %s, %s, and not started again", j.Name, clockTime(tick), rec.Holder, fate)
+		}
+	case rec.State != "":
+		t.Lost[string(rec.State)]++
+		v.wrongUnless(still && rec.State == schedlock.RunLost, "%s, tick %s, of %s, is %s: %s", j.Name, clockTime(tick), rec.Holder, rec.State, rec.Error)
+	case j.overlong() && outcomes[schedlock.StillRunning.String()]:
+		t.Skipped++
+	default:
+		why := strings.Join(slices.Sorted(maps.Keys(outcomes)), ", ")
+		t.Lost["never started: "+why]++
+		v.wrongUnless(still, "%s, tick %s was never started: %s", j.Name, clockTime(tick), why)
+	}
 }
 
 // overlaps counts steps of work that were done while another run of the job was at work. A

@@ -67,7 +67,7 @@ func TestJudge(t *testing.T) {
 		"all is well":                 {jobOf("x", 0, 0), good(), history(), "", ""},
 		"started twice":               {jobOf("x", 0, 0), append(good(), run("x", "c", 1, 1, 2000)...), history(), "", "attempt 1 started 2 times"},
 		"second attempt":              {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, killed, ""},
-		"second attempt in silence":   {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), history(), killed, "the history does not tell"},
+		"second attempt in silence":   {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), history(), killed, "the history has no record"},
 		"overlap":                     {jobOf("x", 1, 0), append(good(), run("x", "c", 1, 2, 1005)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, "", "at the same time"},
 		"lost with its process":       {jobOf("x", 0, 0), cut, lostOne, killed, ""},
 		"lost, although Retries":      {jobOf("x", 1, 0), cut, lostOne, killed, "not started again"},
@@ -76,7 +76,7 @@ func TestJudge(t *testing.T) {
 		"never started":               {jobOf("x", 0, 0), run("x", "a", 0, 1, 0), history()[1:], "", "never started"},
 		"left out, too long":          {jobOf("x", 0, 3*time.Second), append(run("x", "a", 0, 1, 0), running), history()[1:], "", ""},
 		"left out, not too long":      {jobOf("x", 0, 0), append(run("x", "a", 0, 1, 0), running), history()[1:], "", "never started: still running"},
-		"no record":                   {jobOf("x", 0, 0), good(), history()[:1], "", "the history does not tell"},
+		"no record":                   {jobOf("x", 0, 0), good(), history()[:1], "", "the history has no record"},
 		"no fire time":                {jobOf("x", 0, 0), append(good(), run("x", "c", 7, 1, 2000)...), history(), "", "no fire time"},
 		"an error":                    {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "oops"}), history(), "", "oops"},
 		"an error after a pause":      {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "lost", holder: "b"}), history(), paused, ""},
@@ -92,7 +92,7 @@ func TestJudge(t *testing.T) {
 					members["b"].pauses[0][0] = 0
 				}
 			}
-			v := judge([]job{x.job}, x.events, members, nil, map[string][]schedlock.Record{"x": x.history})
+			v := judge(evidence{jobs: []job{x.job}, events: x.events, members: members, history: map[string][]schedlock.Record{"x": x.history}, clock: hostTime{wall: start}})
 			switch {
 			case x.want == "" && len(v.Violations) > 0:
 				t.Errorf("violations: %q", v.Violations)
@@ -101,7 +101,7 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	if v := judge(nil, nil, nil, []*fault{{Job: "x", What: killed}}, nil); len(v.Violations) != 1 {
+	if v := judge(evidence{faults: []*fault{{Job: "x", What: killed}}}); len(v.Violations) != 1 {
 		t.Errorf("a fault that did not happen: %q", v.Violations)
 	}
 }
@@ -113,8 +113,48 @@ func TestJudgeCountsTheNaive(t *testing.T) {
 	for n := range 3 {
 		events = append(events, event{Kind: evBegin, Way: byName, Job: "x", Tick: start, Attempt: 1, At: int64(n)})
 	}
-	v := judge([]job{jobOf("x", 0, 0)}, events, nil, nil, map[string][]schedlock.Record{})
+	v := judge(evidence{jobs: []job{jobOf("x", 0, 0)}, events: events})
 	if n := v.Naive[0]; n.Starts != 3 || n.Doubled != 1 || n.Most != 3 || n.Lost["not started"] != 1 {
 		t.Errorf("%+v", n)
+	}
+}
+
+// A standstill that the program measured, of a process or of etcd, excuses what it explains, and
+// never a second start. One that the program caused itself excuses nothing.
+func TestStandstillsExcuse(t *testing.T) {
+	t.Parallel()
+	cut := append(run("x", "a", 0, 1, 0), run("x", "b", 1, 1, int64(time.Second))[:2]...)
+	lost := []schedlock.Record{record("x", "b", 1, 1, schedlock.RunLost), record("x", "a", 0, 1, schedlock.RunDone)}
+	ended := event{Way: bySchedlock, Kind: evResult, Job: "x", Tick: start.Add(time.Second), Outcome: schedlock.Lost.String(), Error: "run is lost", holder: "b"}
+	still := func(kind, holder string, at time.Duration) event {
+		return event{Kind: kind, At: int64(at), Took: int64(300 * time.Millisecond), holder: holder}
+	}
+	for name, x := range map[string]struct {
+		events  []event
+		still   event
+		excused int
+		want    string
+	}{
+		"etcd, and a lost run":           {append(cut, ended), still(evSilent, "", 1500*time.Millisecond), 2, ""},
+		"a process, and a lost run":      {append(cut, ended), still(evStall, "a", 1500*time.Millisecond), 2, ""},
+		"etcd, and a tick not started":   {run("x", "a", 0, 1, 0), still(evSilent, "", 1500*time.Millisecond), 1, ""},
+		"long before":                    {append(cut, ended), still(evSilent, "", 500*time.Millisecond), 0, "is lost"},
+		"long after":                     {append(cut, ended), still(evSilent, "", 5*time.Second), 0, "is lost"},
+		"a process that was paused":      {append(cut, ended), still(evStall, "c", 1500*time.Millisecond), 0, "is lost"},
+		"etcd, and a tick started twice": {append(append(cut, ended), run("x", "c", 1, 1, int64(2*time.Second))...), still(evSilent, "", 1500*time.Millisecond), 1, "started 2 times"},
+	} {
+		records := lost
+		if len(x.events) < len(cut) {
+			records = lost[1:]
+		}
+		members := map[string]*member{"c": {holder: "c", pauses: [][2]int64{{int64(time.Second), int64(2 * time.Second)}}}}
+		v := judge(evidence{jobs: []job{jobOf("x", 0, 0)}, events: append(slices.Clone(x.events), x.still), members: members,
+			history: map[string][]schedlock.Record{"x": records}, clock: hostTime{wall: start}})
+		if v.Excused != x.excused || x.want == "" && len(v.Violations) > 0 || !strings.Contains(strings.Join(v.Violations, "\n"), x.want) {
+			t.Errorf("%s: %d excused, violations: %q", name, v.Excused, v.Violations)
+		}
+		if paused := x.still.holder == "c"; paused != (v.Stalled == 0) {
+			t.Errorf("%s: %g s", name, v.Stalled)
+		}
 	}
 }

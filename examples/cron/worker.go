@@ -175,20 +175,6 @@ func (w *worker) work(ctx context.Context, j job, r *schedlock.Run) error {
 	return nil
 }
 
-// watchStalls tells when the process gets no time to run.
-func watchStalls(ctx context.Context, tell func(event)) {
-	const every, slack = 20 * time.Millisecond, 80 * time.Millisecond
-	last := hostclock.Now()
-	for ctx.Err() == nil {
-		time.Sleep(every)
-		now := hostclock.Now()
-		if took := now - last; took > int64(every+slack) {
-			tell(event{Kind: evStall, At: now, Took: took})
-		}
-		last = now
-	}
-}
-
 // tell reports an event.
 func (w *worker) tell(e event) {
 	if e.At == 0 {
