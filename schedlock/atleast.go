@@ -13,13 +13,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// slack is by how much a hold's lease outlasts AtLeast: it counts from before the
-// claim.
+// slack is how much longer than AtLeast the lease of a cooldown lasts: it begins before the claim.
 const slack = 2 * time.Second
 
-// spare returns a lease for a hold that was renewed just now. One that an earlier call did
-// not need, because it lost, is used again: renewals are no Raft entries. It is the
-// caller's from then on.
+// spare returns a lease for a cooldown, renewed just now. It reuses the lease of an earlier call
+// whose claim had no effect, since a renewal is no Raft entry. The caller owns the lease.
 func (l *Locker) spare(ctx context.Context, j *job, atLeast time.Duration) (clientv3.LeaseID, error) {
 	var pause commit.Backoff
 	for {
@@ -43,7 +41,7 @@ func (l *Locker) spare(ctx context.Context, j *job, atLeast time.Duration) (clie
 		if err == nil {
 			return id, nil
 		}
-		l.keep(j, id)
+		l.keepSpare(j, id)
 		if !commit.Transient(err) {
 			return 0, err
 		}
@@ -53,9 +51,9 @@ func (l *Locker) spare(ctx context.Context, j *job, atLeast time.Duration) (clie
 	}
 }
 
-// holds tells, after a claim, whether its hold can stand for all of AtLeast: its lease counts
-// from before the claim, whose answer may have come late.
-func (l *Locker) holds(ctx context.Context, c *claimed) bool {
+// cooldownLasts reports, after a claim, whether the lease of its cooldown can last for all of
+// AtLeast: it begins before the claim, whose answer may be late.
+func (l *Locker) cooldownLasts(ctx context.Context, c *claimed) bool {
 	if c.spare == 0 || time.Since(c.sent) <= slack/2 {
 		return true
 	}
@@ -65,7 +63,7 @@ func (l *Locker) holds(ctx context.Context, c *claimed) bool {
 	return !errors.Is(err, rpctypes.ErrLeaseNotFound)
 }
 
-// takeSpare returns a lease that is held ready, or 0.
+// takeSpare returns an unused lease, or 0.
 func (j *job) takeSpare() (id clientv3.LeaseID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -75,26 +73,26 @@ func (j *job) takeSpare() (id clientv3.LeaseID) {
 	return id
 }
 
-// giveBack ends the leases that a job holds ready. It takes a second for each at most.
-func (l *Locker) giveBack(j *job) {
+// revokeSpares revokes the unused leases of a job. It takes one second for each at most.
+func (l *Locker) revokeSpares(j *job) {
 	for id := j.takeSpare(); id != 0; id = j.takeSpare() {
-		l.end(id)
+		l.revoke(id)
 	}
 }
 
-// giveAllBack is giveBack for a session that has been closed.
-func (l *Locker) giveAllBack() {
+// revokeAllSpares is revokeSpares for all jobs, after the session has closed.
+func (l *Locker) revokeAllSpares() {
 	l.mu.Lock()
 	jobs := slices.Collect(maps.Values(l.jobs))
 	l.mu.Unlock()
 	for _, j := range jobs {
-		l.giveBack(j)
+		l.revokeSpares(j)
 	}
 }
 
-// end ends a lease that nobody needs, 0 for none, and what hangs on it. It takes a second
-// at most; a lease that it does not reach expires.
-func (l *Locker) end(id clientv3.LeaseID) {
+// revoke revokes a lease, or does nothing if id is 0. It takes one second at most; a lease that it
+// cannot revoke expires.
+func (l *Locker) revoke(id clientv3.LeaseID) {
 	if id == 0 || l.client.Ctx().Err() != nil {
 		return
 	}
@@ -103,13 +101,12 @@ func (l *Locker) end(id clientv3.LeaseID) {
 	_, _ = l.client.Revoke(ctx, id)
 }
 
-// mostSpares is how many leases a job holds ready: as many as claims are on their way at
-// once.
+// mostSpares is the number of unused leases of a job: as many as claims in flight.
 const mostSpares = turns
 
-// keep holds a lease, 0 for none, ready for the next call. One that is too many, or that
-// comes when the session has ended, ends.
-func (l *Locker) keep(j *job, id clientv3.LeaseID) {
+// keepSpare keeps a lease for the next call, or does nothing if id is 0. It revokes the lease if
+// the job has enough of them, or the session has ended.
+func (l *Locker) keepSpare(j *job, id clientv3.LeaseID) {
 	if id == 0 {
 		return
 	}
@@ -119,14 +116,14 @@ func (l *Locker) keep(j *job, id clientv3.LeaseID) {
 		j.spares = append(j.spares, id)
 	}
 	j.mu.Unlock()
-	if surplus && !l.sess.Background(func() { l.end(id) }) {
-		l.end(id)
+	if surplus && !l.sess.Background(func() { l.revoke(id) }) {
+		l.revoke(id)
 	}
 }
 
-// release ends a hold when AtLeast has passed, to the moment. If the session ends before
-// that, the hold is left to its lease, which ends a little later.
-func (l *Locker) release(c *claimed, began time.Time, atLeast time.Duration) {
+// endCooldown ends a cooldown exactly when AtLeast has passed. If the session ends before that, the
+// cooldown ends a little later, with its lease.
+func (l *Locker) endCooldown(c *claimed, began time.Time, atLeast time.Duration) {
 	t := time.NewTimer(atLeast - time.Since(began))
 	defer t.Stop()
 	select {

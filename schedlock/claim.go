@@ -14,28 +14,28 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// claimed is a tick that this process may start.
+// claimed is a tick that this process has claimed.
 type claimed struct {
 	epoch   *engine.Epoch
 	tick    time.Time
 	attempt int
 	token   int64
-	sent    time.Time // before anything was sent for it
-	leave   func()    // lets Close go on
+	sent    time.Time // before the claim was sent
+	leave   func()    // ends what Close waits for
 	record  record.Run
 	lock    record.Lock
-	before  string   // the record of the attempt before, or ""
-	older   []string // keys of the latest run records, this one included, latest first
-	spare   clientv3.LeaseID
+	before  string           // the record of the attempt before, or ""
+	older   []string         // keys of the latest run records, this one included, latest first
+	spare   clientv3.LeaseID // of the cooldown, or 0
 }
 
-// claim gets the right to start a tick, or tells in the Result why not.
+// claim claims a tick for this process. If it returns nil and no error, the Result has the reason.
 func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, r request) (*claimed, Result, error) {
 	sent, intime := r.bound(ctx, tick, l.opts.now())
 	defer intime()
-	ctx, cancel := l.open(sent)
+	ctx, cancel := l.untilClose(sent)
 	defer cancel()
-	c, res, err := l.ask(ctx, sent, j, plan{tick: tick, attempt: 1, settings: j.stands(r.shared())}, r)
+	c, res, err := l.ask(ctx, sent, j, plan{tick: tick, attempt: 1, settings: j.expected(r.shared())}, r)
 	if err != nil && ended(ctx) == errLate {
 		if err != errLate { //nolint:errorlint // joined with what was in the way
 			l.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", j.name), zap.Time("tick", tick), zap.Error(err))
@@ -45,8 +45,8 @@ func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, r request) (
 	return c, res, err
 }
 
-// ask sends claims until the tick is claimed, or until it is decided why it is not started here.
-// ctx ends when Close begins; sent does not, and is the ctx of what is sent.
+// ask sends claims until the tick is claimed by this process, or until it is decided that it is not.
+// ctx ends when Close begins. sent does not: it is the ctx of a claim in flight.
 func (l *Locker) ask(ctx, sent context.Context, j *job, p plan, r request) (*claimed, Result, error) {
 	res := Result{Job: j.name, Tick: p.tick}
 	if err := ended(ctx); err != nil {
@@ -66,20 +66,20 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, p plan, r request) (*cla
 			return c, res, err
 		}
 		if err := pause.Wait(ctx, nil); err != nil {
-			return nil, res, because(ctx, err)
+			return nil, res, joinEnd(ctx, err)
 		}
 	}
 }
 
-// try sends a claim when this process has its place in the order, and a turn. It returns the claim,
-// or the action that takes its place.
+// try waits for this process's place in the order and for a turn, and sends a claim. It returns the
+// claim, or what to do instead.
 func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*claimed, decision, error) {
 	if r.ordered() {
-		heard, err := l.wait(ctx, j, p, r)
+		seen, err := l.wait(ctx, j, p, r)
 		if err != nil {
 			return nil, decision{}, err
 		}
-		if next := r.unread(p, heard, false); next.action != send {
+		if next := r.unread(p, seen, false); next.action != send {
 			return nil, next, nil
 		}
 	}
@@ -88,8 +88,8 @@ func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*cla
 		return nil, decision{}, err
 	}
 	defer leave()
-	// Both may have changed: an event may have come, and timers do not count the time in which the
-	// machine slept, so the clock is read again.
+	// An event may have arrived meanwhile. And the clock is read again, because timers do not count the
+	// time in which the machine was suspended.
 	h, _ := j.seen(j.keys.Run(p.tick))
 	next := r.unread(p, h, r.late(p.tick, p.attempt, l.opts.now()))
 	if next.action != send {
@@ -102,8 +102,8 @@ func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*cla
 	return c, next, err
 }
 
-// obstacle reads why a claim had no effect, and waits for the end of a run where the request
-// waits for that. It returns what to do then: to send another claim, or to skip the tick.
+// obstacle reads why a claim had no effect, and waits on standby if that is decided. It returns what
+// to do then: send another claim, or skip the tick.
 func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request, pause *commit.Backoff) (decision, error) {
 	for asked := time.Now(); ; {
 		_, changed := j.seen(j.keys.Run(p.tick)) // before the read, so that no event is missed
@@ -112,20 +112,20 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request, pause 
 			if commit.Transient(err) && pause.Wait(ctx, err) == nil {
 				continue
 			}
-			return decision{}, l.cut(ctx, asked, err)
+			return decision{}, l.endError(ctx, asked, err)
 		}
 		j.read(st.settled())
-		next := st.decide(j.name, p.tick, r, l.own())
+		next := st.decide(j.name, p.tick, r, l.lease())
 		switch next.action {
 		case refuse:
-			l.sess.Background(func() { l.giveBack(j) })
+			l.sess.Background(func() { l.revokeSpares(j) })
 			return decision{}, next.err
 		case delegate:
-			r.aside(j, p.tick, r)
+			r.standby(j, p.tick, r)
 			next.action = skip
 			return next, nil
 		case await:
-			if err := l.standBy(ctx, changed); err != nil {
+			if err := l.waitEvent(ctx, changed); err != nil {
 				if err != errLate { //nolint:errorlint // by this package
 					err = fmt.Errorf("%w: the run of this tick by %s had not ended", err, next.holder)
 				}
@@ -138,9 +138,9 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request, pause 
 	}
 }
 
-// standBy waits for an event of the job.
-func (l *Locker) standBy(ctx context.Context, changed <-chan struct{}) error {
-	t := time.NewTimer(l.sess.TTL()) // an event may be lost
+// waitEvent waits for an event of the job.
+func (l *Locker) waitEvent(ctx context.Context, changed <-chan struct{}) error {
+	t := time.NewTimer(l.sess.TTL()) // in case an event is lost
 	defer t.Stop()
 	select {
 	case <-changed:
@@ -151,9 +151,9 @@ func (l *Locker) standBy(ctx context.Context, changed <-chan struct{}) error {
 	return nil
 }
 
-// wait waits for this process's place in the order of the tick. It ends before that at an event: of
-// the tick's claim, or for a further attempt of the job. It returns what was heard then.
-func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (heard, error) {
+// wait waits for this process's place in the order of the tick. An event ends it early: the claim of
+// the tick or, before a further attempt, any event of the job. wait returns what events have shown.
+func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (observed, error) {
 	run := j.keys.Run(p.tick)
 	if h, _ := j.seen(run); h.claimed && p.attempt == 1 {
 		return h, nil
@@ -161,7 +161,7 @@ func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (heard, er
 	asked := time.Now()
 	e, err := l.sess.Live(ctx)
 	if err != nil {
-		return heard{}, l.cut(ctx, asked, err)
+		return observed{}, l.endError(ctx, asked, err)
 	}
 	key := j.keys.Range
 	if !l.opts.Sticky {
@@ -170,7 +170,7 @@ func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (heard, er
 	runners, others := j.split(l.clocks.leases())
 	d := delay(int64(e.Lease()), runners, others, key)
 	if r.within > 0 {
-		d = min(d, r.within/4) // most of the time is for the claim
+		d = min(d, r.within/4) // the claim needs most of the time
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -182,18 +182,18 @@ func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (heard, er
 		select {
 		case <-changed:
 			if p.attempt > 1 {
-				return heard{changed: true}, nil
+				return observed{changed: true}, nil
 			}
 		case <-t.C:
 			return h, nil
 		case <-ctx.Done():
-			return heard{}, ended(ctx)
+			return observed{}, ended(ctx)
 		}
 	}
 }
 
-// turn waits until few enough of this process's claims are on their way. One that hangs
-// keeps the others from theirs for a while only.
+// turn waits until fewer than turns claims of this process are in flight. A claim that hangs gives up
+// its turn after a while.
 func (l *Locker) turn(ctx context.Context) (leave func(), err error) {
 	select {
 	case l.turns <- struct{}{}:

@@ -15,11 +15,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// beat is how often a process tells the others its time.
+// beat is the interval in which a process publishes its time.
 const beat = time.Minute
 
-// samples is how many readings of another's clock are kept. An event takes its time, so
-// each reads slow; the greatest is the best.
+// samples is the number of readings of another clock that are kept. Each is too low by the time
+// that its event took, so the greatest is the best.
 const samples = 4
 
 // Clock is the wall clock of another process, as this process sees it.
@@ -33,14 +33,14 @@ type Clock struct {
 	Known bool
 }
 
-// clocks knows the processes that run jobs of the namespace, and their time. It is a
+// clocks has the processes that run jobs of the namespace, and their clocks. It is a
 // mirror.Handler, and safe for concurrent use.
 type clocks struct {
 	space keyspace.Space
 	now   func() time.Time
 
 	mu     sync.Mutex
-	listed bool             // who else there is was read once
+	listed bool             // the processes were read once
 	peers  map[string]*peer // by key
 }
 
@@ -51,8 +51,8 @@ type peer struct {
 	offsets []time.Duration
 }
 
-// tell keeps this process's own key up, and up to date, until ctx ends.
-func (c *clocks) tell(ctx context.Context, sess *engine.Session, every time.Duration) {
+// publish keeps this process's own key in etcd, with its time, until ctx ends.
+func (c *clocks) publish(ctx context.Context, sess *engine.Session, every time.Duration) {
 	for ctx.Err() == nil {
 		e, err := sess.Live(ctx)
 		if err != nil {
@@ -76,13 +76,13 @@ func (c *clocks) tell(ctx context.Context, sess *engine.Session, every time.Dura
 	}
 }
 
-// Reset implements mirror.Handler. What it is told may be old, and tells no time.
+// Reset implements mirror.Handler. What was listed may be old, so it is no reading of a clock.
 func (c *clocks) Reset(kvs []*mvccpb.KeyValue, _ int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stand := make(map[string]*peer, len(kvs))
 	for _, kv := range kvs {
-		if p := c.meet(kv); p != nil {
+		if p := c.peerOf(kv); p != nil {
 			stand[string(kv.Key)] = p
 		}
 	}
@@ -99,7 +99,7 @@ func (c *clocks) Apply(events []*clientv3.Event, _ int64) {
 			delete(c.peers, string(ev.Kv.Key))
 			continue
 		}
-		if p := c.meet(ev.Kv); p != nil {
+		if p := c.peerOf(ev.Kv); p != nil {
 			c.peers[string(ev.Kv.Key)] = p
 			if r, ok := record.DecodeClock(ev.Kv.Value); ok {
 				p.offsets = append(p.offsets, time.UnixMilli(r.AtMS).Sub(now))
@@ -109,8 +109,8 @@ func (c *clocks) Apply(events []*clientv3.Event, _ int64) {
 	}
 }
 
-// meet returns what is known of a process.
-func (c *clocks) meet(kv *mvccpb.KeyValue) *peer {
+// peerOf returns the process that has put a key, or nil if the key is not one of a clock.
+func (c *clocks) peerOf(kv *mvccpb.KeyValue) *peer {
 	r, ok := record.DecodeClock(kv.Value)
 	if !ok || kv.Lease == 0 || string(kv.Key) != c.space.Clock(kv.Lease) {
 		return nil
@@ -123,7 +123,7 @@ func (c *clocks) meet(kv *mvccpb.KeyValue) *peer {
 	return p
 }
 
-// leases lists the processes.
+// leases returns the leases of the processes.
 func (c *clocks) leases() []int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +134,7 @@ func (c *clocks) leases() []int64 {
 	return out
 }
 
-// list returns all clocks but this process's own.
+// list returns all clocks except this process's own.
 func (c *clocks) list(own clientv3.LeaseID) []Clock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,8 +153,8 @@ func (c *clocks) list(own clientv3.LeaseID) []Clock {
 	return out
 }
 
-// slowest returns the time of the slowest known clock of all, and false if there is one
-// that is not known yet, or may be.
+// slowest returns the time of the slowest clock, and false if there is, or may be, a clock that is
+// not known yet.
 func (c *clocks) slowest(own clientv3.LeaseID) (time.Time, bool) {
 	c.mu.Lock()
 	listed := c.listed

@@ -11,17 +11,17 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// This file decides what a call does next about a tick, from what it knows and what it was asked.
-// Nothing here waits, reads a clock or asks etcd: claim.go does as decided.
+// This file decides what a call does next about a tick, from what is known of the tick and from the
+// request. Nothing here waits, reads a clock or asks etcd; claim.go executes the decisions.
 
 // action is what a call does next.
 type action int
 
 const (
 	send     action = iota + 1 // send the claim that is planned
-	read                       // read what is in the way of the claim
+	read                       // read why the tick cannot be claimed
 	await                      // wait for an event of the job, and read again
-	delegate                   // have request.aside wait, and skip the tick as Claimed
+	delegate                   // leave the waiting to request.standby, and skip the tick as Claimed
 	skip                       // return the outcome: the tick is not started by this call
 	refuse                     // return the error
 )
@@ -30,7 +30,7 @@ const (
 type decision struct {
 	action  action
 	plan    plan    // of send
-	outcome Outcome // of skip, with the process that is in the way, or the pause
+	outcome Outcome // of skip, with the holder of the run, or the pause
 	holder  string
 	paused  *Pause
 	err     error // of refuse
@@ -41,26 +41,26 @@ type plan struct {
 	tick     time.Time
 	attempt  int
 	mod      int64  // of the run record of the attempt before, or 0
-	before   string // and the record
-	settings string // as they are stored, or ""
+	before   string // the value of that record
+	settings string // in etcd, or ""
 }
 
-// heard is what events have shown of a tick.
-type heard struct {
+// observed is what events have shown of a tick.
+type observed struct {
 	claimed bool
 	by      string // the process that has claimed it
-	changed bool   // an event of the job came while the call waited for a further attempt
+	changed bool   // an event of the job ended the wait for a further attempt
 }
 
-// unread decides from events alone, before a claim is sent: they cost nothing, and a claim that has
-// no effect costs etcd a Txn. late says that it is too late to start the attempt.
-func (r request) unread(p plan, h heard, late bool) decision {
+// unread decides from events alone, before a claim is sent: events cost nothing, and a claim without
+// effect costs etcd a Txn. late is true if it is too late for the attempt.
+func (r request) unread(p plan, h observed, late bool) decision {
 	h.claimed = h.claimed && r.ordered()
 	switch {
 	case h.claimed && r.retries == 0:
 		return decision{action: skip, outcome: Claimed, holder: h.by}
 	case h.claimed && p.attempt == 1, h.changed:
-		return decision{action: read} // the run may have been lost
+		return decision{action: read} // its run may have been lost
 	case late:
 		return decision{action: skip, outcome: Late}
 	}
@@ -106,8 +106,8 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 	return decision{action: send, plan: p}
 }
 
-// over decides about a tick that can be claimed no more. A call without a fire time has met another
-// process's clock, and takes the next millisecond instead.
+// over decides about a tick that can no longer be claimed. For a call without a fire time it means
+// that another process's clock is ahead, and the call claims a later millisecond instead.
 func (st state) over(p plan, r request, out Outcome) decision {
 	if r.timed() {
 		return st.skip(out)
@@ -118,15 +118,15 @@ func (st state) over(p plan, r request, out Outcome) decision {
 	return decision{action: send, plan: plan{tick: p.tick.Add(smallest), attempt: 1, settings: p.settings}}
 }
 
-// await decides about a tick that may come back, when a run or a cooldown ends.
+// await decides about a tick that may be claimed again when a run or a cooldown ends.
 func (st state) await(r request) decision {
-	if r.aside != nil {
+	if r.standby != nil {
 		return decision{action: delegate, outcome: Claimed, holder: st.holder(Claimed)}
 	}
 	return decision{action: await, holder: st.holder(StillRunning)}
 }
 
-// skip returns an outcome, with the process that is in the way or the pause.
+// skip decides to return an outcome, with the holder of the run or the pause.
 func (st state) skip(out Outcome) decision {
 	next := decision{action: skip, outcome: out, holder: st.holder(out)}
 	if out == Paused {
@@ -135,7 +135,7 @@ func (st state) skip(out Outcome) decision {
 	return next
 }
 
-// settled returns the settings as they are stored, or "".
+// settled returns the settings in etcd, or "".
 func (st state) settled() string {
 	if len(st.settings) == 0 {
 		return ""
@@ -143,7 +143,7 @@ func (st state) settled() string {
 	return cmp.Or(string(st.settings[0].Value), "none")
 }
 
-// holder returns the name of the process that is in the way, or "".
+// holder returns the holder of the run, lock or cooldown that causes an outcome, or "".
 func (st state) holder(out Outcome) string {
 	var by [][]*mvccpb.KeyValue
 	switch out {

@@ -16,13 +16,13 @@ func TestUnread(t *testing.T) {
 	tick := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	first, second := plan{tick: tick, attempt: 1}, plan{tick: tick, attempt: 2, mod: 7, before: "lost"}
 	plain, patient := request{tick: tick}, request{tick: tick, settings: settings{retries: 1}}
-	anew, free := patient, request{settings: settings{retries: 1}}
-	anew.anew = true
-	claimed := heard{claimed: true, by: "other"}
+	withdrawn, free := patient, request{settings: settings{retries: 1}}
+	withdrawn.withdrawn = true
+	claimed := observed{claimed: true, by: "other"}
 	for name, tt := range map[string]struct {
 		r    request
 		p    plan
-		h    heard
+		h    observed
 		late bool
 		want decision
 	}{
@@ -31,10 +31,10 @@ func TestUnread(t *testing.T) {
 		"claimed, and late":                    {r: plain, p: first, h: claimed, late: true, want: decision{action: skip, outcome: Claimed, holder: "other"}},
 		"claimed, and perhaps lost":            {r: patient, p: first, h: claimed, want: decision{action: read}},
 		"a further attempt is not put off":     {r: patient, p: second, h: claimed, want: decision{action: send, plan: second}},
-		"an event before a further attempt":    {r: patient, p: second, h: heard{changed: true}, want: decision{action: read}},
+		"an event before a further attempt":    {r: patient, p: second, h: observed{changed: true}, want: decision{action: read}},
 		"late":                                 {r: plain, p: first, late: true, want: decision{action: skip, outcome: Late}},
 		"a further attempt is late":            {r: patient, p: second, h: claimed, late: true, want: decision{action: skip, outcome: Late}},
-		"its own claim, which was taken back":  {r: anew, p: first, h: claimed, want: decision{action: send, plan: first}},
+		"its own claim, which was taken back":  {r: withdrawn, p: first, h: claimed, want: decision{action: send, plan: first}},
 		"another call of the same millisecond": {r: free, p: first, h: claimed, want: decision{action: send, plan: first}},
 	} {
 		require.Equal(t, tt.want, tt.r.unread(tt.p, tt.h, tt.late), name)
@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 	}
 	untimed := timed(func(r *request) { r.tick = time.Time{} })
 	once := timed(func(r *request) { r.retries = 0 })
-	aside := timed(func(r *request) { r.aside = func(*job, time.Time, request) {} })
+	standby := timed(func(r *request) { r.standby = func(*job, time.Time, request) {} })
 	kv := func(value string) []*mvccpb.KeyValue {
 		return []*mvccpb.KeyValue{{Value: []byte(value), CreateRevision: token, ModRevision: token, Lease: other}}
 	}
@@ -84,14 +84,14 @@ func TestDecide(t *testing.T) {
 
 		"a run goes on":                                 {state{run: active, lock: lock}, timed(nil), decision{action: await, holder: "locker"}},
 		"a run goes on, and no attempt is left":         {state{run: active, lock: lock}, once, skips(Claimed, "runner")},
-		"a run goes on, and another waits for it":       {state{run: active, lock: lock}, aside, decision{action: delegate, outcome: Claimed, holder: "runner"}},
+		"a run goes on, and another waits for it":       {state{run: active, lock: lock}, standby, decision{action: delegate, outcome: Claimed, holder: "runner"}},
 		"a run was lost":                                {state{run: active}, timed(nil), sends(second)},
 		"a run was lost, and no attempt is left":        {state{run: active}, once, skips(Claimed, "runner")},
 		"the last attempt was lost":                     {state{run: run(record.RunRunning, 2)}, timed(nil), skips(Claimed, "runner")},
 		"a run was lost, but has ended here":            {state{run: active, endedHere: true}, timed(nil), skips(Claimed, "runner")},
 		"a run was lost, and another tick runs":         {state{run: active, lock: former}, timed(nil), skips(StillRunning, "locker")},
 		"a run was lost, and cools down":                {state{run: active, cooldown: cooldown}, timed(nil), decision{action: await, holder: "cooler"}},
-		"a run was lost, cools down, and is waited for": {state{run: active, cooldown: cooldown}, aside, decision{action: delegate, outcome: Claimed, holder: "runner"}},
+		"a run was lost, cools down, and is waited for": {state{run: active, cooldown: cooldown}, standby, decision{action: delegate, outcome: Claimed, holder: "runner"}},
 		"a run was lost, and a later tick claimed":      {state{run: active, latest: later}, timed(nil), skips(Late, "")},
 		"done":                         {state{run: run(record.RunDone, 1)}, timed(nil), skips(Claimed, "runner")},
 		"failed":                       {state{run: run(record.RunFailed, 1)}, timed(nil), skips(Claimed, "runner")},

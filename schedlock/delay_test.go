@@ -49,7 +49,7 @@ func TestRunnersAreKnown(t *testing.T) {
 	l := &Locker{jobs: map[string]*job{}}
 	j := l.job("job")
 	claims := func(lease int64) {
-		j.heard(j.keys.Run(time.Unix(lease, 0)), &clientv3.Event{Kv: &mvccpb.KeyValue{
+		j.apply(j.keys.Run(time.Unix(lease, 0)), &clientv3.Event{Kv: &mvccpb.KeyValue{
 			Value: []byte(record.Run{State: record.RunRunning, Attempt: 1, Lease: lease}.Encode()),
 		}})
 	}

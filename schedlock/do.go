@@ -31,7 +31,7 @@ type Func func(ctx context.Context, r *Run) error
 // returns fn's own result, and Result.Unconfirmed reports that. The run is not lost in this case:
 // it was active when fn returned. Do may be called concurrently.
 func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOption) (res Result, err error) {
-	defer l.tell(&res, &err)
+	defer l.callDone(&res, &err)
 	res.Job = name
 	r, err := newRequest(opts)
 	if bad := checkName(name); bad != nil {
@@ -46,7 +46,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOptio
 	return l.do(ctx, name, fn, r)
 }
 
-// do runs fn for a tick, once or, as far as Retries allows, until it was not lost.
+// do runs fn for a tick. If the run is lost it makes further attempts, as Retries allows.
 func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Result, error) {
 	now := l.opts.now()
 	tick := r.tickAt(now)
@@ -61,19 +61,19 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 	if err := j.use(r.fingerprint()); err != nil {
 		return res, fmt.Errorf("run job %q: %w", name, err)
 	}
-	var lost error // of the attempt before, if that was here
+	var lost error // of the previous attempt, if this call made it
 	for {
 		c, this, err := l.claim(ctx, j, tick, r)
 		if err != nil {
 			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.explain(err))
 		}
 		if c == nil && lost != nil {
-			return res, errors.Join(lost, err) // what this call did was that run
+			return res, errors.Join(lost, err) // the previous attempt is the result of this call
 		}
 		if c == nil {
 			return this, err
 		}
-		// Further attempts are at this tick, also if the call was for none.
+		// Further attempts are for this tick, even if the call had no fire time.
 		tick, r.tick = c.tick, c.tick
 		this, err = l.run(ctx, j, c, fn, r)
 		if errors.Is(err, errNotStarted) {
@@ -81,9 +81,9 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 				res = this
 			}
 			if ctx.Err() != nil {
-				return res, errors.Join(lost, because(ctx, err))
+				return res, errors.Join(lost, joinEnd(ctx, err))
 			}
-			r.anew = true
+			r.withdrawn = true
 			continue
 		}
 		res, lost = this, err

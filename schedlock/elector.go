@@ -40,7 +40,7 @@ func NewGocronElector(el *concurrency.Election, opts ...concurrency.AcquireOptio
 	if el == nil {
 		return nil, fmt.Errorf("new gocron elector: %w", invalid("the election is nil"))
 	}
-	opts = slices.Clone(opts) // read after the return
+	opts = slices.Clone(opts) // used after the return
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &GocronElector{cancel: cancel, done: make(chan struct{})}
 	go func() {

@@ -149,8 +149,8 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// errUnheeded says that AtMost has passed, and the function still runs.
-var errUnheeded = errors.New("the function did not return when AtMost had passed")
+// errDidNotReturn says that AtMost has passed, and the function still runs.
+var errDidNotReturn = errors.New("the function did not return when AtMost had passed")
 
 // once joins what the function has returned with why the run has ended: that may be the same.
 func once(failed, ended error) error {

@@ -14,19 +14,19 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// errNotStarted reports that the session, or the hold, was lost between claim and start, or
-// that it became too late.
+// errNotStarted: the function was not started, because the session or the cooldown was lost after
+// the claim, or because it became too late.
 var errNotStarted = errors.New("not started")
 
-// takeBack undoes a claim whose function was not started: nothing shall look like it.
-// The attempt before, if there was one, stands again as it was.
-func (l *Locker) takeBack(ctx context.Context, j *job, c *claimed) error {
+// withdraw undoes a claim whose function was not started, and restores the record of the previous
+// attempt if there was one.
+func (l *Locker) withdraw(ctx context.Context, j *job, c *claimed) error {
 	run := j.keys.Run(c.tick)
 	undo := []clientv3.Op{clientv3.OpDelete(run)}
 	if c.before != "" {
 		undo[0] = clientv3.OpPut(run, c.before)
 	}
-	for _, k := range []string{j.keys.Lock(), j.keys.Hold()} {
+	for _, k := range []string{j.keys.Lock(), j.keys.Cooldown()} {
 		undo = append(undo, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k), "=", c.token)},
 			[]clientv3.Op{clientv3.OpDelete(k)}, nil))
 	}
@@ -36,16 +36,16 @@ func (l *Locker) takeBack(ctx context.Context, j *job, c *claimed) error {
 	})
 }
 
-// run starts the function for a claim, and sees the run to its end.
+// run starts the function for a claim, and returns when the run has ended.
 func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req request) (Result, error) {
 	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token, leave: c.leave}
-	if !c.epoch.Valid() || req.late(c.tick, c.attempt, l.opts.now()) || !l.holds(ctx, c) {
-		err := l.takeBack(ctx, j, c)
+	if !c.epoch.Valid() || req.late(c.tick, c.attempt, l.opts.now()) || !l.cooldownLasts(ctx, c) {
+		err := l.withdraw(ctx, j, c)
 		l.sess.Background(func() {
 			if err != nil {
-				_ = l.takeBack(l.sess.Context(), j, c)
+				_ = l.withdraw(l.sess.Context(), j, c)
 			}
-			l.end(c.spare)
+			l.revoke(c.spare)
 		})
 		c.leave()
 		return Result{Job: j.name, Tick: c.tick}, errors.Join(errNotStarted, err)
@@ -57,12 +57,12 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req reque
 	_ = r.life.Bound(r.began.Add(req.atMost))
 	j.mu.Lock()
 	j.runs[r.token] = r
-	if j.taken > r.token {
-		r.taken()
+	if j.lockGone > r.token {
+		r.lockLost()
 	}
 	j.mu.Unlock()
 	if c.spare != 0 {
-		l.sess.Background(func() { l.release(c, r.began, req.atLeast) })
+		l.sess.Background(func() { l.endCooldown(c, r.began, req.atLeast) })
 	}
 
 	outer, _ := ctx.Value(key{}).(*running)
@@ -71,7 +71,7 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req reque
 	return r.outcome, r.err
 }
 
-// call calls the function, and finishes the run however it ends.
+// call calls the function, and finishes the run in whatever way the function ends.
 func (r *Run) call(work, ctx context.Context, fn Func) {
 	returned := false
 	defer func() {
@@ -86,7 +86,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 		r.finish(ctx, err)
 		r.outcome.Unconfirmed = r.unconfirmed()
 		if done := r.locker.opts.Done; done != nil {
-			done(r.outcome, r.err) // the caller of this call is not there any more
+			done(r.outcome, r.err) // the call does not return
 		}
 		if v != nil {
 			panic(v)
@@ -94,14 +94,14 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 	}()
 	err := fn(work, r)
 	returned = true
-	if !r.finish(ctx, err) { // AtMost was first
-		r.err, r.outcome.Took = once(errors.Join(err, errUnheeded), r.Err()), time.Since(r.began)
+	if !r.finish(ctx, err) { // overdue has finished it
+		r.err, r.outcome.Took = once(errors.Join(err, errDidNotReturn), r.Err()), time.Since(r.began)
 	}
 	r.outcome.Unconfirmed = r.unconfirmed()
 }
 
-// overdue is for a run that AtMost has ended. Its function should return now; if it does not,
-// the job is released all the same, a margin later.
+// overdue ends a run whose AtMost has passed. If the function does not return within the session's
+// margin, the job is released nevertheless.
 func (r *Run) overdue(cause error) {
 	if !errors.Is(cause, ErrTooLong) {
 		return
@@ -111,12 +111,12 @@ func (r *Run) overdue(cause error) {
 		defer t.Stop()
 		select {
 		case <-t.C:
-			// In the background: whoever called for the run shall not have to wait for
-			// etcd here, when the function returns at last.
+			// With a ctx that has ended, so that the caller does not wait for etcd here when
+			// the function returns at last.
 			over, cancel := context.WithCancel(context.Background())
 			cancel()
-			if r.finish(over, errUnheeded) {
-				r.locker.log.Warn("a run goes on after AtMost, and its job is free: another run may overlap with it. Set AtMost above what the job takes",
+			if r.finish(over, errDidNotReturn) {
+				r.locker.log.Warn("a run continues after AtMost, and its job is released: another run may overlap with it. Set AtMost above the longest time that the job takes",
 					zap.String("job", r.job.name), zap.Time("tick", r.claim.tick), zap.Duration("took", time.Since(r.began)))
 			}
 		case <-r.epoch.Context().Done():
@@ -124,8 +124,8 @@ func (r *Run) overdue(cause error) {
 	})
 }
 
-// finish records the outcome and gives the job free, once, and tells whether that was now.
-// If ctx ends meanwhile, or has, or etcd does not answer in time, it goes on in the background.
+// finish records the outcome and releases the job, once, and reports whether this call did. If ctx
+// ends, or etcd does not answer in time, recording continues in the background.
 func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 	r.settled.Do(func() {
 		now = true
@@ -141,7 +141,7 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 			res.Outcome = Failed
 		case errors.Is(ended, ErrLost):
 			res.Outcome, r.err = Lost, once(failed, ended)
-			r.clear()
+			r.removeLock()
 			return
 		case failed != nil:
 			res.Outcome = Failed
@@ -157,24 +157,25 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 	return now
 }
 
-// forget ends what this process keeps of a run.
-func (r *Run) forget() {
+// unregister removes the run from the active runs of this process.
+func (r *Run) unregister() {
 	r.job.mu.Lock()
 	delete(r.job.runs, r.token)
 	r.job.mu.Unlock()
 	r.leave()
 }
 
-// trim removes the oldest records, and raises the floor so that their ticks stay closed.
-// Which they are was read with the claim; nobody else has trimmed since.
+// trim returns the operations that remove the oldest records and raise the floor, so that their
+// ticks cannot be claimed again. The records were read with the claim; only a run of the job
+// removes records.
 func (r *Run) trim() []clientv3.Op {
 	l, keys := r.locker, r.job.keys
-	// The floor must close no tick of the future, as anybody's clock tells it.
+	// The floor must not include a tick that is in the future by any process's clock.
 	slowest, ok := l.clocks.slowest(r.epoch.Lease())
 	if !ok {
 		return nil
 	}
-	last := -1 // the newest record to go
+	last := -1 // the newest record that is removed
 	for i := len(r.claim.older) - 1; i >= 1; i-- {
 		tick, ok := keys.ParseRun(r.claim.older[i])
 		if !ok || tick.After(slowest) || tick.Equal(r.claim.tick) {
@@ -196,15 +197,15 @@ func (r *Run) trim() []clientv3.Op {
 	}
 }
 
-// clear removes what stands in the place of a lost run's lock although its session lives:
-// somebody has put the key again, maybe on no lease. Its create revision tells that no other
-// run has taken it. What has gone, or goes with the session, is left alone.
-func (r *Run) clear() {
+// removeLock removes a key in the place of a lost run's lock, if the session lives: another program
+// has put it, possibly without a lease. Its create revision shows that no other run has it. A key
+// that is gone, or that expires with the session, is left alone.
+func (r *Run) removeLock() {
 	lives := r.epoch.Context().Err() == nil && !errors.Is(r.Err(), ErrUnlocked)
 	if !lives || !r.locker.sess.Background(func() {
-		defer r.forget()
+		defer r.unregister()
 		_, _ = commit.Remove(r.epoch.Context(), r.locker.client, r.job.keys.Lock(), r.token)
 	}) {
-		r.forget()
+		r.unregister()
 	}
 }

@@ -19,14 +19,14 @@ import (
 type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 	locker   *Locker
 	settings settings
-	ticks    *gocronTicks // or nil, if they are periods
+	ticks    *gocronTicks // or nil if the ticks are periods
 
 	mu     sync.Mutex
 	runs   map[string]*Run
 	failed map[string]error // of runs, by Fail
 
 	again   map[string]func() error // by Retry
-	watched map[string]bool         // jobs whose tick the Locker stands by for
+	watched map[string]bool         // jobs for which the Locker is on standby
 	lost    map[string]time.Time    // ticks for which again was called
 }
 
@@ -145,15 +145,15 @@ func (g *GocronLocker[L]) Fail(key string, err error) bool {
 func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, error) {
 	err := checkName(key)
 	if err == nil && g.ticks != nil {
-		err = g.ticks.serves(key)
+		err = g.ticks.belongsTo(key)
 	}
 	if err != nil {
 		err = fmt.Errorf("lock job %q for gocron: %w", key, err)
-		g.locker.tell(&Result{Job: key}, &err)
+		g.locker.callDone(&Result{Job: key}, &err)
 		g.locker.report(Result{Job: key}, err)
 		return nil, err
 	}
-	// gocron cancels its ctx before the task has ended: the run is none of its business.
+	// gocron cancels its ctx before the task has ended, so the run does not depend on it.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	detach := context.AfterFunc(ctx, func() { cancel(endedBy{ctx.Err()}) })
 	lock := &gocronLock{unlocked: make(chan struct{}), ended: make(chan struct{})}
@@ -167,7 +167,7 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 		delete(g.failed, key)
 		g.mu.Unlock()
 		close(started)
-		<-lock.unlocked // whatever becomes of the run, the task goes on until then
+		<-lock.unlocked // the task continues until then, even if the run is lost
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.runs[key] != r {
@@ -197,9 +197,9 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 }
 
 // run runs the tick for which gocron calls now. gocron plans its next call when Lock returns, and
-// leaves out a fire time that is past then. So if LateBy is not given, Lock returns before that.
+// skips a fire time that has passed then. So without LateBy, Lock returns before that.
 func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result, error) {
-	l, r := g.locker, g.standsBy(key)
+	l, r := g.locker, g.newRequest(key)
 	switch {
 	case g.ticks == nil:
 		r.periodic = true
@@ -209,7 +209,7 @@ func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result,
 		}
 		now := l.opts.now()
 		r.tick = r.tickAt(now)
-		l.second(key, g, r.tick, true)
+		l.warnTwice(key, g, r.tick, true)
 		r.within = cmp.Or(r.within, min(r.every, now.Sub(r.tick)+inTime(r.every)))
 		return l.call(ctx, key, fn, r, g)
 	case !r.tick.IsZero():
@@ -222,11 +222,11 @@ func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result,
 	return l.scheduled(ctx, key, fn, r, &g.ticks.times, tick)
 }
 
-// inTime is how long after a call Lock has returned, where gocron's next call comes a period
-// after it.
+// inTime returns the time within which Lock returns, if gocron's next call comes a period after
+// this one.
 func inTime(period time.Duration) time.Duration { return period - min(period/10, time.Second) }
 
-// gocronLock is a run as gocron holds it.
+// gocronLock is a run, as a lock of gocron.
 type gocronLock struct {
 	once     sync.Once
 	unlocked chan struct{}
@@ -289,22 +289,22 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 		return nil, err
 	}
 	g.ticks = &gocronTicks{times: timetable{schedule: cron}, valid: cron.IsValid, now: l.opts.now, alone: func() {
-		l.log.Warn("a job of gocron has come to two fire times without its lock: if it has no lock, each process runs it. Give what NewGocronCron returns to gocron.WithDistributedJobLocker as well, not to WithCronImplementation alone")
+		l.log.Warn("two fire times of a gocron job have come without a call for its lock: without the lock each process runs the job. Pass what NewGocronCron returned to gocron.WithDistributedJobLocker as well, not to WithCronImplementation alone")
 	}}
 	return &GocronCron[L]{g, g.ticks}, nil
 }
 
-// gocronTicks knows the fire times of one job of gocron.
+// gocronTicks has the fire times of one job of gocron.
 type gocronTicks struct {
 	times timetable
 	valid func(string, *time.Location, time.Time) error
 	now   func() time.Time
-	alone func() // is called once if gocron does not ask for the lock
+	alone func() // called once if gocron does not ask for the lock
 
 	mu     sync.Mutex
 	set    bool      // gocron has asked for fire times
-	job    string    // whose they are, or "" as long as gocron has not asked for the lock
-	last   time.Time // the fire time that was returned last for one that had come, or first
+	job    string    // that has asked for the lock, or "" before that
+	last   time.Time // the first fire time, or the last one that followed one that had come
 	passed int       // fire times that have come while gocron had not asked for the lock
 }
 
@@ -329,8 +329,8 @@ func (t *gocronTicks) Next(lastRun time.Time) time.Time {
 	if t.job != "" || t.passed > 1 {
 		return next
 	}
-	// gocron goes on from a fire time when it has come, maybe just before it asks for the lock
-	// for that; a page that shows fire times goes on from those to come.
+	// gocron asks for the next fire time when one has come, possibly just before it asks for the lock
+	// of that one. A page that displays fire times asks for the one after those to come.
 	switch came := !lastRun.After(t.now().Add(early)); {
 	case came && lastRun.Equal(t.last):
 		t.last = next
@@ -343,8 +343,8 @@ func (t *gocronTicks) Next(lastRun time.Time) time.Time {
 	return next
 }
 
-// serves returns an error if these are not the fire times of that job.
-func (t *gocronTicks) serves(job string) error {
+// belongsTo returns ErrInvalid if these are not the fire times of the job.
+func (t *gocronTicks) belongsTo(job string) error {
 	t.mu.Lock()
 	set, owner := t.set, t.job
 	if owner == "" {

@@ -26,10 +26,10 @@ func (g *GocronLocker[L]) Retry(key string, again func() error) {
 	g.again[key] = again
 }
 
-// standsBy returns the settings for a call of Lock: those of a Locker that stands by itself, if
-// it has something to call.
-func (g *GocronLocker[L]) standsBy(key string) request {
-	r := request{settings: g.settings, within: g.settings.lateBy, single: true} // the task is gocron's to call
+// newRequest returns the request of a call of Lock. If Retry was called for the job, the Locker is
+// on standby in place of the call.
+func (g *GocronLocker[L]) newRequest(key string) request {
+	r := request{settings: g.settings, within: g.settings.lateBy, single: true} // gocron calls the task
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	again := g.again[key]
@@ -40,14 +40,14 @@ func (g *GocronLocker[L]) standsBy(key string) request {
 		delete(g.lost, key)
 		r.tick = tick
 	}
-	r.aside = func(j *job, tick time.Time, r request) {
+	r.standby = func(j *job, tick time.Time, r request) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.watched[key] {
 			return
 		}
 		g.watched[key] = g.locker.sess.Background(func() {
-			free := g.locker.free(j, tick, r)
+			free := g.locker.waitLost(j, tick, r)
 			g.mu.Lock()
 			g.watched[key] = false
 			if free {
@@ -58,18 +58,18 @@ func (g *GocronLocker[L]) standsBy(key string) request {
 				return
 			}
 			if err := again(); err != nil {
-				g.locker.log.Warn("gocron does not run a job whose run was lost", zap.String("job", key), zap.Time("tick", tick), zap.Error(err))
+				g.locker.log.Warn("gocron refused to run a job again whose run was lost", zap.String("job", key), zap.Time("tick", tick), zap.Error(err))
 			}
 		})
 	}
 	return r
 }
 
-// free waits until the run of a tick has ended, and reports whether it was lost, and the tick
-// may be started again.
-func (l *Locker) free(j *job, tick time.Time, r request) bool {
-	r.aside = nil // this is it
-	ctx, cancel := l.open(context.Background())
+// waitLost waits until the run of a tick has ended, and reports whether it was lost and another
+// attempt may be made.
+func (l *Locker) waitLost(j *job, tick time.Time, r request) bool {
+	r.standby = nil // this is the standby
+	ctx, cancel := l.untilClose(context.Background())
 	defer cancel()
 	ctx, intime := r.bound(ctx, tick, l.opts.now())
 	defer intime()
@@ -83,10 +83,10 @@ func (l *Locker) free(j *job, tick time.Time, r request) bool {
 			}
 			continue
 		}
-		if next := st.decide(j.name, tick, r, l.own()); next.action != await {
+		if next := st.decide(j.name, tick, r, l.lease()); next.action != await {
 			return next.action == send
 		}
-		if l.standBy(ctx, changed) != nil {
+		if l.waitEvent(ctx, changed) != nil {
 			return false
 		}
 	}

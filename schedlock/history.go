@@ -102,8 +102,8 @@ func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, 
 	return out, nil
 }
 
-// record reads one run record. One that says that it is running is that only while the
-// lock stands that was written with it.
+// record reads one run record. A run that is recorded as running is active only while the lock exists
+// that was written with the record.
 func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool) {
 	tick, ok := j.keys.ParseRun(string(kv.Key))
 	r, readable := record.DecodeRun(kv.Value)
@@ -126,11 +126,11 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 type Status struct {
 	Job     string
 	Last    *Record // of the latest tick, or nil
-	Running bool    // whether a run goes on
+	Running bool    // whether a run is active
 	// CoolingDown reports whether AtLeast keeps the job from starting.
 	CoolingDown bool
 	Paused      *Pause // or nil
-	Settings    string // as its live users have configured it, for people
+	Settings    string // the settings in force, as a text for operators
 }
 
 // Pause says which process paused a job, why and when.
@@ -140,7 +140,7 @@ type Pause struct {
 	Since  time.Time // by the clock of that process
 }
 
-// pauseOf reads what stands under a job's pause key, or returns nil if there is nothing.
+// pauseOf reads a job's pause key, or returns nil if it does not exist.
 func pauseOf(kvs []*mvccpb.KeyValue) *Pause {
 	if len(kvs) == 0 {
 		return nil
@@ -163,7 +163,7 @@ func (l *Locker) status(ctx context.Context, name string) (out Status, err error
 	err = l.reading(ctx, name, func(ctx context.Context, j *job) error {
 		last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)}
 		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
-			clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any()).Commit()
+			clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any()).Commit()
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error
 			return
 		}
 		j := &job{name: name, keys: l.space.Job(name)}
-		ctx, cancel := l.open(ctx)
+		ctx, cancel := l.untilClose(ctx)
 		defer cancel()
 		records, done := make(chan Record), make(chan struct{})
 		go func() {
@@ -225,7 +225,7 @@ func (j *job) pass(ctx context.Context, events []*clientv3.Event, to chan<- Reco
 		if ev.Type == clientv3.EventTypeDelete {
 			continue
 		}
-		// At its own revision the lock of a run that has just started stands.
+		// At the revision of the event, the lock of a run that has started exists.
 		r, ok := j.record(ev.Kv, []*mvccpb.KeyValue{{CreateRevision: ev.Kv.ModRevision}})
 		if !ok {
 			continue
@@ -237,13 +237,13 @@ func (j *job) pass(ctx context.Context, events []*clientv3.Event, to chan<- Reco
 	}
 }
 
-// page is how many keys are read at once to find the jobs.
+// page is the number of keys that one read of the jobs returns.
 const page = 1000
 
 // Jobs returns the names of all jobs of the namespace, in the order of their keys. It returns
 // ErrClosed, ctx's error or an error of etcd's.
 func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
-	ctx, cancel := l.open(ctx)
+	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	var names []string
 	first, end := l.space.Jobs(), clientv3.GetPrefixRangeEnd(l.space.Jobs())
@@ -271,24 +271,24 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 	}
 }
 
-// reading runs a read about a job.
+// reading checks the name of a job and repeats a read of it.
 func (l *Locker) reading(ctx context.Context, name string, read func(context.Context, *job) error) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	ctx, cancel := l.open(ctx)
+	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	return l.repeat(ctx, func(ctx context.Context) error {
 		return read(ctx, &job{name: name, keys: l.space.Job(name), open: l.openEnds(name)})
 	})
 }
 
-// repeat repeats a read until it is answered, if only with what there is not.
+// repeat repeats a read until etcd answers; that nothing was found is an answer, too.
 func (l *Locker) repeat(ctx context.Context, read func(context.Context) error) error {
 	var pause commit.Backoff
 	for asked := time.Now(); ; {
 		if end := ended(ctx); end != nil {
-			return l.cut(ctx, asked, end)
+			return l.endError(ctx, asked, end)
 		}
 		call, cancel := commit.Call(ctx)
 		err := read(call)
@@ -297,7 +297,7 @@ func (l *Locker) repeat(ctx context.Context, read func(context.Context) error) e
 			return err
 		}
 		if err := pause.Wait(ctx, err); err != nil {
-			return l.cut(ctx, asked, err)
+			return l.endError(ctx, asked, err)
 		}
 	}
 }

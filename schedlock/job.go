@@ -59,7 +59,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 		err = invalid("the schedule counts from the time at which it is asked, so processes would not agree on its ticks: pass Periods in its place")
 	default:
 		first := j.times.after(now)
-		if interval := j.times.after(first).Sub(first); s.spaced(interval) {
+		if interval := j.times.after(first).Sub(first); s.skipsTicks(interval) {
 			err = invalid("AtLeast(%v) is as long as the time between two fire times, %v: it counts from the start, a little after the tick, so each second tick would be left out; set it lower", s.atLeast, interval)
 		}
 	}
@@ -87,7 +87,7 @@ func (j *Job) Next(t time.Time) time.Time {
 	next, zone := j.times.next(t)
 	if zone != nil {
 		j.warned.Do(func() {
-			j.locker.log.Warn("a job was asked for its fire times in two time zones, in which they differ; the first counts. Give the schedule a zone, such as CRON_TZ=Europe/Berlin",
+			j.locker.log.Warn("a job was asked for its fire times in two time zones, and they differ; the first zone is used. Give the schedule a zone, such as CRON_TZ=Europe/Berlin",
 				zap.String("job", j.name), zap.Stringer("first", zone), zap.Stringer("other", t.Location()))
 		})
 	}
@@ -122,17 +122,17 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 // With Retries a lost run is repeated as that of a tick: until LateBy after the call of Trigger, by
 // default before the next fire time.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
-	defer j.locker.tell(&res, &err)
+	defer j.locker.callDone(&res, &err)
 	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, again: j.times.after(j.locker.opts.now())})
 }
 
 // run runs one tick, unless a later one has come.
 func (j *Job) run(ctx context.Context, tick time.Time) (Result, error) {
-	j.locker.second(j.name, j, tick, false)
+	j.locker.warnTwice(j.name, j, tick, false)
 	return j.locker.scheduled(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy}, &j.times, tick)
 }
 
-// due returns the tick of a timetable for which a library calls now.
+// due returns the tick for which a library calls now.
 func (l *Locker) due(times *timetable) time.Time {
 	times.setBack(l.horizon())
 	return times.due(l.opts.now())
@@ -140,9 +140,9 @@ func (l *Locker) due(times *timetable) time.Time {
 
 // scheduled runs one tick of a timetable.
 func (l *Locker) scheduled(ctx context.Context, name string, fn Func, r request, times *timetable, tick time.Time) (res Result, err error) {
-	defer l.tell(&res, &err)
+	defer l.callDone(&res, &err)
 	times.setBack(l.horizon())
-	passed, ok := times.comes(tick)
+	passed, ok := times.advance(tick)
 	if !ok {
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
 	}

@@ -88,11 +88,11 @@ type Locker struct {
 	log    *zap.Logger
 	clocks *clocks
 	accept context.Context // ends when Close of the session begins
-	turns  chan struct{}   // claims on their way
+	turns  chan struct{}   // one for each claim in flight
 
 	mu      sync.Mutex
 	jobs    map[string]*job   // by range
-	refused map[string]string // why calls of a job were refused last, by name: it was logged
+	refused map[string]string // by name: the reason, already logged, why the last call of a job was refused
 }
 
 // New returns a Locker on a session. It sends nothing to etcd before it returns; in the background
@@ -114,10 +114,10 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	accept, cancel := sess.Open(ctx)
 	l.accept = accept
 	for _, work := range []func(){
-		func() { sess.Source().Listen(ctx, l.space.Jobs(), l.up, l.heard) },
+		func() { sess.Source().Listen(ctx, l.space.Jobs(), l.resync, l.apply) },
 		func() { sess.Source().Follow(ctx, l.space.Clocks(), 0, l.clocks) },
-		func() { l.clocks.tell(accept, sess, o.beat) },
-		func() { <-ctx.Done(); cancel(); l.giveAllBack() },
+		func() { l.clocks.publish(accept, sess, o.beat) },
+		func() { <-ctx.Done(); cancel(); l.revokeAllSpares() },
 	} {
 		open = open && sess.Background(work)
 	}
@@ -133,11 +133,11 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 // clock is ahead starts jobs early, and one whose clock is behind finds its ticks claimed. Clocks
 // reads no etcd and never fails.
 func (l *Locker) Clocks() []Clock {
-	return l.clocks.list(l.own())
+	return l.clocks.list(l.lease())
 }
 
-// own returns the session's lease, or 0 between two.
-func (l *Locker) own() clientv3.LeaseID {
+// lease returns the session's lease, or 0 while the session has none.
+func (l *Locker) lease() clientv3.LeaseID {
 	e, err := l.sess.Live(canceled)
 	if err != nil {
 		return 0
@@ -145,36 +145,36 @@ func (l *Locker) own() clientv3.LeaseID {
 	return e.Lease()
 }
 
-// canceled asks for what is there already.
+// canceled is a ctx that has ended, for calls that must not wait.
 var canceled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// job is what this process knows of a job that it has used.
+// job is the state of a job that this process uses.
 type job struct {
 	name string
 	keys keyspace.Job
 
-	mu      sync.Mutex
-	print   string               // the settings with which it is used here
-	stored  string               // those in etcd, when they were last read
-	claimed map[string]string    // run records that were seen: who has claimed them, by key
-	order   []string             // of claimed, oldest first
-	runners map[int64]bool       // leases of the processes that were seen to claim a tick
-	runs    map[int64]*Run       // by token: those that go on here
-	open    map[int64]record.Run // by token: ends of runs of this process that etcd has not confirmed
-	taken   int64                // revision at which the lock went last
-	changed chan struct{}        // closed and replaced at each event
-	spares  []clientv3.LeaseID   // for AtLeast, of claims that have lost
-	caller  any                  // whose call for a tick was the last: a Job, a wrapped job, a locker of gocron's
-	former  any                  // the one before, if it was another
-	called  time.Time            // the tick
-	doubled bool                 // it was logged that one tick has two calls
+	mu       sync.Mutex
+	print    string               // the settings of this process
+	stored   string               // the settings in etcd, at the last read
+	claimed  map[string]string    // by key of a run record that events have shown: its holder
+	order    []string             // the keys of claimed, oldest first
+	runners  map[int64]bool       // leases of the processes that have claimed a tick
+	runs     map[int64]*Run       // by token: the active runs of this process
+	open     map[int64]record.Run // by token: ends of this process's runs that etcd has not confirmed
+	lockGone int64                // revision of the last deletion of the lock
+	changed  chan struct{}        // closed and replaced at each event
+	spares   []clientv3.LeaseID   // unused leases for cooldowns
+	caller   any                  // that made the last call for a tick: a Job, a wrapped job, or a gocron locker
+	former   any                  // the caller before, if it was another one
+	called   time.Time            // the tick of the last call
+	doubled  bool                 // two calls for one tick have been logged
 }
 
-// memory is how many claims are remembered of each job.
+// memory is the number of claims that are remembered of each job.
 const memory = 64
 
 func checkName(name string) error {
@@ -197,7 +197,8 @@ func (l *Locker) job(name string) *job {
 	return j
 }
 
-// use notes the settings of a call. One process uses a job with one set of them.
+// use records the settings of a call. It returns ErrInvalid if this process uses the job with other
+// settings.
 func (j *job) use(print string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -209,9 +210,9 @@ func (j *job) use(print string) error {
 	return nil
 }
 
-// stands guesses which settings stand in etcd: those that were read last, if a user with
-// these would agree with them.
-func (j *job) stands(mine string) string {
+// expected returns the settings that are most likely in etcd: those that were read last, if mine agree
+// with them, otherwise mine.
+func (j *job) expected(mine string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if _, ok := agree(mine, j.stored); j.stored != "" && ok {
@@ -220,7 +221,7 @@ func (j *job) stands(mine string) string {
 	return mine
 }
 
-// read notes which settings stand in etcd.
+// read records the settings in etcd.
 func (j *job) read(stored string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -229,15 +230,15 @@ func (j *job) read(stored string) {
 
 // seen returns what events have shown of a tick, by the key of its record, and a channel that is
 // closed at the next event of the job.
-func (j *job) seen(run string) (h heard, changed <-chan struct{}) {
+func (j *job) seen(run string) (h observed, changed <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	h.by, h.claimed = j.claimed[run]
 	return h, j.changed
 }
 
-// split returns those of the live processes that are known to run the job, and the others. It
-// forgets those that are not live any more.
+// split divides the live processes into those that are known to run the job, and the others. It
+// forgets the processes that are no longer alive.
 func (j *job) split(live []int64) (runners, others []int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -254,9 +255,9 @@ func (j *job) split(live []int64) (runners, others []int64) {
 	return runners, others
 }
 
-// up is called when the watch stands again. What was missed may concern the runs that go
-// on here, and those who stand by.
-func (l *Locker) up() {
+// resync is called when the watch is established again. The events that were missed may concern the
+// active runs of this process, and calls on standby.
+func (l *Locker) resync() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, j := range l.jobs {
@@ -264,20 +265,20 @@ func (l *Locker) up() {
 		for _, r := range j.runs {
 			l.sess.Background(func() { _ = r.Check(r.epoch.Context()) })
 		}
-		j.stir()
+		j.notify()
 		j.mu.Unlock()
 	}
 }
 
-// stir wakes who waits for an event. The job is locked.
-func (j *job) stir() {
+// notify wakes the calls that wait for an event of the job. The job must be locked.
+func (j *job) notify() {
 	close(j.changed)
 	j.changed = make(chan struct{})
 }
 
-// heard takes the events of jobs. Those of jobs that are not used here are of no interest.
-func (l *Locker) heard(events []*clientv3.Event) {
-	// A record tells why a lock has gone, so records come first.
+// apply passes events on to their jobs. It ignores jobs that this process does not use.
+func (l *Locker) apply(events []*clientv3.Event) {
+	// A run record has the reason why a lock was deleted, so records come first.
 	for _, locks := range []bool{false, true} {
 		for _, ev := range events {
 			key := string(ev.Kv.Key)
@@ -290,24 +291,24 @@ func (l *Locker) heard(events []*clientv3.Event) {
 			j := l.jobs[l.space.Jobs()+name+"/"]
 			l.mu.Unlock()
 			if j != nil {
-				j.heard(key, ev)
+				j.apply(key, ev)
 			}
 		}
 	}
 }
 
-func (j *job) heard(key string, ev *clientv3.Event) {
+func (j *job) apply(key string, ev *clientv3.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	gone := ev.Type == clientv3.EventTypeDelete
 	switch {
 	case key == j.keys.Lock():
 		if gone {
-			j.taken = ev.Kv.ModRevision
+			j.lockGone = ev.Kv.ModRevision
 		}
 		for _, r := range j.runs {
 			if ev.Kv.ModRevision > r.token {
-				r.taken()
+				r.lockLost()
 			}
 		}
 	case strings.HasPrefix(key, j.keys.Runs()):
@@ -333,5 +334,5 @@ func (j *job) heard(key string, ev *clientv3.Event) {
 		j.claimed[key] = r.Holder
 		j.runners[r.Lease] = true
 	}
-	j.stir()
+	j.notify()
 }

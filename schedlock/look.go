@@ -11,12 +11,12 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// state is what stands in the way of a tick, as of one revision.
+// state is what may keep a tick from being claimed, as of one revision.
 type state struct {
 	lock, cooldown, pause, settings, run []*mvccpb.KeyValue
-	latest                               time.Time // the latest tick after this one that was claimed or trimmed, or this one if it was
-	foreign                              string    // a key among them that names no tick
-	endedHere                            bool      // run is of a run that has ended in this process, as etcd has not confirmed
+	latest                               time.Time // the latest tick after this one that was claimed, or the latest up to which records were removed
+	foreign                              string    // a key among them that is not one of a tick
+	endedHere                            bool      // run belongs to a run of this process whose end etcd has not confirmed
 }
 
 func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, err error) {
@@ -25,7 +25,7 @@ func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, er
 	run := j.keys.Run(tick)
 	last := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)}
 	resp, err := l.client.Txn(call).Then(
-		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Pause()),
+		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()),
 		clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
 		clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
 		clientv3.OpGet(j.keys.Floor(tick), append(last, clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),

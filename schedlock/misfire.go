@@ -11,12 +11,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// catchUp starts the latest tick that was missed before now, or else lets a run that was lost
-// start again.
+// catchUp starts the latest missed tick or, if there is none, another attempt of a lost run.
 func (j *Job) catchUp() {
 	l := j.locker
-	life := l.sess.Context() // of a run: Close waits for it
-	ctx, cancel := l.open(life)
+	life := l.sess.Context() // of the runs, since Close waits for them
+	ctx, cancel := l.untilClose(life)
 	defer cancel()
 	var pause commit.Backoff
 	for {
@@ -33,13 +32,13 @@ func (j *Job) catchUp() {
 		some := false
 		if s.misfire == Once && !p.last.IsZero() {
 			missed, some = j.times.latest(p.last, l.opts.now())
-			some = some && !p.leftOut(missed)
+			some = some && !p.skipped(missed)
 		}
 		switch {
 		case some && p.locked:
-			// If that run goes on, its end will show that the tick was left out. If it was lost,
-			// its lock goes without an end, and the tick was missed.
-			if l.standBy(ctx, changed) == nil {
+			// If that run is active, its end will show that the tick was skipped. If it was lost,
+			// its lock disappears without an end, and the tick was missed.
+			if l.waitEvent(ctx, changed) == nil {
 				continue
 			}
 		case some:
@@ -59,13 +58,13 @@ func (j *Job) catchUp() {
 type past struct {
 	last         time.Time // the latest tick that was claimed, or the zero time
 	began, ended time.Time // of its run, with AtLeast
-	resumed      time.Time // when the job was resumed last, or the zero time
-	locked       bool      // a run or an AtLeast keeps the job from starting now
+	resumed      time.Time // the last Resume, or the zero time
+	locked       bool      // an active run or a cooldown keeps the job from starting now
 }
 
-// leftOut reports whether a fire time after the last that was claimed has been left out although
-// a process was there: because that run went on or the job was paused.
-func (p past) leftOut(tick time.Time) bool {
+// skipped reports whether a fire time after the last claimed one was skipped although a process was
+// alive: because the run was active, the job cooled down or was paused.
+func (p past) skipped(tick time.Time) bool {
 	return !tick.After(p.resumed) || !tick.Before(p.began) && !tick.After(p.ended)
 }
 
@@ -75,7 +74,7 @@ func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past,
 	resp, err := l.client.Txn(call).Then(
 		clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(j.keys.Run(l.horizon())),
 			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)),
-		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Hold()), clientv3.OpGet(j.keys.Operated()),
+		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Operated()),
 	).Commit()
 	if err != nil {
 		return past{}, err
@@ -87,10 +86,10 @@ func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past,
 		r, _ := record.DecodeRun(kvs(0)[0].Value)
 		p.began, p.ended = time.UnixMilli(r.StartMS), time.UnixMilli(max(r.EndMS, r.StartMS+atLeast.Milliseconds()))
 		if r.Attempt > 1 {
-			p.began = p.last // of the attempts before, only that is known
+			p.began = p.last // of the earlier attempts only that is known
 		}
 	}
-	if len(kvs(3)) > 0 { // by a Pause, perhaps, but while that stands no tick can be claimed
+	if len(kvs(3)) > 0 { // possibly by Pause, but no tick can be claimed while the job is paused
 		r, _ := record.DecodeOperated(kvs(3)[0].Value)
 		p.resumed = time.UnixMilli(r.AtMS)
 	}

@@ -87,7 +87,7 @@ func (l *Locker) Resume(ctx context.Context, name string) error {
 // operate makes a change after all changes that came before it, and once: a late copy of
 // it finds that another has come since.
 func (l *Locker) operate(ctx context.Context, name string, change func(keyspace.Job) clientv3.Op) error {
-	ctx, cancel := l.open(ctx)
+	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	keys := l.space.Job(name)
 	value := record.Operated{Nonce: rand.Text(), By: l.sess.Holder(), AtMS: l.opts.now().UnixMilli()}.Encode()
@@ -106,7 +106,7 @@ func (l *Locker) operate(ctx context.Context, name string, change func(keyspace.
 		}
 		if !errors.Is(err, commit.ErrConflict) {
 			if err != nil {
-				err = because(ctx, err)
+				err = joinEnd(ctx, err)
 			}
 			return err
 		}
@@ -149,25 +149,25 @@ func (l *Locker) Unlock(ctx context.Context, name, reason string) error {
 }
 
 func (l *Locker) unlock(ctx context.Context, name, reason string) error {
-	ctx, cancel := l.open(ctx)
+	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	keys := l.space.Job(name)
-	var lock, hold *clientv3.GetResponse
+	var lock, cooldown *clientv3.GetResponse
 	err := l.repeat(ctx, func(ctx context.Context) (err error) {
 		if lock, err = l.client.Get(ctx, keys.Lock()); err == nil {
-			hold, err = l.client.Get(ctx, keys.Hold())
+			cooldown, err = l.client.Get(ctx, keys.Cooldown())
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if len(lock.Kvs) == 0 && len(hold.Kvs) == 0 {
+	if len(lock.Kvs) == 0 && len(cooldown.Kvs) == 0 {
 		return ErrNotRunning
 	}
-	if len(hold.Kvs) > 0 {
-		if _, err := commit.Remove(ctx, l.client, keys.Hold(), hold.Kvs[0].CreateRevision); err != nil {
-			return because(ctx, err)
+	if len(cooldown.Kvs) > 0 {
+		if _, err := commit.Remove(ctx, l.client, keys.Cooldown(), cooldown.Kvs[0].CreateRevision); err != nil {
+			return joinEnd(ctx, err)
 		}
 		if len(lock.Kvs) == 0 {
 			return nil
@@ -176,8 +176,8 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 	token := lock.Kvs[0].CreateRevision
 	var run *clientv3.GetResponse
 	err = l.repeat(ctx, func(ctx context.Context) (err error) {
-		// The run's record was put together with the lock. It, and not the lock's value, tells
-		// the tick: that must not start again, be the value damaged or not.
+		// The run record was written with the lock. The tick is read from its key, not from the lock's
+		// value, which may be damaged: the tick must not start again in any case.
 		run, err = l.client.Get(ctx, keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(token), clientv3.WithMaxModRev(token))
 		return err
 	})
@@ -194,7 +194,7 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 	removal, err := commit.RemoveAndPut(ctx, l.client, keys.Lock(), token, puts)
 	switch {
 	case err != nil:
-		return because(ctx, err)
+		return joinEnd(ctx, err)
 	case removal == commit.Absent:
 		return ErrNotRunning
 	}

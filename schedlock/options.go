@@ -197,7 +197,7 @@ func (s settings) check() error {
 	switch {
 	case s.atLeast > s.atMost:
 		return invalid("AtLeast(%v) is above AtMost(%v)", s.atLeast, s.atMost)
-	case s.every > 0 && s.spaced(s.every):
+	case s.every > 0 && s.skipsTicks(s.every):
 		return invalid("AtLeast(%v) is as long as the period, %v: it counts from the start, a little after the tick, so each second tick would be left out; set it lower", s.atLeast, s.every)
 	}
 	return nil
@@ -221,6 +221,6 @@ func checkPeriod(period string, d time.Duration) error {
 }
 
 // spaced reports whether AtLeast ends right about when the next tick comes.
-func (s settings) spaced(interval time.Duration) bool {
+func (s settings) skipsTicks(interval time.Duration) bool {
 	return s.atLeast > 0 && s.atLeast <= interval && s.atLeast >= interval-min(early, interval/10)
 }

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Processes try one after the other, in an order that they all agree on, so that one
-// Txn usually decides. It is a matter of cost alone: whoever does not know of the others,
-// or has another order, costs a Txn that fails.
+// Processes claim one after the other, in an order on which they all agree, so that usually one Txn
+// decides. This only saves load: a process that does not know the others, or that has another order,
+// costs a Txn that has no effect.
 const (
-	step    = 10 * time.Millisecond // between one and the next: longer than a Txn and its event take
+	step    = 10 * time.Millisecond // between two processes: longer than a Txn and its event take
 	longest = time.Second
-	spread  = 5 * step // of all those together that are not known to run the job
+	spread  = 5 * step // for all processes together that are not known to run the job
 
-	// When many jobs are due at once, etcd is slower than the steps. So each process has few
-	// claims on their way, those of its own ticks first, as the steps have it: until it
-	// comes to those of others, it has heard that they were claimed.
+	// If many jobs are due at once, etcd is slower than the steps. So each process has few claims
+	// in flight, and those for which it is first in the order come first. Before it comes to the
+	// others, it has received the events of their claims.
 	turns = 4
-	hung  = time.Second // after which a claim keeps no other from its turn
+	hung  = time.Second // after which a claim gives up its turn
 )
 
-// score is a process's claim to a tick, by rendezvous hashing: when others come or go,
-// the order of the rest stays as it is.
+// score is the rank of a process for a tick, by rendezvous hashing: if other processes join or
+// leave, the order of the rest does not change.
 func score(lease int64, key string) uint64 {
 	h := fnv.New64a()
 	var b [8]byte
@@ -36,7 +36,7 @@ func score(lease int64, key string) uint64 {
 	return x
 }
 
-// before returns how many of the others come before a process.
+// before returns the number of other processes that come before a process.
 func before(own int64, others []int64, key string) (n time.Duration) {
 	mine := score(own, key)
 	for _, o := range others {
@@ -47,10 +47,10 @@ func before(own int64, others []int64, key string) (n time.Duration) {
 	return n
 }
 
-// delay is how long a process lets others go first. Those that are known to run the job have a
-// step each. Those that are not may have nothing to do with it, so they share a time that does
-// not grow with their number. A process that becomes known is one that has claimed a tick, and
-// the first in the order claims; so after a while all that run the job are known.
+// delay returns how long a process waits for those before it. Each process that is known to run the
+// job has a step. The others may not run it at all, so they share a time that does not grow with
+// their number. A process becomes known when it claims a tick, and the first in the order claims;
+// so after a while all processes that run the job are known.
 func delay(own int64, runners, others []int64, key string) time.Duration {
 	share := min(step, spread/time.Duration(max(len(others), 1)))
 	return min(before(own, runners, key)*step, longest) + before(own, others, key)*share

@@ -27,8 +27,9 @@ func TestIdleProcessesDoNotDelay(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool { return len(in.Clocks()) == idle }, soon, time.Millisecond)
-	for range 12 {
-		res, err := in.Do(ctx, "job", nothing, schedlock.Tick(time.Now()), schedlock.LateBy(time.Second))
+	for n := range time.Duration(12) {
+		tick := time.Now().Add(n * time.Millisecond) // another one each time, however short a call is
+		res, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick), schedlock.LateBy(time.Second))
 		require.NoError(t, err)
 		require.Equal(t, schedlock.Ran, res.Outcome)
 	}

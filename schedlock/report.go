@@ -8,16 +8,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// tell calls Options.Done for a call that returns. For one that does not, since its function
-// has panicked, the run does.
-func (l *Locker) tell(res *Result, err *error) {
+// callDone calls Options.Done for a call that returns. If the function has panicked, the call does
+// not return, and the run calls Options.Done.
+func (l *Locker) callDone(res *Result, err *error) {
 	if l.opts.Done != nil && (res.Outcome != NotClaimed || *err != nil) {
 		l.opts.Done(*res, *err)
 	}
 }
 
-// report logs the result of a call whose caller drops it, as cron libraries do: a job that
-// fails each night must not be silent.
+// report logs the result of a call whose caller drops it, as cron libraries do, so that a job that
+// fails each night is noticed.
 func (l *Locker) report(res Result, err error) {
 	log := l.log.With(zap.String("job", res.Job), zap.Time("tick", res.Tick))
 	if res.Outcome.Started() {
@@ -27,7 +27,7 @@ func (l *Locker) report(res Result, err error) {
 		log = log.With(zap.Int("attempt", res.Attempt), zap.Duration("took", res.Took))
 	}
 	if res.Unconfirmed != nil {
-		log.Warn("a run has ended, but etcd has not confirmed the record of that", zap.Stringer("outcome", res.Outcome), zap.NamedError("unconfirmed", res.Unconfirmed))
+		log.Warn("the end of a run is not confirmed by etcd", zap.Stringer("outcome", res.Outcome), zap.NamedError("unconfirmed", res.Unconfirmed))
 	}
 	switch {
 	case err == nil && res.Outcome.Started():
@@ -37,27 +37,27 @@ func (l *Locker) report(res Result, err error) {
 		if res.Paused != nil {
 			by = res.Paused.By
 		}
-		log.Debug("a tick was not started here", zap.Stringer("outcome", res.Outcome), zap.String("by", by))
+		log.Debug("a tick was not started by this process", zap.Stringer("outcome", res.Outcome), zap.String("by", by))
 	case res.Outcome == Lost:
-		log.Warn("a run was lost; another may have begun before its function returned", zap.Error(err))
+		log.Warn("a run was lost; another run may have started before its function returned", zap.Error(err))
 	case res.Outcome.Started():
 		log.Warn("a run failed", zap.Error(err))
 	case errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled):
-		log.Debug("a tick was not started: the caller or the session has ended", zap.Error(err))
+		log.Debug("a tick was not started: the ctx or the session has ended", zap.Error(err))
 	case errors.Is(err, ErrSettings) || errors.Is(err, ErrInvalid):
-		if l.refuses(res.Job, err) {
-			log.Warn("a job is refused, and does not run here", zap.Error(err))
+		if l.newRefusal(res.Job, err) {
+			log.Warn("a job is refused, and does not run in this process", zap.Error(err))
 		}
 	default:
 		log.Warn("a tick could not be claimed", zap.Error(err))
 	}
 }
 
-// refuses notes why a job is refused, and returns whether that is new: it is repeated at each
-// tick.
-func (l *Locker) refuses(job string, err error) bool {
+// newRefusal records why a job is refused, and reports whether the reason is new: it is the same at
+// each tick.
+func (l *Locker) newRefusal(job string, err error) bool {
 	var settings *SettingsError
-	why := err.Error() // names the tick, unless it is one of these
+	why := err.Error() // includes the tick, unless it is one of these
 	if errors.As(err, &settings) {
 		why = settings.Error()
 	}
@@ -70,13 +70,13 @@ func (l *Locker) refuses(job string, err error) bool {
 	return true
 }
 
-// second logs, once for each job, that calls of this process for one tick came twice, where that
-// is a mistake: of such calls one starts at most. by is who calls. periodic says that ticks are
-// periods, and that by calls once for each fire time of the library's.
-func (l *Locker) second(name string, by any, tick time.Time, periodic bool) {
+// warnTwice logs, once for each job, that this process calls twice for one tick by mistake: at most
+// one of the calls starts. by is the caller. periodic is true if the ticks are periods and by calls
+// once for each fire time of the library.
+func (l *Locker) warnTwice(name string, by any, tick time.Time, periodic bool) {
 	j := l.job(name)
 	j.mu.Lock()
-	// A Job that has taken another's place is called after it, but only once.
+	// A Job that replaces another one is called after it for the same tick, but only once.
 	same := j.called.Equal(tick) && (periodic || j.caller != by && j.former == by)
 	if j.caller != by {
 		j.former = j.caller

@@ -69,7 +69,7 @@ func TestFailuresAreLogged(t *testing.T) {
 			now.set(now.now().Add(time.Minute))
 			job.Run()
 		}
-		require.Equal(t, []string{"a job is refused, and does not run here"}, messages(lines))
+		require.Equal(t, []string{"a job is refused, and does not run in this process"}, messages(lines))
 		require.Contains(t, lines.All()[0].ContextMap()["error"], "AtMost 1m0s")
 		require.NoError(t, first.sess.Close(ctx))
 		now.set(now.now().Add(time.Minute))
@@ -91,7 +91,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		require.NoError(t, in.Unlock(ctx, "job", "by hand"))
 		close(end)
 		closed(t, done, "it returns")
-		require.Equal(t, []string{"a run was lost; another may have begun before its function returned"}, messages(lines))
+		require.Equal(t, []string{"a run was lost; another run may have started before its function returned"}, messages(lines))
 	})
 	t.Run("etcd is away", func(t *testing.T) {
 		t.Parallel()
@@ -114,7 +114,7 @@ func TestFailuresAreLogged(t *testing.T) {
 			_, err = locker.Lock(ctxT(t), "a\nb")
 			require.Error(t, err)
 		}
-		require.Equal(t, []string{"a job is refused, and does not run here"}, messages(lines))
+		require.Equal(t, []string{"a job is refused, and does not run in this process"}, messages(lines))
 	})
 	t.Run("AtMost has passed, and the job cannot hear of it", func(t *testing.T) {
 		t.Parallel()

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// request is one call for a tick: the settings of its job, and what holds for this call.
+// request is one call for a tick: the settings of its job, and what applies to this call alone.
 type request struct {
 	settings
-	tick     time.Time     // the fire time, or zero if the caller gives none
-	periodic bool          // without a fire time the tick is the present period of every
-	within   time.Duration // after its tick an attempt may start; 0: a later tick is the bound
-	again    time.Time     // without within, a further attempt starts before that; zero: no bound
+	tick     time.Time     // the fire time, or zero if the caller has none
+	periodic bool          // the ticks are the periods of every
+	within   time.Duration // the time after the tick in which an attempt may start; 0: until a later tick
+	again    time.Time     // if within is 0, the end of further attempts; zero: no end
 
-	passed <-chan struct{}                // closed when a later tick has come, or nil
-	fires  string                         // of a schedule, see timetable.print
-	aside  func(*job, time.Time, request) // stands by in place of the call, or nil
-	single bool                           // the function can be called once only
-	anew   bool                           // a claim was taken back, of which word may still come
+	passed    <-chan struct{}                // closed when a later tick has come, or nil
+	fires     string                         // the fire times of the schedule, see timetable.print
+	standby   func(*job, time.Time, request) // is on standby in place of the call, or nil
+	single    bool                           // the function can be called once only
+	withdrawn bool                           // a claim was withdrawn, and its events may still arrive
 }
 
-// timed reports whether the call is for a fire time, which others may have claimed.
+// timed reports whether the call is for a fire time, which other calls may claim.
 func (r request) timed() bool { return r.periodic || !r.tick.IsZero() }
 
-// ordered reports whether the call waits for its place in the order of the tick, and heeds what
-// events have shown of it: the first claim of a call for a fire time does. After a claim that was
-// taken back an event may still be of that claim.
-func (r request) ordered() bool { return r.timed() && !r.anew }
+// ordered reports whether the call waits for its place in the order of the tick, and decides by
+// events. A call for a fire time does, until it has withdrawn a claim: an event may be that of its own
+// claim then.
+func (r request) ordered() bool { return r.timed() && !r.withdrawn }
 
-// tickAt returns the tick of a call that is made now.
+// tickAt returns the tick of the call, if it is made now.
 func (r request) tickAt(now time.Time) time.Time {
 	switch {
 	case r.periodic && r.tick.IsZero():

@@ -32,8 +32,8 @@ type Run struct {
 	outcome Result
 	err     error
 
-	open      *UnconfirmedError // of the record of its end, or nil; guarded by job.mu
-	confirmed bool              // etcd has answered; guarded by job.mu
+	open      *UnconfirmedError // if the record of the end is not confirmed, or nil; guarded by job.mu
+	confirmed bool              // etcd has confirmed the end; guarded by job.mu
 
 	began time.Time
 
@@ -122,10 +122,10 @@ func (r *Run) Check(ctx context.Context) error {
 	defer cancel()
 	resp, err := r.locker.client.Get(call, r.job.keys.Lock())
 	if err != nil {
-		return fmt.Errorf("check run of job %q: %w", r.job.name, r.locker.explain(because(ctx, err)))
+		return fmt.Errorf("check run of job %q: %w", r.job.name, r.locker.explain(joinEnd(ctx, err)))
 	}
 	if len(resp.Kvs) != 1 || resp.Kvs[0].ModRevision != r.token {
-		r.taken()
+		r.lockLost()
 	}
 	return r.Err()
 }
@@ -146,13 +146,13 @@ func (r *Run) lostWithSession() error { return r.lost(r.epoch.Why()) }
 
 func (r *Run) late() error { return fmt.Errorf("%w: AtMost has passed", ErrTooLong) }
 
-var errTaken = errors.New("its lock is gone from etcd")
+var errLockGone = errors.New("its lock is gone from etcd")
 
-// taken ends a run whose lock is gone, although its session lives. It may be called with
-// the job locked.
-func (r *Run) taken() { r.life.Lose(r.lost(ErrLost, errTaken)) }
+// lockLost ends a run whose lock is gone although its session lives. The caller may have locked the
+// job.
+func (r *Run) lockLost() { r.life.Lose(r.lost(ErrLost, errLockGone)) }
 
-// unlocked ends a run that somebody has unlocked. It may be called with the job locked.
+// unlocked ends a run on which Unlock was called. The caller may have locked the job.
 func (r *Run) unlocked(by record.Run) {
 	var why []string
 	if by.By != "" {
@@ -166,7 +166,7 @@ func (r *Run) unlocked(by record.Run) {
 
 type key struct{}
 
-// running is what a run's context carries: all runs around it, innermost first.
+// running is the value of a run's context: the run, and the runs around it.
 type running struct {
 	run   *Run
 	outer *running

@@ -12,23 +12,23 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// horizon bounds the claims that stand in the way of a tick: those beyond are of a
-// process whose clock is wrong.
+// horizon returns the latest tick whose claim keeps earlier ticks from starting: a process that claims
+// beyond it has a wrong clock.
 func (l *Locker) horizon() time.Time { return l.opts.now().Add(l.opts.MaxSkew + smallest) }
 
 func none(first, end string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(first).WithRange(end), "=", 0)
 }
 
-// write sends the claim. It returns nil and no error if there is something in the way.
+// write sends a claim. It returns nil and no error if the claim has no effect.
 func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (got *claimed, err error) {
 	asked := time.Now()
 	e, err := l.sess.Live(ctx)
 	if err != nil {
-		return nil, l.cut(ctx, asked, err)
+		return nil, l.endError(ctx, asked, err)
 	}
-	// A claim that was sent is one that others have heard of and leave alone. So Close
-	// waits for it, and for its run: to take it back would lose the tick.
+	// Once a claim is sent, other processes may have received its event and skip the tick. So Close waits
+	// for the claim and for its run: withdrawing it would lose the tick.
 	leave, ok := e.Enter()
 	if !ok {
 		return nil, nil
@@ -46,7 +46,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 	c.leave = leave
 	if r.atLeast > 0 {
 		if c.spare, err = l.spare(ctx, j, r.atLeast); err != nil {
-			return nil, l.cut(ctx, asked, err)
+			return nil, l.endError(ctx, asked, err)
 		}
 	}
 	created, err := e.Fence().Create(sent, l.creation(j, c, p, r))
@@ -62,16 +62,16 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 	var pending *commit.PendingError
 	if errors.As(err, &pending) {
 		l.discard(j, c, pending)
-		return nil, l.cut(sent, asked, err)
+		return nil, l.endError(sent, asked, err)
 	}
-	l.keep(j, c.spare)
-	if err == nil || errors.Is(err, commit.ErrOccupied) || errors.Is(err, commit.ErrGone) { // the session's lease is gone, or the one of the hold
+	l.keepSpare(j, c.spare)
+	if err == nil || errors.Is(err, commit.ErrOccupied) || errors.Is(err, commit.ErrGone) { // the lease of the session or of the cooldown has ended
 		return nil, nil
 	}
-	return nil, l.cut(sent, asked, err)
+	return nil, l.endError(sent, asked, err)
 }
 
-// draft returns what a claim is to write.
+// draft returns a claim that is not sent yet.
 func (l *Locker) draft(e *engine.Epoch, p plan) *claimed {
 	at, lease := l.opts.now().UnixMilli(), int64(e.Lease())
 	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(),
@@ -80,15 +80,16 @@ func (l *Locker) draft(e *engine.Epoch, p plan) *claimed {
 	}
 }
 
-// creation returns the Txn of a claim. It takes effect if the tick was not claimed, or if its
-// attempt before is as it was read; if no later tick was; and if nothing holds the job back.
+// creation returns the Txn of a claim. It takes effect if the tick is not claimed, or its previous
+// attempt is as it was read; if no later tick is claimed; and if the job does not run, cool down or
+// pause.
 func (l *Locker) creation(j *job, c *claimed, p plan, r request) commit.Creation {
 	run := j.keys.Run(c.tick)
-	// The tick's own record counts whatever the clock says: it may have been set back.
+	// The tick's own record counts in any case: the clock may have been set back.
 	horizon := max(j.keys.Run(l.horizon()), run+"\x00")
 	ifs := []clientv3.Cmp{
 		none(j.keys.Floor(c.tick), clientv3.GetPrefixRangeEnd(j.keys.Floors())),
-		clientv3.Compare(clientv3.CreateRevision(j.keys.Hold()), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(j.keys.Cooldown()), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(j.keys.Pause()), "=", 0),
 	}
 	also := []clientv3.Op{clientv3.OpPut(run, c.record.Encode())}
@@ -104,13 +105,13 @@ func (l *Locker) creation(j *job, c *claimed, p plan, r request) commit.Creation
 	ifs = append(ifs, settled)
 	both, ok := agree(r.shared(), p.settings)
 	if !ok {
-		both = r.shared() // what this process has stored before
+		both = r.shared() // replaces what this process has stored before
 	}
 	if both != p.settings {
 		also = append(also, clientv3.OpPut(j.keys.Settings(), both, clientv3.WithLease(c.epoch.Lease())))
 	}
 	if c.spare != 0 {
-		also = append(also, clientv3.OpPut(j.keys.Hold(), c.lock.Encode(), clientv3.WithLease(c.spare)))
+		also = append(also, clientv3.OpPut(j.keys.Cooldown(), c.lock.Encode(), clientv3.WithLease(c.spare)))
 	}
 	return commit.Creation{
 		Key: j.keys.Lock(), Value: c.lock.Encode(), If: ifs, Also: also,
@@ -123,11 +124,11 @@ func (l *Locker) creation(j *job, c *claimed, p plan, r request) commit.Creation
 	}
 }
 
-// discard undoes in the background a claim that its caller has given up, and that may still
-// take effect. The attempt before, if there was one, is then as it was.
+// discard undoes, in the background, a claim whose outcome is unknown, and restores the record of the
+// previous attempt if there was one.
 func (l *Locker) discard(j *job, c *claimed, pending *commit.PendingError) {
 	run := j.keys.Run(c.tick)
-	undo, back := []string{j.keys.Hold()}, []clientv3.Op(nil)
+	undo, back := []string{j.keys.Cooldown()}, []clientv3.Op(nil)
 	if c.before != "" {
 		back = append(back, clientv3.OpPut(run, c.before))
 	} else {
@@ -135,9 +136,9 @@ func (l *Locker) discard(j *job, c *claimed, pending *commit.PendingError) {
 	}
 	if !l.sess.Background(func() {
 		_ = pending.DiscardAndPut(c.epoch.Context(), back, undo...)
-		l.end(c.spare) // of a session that was lost meanwhile the hold may still come
+		l.revoke(c.spare) // if the session was lost, the cooldown may still be written
 	}) {
 		pending.Abandon()
-		l.end(c.spare)
+		l.revoke(c.spare)
 	}
 }

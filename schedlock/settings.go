@@ -16,9 +16,9 @@ func (s settings) fingerprint() string {
 	return text
 }
 
-// shared returns the settings on which all live processes must agree: with the fire times, if
-// they are known. These take the place of the period, of which a release that does not know
-// them reads: it agrees, since its Jobs at times of day have none.
+// shared returns the settings on which all live processes must agree, with the fire times if they
+// are known. These have the place of the period. An older release that does not know fire times
+// reads them as a period and agrees, since its Jobs at times of day have no period.
 func (r request) shared() string {
 	if r.every == 0 && r.fires != "" {
 		return r.fingerprint() + period + r.fires
@@ -31,24 +31,24 @@ const (
 	fireTime = "fire time like "
 )
 
-// agree reports whether two users of a job have the same settings, and returns the text that
-// says more: a caller that gives a tick has no period. Theirs is "" if there are none.
+// agree reports whether two users of a job have the same settings, and returns the more complete
+// text: a caller that passes a tick has no period. theirs is "" if there are none.
 func agree(mine, theirs string) (both string, ok bool) {
 	a, m, _ := strings.Cut(mine, period)
 	b, t, _ := strings.Cut(theirs, period)
 	return max(mine, theirs), theirs == "" || a == b && (m == t || m == "" || t == "")
 }
 
-// reschedules reports whether two settings differ in their fire times alone: a process that has
-// stored the one may go over to the other, as when it reads its configuration again.
+// reschedules reports whether two settings differ only in their fire times: the process that has
+// stored one may replace it with the other, for instance when it has read its configuration again.
 func reschedules(mine, theirs string) bool {
 	a, m, _ := strings.Cut(mine, period)
 	b, t, _ := strings.Cut(theirs, period)
 	return a == b && strings.HasPrefix(m, fireTime) && strings.HasPrefix(t, fireTime)
 }
 
-// print returns a text by which processes compare their fire times: the first of a winter and of
-// a summer, for people, and a hash of some more. It is "" as long as the zone is not known.
+// print returns a text by which processes compare their fire times: the first of a winter and of a
+// summer, for operators, and a hash of some more. It is "" until the zone is known.
 func (tt *timetable) print() string {
 	tt.mu.Lock()
 	zone, known := tt.zone, tt.printed

@@ -13,10 +13,10 @@ type Schedule interface {
 	Next(t time.Time) time.Time
 }
 
-// timetable is the fire times of a schedule, and knows for which of them a cron library calls
-// now: the library does not say so itself. A tick is only ever what the schedule yields for
-// the present time, never what somebody has asked for: a cron library asks with the method
-// with which a log line does. It is safe for concurrent use.
+// timetable has the fire times of a schedule, and finds the one for which a cron library calls now,
+// since the library does not pass it. A tick is always what the schedule yields for the present
+// time, never what a caller of Next has asked for: a cron library and a log line ask with the same
+// method. It is safe for concurrent use.
 type timetable struct {
 	schedule Schedule
 
@@ -27,12 +27,12 @@ type timetable struct {
 	passed  chan struct{}  // closed when a later one comes
 }
 
-// early is by how much a timer may be ahead of its time.
+// early is how much too early a timer may fire.
 const early = 50 * time.Millisecond
 
-// next returns the first fire time after t, in the location of t. The first call sets the zone
-// in which the schedule is asked, if it is not set. zone is that if t's own would have had
-// another answer, else nil.
+// next returns the first fire time after t, in the location of t. The first call sets the zone in
+// which the schedule is asked, if it is not set. next returns that zone if t's own zone would have
+// another answer, and otherwise nil.
 func (tt *timetable) next(t time.Time) (next time.Time, zone *time.Location) {
 	tt.mu.Lock()
 	if tt.zone == nil {
@@ -58,8 +58,8 @@ func (tt *timetable) in(zone *time.Location) {
 	tt.zone, tt.printed = zone, ""
 }
 
-// after returns the first fire time after t. A schedule without a time zone of its own
-// takes that of the time with which it is asked, so it is asked with the library's.
+// after returns the first fire time after t. A schedule without a time zone of its own uses the
+// zone of its argument, so it is asked in the library's zone.
 func (tt *timetable) after(t time.Time) time.Time {
 	tt.mu.Lock()
 	zone := tt.zone
@@ -70,10 +70,10 @@ func (tt *timetable) after(t time.Time) time.Time {
 	return tt.schedule.Next(t)
 }
 
-// due returns the fire time for which the library calls now: the latest that has come. Calls
-// do not come one for each fire time: a chain of the library may leave out some and delay
-// others, it may be stopped and started, its machine suspended. So nothing is counted, and
-// two calls for the same tick get the same one, which starts once.
+// due returns the fire time for which the library calls now: the latest one that has come. There is
+// not one call for each fire time: a chain of the library may skip or delay calls, the library may
+// be stopped and started, the machine may be suspended. So nothing is counted, and two calls for
+// one tick get the same tick, which starts once.
 func (tt *timetable) due(now time.Time) time.Time {
 	tt.mu.Lock()
 	newest := tt.newest
@@ -91,8 +91,8 @@ func (tt *timetable) due(now time.Time) time.Time {
 	return now
 }
 
-// setBack forgets the newest tick if it lies beyond the horizon: this process's clock was ahead
-// when that came, and has been set back since. Calls that stand by for it end.
+// setBack drops the newest tick if it is beyond the horizon: this process's clock was ahead when
+// the tick came, and was set back since. Calls on standby for that tick end.
 func (tt *timetable) setBack(horizon time.Time) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
@@ -102,9 +102,9 @@ func (tt *timetable) setBack(horizon time.Time) {
 	}
 }
 
-// comes notes that a tick has come. It returns a channel that is closed when a later one
-// comes, and false if one has come before.
-func (tt *timetable) comes(tick time.Time) (passed <-chan struct{}, ok bool) {
+// advance records that a tick has come. It returns a channel that is closed when a later tick
+// comes, and false if a later one has come before.
+func (tt *timetable) advance(tick time.Time) (passed <-chan struct{}, ok bool) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	if tick.Before(tt.newest) {
@@ -119,8 +119,8 @@ func (tt *timetable) comes(tick time.Time) (passed <-chan struct{}, ok bool) {
 	return tt.passed, true
 }
 
-// latest returns the latest fire time after last and up to now. It looks near now first,
-// so that a long outage of a busy schedule costs little.
+// latest returns the latest fire time after last and up to now. It searches near now first, so that
+// a long outage of a busy schedule costs little.
 func (tt *timetable) latest(last, now time.Time) (latest time.Time, ok bool) {
 	for window := time.Minute; ; window *= 60 {
 		from := now.Add(-window)
@@ -137,9 +137,9 @@ func (tt *timetable) latest(last, now time.Time) (latest time.Time, ok bool) {
 	}
 }
 
-// fixed tells whether the schedule returns the same fire times whenever it is asked.
-// Those that count from the time of asking, like @every, do not: no two processes would
-// agree on a tick.
+// fixed reports whether the schedule returns the same fire times whenever it is asked. A schedule
+// that counts from the time of asking, like @every, does not: no two processes would agree on a
+// tick.
 func (tt *timetable) fixed(now time.Time) bool {
 	first := tt.after(now)
 	second := tt.after(first)

@@ -56,7 +56,7 @@ func TestTimersEarlyAndLate(t *testing.T) {
 					}
 					tick := tt.due(now)
 					require.Equal(t, at(n), tick)
-					_, ok := tt.comes(tick)
+					_, ok := tt.advance(tick)
 					require.True(t, ok)
 					if order == "run, then next" {
 						tt.next(woken)
@@ -73,7 +73,7 @@ func TestTimetableSetBack(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	tt := timetable{schedule: grid(time.Second)}
-	passed, ok := tt.comes(start.Add(time.Hour))
+	passed, ok := tt.advance(start.Add(time.Hour))
 	require.True(t, ok)
 	tt.setBack(start.Add(time.Hour))
 	require.Equal(t, start.Add(time.Hour), tt.due(start))
@@ -85,7 +85,7 @@ func TestTimetableSetBack(t *testing.T) {
 	tt.setBack(start.Add(time.Hour - time.Millisecond))
 	<-passed
 	require.Equal(t, start, tt.due(start))
-	_, ok = tt.comes(start)
+	_, ok = tt.advance(start)
 	require.True(t, ok)
 }
 
@@ -125,7 +125,7 @@ func TestTimetable(t *testing.T) {
 				}
 				tick := tt.due(at(s.at))
 				require.Equal(t, at(s.tick), tick, i)
-				_, _ = tt.comes(tick)
+				_, _ = tt.advance(tick)
 			}
 		})
 	}
@@ -138,9 +138,9 @@ func TestTimetableComes(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	tt := timetable{schedule: grid(time.Second)}
-	first, ok := tt.comes(start)
+	first, ok := tt.advance(start)
 	require.True(t, ok)
-	again, ok := tt.comes(start)
+	again, ok := tt.advance(start)
 	require.True(t, ok)
 	require.Equal(t, first, again)
 	select {
@@ -148,10 +148,10 @@ func TestTimetableComes(t *testing.T) {
 		require.Fail(t, "it has not passed")
 	default:
 	}
-	_, ok = tt.comes(start.Add(time.Second))
+	_, ok = tt.advance(start.Add(time.Second))
 	require.True(t, ok)
 	<-first
-	_, ok = tt.comes(start)
+	_, ok = tt.advance(start)
 	require.False(t, ok)
 }
 

@@ -15,13 +15,13 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// ending is what is known of the record of a run's end.
+// ending is what is known about the record of a run's end.
 type ending struct {
-	lost *LostError // the lock was gone before, or nil
+	lost *LostError // if the lock was gone before, or nil
 	open error      // why etcd has not confirmed the record, or nil
 }
 
-// why returns what has kept the end from being recorded.
+// why returns the reason why the end is not recorded.
 func (e ending) why() error {
 	if e.lost != nil {
 		return e.lost
@@ -49,19 +49,19 @@ func (r *Run) write(ctx context.Context, rec record.Run, puts []clientv3.Op) {
 		}
 	} else {
 		e.open = r.whyEnded()
-		r.forget()
+		r.unregister()
 	}
 	switch {
 	case e.lost != nil:
 		r.outcome.Outcome = Lost
 		r.err = errors.Join(r.err, e.lost)
 	case e.open != nil:
-		r.keepOpen(e.open, rec)
+		r.setUnconfirmed(e.open, rec)
 	}
 }
 
 // record repeats the Txn that ends the run until etcd has answered or the session's lease has
-// ended. What is known first goes to known, unless left is closed.
+// ended. It sends the first result to known, unless left is closed.
 func (r *Run) record(puts []clientv3.Op, known chan<- ending, left <-chan struct{}) {
 	report := func(e ending, text string) {
 		select {
@@ -75,23 +75,23 @@ func (r *Run) record(puts []clientv3.Op, known chan<- ending, left <-chan struct
 		}
 	}
 	epoch := r.epoch.Context()
-	doubt := false // an answer was lost: if the lock is gone, this Txn has removed it
+	doubt := false // an answer was lost: if the lock is gone, this Txn may have removed it
 	for pause := (commit.Backoff{Most: 10 * time.Second}); ; {
 		removal, err := commit.RemoveAndPut(epoch, r.locker.client, r.job.keys.Lock(), r.token, puts)
 		doubt = doubt || removal == commit.Vanished
 		switch {
 		case err == nil && (removal != commit.Absent || doubt):
-			r.settle()
-			r.forget()
+			r.setConfirmed()
+			r.unregister()
 			report(ending{}, "")
 			return
 		case err == nil:
-			r.settle()
-			r.forget()
+			r.setConfirmed()
+			r.unregister()
 			report(ending{lost: r.lost(ErrLost, errors.New("its lock was gone from etcd when it ended"))}, "a run was lost before its end was recorded")
 			return
 		case epoch.Err() != nil:
-			r.forget()
+			r.unregister()
 			report(ending{open: r.whyEnded()}, "the end of a run was not recorded before its session's lease ended: other processes see the run as lost, and start its tick again if Retries allows it")
 			return
 		}
@@ -100,7 +100,7 @@ func (r *Run) record(puts []clientv3.Op, known chan<- ending, left <-chan struct
 	}
 }
 
-// whyEnded returns why the run's session has ended, as an error that is no loss of the run.
+// whyEnded returns why the session has ended, as an error that does not match ErrLost.
 func (r *Run) whyEnded() error {
 	cause, reason := r.epoch.Why()
 	if reason == nil || errors.Is(cause, ErrClosed) {
@@ -109,8 +109,8 @@ func (r *Run) whyEnded() error {
 	return reason
 }
 
-// keepOpen notes that etcd has not confirmed the record of the run's end.
-func (r *Run) keepOpen(why error, rec record.Run) {
+// setUnconfirmed records that etcd has not confirmed the run's end.
+func (r *Run) setUnconfirmed(why error, rec record.Run) {
 	j := r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -124,8 +124,8 @@ func (r *Run) keepOpen(why error, rec record.Run) {
 	}
 }
 
-// settle notes that etcd has answered.
-func (r *Run) settle() {
+// setConfirmed records that etcd has confirmed the run's end.
+func (r *Run) setConfirmed() {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
 	r.confirmed, r.open = true, nil
@@ -143,8 +143,8 @@ func (r *Run) unconfirmed() error {
 	return r.open
 }
 
-// endedHere reports whether the run of that token has ended in this process, although etcd has
-// not confirmed the record of that.
+// endedHere reports whether the run with that token has ended in this process and etcd has not
+// confirmed it.
 func (j *job) endedHere(token int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -152,7 +152,7 @@ func (j *job) endedHere(token int64) bool {
 	return ok
 }
 
-// openEnds returns the ends of a job's runs that etcd has not confirmed, by token.
+// openEnds returns, by token, the ends of a job's runs that etcd has not confirmed.
 func (l *Locker) openEnds(name string) map[int64]record.Run {
 	l.mu.Lock()
 	j := l.jobs[l.space.Job(name).Range]

@@ -89,11 +89,11 @@ func TestOutageWhenTheRunIsDone(t *testing.T) {
 				require.Equal(t, []any{want, run.Token(), own}, []any{x.res.Outcome, x.res.Token, x.err})
 				require.ErrorContains(t, unconfirmed(t, x.res), "no answer within SessionOptions.ReleaseTimeout (50ms)")
 				require.ErrorIs(t, run.Err(), schedlock.ErrReturned)
-				const text = "a run has ended, but etcd has not confirmed the record of that"
+				const text = "the end of a run is not confirmed by etcd"
 				if name == "Job.Run" || name == "gocron" {
 					require.Contains(t, messages(lines), text)
 				}
-				require.NotContains(t, messages(lines), "a run was lost; another may have begun before its function returned")
+				require.NotContains(t, messages(lines), "a run was lost; another run may have started before its function returned")
 
 				rec, err := other.Get(ctx, "job", x.res.Tick)
 				require.NoError(t, err)

@@ -79,9 +79,9 @@ func (w *wrapped) Run() {
 
 // call is do for one that does not know its fire times, with the result reported to Options.Done.
 func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by any) (res Result, err error) {
-	defer l.tell(&res, &err)
+	defer l.callDone(&res, &err)
 	if r.tick.IsZero() {
-		l.second(name, by, r.tickAt(l.opts.now()), true)
+		l.warnTwice(name, by, r.tickAt(l.opts.now()), true)
 	}
 	return l.do(ctx, name, fn, r)
 }

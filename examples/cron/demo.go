@@ -80,7 +80,7 @@ func demo(ctx context.Context, c config) (r *outcome, err error) {
 	return newOutcome(c, v, recoveries(faults, f.log.all()), restarts, history, time.Since(begun)), nil
 }
 
-// because returns why ctx has ended, if it has, in place of what followed from that.
+// because returns the reason why ctx has ended, if it has, and otherwise err.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -104,7 +104,7 @@ func (f *fleet) session(ctx context.Context, use func(*concurrency.Session, *cli
 	return errors.Join(use(sess, client), sess.Close(ctx))
 }
 
-// history reads what etcd tells of all ticks.
+// history reads the records of all ticks from etcd.
 func (f *fleet) history(ctx context.Context, jobs []job) (all map[string][]schedlock.Record, err error) {
 	all = map[string][]schedlock.Record{}
 	err = f.session(ctx, func(sess *concurrency.Session, _ *clientv3.Client) error {

@@ -2,17 +2,17 @@ package main
 
 import "time"
 
-// The kinds of events that a worker tells.
+// The kinds of events.
 const (
 	evReady  = "ready"
 	evBegin  = "begin"  // a run starts
 	evStep   = "step"   // a step of its work begins
 	evDid    = "did"    // the step is done
 	evEnd    = "end"    // the run's function has returned
-	evResult = "result" // what became of a tick in a process
+	evResult = "result" // the result of a call for a tick
 	evStall  = "stall"  // the process got no time to run until At, for Took
 	evSilent = "silent" // etcd did not answer until At, for Took
-	evBye    = "bye"    // the worker has done all that it began, and ends
+	evBye    = "bye"    // the worker has finished its runs, and ends
 )
 
 // The two ways to run a job.
@@ -36,5 +36,5 @@ type event struct {
 	Error   string `json:"error,omitempty"`
 	Took    int64  `json:"took,omitempty"`
 
-	holder string // who tells it; set by the parent
+	holder string // the worker that reports it; set by the parent
 }

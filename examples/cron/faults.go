@@ -10,32 +10,32 @@ import (
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
-// What is done to processes.
+// The faults.
 const (
 	killed = "killed"
 	paused = "paused"
 )
 
-// fault strikes the process that runs a job, in the middle of a run.
+// fault kills or pauses the process that runs a job, in the middle of the run.
 type fault struct {
 	Job  string `json:"job"`
 	What string `json:"what"`
 	nth  int    // fire time of the job, from 0
 
 	tick   time.Time
-	holder string // who was struck
+	holder string // the process, or "" if the fault did not happen
 	at     int64
 }
 
-// plannedFaults are one after the other, so that no two clocks are away at the same time,
-// and none strikes while another one's run is made up for.
+// plannedFaults come one after the other, so that no two processes are down at the same time, and no
+// fault comes before the run that the previous one interrupted has been repeated.
 func plannedFaults() []*fault {
 	all := []*fault{{Job: billing, What: killed, nth: 0}, {Job: billing, What: paused, nth: 1}, {Job: backup, What: killed, nth: 1}, {Job: backup, What: paused, nth: 2}}
 	return slices.DeleteFunc(all, func(x *fault) bool { return x.What == paused && !child.CanPause })
 }
 
-// strikeAll strikes, and then restarts all processes, one by one, while the next fire time
-// of a job comes.
+// strikeAll executes the faults, and then restarts all processes, one by one, while the next fire
+// time of a job comes.
 func (f *fleet) strikeAll(ctx context.Context, jobs []job, faults []*fault) (restarts int, err error) {
 	for _, x := range faults {
 		if err := f.strike(ctx, jobs, x); err != nil {
@@ -67,7 +67,7 @@ func named(jobs []job, name string) job {
 	return job{}
 }
 
-// strike waits until the run goes on, and does it.
+// strike waits until the run is in its middle, and executes the fault.
 func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 	j := named(jobs, x.Job)
 	x.tick = j.ticks()[x.nth]
@@ -86,7 +86,7 @@ func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 		return e.Kind == evStep && fresh && (done > j.Takes/3 && f.quiet(e, jobs) || done > j.Takes*2/3)
 	})
 	if err != nil {
-		return context.Cause(ctx) // if that goes on: there was no such run, of which the judge will tell
+		return context.Cause(ctx) // nil if there was no such run: the judge reports that
 	}
 	f.mu.Lock()
 	m := f.all[e.holder]
@@ -110,14 +110,14 @@ func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 	return m.proc.Continue()
 }
 
-// quiet tells whether the process is between two fire times, by its own clock: what is
-// struck is the run, not the start of another one.
+// quiet reports whether the process is between two fire times, by its own clock, so that the fault
+// interrupts a run and not the start of another one.
 func (f *fleet) quiet(e event, jobs []job) bool {
 	f.mu.Lock()
 	shift := f.shift(f.all[e.holder].row)
 	f.mu.Unlock()
 	beat := named(jobs, heartbeat)
-	told := time.Now().Add(-time.Duration(hostclock.Now() - e.At)).Add(shift)
-	since := told.Sub(beat.First) % beat.Every
+	at := time.Now().Add(-time.Duration(hostclock.Now() - e.At)).Add(shift)
+	since := at.Sub(beat.First) % beat.Every
 	return since > beat.Every*35/100 && since < beat.Every*7/10
 }

@@ -33,9 +33,9 @@ type member struct {
 	proc   *child.Process
 	gone   chan struct{} // closed when it is reaped
 
-	fate   string     // what was done to it last: killed, paused or nothing
+	fate   string     // the last fault: killed, paused or ""
 	pauses [][2]int64 // from when to when, on the host's clock
-	left   bool       // it was told to end
+	left   bool       // it was requested to end
 }
 
 func newFleet(ctx context.Context, c config, s settings) (*fleet, context.Context) {
@@ -43,8 +43,7 @@ func newFleet(ctx context.Context, c config, s settings) (*fleet, context.Contex
 	return &fleet{config: c, settings: s, log: newLog(), fail: fail, rows: make([]*member, c.workers), all: map[string]*member{}}, ctx
 }
 
-// start starts a process in a row, in place of the one that is there, and returns when it
-// runs jobs.
+// start starts a process in a row, in place of the previous one, and returns when it runs jobs.
 func (f *fleet) start(ctx context.Context, row int) error {
 	s := f.settings
 	s.Shift = f.shift(row)
@@ -76,7 +75,7 @@ func (f *fleet) start(ctx context.Context, row int) error {
 	return proc.Order(jobs)
 }
 
-// listen takes a process's events until it has ended.
+// listen logs a process's events until it has ended.
 func (f *fleet) listen(m *member) {
 	defer close(m.gone)
 	bye := false
@@ -98,11 +97,11 @@ func (f *fleet) listen(m *member) {
 	expected := m.fate == killed || m.left && bye
 	f.mu.Unlock()
 	if !expected {
-		f.fail(fmt.Errorf("%s has ended by itself: %w", m.holder, errors.Join(err, errors.New("it was not done"))))
+		f.fail(fmt.Errorf("%s ended without being asked: %w", m.holder, errors.Join(err, errors.New("its work was not done"))))
 	}
 }
 
-// startAll starts all rows, and gives them their jobs when all are there.
+// startAll starts a process in each row, and sends them the jobs when all are ready.
 func (f *fleet) startAll(ctx context.Context) ([]job, error) {
 	errs := make([]error, f.workers)
 	var wg sync.WaitGroup
@@ -125,7 +124,7 @@ func (f *fleet) startAll(ctx context.Context) ([]job, error) {
 	return jobs, nil
 }
 
-// leave tells a process to end when its runs have.
+// leave requests a process to end after its active runs.
 func (f *fleet) leave(m *member) {
 	f.mu.Lock()
 	m.left = true
@@ -133,7 +132,7 @@ func (f *fleet) leave(m *member) {
 	m.proc.Leave()
 }
 
-// stopAll has all processes end. After it nobody writes to the log.
+// stopAll ends all processes. No event is logged afterwards.
 func (f *fleet) stopAll() {
 	f.mu.Lock()
 	rows := append([]*member(nil), f.rows...)

@@ -32,11 +32,10 @@ func (j job) ticks() (all []time.Time) {
 	return all
 }
 
-// overlong tells whether the job cannot be done in its interval, so that ticks must be
-// left out.
+// overlong reports whether the job takes longer than its interval, so that ticks must be skipped.
 func (j job) overlong() bool { return j.Takes > j.Every }
 
-// The jobs by name. Two of them are what the faults are for.
+// The jobs by name. The faults interrupt billing and backup.
 const (
 	heartbeat = "heartbeat" // takes no time
 	report    = "report"    // takes longer than its interval
@@ -44,7 +43,7 @@ const (
 	backup    = "backup"    // must be done: Retries 1
 )
 
-// crontab returns the jobs, from a time on that all workers' clocks have before them.
+// crontab returns the jobs, from a start that is in the future by the clocks of all workers.
 func crontab(c config, start time.Time) []job {
 	p, until := c.period, start.Add(c.period*15/4)
 	return []job{

@@ -10,8 +10,8 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// verdict is what the parent finds out, from the workers' stamps and from nothing else but,
-// for the reasons, the history in etcd.
+// verdict is what the parent finds out: from the workers' timestamps and, for the reasons, from the
+// history in etcd.
 type verdict struct {
 	Schedlock  []tally
 	Naive      []tally
@@ -23,7 +23,7 @@ type verdict struct {
 	still []standstill
 }
 
-// tally is what became of one job's fire times.
+// tally counts what happened to the fire times of one job.
 type tally struct {
 	Job      string `json:"job"`
 	Ticks    int    `json:"ticks"`
@@ -32,13 +32,13 @@ type tally struct {
 	Doubled  int    `json:"ticks_started_twice"` // in the same attempt
 	Most     int    `json:"most_starts_of_a_tick"`
 	Overlaps int    `json:"overlaps"`
-	// Lost ticks were not done although they should have been; Skipped ones because
-	// the run before went on.
+	// Lost counts by reason the ticks that should have been done and were not; Skipped those that
+	// came while the previous run was active.
 	Lost    map[string]int `json:"lost,omitempty"`
 	Skipped int            `json:"skipped"`
 }
 
-// recovery is how long after a fault the job was started again: the same tick, or the next.
+// recovery is the time from a fault to the next start of the job, for the same tick or the next one.
 type recovery struct {
 	Fault  *fault  `json:"fault"`
 	Tick   string  `json:"tick"`
@@ -98,7 +98,7 @@ func (v *verdict) wrongUnless(still bool, format string, args ...any) {
 	v.wrong(format, args...)
 }
 
-// excused tells whether an error is what a paused process has to be told.
+// excused reports whether an error is the consequence of a pause of its process.
 func excused(e event, members map[string]*member) bool {
 	m := members[e.holder]
 	return m != nil && len(m.pauses) > 0 && e.At >= m.pauses[0][0]
@@ -228,8 +228,8 @@ func (v *verdict) notDone(t *tally, j job, tick time.Time, rec schedlock.Record,
 	}
 }
 
-// overlaps counts steps of work that were done while another run of the job was at work. A
-// step in which a process was stopped counts up to there: it can look no more.
+// overlaps counts the steps of work that were done while another run of the job was working. A step in
+// which the process was stopped counts up to the stop, since a stopped process cannot check its run.
 func (v *verdict) overlaps(j job, events []event, members map[string]*member) (n int) {
 	type work struct {
 		run      string
@@ -251,7 +251,7 @@ func (v *verdict) overlaps(j job, events []event, members map[string]*member) (n
 		w.to = e.At
 		for i := range m.stops() {
 			if stop := m.pauses[i]; w.from <= stop[1] && e.At >= stop[1] {
-				w.to = max(w.from, stop[0]) // on a busy machine a process stops a little after it was told to
+				w.to = max(w.from, stop[0]) // on a busy machine a process stops a little after the signal
 			}
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
-// naive is the pattern of gocron's lockers: who gets the lock of the job's name runs it, and
-// the lock is released when the run ends. Nothing tells which fire time it was for, so
-// whoever comes after the end runs it again. The lock itself is as good as it gets.
+// naive is the usual pattern of lockers for gocron: the process that acquires the lock of the job's name
+// runs the job, and the lock is released when the run ends. The lock does not know the fire time, so
+// a process that comes after the end runs the job again. The lock itself is a concurrency.Mutex.
 type naive struct {
 	w     *worker
 	locks map[string]*concurrency.Mutex
@@ -28,7 +28,7 @@ func newNaive(w *worker) (*naive, error) {
 	return n, nil
 }
 
-// run runs a job for a fire time, if nobody else has the lock.
+// run runs a job for a fire time, unless another process holds the lock.
 func (n *naive) run(j job, tick time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.Every)
 	defer cancel()
@@ -38,7 +38,7 @@ func (n *naive) run(j job, tick time.Time) {
 	}
 	at := event{Way: byName, Job: j.Name, Tick: tick.UTC(), Attempt: 1}
 	at.Kind, at.At = evBegin, hostclock.Now()
-	n.w.tell(at)
+	n.w.report(at)
 	select {
 	case <-time.After(j.Takes):
 	case <-lock.Lost():
@@ -47,6 +47,6 @@ func (n *naive) run(j job, tick time.Time) {
 	if lock.Err() == nil {
 		at.Outcome = "ran"
 	}
-	n.w.tell(at)
+	n.w.report(at)
 	_ = lock.Release(context.Background())
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 )
 
-// showProgress tells how the run goes until quiet is called: in one line that is written
-// over on a terminal, else in a line every few seconds.
+// showProgress prints the progress of the run until quiet is called: on a terminal in one line that is
+// overwritten, otherwise in a line every few seconds.
 func showProgress(out *os.File, l *log, jobs []job) (quiet func()) {
 	live := child.IsTerminal(out)
 	every := 5 * time.Second

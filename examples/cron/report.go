@@ -13,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// outcome is the end of a run, and its last line of output.
+// outcome is the result of the program, and its last line of output.
 type outcome struct {
 	OK         bool       `json:"ok"`
 	Workers    int        `json:"workers"`
@@ -41,7 +41,7 @@ func newOutcome(c config, v verdict, r []recovery, restarts int, history map[str
 	}
 }
 
-// recoveries tells for each fault when the job was started again.
+// recoveries returns for each fault when the job was started again.
 func recoveries(faults []*fault, events []event) (all []recovery) {
 	for _, x := range faults {
 		r := recovery{Fault: x, Tick: clockTime(x.tick), Holder: x.holder}

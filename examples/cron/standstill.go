@@ -10,8 +10,8 @@ import (
 )
 
 // On a busy machine a process, or etcd, gets no time to run. If that lasts, ticks are late and
-// leases as short as these expire, without a fault of anybody's code. So the program measures it, and
-// the judge excuses what it explains.
+// leases as short as these expire, and the code is not to blame. So the program measures standstills,
+// and the judge excuses what they explain.
 
 // Standstills are measured in steps of pace; those above tolerated are reported.
 const (

@@ -21,7 +21,7 @@ import (
 // workerEnv makes the program a worker. It holds the settings below.
 const workerEnv = "CRON_WORKER"
 
-// settings are what a worker is told at its start.
+// settings configure a worker at its start.
 type settings struct {
 	Endpoints []string
 	Namespace string
@@ -31,8 +31,8 @@ type settings struct {
 	Margin    time.Duration
 }
 
-// worker is one process of the fleet. It tells on its standard output what it does, each
-// event in one write.
+// worker is one process of the fleet. It reports on its standard output what it does, each event in one
+// write.
 type worker struct {
 	settings
 	jobs   []job
@@ -43,10 +43,10 @@ type worker struct {
 	naive  *naive
 }
 
-// workerMain is the life of a worker process. When its standard input ends it lets its runs
-// end, and goes.
+// workerMain is the main function of a worker process. When its standard input ends, it waits for its
+// runs and ends.
 func workerMain(raw string, in io.Reader, out io.Writer) error {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent too, which sees to it that we end
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent too, which ends the workers
 	w := &worker{out: out}
 	if err := json.Unmarshal([]byte(raw), &w.settings); err != nil {
 		return fmt.Errorf("settings: %w", err)
@@ -67,8 +67,8 @@ func workerMain(raw string, in io.Reader, out io.Writer) error {
 		}
 		return err
 	}
-	w.tell(event{Kind: evReady})
-	go watchStalls(ctx, w.tell)
+	w.report(event{Kind: evReady})
+	go watchStalls(ctx, w.report)
 	select {
 	case w.jobs = <-jobs:
 	case <-ctx.Done():
@@ -82,12 +82,12 @@ func workerMain(raw string, in io.Reader, out io.Writer) error {
 		loops.Go(func() { w.schedule(ctx, j) })
 	}
 	loops.Wait()
-	<-ctx.Done() // the schedule may end before
+	<-ctx.Done() // the schedule may end earlier
 	closing, stop := context.WithTimeout(context.Background(), 5*time.Second)
 	defer stop()
 	_ = w.sess.Close(closing)
 	_ = w.client.Close()
-	w.tell(event{Kind: evBye})
+	w.report(event{Kind: evBye})
 	return nil
 }
 
@@ -109,13 +109,13 @@ func (w *worker) open(ctx context.Context) (err error) {
 		if err != nil {
 			e.Error = err.Error()
 		}
-		w.tell(e)
+		w.report(e)
 	}})
 	return err
 }
 
-// schedule is what a cron library does: it asks the schedule for the next fire time, waits
-// for it, and runs the job in a goroutine. It returns when ctx has ended and all runs have.
+// schedule does what a cron library does: it asks the schedule for the next fire time, waits for it, and
+// runs the job in a goroutine. It returns when ctx and all runs have ended.
 func (w *worker) schedule(ctx context.Context, j job) {
 	var runs sync.WaitGroup
 	defer runs.Wait()
@@ -123,7 +123,7 @@ func (w *worker) schedule(ctx context.Context, j job) {
 		return w.work(ctx, j, r)
 	}, schedlock.Retries(j.Retries), schedlock.AtMost(time.Hour))
 	if err != nil {
-		w.tell(event{Kind: evResult, Job: j.Name, Error: err.Error()})
+		w.report(event{Kind: evResult, Job: j.Name, Error: err.Error()})
 		return
 	}
 	for {
@@ -143,8 +143,7 @@ func (w *worker) schedule(ctx context.Context, j job) {
 	}
 }
 
-// room is what a step may take in the worst case: one that could outlive its run is not
-// begun.
+// room is the longest time that a step may take: a step that could outlive its run is not begun.
 const room = 150 * time.Millisecond
 
 // work is a run of a job under schedlock.
@@ -152,7 +151,7 @@ func (w *worker) work(ctx context.Context, j job, r *schedlock.Run) error {
 	at := event{Way: bySchedlock, Job: j.Name, Tick: r.Tick(), Attempt: r.Attempt()}
 	say := func(kind string) {
 		at.Kind = kind
-		w.tell(at)
+		w.report(at)
 	}
 	say(evBegin)
 	defer say(evEnd)
@@ -160,23 +159,23 @@ func (w *worker) work(ctx context.Context, j job, r *schedlock.Run) error {
 		for time.Until(r.Deadline()) < room && r.Err() == nil {
 			select {
 			case <-ctx.Done():
-			case <-time.After(5 * time.Millisecond): // the next renewal moves it on
+			case <-time.After(5 * time.Millisecond): // the next renewal moves the deadline
 			}
 		}
 		begin := at
-		begin.Kind, begin.At = evStep, hostclock.Now() // before the look: a pause between makes it too early
+		begin.Kind, begin.At = evStep, hostclock.Now() // before the check: a pause between the two makes it too early
 		if err := r.Err(); err != nil {
 			return err
 		}
-		w.tell(begin)
+		w.report(begin)
 		time.Sleep(step)
 		say(evDid)
 	}
 	return nil
 }
 
-// tell reports an event.
-func (w *worker) tell(e event) {
+// report reports an event.
+func (w *worker) report(e event) {
 	if e.At == 0 {
 		e.At = hostclock.Now()
 	}
@@ -185,6 +184,6 @@ func (w *worker) tell(e event) {
 		_, err = w.out.Write(append(line, '\n'))
 	}
 	if err != nil {
-		os.Exit(1) // nobody listens any more
+		os.Exit(1) // the parent has ended
 	}
 }

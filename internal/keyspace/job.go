@@ -20,8 +20,8 @@ func (s Space) Job(name string) Job { return Job{Range: s.Jobs() + escape(name) 
 // Lock exists while the job runs, on its session's lease.
 func (j Job) Lock() string { return j.Range + "lock" }
 
-// Hold exists from a start until AtLeast has passed, on a lease of its own.
-func (j Job) Hold() string { return j.Range + "hold" }
+// Cooldown exists from a start until AtLeast has passed, on a lease of its own.
+func (j Job) Cooldown() string { return j.Range + "hold" }
 
 // Pause exists while the job is paused.
 func (j Job) Pause() string { return j.Range + "pause" }

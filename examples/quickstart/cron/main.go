@@ -1,10 +1,10 @@
-// Cron shows two processes with one schedule, which fires every half second. One of them
-// runs each fire time, and both can read the history.
+// Cron shows two processes with one schedule, which fires every half second. One of the two runs
+// each fire time, and both can read the history.
 //
 //	go run ./examples/quickstart/cron
 //	go run ./examples/quickstart/cron -endpoints 127.0.0.1:2379
 //
-// Under robfig/cron, tick is c.Schedule(job, job): see the Examples in integration.
+// Under robfig/cron, c.Schedule(job, job) replaces tick: see the Examples in integration.
 package main
 
 import (
@@ -31,8 +31,8 @@ func schedule(ctx context.Context, process []*concurrency.Session) error {
 		if lk, err = schedlock.New(sess, &schedlock.Options{Done: report(sess.Holder())}); err != nil {
 			return err
 		}
-		job, err := lk.Job("invoices", every(500*time.Millisecond), func(ctx context.Context, r *schedlock.Run) error {
-			return nil // ctx ends if the run is lost; r.Token() fences it off
+		job, err := lk.Job("invoices", schedlock.Periods(500*time.Millisecond), func(ctx context.Context, r *schedlock.Run) error {
+			return nil // ctx ends if the run is lost; r.Token() is its fencing token
 		}, schedlock.AtMost(time.Minute))
 		if err != nil {
 			return err

@@ -7,12 +7,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// every is a schedule, as that of a cron library: cron.ParseStandard("0 9 * * *").
-type every time.Duration
-
-func (e every) Next(t time.Time) time.Time { return t.Truncate(time.Duration(e)).Add(time.Duration(e)) }
-
-// tick does until end what a cron library does with a job.
+// tick does what a cron library does with a job, until end.
 func tick(job *schedlock.Job, now, end time.Time) {
 	for now = job.Next(now); now.Before(end); now = job.Next(now) {
 		time.Sleep(time.Until(now))
@@ -20,7 +15,7 @@ func tick(job *schedlock.Job, now, end time.Time) {
 	}
 }
 
-// report returns what logs the results of a process. Cron libraries drop them.
+// report returns a function that logs the results of a process. Cron libraries drop them.
 func report(name string) func(schedlock.Result, error) {
 	return func(res schedlock.Result, err error) {
 		if err != nil {

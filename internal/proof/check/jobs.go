@@ -233,7 +233,7 @@ func (v *view) stoodFrom(name string, from, to int64) bool {
 func (v *view) leftOfJobs() (f []Finding) {
 	for mark, kinds := range map[string][]keyKind{
 		history.MarkIdle:    {keyJobLock},
-		history.MarkDrained: {keyJobLock, keyJobHold, keyJobSettings, keyClock},
+		history.MarkDrained: {keyJobLock, keyJobCooldown, keyJobSettings, keyClock},
 	} {
 		for _, m := range v.h.Marks(mark) {
 			rev, ok := v.tappedBefore(m.At)

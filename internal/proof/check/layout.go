@@ -20,7 +20,7 @@ const (
 	keyJobLock                    // exists while a job runs
 	keyJobRun                     // the claim and the record of a tick
 	keyJobFloor                   // ticks up to it are closed
-	keyJobHold                    // keeps a job from starting again
+	keyJobCooldown                // keeps a job from starting again
 	keyJobPause                   // the same, for an operator
 	keyJobSettings                // of a job
 	keyClock                      // of a process that runs jobs
@@ -124,7 +124,7 @@ func parseEtcdkit(name string) parsedKey {
 }
 
 var jobKinds = map[string]keyKind{
-	"lock": keyJobLock, "run": keyJobRun, "floor": keyJobFloor, "hold": keyJobHold, "pause": keyJobPause, "settings": keyJobSettings,
+	"lock": keyJobLock, "run": keyJobRun, "floor": keyJobFloor, "hold": keyJobCooldown, "pause": keyJobPause, "settings": keyJobSettings,
 }
 
 // isJob reports whether what is granted under a name is the run of a job.

@@ -40,7 +40,7 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 		tick := time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "tick"))
 		require.Equal(t, parsedKey{kind: keyJobRun, gate: label, tick: stampOf(tick)}, parse(job.Run(tick)))
 		require.Equal(t, parsedKey{kind: keyJobFloor, gate: label, tick: stampOf(tick)}, parse(job.Floor(tick)))
-		for key, kind := range map[string]keyKind{job.Lock(): keyJobLock, job.Hold(): keyJobHold, job.Pause(): keyJobPause, job.Settings(): keyJobSettings} {
+		for key, kind := range map[string]keyKind{job.Lock(): keyJobLock, job.Cooldown(): keyJobCooldown, job.Pause(): keyJobPause, job.Settings(): keyJobSettings} {
 			require.Equal(t, parsedKey{kind: kind, gate: label}, parse(key))
 		}
 		require.Equal(t, parsedKey{kind: keyClock, lease: slot.Lease}, parse(space.Clock(slot.Lease)))

@@ -71,7 +71,7 @@ func (s *store) runJobs(c history.Commit) {
 		switch k.kind {
 		case keyJobLock:
 			ev.lock = &c.Events[i]
-		case keyJobHold:
+		case keyJobCooldown:
 			ev.hold = &c.Events[i]
 		case keyJobRun:
 			ev.runs[k.tick] = e
