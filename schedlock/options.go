@@ -220,7 +220,7 @@ func checkPeriod(period string, d time.Duration) error {
 	return nil
 }
 
-// spaced reports whether AtLeast ends right about when the next tick comes.
+// skipsTicks reports whether AtLeast ends just when the next tick comes, which is then skipped.
 func (s settings) skipsTicks(interval time.Duration) bool {
 	return s.atLeast > 0 && s.atLeast <= interval && s.atLeast >= interval-min(early, interval/10)
 }
