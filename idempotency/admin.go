@@ -14,26 +14,26 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Ref tells one key of a store from all others, and nothing of it: it is a hash.
+// Ref is the reference of a request's record: a hash of the Key, which does not disclose it.
 type Ref string
 
 // Ref returns the reference of a key.
 func (s *Store) Ref(key Key) Ref { return Ref(s.keys.Entry(key.Scope, key.Op, key.ID).Ref) }
 
-// State is how a request stands.
+// State is the state of a request.
 type State int
 
 // The states of a request.
 const (
-	InProgress State = iota + 1 // somebody works on it
-	Done                        // its result is recorded
-	Failed                      // its failure is
-	Unknown                     // its attempt was lost
-	Released                    // it was given back, with its recovery points
-	Unreadable                  // its record cannot be read
+	InProgress State = iota + 1 // an attempt is in progress
+	Done                        // a result is recorded
+	Failed                      // a failure is recorded
+	Unknown                     // the latest attempt was lost
+	Released                    // the key was released; recovery points or the fingerprint are kept
+	Unreadable                  // the record cannot be read
 )
 
-// String returns a word for it.
+// String returns the state in words.
 func (s State) String() string {
 	words := [...]string{"", "in progress", "done", "failed", "unknown", "released", "unreadable"}
 	if s < 1 || int(s) >= len(words) {
@@ -42,27 +42,27 @@ func (s State) String() string {
 	return words[s]
 }
 
-// Record is what an operator sees of a request. Times are by the clock of the process that
-// wrote them. Its JSON leaves out a time that is zero.
+// Record describes a request for an operator. Its times are by the clock of the process that wrote
+// them. Its JSON leaves out a zero time.
 type Record struct {
 	Ref      Ref
 	State    State
 	Scope    string
 	Op       string
-	Attempt  int
-	Token    int64     // 0 while it goes on
-	Holder   string    // the session that has made the attempt
-	Started  time.Time `json:",omitzero"` // zero if it is not known
-	Ended    time.Time `json:",omitzero"` // zero if no outcome was recorded
+	Attempt  int       // the number of the latest attempt
+	Token    int64     // of the attempt that recorded the outcome; 0 before
+	Holder   string    // the name of the latest attempt's session
+	Started  time.Time `json:",omitzero"` // of the latest attempt; zero if it is not known
+	Ended    time.Time `json:",omitzero"` // zero if no outcome is recorded
 	Failure  string
 	Bytes    int // of the result as stored
 	Omitted  bool
-	Refuse   bool   // it was begun with the policy Refuse
-	Resolved string // by whom, if somebody has resolved it by hand
-	Revision int64  // at which it was written
+	Refuse   bool   // the policy of the request is Refuse
+	Resolved string // the session that called Resolve; empty if none did
+	Revision int64  // of etcd, of the record's last change
 }
 
-// String returns one line for people, without the result.
+// String describes the record in one line, without the result.
 func (r Record) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %v", r.Ref, r.State)
@@ -84,30 +84,32 @@ func (r Record) String() string {
 	return b.String()
 }
 
-// Get returns the record of a key and, if it is finished, its outcome. It returns
-// ErrNotFound, ErrInvalid if the reference is none, ErrUnreadable with the Record if the
-// outcome cannot be read, ErrClosed, ctx's error or one of etcd's.
-func (s *Store) Get(ctx context.Context, ref Ref) (Record, *Outcome, error) {
+// Get returns the record of a request and, if there is one, its outcome. It returns ErrNotFound,
+// ErrInvalid if ref is not a reference, ErrUnreadable together with the Record if the outcome cannot
+// be read, ErrClosed, ctx's error or one of etcd's.
+func (s *Store) Get(ctx context.Context, ref Ref) (r Record, out *Outcome, err error) {
 	e, st, err := s.lookUp(ctx, ref)
-	if err != nil {
-		return Record{}, nil, err
+	if err == nil {
+		r = describe(e, st)
 	}
-	r := describe(e, st)
-	if !st.finished() {
-		return r, nil, nil
+	if err == nil && st.finished() {
+		if out, err = s.load(ctx, e, st); err == nil && out == nil {
+			err = ErrNotFound // it expires at this moment
+		}
 	}
-	rec, err := s.load(ctx, e, st)
-	if err == nil && rec == nil {
-		err = ErrNotFound // it expires just now
-	}
-	if err != nil {
-		err = fmt.Errorf("get %s: %w", ref, s.explain(err))
-	}
-	return r, rec, err
+	return r, out, s.about(ctx, "get record "+string(ref), err)
 }
 
-// closed returns ErrClosed once the session is closed: what it wrote then would
-// hang on leases that nobody looks after.
+// about wraps an error with what was attempted.
+func (s *Store) about(ctx context.Context, attempted string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("idempotency: %s in store %q: %w", attempted, s.name, s.explain(because(ctx, err)))
+}
+
+// closed returns ErrClosed once the session is closed: the leases on which it would write are
+// renewed no more.
 func (s *Store) closed() error {
 	if s.sess.Context().Err() != nil {
 		return ErrClosed
@@ -118,42 +120,36 @@ func (s *Store) closed() error {
 func (s *Store) lookUp(ctx context.Context, ref Ref) (keyspace.Entry, state, error) {
 	e, ok := s.keys.Ref(string(ref))
 	if !ok {
-		return e, state{}, invalid("store %q: %q is no reference", s.name, string(ref))
+		return e, state{}, invalid("%q is not a reference (Store.Ref, Record.Ref)", string(ref))
 	}
 	if err := s.closed(); err != nil {
-		return e, state{}, fmt.Errorf("store %q: %s: %w", s.name, ref, err)
+		return e, state{}, err
 	}
 	st, err := s.read(ctx, e, true)
 	if err == nil && st.kv == nil {
 		err = ErrNotFound
 	}
-	if err != nil {
-		return e, st, fmt.Errorf("store %q: %s: %w", s.name, ref, s.explain(because(ctx, err)))
-	}
-	return e, st, nil
+	return e, st, err
 }
 
-// Delete forgets a request, be it finished, unknown or unreadable: the next call does it
-// again. Processes that have its outcome in their caches replay it for CacheFor yet. It
-// returns ErrInProgress, as an *InProgressError, while somebody works on it; ErrNotFound,
-// ErrInvalid, ErrClosed, ErrConflict if it has changed meanwhile, ctx's error or one of
-// etcd's; after the last two it may be deleted or not.
+// Delete deletes the record of a request in any state but InProgress: the next call runs the
+// function. Other processes may replay a deleted outcome for CacheFor. It returns ErrInProgress, as
+// an *InProgressError, ErrNotFound, ErrInvalid, ErrClosed, ErrConflict if the record has changed
+// meanwhile, ctx's error or one of etcd's; after the last two the record may be deleted or not.
 func (s *Store) Delete(ctx context.Context, ref Ref) error {
 	e, st, err := s.lookUp(ctx, ref)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
+			func(kv *mvccpb.KeyValue) bool { return kv == nil })
 	}
-	_, err = s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
-		func(kv *mvccpb.KeyValue) bool { return kv == nil })
-	return err
+	return s.about(ctx, "delete record "+string(ref), err)
 }
 
 // amendIdle changes the record of a request that has no attempt in progress. It returns the
 // revision of the change.
 func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
-	fail := func(err error) (int64, error) { return 0, fmt.Errorf("store %q: %s: %w", s.name, e.Ref, err) }
 	if st.claim {
-		return fail(&InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)})
+		return 0, &InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)}
 	}
 	sent := now()
 	res, err := commit.Amend(ctx, s.client, commit.Amendment{
@@ -165,64 +161,67 @@ func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then 
 	s.cache.forget(e.Ref)
 	switch {
 	case err != nil:
-		return fail(s.explain(because(ctx, err)))
+		return 0, err
 	case res.Outcome == commit.Amended:
-		s.saw(res.Mod, sent) // so no member that lags behind is believed here
+		s.saw(res.Mod, sent) // so that no answer of a member that lags behind is used here
 		return res.Mod, nil
 	}
-	return fail(fmt.Errorf("%w: the record has changed meanwhile", ErrConflict))
+	return 0, fmt.Errorf("%w: the record has changed meanwhile", ErrConflict)
 }
 
 // Resolution is what an operator has found out about a request whose attempt was lost: WasDone,
-// HasFailed or NotDone.
+// HasFailed or NotDone. The zero value is ErrInvalid.
 type Resolution struct {
 	state string // of the record; "" is none of the three
 	value []byte
 	text  string
 }
 
-// WasDone resolves that the request was done, with that result: JSON for Do, the bytes of
+// WasDone resolves that the request was done, with this result: JSON for Do, the bytes of
 // Response.Encode for idemhttp, those of Encode for idemgrpc.
 func WasDone(result []byte) Resolution { return Resolution{state: record.AttemptDone, value: result} }
 
-// HasFailed resolves that it has failed, and is not to be tried again. The failure is
-// stored as it is, whatever the Codec.
+// HasFailed resolves that the request failed for good: duplicates get a *FailedError. The text is
+// stored in plain text, whatever the Codec.
 func HasFailed(failure string) Resolution {
 	return Resolution{state: record.AttemptFailed, text: failure}
 }
 
-// NotDone resolves that nothing was done: the next call does it. The recovery points are
+// NotDone resolves that nothing was done: the next call runs the function. The recovery points are
 // kept.
 func NotDone() Resolution { return Resolution{state: record.AttemptReleased} }
 
-// Resolve says what became of a request whose outcome is Unknown. It returns ErrInProgress,
-// as an *InProgressError, if somebody works on it; ErrConflict if its outcome is known or
-// changes meanwhile; ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than
-// 128 KiB, ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two it may be
-// resolved or not.
+// Resolve records the outcome of a request in state Unknown. It returns ErrInProgress, as an
+// *InProgressError, if an attempt is in progress; ErrConflict if the request is in another state, or
+// changes meanwhile; ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than 128 KiB,
+// ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two the outcome may be
+// recorded or not.
 func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
+	return s.about(ctx, "resolve record "+string(ref), s.resolve(ctx, ref, what))
+}
+
+func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution) error {
 	if what.state == "" {
-		return invalid("store %q: %s: the Resolution is none of WasDone, HasFailed and NotDone", s.name, ref)
+		return invalid("the Resolution is empty (WasDone, HasFailed or NotDone)")
 	}
 	e, st, err := s.lookUp(ctx, ref)
-	if err != nil {
-		return err
-	}
 	switch {
+	case err != nil:
+		return err
 	case st.bad:
-		return fmt.Errorf("store %q: %s: %w", s.name, ref, ErrUnreadable)
+		return ErrUnreadable
 	case !st.lost() && !st.claim:
-		return fmt.Errorf("store %q: %s: %w: the request is %v", s.name, ref, ErrConflict, describe(e, st).State)
+		return fmt.Errorf("%w: the request is %v", ErrConflict, describe(e, st).State)
 	}
 	r := st.rec
 	r.State, r.EndMS, r.By, r.Token = what.state, time.Now().UnixMilli(), s.sess.Holder(), st.mod()
 	if r.State != record.AttemptReleased {
-		stored, codec, err := s.encode(what.value, about(e))
+		stored, codec, err := s.encode(what.value, bound(e))
 		if err != nil {
 			return err
 		}
 		if len(stored) > inline {
-			return fmt.Errorf("store %q: %s: %w: %d bytes", s.name, ref, ErrTooLarge, len(stored))
+			return fmt.Errorf("%w: the result has %d bytes, more than %d", ErrTooLarge, len(stored), inline)
 		}
 		r.Body, r.Codec, r.Size, r.Error = stored, codec, len(stored), record.Text(what.text)
 	}
@@ -230,17 +229,14 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
 	pool := s.retain(s.opts.Retain)
 	lease, err := pool.take(ctx, 1)
 	if err != nil {
-		return fmt.Errorf("store %q: %s: %w", s.name, ref, s.explain(because(ctx, err)))
+		return err
 	}
 	mod, err := s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
 		func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
 	if err != nil {
 		return err
 	}
-	if err := s.prolong(ctx, pool, lease, commit.Amending{Mod: mod}, kept{entry: e, text: text}); err != nil {
-		return fmt.Errorf("store %q: %s: %w", s.name, ref, because(ctx, err))
-	}
-	return nil
+	return s.prolong(ctx, pool, lease, commit.Amending{Mod: mod}, kept{entry: e, text: text})
 }
 
 // Count returns the number of records in the store; an attempt in progress counts twice. It
@@ -253,13 +249,9 @@ func (s *Store) CountScope(ctx context.Context, scope string) (int64, error) {
 	return s.countBelow(ctx, s.keys.Scope(scope))
 }
 
-func (s *Store) countBelow(ctx context.Context, prefix string) (int64, error) {
-	if err := s.closed(); err != nil {
-		return 0, fmt.Errorf("count store %q: %w", s.name, err)
+func (s *Store) countBelow(ctx context.Context, prefix string) (n int64, err error) {
+	if err = s.closed(); err == nil {
+		n, err = s.keysBelow(ctx, prefix)
 	}
-	n, err := s.keysBelow(ctx, prefix)
-	if err != nil {
-		return 0, fmt.Errorf("count store %q: %w", s.name, s.explain(because(ctx, err)))
-	}
-	return n, nil
+	return n, s.about(ctx, "count records", err)
 }

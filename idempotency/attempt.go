@@ -10,21 +10,21 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Attempt is one try to do what a request asks for. Who has it does the work, under its
-// context, and then calls one of Commit, Fail, Release and Abandon. It is safe for
-// concurrent use.
+// Attempt is one execution of a request. Its owner does the work under the attempt's context, and
+// then calls Commit, Fail, Release or Abandon. It is safe for concurrent use.
 type Attempt struct {
 	*claim
 	token int64
 	life  *life.Life
 	stop  func() bool // of the watch over the epoch
-	given sync.Once   // the place on the work lease
+	given sync.Once   // the place on the work lease was returned
 	calls calls       // outside of steps
 
 	writing chan struct{} // held by the writer of the record
@@ -48,7 +48,7 @@ type endState struct {
 	ifs     []clientv3.Cmp
 	then    []clientv3.Op
 	outcome *Outcome // after Commit or Fail
-	final   bool     // it was settled before another attempt can have begun
+	final   bool     // no other attempt can have begun before it was settled
 }
 
 // start starts the attempt and its clocks. Its context has the values of the caller's.
@@ -60,58 +60,55 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 	_ = a.life.Bound(time.Now().Add(a.set.maxExecution))
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
 		a.life.Lose(a.lostWithSession())
-		a.land(nil) // duplicates here may take over, as those elsewhere may
+		a.land(nil) // duplicates in this process may take over, as those of other processes may
 	})
 	return a
 }
 
-// Context returns the attempt's context. It ends, with a cause, when the session is lost
-// (ErrLost; ErrClosed if it was closed), with MaxExecution (ErrTooLong) or when the attempt
-// is settled (ErrSettled). It does not end when the caller's does: a client that hangs up
-// does not stop what it has begun.
+// Context returns the attempt's context. It ends, with a cause, when the session is lost (ErrLost) or
+// closed (ErrClosed), after MaxExecution (ErrTooLong), and when the attempt is settled (ErrSettled).
+// It does not end with the caller's ctx: a client that disconnects does not stop its request.
 func (a *Attempt) Context() context.Context { return a.life.Context() }
 
-// Lost returns a channel that is closed when the attempt's context ends other than by the
-// attempt's settling.
+// Lost returns a channel that is closed when the attempt's context ends before the attempt is
+// settled.
 func (a *Attempt) Lost() <-chan struct{} { return a.life.Lost() }
 
-// Deadline returns until when the attempt goes on as things are: the earlier of the end of
-// MaxExecution, and the time until which the session's lease is trusted, which moves on with
-// each renewal.
+// Deadline returns when the attempt's context will end: after MaxExecution, or when the session's
+// lease is no longer trusted, whichever is earlier. Each renewal of the lease moves it.
 func (a *Attempt) Deadline() time.Time { return a.life.Deadline() }
 
 // Key returns the request's key.
 func (a *Attempt) Key() Key { return a.key }
 
-// Attempt returns the number of this attempt at the request: 1 for the first, and more after
-// attempts that were lost, or whose function has failed.
+// Attempt returns the number of this attempt at the request: 1 for the first one, and one more after
+// each attempt that was lost or whose function has failed.
 func (a *Attempt) Attempt() int { return a.begun.Number }
 
-// Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to
-// attempt at the request, so a resource that refuses a smaller one than the greatest it
-// has seen is safe from former attempts. Attempts at different requests may have the same.
+// Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to attempt at
+// the request: a resource that refuses tokens below the greatest one it has seen is safe from
+// earlier attempts. Attempts at two requests may have the same token.
 func (a *Attempt) Token() int64 { return a.token }
 
-// Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while
-// the attempt goes on in etcd, whatever the clocks do. The client must see the same keys as
-// the session's.
+// Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while the
+// attempt's claim exists, whatever the clocks do. The client of the Txn must use the same key
+// namespace as the session's client.
 func (a *Attempt) Guard() clientv3.Cmp { return commit.Guard(a.entry.Claim(), a.token) }
 
-// ChildKey returns an idempotency key for a call to another service, which does such calls once
-// by their key. It is the same in all attempts at the request with one payload, and another for
-// each purpose and for each payload: if the key comes again with another payload after its record
-// is gone, the service does not take the new request for the old one. The Secret and AlsoCompare do not
-// count. The child key discloses neither the request's own key nor its payload.
+// ChildKey returns an idempotency key for a call to another service that executes calls once by their
+// key. It is the same in all attempts at the request with the same payload, and differs for each
+// purpose and each payload: if the request's key is used with another payload after its record has
+// expired, the service does not mistake the new request for the old one. Secret and AlsoCompare do
+// not count. A child key discloses neither the request's key nor its payload.
 func (a *Attempt) ChildKey(purpose string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "etcdkit child key 2\n%s\n%s\n%d %s\n%x\n%d %s", a.store.keys.Range, a.entry.Ref, len(a.key.ID), a.key.ID, a.child, len(purpose), purpose)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:24])
 }
 
-// Err returns nil while the attempt's context has not ended, and from then on its cause:
-// ErrLost, ErrClosed, ErrTooLong or ErrSettled.
-// It reads the clocks itself, so right after a pause of the process it tells the truth even
-// if no timer has fired yet.
+// Err returns nil until the attempt's context ends, and then its cause: ErrLost, ErrClosed,
+// ErrTooLong or ErrSettled. It reads the clocks itself, so it is right after a pause of the process
+// even if no timer has fired yet.
 func (a *Attempt) Err() error { return a.life.Err() }
 
 // lostWithSession returns the cause of an attempt that ends with its session.
@@ -120,7 +117,7 @@ func (a *Attempt) lostWithSession() error {
 	return &lostError{key: a.key, cause: cause, reason: reason}
 }
 
-// interrupted returns why the attempt's context has ended, if that was not by its settling.
+// interrupted returns why the attempt's context has ended, if it ended before the attempt was settled.
 func (a *Attempt) interrupted() error {
 	if err := a.Err(); !errors.Is(err, ErrSettled) {
 		return err
@@ -132,9 +129,9 @@ func (a *Attempt) late() error {
 	return fmt.Errorf("%v: %w: MaxExecution has passed", a.key, ErrTooLong)
 }
 
-// overdue is for an attempt that MaxExecution has ended. Its function should return now; if
-// it does not, the attempt is left as lost, a margin later. What the function then still
-// commits counts only if no other attempt has taken over.
+// overdue is called when MaxExecution has ended the attempt's context. If the function does not return
+// within the session's margin, the attempt is left as lost; what the function commits after that
+// counts only if no other attempt has taken over.
 func (a *Attempt) overdue(cause error) {
 	if !errors.Is(cause, ErrTooLong) {
 		return
@@ -154,19 +151,19 @@ func (a *Attempt) overdue(cause error) {
 		if done {
 			return
 		}
-		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost")
+		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", zap.Stringer("request", a.key))
 		a.drop()
 		a.land(nil)
 	})
 }
 
-// drop removes the claim: the attempt is lost then.
+// drop removes the claim, so the attempt is lost.
 func (a *Attempt) drop() {
 	s := a.store
 	_, _ = commit.Erase(s.sess.Context(), s.client, a.entry.Claim(), a.token, nil)
 }
 
-// land lets duplicates in this process, and Close, go on.
+// land ends the wait of duplicates in this process, and of Close.
 func (a *Attempt) land(outcome *Outcome) {
 	a.store.landed(a.entry.Ref, a.flight, outcome)
 	a.leave()
@@ -182,8 +179,8 @@ func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
 	a.ifs, a.then = append(a.ifs, ifs...), append(a.then, then...)
 }
 
-// Detach drops what was given to Attach so far: for a caller of Run whose function has failed,
-// and which records that outcome.
+// Detach drops what was given to Attach so far. It is for a caller of Run whose function records a
+// failure as its result.
 func (a *Attempt) Detach() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,9 +189,10 @@ func (a *Attempt) Detach() {
 
 type attemptKey struct{}
 
-// FromContext returns the attempt to whose context ctx belongs.
-func FromContext(ctx context.Context) (*Attempt, bool) {
-	a, ok := ctx.Value(attemptKey{}).(*Attempt)
+// FromContext returns the attempt whose context ctx is or is derived from. ok is false if there is
+// none.
+func FromContext(ctx context.Context) (a *Attempt, ok bool) {
+	a, ok = ctx.Value(attemptKey{}).(*Attempt)
 	return a, ok
 }
 

@@ -12,35 +12,33 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Begin begins the request with that key, or tells what came of it before. It returns one of
-// three:
+// Begin begins an attempt at the request with that key, or returns the outcome of an earlier one. It
+// returns one of three:
 //
-//   - an Attempt: the caller has to do the work, and then to Commit, Fail, Release or
-//     Abandon it;
-//   - the Outcome that is recorded, a result or a failure;
-//   - an error: an *InProgressError (another works on it, and the call does not wait), a
-//     *MismatchError (the key was used with another payload), an *UnknownError (an attempt
-//     was lost, and the policy is Refuse), a *ScopeFullError (the scope has as many records
-//     as MaxPerScope allows), ErrNearQuota, ErrUnreadable, ErrInvalid, ErrClosed, ctx's error or
-//     one of etcd's. Then nothing is begun. A *concurrency.UnavailableError is
-//     joined if etcd does not answer; ErrUnseen is joined if etcd does not answer or is near its
-//     quota, and this call has seen nothing of the request.
+//   - an Attempt: the caller has to do the work and then call Commit, Fail, Release or Abandon;
+//   - the recorded Outcome, a result or a failure;
+//   - an error, and nothing has begun: an *InProgressError (an attempt is in progress, and Wait has
+//     ended), a *MismatchError (the key was used with another payload), an *UnknownError (an attempt
+//     was lost, and the policy is Refuse), a *ScopeFullError (the scope has as many records as
+//     MaxPerScope allows), ErrNearQuota, ErrUnreadable, ErrInvalid, ErrClosed, ctx's error or one of
+//     etcd's. A *concurrency.UnavailableError is joined if etcd does not answer. ErrUnseen is joined
+//     if etcd does not answer or is near its quota, and this call has seen nothing of the request.
 //
-// The payload is what makes two requests the same, besides the key. []byte and string
-// are compared as they are, json.RawMessage and all other types by their JSON, in which
-// neither the order of members nor space matters; a Fingerprint stands for what it is the
-// hash of; nil for a request without any. One that others could be taken for is ErrInvalid: a
-// reader; JSON that CheckJSON refuses; a type that leaves exported fields out of its JSON, as
-// embedding can do without json:"-". A type's own MarshalJSON is trusted.
+// The payload is what else two calls must have in common to be the same request. []byte and string
+// are compared byte by byte; json.RawMessage and all other types by their JSON, in which neither the
+// order of members nor white space counts; a Fingerprint is compared as the hash that it is; nil is
+// a request without a payload. A payload that another one could be mistaken for is ErrInvalid: an
+// io.Reader; JSON that CheckJSON refuses; a type whose JSON leaves out exported fields, as embedding
+// can do without json:"-". The result of a type's own MarshalJSON is not checked.
 //
-// ctx bounds the call; when it ends, its error is returned, whatever its cause. It does not end
-// the attempt's context, which has its values.
+// ctx bounds the call. If it ends, Begin returns ctx.Err(), not its cause. The attempt's context has
+// the values of ctx, and does not end with it.
 func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Outcome, error) {
-	a, rec, err := s.begin(ctx, key, payload, opts)
+	a, out, err := s.begin(ctx, key, payload, opts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("begin request in store %q: %w", s.name, s.explain(err))
+		return nil, nil, fmt.Errorf("idempotency: begin in store %q: %w", s.name, s.explain(err))
 	}
-	return a, rec, nil
+	return a, out, nil
 }
 
 func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
@@ -63,7 +61,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 		return nil, nil, err
 	}
 	if within, ok := FromContext(c.outer); ok && within.store == s && within.entry.Ref == c.entry.Ref && within.Err() == nil {
-		return nil, nil, invalid("%v is begun within its own attempt, and would wait for itself", key)
+		return nil, nil, invalid("%v: Begin within its own attempt would wait for itself", key)
 	}
 	for {
 		if rec := s.cache.get(c.entry.Ref); rec != nil {
@@ -142,7 +140,8 @@ func (c *call) inProgress(ctx context.Context, st state) error {
 	return &InProgressError{Key: c.key, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: c.store.retryAfter(ctx, st.rec.Lease)}
 }
 
-// follow waits for another call of this process. It returns nil if that has no outcome.
+// follow waits for the call of this process that leads the flight. It returns nil if that call has
+// no outcome.
 func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	select {
 	case <-f.busy:
@@ -158,7 +157,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	var here <-chan struct{}
 	if c.patience.none {
 		here = f.here
-		if !f.isHere() { // who leads may not have heard yet that the other one has ended
+		if !f.isHere() { // the leader may not have noticed yet that the other attempt has ended
 			c.since = time.Now()
 			st, err := c.store.read(ctx, c.entry, true)
 			if err != nil {
@@ -182,7 +181,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	}
 }
 
-// ofFlight is what this process knows of a request in progress, without asking.
+// ofFlight returns what this process knows of a request in progress, without asking etcd.
 func (c *call) ofFlight(f *flight) (st state) {
 	if f.isHere() {
 		st.rec.Holder, st.rec.Number = c.store.sess.Holder(), f.number
@@ -261,7 +260,7 @@ func (c *call) outcome(ctx context.Context, st state) (*Outcome, state, error) {
 	}
 	again, err := s.read(ctx, c.entry, true)
 	if err == nil && st.sure && again.mod() == st.mod() {
-		err = fmt.Errorf("%w (%s): parts of its result are gone", ErrUnreadable, c.entry.Ref)
+		err = fmt.Errorf("%w (%s): parts of the result do not exist", ErrUnreadable, c.entry.Ref)
 	}
 	return nil, again, err
 }
@@ -283,7 +282,7 @@ func (c *call) refuse(ctx context.Context, next decision, st state) error {
 	return ErrNearQuota
 }
 
-// next returns the record of the attempt that comes after what stands there.
+// next returns the record of the attempt that comes after st.
 func (c *call) next(st state) record.Attempt {
 	r := record.Attempt{
 		State: record.AttemptWorking, Number: 1, Holder: c.store.sess.Holder(), Nonce: c.store.sess.Nonce(),

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Outcome is the outcome of a request as it was recorded. It never changes.
+// Outcome is the recorded outcome of a request. It is immutable.
 type Outcome struct {
-	// Value is the result, or the details of a failure. It must not be changed.
+	// Value is the result, or the details of a failure. The caller must not change it.
 	Value []byte
-	// Failed says that the request has failed, and Failure why.
+	// Failed reports whether the request failed; Failure is the text of the failure.
 	Failed  bool
 	Failure string
-	// Omitted says that the result was too big, or could not be encoded, and was not
-	// kept.
+	// Omitted reports that the result was not kept, because it was too large or could not be
+	// encoded.
 	Omitted bool
-	// Attempt and Token are those of the attempt that ended it.
+	// Attempt and Token are the number and the token of the attempt that recorded the outcome.
 	Attempt int
 	Token   int64
 

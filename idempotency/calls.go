@@ -6,43 +6,44 @@ import (
 	"sync"
 )
 
-// CallKey returns an idempotency key for a call to another service, for a client's transport or
-// interceptor. It is made from the attempt to whose context ctx belongs, as ChildKey makes one; ok
-// is false if ctx belongs to none. The text describes the call: whom, what and with which content.
+// CallKey returns an idempotency key for a call to another service, for use by a client's transport
+// or interceptor. Like ChildKey it derives the key from the attempt whose context ctx is or is
+// derived from; ok is false if there is none. text describes the call: its target, its method and its
+// content.
 //
-// The key is the same in all attempts at the request, for the call of the same text, within the same
-// Step, and of the same place among those. So a call that comes in all attempts has its key, however
-// the calls around it change; two equal calls of one attempt have two; and one whose content
-// changes from attempt to attempt has a new one each time. Only the places of equal calls rest on
-// their order.
+// Calls of two attempts at the request have the same key if they have the same text, are in the same
+// Step or in none, and have the same position among such calls. So a call that every attempt makes
+// keeps its key, whatever other calls an attempt makes; two equal calls of one attempt have two keys;
+// and a call whose content differs between attempts has a different key in each. The order of calls
+// matters only among equal ones.
 //
-// The caller calls retry if the call got no answer, or one that another try may change: then the
-// next equal call is taken for that try, and has the same key. A Step that runs again begins anew.
-// It is safe for concurrent use, and so is retry.
+// Call retry if the call got no answer, or an answer that a retry may change: the next equal call
+// then has the same key. A Step that runs again starts with no calls. CallKey and retry are safe for
+// concurrent use.
 func CallKey(ctx context.Context, text string) (key string, retry func(), ok bool) {
 	a, ok := FromContext(ctx)
 	if !ok {
 		return "", nil, false
 	}
 	c, within := ctx.Value(callsKey{}).(*calls)
-	if !within || c.of != a { // an attempt within a step of another
+	if !within || c.of != a { // a is within a step of another attempt
 		c = &a.calls
 	}
 	n := c.take(text)
 	return a.ChildKey(fmt.Sprintf("call %d\n%d %s\n%s", n, len(c.step), c.step, text)), sync.OnceFunc(func() { c.free(text, n) }), true
 }
 
-// calls are those of an attempt, or of one run of a step of it.
+// calls are the calls of an attempt, or of one run of one of its steps.
 type calls struct {
 	of    *Attempt // of a step
 	step  string
 	mu    sync.Mutex
-	taken map[string][]bool // by text: the places of equal calls
+	taken map[string][]bool // by text: the positions of equal calls
 }
 
 type callsKey struct{}
 
-// take returns the first place that is free.
+// take returns the first free position.
 func (c *calls) take(text string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,21 +2,22 @@ package idempotency
 
 import "fmt"
 
-// Codec changes results before they are stored, and back: to compress or to encrypt them.
-// It must be safe for concurrent use. A panic counts as an error.
+// Codec transforms results before they are stored, and back, to compress or to encrypt them. It
+// must be safe for concurrent use. A panic counts as an error.
 //
-// About tells what the bytes belong to, the same for Encode and Decode: an
-// encryption should bind it (as associated data), so that who can write to etcd cannot
-// show one customer the result of another.
+// The parameter about identifies what the bytes belong to, and is the same for Encode and Decode.
+// An encryption should use it as associated data: then a writer to etcd cannot replace the result of
+// one customer by that of another.
 type Codec interface {
-	// Name is stored with each result, and tells by which codec it is read. A change of
-	// keys or of form needs a new name.
+	// Name is stored with each result, and selects the codec that reads it. A codec with
+	// another key or another format needs another name.
 	Name() string
-	// Encode returns an error if it cannot; then the outcome is recorded without
-	// the result.
+	// Encode transforms bytes to be stored. If it returns an error, the outcome is recorded
+	// without its result.
 	Encode(plain, about []byte) ([]byte, error)
-	// Decode returns an error if what is stored was not written by Encode, with the
-	// same about. Callers get an ErrUnreadable.
+	// Decode returns the bytes that Encode was given. It returns an error if the stored bytes
+	// were not returned by Encode with the same about; then the caller of the Store gets
+	// ErrUnreadable.
 	Decode(stored, about []byte) ([]byte, error)
 }
 
@@ -24,13 +25,13 @@ func (s *Store) encode(plain []byte, about string) (stored []byte, codec string,
 	if s.opts.Codec == nil {
 		return plain, "", nil
 	}
-	stored, err = bySomeone(s.opts.Codec.Encode, plain, about)
+	stored, err = recovered(s.opts.Codec.Encode, plain, about)
 	return stored, s.opts.Codec.Name(), err
 }
 
-// bySomeone calls a Codec. One that panics, on bytes that it has not written, say, shall not
-// leave a request without an end.
-func bySomeone(fn func(b, about []byte) ([]byte, error), b []byte, about string) (out []byte, err error) {
+// recovered calls a Codec and returns its panic as an error: a request must not stay without an
+// end because of bytes that the Codec did not write.
+func recovered(fn func(b, about []byte) ([]byte, error), b []byte, about string) (out []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			out, err = nil, fmt.Errorf("panic: %v", v)
@@ -47,24 +48,25 @@ func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
 					return stored, nil
 				}
 			}
-			return nil, fmt.Errorf("%w: it was written without a codec, and Plain is not among the OldCodecs", ErrUnreadable)
+			return nil, fmt.Errorf("%w: it was written without a codec, and Options.OldCodecs does not have Plain", ErrUnreadable)
 		}
 		return stored, nil
 	}
 	for _, c := range s.opts.OldCodecs {
 		if c.Name() == codec {
-			plain, err := bySomeone(c.Decode, stored, about)
+			plain, err := recovered(c.Decode, stored, about)
 			if err != nil {
 				return nil, fmt.Errorf("%w: codec %q: %w", ErrUnreadable, codec, err)
 			}
 			return plain, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: it was written by codec %q", ErrUnreadable, codec)
+	return nil, fmt.Errorf("%w: it was written by codec %q, which is neither Options.Codec nor in Options.OldCodecs", ErrUnreadable, codec)
 }
 
-// Plain, among Options.OldCodecs, lets a Store with a Codec read what was written without
-// one. Otherwise it does not, so that nobody can go round an encryption by leaving it out.
+// Plain, as an entry of Options.OldCodecs, lets a Store with a Codec read results that were stored
+// without one. Without Plain they are ErrUnreadable, so that a writer to etcd cannot bypass an
+// encryption by storing plain text.
 var Plain Codec = plain{}
 
 type plain struct{}

@@ -10,43 +10,40 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Result is what Do returns.
+// Result is the result of Do.
 type Result[T any] struct {
 	Value T
-	// Replayed says that the function was not called by this call: the value is that of
-	// an earlier or simultaneous one.
+	// Replayed reports that this call has not run the function: Value is that of another call.
 	Replayed bool
-	// Attempt and Token are those of the attempt that made the value.
+	// Attempt and Token are the number and the token of the attempt that returned Value.
 	Attempt int
 	Token   int64
 }
 
-// Do does the request with that key once, however often it is called: it calls fn, records
-// the value that it returns, as JSON, and returns it; later calls, and those that come at
-// the same time, get that value.
+// Do executes the request with that key once, however often it is called: it calls fn, records the
+// returned value as JSON and returns it. Later calls, and calls at the same time, return the
+// recorded value.
 //
-// If fn returns an error, Do returns it as it is, and OnError says what becomes of the
-// request; by default the key is given free for the same payload: the next call with it calls
-// fn again, and another payload is a *MismatchError. If it
-// panics, so does Do, and OnPanic says. If the attempt's context has ended before, and
-// fn returns an error, the attempt counts as lost, and the error is joined with the context's
-// cause: ErrLost, ErrClosed or ErrTooLong. Such an error is not final: another attempt may
-// have begun, and succeed.
+// If fn returns an error, Do returns it unchanged, and OnError decides what happens to the request.
+// By default the key is released for the same payload: the next call runs fn again, and another
+// payload is a *MismatchError. If fn panics, so does Do, and OnPanic decides. If the attempt's
+// context has ended when fn returns an error, the attempt counts as lost, and the error is joined
+// with the context's cause: ErrLost, ErrClosed or ErrTooLong. Such an error is not final: another
+// attempt may have begun, and may succeed.
 //
-// Else Do returns what Begin returns; ErrInvalid for a nil fn, before anything is claimed;
-// a *FailedError if a failure was remembered; an *OmittedError if the request is done and
-// its result was not kept; and what Commit returns. After ErrNotRecorded and ErrFenced the
-// Result has the value that fn returned; so it has with ErrInvalid for a value that has no
-// JSON, whose request is recorded as done, without it.
-// ErrConflict, of what was given to Attempt.Attach, is treated as an error of fn; after ErrInvalid
-// of it the attempt counts as lost.
+// Otherwise Do returns the errors of Begin and of Commit; ErrInvalid for a nil fn, before anything
+// is claimed; a *FailedError if a failure is recorded; and an *OmittedError if the request was done
+// and its result was not kept. With ErrNotRecorded and ErrFenced, Result.Value is the value of fn.
+// So it is with ErrInvalid for a value that has no JSON; that request is recorded as done, without
+// the value. ErrConflict, for a condition given to Attach, counts as an error of fn; if etcd refuses
+// what was given to Attach (ErrInvalid), the attempt counts as lost.
 //
-// ctx bounds the waiting for others and for etcd, but not fn: its context is the
-// attempt's, which does not end when the caller goes away.
+// ctx bounds the wait for other attempts and for etcd, but not fn. The context of fn is the
+// attempt's, which does not end with ctx.
 func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx context.Context, a *Attempt) (T, error), opts ...Option) (Result[T], error) {
 	var res Result[T]
 	if fn == nil {
-		return res, fmt.Errorf("begin request in store %q: %w", s.name, invalid("the function is nil"))
+		return res, s.about(ctx, "do", invalid("%v: the function is nil", key))
 	}
 	a, rec, err := s.Begin(ctx, key, payload, opts...)
 	if err != nil {
@@ -54,8 +51,7 @@ func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx 
 	}
 	if rec != nil {
 		res.Replayed, res.Attempt, res.Token = true, rec.Attempt, rec.Token
-		err := rec.unpack(key, &res.Value)
-		return res, err
+		return res, s.about(ctx, "replay", rec.unpack(key, &res.Value))
 	}
 	res.Attempt, res.Token = a.Attempt(), a.Token()
 	err = a.run(ctx, func() ([]byte, error) {
@@ -73,12 +69,12 @@ func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx 
 	return res, err
 }
 
-// encodeError says that a value has no JSON. The work is done all the same.
+// encodeError is the error of a function whose value has no JSON. Its work is done nevertheless.
 type encodeError struct{ error }
 
 func (e *encodeError) Unwrap() error { return e.error }
 
-// unpack reads a replayed value.
+// unpack decodes a replayed value.
 func (r *Outcome) unpack(key Key, v any) error {
 	switch {
 	case r.Failed:
@@ -92,18 +88,18 @@ func (r *Outcome) unpack(key Key, v any) error {
 	return nil
 }
 
-// recordWithin bounds for how long Do waits until etcd has the outcome.
+// recordWithin bounds how long Do waits until etcd has the outcome.
 const recordWithin = commit.CallTimeout
 
-// run calls the function and settles the attempt, however it ends.
+// run calls the function and settles the attempt, however the function ends.
 func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error) {
-	// The caller may have gone. What was done is recorded all the same.
+	// The caller's ctx may have ended. What was done is recorded nevertheless.
 	wait := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.WithoutCancel(ctx), recordWithin)
 	}
-	theirs := true // the caller's code runs, which may panic
+	foreign := true // code of the caller runs, which may panic
 	defer func() {
-		if !theirs {
+		if !foreign {
 			return
 		}
 		v := recover()
@@ -125,10 +121,10 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	var unencoded *encodeError
 	switch {
 	case errors.As(err, &unencoded):
-		theirs = false
-		return errors.Join(invalid("%v: the value has no JSON: %w", a.key, unencoded.error), a.finish(w, &settlement{state: record.AttemptDone, omit: true}))
+		foreign = false
+		return errors.Join(a.about("commit", invalid("the value has no JSON: %w", unencoded.error)), a.finish(w, &settlement{state: record.AttemptDone, omit: true}))
 	case err == nil:
-		theirs = false
+		foreign = false
 		err = a.Commit(w, value)
 		if errors.Is(err, ErrSettled) {
 			return nil // fn has done it itself
@@ -138,12 +134,12 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 		}
 	}
 	a.Detach()
-	theirs = true
+	foreign = true
 	what, failure := a.set.onError(err), err.Error()
-	theirs = false
+	foreign = false
 	gone := a.interrupted()
 	if gone != nil || errors.Is(err, errRejected) {
-		what = Abandon // it cannot say how far it came
+		what = Abandon // what the function has done is not known
 	}
 	if gone != nil && !errors.Is(err, gone) {
 		err = errors.Join(err, gone)
@@ -154,8 +150,8 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	return err
 }
 
-// act does with the request what the policy says after a failure. gone is why the attempt's
-// context had ended, if the caller reports that already, or nil.
+// act settles the attempt by an Action. gone is why the attempt's context had ended, if the caller
+// reports that already, or nil.
 func (a *Attempt) act(ctx context.Context, what Action, failure string, gone error) error {
 	o := &settlement{reported: gone}
 	switch what {

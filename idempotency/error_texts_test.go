@@ -109,3 +109,36 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 		require.Equal(t, 1, strings.Count(err.Error(), "needs read and write permission for all keys with the prefix "+root), "%s: %v", name, err)
 	}
 }
+
+// An error begins with what was attempted and where, and names the option or call to change.
+func TestErrorsNameWhatWasAttempted(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	ctx := ctxT(t)
+	at := begin(t, in, key("1"))
+	ref := in.Ref(key("none"))
+	store := fmt.Sprintf("%q", in.Name())
+	_, fresh := idempotency.NewStore(in.sess, "x", &idempotency.Options{CacheFor: -1})
+	_, _, noOp := in.Begin(ctx, idempotency.Key{Scope: "t", ID: "1"}, nil)
+	_, nothing := idempotency.Do[int](ctx, in.Store, key("2"), nil, nil)
+	_, step := idempotency.Step[int](at, "debit", nil)
+	_, _, badRef := in.Get(ctx, "x")
+	_, _, busy := in.Begin(ctx, key("1"), "payload", idempotency.Wait(0))
+	require.NoError(t, at.Commit(ctx, nil))
+	for want, err := range map[string]error{
+		`idempotency: new store "x": Options.CacheFor -1ns is negative`:                                                                     fresh,
+		`idempotency: begin in store ` + store + `: Key.Op is empty (the operation, such as "POST /payments")`:                              noOp,
+		`idempotency: do in store ` + store + `: "tenant"/"pay": the function is nil`:                                                       nothing,
+		`idempotency: step "debit" of "tenant"/"pay" in store ` + store + `: the function is nil`:                                           step,
+		`idempotency: get record x in store ` + store + `: "x" is not a reference (Store.Ref, Record.Ref)`:                                  badRef,
+		`idempotency: begin in store ` + store + fmt.Sprintf(`: "tenant"/"pay": request is in progress, attempt 1 by %q`, in.sess.Holder()): busy,
+		`idempotency: commit "tenant"/"pay" in store ` + store + `: attempt is settled`:                                                     at.Commit(ctx, nil),
+		`idempotency: release "tenant"/"pay" in store ` + store + `: attempt is settled`:                                                    at.Release(ctx),
+		`idempotency: run "tenant"/"pay" in store ` + store + `: the function is nil`:                                                       at.Run(ctx, nil),
+		`idempotency: delete record ` + string(ref) + ` in store ` + store + `: no such record`:                                             in.Delete(ctx, ref),
+		`idempotency: resolve record ` + string(ref) + ` in store ` + store + `: the Resolution is empty (WasDone, HasFailed or NotDone)`:   in.Resolve(ctx, ref, idempotency.Resolution{}),
+	} {
+		require.EqualError(t, err, want)
+	}
+}

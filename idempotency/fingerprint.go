@@ -10,23 +10,23 @@ import (
 	"github.com/etcdkit/etcdkit/internal/canonical"
 )
 
-// Fingerprint is a hash of a payload that the caller has made: for payloads that are not
-// at hand in one piece, or of which only a part counts. It must be one that nobody can
-// find a second payload for, such as SHA-256.
+// Fingerprint is a payload's hash that the caller has computed: for payloads that are not in memory
+// as a whole, or of which only a part counts. Use a hash for which no second payload can be found,
+// such as SHA-256.
 type Fingerprint [sha256.Size]byte
 
 // prints are the fingerprints of a request.
 type prints struct {
 	payload []byte
-	also    []byte   // nil: there is none, and any will do
-	old     []prints // of the same, by the OldSecrets; none if they were read
+	also    []byte   // nil if there is no second payload: then any one agrees
+	old     []prints // the same by the OldSecrets; none if they were read from a record
 	// child is the payload's hash without a secret, for child keys: it is the same in all
 	// attempts, whatever the Secret is. It is never stored, and not compared.
 	child []byte
 }
 
-// agree reports whether a call with the prints q is for the request with the prints p. The
-// two of p may have been made with different secrets: an attempt that takes over keeps also.
+// agree reports whether a call with the prints q is for the request with the prints p. The two
+// hashes of p may have been made with different secrets: an attempt that takes over keeps also.
 func (p prints) agree(q prints) bool {
 	return slices.ContainsFunc(q.all(), func(q prints) bool { return bytes.Equal(p.payload, q.payload) }) &&
 		(p.also == nil || q.also == nil || slices.ContainsFunc(q.all(), func(q prints) bool { return bytes.Equal(p.also, q.also) }))
@@ -34,7 +34,7 @@ func (p prints) agree(q prints) bool {
 
 func (p prints) all() []prints { return append([]prints{p}, p.old...) }
 
-// prints hashes what a call says of its request.
+// prints hashes the payloads of a call.
 func (s *Store) prints(payload any, set settings) (p prints, err error) {
 	print, err := s.print(payload)
 	if err != nil {
@@ -53,9 +53,9 @@ func (s *Store) prints(payload any, set settings) (p prints, err error) {
 	return p, nil
 }
 
-// print returns what hashes a payload with a secret, or without if that is empty: see
-// Store.Begin. It returns ErrInvalid for one that JSON does not distinguish from others: see CheckJSON,
-// and canonical.Value.
+// print returns a function that hashes a payload with a secret, or without one if that is empty.
+// It returns ErrInvalid for a payload that another one could be mistaken for: see CheckJSON and
+// canonical.Value.
 func (s *Store) print(payload any) (hash func(secret []byte) []byte, err error) {
 	kind, text := byte('b'), []byte(nil)
 	switch p := payload.(type) {
@@ -68,19 +68,19 @@ func (s *Store) print(payload any) (hash func(secret []byte) []byte, err error) 
 		kind, text = 'f', p[:]
 	case JSON:
 		if p.text == nil {
-			return nil, invalid("the payload is a JSON that NewJSON has not made")
+			return nil, invalid("the payload is a JSON that NewJSON did not return")
 		}
 		kind, text = 'j', p.text
 	case json.RawMessage:
 		b, err := canonical.JSON(p)
 		if err != nil {
-			return nil, invalid("the payload is no JSON that can be compared: %w", err)
+			return nil, invalid("the payload is not JSON that can be compared: %w", err)
 		}
 		kind, text = 'j', b
 	default:
 		b, err := canonical.Value(p)
 		if err != nil {
-			return nil, invalid("the payload has no JSON by which it can be compared: %w", err)
+			return nil, invalid("the payload cannot be compared by its JSON: %w", err)
 		}
 		kind, text = 'j', b
 	}
@@ -95,22 +95,23 @@ func (s *Store) print(payload any) (hash func(secret []byte) []byte, err error) 
 	}, nil
 }
 
-// JSON is a text that can be a payload, in the form in which it is compared. As a payload it is
-// the same as the json.RawMessage of which it was made, which is read once then, and not
-// again by Begin. It never changes, and is safe for concurrent use.
+// JSON is a JSON text in the form in which payloads are compared. As a payload it equals the
+// json.RawMessage that NewJSON was given, but Begin need not parse it again. It is immutable and
+// safe for concurrent use. The zero value is ErrInvalid as a payload.
 type JSON struct{ text []byte }
 
-// NewJSON reads a text that a client has sent, say. It returns ErrInvalid where CheckJSON does.
+// NewJSON parses a text, such as the body of a client's request. It returns ErrInvalid where
+// CheckJSON does.
 func NewJSON(text []byte) (JSON, error) {
 	b, err := canonical.JSON(text)
 	if err != nil {
-		return JSON{}, invalid("no JSON that can be compared: %w", err)
+		return JSON{}, invalid("not JSON that can be compared: %w", err)
 	}
 	return JSON{b}, nil
 }
 
-// MarshalJSON returns the text in the form in which it is compared, or null for the zero
-// value. Its error is always nil.
+// MarshalJSON returns the text in the form in which it is compared, and null for the zero value.
+// Its error is always nil.
 func (j JSON) MarshalJSON() ([]byte, error) {
 	if j.text == nil {
 		return []byte("null"), nil
@@ -118,11 +119,11 @@ func (j JSON) MarshalJSON() ([]byte, error) {
 	return bytes.Clone(j.text), nil
 }
 
-// CheckJSON reports whether a text can be a payload as json.RawMessage: for those who have it
-// from a client, and answer by that; NewJSON does so, and keeps the result. It returns
-// ErrInvalid if it is no JSON, or is some that readers disagree about: with a name that
-// stands twice in an object, or with text that is no Unicode. Go's own decoder takes these
-// for others, so two requests might become one.
+// CheckJSON reports whether a text can be a payload of type json.RawMessage, so that a server can
+// refuse a client's text before Begin does. NewJSON does the same and returns the result. It returns
+// ErrInvalid if the text is not JSON, or is JSON that parsers disagree about: an object with the
+// same name twice, or text that is not Unicode. Go's decoder takes such a text for another one, so
+// two requests might become one.
 func CheckJSON(text []byte) error {
 	_, err := NewJSON(text)
 	return err

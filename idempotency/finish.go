@@ -14,40 +14,39 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Commit records that the request is done, with its result, which duplicates get from then
-// on, for as long as Retain says. What was given to Attach is part of the same Txn. Then the
-// attempt is settled.
+// Commit records that the request is done, with its result: duplicates get it for as long as Retain.
+// What was given to Attach is part of the same Txn. The attempt is settled then.
 //
-// It returns ErrConflict if a condition given to Attach is not met, and ErrInvalid if etcd takes no
-// such operations: then nothing was written, the attempt goes on, and what was given to
-// Attach is dropped. It returns ErrFenced if another attempt has taken over, ErrSettled if
-// this one was settled before. After ErrNotRecorded, joined with ctx's error or one of
-// etcd's, the outcome is not known to be in etcd for the whole of Retain: it is being written in
-// the background, as long as the session is open, and the key is not given free. If the attempt's context had
-// ended before, ErrNotRecorded is joined with its cause, such as ErrLost: then another attempt
-// may have begun. ctx bounds this call only.
+// It returns ErrConflict if a condition given to Attach is not met, and ErrInvalid if etcd refuses
+// the operations: then nothing was written, what was given to Attach is dropped, and the attempt
+// continues. It returns ErrFenced if another attempt has taken over, and ErrSettled if this one was
+// settled before. ErrNotRecorded, joined with ctx's error or one of etcd's, means that it is not
+// certain that etcd has the outcome for the whole of Retain: it is being written in the background
+// as long as the session is open, and the key stays claimed. If the attempt's context had ended
+// before, ErrNotRecorded is joined with its cause, such as ErrLost: then another attempt may have
+// begun. ctx bounds this call only.
 func (a *Attempt) Commit(ctx context.Context, result []byte) error {
 	return a.finish(ctx, &settlement{state: record.AttemptDone, value: bytes.Clone(result)})
 }
 
-// Fail records that the request has failed for good: duplicates get this failure, and
-// the work is not tried again. The failure is stored as it is, whatever the Codec: what is
-// secret belongs into the details, which are kept as a result is. It returns what Commit
-// returns: ErrConflict, ErrFenced, ErrSettled, ErrNotRecorded.
+// Fail records that the request has failed for good: duplicates get this failure, and the work is
+// not retried. The failure is stored in plain text, whatever the Codec; put secrets into the details,
+// which are stored as a result is. It returns the errors of Commit: ErrConflict, ErrInvalid,
+// ErrFenced, ErrSettled, ErrNotRecorded.
 func (a *Attempt) Fail(ctx context.Context, failure string, details []byte) error {
 	return a.finish(ctx, &settlement{state: record.AttemptFailed, value: bytes.Clone(details), failure: record.Text(failure)})
 }
 
-// Release gives the key free, as if the request had never come, except for its recovery
-// points. The next duplicate is another attempt. Without recovery points the next request may
-// have another payload, so Release is for work that was not begun; after work that has failed,
-// return the error from Do's or Run's function. It returns what Commit returns but ErrConflict.
+// Release releases the key, as if the request had never been called; only its recovery points are
+// kept. The next call begins another attempt. Without recovery points the next call may have another
+// payload, so Release is for work that was not begun. After work that has failed, return the error
+// from the function of Do or Run instead. It returns the errors of Commit, except for ErrConflict.
 func (a *Attempt) Release(ctx context.Context) error {
 	return a.finish(ctx, &settlement{state: record.AttemptReleased})
 }
 
-// Abandon leaves the attempt as if its process had died: what it has done is not known, and
-// OnLost says what comes next. It returns what Commit returns but ErrConflict.
+// Abandon leaves the attempt as lost, as if its process had died: what it has done is not known, and
+// OnLost decides what happens next. It returns the errors of Commit, except for ErrConflict.
 func (a *Attempt) Abandon(ctx context.Context) error {
 	return a.finish(ctx, &settlement{})
 }
@@ -59,19 +58,19 @@ var (
 	errRejected = invalid("etcd rejects what was given to Attach")
 )
 
-// settlement is how an attempt is to end.
+// settlement is the end of an attempt that a caller asks for.
 type settlement struct {
 	state   string // "" to abandon it
 	value   []byte
 	failure string
 	omit    bool // there is no value to keep
 	ran     bool // the function has run, so the key is kept for its payload after a release
-	gone    bool // the claim that was to be abandoned was not there any more
+	gone    bool // the claim to be abandoned did not exist any more
 
 	reported error // why the attempt's context had ended, if the caller reports that itself
 
 	ready  bool
-	alone  bool   // etcd has refused it, and would those that go with it
+	alone  bool   // etcd has refused it, and would refuse what is sent together with it
 	since  moment // before the first try to write it
 	stored []byte
 	rec    record.Attempt
@@ -83,7 +82,7 @@ type settlement struct {
 // finish writes the outcome, once.
 func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 	if err := a.beginEnding(o); err != nil {
-		return wrap(a.key, err)
+		return a.about(o.verb(), err)
 	}
 	if o.state == "" || o.state == record.AttemptReleased {
 		a.life.End(ErrSettled) // before another attempt may begin
@@ -105,11 +104,11 @@ func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 		cancel()
 	}
 	if again {
-		return wrap(a.key, a.finishLater(o, errors.Join(ErrNotRecorded, a.store.explain(because(ctx, err))), held))
+		return a.about(o.verb(), a.finishLater(o, errors.Join(ErrNotRecorded, a.store.explain(because(ctx, err))), held))
 	}
 	a.settled(o, err)
 	<-a.writing
-	return wrap(a.key, err)
+	return a.about(o.verb(), err)
 }
 
 // beginEnding has o be the end of the attempt, or returns why it cannot be.
@@ -157,11 +156,25 @@ func (a *Attempt) finishLater(o *settlement, err error, held bool) error {
 	return err
 }
 
-func wrap(k Key, err error) error {
+// verb names the call that settles the attempt, for errors.
+func (o *settlement) verb() string {
+	switch o.state {
+	case record.AttemptDone:
+		return "commit"
+	case record.AttemptFailed:
+		return "fail"
+	case record.AttemptReleased:
+		return "release"
+	}
+	return "abandon"
+}
+
+// about wraps an error with what was attempted.
+func (a *Attempt) about(attempted string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%v: %w", k, err)
+	return fmt.Errorf("idempotency: %s %v in store %q: %w", attempted, a.key, a.store.name, err)
 }
 
 // keepWriting writes the outcome in the background, for as long as the session is open.
@@ -174,7 +187,7 @@ func (a *Attempt) keepWriting(o *settlement) {
 		if err != nil && !again {
 			s.log.Warn("an outcome could not be recorded", zap.Stringer("request", a.key), zap.Error(err))
 			if errors.Is(err, ErrConflict) || errors.Is(err, errRejected) {
-				// Nobody is there any more to decide: so it is lost.
+				// No caller is left that could decide, so the attempt is lost.
 				a.drop()
 				err = ErrSettled
 			}
@@ -189,7 +202,7 @@ func (a *Attempt) keepWriting(o *settlement) {
 	}
 }
 
-// settled ends the attempt here, or lets it go on after a conflict.
+// settled ends the attempt in this process, or lets it continue after a conflict.
 func (a *Attempt) settled(o *settlement, err error) {
 	s := a.store
 	a.mu.Lock()

@@ -6,29 +6,29 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
-// Key says which request is meant: two calls with equal keys are for the same one. All
-// three parts count, so one tenant never meets the requests of another, nor one
-// operation those of another. The names of etcd's keys are hashes of them. The record
-// holds Scope and Op in the clear, for operators, and of ID nothing but the hash.
+// Key identifies a request: calls with equal keys are for the same request. All three parts
+// count, so requests of two tenants, or of two operations, never share a record. Names of keys in
+// etcd are hashes of them. The record contains Scope and Op in plain text, for operators, and only
+// a hash of ID.
 type Key struct {
-	// Scope is whose request it is: a tenant, an account, an API key's owner. It comes
-	// from what the caller has proved, not from what he says. Up to 255 bytes, and not
-	// empty unless Options.SingleTenant is set.
+	// Scope is the owner of the request: a tenant, an account, the owner of an API key. Take it
+	// from what was authenticated, not from what the client claims. It has up to 255 bytes, and
+	// is empty only if Options.SingleTenant is set.
 	Scope string
-	// Op is what is requested, such as the method and route: 1 to 255 bytes.
+	// Op is the requested operation, such as method and route: 1 to 255 bytes.
 	Op string
-	// ID is the idempotency key as the client has chosen it: 1 to 255 bytes.
+	// ID is the idempotency key that the client has chosen: 1 to 255 bytes.
 	ID string
 }
 
-// String returns scope and operation, and not the ID: it may be all that a stranger needs
-// to see another's response.
+// String returns scope and operation. It leaves the ID out, which may be all that another client
+// needs to get the response.
 func (k Key) String() string { return fmt.Sprintf("%q/%q", k.Scope, k.Op) }
 
 func (k Key) check(single bool) error {
 	switch {
 	case k.Scope == "" && !single:
-		return invalid("Key.Scope is empty (whose request it is, such as a tenant); Options.SingleTenant allows that")
+		return invalid("Key.Scope is empty (the owner of the request, such as a tenant; Options.SingleTenant allows an empty scope)")
 	case len(k.Scope) > keyspace.MaxName:
 		return invalid("Key.Scope %.20q… has %d bytes, more than %d", k.Scope, len(k.Scope), keyspace.MaxName)
 	case k.Op == "":

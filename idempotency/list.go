@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"time"
 
@@ -46,7 +45,7 @@ func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 				}
 			}
 			if err != nil {
-				yield(Record{}, fmt.Errorf("list store %q: %w", s.name, s.explain(because(ctx, err))))
+				yield(Record{}, s.about(ctx, "list records", err))
 				return
 			}
 		}

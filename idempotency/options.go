@@ -6,105 +6,102 @@ import (
 	"time"
 )
 
-// Options configure a Store. nil means all defaults. What can also be said per call is
-// meant for the calls that do not say it.
+// Options configure a Store. nil means all defaults. The options of a call, such as Retain and
+// OnLost, override them for that call.
 type Options struct {
-	// SingleTenant lets keys have no Scope. Defaults to false.
+	// SingleTenant allows keys without a Scope. Defaults to false.
 	SingleTenant bool
-	// Retain is for how long an outcome is kept after it was recorded, at least: leases
-	// of etcd live longer after a change of its leader. Defaults to 24 hours; from one
-	// second to a year.
+	// Retain is how long an outcome is kept at least, from its recording on. It is kept longer
+	// if etcd changes its leader meanwhile. Defaults to 24 hours; from one second to 366 days.
 	Retain time.Duration
-	// RetainUnknown is for how long the record of a lost attempt is kept, counted from the
-	// end of its process. Defaults to 7 days, or to Retain if that is longer; it cannot
-	// be shorter than Retain.
+	// RetainUnknown is how long the record of a lost attempt is kept, from the end of its process
+	// on; not shorter than Retain. Defaults to 7 days, or to Retain if that is longer.
 	RetainUnknown time.Duration
-	// MaxExecution bounds how long one attempt may take. Then its context ends with
-	// ErrTooLong, and if it has not returned the session's margin later, it counts as
-	// lost. Defaults to 15 minutes.
+	// MaxExecution bounds an attempt: after it, the attempt's context ends with ErrTooLong. If the
+	// function has not returned the session's Margin later, the attempt counts as lost. Defaults
+	// to 15 minutes.
 	MaxExecution time.Duration
-	// OnLost says what becomes of a request whose attempt was lost. Defaults to TakeOver.
+	// OnLost decides what happens to a request whose attempt was lost. Defaults to TakeOver.
 	OnLost LostPolicy
-	// OnError says what becomes of a request whose function returned an error, as far as
-	// its context had not ended: an attempt that was interrupted counts as lost.
-	// The text of an error that is remembered is stored as it is, whatever the Codec.
-	// Defaults to Forget for all errors.
+	// OnError decides what happens to a request whose function returned an error. It does not
+	// apply if the attempt's context had ended: then the attempt counts as lost. With Remember the
+	// text of the error is stored in plain text, whatever the Codec. Defaults to Forget for all
+	// errors.
 	OnError func(error) Action
-	// OnPanic says what becomes of a request whose function panicked, or called
-	// runtime.Goexit. The text of a panic that is remembered is stored as it is. Defaults
-	// to Abandon.
+	// OnPanic decides what happens to a request whose function panicked or called
+	// runtime.Goexit. With Remember the text of the panic is stored in plain text. Defaults to
+	// Abandon.
 	OnPanic Action
-	// MaxResult is the size in bytes, after Codec, up to which a result is kept.
-	// Above it the outcome is recorded without: nothing is done twice, but duplicates
-	// get an *OmittedError. Defaults to 8 MiB, at most 64 MiB. Results above 128 KiB go in
-	// messages of up to 1 MiB: where etcd (--max-request-bytes) or the client
-	// (MaxCallSendMsgSize) takes less, they are not kept either.
+	// MaxResult is the size in bytes, after Codec, up to which a result is kept. The outcome of a
+	// larger result is recorded without it: the function does not run again, and duplicates get an
+	// *OmittedError. Results above 128 KiB are sent in messages of up to 1 MiB; if etcd
+	// (--max-request-bytes) or the client (MaxCallSendMsgSize) accepts less, they are not kept
+	// either. Defaults to 8 MiB; at most 64 MiB.
 	MaxResult int
-	// Codec changes results, details of failures and recovery points before they are
-	// stored: to compress or to encrypt. It does not change the texts of failures, scopes
-	// or operations. Defaults to nothing.
+	// Codec transforms results, details of failures and recovery points before they are stored, to
+	// compress or to encrypt them. It does not transform texts of failures, scopes and operations.
+	// Defaults to none.
 	Codec Codec
-	// OldCodecs are further codecs that are understood, by their names. Defaults to none.
+	// OldCodecs are further codecs by which stored results are read. Defaults to none.
 	OldCodecs []Codec
-	// Secret keys the fingerprints of payloads, so that who can read etcd cannot find
-	// out what was paid by trying. It must be the same in all processes. Defaults to
-	// none.
+	// Secret keys the fingerprints of payloads, so that a reader of etcd cannot find a payload by
+	// trying. It must be the same in all processes. Defaults to none.
 	Secret []byte
-	// OldSecrets are further secrets whose fingerprints match: what is begun is recorded
-	// with Secret alone. To change the Secret, first add the new one here, in all processes;
-	// then make it the Secret and put the former one here, in all processes. Remove that one
-	// when RetainUnknown and the longest Retain of any call have passed, one after the other,
-	// since the last process with it as Secret has ended; such a process may work for
-	// MaxExecution after its last new request. Without a secret that is still needed,
-	// duplicates are refused with ErrMismatch, and nothing runs twice. NoSecret stands for no
-	// Secret; an empty entry is ErrInvalid. Each entry costs one more hash of the payload per
-	// call. Defaults to none.
+	// OldSecrets are further secrets whose fingerprints match; new requests are recorded with
+	// Secret alone. Change a Secret in three steps, each in all processes: add the new one to
+	// OldSecrets; make it the Secret, and the previous one an entry of OldSecrets; remove that
+	// entry when RetainUnknown and the longest Retain of any call have both passed, one after the
+	// other, since the last process with the previous Secret has ended (such a process may work
+	// for MaxExecution after its last new request). If a secret that is still needed is missing,
+	// duplicates are refused with ErrMismatch, and no function runs twice. NoSecret stands for no
+	// Secret; an empty entry is ErrInvalid. Each entry costs one more hash of the payload per call.
+	// Defaults to none.
 	OldSecrets [][]byte
-	// CacheBytes bounds what this process keeps of finished records, for duplicates that
-	// come soon after. Defaults to 8 MiB; below zero, nothing is kept.
+	// CacheBytes bounds the memory in which this process keeps outcomes, for duplicates that come
+	// soon after; below zero it keeps none. Defaults to 8 MiB.
 	CacheBytes int
-	// CacheFor is for how long, and so how long a record that was deleted by hand, or has
-	// expired just after it was read, may still be replayed by other processes. None is
-	// kept for longer than the Retain of its call. Defaults to 10 seconds.
+	// CacheFor is how long this process keeps an outcome in memory, and at most the Retain of the
+	// call. As long as that it may replay an outcome that was deleted or has expired. Defaults to
+	// 10 seconds.
 	CacheFor time.Duration
-	// MaxPerScope bounds how many records a scope has in etcd, as Store.CountScope counts them: an
-	// attempt in progress counts twice. Beyond it a new request of that scope is refused with
-	// a *ScopeFullError, so that one tenant cannot fill the store; all that has a record goes
-	// on, replays and taking over included. It bounds the number of records, not their size,
-	// and it is soft: a process uses a count for 0.1 ms per key that was counted, from 10 ms
-	// to 10 s, adds what it begins itself, and does not see what others begin meanwhile. A
-	// count is one more read for a new request. Defaults to 0, no bound.
+	// MaxPerScope bounds how many records a scope has, as Store.CountScope counts them: an attempt
+	// in progress counts twice. Above it a new request of the scope is refused with a
+	// *ScopeFullError, so that one tenant cannot fill the store; requests that have a record
+	// continue, which includes replays and takeovers. It bounds the number of records, not their
+	// size. It is soft: a process counts anew only after 0.1 ms for each record, from 10 ms to
+	// 10 s, and between two counts does not see what other processes begin. A count is one more
+	// read for a new request. Defaults to 0, no bound.
 	MaxPerScope int
 	// NearQuota is the part of etcd's quota from which on no new request begins: it is
-	// refused with ErrNearQuota. Above 1, there is no such bound. Defaults to 0.9.
+	// refused with ErrNearQuota. Above 1 there is no such bound. Defaults to 0.9.
 	NearQuota float64
-	// Quota is etcd's quota in bytes, for servers that do not tell (before 3.6).
-	// Defaults to 2 GiB there.
+	// Quota is etcd's quota in bytes, for servers that do not report it (before etcd 3.6).
+	// Defaults to 2 GiB.
 	Quota int64
 }
 
-// LostPolicy is a policy for requests whose attempt was lost: its process died or was cut
-// off, it panicked, or it ran too long.
+// LostPolicy decides what happens to a request whose attempt was lost: its process died or was cut
+// off from etcd, its function panicked, or MaxExecution had passed.
 type LostPolicy int
 
-// The policies for lost attempts. If the lost attempt was begun with Refuse, that counts for
-// all that come later.
+// The policies for lost attempts. The record of an attempt keeps its Refuse: a later call with
+// TakeOver does not take the request over.
 const (
-	// TakeOver has the next duplicate run the function again, as a later attempt.
+	// TakeOver lets the next duplicate run the function, as a further attempt.
 	TakeOver LostPolicy = iota
-	// Refuse runs nothing, until somebody has found out what was done and says it with
-	// Resolve: the function runs at most once, until the lost attempt is forgotten after
-	// RetainUnknown.
+	// Refuse refuses duplicates with an *UnknownError, until an operator has found out what the
+	// attempt did and calls Resolve. So the function runs at most once, until the record has
+	// expired after RetainUnknown.
 	Refuse
 )
 
-// Action is what becomes of a request whose function did not succeed.
+// Action is what happens to a request whose function did not succeed.
 type Action int
 
 // The actions.
 const (
-	// DefaultAction is Forget if it comes from OnError; for Options.OnPanic it is Abandon, and
-	// for the option OnPanic what Options.OnPanic says.
+	// DefaultAction is Forget if OnError returns it. In Options.OnPanic it stands for Abandon, and
+	// in the option OnPanic for Options.OnPanic.
 	DefaultAction Action = iota
 	// Forget releases the key for the same payload: the next duplicate runs the function.
 	// Another payload is refused with a *MismatchError for Retain, since the failed function
@@ -112,7 +109,7 @@ const (
 	Forget
 	// Remember records the failure: duplicates get a *FailedError.
 	Remember
-	// Abandon leaves the attempt as lost: OnLost says what comes next.
+	// Abandon leaves the attempt as lost: OnLost decides what happens next.
 	Abandon
 )
 
@@ -138,24 +135,24 @@ func (o *Options) withDefaults() (Options, error) {
 	setDefault(&out.OnPanic, Abandon)
 	switch {
 	case out.RetainUnknown < out.Retain || out.RetainUnknown > maxDuration:
-		return out, invalid("RetainUnknown %v is not between Retain (%v) and %v", out.RetainUnknown, out.Retain, maxDuration)
+		return out, invalid("Options.RetainUnknown %v is not between Retain (%v) and %v", out.RetainUnknown, out.Retain, maxDuration)
 	case out.MaxResult < 0 || out.MaxResult > maxResult:
-		return out, invalid("MaxResult %d is not between 0 and %d", out.MaxResult, maxResult)
+		return out, invalid("Options.MaxResult %d is not between 0 and %d", out.MaxResult, maxResult)
 	case out.CacheFor < 0:
-		return out, invalid("CacheFor %v is negative", out.CacheFor)
+		return out, invalid("Options.CacheFor %v is negative", out.CacheFor)
 	case out.MaxPerScope < 0:
-		return out, invalid("MaxPerScope %d is negative", out.MaxPerScope)
+		return out, invalid("Options.MaxPerScope %d is negative", out.MaxPerScope)
 	case out.NearQuota < 0:
-		return out, invalid("NearQuota %v is negative", out.NearQuota)
+		return out, invalid("Options.NearQuota %v is negative", out.NearQuota)
 	case out.Quota < 0:
-		return out, invalid("Quota %d is negative", out.Quota)
+		return out, invalid("Options.Quota %d is negative", out.Quota)
 	}
 	if out.Codec != nil {
 		out.OldCodecs = append([]Codec{out.Codec}, out.OldCodecs...)
 	}
 	for _, c := range out.OldCodecs {
 		if c == nil || c.Name() == "" || len(c.Name()) > 64 {
-			return out, invalid("a Codec is nil or has no name of 1 to 64 bytes")
+			return out, invalid("Options.Codec or an entry of Options.OldCodecs is nil, or its Name does not have 1 to 64 bytes")
 		}
 	}
 	if err := out.ownSecrets(); err != nil {
@@ -165,20 +162,20 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, err
 }
 
-// NoSecret, among Options.OldSecrets, lets fingerprints match that were made without a Secret:
-// where a Secret is added to a fleet that had none, or is given up.
+// NoSecret, as an entry of Options.OldSecrets, stands for fingerprints that were made without a
+// Secret: use it while a fleet gets its first Secret, or gives its Secret up.
 var NoSecret = []byte("etcdkit: fingerprints without a Secret")
 
 // ownSecrets copies the secrets, and puts nil in place of NoSecret.
 func (o *Options) ownSecrets() error {
 	if bytes.Equal(o.Secret, NoSecret) {
-		return invalid("Secret is NoSecret, which is for OldSecrets: leave it empty")
+		return invalid("Options.Secret is NoSecret, which is for Options.OldSecrets; leave Secret empty")
 	}
 	o.Secret, o.OldSecrets = bytes.Clone(o.Secret), slices.Clone(o.OldSecrets)
 	for i, old := range o.OldSecrets {
 		switch {
 		case len(old) == 0:
-			return invalid("OldSecrets[%d] is empty: NoSecret stands for no Secret", i)
+			return invalid("Options.OldSecrets[%d] is empty (NoSecret stands for no secret)", i)
 		case bytes.Equal(old, NoSecret):
 			o.OldSecrets[i] = nil
 		default:
@@ -195,11 +192,11 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// Option says how one call is to be treated. Of options that set the same thing, the last
-// one counts.
+// Option changes one call. Of options that set the same thing, the last one counts.
 type Option func(*settings)
 
-// settings are those of one call.
+// settings are the options of one call with the store's as defaults. They do not change once
+// they are made.
 type settings struct {
 	retain       time.Duration
 	maxExecution time.Duration
@@ -217,40 +214,40 @@ type settings struct {
 // waits until ctx is done.
 func Wait(d time.Duration) Option { return func(s *settings) { s.wait, s.hasWait = d, true } }
 
-// LikelyNew has the key claimed without a look at it first: for callers that know that a
-// request has hardly been there before, such as a message that is not redelivered. It saves
-// one of three requests to etcd if that is so, and costs a Raft entry if not.
+// LikelyNew claims the key without reading it first. It is for requests that are almost never
+// duplicates, such as a message that is not redelivered. It saves one of three requests to etcd
+// for a new request, and costs a Raft entry for a duplicate.
 func LikelyNew() Option { return func(s *settings) { s.likelyNew = true } }
 
-// Retain sets for how long the outcome is kept: see Options.Retain.
+// Retain sets how long the outcome is kept: see Options.Retain.
 func Retain(d time.Duration) Option { return func(s *settings) { s.retain = d } }
 
-// MaxExecution bounds how long the attempt may take: see Options.MaxExecution.
+// MaxExecution bounds the attempt: see Options.MaxExecution.
 func MaxExecution(d time.Duration) Option { return func(s *settings) { s.maxExecution = d } }
 
-// OnLost says what becomes of the request if its attempt is lost, and whether this call
-// takes over a lost one.
+// OnLost decides what happens to the request if its attempt is lost, and whether this call takes
+// over an attempt that was lost: see Options.OnLost.
 func OnLost(p LostPolicy) Option { return func(s *settings) { s.onLost = p } }
 
-// OnError says what becomes of the request if the function returns an error: see
+// OnError decides what happens to the request if the function returns an error: see
 // Options.OnError.
 func OnError(f func(error) Action) Option { return func(s *settings) { s.onError = f } }
 
-// AlsoCompare has a second payload compared besides that of the call, in the forms that Begin takes;
-// nil is none. It counts only between two calls that both have one: a request that was begun
-// without, by an earlier release or another program, matches any. So it can be added to what
-// tells requests apart while a fleet is running and outcomes are kept, which a change of the
-// payload cannot: its duplicates would be refused. ChildKey does not depend on it.
+// AlsoCompare adds a second payload, in any form that Begin accepts; nil is none. Two calls with a
+// second payload are the same request only if both payloads are equal. A call without one, such as
+// that of an earlier release, matches any second payload. So a running fleet can begin to compare
+// more, while a change of the payload itself would refuse duplicates of recorded requests. ChildKey
+// does not depend on the second payload.
 func AlsoCompare(payload any) Option { return func(s *settings) { s.also = payload } }
 
-// OnPanic sets what becomes of the request if the function panics: see Options.OnPanic.
+// OnPanic decides what happens to the request if the function panics: see Options.OnPanic.
 func OnPanic(a Action) Option { return func(s *settings) { s.onPanic = a } }
 
 func (o Options) settings(opts []Option) (settings, error) {
 	s := settings{retain: o.Retain, maxExecution: o.MaxExecution, onLost: o.OnLost, onError: o.OnError, onPanic: o.OnPanic}
 	for i, f := range opts {
 		if f == nil {
-			return s, invalid("option %d is nil", i)
+			return s, invalid("Option %d is nil", i+1)
 		}
 		f(&s)
 	}
@@ -264,7 +261,7 @@ func (o Options) settings(opts []Option) (settings, error) {
 	case s.retain < time.Second || s.retain > maxDuration:
 		return s, invalid("Retain %v is not between a second and %v", s.retain, maxDuration)
 	case s.retain > o.RetainUnknown:
-		return s, invalid("Retain %v is above the store's RetainUnknown, %v", s.retain, o.RetainUnknown)
+		return s, invalid("Retain %v is above Options.RetainUnknown, %v", s.retain, o.RetainUnknown)
 	case s.wait < 0:
 		return s, invalid("Wait(%v) is negative", s.wait)
 	case s.maxExecution < time.Millisecond:
@@ -272,7 +269,7 @@ func (o Options) settings(opts []Option) (settings, error) {
 	case s.onLost != TakeOver && s.onLost != Refuse:
 		return s, invalid("OnLost %d is neither TakeOver nor Refuse", s.onLost)
 	case s.onPanic < DefaultAction || s.onPanic > Abandon:
-		return s, invalid("OnPanic %d is no Action", s.onPanic)
+		return s, invalid("OnPanic %d is not an Action", s.onPanic)
 	}
 	return s, nil
 }

@@ -89,8 +89,8 @@ func (s *Store) read(ctx context.Context, e keyspace.Entry, sure bool) (state, e
 	}
 }
 
-// about is what a codec binds a result to.
-func about(e keyspace.Entry) string { return e.Ref }
+// bound is the about of a Codec for a result.
+func bound(e keyspace.Entry) string { return e.Ref }
 
 // load returns the outcome that a record holds, or nil if parts of it are gone.
 func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Outcome, error) {
@@ -104,7 +104,7 @@ func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Outcome,
 		}
 	}
 	if !r.Omitted && len(stored) > 0 {
-		plain, err := s.decode(stored, r.Codec, about(e))
+		plain, err := s.decode(stored, r.Codec, bound(e))
 		if err != nil {
 			return nil, err
 		}

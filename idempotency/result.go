@@ -25,7 +25,7 @@ func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 	stored := o.stored
 	if !o.ready {
 		codec, err := "", error(nil)
-		stored, codec, err = a.store.encode(o.value, about(a.entry))
+		stored, codec, err = a.store.encode(o.value, bound(a.entry))
 		o.ready, o.since, o.stored = true, now(), stored
 		o.rec = a.rec
 		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure

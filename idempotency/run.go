@@ -3,37 +3,36 @@ package idempotency
 import (
 	"context"
 	"errors"
-	"fmt"
 )
 
-// Run calls fn, which does the work, and settles the attempt by how that ends, as Do does:
-// a result is recorded; of an error OnError decides, of a panic OnPanic, and both go on to
-// the caller. It is for those who translate between Begin and a transport.
+// Run calls fn, which does the work, and settles the attempt as Do does: a result is recorded; for an
+// error OnError decides, for a panic OnPanic, and both are passed on to the caller. It is for code
+// that translates between Begin and a transport, such as a middleware.
 //
-// It returns fn's error, joined with what went wrong about settling, and with the cause of
-// the attempt's context if that had ended before, such as ErrLost; or what Commit returns,
-// such as ErrNotRecorded and ErrFenced. If fn has settled the attempt itself, it returns
-// fn's error; and ErrInvalid for a nil fn, with which nothing is done. ctx's end does not end it;
-// it takes 5 seconds to record at most. Certain reports whether the caller may be answered by it.
+// It returns fn's error, joined with an error of settling and, if the attempt's context had ended
+// before, with its cause, such as ErrLost; otherwise it returns the errors of Commit, such as
+// ErrNotRecorded and ErrFenced. If fn has settled the attempt itself, Run returns fn's error. It
+// returns ErrInvalid for a nil fn, and does nothing. Run does not end with ctx; recording takes 5
+// seconds at most. Certain reports whether the caller may answer its client.
 func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte, error)) error {
 	if fn == nil {
-		return fmt.Errorf("%v: %w", a.key, invalid("the function is nil"))
+		return a.about("run", invalid("the function is nil"))
 	}
 	return a.run(ctx, func() ([]byte, error) { return fn(a.Context()) })
 }
 
-// Certain reports, of what Run, Commit, Fail, Release or Abandon has returned, whether the
-// caller may answer its own caller by it: whether no other attempt can have had another
-// outcome. That is so if the result or the failure is recorded; or if the request was given
-// up, by Release or Abandon, before the attempt's context had ended.
+// Certain reports whether the request's outcome is final, so that the caller may answer its client;
+// err is what Run, Commit, Fail, Release or Abandon has returned. The outcome is final if no other
+// attempt can have another one: the result or the failure is recorded, or the request was given up,
+// by Release or Abandon, before the attempt's context had ended.
 //
-// After ErrNotRecorded it is so as long as nothing but the loss of the session can keep the
-// outcome from being recorded. That needs that the session is not lost yet, by the clocks,
-// which Certain reads; that the attempt's context had not ended before; and that nothing was
-// given to Attach, which may be refused in the end.
+// After ErrNotRecorded the outcome is final as long as only the loss of the session can keep it from
+// being recorded: the session is not lost yet by the clocks, which Certain reads; the attempt's
+// context had not ended before; and nothing was given to Attach, which etcd may refuse in the end.
 //
-// It is never so after ErrConflict, ErrFenced, ErrInvalid and ErrSettled. So a function's
-// refusal whose attempt was interrupted is not: another may have begun, and succeed.
+// After ErrConflict, ErrFenced, ErrInvalid and ErrSettled it is never final. An error of a function
+// whose attempt was interrupted is not final either: another attempt may have begun, and may
+// succeed.
 func (a *Attempt) Certain(err error) bool {
 	for _, not := range []error{ErrConflict, ErrFenced, ErrInvalid, ErrSettled} {
 		if errors.Is(err, not) {

@@ -2,29 +2,29 @@ package idempotency
 
 import "sync/atomic"
 
-// counters count what a Store did in this process.
+// counters are the counts behind Stats.
 type counters struct {
 	begun, takenOver, cached, read, joined, inProgress, mismatched, unknown, scopeFull atomic.Int64
 	done, failed, released, abandoned, fenced, omitted, pending                        atomic.Int64
 }
 
-// Stats counts what a Store did in this process since it was made.
+// Stats counts what a Store has done in this process.
 type Stats struct {
-	Begun      int64 // attempts, TakenOver included
-	TakenOver  int64 // attempts after a lost one
+	Begun      int64 // attempts that have begun, TakenOver included
+	TakenOver  int64 // attempts that have begun after a lost one
 	Cached     int64 // replays from this process's cache
-	Read       int64 // replays of what was read from etcd
-	Joined     int64 // duplicates that got the outcome of a call in this process
-	InProgress int64 // calls that ended with ErrInProgress
-	Mismatched int64 // with ErrMismatch
-	Unknown    int64 // with ErrUnknown
-	ScopeFull  int64 // with ErrScopeFull
+	Read       int64 // replays that were read from etcd
+	Joined     int64 // duplicates that got the outcome of another call in this process
+	InProgress int64 // calls that returned ErrInProgress
+	Mismatched int64 // calls that returned ErrMismatch
+	Unknown    int64 // calls that returned ErrUnknown
+	ScopeFull  int64 // calls that returned ErrScopeFull
 
 	Done      int64 // attempts whose result was recorded
-	Failed    int64 // whose failure was
-	Released  int64
-	Abandoned int64
-	Fenced    int64 // whose outcome was refused, since another had taken over
+	Failed    int64 // attempts whose failure was recorded
+	Released  int64 // attempts that released their key
+	Abandoned int64 // attempts that were left as lost
+	Fenced    int64 // attempts that another one had taken over before they were settled
 	Omitted   int64 // outcomes that were recorded without their result
 	Pending   int64 // outcomes that are being written in the background now
 }

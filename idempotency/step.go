@@ -16,22 +16,23 @@ import (
 // maxSteps bounds what the recovery points of one attempt take, in bytes as stored.
 const maxSteps = 512 << 10
 
-// Step is a recovery point: it calls fn, and records the value that it returns; in a later
-// attempt at the same request it returns that value, without a call. A step costs one Txn.
+// Step is a recovery point: it calls fn, records the returned value as JSON and returns it. In a later
+// attempt at the same request it returns the recorded value and does not call fn. Two steps of a
+// request need different names. A step costs one Txn.
 //
-// It returns fn's error, as it is, and records nothing then. It returns ErrTooLarge if
-// the values of all steps together are above 512 KiB, or above what etcd or the client
-// takes in a message, ErrUnreadable for a value that is no T, ErrInvalid for one that has
-// no JSON and for a nil fn, ErrFenced, ErrSettled, the cause of the attempt's context if
-// that has ended before, or an error of etcd's; then, if fn was called, its value is
-// returned, and is not recorded. Two steps of one request need two names.
+// If fn returns an error, Step returns it unchanged and records nothing. It returns ErrTooLarge if
+// the values of all steps together exceed 512 KiB, or what etcd or the client accepts in a message;
+// ErrUnreadable for a recorded value that is not a T; ErrInvalid for a value that has no JSON and for
+// a nil fn; ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an
+// error of etcd's. If fn was called, Step returns its value with these errors, too; the value is not
+// recorded.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (T, error) {
 	var v T
 	if fn == nil {
-		return v, fmt.Errorf("step %q: %w", name, invalid("the function is nil"))
+		return v, a.aboutStep(name, invalid("the function is nil"))
 	}
 	if err := a.Err(); err != nil {
-		return v, fmt.Errorf("step %q: %w", name, err)
+		return v, a.aboutStep(name, err)
 	}
 	stored, found, err := a.step(name)
 	if err == nil && found {
@@ -40,26 +41,23 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 		}
 	}
 	if err != nil || found {
-		return v, wrapStep(name, err)
+		return v, a.aboutStep(name, err)
 	}
 	if v, err = fn(context.WithValue(a.Context(), callsKey{}, &calls{of: a, step: name})); err != nil {
 		return v, err
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		return v, invalid("step %q: the value has no JSON: %w", name, err)
+		return v, a.aboutStep(name, invalid("the value has no JSON: %w", err))
 	}
-	return v, wrapStep(name, a.record(name, b))
+	return v, a.aboutStep(name, a.record(name, b))
 }
 
-func wrapStep(name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("step %q: %w", name, err)
+func (a *Attempt) aboutStep(name string, err error) error {
+	return a.about(fmt.Sprintf("step %q of", name), err)
 }
 
-// lock takes the right to write the record, while the attempt goes on.
+// lock takes the right to write the record, while the attempt is not settled.
 func (a *Attempt) lock() error {
 	select {
 	case a.writing <- struct{}{}:
@@ -78,7 +76,7 @@ func (a *Attempt) lock() error {
 	return err
 }
 
-func (a *Attempt) aboutStep(name string) string { return about(a.entry) + "/" + name }
+func (a *Attempt) boundStep(name string) string { return bound(a.entry) + "/" + name }
 
 // step returns the value of a step that was recorded.
 func (a *Attempt) step(name string) ([]byte, bool, error) {
@@ -92,7 +90,7 @@ func (a *Attempt) step(name string) ([]byte, bool, error) {
 	}
 	for _, st := range steps {
 		if st.Name == name {
-			v, err := a.store.decode(st.Value, st.Codec, a.aboutStep(name))
+			v, err := a.store.decode(st.Value, st.Codec, a.boundStep(name))
 			return v, err == nil, err
 		}
 	}
@@ -101,7 +99,7 @@ func (a *Attempt) step(name string) ([]byte, bool, error) {
 
 // record adds a step to the record.
 func (a *Attempt) record(name string, value []byte) error {
-	stored, codec, err := a.store.encode(value, a.aboutStep(name))
+	stored, codec, err := a.store.encode(value, a.boundStep(name))
 	if err != nil {
 		return err
 	}
@@ -119,7 +117,7 @@ func (a *Attempt) record(name string, value []byte) error {
 	r := a.rec
 	r.Body = record.EncodeSteps(append(steps, record.Step{Name: name, Codec: codec, Value: stored}))
 	if len(r.Body) > maxSteps {
-		return fmt.Errorf("%w: %d bytes in all steps", ErrTooLarge, len(r.Body))
+		return fmt.Errorf("%w: the steps have %d bytes together, more than %d", ErrTooLarge, len(r.Body), maxSteps)
 	}
 	text := r.Encode()
 	a.store.space.writes(1, len(text))
@@ -140,11 +138,11 @@ func (a *Attempt) record(name string, value []byte) error {
 	case res.Outcome == commit.Overtaken:
 		return ErrFenced
 	}
-	return errors.New("the lease of attempts in progress is gone")
+	return errors.New("the lease of the record does not exist any more")
 }
 
-// resolve finds out what became of a step whose put was not answered, and shuts out what
-// may still be under way of it. The caller holds writing.
+// resolve finds out whether an unanswered put of a step took effect, and keeps a copy that is still
+// under way from taking effect. The caller holds writing.
 func (a *Attempt) resolve(ctx context.Context) error {
 	if a.unsure == "" {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
-// Store holds what became of requests, by their keys. Stores with one name on sessions of
-// one namespace are the same store, in all processes; give them the same options. It is
-// safe for concurrent use, and lives as long as its session.
+// Store records the outcomes of requests by their keys. All Stores with one name, on sessions of one
+// namespace, in all processes, are one store; give them the same options. It is safe for concurrent
+// use, and lives as long as its session.
 type Store struct {
 	sess   *engine.Session
 	client *clientv3.Client
@@ -30,7 +30,7 @@ type Store struct {
 
 	work   *pool
 	near   *gather // reads that one member answers
-	far    *gather // reads that a majority answers
+	far    *gather // reads that a majority confirms
 	group  *commit.Group
 	cache  cache
 	space  space
@@ -40,30 +40,30 @@ type Store struct {
 
 	mu        sync.Mutex
 	retention map[time.Duration]*pool // by class
-	flights   map[string]*flight      // by ref: what goes on in this process
+	flights   map[string]*flight      // by ref: the calls in this process
 	unstarted map[string]bool         // records of claims of this process that are being taken back
-	known     int64                   // greatest revision that etcd has answered with
-	knownAt   moment                  // when that was asked for
+	known     int64                   // greatest revision in an answer of a majority
+	knownAt   moment                  // when the latest such answer was asked for
 }
 
-// NewStore returns the store of that name on a session. It does no I/O before it
-// returns. It returns ErrInvalid if the session is nil, the name cannot be one (see
-// concurrency.NewSemaphore) or an option is out of range, and ErrClosed if the session
-// is closed. Close the session to end it: that waits for the attempts that go on.
+// NewStore returns the store of that name on a session. It does no I/O before it returns. It returns
+// ErrInvalid if the session is nil, the name is not valid (see concurrency.NewSemaphore) or an option
+// is out of range, and ErrClosed if the session is closed. A Store ends with its session;
+// Session.Close waits for attempts in progress.
 func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error) {
 	if s == nil {
-		return nil, invalid("idempotency: the session is nil")
+		return nil, fmt.Errorf("idempotency: new store %q: %w", name, invalid("the session is nil"))
 	}
 	if err := keyspace.CheckName(name); err != nil {
-		return nil, fmt.Errorf("idempotency: store %q: %w", name, invalid("the name %w", err))
+		return nil, fmt.Errorf("idempotency: new store %q: %w", name, invalid("the name %w", err))
 	}
 	o, err := opts.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("idempotency: store %q: %w", name, err)
+		return nil, fmt.Errorf("idempotency: new store %q: %w", name, err)
 	}
 	sess := engine.Of(s)
 	if sess.Context().Err() != nil {
-		return nil, fmt.Errorf("idempotency: store %q: %w", name, ErrClosed)
+		return nil, fmt.Errorf("idempotency: new store %q: %w", name, ErrClosed)
 	}
 	st := &Store{
 		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
@@ -80,14 +80,14 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 // Name returns the store's name.
 func (s *Store) Name() string { return s.name }
 
-// Options returns the options with their defaults, without Secret and OldSecrets.
+// Options returns the options with defaults filled in, without Secret and OldSecrets.
 func (s *Store) Options() Options {
 	o := s.opts
 	o.Secret, o.OldSecrets, o.OldCodecs = nil, nil, slices.Clone(o.OldCodecs)
 	return o
 }
 
-// together has a write at a key go with those of others. At one key only one goes at a time.
+// together lets a write at a key be sent in one Txn with writes at other keys.
 func (s *Store) together(e keyspace.Entry) commit.Together {
 	return commit.Together{Group: s.group, Subject: e.Ref}
 }
@@ -105,8 +105,8 @@ func (s *Store) retain(d time.Duration) *pool {
 	return p
 }
 
-// saw notes a revision that etcd has answered with, to a request of that time which no
-// member can answer alone.
+// saw records the revision of an answer to a request that no member can answer alone, sent at that
+// time.
 func (s *Store) saw(revision int64, sent moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,21 +116,20 @@ func (s *Store) saw(revision int64, sent moment) {
 	}
 }
 
-// floor returns the least revision that a read by one member may have, and false if
-// nothing is known that is young enough to say.
-func (s *Store) floor() (int64, bool) {
+// floor returns the least revision that a read by one member may have. ok is false if the latest
+// known revision is too old for that.
+func (s *Store) floor() (revision int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known, s.known > 0 && aged(s.knownAt) < s.sess.TTL()/3
 }
 
-// because joins the error of the caller's ctx, if that has ended, with the error that came of
-// it. The cause of a ctx is not looked at: within an attempt of another store it is that of its
-// session, such as ErrClosed.
+// because joins err with the error of the caller's ctx, if that has ended. The cause of ctx does not
+// count: within an attempt of another store it is the end of that one's session, such as ErrClosed.
 func because(ctx context.Context, err error) error { return joined(ctx.Err(), err) }
 
-// because does the same for a ctx that is derived of the caller's, and ends with a session's
-// error as well.
+// because does the same for a ctx that is derived from the caller's, and that also ends with the
+// session.
 func (c *call) because(ctx context.Context, err error) error {
 	ended := c.ended(ctx)
 	if ended != nil && err == ctx.Err() {
@@ -139,8 +138,8 @@ func (c *call) because(ctx context.Context, err error) error {
 	return joined(ended, err)
 }
 
-// ended returns why a ctx that is derived of the caller's has ended: the caller's own error, or
-// else what the session's end is called; nil if it has not.
+// ended returns why a ctx that is derived from the caller's has ended: the error of the caller's ctx,
+// or else the session's; nil if it has not.
 func (c *call) ended(ctx context.Context) error {
 	if err := c.outer.Err(); err != nil {
 		return err
@@ -155,5 +154,5 @@ func joined(ended, err error) error {
 	return err
 }
 
-// explain adds to an error that denies permission what an operator has to change.
+// explain adds to an error that denies permission the permission that is needed.
 func (s *Store) explain(err error) error { return commit.Explain(err, s.sess.Space().Root()) }

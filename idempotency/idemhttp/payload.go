@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 )
@@ -43,8 +43,7 @@ func CanonicalJSON(r *http.Request, body []byte) (any, error) {
 	}
 	p, err := idempotency.NewJSON(append(all, '}'))
 	if err != nil {
-		why, _ := strings.CutPrefix(err.Error(), idempotency.ErrInvalid.Error()+": ")
-		return nil, errors.New("the body is " + why)
+		return nil, fmt.Errorf("the body is %w", err)
 	}
 	return p, nil
 }

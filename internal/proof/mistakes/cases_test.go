@@ -252,20 +252,20 @@ var mistakes = []mistake{
 
 	{"The key has no operation.", `idempotency.Key{Scope: "acme", ID: "K-17"}`, func(f *fixture) error {
 		return f.begin(less(func(k *idempotency.Key) { k.Op = "" }), nil)
-	}, "begin request", `"payments"`, "Key.Op"},
+	}, "idempotency: begin", `"payments"`, "Key.Op"},
 	{"The key has no ID.", `idempotency.Key{Scope: "acme", Op: "POST /charges"}`, func(f *fixture) error {
 		return f.begin(less(func(k *idempotency.Key) { k.ID = "" }), nil)
-	}, "begin request", `"payments"`, "Key.ID"},
+	}, "idempotency: begin", `"payments"`, "Key.ID"},
 	{"The key has no scope.", `idempotency.Key{Op: "POST /charges", ID: "K-17"}`, func(f *fixture) error {
 		return f.begin(less(func(k *idempotency.Key) { k.Scope = "" }), nil)
-	}, "begin request", `"payments"`, "Key.Scope"},
+	}, "idempotency: begin", `"payments"`, "Key.Scope"},
 	{"The payload cannot be compared.", `store.Begin(ctx, key, request.Body)`, func(f *fixture) error {
 		return f.begin(key, strings.NewReader("7 EUR"))
-	}, "begin request", `"payments"`, "Fingerprint"},
+	}, "idempotency: begin", `"payments"`, "Fingerprint"},
 	{"The function is nil.", `idempotency.Do[string](ctx, store, key, nil, nil)`, func(f *fixture) error {
 		_, err := idempotency.Do[string](soon(f.t), f.store, key, nil, nil)
 		return err
-	}, "begin request", `"payments"`, "function"},
+	}, "idempotency: do", `"payments"`, "function"},
 	{"The store has no name.", `idempotency.NewStore(sess, "", nil)`, func(f *fixture) error {
 		_, err := idempotency.NewStore(f.sess, "", nil)
 		return err
