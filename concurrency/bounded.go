@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,18 +11,6 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
-)
-
-const (
-	// optimistic is how often a bounded request is written on the condition
-	// that nobody has come since the queue was read.
-	optimistic = 4
-	// ample is how many requests of one's own weight must fit besides for the first
-	// failure of that condition to be enough.
-	ample = 8
-	// patience is for how long tries that stand in the way, and are about to
-	// go, are given the time to do so.
-	patience = 100 * time.Millisecond
 )
 
 // enqueueBounded writes a request only if not too many stand before it: none, for
@@ -50,30 +39,38 @@ func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (
 		if err != nil {
 			return nil, false, err
 		}
-		answer, full := o.answer, error(o.full)
-		if answer != queue.Enter && r.hasID {
+		p, full := prospect{answer: o.answer, round: round, free: o.free, weight: r.weight}, error(o.full)
+		if p.answer != queue.Enter && r.hasID {
 			made, err := g.makeRoom(ctx, e, r, o.view)
 			switch ours := asOurs(err); {
 			case ours != nil:
-				answer, full = queue.Unclear, ours.held
+				p.ours, full = true, ours.held
 			case err != nil:
 				return nil, false, err
 			case made:
 				continue
 			}
 		}
-		if answer == queue.Enter {
-			c, admitted, err := g.enter(ctx, e, r, o, round)
-			if err == errRefused {
-				continue
-			}
-			if ours := asOurs(err); ours != nil {
-				answer, full = queue.Unclear, ours.held
-			} else {
+		p.waited = time.Since(begun)
+		next := p.next()
+		for next == writeIf || next == writeAnyway {
+			c, admitted, err := g.enter(ctx, e, r, o, next)
+			ours := asOurs(err)
+			switch {
+			case errors.Is(err, errRefused):
+				p.outrun = true
+			case ours != nil:
+				p.ours, full = true, ours.held
+			default:
 				return c, admitted, err
 			}
+			p.waited = time.Since(begun)
+			next = p.next()
 		}
-		if answer == queue.Refuse || time.Since(begun) > patience {
+		switch next {
+		case again:
+			continue
+		case fail:
 			return nil, false, full
 		}
 		if err := pause.Wait(ctx, nil); err != nil {
@@ -85,17 +82,12 @@ func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (
 	}
 }
 
-// enter writes a request that may join as far as a look tells, on the condition that
-// this is still so; without one after a few rounds, or at once after the first if so much
-// room is left that it hardly matters who has come.
-func (g *gate) enter(ctx context.Context, e *engine.Epoch, r request, o outlook, round int) (*claim, bool, error) {
-	if round >= optimistic {
+// enter writes a request that may join as far as a look shows.
+func (g *gate) enter(ctx context.Context, e *engine.Epoch, r request, o outlook, how step) (*claim, bool, error) {
+	if how == writeAnyway {
 		return g.enqueueAnyway(ctx, e, r)
 	}
-	c, admitted, err := g.put(ctx, e, r, false, g.unchanged(o))
-	if err == errRefused && o.free >= ample*r.weight {
-		return g.enqueueAnyway(ctx, e, r)
-	}
+	c, admitted, err := g.enqueue(ctx, e, r, false, g.unchanged(o))
 	return c, admitted || err == nil && o.fits, err
 }
 
@@ -127,7 +119,7 @@ func (g *gate) unchanged(o outlook) []clientv3.Cmp {
 
 // enqueueAnyway writes the request first and then looks whether it may stay.
 func (g *gate) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request) (*claim, bool, error) {
-	c, admitted, err := g.put(ctx, e, r, true, nil)
+	c, admitted, err := g.enqueue(ctx, e, r, true, nil)
 	if err != nil || admitted {
 		return c, admitted, err
 	}

@@ -18,17 +18,13 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// enqueue writes a request, in one Txn that also reads what tells whether it is
-// admitted at once. If it fails, nothing is left but what is being removed in the
-// background.
-func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, ifs ...clientv3.Cmp) (c *claim, admitted bool, err error) {
-	return g.put(ctx, e, r, false, ifs)
-}
-
 // errRefused says that the caller's own conditions were not met.
 var errRefused = errors.New("the conditions of the request are not met")
 
-func (g *gate) put(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *claim, _ bool, err error) {
+// enqueue writes a request, in one Txn that also reads what shows whether it is admitted at
+// once. ifs are conditions of the caller's own. If enqueue fails, no request is left but one
+// that is being removed in the background.
+func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *claim, admitted bool, err error) {
 	var pause commit.Backoff
 	var ours *oursError // why the call has waited so far
 	defer func() {
@@ -37,67 +33,77 @@ func (g *gate) put(ctx context.Context, e *engine.Epoch, r request, try bool, if
 		}
 	}()
 	for {
-		number, err := e.TakeSlot(ctx, g.keys.Range)
-		if err != nil {
-			return nil, false, err
-		}
-		slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: r.weight, Try: try}
-		c := &claim{Ticket: &engine.Ticket{Queue: g.keys.Range, Number: number, Stored: engine.Stored{Key: g.keys.Slot(slot)}}, gate: g, request: r, slot: slot}
-		tx := g.creation(e, c, ifs)
-		e.Writes(c.Ticket)
-		leave, err := g.turn(ctx, &g.sess.Sending, time.Now())
-		if err != nil {
-			e.Written(c.Ticket, 0)
-			e.Free(c.Ticket)
-			return nil, false, err
-		}
-		seen := g.sess.Seen()
-		res, err := e.Fence().Create(ctx, tx)
-		leave()
-		e.Written(c.Ticket, res.Token)
-		var pending *commit.PendingError
-		switch {
-		case errors.As(err, &pending):
-			e.Discard(c.Ticket, pending)
-			return nil, false, err
-		case errors.Is(err, commit.ErrOccupied):
-			g.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
-			e.Waste(c.Ticket)
-			continue // with the next one
-		case errors.Is(err, commit.ErrGone):
-			e.Gone()
-			return nil, false, engine.ErrEpoch
-		case err != nil:
-			e.Free(c.Ticket)
-			return nil, false, err
-		case res.Token == 0:
-			e.Free(c.Ticket)
-			switch err := g.resolve(ctx, e, r, res.Read); {
-			case err == nil:
-			case err == errRefused && len(ifs) == 0: // what stood in the way is gone again
-			case asOurs(err) != nil && !r.bounded:
-				ours = asOurs(err)
-				if err := pause.Wait(ctx, nil); err != nil {
-					return nil, false, err
-				}
-			default:
+		c, read, outcome, err := g.write(ctx, e, r, try, ifs)
+		switch outcome {
+		case written:
+			admitted, err := g.admitted(ctx, c, read)
+			if err != nil {
+				e.Withdraw(c.Ticket, g.refusal(c))
 				return nil, false, err
 			}
+			return c, admitted, nil
+		case occupied: // with the next name
 			continue
-		}
-		if res.Token <= seen {
-			g.sess.Rewind()
-			e.Valid()
-			return nil, false, engine.ErrEpoch
-		}
-		g.sess.See(res.Token)
-		admitted, err := g.admitted(ctx, c, res.Read)
-		if err != nil {
-			e.Withdraw(c.Ticket, g.refusal(c))
+		case refused:
+		default:
 			return nil, false, err
 		}
-		return c, admitted, nil
+		err = g.resolve(ctx, e, r, read)
+		switch afterRefusal(err, r.bounded, len(ifs) > 0) {
+		case fail:
+			return nil, false, err
+		case wait:
+			ours = asOurs(err)
+			if err := pause.Wait(ctx, nil); err != nil {
+				return nil, false, err
+			}
+		}
 	}
+}
+
+// write sends the Txn of a request once. Unless the request was written, it also settles the
+// ticket, in the background if need be.
+func (g *gate) write(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *claim, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+	number, err := e.TakeSlot(ctx, g.keys.Range)
+	if err != nil {
+		return nil, nil, failed, err
+	}
+	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: r.weight, Try: try}
+	c := &claim{Ticket: &engine.Ticket{Queue: g.keys.Range, Number: number, Stored: engine.Stored{Key: g.keys.Slot(slot)}}, gate: g, request: r, slot: slot}
+	tx := g.creation(e, c, ifs)
+	e.Writes(c.Ticket)
+	leave, err := g.turn(ctx, &g.sess.Sending, time.Now())
+	if err != nil {
+		e.Written(c.Ticket, 0)
+		e.Free(c.Ticket)
+		return nil, nil, failed, err
+	}
+	seen := g.sess.Seen()
+	res, err := e.Fence().Create(ctx, tx)
+	leave()
+	e.Written(c.Ticket, res.Token)
+	out := outcomeOf(res, err, seen)
+	switch out {
+	case written:
+		g.sess.See(res.Token)
+	case refused, failed:
+		e.Free(c.Ticket)
+	case unsettled:
+		var pending *commit.PendingError
+		errors.As(err, &pending)
+		e.Discard(c.Ticket, pending)
+	case occupied:
+		g.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
+		e.Waste(c.Ticket)
+	case gone:
+		e.Gone()
+		err = engine.ErrEpoch
+	case rewound:
+		g.sess.Rewind()
+		e.Valid()
+		err = engine.ErrEpoch
+	}
+	return c, res.Read, out, err
 }
 
 // creation is the Txn that writes a request.

@@ -177,7 +177,7 @@ func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, beg
 	if r.bounded {
 		c, admitted, err = g.enqueueBounded(ctx, e, r)
 	} else {
-		c, admitted, err = g.enqueue(ctx, e, r)
+		c, admitted, err = g.enqueue(ctx, e, r, false, nil)
 	}
 	leave()
 	if err == nil && !admitted {

@@ -6,11 +6,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
-
-	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // outlook is what one state of the queue says of a request that has not been written yet

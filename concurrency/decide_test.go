@@ -1,0 +1,80 @@
+package concurrency
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/queue"
+)
+
+func TestOutcomeOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		token int64
+		err   error
+		want  outcome
+	}{
+		{8, nil, written},
+		{7, nil, rewound}, // as great as the greatest that was met before
+		{0, nil, refused},
+		{0, commit.ErrOccupied, occupied},
+		{0, fmt.Errorf("create: %w", commit.ErrGone), gone},
+		{0, &commit.PendingError{}, unsettled},
+		{9, &commit.PendingError{}, unsettled},
+		{0, errors.New("denied"), failed},
+	} {
+		require.Equal(t, c.want, outcomeOf(commit.Result{Token: c.token}, c.err, 7), "%d, %T", c.token, c.err)
+	}
+}
+
+func TestAfterRefusal(t *testing.T) {
+	t.Parallel()
+	ours, held := &oursError{&HeldError{}}, &HeldError{}
+	for _, c := range []struct {
+		reason               error
+		bounded, conditional bool
+		want                 step
+	}{
+		{nil, false, false, again},
+		{nil, true, true, again},
+		{errRefused, false, false, again}, // what was in the way is gone
+		{errRefused, true, false, again},
+		{errRefused, true, true, fail}, // the caller looks again
+		{ours, false, false, wait},
+		{ours, true, false, fail}, // the caller waits, with the others in its way
+		{ours, true, true, fail},
+		{held, false, false, fail},
+		{errors.New("no answer"), false, false, fail},
+	} {
+		require.Equal(t, c.want, afterRefusal(c.reason, c.bounded, c.conditional), "%v, %t, %t", c.reason, c.bounded, c.conditional)
+	}
+}
+
+func TestProspect(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		p    prospect
+		want step
+	}{
+		"room":                                     {prospect{answer: queue.Enter, weight: 1, free: 1}, writeIf},
+		"room, others come":                        {prospect{answer: queue.Enter, weight: 1, free: 7, outrun: true}, again},
+		"room, others come, the last optimistic":   {prospect{answer: queue.Enter, weight: 1, free: 1, round: optimistic - 1}, writeIf},
+		"room, others keep coming":                 {prospect{answer: queue.Enter, weight: 1, free: 1, round: optimistic}, writeAnyway},
+		"ample room, others come":                  {prospect{answer: queue.Enter, weight: 1, free: 8, outrun: true}, writeAnyway},
+		"ample room for one, but not for a weight": {prospect{answer: queue.Enter, weight: 2, free: 15, outrun: true}, again},
+		"no room":                                  {prospect{answer: queue.Refuse, weight: 1}, fail},
+		"no room, long since":                      {prospect{answer: queue.Refuse, weight: 1, waited: time.Hour}, fail},
+		"tries are in the way":                     {prospect{answer: queue.Unclear, weight: 1, waited: patience}, wait},
+		"tries are in the way for long":            {prospect{answer: queue.Unclear, weight: 1, waited: patience + 1}, fail},
+		"the ID is about to be free":               {prospect{answer: queue.Enter, weight: 1, free: 9, ours: true}, wait},
+		"the ID is about to be free, no room":      {prospect{answer: queue.Refuse, weight: 1, ours: true}, wait},
+		"the ID is about to be free for long":      {prospect{answer: queue.Enter, weight: 1, ours: true, waited: patience + 1}, fail},
+	} {
+		require.Equal(t, c.want, c.p.next(), name)
+	}
+}
