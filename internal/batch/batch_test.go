@@ -115,7 +115,7 @@ func (d *desk) come(t *testing.T, wg *sync.WaitGroup, kinds ...int) {
 	}
 }
 
-// The first go alone, at once; who comes meanwhile goes together with others, in order, as
+// The first are sent alone, at once; later ones are sent together, in order, as
 // many as may and as fit.
 func TestWhoComesMeanwhileGoesTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -123,11 +123,11 @@ func TestWhoComesMeanwhileGoesTogether(t *testing.T) {
 		want  []string
 		took  time.Duration
 	}{
-		"one":               {[]int{0}, []string{"alone0"}, time.Second},
-		"few":               {[]int{0, 1}, []string{"alone0", "alone1"}, time.Second},
-		"many":              {[]int{0, 1, 2, 3, 4, 5, 6}, []string{"alone0", "alone1", "together[2 3 4]", "together[5 6]"}, 2 * time.Second},
-		"some do not fit":   {[]int{0, 1, 2, 2, 3, 2}, []string{"alone0", "alone1", "together[2 4]", "together[3]", "together[5]"}, 3 * time.Second},
-		"as those who went": {[]int{0, 0, 0}, []string{"alone0", "alone1", "together[2]"}, 2 * time.Second},
+		"one":                     {[]int{0}, []string{"alone0"}, time.Second},
+		"few":                     {[]int{0, 1}, []string{"alone0", "alone1"}, time.Second},
+		"many":                    {[]int{0, 1, 2, 3, 4, 5, 6}, []string{"alone0", "alone1", "together[2 3 4]", "together[5 6]"}, 2 * time.Second},
+		"some do not fit":         {[]int{0, 1, 2, 2, 3, 2}, []string{"alone0", "alone1", "together[2 4]", "together[3]", "together[5]"}, 3 * time.Second},
+		"as those that were sent": {[]int{0, 0, 0}, []string{"alone0", "alone1", "together[2]"}, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestNobodyWaitsForOneThatHangs(t *testing.T) {
 }
 
 // Whose ctx ends while it waits goes alone at once, which sees to that; whose ctx ends under
-// way is told, and was sent.
+// way is reported, and was sent.
 func TestTheEndOfCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(1, 3)

@@ -114,7 +114,7 @@ func like(t require.TestingT, b []byte) {
 	}
 }
 
-// draw makes JSON up, some of it with names that stand twice, halves of characters and
+// draw makes JSON up, some of it with duplicate names, halves of characters and
 // bytes that are no Unicode.
 func draw(t *rapid.T, out *strings.Builder, depth int) {
 	space := func() { out.WriteString(rapid.SampledFrom([]string{"", "", "", " ", "\t\r\n"}).Draw(t, "space")) }

@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// amendment is one of a key that stands, to "after".
+// amendment changes an existing key to "after".
 func (f *fixture) amendment() commit.Amendment {
 	f.t.Helper()
 	resp, err := f.client.Put(ctxT(f.t), f.key(), "before")
@@ -27,7 +27,7 @@ func (f *fixture) amendment() commit.Amendment {
 	}
 }
 
-// What Amend tells, with and without lost answers.
+// What Amend returns, with and without lost responses.
 func TestAmend(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -115,7 +115,7 @@ func TestAmendWithoutSpace(t *testing.T) {
 	require.False(t, f.stands(f.key()))
 }
 
-// A lease that is gone is told; unless an earlier copy was applied before it went.
+// A lease that is gone is reported, unless an earlier copy was applied before its end.
 func TestAmendOnALeaseThatIsGone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t))
@@ -141,7 +141,7 @@ func TestAmendOnALeaseThatIsGone(t *testing.T) {
 	require.Equal(t, commit.Amended, res.Outcome)
 }
 
-// Amend and PutAt end with their ctx, and PutAt puts only while the key stands as it was.
+// Amend and PutAt end with their ctx, and PutAt puts only while the key is unchanged.
 func TestAmendEndsWithItsCtx(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t))

@@ -31,12 +31,12 @@ func TestCreate(t *testing.T) {
 	require.EqualValues(t, f.lease, f.get(f.key()).Kvs[0].Lease)
 	require.Equal(t, map[string]int{"Txn": 2}, f.client.Requests(), "one for the fence, one for the key")
 
-	// F29: what stands there is not mine, even if I wrote it in another attempt.
+	// F29: the existing key is not this attempt's, even if the same process wrote it in another one.
 	_, err = f.fence.Create(ctxT(t), f.creation())
 	require.ErrorIs(t, err, commit.ErrOccupied)
 }
 
-// The caller's own conditions decide too, and Else tells why.
+// The caller's own conditions decide too, and Else shows why.
 func TestCreateUnderConditions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t))
@@ -80,7 +80,7 @@ func TestCreateUnanswered(t *testing.T) {
 	}
 }
 
-// Errors that say "never" are returned as they are, and nothing stands.
+// Errors that say "never" are returned as they are, and no key exists.
 func TestCreateRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t))
@@ -218,7 +218,7 @@ func TestRaisedOnceForAll(t *testing.T) {
 }
 
 // F46: clientv3 has repeated the Txn, the second copy failed on the first, and
-// then etcd is out of reach. That is no proof that nothing stands.
+// then etcd is out of reach. That is no proof that no key exists.
 func TestTrapL1RepeatedByClient(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t))
@@ -256,7 +256,7 @@ func TestCreateOnLostLease(t *testing.T) {
 	require.ErrorIs(t, err, commit.ErrGone)
 	require.False(t, f.stands(f.key()) || f.stands(f.presence()))
 
-	// Somebody put a presence key of his own there: it is not this session's.
+	// Another process put its own presence key there: it is not this session's.
 	_, err = f.client.Put(ctxT(t), f.presence(), "")
 	require.NoError(t, err)
 	_, err = f.fence.Create(ctxT(t), f.creation())
@@ -306,7 +306,7 @@ func TestTrapL3NoSpaceAfterApplied(t *testing.T) {
 }
 
 // L1 and L3 together: an answer is lost, and then there is no space to raise the
-// fence. What stands is removed, but the creation counts as settled only when the
+// fence. What exists is removed, but the creation counts as settled only when the
 // fence has been raised: the late copy would land.
 func TestTrapL1NoSpaceToSettle(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ type amended struct {
 	err error
 }
 
-// stand has keys stand, and returns their mod revision.
+// stand creates keys, and returns their mod revision.
 func (g *gathering) stand(names ...string) int64 {
 	g.t.Helper()
 	var puts []clientv3.Op
@@ -235,7 +235,7 @@ func TestTrapS1Subjects(t *testing.T) {
 	require.EqualValues(t, 2, g.get(g.prefix + "one").Kvs[0].Version)
 }
 
-// F46: who leaves while his creation is under way with others has it discarded, however late
+// F46: a caller that leaves while its creation is under way with others has it discarded, however late
 // it comes; the others get theirs.
 func TestGroupAndWhoLeaves(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ func TestHangUpRaisesNoFence(t *testing.T) {
 	}
 }
 
-// The answer to what was sent for a caller who has given up is lost: now the fence is
+// The response to a request whose caller has given up is lost: now the fence is
 // raised.
 func TestHangUpAndLostAnswer(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestHangUpAndLostAnswer(t *testing.T) {
 }
 
 // Nothing is sent for a caller whose ctx has ended before, and nothing is to be settled:
-// also not for one who has waited for company.
+// also not for a caller that has waited for others.
 func TestHangUpBeforeSending(t *testing.T) {
 	t.Parallel()
 	t.Run("alone", func(t *testing.T) {

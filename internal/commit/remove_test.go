@@ -13,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// F27, T23: what Remove tells, with and without lost answers.
+// F27, T23: what Remove returns, with and without lost responses.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -103,7 +103,7 @@ func TestRemoveAndPutOnLostLease(t *testing.T) {
 	require.NoError(t, <-done)
 	require.False(t, f.stands(f.prefix+"notice"))
 
-	// The request stands all the same: somebody has hung it on another lease.
+	// The request exists all the same: another process has put it on another lease.
 	resp, err := f.client.Put(ctxT(t), f.key(), "")
 	require.NoError(t, err)
 	removal, err := commit.RemoveAndPut(ctxT(t), f.client, f.key(), resp.Header.Revision, put)

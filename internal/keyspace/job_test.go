@@ -13,7 +13,7 @@ func instants() *rapid.Generator[time.Time] {
 	return rapid.Map(rapid.Int64Range(first, last), time.UnixMilli)
 }
 
-// The text of a tick sorts as the instants do, whatever zone they are told in: etcd compares
+// The text of a tick sorts as the instants do, whatever their zone: etcd compares
 // ranges of them.
 func TestTicksSortAsInstants(t *testing.T) {
 	j := space(t, "ns").Job("a/b%")

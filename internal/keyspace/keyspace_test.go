@@ -161,7 +161,7 @@ func FuzzParseSlot(f *testing.F) {
 	})
 }
 
-// What a session is told stands under names that do not mean one another.
+// Notices and step-down keys of a session have distinct names.
 func TestWordToASession(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := space(t, "ns").Session(rapid.Int64().Draw(t, "lease"))

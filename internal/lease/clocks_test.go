@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A duration is what the clock says that says most: one stands still while the machine is
+// A duration is the greatest that any clock shows: one stops while the machine is
 // suspended, one can be set, and one is there on Linux only.
 func TestAge(t *testing.T) {
 	t.Parallel()

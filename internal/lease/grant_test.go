@@ -111,7 +111,7 @@ func TestGrantGivenUp(t *testing.T) {
 	}
 }
 
-// F19: revoking goes on until etcd has confirmed it, its own bound ends, or it is
+// F19: revoking is repeated until etcd has confirmed it, its own bound ends, or it is
 // refused for good.
 func TestRevokeGoesOn(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {

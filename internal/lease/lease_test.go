@@ -165,7 +165,7 @@ func TestSlowAnswers(t *testing.T) {
 	}
 }
 
-// However long nobody answers, a lease has few streams at a time.
+// However long no response comes, a lease has few streams at a time.
 func TestSilentStreamsAreFew(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		a := newAPI()
@@ -289,13 +289,13 @@ func TestTrapL9EndsOfStreams(t *testing.T) {
 	}
 }
 
-// S10: an answer for another lease, one that nobody asked for, and one with less
+// S10: an answer for another lease, one without a request, and one with less
 // than the granted TTL renew nothing.
 func TestTrapS10ForeignAnswers(t *testing.T) {
 	for name, send := range map[string]func(s *scripted, own int64){
-		"another lease":  func(s *scripted, own int64) { <-s.sent; s.answers <- answer{id: own + 1, seconds: 15} },
-		"a smaller TTL":  func(s *scripted, own int64) { <-s.sent; s.answers <- answer{id: own, seconds: 14} },
-		"nobody's reply": func(s *scripted, own int64) { s.answers <- answer{id: own, seconds: 15} },
+		"another lease":           func(s *scripted, own int64) { <-s.sent; s.answers <- answer{id: own + 1, seconds: 15} },
+		"a smaller TTL":           func(s *scripted, own int64) { <-s.sent; s.answers <- answer{id: own, seconds: 14} },
+		"reply without a request": func(s *scripted, own int64) { s.answers <- answer{id: own, seconds: 15} },
 	} {
 		bubble(t, name, func(t *testing.T) {
 			a := newAPI()

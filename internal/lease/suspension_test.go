@@ -10,7 +10,7 @@ import (
 )
 
 // machine has the clocks of a machine that can be suspended: then the monotonic clock
-// stands still. The wall clock can be set back at the same time.
+// stops. The wall clock can be set back at the same time.
 type machine struct {
 	base, begun time.Time
 

@@ -51,7 +51,7 @@ func TestWindow(t *testing.T) {
 		"an answer at the deadline is late":       {{sent(7 * s), same(8 * s), false}, {nil, same(8 * s), false}},
 		"ended by looking, for good":              {{nil, same(8 * s), false}, {sent(7 * s), same(8 * s), false}, {nil, same(9 * s), false}},
 		"ended, even if time goes back":           {{nil, same(9 * s), false}, {nil, same(1 * s), false}, {sent(1 * s), same(1 * s), false}},
-		"suspended: one clock stands still":       {{nil, run{3600 * s, 1 * s, 3600 * s}, false}, {nil, same(1 * s), false}},
+		"suspended: one clock stops":              {{nil, run{3600 * s, 1 * s, 3600 * s}, false}, {nil, same(1 * s), false}},
 		"answer after a suspension":               {{sent(1 * s), run{3600 * s, 2 * s, 3600 * s}, false}},
 		"wall clock set forward":                  {{nil, run{5 * s, 1 * s, 1 * s}, true}, {nil, run{8 * s, 1 * s, 1 * s}, false}},
 		"wall clock set back":                     {{nil, run{-3600 * s, 7 * s, 7 * s}, true}, {nil, run{-3600 * s, 8 * s, 8 * s}, false}},
@@ -59,7 +59,7 @@ func TestWindow(t *testing.T) {
 		"the same, and an answer":                 {{sent(1 * s), run{2 * s, 2 * s, 3600 * s}, false}},
 		"the same, without a clock that shows it": {{nil, run{1 * s, 1 * s, none}, true}, {nil, run{1 * s, 8 * s, none}, false}},
 		"suspended, without that clock":           {{nil, run{8 * s, 1 * s, none}, false}},
-		"a machine that stood still as a whole":   {{nil, same(1 * s), true}, {sent(1 * s), same(2 * s), true}, {nil, same(9*s - 1), true}},
+		"a machine that stopped as a whole":       {{nil, same(1 * s), true}, {sent(1 * s), same(2 * s), true}, {nil, same(9*s - 1), true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := time.Now()

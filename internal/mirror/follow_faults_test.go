@@ -20,7 +20,7 @@ import (
 )
 
 // F32, T6: history is compacted between list and watch, and while the connection
-// is down. The mirror lists anew and goes on.
+// is down. The mirror lists again and continues.
 func TestFollowThroughCompaction(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Start(t, nil), nil)
@@ -44,7 +44,7 @@ func TestFollowThroughCompaction(t *testing.T) {
 	require.NoError(t, err)
 	f.client.Heal()
 	f.upToDate()
-	require.Greater(t, f.resets(), resets, "what the watch has missed is compacted: only a list can tell")
+	require.Greater(t, f.resets(), resets, "what the watch has missed is compacted: only a list can show it")
 }
 
 // F35: whatever ends the watch, it is set up anew.
@@ -217,7 +217,7 @@ func TestFollowRejectsStaleLists(t *testing.T) {
 	f.upToDate()
 }
 
-// Who was admitted in a history that was taken back has never been.
+// A request that was admitted in a history that was taken back has never existed.
 func TestMirrorAfterARestore(t *testing.T) {
 	t.Parallel()
 	space, err := keyspace.New("/p", "n")
@@ -318,7 +318,7 @@ func TestFollowBeyondItsToken(t *testing.T) {
 }
 
 // etcd is away for a while. That leaves no streams behind, and one that was never
-// opened keeps nobody waiting.
+// opened delays no caller.
 func TestFollowLeavesNoStreams(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t), nil)

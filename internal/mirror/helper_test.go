@@ -109,7 +109,7 @@ type fixture struct {
 	t       *testing.T
 	cluster *embedtest.Cluster
 	client  *embedtest.Client
-	writer  *clientv3.Client // somebody else's
+	writer  *clientv3.Client // another process's
 	prefix  string
 	source  *mirror.Source
 	copy    *copied

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is the queue written the slow, obvious way: who was ever admitted is
+// model is the queue written the slow, obvious way: the set of admitted requests is
 // remembered by name, and everything else is computed anew each time.
 type model struct {
 	entries []Entry
@@ -67,7 +67,7 @@ func TestQueueAgainstModel(t *testing.T) {
 			},
 			"leave": func(t *rapid.T) {
 				if len(m.entries) == 0 {
-					t.Skip("nobody is there")
+					t.Skip("the queue is empty")
 				}
 				rev++
 				for range rapid.IntRange(1, len(m.entries)).Draw(t, "how many") { // one revision may free many
@@ -157,7 +157,7 @@ func TestBounded(t *testing.T) {
 	waits := Entry{Key: "c", Create: 3, Weight: 1}
 	require.Equal(t, Enter, build(1).Bounded(0, 1, 0))
 	require.Equal(t, Refuse, build(0).Bounded(0, 1, 0))
-	require.Equal(t, Refuse, new(Queue).Bounded(0, 1, 0), "an unknown limit admits nobody")
+	require.Equal(t, Refuse, new(Queue).Bounded(0, 1, 0), "an unknown limit admits nothing")
 	require.Equal(t, Refuse, build(1, held).Bounded(0, 1, 0))
 	require.Equal(t, Enter, build(1, held).Bounded(0, 1, 1))
 	require.Equal(t, Unclear, build(1, try).Bounded(0, 1, 0), "a try alone is no reason to refuse")
@@ -165,6 +165,6 @@ func TestBounded(t *testing.T) {
 	require.Equal(t, Unclear, build(1, held, try).Bounded(0, 1, 1), "a try that waits fills no place in the queue")
 	require.Equal(t, Refuse, build(1, held, waits).Bounded(0, 1, 1))
 	require.Equal(t, Refuse, build(3, held, waits).Bounded(0, 2, 0))
-	require.Equal(t, Enter, build(1, held, try, waits).Bounded(1, 1, 0), "nobody is before the first")
+	require.Equal(t, Enter, build(1, held, try, waits).Bounded(1, 1, 0), "no request is before the first")
 	require.Equal(t, Unclear, build(1, held, try, waits).Bounded(3, 1, 1))
 }

@@ -77,7 +77,7 @@ func TestLeaseEnds(t *testing.T) {
 			_, err = one.Put(ctx, key, "", clientv3.WithLease(l.ID))
 			require.NoError(t, err)
 		}
-		_, err = one.Put(ctx, "b", "") // hangs on nothing any more
+		_, err = one.Put(ctx, "b", "") // waits for nothing any more
 		require.NoError(t, err)
 		_, err = one.Put(ctx, "c", "", clientv3.WithLease(l.ID))
 		require.NoError(t, err)

@@ -183,7 +183,7 @@ func (p *pair) ask(t failer, req any) (answer string, err error) {
 	return got, gotErr
 }
 
-// ask sends a request whose revisions are the fake's, and tells the answer in them.
+// ask sends a request whose revisions are the fake's, and returns the answer in them.
 func (s *side) ask(req any) (string, error) {
 	ctx, cancel := bounded()
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 // watch is a watch on one side, and what it has seen.
 type watch struct {
 	key     string
-	deletes bool // it is told of deletes only
+	deletes bool // it receives deletes only
 	from    int64
 	events  clientv3.WatchChan
 	cancel  context.CancelFunc

@@ -18,7 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
-// commit makes a put that is not repeated, and tells when and how it ended.
+// commit makes a put that is not repeated, and reports when and how it ended.
 func commit(ctx context.Context, c *fakeetcd.Client, key string) (code codes.Code, took time.Duration) {
 	begun := time.Now()
 	_, err := c.Txn(ctx).Then(clientv3.OpPut(key, "")).Commit()
@@ -33,7 +33,7 @@ func commit(ctx context.Context, c *fakeetcd.Client, key string) (code codes.Cod
 	return status.Code(err), took
 }
 
-// ended waits until a watch says something, and tells its error.
+// ended waits for a response of a watch, and returns its error.
 func ended(w clientv3.WatchChan) error {
 	resp := <-w
 	return resp.Err()
@@ -190,7 +190,7 @@ func TestFatesOnStreams(t *testing.T) {
 	})
 }
 
-// Without a leader those who require one are told at once, others wait; leases wait
+// Without a leader, calls that require one fail at once, others wait; leases wait
 // too, and have their whole time again when there is one.
 func TestNoLeader(t *testing.T) {
 	t.Parallel()

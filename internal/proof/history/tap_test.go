@@ -58,7 +58,7 @@ func TestTap(t *testing.T) {
 }
 
 // TestTapWithHoles: a watch that was away while etcd was compacted has a hole.
-// Another one fills it; without one the tap says that it cannot tell.
+// Another one fills it; without one the tap reports the gap.
 func TestTapWithHoles(t *testing.T) {
 	t.Parallel()
 	for _, watches := range []int{1, 2} {

@@ -23,12 +23,12 @@ func TestMain(m *testing.M) {
 		embedtest.Main(m)
 	case "etcd":
 		os.Exit(server.Main(os.Args[1:]))
-	case "obedient": // ends with its input, telling that it runs
+	case "obedient": // reports that it runs, and ends with its input
 		go tick()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "deaf":
 		tick()
-	case "parent": // starts a child, tells who it is, and stays
+	case "parent": // starts a child, prints its process ID, and stays
 		p, err := procs.Run(procs.Command{Name: "child", Path: os.Args[0], Env: []string{roleEnv + "=deaf"}, Log: os.Args[1]})
 		if err != nil {
 			fmt.Println(err)

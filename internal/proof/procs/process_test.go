@@ -72,7 +72,7 @@ func TestRunFails(t *testing.T) {
 	require.ErrorContains(t, err, "start nothing")
 }
 
-// Whoever ends, by whatever end, leaves no process behind: not even a stopped one.
+// A parent that ends, in whatever way, leaves no process behind: not even a stopped one.
 func TestChildrenDieWithTheirParent(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

@@ -74,7 +74,7 @@ func (d *desk) acquire() *concurrency.Permit {
 	return p
 }
 
-// waiter acquires in a goroutine, and tells when it has got its permit.
+// waiter acquires in a goroutine, and reports when it has its permit.
 func (d *desk) waiter() <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() {
@@ -319,7 +319,7 @@ func TestCompactionUnderAWaiter(t *testing.T) {
 }
 
 // F26: a release is answered, and a copy of it comes much later, when the slot has its
-// next request: that one stands.
+// next request: that one exists.
 func TestLateCopyOfARelease(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(t *testing.T, on []*desk) {
@@ -376,8 +376,8 @@ func TestNoSpaceLeavesNothing(t *testing.T) {
 	})
 }
 
-// A10: a machine that stood still as a whole, with all of its clocks (a virtual machine
-// that was paused), trusts its permit until word arrives: with the first answer of etcd,
+// A10: a machine that was stopped as a whole, with all of its clocks (a virtual machine
+// that was paused), trusts its permit until it learns better: with the first answer of etcd,
 // or at the deadline by its own clocks.
 func TestPausedMachine(t *testing.T) {
 	for name, answered := range map[string]bool{"etcd answers": true, "etcd cannot be reached": false} {

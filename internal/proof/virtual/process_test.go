@@ -122,7 +122,7 @@ func (p *process) call(ctx context.Context, e history.Event, do func(*concurrenc
 	return err
 }
 
-// ask acquires a permit, holds it and gives it back.
+// ask acquires a permit, holds it and releases it.
 func (p *process) ask(ctx context.Context, x step) error {
 	sem, err := p.semaphore()
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *process) ask(ctx context.Context, x step) error {
 	p.act(permit.Context(), permit)
 	p.hold(permit, belief, x.d)
 	if permit.Err() != nil {
-		p.act(context.Background(), permit) // nobody has told the work that it is over
+		p.act(context.Background(), permit) // the work does not know that it is over
 	}
 
 	back, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -186,7 +186,7 @@ func (p *process) act(ctx context.Context, permit *concurrency.Permit) {
 	p.rec.Add(e)
 }
 
-// hold believes in a permit until its time is over or it is told better.
+// hold believes in a permit until its time is over or it learns better.
 func (p *process) hold(permit *concurrency.Permit, belief *history.Belief, d time.Duration) {
 	for begun := time.Now(); belief.Check(permit); {
 		left := d - time.Since(begun)

@@ -31,7 +31,7 @@ type simulation struct {
 	server   *fakeetcd.Server
 	recorder *history.Recorder
 	tap      *history.Tap
-	meddler  *fakeetcd.Client // on whom nothing strikes
+	meddler  *fakeetcd.Client // without faults
 	space    keyspace.Space
 	writes   atomic.Int64
 	all      []*process
@@ -49,7 +49,7 @@ type process struct {
 	name   string
 	client *fakeetcd.Client
 
-	// turn is for one opening or closing at a time. It is no mutex: for who waits for
+	// turn is for one opening or closing at a time. It is not a mutex: for a goroutine that waits for
 	// one, a bubble's time does not pass.
 	turn chan struct{}
 
@@ -121,7 +121,7 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 	for _, key := range sim.server.Keys(root + gate + "/queue/") {
 		_, _ = sim.meddler.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(key), "=", 0)).Then(clientv3.OpDelete(key)).Commit()
 	}
-	// Who waits for an event that was lost finds out by the next list.
+	// A waiter whose event was lost finds out by the next list.
 	time.Sleep(3 * sim.script.ttl)
 	sim.mark(ctx, history.MarkHealthy)
 	sim.calls.Wait() // every ctx ends
@@ -201,7 +201,7 @@ func (sim *simulation) step(p *process, x step) {
 			done()
 		}
 	case plant:
-		// It hangs on no lease and looks like a request of the first one's.
+		// It has no lease and looks like a request of the first one's.
 		sim.meddle(sim.space.Queue(keyspace.Semaphore, queue).Slot(keyspace.Slot{Lease: lease(sim.all[0].session()), Number: 40, Weight: 1}), clientv3.OpPut, "key planted")
 	case again:
 		if keys := sim.server.Keys(root + gate + "/queue/"); len(keys) > 0 {
@@ -261,7 +261,7 @@ func (p *process) session() *concurrency.Session {
 	return p.sess
 }
 
-// lease is where a session stands.
+// lease returns the lease of a session.
 func lease(s *concurrency.Session) int64 {
 	if s == nil {
 		return 4711

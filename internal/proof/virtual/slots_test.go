@@ -69,7 +69,7 @@ func TestSlotsThatAreAboutToBeFreed(t *testing.T) {
 		at(d.asking(t.Context()), 0)
 		time.Sleep(trip - time.Millisecond)
 		synctest.Wait()
-		require.Len(t, d.server.Keys(root+"mutex/"+queue+"/queue/"), most-1, "the holder and those who have not given up")
+		require.Len(t, d.server.Keys(root+"mutex/"+queue+"/queue/"), most-1, "the holder and the calls that have not given up")
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		require.Len(t, d.server.Keys(root+"mutex/"+queue+"/queue/"), most+1, "both have a slot")
@@ -99,7 +99,7 @@ func TestWaitForASlotEnds(t *testing.T) {
 		"with Wait":    {opts: []concurrency.AcquireOption{concurrency.Wait(2 * time.Second)}, want: concurrency.ErrUnavailable, took: 2 * time.Second},
 		"with Close":   {do: func(d *desk) { d.close(0) }, want: concurrency.ErrClosed, took: time.Second},
 		"with the lease": {
-			do:  func(d *desk) { d.client.Resume(); d.server.Expire(d.session.Lease()) }, // and it goes on, on the next one
+			do:  func(d *desk) { d.client.Resume(); d.server.Expire(d.session.Lease()) }, // and it continues on the next one
 			ctx: 10 * time.Second, want: context.DeadlineExceeded, took: 10 * time.Second,
 		},
 	} {

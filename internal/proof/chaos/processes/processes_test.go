@@ -18,7 +18,7 @@ import (
 
 // S3, F07: the leader is stopped for longer than the TTL, another is elected, and the
 // first goes on. Live leases that it has revoked are seen to end early, their holders
-// hear of it at once, and no effect of theirs is accepted afterwards. Whether it gets
+// notice it at once, and no effect of theirs is accepted afterwards. Whether it gets
 // to revoke any is a matter of milliseconds: a test that does not see it shows less.
 // The servers are processes of the test binary; ETCD_BINARY names others.
 func TestTrapS3StoppedLeader(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTrapS3StoppedLeader(t *testing.T) {
 	}
 }
 
-// What is early is told from what is not by the deadline that holders knew.
+// The deadline that holders knew separates early ends from others.
 func TestEarlyEnds(t *testing.T) {
 	t.Parallel()
 	const s = int64(time.Second)
@@ -69,7 +69,7 @@ func TestEarlyEnds(t *testing.T) {
 		"closed": {deleted: 3 * s, until: 4 * s, to: 3*s - 1, more: []history.Event{
 			{At: 3*s - 1, Kind: history.KindCall, Client: "c", Op: 9, Name: history.Close, Lease: 7},
 		}},
-		"early, and its client stood still": {deleted: 3 * s, until: 4 * s, to: 4*s - 1, more: []history.Event{
+		"early, and its client was stopped": {deleted: 3 * s, until: 4 * s, to: 4*s - 1, more: []history.Event{
 			{At: 2 * s, Kind: history.KindBegin, Op: 8, Name: ClientPaused, Client: "c"},
 			{At: 4 * s, Kind: history.KindFinish, Op: 8, Name: ClientPaused, Client: "c"},
 		}, want: []Early{{Lease: 7, At: 3 * s, By: 2 * time.Second, Permits: 1}}},
@@ -134,8 +134,8 @@ func TestKillsInRequests(t *testing.T) {
 	}
 }
 
-// What a pause beyond the TTL cost is told from what ended before, and from what a
-// client went on using.
+// Permits that a pause beyond the TTL cost are separated from those that ended before, and from
+// those that a client continued to use.
 func TestLongPauses(t *testing.T) {
 	t.Parallel()
 	const s = int64(time.Second)
@@ -151,7 +151,7 @@ func TestLongPauses(t *testing.T) {
 		"lost":                {9 * s, []history.Event{ended(9*s-1, history.Deadline, 2*s)}, 1, 1, 0},
 		"lost, told by watch": {9 * s, []history.Event{ended(9*s+1, history.Lost, 2*s)}, 1, 1, 0},
 		"used":                {9 * s, []history.Event{ended(9*s+5, history.Released, 9*s+1)}, 1, 0, 1},
-		"used, before the parent noted that it goes on": {9 * s, []history.Event{ended(9*s-1, history.Released, 9*s-2)}, 1, 0, 1},
+		"used, before the parent noted that it continues": {9 * s, []history.Event{ended(9*s-1, history.Released, 9*s-2)}, 1, 0, 1},
 		"released before":  {9 * s, []history.Event{ended(3*s-1, history.Released, 2*s)}, 1, 0, 0},
 		"a shorter pause":  {5 * s, []history.Event{ended(5*s+1, history.Released, 5*s)}, 0, 0, 0},
 		"killed meanwhile": {9 * s, []history.Event{killed}, 0, 0, 0},
@@ -198,7 +198,7 @@ func TestControl(t *testing.T) {
 	require.NoError(t, next.Error)
 	require.Equal(t, Stop, pa)
 	var pb Phase
-	require.NoError(t, b.Call("Control.Next", Faults, &pb), "who comes later is told at once")
+	require.NoError(t, b.Call("Control.Next", Faults, &pb), "a later caller gets the phase at once")
 	require.Equal(t, Stop, pb)
 
 	require.NoError(t, a.Call("Control.Done", Report{"a", Stop, []string{"bad"}}, nil))
