@@ -3,23 +3,23 @@
 //
 // # Guaranteed
 //
-// Each attempt at a tick is started at most once. One Txn of etcd decides that; no clock takes
-// part.
+// A tick is started at most once; with Retries(n), at most n further times, each time after the
+// previous run was lost. One Txn of etcd decides each start; no clock takes part.
 //
-// A tick is not started after a later tick of the job was claimed. The same Txn decides that. One
-// claim does not count: one that is further in the future than Options.MaxSkew, by the clock of the
-// process that claims now. The process that made it has a wrong clock.
+// A tick is not started after a later tick of the job was claimed. The same Txn decides that. A
+// later tick does not count if it is further in the future than Options.MaxSkew, by the clock of
+// the process that claims now: the process that has claimed it has a wrong clock.
 //
-// The runs of one job do not overlap if their functions return when their contexts end. The
-// context of a run ends, with a cause, before another run can start, under the assumptions that
-// package concurrency states for permits.
+// The runs of one job do not overlap if their functions return when their contexts end. The context
+// of a run ends, with a cause, before another run can start, under the assumptions that package
+// concurrency states for permits.
 //
 // The Token of a run is greater than the tokens of all earlier runs of the job. A Txn that carries
 // the run's Guard takes effect only while the run is active in etcd.
 //
 // If a process crashes, the loss of its runs is detected after the session's TTL and half a second,
 // whatever AtMost is. Retries decides whether their ticks are started again. By default they are
-// not, so that nothing is started twice.
+// not, so that no tick is started twice.
 //
 // # Unconfirmed ends
 //
@@ -34,26 +34,26 @@
 // # Not guaranteed
 //
 // Not every tick is started. A tick is skipped if a run of the job is active, if the job is paused
-// or cools down, or if no process is alive to start it. What a run does outside etcd may happen more than
-// once: a process can be paused between the check of its context and the effect. Ticks are not
-// started exactly on time: they start by the clock of the process that claims first. If clocks
-// differ by more than a job's interval, a process with a fast clock can claim a later tick first;
-// the earlier tick is then skipped.
+// or cools down, or if no process is alive to start it. What a run does outside etcd may happen
+// more than once: a process can be paused between the check of its context and the effect. Ticks
+// are not started exactly on time: they start by the clock of the process that claims first. If
+// clocks differ by more than a job's interval, a process with a fast clock can claim a later tick
+// first; the earlier tick is then skipped.
 //
 // # Failures under a cron library
 //
 // A cron library drops the results of its calls. Set Options.Done, which is called with each result
 // and error, or SessionOptions.Logger, which gets failed and lost runs, ticks that could not be
-// claimed, and settings that are refused (once, not at each tick). Without both, only History
-// shows a job that fails each night.
+// claimed, and settings that are refused (once, not at each tick). Without both, only History shows
+// a job that fails each night.
 //
 // # Terms
 //
 // A tick is a fire time of a job: an instant in UTC, the same in all processes. A claim is the
 // record in etcd by which a process takes a tick; afterwards it is the history of the run. A run is
-// one execution of a job's function, and an attempt is one start of a tick. The holder of a run is
-// the process that executes it, by SessionOptions.Holder of its session. A cooldown is the time
-// after a start during which AtLeast keeps the job from starting again. A call that finds a run of
-// its own tick active, and may start another attempt, waits for the end of that run: it is on
-// standby.
+// one execution of a job's function. An attempt is a start of a tick: the first one, or a further
+// one after the previous run was lost. The holder of a run is the process that executes it, by
+// SessionOptions.Holder of its session. A cooldown is the time after a start during which AtLeast
+// keeps the job from starting again. A call that finds a run of its own tick active, and may start
+// another attempt, waits for the end of that run: it is on standby.
 package schedlock

@@ -308,7 +308,8 @@ type gocronTicks struct {
 	passed int       // fire times that have come while gocron had not asked for the lock
 }
 
-// IsValid is called by gocron: it sets the crontab. It returns an error of the cron's.
+// IsValid is called by gocron: it sets the crontab. It returns an error of the Cron that was passed
+// to NewGocronCron.
 func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.Time) error {
 	err := t.valid(crontab, location, now)
 	t.mu.Lock()

@@ -71,8 +71,9 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 
 // Resume lets a paused job start again, from its next tick on: OnMisfire(Once) starts no tick from
 // before the call, by the clock of this process. Resuming a job that is not paused is no error.
-// Resume returns ErrInvalid if the name is out of range, and ErrUnknownJob. After ErrClosed, ctx's
-// error or an error of etcd's the job may be paused or not.
+// Resume returns ErrInvalid if the name is out of range, and ErrUnknownJob if nothing of the job is
+// in etcd and this Locker has not used it. After ErrClosed, ctx's error or an error of etcd's the
+// job may be paused or not.
 func (l *Locker) Resume(ctx context.Context, name string) error {
 	err := l.known(ctx, name)
 	if err == nil {

@@ -75,10 +75,10 @@ func AtMost(d time.Duration) Option {
 }
 
 // AtLeast keeps the job from starting again for d after a start, up to ten years, even if the run
-// has ended long before, its process has crashed or its session was closed. A run starts a little
-// after its tick, so d must be below the interval of the job by more than starts are late;
-// otherwise every second tick is skipped. A d that equals the period, or the time between the next
-// two fire times of a Job, is refused.
+// has ended long before, its process has crashed or its session was closed. The default is 0. A run
+// starts a little after its tick. So d must be shorter than the interval of the job, by more than
+// starts are late; otherwise every second tick is skipped. A d that equals the period, or the time
+// between the next two fire times of a Job, is refused.
 func AtLeast(d time.Duration) Option {
 	return option(func(s *settings) error {
 		s.atLeast = d
@@ -110,14 +110,14 @@ func LateBy(d time.Duration) Option {
 // LateBy has passed, by default before the next fire time. Do with Tick and without Every does not
 // know the next fire time: there, without LateBy, only a later tick is a bound.
 //
-// A process must be on standby to make a further attempt. A call that finds its tick claimed does
-// not return at once then: it waits until the run has ended or LateBy has passed. A Job that begins
-// later looks once for a lost run, see Job.Next.
+// Further attempts are made by calls on standby: with Retries, a call that finds its tick claimed
+// does not return at once, but waits until the run has ended or LateBy has passed. A Job that
+// begins later looks once for a lost run, see Job.Next.
 //
-// Retries therefore has no effect if the calls on standby end before the loss is detected, which
-// takes the TTL and half a second; these calls report Late. Under a Job and NewGocronCron they end
-// when the next tick comes. Under Wrap and NewGocronLocker they end with the period, unless LateBy
-// is longer: a LateBy above the duration of a run plus the TTL helps, because ticks that come
+// So Retries has no effect if the calls on standby end before the loss is detected, which takes the
+// TTL and half a second; these calls report Late. Under a Job and NewGocronCron they end when the
+// next tick comes. Under Wrap and NewGocronLocker they end with the period, unless LateBy is
+// longer. A LateBy above the duration of a run plus the TTL helps there; the ticks that come
 // meanwhile are skipped as StillRunning.
 func Retries(n int) Option {
 	return option(func(s *settings) error {
@@ -136,7 +136,7 @@ type Misfire int
 
 // The policies for misfires.
 const (
-	// Skip leaves missed ticks out.
+	// Skip starts no missed tick.
 	Skip Misfire = iota
 	// Once starts the latest missed tick, once in the whole fleet, when a process begins to use the
 	// job, see Job.Next, however long ago it was missed; LateBy, if given, bounds that. If the job

@@ -17,9 +17,9 @@ const (
 	// Failed: this call ran the function, and it returned an error, panicked, called
 	// runtime.Goexit or exceeded AtMost.
 	Failed
-	// Lost: this call ran the function, but the run was lost or was unlocked before the
-	// function returned, by this process's clock or by an answer of etcd's. What the function did after
-	// the loss may overlap with another run.
+	// Lost: this call ran the function, but the run was lost or was unlocked before the function
+	// returned. This process's clock or an answer of etcd's shows that. What the function did
+	// after the loss may overlap with another run.
 	Lost
 	// Claimed: another call has claimed this tick, and runs or has run it.
 	Claimed

@@ -53,10 +53,10 @@ func (r *Run) Context() context.Context { return r.life.Context() }
 func (r *Run) Lost() <-chan struct{} { return r.life.Lost() }
 
 // StopRequested returns a context that ends when the run should stop soon: when Close of the
-// session begins to wait for it, with ErrClosed as the cause, or when the run ends, as Context does.
-// Work that can stop halfway should watch it, since Close interrupts the runs that remain at its
-// deadline. Close also waits for the runs that a cron library has started: call Close before you
-// wait for the library to stop, so that these runs are requested to stop.
+// session begins, with ErrClosed as the cause, or when the run ends, as Context does. Close waits
+// for the active runs, and interrupts those that remain at its deadline; so work that can stop
+// halfway should watch this context. Close waits for the runs that a cron library has started, too:
+// call Close before waiting for the library to stop, so that these runs are requested to stop.
 func (r *Run) StopRequested() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,9 +89,9 @@ func (r *Run) Txn(ctx context.Context, more ...clientv3.Cmp) clientv3.Txn {
 	return r.locker.client.Txn(ctx).If(append(slices.Clip(more), r.Guard())...)
 }
 
-// Deadline returns the time until which the run may continue as things are: the earlier of AtMost's
-// end and the time until which the session's lease is trusted. Each renewal of the lease moves the
-// second one.
+// Deadline returns the time until which the run may continue if nothing changes: the earlier of
+// AtMost's end and the time until which the session's lease is trusted. Each renewal of the lease
+// moves the second one.
 func (r *Run) Deadline() time.Time { return r.life.Deadline() }
 
 // Extend sets AtMost to end d from now, later or earlier than before. It returns ErrInvalid if d is

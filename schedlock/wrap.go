@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Wrap returns a wrapper for jobs of a cron library. A wrapped job runs as Locker.Do runs a
-// function: at most once in each period in the whole fleet. With robfig/cron the wrapper is a
+// Wrap returns a wrapper for jobs of a cron library. A wrapped job runs as the function of Locker.Do
+// does: in each period at most one process of the fleet starts it. With robfig/cron the wrapper is a
 // cron.JobWrapper:
 //
 //	only, err := schedlock.Wrap[cron.Job](lk, "sweep", time.Minute)
