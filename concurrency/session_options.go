@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"os"
@@ -78,59 +79,51 @@ func (o *SessionOptions) withDefaults() (SessionOptions, error) {
 	if o != nil {
 		c = *o
 	}
-	if c.TTL == 0 {
-		c.TTL = defaultTTL
-	}
-	floor := shortTTL
+	shortest := shortTTL
 	if c.Margin != 0 {
-		floor = time.Second
+		shortest = time.Second
 	}
-	if c.TTL < floor || c.TTL > maxTTL || c.TTL%time.Second != 0 {
-		return c, invalid("TTL %v is not a number of whole seconds from %v to %v", c.TTL, floor, maxTTL)
-	}
-	if c.Margin == 0 {
-		c.Margin = max(c.TTL/5, leastMargin)
-	}
-	if c.Margin < lowestMargin || c.Margin > c.TTL/2 {
-		return c, invalid("Margin %v is not between %v and half of the TTL of %v", c.Margin, lowestMargin, c.TTL)
-	}
-	if c.Prefix == "" {
-		c.Prefix = keyspace.DefaultPrefix
-	}
+	c.TTL = cmp.Or(c.TTL, defaultTTL)
+	c.Margin = cmp.Or(c.Margin, max(c.TTL/5, leastMargin))
+	c.Prefix = cmp.Or(c.Prefix, keyspace.DefaultPrefix)
+	c.MaxPermits = cmp.Or(c.MaxPermits, defaultMaxPermits)
+	c.ReportEvery = cmp.Or(c.ReportEvery, 10*time.Second)
+	c.ReleaseTimeout = cmp.Or(c.ReleaseTimeout, 2*time.Second)
 	if c.Holder == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		host = strings.ToValidUTF8(host, "?")
-		c.Holder = fmt.Sprintf("%.200s-%d-%s", host, os.Getpid(), rand.Text()[:6])
-	}
-	switch {
-	case len(c.Holder) > maxHolder:
-		return c, invalid("Holder %.20q… has %d bytes, more than %d", c.Holder, len(c.Holder), maxHolder)
-	case !utf8.ValidString(c.Holder) || strings.ContainsFunc(c.Holder, unicode.IsControl):
-		return c, invalid("Holder %.20q is not text without control characters", c.Holder)
-	}
-	if c.MaxPermits == 0 {
-		c.MaxPermits = defaultMaxPermits
-	}
-	if c.MaxPermits < 1 || c.MaxPermits > keyspace.MaxSlot+1 {
-		return c, invalid("MaxPermits %d is not between 1 and %d", c.MaxPermits, keyspace.MaxSlot+1)
-	}
-	if c.ReportEvery == 0 {
-		c.ReportEvery = 10 * time.Second
-	}
-	if c.ReportEvery < time.Millisecond {
-		return c, invalid("ReportEvery %v is below a millisecond", c.ReportEvery)
-	}
-	if c.ReleaseTimeout == 0 {
-		c.ReleaseTimeout = 2 * time.Second
-	}
-	if c.ReleaseTimeout < time.Millisecond {
-		return c, invalid("ReleaseTimeout %v is below a millisecond", c.ReleaseTimeout)
+		c.Holder = thisProcess()
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-	return c, nil
+	return c, c.check(shortest)
+}
+
+// check checks options of which none is left open.
+func (o *SessionOptions) check(shortest time.Duration) error {
+	switch {
+	case o.TTL < shortest || o.TTL > maxTTL || o.TTL%time.Second != 0:
+		return invalid("TTL %v is not a number of whole seconds from %v to %v", o.TTL, shortest, maxTTL)
+	case o.Margin < lowestMargin || o.Margin > o.TTL/2:
+		return invalid("Margin %v is not between %v and half of the TTL of %v", o.Margin, lowestMargin, o.TTL)
+	case len(o.Holder) > maxHolder:
+		return invalid("Holder %.20q… has %d bytes, more than %d", o.Holder, len(o.Holder), maxHolder)
+	case !utf8.ValidString(o.Holder) || strings.ContainsFunc(o.Holder, unicode.IsControl):
+		return invalid("Holder %.20q is not text without control characters", o.Holder)
+	case o.MaxPermits < 1 || o.MaxPermits > keyspace.MaxSlot+1:
+		return invalid("MaxPermits %d is not between 1 and %d", o.MaxPermits, keyspace.MaxSlot+1)
+	case o.ReportEvery < time.Millisecond:
+		return invalid("ReportEvery %v is below a millisecond", o.ReportEvery)
+	case o.ReleaseTimeout < time.Millisecond:
+		return invalid("ReleaseTimeout %v is below a millisecond", o.ReleaseTimeout)
+	}
+	return nil
+}
+
+// thisProcess names the process for other processes and operators.
+func thisProcess() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%.200s-%d-%s", strings.ToValidUTF8(host, "?"), os.Getpid(), rand.Text()[:6])
 }
