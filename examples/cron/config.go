@@ -50,8 +50,8 @@ func (c config) check(rest []string) error {
 	case c.skew < 0 || 2*c.skew > c.period:
 		return fmt.Errorf("-skew is %v, want 0 to half of the period", c.skew)
 	case 2*c.skew/time.Duration(c.workers-1) > c.period/8*4/5:
-		// While one is away, the next clock must not be so far behind that the one who
-		// comes back claims a tick before the others have come to the one before it.
+		// While a process is stopped, the next clock must not be so far behind that the
+		// process, once resumed, claims a tick before the others reach the one before it.
 		return fmt.Errorf("-skew %v of %d workers puts more than the shortest interval between two clocks", c.skew, c.workers)
 	case c.period*3/8+c.ttl+1500*time.Millisecond > c.period:
 		return fmt.Errorf("-period %v leaves no time to start a lost run again before the next fire time, with -ttl %v", c.period, c.ttl)

@@ -76,14 +76,14 @@ func judge(events []event, limit int) verdict {
 	}
 	if v.Peak > limit {
 		v.Violations = append(v.Violations, fmt.Sprintf("%d were working at the same time under a limit of %d: %s",
-			v.Peak, limit, v.who(attempts, v.PeakAt)))
+			v.Peak, limit, v.workers(attempts, v.PeakAt)))
 	}
 	return v
 }
 
-// who returns the names of the attempts that were working at a time, in the order of their
+// workers returns the names of the attempts that were working at a time, in the order of their
 // start.
-func (v *verdict) who(attempts []attempt, at int64) string {
+func (v *verdict) workers(attempts []attempt, at int64) string {
 	var names []string
 	slices.SortFunc(v.Work, func(a, b span) int { return cmp.Compare(a.From, b.From) })
 	for _, s := range v.Work {

@@ -18,7 +18,7 @@ func lead(ctx context.Context, sess *concurrency.Session) {
 		return
 	}
 	err = el.Lead(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
-		<-ctx.Done() // the leader's work goes on until then
+		<-ctx.Done() // the leader works until then
 		if errors.Is(context.Cause(ctx), concurrency.ErrStepDown) {
 			fmt.Println(sess.Holder(), "was asked to step down, and stops")
 		}

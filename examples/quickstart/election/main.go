@@ -4,7 +4,7 @@
 //	go run ./examples/quickstart/election
 //	go run ./examples/quickstart/election -endpoints 127.0.0.1:2379
 //
-// The watcher is a third process, which prints who leads.
+// The watcher is a third process, which prints the leader.
 package main
 
 import (

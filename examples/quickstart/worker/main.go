@@ -1,4 +1,4 @@
-// Worker works under a limit that all processes of a fleet share, goes on through an outage
+// Worker works under a limit that all processes of a fleet share, continues through an outage
 // of etcd, and stops gracefully on Ctrl-C and SIGTERM: work in progress is completed.
 //
 //	go run ./examples/quickstart/worker
