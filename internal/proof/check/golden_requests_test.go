@@ -31,7 +31,7 @@ var goldenRequests = []goldenCase{
 		b := t.asksFor(1, 2)
 		b.steps = a.steps
 		t.claimsIt(b)
-		t.works(b)
+		t.execute(b)
 		t.reaches(b, "two")
 		t.functionReturns(a, "done") // and is fenced
 		t.finishesIt(b)
@@ -54,7 +54,7 @@ var goldenRequests = []goldenCase{
 		c := t.asksFor(2, 2)
 		c.steps = b.steps
 		t.claimsIt(c)
-		t.works(c)
+		t.execute(c)
 		t.finishesIt(c)
 		t.passes(late)
 	}},
@@ -62,7 +62,7 @@ var goldenRequests = []goldenCase{
 		a := t.asksFor(0, 1)
 		a.with = WithConflict
 		t.claimsIt(a)
-		t.works(a)
+		t.execute(a)
 		t.functionReturns(a, "done")
 		t.loses(a)
 		t.commit(change{key: simRequest, del: true})
@@ -107,7 +107,7 @@ var goldenRequests = []goldenCase{
 		a := t.asksFor(0, 1)
 		a.atMost = "1ms"
 		t.claimsIt(a)
-		t.works(a)
+		t.execute(a)
 		t.tryEnds(a, history.HeldTooLong)
 		t.now += 2_000_000_000
 		t.commit(change{key: simRequest + "/claim", del: true})
@@ -119,7 +119,7 @@ var goldenRequests = []goldenCase{
 		a := t.asksFor(0, 1)
 		a.with = WithPut
 		t.claimsIt(a)
-		t.works(a)
+		t.execute(a)
 		t.finishesIt(a, a.effect())
 		t.passes(late)
 	}},
@@ -181,7 +181,7 @@ var goldenRequests = []goldenCase{
 		a := t.asksFor(0, 1)
 		a.refuse = true
 		t.claimsIt(a)
-		t.works(a)
+		t.execute(a)
 		t.loses(a)
 		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
@@ -191,7 +191,7 @@ var goldenRequests = []goldenCase{
 		b := t.asksFor(1, 2)
 		b.print = "q"
 		t.claimsIt(b)
-		t.works(b)
+		t.execute(b)
 		t.finishesIt(b)
 		t.passes(late)
 	}},
@@ -295,7 +295,7 @@ var goldenRequests = []goldenCase{
 		a := t.asksFor(0, 1)
 		a.with = WithPut
 		t.claimsIt(a)
-		t.works(a)
+		t.execute(a)
 		t.commit(a.effect())
 		t.finishesIt(a, a.effect())
 		t.passes(late)
@@ -304,7 +304,7 @@ var goldenRequests = []goldenCase{
 		a := t.asksFor(0, 1)
 		a.with = WithPut
 		t.claimsIt(a)
-		t.works(a)
+		t.execute(a)
 		t.finishesIt(a)
 		t.passes(late)
 	}},
@@ -312,7 +312,7 @@ var goldenRequests = []goldenCase{
 		a := t.asksFor(0, 1)
 		a.with = WithConflict
 		t.claimsIt(a)
-		t.works(a)
+		t.execute(a)
 		t.finishesIt(a, a.effect())
 		t.passes(late)
 	}},
@@ -320,7 +320,7 @@ var goldenRequests = []goldenCase{
 		a := t.asksFor(0, 1)
 		a.with = WithPut
 		t.claimsIt(a)
-		t.works(a)
+		t.execute(a)
 		t.functionReturns(a, record.AttemptFailed)
 		t.leaves(a, record.AttemptFailed, a.effect())
 		t.answers(a, history.FailedBefore, a)
@@ -330,14 +330,14 @@ var goldenRequests = []goldenCase{
 	{"one claim is started twice", "requests/twice", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.tryEnds(a, history.Lost)
-		t.works(a)
+		t.execute(a)
 		t.finishesIt(a)
 		t.passes(late)
 	}},
 	{"a function is called without a claim", "requests/token", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.token = 7
-		t.works(a)
+		t.execute(a)
 		t.functionReturns(a, "released")
 	}},
 	{"a function is called for a claim that was taken back", "requests/token", func(t *scenario) {
@@ -350,7 +350,7 @@ var goldenRequests = []goldenCase{
 	{"a function is called before its claim", "requests/early", func(t *scenario) {
 		a := t.asksFor(0, 1)
 		a.token = t.rev + 1
-		t.works(a)
+		t.execute(a)
 		call := t.now
 		t.functionReturns(a, "done")
 		t.claimsIt(a)

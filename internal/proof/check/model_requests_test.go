@@ -182,7 +182,7 @@ func (s *sim) takes(k *simIdem, r *simTry) {
 		s.answers(r, "error", nil)
 		return
 	}
-	s.works(r)
+	s.execute(r)
 	k.last, k.state, k.holder = r, record.AttemptWorking, r
 	s.trying = append(s.trying, r)
 }

@@ -88,8 +88,8 @@ func (s *sim) tryEvent(r *simTry, kind history.Kind) history.Event {
 	return history.Event{Kind: kind, Client: r.client.name, Op: r.op, Name: history.RequestStart, Gate: r.gate, Token: r.token}
 }
 
-// works calls the function of a claim.
-func (s *sim) works(r *simTry) {
+// execute calls the function of a claim.
+func (s *sim) execute(r *simTry) {
 	s.ops++
 	r.op, r.ended = s.ops, false
 	e := s.tryEvent(r, history.KindCall)
@@ -106,7 +106,7 @@ func (s *sim) works(r *simTry) {
 func (s *sim) attempts(n, number int) *simTry {
 	r := s.asksFor(n, number)
 	s.claimsIt(r)
-	s.works(r)
+	s.execute(r)
 	return r
 }
 

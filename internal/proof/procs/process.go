@@ -97,15 +97,15 @@ func (p *Process) Kill() {
 
 // Quit asks the process to end by closing its standard input, and kills it if it
 // does not in time. It continues a stopped process first.
-func (p *Process) Quit(patience time.Duration) error {
+func (p *Process) Quit(within time.Duration) error {
 	_ = p.Resume()
 	_ = p.stdin.Close()
 	select {
 	case <-p.done:
 		return p.err
-	case <-time.After(patience):
+	case <-time.After(within):
 		p.Kill()
-		return fmt.Errorf("%s did not end within %v, and was killed", p.name, patience)
+		return fmt.Errorf("%s did not end within %v, and was killed", p.name, within)
 	}
 }
 

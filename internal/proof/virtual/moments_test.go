@@ -192,7 +192,7 @@ func TestDeadlineIsCountedFromSending(t *testing.T) {
 	})
 }
 
-// Answers to renewals that are late cost nothing: those that are later than patience, because
+// Answers to renewals that are late cost nothing: those that are later than laneTimeout, because
 // other streams are tried meanwhile, and if all are so late, because late answers count.
 func TestLateRenewals(t *testing.T) {
 	t.Parallel()
@@ -200,9 +200,9 @@ func TestLateRenewals(t *testing.T) {
 		late  time.Duration
 		times int
 	}{
-		"within patience": {1400 * time.Millisecond, 2},
-		"beyond":          {4 * time.Second, 2},
-		"always":          {5900 * time.Millisecond, 1 << 30},
+		"within laneTimeout": {1400 * time.Millisecond, 2},
+		"beyond":             {4 * time.Second, 2},
+		"always":             {5900 * time.Millisecond, 1 << 30},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
