@@ -23,7 +23,7 @@ import (
 // the queue got shorter. Where others keep coming, it is written all the same after a
 // few rounds, and looked at again. Then it is marked by its name, so that nobody is
 // refused at once because of it.
-func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (*claim, bool, error) {
+func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (*ticket, bool, error) {
 	var pause commit.Backoff
 	begun := time.Now()
 	for round := 0; ; round++ {
@@ -83,7 +83,7 @@ func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (
 }
 
 // enter writes a request that may join as far as a look shows.
-func (g *gate) enter(ctx context.Context, e *engine.Epoch, r request, o outlook, how step) (*claim, bool, error) {
+func (g *gate) enter(ctx context.Context, e *engine.Epoch, r request, o outlook, how step) (*ticket, bool, error) {
 	if how == writeAnyway {
 		return g.enqueueAnyway(ctx, e, r)
 	}
@@ -103,7 +103,7 @@ func (g *gate) makeRoom(ctx context.Context, e *engine.Epoch, r request, v *mirr
 			return false, fullError(g.name, *v, 0)
 		}
 	}
-	err = g.claimID(ctx, e, r, owner)
+	err = g.freeID(ctx, e, r, owner)
 	return err == nil, err
 }
 
@@ -118,7 +118,7 @@ func (g *gate) unchanged(o outlook) []clientv3.Cmp {
 }
 
 // enqueueAnyway writes the request first and then looks whether it may stay.
-func (g *gate) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request) (*claim, bool, error) {
+func (g *gate) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request) (*ticket, bool, error) {
 	c, admitted, err := g.enqueue(ctx, e, r, true, nil)
 	if err != nil || admitted {
 		return c, admitted, err

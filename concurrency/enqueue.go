@@ -24,7 +24,7 @@ var errRefused = errors.New("the conditions of the request are not met")
 // enqueue writes a request, in one Txn that also reads what shows whether it is admitted at
 // once. ifs are conditions of the caller's own. If enqueue fails, no request is left but one
 // that is being removed in the background.
-func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *claim, admitted bool, err error) {
+func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, admitted bool, err error) {
 	var pause commit.Backoff
 	var ours *oursError // why the call has waited so far
 	defer func() {
@@ -63,13 +63,13 @@ func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool
 
 // write sends the Txn of a request once. Unless the request was written, it also settles the
 // ticket, in the background if need be.
-func (g *gate) write(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *claim, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+func (g *gate) write(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
 	number, err := e.TakeSlot(ctx, g.keys.Range)
 	if err != nil {
 		return nil, nil, failed, err
 	}
 	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: r.weight, Try: try}
-	c := &claim{Ticket: &engine.Ticket{Queue: g.keys.Range, Number: number, Stored: engine.Stored{Key: g.keys.Slot(slot)}}, gate: g, request: r, slot: slot}
+	c := &ticket{Ticket: &engine.Ticket{Queue: g.keys.Range, Number: number, Stored: engine.Stored{Key: g.keys.Slot(slot)}}, gate: g, request: r, slot: slot}
 	tx := g.creation(e, c, ifs)
 	e.Writes(c.Ticket)
 	leave, err := g.turn(ctx, &g.sess.Sending, time.Now())
@@ -107,7 +107,7 @@ func (g *gate) write(ctx context.Context, e *engine.Epoch, r request, try bool, 
 }
 
 // creation is the Txn that writes a request.
-func (g *gate) creation(e *engine.Epoch, c *claim, ifs []clientv3.Cmp) commit.Creation {
+func (g *gate) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) commit.Creation {
 	// With the lease in the key's name it makes the value unique.
 	nonce := g.sess.Nonce()
 	r := c.request
@@ -140,7 +140,7 @@ func (g *gate) creation(e *engine.Epoch, c *claim, ifs []clientv3.Cmp) commit.Cr
 // admitted tells whether what was read in the Txn that wrote a request shows it
 // admitted. Counts say it where weights do not matter: with no heavy request in
 // the queue, or none but this one. Otherwise the mirror will tell.
-func (g *gate) admitted(ctx context.Context, c *claim, read []*etcdserverpb.ResponseOp) (bool, error) {
+func (g *gate) admitted(ctx context.Context, c *ticket, read []*etcdserverpb.ResponseOp) (bool, error) {
 	if read == nil {
 		return false, nil // settled after a lost answer
 	}
@@ -195,11 +195,11 @@ func (g *gate) resolve(ctx context.Context, e *engine.Epoch, r request, read []*
 	if err != nil || !live {
 		return err
 	}
-	return g.claimID(ctx, e, r, owner)
+	return g.freeID(ctx, e, r, owner)
 }
 
-// claimID makes room for a request whose ID is in use, as far as it may.
-func (g *gate) claimID(ctx context.Context, e *engine.Epoch, r request, owner owner) error {
+// freeID makes room for a request whose ID is in use, as far as it may.
+func (g *gate) freeID(ctx context.Context, e *engine.Epoch, r request, owner owner) error {
 	held := &HeldError{Name: g.name, ID: r.id, Owner: owner.describe()}
 	if e.Ended(owner.Slot.Lease, owner.Key) {
 		return &oursError{held}

@@ -54,8 +54,8 @@ func (g *gate) reset() {
 	g.view.Replace()
 }
 
-// claim is one request that this session has written, or is about to.
-type claim struct {
+// ticket is one request that this session has written, or is about to.
+type ticket struct {
 	*engine.Ticket
 	gate    *gate
 	request request
@@ -94,7 +94,7 @@ func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*
 		}
 	}
 	var pause commit.Backoff
-	var former *claim // of a call that queues anew
+	var former *ticket // of a call that queues anew
 	for round := 0; ; round++ {
 		e, err := g.sess.Live(ctx)
 		if err == nil {
@@ -155,10 +155,10 @@ func fullError(name string, v mirror.View, own int64) *FullError {
 	return full
 }
 
-// acquireOn asks on one lease. engine.ErrEpoch and errAnew mean: ask again, with the claim that
+// acquireOn asks on one lease. engine.ErrEpoch and errAnew mean: ask again, with the ticket that
 // it returns then. When it fails, the request is gone, is being removed in the background,
 // or goes with a lost lease.
-func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, begun time.Time, round int, former *claim) (_ *Permit, c *claim, err error) {
+func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, begun time.Time, round int, former *ticket) (_ *Permit, c *ticket, err error) {
 	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	defer context.AfterFunc(e.Accepting(), func() { cancel(context.Cause(e.Accepting())) })()
@@ -196,7 +196,7 @@ func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, beg
 }
 
 // await waits until the request is admitted.
-func (g *gate) await(ctx context.Context, e *engine.Epoch, c *claim, begun time.Time) error {
+func (g *gate) await(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) error {
 	m := g.view.Join()
 	defer m.Leave()
 	if end, ok := ctx.Deadline(); ok {
@@ -251,7 +251,7 @@ func (g *gate) tooHeavy(weight, most int64) error {
 }
 
 // refusal logs that etcd refuses to delete a request.
-func (g *gate) refusal(c *claim) func(error) {
+func (g *gate) refusal(c *ticket) func(error) {
 	return func(err error) {
 		g.sess.Log().Warn("etcd refuses to delete the key of a request that has ended; the session repeats it until its lease ends",
 			zap.String("name", g.name), zap.Int64("token", c.Token), zap.Error(g.sess.Explain(err)))

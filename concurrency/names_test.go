@@ -63,14 +63,14 @@ func TestForeignKeyCostsNoPermit(t *testing.T) {
 	require.NoError(t, err)
 	p, err := mu.Lock(ctx)
 	require.NoError(t, err)
-	slot := p.claim.Key
+	slot := p.ticket.Key
 	require.NoError(t, p.Release(ctx))
 	_, err = c.Client().Put(ctx, slot, "foreign")
 	require.NoError(t, err)
 	for range 3 {
 		p, err = mu.Lock(ctx)
 		require.NoError(t, err)
-		require.NotEqual(t, slot, p.claim.Key)
+		require.NotEqual(t, slot, p.ticket.Key)
 		require.NoError(t, p.Release(ctx))
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // whyGone returns why a waiting request's key is gone.
-func (g *gate) whyGone(ctx context.Context, e *engine.Epoch, c *claim, begun time.Time) error {
+func (g *gate) whyGone(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) error {
 	if n, ok := e.Notice(c.Ticket); ok {
 		return noticed(g.name, c.Token, n)
 	}

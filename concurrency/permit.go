@@ -22,7 +22,7 @@ import (
 type Permit struct {
 	gate  *gate
 	epoch *engine.Epoch
-	claim *claim
+	ticket *ticket
 	token int64
 	since time.Time
 	life  *life.Life
@@ -39,8 +39,8 @@ type Permit struct {
 	refused chan error    // has an error of etcd's if it refuses the release for now
 }
 
-func newPermit(ctx context.Context, e *engine.Epoch, c *claim) *Permit {
-	p := &Permit{gate: c.gate, epoch: e, claim: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
+func newPermit(ctx context.Context, e *engine.Epoch, c *ticket) *Permit {
+	p := &Permit{gate: c.gate, epoch: e, ticket: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
 	p.life = life.New(context.WithoutCancel(ctx), e, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
 	return p
 }
@@ -48,7 +48,7 @@ func newPermit(ctx context.Context, e *engine.Epoch, c *claim) *Permit {
 // register has the permit end with its epoch. It returns engine.ErrEpoch or ErrClosed if it is
 // too late for that, or a *LostError if others have ended the request already.
 func (p *Permit) register() error {
-	left, err := p.epoch.Hold(p.claim.Ticket, held{p})
+	left, err := p.epoch.Hold(p.ticket.Ticket, held{p})
 	switch {
 	case err != nil:
 		return err
@@ -57,7 +57,7 @@ func (p *Permit) register() error {
 	case left.Asked != nil:
 		p.askToStepDown(*left.Asked)
 	}
-	if r := p.claim.request; r.hasMaxHold {
+	if r := p.ticket.request; r.hasMaxHold {
 		_ = p.life.Bound(p.since.Add(r.maxHold))
 	}
 	return nil
@@ -113,7 +113,7 @@ func (p *Permit) Token() int64 { return p.token }
 // Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while
 // the permit's key exists in etcd. This does not depend on clocks. The client of the Txn must
 // see the same keys as the session's client.
-func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.claim.Key, p.token) }
+func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.ticket.Key, p.token) }
 
 // Deadline returns the time until which the permit is trusted without another renewal: each
 // renewal of the session's lease moves it on, at most to the end of MaxHold.
@@ -131,15 +131,15 @@ func (p *Permit) lostWithSession() error {
 
 // heldTooLong returns the cause of a permit that MaxHold ends.
 func (p *Permit) heldTooLong() error {
-	return p.ending(ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.claim.request.maxHold))
+	return p.ending(ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.ticket.request.maxHold))
 }
 
 // after follows an end by MaxHold, which releases the permit, or one that Err has found
 // before the epoch came to this permit.
 func (p *Permit) after(cause error) {
 	if errors.Is(cause, ErrTooLong) {
-		p.epoch.Drop(p.claim.Ticket)
-		p.epoch.Withdraw(p.claim.Ticket, p.gate.refusal(p.claim))
+		p.epoch.Drop(p.ticket.Ticket)
+		p.epoch.Withdraw(p.ticket.Ticket, p.gate.refusal(p.ticket))
 	}
 	p.gate.own.trace.lost(cause.(*LostError))
 }

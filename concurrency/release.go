@@ -84,14 +84,14 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		return nil
 	}
 	p.given.Store(true)
-	p.epoch.Deletes(p.claim.Ticket)
+	p.epoch.Deletes(p.ticket.Ticket)
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
 		merged, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(p.epoch.Context(), cancel)()
-		removal, err := p.gate.sess.Remove(merged, p.claim.Stored)
+		removal, err := p.gate.sess.Remove(merged, p.ticket.Stored)
 		if err == nil {
 			err = p.answered(merged, removal, held)
 		}
@@ -101,7 +101,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		why, doubt = err, removal == commit.Vanished
 	}
 	again := func() {
-		removal, err := p.gate.sess.Erase(p.epoch.Context(), p.claim.Stored, p.refusal)
+		removal, err := p.gate.sess.Erase(p.epoch.Context(), p.ticket.Stored, p.refusal)
 		if removal == commit.Absent && doubt {
 			removal = commit.Vanished
 		}
@@ -131,7 +131,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 // ctx's error if that ends first.
 func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) error {
 	if removal != commit.Removed {
-		n, ok, err := p.epoch.FindNotice(ctx, p.claim.Ticket)
+		n, ok, err := p.epoch.FindNotice(ctx, p.ticket.Ticket)
 		switch {
 		case err != nil:
 			return err
@@ -143,7 +143,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 			return nil
 		}
 	}
-	p.epoch.Free(p.claim.Ticket)
+	p.epoch.Free(p.ticket.Ticket)
 	p.finishRelease(nil)
 	p.gate.own.trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
 	return nil
@@ -152,7 +152,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 // endedByOthers returns how others have ended a permit that is being released, if a notice
 // of that has come: then its key is gone, whatever becomes of the release's own answer.
 func (p *Permit) endedByOthers() *LostError {
-	if n, ok := p.epoch.Notice(p.claim.Ticket); ok {
+	if n, ok := p.epoch.Notice(p.ticket.Ticket); ok {
 		return noticed(p.gate.name, p.token, n)
 	}
 	return nil
@@ -160,7 +160,7 @@ func (p *Permit) endedByOthers() *LostError {
 
 // conclude ends the release of a permit whose key was gone.
 func (p *Permit) conclude(lost *LostError) {
-	p.epoch.Free(p.claim.Ticket) // not before: a notice that comes then is not kept
+	p.epoch.Free(p.ticket.Ticket) // not before: a notice that comes then is not kept
 	p.finishRelease(lost.loss())
 	p.gate.own.trace.lost(lost)
 }
@@ -176,7 +176,7 @@ func (e *LostError) loss() error {
 
 // refusal reports to the callers of Release that etcd refuses it.
 func (p *Permit) refusal(err error) {
-	p.gate.refusal(p.claim)(err)
+	p.gate.refusal(p.ticket)(err)
 	p.refused <- err
 }
 
@@ -187,6 +187,6 @@ func (p *Permit) unconfirmed(why error) *UnconfirmedError {
 // finishRelease ends the release with what Release returns from now on.
 func (p *Permit) finishRelease(err error) {
 	p.err = err
-	p.epoch.Drop(p.claim.Ticket)
+	p.epoch.Drop(p.ticket.Ticket)
 	close(p.done)
 }

@@ -16,7 +16,7 @@ const maxBlocking = 10
 
 // reports tells Trace.Waiting of a waiting request: once when the mirror shows
 // where it stands, and then now and again. stop ends that.
-func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *claim, begun time.Time) (stop func()) {
+func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun time.Time) (stop func()) {
 	t := g.own.trace
 	if t == nil || t.Waiting == nil {
 		return func() {}

@@ -6,7 +6,7 @@ func (p *Permit) heed() {
 	m := p.gate.view.Join()
 	defer m.Leave()
 	for {
-		gone, changed := m.Gone(p.claim.Key, p.token)
+		gone, changed := m.Gone(p.ticket.Key, p.token)
 		if gone {
 			p.keyGone()
 			return
@@ -25,12 +25,12 @@ func (p *Permit) heed() {
 // on a watch of its own.
 func (p *Permit) keyGone() {
 	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
-	if n, ok, _ := p.epoch.FindNotice(p.Context(), p.claim.Ticket); ok {
+	if n, ok, _ := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); ok {
 		word = noticed(p.gate.name, p.token, n)
 	}
 	if lost := p.lose(word.Cause, word.Reason); lost != nil {
-		p.epoch.Drop(p.claim.Ticket)
-		p.epoch.Free(p.claim.Ticket)
+		p.epoch.Drop(p.ticket.Ticket)
+		p.epoch.Free(p.ticket.Ticket)
 		p.gate.own.trace.lost(lost)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // waitEnded returns why a wait in the queue has ended without a permit, by Wait or by the
 // caller's ctx.
-func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *claim) error {
+func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *ticket) error {
 	unavailable := g.unavailable()
 	if unavailable != nil {
 		unavailable.Seen = g.seen(m, c)
@@ -62,7 +62,7 @@ func (g *gate) ended(ctx, bounded context.Context, begun time.Time, err error) e
 }
 
 // seen returns how full the queue is for a waiting request, as far as its mirror knows.
-func (g *gate) seen(m *mirror.Mirror, c *claim) *FullError {
+func (g *gate) seen(m *mirror.Mirror, c *ticket) *FullError {
 	b, _ := m.Brief(c.Key, c.Token, 0)
 	full := &FullError{Name: g.name, Limit: int(b.Limit), Used: int(b.Used), Waiting: b.Waiting}
 	if b.Waits {
