@@ -65,7 +65,7 @@ func (el *Election) campaign(ctx context.Context, r request) (*Permit, error) {
 	if err != nil {
 		return nil, err
 	}
-	el.gate.sess.Background(term.heed)
+	el.gate.sess.Background(term.followKey)
 	return term, nil
 }
 

@@ -87,8 +87,8 @@ func (g *gate) evict(ctx context.Context, o owner, n record.Notice) error {
 	return err
 }
 
-// end finds a request and evicts it.
-func (g *gate) end(ctx context.Context, find func(context.Context) (owner, bool, error), n record.Notice) error {
+// evictFound finds a request and evicts it.
+func (g *gate) evictFound(ctx context.Context, find func(context.Context) (owner, bool, error), n record.Notice) error {
 	if err := checkReason(n.Reason); err != nil {
 		return err
 	}
@@ -127,14 +127,14 @@ func (g *gate) endID(ctx context.Context, id string, n record.Notice) error {
 	if err := keyspace.CheckID(id); err != nil {
 		return g.failed(doing(n), invalid("the ID %w", err))
 	}
-	if err := g.end(ctx, func(ctx context.Context) (owner, bool, error) { return g.ownerOf(ctx, id) }, n); err != nil {
+	if err := g.evictFound(ctx, func(ctx context.Context) (owner, bool, error) { return g.ownerOf(ctx, id) }, n); err != nil {
 		return g.failed(fmt.Sprintf("%s ID %q of", doing(n), id), err)
 	}
 	return nil
 }
 
 func (g *gate) endToken(ctx context.Context, token int64, n record.Notice) error {
-	if err := g.end(ctx, func(ctx context.Context) (owner, bool, error) { return g.withToken(ctx, token) }, n); err != nil {
+	if err := g.evictFound(ctx, func(ctx context.Context) (owner, bool, error) { return g.withToken(ctx, token) }, n); err != nil {
 		return g.failed(fmt.Sprintf("%s token %d of", doing(n), token), err)
 	}
 	return nil

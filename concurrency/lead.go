@@ -88,7 +88,7 @@ func (p *Permit) lead(ctx context.Context, fn func(context.Context, *Permit) err
 		switch {
 		case early == nil:
 			early = wish
-		case p.given.Load() && !errors.Is(wish, ErrStepDown) && !errors.Is(wish, ErrClosed):
+		case p.released.Load() && !errors.Is(wish, ErrStepDown) && !errors.Is(wish, ErrClosed):
 			early = nil // by fn, before it returned
 		}
 		again, err = p.judge(ctx, err, early, p.releaseAfterWork(ctx))

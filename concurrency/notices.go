@@ -11,7 +11,7 @@ import (
 // whyGone returns why a waiting request's key is gone.
 func (g *gate) whyGone(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) error {
 	if n, ok := e.Notice(c.Ticket); ok {
-		return noticed(g.name, c.Token, n)
+		return noticeError(g.name, c.Token, n)
 	}
 	// If all requests of a lease have gone, the first few calls find that out.
 	leave, err := g.turn(ctx, &g.sess.Asking, begun)
@@ -23,22 +23,22 @@ func (g *gate) whyGone(ctx context.Context, e *engine.Epoch, c *ticket, begun ti
 		return engine.ErrEpoch
 	}
 	if n, ok, _ := e.FindNotice(ctx, c.Ticket); ok {
-		return noticed(g.name, c.Token, n)
+		return noticeError(g.name, c.Token, n)
 	}
 	return errAnew // deleted by hand, or the lease is gone and we hear of it soon
 }
 
-// noticed turns a notice into an error.
-func noticed(name string, token int64, n record.Notice) *LostError {
-	err := &LostError{Name: name, Token: token, Cause: ErrEvicted, Reason: because(n)}
+// noticeError turns a notice into an error.
+func noticeError(name string, token int64, n record.Notice) *LostError {
+	err := &LostError{Name: name, Token: token, Cause: ErrEvicted, Reason: noticeReason(n)}
 	if n.Cause == record.CauseReleased {
 		err.Cause = ErrReleased
 	}
 	return err
 }
 
-// because says who has left a notice, and why.
-func because(n record.Notice) string {
+// noticeReason returns the holder that has left a notice, and its reason.
+func noticeReason(n record.Notice) string {
 	switch {
 	case n.By == "":
 		return n.Reason

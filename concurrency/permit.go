@@ -20,23 +20,23 @@ import (
 // until it is released or lost, and never becomes valid again. It is safe for concurrent
 // use.
 type Permit struct {
-	gate  *gate
-	epoch *engine.Epoch
+	gate   *gate
+	epoch  *engine.Epoch
 	ticket *ticket
-	token int64
-	since time.Time
-	life  *life.Life
+	token  int64
+	since  time.Time
+	life   *life.Life
 
 	mu    sync.Mutex
 	asked context.Context // nil until wanted
 	ask   context.CancelCauseFunc
 	word  *StepDownError
 
-	release sync.Once
-	given   atomic.Bool   // its holder has ended it
-	done    chan struct{} // closed when the release is done
-	err     error         // its outcome
-	refused chan error    // has an error of etcd's if it refuses the release for now
+	release  sync.Once
+	released atomic.Bool   // its holder has ended it
+	done     chan struct{} // closed when the release is done
+	err      error         // its outcome
+	refused  chan error    // has an error of etcd's if it refuses the release for now
 }
 
 func newPermit(ctx context.Context, e *engine.Epoch, c *ticket) *Permit {
@@ -53,7 +53,7 @@ func (p *Permit) register() error {
 	case err != nil:
 		return err
 	case left.Notice != nil:
-		return noticed(p.gate.name, p.token, *left.Notice)
+		return noticeError(p.gate.name, p.token, *left.Notice)
 	case left.Asked != nil:
 		p.askToStepDown(*left.Asked)
 	}
@@ -70,12 +70,12 @@ type held struct{ p *Permit }
 func (h held) Lose(cause, reason error) func() { return h.end(cause, reason.Error()) }
 
 func (h held) Evicted(n record.Notice) func() {
-	word := noticed(h.p.gate.name, h.p.token, n)
+	word := noticeError(h.p.gate.name, h.p.token, n)
 	return h.end(word.Cause, word.Reason)
 }
 
 func (h held) StepDown(n record.Notice) { h.p.askToStepDown(n) }
-func (h held) Released() bool           { return h.p.given.Load() }
+func (h held) Released() bool           { return h.p.released.Load() }
 
 func (h held) end(cause error, reason string) (report func()) {
 	if lost := h.p.lose(cause, reason); lost != nil {

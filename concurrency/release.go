@@ -83,7 +83,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		p.finishRelease(lost.loss())
 		return nil
 	}
-	p.given.Store(true)
+	p.released.Store(true)
 	p.epoch.Deletes(p.ticket.Ticket)
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
@@ -136,7 +136,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		case err != nil:
 			return err
 		case ok:
-			p.conclude(noticed(p.gate.name, p.token, n))
+			p.conclude(noticeError(p.gate.name, p.token, n))
 			return nil
 		case removal == commit.Absent:
 			p.conclude(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
@@ -153,7 +153,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 // of that has come: then its key is gone, whatever becomes of the release's own answer.
 func (p *Permit) endedByOthers() *LostError {
 	if n, ok := p.epoch.Notice(p.ticket.Ticket); ok {
-		return noticed(p.gate.name, p.token, n)
+		return noticeError(p.gate.name, p.token, n)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (p *Permit) StopRequested() context.Context {
 
 // askToStepDown ends the context of StopRequested.
 func (p *Permit) askToStepDown(n record.Notice) {
-	word := &StepDownError{Name: p.gate.name, Token: p.token, Reason: because(n)}
+	word := &StepDownError{Name: p.gate.name, Token: p.token, Reason: noticeReason(n)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.word = word

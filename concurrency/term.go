@@ -1,8 +1,8 @@
 package concurrency
 
-// heed ends a term whose key is gone, until it ends otherwise. A permit that is held
+// followKey ends a term whose key is gone, until it ends otherwise. A permit that is held
 // for a moment learns that from its Release; who leads for months has to be told.
-func (p *Permit) heed() {
+func (p *Permit) followKey() {
 	m := p.gate.view.Join()
 	defer m.Leave()
 	for {
@@ -26,7 +26,7 @@ func (p *Permit) heed() {
 func (p *Permit) keyGone() {
 	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
 	if n, ok, _ := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); ok {
-		word = noticed(p.gate.name, p.token, n)
+		word = noticeError(p.gate.name, p.token, n)
 	}
 	if lost := p.lose(word.Cause, word.Reason); lost != nil {
 		p.epoch.Drop(p.ticket.Ticket)
