@@ -88,7 +88,7 @@ func (r Record) String() string {
 // ErrInvalid if ref is not a reference, ErrUnreadable together with the Record if the outcome cannot
 // be read, ErrClosed, ctx's error or one of etcd's.
 func (s *Store) Get(ctx context.Context, ref Ref) (r Record, out *Outcome, err error) {
-	e, st, err := s.lookUp(ctx, ref)
+	e, st, err := s.find(ctx, ref)
 	if err == nil {
 		r = describe(e, st)
 	}
@@ -117,7 +117,7 @@ func (s *Store) closed() error {
 	return nil
 }
 
-func (s *Store) lookUp(ctx context.Context, ref Ref) (keyspace.Entry, state, error) {
+func (s *Store) find(ctx context.Context, ref Ref) (keyspace.Entry, state, error) {
 	e, ok := s.keys.Ref(string(ref))
 	if !ok {
 		return e, state{}, invalid("%q is not a reference (Store.Ref, Record.Ref)", string(ref))
@@ -137,7 +137,7 @@ func (s *Store) lookUp(ctx context.Context, ref Ref) (keyspace.Entry, state, err
 // an *InProgressError, ErrNotFound, ErrInvalid, ErrClosed, ErrConflict if the record has changed
 // meanwhile, ctx's error or one of etcd's; after the last two the record may be deleted or not.
 func (s *Store) Delete(ctx context.Context, ref Ref) error {
-	e, st, err := s.lookUp(ctx, ref)
+	e, st, err := s.find(ctx, ref)
 	if err == nil {
 		_, err = s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
 			func(kv *mvccpb.KeyValue) bool { return kv == nil })
@@ -204,7 +204,7 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution) error {
 	if what.state == "" {
 		return invalid("the Resolution is empty (WasDone, HasFailed or NotDone)")
 	}
-	e, st, err := s.lookUp(ctx, ref)
+	e, st, err := s.find(ctx, ref)
 	switch {
 	case err != nil:
 		return err

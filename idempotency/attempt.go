@@ -56,11 +56,11 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 	a := &Attempt{claim: c, token: token, stored: stored{rec: c.begun, mod: token}, writing: make(chan struct{}, 1)}
 	ctx := context.WithValue(context.WithoutCancel(outer), attemptKey{}, a)
 	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
-	a.flight.begun(a.Attempt())
+	a.flight.markHere(a.Attempt())
 	_ = a.life.Bound(time.Now().Add(a.set.maxExecution))
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
 		a.life.Lose(a.lostWithSession())
-		a.land(nil) // duplicates in this process may take over, as those of other processes may
+		a.endFlight(nil) // duplicates in this process may take over, as those of other processes may
 	})
 	return a
 }
@@ -153,7 +153,7 @@ func (a *Attempt) overdue(cause error) {
 		}
 		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", zap.Stringer("request", a.key))
 		a.drop()
-		a.land(nil)
+		a.endFlight(nil)
 	})
 }
 
@@ -163,9 +163,9 @@ func (a *Attempt) drop() {
 	_, _ = commit.Erase(s.sess.Context(), s.client, a.entry.Claim(), a.token, nil)
 }
 
-// land ends the wait of duplicates in this process, and of Close.
-func (a *Attempt) land(outcome *Outcome) {
-	a.store.landed(a.entry.Ref, a.flight, outcome)
+// endFlight ends the wait of duplicates in this process, and of Close.
+func (a *Attempt) endFlight(outcome *Outcome) {
+	a.store.endFlight(a.entry.Ref, a.flight, outcome)
 	a.leave()
 }
 

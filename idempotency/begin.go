@@ -53,8 +53,8 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, patience: newPatience(set), outer: ctx, since: time.Now()}
-	defer c.patience.stop()
+	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, bound: newWaitBound(set), outer: ctx, since: time.Now()}
+	defer c.bound.stop()
 	ctx, cancel := s.sess.Open(ctx)
 	defer cancel()
 	if err := c.ended(ctx); err != nil {
@@ -72,7 +72,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 		if lead {
 			a, rec, err := c.lead(ctx, f)
 			if a == nil {
-				s.landed(c.entry.Ref, f, rec)
+				s.endFlight(c.entry.Ref, f, rec)
 			}
 			if err != nil || a != nil {
 				return a, nil, c.unavailable(err)
@@ -93,15 +93,15 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 
 // call is one call of Begin.
 type call struct {
-	store    *Store
-	key      Key
-	entry    keyspace.Entry
-	print    prints
-	set      settings
-	patience *patience
-	outer    context.Context // the caller's
-	seen     bool            // the key had, or has, a record or a claim
-	since    time.Time       // when etcd was asked what it has not answered; zero while nothing is asked
+	store *Store
+	key   Key
+	entry keyspace.Entry
+	print prints
+	set   settings
+	bound *waitBound
+	outer context.Context // the caller's
+	seen  bool            // the key had, or has, a record or a claim
+	since time.Time       // when etcd was asked what it has not answered; zero while nothing is asked
 }
 
 // unavailable joins err with a *concurrency.UnavailableError if etcd does not answer, and with
@@ -155,7 +155,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 		return nil, c.mismatch(false)
 	}
 	var here <-chan struct{}
-	if c.patience.none {
+	if c.bound.none {
 		here = f.here
 		if !f.isHere() { // the leader may not have noticed yet that the other attempt has ended
 			c.since = time.Now()
@@ -166,7 +166,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 			if st.claim {
 				return nil, c.inProgress(ctx, st)
 			}
-			f.stir()
+			f.recheck()
 		}
 	}
 	select {
@@ -174,7 +174,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 		return f.outcome, nil
 	case <-here:
 		return nil, c.inProgress(ctx, c.ofFlight(f))
-	case <-c.patience.out:
+	case <-c.bound.out:
 		return nil, c.inProgress(ctx, c.ofFlight(f))
 	case <-ctx.Done():
 		return nil, c.ended(ctx)
@@ -209,7 +209,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 			}
 		}
 		if st.claim && (next == awaitAttempt || next == refuseInProgress) {
-			f.works(st.rec.Lease)
+			f.markBusy(st.rec.Lease)
 		}
 		switch next {
 		case replayOutcome:
@@ -230,7 +230,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 				st, err = s.read(ctx, c.entry, true)
 			}
 		case askMajority:
-			confirmed = confirmed || st.sure
+			confirmed = confirmed || st.majority
 			st, err = s.read(ctx, c.entry, true)
 		case claimKey:
 			if a, err = c.claim(ctx, f, st); a != nil || err != nil {
@@ -259,7 +259,7 @@ func (c *call) outcome(ctx context.Context, st state) (*Outcome, state, error) {
 		return out, st, nil
 	}
 	again, err := s.read(ctx, c.entry, true)
-	if err == nil && st.sure && again.mod() == st.mod() {
+	if err == nil && st.majority && again.mod() == st.mod() {
 		err = fmt.Errorf("%w (%s): parts of the result do not exist", ErrUnreadable, c.entry.Ref)
 	}
 	return nil, again, err

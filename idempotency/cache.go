@@ -25,8 +25,8 @@ type Outcome struct {
 
 func (r *Outcome) size() int { return len(r.Value) + len(r.Failure) + 256 }
 
-// cache holds outcomes for a short time, and the latest of them if there are too many.
-// Outcomes never change, but they can be deleted, and expire: so they are not kept for long.
+// cache keeps outcomes for a short time, and drops the least recently used ones if there are too many.
+// Outcomes do not change, but they are deleted and expire, so they are not kept for long.
 type cache struct {
 	most int
 	keep time.Duration
@@ -40,7 +40,7 @@ type cache struct {
 type cached struct {
 	ref   string
 	rec   *Outcome
-	since moment // before it was read, or recorded
+	since moment // before the read or the write was sent
 	keep  time.Duration
 }
 
@@ -64,8 +64,8 @@ func (c *cache) get(ref string) *Outcome {
 	return x.rec
 }
 
-// put keeps an outcome that is recorded for retain, as far as that is known: who has it
-// expire there, and does the request again, shall not be told of the former one.
+// put keeps an outcome, no longer than its retain: once it has expired in etcd, and the request has run
+// again, the former outcome must not be replayed.
 func (c *cache) put(ref string, rec *Outcome, since moment, retain time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ type epoch interface {
 	Fence() *commit.Fence
 }
 
-// claim is a place at a key: what an attempt has from its beginning to its end. It does not change.
+// claim is what an attempt has from its beginning to its end. It does not change.
 type claim struct {
 	store  *Store
 	key    Key
@@ -32,7 +32,7 @@ type claim struct {
 	child  []byte // the payload's hash, for child keys
 	flight *flight
 	epoch  epoch
-	leave  func() // has Close no longer wait for it
+	leave  func() // ends the wait of Close
 	work   *pooled
 	begun  record.Attempt // the record as the claim writes it
 	value  string         // of begun
@@ -46,7 +46,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	if err != nil {
 		return nil, c.because(ctx, err)
 	}
-	leave, ok := ep.Enter() // Close waits, from here on until the attempt is settled
+	leave, ok := ep.Enter() // Close waits from here on, until the attempt is settled
 	if !ok {
 		return nil, nil
 	}
@@ -59,7 +59,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	rec := c.next(st)
 	rec.Lease = int64(ep.Lease())
 	cl := &claim{store: s, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f, epoch: ep, leave: leave, work: work, begun: rec, value: rec.Encode()}
-	// A request that was sent is waited for while the session closes, but not after.
+	// The answer is waited for while the session closes, but not after.
 	sent, cancel := s.whileOpen(c.outer)
 	defer cancel()
 	created, err := cl.send(sent, st)
@@ -69,8 +69,8 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		cl.discard(pending, st)
 		return nil, nearQuota(c.because(sent, err))
 	case errors.Is(err, commit.ErrGone):
-		// An answer may have been lost before: then the record is there, and not the claim.
-		if ep.Valid() { // so it was hardly the session's lease
+		// An earlier answer may have been lost: then the record exists, and the claim does not.
+		if ep.Valid() { // so it was probably not the session's lease
 			s.work.forget(work)
 		}
 		return nil, cl.withdraw(sent, st)
@@ -109,9 +109,9 @@ func (c *claim) send(ctx context.Context, before state) (commit.Result, error) {
 	})
 }
 
-// discard takes back, in the background, a claim whose outcome is not known: whenever it arrives,
-// nothing runs for it. The record outlives the session's lease, so it is taken back also where the
-// claim has gone with that.
+// discard removes, in the background, a claim that may have been written or may still be: its function
+// does not run. The record outlives the session's lease, so it is removed also if the claim has ended
+// with that lease.
 func (c *claim) discard(pending *commit.PendingError, before state) {
 	s := c.store
 	var undo []string
@@ -132,15 +132,14 @@ func (c *claim) discard(pending *commit.PendingError, before state) {
 	}
 }
 
-// whileOpen derives a ctx that ends, with ErrClosed, when the session has waited for those who
-// hold something.
+// whileOpen derives a ctx that ends, with ErrClosed, when Close has waited for the session's holders.
 func (s *Store) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.sess.Context(), func() { cancel(ErrClosed) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// nearQuota joins ErrNearQuota with etcd's own refusal for lack of space.
+// nearQuota joins ErrNearQuota if etcd has refused a write for lack of space.
 func nearQuota(err error) error {
 	if errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace) {
 		return errors.Join(ErrNearQuota, err)
@@ -148,9 +147,9 @@ func nearQuota(err error) error {
 	return err
 }
 
-// withdraw takes back what a claim has left whose attempt was not started: nothing was run, and it
-// must not look as if it had been. If ctx ends before that is done, it continues in the background,
-// and withdraw returns the error.
+// withdraw removes what is left of a claim whose function was not called, so that no call takes it for
+// a lost attempt. If ctx ends before, the removal continues in the background, and withdraw returns
+// the error.
 func (c *claim) withdraw(ctx context.Context, before state) error {
 	defer c.leave()
 	s := c.store
@@ -164,8 +163,8 @@ func (c *claim) withdraw(ctx context.Context, before state) error {
 	return err
 }
 
-// takeBack has the record of a claim taken back in the background, by undo. It returns false, and
-// does nothing, when the session has ended.
+// takeBack runs undo, which removes the record of a claim, in the background. It returns false, and
+// does nothing, if the session has ended.
 func (s *Store) takeBack(value string, undo func()) bool {
 	mark := func(on bool) {
 		s.mu.Lock()
@@ -182,16 +181,15 @@ func (s *Store) takeBack(value string, undo func()) bool {
 	return ok
 }
 
-// takesBack reports whether the record that stands at a key is of a claim of this process that is
-// being taken back: its function was never called.
+// takesBack reports whether the record in st is of a claim of this process that takeBack is removing.
 func (s *Store) takesBack(st state) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unstarted[string(st.kv.Value)]
 }
 
-// undoInTheEnd is undo without a caller that waits for it: it continues even while etcd refuses, for
-// want of space perhaps, since that may be mended. It returns an error only if the session has ended.
+// undoInTheEnd repeats undo until it succeeds, also while etcd refuses it, for lack of space for
+// example. It returns an error only if the session has ended.
 func (s *Store) undoInTheEnd(e keyspace.Entry, value string, before state) error {
 	ctx, pause := s.sess.Context(), commit.Backoff{Most: 5 * time.Second}
 	for {
@@ -205,8 +203,8 @@ func (s *Store) undoInTheEnd(e keyspace.Entry, value string, before state) error
 	}
 }
 
-// undo puts back what stood at a key, if the record of that claim stands there, which no other one
-// has written: its nonce is the attempt's own. No copy of the claim may be under way any more.
+// undo restores the record as it was before a claim, if the claim's record is still in place; its nonce
+// is unique. No copy of the claim may be in flight any more.
 func (s *Store) undo(ctx context.Context, e keyspace.Entry, value string, before state) error {
 	st, err := s.read(ctx, e, true)
 	if err != nil || st.kv == nil || string(st.kv.Value) != value {

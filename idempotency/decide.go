@@ -24,7 +24,7 @@ const (
 type known struct {
 	state
 	agrees    bool // the call's payload is that of the record
-	undoing   bool // the record is of a claim of this process that is being taken back
+	undoing   bool // this process is removing the record, whose function was never called
 	confirmed bool // a majority was asked twice
 }
 
@@ -38,7 +38,7 @@ type asked struct {
 // outcome is taken from it, since an outcome does not change.
 func decide(k known, q asked) decision {
 	switch {
-	case k.kv != nil && !k.sure && !(k.finished() && k.agrees):
+	case k.kv != nil && !k.majority && !(k.finished() && k.agrees):
 		return askMajority
 	case k.bad:
 		return refuseUnreadable
@@ -62,11 +62,11 @@ func decide(k known, q asked) decision {
 
 // admission returns whether an attempt may begin. A request that was not found at one member
 // may have a record all the same, so a majority is asked before it is refused for lack of room.
-func admission(sure, room, scopeFull bool) decision {
+func admission(majority, room, scopeFull bool) decision {
 	switch {
 	case room && !scopeFull:
 		return claimKey
-	case !sure:
+	case !majority:
 		return askMajority
 	case !room:
 		return refuseNearQuota
@@ -79,7 +79,7 @@ func (c *call) known(st state, confirmed bool) known {
 }
 
 func (c *call) asked() asked {
-	return asked{waits: !c.patience.none && !c.patience.ended(), refuses: c.set.onLost == Refuse}
+	return asked{waits: !c.bound.none && !c.bound.ended(), refuses: c.set.onLost == Refuse}
 }
 
 // admit decides whether an attempt may begin. It returns an error of etcd's or ctx's.
@@ -91,5 +91,5 @@ func (c *call) admit(ctx context.Context, st state) (decision, error) {
 			return 0, err
 		}
 	}
-	return admission(st.sure, room, full), nil
+	return admission(st.majority, room, full), nil
 }

@@ -12,7 +12,7 @@ import (
 
 // recorded is a state with a record, read from a majority.
 func recorded(kind string) state {
-	return state{kv: &mvccpb.KeyValue{ModRevision: 7}, rec: record.Attempt{State: kind}, sure: true}
+	return state{kv: &mvccpb.KeyValue{ModRevision: 7}, rec: record.Attempt{State: kind}, majority: true}
 }
 
 // Each thing that can be known and asked leads to one decision.
@@ -21,7 +21,7 @@ func TestDecide(t *testing.T) {
 	working, done, failed, released := recorded(record.AttemptWorking), recorded(record.AttemptDone), recorded(record.AttemptFailed), recorded(record.AttemptReleased)
 	with := func(st state, change func(*state)) state { change(&st); return st }
 	claimed := func(st *state) { st.claim = true }
-	guess := func(st *state) { st.sure = false }
+	guess := func(st *state) { st.majority = false }
 	inProgress := with(working, claimed)
 	refuses := with(working, func(st *state) { st.rec.Refuse = true })
 	wait, refuse := asked{waits: true}, asked{refuses: true}
@@ -30,10 +30,10 @@ func TestDecide(t *testing.T) {
 		asked asked
 		want  decision
 	}{
-		"nothing there":                       {known{state: state{sure: true}}, wait, admitNew},
+		"nothing there":                       {known{state: state{majority: true}}, wait, admitNew},
 		"nothing there, says one member":      {known{}, wait, admitNew},
-		"a claim without a record":            {known{state: state{claim: true, sure: true}}, wait, awaitAttempt},
-		"the same, no wait":                   {known{state: state{claim: true, sure: true}}, asked{}, refuseInProgress},
+		"a claim without a record":            {known{state: state{claim: true, majority: true}}, wait, awaitAttempt},
+		"the same, no wait":                   {known{state: state{claim: true, majority: true}}, asked{}, refuseInProgress},
 		"done":                                {known{state: done, agrees: true}, wait, replayOutcome},
 		"failed":                              {known{state: failed, agrees: true}, asked{}, replayOutcome},
 		"done, says one member":               {known{state: with(done, guess), agrees: true}, wait, replayOutcome},
@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 		"released, another payload":           {known{state: released}, wait, refuseMismatch},
 		"released, says one member":           {known{state: with(released, guess), agrees: true}, wait, askMajority},
 		"unreadable":                          {known{state: with(working, func(st *state) { st.bad = true })}, wait, refuseUnreadable},
-		"unreadable, says one member":         {known{state: with(working, func(st *state) { st.bad, st.sure = true, false })}, wait, askMajority},
+		"unreadable, says one member":         {known{state: with(working, func(st *state) { st.bad, st.majority = true, false })}, wait, askMajority},
 		"in progress":                         {known{state: inProgress, agrees: true}, wait, awaitAttempt},
 		"in progress, no wait":                {known{state: inProgress, agrees: true}, asked{}, refuseInProgress},
 		"in progress, another payload":        {known{state: inProgress}, wait, refuseMismatch},
@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 		"a claim that is taken back":          {known{state: refuses, agrees: true, undoing: true}, wait, awaitUndo},
 		"the same, no wait: ":                 {known{state: refuses, agrees: true, undoing: true}, refuse, refuseInProgress},
 		"released, where the caller refuses":  {known{state: released, agrees: true}, refuse, admitNew},
-		"nothing there, the caller refuses: ": {known{state: state{sure: true}}, refuse, admitNew},
+		"nothing there, the caller refuses: ": {known{state: state{majority: true}}, refuse, admitNew},
 	} {
 		require.Equal(t, c.want, decide(c.known, c.asked), name)
 	}
@@ -75,16 +75,16 @@ func TestDecideNeverBeginsTwice(t *testing.T) {
 			st = recorded([]string{record.AttemptWorking, record.AttemptDone, record.AttemptFailed, record.AttemptReleased}[bits>>1&3])
 			st.bad, st.rec.Refuse = bit(3), bit(4)
 		}
-		st.claim, st.sure = bit(5), bit(6)
+		st.claim, st.majority = bit(5), bit(6)
 		k, q := known{state: st, agrees: bit(7), undoing: bit(8) && st.lost(), confirmed: bit(9)}, asked{waits: bit(10), refuses: bits%3 == 0}
 		got, says := decide(k, q), fmt.Sprintf("%+v %+v", k, q)
 		seen[got]++
 		if got == admitNew {
 			require.False(t, st.claim || st.finished() || st.bad, says)
 			require.False(t, st.lost() && (st.rec.Refuse || q.refuses || k.undoing), says)
-			require.True(t, st.kv == nil || st.sure && k.agrees, says)
+			require.True(t, st.kv == nil || st.majority && k.agrees, says)
 		}
-		if st.kv != nil && !st.sure {
+		if st.kv != nil && !st.majority {
 			require.Contains(t, []decision{askMajority, replayOutcome}, got, says)
 		}
 		if got == awaitAttempt || got == awaitUndo {
@@ -97,15 +97,15 @@ func TestDecideNeverBeginsTwice(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		sure, room, scopeFull bool
-		want                  decision
+		majority, room, scopeFull bool
+		want                      decision
 	}{
 		"room":                      {room: true, want: claimKey},
-		"near quota":                {sure: true, want: refuseNearQuota},
+		"near quota":                {majority: true, want: refuseNearQuota},
 		"near quota, one member":    {want: askMajority},
-		"the scope is full":         {sure: true, room: true, scopeFull: true, want: refuseScopeFull},
+		"the scope is full":         {majority: true, room: true, scopeFull: true, want: refuseScopeFull},
 		"the same, says one member": {room: true, scopeFull: true, want: askMajority},
 	} {
-		require.Equal(t, c.want, admission(c.sure, c.room, c.scopeFull), name)
+		require.Equal(t, c.want, admission(c.majority, c.room, c.scopeFull), name)
 	}
 }

@@ -26,10 +26,10 @@ func Cached(s *Store) int {
 func Saw(s *Store, revision int64) { s.saw(revision, now()) }
 
 // GatherUntilSent has reads of a Store wait for company however long that takes.
-func GatherUntilSent(s *Store) { s.near.queue.Wait, s.far.queue.Wait = time.Hour, time.Hour }
+func GatherUntilSent(s *Store) { s.serial.queue.Wait, s.linear.queue.Wait = time.Hour, time.Hour }
 
 // Gathered returns how many reads wait for company.
-func Gathered(s *Store) int { return s.near.queue.Waiting() + s.far.queue.Waiting() }
+func Gathered(s *Store) int { return s.serial.queue.Waiting() + s.linear.queue.Waiting() }
 
 // Known returns the revision below which a Store believes no member.
 func Known(s *Store) int64 {

@@ -58,7 +58,7 @@ var (
 	errRejected = invalid("etcd rejects what was given to Attach")
 )
 
-// settlement is the end of an attempt that a caller asks for.
+// settlement is the end of an attempt as a caller asks for it.
 type settlement struct {
 	state   string // "" to abandon it
 	value   []byte
@@ -246,5 +246,5 @@ func (a *Attempt) settled(o *settlement, err error) {
 		s.cache.put(a.entry.Ref, done, o.since, a.set.retain)
 	}
 	a.given.Do(func() { s.work.give(a.work, err != nil || o.state == "") })
-	a.land(done)
+	a.endFlight(done)
 }

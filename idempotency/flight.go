@@ -2,27 +2,27 @@ package idempotency
 
 import "sync"
 
-// flight is one key on which this process works or waits: the calls of this process for
-// one key ask etcd once.
+// flight is the calls of this process for one request that is not finished. One of them leads: it
+// asks etcd, and has the attempt; the others follow it.
 type flight struct {
 	print prints
-	// busy is closed when the request is known to be in progress, with that
-	// fingerprint, here or elsewhere. lease is set before.
+	// busy is closed when an attempt at the request is known to be in progress, in any process.
+	// lease is set before.
 	busy  chan struct{}
-	lease int64 // of the session that works on it elsewhere, as it was read first
-	// here is closed when it is this process that works on it. number is set before.
+	lease int64 // of the attempt's session, as it was read first; 0 in this process
+	// here is closed when an attempt is in progress in this process. number is set before.
 	here   chan struct{}
 	number int // of the attempt
-	// look has who leads ask etcd whether the other one still works on it.
-	look chan struct{}
+	// rechecks asks the leader to read whether the other process's attempt has ended.
+	rechecks chan struct{}
 	// done is closed when the flight has ended. outcome is set before, if there is one.
 	done    chan struct{}
 	outcome *Outcome
 
-	work, own, land sync.Once
+	onceBusy, onceHere, onceDone sync.Once
 }
 
-// join returns the flight of a key, and whether it is the caller's to lead.
+// join returns the flight of a key, and whether the caller leads it.
 func (s *Store) join(ref string, print prints) (f *flight, lead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,19 +30,19 @@ func (s *Store) join(ref string, print prints) (f *flight, lead bool) {
 		return f, false
 	}
 	f = &flight{
-		print: print, busy: make(chan struct{}), here: make(chan struct{}), look: make(chan struct{}, 1), done: make(chan struct{}),
+		print: print, busy: make(chan struct{}), here: make(chan struct{}), rechecks: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	s.flights[ref] = f
 	return f, true
 }
 
-// works reports that the request is in progress, on that lease if it is elsewhere.
-func (f *flight) works(lease int64) { f.work.Do(func() { f.lease = lease; close(f.busy) }) }
+// markBusy records that an attempt is in progress, on that lease if it is in another process.
+func (f *flight) markBusy(lease int64) { f.onceBusy.Do(func() { f.lease = lease; close(f.busy) }) }
 
-// begun tells that an attempt goes on here.
-func (f *flight) begun(number int) {
-	f.own.Do(func() { f.number = number; close(f.here) })
-	f.works(0)
+// markHere records that an attempt is in progress in this process.
+func (f *flight) markHere(number int) {
+	f.onceHere.Do(func() { f.number = number; close(f.here) })
+	f.markBusy(0)
 }
 
 func (f *flight) isHere() bool {
@@ -54,17 +54,17 @@ func (f *flight) isHere() bool {
 	}
 }
 
-// stir has who leads look again.
-func (f *flight) stir() {
+// recheck asks the leader to read the request again.
+func (f *flight) recheck() {
 	select {
-	case f.look <- struct{}{}:
+	case f.rechecks <- struct{}{}:
 	default:
 	}
 }
 
-// landed ends a flight, with an outcome if it is known.
-func (s *Store) landed(ref string, f *flight, outcome *Outcome) {
-	f.land.Do(func() {
+// endFlight ends a flight, with the outcome if there is one.
+func (s *Store) endFlight(ref string, f *flight, outcome *Outcome) {
+	f.onceDone.Do(func() {
 		s.mu.Lock()
 		delete(s.flights, ref)
 		s.mu.Unlock()

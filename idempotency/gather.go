@@ -13,39 +13,40 @@ import (
 )
 
 const (
-	// readsAtOnce is how many reads of one kind are under way before others gather.
+	// readsAtOnce is how many requests of one kind are in flight before further reads are batched.
 	readsAtOnce = 2
-	// perRead is how many keys one request reads. etcd takes 128 operations in a Txn.
+	// perRead is how many keys one request reads. etcd accepts 128 operations in a Txn.
 	perRead = 64
-	// gatherFor bounds how long a read waits for company. One that hangs holds up nobody.
+	// gatherFor bounds how long a read waits for a batch, so that a request that hangs does not
+	// delay others.
 	gatherFor = 20 * time.Millisecond
 )
 
-// gather reads keys, those that are asked for at the same time in one request.
+// gather reads keys. Reads at the same time share one request.
 type gather struct {
-	sess  *engine.Session
-	sure  bool // a majority is asked
-	queue batch.Queue[*reading]
+	sess     *engine.Session
+	majority bool // reads are linearizable
+	queue    batch.Queue[*reading]
 }
 
-func newGather(sess *engine.Session, sure bool) *gather {
-	g := &gather{sess: sess, sure: sure}
+func newGather(sess *engine.Session, majority bool) *gather {
+	g := &gather{sess: sess, majority: majority}
 	g.queue = batch.Queue[*reading]{AtOnce: readsAtOnce, Most: perRead, Wait: gatherFor, Send: g.together, Go: sess.Background}
 	return g
 }
 
-// reading is one key that is read, and what was found.
+// reading is one read and its result.
 type reading struct {
 	prefix string
-	found  chan struct{} // closed when it was read with others
+	found  chan struct{} // closed when it was read in a batch
 
-	sent     moment // before it was asked for
+	sent     moment // before the request was sent
 	revision int64
 	kvs      []*mvccpb.KeyValue
 	err      error
 }
 
-// read reads what stands under a prefix. It returns an error of etcd's or ctx's.
+// read reads the keys with a prefix. Its err is etcd's or ctx's.
 func (g *gather) read(ctx context.Context, prefix string) *reading {
 	r := &reading{prefix: prefix, found: make(chan struct{})}
 	if err := g.queue.Join(ctx, r, r.found, func() { g.alone(ctx, r) }); err != nil {
@@ -53,7 +54,7 @@ func (g *gather) read(ctx context.Context, prefix string) *reading {
 	}
 	select {
 	case <-r.found:
-		if r.err != nil { // together they may be too much for a client's bounds, or hit what one would not
+		if r.err != nil { // a batch may exceed a bound that a single read does not
 			g.alone(ctx, r)
 		}
 	default:
@@ -62,7 +63,7 @@ func (g *gather) read(ctx context.Context, prefix string) *reading {
 }
 
 func (g *gather) options() []clientv3.OpOption {
-	if g.sure {
+	if g.majority {
 		return []clientv3.OpOption{clientv3.WithPrefix()}
 	}
 	return []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSerializable()}
@@ -78,7 +79,7 @@ func (g *gather) alone(ctx context.Context, r *reading) {
 	}
 }
 
-// together sends one request for all of them. Nobody's ctx ends it, only the session's.
+// together sends one request for a batch. Only the session's context ends it, no caller's.
 func (g *gather) together(batch []*reading) {
 	sent := now()
 	ops := make([]clientv3.Op, len(batch))

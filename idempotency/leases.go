@@ -16,48 +16,48 @@ import (
 	"github.com/etcdkit/etcdkit/internal/lease"
 )
 
-// perLease is how many keys hang on one lease. When it expires, etcd deletes them in one go,
-// in which nobody else writes, and it ends sixteen leases at a time: more keys stall all
-// writers for longer (BenchmarkExpiry). With passwords it also checks all keys of a lease at
-// each Put to it.
+// perLease is how many keys are attached to one lease. When a lease expires, etcd deletes its keys in
+// one step that blocks all writers, and it ends sixteen leases at a time: more keys would block them
+// for longer (BenchmarkExpiry). With authentication on, etcd checks all keys of a lease at each Put
+// to it.
 const perLease = 100
 
-// pool hands out leases for records. Many records share one; the next is granted
-// before the present one is used up, so nobody waits for a grant but the first.
+// pool assigns leases to records. Many records share one lease; the next one is granted before the
+// present one is used up, so only the first caller waits for a grant.
 type pool struct {
 	sess *engine.Session
-	ttl  time.Duration // that the server is asked for
-	// window is for how long after its grant a lease is handed out. 0 is for as long as
-	// the process lives: then the leases are renewed.
+	ttl  time.Duration // that is requested
+	// window is how long after its grant a lease is assigned. 0 is as long as the session is
+	// open: then the leases are renewed.
 	window time.Duration
 
 	mu       sync.Mutex
 	leases   []*pooled
-	granting chan struct{} // closed when the grant that goes on has ended
+	granting chan struct{} // closed when the grant in flight has ended; nil if there is none
 	failed   error         // of the last grant
-	granted  []*pooled     // and not ended yet, oldest first
+	granted  []*pooled     // leases that have not ended, oldest first
 	reaping  bool
 }
 
 // pooled is one lease of a pool.
 type pooled struct {
 	id   clientv3.LeaseID
-	sent moment // before it was asked for
-	used int    // keys on it, as far as known: those of lost attempts may have moved
-	live int    // those of attempts that go on in this process
-	gone bool   // etcd knows it no more, or will not for long
+	sent moment // before the grant was sent
+	used int    // keys on it, at most: those of lost attempts may have moved
+	live int    // keys of attempts in progress in this process
+	gone bool   // it does not exist any more, or is left to expire
 }
 
-// newRetention returns the pool for records that are kept for d. Leases are used again for
-// a while, so they last longer by that.
+// newRetention returns the pool for records that are kept for d. A lease is assigned during a window,
+// so it lives longer than d by that.
 func newRetention(sess *engine.Session, d time.Duration) *pool {
 	window := max(min(d/20, 10*time.Minute), time.Second)
-	return newPool(sess, d+window+spare, window)
+	return newPool(sess, d+window+writeReserve, window)
 }
 
-// newWork returns the pool for records of attempts that go on. Their leases outlive the
-// process by d, and its session in any case, though a third of their time may have passed
-// since the last renewal: the record of a lost attempt is kept that long.
+// newWork returns the pool for records of attempts in progress. Its leases outlive the process by d,
+// for the records of lost attempts, and its session in any case, even if a third of the TTL has passed
+// since the last renewal.
 func newWork(sess *engine.Session, d time.Duration) *pool {
 	return newPool(sess, max(d*3/2, 2*sess.TTL())+time.Second, 0)
 }
@@ -66,8 +66,7 @@ func newPool(sess *engine.Session, ttl, window time.Duration) *pool {
 	return &pool{sess: sess, ttl: ttl, window: window}
 }
 
-// class rounds a retention up, by less than a twentieth: durations that differ a little
-// share leases.
+// class rounds a retention up by less than a twentieth, so that similar durations share leases.
 func class(d time.Duration) time.Duration {
 	s := math.Ceil(d.Seconds())
 	if s <= 20 {
@@ -77,17 +76,17 @@ func class(d time.Duration) time.Duration {
 	return time.Duration(math.Ceil(s/step)*step) * time.Second
 }
 
-// take returns a lease for n more keys. It waits for a grant if there is none. It returns
-// an error of etcd's or ctx's.
+// take returns a lease for n more keys, and waits for a grant if there is none. It returns an error of
+// etcd's or ctx's.
 func (p *pool) take(ctx context.Context, n int) (*pooled, error) {
 	for {
 		p.mu.Lock()
-		l, spare := p.pick(n)
+		l, enough := p.pick(n)
 		if l != nil {
 			l.used += n
 			l.live += n
 		}
-		if !spare && p.granting == nil {
+		if !enough && p.granting == nil {
 			p.start()
 		}
 		granting := p.granting
@@ -112,7 +111,7 @@ func (p *pool) take(ctx context.Context, n int) (*pooled, error) {
 	}
 }
 
-// warm has a lease granted, if there is none.
+// warm starts a grant if there is no lease, and does not wait for it.
 func (p *pool) warm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,8 +120,8 @@ func (p *pool) warm() {
 	}
 }
 
-// pick chooses a lease, and tells whether there is enough for those who come next.
-func (p *pool) pick(n int) (use *pooled, spare bool) {
+// pick chooses a lease, and reports whether there is enough for the next callers.
+func (p *pool) pick(n int) (use *pooled, enough bool) {
 	kept := p.leases[:0]
 	for _, l := range p.leases {
 		if l.gone {
@@ -136,14 +135,14 @@ func (p *pool) pick(n int) (use *pooled, spare bool) {
 		switch {
 		case use == nil && fits:
 			use = l
-			spare = l.used+n <= perLease/2 && (p.window == 0 || aged(l.sent) < p.window*3/4)
+			enough = l.used+n <= perLease/2 && (p.window == 0 || aged(l.sent) < p.window*3/4)
 		case fits:
-			spare = true
+			enough = true
 		}
 	}
 	clear(p.leases[len(kept):])
 	p.leases = kept
-	return use, spare
+	return use, enough
 }
 
 // moment is a point in time by all clocks of the machine.
@@ -151,10 +150,10 @@ type moment = lease.Moment
 
 func now() moment { return lease.Now() }
 
-// aged returns how long ago that was, by the clock that says most.
+// aged returns how long ago that was, by the clock that has advanced most.
 func aged(t moment) time.Duration { return t.Age(now()) }
 
-// start asks for a lease. The pool is locked.
+// start requests a lease. The caller holds mu.
 func (p *pool) start() {
 	done := make(chan struct{})
 	p.granting = done
@@ -183,15 +182,15 @@ func (p *pool) start() {
 	}
 }
 
-// forget is for a lease that etcd does not know.
+// forget removes a lease that does not exist in etcd.
 func (p *pool) forget(l *pooled) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.gone = true
 }
 
-// give is for a key of an attempt that has ended. Left says that it is, or may be, still on
-// the lease.
+// give returns the place of a key whose attempt has ended. left says that the key is, or may be, still
+// on the lease.
 func (p *pool) give(l *pooled, left bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,8 +200,8 @@ func (p *pool) give(l *pooled, left bool) {
 	}
 }
 
-// renew keeps a lease of a work pool alive, as long as the session is open, and ends it
-// then if nothing hangs on it. One that is full of lost attempts is left to expire.
+// renew keeps a lease of a work pool alive as long as the session is open, and then revokes it if no
+// key is on it. A lease that is full of lost attempts is left to expire.
 func (p *pool) renew(l *pooled) {
 	ctx, client := p.sess.Context(), p.sess.Client()
 	var pause commit.Backoff

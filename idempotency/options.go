@@ -53,7 +53,7 @@ type Options struct {
 	// entry when RetainUnknown and the longest Retain of any call have both passed, one after the
 	// other, since the last process with the previous Secret has ended (such a process may work
 	// for MaxExecution after its last new request). If a secret that is still needed is missing,
-	// duplicates are refused with ErrMismatch, and no function runs twice. NoSecret stands for no
+	// duplicates are refused with ErrMismatch, and no function runs twice. NoSecret means no
 	// Secret; an empty entry is ErrInvalid. Each entry costs one more hash of the payload per call.
 	// Defaults to none.
 	OldSecrets [][]byte
@@ -100,8 +100,8 @@ type Action int
 
 // The actions.
 const (
-	// DefaultAction is Forget if OnError returns it. In Options.OnPanic it stands for Abandon, and
-	// in the option OnPanic for Options.OnPanic.
+	// DefaultAction is Forget if OnError returns it. In Options.OnPanic it means Abandon, and
+	// in the option OnPanic it means Options.OnPanic.
 	DefaultAction Action = iota
 	// Forget releases the key for the same payload: the next duplicate runs the function.
 	// Another payload is refused with a *MismatchError for Retain, since the failed function
@@ -162,7 +162,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, err
 }
 
-// NoSecret, as an entry of Options.OldSecrets, stands for fingerprints that were made without a
+// NoSecret, as an entry of Options.OldSecrets, matches fingerprints that were made without a
 // Secret: use it while a fleet gets its first Secret, or gives its Secret up.
 var NoSecret = []byte("etcdkit: fingerprints without a Secret")
 
@@ -175,7 +175,7 @@ func (o *Options) ownSecrets() error {
 	for i, old := range o.OldSecrets {
 		switch {
 		case len(old) == 0:
-			return invalid("Options.OldSecrets[%d] is empty (NoSecret stands for no secret)", i)
+			return invalid("Options.OldSecrets[%d] is empty (NoSecret means no secret)", i)
 		case bytes.Equal(old, NoSecret):
 			o.OldSecrets[i] = nil
 		default:

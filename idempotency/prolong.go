@@ -13,15 +13,15 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
-// spare is by how much a lease of a retention pool lives longer than what is put on it
-// at the end of its window has to.
-const spare = time.Second
+// writeReserve is how long the write of an outcome may take: a lease of a retention pool lives as long
+// beyond the retention of an outcome that is put on it at the end of its window.
+const writeReserve = time.Second
 
-// short reports whether what was put on a lease of the pool just now may expire too soon: to
-// put it has taken longer than there was to spare.
-func (p *pool) short(l *pooled) bool { return aged(l.sent) > p.window+spare }
+// short reports whether an outcome that was put on a lease just now may expire before its retention
+// ends: the write has taken longer than writeReserve.
+func (p *pool) short(l *pooled) bool { return aged(l.sent) > p.window+writeReserve }
 
-// kept is an outcome as it was recorded.
+// kept is a recorded outcome.
 type kept struct {
 	entry keyspace.Entry
 	text  string // the record
@@ -30,24 +30,24 @@ type kept struct {
 	parts [][]byte
 }
 
-// prolong puts an outcome that was long on its way on another lease, as often as it takes: retention
-// counts from the record, so an outcome is reported as recorded only after that. It does not change
-// a letter of it, and leaves it alone if it was deleted. It returns an error of etcd's that
-// repeating would not change at once, ErrClosed, or ctx's error; then it is to be tried again.
+// prolong moves an outcome whose write has taken long to a fresh lease, as often as needed: retention
+// counts from the recording, so the outcome is reported as recorded only after that. It does not
+// change the record, and does nothing if it was deleted. After an error, which is etcd's, ErrClosed or
+// ctx's, the caller has to call it again.
 func (s *Store) prolong(ctx context.Context, p *pool, l *pooled, res commit.Amending, k kept) error {
-	// Where an earlier try is found to have written it, it hangs on the lease of that one.
+	// If an earlier try has written it, it is on the lease of that try.
 	old := res.Found != nil && res.Found.Lease != int64(l.id)
 	k.mod = res.Mod
 	var pause commit.Backoff
 	for old || p.short(l) {
-		fresh, stands, err := s.move(ctx, p, &k)
+		fresh, unchanged, err := s.move(ctx, p, &k)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			if err := pause.Wait(ctx, nil); err != nil {
 				return err
 			}
 			continue
-		case err != nil || !stands:
+		case err != nil || !unchanged:
 			return err
 		}
 		l, old = fresh, false
@@ -55,18 +55,17 @@ func (s *Store) prolong(ctx context.Context, p *pool, l *pooled, res commit.Amen
 	return nil
 }
 
-// move puts an outcome on another lease. Stands reports whether it hangs there now; if not, another
-// has changed it.
-func (s *Store) move(ctx context.Context, p *pool, k *kept) (l *pooled, stands bool, err error) {
+// move puts an outcome on another lease. unchanged is false if the record was changed meanwhile.
+func (s *Store) move(ctx context.Context, p *pool, k *kept) (l *pooled, unchanged bool, err error) {
 	if l, err = p.take(ctx, 1+len(k.parts)); err != nil {
 		return nil, false, err
 	}
 	for n, part := range k.parts {
-		stands, err := commit.PutAt(ctx, s.client, k.entry.Record, k.mod, clientv3.OpPut(k.entry.Part(k.token, n), string(part), clientv3.WithLease(l.id)))
+		unchanged, err := commit.PutAt(ctx, s.client, k.entry.Record, k.mod, clientv3.OpPut(k.entry.Part(k.token, n), string(part), clientv3.WithLease(l.id)))
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			p.forget(l)
 		}
-		if err != nil || !stands {
+		if err != nil || !unchanged {
 			return l, false, err
 		}
 	}

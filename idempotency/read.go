@@ -14,14 +14,14 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// state is what stands at a key.
+// state is what etcd has for a request.
 type state struct {
-	kv    *mvccpb.KeyValue // the record, or nil
-	rec   record.Attempt
-	bad   bool   // the record cannot be read
-	claim bool   // an attempt is in progress
-	sure  bool   // it was read from a majority
-	sent  moment // before it was asked for
+	kv       *mvccpb.KeyValue // the record, or nil
+	rec      record.Attempt
+	bad      bool   // the record cannot be read
+	claim    bool   // an attempt is in progress
+	majority bool   // a majority has confirmed it
+	sent     moment // before the read was sent
 }
 
 func (st state) mod() int64 {
@@ -37,7 +37,7 @@ func (st state) finished() bool {
 	return st.kv != nil && !st.bad && (st.rec.State == record.AttemptDone || st.rec.State == record.AttemptFailed)
 }
 
-// lost tells whether an attempt was lost.
+// lost reports whether the latest attempt was lost.
 func (st state) lost() bool {
 	return st.kv != nil && !st.bad && st.rec.State == record.AttemptWorking && !st.claim
 }
@@ -55,26 +55,26 @@ func (st *state) take(kvs []*mvccpb.KeyValue, e keyspace.Entry) {
 	}
 }
 
-// read reads a key. Sure has a majority asked; otherwise one member may answer, if what it
-// says is young enough: it may be a record of before the key was deleted and used again,
-// which is refused when the store has seen a later revision within a third of the TTL.
-func (s *Store) read(ctx context.Context, e keyspace.Entry, sure bool) (state, error) {
+// read reads the state of a request. Without majority one member may answer, if its revision is not
+// below the floor: the store has seen a later revision within a third of the TTL. A member that lags
+// behind may still have a record that was deleted.
+func (s *Store) read(ctx context.Context, e keyspace.Entry, majority bool) (state, error) {
 	floor, known := s.floor()
-	sure = sure || !known
+	majority = majority || !known
 	var pause commit.Backoff
 	for {
-		g := s.near
-		if sure {
-			g = s.far
+		g := s.serial
+		if majority {
+			g = s.linear
 		}
 		r := g.read(ctx, e.Record)
-		st, err := state{sure: sure, sent: r.sent}, r.err
+		st, err := state{majority: majority, sent: r.sent}, r.err
 		switch {
-		case err == nil && !sure && r.revision < floor:
-			sure = true // that member lags behind
+		case err == nil && !majority && r.revision < floor:
+			majority = true // the member lags behind
 			continue
 		case err == nil:
-			if sure {
+			if majority {
 				s.saw(r.revision, st.sent)
 			}
 			st.take(r.kvs, e)
@@ -82,17 +82,17 @@ func (s *Store) read(ctx context.Context, e keyspace.Entry, sure bool) (state, e
 		case !commit.Transient(err):
 			return st, err
 		}
-		sure = true
+		majority = true
 		if err := pause.Wait(ctx, err); err != nil {
 			return st, err
 		}
 	}
 }
 
-// bound is the about of a Codec for a result.
+// bound returns the parameter about of a Codec for the result of a request.
 func bound(e keyspace.Entry) string { return e.Ref }
 
-// load returns the outcome that a record holds, or nil if parts of it are gone.
+// load returns the outcome in a record, or nil if parts of its result do not exist any more.
 func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Outcome, error) {
 	r := st.rec
 	out := &Outcome{Failed: r.State == record.AttemptFailed, Failure: r.Error, Omitted: r.Omitted, Attempt: r.Number, Token: r.Token, print: st.prints()}
@@ -113,10 +113,10 @@ func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Outcome,
 	return out, nil
 }
 
-// parts reads a result that did not fit into its record.
+// parts reads a result that is stored in parts, and returns nil if one of them does not exist.
 func (s *Store) parts(ctx context.Context, e keyspace.Entry, r record.Attempt) ([]byte, error) {
 	if r.Size > maxResult {
-		return nil, fmt.Errorf("%w: a result of %d bytes", ErrUnreadable, r.Size)
+		return nil, fmt.Errorf("%w: its result has %d bytes", ErrUnreadable, r.Size)
 	}
 	all := make([]byte, 0, r.Size)
 	for n := range r.Parts {
@@ -132,7 +132,7 @@ func (s *Store) parts(ctx context.Context, e keyspace.Entry, r record.Attempt) (
 		}
 	}
 	if sum := sha256.Sum256(all); len(all) != r.Size || !bytes.Equal(sum[:], r.Sum) {
-		return nil, fmt.Errorf("%w: the parts of its result are not what was written", ErrUnreadable)
+		return nil, fmt.Errorf("%w: the parts of its result have another checksum", ErrUnreadable)
 	}
 	return all, nil
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// watchOver sees to it that a lease ends. The pool is locked.
+// watchOver has a lease revoked when its time has passed. The caller holds mu.
 //
-// etcd starts all leases anew when its leader changes; with a change each day, records of a
-// day would stay for ever. So who has granted a lease ends it when its time is up, if etcd
-// has not. No clocks are compared: it is the time that has passed here.
+// etcd restarts the time of all leases when its leader changes; with a change each day, records that
+// are kept for a day would stay for ever. So the process that was granted a lease revokes it if etcd
+// has not ended it. Only the time that passes in this process counts.
 func (p *pool) watchOver(l *pooled) {
 	p.granted = append(p.granted, l)
 	if !p.reaping {
@@ -18,11 +18,11 @@ func (p *pool) watchOver(l *pooled) {
 	}
 }
 
-// slack is by how much a lease may live longer than its TTL before it is ended by hand: an
-// expired one is ended by etcd within seconds.
+// slack is how much longer than its TTL a lease may live before it is revoked: etcd ends an expired
+// lease within seconds.
 func (p *pool) slack() time.Duration { return p.ttl/10 + 2*time.Second }
 
-// reap ends the leases whose time is up, one after the other.
+// reap revokes the leases whose time has passed, one after the other.
 func (p *pool) reap() {
 	ctx, client := p.sess.Context(), p.sess.Client()
 	for {
@@ -34,7 +34,7 @@ func (p *pool) reap() {
 		}
 		l := p.granted[0]
 		p.mu.Unlock()
-		// By the clock that says less: one that was set must not cost a record.
+		// By the clock that has advanced least: setting a clock must not delete a record.
 		passed := min(time.Since(l.sent.Time), time.Now().Round(0).Sub(l.sent.Round(0)))
 		t := time.NewTimer(p.ttl + p.slack() - passed)
 		select {

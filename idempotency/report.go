@@ -2,8 +2,8 @@ package idempotency
 
 import "go.uber.org/zap"
 
-// tookOver counts and logs an attempt that runs after a lost one: whatever the lost one did
-// outside of etcd may be done a second time.
+// tookOver counts and logs an attempt after a lost one: effects of the lost one outside etcd may
+// happen a second time.
 func (c *call) tookOver(lost state, number int) {
 	c.store.count.takenOver.Add(1)
 	c.store.log.Warn("an attempt was lost: the request runs again", c.fields(lost, number)...)

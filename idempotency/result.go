@@ -19,8 +19,8 @@ const (
 	partSize = 1 << 20
 )
 
-// prepare makes the record of the outcome. That cannot fail: a result that cannot be
-// encoded is left out, since the work is done.
+// prepare makes the record of the outcome. It cannot fail: a result that cannot be encoded is left out,
+// since the work is done.
 func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 	stored := o.stored
 	if !o.ready {
@@ -48,24 +48,23 @@ func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 	return parts
 }
 
-// omit leaves out a value for which etcd, or the client, has no room in a message: its
-// bounds were set lower than those for which MaxResult is made. The work is done.
+// omit leaves out a value that is too large for a message of etcd or of the client.
 func (a *Attempt) omit(o *settlement, err error) (parts [][]byte) {
 	a.store.log.Warn("a result is too large for one message, and is not kept", zap.Stringer("request", a.key), zap.Int("bytes", len(o.stored)), zap.Error(err))
 	o.omit, o.ready = true, false
 	return a.prepare(o)
 }
 
-// writeParts writes a result that does not fit into its record. They are seen by nobody
-// before the record says so. Gone says that their lease is.
+// writeParts writes a result that is too large for its record. The parts are not read before the record
+// is written. gone reports that the lease does not exist any more.
 func (a *Attempt) writeParts(ctx context.Context, lease *pooled, parts [][]byte) (gone bool, err error) {
 	for n, part := range parts {
-		stands, err := commit.PutAt(ctx, a.store.client, a.entry.Record, a.mod,
+		unchanged, err := commit.PutAt(ctx, a.store.client, a.entry.Record, a.mod,
 			clientv3.OpPut(a.entry.Part(a.token, n), string(part), clientv3.WithLease(lease.id)))
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return true, nil
-		case err != nil || !stands: // what stands there instead is judged with the record
+		case err != nil || !unchanged: // if the record has changed, writing it will show that
 			return false, err
 		}
 	}

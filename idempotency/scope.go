@@ -11,26 +11,26 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// A count is used for as long as this for each key that was counted, and within these bounds.
-// etcd looks at each key, for about half a microsecond: so each process has it count for half a
-// percent of the time, whatever a tenant sends.
+// A count is used for usedPerKey for each counted key, within these bounds. etcd needs about half a
+// microsecond per key, so each process makes it count for half a percent of the time, whatever a tenant
+// sends.
 const (
 	usedPerKey = 100 * time.Microsecond
 	usedLeast  = 10 * time.Millisecond
 	usedMost   = 10 * time.Second
 )
 
-// scopes knows how many records the scopes have that this process begins requests of.
+// scopes has the number of records of each scope in which this process begins requests.
 type scopes struct {
 	mu    sync.Mutex
 	of    map[string]*tally
-	sweep int // look for old ones when there are that many
+	sweep int // the size at which old counts are removed
 }
 
 // tally is the last count of a scope.
 type tally struct {
 	turn chan struct{} // held by the call that counts
-	n    int64         // keys, and what this process has begun since
+	n    int64         // keys, and the requests that this process has begun since
 	at   moment
 }
 
@@ -38,7 +38,7 @@ func (t *tally) fresh() bool {
 	return aged(t.at) < min(max(time.Duration(t.n)*usedPerKey, usedLeast), usedMost)
 }
 
-// tally returns that of a scope. Those that are of no use any more are forgotten.
+// tally returns the tally of a scope, and removes old ones.
 func (s *scopes) tally(scope string) *tally {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *scopes) tally(scope string) *tally {
 	return t
 }
 
-// take takes a place for one more record, by a count that is still of use, or that was asked for
-// after the call came: where etcd answers slowly, those who have waited for it share it.
+// take takes a place for one more record, if the count is fresh or was asked for after the call had
+// come: if etcd answers slowly, the calls that wait for a count share it.
 func (s *scopes) take(t *tally, most int, came moment) (known, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,10 +72,9 @@ func (s *scopes) take(t *tally, most int, came moment) (known, full bool) {
 	return true, false
 }
 
-// countScope reports whether the scope of a request that has no record has as many as it may
-// have. It returns an error of etcd's or ctx's.
-//
-// A counter in etcd would be exact, and would have all claims of a scope wait for each other.
+// countScope reports whether the scope of a request has as many records as it may have. It returns an
+// error of etcd's or ctx's. A counter in etcd would be exact, but all claims of a scope would wait for
+// each other.
 func (c *call) countScope(ctx context.Context) (bool, error) {
 	s, most := c.store, c.store.opts.MaxPerScope
 	if most == 0 {
@@ -106,7 +105,7 @@ func (c *call) countScope(ctx context.Context) (bool, error) {
 	return full, nil
 }
 
-// keysBelow counts the keys under a prefix, by a majority.
+// keysBelow counts the keys with a prefix, in a linearizable read.
 func (s *Store) keysBelow(ctx context.Context, prefix string) (int64, error) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
@@ -117,8 +116,8 @@ func (s *Store) keysBelow(ctx context.Context, prefix string) (int64, error) {
 	return resp.Count, nil
 }
 
-// scopeFull counts and returns the refusal of a request whose scope is full. Records that
-// came evenly go evenly: one in each such part of their retention.
+// scopeFull counts and returns the refusal of a request whose scope is full. Records that were made at
+// equal intervals expire at equal intervals.
 func (c *call) scopeFull() error {
 	c.store.count.scopeFull.Add(1)
 	most := c.store.opts.MaxPerScope

@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// lookEvery is how often etcd is asked how full it is, while requests come.
-	lookEvery = 10 * time.Second
-	// lookSoon is the same when this process has written much meanwhile.
-	lookSoon = 100 * time.Millisecond
-	// countedIn is how long a member may take to count what was written.
+	// askEvery is how often etcd is asked for its size, while requests come.
+	askEvery = 10 * time.Second
+	// askSoon is the same if this process has written much meanwhile.
+	askSoon = 100 * time.Millisecond
+	// countedIn is how long a member may take until its size has what was written.
 	countedIn = 5 * time.Second
-	// perKey is about what etcd keeps of a key besides its value.
+	// perKey is about what etcd stores for a key besides its value.
 	perKey = 512
 )
 
-// space knows whether there is room for new requests. When etcd's quota is reached it
-// takes no writes at all, outcomes included; so requests are refused before that.
+// space reports whether there is room for new requests. At its quota etcd refuses all writes, outcomes
+// included, so new requests are refused before that.
 type space struct {
 	store *Store
 
-	mu      sync.Mutex
-	looked  moment
-	looking bool
-	known   bool  // etcd has said
-	room    int64 // bytes until NearQuota, when it was asked last
-	wrote   int64 // bytes by this process that this may not have counted
-	before  int64 // those of them from before parted
-	parted  moment
-	full    bool
+	mu     sync.Mutex
+	asked  moment
+	asking bool
+	known  bool  // etcd has answered
+	room   int64 // bytes until NearQuota, by the latest answer
+	wrote  int64 // bytes that this process has written and that the answer may not have
+	before int64 // the part of wrote from before parted
+	parted moment
+	full   bool
 }
 
 func (s *space) init(st *Store) {
@@ -44,20 +44,19 @@ func (s *space) init(st *Store) {
 	s.enough() // so that the first request knows
 }
 
-// enough tells whether a request may be begun, by what etcd has said last and what was
-// written since.
+// enough reports whether a request may begin, by etcd's latest answer and what was written since.
 func (s *space) enough() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store.opts.NearQuota > 1 {
 		return true
 	}
-	since := aged(s.looked)
-	much := s.known && s.wrote > max(s.room, 0)/4 && since >= lookSoon
-	if !s.looking && (s.looked.IsZero() || since >= lookEvery || much) {
-		s.looked, s.looking = now(), true
-		if !s.store.sess.Background(s.look) {
-			s.looking = false
+	since := aged(s.asked)
+	much := s.known && s.wrote > max(s.room, 0)/4 && since >= askSoon
+	if !s.asking && (s.asked.IsZero() || since >= askEvery || much) {
+		s.asked, s.asking = now(), true
+		if !s.store.sess.Background(s.ask) {
+			s.asking = false
 		}
 	}
 	full := s.known && s.wrote >= s.room
@@ -68,39 +67,37 @@ func (s *space) enough() bool {
 	return !full
 }
 
-// writes counts what this process is about to write: etcd keeps all of it until it is
-// compacted.
+// writes counts what this process is about to write: etcd keeps all versions until a compaction.
 func (s *space) writes(keys, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrote += int64(bytes + keys*perKey)
 }
 
-// look asks the members. What they use of the file counts, not its size: what is free in it
-// is used again.
-func (s *space) look() {
+// ask asks the members how much of their file is in use; the free part of the file is used again.
+func (s *space) ask() {
 	st := s.store
 	s.mu.Lock()
-	// What was written a moment ago may not be in a member's file yet, nor counted.
+	// What was written just now may not be in a member's file yet.
 	counted := int64(0)
 	if aged(s.parted) >= countedIn {
 		counted, s.before, s.parted = s.before, s.wrote-s.before, now()
 	}
 	s.mu.Unlock()
-	room, told := int64(math.MaxInt64), false
+	room, answered := int64(math.MaxInt64), false
 	for _, at := range st.client.Endpoints() {
 		ctx, cancel := context.WithTimeout(st.sess.Context(), commit.CallTimeout)
 		resp, err := st.client.Status(ctx, at)
 		cancel()
 		if err != nil {
-			st.log.Debug("etcd does not say how full it is", zap.String("endpoint", at), zap.Error(err))
+			st.log.Debug("etcd does not report its size", zap.String("endpoint", at), zap.Error(err))
 			continue
 		}
 		quota := resp.DbSizeQuota
 		if quota <= 0 {
 			quota = st.opts.Quota
 		}
-		told = true
+		answered = true
 		room = min(room, int64(st.opts.NearQuota*float64(quota))-resp.DbSizeInUse)
 		for _, alarm := range resp.Errors {
 			if strings.Contains(alarm, "NOSPACE") {
@@ -110,8 +107,8 @@ func (s *space) look() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looking = false
-	if told {
+	s.asking = false
+	if answered {
 		s.known, s.room = true, room
 		s.wrote -= counted
 	}

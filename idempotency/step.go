@@ -57,7 +57,7 @@ func (a *Attempt) aboutStep(name string, err error) error {
 	return a.about(fmt.Sprintf("step %q of", name), err)
 }
 
-// lock takes the right to write the record, while the attempt is not settled.
+// lock takes the right to write the record. It fails once the attempt is being settled.
 func (a *Attempt) lock() error {
 	select {
 	case a.writing <- struct{}{}:

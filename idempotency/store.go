@@ -29,8 +29,8 @@ type Store struct {
 	log    *zap.Logger
 
 	work   *pool
-	near   *gather // reads that one member answers
-	far    *gather // reads that a majority confirms
+	serial *gather // serializable reads, which one member answers
+	linear *gather // linearizable reads, which a majority confirms
 	group  *commit.Group
 	cache  cache
 	space  space
@@ -68,7 +68,7 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 	st := &Store{
 		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
 		log:  sess.Log().With(zap.String("store", name)),
-		work: newWork(sess, o.RetainUnknown), near: newGather(sess, false), far: newGather(sess, true),
+		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, false), linear: newGather(sess, true),
 		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, unstarted: map[string]bool{},
 	}
 	st.ends.of = map[int64]*expiry{}

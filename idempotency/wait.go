@@ -8,15 +8,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// patience bounds how long one call waits for others.
-type patience struct {
+// waitBound is the option Wait of one call.
+type waitBound struct {
 	none  bool
 	timer *time.Timer
 	out   chan struct{} // closed when the bound has passed; nil if there is none but ctx
 }
 
-func newPatience(set settings) *patience {
-	p := &patience{none: set.hasWait && set.wait == 0}
+func newWaitBound(set settings) *waitBound {
+	p := &waitBound{none: set.hasWait && set.wait == 0}
 	if set.wait > 0 {
 		p.out = make(chan struct{})
 		p.timer = time.AfterFunc(set.wait, func() { close(p.out) })
@@ -24,14 +24,14 @@ func newPatience(set settings) *patience {
 	return p
 }
 
-func (p *patience) stop() {
+func (p *waitBound) stop() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 }
 
 // ended reports whether the bound has passed.
-func (p *patience) ended() bool {
+func (p *waitBound) ended() bool {
 	select {
 	case <-p.out:
 		return true
@@ -40,20 +40,20 @@ func (p *patience) ended() bool {
 	}
 }
 
-// over is what await returns when the caller's patience has ended.
+// over is the error of await when the caller's Wait has ended.
 type over struct{}
 
 func (over) Error() string { return "waited long enough" }
 
-// await waits until the attempt in progress ends, or something else changes. It watches one
-// key. It returns the state then, over if patience has ended, or ctx's error.
+// await waits until the attempt in progress ends, or the record changes in another way. It watches
+// one key. It returns the state then, over if the caller's Wait has ended, or ctx's error.
 func (c *call) await(ctx context.Context, f *flight) (state, error) {
 	s, e := c.store, c.entry
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan state, 1)
 	heard := func(events []*clientv3.Event) {
-		st := state{sure: true, sent: now()}
+		st := state{majority: true, sent: now()}
 		for _, ev := range events {
 			if string(ev.Kv.Key) == e.Record && ev.Type == clientv3.EventTypePut {
 				st.take(nil, e)
@@ -70,17 +70,17 @@ func (c *call) await(ctx context.Context, f *flight) (state, error) {
 				return
 			}
 		}
-		f.stir()
+		f.recheck()
 	}
 	listening := make(chan struct{})
 	if !s.sess.Background(func() {
 		defer close(listening)
-		s.sess.Source().Listen(ctx, e.Record, f.stir, heard)
+		s.sess.Source().Listen(ctx, e.Record, f.recheck, heard)
 	}) {
 		return state{}, ErrClosed
 	}
 	defer func() { cancel(); <-listening }()
-	// An event may be lost; so from time to time the key is read anyway.
+	// An event may be lost, so the key is also read from time to time.
 	again := time.NewTicker(s.sess.TTL())
 	defer again.Stop()
 	for {
@@ -88,9 +88,9 @@ func (c *call) await(ctx context.Context, f *flight) (state, error) {
 		select {
 		case st := <-ended:
 			return st, nil
-		case <-f.look:
+		case <-f.rechecks:
 		case <-again.C:
-		case <-c.patience.out:
+		case <-c.bound.out:
 			return state{}, over{}
 		case <-ctx.Done():
 			return state{}, ctx.Err()
@@ -100,7 +100,7 @@ func (c *call) await(ctx context.Context, f *flight) (state, error) {
 		if err != nil || !st.claim || st.finished() {
 			return st, err
 		}
-		// The claim stands, be that without a record, which was deleted by hand: an event
-		// will report its end.
+		// The claim exists, perhaps without a record, which was deleted by hand: an event will
+		// report its end.
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// write writes the outcome. Again says that it is worth trying once more, later.
+// write writes the outcome. again reports that a later try may succeed.
 func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bool) {
 	if err := a.resolve(ctx); err != nil && o.state != "" {
 		return err, !errors.Is(err, ErrFenced)
@@ -66,12 +66,12 @@ func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bo
 }
 
 // writeRecord writes the record of the outcome, with what is attached, and removes the claim. It
-// returns errRejected if etcd takes no such Txn as what is attached makes.
+// returns errRejected if etcd refuses what is attached.
 func (a *Attempt) writeRecord(ctx context.Context, o *settlement, lease *pooled) (commit.Amending, error) {
 	s, attached := a.store, len(o.ifs)+len(o.then) > 0
 	then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id)), clientv3.OpDelete(a.entry.Claim())}
 	var together commit.Together
-	if !attached && !o.alone { // what is attached may touch any key
+	if !attached && !o.alone { // attached operations may concern any key
 		together = s.together(a.entry)
 	}
 	sent := now()
@@ -95,8 +95,8 @@ func (a *Attempt) writeRecord(ctx context.Context, o *settlement, lease *pooled)
 	return res, err
 }
 
-// isGone reports whether it is the lease of the outcome that etcd does not know. If it is one that
-// the caller has attached, the error is errRejected.
+// isGone reports whether the lease of the outcome does not exist. If it does, a lease in an attached
+// operation does not, and the error is errRejected.
 func (a *Attempt) isGone(ctx context.Context, o *settlement, lease *pooled) (bool, error) {
 	if len(o.then) == 0 {
 		return true, nil
@@ -110,7 +110,7 @@ func (a *Attempt) isGone(ctx context.Context, o *settlement, lease *pooled) (boo
 	return err == nil, err
 }
 
-// rejects tells whether etcd takes no such Txn, now or later.
+// rejects reports whether etcd will refuse the Txn at each try.
 func rejects(err error) bool {
 	if commit.TooLarge(err) {
 		return true
@@ -119,9 +119,9 @@ func rejects(err error) bool {
 	return errors.As(err, &known) && (known.Code() == codes.InvalidArgument || known.Code() == codes.PermissionDenied)
 }
 
-// release gives the key free. It deletes the record, unless something of it has to be kept: the
-// recovery points, and the payload's fingerprint if the function has run. Then the record says that
-// it is free. Where etcd has no space, a fingerprint alone is not kept: a release has to pass.
+// release releases the key. It deletes the record, or, if recovery points or (after the function has
+// run) the payload's fingerprint have to be kept, marks it as released. If etcd is out of space, a
+// fingerprint alone is not kept: a release must succeed.
 func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again bool) {
 	s, steps := a.store, len(a.rec.Body) > 0
 	r := a.rec
@@ -159,13 +159,13 @@ func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again 
 		s.retain(a.set.retain).forget(lease)
 		return rpctypes.ErrLeaseNotFound, true
 	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
-		return nil, false // the claim stood until then, so it was this that took it away
+		return nil, false // the claim existed until then, so this attempt has removed it
 	}
 	return a.fenced(), false
 }
 
-// fenced is for an attempt whose record is another's, or nobody's. If nobody has taken over,
-// its claim still stands, and would be in the way.
+// fenced returns ErrFenced for an attempt whose record was changed or deleted. If no other attempt has
+// taken over, the claim still exists and would block the key, so it is removed.
 func (a *Attempt) fenced() error {
 	a.store.sess.Background(a.drop)
 	return ErrFenced
