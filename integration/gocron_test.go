@@ -96,7 +96,7 @@ func TestGocronCron(t *testing.T) {
 	}
 }
 
-// Skips tell gocron why.
+// A skipped tick returns its reason to gocron.
 func TestGocronSkips(t *testing.T) {
 	t.Parallel()
 	ctx := ctxT(t)
@@ -128,8 +128,8 @@ func TestGocronSkips(t *testing.T) {
 	}
 }
 
-// Shutdown during a run cancels what Unlock is given, before the task has ended. The run goes
-// on until the task has ended, and is recorded as done.
+// Shutdown during a run cancels the ctx of Unlock before the task has ended. The run lasts until the task
+// has ended, and is recorded as done.
 func TestGocronShutdown(t *testing.T) {
 	t.Parallel()
 	ctx := ctxT(t)
@@ -169,7 +169,7 @@ func TestGocronShutdown(t *testing.T) {
 func sweep() {}
 
 // A job without a name has that of its function, and runs under it. A name that cannot be
-// one is told to Options.Done.
+// one is reported to Options.Done.
 func TestGocronDefaultName(t *testing.T) {
 	t.Parallel()
 	type call struct {
@@ -258,8 +258,8 @@ func TestGocronElector(t *testing.T) {
 	}
 }
 
-// gocron calls its listeners while it has the lock: what they hear can be recorded. Otherwise
-// the history shows the run as done, also if the task was never called.
+// gocron calls its listeners while it has the lock, so Fail can record their errors. Otherwise the history
+// shows the run as done, even if the task was never called.
 func TestGocronFail(t *testing.T) {
 	t.Parallel()
 	ctx := ctxT(t)
@@ -301,8 +301,7 @@ func TestGocronFail(t *testing.T) {
 }
 
 // A job with Retries whose tick another process runs takes no place under
-// WithLimitConcurrentJobs: the Locker stands by, and has gocron run the job when that run is
-// lost.
+// WithLimitConcurrentJobs: the Locker is on standby, and has gocron run the job when that run is lost.
 func TestGocronRetryWithALimit(t *testing.T) {
 	t.Parallel()
 	for _, singleton := range []bool{false, true} {
@@ -365,8 +364,8 @@ func TestGocronRetryWithALimit(t *testing.T) {
 	}
 }
 
-// What NewGocronCron returns is given to gocron as its cron alone, so no job is locked. That is
-// logged, once; and not for a job that has its lock, however often a page asks for fire times.
+// What NewGocronCron returned is passed to gocron as its cron alone, so that no job is locked. That is
+// logged once; and not for a job that has its lock, however often a page asks for fire times.
 func TestGocronCronAlone(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{false, true} {

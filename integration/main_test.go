@@ -27,22 +27,22 @@ type instance struct {
 	*schedlock.Locker
 	sess   *concurrency.Session
 	client *embedtest.Client
-	told   *told
+	calls  *calls
 }
 
-// told collects the results of an instance's calls.
-type told struct {
+// calls collects the results of an instance's calls.
+type calls struct {
 	mu  sync.Mutex
 	all []schedlock.Result
 }
 
-func (x *told) done(res schedlock.Result, _ error) {
+func (x *calls) done(res schedlock.Result, _ error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.all = append(x.all, res)
 }
 
-func (x *told) results() []schedlock.Result {
+func (x *calls) results() []schedlock.Result {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return append([]schedlock.Result(nil), x.all...)
@@ -62,7 +62,7 @@ func fleet(t testing.TB, n int, so concurrency.SessionOptions, lo schedlock.Opti
 			defer cancel()
 			_ = s.Close(ctx)
 		})
-		x := &told{}
+		x := &calls{}
 		lo := lo
 		lo.Done = x.done
 		l, err := schedlock.New(s, &lo)

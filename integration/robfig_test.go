@@ -83,7 +83,7 @@ func TestRobfigJob(t *testing.T) {
 }
 
 // J24: summer time, as robfig/cron has it: a day without 02:30, and one with two of them.
-// Each instant that it tells is a tick, and starts once.
+// Each instant that it returns is a tick, and starts once.
 func TestRobfigSummerTime(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -157,7 +157,7 @@ func TestRobfigMisfireInTheZoneOfTheCron(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)
 
-	now.set(now.now().AddDate(0, 0, 3).Add(time.Hour)) // nobody was there for three days
+	now.set(now.now().AddDate(0, 0, 3).Add(time.Hour)) // no process was alive for three days
 	require.True(t, job(all[1]).Next(now.now()).Equal(time.Date(2026, 3, 6, 9, 0, 0, 0, tokyo)))
 	s.wait(t, 2)
 	require.Equal(t, map[time.Time]int{
@@ -234,7 +234,7 @@ func TestRobfigEvery(t *testing.T) {
 	jobs.once(t)
 	for _, in := range all {
 		seen := map[time.Time]int{}
-		for _, res := range in.told.results() {
+		for _, res := range in.calls.results() {
 			if res.Job == "wrapped" && res.Outcome.Started() {
 				seen[res.Tick]++
 			}
