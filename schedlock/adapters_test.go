@@ -53,7 +53,7 @@ func (h *hand) now() time.Time  { return *h.at.Load() }
 
 func (h *hand) options() *schedlock.Options { return &schedlock.Options{Now: h.now} }
 
-// results collects what Options.Done is told.
+// results collects the calls of Options.Done.
 type results struct {
 	mu  sync.Mutex
 	all []schedlock.Result
@@ -370,7 +370,7 @@ func TestGocronLocker(t *testing.T) {
 	f.none("/lock")
 }
 
-// J7: gocron's shutdown cancels the ctx of Unlock before the task has ended. The run goes on
+// J7: gocron's shutdown cancels the ctx of Unlock before the task has ended. The run continues
 // until then, and its end is recorded.
 func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 	t.Parallel()
@@ -398,7 +398,7 @@ func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 	require.Equal(t, schedlock.RunDone, h[0].State)
 }
 
-// A run of gocron's that is lost or takes too long: Unlock and Running tell, and the task is
+// A run of gocron's that is lost or takes too long: Unlock and Running report it, and the task is
 // not called a second time behind gocron's back, whatever Retries says.
 func TestGocronLoss(t *testing.T) {
 	if testing.Short() {
@@ -472,7 +472,7 @@ func TestGocronDefaultNames(t *testing.T) {
 	require.ElementsMatch(t, names, jobs)
 }
 
-// What keeps a locker of gocron's from a call at all is told to Options.Done as well: gocron
+// A call of gocron's that its locker refuses is reported to Options.Done as well: gocron
 // itself says nothing.
 func TestGocronTellsOfErrorsBeforeTheCall(t *testing.T) {
 	t.Parallel()
@@ -499,7 +499,7 @@ func TestGocronTellsOfErrorsBeforeTheCall(t *testing.T) {
 	}
 }
 
-// With gocron's Cron the tick is the fire time that was told.
+// With gocron's Cron the tick is the fire time that its Next returned.
 func TestGocronCron(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// isClaim and isFinish tell the two Txns of a run from others: what each does first. The
+// isClaim and isFinish recognize the two Txns of a run by the first operation of each. The
 // first claim of a job, which finds no settings, is void; tests skip it.
 func isClaim(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)
@@ -82,7 +82,7 @@ func TestDoubtfulRequests(t *testing.T) {
 	}
 }
 
-// J8: the caller gives up while his claim is on its way. Whenever it arrives, nothing is
+// J8: the caller gives up while its claim is in flight. Whenever it arrives, nothing is
 // started for it, and the tick is free for others.
 func TestClaimGivenUp(t *testing.T) {
 	t.Parallel()
@@ -184,7 +184,7 @@ func TestLostBeforeTheStart(t *testing.T) {
 	require.EqualValues(t, 1, starts.Load())
 }
 
-// J6: a run has ended in etcd and nobody has told it, because its watch is silent. Its
+// J6: a run has ended in etcd and its process has received no event, because its watch is silent. Its
 // finish finds another's lock, touches nothing, and says that it was lost.
 func TestStaleFinish(t *testing.T) {
 	t.Parallel()
@@ -217,7 +217,7 @@ func TestStaleFinish(t *testing.T) {
 }
 
 // J6: a process stands still past its TTL, another starts the next tick, and the first one
-// runs on and finishes. It is told that it was lost, and changes nothing.
+// runs on and finishes. Its end reports that it was lost, and changes nothing.
 func TestFinishAfterTheTTL(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -228,7 +228,7 @@ func TestFinishAfterTheTTL(t *testing.T) {
 	go func() {
 		res, err := a.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error {
 			runs <- r
-			<-resume // it does not heed its context
+			<-resume // it ignores its context
 			return nil
 		}, schedlock.Tick(tick(1)))
 		done <- answer{res, err}
@@ -339,7 +339,7 @@ func TestClaimOvertaken(t *testing.T) {
 }
 
 // etcd runs out of space while a job runs. The call returns how it went; the job stays
-// locked, since nobody could claim it either, and its end is recorded when there is space.
+// locked, since no process could claim it either, and its end is recorded when there is space.
 func TestFinishWithoutSpace(t *testing.T) {
 	t.Parallel()
 	f := own(t)

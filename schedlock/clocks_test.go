@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that has not read yet who else there is knows no slowest clock: it could trim
+// A process that has not read the other clocks yet knows no slowest clock: it could trim
 // what is the future of the others.
 func TestSlowestClockOfAnUnreadFleet(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,7 @@ func revision(t testing.TB, f fixture) int64 {
 	return resp.Header.Revision
 }
 
-// A tick is claimed for good, whoever comes later and however the run has ended.
+// A tick is claimed for good, whichever process comes later and however the run has ended.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -214,7 +214,7 @@ func TestLostAnswerOfAClaim(t *testing.T) {
 }
 
 // A crashed process: without Retries its tick is lost, and shown as that; with them it is
-// started again by one who stands by, after the TTL and not after AtMost.
+// started again by a call on standby, after the TTL and not after AtMost.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	for _, retries := range []int{0, 1} {
@@ -317,7 +317,7 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-// AtMost ends the context; a function that does not heed it keeps the job no longer than a
+// AtMost ends the context; a function that ignores it keeps the job no longer than a
 // margin more.
 func TestAtMost(t *testing.T) {
 	t.Parallel()
@@ -414,7 +414,7 @@ func TestAtMostWithoutAnswer(t *testing.T) {
 	f.none("/lock")
 }
 
-// Unlock ends a run by force; its holder is told who and why, and its tick stays closed.
+// Unlock ends a run by force; its context has the process and the reason, and its tick stays closed.
 func TestUnlock(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -519,7 +519,7 @@ func TestWithoutATick(t *testing.T) {
 	}
 }
 
-// Options.Done is told of a panic, once; and what a function returns after AtMost, and how
+// Options.Done is called for a panic, once; and what a function returns after AtMost, and how
 // long it took, is not lost.
 func TestWhatIsToldOfBadEnds(t *testing.T) {
 	t.Parallel()
@@ -541,7 +541,7 @@ func TestWhatIsToldOfBadEnds(t *testing.T) {
 	began := time.Now()
 	res, err := a.Do(ctx, "slow", func(ctx context.Context, _ *schedlock.Run) error {
 		<-ctx.Done()
-		f.none("/lock") // the job is given free a margin later
+		f.none("/lock") // the job is released a margin later
 		return mine
 	}, schedlock.Tick(tick(1)), schedlock.AtMost(50*time.Millisecond))
 	require.Equal(t, schedlock.Failed, res.Outcome)
@@ -555,7 +555,7 @@ func TestWhatIsToldOfBadEnds(t *testing.T) {
 	require.ErrorIs(t, all[2].err, schedlock.ErrInvalid)
 }
 
-// L8: the period is one of the settings, and who is called without one agrees with every.
+// L8: the period is one of the settings, and a call without one agrees with every period.
 func TestTrapL8OtherPeriods(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -567,7 +567,7 @@ func TestTrapL8OtherPeriods(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, schedlock.Ran, res.Outcome)
 	}
-	ran(a, schedlock.Tick(tick(0))) // it is told its ticks
+	ran(a, schedlock.Tick(tick(0))) // its calls have ticks
 	ran(b, schedlock.Tick(tick(1)), schedlock.Every(time.Second))
 	ran(a, schedlock.Tick(tick(2)))
 	require.NoError(t, b.sess.Close(ctx))
@@ -582,7 +582,7 @@ func TestTrapL8OtherPeriods(t *testing.T) {
 	ran(c)
 }
 
-// Settings that somebody has emptied by hand are told, not tried for ever.
+// Settings that were emptied by hand are an error, and not retried for ever.
 func TestEmptySettings(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

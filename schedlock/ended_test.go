@@ -26,7 +26,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 	end := make(chan struct{})
 	started, done := do(ctxT(t), in.Locker, "busy", end, schedlock.Tick(tick(1)), schedlock.Retries(1))
 	r := got(t, started, "it starts")
-	// A call for the same tick stands by until the run has ended.
+	// A call for the same tick is on standby until the run has ended.
 	standing, cancel := context.WithCancelCause(ctxT(t))
 	_, waits := do(standing, in.Locker, "busy", nil, schedlock.Tick(tick(1)), schedlock.Retries(1))
 	require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 1 }, soon, time.Millisecond)

@@ -113,7 +113,7 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 	}
 }
 
-// N5: the texts of errors: who and why only where they are known.
+// N5: the texts of errors: the process and the reason only where they are known.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -147,7 +147,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// N5: an error begins with what was attempted and the name, and goes on with the reason.
+// N5: an error begins with what was attempted and the name, and then has the reason.
 func TestErrorsNameTheAttempt(t *testing.T) {
 	t.Parallel()
 	in := shared(t).instance(nil, nil)

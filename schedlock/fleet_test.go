@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// J9: who comes in vain leaves nothing, not for a moment, that could make a third one fail.
+// J9: a claim without effect leaves nothing, not for a moment, that could make a third one fail.
 func TestLosersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -158,7 +158,7 @@ func TestChangingFleet(t *testing.T) {
 	}
 }
 
-// J22: nobody was there for two weeks. With Skip nothing is started for what was missed,
+// J22: no process was alive for two weeks. With Skip nothing is started for what was missed,
 // with Once the latest tick is, once in the whole fleet.
 func TestTwoWeeksOfMissedTicks(t *testing.T) {
 	t.Parallel()
@@ -188,7 +188,7 @@ func TestTwoWeeksOfMissedTicks(t *testing.T) {
 				jobs = append(jobs, j)
 			}
 			if policy == schedlock.Once {
-				for { // whoever looks later finds nothing
+				for { // later calls find nothing
 					r := got(t, told, "what was missed")
 					require.Equal(t, h.now().Truncate(time.Minute), r.Tick)
 					if r.Outcome == schedlock.Ran {
@@ -197,7 +197,7 @@ func TestTwoWeeksOfMissedTicks(t *testing.T) {
 				}
 			}
 			require.EqualValues(t, want, starts.Load())
-			h.set(h.now().Add(30 * time.Second)) // and it goes on
+			h.set(h.now().Add(30 * time.Second)) // and it continues
 			for _, j := range jobs {
 				_, err := j.RunContext(ctx)
 				require.NoError(t, err)

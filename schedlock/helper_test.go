@@ -45,7 +45,7 @@ func own(t testing.TB) fixture {
 	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 }
 
-// instance is one process of the fleet, as far as etcd can tell.
+// instance is one process of the fleet, as etcd sees it.
 type instance struct {
 	*schedlock.Locker
 	sess   *concurrency.Session
@@ -72,7 +72,7 @@ func (f fixture) none(part string) {
 	require.Eventually(f.t, func() bool { return len(f.keys(part)) == 0 }, soon, time.Millisecond, part)
 }
 
-// answer is what a Do in a goroutine has to tell.
+// answer is the result of a Do in a goroutine.
 type answer struct {
 	res schedlock.Result
 	err error

@@ -171,13 +171,13 @@ func ways() map[string]way {
 	}
 }
 
-// The machine sleeps for three days, in which a run is lost. A call that stands by does not
+// The machine sleeps for three days, in which a run is lost. A call on standby does not
 // start the tick again: its timers have not counted the sleep, so the clock decides.
 func TestNoRetryAfterASleep(t *testing.T) {
 	t.Parallel()
 	for name, way := range ways() {
 		if strings.HasPrefix(name, "Trigger") {
-			continue // it is a tick of its own, by which nobody else stands
+			continue // it is a tick of its own: no other call is on standby for it
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,7 @@ func TestContextEndsBeforeTheLock(t *testing.T) {
 	require.Equal(t, []any{"job", 1, r.Token()}, []any{lost.Job, lost.Attempt, lost.Token})
 }
 
-// J5: one renewal fails. The next one is made all the same, and the run goes on.
+// J5: one renewal fails. The next one is made nevertheless, and the run continues.
 func TestOneFailedRenewal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for two renewals: 4 s")
@@ -62,7 +62,7 @@ func TestOneFailedRenewal(t *testing.T) {
 	require.NoError(t, r.Check(ctx))
 }
 
-// J20: Close waits for the run that goes on, whose lock stands as long; nothing new starts.
+// J20: Close waits for the active run, whose lock exists as long; nothing new starts.
 func TestCloseWaitsForARun(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -119,8 +119,8 @@ func TestCloseThatCannotWait(t *testing.T) {
 	require.Equal(t, schedlock.RunLost, h[0].State)
 }
 
-// J18: history is compacted and connections are cut while somebody stands by and others
-// run: who stands by is told, nothing stays behind.
+// J18: history is compacted and connections are cut while a call is on standby and others
+// run: the call on standby returns, and nothing is left.
 func TestCompactionWhileStandingBy(t *testing.T) {
 	t.Parallel()
 	f := own(t)
@@ -210,7 +210,7 @@ func TestFrozenEtcd(t *testing.T) {
 	res, err := a.Do(ctxT(t), "job", nothing, schedlock.Tick(time.Now()), schedlock.LateBy(100*time.Millisecond))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Late, res.Outcome)
-	// So is AtMost for a run that goes on.
+	// So is AtMost for an active run.
 	require.NoError(t, r.Extend(10*time.Millisecond))
 	closed(t, r.Context().Done(), "its ctx ends")
 	require.ErrorIs(t, r.Err(), schedlock.ErrTooLong)

@@ -26,8 +26,8 @@ func (f fixture) begins(now time.Time, opts ...schedlock.JobOption) (instance, *
 	return in, &starts, told
 }
 
-// OnMisfire(Once) starts a tick that was missed since nobody was there, and none that was left
-// out because the job was paused, or because a run went on.
+// OnMisfire(Once) starts a tick that was missed since no process was alive, and none that was left
+// out because the job was paused, or because a run was active.
 func TestOnceAfterLeftOutTicks(t *testing.T) {
 	t.Parallel()
 	saturday := friday.AddDate(0, 0, 1)
@@ -82,7 +82,7 @@ func TestOnceAfterLeftOutTicks(t *testing.T) {
 
 // The fleet comes back while the lock of a run still stands, as within the TTL of one whose
 // process has died. If the run was lost, the latest tick since was missed and starts; if it
-// goes on and ends, it was not.
+// is active and ends, it was not.
 func TestOnceBehindALock(t *testing.T) {
 	t.Parallel()
 	saturday := friday.AddDate(0, 0, 1)

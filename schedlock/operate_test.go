@@ -17,7 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// A paused job is left alone by all until somebody resumes it; who runs it runs on.
+// A paused job is started by no process until Resume; an active run continues.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -55,7 +55,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, schedlock.Ran, res.Outcome, "a pause is asked for each time")
 }
 
-// Watch tells of each start and end, and ends when it is told to.
+// Watch yields each start and end, and ends when its ctx or its loop does.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -98,11 +98,11 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, b.sess.Close(ctxT(t)))
 	require.ErrorIs(t, got(t, ended, "it ends with its session"), schedlock.ErrClosed)
 	for range a.Watch(ctx, "job") {
-		break // who leaves the loop is asked no more
+		break // a loop that was left is not called again
 	}
 }
 
-// Jobs tells each name once, whatever is in it, and however many keys there are.
+// Jobs returns each name once, whatever is in it, and however many keys there are.
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -131,7 +131,7 @@ func TestJobs(t *testing.T) {
 	require.ElementsMatch(t, want, names)
 }
 
-// Get and Status tell of a run that goes on, and that it is lost when its lock has gone.
+// Get and Status report an active run, and that it is lost when its lock is gone.
 func TestGetAndStatus(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -160,7 +160,7 @@ func TestGetAndStatus(t *testing.T) {
 }
 
 // A late copy of a Pause does not pause a job that was resumed since, nor one of a Resume
-// let go on what was paused since.
+// resume what was paused since.
 func TestLateCopiesOfPauseAndResume(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -245,7 +245,7 @@ func TestUnlockDamaged(t *testing.T) {
 	require.Equal(t, schedlock.Claimed, res.Outcome)
 }
 
-// Somebody puts the lock of a run by hand, without a lease: nothing would ever end it. The run
+// The lock of a run is put by hand, without a lease: nothing would ever end it. The run
 // is lost, and when its function has returned the job is free.
 func TestOverwrittenLock(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	})
 }
 
-// Close asks the runs that go on to end; a run that does not watch is waited for.
+// Close requests the active runs to stop, and waits for a run that does not watch.
 func TestRunIsAskedByClose(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// A tick is lost, and several stand by: one starts it again, the others are told that it was
-// claimed. The call whose run was lost tells of that run.
+// A run is lost, and several calls are on standby: one starts the tick again, the others report that it was
+// claimed. The call whose run was lost reports that run.
 func TestOneOfThoseWhoStandBy(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -67,7 +67,7 @@ func TestOneOfThoseWhoStandBy(t *testing.T) {
 	require.Empty(t, again)
 }
 
-// Who is told a period has the period for LateBy: a loss that is noticed after that is not made
+// A call with a period has the period for LateBy: a loss that is noticed after that is not made
 // good, whatever Retries says. With more time for it, it is.
 func TestRetriesNeedLateBy(t *testing.T) {
 	t.Parallel()
@@ -138,7 +138,7 @@ func TestRetryAfterAtLeast(t *testing.T) {
 	again, done := do(ctx, b.Locker, "job", nil, opts...)
 	require.NoError(t, f.RevokeLease(ctx, a.sess.Lease()))
 	var second *schedlock.Run
-	select { // whoever comes first
+	select { // the first of the two
 	case second = <-again:
 	case second = <-started:
 		done = own
@@ -168,7 +168,7 @@ func TestErrorsAreNotRetried(t *testing.T) {
 	}
 }
 
-// Two calls without a tick in the same millisecond: one runs, the other is told at once,
+// Two calls without a tick in the same millisecond: one runs, the other returns at once,
 // also if ticks may be started again.
 func TestWithoutATickAtTheSameTime(t *testing.T) {
 	t.Parallel()

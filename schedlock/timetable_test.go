@@ -68,7 +68,7 @@ func TestTimersEarlyAndLate(t *testing.T) {
 }
 
 // A clock that was ahead is set back. What lies beyond the horizon is forgotten, and calls that
-// stand by for it end.
+// are on standby for it end.
 func TestTimetableSetBack(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -240,7 +240,7 @@ func TestPeriods(t *testing.T) {
 	require.Equal(t, start.Add(100*time.Millisecond), tt.due(start.Add(90*time.Millisecond)), "a timer may be early by a tenth")
 }
 
-// Schedules that count from when they are asked are told apart.
+// Schedules that count from when they are asked are recognized.
 func TestTimetableFixed(t *testing.T) {
 	t.Parallel()
 	for _, now := range []time.Time{time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), time.Date(2026, 3, 1, 12, 0, 0, 1, time.UTC), time.Now()} {

@@ -30,7 +30,7 @@ func unconfirmed(t *testing.T, res schedlock.Result) *schedlock.UnconfirmedError
 	return u
 }
 
-// S5: etcd goes away while the function works, and the run goes on when it returns. Its result
+// S5: etcd becomes unreachable while the function works, and the run is active when it returns. Its result
 // is returned as it is, after ReleaseTimeout and not at the end of the lease, and the end is
 // reported as not confirmed, never as lost. When etcd is back it is recorded.
 func TestOutageWhenTheRunIsDone(t *testing.T) {
