@@ -56,11 +56,11 @@ func (v *view) beliefs(spans []history.Span) (f []Finding) {
 // ownClock compares a holder's confirmations with what the holder itself knew.
 func (v *view) ownClock(s *history.Span) (f []Finding) {
 	if e := s.Ended; e != nil && e.Until > 0 && e.Held > e.Until+slip {
-		f = append(f, bad("deadline", s.Granted.Gate, e.Held, "%s: token %d was told as held %s after its deadline", who(s), s.Granted.Token, ms(e.Held-e.Until)))
+		f = append(f, bad("deadline", s.Granted.Gate, e.Held, "%s: token %d was reported as held %s after its deadline", who(s), s.Granted.Token, ms(e.Held-e.Until)))
 	}
 	if len(s.Again) > 0 {
 		e := s.Again[0]
-		f = append(f, bad("terminal", s.Granted.Gate, e.At, "%s: token %d was told as held %s after it had ended (%s)", who(s), s.Granted.Token, ms(e.At-s.Ended.At), s.Ended.Cause))
+		f = append(f, bad("terminal", s.Granted.Gate, e.At, "%s: token %d was reported as held %s after it had ended (%s)", who(s), s.Granted.Token, ms(e.At-s.Ended.At), s.Ended.Cause))
 	}
 	return f
 }

@@ -228,7 +228,7 @@ var corruptionsOfJobs = []corruption{
 		c, _, ok := s.started(func(c *claim, _ *history.Span) bool { return c.hold != nil })
 		return ok && s.drop(tappedKey(c.token, history.KindPut, "/hold")) > 0
 	}},
-	{"tell of a pause that never was", []string{"jobs/told"}, func(s *scene) bool {
+	{"return a pause that never was", []string{"jobs/reported"}, func(s *scene) bool {
 		if len(s.lives["job/a/pause"]) > 0 {
 			return false
 		}

@@ -96,14 +96,14 @@ func (t tried) outcomeOf() string {
 	return r.Encode()
 }
 
-// answered picks the return of a call that was told so.
+// answered picks the return of a call with that result.
 func (s *scene) answered(cause string, fits func(op history.Op) bool) (history.Op, bool) {
 	return one(s, s.ops, func(op history.Op) bool {
 		return op.Call.Name == history.RequestDo && op.Return != nil && op.Return.Cause == cause && fits(op)
 	})
 }
 
-// tells changes what a call was told.
+// tells changes what a call returned.
 func (s *scene) tells(op history.Op, change func(e *history.Event)) bool {
 	return s.edit(func(e *history.Event) bool { return of(op.Call)(e) && e.Kind == history.KindReturn }, change) > 0
 }
@@ -321,26 +321,26 @@ var corruptionsOfRequests = []corruption{
 		t, ok := s.tried(func(t tried) bool { return t.call != nil })
 		return ok && s.edit(func(e *history.Event) bool { return of(t.call.Call)(e) && e.Kind == history.KindCall }, func(e *history.Event) { e.At = t.span.From + 1 }) > 0
 	}},
-	{"replay another value", []string{"requests/told"}, func(s *scene) bool {
+	{"replay another value", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, anyCall)
 		return ok && s.tells(op, func(e *history.Event) { e.Attr = map[string]string{"sum": "0"} })
 	}},
-	{"replay an outcome that was not recorded yet", []string{"requests/told"}, func(s *scene) bool {
+	{"replay an outcome that was not recorded yet", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.InProgress, func(op history.Op) bool { return s.outcomeAfter(op) != nil })
 		return ok && s.tells(op, func(e *history.Event) { e.Cause, e.Token = history.Replayed, s.outcomeAfter(op).rec.Token })
 	}},
-	{"tell who ran of another's outcome", []string{"requests/told"}, func(s *scene) bool {
+	{"return another's outcome to the call that ran", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, func(op history.Op) bool {
 			o := s.outcome(op)
 			return o != nil && o.rec.Holder != op.Call.Client
 		})
 		return ok && s.tells(op, func(e *history.Event) { e.Cause = history.Ran })
 	}},
-	{"tell that it failed when it was done", []string{"requests/told"}, func(s *scene) bool {
+	{"return a failure when it was done", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, func(op history.Op) bool { return s.outcome(op) != nil })
 		return ok && s.tells(op, func(e *history.Event) { e.Cause = history.FailedBefore })
 	}},
-	{"replay an outcome long after it has gone", []string{"requests/told"}, func(s *scene) bool {
+	{"replay an outcome long after it has gone", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, anyCall)
 		if !ok {
 			return false
@@ -351,7 +351,7 @@ var corruptionsOfRequests = []corruption{
 		}
 		return true
 	}},
-	{"tell of another payload that nobody has sent", []string{"requests/told"}, func(s *scene) bool {
+	{"return a mismatch that no call has caused", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Mismatch, anyCall)
 		if !ok {
 			return false
@@ -359,7 +359,7 @@ var corruptionsOfRequests = []corruption{
 		s.edit(func(e *history.Event) bool { return e.Gate == op.Call.Gate && e.Attr["payload"] != "" }, func(e *history.Event) { e.Attr = map[string]string{"payload": "p"} })
 		return true
 	}},
-	{"tell of an attempt that does not go on", []string{"requests/told"}, func(s *scene) bool {
+	{"return an attempt in progress that is not", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, func(op history.Op) bool {
 			n := s.entries[op.Call.Gate]
 			return n != nil && !slices.ContainsFunc(n.attempts, func(a *attempt) bool {
@@ -368,7 +368,7 @@ var corruptionsOfRequests = []corruption{
 		})
 		return ok && s.tells(op, func(e *history.Event) { e.Cause = history.InProgress })
 	}},
-	{"tell of a lost attempt when none was lost", []string{"requests/told"}, func(s *scene) bool {
+	{"return a lost attempt when none was lost", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.InProgress, func(op history.Op) bool {
 			n := s.entries[op.Call.Gate]
 			return n != nil && n.attempts[0].claim.gone != never && s.notBefore(n.attempts[0].claim.gone) > op.Return.At
@@ -451,7 +451,7 @@ func (s *scene) hasEffect(t tried) bool {
 	return t.ended() && t.outcome.rec.State == record.AttemptDone && s.startOf(t.span).Call.Attr["with"] == WithPut
 }
 
-// outcome returns what a call was told of.
+// outcome returns the outcome that a call returned.
 func (s *scene) outcome(op history.Op) *stood {
 	n := s.entries[op.Call.Gate]
 	for _, o := range n.outcomes {

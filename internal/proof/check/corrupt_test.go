@@ -126,7 +126,7 @@ var corruptions = []corruption{
 		if !ok {
 			return false
 		}
-		s.told(op, a.Granted.Token)
+		s.granted(op, a.Granted.Token)
 		return true
 	}},
 	{"drop the delete of a release", []string{"store/release"}, func(s *scene) bool {
@@ -161,7 +161,7 @@ var corruptions = []corruption{
 		if !ok {
 			return false
 		}
-		s.told(*s.opOf[r], r.token)
+		s.granted(*s.opOf[r], r.token)
 		return true
 	}},
 	{"raise the weight that was granted", []string{"store/weight"}, func(s *scene) bool {
@@ -311,7 +311,7 @@ var corruptions = []corruption{
 			return e.Kind == history.KindReturn && e.Name == history.Release && e.Gate == sp.Granted.Gate && e.Token == r.token
 		}, func(e *history.Event) { e.Outcome = history.OK }) > 0
 	}},
-	{"tell a wrong status", []string{"store/status"}, func(s *scene) bool {
+	{"read a wrong status", []string{"store/status"}, func(s *scene) bool {
 		return s.edit(func(e *history.Event) bool { return e.Kind == history.KindReturn && e.Name == history.Status },
 			func(e *history.Event) { e.N-- }) > 0
 	}},
@@ -354,9 +354,9 @@ func (s *scene) holdsTooLong(sp *history.Span) bool {
 	}) > 0
 }
 
-// told makes a call that failed return with a permit, which it holds until the
+// granted makes a call that failed return with a permit, which it holds until the
 // end of its request.
-func (s *scene) told(op history.Op, token int64) {
+func (s *scene) granted(op history.Op, token int64) {
 	s.edit(func(e *history.Event) bool { return of(op.Call)(e) && e.Kind == history.KindReturn }, func(e *history.Event) {
 		e.Outcome, e.Token, e.Cause = history.OK, token, ""
 	})
@@ -453,9 +453,9 @@ func TestCorruptedHistoriesAreRefused(t *testing.T) {
 
 // notSpoilt are the rules that no corruption is for, each with the reason.
 var notSpoilt = map[string]string{
-	"store/tap":     "what the tap has missed cannot be told from what did not happen: see TestVerdicts",
+	"store/tap":     "what the tap has missed cannot be separated from what did not happen: see TestVerdicts",
 	"linear/search": "it takes a history that is too hard: see TestVerdicts",
-	"live/told":     "the model waits for seconds at no time",
+	"live/reported": "the model waits for seconds at no time",
 	"live/refused":  "it does not happen that nobody asks at a gate for the time of a whole call",
 	"live/left":     "the model waits for seconds at no time",
 	"jobs/late":     "the model's jobs start at any time",

@@ -72,7 +72,7 @@ var goldenGood = []goldenCase{
 		t.drop(a.req.lease, "revoked")
 		t.open(t.clients[0])
 	}},
-	{"a permit that nobody was told of", "", func(t *scenario) {
+	{"a permit whose call did not return", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 2)
 		t.fails(a, "")
 		a.state = "withdraw"

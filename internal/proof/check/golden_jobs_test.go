@@ -10,16 +10,16 @@ var goldenJobs = []goldenCase{
 	{"one tick after the other", "", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		b := t.callsFor(1, "a", 1, 1)
-		t.toldOf(b, "claimed elsewhere")
+		t.returnsWith(b, "claimed elsewhere")
 		t.writes(a, history.ModeGuard, history.OK)
 		t.writes(a, history.ModeToken, history.OK)
 		t.done(a)
 		t.done(t.runs(1, "a", 2, 1))
 		c := t.runs(1, "a", 4, 1) // one was left out
 		late := t.callsFor(2, "a", 3, 1)
-		t.toldOf(late, "late")
+		t.returnsWith(late, "late")
 		busy := t.callsFor(2, "a", 5, 1)
-		t.toldOf(busy, "still running")
+		t.returnsWith(busy, "still running")
 		t.done(c)
 	}},
 	{"two jobs at a time", "", func(t *scenario) {
@@ -36,7 +36,7 @@ var goldenJobs = []goldenCase{
 		t.writes(a, history.ModeGuard, history.Fail)
 		t.writes(b, history.ModeGuard, history.OK)
 		t.done(b)
-		t.toldOf(a, "lost")
+		t.returnsWith(a, "lost")
 	}},
 	{"a claim is taken back, and made by another", "", func(t *scenario) {
 		a := t.callsFor(0, "a", 2, 1)
@@ -110,13 +110,13 @@ var goldenJobs = []goldenCase{
 		t.finishes(a)
 		b := t.runs(1, "a", 2, 1)
 		t.returns(a)
-		t.toldOf(a, "failed")
+		t.returnsWith(a, "failed")
 		t.done(b)
 	}},
 	{"AtLeast keeps a job from starting", "", func(t *scenario) {
 		a := t.keeps(0, 1, "1ms")
 		t.done(a)
-		t.toldOf(t.callsFor(1, "a", 2, 1), "still running")
+		t.returnsWith(t.callsFor(1, "a", 2, 1), "still running")
 		t.now += 1_000_000
 		t.commit(change{key: "job/a/hold", del: true})
 		t.done(t.runs(1, "a", 2, 1))
@@ -129,7 +129,7 @@ var goldenJobs = []goldenCase{
 	}},
 	{"a job is paused", "", func(t *scenario) {
 		t.commit(change{key: "job/a/pause"})
-		t.toldOf(t.callsFor(1, "a", 1, 1), "paused")
+		t.returnsWith(t.callsFor(1, "a", 1, 1), "paused")
 		t.commit(change{key: "job/a/pause", del: true})
 		t.done(t.runs(1, "a", 1, 1))
 	}},
@@ -313,26 +313,26 @@ var goldenJobs = []goldenCase{
 		t.returns(r)
 		t.finishes(r)
 	}},
-	{"claimed elsewhere, by nobody", "jobs/told", func(t *scenario) { t.toldOf(t.callsFor(0, "a", 1, 1), "claimed elsewhere") }},
-	{"paused by nobody", "jobs/told", func(t *scenario) {
-		t.toldOf(t.callsFor(0, "a", 1, 1), "paused")
+	{"claimed elsewhere, by nobody", "jobs/reported", func(t *scenario) { t.returnsWith(t.callsFor(0, "a", 1, 1), "claimed elsewhere") }},
+	{"paused by nobody", "jobs/reported", func(t *scenario) {
+		t.returnsWith(t.callsFor(0, "a", 1, 1), "paused")
 		t.settle()
 		t.commit(change{key: "job/a/pause"})
 		t.commit(change{key: "job/a/pause", del: true})
 		t.settle()
 		t.now += 1_000_000
-		t.toldOf(t.callsFor(0, "a", 1, 1), "paused")
+		t.returnsWith(t.callsFor(0, "a", 1, 1), "paused")
 	}},
-	{"still running, after the end", "jobs/told", func(t *scenario) {
+	{"still running, after the end", "jobs/reported", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
 		t.settle()
-		t.toldOf(t.callsFor(0, "a", 2, 1), "still running")
+		t.returnsWith(t.callsFor(0, "a", 2, 1), "still running")
 	}},
-	{"late, and nothing is later", "jobs/told", func(t *scenario) {
+	{"late, and nothing is later", "jobs/reported", func(t *scenario) {
 		t.done(t.runs(0, "a", 1, 1))
-		t.toldOf(t.callsFor(0, "a", 1, 1), "late")
+		t.returnsWith(t.callsFor(0, "a", 1, 1), "late")
 	}},
-	{"ran, and did not", "jobs/told", func(t *scenario) { t.toldOf(t.callsFor(0, "a", 1, 1), "ran") }},
+	{"ran, and did not", "jobs/reported", func(t *scenario) { t.returnsWith(t.callsFor(0, "a", 1, 1), "ran") }},
 	{"two runs at a time", "jobs/overlap jobs/stale", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.drop(a.lease, "expired")

@@ -61,7 +61,7 @@ var goldenLive = []goldenCase{
 		t.tryAt(t.clients[0], t.sem)
 		t.sem.known = true
 	}},
-	{"admitted and not told", "live/told", func(t *scenario) {
+	{"admitted, and the call does not return", "live/reported", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		a := t.asks(0, t.sem, 1)
@@ -69,9 +69,9 @@ var goldenLive = []goldenCase{
 		t.grant(a)
 		t.skipHealthy = true
 	}},
-	{"admitted and told late, for etcd was slow", "", func(t *scenario) { t.toldLate(CountSlow, 2e9) }},
-	{"admitted and told late, for its process stood still", "", func(t *scenario) { t.toldLate(CountStall, 2e9) }},
-	{"admitted and told later than etcd was slow", "live/told", func(t *scenario) { t.toldLate(CountSlow, 5e8) }},
+	{"admitted and returned late, for etcd was slow", "", func(t *scenario) { t.reportedLate(CountSlow, 2e9) }},
+	{"admitted and returned late, for its process was stopped", "", func(t *scenario) { t.reportedLate(CountStall, 2e9) }},
+	{"admitted and returned later than etcd was slow", "live/reported", func(t *scenario) { t.reportedLate(CountSlow, 5e8) }},
 	{"a call that returns late, while etcd was slow", "live/late", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.callOf(a).Until = t.now

@@ -364,7 +364,7 @@ var goldenRequests = []goldenCase{
 		t.answers(a, history.Ran, a)
 		t.passes(late)
 	}},
-	{"a call is told another value than was recorded", "requests/told", func(t *scenario) {
+	{"a call returns another value than was recorded", "requests/reported", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.finishesIt(a)
 		b := t.asksFor(1, 1)
@@ -372,14 +372,14 @@ var goldenRequests = []goldenCase{
 		t.answers(b, history.Replayed, b)
 		t.passes(late)
 	}},
-	{"a call is told that it is recorded, and it is not", "requests/told", func(t *scenario) {
+	{"a call returns that it is recorded, and it is not", "requests/reported", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.functionReturns(a, "done")
 		t.answers(a, history.Ran, a)
 		t.expire(a.client)
 		t.passes(late)
 	}},
-	{"a value is replayed that was deleted long ago", "requests/told", func(t *scenario) {
+	{"a value is replayed that was deleted long ago", "requests/reported", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.finishesIt(a)
 		t.passes(late)

@@ -100,9 +100,9 @@ func (t *scenario) lateAfterStall(client string) {
 	t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 3e9, Client: client})
 }
 
-// toldLate has a call be told four seconds after it was admitted, of which something
+// reportedLate has a call return four seconds after it was admitted, of which something
 // took that long.
-func (t *scenario) toldLate(counter string, took int64) {
+func (t *scenario) reportedLate(counter string, took int64) {
 	t.settle()
 	t.mark(history.MarkHealthy)
 	a := t.asks(0, t.sem, 1)
@@ -156,7 +156,7 @@ func TestGolden(t *testing.T) {
 }
 
 // TestEveryRuleCanFail: each rule that a checker's comment lists is broken by one
-// of the golden histories, or told by TestVerdicts.
+// of the golden histories, or by TestVerdicts.
 func TestEveryRuleCanFail(t *testing.T) {
 	t.Parallel()
 	broken := map[string]bool{"store/tap": true, "linear/search": true}

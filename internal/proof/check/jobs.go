@@ -34,7 +34,7 @@ import (
 //	early     a function was started before its tick was claimed
 //	retries   an attempt was started that Retries does not allow
 //	late      a tick was started later than LateBy allows, by its process's own clock
-//	told      a call returned what was at no time so
+//	reported  a call returned what was at no time so
 //
 // And of runs, which are judged as permits of a mutex are by belief and fence:
 // overlap, stale, deadline and terminal, guard, falls and refused. The exceptions are
@@ -213,7 +213,7 @@ func (v *view) skipped(op *history.Op) []Finding {
 	if ok {
 		return nil
 	}
-	return []Finding{bad("told", name, op.Return.At, "%s (call %d) was told that tick %s is %s, which was at no time so", op.Call.Client, op.Call.Op, tick, why)}
+	return []Finding{bad("reported", name, op.Return.At, "%s (call %d) returned that tick %s is %s, which was at no time so", op.Call.Client, op.Call.Op, tick, why)}
 }
 
 // laterClaimed reports whether a tick after that one may have been claimed by then.

@@ -14,7 +14,7 @@ import (
 // Its rules:
 //
 //	late      a call returned long after its context had ended, or never
-//	told      a request was admitted, but its caller was not told
+//	reported  a request was admitted, but its call did not return
 //	forgotten a call waits although its request is gone
 //	refused   a try was refused although nothing was in its way all the time
 //	left      a key exists though its call has failed or its permit has ended
@@ -25,7 +25,7 @@ func (Live) Name() string { return "live" }
 
 // Check implements Checker.
 func (Live) Check(h *history.History) []Finding {
-	l := &live{view: join(h), told: duration(h, SettingTold, 3e9), back: duration(h, SettingReturn, 1e9)}
+	l := &live{view: join(h), reported: duration(h, SettingReported, 3e9), back: duration(h, SettingReturn, 1e9)}
 	l.left = duration(h, SettingLeft, 0)
 	if l.left == 0 {
 		l.left = l.ttl + 5e9
@@ -43,7 +43,7 @@ func (Live) Check(h *history.History) []Finding {
 	f = append(f, l.forgotten()...)
 	for _, name := range l.names() {
 		for _, r := range l.gates[name].requests {
-			f = append(f, l.toldOf(r)...)
+			f = append(f, l.reportedTo(r)...)
 			f = append(f, l.leftBehind(r)...)
 		}
 	}
@@ -52,8 +52,8 @@ func (Live) Check(h *history.History) []Finding {
 
 type live struct {
 	*view
-	told, back, left int64
-	stalls           []*history.Event
+	reported, back, left int64
+	stalls               []*history.Event
 }
 
 // stalled returns how long a client's process was stopped between two times.
@@ -102,8 +102,8 @@ func (l *live) killed(op *history.Op) bool {
 	return false
 }
 
-// toldOf: the caller of an admitted request is told so.
-func (l *live) toldOf(r *request) []Finding {
+// reportedTo: the call of an admitted request returns.
+func (l *live) reportedTo(r *request) []Finding {
 	op := l.opOf[r]
 	if op == nil || r.admitted == 0 || l.spanOf[r] != nil && l.spanOf[r].From < l.healthy || l.killed(op) {
 		return nil
@@ -113,8 +113,8 @@ func (l *live) toldOf(r *request) []Finding {
 		return nil
 	}
 	end := min(op.Ended(), r.goneAt)
-	if bound := since + l.told; min(end, l.end) > bound+l.waited(l.owner(r), since, min(end, l.end)) {
-		return []Finding{at(r.admitted, bad("told", r.gate.name, since, "%s was admitted, and not told so for %s", l.name(r), ms(min(end, l.end)-since)))}
+	if bound := since + l.reported; min(end, l.end) > bound+l.waited(l.owner(r), since, min(end, l.end)) {
+		return []Finding{at(r.admitted, bad("reported", r.gate.name, since, "%s was admitted, and its call did not return for %s", l.name(r), ms(min(end, l.end)-since)))}
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (l *live) forgotten() (f []Finding) {
 			}
 		}
 		until := min(op.Ended(), l.end)
-		if !waits && until > since+l.told+l.waited(op.Call.Client, since, until) {
+		if !waits && until > since+l.reported+l.waited(op.Call.Client, since, until) {
 			f = append(f, bad("forgotten", op.Call.Gate, since, "%s of %s (call %d) has had no request in etcd for %s", op.Call.Name, op.Call.Client, op.Call.Op, ms(until-since)))
 		}
 	}

@@ -90,7 +90,7 @@ func (s *store) names() []string {
 // commit applies one revision. All its changes are made before anybody is
 // admitted.
 func (s *store) commit(c history.Commit) {
-	told := map[int64]record.Notice{}
+	notices := map[int64]record.Notice{}
 	touched := map[string]*gate{}
 	for _, e := range c.Events {
 		k := s.layout.parse(strings.TrimPrefix(string(e.KV.Key), s.prefix))
@@ -100,7 +100,7 @@ func (s *store) commit(c history.Commit) {
 				l.gone, l.goneAt = c.Rev, c.At
 			}
 		case k.kind == keyNotice && e.Kind == history.KindPut:
-			told[k.token], _ = record.DecodeNotice([]byte(e.KV.Value))
+			notices[k.token], _ = record.DecodeNotice([]byte(e.KV.Value))
 		}
 	}
 	for _, e := range c.Events {
@@ -130,7 +130,7 @@ func (s *store) commit(c history.Commit) {
 			if e.Kind == history.KindPut {
 				g.write(e, k, c)
 			} else {
-				g.remove(e, c, s.leases, told)
+				g.remove(e, c, s.leases, notices)
 			}
 		case keyOther:
 			if e.Kind == history.KindPut {

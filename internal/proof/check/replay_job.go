@@ -180,11 +180,11 @@ func (j *job) end(s *store, c history.Commit, ev *jobEvents) {
 	key := cl.lock.key
 	j.holder = nil
 	cl.lock.gone, cl.lock.goneAt, cl.lock.how = c.Rev, c.At, plain
-	own, told := ev.runs[cl.tick]
+	own, recorded := ev.runs[cl.tick]
 	delete(ev.runs, cl.tick)
 	lease := s.leases[cl.lock.lease]
 	switch {
-	case told && own.Kind == history.KindPut:
+	case recorded && own.Kind == history.KindPut:
 		r, _ := record.DecodeRun([]byte(own.KV.Value))
 		switch {
 		case cl.before != nil && string(own.KV.Value) == cl.before.text:
@@ -196,7 +196,7 @@ func (j *job) end(s *store, c history.Commit, ev *jobEvents) {
 			cl.lock.how, cl.lock.notice = withNotice, record.Notice{Cause: record.RunUnlocked, By: r.By}
 		}
 		j.records[cl.tick] = &runRecord{text: string(own.KV.Value), rec: r, claim: cl}
-	case told && cl.attempt == 1:
+	case recorded && cl.attempt == 1:
 		j.undo(cl)
 	case lease != nil && (lease.gone <= c.Rev || lease.loose):
 		cl.lock.how = withLease

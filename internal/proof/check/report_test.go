@@ -63,7 +63,7 @@ func TestVerdicts(t *testing.T) {
 			t.set(ToleratePrefix+"x", "0")
 			t.emit(history.Event{Kind: history.KindCount, Name: "x", N: 1})
 			t.statusOf(t.sem, 1)
-		}, Red, "was told that 1 are held"},
+		}, Red, "read that 1 are held"},
 		"the search takes too long": {func(t *scenario) {
 			t.set(SettingLinear, "1ns")
 			for range 30 {
@@ -103,10 +103,10 @@ func TestNoTap(t *testing.T) {
 	}
 }
 
-// TestBeliefsWithoutTap: what can be told without etcd's own events is told.
+// TestBeliefsWithoutTap: what can be judged without etcd's own events is judged.
 func TestBeliefsWithoutTap(t *testing.T) {
 	t.Parallel()
-	told := func(build func(t *scenario)) []string {
+	broken := func(build func(t *scenario)) []string {
 		s := newScenario()
 		build(s)
 		s.finish()
@@ -118,7 +118,7 @@ func TestBeliefsWithoutTap(t *testing.T) {
 		}
 		return Judge(h, Belief{}, Fence{}, Linear{}, Live{}).Killers()
 	}
-	require.Empty(t, told(func(t *scenario) {
+	require.Empty(t, broken(func(t *scenario) {
 		t.askLimit(2, 0)
 		a, b, c := t.asks(0, t.mutex, 1), t.asks(1, t.sem, 2), t.asks(2, t.mutex, 1)
 		t.grant(a)
@@ -131,19 +131,19 @@ func TestBeliefsWithoutTap(t *testing.T) {
 		t.grant(c)
 		t.byToken(c)
 	}))
-	require.Equal(t, []string{"belief/overlap", "linear/order"}, told(func(t *scenario) {
+	require.Equal(t, []string{"belief/overlap", "linear/order"}, broken(func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.grant(b)
 	}))
-	require.Equal(t, []string{"linear/order"}, told(func(t *scenario) { // a limit that was set, and another's
+	require.Equal(t, []string{"linear/order"}, broken(func(t *scenario) { // a limit that was set, and another's
 		t.askLimit(1, 0)
 		t.askLimit(2, 0)
 		t.last(history.KindCall).Gate, t.last(history.KindReturn).Gate = "sem/b", "sem/b"
 		t.grant(t.asks(0, t.sem, 1))
 		t.grant(t.asks(1, t.sem, 1))
 	}))
-	require.Empty(t, told(func(t *scenario) { // whose answer was lost: it may be so
+	require.Empty(t, broken(func(t *scenario) { // whose answer was lost: it may be so
 		t.askLimit(1, 0)
 		t.askLimit(2, 0)
 		t.last(history.KindReturn).Outcome = history.Unknown

@@ -41,7 +41,7 @@ import (
 //	twice     a function was called twice by one claim, or for one attempt
 //	token     a function was called that has no claim, or another's, or one taken back
 //	early     a function was called before its claim was asked for
-//	told      a call returned what was at no time so: a value that was not
+//	reported  a call returned what was at no time so: a value that was not
 //	          recorded, or another than was
 //
 // And of attempts, which are judged as permits of a mutex are by belief, with the same
@@ -298,7 +298,7 @@ func (v *view) toldOfRequest(op *history.Op) []Finding {
 	if ok {
 		return nil
 	}
-	return []Finding{bad("told", op.Call.Gate, r.At, "%s (call %d) was told %q with token %d, which was at no time so", op.Call.Client, op.Call.Op, r.Cause, cmp.Or(r.Token, -1))}
+	return []Finding{bad("reported", op.Call.Gate, r.At, "%s (call %d) returned %q with token %d, which was at no time so", op.Call.Client, op.Call.Op, r.Cause, cmp.Or(r.Token, -1))}
 }
 
 // sum is what a value is known by.

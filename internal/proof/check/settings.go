@@ -25,9 +25,9 @@ const (
 	// SettingLag is how much later than it was made the tap may see a revision: what
 	// a nemesis did is looked for that long after it. Defaults to 1s.
 	SettingLag = "tap lag"
-	// SettingTold is how long a request may be admitted, in a healthy cluster,
-	// before its caller is told. Defaults to 3s.
-	SettingTold = "bound.told"
+	// SettingReported is how long a request may be admitted, in a healthy cluster,
+	// before its call returns. Defaults to 3s.
+	SettingReported = "bound.reported"
 	// SettingLeft is how long a key may stay, in a healthy cluster, after nobody
 	// wants it any more. Defaults to the TTL and 5s.
 	SettingLeft = "bound.left"

@@ -110,8 +110,8 @@ func (s *sim) finishes(r *simRun, more ...change) {
 	s.commit(append([]change{{key: r.key("lock"), del: true}, {key: r.run(), value: r.record(record.RunDone)}}, more...)...)
 }
 
-// told is the return of a call.
-func (s *sim) toldOf(r *simRun, what string) {
+// returnsWith is the return of a call.
+func (s *sim) returnsWith(r *simRun, what string) {
 	s.emit(history.Event{Kind: history.KindReturn, Client: r.client.name, Op: r.call, Name: history.JobDo, Gate: "job/" + r.job, Token: r.token,
 		Outcome: history.OK, Cause: what, Attr: map[string]string{"tick": tickAt(r.tick)}})
 }
@@ -120,7 +120,7 @@ func (s *sim) toldOf(r *simRun, what string) {
 func (s *sim) done(r *simRun, more ...change) {
 	s.returns(r)
 	s.finishes(r, more...)
-	s.toldOf(r, "ran")
+	s.returnsWith(r, "ran")
 }
 
 // unlocks ends a run by force.
@@ -222,16 +222,16 @@ func (s *sim) due(j *simJob) {
 	lost := j.last != nil && j.last.lost && j.run == nil && tick == j.top
 	switch {
 	case j.paused:
-		s.toldOf(r, "paused")
+		s.returnsWith(r, "paused")
 	case j.run != nil || j.atLeast != 0:
-		s.toldOf(r, "still running")
+		s.returnsWith(r, "still running")
 	case lost && j.last.attempt == 1:
 		r.attempt = 2
 		s.claimed(j, r)
 	case tick == j.top:
-		s.toldOf(r, "claimed elsewhere")
+		s.returnsWith(r, "claimed elsewhere")
 	case tick < j.top:
-		s.toldOf(r, "late")
+		s.returnsWith(r, "late")
 	default:
 		s.claimed(j, r)
 	}
@@ -317,12 +317,12 @@ func (s *sim) lockGone(r *simRun) {
 }
 
 // runOver is the return of a call whose function ran.
-func (s *sim) runOver(r *simRun, told string) {
+func (s *sim) runOver(r *simRun, outcome string) {
 	s.running = slices.DeleteFunc(s.running, func(o *simRun) bool { return o == r })
-	if told == "lost" {
+	if outcome == "lost" {
 		s.returns(r)
 	}
-	s.toldOf(r, told)
+	s.returnsWith(r, outcome)
 }
 
 // loseRuns is what the end of a lease does to runs. Whoever could not renew knows

@@ -75,7 +75,7 @@ func (v *view) grants() (f []Finding) {
 		case r.admitted == 0:
 			f = append(f, v.neverAdmitted(s, r))
 		case v.notBefore(r.admitted) > s.From:
-			f = append(f, at(r.admitted, bad("early", g.Gate, s.From, "%s was told %s before it could be admitted, at revision %d",
+			f = append(f, at(r.admitted, bad("early", g.Gate, s.From, "%s was reported %s before it could be admitted, at revision %d",
 				who(s), ms(v.notBefore(r.admitted)-s.From), r.admitted)))
 		}
 	}
@@ -213,7 +213,7 @@ func (v *view) statuses() (f []Finding) {
 			forgotten = v.forgets(g, r.Rev)
 		}
 		if r.N < st.held && !forgotten || exact && r.N > st.held {
-			f = append(f, at(r.Rev, bad("status", r.Gate, r.At, "%s was told that %d are held, but that was %d", r.Client, r.N, st.held)))
+			f = append(f, at(r.Rev, bad("status", r.Gate, r.At, "%s read that %d are held, but that was %d", r.Client, r.N, st.held)))
 		}
 	}
 	return f

@@ -52,7 +52,7 @@ func (v *view) unexplained(r *request) string {
 	switch {
 	case span != nil && v.released(r) <= r.goneAt:
 		if v.disputed(r) {
-			return "it was deleted, and its holder was told that its release did not do that"
+			return "it was deleted, and its release returned that it did not do that"
 		}
 		return ""
 	case span != nil:
@@ -69,10 +69,10 @@ func (v *view) unexplained(r *request) string {
 	return "" // its caller had given up, or was refused
 }
 
-// disputed reports whether a release was told that the key had gone before, although
+// disputed reports whether a release returned that the key was gone before, although
 // nothing else ended the permit. If trust in the lease ended before the release
 // returned, or the lease itself soon after, or the session was closed meanwhile, that
-// was the reason: the holder was told so while he waited for etcd's word.
+// was the reason: the holder learned that while it waited for etcd.
 func (v *view) disputed(r *request) bool {
 	ops := v.releases[id{r.gate.name, r.token}]
 	l, span := v.leases[r.lease], v.spanOf[r]

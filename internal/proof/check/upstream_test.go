@@ -34,7 +34,7 @@ func startLocks(t *testing.T) *locks {
 	t.Helper()
 	c := embedtest.Start(t, nil)
 	l := &locks{t: t, c: c, rec: history.NewRecorder(), prefix: c.Prefix(t)}
-	for name, value := range map[string]string{SettingLayout: LayoutEtcd, SettingTTL: "4s", SettingTold: "500ms", SettingLeft: "500ms"} {
+	for name, value := range map[string]string{SettingLayout: LayoutEtcd, SettingTTL: "4s", SettingReported: "500ms", SettingLeft: "500ms"} {
 		l.rec.Set(name, value)
 	}
 	var err error

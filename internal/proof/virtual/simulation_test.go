@@ -66,7 +66,7 @@ func play(s script) *history.History {
 	defer sim.server.Close()
 	sim.recorder.Set(check.SettingSuite, "concurrency")
 	sim.recorder.Set(check.SettingTTL, s.ttl.String())
-	sim.recorder.Set(check.SettingTold, (commit.CallTimeout + time.Second).String()) // a call whose answer is lost is repeated then
+	sim.recorder.Set(check.SettingReported, (commit.CallTimeout + time.Second).String()) // a call whose answer is lost is repeated then
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	sim.meddler = sim.dial()
