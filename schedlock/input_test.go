@@ -240,3 +240,26 @@ func TestRecordsGoByAge(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Late, res.Outcome)
 }
+
+// What cannot be combined does not compile: no option of a call is one of a Job, or the other way
+// round, except those of both.
+func TestOptionsOfCallsAndJobs(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		option    any
+		call, job bool
+	}{
+		"Tick":      {schedlock.Tick(tick(1)), true, false},
+		"Every":     {schedlock.Every(time.Minute), true, false},
+		"OnMisfire": {schedlock.OnMisfire(schedlock.Once), false, true},
+		"AtMost":    {schedlock.AtMost(time.Hour), true, true},
+		"AtLeast":   {schedlock.AtLeast(time.Minute), true, true},
+		"LateBy":    {schedlock.LateBy(time.Minute), true, true},
+		"Retries":   {schedlock.Retries(1), true, true},
+	} {
+		_, call := tt.option.(schedlock.CallOption)
+		_, job := tt.option.(schedlock.JobOption)
+		_, both := tt.option.(schedlock.Option)
+		require.Equal(t, []bool{tt.call, tt.job, tt.call && tt.job}, []bool{call, job, both}, name)
+	}
+}

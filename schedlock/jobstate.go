@@ -1,0 +1,197 @@
+package schedlock
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// job is the state of a job that this process uses.
+type job struct {
+	name string
+	keys keyspace.Job
+
+	mu       sync.Mutex
+	print    string               // the settings of this process
+	stored   string               // the settings in etcd, at the last read
+	claimed  map[string]string    // by key of a run record that events have shown: its holder
+	order    []string             // the keys of claimed, oldest first
+	runners  map[int64]bool       // leases of the processes that have claimed a tick
+	runs     map[int64]*Run       // by token: the active runs of this process
+	open     map[int64]record.Run // by token: ends of this process's runs that etcd has not confirmed
+	lockGone int64                // revision of the last deletion of the lock
+	changed  chan struct{}        // closed and replaced at each event
+	spares   []clientv3.LeaseID   // unused leases for cooldowns
+	caller   any                  // that made the last call for a tick: a Job, a wrapped job, or a gocron locker
+	former   any                  // the caller before, if it was another one
+	called   time.Time            // the tick of the last call
+	doubled  bool                 // two calls for one tick have been logged
+}
+
+// memory is the number of claims that are remembered of each job.
+const memory = 64
+
+func checkName(name string) error {
+	if err := keyspace.CheckJob(name); err != nil {
+		return invalid("the name of the job %w", err)
+	}
+	return nil
+}
+
+// job returns the job of that name.
+func (l *Locker) job(name string) *job {
+	keys := l.space.Job(name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j := l.jobs[keys.Range]
+	if j == nil {
+		j = &job{name: name, keys: keys, claimed: map[string]string{}, runners: map[int64]bool{}, runs: map[int64]*Run{}, open: map[int64]record.Run{}, changed: make(chan struct{})}
+		l.jobs[keys.Range] = j
+	}
+	return j
+}
+
+// use records the settings of a call. It returns ErrInvalid if this process uses the job with other
+// settings.
+func (j *job) use(print string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	both, ok := agree(print, j.print)
+	if !ok {
+		return invalid("the job is in use with other settings in this process: here %s; there %s", print, j.print)
+	}
+	j.print = both
+	return nil
+}
+
+// expected returns the settings that are most likely in etcd: those that were read last, if mine agree
+// with them, otherwise mine.
+func (j *job) expected(mine string) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, ok := agree(mine, j.stored); j.stored != "" && ok {
+		return j.stored
+	}
+	return mine
+}
+
+// read records the settings in etcd.
+func (j *job) read(stored string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stored = stored
+}
+
+// seen returns what events have shown of a tick, by the key of its record, and a channel that is
+// closed at the next event of the job.
+func (j *job) seen(run string) (h observed, changed <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h.by, h.claimed = j.claimed[run]
+	return h, j.changed
+}
+
+// split divides the live processes into those that are known to run the job, and the others. It
+// forgets the processes that are no longer alive.
+func (j *job) split(live []int64) (runners, others []int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	known := make(map[int64]bool, len(j.runners))
+	for _, lease := range live {
+		if j.runners[lease] {
+			known[lease] = true
+			runners = append(runners, lease)
+		} else {
+			others = append(others, lease)
+		}
+	}
+	j.runners = known
+	return runners, others
+}
+
+// resync is called when the watch is established again. The events that were missed may concern the
+// active runs of this process, and calls on standby.
+func (l *Locker) resync() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, j := range l.jobs {
+		j.mu.Lock()
+		for _, r := range j.runs {
+			l.sess.Background(func() { _ = r.Check(r.epoch.Context()) })
+		}
+		j.notify()
+		j.mu.Unlock()
+	}
+}
+
+// notify wakes the calls that wait for an event of the job. The job must be locked.
+func (j *job) notify() {
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// apply passes events on to their jobs. It ignores jobs that this process does not use.
+func (l *Locker) apply(events []*clientv3.Event) {
+	// A run record has the reason why a lock was deleted, so records come first.
+	for _, locks := range []bool{false, true} {
+		for _, ev := range events {
+			key := string(ev.Kv.Key)
+			rest, ok := strings.CutPrefix(key, l.space.Jobs())
+			if !ok || strings.HasSuffix(key, "/lock") != locks {
+				continue
+			}
+			name, _, _ := strings.Cut(rest, "/")
+			l.mu.Lock()
+			j := l.jobs[l.space.Jobs()+name+"/"]
+			l.mu.Unlock()
+			if j != nil {
+				j.apply(key, ev)
+			}
+		}
+	}
+}
+
+func (j *job) apply(key string, ev *clientv3.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	gone := ev.Type == clientv3.EventTypeDelete
+	switch {
+	case key == j.keys.Lock():
+		if gone {
+			j.lockGone = ev.Kv.ModRevision
+		}
+		for _, r := range j.runs {
+			if ev.Kv.ModRevision > r.token {
+				r.lockLost()
+			}
+		}
+	case strings.HasPrefix(key, j.keys.Runs()):
+		r, ok := record.DecodeRun(ev.Kv.Value)
+		if ok && r.State == record.RunUnlocked {
+			for _, run := range j.runs {
+				if key == j.keys.Run(run.claim.tick) && ev.Kv.ModRevision > run.token {
+					run.unlocked(r)
+				}
+			}
+		}
+		if gone {
+			delete(j.claimed, key)
+			break
+		}
+		if _, known := j.claimed[key]; !known {
+			j.order = append(j.order, key)
+			if len(j.order) > memory {
+				delete(j.claimed, j.order[0])
+				j.order = j.order[1:]
+			}
+		}
+		j.claimed[key] = r.Holder
+		j.runners[r.Lease] = true
+	}
+	j.notify()
+}
