@@ -13,16 +13,15 @@ import (
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
-// enqueueBounded writes a request only if not too many stand before it: none, for
-// a try, if it is not admitted at once.
+// enqueueBounded writes a request only if not too many others are before it: for a try that
+// is not admitted at once, none.
 //
-// A request that is written first and withdrawn when it turns out to be too late
-// would make others fail although nobody holds. So the queue is read first,
-// which costs no Raft entry if the answer is no, and the request is written on
-// the condition that no other has come since: then what was read still holds, or
-// the queue got shorter. Where others keep coming, it is written all the same after a
-// few rounds, and looked at again. Then it is marked by its name, so that nobody is
-// refused at once because of it.
+// A request that is written first and withdrawn when it turns out to be too late would make
+// others fail although the permit is free. So the queue is read first, which costs no Raft
+// entry if the answer is no, and the request is written on the condition that no other was
+// created since: then what was read is still true, or the queue got shorter. Where others keep
+// coming, it is written without the condition after a few rounds, and the queue is read again.
+// Then its name marks it as a try, so that no other call is refused at once because of it.
 func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (*ticket, bool, error) {
 	var pause commit.Backoff
 	begun := time.Now()
@@ -91,8 +90,8 @@ func (g *gate) enter(ctx context.Context, e *engine.Epoch, r request, o outlook,
 	return c, admitted || err == nil && o.fits, err
 }
 
-// makeRoom looks at the ID of a request for which a queue is too full. The ID
-// decides before the queue does: who owns it is told, or taken over if that helps.
+// makeRoom looks at the ID of a request for which a queue is too full. The ID decides
+// before the queue does: the error names its owner, or the owner is evicted if that helps.
 func (g *gate) makeRoom(ctx context.Context, e *engine.Epoch, r request, v *mirror.View) (made bool, err error) {
 	owner, live, err := g.ownerOf(ctx, r.id)
 	if err != nil || !live {

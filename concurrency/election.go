@@ -51,7 +51,7 @@ func (el *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Permi
 	return el.campaign(ctx, r)
 }
 
-// candidate reads the options of one who campaigns.
+// candidate returns the request of a candidate with these options.
 func candidate(opts []AcquireOption) (request, error) {
 	r, err := newRequest(false, opts)
 	if err == nil && r.weight != 1 {

@@ -137,9 +137,9 @@ func (g *gate) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) commit.C
 	return tx
 }
 
-// admitted tells whether what was read in the Txn that wrote a request shows it
-// admitted. Counts say it where weights do not matter: with no heavy request in
-// the queue, or none but this one. Otherwise the mirror will tell.
+// admitted reports whether what was read in the Txn that wrote a request shows that it is
+// admitted. Counts show it where weights do not matter: with no heavy request in the queue, or
+// none but this one. Otherwise the mirror decides.
 func (g *gate) admitted(ctx context.Context, c *ticket, read []*etcdserverpb.ResponseOp) (bool, error) {
 	if read == nil {
 		return false, nil // settled after a lost answer

@@ -168,7 +168,7 @@ type LostError struct {
 	Name   string // of the queue
 	Token  int64
 	Cause  error
-	Reason string // details for people: who evicted it and why, what happened to the lease
+	Reason string // details for people: the evicting process and its reason, or what happened to the lease
 }
 
 // Error names the permit, the cause and the reason.
@@ -215,7 +215,7 @@ func (e *UnconfirmedError) Is(target error) bool { return target == ErrUnconfirm
 type StepDownError struct {
 	Name   string // of the election
 	Token  int64  // of the term
-	Reason string // for people: who has asked, and why
+	Reason string // for people: the process that asked, and its reason
 }
 
 // Error names the term and the reason.

@@ -13,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// owner is somebody's live request, found by its ID or token.
+// owner is a live request of any session, found by its ID or token.
 type owner struct {
 	mirror.Request
 	also []string // its ID key
@@ -22,7 +22,7 @@ type owner struct {
 func (o owner) describe() Request { return describe(o.Request) }
 
 // ownerOf finds the live request with an ID. An ID key whose request is gone,
-// because someone deleted the request by hand, is removed on the way.
+// because it was deleted by hand, is removed.
 func (g *gate) ownerOf(ctx context.Context, id string) (o owner, live bool, err error) {
 	idKey := g.keys.ID(id)
 	kvs, err := g.get(ctx, idKey)
@@ -63,8 +63,8 @@ func (g *gate) withToken(ctx context.Context, token int64) (owner, bool, error) 
 				if id == "" {
 					return o, true, nil
 				}
-				// The ID as the value tells it may not be exact (JSON knows
-				// text only), and the key of another must not be touched.
+				// The ID in the value may not be exact (JSON has text only), and the
+				// key of another request must not be removed.
 				idKey := g.keys.ID(id)
 				kvs, err := g.get(ctx, idKey)
 				if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == token {

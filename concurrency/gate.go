@@ -49,7 +49,7 @@ func (g *gate) run(m *mirror.Mirror) (stop context.CancelFunc) {
 func (g *gate) reset() {
 	g.limit.Forget()
 	g.mu.Lock()
-	g.strays = nil // a revision may stand for another state by now
+	g.strays = nil // a revision may be that of another state by now
 	g.mu.Unlock()
 	g.view.Replace()
 }
@@ -144,7 +144,7 @@ func (g *gate) named(doing string, err error) error {
 	return fmt.Errorf("%s %q: %w", doing, g.name, err)
 }
 
-// fullError tells how full a queue is, but for the caller's own request.
+// fullError describes how full a queue is, without the caller's own request.
 func fullError(name string, v mirror.View, own int64) *FullError {
 	full := &FullError{Name: name, Limit: int(v.Limit), Used: int(v.Used)}
 	for _, r := range v.Waiters {
@@ -169,7 +169,7 @@ func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, beg
 			return nil, former, cmp.Or(e.Refuses(caller), err)
 		}
 		if former != nil && former.Also != nil {
-			// Its ID is in the way. It was that of a waiter, so no work goes on under it.
+			// Its ID is in the way. It was that of a waiter, so it protects no work.
 			_, _ = g.sess.Remove(ctx, former.Stored)
 		}
 	}

@@ -69,12 +69,12 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 			return err
 		}
 		wait, cancel := g.sess.Open(ctx)
-		_ = pause.Wait(wait, nil) // whatever has ended, Campaign tells
+		_ = pause.Wait(wait, nil) // whatever has ended, Campaign returns it
 		cancel()
 	}
 }
 
-// lead runs fn for one term and then resigns, however fn ends. It tells whether to
+// lead runs fn for one term and then resigns, however fn ends. It reports whether to
 // campaign again.
 func (p *Permit) lead(ctx context.Context, fn func(context.Context, *Permit) error) (again bool, err error) {
 	work, cancel := context.WithCancelCause(ctx)

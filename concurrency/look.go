@@ -12,8 +12,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
-// outlook is what one state of the queue says of a request that has not been written yet
-// and is not to stand behind too many others.
+// outlook is what one state of the queue means for a request that has not been written yet
+// and is refused if too many others are before it.
 type outlook struct {
 	answer   queue.Answer
 	fits     bool       // it would be admitted at once
@@ -61,14 +61,14 @@ func (g *gate) look(ctx context.Context, e *engine.Epoch, r request) (outlook, e
 	}
 }
 
-// beyond is how many names more than necessary are read, so that a few tries among them
-// leave enough others to tell.
+// beyond is how many names more than necessary are read, so that with a few tries
+// among them enough others are left to decide.
 const beyond = 16
 
-// lookAtNames is look for requests of weight 1 where the names of the requests tell: a
-// range not much longer than the limit, however many wait, whose values are not decoded.
-// ok is false if the whole queue has to be read: there are heavy requests, only tries
-// stand in the way, or the limit is not known, pauses, or was lowered.
+// lookAtNames is look for requests of weight 1 where the names of the requests decide: a
+// range not much longer than the limit, however many wait, whose values are not decoded. ok is
+// false if the whole queue has to be read: there are heavy requests, only tries are in the
+// way, or the limit is not known, pauses, or was lowered.
 func (g *gate) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o outlook, ok bool, err error) {
 	seen := limit.Limit{N: g.fixed}
 	if g.fixed == 0 {
@@ -112,8 +112,7 @@ func (g *gate) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o o
 	return o, others >= room || requests < room, nil
 }
 
-// keep remembers which tries stand in a queue, and takes those for what they are by now
-// that stay.
+// keep remembers which tries a queue has, and counts those that stay as other requests.
 func (g *gate) keep(e *engine.Epoch, v *mirror.View) {
 	tries := map[int64]time.Time{}
 	g.mu.Lock()

@@ -25,7 +25,7 @@ func (g *gate) whyGone(ctx context.Context, e *engine.Epoch, c *ticket, begun ti
 	if n, ok, _ := e.FindNotice(ctx, c.Ticket); ok {
 		return noticeError(g.name, c.Token, n)
 	}
-	return errAnew // deleted by hand, or the lease is gone and we hear of it soon
+	return errAnew // deleted by hand, or with the lease, whose loss the session is about to notice
 }
 
 // noticeError turns a notice into an error.

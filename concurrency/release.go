@@ -15,7 +15,7 @@ import (
 //   - a *LostError (ErrLost) if the permit had ended before the call, or if etcd
 //     reports that its key was gone before the release: the work may have overlapped
 //     with another holder's. After Evict or TakeOver it matches ErrEvicted, and its
-//     Reason says by whom and why;
+//     Reason names the process and its reason;
 //   - an *UnconfirmedError (ErrUnconfirmed) if the permit was valid when Release was
 //     called, but etcd has not confirmed the release: ctx has ended, which may have been
 //     before the call, or etcd refuses the release, for want of a permission perhaps, or
@@ -61,8 +61,8 @@ func (p *Permit) Release(ctx context.Context) error {
 
 // releaseAfterWork is Release for a permit whose function has returned. It waits for
 // etcd's confirmation no longer than SessionOptions.ReleaseTimeout, and returns an error
-// only if the permit was lost: that etcd has not confirmed the release says nothing
-// against the work, and a caller who took it for a failure would do the work again.
+// only if the permit was lost: an unconfirmed release is no failure of the
+// work, and a caller that took it for one would do the work again.
 func (p *Permit) releaseAfterWork(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.gate.sess.ReleaseTimeout())
 	defer cancel()
@@ -126,8 +126,8 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	return why
 }
 
-// answered ends a release for which etcd has said whether it removed the key. If it did
-// not, or may not have, there may be a notice of who did that has not come yet. It returns
+// answered ends a release for which etcd has responded whether it removed the key. If it did
+// not, or may not have, a notice of the process that did may still be on its way. It returns
 // ctx's error if that ends first.
 func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) error {
 	if removal != commit.Removed {

@@ -14,8 +14,8 @@ import (
 // maxBlocking bounds the holders in one WaitInfo.
 const maxBlocking = 10
 
-// reports tells Trace.Waiting of a waiting request: once when the mirror shows
-// where it stands, and then now and again. stop ends that.
+// reports calls Trace.Waiting for a waiting request: once when the mirror shows its place,
+// and then every SessionOptions.ReportEvery. stop ends that.
 func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun time.Time) (stop func()) {
 	t := g.own.trace
 	if t == nil || t.Waiting == nil {

@@ -217,7 +217,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 		}
 		return s.gate.failed("set limit of", err)
 	}
-	s.checked.Store(true) // whoever sets the limit agrees with it
+	s.checked.Store(true) // this program agrees with the limit that it sets
 	return nil
 }
 

@@ -1,7 +1,7 @@
 package concurrency
 
-// followKey ends a term whose key is gone, until it ends otherwise. A permit that is held
-// for a moment learns that from its Release; who leads for months has to be told.
+// followKey ends a term whose key is gone, until it ends otherwise. For a permit that is held
+// for a moment its Release reports that; a leader for months has to be stopped.
 func (p *Permit) followKey() {
 	m := p.gate.view.Join()
 	defer m.Leave()
@@ -21,8 +21,8 @@ func (p *Permit) followKey() {
 	}
 }
 
-// keyGone ends a permit whose key is gone from etcd. There may be word of who did that,
-// on a watch of its own.
+// keyGone ends a permit whose key is gone from etcd. A notice of the process
+// that did that arrives on another watch.
 func (p *Permit) keyGone() {
 	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
 	if n, ok, _ := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); ok {

@@ -7,7 +7,7 @@ import (
 )
 
 // unrevised are packages whose comments still have words of the dialect. None is added.
-var unrevised = []string{"concurrency", "idempotency"}
+var unrevised = []string{"idempotency"}
 
 // operators are persons: the only ones about whom a comment may say who they are.
 var operators = strings.NewReplacer("operator who", "operator")
