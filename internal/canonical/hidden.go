@@ -51,7 +51,7 @@ func (c *types) check(t reflect.Type, addr bool) error {
 	case reflect.Struct:
 		return c.checkStruct(t, addr, marshalers)
 	}
-	if speaks(t) || addr && speaks(reflect.PointerTo(t)) {
+	if marshals(t) || addr && marshals(reflect.PointerTo(t)) {
 		return nil
 	}
 	switch t.Kind() {
@@ -71,7 +71,7 @@ func (c *types) check(t reflect.Type, addr bool) error {
 }
 
 func (c *types) checkStruct(t reflect.Type, addr bool, by []marshaler) error {
-	if m, n := spokesman(t, addr, by); m != nil {
+	if m, n := marshalMethod(t, addr, by); m != nil {
 		if n < 0 {
 			return nil
 		}
@@ -117,9 +117,9 @@ var marshalers = []marshaler{
 	{"MarshalText", reflect.TypeFor[encoding.TextMarshaler](), func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("MarshalText") }},
 }
 
-// spokesman returns the method that encoding/json calls for values of a struct, or nil; and the
+// marshalMethod returns the method that encoding/json calls for values of a struct, or nil; and the
 // embedded field from which it is promoted, or -1 if the struct declares it.
-func spokesman(t reflect.Type, addr bool, by []marshaler) (*marshaler, int) {
+func marshalMethod(t reflect.Type, addr bool, by []marshaler) (*marshaler, int) {
 	for i := range by {
 		m := &by[i]
 		if t.Implements(m.of) || addr && reflect.PointerTo(t).Implements(m.of) {
@@ -130,8 +130,8 @@ func spokesman(t reflect.Type, addr bool, by []marshaler) (*marshaler, int) {
 	return nil, -1
 }
 
-// nowhere is a depth at which no method is.
-const nowhere = 1 << 20
+// noDepth is a depth at which no method is.
+const noDepth = 1 << 20
 
 // depth returns how deep a type's method is: 0 if the type declares it, and more if it is promoted
 // from the embedded field n.
@@ -143,9 +143,9 @@ func (m *marshaler) depth(t reflect.Type, on []reflect.Type) (least, n int) {
 		return 0, -1
 	}
 	if t.Kind() != reflect.Struct || slices.Contains(on, t) {
-		return nowhere, -1
+		return noDepth, -1
 	}
-	least, n = nowhere, -1
+	least, n = noDepth, -1
 	for i := range t.NumField() {
 		if f := t.Field(i); f.Anonymous {
 			if d, _ := m.depth(f.Type, append(on, t)); d+1 < least {
@@ -201,7 +201,7 @@ func leaves(t reflect.Type, addr bool, except int) (all []leaf) {
 					in = in.Elem()
 				}
 				switch on := append(slices.Clone(on), t); {
-				case speaks(in) || speaks(reflect.PointerTo(in)):
+				case marshals(in) || marshals(reflect.PointerTo(in)):
 					l.lost = "it is embedded, and its method is not called"
 				case slices.Contains(on, in):
 					l.lost = "it is embedded in itself"

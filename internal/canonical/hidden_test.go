@@ -124,7 +124,7 @@ func TestTypesThatHideFields(t *testing.T) {
 		"in a map":                         {map[string]*stamped{}, "canonical_test.stamped", "Amount"},
 		"in a field":                       {struct{ At []*stamped }{}, "canonical_test.stamped", "Amount"},
 		"in an interface":                  {[]any{1, map[string]any{"at": stamped{now, 100}}}, "canonical_test.stamped", "Amount"},
-		"in an interface that speaks":      {struct{ json.Marshaler }{stamped{now, 100}}, "canonical_test.stamped", "Amount"},
+		"in an interface that marshals":    {struct{ json.Marshaler }{stamped{now, 100}}, "canonical_test.stamped", "Amount"},
 		"one name in two embedded structs": {both{debit{100}, credit{5}}, "canonical_test.both", "credit.Amount"},
 		"a name of the outer one":          {shadowed{debit{100}, 5}, "canonical_test.shadowed", "Amount"},
 		"a name by a tag":                  {tagged{debit{100}, &credit{5}, 7}, "canonical_test.tagged", "Amount"},

@@ -208,7 +208,7 @@ func next(raw []byte) (r rune, size int) {
 func quote(out, raw []byte) []byte {
 	out = append(out, '"')
 	for plain := 0; ; plain = 0 {
-		for plain < len(raw) && asItIs(raw[plain]) {
+		for plain < len(raw) && isPlain(raw[plain]) {
 			plain++
 		}
 		out, raw = append(out, raw[:plain]...), raw[plain:]
@@ -220,9 +220,9 @@ func quote(out, raw []byte) []byte {
 	}
 }
 
-// asItIs reports whether a byte of a string is copied, whatever its neighbours are. 0xe2 begins
+// isPlain reports whether a byte of a string is copied, whatever its neighbours are. 0xe2 begins
 // the two separators that are escaped.
-func asItIs(c byte) bool {
+func isPlain(c byte) bool {
 	return c != '\\' && c != '<' && c != '>' && c != '&' && c != 0xe2
 }
 

@@ -24,20 +24,20 @@ func Value(v any) ([]byte, error) {
 
 var ioReader = reflect.TypeFor[io.Reader]()
 
-// speaks reports whether a type writes its own JSON.
-func speaks(t reflect.Type) bool {
+// marshals reports whether a type writes its own JSON.
+func marshals(t reflect.Type) bool {
 	return t.Implements(marshalers[0].of) || t.Implements(marshalers[1].of)
 }
 
-// deepest is far beyond the depth of any value that has JSON.
-const deepest = 10_000
+// maxDepth is far beyond the depth of any value that has JSON.
+const maxDepth = 10_000
 
 // checkWhole walks a value as encoding/json does. It returns an error for a reader and for a
 // struct none of whose fields is written, whose JSON is {} whatever they hold; for text that
 // is not UTF-8, of which encoding/json replaces bytes; and, for what is in interfaces, where
 // checkType does. Unexported fields beside written ones are left out, as everywhere.
 func checkWhole(v reflect.Value, depth int) error {
-	if !v.IsValid() || depth > deepest {
+	if !v.IsValid() || depth > maxDepth {
 		return nil
 	}
 	t := v.Type()
@@ -50,7 +50,7 @@ func checkWhole(v reflect.Value, depth int) error {
 			return err
 		}
 		return checkWhole(v.Elem(), depth+1)
-	case speaks(t) || v.CanAddr() && speaks(reflect.PointerTo(t)):
+	case marshals(t) || v.CanAddr() && marshals(reflect.PointerTo(t)):
 		return checkWhole(behindMethod(v), depth+1)
 	case t.Implements(ioReader):
 		return fmt.Errorf("the content of a reader (%v) is not compared: pass its bytes, or a Fingerprint of them", t)
@@ -91,7 +91,7 @@ func behindMethod(v reflect.Value) reflect.Value {
 	case reflect.Pointer:
 		return v.Elem()
 	case reflect.Struct:
-		if _, n := spokesman(v.Type(), v.CanAddr(), marshalers); n >= 0 {
+		if _, n := marshalMethod(v.Type(), v.CanAddr(), marshalers); n >= 0 {
 			return v.Field(n)
 		}
 	}

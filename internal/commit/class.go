@@ -34,7 +34,7 @@ const (
 // before it proposes.
 func classify(err error) class {
 	switch err.(type) {
-	case othersError, unsentError:
+	case sharedError, unsentError:
 		return busy
 	}
 	known, ok := asEtcd(err)

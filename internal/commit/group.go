@@ -63,14 +63,14 @@ func fits(with []*part, p *part) bool {
 	return bytes <= groupBytes && !slices.ContainsFunc(with, func(w *part) bool { return w.subject == p.subject })
 }
 
-// othersError wraps the refusal of a request that had parts of several callers. The reason may
+// sharedError wraps the refusal of a request that had parts of several callers. The reason may
 // be another part. So the error says of this part only that it was not applied, and the part is
 // sent again alone, which shows whether etcd refuses it. It is not settled first: the same
 // defect may keep it from being settled. Its text must differ from etcd's, by which clientv3
 // knows errors.
-type othersError struct{ cause error }
+type sharedError struct{ cause error }
 
-func (e othersError) Error() string { return "sent together with others: " + e.cause.Error() }
+func (e sharedError) Error() string { return "sent together with others: " + e.cause.Error() }
 
 // Together says how a write may share a request with those of others: by which group, and what
 // its subject is. The zero value is sent alone.
@@ -124,7 +124,7 @@ func (g *Group) send(parts []*part) {
 	resp, err := txn(g.ctx, g.kv, nil, ops, nil)
 	switch classify(err) {
 	case refused, orphaned:
-		err = othersError{err}
+		err = sharedError{err}
 	}
 	for i, p := range parts {
 		if p.err = err; err == nil {

@@ -85,7 +85,7 @@ func (e *PendingError) Discard(ctx context.Context, also ...string) error {
 // DiscardAndPut is Discard with puts in the Txn that removes the key, if it exists: they
 // restore what the creation has overwritten.
 func (e *PendingError) DiscardAndPut(ctx context.Context, puts []clientv3.Op, also ...string) error {
-	pause := Backoff{Most: slowly}
+	pause := Backoff{Most: longPause}
 	for {
 		err := e.discard(ctx, puts, also)
 		if err == nil || errors.Is(err, ErrGone) {

@@ -23,9 +23,9 @@ const (
 	Orphaned
 )
 
-// slowly is the longest pause between tries of a write that must succeed in the end, and that
+// longPause is the longest pause between tries of a write that must succeed in the end, and that
 // many processes may repeat at once, while etcd refuses it.
-const slowly = 10 * time.Second
+const longPause = 10 * time.Second
 
 // Guard is the compare that holds only while the key with that token is as it was created. The
 // mod revision says more than the create revision: a key that was put again, maybe on another
@@ -48,7 +48,7 @@ func Remove(ctx context.Context, kv clientv3.KV, key string, token int64, also .
 // etcd refuses, since an operator may mend that, and returns an error only if ctx has ended. It
 // calls refused, if not nil, with the first error.
 func Erase(ctx context.Context, kv clientv3.KV, key string, token int64, refused func(error), also ...string) (Removal, error) {
-	pause := Backoff{Most: slowly}
+	pause := Backoff{Most: longPause}
 	doubt := false
 	for {
 		removal, err := Remove(ctx, kv, key, token, also...)

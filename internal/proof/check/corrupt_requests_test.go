@@ -20,7 +20,7 @@ type tried struct {
 	end  *history.Op // of its function
 }
 
-// trials are the attempts whose functions were called, at keys that nobody has meddled
+// trials are the attempts whose functions were called, at keys that no nemesis has tampered
 // with.
 func (s *scene) trials() (all []tried) {
 	for _, name := range slices.Sorted(maps.Keys(s.entries)) {

@@ -65,7 +65,7 @@ var goldenGood = []goldenCase{
 	{"a presence key deleted by hand", "", func(t *scenario) {
 		a := t.asks(0, t.mutex, 1)
 		t.grant(a)
-		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + alive(a.req.lease)}}, func() {
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + alive(a.req.lease)}}, func() {
 			t.commit(change{key: alive(a.req.lease), del: true})
 		})
 		t.end(a, history.Lost)
@@ -100,7 +100,7 @@ var goldenGood = []goldenCase{
 		t.grant(a)
 		t.grant(b)
 		t.askLimit(1, 0)
-		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
 			t.commit(change{key: "sem/a/limit", del: true})
 		})
 		above := t.sem.above
@@ -189,7 +189,7 @@ var goldenGood = []goldenCase{
 		back.At = t.now
 	}},
 	{"a try at a limit that cannot be read", "", func(t *scenario) {
-		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
 			t.commit(change{key: "sem/a/limit", value: `{"v":9,"limit":5}`})
 		})
 		t.sem.known = false
@@ -254,7 +254,7 @@ var goldenGood = []goldenCase{
 	{"a key that lost its lease and got it back", "(store/once)", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
-		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + a.req.key}}, func() {
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + a.req.key}}, func() {
 			t.putAgain(a.req.key, 0)
 			t.statusOf(t.sem, -1)
 			t.putAgain(a.req.key, a.req.lease)

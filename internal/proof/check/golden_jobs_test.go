@@ -73,7 +73,7 @@ var goldenJobs = []goldenCase{
 	}},
 	{"a lock that was deleted by hand", "(jobs/finish) (jobs/stale) (jobs/overlap)", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
-		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + a.key("lock")}}, func() {
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + a.key("lock")}}, func() {
 			t.commit(change{key: a.key("lock"), del: true})
 		})
 		b := t.runs(1, "a", 1, 2)
@@ -84,7 +84,7 @@ var goldenJobs = []goldenCase{
 	{"a presence key that was put again without its lease", "", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		key := alive(a.lease)
-		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + key}}, func() { t.putAgain(key, 0) })
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + key}}, func() { t.putAgain(key, 0) })
 		t.runEnds(a, history.Lost)
 		t.drop(a.lease, "revoked by its session")
 		t.open(t.clients[0])

@@ -97,7 +97,7 @@ var goldenRequests = []goldenCase{
 	}},
 	{"a record that was deleted by hand", "", func(t *scenario) {
 		a := t.attempts(0, 1)
-		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + simRequest}}, func() { t.commit(change{key: simRequest, del: true}) })
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + simRequest}}, func() { t.commit(change{key: simRequest, del: true}) })
 		t.functionReturns(a, "done")
 		t.commit(change{key: simRequest + "/claim", del: true}) // it was fenced
 		t.finishesIt(t.attempts(1, 1))

@@ -204,7 +204,7 @@ var goldenStore = []goldenCase{
 	}},
 	{"status tells too few while the limit cannot be read", "store/status", func(t *scenario) {
 		t.grant(t.asks(0, t.sem, 1))
-		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
 			t.commit(change{key: "sem/a/limit", value: `{"v":9,"limit":5}`})
 		})
 		t.statusOf(t.sem, -1)
@@ -273,7 +273,7 @@ var goldenStore = []goldenCase{
 	{"a presence key that was put again without its lease, and deleted", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		key := alive(a.req.lease)
-		t.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + key}}, func() { t.putAgain(key, 0) })
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + key}}, func() { t.putAgain(key, 0) })
 		t.now += 5e9
 		t.commit(change{key: key, del: true})
 		t.remove(a.req, "withdrawn")

@@ -62,7 +62,7 @@ func (Jobs) Check(h *history.History) []Finding {
 	for _, name := range slices.Sorted(maps.Keys(v.jobs)) {
 		for _, b := range v.jobs[name].breaches {
 			finding := at(b.rev, bad(b.rule, name, b.at, "%s", b.text))
-			if b.key != "" && v.meddled(b.key, b.rev) != nil {
+			if b.key != "" && v.tampered(b.key, b.rev) != nil {
 				finding.Level = Excused
 			}
 			f = append(f, finding)
@@ -142,7 +142,7 @@ func number(s string) int64 {
 // too long. A claim that was taken back was not started.
 func (v *view) ended(name string, c *claim) []Finding {
 	s := v.spanOf[c.lock]
-	if s == nil || c.lock.gone == never || v.struck(c.lock) != nil || v.meddled(c.lock.key, c.lock.gone) != nil {
+	if s == nil || c.lock.gone == never || v.struck(c.lock) != nil || v.tampered(c.lock.key, c.lock.gone) != nil {
 		return nil
 	}
 	if c.undone {
@@ -182,7 +182,7 @@ func (v *view) kept(name string, c *claim) []Finding {
 	case c.hold == nil:
 		return []Finding{at(c.token, bad("held", name, c.lock.putAt, "tick %s was claimed by %s, and nothing keeps the job from starting again", c.tick, who(s)))}
 	case c.hold.gone != never && v.seen(c.hold.gone)-v.notBefore(c.token) < int64(d):
-		if v.meddled(v.prefix+c.hold.name, c.hold.gone) == nil && !v.unlockCalled(name, c.token, v.seen(c.hold.gone)) {
+		if v.tampered(v.prefix+c.hold.name, c.hold.gone) == nil && !v.unlockCalled(name, c.token, v.seen(c.hold.gone)) {
 			return []Finding{at(c.hold.gone, bad("held", name, v.seen(c.hold.gone), "the job could start again %s after %s had started tick %s, with AtLeast of %s", ms(v.seen(c.hold.gone)-v.notBefore(c.token)), who(s), c.tick, d))}
 		}
 	}

@@ -188,7 +188,7 @@ func (l *live) refused(op *history.Op) []Finding {
 
 // leftBehind: when its call has failed, or its permit has ended, a request goes.
 func (l *live) leftBehind(r *request) []Finding {
-	if l.healthy == never || l.meddled(r.key, r.token) != nil || l.struck(r) != nil {
+	if l.healthy == never || l.tampered(r.key, r.token) != nil || l.struck(r) != nil {
 		return nil
 	}
 	free := l.wantedUntil(r)

@@ -63,7 +63,7 @@ func (s *sim) requestStep() {
 			k.goes()
 		}
 	case 1:
-		s.meddlesWith(k)
+		s.tampersWith(k)
 	case 2, 3, 4, 5, 6, 7, 8, 9:
 		s.isAskedFor(k)
 	default:
@@ -104,8 +104,8 @@ func (s *sim) resolves(k *simIdem) {
 	s.emit(e)
 }
 
-// meddlesWith is a nemesis that deletes a record or a claim.
-func (s *sim) meddlesWith(k *simIdem) {
+// tampersWith is a nemesis that deletes a record or a claim.
+func (s *sim) tampersWith(k *simIdem) {
 	key := k.gate
 	if s.pick(2) == 0 {
 		key += "/claim"
@@ -113,7 +113,7 @@ func (s *sim) meddlesWith(k *simIdem) {
 	if _, there := s.keys[key]; !there {
 		return
 	}
-	s.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + key}}, func() { s.commit(change{key: key, del: true}) })
+	s.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + key}}, func() { s.commit(change{key: key, del: true}) })
 	switch {
 	case key == k.gate:
 		k.goes()

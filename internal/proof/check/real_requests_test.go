@@ -131,8 +131,8 @@ func TestRealRequests(t *testing.T) {
 	require.Equal(t, Green, report.Verdict, report)
 }
 
-// TestRealRequestsMeddledWith: the same, and somebody meddles without a word.
-func TestRealRequestsMeddledWith(t *testing.T) {
+// TestRealRequestsTampered: the same with undeclared interference.
+func TestRealRequestsTampered(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		during, after func(r *real, key string)

@@ -242,11 +242,11 @@ func (w *worker) lock() (*concurrency.Permit, *history.Belief) {
 	return p, b
 }
 
-// TestRealRunMeddledWith: the same, and somebody meddles without a word.
-func TestRealRunMeddledWith(t *testing.T) {
+// TestRealRunTampered: the same with undeclared interference.
+func TestRealRunTampered(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		meddle func(r *real, key string)
+		tamper func(r *real, key string)
 		killer string
 	}{
 		"delete": {func(r *real, key string) {
@@ -272,7 +272,7 @@ func TestRealRunMeddledWith(t *testing.T) {
 			kvs, err := r.admin.Get(w.ctx(), w.sess.NamespacePrefix()+"mutex/m/queue/", clientv3.WithPrefix())
 			require.NoError(t, err)
 			require.Len(t, kvs.Kvs, 1)
-			tt.meddle(r, string(kvs.Kvs[0].Key))
+			tt.tamper(r, string(kvs.Kvs[0].Key))
 			require.NoError(t, r.tap.Complete(w.ctx())) // else it may have been after the release was called
 			w.giveBack(p, b, "mutex/m")
 			report := r.judge()

@@ -67,7 +67,7 @@ func (Requests) Check(h *history.History) []Finding {
 		n := v.entries[name]
 		for _, b := range n.breaches {
 			finding := at(b.rev, bad(b.rule, name, b.at, "%s", b.text))
-			if b.key != "" && v.meddled(b.key, b.rev) != nil {
+			if b.key != "" && v.tampered(b.key, b.rev) != nil {
 				finding.Level = Excused
 			}
 			f = append(f, finding)
@@ -154,7 +154,7 @@ func (v *view) executions() (f []Finding) {
 // returned a value keeps it until that is recorded.
 func (v *view) returned(n *idem, a *attempt) []Finding {
 	s, r := v.spanOf[a.claim], a.claim
-	if s == nil || a.outcome != nil || r.gone == never || r.how != plain || v.struck(r) != nil || v.meddled(r.key, r.gone) != nil || v.named(v.prefix+n.name) {
+	if s == nil || a.outcome != nil || r.gone == never || r.how != plain || v.struck(r) != nil || v.tampered(r.key, r.gone) != nil || v.named(v.prefix+n.name) {
 		return nil
 	}
 	for _, o := range n.past {
@@ -191,7 +191,7 @@ const (
 
 // keptRecord checks whether a record that was removed had existed long enough.
 func (v *view) keptRecord(n *idem, s *stood) []Finding {
-	if v.meddled(v.prefix+n.name, s.gone) != nil || v.deleteCalled(n.name, s) || s.of == nil {
+	if v.tampered(v.prefix+n.name, s.gone) != nil || v.deleteCalled(n.name, s) || s.of == nil {
 		return nil
 	}
 	a, span := s.of, v.spanOf[s.of.claim]

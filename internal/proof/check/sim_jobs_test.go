@@ -194,7 +194,7 @@ func (s *sim) jobStep() {
 		}
 	case 2:
 		if j.run != nil {
-			s.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + j.run.key("lock")}}, func() {
+			s.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + j.run.key("lock")}}, func() {
 				s.commit(change{key: j.run.key("lock"), del: true})
 			})
 			j.run.lost = true

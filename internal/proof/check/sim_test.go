@@ -549,7 +549,7 @@ func (s *sim) strike() {
 		return
 	}
 	r := victims[s.pick(len(victims))]
-	s.nemesis(history.Event{Name: "meddle", Attr: map[string]string{"key": simPrefix + r.key}}, func() {
+	s.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + r.key}}, func() {
 		if kind == 1 {
 			r.leave("deleted by hand")
 		} else {

@@ -159,7 +159,7 @@ func (v *view) writtenOnce() (f []Finding) {
 	for _, name := range v.names() {
 		for _, r := range v.gates[name].requests {
 			for _, rev := range r.again {
-				if v.meddled(r.key, rev) != nil {
+				if v.tampered(r.key, rev) != nil {
 					f = append(f, at(rev, excused("once", name, r.putAt, "%s: a nemesis wrote its key again", v.name(r))))
 				} else {
 					f = append(f, at(rev, bad("once", name, r.putAt, "%s: its key was written again", v.name(r))))
@@ -168,7 +168,7 @@ func (v *view) writtenOnce() (f []Finding) {
 			if r.twins {
 				f = append(f, at(r.token, bad("once", name, r.putAt, "%s: another request was created at the same revision", v.name(r))))
 			}
-			if v.layout.presence && r.lease != r.parsed.lease && v.meddled(r.key, r.token) == nil {
+			if v.layout.presence && r.lease != r.parsed.lease && v.tampered(r.key, r.token) == nil {
 				f = append(f, at(r.token, bad("once", name, r.putAt, "%s: it hangs on lease %x, not on the one in its name", v.name(r), r.lease)))
 			}
 		}

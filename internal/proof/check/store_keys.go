@@ -164,7 +164,7 @@ func (v *view) leftOver() (f []Finding) {
 
 // planted reports whether a nemesis has written a key since it was created.
 func (v *view) planted(k *liveKey) bool {
-	for _, n := range v.meddlers[v.prefix+k.name] {
+	for _, n := range v.tampering[v.prefix+k.name] {
 		if n.End >= v.notBefore(k.created) {
 			return true
 		}

@@ -22,26 +22,26 @@ type view struct {
 	end     int64 // when the last event was recorded
 	healthy int64 // when all nemeses were over, or never
 
-	byToken  map[id]*request
-	opOf     map[*request]*history.Op
-	spanOf   map[*request]*history.Span
-	madeBy   map[*history.Op][]*request
-	untagged map[string][]*request    // by gate
-	spanOp   map[string]*history.Span // by the tag of the call
-	opByTag  map[string]*history.Op
-	releases map[id][]*history.Op
-	low      []int64 // by commit: it was made after this time
-	lease    map[int64]string
-	setters  map[setter]int64             // when a limit was first set so
-	takers   map[string][]*history.Op     // by gate: calls that take requests away
-	closers  map[string][]*history.Op     // by client
-	deaths   map[string][]*history.Op     // by client: ends without a word
-	meddlers map[string][]*history.Window // by key
-	revokers map[int64][]*history.Window  // by lease
-	hasty    []*history.Window            // those that make etcd end leases early
-	ttl      int64
-	lag      int64
-	early    map[string]bool
+	byToken   map[id]*request
+	opOf      map[*request]*history.Op
+	spanOf    map[*request]*history.Span
+	madeBy    map[*history.Op][]*request
+	untagged  map[string][]*request    // by gate
+	spanOp    map[string]*history.Span // by the tag of the call
+	opByTag   map[string]*history.Op
+	releases  map[id][]*history.Op
+	low       []int64 // by commit: it was made after this time
+	lease     map[int64]string
+	setters   map[setter]int64             // when a limit was first set so
+	takers    map[string][]*history.Op     // by gate: calls that take requests away
+	closers   map[string][]*history.Op     // by client
+	deaths    map[string][]*history.Op     // by client: ends without a word
+	tampering map[string][]*history.Window // by key
+	revokers  map[int64][]*history.Window  // by lease
+	hasty     []*history.Window            // those that make etcd end leases early
+	ttl       int64
+	lag       int64
+	early     map[string]bool
 }
 
 // id names a permit.
@@ -57,7 +57,7 @@ func join(h *history.History) *view {
 		madeBy: map[*history.Op][]*request{}, untagged: map[string][]*request{},
 		spanOp: map[string]*history.Span{}, opByTag: map[string]*history.Op{}, releases: map[id][]*history.Op{}, lease: map[int64]string{},
 		setters: map[setter]int64{}, takers: map[string][]*history.Op{}, closers: map[string][]*history.Op{}, deaths: map[string][]*history.Op{},
-		meddlers: map[string][]*history.Window{}, revokers: map[int64][]*history.Window{},
+		tampering: map[string][]*history.Window{}, revokers: map[int64][]*history.Window{},
 		ttl: ttl(h), lag: duration(h, SettingLag, time.Second), early: early(h),
 	}
 	if n := len(h.Events); n > 0 {
@@ -80,7 +80,7 @@ func join(h *history.History) *view {
 	for i := range v.strikes {
 		n := &v.strikes[i]
 		if key := n.Begin.Attr["key"]; key != "" {
-			v.meddlers[key] = append(v.meddlers[key], n)
+			v.tampering[key] = append(v.tampering[key], n)
 		}
 		if n.Begin.Lease != 0 {
 			v.revokers[n.Begin.Lease] = append(v.revokers[n.Begin.Lease], n)
@@ -233,7 +233,7 @@ func (v *view) bounds() {
 }
 
 // named reports whether any nemesis names a key, whenever.
-func (v *view) named(key string) bool { return len(v.meddlers[key]) > 0 }
+func (v *view) named(key string) bool { return len(v.tampering[key]) > 0 }
 
 // released returns when the holder first called Release, or never.
 func (v *view) released(r *request) int64 {
@@ -281,7 +281,7 @@ func (v *view) struck(r *request) *history.Window {
 		revs = append(revs, r.gone)
 	}
 	for _, rev := range revs {
-		if n := v.meddled(r.key, rev); n != nil {
+		if n := v.tampered(r.key, rev); n != nil {
 			return n
 		}
 	}
@@ -300,7 +300,7 @@ func (v *view) struck(r *request) *history.Window {
 func (v *view) struckLease(lease, rev int64) *history.Window {
 	if v.layout.presence {
 		name := fmt.Sprintf("session/%016x/alive", uint64(lease)) //nolint:gosec // leases use all bits
-		if n := v.meddled(v.prefix+name, rev); n != nil {
+		if n := v.tampered(v.prefix+name, rev); n != nil {
 			return n
 		}
 	}
@@ -322,9 +322,9 @@ func (v *view) hastened(rev int64) *history.Window {
 	return nil
 }
 
-// meddled returns the nemesis that may have written or deleted a key at a revision.
-func (v *view) meddled(key string, rev int64) *history.Window {
-	for _, n := range v.meddlers[key] {
+// tampered returns the nemesis that may have written or deleted a key at a revision.
+func (v *view) tampered(key string, rev int64) *history.Window {
+	for _, n := range v.tampering[key] {
 		if v.atWork(n, rev, 0) {
 			return n
 		}

@@ -31,7 +31,7 @@ type simulation struct {
 	server   *fakeetcd.Server
 	recorder *history.Recorder
 	tap      *history.Tap
-	meddler  *fakeetcd.Client // without faults
+	intruder *fakeetcd.Client // without faults
 	space    keyspace.Space
 	writes   atomic.Int64
 	all      []*process
@@ -69,13 +69,13 @@ func play(s script) *history.History {
 	sim.recorder.Set(check.SettingReported, (commit.CallTimeout + time.Second).String()) // a call whose answer is lost is repeated then
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	sim.meddler = sim.dial()
-	defer sim.meddler.Close()
+	sim.intruder = sim.dial()
+	defer sim.intruder.Close()
 	var err error
 	if sim.space, err = keyspace.New(prefix, "test"); err != nil {
 		panic(err)
 	}
-	if sim.tap, err = history.StartTap(ctx, sim.recorder, root, sim.meddler.Client); err != nil {
+	if sim.tap, err = history.StartTap(ctx, sim.recorder, root, sim.intruder.Client); err != nil {
 		panic(err)
 	}
 	for i := range s.processes {
@@ -119,7 +119,7 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 		p.mu.Unlock()
 	}
 	for _, key := range sim.server.Keys(root + gate + "/queue/") {
-		_, _ = sim.meddler.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(key), "=", 0)).Then(clientv3.OpDelete(key)).Commit()
+		_, _ = sim.intruder.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(key), "=", 0)).Then(clientv3.OpDelete(key)).Commit()
 	}
 	// A waiter whose event was lost finds out by the next list.
 	time.Sleep(3 * sim.script.ttl)
@@ -202,10 +202,10 @@ func (sim *simulation) step(p *process, x step) {
 		}
 	case plant:
 		// It has no lease and looks like a request of the first one's.
-		sim.meddle(sim.space.Queue(keyspace.Semaphore, queue).Slot(keyspace.Slot{Lease: lease(sim.all[0].session()), Number: 40, Weight: 1}), clientv3.OpPut, "key planted")
+		sim.tamper(sim.space.Queue(keyspace.Semaphore, queue).Slot(keyspace.Slot{Lease: lease(sim.all[0].session()), Number: 40, Weight: 1}), clientv3.OpPut, "key planted")
 	case again:
 		if keys := sim.server.Keys(root + gate + "/queue/"); len(keys) > 0 {
-			sim.meddle(keys[0], func(key, _ string, _ ...clientv3.OpOption) clientv3.Op {
+			sim.tamper(keys[0], func(key, _ string, _ ...clientv3.OpOption) clientv3.Op {
 				return clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease())
 			}, "key overwritten")
 		}
@@ -219,11 +219,11 @@ func (sim *simulation) step(p *process, x step) {
 	}
 }
 
-// meddle puts a key by hand, which is declared, since it is excepted.
-func (sim *simulation) meddle(key string, put func(string, string, ...clientv3.OpOption) clientv3.Op, name string) {
+// tamper puts a key by hand, which is declared, since it is excepted.
+func (sim *simulation) tamper(key string, put func(string, string, ...clientv3.OpOption) clientv3.Op, name string) {
 	done := sim.recorder.Begin(history.Event{Name: name, Attr: map[string]string{"key": key}})
 	defer done()
-	_, _ = sim.meddler.Do(context.Background(), put(key, "by hand"))
+	_, _ = sim.intruder.Do(context.Background(), put(key, "by hand"))
 }
 
 func (sim *simulation) later(d time.Duration, undo func()) {
