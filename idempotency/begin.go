@@ -53,8 +53,10 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, bound: newWaitBound(set), outer: ctx, since: time.Now()}
-	defer c.bound.stop()
+	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, outer: ctx, since: time.Now()}
+	bound, stop := set.waitBound()
+	defer stop()
+	c.bound = bound
 	ctx, cancel := s.sess.Open(ctx)
 	defer cancel()
 	if err := c.ended(ctx); err != nil {
@@ -98,7 +100,7 @@ type call struct {
 	entry keyspace.Entry
 	print prints
 	set   settings
-	bound *waitBound
+	bound context.Context // ends after the option Wait
 	outer context.Context // the caller's
 	seen  bool            // the key had, or has, a record or a claim
 	since time.Time       // when etcd was asked what it has not answered; zero while nothing is asked
@@ -155,7 +157,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 		return nil, c.mismatch(false)
 	}
 	var here <-chan struct{}
-	if c.bound.none {
+	if !c.set.waits() {
 		here = f.here
 		if !f.isHere() { // the leader may not have noticed yet that the other attempt has ended
 			c.since = time.Now()
@@ -174,7 +176,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 		return f.outcome, nil
 	case <-here:
 		return nil, c.inProgress(ctx, c.ofFlight(f))
-	case <-c.bound.out:
+	case <-c.bound.Done():
 		return nil, c.inProgress(ctx, c.ofFlight(f))
 	case <-ctx.Done():
 		return nil, c.ended(ctx)

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"time"
 )
@@ -242,6 +243,17 @@ func AlsoCompare(payload any) Option { return func(s *settings) { s.also = paylo
 
 // OnPanic decides what happens to the request if the function panics: see Options.OnPanic.
 func OnPanic(a Action) Option { return func(s *settings) { s.onPanic = a } }
+
+// waits reports whether a duplicate waits at all.
+func (s settings) waits() bool { return !s.hasWait || s.wait > 0 }
+
+// waitBound returns a context that ends after the option Wait, if a duplicate waits.
+func (s settings) waitBound() (context.Context, context.CancelFunc) {
+	if s.wait == 0 {
+		return context.Background(), func() {}
+	}
+	return context.WithTimeout(context.Background(), s.wait)
+}
 
 func (o Options) settings(opts []Option) (settings, error) {
 	s := settings{retain: o.Retain, maxExecution: o.MaxExecution, onLost: o.OnLost, onError: o.OnError, onPanic: o.OnPanic}

@@ -8,38 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// waitBound is the option Wait of one call.
-type waitBound struct {
-	none  bool
-	timer *time.Timer
-	out   chan struct{} // closed when the bound has passed; nil if there is none but ctx
-}
-
-func newWaitBound(set settings) *waitBound {
-	p := &waitBound{none: set.hasWait && set.wait == 0}
-	if set.wait > 0 {
-		p.out = make(chan struct{})
-		p.timer = time.AfterFunc(set.wait, func() { close(p.out) })
-	}
-	return p
-}
-
-func (p *waitBound) stop() {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-}
-
-// ended reports whether the bound has passed.
-func (p *waitBound) ended() bool {
-	select {
-	case <-p.out:
-		return true
-	default:
-		return false
-	}
-}
-
 // over is the error of await when the caller's Wait has ended.
 type over struct{}
 
@@ -90,7 +58,7 @@ func (c *call) await(ctx context.Context, f *flight) (state, error) {
 			return st, nil
 		case <-f.rechecks:
 		case <-again.C:
-		case <-c.bound.out:
+		case <-c.bound.Done():
 			return state{}, over{}
 		case <-ctx.Done():
 			return state{}, ctx.Err()
