@@ -40,7 +40,7 @@ func requiredIDs() []string {
 	add("L", "%d", 1, 10, 2, 7)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
-	add("A", "%d", 1, 85)
+	add("A", "%d", 1, 86)
 	return ids
 }
 
