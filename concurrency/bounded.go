@@ -22,25 +22,25 @@ import (
 // created since: then what was read is still true, or the queue got shorter. Where others keep
 // coming, it is written without the condition after a few rounds, and the queue is read again.
 // Then its name marks it as a try, so that no other call is refused at once because of it.
-func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (*ticket, bool, error) {
+func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (*ticket, bool, error) {
 	var pause commit.Backoff
 	begun := time.Now()
 	for round := 0; ; round++ {
-		leave, err := g.turn(ctx, &g.sess.Sending, begun)
+		leave, err := q.turn(ctx, &q.sess.Sending, begun)
 		if err != nil {
 			return nil, false, err
 		}
 		if round == 0 {
 			begun = time.Now() // patience is for others, not for its turn
 		}
-		o, err := g.look(ctx, e, r)
+		o, err := q.look(ctx, e, r)
 		leave()
 		if err != nil {
 			return nil, false, err
 		}
 		p, full := prospect{answer: o.answer, round: round, free: o.free, weight: r.weight}, error(o.full)
 		if p.answer != queue.Enter && r.hasID {
-			made, err := g.makeRoom(ctx, e, r, o.view)
+			made, err := q.makeRoom(ctx, e, r, o.view)
 			switch ours := asOurs(err); {
 			case ours != nil:
 				p.ours, full = true, ours.held
@@ -53,7 +53,7 @@ func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (
 		p.waited = time.Since(begun)
 		next := p.next()
 		for next == writeIf || next == writeAnyway {
-			c, admitted, err := g.enter(ctx, e, r, o, next)
+			c, admitted, err := q.enter(ctx, e, r, o, next)
 			ours := asOurs(err)
 			switch {
 			case errors.Is(err, errRefused):
@@ -82,60 +82,60 @@ func (g *gate) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (
 }
 
 // enter writes a request that may join as far as a look shows.
-func (g *gate) enter(ctx context.Context, e *engine.Epoch, r request, o outlook, how step) (*ticket, bool, error) {
+func (q *sessionQueue) enter(ctx context.Context, e *engine.Epoch, r request, o outlook, how step) (*ticket, bool, error) {
 	if how == writeAnyway {
-		return g.enqueueAnyway(ctx, e, r)
+		return q.enqueueAnyway(ctx, e, r)
 	}
-	c, admitted, err := g.enqueue(ctx, e, r, false, g.unchanged(o))
+	c, admitted, err := q.enqueue(ctx, e, r, false, q.unchanged(o))
 	return c, admitted || err == nil && o.fits, err
 }
 
 // makeRoom looks at the ID of a request for which a queue is too full. The ID decides
 // before the queue does: the error names its owner, or the owner is evicted if that helps.
-func (g *gate) makeRoom(ctx context.Context, e *engine.Epoch, r request, v *mirror.View) (made bool, err error) {
-	owner, live, err := g.ownerOf(ctx, r.id)
+func (q *sessionQueue) makeRoom(ctx context.Context, e *engine.Epoch, r request, v *mirror.View) (made bool, err error) {
+	owner, live, err := q.ownerOf(ctx, r.id)
 	if err != nil || !live {
 		return false, err
 	}
 	if r.takeOver && !e.Ended(owner.Slot.Lease, owner.Key) {
 		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, r.weight, r.maxWaiters) == queue.Refuse {
-			return false, fullError(g.name, *v, 0)
+			return false, fullError(q.name, *v, 0)
 		}
 	}
-	err = g.freeID(ctx, e, r, owner)
+	err = q.freeID(ctx, e, r, owner)
 	return err == nil, err
 }
 
 // unchanged is the condition that no request has come and the limit is the same
 // since a look.
-func (g *gate) unchanged(o outlook) []clientv3.Cmp {
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(g.keys.Requests), "<", o.revision+1).WithPrefix()}
-	if g.fixed == 0 {
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(g.keys.Limit), "=", o.limitRev))
+func (q *sessionQueue) unchanged(o outlook) []clientv3.Cmp {
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(q.keys.Requests), "<", o.revision+1).WithPrefix()}
+	if q.fixed == 0 {
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(q.keys.Limit), "=", o.limitRev))
 	}
 	return cmps
 }
 
 // enqueueAnyway writes the request first and then looks whether it may stay.
-func (g *gate) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request) (*ticket, bool, error) {
-	c, admitted, err := g.enqueue(ctx, e, r, true, nil)
+func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request) (*ticket, bool, error) {
+	c, admitted, err := q.enqueue(ctx, e, r, true, nil)
 	if err != nil || admitted {
 		return c, admitted, err
 	}
-	v, err := g.read(ctx)
+	v, err := q.read(ctx)
 	if err != nil {
-		e.Withdraw(c.Ticket, g.refusal(c))
+		e.Withdraw(c.Ticket, q.refusal(c))
 		return nil, false, err
 	}
-	g.keep(e, &v)
+	q.keep(e, &v)
 	switch v.Bounded(c.Token, r.weight, r.maxWaiters) {
 	case queue.Refuse:
-		e.Withdraw(c.Ticket, g.refusal(c))
-		return nil, false, fullError(g.name, v, c.Token)
+		e.Withdraw(c.Ticket, q.refusal(c))
+		return nil, false, fullError(q.name, v, c.Token)
 	case queue.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
 		defer cancel()
-		err := g.await(wait, e, c, time.Now())
+		err := q.await(wait, e, c, time.Now())
 		if err != nil {
 			return nil, false, err
 		}

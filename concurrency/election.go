@@ -22,17 +22,17 @@ import (
 // leader: see Permit.Token.
 //
 // An Election is safe for concurrent use. Two calls of one process are two candidates.
-type Election struct{ gate *gate }
+type Election struct{ queue *sessionQueue }
 
 // NewElection returns the election of that name. It does no I/O. It returns ErrInvalid if the
 // session is nil or the name is not valid (see NewSemaphore), and ErrClosed if the session is
 // closed.
 func NewElection(s *Session, name string) (*Election, error) {
-	g, err := s.gate(keyspace.Election, name, 1)
+	q, err := s.queue(keyspace.Election, name, 1)
 	if err != nil {
 		return nil, fmt.Errorf("new election %q: %w", name, err)
 	}
-	return &Election{gate: g}, nil
+	return &Election{queue: q}, nil
 }
 
 // Campaign blocks until this candidate is the leader or ctx is done, and returns its term.
@@ -46,7 +46,7 @@ func NewElection(s *Session, name string) (*Election, error) {
 func (el *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	r, err := candidate(opts)
 	if err != nil {
-		return nil, el.gate.failed("campaign in", err)
+		return nil, el.queue.failed("campaign in", err)
 	}
 	return el.campaign(ctx, r)
 }
@@ -61,11 +61,11 @@ func candidate(opts []AcquireOption) (request, error) {
 }
 
 func (el *Election) campaign(ctx context.Context, r request) (*Permit, error) {
-	term, err := el.gate.acquire(ctx, r)
+	term, err := el.queue.acquire(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	el.gate.sess.Background(term.followKey)
+	el.queue.sess.Background(term.followKey)
 	return term, nil
 }
 
@@ -117,7 +117,7 @@ func (el *Election) Leader(ctx context.Context) (Leader, error) {
 func (el *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var now Leader
-		for st, err := range el.gate.watch(ctx) {
+		for st, err := range el.queue.watch(ctx) {
 			if err != nil {
 				yield(Leader{}, err)
 				return
@@ -137,7 +137,7 @@ func (el *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 // Status reads the present state: the leader is the one holder, and the waiters are the
 // candidates. It returns ErrClosed, ctx's error or one of etcd's.
 func (el *Election) Status(ctx context.Context, opts ...StatusOption) (Status, error) {
-	return el.gate.status(ctx, opts)
+	return el.queue.status(ctx, opts)
 }
 
 // EvictToken ends the term, or the candidacy, with this token, as Semaphore.EvictToken does.
@@ -145,5 +145,5 @@ func (el *Election) Status(ctx context.Context, opts ...StatusOption) (Status, e
 // one learns of it. A process that runs Lead campaigns again. It returns ErrNotHeld and the
 // other errors of Semaphore.Evict.
 func (el *Election) EvictToken(ctx context.Context, token int64, reason string) error {
-	return el.gate.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return el.queue.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }

@@ -24,7 +24,7 @@ var errRefused = errors.New("the conditions of the request are not met")
 // enqueue writes a request, in one Txn that also reads what shows whether it is admitted at
 // once. ifs are conditions of the caller's own. If enqueue fails, no request is left but one
 // that is being removed in the background.
-func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, admitted bool, err error) {
+func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, admitted bool, err error) {
 	var pause commit.Backoff
 	var ours *oursError // why the call has waited so far
 	defer func() {
@@ -33,12 +33,12 @@ func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool
 		}
 	}()
 	for {
-		c, read, outcome, err := g.write(ctx, e, r, try, ifs)
+		c, read, outcome, err := q.write(ctx, e, r, try, ifs)
 		switch outcome {
 		case written:
-			admitted, err := g.admitted(ctx, c, read)
+			admitted, err := q.admitted(ctx, c, read)
 			if err != nil {
-				e.Withdraw(c.Ticket, g.refusal(c))
+				e.Withdraw(c.Ticket, q.refusal(c))
 				return nil, false, err
 			}
 			return c, admitted, nil
@@ -48,7 +48,7 @@ func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool
 		default:
 			return nil, false, err
 		}
-		err = g.resolve(ctx, e, r, read)
+		err = q.resolve(ctx, e, r, read)
 		switch afterRefusal(err, r.bounded, len(ifs) > 0) {
 		case fail:
 			return nil, false, err
@@ -63,29 +63,29 @@ func (g *gate) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool
 
 // write sends the Txn of a request once. Unless the request was written, it also settles the
 // ticket, in the background if need be.
-func (g *gate) write(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
-	number, err := e.TakeSlot(ctx, g.keys.Range)
+func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+	number, err := e.TakeSlot(ctx, q.keys.Range)
 	if err != nil {
 		return nil, nil, failed, err
 	}
 	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: r.weight, Try: try}
-	c := &ticket{Ticket: &engine.Ticket{Queue: g.keys.Range, Number: number, Stored: engine.Stored{Key: g.keys.Slot(slot)}}, gate: g, request: r, slot: slot}
-	tx := g.creation(e, c, ifs)
+	c := &ticket{Ticket: &engine.Ticket{Queue: q.keys.Range, Number: number, Stored: engine.Stored{Key: q.keys.Slot(slot)}}, queue: q, request: r, slot: slot}
+	tx := q.creation(e, c, ifs)
 	e.Writes(c.Ticket)
-	leave, err := g.turn(ctx, &g.sess.Sending, time.Now())
+	leave, err := q.turn(ctx, &q.sess.Sending, time.Now())
 	if err != nil {
 		e.Written(c.Ticket, 0)
 		e.Free(c.Ticket)
 		return nil, nil, failed, err
 	}
-	seen := g.sess.Seen()
+	seen := q.sess.Seen()
 	res, err := e.Fence().Create(ctx, tx)
 	leave()
 	e.Written(c.Ticket, res.Token)
 	out := outcomeOf(res, err, seen)
 	switch out {
 	case written:
-		g.sess.See(res.Token)
+		q.sess.See(res.Token)
 	case refused, failed:
 		e.Free(c.Ticket)
 	case unsettled:
@@ -93,13 +93,13 @@ func (g *gate) write(ctx context.Context, e *engine.Epoch, r request, try bool, 
 		errors.As(err, &pending)
 		e.Discard(c.Ticket, pending)
 	case occupied:
-		g.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
+		q.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
 		e.Waste(c.Ticket)
 	case gone:
 		e.Gone()
 		err = engine.ErrEpoch
 	case rewound:
-		g.sess.Rewind()
+		q.sess.Rewind()
 		e.Valid()
 		err = engine.ErrEpoch
 	}
@@ -107,29 +107,29 @@ func (g *gate) write(ctx context.Context, e *engine.Epoch, r request, try bool, 
 }
 
 // creation is the Txn that writes a request.
-func (g *gate) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) commit.Creation {
+func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) commit.Creation {
 	// With the lease in the key's name it makes the value unique.
-	nonce := g.sess.Nonce()
+	nonce := q.sess.Nonce()
 	r := c.request
-	value := record.Request{Nonce: nonce, Holder: g.sess.Holder(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli()}
+	value := record.Request{Nonce: nonce, Holder: q.sess.Holder(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli()}
 	tx := commit.Creation{
 		Key: c.Key, Value: value.Encode(), If: ifs,
 		Mine: func(b []byte) bool {
 			found, ok := record.DecodeRequest(b)
 			return ok && found.Nonce == nonce
 		},
-		Read: []clientv3.Op{clientv3.OpGet(g.keys.Light, clientv3.WithPrefix(), clientv3.WithCountOnly())},
+		Read: []clientv3.Op{clientv3.OpGet(q.keys.Light, clientv3.WithPrefix(), clientv3.WithCountOnly())},
 	}
-	if g.fixed == 0 {
+	if q.fixed == 0 {
 		// The limit, and the number of the heavy requests.
-		tx.Read = append(tx.Read, clientv3.OpGet(g.keys.Limit, clientv3.WithRange(g.keys.Light), clientv3.WithLimit(1)))
+		tx.Read = append(tx.Read, clientv3.OpGet(q.keys.Limit, clientv3.WithRange(q.keys.Light), clientv3.WithLimit(1)))
 	}
-	c.strays = g.counted()
+	c.strays = q.counted()
 	tx.Read = append(tx.Read, readStrays(c.strays)...)
 	if r.hasID {
-		key := g.keys.ID(r.id)
+		key := q.keys.ID(r.id)
 		c.Also = []string{key}
-		value := record.ID{Slot: c.Key, Holder: g.sess.Holder(), Lease: int64(e.Lease())}.Encode()
+		value := record.ID{Slot: c.Key, Holder: q.sess.Holder(), Lease: int64(e.Lease())}.Encode()
 		tx.If = append(tx.If, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
 		tx.Also = []clientv3.Op{clientv3.OpPut(key, value, clientv3.WithLease(e.Lease()))}
 		tx.Else = []clientv3.Op{clientv3.OpGet(key)}
@@ -140,23 +140,23 @@ func (g *gate) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) commit.C
 // admitted reports whether what was read in the Txn that wrote a request shows that it is
 // admitted. Counts show it where weights do not matter: with no heavy request in the queue, or
 // none but this one. Otherwise the mirror decides.
-func (g *gate) admitted(ctx context.Context, c *ticket, read []*etcdserverpb.ResponseOp) (bool, error) {
+func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserverpb.ResponseOp) (bool, error) {
 	if read == nil {
 		return false, nil // settled after a lost answer
 	}
-	strayLight, strayOthers := g.uncount(c.strays, read[len(read)-len(c.strays):])
+	strayLight, strayOthers := q.uncount(c.strays, read[len(read)-len(c.strays):])
 	light := read[0].GetResponseRange().Count - strayLight
-	if g.fixed > 0 {
+	if q.fixed > 0 {
 		c.found = mirror.Found{Known: true, Ahead: int(light - 1)}
-		return queue.Fits(light-1, 1, g.fixed), nil
+		return queue.Fits(light-1, 1, q.fixed), nil
 	}
 	// The limit comes first, then the heavy requests.
 	stored := read[1].GetResponseRange().Kvs
-	if len(stored) == 0 || string(stored[0].Key) != g.keys.Limit { // it was deleted by hand
-		_, err := g.limit.Init(ctx, c.request.limit)
+	if len(stored) == 0 || string(stored[0].Key) != q.keys.Limit { // it was deleted by hand
+		_, err := q.limit.Init(ctx, c.request.limit)
 		return false, err
 	}
-	seen, err := g.limit.Learn(stored[0])
+	seen, err := q.limit.Learn(stored[0])
 	if err != nil {
 		return false, err
 	}
@@ -164,7 +164,7 @@ func (g *gate) admitted(ctx context.Context, c *ticket, read []*etcdserverpb.Res
 	others := read[1].GetResponseRange().Count - 1 - strayOthers // etcd counts beyond the limit of a read
 	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: stored[0].ModRevision}
 	if limit > 0 && c.slot.Weight > limit {
-		return false, g.tooHeavy(c.slot.Weight, limit)
+		return false, q.tooHeavy(c.slot.Weight, limit)
 	}
 	if c.slot.Weight == 1 {
 		return others == 0 && queue.Fits(light-1, 1, limit), nil
@@ -187,27 +187,27 @@ func asOurs(err error) *oursError {
 // resolve looks at why a request was refused by its conditions. It returns nil if it
 // is worth asking again at once, an *oursError if it is in a moment, errRefused if the
 // caller's own conditions were not met, or a *HeldError.
-func (g *gate) resolve(ctx context.Context, e *engine.Epoch, r request, read []*etcdserverpb.ResponseOp) error {
+func (q *sessionQueue) resolve(ctx context.Context, e *engine.Epoch, r request, read []*etcdserverpb.ResponseOp) error {
 	if !r.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
 		return errRefused
 	}
-	owner, live, err := g.ownerOf(ctx, r.id)
+	owner, live, err := q.ownerOf(ctx, r.id)
 	if err != nil || !live {
 		return err
 	}
-	return g.freeID(ctx, e, r, owner)
+	return q.freeID(ctx, e, r, owner)
 }
 
 // freeID makes room for a request whose ID is in use, as far as it may.
-func (g *gate) freeID(ctx context.Context, e *engine.Epoch, r request, owner owner) error {
-	held := &HeldError{Name: g.name, ID: r.id, Owner: owner.describe()}
+func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, r request, owner owner) error {
+	held := &HeldError{Name: q.name, ID: r.id, Owner: owner.describe()}
 	if e.Ended(owner.Slot.Lease, owner.Key) {
 		return &oursError{held}
 	}
 	if !r.takeOver {
 		if owner.Slot.Lease == int64(e.Lease()) {
 			// It may have gone between the read and the look.
-			now, live, err := g.ownerOf(ctx, r.id)
+			now, live, err := q.ownerOf(ctx, r.id)
 			if err != nil {
 				return err
 			}
@@ -217,7 +217,7 @@ func (g *gate) freeID(ctx context.Context, e *engine.Epoch, r request, owner own
 		}
 		return held
 	}
-	err := g.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: g.sess.Holder()})
+	err := q.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: q.sess.Holder()})
 	if errors.Is(err, ErrNotHeld) {
 		return nil
 	}

@@ -23,20 +23,20 @@ func (o owner) describe() Request { return describe(o.Request) }
 
 // ownerOf finds the live request with an ID. An ID key whose request is gone,
 // because it was deleted by hand, is removed.
-func (g *gate) ownerOf(ctx context.Context, id string) (o owner, live bool, err error) {
-	idKey := g.keys.ID(id)
-	kvs, err := g.get(ctx, idKey)
+func (q *sessionQueue) ownerOf(ctx context.Context, id string) (o owner, live bool, err error) {
+	idKey := q.keys.ID(id)
+	kvs, err := q.get(ctx, idKey)
 	if err != nil || len(kvs) == 0 {
 		return owner{}, false, err
 	}
 	born := kvs[0].CreateRevision
 	rec, readable := record.DecodeID(kvs[0].Value)
-	slot, ours := g.keys.ParseSlot(rec.Slot)
+	slot, ours := q.keys.ParseSlot(rec.Slot)
 	if !readable {
 		return owner{}, false, errID
 	}
 	if ours {
-		kvs, err := g.get(ctx, rec.Slot)
+		kvs, err := q.get(ctx, rec.Slot)
 		if err != nil {
 			return owner{}, false, err
 		}
@@ -45,13 +45,13 @@ func (g *gate) ownerOf(ctx context.Context, id string) (o owner, live bool, err 
 			return owner{Request: mirror.NewRequest(slot, kvs[0]), also: []string{idKey}}, true, nil
 		}
 	}
-	_, err = g.sess.Remove(ctx, engine.Stored{Key: idKey, Token: born})
+	_, err = q.sess.Remove(ctx, engine.Stored{Key: idKey, Token: born})
 	return owner{}, false, err
 }
 
 // withToken finds the live request with a token.
-func (g *gate) withToken(ctx context.Context, token int64) (owner, bool, error) {
-	v, err := g.read(ctx)
+func (q *sessionQueue) withToken(ctx context.Context, token int64) (owner, bool, error) {
+	v, err := q.read(ctx)
 	if err != nil {
 		return owner{}, false, err
 	}
@@ -65,8 +65,8 @@ func (g *gate) withToken(ctx context.Context, token int64) (owner, bool, error) 
 				}
 				// The ID in the value may not be exact (JSON has text only), and the
 				// key of another request must not be removed.
-				idKey := g.keys.ID(id)
-				kvs, err := g.get(ctx, idKey)
+				idKey := q.keys.ID(id)
+				kvs, err := q.get(ctx, idKey)
 				if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == token {
 					o.also = []string{idKey}
 				}
@@ -79,8 +79,8 @@ func (g *gate) withToken(ctx context.Context, token int64) (owner, bool, error) 
 
 // evict removes an owner's request and leaves the notice. It returns ErrNotHeld if the request
 // is gone already.
-func (g *gate) evict(ctx context.Context, o owner, n record.Notice) error {
-	removal, err := g.sess.Evict(ctx, engine.Stored{Key: o.Key, Token: o.Create, Also: o.also}, o.Slot.Lease, n)
+func (q *sessionQueue) evict(ctx context.Context, o owner, n record.Notice) error {
+	removal, err := q.sess.Evict(ctx, engine.Stored{Key: o.Key, Token: o.Create, Also: o.also}, o.Slot.Lease, n)
 	if err == nil && removal == commit.Absent {
 		return ErrNotHeld
 	}
@@ -88,12 +88,12 @@ func (g *gate) evict(ctx context.Context, o owner, n record.Notice) error {
 }
 
 // evictFound finds a request and evicts it.
-func (g *gate) evictFound(ctx context.Context, find func(context.Context) (owner, bool, error), n record.Notice) error {
+func (q *sessionQueue) evictFound(ctx context.Context, find func(context.Context) (owner, bool, error), n record.Notice) error {
 	if err := checkReason(n.Reason); err != nil {
 		return err
 	}
-	n.By = g.sess.Holder()
-	return g.open(ctx, func(ctx context.Context) error {
+	n.By = q.sess.Holder()
+	return q.open(ctx, func(ctx context.Context) error {
 		o, live, err := find(ctx)
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (g *gate) evictFound(ctx context.Context, find func(context.Context) (owner
 		if !live {
 			return ErrNotHeld
 		}
-		return g.evict(ctx, o, n)
+		return q.evict(ctx, o, n)
 	})
 }
 
@@ -123,19 +123,19 @@ func doing(n record.Notice) string {
 	return "evict"
 }
 
-func (g *gate) endID(ctx context.Context, id string, n record.Notice) error {
+func (q *sessionQueue) endID(ctx context.Context, id string, n record.Notice) error {
 	if err := keyspace.CheckID(id); err != nil {
-		return g.failed(doing(n), invalid("the ID %w", err))
+		return q.failed(doing(n), invalid("the ID %w", err))
 	}
-	if err := g.evictFound(ctx, func(ctx context.Context) (owner, bool, error) { return g.ownerOf(ctx, id) }, n); err != nil {
-		return g.failed(fmt.Sprintf("%s ID %q of", doing(n), id), err)
+	if err := q.evictFound(ctx, func(ctx context.Context) (owner, bool, error) { return q.ownerOf(ctx, id) }, n); err != nil {
+		return q.failed(fmt.Sprintf("%s ID %q of", doing(n), id), err)
 	}
 	return nil
 }
 
-func (g *gate) endToken(ctx context.Context, token int64, n record.Notice) error {
-	if err := g.evictFound(ctx, func(ctx context.Context) (owner, bool, error) { return g.withToken(ctx, token) }, n); err != nil {
-		return g.failed(fmt.Sprintf("%s token %d of", doing(n), token), err)
+func (q *sessionQueue) endToken(ctx context.Context, token int64, n record.Notice) error {
+	if err := q.evictFound(ctx, func(ctx context.Context) (owner, bool, error) { return q.withToken(ctx, token) }, n); err != nil {
+		return q.failed(fmt.Sprintf("%s token %d of", doing(n), token), err)
 	}
 	return nil
 }

@@ -4,12 +4,12 @@ import "context"
 
 // ReplaceView replaces the view of a semaphore's queue, as a restored backup does, but
 // leaves the session its lease.
-func ReplaceView(s *Semaphore) { s.gate.reset() }
+func ReplaceView(s *Semaphore) { s.queue.reset() }
 
 // AwaitView waits until the view of a semaphore's queue has reached a revision.
 func AwaitView(ctx context.Context, s *Semaphore, revision int64) error {
-	m := s.gate.view.Join()
+	m := s.queue.view.Join()
 	defer m.Leave()
-	_, err := s.gate.next(ctx, m, revision-1)
+	_, err := s.queue.next(ctx, m, revision-1)
 	return err
 }

@@ -40,7 +40,7 @@ import (
 // ErrFull by Wait or MaxWaiters, ErrUnavailable by Wait, a *HeldError, ErrInvalid,
 // ErrTooMany, ErrClosed, ctx's error, or one of etcd's that a repetition would not change.
 func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term *Permit) error, opts ...AcquireOption) error {
-	g := el.gate
+	q := el.queue
 	r, err := candidate(opts)
 	switch {
 	case fn == nil:
@@ -49,7 +49,7 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 		err = invalid("TakeOver: two processes that lead with it would evict each other for ever; use Campaign")
 	}
 	if err != nil {
-		return g.failed("lead", err)
+		return q.failed("lead", err)
 	}
 	var pause commit.Backoff
 	for {
@@ -62,13 +62,13 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 			if !again {
 				return err
 			}
-			if !errors.Is(term.Err(), ErrLost) || time.Since(begun) > g.sess.TTL() {
+			if !errors.Is(term.Err(), ErrLost) || time.Since(begun) > q.sess.TTL() {
 				pause.Reset()
 			}
 		case !errors.As(err, &evicted):
 			return err
 		}
-		wait, cancel := g.sess.Open(ctx)
+		wait, cancel := q.sess.Open(ctx)
 		_ = pause.Wait(wait, nil) // whatever has ended, Campaign returns it
 		cancel()
 	}
@@ -99,21 +99,21 @@ func (p *Permit) lead(ctx context.Context, fn func(context.Context, *Permit) err
 // judge decides what follows from how a term has ended: fn's own error, what ended the
 // term before fn returned, if anything did, and the loss that its release found.
 func (p *Permit) judge(ctx context.Context, own, early, lost error) (again bool, err error) {
-	g := p.gate
+	q := p.queue
 	switch {
 	case ctx.Err() != nil:
 		err = withEnd(own, ctx.Err())
 		if lost != nil {
 			err = withEnd(err, lost)
 		}
-		return false, g.named("lead", err)
+		return false, q.named("lead", err)
 	case errors.Is(early, ErrClosed):
 		if own == context.Canceled { // that of its own context, not the caller's
 			own = nil
 		}
-		return false, g.named("lead", withEnd(own, early))
+		return false, q.named("lead", withEnd(own, early))
 	case early != nil:
-		g.sess.Log().Info("a term ended before its function returned; the process campaigns again", zap.String("name", g.name),
+		q.sess.Log().Info("a term ended before its function returned; the process campaigns again", zap.String("name", q.name),
 			zap.Int64("token", p.token), zap.NamedError("cause", early), zap.NamedError("returned", own))
 		return true, nil
 	}

@@ -25,14 +25,14 @@ type outlook struct {
 }
 
 // look reads the queue and says what it means for a request.
-func (g *gate) look(ctx context.Context, e *engine.Epoch, r request) (outlook, error) {
+func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (outlook, error) {
 	if r.weight == 1 && !r.hasID {
-		if o, ok, err := g.lookAtNames(ctx, e, r); ok || err != nil {
+		if o, ok, err := q.lookAtNames(ctx, e, r); ok || err != nil {
 			return o, err
 		}
 	}
 	for {
-		v, err := g.read(ctx)
+		v, err := q.read(ctx)
 		if err != nil {
 			return outlook{}, err
 		}
@@ -40,17 +40,17 @@ func (g *gate) look(ctx context.Context, e *engine.Epoch, r request) (outlook, e
 		case v.Damaged:
 			return outlook{}, limit.ErrUnreadable
 		case !v.Known: // it was deleted
-			if _, err := g.limit.Init(ctx, r.limit); err != nil {
+			if _, err := q.limit.Init(ctx, r.limit); err != nil {
 				return outlook{}, err
 			}
 			continue
 		case l.TooLow(r.weight):
-			return outlook{}, g.tooHeavy(r.weight, v.Limit)
+			return outlook{}, q.tooHeavy(r.weight, v.Limit)
 		}
-		g.keep(e, &v)
+		q.keep(e, &v)
 		o := outlook{
 			answer: v.Bounded(0, r.weight, r.maxWaiters), fits: v.Bounded(0, r.weight, 0) == queue.Enter,
-			full: fullError(g.name, v, 0), free: v.Limit, revision: v.Revision, limitRev: v.LimitRev, view: &v,
+			full: fullError(q.name, v, 0), free: v.Limit, revision: v.Revision, limitRev: v.LimitRev, view: &v,
 		}
 		for _, rs := range [][]mirror.Request{v.Holders, v.Waiters} {
 			for _, other := range rs {
@@ -69,10 +69,10 @@ const beyond = 16
 // range not much longer than the limit, however many wait, whose values are not decoded. ok is
 // false if the whole queue has to be read: there are heavy requests, only tries are in the
 // way, or the limit is not known, pauses, or was lowered.
-func (g *gate) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o outlook, ok bool, err error) {
-	seen := limit.Limit{N: g.fixed}
-	if g.fixed == 0 {
-		known := g.limit.Seen()
+func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o outlook, ok bool, err error) {
+	seen := limit.Limit{N: q.fixed}
+	if q.fixed == 0 {
+		known := q.limit.Seen()
 		if known == nil || known.N == 0 || known.Lowered {
 			return o, false, nil
 		}
@@ -80,31 +80,31 @@ func (g *gate) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o o
 	}
 	room := seen.N + int64(r.maxWaiters)
 	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
-	resp, err := g.list(ctx, clientv3.WithLimit(1+room+beyond))
+	resp, err := q.list(ctx, clientv3.WithLimit(1+room+beyond))
 	if err != nil {
 		return o, false, err
 	}
 	requests, kvs := resp.Count, resp.Kvs // foreign keys count, too: then the whole queue is read
-	if g.fixed == 0 {
-		if len(kvs) == 0 || string(kvs[0].Key) != g.keys.Limit || kvs[0].ModRevision != seen.Revision {
+	if q.fixed == 0 {
+		if len(kvs) == 0 || string(kvs[0].Key) != q.keys.Limit || kvs[0].ModRevision != seen.Revision {
 			return o, false, nil // it is another limit by now
 		}
 		requests, kvs = requests-1, kvs[1:]
 	}
 	var others int64 // those that stay
 	for _, kv := range kvs {
-		slot, parsed := g.keys.ParseSlot(string(kv.Key))
+		slot, parsed := q.keys.ParseSlot(string(kv.Key))
 		switch {
 		case !parsed || kv.Lease == 0:
 		case slot.Weight > 1:
 			return o, false, nil
-		case !slot.Try || g.stays(e, kv.CreateRevision):
+		case !slot.Try || q.stays(e, kv.CreateRevision):
 			others++
 		}
 	}
 	o = outlook{
 		answer: queue.Enter, fits: requests < seen.N, free: seen.N - requests, revision: resp.Header.Revision, limitRev: seen.Revision,
-		full: &FullError{Name: g.name, Limit: int(seen.N), Used: int(seen.N), Waiting: int(requests - seen.N)},
+		full: &FullError{Name: q.name, Limit: int(seen.N), Used: int(seen.N), Waiting: int(requests - seen.N)},
 	}
 	if others >= room {
 		o.answer = queue.Refuse
@@ -113,33 +113,33 @@ func (g *gate) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o o
 }
 
 // keep remembers which tries a queue has, and counts those that stay as other requests.
-func (g *gate) keep(e *engine.Epoch, v *mirror.View) {
+func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View) {
 	tries := map[int64]time.Time{}
-	g.mu.Lock()
+	q.mu.Lock()
 	for _, rs := range [][]mirror.Request{v.Holders, v.Waiters} {
 		for _, r := range rs {
 			if !r.Try {
 				continue
 			}
-			since, known := g.tries[r.Create]
+			since, known := q.tries[r.Create]
 			if !known {
 				since = time.Now()
 			}
 			tries[r.Create] = since
 		}
 	}
-	g.tries = tries
-	g.mu.Unlock()
+	q.tries = tries
+	q.mu.Unlock()
 	if len(tries) > 0 {
-		v.Keep(func(token int64) bool { return g.stays(e, token) })
+		v.Keep(func(token int64) bool { return q.stays(e, token) })
 	}
 }
 
 // stays reports whether a try holds or waits, and is not about to go: it is a permit of
 // this session's lease, or this session has seen it for longer than its patience.
-func (g *gate) stays(e *engine.Epoch, token int64) bool {
-	g.mu.Lock()
-	since, known := g.tries[token]
-	g.mu.Unlock()
-	return known && time.Since(since) > patience || e.Holds(g.keys.Range, token)
+func (q *sessionQueue) stays(e *engine.Epoch, token int64) bool {
+	q.mu.Lock()
+	since, known := q.tries[token]
+	q.mu.Unlock()
+	return known && time.Since(since) > patience || e.Holds(q.keys.Range, token)
 }

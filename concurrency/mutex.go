@@ -18,17 +18,17 @@ import (
 //
 // A Mutex is safe for concurrent use. It is not reentrant: two calls of one process are two
 // requests.
-type Mutex struct{ gate *gate }
+type Mutex struct{ queue *sessionQueue }
 
 // NewMutex returns the mutex of that name. It does no I/O. It returns ErrInvalid if the
 // session is nil or the name is not valid (see NewSemaphore), and ErrClosed if the session is
 // closed.
 func NewMutex(s *Session, name string) (*Mutex, error) {
-	g, err := s.gate(keyspace.Mutex, name, 1)
+	q, err := s.queue(keyspace.Mutex, name, 1)
 	if err != nil {
 		return nil, fmt.Errorf("new mutex %q: %w", name, err)
 	}
-	return &Mutex{gate: g}, nil
+	return &Mutex{queue: q}, nil
 }
 
 // Lock blocks until the mutex is free or ctx is done, and returns the permit that holds it.
@@ -52,9 +52,9 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Perm
 		err = invalid("Weight(%d): the limit of a mutex is 1", r.weight)
 	}
 	if err != nil {
-		return nil, m.gate.failed("lock", err)
+		return nil, m.queue.failed("lock", err)
 	}
-	return m.gate.acquire(ctx, r)
+	return m.queue.acquire(ctx, r)
 }
 
 // Do locks the mutex, runs fn and unlocks it, as Semaphore.Do does with a permit. If the
@@ -63,7 +63,7 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Perm
 // in time is not an error.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
 	if fn == nil {
-		return m.gate.failed("lock", invalid("the function is nil"))
+		return m.queue.failed("lock", invalid("the function is nil"))
 	}
 	p, err := m.Lock(ctx, opts...)
 	if err != nil {
@@ -75,27 +75,27 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) 
 // Status reads the present state, as Semaphore.Status does. It returns ErrClosed,
 // ctx's error or one of etcd's.
 func (m *Mutex) Status(ctx context.Context, opts ...StatusOption) (Status, error) {
-	return m.gate.status(ctx, opts)
+	return m.queue.status(ctx, opts)
 }
 
 // Watch yields the present state and then each change, as Semaphore.Watch does. It
 // ends with ctx's error, ErrClosed, or at its beginning one of etcd's.
-func (m *Mutex) Watch(ctx context.Context) iter.Seq2[Status, error] { return m.gate.watch(ctx) }
+func (m *Mutex) Watch(ctx context.Context) iter.Seq2[Status, error] { return m.queue.watch(ctx) }
 
 // Evict ends the request with this ID, whether it holds the mutex or waits, as
 // Semaphore.Evict does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
 func (m *Mutex) Evict(ctx context.Context, id, reason string) error {
-	return m.gate.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return m.queue.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
 
 // ReleaseID unlocks on behalf of the request with this ID, as Semaphore.ReleaseID
 // does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
 func (m *Mutex) ReleaseID(ctx context.Context, id string) error {
-	return m.gate.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
+	return m.queue.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
 }
 
 // EvictToken ends the request with this token, whether it holds the mutex or waits, as
 // Semaphore.EvictToken does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
 func (m *Mutex) EvictToken(ctx context.Context, token int64, reason string) error {
-	return m.gate.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return m.queue.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }

@@ -43,7 +43,7 @@ func TestNamesAreForgotten(t *testing.T) {
 		own := engine.Own(s)
 		own.mu.Lock()
 		defer own.mu.Unlock()
-		return len(own.gates) == 1
+		return len(own.queues) == 1
 	}, time.Minute, time.Millisecond, "only the one that is in use is kept")
 	require.NoError(t, p.Release(ctx))
 	runtime.KeepAlive(kept)

@@ -9,12 +9,12 @@ import (
 )
 
 // whyGone returns why a waiting request's key is gone.
-func (g *gate) whyGone(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) error {
+func (q *sessionQueue) whyGone(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) error {
 	if n, ok := e.Notice(c.Ticket); ok {
-		return noticeError(g.name, c.Token, n)
+		return noticeError(q.name, c.Token, n)
 	}
 	// If all requests of a lease have gone, the first few calls find that out.
-	leave, err := g.turn(ctx, &g.sess.Asking, begun)
+	leave, err := q.turn(ctx, &q.sess.Asking, begun)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (g *gate) whyGone(ctx context.Context, e *engine.Epoch, c *ticket, begun ti
 		return engine.ErrEpoch
 	}
 	if n, ok, _ := e.FindNotice(ctx, c.Ticket); ok {
-		return noticeError(g.name, c.Token, n)
+		return noticeError(q.name, c.Token, n)
 	}
 	return errAnew // deleted by hand, or with the lease, whose loss the session is about to notice
 }

@@ -20,7 +20,7 @@ import (
 // until it is released or lost, and never becomes valid again. It is safe for concurrent
 // use.
 type Permit struct {
-	gate   *gate
+	queue  *sessionQueue
 	epoch  *engine.Epoch
 	ticket *ticket
 	token  int64
@@ -40,7 +40,7 @@ type Permit struct {
 }
 
 func newPermit(ctx context.Context, e *engine.Epoch, c *ticket) *Permit {
-	p := &Permit{gate: c.gate, epoch: e, ticket: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
+	p := &Permit{queue: c.queue, epoch: e, ticket: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
 	p.life = life.New(context.WithoutCancel(ctx), e, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
 	return p
 }
@@ -53,7 +53,7 @@ func (p *Permit) register() error {
 	case err != nil:
 		return err
 	case left.Notice != nil:
-		return noticeError(p.gate.name, p.token, *left.Notice)
+		return noticeError(p.queue.name, p.token, *left.Notice)
 	case left.Asked != nil:
 		p.askToStepDown(*left.Asked)
 	}
@@ -70,7 +70,7 @@ type held struct{ p *Permit }
 func (h held) Lose(cause, reason error) func() { return h.end(cause, reason.Error()) }
 
 func (h held) Evicted(n record.Notice) func() {
-	word := noticeError(h.p.gate.name, h.p.token, n)
+	word := noticeError(h.p.queue.name, h.p.token, n)
 	return h.end(word.Cause, word.Reason)
 }
 
@@ -79,7 +79,7 @@ func (h held) Released() bool           { return h.p.released.Load() }
 
 func (h held) end(cause error, reason string) (report func()) {
 	if lost := h.p.lose(cause, reason); lost != nil {
-		return func() { h.p.gate.own.trace.lost(lost) }
+		return func() { h.p.queue.own.trace.lost(lost) }
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.ticket.Key, p.toke
 func (p *Permit) Deadline() time.Time { return p.life.Deadline() }
 
 func (p *Permit) ending(cause error, reason string) *LostError {
-	return &LostError{Name: p.gate.name, Token: p.token, Cause: cause, Reason: reason}
+	return &LostError{Name: p.queue.name, Token: p.token, Cause: cause, Reason: reason}
 }
 
 // lostWithSession returns the cause of a permit that ends with its session.
@@ -139,9 +139,9 @@ func (p *Permit) heldTooLong() error {
 func (p *Permit) after(cause error) {
 	if errors.Is(cause, ErrTooLong) {
 		p.epoch.Drop(p.ticket.Ticket)
-		p.epoch.Withdraw(p.ticket.Ticket, p.gate.refusal(p.ticket))
+		p.epoch.Withdraw(p.ticket.Ticket, p.queue.refusal(p.ticket))
 	}
-	p.gate.own.trace.lost(cause.(*LostError))
+	p.queue.own.trace.lost(cause.(*LostError))
 }
 
 // end ends the permit here and returns the error that says so, or nil if it had ended

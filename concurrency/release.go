@@ -64,7 +64,7 @@ func (p *Permit) Release(ctx context.Context) error {
 // only if the permit was lost: an unconfirmed release is no failure of the
 // work, and a caller that took it for one would do the work again.
 func (p *Permit) releaseAfterWork(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.gate.sess.ReleaseTimeout())
+	ctx, cancel := context.WithTimeout(ctx, p.queue.sess.ReleaseTimeout())
 	defer cancel()
 	if err := p.Release(ctx); errors.Is(err, ErrLost) {
 		return err
@@ -91,7 +91,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		merged, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(p.epoch.Context(), cancel)()
-		removal, err := p.gate.sess.Remove(merged, p.ticket.Stored)
+		removal, err := p.queue.sess.Remove(merged, p.ticket.Stored)
 		if err == nil {
 			err = p.answered(merged, removal, held)
 		}
@@ -101,7 +101,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		why, doubt = err, removal == commit.Vanished
 	}
 	again := func() {
-		removal, err := p.gate.sess.Erase(p.epoch.Context(), p.ticket.Stored, p.refusal)
+		removal, err := p.queue.sess.Erase(p.epoch.Context(), p.ticket.Stored, p.refusal)
 		if removal == commit.Absent && doubt {
 			removal = commit.Vanished
 		}
@@ -118,9 +118,9 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		}
 		unconfirmed := p.unconfirmed(p.epoch.WhyEnded())
 		p.finishRelease(unconfirmed)
-		p.gate.own.trace.unconfirmed(unconfirmed)
+		p.queue.own.trace.unconfirmed(unconfirmed)
 	}
-	if p.epoch.Context().Err() != nil || !p.gate.sess.Background(again) {
+	if p.epoch.Context().Err() != nil || !p.queue.sess.Background(again) {
 		again() // the lease has ended: nothing is left to do
 	}
 	return why
@@ -136,16 +136,16 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		case err != nil:
 			return err
 		case ok:
-			p.conclude(noticeError(p.gate.name, p.token, n))
+			p.conclude(noticeError(p.queue.name, p.token, n))
 			return nil
 		case removal == commit.Absent:
-			p.conclude(&LostError{Name: p.gate.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
+			p.conclude(&LostError{Name: p.queue.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
 			return nil
 		}
 	}
 	p.epoch.Free(p.ticket.Ticket)
 	p.finishRelease(nil)
-	p.gate.own.trace.released(ReleaseInfo{Name: p.gate.name, Token: p.token, Held: held})
+	p.queue.own.trace.released(ReleaseInfo{Name: p.queue.name, Token: p.token, Held: held})
 	return nil
 }
 
@@ -153,7 +153,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 // of that has come: then its key is gone, whatever becomes of the release's own answer.
 func (p *Permit) endedByOthers() *LostError {
 	if n, ok := p.epoch.Notice(p.ticket.Ticket); ok {
-		return noticeError(p.gate.name, p.token, n)
+		return noticeError(p.queue.name, p.token, n)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func (p *Permit) endedByOthers() *LostError {
 func (p *Permit) conclude(lost *LostError) {
 	p.epoch.Free(p.ticket.Ticket) // not before: a notice that comes then is not kept
 	p.finishRelease(lost.loss())
-	p.gate.own.trace.lost(lost)
+	p.queue.own.trace.lost(lost)
 }
 
 // loss returns e as the result of a release: nil if others have released the permit, by
@@ -176,12 +176,12 @@ func (e *LostError) loss() error {
 
 // refusal reports to the callers of Release that etcd refuses it.
 func (p *Permit) refusal(err error) {
-	p.gate.refusal(p.ticket)(err)
+	p.queue.refusal(p.ticket)(err)
 	p.refused <- err
 }
 
 func (p *Permit) unconfirmed(why error) *UnconfirmedError {
-	return &UnconfirmedError{Name: p.gate.name, Token: p.token, Cause: p.gate.sess.Explain(why)}
+	return &UnconfirmedError{Name: p.queue.name, Token: p.token, Cause: p.queue.sess.Explain(why)}
 }
 
 // finishRelease ends the release with what Release returns from now on.

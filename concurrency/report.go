@@ -16,8 +16,8 @@ const maxBlocking = 10
 
 // reports calls Trace.Waiting for a waiting request: once when the mirror shows its place,
 // and then every SessionOptions.ReportEvery. stop ends that.
-func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun time.Time) (stop func()) {
-	t := g.own.trace
+func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun time.Time) (stop func()) {
+	t := q.own.trace
 	if t == nil || t.Waiting == nil {
 		return func() {}
 	}
@@ -38,11 +38,11 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun t
 			if ctx.Err() != nil || !b.Waits {
 				return
 			}
-			info := WaitInfo{Name: g.name, Token: c.Token, Waited: time.Since(begun), Limit: int(b.Limit), Ahead: b.Ahead}
+			info := WaitInfo{Name: q.name, Token: c.Token, Waited: time.Since(begun), Limit: int(b.Limit), Ahead: b.Ahead}
 			for _, r := range b.Holders {
 				blocker := Blocker{Request: describe(r)}
 				if again { // most waits are over before
-					lease := g.leaseWithin(ctx, blocker.Lease)
+					lease := q.leaseWithin(ctx, blocker.Lease)
 					blocker.Renewed, blocker.FreesBy = lease.renewed, lease.freesBy
 				}
 				info.Blocking = append(info.Blocking, blocker)
@@ -50,13 +50,13 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun t
 			t.waiting(info)
 			again = true
 			select {
-			case <-time.After(g.own.reportEvery):
+			case <-time.After(q.own.reportEvery):
 			case <-ctx.Done():
 				return
 			}
 		}
 	}
-	if !g.sess.Background(report) {
+	if !q.sess.Background(report) {
 		close(done)
 	}
 	return func() { cancel(); <-done }
@@ -66,11 +66,11 @@ func (g *gate) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun t
 type leaseSeen struct{ renewed, freesBy, asked time.Time }
 
 // askLease asks etcd about a lease.
-func (g *gate) askLease(ctx context.Context, lease clientv3.LeaseID) (leaseSeen, error) {
+func (q *sessionQueue) askLease(ctx context.Context, lease clientv3.LeaseID) (leaseSeen, error) {
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
 	seen := leaseSeen{asked: time.Now()}
-	resp, err := g.sess.Client().TimeToLive(ctx, lease)
+	resp, err := q.sess.Client().TimeToLive(ctx, lease)
 	if err != nil {
 		return leaseSeen{}, err
 	}
@@ -82,26 +82,26 @@ func (g *gate) askLease(ctx context.Context, lease clientv3.LeaseID) (leaseSeen,
 	return seen, nil
 }
 
-// leaseWithin asks etcd about a lease, once for all waiters of the gate.
-func (g *gate) leaseWithin(ctx context.Context, lease clientv3.LeaseID) leaseSeen {
-	fresh := g.own.reportEvery / 2
-	g.mu.Lock()
-	known := g.leases[lease]
-	g.mu.Unlock()
+// leaseWithin asks etcd about a lease, once for all waiters of the queue.
+func (q *sessionQueue) leaseWithin(ctx context.Context, lease clientv3.LeaseID) leaseSeen {
+	fresh := q.own.reportEvery / 2
+	q.mu.Lock()
+	known := q.leases[lease]
+	q.mu.Unlock()
 	if time.Since(known.asked) < fresh {
 		return known
 	}
-	seen, err := g.askLease(ctx, lease)
+	seen, err := q.askLease(ctx, lease)
 	if err != nil {
 		return leaseSeen{}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	maps.DeleteFunc(g.leases, func(_ clientv3.LeaseID, l leaseSeen) bool { return seen.asked.Sub(l.asked) > fresh })
-	if g.leases == nil {
-		g.leases = map[clientv3.LeaseID]leaseSeen{}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	maps.DeleteFunc(q.leases, func(_ clientv3.LeaseID, l leaseSeen) bool { return seen.asked.Sub(l.asked) > fresh })
+	if q.leases == nil {
+		q.leases = map[clientv3.LeaseID]leaseSeen{}
 	}
-	g.leases[lease] = seen
+	q.leases[lease] = seen
 	return seen
 }
 
@@ -109,8 +109,8 @@ func (g *gate) leaseWithin(ctx context.Context, lease clientv3.LeaseID) leaseSee
 const maxLeases = 64
 
 // checkLeases completes holders by what etcd says of their leases, as long as it answers.
-func (g *gate) checkLeases(ctx context.Context, holders []Request) {
-	_ = g.open(ctx, func(ctx context.Context) (err error) {
+func (q *sessionQueue) checkLeases(ctx context.Context, holders []Request) {
+	_ = q.open(ctx, func(ctx context.Context) (err error) {
 		seen := map[clientv3.LeaseID]leaseSeen{}
 		for i := range holders {
 			lease, known := seen[holders[i].Lease]
@@ -118,7 +118,7 @@ func (g *gate) checkLeases(ctx context.Context, holders []Request) {
 				if len(seen) == maxLeases {
 					continue
 				}
-				if lease, err = g.askLease(ctx, holders[i].Lease); err != nil {
+				if lease, err = q.askLease(ctx, holders[i].Lease); err != nil {
 					return err
 				}
 				seen[holders[i].Lease] = lease

@@ -21,7 +21,7 @@ import (
 // A Semaphore is safe for concurrent use and need not be closed. All Semaphore values of one
 // name on one session share one view of the queue.
 type Semaphore struct {
-	gate    *gate
+	queue   *sessionQueue
 	limit   int64
 	adopt   bool
 	checked atomic.Bool // the stored limit was compared with ours
@@ -44,14 +44,14 @@ type SemaphoreOptions struct {
 // or the name is empty, longer than 255 bytes, not valid UTF-8, or contains '/' or control
 // characters; and ErrClosed if the session is closed.
 func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*Semaphore, error) {
-	g, err := s.gate(keyspace.Semaphore, name, 0)
+	q, err := s.queue(keyspace.Semaphore, name, 0)
 	if err == nil && (limit < 0 || limit > math.MaxInt32) {
 		err = invalid("limit %d is not between 0 and %d", limit, math.MaxInt32)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
-	return &Semaphore{gate: g, limit: int64(limit), adopt: opts != nil && opts.AdoptLimit}, nil
+	return &Semaphore{queue: q, limit: int64(limit), adopt: opts != nil && opts.AdoptLimit}, nil
 }
 
 // Acquire blocks until a permit is granted or ctx is done. The options Weight, ID, TakeOver,
@@ -119,7 +119,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Per
 // call p.Release after Do; Trace.Unconfirmed reports that it never came.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
 	if fn == nil {
-		return s.gate.failed("acquire", invalid("the function is nil"))
+		return s.queue.failed("acquire", invalid("the function is nil"))
 	}
 	p, err := s.Acquire(ctx, opts...)
 	if err != nil {
@@ -131,22 +131,22 @@ func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Perm
 func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
 	r, err := newRequest(try, opts)
 	if err != nil {
-		return nil, s.gate.failed("acquire", err)
+		return nil, s.queue.failed("acquire", err)
 	}
 	if r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load() {
-		return nil, s.gate.failed("acquire", s.gate.tooHeavy(r.weight, s.limit))
+		return nil, s.queue.failed("acquire", s.queue.tooHeavy(r.weight, s.limit))
 	}
 	r.limit = s.limit
 	if !s.checked.Load() || r.weight > 1 {
 		r.prepare = func(ctx context.Context) error { return s.prepare(ctx, r.weight) }
 	}
-	return s.gate.acquire(ctx, r)
+	return s.queue.acquire(ctx, r)
 }
 
 // prepare checks a request against the limit before anything is written. The
 // first call compares the stored limit with this program's.
 func (s *Semaphore) prepare(ctx context.Context, weight int64) error {
-	return s.gate.open(ctx, func(ctx context.Context) error { return s.fits(ctx, weight) })
+	return s.queue.open(ctx, func(ctx context.Context) error { return s.fits(ctx, weight) })
 }
 
 func (s *Semaphore) fits(ctx context.Context, weight int64) error {
@@ -156,32 +156,32 @@ func (s *Semaphore) fits(ctx context.Context, weight int64) error {
 		}
 		s.checked.Store(true)
 	}
-	if seen := s.gate.limit.Seen(); seen != nil && seen.TooLow(weight) {
+	if seen := s.queue.limit.Seen(); seen != nil && seen.TooLow(weight) {
 		// It may have been raised since this process last saw it.
-		stored, known, err := s.gate.limit.Read(ctx)
+		stored, known, err := s.queue.limit.Read(ctx)
 		if err != nil {
 			return err
 		}
 		if known && stored.TooLow(weight) {
-			return s.gate.tooHeavy(weight, stored.N)
+			return s.queue.tooHeavy(weight, stored.N)
 		}
 	}
 	return nil
 }
 
 func (s *Semaphore) check(ctx context.Context, weight int64) error {
-	stored, known, err := s.gate.limit.Read(ctx)
+	stored, known, err := s.queue.limit.Read(ctx)
 	if err == nil && !known {
 		if own := (limit.Limit{N: s.limit}); own.TooLow(weight) {
-			return s.gate.tooHeavy(weight, s.limit)
+			return s.queue.tooHeavy(weight, s.limit)
 		}
-		stored, err = s.gate.limit.Init(ctx, s.limit)
+		stored, err = s.queue.limit.Init(ctx, s.limit)
 	}
 	if err != nil {
 		return err
 	}
 	if !stored.Agrees(s.limit) && !s.adopt {
-		return &LimitMismatchError{Name: s.gate.name, Stored: int(stored.N), Wanted: int(s.limit)}
+		return &LimitMismatchError{Name: s.queue.name, Stored: int(stored.N), Wanted: int(s.limit)}
 	}
 	return nil
 }
@@ -209,13 +209,13 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 		o(&c)
 	}
 	if n < 0 || n > math.MaxInt32 {
-		return s.gate.failed("set limit of", invalid("limit %d is not between 0 and %d", n, math.MaxInt32))
+		return s.queue.failed("set limit of", invalid("limit %d is not between 0 and %d", n, math.MaxInt32))
 	}
-	if err := s.gate.open(ctx, func(ctx context.Context) error { return s.gate.limit.Set(ctx, int64(n), c.create, s.gate.read) }); err != nil {
+	if err := s.queue.open(ctx, func(ctx context.Context) error { return s.queue.limit.Set(ctx, int64(n), c.create, s.queue.read) }); err != nil {
 		if errors.Is(err, ErrNoLimit) {
 			err = fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", err)
 		}
-		return s.gate.failed("set limit of", err)
+		return s.queue.failed("set limit of", err)
 	}
 	s.checked.Store(true) // this program agrees with the limit that it sets
 	return nil
@@ -234,7 +234,7 @@ func CreateLimit() SetLimitOption { return func(c *limitChange) { c.create = tru
 // before the call. With the option CheckLeases it also shows when each holder's session last
 // renewed its lease. It returns ErrClosed, ctx's error or one of etcd's.
 func (s *Semaphore) Status(ctx context.Context, opts ...StatusOption) (Status, error) {
-	return s.gate.status(ctx, opts)
+	return s.queue.status(ctx, opts)
 }
 
 // Watch yields the present state and then each change, until the loop ends; changes in quick
@@ -246,7 +246,7 @@ func (s *Semaphore) Status(ctx context.Context, opts ...StatusOption) (Status, e
 // that a repetition would not change. Later failures of etcd delay it but do not end it. All
 // watchers and waiters of one name on a session share one watch; each Watch costs one read in
 // addition. The iterator may be used more than once.
-func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] { return s.gate.watch(ctx) }
+func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] { return s.queue.watch(ctx) }
 
 // Evict ends the request with this ID, whether it waits or holds, without its owner's
 // consent. The owner's Acquire fails, or its permit's context ends, with ErrEvicted and the
@@ -258,13 +258,13 @@ func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] { return
 // one of etcd's; after the last two the request may be gone or not. It does not work while
 // etcd is out of space.
 func (s *Semaphore) Evict(ctx context.Context, id, reason string) error {
-	return s.gate.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return s.queue.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
 
 // EvictToken is Evict for the request with this token, as Status shows it. It returns
 // ErrNotHeld if no live request has this token, and the other errors of Evict.
 func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) error {
-	return s.gate.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return s.queue.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
 
 // ReleaseID releases the permit with this ID on behalf of its owner: the end of work that
@@ -272,5 +272,5 @@ func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) 
 // returns nil. A request that waits ends as well. It returns ErrNotHeld if no live request
 // has this ID, for example because it was released before; and the other errors of Evict.
 func (s *Semaphore) ReleaseID(ctx context.Context, id string) error {
-	return s.gate.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
+	return s.queue.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
 }

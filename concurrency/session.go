@@ -48,7 +48,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("new session in %q: %w", namespace, err)
 	}
-	own := &shared{trace: o.Trace, reportEvery: o.ReportEvery, gates: map[string]weak.Pointer[gate]{}}
+	own := &shared{trace: o.Trace, reportEvery: o.ReportEvery, queues: map[string]weak.Pointer[sessionQueue]{}}
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Holder: o.Holder, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout,
 		Log:  o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),

@@ -17,12 +17,12 @@ type shared struct {
 	trace       *Trace
 	reportEvery time.Duration
 
-	mu    sync.Mutex
-	gates map[string]weak.Pointer[gate] // by the range of the queue
+	mu     sync.Mutex
+	queues map[string]weak.Pointer[sessionQueue] // by the range of the queue
 }
 
-// gate returns the session's gate of that kind and name.
-func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, error) {
+// queue returns the session's queue of that kind and name.
+func (s *Session) queue(kind keyspace.Kind, name string, fixed int64) (*sessionQueue, error) {
 	if err := keyspace.CheckName(name); err != nil {
 		return nil, invalid("the name %w", err)
 	}
@@ -36,38 +36,38 @@ func (s *Session) gate(kind keyspace.Kind, name string, fixed int64) (*gate, err
 	keys := core.Space().Queue(kind, name)
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	if g := own.gates[keys.Range].Value(); g != nil {
-		return g, nil
+	if q := own.queues[keys.Range].Value(); q != nil {
+		return q, nil
 	}
-	g := &gate{sess: core, own: own, name: name, fixed: fixed, keys: keys}
-	g.view = mirror.NewShared(keys, fixed, g.run)
-	g.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Holder(), See: core.See}
-	own.gates[keys.Range] = weak.Make(g)
-	runtime.AddCleanup(g, own.forget, keys.Range)
-	return g, nil
+	q := &sessionQueue{sess: core, own: own, name: name, fixed: fixed, keys: keys}
+	q.view = mirror.NewShared(keys, fixed, q.run)
+	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Holder(), See: core.See}
+	own.queues[keys.Range] = weak.Make(q)
+	runtime.AddCleanup(q, own.forget, keys.Range)
+	return q, nil
 }
 
-// forget is called when nothing refers to a gate any more: a session of a process that uses
+// forget is called when nothing refers to a queue any more: a session of a process that uses
 // ever new names stays small.
 func (s *shared) forget(keys string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gates[keys].Value() == nil {
-		delete(s.gates, keys)
+	if s.queues[keys].Value() == nil {
+		delete(s.queues, keys)
 	}
 }
 
-// rewound has all gates forget what they have seen: etcd's history was taken back.
+// rewound has all queues forget what they have seen: etcd's history was taken back.
 func (s *shared) rewound() {
 	s.mu.Lock()
-	var gates []*gate
-	for _, p := range s.gates {
-		if g := p.Value(); g != nil {
-			gates = append(gates, g)
+	var queues []*sessionQueue
+	for _, p := range s.queues {
+		if q := p.Value(); q != nil {
+			queues = append(queues, q)
 		}
 	}
 	s.mu.Unlock()
-	for _, g := range gates {
-		g.reset()
+	for _, q := range queues {
+		q.reset()
 	}
 }

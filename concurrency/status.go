@@ -87,28 +87,28 @@ func describeAll(rs []mirror.Request) []Request {
 	return out
 }
 
-func (g *gate) describe(v mirror.View) Status {
+func (q *sessionQueue) describe(v mirror.View) Status {
 	if !v.Known {
 		v.Limit = 0
 	}
 	return Status{
-		Name: g.name, Limit: int(v.Limit), Stored: v.Known, Used: int(v.Used), Revision: v.Revision,
+		Name: q.name, Limit: int(v.Limit), Stored: v.Known, Used: int(v.Used), Revision: v.Revision,
 		Holders: describeAll(v.Holders), Waiters: describeAll(v.Waiters), Foreign: v.Foreign,
 	}
 }
 
-func (g *gate) status(ctx context.Context, opts []StatusOption) (Status, error) {
+func (q *sessionQueue) status(ctx context.Context, opts []StatusOption) (Status, error) {
 	var read statusRead
 	for _, o := range opts {
 		o(&read)
 	}
-	v, err := g.now(ctx)
+	v, err := q.now(ctx)
 	if err != nil {
-		return Status{}, g.failed("status of", err)
+		return Status{}, q.failed("status of", err)
 	}
-	st := g.describe(v)
+	st := q.describe(v)
 	if read.leases {
-		g.checkLeases(ctx, st.Holders)
+		q.checkLeases(ctx, st.Holders)
 	}
 	return st, nil
 }
@@ -117,18 +117,18 @@ func (g *gate) status(ctx context.Context, opts []StatusOption) (Status, error) 
 // them; states that follow each other quickly may be skipped. The mirror may lag
 // behind what the caller knows, so the first state is a linearizable read, and the
 // mirror's count from its revision on.
-func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
+func (q *sessionQueue) watch(ctx context.Context) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		v, err := g.now(ctx)
+		v, err := q.now(ctx)
 		if err != nil {
-			yield(Status{}, g.failed("watch", err))
+			yield(Status{}, q.failed("watch", err))
 			return
 		}
-		m := g.view.Join()
+		m := q.view.Join()
 		defer m.Leave()
 		var last *Status // that was yielded
 		show := func(v mirror.View) bool {
-			st := g.describe(v)
+			st := q.describe(v)
 			if last != nil && st.equal(*last) {
 				return true
 			}
@@ -138,7 +138,7 @@ func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 		for err == nil {
 			more := show(v)
 			for more && err == nil {
-				if v, err = g.next(ctx, m, v.Revision); err == nil {
+				if v, err = q.next(ctx, m, v.Revision); err == nil {
 					more = show(v)
 				}
 			}
@@ -147,27 +147,27 @@ func (g *gate) watch(ctx context.Context) iter.Seq2[Status, error] {
 			}
 			if err == errReplaced { // history was taken back, and with it what was read
 				m.Next()
-				v, err = g.nowAtLast(ctx)
+				v, err = q.nowAtLast(ctx)
 			}
 		}
-		yield(Status{}, g.failed("watch", err))
+		yield(Status{}, q.failed("watch", err))
 	}
 }
 
 // now is read, and ends with ErrClosed if the session is closed.
-func (g *gate) now(ctx context.Context) (v mirror.View, err error) {
-	err = g.open(ctx, func(ctx context.Context) (err error) {
-		v, err = g.read(ctx)
+func (q *sessionQueue) now(ctx context.Context) (v mirror.View, err error) {
+	err = q.open(ctx, func(ctx context.Context) (err error) {
+		v, err = q.read(ctx)
 		return err
 	})
 	return v, err
 }
 
 // nowAtLast is now, but only the end of ctx or of the session ends it.
-func (g *gate) nowAtLast(ctx context.Context) (v mirror.View, err error) {
+func (q *sessionQueue) nowAtLast(ctx context.Context) (v mirror.View, err error) {
 	var pause commit.Backoff
 	for {
-		if v, err = g.now(ctx); err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
+		if v, err = q.now(ctx); err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
 			return v, err
 		}
 		_ = pause.Wait(ctx, nil)
@@ -178,7 +178,7 @@ func (g *gate) nowAtLast(ctx context.Context) (v mirror.View, err error) {
 var errReplaced = errors.New("the view of the queue was replaced")
 
 // next waits until the mirror shows a state after a revision.
-func (g *gate) next(ctx context.Context, m *mirror.Use, floor int64) (mirror.View, error) {
+func (q *sessionQueue) next(ctx context.Context, m *mirror.Use, floor int64) (mirror.View, error) {
 	for {
 		v, changed := m.View()
 		if v.Revision > floor {
@@ -190,7 +190,7 @@ func (g *gate) next(ctx context.Context, m *mirror.Use, floor int64) (mirror.Vie
 			return mirror.View{}, errReplaced
 		case <-ctx.Done():
 			return mirror.View{}, ctx.Err()
-		case <-g.sess.Accepting().Done():
+		case <-q.sess.Accepting().Done():
 			return mirror.View{}, ErrClosed
 		}
 	}

@@ -23,26 +23,26 @@ import (
 // It returns ErrInvalid, ErrClosed, ctx's error or one of etcd's. After an error the
 // request may have been stored or not; StepDown may safely be called again.
 func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, err error) {
-	g := el.gate
+	q := el.queue
 	if err := checkReason(reason); err != nil {
-		return Leader{}, g.failed("step down in", err)
+		return Leader{}, q.failed("step down in", err)
 	}
-	err = g.open(ctx, func(ctx context.Context) error {
-		v, err := g.read(ctx)
+	err = q.open(ctx, func(ctx context.Context) error {
+		v, err := q.read(ctx)
 		if err != nil {
 			return err
 		}
 		if asked = leaderOf(v); !asked.Elected() {
 			return nil
 		}
-		n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: g.sess.Holder()}
-		key := g.sess.Space().Session(int64(asked.Lease)).StepDown(asked.Token)
+		n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Holder()}
+		key := q.sess.Space().Session(int64(asked.Lease)).StepDown(asked.Token)
 		put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(asked.Lease))
-		_, err = commit.PutBeside(ctx, g.sess.KV(), v.Holders[0].Key, asked.Token, put)
+		_, err = commit.PutBeside(ctx, q.sess.KV(), v.Holders[0].Key, asked.Token, put)
 		return err
 	})
 	if err != nil {
-		return Leader{}, g.failed("step down in", err)
+		return Leader{}, q.failed("step down in", err)
 	}
 	return asked, nil
 }
@@ -69,7 +69,7 @@ func (p *Permit) StopRequested() context.Context {
 
 // askToStepDown ends the context of StopRequested.
 func (p *Permit) askToStepDown(n record.Notice) {
-	word := &StepDownError{Name: p.gate.name, Token: p.token, Reason: noticeReason(n)}
+	word := &StepDownError{Name: p.queue.name, Token: p.token, Reason: noticeReason(n)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.word = word

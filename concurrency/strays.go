@@ -17,16 +17,16 @@ const maxStrays = 16
 // counted returns the stray keys that the counts of a request include, as far as the view
 // of the queue has shown them. They may be gone, or requests by now: the Txn that counts
 // also reads them.
-func (g *gate) counted() []mirror.Stray {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if strays, listed := g.view.Strays(); listed {
-		g.strays = strays
+func (q *sessionQueue) counted() []mirror.Stray {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if strays, listed := q.view.Strays(); listed {
+		q.strays = strays
 	}
 	var in []mirror.Stray
-	for _, s := range g.strays {
+	for _, s := range q.strays {
 		// A fixed limit is not read, and with it nothing before the light requests.
-		if strings.HasPrefix(s.Key, g.keys.Light) || g.fixed == 0 && s.Key > g.keys.Limit && s.Key < g.keys.Light {
+		if strings.HasPrefix(s.Key, q.keys.Light) || q.fixed == 0 && s.Key > q.keys.Limit && s.Key < q.keys.Light {
 			in = append(in, s)
 		}
 	}
@@ -48,12 +48,12 @@ func readStrays(strays []mirror.Stray) []clientv3.Op {
 // uncount returns how many keys the counts of a request's Txn include that are no
 // requests: those that still are what the view has shown. A key becomes a request only by
 // being written, which changes its revision.
-func (g *gate) uncount(strays []mirror.Stray, read []*etcdserverpb.ResponseOp) (light, others int64) {
+func (q *sessionQueue) uncount(strays []mirror.Stray, read []*etcdserverpb.ResponseOp) (light, others int64) {
 	for i, s := range strays {
 		kvs := read[i].GetResponseRange().Kvs
 		switch {
 		case len(kvs) == 0 || kvs[0].ModRevision != s.Mod:
-		case strings.HasPrefix(s.Key, g.keys.Light):
+		case strings.HasPrefix(s.Key, q.keys.Light):
 			light++
 		default:
 			others++

@@ -3,7 +3,7 @@ package concurrency
 // followKey ends a term whose key is gone, until it ends otherwise. For a permit that is held
 // for a moment its Release reports that; a leader for months has to be stopped.
 func (p *Permit) followKey() {
-	m := p.gate.view.Join()
+	m := p.queue.view.Join()
 	defer m.Leave()
 	for {
 		gone, changed := m.Gone(p.ticket.Key, p.token)
@@ -26,11 +26,11 @@ func (p *Permit) followKey() {
 func (p *Permit) keyGone() {
 	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
 	if n, ok, _ := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); ok {
-		word = noticeError(p.gate.name, p.token, n)
+		word = noticeError(p.queue.name, p.token, n)
 	}
 	if lost := p.lose(word.Cause, word.Reason); lost != nil {
 		p.epoch.Drop(p.ticket.Ticket)
 		p.epoch.Free(p.ticket.Ticket)
-		p.gate.own.trace.lost(lost)
+		p.queue.own.trace.lost(lost)
 	}
 }

@@ -12,20 +12,20 @@ import (
 
 // waitEnded returns why a wait in the queue has ended without a permit, by Wait or by the
 // caller's ctx.
-func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *ticket) error {
-	unavailable := g.unavailable()
+func (q *sessionQueue) waitEnded(ctx context.Context, m *mirror.Mirror, c *ticket) error {
+	unavailable := q.unavailable()
 	if unavailable != nil {
-		unavailable.Seen = g.seen(m, c)
+		unavailable.Seen = q.seen(m, c)
 	}
 	switch waited := context.Cause(ctx) == errWaited; {
 	case waited && unavailable != nil:
 		return unavailable
 	case waited:
-		return g.seen(m, c)
+		return q.seen(m, c)
 	case unavailable != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), unavailable)
 	}
-	full := g.seen(m, c)
+	full := q.seen(m, c)
 	paused := ""
 	if full.Limit == 0 {
 		paused = " (SetLimit resumes)"
@@ -36,47 +36,47 @@ func (g *gate) waitEnded(ctx context.Context, m *mirror.Mirror, c *ticket) error
 // ended returns the error of a call whose bounded ctx has ended: by Wait or TryTimeout,
 // which are not the caller's ctx and must not look like it, or by that. It adds that etcd
 // did not answer.
-func (g *gate) ended(ctx, bounded context.Context, begun time.Time, err error) error {
+func (q *sessionQueue) ended(ctx, bounded context.Context, begun time.Time, err error) error {
 	if ctx.Err() == nil && context.Cause(bounded) == errTried && errors.Is(err, bounded.Err()) {
-		if unavailable := g.unanswered(begun); unavailable.LastAnswer.After(begun) {
-			return g.fullUnseen() // etcd answers, but thousands of calls were before this one
+		if unavailable := q.unanswered(begun); unavailable.LastAnswer.After(begun) {
+			return q.fullUnseen() // etcd answers, but thousands of calls were before this one
 		}
-		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", g.unanswered(begun), TryTimeout, g.sess.Client().Endpoints())
+		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", q.unanswered(begun), TryTimeout, q.sess.Client().Endpoints())
 	}
 	if bounded.Err() == nil || !errors.Is(err, bounded.Err()) || errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	unavailable := g.unavailable()
+	unavailable := q.unavailable()
 	switch {
 	case ctx.Err() != nil && unavailable != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), unavailable)
 	case ctx.Err() != nil:
 		return err
 	case unavailable == nil: // Wait was too short for an answer
-		unavailable = g.unanswered(begun)
+		unavailable = q.unanswered(begun)
 		if unavailable.LastAnswer.After(begun) {
-			return g.fullUnseen() // etcd answers, but not so soon
+			return q.fullUnseen() // etcd answers, but not so soon
 		}
 	}
 	return unavailable
 }
 
 // seen returns how full the queue is for a waiting request, as far as its mirror knows.
-func (g *gate) seen(m *mirror.Mirror, c *ticket) *FullError {
+func (q *sessionQueue) seen(m *mirror.Mirror, c *ticket) *FullError {
 	b, _ := m.Brief(c.Key, c.Token, 0)
-	full := &FullError{Name: g.name, Limit: int(b.Limit), Used: int(b.Used), Waiting: b.Waiting}
+	full := &FullError{Name: q.name, Limit: int(b.Limit), Used: int(b.Used), Waiting: b.Waiting}
 	if b.Waits {
 		full.Waiting--
 	}
-	if seen := g.limit.Seen(); b.Revision < c.Token && seen != nil { // the mirror knows nothing yet
+	if seen := q.limit.Seen(); b.Revision < c.Token && seen != nil { // the mirror knows nothing yet
 		full.Limit = int(seen.N)
 	}
 	return full
 }
 
 // unavailable returns why etcd cannot be asked, or nil if it answers.
-func (g *gate) unavailable() *UnavailableError {
-	if o, ok := g.sess.Unavailable(); ok {
+func (q *sessionQueue) unavailable() *UnavailableError {
+	if o, ok := q.sess.Unavailable(); ok {
 		return unavailable(o)
 	}
 	return nil
@@ -84,10 +84,10 @@ func (g *gate) unavailable() *UnavailableError {
 
 // unanswered is unavailable for a call that began at a time and has no answer. It is never
 // nil.
-func (g *gate) unanswered(begun time.Time) *UnavailableError {
-	o, ok := g.sess.Unavailable()
+func (q *sessionQueue) unanswered(begun time.Time) *UnavailableError {
+	o, ok := q.sess.Unavailable()
 	if !ok {
-		o, _ = g.sess.Unanswered(begun)
+		o, _ = q.sess.Unanswered(begun)
 	}
 	return unavailable(o)
 }
@@ -97,22 +97,22 @@ func unavailable(o engine.Outage) *UnavailableError {
 }
 
 // turn is enter for a call that has waited in the queue, and may have waited long enough.
-func (g *gate) turn(ctx context.Context, q *engine.Turns, begun time.Time) (leave func(), err error) {
-	leave, err = q.Enter(ctx, begun)
+func (q *sessionQueue) turn(ctx context.Context, turns *engine.Turns, begun time.Time) (leave func(), err error) {
+	leave, err = turns.Enter(ctx, begun)
 	if err != nil && context.Cause(ctx) == errWaited {
-		err = g.fullUnseen()
+		err = q.fullUnseen()
 	}
 	return leave, err
 }
 
 // fullUnseen is for a call whose wait has ended while it had no place in the queue: the
 // limit is all that is known, or that etcd does not answer.
-func (g *gate) fullUnseen() error {
-	if u := g.unavailable(); u != nil {
+func (q *sessionQueue) fullUnseen() error {
+	if u := q.unavailable(); u != nil {
 		return u
 	}
-	full := &FullError{Name: g.name, Limit: int(g.fixed)}
-	if seen := g.limit.Seen(); seen != nil {
+	full := &FullError{Name: q.name, Limit: int(q.fixed)}
+	if seen := q.limit.Seen(); seen != nil {
 		full.Limit = int(seen.N)
 	}
 	return full

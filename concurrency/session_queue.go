@@ -18,9 +18,9 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// gate is one queue in etcd as one session uses it. All semaphores of a name, or
+// sessionQueue is one queue in etcd as one session uses it. All semaphores of a name, or
 // all mutexes, share it and its mirror.
-type gate struct {
+type sessionQueue struct {
 	sess  *engine.Session
 	own   *shared
 	name  string
@@ -36,28 +36,28 @@ type gate struct {
 	tries   map[int64]time.Time            // those that the last look has found, by token, and since when
 }
 
-// run keeps a mirror of the queue up to date until it is stopped. The gate lives as long as
+// run keeps a mirror of the queue up to date until it is stopped. It lives as long as
 // its view, so that a caller that comes soon finds both.
-func (g *gate) run(m *mirror.Mirror) (stop context.CancelFunc) {
-	ctx, stop := context.WithCancel(g.sess.Context())
-	source := g.sess.Source()
-	g.sess.Background(func() { m.Run(ctx, source) })
+func (q *sessionQueue) run(m *mirror.Mirror) (stop context.CancelFunc) {
+	ctx, stop := context.WithCancel(q.sess.Context())
+	source := q.sess.Source()
+	q.sess.Background(func() { m.Run(ctx, source) })
 	return stop
 }
 
-// reset has the gate forget what it has seen; calls that wait or watch go over to a new mirror.
-func (g *gate) reset() {
-	g.limit.Forget()
-	g.mu.Lock()
-	g.strays = nil // a revision may be that of another state by now
-	g.mu.Unlock()
-	g.view.Replace()
+// reset has the queue forget what it has seen; calls that wait or watch go over to a new mirror.
+func (q *sessionQueue) reset() {
+	q.limit.Forget()
+	q.mu.Lock()
+	q.strays = nil // a revision may be that of another state by now
+	q.mu.Unlock()
+	q.view.Replace()
 }
 
 // ticket is one request that this session has written, or is about to.
 type ticket struct {
 	*engine.Ticket
-	gate    *gate
+	queue   *sessionQueue
 	request request
 	slot    keyspace.Slot
 	found   mirror.Found
@@ -65,25 +65,25 @@ type ticket struct {
 }
 
 // acquire is the life of one call that asks for a permit.
-func (g *gate) acquire(ctx context.Context, r request) (*Permit, error) {
+func (q *sessionQueue) acquire(ctx context.Context, r request) (*Permit, error) {
 	begun := time.Now()
 	if err := ctx.Err(); err != nil {
-		return nil, g.failed("acquire", err)
+		return nil, q.failed("acquire", err)
 	}
 	bounded, cancel := r.bound(ctx)
 	defer cancel()
-	p, err := g.acquireWithin(bounded, r, begun)
+	p, err := q.acquireWithin(bounded, r, begun)
 	if err != nil {
-		return nil, g.failed("acquire", g.ended(ctx, bounded, begun, err))
+		return nil, q.failed("acquire", q.ended(ctx, bounded, begun, err))
 	}
 	return p, nil
 }
 
 // acquireWithin is acquire until ctx ends.
-func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*Permit, error) {
-	lease := g.sess.Lease()
+func (q *sessionQueue) acquireWithin(ctx context.Context, r request, begun time.Time) (*Permit, error) {
+	lease := q.sess.Lease()
 	if r.prepare != nil {
-		leave, err := g.turn(ctx, &g.sess.Sending, begun)
+		leave, err := q.turn(ctx, &q.sess.Sending, begun)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*
 	var pause commit.Backoff
 	var former *ticket // of a call that queues anew
 	for round := 0; ; round++ {
-		e, err := g.sess.Live(ctx)
+		e, err := q.sess.Live(ctx)
 		if err == nil {
 			// A call that has met an outage asks in turn with all those that have lost their
 			// requests by it.
@@ -104,8 +104,8 @@ func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*
 				round = max(round, 1)
 			}
 			var p *Permit
-			if p, former, err = g.acquireOn(ctx, e, r, begun, round, former); err == nil {
-				g.own.trace.acquired(AcquireInfo{Name: g.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
+			if p, former, err = q.acquireOn(ctx, e, r, begun, round, former); err == nil {
+				q.own.trace.acquired(AcquireInfo{Name: q.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
 				return p, nil
 			}
 		}
@@ -114,7 +114,7 @@ func (g *gate) acquireWithin(ctx context.Context, r request, begun time.Time) (*
 		case errors.Is(err, errAnew):
 			if err := pause.Wait(ctx, nil); err != nil {
 				if context.Cause(ctx) == errWaited {
-					err = g.fullUnseen()
+					err = q.fullUnseen()
 				}
 				return nil, err
 			}
@@ -131,17 +131,17 @@ var (
 )
 
 // failed names the queue in an error, and says what to change if that denies permission.
-func (g *gate) failed(doing string, err error) error {
-	return g.named(doing, g.sess.Explain(err))
+func (q *sessionQueue) failed(doing string, err error) error {
+	return q.named(doing, q.sess.Explain(err))
 }
 
 // named names the queue in an error, which may be that of a caller's function.
-func (g *gate) named(doing string, err error) error {
+func (q *sessionQueue) named(doing string, err error) error {
 	switch err.(type) {
 	case *FullError, *HeldError, *LostError, *LimitMismatchError:
 		return err
 	}
-	return fmt.Errorf("%s %q: %w", doing, g.name, err)
+	return fmt.Errorf("%s %q: %w", doing, q.name, err)
 }
 
 // fullError describes how full a queue is, without the caller's own request.
@@ -158,30 +158,30 @@ func fullError(name string, v mirror.View, own int64) *FullError {
 // acquireOn asks on one lease. engine.ErrEpoch and errAnew mean: ask again, with the ticket that
 // it returns then. When it fails, the request is gone, is being removed in the background,
 // or goes with a lost lease.
-func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, begun time.Time, round int, former *ticket) (_ *Permit, c *ticket, err error) {
+func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r request, begun time.Time, round int, former *ticket) (_ *Permit, c *ticket, err error) {
 	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	defer context.AfterFunc(e.Accepting(), func() { cancel(context.Cause(e.Accepting())) })()
 
 	leave := func() {}
 	if round > 0 {
-		if leave, err = g.turn(ctx, &g.sess.Requeue, begun); err != nil {
+		if leave, err = q.turn(ctx, &q.sess.Requeue, begun); err != nil {
 			return nil, former, cmp.Or(e.Refuses(caller), err)
 		}
 		if former != nil && former.Also != nil {
 			// Its ID is in the way. It was that of a waiter, so it protects no work.
-			_, _ = g.sess.Remove(ctx, former.Stored)
+			_, _ = q.sess.Remove(ctx, former.Stored)
 		}
 	}
 	var admitted bool
 	if r.bounded {
-		c, admitted, err = g.enqueueBounded(ctx, e, r)
+		c, admitted, err = q.enqueueBounded(ctx, e, r)
 	} else {
-		c, admitted, err = g.enqueue(ctx, e, r, false, nil)
+		c, admitted, err = q.enqueue(ctx, e, r, false, nil)
 	}
 	leave()
 	if err == nil && !admitted {
-		err = g.await(ctx, e, c, begun)
+		err = q.await(ctx, e, c, begun)
 	}
 	if err != nil {
 		return nil, cmp.Or(c, former), cmp.Or(e.Refuses(caller), err)
@@ -189,21 +189,21 @@ func (g *gate) acquireOn(caller context.Context, e *engine.Epoch, r request, beg
 	// An answer that comes after the lease's deadline is no permit.
 	p := newPermit(ctx, e, c)
 	if err := p.register(); err != nil {
-		e.Withdraw(c.Ticket, g.refusal(c))
+		e.Withdraw(c.Ticket, q.refusal(c))
 		return nil, c, err
 	}
 	return p, c, nil
 }
 
 // await waits until the request is admitted.
-func (g *gate) await(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) error {
-	m := g.view.Join()
+func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) error {
+	m := q.view.Join()
 	defer m.Leave()
 	if end, ok := ctx.Deadline(); ok {
 		defer e.ProbeBefore(end)()
 	}
 	w := m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
-	reports := g.reports(ctx, m.Mirror, c, begun)
+	reports := q.reports(ctx, m.Mirror, c, begun)
 	defer func() { reports() }()
 	var pause commit.Backoff
 	for {
@@ -214,22 +214,22 @@ func (g *gate) await(ctx context.Context, e *engine.Epoch, c *ticket, begun time
 				return nil
 			case mirror.Gone:
 				defer e.Free(c.Ticket) // not before: a notice that comes then is not kept
-				return g.whyGone(ctx, e, c, begun)
+				return q.whyGone(ctx, e, c, begun)
 			case mirror.TooHeavy:
-				e.Withdraw(c.Ticket, g.refusal(c))
+				e.Withdraw(c.Ticket, q.refusal(c))
 				b, _ := m.Brief(c.Key, c.Token, 0)
-				return g.tooHeavy(c.slot.Weight, b.Limit)
+				return q.tooHeavy(c.slot.Weight, b.Limit)
 			case mirror.Damaged:
-				e.Withdraw(c.Ticket, g.refusal(c))
+				e.Withdraw(c.Ticket, q.refusal(c))
 				return limit.ErrUnreadable
 			}
 			// The limit is not set: it was deleted.
-			_, err := g.limit.Init(ctx, c.request.limit)
+			_, err := q.limit.Init(ctx, c.request.limit)
 			if err == nil {
 				err = pause.Wait(ctx, nil)
 			}
 			if err != nil && ctx.Err() == nil {
-				e.Withdraw(c.Ticket, g.refusal(c))
+				e.Withdraw(c.Ticket, q.refusal(c))
 				return err
 			}
 			w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
@@ -237,23 +237,23 @@ func (g *gate) await(ctx context.Context, e *engine.Epoch, c *ticket, begun time
 			reports()
 			m.Next()
 			w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
-			reports = g.reports(ctx, m.Mirror, c, begun)
+			reports = q.reports(ctx, m.Mirror, c, begun)
 		case <-ctx.Done():
 			m.Forget(w)
-			e.Withdraw(c.Ticket, g.refusal(c))
-			return g.waitEnded(ctx, m.Mirror, c)
+			e.Withdraw(c.Ticket, q.refusal(c))
+			return q.waitEnded(ctx, m.Mirror, c)
 		}
 	}
 }
 
-func (g *gate) tooHeavy(weight, most int64) error {
+func (q *sessionQueue) tooHeavy(weight, most int64) error {
 	return invalid("Weight(%d) is above the limit of %d", weight, most)
 }
 
 // refusal logs that etcd refuses to delete a request.
-func (g *gate) refusal(c *ticket) func(error) {
+func (q *sessionQueue) refusal(c *ticket) func(error) {
 	return func(err error) {
-		g.sess.Log().Warn("etcd refuses to delete the key of a request that has ended; the session repeats it until its lease ends",
-			zap.String("name", g.name), zap.Int64("token", c.Token), zap.Error(g.sess.Explain(err)))
+		q.sess.Log().Warn("etcd refuses to delete the key of a request that has ended; the session repeats it until its lease ends",
+			zap.String("name", q.name), zap.Int64("token", c.Token), zap.Error(q.sess.Explain(err)))
 	}
 }
