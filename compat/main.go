@@ -5,7 +5,7 @@
 //	go run ./compat
 //	go run ./compat -lines etcd35 -members 1 ./concurrency -run TestMutex
 //
-// What stands after the flags goes to `go test`; that is ./... if nothing does.
+// The arguments after the flags are passed to `go test`; the default is ./...
 // Packages run one after the other, and tests that must break a member are
 // skipped, since the servers are not theirs. The exit status is 0 only if the
 // tests pass on every line and leave no key behind.
@@ -128,8 +128,8 @@ func run(ctx context.Context, line string, members int, tests []string) (version
 	return version, errors.Join(gone(c, members), left(ctx, c.Client()))
 }
 
-// left tells of keys that tests have left behind. On a user's cluster they would
-// be in somebody's way, and in that of the next run.
+// left returns an error if tests have left keys behind: they would disturb the users of a real
+// cluster, and the next run.
 func left(ctx context.Context, kv clientv3.KV) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -144,7 +144,7 @@ func left(ctx context.Context, kv clientv3.KV) error {
 	return fmt.Errorf("%d keys are left behind: %q", resp.Count, keys)
 }
 
-// gone tells of servers that have ended by themselves.
+// gone returns an error if servers have ended by themselves.
 func gone(c *procs.Cluster, members int) error {
 	for i := range members {
 		if p := c.Member(i); p.Ended() {

@@ -56,11 +56,11 @@ func (v *view) beliefs(spans []history.Span) (f []Finding) {
 // ownClock compares a holder's confirmations with what the holder itself knew.
 func (v *view) ownClock(s *history.Span) (f []Finding) {
 	if e := s.Ended; e != nil && e.Until > 0 && e.Held > e.Until+slip {
-		f = append(f, bad("deadline", s.Granted.Gate, e.Held, "%s: token %d was reported as held %s after its deadline", who(s), s.Granted.Token, ms(e.Held-e.Until)))
+		f = append(f, bad("deadline", s.Granted.Gate, e.Held, "%s: token %d was reported as held %s after its deadline", holder(s), s.Granted.Token, ms(e.Held-e.Until)))
 	}
 	if len(s.Again) > 0 {
 		e := s.Again[0]
-		f = append(f, bad("terminal", s.Granted.Gate, e.At, "%s: token %d was reported as held %s after it had ended (%s)", who(s), s.Granted.Token, ms(e.At-s.Ended.At), s.Ended.Cause))
+		f = append(f, bad("terminal", s.Granted.Gate, e.At, "%s: token %d was reported as held %s after it had ended (%s)", holder(s), s.Granted.Token, ms(e.At-s.Ended.At), s.Ended.Cause))
 	}
 	return f
 }
@@ -72,7 +72,7 @@ func (v *view) stale(s *history.Span) []Finding {
 	if r == nil || s.To <= r.goneAt {
 		return nil
 	}
-	text := fmt.Sprintf("%s held token %d for %s after its key had gone (%s)", who(s), r.token, ms(s.To-r.goneAt), r.how)
+	text := fmt.Sprintf("%s held token %d for %s after its key had gone (%s)", holder(s), r.token, ms(s.To-r.goneAt), r.how)
 	if why := v.excuse(r); why != "" {
 		return []Finding{at(r.gone, excused("stale", s.Granted.Gate, r.goneAt, "%s: %s", text, why))}
 	}
@@ -124,7 +124,7 @@ func (v *view) over(gate string, now int64, active []*history.Span) *Finding {
 	rest, overlap := total, never
 	var names, excuses []string
 	for _, s := range active {
-		names = append(names, fmt.Sprintf("%s with token %d", who(s), s.Granted.Token))
+		names = append(names, fmt.Sprintf("%s with token %d", holder(s), s.Granted.Token))
 		overlap = min(overlap, s.To-now)
 		r := v.byToken[id{gate, s.Granted.Token}]
 		if r == nil || r.gone > last {

@@ -126,7 +126,7 @@ var corruptionsOfRequests = []corruption{
 	{"claim for a session that has ended", []string{"requests/claim"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
 			stood := func(k *liveKey) bool { return k.name == alive(t.claim.lease) }
-			return t.claim.how == plain && slices.ContainsFunc(s.standing(t.token-2), stood) && s.seen(t.token-1) != never
+			return t.claim.how == plain && slices.ContainsFunc(s.keysAt(t.token-2), stood) && s.seen(t.token-1) != never
 		})
 		return ok && s.adds(history.KindDelete, alive(t.claim.lease), t.token-1, "")
 	}},
@@ -251,7 +251,7 @@ var corruptionsOfRequests = []corruption{
 	}},
 	{"promise to keep a lost attempt for longer", []string{"requests/kept"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
-			return slices.ContainsFunc(t.n.past, func(o *stood) bool {
+			return slices.ContainsFunc(t.n.past, func(o *version) bool {
 				return o.of == t.attempt && o.alone && o.rec.State == record.AttemptWorking && !s.deleteCalled(t.n.name, o) &&
 					(t.end == nil || !mayRelease(s.startOf(t.span), t.end))
 			})
@@ -260,7 +260,7 @@ var corruptionsOfRequests = []corruption{
 	}},
 	{"promise to keep what was resolved for longer", []string{"requests/kept"}, func(s *scene) bool {
 		_, ok := s.tried(func(t tried) bool {
-			return slices.ContainsFunc(t.n.past, func(o *stood) bool {
+			return slices.ContainsFunc(t.n.past, func(o *version) bool {
 				return o.of == t.attempt && o.rec.By != "" && !s.deleteCalled(t.n.name, o)
 			})
 		})
@@ -270,7 +270,7 @@ var corruptionsOfRequests = []corruption{
 	}},
 	{"let a record go while its attempt goes on", []string{"requests/kept"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
-			return s.soon(t) && !s.deleteCalled(t.n.name, &stood{gone: t.token + 1, goneAt: s.seen(t.token + 1)})
+			return s.soon(t) && !s.deleteCalled(t.n.name, &version{gone: t.token + 1, goneAt: s.seen(t.token + 1)})
 		})
 		return ok && s.adds(history.KindDelete, t.n.name, t.token+1, "")
 	}},
@@ -452,7 +452,7 @@ func (s *scene) hasEffect(t tried) bool {
 }
 
 // outcome returns the outcome that a call returned.
-func (s *scene) outcome(op history.Op) *stood {
+func (s *scene) outcome(op history.Op) *version {
 	n := s.entries[op.Call.Gate]
 	for _, o := range n.outcomes {
 		if o.rec.Token == op.Return.Token {
@@ -463,7 +463,7 @@ func (s *scene) outcome(op history.Op) *stood {
 }
 
 // outcomeAfter returns an outcome that was recorded after a call had returned.
-func (s *scene) outcomeAfter(op history.Op) *stood {
+func (s *scene) outcomeAfter(op history.Op) *version {
 	n := s.entries[op.Call.Gate]
 	for _, o := range n.outcomes {
 		if s.notBefore(o.rev) > op.Return.At && o.rec.State == record.AttemptDone {

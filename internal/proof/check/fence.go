@@ -13,7 +13,7 @@ import (
 // permit's guard. Its rules:
 //
 //	guard     a write was accepted at a revision at which its permit's key did not
-//	          stand, or was not admitted
+//	          exist, or was not admitted
 //	falls     two writes under a mutex were accepted, the later with the smaller token
 //	refused   a write was refused although the permit's key existed all the time
 //
@@ -60,7 +60,7 @@ func (v *view) register(name string, effects []history.Event) (f []Finding) {
 		switch {
 		case e.Outcome == history.Fail:
 			if r != nil && v.stoodAt(r, e.At) {
-				f = append(f, bad("refused", e.Gate, e.At, "%s was refused by register %q in mode %s with token %d, although its key stood", e.Client, name, e.Attr["mode"], e.Token))
+				f = append(f, bad("refused", e.Gate, e.At, "%s was refused by register %q in mode %s with token %d, although its key existed", e.Client, name, e.Attr["mode"], e.Token))
 			}
 		case e.Outcome == history.OK:
 			accepted = append(accepted, e)
@@ -91,7 +91,7 @@ func (v *view) guarded(name string, e history.Event, r *request) []Finding {
 		}
 		return []Finding{at(e.Rev, bad("guard", e.Gate, e.At, "%s wrote register %q with token %d, which is no request's", e.Client, name, e.Token))}
 	case e.Rev < r.token || e.Rev >= v.guardEnds(r):
-		return []Finding{at(e.Rev, bad("guard", e.Gate, e.At, "%s wrote register %q with token %d, whose key stood until %s", e.Client, name, e.Token, revision(r.gone)))}
+		return []Finding{at(e.Rev, bad("guard", e.Gate, e.At, "%s wrote register %q with token %d, whose key existed until %s", e.Client, name, e.Token, revision(r.gone)))}
 	case r.admitted == 0 || e.Rev < r.admitted:
 		return []Finding{at(e.Rev, bad("guard", e.Gate, e.At, "%s wrote register %q with token %d before that was admitted", e.Client, name, e.Token))}
 	}

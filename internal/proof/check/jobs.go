@@ -101,24 +101,24 @@ func (v *view) starts() (f []Finding) {
 		}
 		k, n := id{g.Gate, g.Token}, attempt{g.Gate, tickOf(g.ID), op.Call.N}
 		if o := attempts[n]; o != nil {
-			f = append(f, bad("twice", g.Gate, s.From, "attempt %d at tick %s was started by %s and by %s", n.n, n.tick, who(o), who(s)))
+			f = append(f, bad("twice", g.Gate, s.From, "attempt %d at tick %s was started by %s and by %s", n.n, n.tick, holder(o), holder(s)))
 		} else if o := tokens[k]; o != nil {
-			f = append(f, bad("twice", g.Gate, s.From, "token %d was started by %s and by %s", k.token, who(o), who(s)))
+			f = append(f, bad("twice", g.Gate, s.From, "token %d was started by %s and by %s", k.token, holder(o), holder(s)))
 		}
 		tokens[k], attempts[n] = s, s
 		switch c := claims[k]; {
 		case c == nil:
-			f = append(f, bad("token", g.Gate, s.From, "%s was started with token %d, which is no claim's", who(s), k.token))
+			f = append(f, bad("token", g.Gate, s.From, "%s was started with token %d, which is no claim's", holder(s), k.token))
 		case c.tick != n.tick || int64(c.attempt) != n.n || c.rec.Holder != g.Client:
 			f = append(f, at(c.token, bad("token", g.Gate, s.From, "%s was started for attempt %d at tick %s with token %d, by which %s has claimed attempt %d at tick %s",
-				who(s), n.n, n.tick, k.token, c.rec.Holder, c.attempt, c.tick)))
+				holder(s), n.n, n.tick, k.token, c.rec.Holder, c.attempt, c.tick)))
 		case v.notBefore(c.token) > s.From:
-			f = append(f, at(c.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", who(s), ms(v.notBefore(c.token)-s.From))))
+			f = append(f, at(c.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", holder(s), ms(v.notBefore(c.token)-s.From))))
 		case v.tooLate(c, op):
 			f = append(f, at(c.token, bad("late", g.Gate, s.From, "%s has claimed tick %s at %s by its own clock, with LateBy of %s",
-				who(s), c.tick, stampOf(time.UnixMilli(c.rec.StartMS)), op.Call.Attr["lateby"])))
+				holder(s), c.tick, stampOf(time.UnixMilli(c.rec.StartMS)), op.Call.Attr["lateby"])))
 		case op.Call.Attr["retries"] != "" && n.n > 1+number(op.Call.Attr["retries"]):
-			f = append(f, at(c.token, bad("retries", g.Gate, s.From, "%s was started as attempt %d, with Retries of %s", who(s), n.n, op.Call.Attr["retries"])))
+			f = append(f, at(c.token, bad("retries", g.Gate, s.From, "%s was started as attempt %d, with Retries of %s", holder(s), n.n, op.Call.Attr["retries"])))
 		}
 	}
 	return f
@@ -146,7 +146,7 @@ func (v *view) ended(name string, c *claim) []Finding {
 		return nil
 	}
 	if c.undone {
-		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was taken back, though %s had started it", c.attempt, c.tick, who(s)))}
+		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was taken back, though %s had started it", c.attempt, c.tick, holder(s)))}
 	}
 	if c.lock.how == withNotice && !v.unlockCalled(name, c.token, c.lock.goneAt) {
 		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was unlocked, and nobody has called for that", c.attempt, c.tick))}
@@ -157,7 +157,7 @@ func (v *view) ended(name string, c *claim) []Finding {
 	if e := s.Ended; e != nil && (e.At <= c.lock.goneAt || e.Until > 0 && e.Until <= addTime(c.lock.goneAt, slip)) {
 		return nil // AtMost has passed
 	}
-	return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was ended in etcd while its function ran (%s)", c.attempt, c.tick, who(s)))}
+	return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was ended in etcd while its function ran (%s)", c.attempt, c.tick, holder(s)))}
 }
 
 // unlockCalled reports whether an operator has called to unlock a job between a start and
@@ -180,10 +180,10 @@ func (v *view) kept(name string, c *claim) []Finding {
 	switch {
 	case err != nil || d == 0:
 	case c.hold == nil:
-		return []Finding{at(c.token, bad("held", name, c.lock.putAt, "tick %s was claimed by %s, and nothing keeps the job from starting again", c.tick, who(s)))}
+		return []Finding{at(c.token, bad("held", name, c.lock.putAt, "tick %s was claimed by %s, and nothing keeps the job from starting again", c.tick, holder(s)))}
 	case c.hold.gone != never && v.seen(c.hold.gone)-v.notBefore(c.token) < int64(d):
 		if v.tampered(v.prefix+c.hold.name, c.hold.gone) == nil && !v.unlockCalled(name, c.token, v.seen(c.hold.gone)) {
-			return []Finding{at(c.hold.gone, bad("held", name, v.seen(c.hold.gone), "the job could start again %s after %s had started tick %s, with AtLeast of %s", ms(v.seen(c.hold.gone)-v.notBefore(c.token)), who(s), c.tick, d))}
+			return []Finding{at(c.hold.gone, bad("held", name, v.seen(c.hold.gone), "the job could start again %s after %s had started tick %s, with AtLeast of %s", ms(v.seen(c.hold.gone)-v.notBefore(c.token)), holder(s), c.tick, d))}
 		}
 	}
 	return nil
@@ -237,7 +237,7 @@ func (v *view) leftOfJobs() (f []Finding) {
 	} {
 		for _, m := range v.h.Marks(mark) {
 			rev, ok := v.tappedBefore(m.At)
-			for _, k := range v.standing(rev) {
+			for _, k := range v.keysAt(rev) {
 				if ok && slices.Contains(kinds, k.parsed.kind) {
 					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", mark, k.name)))
 				}

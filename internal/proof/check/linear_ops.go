@@ -11,12 +11,12 @@ import (
 //
 // An acquire takes effect between its call and its return. A permit ends between
 // the call and the return of its release; or, if it was not released, between the
-// last time at which its holder was told that it holds and the time at which the
+// last time at which its holder was known to hold and the time at which the
 // tap saw its key gone. A release that was confirmed although the tap saw the key
 // gone before it was called is an operation of its own, and makes no sense then.
 // Without a tap, a permit that was not released may end at any time.
 //
-// A permit that no caller was told of counts while it was admitted, as the tap shows.
+// A permit whose call did not return counts while it was admitted, as the tap shows.
 // Without a tap it is left out: had it taken effect it could only have been in the
 // way of others. Limits come from the tap, or from the calls that set them.
 func (v *view) linearOps(name string) []porcupine.Operation {
@@ -112,7 +112,7 @@ func (b *linearBuilder) confirmed(g history.Event) *history.Op {
 	return nil
 }
 
-// silent adds a permit that no caller was told of: it took up room from when its
+// silent adds a permit whose call did not return: it took up room from when its
 // request was admitted until its key went.
 func (b *linearBuilder) silent(r *request) {
 	client := b.owner(r)

@@ -154,9 +154,8 @@ func (l *live) unclaimed(op *history.Op) (rs []*request) {
 	return rs
 }
 
-// refused: a try is refused because of somebody. Whoever stood in the queue at any
-// revision that may fall into the call's time counts, and so does every change of
-// the limit.
+// refused: a try is refused because of other requests. Every request that was in the queue at
+// a revision within the call's time counts, and so does every change of the limit.
 func (l *live) refused(op *history.Op) []Finding {
 	if op.Call.Name != history.Try || op.Return == nil || op.Return.Cause != history.Full {
 		return nil
@@ -200,7 +199,7 @@ func (l *live) leftBehind(r *request) []Finding {
 	if until <= since+l.left+l.waited(l.owner(r), since, until) {
 		return nil
 	}
-	return []Finding{at(r.token, bad("left", r.gate.name, since, "%s: its key stood %s after nobody wanted it any more", l.name(r), ms(until-since)))}
+	return []Finding{at(r.token, bad("left", r.gate.name, since, "%s: its key existed for %s after its last use", l.name(r), ms(until-since)))}
 }
 
 // wantedUntil returns when a request's call had failed, its permit had ended, or

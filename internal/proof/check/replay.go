@@ -87,7 +87,7 @@ func (s *store) names() []string {
 	return names
 }
 
-// commit applies one revision. All its changes are made before anybody is
+// commit applies one revision. All its changes are made before anything is
 // admitted.
 func (s *store) commit(c history.Commit) {
 	notices := map[int64]record.Notice{}
@@ -165,8 +165,8 @@ func (s *store) note(name string, k parsedKey, e history.Event) {
 	}
 }
 
-// standing returns the keys that exist at a revision, by name.
-func (s *store) standing(rev int64) (keys []*liveKey) {
+// keysAt returns the keys that exist at a revision, by name.
+func (s *store) keysAt(rev int64) (keys []*liveKey) {
 	for _, l := range s.history {
 		if l.created <= rev && l.gone > rev {
 			keys = append(keys, l)

@@ -13,10 +13,10 @@ type idem struct {
 	name     string // of the record's key
 	gate     *gate  // of its claims: each is admitted as soon as it exists
 	attempts []*attempt
-	holder   *attempt // whose claim exists
-	now      *stood   // the present record, or nil
-	past     []*stood // records that went
-	outcomes []*stood
+	holder   *attempt   // whose claim exists
+	now      *version   // the present record, or nil
+	past     []*version // records that went
+	outcomes []*version
 	breaches []breach
 }
 
@@ -25,13 +25,13 @@ type attempt struct {
 	token   int64
 	rec     record.Attempt
 	claim   *request
-	before  *stood // what it has replaced
-	undone  bool   // it was taken back
-	outcome *stood // that it, or the operator who resolved it, has recorded
+	before  *version // what it has replaced
+	undone  bool     // it was taken back
+	outcome *version // that it, or the operator who resolved it, has recorded
 }
 
-// stood is a record at one time.
-type stood struct {
+// version is one version of a record.
+type version struct {
 	text      string
 	rec       record.Attempt
 	of        *attempt // the latest
@@ -43,7 +43,7 @@ type stood struct {
 	underWork bool // a claim existed when it was removed, and still does
 }
 
-func (s *stood) finished() bool {
+func (s *version) finished() bool {
 	return s != nil && (s.rec.State == record.AttemptDone || s.rec.State == record.AttemptFailed)
 }
 
@@ -153,8 +153,8 @@ func (n *idem) begin(s *store, c history.Commit, rec, claim *history.Event) {
 	n.now = n.stand(c, rec, r, a)
 }
 
-func (n *idem) stand(c history.Commit, e *history.Event, r record.Attempt, a *attempt) *stood {
-	return &stood{text: string(e.KV.Value), rec: r, of: a, lease: e.KV.Lease, rev: c.Rev, at: c.At, gone: never, goneAt: never}
+func (n *idem) stand(c history.Commit, e *history.Event, r record.Attempt, a *attempt) *version {
+	return &version{text: string(e.KV.Value), rec: r, of: a, lease: e.KV.Lease, rev: c.Rev, at: c.At, gone: never, goneAt: never}
 }
 
 // write applies a change of the record by which nothing is begun.

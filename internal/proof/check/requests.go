@@ -132,26 +132,26 @@ func (v *view) executions() (f []Finding) {
 			continue
 		}
 		if o := seen[k]; o != nil {
-			f = append(f, bad("twice", g.Gate, s.From, "token %d was started by %s and by %s", k.token, who(o), who(s)))
+			f = append(f, bad("twice", g.Gate, s.From, "token %d was started by %s and by %s", k.token, holder(o), holder(s)))
 		}
 		seen[k] = s
 		switch a := claims[k]; {
 		case a == nil:
-			f = append(f, bad("token", g.Gate, s.From, "%s was started with token %d, which is no claim's", who(s), k.token))
+			f = append(f, bad("token", g.Gate, s.From, "%s was started with token %d, which is no claim's", holder(s), k.token))
 		case a.undone:
-			f = append(f, at(a.token, bad("token", g.Gate, s.From, "%s was started, and its claim was taken back", who(s))))
+			f = append(f, at(a.token, bad("token", g.Gate, s.From, "%s was started, and its claim was taken back", holder(s))))
 		case int64(a.rec.Number) != op.Call.N || a.rec.Holder != g.Client:
 			f = append(f, at(a.token, bad("token", g.Gate, s.From, "%s was started as attempt %d with token %d, by which %s has claimed attempt %d",
-				who(s), op.Call.N, k.token, a.rec.Holder, a.rec.Number)))
+				holder(s), op.Call.N, k.token, a.rec.Holder, a.rec.Number)))
 		case v.notBefore(a.token) > s.From:
-			f = append(f, at(a.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", who(s), ms(v.notBefore(a.token)-s.From))))
+			f = append(f, at(a.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", holder(s), ms(v.notBefore(a.token)-s.From))))
 		}
 	}
 	return f
 }
 
-// returned asks why a claim went without an outcome, if it went by itself. Who has
-// returned a value keeps it until that is recorded.
+// returned checks why a claim was removed without an outcome, if its session removed it. An attempt
+// that has returned a value keeps its claim until the value is recorded.
 func (v *view) returned(n *idem, a *attempt) []Finding {
 	s, r := v.spanOf[a.claim], a.claim
 	if s == nil || a.outcome != nil || r.gone == never || r.how != plain || v.struck(r) != nil || v.tampered(r.key, r.gone) != nil || v.named(v.prefix+n.name) {
@@ -168,10 +168,10 @@ func (v *view) returned(n *idem, a *attempt) []Finding {
 	switch {
 	case end == nil || end.Call.At > r.goneAt:
 		if !tooLong {
-			return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up while its function ran (%s)", a.rec.Number, who(s)))}
+			return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up while its function ran (%s)", a.rec.Number, holder(s)))}
 		}
 	case end.Call.Attr["as"] == record.AttemptDone && !mayRelease(start, end) && !tooLong:
-		return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up although its function had returned a value (%s)", a.rec.Number, who(s)))}
+		return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up although its function had returned a value (%s)", a.rec.Number, holder(s)))}
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ const (
 )
 
 // keptRecord checks whether a record that was removed had existed long enough.
-func (v *view) keptRecord(n *idem, s *stood) []Finding {
+func (v *view) keptRecord(n *idem, s *version) []Finding {
 	if v.tampered(v.prefix+n.name, s.gone) != nil || v.deleteCalled(n.name, s) || s.of == nil {
 		return nil
 	}
@@ -216,13 +216,13 @@ func (v *view) keptRecord(n *idem, s *stood) []Finding {
 		least, err = time.ParseDuration(v.h.Setting(SettingRetain))
 	}
 	if stood := v.seen(s.gone) - since; err == nil && stood < int64(least) {
-		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d, %s, went %s after it was written, and should stand for %s", s.rec.Number, s.rec.State, ms(stood), least))}
+		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d, %s, went %s after it was written, and should be kept for %s", s.rec.Number, s.rec.State, ms(stood), least))}
 	}
 	return nil
 }
 
 // deleteCalled reports whether a call has asked for the deletion of a record.
-func (v *view) deleteCalled(name string, s *stood) bool {
+func (v *view) deleteCalled(name string, s *version) bool {
 	return slices.ContainsFunc(v.ops, func(op history.Op) bool {
 		return op.Call.Name == history.RequestDelete && op.Call.Gate == name && op.Call.At <= s.goneAt && op.Outcome() != history.Fail &&
 			(op.Outcome() == history.Unknown || op.Ended() >= v.notBefore(s.gone))
@@ -241,7 +241,7 @@ func (v *view) effectsOfRequests() (f []Finding) {
 		token, _ := strconv.ParseInt(p.value, 10, 64)
 		k := id{name, token}
 		n := v.entries[name]
-		if n == nil || !slices.ContainsFunc(n.outcomes, func(o *stood) bool { return o.rev == p.rev && o.rec.Token == token && o.rec.By == "" }) {
+		if n == nil || !slices.ContainsFunc(n.outcomes, func(o *version) bool { return o.rev == p.rev && o.rec.Token == token && o.rec.By == "" }) {
 			f = append(f, at(p.rev, bad("with", name, p.at, "the effect of token %d was done without its outcome", token)))
 		} else if done[k] != 0 {
 			f = append(f, at(p.rev, bad("with", name, p.at, "the effect of token %d was done twice", token)))
@@ -277,7 +277,7 @@ func (v *view) toldOfRequest(op *history.Op) []Finding {
 		if r.Cause == history.FailedBefore {
 			state = record.AttemptFailed
 		}
-		ok = n != nil && slices.ContainsFunc(n.outcomes, func(o *stood) bool {
+		ok = n != nil && slices.ContainsFunc(n.outcomes, func(o *version) bool {
 			gone := o.goneAt
 			return o.rec.Token == r.Token && o.rec.State == state && v.notBefore(o.rev) <= r.At && gone >= late &&
 				(r.Attr["sum"] == "" || sum(o.rec) == r.Attr["sum"]) && (r.Cause != history.Ran || o.rec.Holder == r.Client)
@@ -318,7 +318,7 @@ func (v *view) leftOfRequests() (f []Finding) {
 	} {
 		for _, m := range v.h.Marks(mark) {
 			rev, ok := v.tappedBefore(m.At)
-			for _, k := range v.standing(rev) {
+			for _, k := range v.keysAt(rev) {
 				if ok && slices.Contains(kinds, k.parsed.kind) {
 					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", mark, k.name)))
 				}

@@ -28,8 +28,8 @@ const (
 	// SettingReported is how long a request may be admitted, in a healthy cluster,
 	// before its call returns. Defaults to 3s.
 	SettingReported = "bound.reported"
-	// SettingLeft is how long a key may stay, in a healthy cluster, after nobody
-	// wants it any more. Defaults to the TTL and 5s.
+	// SettingLeft is how long a key may stay, in a healthy cluster, after its
+	// last use. Defaults to the TTL and 5s.
 	SettingLeft = "bound.left"
 	// SettingReturn is how long after the end of its context a call may return.
 	// Defaults to 1s. Stalls of the whole process are added, see CountStall.
@@ -64,7 +64,7 @@ const CountStall = "stall"
 const CountSlow = "slow"
 
 // Slow returns for how much of the time between two instants etcd was slow, as the harness
-// has told.
+// has recorded.
 func Slow(h *history.History, from, to int64) (sum int64) {
 	for _, e := range h.Events {
 		if e.Kind == history.KindCount && e.Name == CountSlow {

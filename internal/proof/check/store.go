@@ -65,18 +65,18 @@ func (v *view) grants() (f []Finding) {
 		g := s.Granted
 		r := v.byToken[id{g.Gate, g.Token}]
 		if r == nil {
-			f = append(f, bad("token", g.Gate, s.From, "%s was granted token %d, which is no create revision of a request", who(s), g.Token))
+			f = append(f, bad("token", g.Gate, s.From, "%s was granted token %d, which is no create revision of a request", holder(s), g.Token))
 			continue
 		}
 		if max(g.Weight, 1) != r.parsed.weight {
-			f = append(f, bad("weight", g.Gate, s.From, "%s was granted weight %d for a request of weight %d", who(s), g.Weight, r.parsed.weight))
+			f = append(f, bad("weight", g.Gate, s.From, "%s was granted weight %d for a request of weight %d", holder(s), g.Weight, r.parsed.weight))
 		}
 		switch {
 		case r.admitted == 0:
 			f = append(f, v.neverAdmitted(s, r))
 		case v.notBefore(r.admitted) > s.From:
 			f = append(f, at(r.admitted, bad("early", g.Gate, s.From, "%s was reported %s before it could be admitted, at revision %d",
-				who(s), ms(v.notBefore(r.admitted)-s.From), r.admitted)))
+				holder(s), ms(v.notBefore(r.admitted)-s.From), r.admitted)))
 		}
 	}
 	return f
@@ -102,10 +102,10 @@ func (v *view) neverAdmitted(s *history.Span, r *request) Finding {
 		best = max(best, room)
 	}
 	if best >= 0 {
-		return at(r.token, bad("order", g.name, s.From, "%s was granted, but stood behind others who waited, until revision %d", who(s), r.gone))
+		return at(r.token, bad("order", g.name, s.From, "%s was granted, but was behind waiting requests, until revision %d", holder(s), r.gone))
 	}
 	return at(r.token, bad("limit", g.name, s.From, "%s was granted weight %d, but there was no room for it at any revision until %s",
-		who(s), r.parsed.weight, revision(r.gone)))
+		holder(s), r.parsed.weight, revision(r.gone)))
 }
 
 // changes returns the revisions in a request's life at which its queue changed.
@@ -125,7 +125,7 @@ func (v *view) tokens() (f []Finding) {
 		s := &v.spans[i]
 		k := id{s.Granted.Gate, s.Granted.Token}
 		if o := seen[k]; o != nil {
-			f = append(f, bad("token", k.gate, s.From, "token %d was granted to %s and to %s", k.token, who(o), who(s)))
+			f = append(f, bad("token", k.gate, s.From, "token %d was granted to %s and to %s", k.token, holder(o), holder(s)))
 			continue
 		}
 		seen[k] = s
@@ -134,13 +134,13 @@ func (v *view) tokens() (f []Finding) {
 			continue
 		}
 		if client, op, ok := history.ParseTag(r.rec.Note); ok && (client != s.Granted.Client || op != s.Granted.Op) {
-			f = append(f, bad("token", k.gate, s.From, "%s was granted token %d, which belongs to the request of %s", who(s), k.token, r.rec.Note))
+			f = append(f, bad("token", k.gate, s.From, "%s was granted token %d, which belongs to the request of %s", holder(s), k.token, r.rec.Note))
 		}
 		if !s.Confirmed || r.gate.fixed != 1 {
 			continue
 		}
 		if o := last[k.gate]; o != nil && o.Granted.Token > k.token && v.struck(r) == nil && r.how != withNotice {
-			f = append(f, bad("token", k.gate, s.From, "%s holds token %d after %s held %d", who(s), k.token, who(o), o.Granted.Token))
+			f = append(f, bad("token", k.gate, s.From, "%s holds token %d after %s held %d", holder(s), k.token, holder(o), o.Granted.Token))
 		}
 		last[k.gate] = s
 	}
@@ -246,8 +246,8 @@ func at(rev int64, f Finding) Finding {
 	return f
 }
 
-// who names a holder.
-func who(s *history.Span) string {
+// holder names the holder of a span.
+func holder(s *history.Span) string {
 	return fmt.Sprintf("%s (call %d)", s.Granted.Client, s.Granted.Op)
 }
 

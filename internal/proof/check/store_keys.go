@@ -150,7 +150,7 @@ func (v *view) leftOver() (f []Finding) {
 				f = append(f, unclear("tap", "", "the tap was not completed before the mark %q", phase.mark))
 				continue
 			}
-			for _, k := range v.standing(rev) {
+			for _, k := range v.keysAt(rev) {
 				for _, kind := range phase.kinds {
 					if k.parsed.kind == kind && !v.planted(k) && !v.widowed(k) {
 						f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", phase.mark, k.name)))

@@ -12,7 +12,7 @@ type Kills struct {
 	Attempts int // whose function had been called, and had not returned
 	Returned int // whose function had returned, and whose call had not
 	Next     int // of both: another attempt at the same request was begun
-	Unknown  int // of the others: a caller was told that their outcome is unknown
+	Unknown  int // of the others: reported as unknown
 }
 
 // killsInRequests finds the attempts whose process was killed.
