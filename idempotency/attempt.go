@@ -74,8 +74,8 @@ func (a *Attempt) Context() context.Context { return a.life.Context() }
 // settled.
 func (a *Attempt) Lost() <-chan struct{} { return a.life.Lost() }
 
-// Deadline returns when the attempt's context will end: after MaxExecution, or when the session's
-// lease is no longer trusted, whichever is earlier. Each renewal of the lease moves it.
+// Deadline returns when the attempt's context ends at the latest, as things are: after MaxExecution,
+// or when the session's lease is no longer trusted. Each renewal of the lease moves the latter.
 func (a *Attempt) Deadline() time.Time { return a.life.Deadline() }
 
 // Key returns the request's key.

@@ -26,8 +26,8 @@ import (
 //
 // The payload is what else two calls must have in common to be the same request. []byte and string
 // are compared byte by byte; json.RawMessage and all other types by their JSON, in which neither the
-// order of members nor white space counts; a Fingerprint is compared as the hash that it is; nil is
-// a request without a payload. A payload that another one could be mistaken for is ErrInvalid: an
+// order of members nor white space counts; a Fingerprint is compared as the hash that it is; nil
+// equals an empty []byte. A payload that another one could be mistaken for is ErrInvalid: an
 // io.Reader; JSON that CheckJSON refuses; a type whose JSON leaves out exported fields, as embedding
 // can do without json:"-". The result of a type's own MarshalJSON is not checked.
 //

@@ -9,7 +9,7 @@
 // deleted. One Txn of etcd decides both; no clock takes part. A process keeps its attempt as
 // long as it keeps its session, however slow it is. An attempt that another one has taken over
 // can no longer write anything. Operations given to Attempt.Attach, such as changes of the
-// caller's own keys, take effect exactly once.
+// caller's own keys, take effect exactly once, together with the outcome.
 //
 // After the function has returned, its outcome is written until etcd has it. While the process
 // and its session live, no other attempt begins. A request with the same key and another payload
@@ -29,8 +29,9 @@
 //
 // A request is all calls with one Key. A duplicate is a call for a request that was called
 // before. An attempt is one execution of the function for a request; its claim is a key in etcd
-// that exists as long as the attempt's session lives. An attempt is lost if its claim has ended
-// without an outcome. An outcome is a recorded result or failure; to replay is to return it to a
-// duplicate. A record is the key of a request in etcd. The payload's fingerprint distinguishes
-// duplicates from other requests with the same key.
+// that exists until the attempt is settled, by Commit, Fail, Release or Abandon, or until the lease
+// of its session ends. An attempt is lost if its claim has ended without an outcome. An outcome is a
+// recorded result or failure; to replay is to return it to a duplicate. A record is what etcd stores
+// about a request: its latest attempt, its outcome and its recovery points. The payload's fingerprint
+// distinguishes duplicates from other requests with the same key.
 package idempotency

@@ -45,8 +45,8 @@ type Options struct {
 	Codec Codec
 	// OldCodecs are further codecs by which stored results are read. Defaults to none.
 	OldCodecs []Codec
-	// Secret keys the fingerprints of payloads, so that a reader of etcd cannot find a payload by
-	// trying. It must be the same in all processes. Defaults to none.
+	// Secret is the key with which fingerprints of payloads are hashed, so that a reader of etcd
+	// cannot find a payload by trying. It must be the same in all processes. Defaults to none.
 	Secret []byte
 	// OldSecrets are further secrets whose fingerprints match; new requests are recorded with
 	// Secret alone. Change a Secret in three steps, each in all processes: add the new one to
@@ -69,9 +69,9 @@ type Options struct {
 	// in progress counts twice. Above it a new request of the scope is refused with a
 	// *ScopeFullError, so that one tenant cannot fill the store; requests that have a record
 	// continue, which includes replays and takeovers. It bounds the number of records, not their
-	// size. It is soft: a process counts anew only after 0.1 ms for each record, from 10 ms to
-	// 10 s, and between two counts does not see what other processes begin. A count is one more
-	// read for a new request. Defaults to 0, no bound.
+	// size. It is soft: a process uses a count for 0.1 ms per counted record, at least 10 ms and at
+	// most 10 s; meanwhile it adds the requests that it begins, and does not see those of other
+	// processes. A count is one more read for a new request. Defaults to 0, no bound.
 	MaxPerScope int
 	// NearQuota is the part of etcd's quota from which on no new request begins: it is
 	// refused with ErrNearQuota. Above 1 there is no such bound. Defaults to 0.9.
