@@ -46,7 +46,7 @@ func TestListOfOneScope(t *testing.T) {
 	}
 }
 
-// Who has deleted an outcome does not get it from a member that has not heard of that.
+// A process that has deleted an outcome does not get it from a member that lags behind.
 func TestDeleteIsSeen(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -65,7 +65,7 @@ func TestDeleteIsSeen(t *testing.T) {
 	require.GreaterOrEqual(t, idempotency.Known(a.Store), deleted)
 }
 
-// Once its session is closed a store answers nobody, and writes nothing.
+// A store whose session is closed returns ErrClosed and writes nothing.
 func TestAdminOfAClosedSession(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -8,9 +8,9 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// I10: what is compared besides the payload counts between two calls that both have it, in every
-// state of the request; so it can be added while a fleet is running.
-func TestAlso(t *testing.T) {
+// I10: a second payload counts between two calls that both have one, in every state of the request; so
+// it can be added while a fleet is running.
+func TestAlsoCompare(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{CacheBytes: -1})

@@ -9,8 +9,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// No process replays an outcome from its cache when it has expired, and another one stands:
-// whoever has recorded it, or read it, by the store's retention or that of the calls.
+// No process replays an outcome from its cache after it has expired and the request has another one,
+// whichever process has recorded or read it, by the store's retention or by that of the calls.
 func TestCacheEndsWithRetention(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for retention: 6 s")

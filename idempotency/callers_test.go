@@ -36,8 +36,8 @@ func (f fails) Decode(b, _ []byte) ([]byte, error) {
 	return b, nil
 }
 
-// A panic in what the caller has given, be it not the function itself, leaves no request
-// without an end and no session that cannot be closed.
+// A panic in a callback of the caller, in the function or in another one, leaves no request without an
+// end and no session that cannot be closed.
 func TestPanicsOfCallbacks(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -111,8 +111,8 @@ func TestOperationOfAnothersKey(t *testing.T) {
 	require.NoError(t, s.Close(ctxT(t)))
 }
 
-// What a function has given to Attach comes with its value, and not with its failure.
-func TestWithOfAFailure(t *testing.T) {
+// What a function has given to Attach is written with its value, and not with its failure.
+func TestAttachOfAFailure(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, nil)
@@ -136,7 +136,7 @@ func TestWithOfAFailure(t *testing.T) {
 	require.Len(t, f.keys("effect"), 1, "who calls Fail himself means it")
 }
 
-// A Commit returns when its ctx ends, also while a recovery point is on its way, which ends
+// A Commit returns when its ctx ends, also while a recovery point is in flight, which ends
 // then. What was done is recorded in the background.
 func TestCommitBehindAStep(t *testing.T) {
 	t.Parallel()
@@ -166,7 +166,7 @@ func TestCommitBehindAStep(t *testing.T) {
 }
 
 // An attempt's context has ended when another one begins, also if the answer to its end is
-// late. That late answer is none of a fenced attempt.
+// late. The late answer does not report a fenced attempt.
 func TestNoOverlapAfterAnEnd(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -191,7 +191,7 @@ func TestNoOverlapAfterAnEnd(t *testing.T) {
 	}
 }
 
-// Who does what is done within itself would wait for himself.
+// A Begin within its own attempt would wait for itself, and is refused.
 func TestBegunWithinItself(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -226,7 +226,7 @@ func TestShortRetainUnknown(t *testing.T) {
 	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 }
 
-// While etcd is close to its quota replays go on, LikelyNew or not.
+// While etcd is near its quota replays continue, LikelyNew or not.
 func TestFullAndLikelyNew(t *testing.T) {
 	t.Parallel()
 	f := own(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// I33: the calls of an attempt have the same keys in the next one, whatever came between; equal
-// calls have one each; a call that is tried again keeps its own.
+// I33: the calls of an attempt have the same keys in the next one, whatever other calls it makes;
+// equal calls have one each; a call that is retried keeps its own.
 func TestCallKeys(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

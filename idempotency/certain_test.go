@@ -12,9 +12,9 @@ import (
 )
 
 // A process is stopped beyond its lease's deadline while its outcome is not in etcd, and
-// another attempt has another one. What it says when it runs on, before any of its timers
-// has fired, is not certain, and its error says why: whether it was stopped before it has
-// settled the attempt, while it did, or just after.
+// another attempt has another one. What it reports when it continues, before any of its
+// timers has fired, is not final, and its error says why: whether it was stopped before it settled the
+// attempt, while it did, or just after.
 func TestPausedBeforeItsEnd(t *testing.T) {
 	t.Parallel()
 	const (

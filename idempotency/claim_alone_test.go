@@ -9,9 +9,9 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// A41: the record of an attempt in progress is deleted by hand, and its claim stands. A
-// call that waits goes on waiting for the claim to end, on its one watch. It does not read
-// again at once because it has found something odd.
+// A41: the record of an attempt in progress is deleted by hand, and its claim exists. A waiting call
+// continues to wait for the end of the claim, on its one watch. It does not read again and again
+// because there is no record.
 func TestWaiterOfAClaimWithoutARecord(t *testing.T) {
 	t.Parallel()
 	for name, begun := range map[string]bool{"deleted while it waits": false, "deleted before": true} {

@@ -41,7 +41,7 @@ func isRead(_ string, msg any) bool {
 	return ok && strings.Contains(string(r.Key), "/idem/")
 }
 
-// I02: who is rejected leaves the attempt in progress as it is.
+// I02: a rejected duplicate does not change the attempt in progress.
 func TestRejectedLeavesTheClaim(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -62,8 +62,8 @@ func TestRejectedLeavesTheClaim(t *testing.T) {
 	require.NoError(t, at.Release(ctxT(t)))
 }
 
-// A duplicate that does not wait is told what is so, also where another one of its process
-// waits and has not heard yet that the attempt has ended.
+// A duplicate that does not wait gets the present state, also if another one of its process waits and
+// has not noticed yet that the attempt has ended.
 func TestRejectedBehindAWaiter(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(at *idempotency.Attempt) error{
@@ -113,7 +113,7 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 	}
 }
 
-// I03: a duplicate that waits in vain leaves the attempt in progress as it is.
+// I03: a duplicate whose wait ends does not change the attempt in progress.
 func TestWaiterGivesUp(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -158,8 +158,8 @@ func TestWaitersGetTheResult(t *testing.T) {
 	}
 }
 
-// I04: the record goes between a claim that failed and the read of why: the call asks
-// again, and never runs without a claim.
+// I04: the record is deleted between a claim that failed and the next read: the call claims again, and
+// never runs without a claim.
 func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -181,8 +181,8 @@ func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
 	require.NoError(t, at.Commit(ctxT(t), nil))
 }
 
-// I36: a claim, commit or release is applied and its answer lost, or sent twice, or it comes
-// late. It counts once, and no copy touches what comes after.
+// I36: a claim, commit or release is applied and its answer lost, or it is sent twice, or it arrives
+// late. It counts once, and no copy changes what is written after it.
 func TestDoubtfulRequests(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]embedtest.Fault{
@@ -216,8 +216,8 @@ func TestDoubtfulRequests(t *testing.T) {
 	}
 }
 
-// A claim's caller gives up while it is on its way. Whenever it arrives, nothing is run for
-// it, and the key is free; a lost attempt that it was to take over stands as before.
+// A claim's caller gives up while the claim is in flight. Whenever it arrives, its function does not run,
+// and the key is free; a lost attempt that it was to take over is lost as before.
 func TestClaimGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]embedtest.Action{
@@ -260,8 +260,8 @@ func TestClaimGivenUp(t *testing.T) {
 }
 
 // I40: the session is lost between the read and the claim, or between the claim and its
-// answer: no attempt begins without its owner's session, and the call goes on with the next
-// one.
+// answer: no attempt begins without its owner's session, and the call continues with the
+// next one.
 func TestSessionLostDuringAClaim(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
@@ -379,7 +379,7 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// Who is lost and was not taken over can still record what it has done.
+// A lost attempt that was not taken over can still record its outcome.
 func TestLostButNotTakenOver(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -391,7 +391,7 @@ func TestLostButNotTakenOver(t *testing.T) {
 	require.Equal(t, "a", string(replayed(t, b, key("1")).Value))
 }
 
-// A session is closed: that waits for the attempts, and refuses new ones.
+// Closing a session waits for its attempts, and refuses new ones.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -421,7 +421,7 @@ func TestCloseWaits(t *testing.T) {
 	require.Equal(t, 2, begin(t, b, key("3")).Attempt())
 }
 
-// I28: what this process keeps of calls goes with them.
+// I28: this process keeps nothing of calls that have ended.
 func TestNothingIsKept(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -82,7 +82,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 	begin(t, b, key("new")) // the session goes on
 }
 
-// The end of the store's own session is that, where the caller's ctx goes on.
+// If the store's own session is closed and the caller's ctx has not ended, the error is ErrClosed.
 func TestOwnSessionCloses(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

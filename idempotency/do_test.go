@@ -11,8 +11,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// A failure is remembered even if a condition given to Attach is not met: without what was
-// given. Otherwise the attempt would go on, and nobody work.
+// A failure is recorded even if a condition given to Attach is not met, without what was given.
+// Otherwise the attempt would continue, and no function would run.
 func TestConflictOfAFailure(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// A payment that comes twice is made once, and both callers get the same receipt.
+// A payment that is sent twice is made once, and both callers get the same receipt.
 func ExampleDo() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -41,7 +41,7 @@ func ExampleDo() {
 			// If this process dies now, another attempt calls with the same key, and
 			// the provider charges once.
 			id := charge(a.ChildKey("charge"), 100)
-			// What is in etcd changes together with the record.
+			// This key changes together with the outcome, or not at all.
 			a.Attach(nil, clientv3.OpPut("/billing/paid/order 17", id))
 			return receipt{Charge: id}, nil
 		})
@@ -55,8 +55,8 @@ func ExampleDo() {
 	// 100 cents replayed: true
 }
 
-// A worker that dies between two steps: the next one goes on behind the last of them. Refuse
-// would run nothing until an operator has resolved it.
+// A worker fails after its first step: the next attempt continues behind it. With Refuse, after a crash,
+// the function would not run until an operator calls Resolve.
 func ExampleStep() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

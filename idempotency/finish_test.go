@@ -20,8 +20,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// I22: the client hangs up while the function runs, or just as it returns. It runs on, and
-// its outcome is recorded.
+// I22: the client disconnects while the function runs, or just as it returns. The function continues,
+// and its outcome is recorded.
 func TestClientHangsUp(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -51,8 +51,8 @@ func TestClientHangsUp(t *testing.T) {
 	require.ErrorIs(t, at.Release(ctxT(t)), idempotency.ErrSettled)
 }
 
-// I23: etcd cannot be reached when the function has returned. The key is not given free;
-// the outcome is recorded as soon as that can be done.
+// I23: etcd cannot be reached when the function has returned. The key stays claimed, and the outcome is
+// recorded as soon as possible.
 func TestCommitWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -79,8 +79,8 @@ func TestCommitWithoutEtcd(t *testing.T) {
 	require.Zero(t, a.Stats().Pending)
 }
 
-// I24: a panic or Goexit counts as a lost attempt, or as what the policy says, and goes on
-// to the caller.
+// I24: a panic or Goexit is handled as OnPanic says, by default as a lost attempt, and is passed on to
+// the caller.
 func TestPanicAndGoexit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -135,8 +135,7 @@ func TestPanicAndGoexit(t *testing.T) {
 	}
 }
 
-// L3: etcd is out of space. What was done is not forgotten, and recorded when there is
-// space; a release passes.
+// L3: etcd is out of space. An outcome is recorded when there is space again; a release succeeds.
 func TestTrapL3NoSpace(t *testing.T) {
 	t.Parallel()
 	f := own(t)
@@ -205,7 +204,7 @@ func TestValueWithoutJSON(t *testing.T) {
 	require.ErrorIs(t, err, idempotency.ErrOmitted)
 }
 
-// A result in parts whose commit goes wrong on the way: nobody sees a part of it.
+// A result in parts whose commit fails on the way: no duplicate gets a part of it.
 func TestPartsAndFaults(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -264,7 +263,7 @@ func TestLeaseGone(t *testing.T) {
 }
 
 // A condition of the caller's own is not met, and an earlier copy of the commit comes late,
-// when it would be met: it does nothing.
+// when the condition would be met: the copy does nothing.
 func TestLateCommitAfterConflict(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -288,8 +287,8 @@ func TestLateCommitAfterConflict(t *testing.T) {
 	require.Equal(t, "y", string(replayed(t, b, key("1")).Value))
 }
 
-// MaxExecution: the context ends; who heeds it counts as interrupted, and who does not is
-// left as lost a margin later. What he then commits counts if nobody has taken over.
+// MaxExecution ends the context. A function that returns then counts as interrupted; one that does not
+// is left as lost a margin later, and what it commits after that counts if no attempt has taken over.
 func TestMaxExecution(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -319,7 +318,7 @@ func TestMaxExecution(t *testing.T) {
 	require.Equal(t, "x", string(replayed(t, c, key("3")).Value))
 }
 
-// Operations of the caller's own that etcd never takes: he is told, and can do without.
+// If etcd refuses operations of the caller's own, Commit says so, and the caller can commit without.
 func TestOperationsThatEtcdRefuses(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -68,8 +68,8 @@ func TestForgottenPayloadIsRetained(t *testing.T) {
 	require.NoError(t, at.Release(ctxT(t)))
 }
 
-// One child key never stands for two payloads, also where the record is gone: after Release,
-// after Delete, after its retention. It is the same for one payload, in all processes, however
+// Two payloads never have the same child key, also after the record has gone by Release, by Delete or
+// after its retention. It is the same for one payload, in all processes, however
 // the payload is written and whatever the Secret is.
 func TestChildKeyIsOfThePayload(t *testing.T) {
 	t.Parallel()

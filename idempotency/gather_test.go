@@ -44,7 +44,7 @@ func held(t *testing.T, many int) (b instance, inj *embedtest.Injection, ended c
 	return b, inj, ended
 }
 
-// Reads that come while others are under way go together.
+// Reads that come while others are in flight are sent together.
 func TestReadsGather(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]embedtest.Fault{
@@ -83,7 +83,7 @@ func TestReadsGather(t *testing.T) {
 	}
 }
 
-// A read that hangs holds up nobody, and who has no time left goes at once.
+// A read that hangs does not delay others, and a read whose ctx ends soon is sent at once.
 func TestReadsDoNotWaitForOnesThatHang(t *testing.T) {
 	t.Parallel()
 	b, inj, ended := held(t, 4)
@@ -105,7 +105,7 @@ func TestReadsDoNotWaitForOnesThatHang(t *testing.T) {
 	require.Equal(t, "3", string(replayed(t, b, key("3")).Value))
 }
 
-// A closed session answers those who wait.
+// Closing a session ends the wait of reads.
 func TestReadsOfAClosedSession(t *testing.T) {
 	t.Parallel()
 	b, _, ended := held(t, 3)
@@ -123,8 +123,8 @@ func TestReadsOfAClosedSession(t *testing.T) {
 	}
 }
 
-// Claims and outcomes that come while others are under way go together, and each request is
-// still done once: the callers of one key get one result, whatever comes of answers.
+// Claims and outcomes that come while others are in flight are sent together, and each request is still
+// executed once: the callers of one key get one result, whichever answers are lost.
 func TestWritesGather(t *testing.T) {
 	t.Parallel()
 	const many, callers = 100, 2
@@ -173,8 +173,8 @@ func TestWritesGather(t *testing.T) {
 	}
 }
 
-// An outcome that etcd refuses, again and again, has those of others refused with it once, and
-// not each time it is tried.
+// An outcome that etcd refuses again and again fails the outcomes that are sent with it once, and not
+// at each try.
 func TestRefusedOutcomeGoesAlone(t *testing.T) {
 	t.Parallel()
 	f := own(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Lost is closed when an attempt's context ends other than by its settling. Deadline is the
+// Lost is closed when an attempt's context ends before the attempt is settled. Deadline is the
 // earlier of MaxExecution's end and the trust in the lease.
 func TestLostAndDeadline(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Clients hang up while their claims are under way. The claims of others are not voided
-// for it: each of those costs its two Txns, and the fence of the session is not raised.
+// Clients disconnect while their claims are in flight. The claims of others are not voided for it: each
+// of those costs its two Txns, and the fence of the session is not raised.
 func TestHangUpsVoidNoClaims(t *testing.T) {
 	t.Parallel()
 	f := own(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// A function that is nil is told before anything is claimed, or recorded.
+// A nil function is refused before anything is claimed or recorded.
 func TestNilFunction(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -139,8 +139,8 @@ func (reverse) Decode(b, about []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Results and recovery points go through the codec, are bound to their request, and are read
-// by whatever codec is known.
+// Results and recovery points pass through the codec, are bound to their request, and are read by the
+// codec that wrote them.
 func TestCodec(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -245,7 +245,7 @@ func TestListAndDelete(t *testing.T) {
 	}
 }
 
-// While etcd is close to its quota no request is begun, and replays go on.
+// While etcd is near its quota no request begins, and replays continue.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	f := own(t)

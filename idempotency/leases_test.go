@@ -39,8 +39,8 @@ func TestClass(t *testing.T) {
 	require.Less(t, len(classes), 600)
 }
 
-// Many records share one lease, never more than a hundred, and the next is there before it
-// is full.
+// Many records share one lease, never more than a hundred, and the next lease is granted before that
+// one is full.
 func TestPoolSharesLeases(t *testing.T) {
 	t.Parallel()
 	_, sess := session(t)
@@ -70,8 +70,8 @@ func TestPoolSharesLeases(t *testing.T) {
 	require.Len(t, used, 1)
 }
 
-// etcd has started a lease anew, as it does when its leader changes: it is ended all the same
-// when its time is up, and not before.
+// etcd has restarted the time of a lease, as it does when its leader changes: the lease is revoked when
+// its first time has passed, and not before.
 func TestLeasesThatLiveOn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for a lease: 5 s")
@@ -94,7 +94,7 @@ func TestLeasesThatLiveOn(t *testing.T) {
 	require.Greater(t, time.Since(began), p.ttl)
 }
 
-// A lease that no record hangs on goes with its session, and one with a lost attempt stays.
+// A lease without records is revoked with its session, and one with a lost attempt is not.
 func TestWorkLeasesOfAClosedSession(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Shared(t)
@@ -112,8 +112,7 @@ func TestWorkLeasesOfAClosedSession(t *testing.T) {
 	}
 }
 
-// A lease is handed out for a while only: what hangs on it is kept for the whole retention,
-// whenever it came.
+// A lease is assigned for a while only, so every record on it is kept for the whole retention.
 func TestLeasesAreHandedOutForAWhile(t *testing.T) {
 	t.Parallel()
 	c, sess := session(t)

@@ -27,7 +27,7 @@ func (in instance) crash(t testing.TB, f fixture) {
 	}
 }
 
-// After a crash duplicates take over, those who were waiting too: one of them.
+// After a crash one of the duplicates takes over, a waiting one, too.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -62,8 +62,8 @@ func TestTakeOver(t *testing.T) {
 	require.EqualValues(t, 1, b.Stats().TakenOver+c.Stats().TakenOver)
 }
 
-// Refuse: after a crash nothing is run until somebody has resolved it, be it that the first
-// or the later caller wants it so. The record is listed, and says who it was.
+// Refuse, of the first or of the later caller: after a crash the function does not run until an operator
+// calls Resolve. The record is listed, with the session of the lost attempt.
 func TestRefuseAndResolve(t *testing.T) {
 	t.Parallel()
 	refuse := idempotency.OnLost(idempotency.Refuse)
@@ -135,8 +135,8 @@ func TestRefuseAndResolve(t *testing.T) {
 }
 
 // S11: the function has returned, etcd cannot be reached, the session is lost, another takes
-// over. The first one's outcome is not recorded, and its caller was told so. That is all
-// that can be promised.
+// over. The first one's outcome is not recorded, and its caller got ErrNotRecorded.
+// No more can be promised.
 func TestTrapS11ReturnedAndLost(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -232,8 +232,7 @@ func TestTrapS5Retention(t *testing.T) {
 	}
 }
 
-// Recovery points: what was done is not done again by those who come after a crash, an error
-// or a panic.
+// Steps with a recorded value do not run again in an attempt after a crash, an error or a panic.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// A Release with recovery points has to write, so without space it is told as not recorded,
-// and the key is given free when there is space again. The points are kept.
+// A Release with recovery points has to write, so without space it returns ErrNotRecorded, and the key is
+// released when there is space again. The points are kept.
 func TestReleaseOfStepsWithoutSpace(t *testing.T) {
 	t.Parallel()
 	f := own(t)
@@ -39,8 +39,8 @@ func TestReleaseOfStepsWithoutSpace(t *testing.T) {
 	require.Equal(t, 1, step(begin(t, f.instance(nil, &idempotency.Options{NearQuota: 2}), key("1")), 2))
 }
 
-// A function fails while etcd is out of space: the key is given free all the same, and its payload
-// is not remembered.
+// A function fails while etcd is out of space: the key is released nevertheless, and the payload's
+// fingerprint is not kept.
 func TestFailureWithoutSpace(t *testing.T) {
 	t.Parallel()
 	f := own(t)

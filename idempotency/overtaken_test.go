@@ -9,9 +9,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// I36: while a claim is on its way, another process claims the key, and its attempt ends.
-// No claim is in the way when the first arrives, but the record is no longer as it was
-// read. The Txn itself decides: a recorded outcome is replayed, a lost attempt counted.
+// I36: while a claim is in flight, another process claims the key, and its attempt ends. There is no
+// claim when the first one arrives, but the record is no longer as it was read. The Txn decides: a recorded outcome is replayed, a lost attempt counted.
 func TestClaimOvertaken(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"a first attempt": 0, "a later attempt": 1} {

@@ -15,9 +15,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Trap S5: an outcome that was long on its way hangs on a lease that was granted when it
-// set out. It is moved to another, so that it is kept for the whole retention, counted from
-// the record.
+// Trap S5: an outcome whose write takes long is on a lease that was granted before it. It is moved to
+// another lease, so that it is kept for the whole retention, counted from the recording.
 func TestTrapS5LateCommit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for a lease to age: 6 s")
@@ -98,8 +97,8 @@ func (f fixture) keptFor(part string, n int) time.Duration {
 	return least
 }
 
-// An outcome that was long on its way, and whose session is closed as soon as it is reported, is
-// kept for the whole retention: it is reported when it is on a lease that lives that long.
+// An outcome whose write takes long, and whose session is closed as soon as it is reported, is kept for
+// the whole retention: it is reported when it is on a lease that lives that long.
 func TestRetentionWhenClosed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for a lease to age: 3 s")
@@ -159,8 +158,8 @@ func TestRetentionWhenClosed(t *testing.T) {
 	}
 }
 
-// An outcome was recorded when it was first sent, and the answer that says so came when its lease
-// was old, and the one that is at hand by then is not: it is the record's lease that counts.
+// An outcome was recorded by the first try, whose answer was lost, on a lease that is old by now; the
+// next try uses a fresh lease. The lease of the record counts.
 func TestRetentionAfterALostAnswer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for a lease to age: 5 s")

@@ -313,7 +313,7 @@ func TestSerializableOnlyIfFresh(t *testing.T) {
 	require.Eventually(t, serializable, soon, time.Millisecond, "it has just asked a majority")
 }
 
-// Whatever stands at a key that cannot be read, nothing is run.
+// If a record cannot be read, whatever it contains, the function does not run.
 func TestHostileRecords(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

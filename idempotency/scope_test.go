@@ -18,8 +18,8 @@ import (
 // forgotten waits until a process counts again, which it does after 10 ms if there are so few.
 func forgotten() { time.Sleep(20 * time.Millisecond) }
 
-// A scope that is full refuses new requests, and nothing else: what has a record goes on, and so
-// do other scopes.
+// A full scope refuses new requests, and nothing else: requests that have a record continue, and so do
+// other scopes.
 func TestScopeFull(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

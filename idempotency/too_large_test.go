@@ -25,9 +25,9 @@ func (f fixture) bounded(t *testing.T, most int) instance {
 	return instance{st, s, c}
 }
 
-// What is given to Attach is too large for the client, for etcd, or for etcd's gRPC: the
-// caller is told, and can do without.
-func TestWithIsTooLarge(t *testing.T) {
+// What is given to Attach is too large for the client, for etcd, or for etcd's gRPC: Commit
+// says so, and the caller can commit without.
+func TestAttachIsTooLarge(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	for name, size := range map[string]struct{ client, with int }{
@@ -81,7 +81,7 @@ func TestResultIsTooLarge(t *testing.T) {
 	}
 }
 
-// A recovery point that no message has room for is not recorded, and the attempt goes on.
+// A recovery point that is too large for a message is not recorded, and the attempt continues.
 func TestStepIsTooLarge(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

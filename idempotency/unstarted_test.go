@@ -59,8 +59,8 @@ func TestClaimLostWithItsLease(t *testing.T) {
 	}
 }
 
-// The same, and the caller has given up meanwhile: what stood at the key stands there again, so
-// that the request is not unknown to others either.
+// The same, and the caller has given up meanwhile: the record is restored, so that the request is not
+// unknown to other processes either.
 func TestClaimGivenUpAndLost(t *testing.T) {
 	t.Parallel()
 	for before, leave := range earlier {

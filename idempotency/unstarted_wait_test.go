@@ -13,8 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Wait bounds the wait also where the record in the way is that of a claim of this process that is
-// being taken back.
+// Wait also bounds the wait for a claim of this process that is being removed.
 func TestWaitForAClaimThatIsTakenBack(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
