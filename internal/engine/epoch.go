@@ -27,8 +27,8 @@ type Epoch struct {
 	cancel context.CancelCauseFunc
 	accept context.Context // ends when no new request is taken: before ctx, on Close
 
-	roll  *roll
-	slots *slots
+	*roll
+	*slots
 }
 
 // openEpoch takes a lease and raises its fence.
@@ -121,13 +121,10 @@ func (e *Epoch) Refuses(caller context.Context) error {
 	return nil
 }
 
-// Why returns how the epoch has ended: ErrLost or ErrClosed, and a reason.
-func (e *Epoch) Why() (cause, reason error) { return e.roll.why() }
-
 // WhyEnded returns why the epoch has ended, for what it has left without an outcome: as an
 // error that is no loss of a permit.
 func (e *Epoch) WhyEnded() error {
-	cause, reason := e.roll.why()
+	cause, reason := e.Why()
 	if errors.Is(cause, ErrClosed) {
 		return ErrClosed
 	}
@@ -143,9 +140,6 @@ func (e *Epoch) Hold(t *Ticket, h Holder) (Mail, error) {
 	}
 	return e.roll.add(t, h)
 }
-
-// Holds reports whether a request of the queue holds by this token.
-func (e *Epoch) Holds(queue string, token int64) bool { return e.roll.holds(queue, token) }
 
 // Drop forgets the holder of a ticket, which has ended by itself.
 func (e *Epoch) Drop(t *Ticket) {
@@ -167,24 +161,11 @@ func (e *Epoch) Enter() (leave func(), ok bool) {
 	}), true
 }
 
-// TakeSlot reserves a slot of the queue with that range. If the session has as many as it may
-// only because requests that have ended are still being removed, it waits until one of them
-// is. It returns ErrTooMany if that does not help, or takes too long, or ctx's error.
-func (e *Epoch) TakeSlot(ctx context.Context, queue string) (int, error) {
-	return e.slots.take(ctx, queue)
-}
-
 // Writes records a ticket before its request is written.
 func (e *Epoch) Writes(t *Ticket) {
 	e.roll.creates(t)
 	e.slots.name(t)
 }
-
-// Written records the outcome of that: the token, or 0 if no request was written.
-func (e *Epoch) Written(t *Ticket, token int64) { e.roll.created(t, token) }
-
-// Deletes records that a ticket's key is being deleted.
-func (e *Epoch) Deletes(t *Ticket) { e.slots.deletes(t) }
 
 // Free forgets a ticket whose key is certainly gone, and frees its slot. It may be called
 // more than once. A notice that comes afterwards is not kept.

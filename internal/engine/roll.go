@@ -99,8 +99,8 @@ func (r *roll) creates(t *Ticket) {
 	r.begun++
 }
 
-// created records the outcome of that: the token, or 0 if no request was written.
-func (r *roll) created(t *Ticket, token int64) {
+// Written records the outcome of that: the token, or 0 if no request was written.
+func (r *roll) Written(t *Ticket, token int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.creating, t)
@@ -161,9 +161,7 @@ func (r *roll) mail(t *Ticket) Mail {
 	return t.left
 }
 
-// add registers the holder of a ticket and returns what others have left for it. It
-// registers none if that is a notice: the request was ended. It returns ErrEpoch if all has
-// ended, and ErrClosed if Close has begun.
+// add is Epoch.Hold for a lease that is valid.
 func (r *roll) add(t *Ticket, h Holder) (Mail, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,8 +186,8 @@ func (r *roll) drop(t *Ticket) bool {
 	return known
 }
 
-// holds reports whether a request of the queue holds by this token.
-func (r *roll) holds(queue string, token int64) bool {
+// Holds reports whether a request of the queue holds by this token.
+func (r *roll) Holds(queue string, token int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.written[token], func(t *Ticket) bool { return t.Queue == queue && r.holders[t] != nil })
@@ -248,8 +246,8 @@ func (r *roll) end(cause, reason error) (holders map[*Ticket]Holder, held int, f
 	return holders, held, true
 }
 
-// why returns how all has ended.
-func (r *roll) why() (cause, reason error) {
+// Why returns how all has ended: ErrLost or ErrClosed, and a reason.
+func (r *roll) Why() (cause, reason error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cause, r.reason

@@ -38,7 +38,7 @@ func eviction(reason string) Mail { return Mail{Notice: &record.Notice{Reason: r
 func written(r *roll, queue string, token int64) *Ticket {
 	t := &Ticket{Queue: queue}
 	r.creates(t)
-	r.created(t, token)
+	r.Written(t, token)
 	return t
 }
 
@@ -60,51 +60,51 @@ func TestRollDelivers(t *testing.T) {
 		forget bool                        // b, too, was created
 	}{
 		"for a request that is written": {do: func(r *roll, a, b *Ticket) {
-			r.created(a, 7)
+			r.Written(a, 7)
 			r.deliver(7, eviction("x"))
-			r.created(b, 9)
+			r.Written(b, 9)
 		}, a: "x"},
 		"before the token is known": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
-			r.created(a, 7)
-			r.created(b, 9)
+			r.Written(a, 7)
+			r.Written(b, 9)
 		}, a: "x"},
 		"for the last one to know its token": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
-			r.created(a, 5)
-			r.created(b, 7)
+			r.Written(a, 5)
+			r.Written(b, 7)
 		}, b: "x"},
 		"the later word counts": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
-			r.created(a, 7)
+			r.Written(a, 7)
 			r.deliver(7, eviction("y"))
-			r.created(b, 9)
+			r.Written(b, 9)
 		}, a: "y"},
 		"a wish to step down leaves the notice": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
 			r.deliver(7, Mail{Asked: &record.Notice{Reason: "please"}})
-			r.created(a, 7)
-			r.created(b, 9)
+			r.Written(a, 7)
+			r.Written(b, 9)
 		}, a: "x"},
 		"for none of this session's": {do: func(r *roll, a, b *Ticket) {
-			r.created(a, 5)
-			r.created(b, 9)
+			r.Written(a, 5)
+			r.Written(b, 9)
 			r.deliver(7, eviction("x"))
 		}},
 		"W21: for both requests of one Txn": {do: func(r *roll, a, b *Ticket) {
-			r.created(a, 7)
-			r.created(b, 7)
+			r.Written(a, 7)
+			r.Written(b, 7)
 			r.deliver(7, eviction("x"))
 		}, a: "x", b: "x"},
 		"W21: for both, between their answers": {do: func(r *roll, a, b *Ticket) {
-			r.created(a, 7)
+			r.Written(a, 7)
 			r.deliver(7, eviction("x"))
-			r.created(b, 7)
+			r.Written(b, 7)
 		}, a: "x", b: "x"},
 		"a request that was not written gets none": {do: func(r *roll, a, b *Ticket) {
 			r.deliver(7, eviction("x"))
-			r.created(a, 0)
-			r.created(b, 0)
+			r.Written(a, 0)
+			r.Written(b, 0)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,11 +138,11 @@ func TestRollKeepsEarlyNoticesForAWhile(t *testing.T) {
 	r.creates(second)
 	r.deliver(7, eviction("x"))
 	r.creates(later)
-	r.created(first, 5)
+	r.Written(first, 5)
 	require.Len(t, r.early, 1, "it may be for the second")
-	r.created(second, 6)
+	r.Written(second, 6)
 	require.Empty(t, r.early, "a request that was begun after the notice has a greater token")
-	r.created(later, 9)
+	r.Written(later, 9)
 	require.Nil(t, r.mail(later).Notice)
 }
 
@@ -176,8 +176,8 @@ func TestRollAdds(t *testing.T) {
 			left, err := r.add(x, &fake{})
 			require.Equal(t, c.err, err)
 			require.Equal(t, r.mail(x).Asked, left.Asked)
-			require.Equal(t, c.holds, r.holds("q", 7))
-			require.False(t, r.holds("another", 7))
+			require.Equal(t, c.holds, r.Holds("q", 7))
+			require.False(t, r.Holds("another", 7))
 			if c.holds {
 				require.Len(t, r.deliver(7, eviction("x")), 1)
 			} else {
@@ -212,7 +212,7 @@ func TestRollAddsInOneStep(t *testing.T) {
 	x := written(r, "q", 7)
 	left, err := r.add(x, &fake{})
 	require.NoError(t, err)
-	require.Equal(t, left.Notice == nil, r.holds("q", 7), "it holds, or its caller hears of the eviction")
+	require.Equal(t, left.Notice == nil, r.Holds("q", 7), "it holds, or its caller hears of the eviction")
 	require.True(t, left.Notice != nil || len(<-delivered) == 1, "nobody hears of the eviction")
 }
 
@@ -228,8 +228,8 @@ func TestRollTellsQueuesApart(t *testing.T) {
 	require.Len(t, r.deliver(7, eviction("x")), 2)
 	r.drop(a)
 	r.forget(a)
-	require.False(t, r.holds("a", 7))
-	require.True(t, r.holds("b", 7))
+	require.False(t, r.Holds("a", 7))
+	require.True(t, r.Holds("b", 7))
 	require.Len(t, r.deliver(7, eviction("x")), 1)
 }
 
@@ -259,7 +259,7 @@ func TestRollEnds(t *testing.T) {
 	require.False(t, first)
 	require.Zero(t, n)
 	require.Empty(t, holders)
-	cause, reason := r.why()
+	cause, reason := r.Why()
 	require.Equal(t, []error{lost, why}, []error{cause, reason})
 	require.False(t, r.enter())
 	require.False(t, r.leave(), "the end has counted it")

@@ -36,10 +36,10 @@ func newSlots(most int) *slots {
 	return &slots{most: most, numbers: map[string]*numbers{}, names: map[string]int{}, deleting: map[string]struct{}{}}
 }
 
-// take reserves a slot of a queue. If as many are in use as may be, only because requests
+// TakeSlot reserves a slot of the queue with that range. If as many are in use as may be, only because requests
 // that have ended are still being removed, it waits until one of them is. It returns
 // ErrTooMany if that does not help, or takes too long, or ctx's error.
-func (s *slots) take(ctx context.Context, queue string) (int, error) {
+func (s *slots) TakeSlot(ctx context.Context, queue string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.used+s.waits >= s.most {
@@ -106,8 +106,8 @@ func (s *slots) owns(key string) bool {
 	return s.names[key] > 0
 }
 
-// deletes records that a ticket's key is being deleted.
-func (s *slots) deletes(t *Ticket) {
+// Deletes records that a ticket's key is being deleted.
+func (s *slots) Deletes(t *Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !t.freed {

@@ -14,7 +14,7 @@ import (
 // taken takes a slot, and names its key.
 func taken(t *testing.T, s *slots, queue, key string, also ...string) *Ticket {
 	t.Helper()
-	n, err := s.take(t.Context(), queue)
+	n, err := s.TakeSlot(t.Context(), queue)
 	require.NoError(t, err)
 	x := &Ticket{Queue: queue, Number: n, Stored: Stored{Key: key, Also: also}}
 	s.name(x)
@@ -31,7 +31,7 @@ func TestSlotsAreReused(t *testing.T) {
 		require.Equal(t, n, all[n].Number)
 	}
 	require.Zero(t, taken(t, s, "another", "").Number)
-	s.deletes(all[3])
+	s.Deletes(all[3])
 	require.Equal(t, 130, taken(t, s, "q", "").Number, "a key that is being deleted may still exist")
 	s.free(all[70])
 	s.free(all[3])
@@ -45,11 +45,11 @@ func TestSlotsAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSlots(10)
 	a, b := taken(t, s, "q", "a", "id"), taken(t, s, "p", "b")
-	s.deletes(a)
+	s.Deletes(a)
 	s.free(a)
 	s.waste(b)
 	s.free(b)
-	s.deletes(a) // too late
+	s.Deletes(a) // too late
 	require.False(t, s.deletesKey("a"))
 	require.Zero(t, s.used)
 	require.Empty(t, s.names)
@@ -64,7 +64,7 @@ func TestNameReusedDuringADeletion(t *testing.T) {
 	t.Parallel()
 	s := newSlots(10)
 	before := taken(t, s, "q", "a", "id")
-	s.deletes(before)
+	s.Deletes(before)
 	after := taken(t, s, "q", "b", "id")
 	s.free(before)
 	require.False(t, s.owns("a"))
@@ -78,16 +78,16 @@ func TestSlotsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSlots(2)
 	a, b := taken(t, s, "q", "a"), taken(t, s, "p", "b")
-	_, err := s.take(t.Context(), "q")
+	_, err := s.TakeSlot(t.Context(), "q")
 	require.ErrorIs(t, err, ErrTooMany)
 	s.waste(b) // costs none
 	b = taken(t, s, "p", "b")
 
 	synctest.Test(t, func(t *testing.T) {
-		s.deletes(a)
+		s.Deletes(a)
 		got := make(chan int, 2)
 		wait := func() {
-			n, err := s.take(context.Background(), "q")
+			n, err := s.TakeSlot(context.Background(), "q")
 			if err != nil {
 				n = -1
 			}
@@ -96,13 +96,13 @@ func TestSlotsAreBounded(t *testing.T) {
 		go wait()
 		synctest.Wait()
 		require.Empty(t, got, "a slot is about to be freed")
-		_, err := s.take(context.Background(), "q")
+		_, err := s.TakeSlot(context.Background(), "q")
 		require.ErrorIs(t, err, ErrTooMany, "but for one call only")
 
-		s.deletes(b)
+		s.Deletes(b)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, err = s.take(ctx, "q")
+		_, err = s.TakeSlot(ctx, "q")
 		require.ErrorIs(t, err, context.Canceled)
 		go wait()
 		synctest.Wait()
@@ -123,12 +123,12 @@ func TestSlotsOfAQueueAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSlots(1 << 20)
 	for range keyspace.MaxSlot + 1 {
-		_, err := s.take(t.Context(), "q")
+		_, err := s.TakeSlot(t.Context(), "q")
 		require.NoError(t, err)
 	}
-	_, err := s.take(t.Context(), "q")
+	_, err := s.TakeSlot(t.Context(), "q")
 	require.ErrorIs(t, err, ErrTooMany)
 	require.Equal(t, keyspace.MaxSlot+1, s.used)
-	_, err = s.take(t.Context(), "another")
+	_, err = s.TakeSlot(t.Context(), "another")
 	require.NoError(t, err)
 }
