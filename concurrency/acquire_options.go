@@ -74,16 +74,18 @@ func Note(text string) AcquireOption { return func(r *request) { r.note = text }
 
 // Wait bounds the wait to d: after it the call returns a *FullError (ErrFull) if no permit
 // was free, or an *UnavailableError (ErrUnavailable) if etcd does not answer, or did not
-// answer in all of d. Neither matches context.DeadlineExceeded. Wait(0) does not wait, as
-// TryAcquire. Without Wait the call waits until ctx is done. Wait adds to the bound that ctx
-// sets; the end of ctx is reported as ctx's error. To know at its end whether etcd answers, a
-// wait of more than a second may cost one read, a second before its end.
+// answer in all of d. Neither matches context.DeadlineExceeded. If ctx ends before d has
+// passed, the call returns ctx's error. Without Wait the call waits until ctx is done.
+//
+// Wait(0) makes the call a TryAcquire, with its TryTimeout. To know at its end whether etcd
+// answers, a wait of more than a second may cost one read, a second before its end.
 func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.hasWait = d, true } }
 
 // MaxWaiters refuses to join a long queue: if the request is not granted at once and n or
-// more requests wait before it, the call returns a *FullError. MaxWaiters(0) waits only for
-// permits that are being released at that moment, as TryAcquire does. The option costs one
-// more read of etcd per call.
+// more requests wait before it, the call returns a *FullError. MaxWaiters(0) never joins the
+// queue; unlike TryAcquire it waits for an answer of etcd until ctx is done. MaxWaiters costs
+// one more read of etcd per call. MaxWaiters(0) with Wait, and MaxWaiters in a call that does
+// not wait, are ErrInvalid.
 func MaxWaiters(n int) AcquireOption {
 	return func(r *request) { r.maxWaiters, r.bounded = n, true }
 }

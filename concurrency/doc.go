@@ -15,14 +15,15 @@
 //
 // A permit's context ends, with a cause, before etcd grants the permit to another request.
 // This is the one promise that rests on clocks: the local clock and etcd's must run at the
-// same rate within the session's margin. Exceptions are Evict, TakeOver, a lease revoked by
-// hand, a leader of etcd that is stopped and continued, and a virtual machine that is paused
-// with all of its clocks: then the context ends as soon as the session learns of it. If the
-// key of a single permit is deleted by hand, only Release and the guard report it.
+// same rate within the session's margin. Exceptions are a permit that another process ends
+// (Evict, EvictToken, TakeOver, ReleaseID), a lease or a presence key that is removed by hand,
+// two faults of etcd's leader, and a virtual machine that is paused with all of its clocks:
+// then the context ends as soon as the session learns of it. docs/guarantees.md lists them
+// all. If the key of a single permit is deleted by hand, only Release and the guard report it.
 //
-// If a holder crashes, its permit is free again after the session's TTL and half a second,
-// and later if etcd changes its leader meanwhile. Waiters are served in the order of their
-// requests.
+// If a holder crashes, the next request is admitted about a TTL and half a second after the
+// last renewal reached etcd, and later if etcd changes its leader meanwhile. Requests are
+// admitted in their order.
 //
 // A permit that was valid when its work ended was not lost, even if etcd cannot confirm its
 // release: Do returns what the function returned, and Permit.Release returns an

@@ -12,14 +12,16 @@ import (
 // The errors of this package, one for each decision that a caller can make. They
 // come wrapped with the name and the value in question: compare with errors.Is.
 // An error that is none of these comes from etcd, as its client returned it, or
-// is the error of a ctx, which is always joined and never masked.
+// is the error of a ctx, which is always joined and never masked. ErrInvalid, ErrLost,
+// ErrClosed, ErrUnconfirmed and ErrUnavailable are the same values in schedlock and
+// idempotency where those have them; ErrTooLong and the error types are this package's own.
 var (
 	// ErrInvalid: an argument, an option or a combination of them is wrong.
 	// Nothing was written to etcd. A repetition fails as well.
 	ErrInvalid = errors.New("invalid argument")
 
-	// ErrFull: no permit is free, and the call was not to wait, or has waited for as long
-	// as it was to. etcd answers. It always comes as a *FullError.
+	// ErrFull: no permit is free, and the call does not wait, or its Wait has passed. etcd
+	// answers. It always comes as a *FullError.
 	ErrFull = errors.New("no permit is free")
 
 	// ErrUnavailable: a wait for a permit has ended while etcd did not answer, so it
@@ -32,7 +34,8 @@ var (
 	ErrHeld = errors.New("ID is in use")
 
 	// ErrLimitMismatch: the limit stored in etcd differs from the one that this program
-	// passed to NewSemaphore. It always comes as a *LimitMismatchError.
+	// passed to NewSemaphore: see there for when they are compared. It always comes as a
+	// *LimitMismatchError.
 	ErrLimitMismatch = errors.New("the stored limit differs")
 
 	// ErrNoLimit: SetLimit found no limit to change and no request under that name.

@@ -18,16 +18,17 @@ import (
 // then, unless etcd ends it before. At most one fn of an election runs at a time, as far as
 // contexts end in time: see the package documentation.
 //
-// What Lead does next depends on whether the term was still valid when fn returned:
+// When fn returns, the first of these cases that applies decides what Lead does next:
 //
-//   - It was valid, or fn had released it: Lead resigns and returns fn's error, nil included.
-//     If etcd reports that the term's key was gone before, a *LostError is joined to it.
-//   - It was lost, or a StepDown was requested: the work counts as not done, and fn's error is
-//     only logged. Lead resigns and campaigns again, at the end of the queue, after a pause of
-//     about 10 ms; the pause grows to about a second while terms are lost within less than the
-//     session's TTL. A candidate that is evicted campaigns again too.
 //   - ctx has ended, or the session closes: Lead resigns and returns fn's error joined with
 //     ctx's, or with ErrClosed.
+//   - The term was lost, or a StepDown was requested: the work counts as not done, even if fn
+//     returned nil, and fn's error is only logged. Lead resigns and campaigns again, at the end
+//     of the queue, so fn can run again. Before that it pauses for about 10 ms, which grows to
+//     about a second while terms are lost within less than the session's TTL. A candidate that
+//     is evicted campaigns again too.
+//   - The term was valid, or fn had released it: Lead resigns and returns fn's error, nil
+//     included. If etcd reports that the term's key was gone before, a *LostError is joined.
 //
 // If fn panics or exits its goroutine, Lead resigns and does not recover. Lead waits for etcd
 // to confirm its resignation at most for SessionOptions.ReleaseTimeout, and not at all if ctx

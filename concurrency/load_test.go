@@ -165,7 +165,7 @@ func TestLoadBudgetOfReports(t *testing.T) {
 		i := got(t, reports, "a report")
 		require.Len(t, i.Blocking, holders)
 		for _, b := range i.Blocking {
-			require.Equal(t, times[i.Token] == 0, b.FreesBy.IsZero())
+			require.Equal(t, times[i.Token] == 0, b.ExpiresBy.IsZero())
 		}
 		times[i.Token]++
 	}

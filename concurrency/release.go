@@ -15,7 +15,8 @@ import (
 //   - a *LostError (ErrLost) if the permit had ended before the call, or if etcd
 //     reports that its key was gone before the release: the work may have overlapped
 //     with another holder's. After Evict or TakeOver it matches ErrEvicted, and its
-//     Reason names the process and its reason;
+//     Reason names the process and its reason. In one rare case, when etcd's client sends
+//     the deletion twice by itself, the error is a false alarm;
 //   - an *UnconfirmedError (ErrUnconfirmed) if the permit was valid when Release was
 //     called, but etcd has not confirmed the release: ctx has ended, which may have been
 //     before the call, or etcd refuses the release, for want of a permission perhaps, or

@@ -43,7 +43,7 @@ func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket,
 				blocker := Blocker{Request: describe(r)}
 				if again { // most waits are over before
 					lease := q.leaseWithin(ctx, blocker.Lease)
-					blocker.Renewed, blocker.FreesBy = lease.renewed, lease.freesBy
+					blocker.Renewed, blocker.ExpiresBy = lease.renewed, lease.freesBy
 				}
 				info.Blocking = append(info.Blocking, blocker)
 			}
@@ -123,7 +123,7 @@ func (q *sessionQueue) checkLeases(ctx context.Context, holders []Request) {
 				}
 				seen[holders[i].Lease] = lease
 			}
-			holders[i].Renewed, holders[i].FreesBy = lease.renewed, lease.freesBy
+			holders[i].Renewed, holders[i].ExpiresBy = lease.renewed, lease.freesBy
 		}
 		return nil
 	})

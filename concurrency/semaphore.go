@@ -38,7 +38,10 @@ type SemaphoreOptions struct {
 
 // NewSemaphore returns the semaphore of that name. It does no I/O. The first call for a
 // permit stores the limit in etcd if none is stored; from then on the stored limit is in
-// force, and SetLimit changes it for all processes.
+// force, and SetLimit changes it for all processes. Until a call for a permit has found the
+// two limits equal, each call compares them, and returns a *LimitMismatchError if they
+// differ: a later SetLimit does not disturb this Semaphore, but the next start of a program
+// with the former limit. A limit of 0, which pauses, differs from no other.
 //
 // It returns ErrInvalid if the session is nil, the limit is below 0 or above math.MaxInt32,
 // or the name is empty, longer than 255 bytes, not valid UTF-8, or contains '/' or control
@@ -189,8 +192,8 @@ func (s *Semaphore) check(ctx context.Context, weight int64) error {
 // SetLimit changes the limit for all processes, at once: every later admission fits the new
 // limit. A raised limit admits the waiters that fit. A lowered limit ends no permit: no
 // request is admitted until enough permits are released, and a waiting request that is
-// heavier than the new limit fails with ErrInvalid. A limit of 0 pauses the semaphore:
-// waiters stay in the queue.
+// heavier than the new limit fails with ErrInvalid. A limit of 0 pauses the semaphore: all
+// waiters stay in the queue, whatever their weight.
 //
 // A waiter that was admitted just before the change may return from Acquire just after
 // SetLimit has returned. Status and Watch show it as a holder. So "SetLimit(0), then wait
@@ -268,9 +271,11 @@ func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) 
 }
 
 // ReleaseID releases the permit with this ID on behalf of its owner: the end of work that
-// began in another process. The owner's context ends with ErrReleased, and its own Release
-// returns nil. A request that waits ends as well. It returns ErrNotHeld if no live request
-// has this ID, for example because it was released before; and the other errors of Evict.
+// began in another process. The owner's context ends with ErrReleased when its process
+// receives the notice, possibly after another request was granted the permit; its own Release
+// returns nil. A request that waits ends as well. ReleaseID returns ErrNotHeld if no live
+// request has this ID, for example because it was released before; and the other errors of
+// Evict.
 func (s *Semaphore) ReleaseID(ctx context.Context, id string) error {
 	return s.queue.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
 }

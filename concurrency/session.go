@@ -71,15 +71,16 @@ func (s *Session) Lease() clientv3.LeaseID { return engine.Of(s).Lease() }
 func (s *Session) NamespacePrefix() string { return engine.Of(s).Space().Root() }
 
 // Close ends the session. Calls that wait, and new ones, return ErrClosed at once. Close then
-// waits until all permits are released, or until ctx ends; permits that are still held then
-// end with ErrClosed as their cause. It revokes the lease, which releases them in etcd, and
-// returns when no goroutine of the session is left. A graceful stop is Close with a
-// deadline; the end of a context of Do would interrupt its work.
+// waits until all permits are released and all runs of schedlock and attempts of idempotency
+// on this session have ended, or until ctx ends; those that are left then end with ErrClosed
+// as their cause. It revokes the lease, which releases them in etcd, and returns when no
+// goroutine of the session is left. A graceful stop is Close with a deadline; the end of a
+// context of Do would interrupt its work.
 //
 // The revocation does not depend on ctx: it happens even if ctx had ended before the call,
-// and is bounded by two seconds. Close returns ctx's error if it had to end permits, and an
-// error of etcd's if the lease could not be revoked; the lease then expires after its TTL. In
-// every case the session is closed. Close may be called again, also concurrently: each call
+// and is bounded by two seconds. Close returns ctx's error if it had to end what was held, and
+// an error of etcd's if the lease could not be revoked; the lease then expires after its TTL.
+// In every case the session is closed. Close may be called again, also concurrently: each call
 // returns when the session has ended, with the same error, and the first ctx that ends is the
 // one that ends the wait for holders.
 func (s *Session) Close(ctx context.Context) error { return engine.Of(s).Close(ctx) }

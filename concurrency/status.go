@@ -50,14 +50,14 @@ type Request struct {
 	// Renewed is when the request's session last renewed its lease, or up to a second before
 	// that. A live session renews three times per TTL. An old permit with a recent renewal is
 	// held by a live process, which may be stuck; an old permit with an old renewal by a
-	// process that is dead or cannot reach etcd. FreesBy is when the permit is free at the
+	// process that is dead or cannot reach etcd. ExpiresBy is when the permit is free at the
 	// latest if the session does not renew its lease again. It includes a second and a half
 	// in reserve, because etcd rounds down to seconds and checks for expired leases every half
 	// second. A new leader of etcd renews all leases, which moves both times on.
 	//
 	// Both are etcd's answers about the lease, by this machine's clock. Status with
 	// CheckLeases and WaitInfo set them; elsewhere, and without an answer, they are zero.
-	Renewed, FreesBy time.Time
+	Renewed, ExpiresBy time.Time
 }
 
 // StatusOption changes one call of Status.
@@ -67,7 +67,7 @@ type StatusOption func(*statusRead)
 type statusRead struct{ leases bool }
 
 // CheckLeases lets Status ask etcd about the leases of the holders, for Request.Renewed and
-// FreesBy: one request for each lease, of the 64 oldest at most. Without it Status cannot
+// ExpiresBy: one request for each lease, of the 64 oldest at most. Without it Status cannot
 // distinguish a holder that is stuck from one that is dead.
 func CheckLeases() StatusOption { return func(r *statusRead) { r.leases = true } }
 

@@ -60,7 +60,7 @@ type WaitInfo struct {
 	Blocking []Blocker
 }
 
-// Blocker is a holder that a waiter waits for. Renewed and FreesBy are zero in the first
+// Blocker is a holder that a waiter waits for. Renewed and ExpiresBy are zero in the first
 // report.
 type Blocker struct{ Request }
 

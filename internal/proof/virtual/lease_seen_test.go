@@ -10,7 +10,7 @@ import (
 )
 
 // Status distinguishes a holder that is stuck from one that is dead: the session of the first renews
-// its lease, and that of the second does not. FreesBy is when a dead holder's permit is free
+// its lease, and that of the second does not. ExpiresBy is when a dead holder's permit is free
 // at the latest, and not long after it is.
 func TestStatusTellsStuckFromDead(t *testing.T) {
 	t.Parallel()
@@ -31,14 +31,14 @@ func TestStatusTellsStuckFromDead(t *testing.T) {
 		for i, at := range []time.Time{renewed(dead, 1), renewed(stuck, 3)} {
 			h := st.Holders[i]
 			require.WithinRange(t, h.Renewed, at.Add(-time.Second), at)
-			require.WithinRange(t, h.FreesBy, at.Add(ttl), at.Add(ttl+1500*time.Millisecond))
+			require.WithinRange(t, h.ExpiresBy, at.Add(ttl), at.Add(ttl+1500*time.Millisecond))
 		}
 		plain, err := operator.Status(within(t, time.Minute))
 		require.NoError(t, err)
 		require.Zero(t, plain.Holders[0].Renewed)
-		require.Zero(t, plain.Holders[0].FreesBy)
+		require.Zero(t, plain.Holders[0].ExpiresBy)
 
-		time.Sleep(time.Until(st.Holders[0].FreesBy))
+		time.Sleep(time.Until(st.Holders[0].ExpiresBy))
 		st, err = operator.Status(within(t, time.Minute), concurrency.CheckLeases())
 		require.NoError(t, err)
 		require.Len(t, st.Holders, 1)
