@@ -25,7 +25,7 @@ func (o owner) describe() Request { return describe(o.Request) }
 // because it was deleted by hand, is removed.
 func (q *sessionQueue) ownerOf(ctx context.Context, id string) (o owner, live bool, err error) {
 	idKey := q.keys.ID(id)
-	kvs, err := q.get(ctx, idKey)
+	kvs, err := q.sess.Get(ctx, idKey)
 	if err != nil || len(kvs) == 0 {
 		return owner{}, false, err
 	}
@@ -36,7 +36,7 @@ func (q *sessionQueue) ownerOf(ctx context.Context, id string) (o owner, live bo
 		return owner{}, false, errID
 	}
 	if ours {
-		kvs, err := q.get(ctx, rec.Slot)
+		kvs, err := q.sess.Get(ctx, rec.Slot)
 		if err != nil {
 			return owner{}, false, err
 		}
@@ -66,7 +66,7 @@ func (q *sessionQueue) withToken(ctx context.Context, token int64) (owner, bool,
 				// The ID in the value may not be exact (JSON has text only), and the
 				// key of another request must not be removed.
 				idKey := q.keys.ID(id)
-				kvs, err := q.get(ctx, idKey)
+				kvs, err := q.sess.Get(ctx, idKey)
 				if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == token {
 					o.also = []string{idKey}
 				}
@@ -93,7 +93,7 @@ func (q *sessionQueue) evictFound(ctx context.Context, find func(context.Context
 		return err
 	}
 	n.By = q.sess.Holder()
-	return q.open(ctx, func(ctx context.Context) error {
+	return q.sess.Do(ctx, func(ctx context.Context) error {
 		o, live, err := find(ctx)
 		if err != nil {
 			return err

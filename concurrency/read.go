@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -25,16 +24,6 @@ func (q *sessionQueue) read(ctx context.Context) (mirror.View, error) {
 		_, _ = q.limit.Learn(resp.Kvs[0])
 	}
 	return v, nil
-}
-
-// open runs a call that ends when the session is closed, with ErrClosed then.
-func (q *sessionQueue) open(ctx context.Context, call func(context.Context) error) error {
-	return q.sess.Do(ctx, call)
-}
-
-// get reads one key, linearizably.
-func (q *sessionQueue) get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
-	return q.sess.Get(ctx, key)
 }
 
 // list reads the range of the queue and its limit.

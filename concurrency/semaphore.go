@@ -149,7 +149,7 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 // prepare checks a request against the limit before anything is written. The
 // first call compares the stored limit with this program's.
 func (s *Semaphore) prepare(ctx context.Context, weight int64) error {
-	return s.queue.open(ctx, func(ctx context.Context) error { return s.fits(ctx, weight) })
+	return s.queue.sess.Do(ctx, func(ctx context.Context) error { return s.fits(ctx, weight) })
 }
 
 func (s *Semaphore) fits(ctx context.Context, weight int64) error {
@@ -214,7 +214,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 	if n < 0 || n > math.MaxInt32 {
 		return s.queue.failed("set limit of", invalid("limit %d is not between 0 and %d", n, math.MaxInt32))
 	}
-	if err := s.queue.open(ctx, func(ctx context.Context) error { return s.queue.limit.Set(ctx, int64(n), c.create, s.queue.read) }); err != nil {
+	if err := s.queue.sess.Do(ctx, func(ctx context.Context) error { return s.queue.limit.Set(ctx, int64(n), c.create, s.queue.read) }); err != nil {
 		if errors.Is(err, ErrNoLimit) {
 			err = fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", err)
 		}

@@ -27,7 +27,7 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 	if err := checkReason(reason); err != nil {
 		return Leader{}, q.failed("step down in", err)
 	}
-	err = q.open(ctx, func(ctx context.Context) error {
+	err = q.sess.Do(ctx, func(ctx context.Context) error {
 		v, err := q.read(ctx)
 		if err != nil {
 			return err
