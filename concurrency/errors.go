@@ -18,7 +18,7 @@ import (
 var (
 	// ErrInvalid: an argument, an option or a combination of them is wrong.
 	// Nothing was written to etcd. A repetition fails as well.
-	ErrInvalid = errors.New("invalid argument")
+	ErrInvalid = engine.ErrInvalid
 
 	// ErrFull: no permit is free, and the call does not wait, or its Wait has passed. etcd
 	// answers. It always comes as a *FullError.
@@ -233,6 +233,4 @@ func (e *StepDownError) Error() string {
 // Is reports whether target is ErrStepDown.
 func (e *StepDownError) Is(target error) bool { return target == ErrStepDown }
 
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
-}
+func invalid(format string, args ...any) error { return engine.Invalid(format, args...) }

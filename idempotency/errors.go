@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // The errors of this package, one for each decision that a caller can make. They are wrapped with
@@ -185,10 +186,4 @@ func (e *OmittedError) Error() string { return fmt.Sprintf("%v: %v", e.Key, ErrO
 // Is reports whether target is ErrOmitted.
 func (e *OmittedError) Is(target error) bool { return target == ErrOmitted }
 
-// invalidError is an ErrInvalid whose text is only the reason.
-type invalidError struct{ error }
-
-func (e invalidError) Unwrap() error        { return e.error }
-func (e invalidError) Is(target error) bool { return target == ErrInvalid }
-
-func invalid(format string, args ...any) error { return invalidError{fmt.Errorf(format, args...)} }
+func invalid(format string, args ...any) error { return engine.Invalid(format, args...) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // The errors of this package, one for each decision that a caller can make. They are wrapped with the
@@ -144,9 +145,7 @@ func (e *UnconfirmedError) Unwrap() error { return e.Cause }
 // Is reports whether target is ErrUnconfirmed.
 func (e *UnconfirmedError) Is(target error) bool { return target == ErrUnconfirmed }
 
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
-}
+func invalid(format string, args ...any) error { return engine.Invalid(format, args...) }
 
 // errDidNotReturn says that AtMost has passed, and the function still runs.
 var errDidNotReturn = errors.New("the function did not return when AtMost had passed")

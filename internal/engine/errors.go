@@ -1,14 +1,27 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The errors that package concurrency returns as its own: they are the same values there,
 // which documents them.
 var (
+	ErrInvalid = errors.New("invalid argument")
 	ErrLost    = errors.New("permit is lost")
 	ErrClosed  = errors.New("session is closed")
 	ErrTooMany = errors.New("too many requests on one session")
 )
+
+// invalidError is an ErrInvalid whose text is only the reason.
+type invalidError struct{ error }
+
+func (e invalidError) Unwrap() error        { return e.error }
+func (e invalidError) Is(target error) bool { return target == ErrInvalid }
+
+// Invalid returns an error that is ErrInvalid and has the formatted text.
+func Invalid(format string, args ...any) error { return invalidError{fmt.Errorf(format, args...)} }
 
 // ErrEpoch ends what waits on a lost lease: it queues anew on the next one.
 var ErrEpoch = errors.New("the session's lease is lost")
