@@ -132,3 +132,32 @@ func TestSlotsOfAQueueAreBounded(t *testing.T) {
 	_, err = s.TakeSlot(t.Context(), "another")
 	require.NoError(t, err)
 }
+
+// A slot is freed for a call at the moment at which its wait ends: the call has it, or it would
+// be lost.
+func TestSlotsWaitEndsWithASlot(t *testing.T) {
+	t.Parallel()
+	s := newSlots(1)
+	x := taken(t, s, "q", "a")
+	s.Deletes(x)
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() {
+		_, err := s.TakeSlot(ctx, "q")
+		got <- err
+	}()
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.waits == 1
+	}, time.Minute, time.Millisecond)
+	s.mu.Lock() // the call cannot return before the slot is free
+	cancel()
+	time.Sleep(10 * time.Millisecond)
+	delete(s.deleting, x.Key)
+	s.numbers["q"].free(x.Number)
+	s.end(x)
+	s.mu.Unlock()
+	require.NoError(t, <-got)
+	require.Equal(t, 1, s.used)
+}
