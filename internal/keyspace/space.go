@@ -22,11 +22,11 @@ type Space struct {
 func New(prefix, namespace string) (Space, error) {
 	trimmed := strings.TrimRight(prefix, "/")
 	if trimmed == "" {
-		return Space{}, fmt.Errorf("Prefix %q is empty", prefix)
+		return Space{}, fmt.Errorf("the Prefix %q is empty", prefix)
 	}
 	for part := range strings.SplitSeq(strings.TrimPrefix(trimmed, "/"), "/") {
 		if err := CheckName(part); err != nil {
-			return Space{}, fmt.Errorf("Prefix %q: a part %w", prefix, err)
+			return Space{}, fmt.Errorf("the Prefix %q: a part %w", prefix, err)
 		}
 	}
 	if err := CheckName(namespace); err != nil {
