@@ -10,6 +10,46 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
+// AtLeast must not end just when the next tick comes. It may be longer than the interval, and than
+// AtMost.
+func TestAtLeastAndTheInterval(t *testing.T) {
+	t.Parallel()
+	const refused, accepted = true, false
+	for _, tt := range []struct {
+		atLeast, interval time.Duration
+		refused           bool
+	}{
+		{0, 0, accepted},
+		{time.Hour, 0, accepted},
+		{2 * defaultAtMost, 0, accepted},
+		{0, time.Minute, accepted},
+		{50 * time.Second, time.Minute, accepted},
+		{time.Minute - early - time.Millisecond, time.Minute, accepted},
+		{time.Minute - early, time.Minute, refused},
+		{time.Minute, time.Minute, refused},
+		{time.Minute + time.Millisecond, time.Minute, accepted},
+		{5 * time.Minute, time.Minute, accepted},
+		{179 * time.Millisecond, 200 * time.Millisecond, accepted},
+		{180 * time.Millisecond, 200 * time.Millisecond, refused},
+		{time.Minute, -time.Minute, accepted}, // the schedule has no next fire time
+	} {
+		_, job := newSettings(tt.interval, []Option{AtLeast(tt.atLeast)})
+		opts := []CallOption{AtLeast(tt.atLeast)}
+		if tt.interval > 0 {
+			opts = append(opts, Every(tt.interval))
+		}
+		_, call := newRequest(opts)
+		for _, err := range []error{job, call} {
+			if tt.refused {
+				require.ErrorIs(t, err, ErrInvalid, "%v", tt)
+				require.ErrorContains(t, err, tt.interval.String())
+			} else {
+				require.NoError(t, err, "%v", tt)
+			}
+		}
+	}
+}
+
 // What a call does before it has read anything, by what events have shown of its tick.
 func TestUnread(t *testing.T) {
 	t.Parallel()

@@ -59,9 +59,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 		err = invalid("the schedule counts from the time at which it is asked, so processes would not agree on its ticks: pass Periods in its place")
 	default:
 		first := j.times.after(now)
-		if interval := j.times.after(first).Sub(first); s.skipsTicks(interval) {
-			err = invalid("AtLeast(%v) is as long as the time between two fire times, %v: it counts from the start, a little after the tick, so each second tick would be left out; set it lower", s.atLeast, interval)
-		}
+		err = s.check(j.times.after(first).Sub(first))
 	}
 	if err == nil {
 		err = l.job(name).use(s.fingerprint())

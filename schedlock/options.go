@@ -74,11 +74,15 @@ func AtMost(d time.Duration) Option {
 	return option(func(s *settings) error { s.atMost = d; return checkLength("AtMost", d) })
 }
 
-// AtLeast keeps the job from starting again for d after a start, up to ten years, even if the run
-// has ended long before, its process has crashed or its session was closed. The default is 0. A run
-// starts a little after its tick. So d must be shorter than the interval of the job, by more than
-// starts are late; otherwise every second tick is skipped. A d that equals the period, or the time
-// between the next two fire times of a Job, is refused.
+// AtLeast keeps the job from starting again for d after a start, even if the run has ended long
+// before, its process has crashed or its session was closed. The default is 0; d is at most ten
+// years, and does not depend on AtMost.
+//
+// Ticks that come within d are skipped. A run starts a little after its tick, so a d close to the
+// interval of the job would skip every second tick by accident. The interval is the period of the
+// job, or the time between the next two fire times of a Job. A d that equals the interval, or is
+// shorter by at most 50 ms (by a tenth of an interval below 500 ms), is refused with ErrInvalid. A
+// longer d is accepted, and skips ticks.
 func AtLeast(d time.Duration) Option {
 	return option(func(s *settings) error {
 		s.atLeast = d
@@ -174,7 +178,7 @@ func newSettings[O JobOption](every time.Duration, opts []O) (settings, error) {
 			return s, err
 		}
 	}
-	return s, s.check()
+	return s, s.check(every)
 }
 
 // newRequest reads the options of a call.
@@ -189,18 +193,16 @@ func newRequest(opts []CallOption) (request, error) {
 		}
 	}
 	r.within = r.lateBy
-	return r, r.check()
+	return r, r.check(r.every)
 }
 
-// check returns an error if settings contradict each other.
-func (s settings) check() error {
-	switch {
-	case s.atLeast > s.atMost:
-		return invalid("AtLeast(%v) is above AtMost(%v)", s.atLeast, s.atMost)
-	case s.every > 0 && s.skipsTicks(s.every):
-		return invalid("AtLeast(%v) is as long as the period, %v: it counts from the start, a little after the tick, so each second tick would be left out; set it lower", s.atLeast, s.every)
+// check returns an error if AtLeast ends just when the next tick comes, which would then be skipped.
+// interval is the time between two ticks, or 0 if it is not known.
+func (s settings) check(interval time.Duration) error {
+	if s.atLeast == 0 || s.atLeast > interval || s.atLeast < interval-min(early, interval/10) {
+		return nil
 	}
-	return nil
+	return invalid("AtLeast(%v) is as long as the time between two ticks, %v: it counts from the start, a little after the tick, so each second tick would be skipped; set it lower, or clearly longer to skip ticks", s.atLeast, interval)
 }
 
 func checkLength(option string, d time.Duration) error {
@@ -218,9 +220,4 @@ func checkPeriod(period string, d time.Duration) error {
 		return invalid("%s is not a whole number of milliseconds", period)
 	}
 	return nil
-}
-
-// skipsTicks reports whether AtLeast ends just when the next tick comes, which is then skipped.
-func (s settings) skipsTicks(interval time.Duration) bool {
-	return s.atLeast > 0 && s.atLeast <= interval && s.atLeast >= interval-min(early, interval/10)
 }
