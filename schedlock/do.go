@@ -24,8 +24,8 @@ type Func func(ctx context.Context, r *Run) error
 // (ErrSettings), an error of etcd's, or ctx's error joined with what the call waited for;
 // everything that the call left in etcd is then removed or expires.
 //
-// ctx bounds the wait for etcd, and fn. Without a deadline in ctx or a LateBy, a call waits as long
-// as etcd is not available. When fn has returned, its outcome is recorded even if ctx has ended, in
+// ctx bounds both the wait for etcd and fn. If ctx has no deadline and LateBy is not given, the call
+// waits without a bound while etcd is unavailable. When fn has returned, its outcome is recorded even if ctx has ended, in
 // the background if necessary. A panic of fn, and runtime.Goexit, are recorded and then continue.
 //
 // If etcd does not confirm that record within the session's ReleaseTimeout, or before ctx ends, Do

@@ -4,7 +4,8 @@
 // # Guaranteed
 //
 // A tick is started at most once; with Retries(n), at most n further times, each time after the
-// previous run was lost. One Txn of etcd decides each start; no clock takes part.
+// previous run was lost. One Txn of etcd decides that; no clock takes part in it. Clocks decide which
+// ticks have come, and which are too late.
 //
 // A tick is not started after a later tick of the job was claimed. The same Txn decides that. A
 // later tick does not count if it is further in the future than Options.MaxSkew, by the clock of
@@ -34,8 +35,8 @@
 // # Not guaranteed
 //
 // Not every tick is started. A tick is skipped if a run of the job is active, if the job is paused
-// or cools down, or if no process is alive to start it. What a run does outside etcd may happen
-// more than once: a process can be paused between the check of its context and the effect. Ticks
+// or cools down, or if no process is alive to start it. A run's effects outside etcd may happen more
+// than once: a process can be paused between the check of its context and the effect. Ticks
 // are not started exactly on time: they start by the clock of the process that claims first. If
 // clocks differ by more than a job's interval, a process with a fast clock can claim a later tick
 // first; the earlier tick is then skipped.
@@ -49,11 +50,16 @@
 //
 // # Terms
 //
-// A tick is a fire time of a job: an instant in UTC, the same in all processes. A claim is the
-// record in etcd by which a process takes a tick; afterwards it is the history of the run. A run is
-// one execution of a job's function. An attempt is a start of a tick: the first one, or a further
-// one after the previous run was lost. The holder of a run is the process that executes it, by
-// SessionOptions.Holder of its session. A cooldown is the time after a start during which AtLeast
-// keeps the job from starting again. A call that finds a run of its own tick active, and may start
-// another attempt, waits for the end of that run: it is on standby.
+// A tick is a fire time of a job: an instant in UTC, the same in all processes. The tick record is
+// what etcd stores about a tick. A process claims a tick by creating its record; the record is
+// afterwards the history of the tick's latest run.
+//
+// A run is one execution of a job's function. It is active from its start until its end is recorded,
+// it is unlocked, or the lease of its session ends; State and Status show an active run as running.
+// An attempt is a start of a tick: the first one, or a further one after the previous run was lost.
+// The holder of a run is the process that executes it, by SessionOptions.Holder of its session.
+//
+// A cooldown is the time after a start during which AtLeast keeps the job from starting again. A
+// call that finds a run of its own tick active, and may start another attempt, waits for the end of
+// that run: it is on standby.
 package schedlock

@@ -12,6 +12,10 @@ import (
 // The errors of this package, one for each decision that a caller can make. They are wrapped with the
 // job and the value in question: compare with errors.Is. Any other error is the function's own, comes
 // from etcd, or is the error of a ctx.
+//
+// ErrInvalid, ErrLost, ErrClosed, ErrUnconfirmed and ErrUnavailable are the same values as in package
+// concurrency. ErrTooLong and the error types are this package's own: errors.As finds a lost run as
+// a *schedlock.LostError, not as a *concurrency.LostError, and ErrTooLong does not match ErrLost.
 var (
 	// ErrInvalid is concurrency.ErrInvalid: an argument or an option is wrong.
 	// Nothing was written to etcd; repeating does not help.

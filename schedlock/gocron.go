@@ -10,7 +10,7 @@ import (
 
 // GocronLocker is a Locker of gocron (v2). Another locker for gocron locks the name of the job
 // until its task ends, so that each process whose timer fires after that runs the task again. This
-// one claims the tick. It is safe for concurrent use.
+// one creates the tick's record. It is safe for concurrent use.
 //
 // gocron does not pass on what happens to a run. A task is not notified that its run was lost: use
 // Running to get the run. gocron does not report that a task failed or panicked, nor that it was

@@ -19,7 +19,7 @@ type State string
 
 // The states of a recorded run.
 const (
-	RunActive   State = "running"
+	RunActive   State = "running"  // it is active
 	RunDone     State = "done"     // its function returned nil
 	RunFailed   State = "failed"   // its function returned an error, panicked, or exceeded AtMost
 	RunLost     State = "lost"     // its process died, was partitioned or was paused for too long
@@ -126,7 +126,7 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 type Status struct {
 	Job     string
 	Last    *Record // of the latest tick, or nil
-	Running bool    // whether a run is active
+	Running bool    // a run is active
 	// CoolingDown reports whether AtLeast keeps the job from starting.
 	CoolingDown bool
 	Paused      *Pause // or nil

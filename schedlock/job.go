@@ -113,9 +113,9 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 // RunContext: it does not overlap with another run, and returns ErrLost, ErrTooLong and the other
 // errors of Locker.Do.
 //
-// Near a fire time, the order of the claims decides. If Trigger claims after the fire time and
-// before the calls for it, it replaces that tick: the calls report Late, and the job runs once. If
-// the tick was claimed first, Trigger reports StillRunning while that run is active, and runs the
+// Near a fire time, the call that claims its tick first decides. If Trigger claims after the fire
+// time and before the calls for it, it replaces that tick: the calls report Late, and the job runs
+// once. If the fire time was claimed first, Trigger reports StillRunning while that run is active, and runs the
 // job once more after it. A fire time that comes during a triggered run is skipped as StillRunning.
 // With Retries a lost run is repeated as that of a tick: until LateBy after the call of Trigger, by
 // default before the next fire time.

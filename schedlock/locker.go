@@ -23,8 +23,8 @@ type Options struct {
 	// of a job is kept at any age.
 	KeepFor time.Duration
 	// MaxSkew is the difference that is allowed between the clocks of the fleet. A tick that is
-	// further in the future is refused, and a claim that a process with a faster clock made further
-	// in the future does not keep earlier ticks from starting. Defaults to one minute.
+	// further in the future is refused. The record of such a tick, by a process with a faster clock,
+	// does not keep earlier ticks from starting. Defaults to one minute.
 	MaxSkew time.Duration
 	// Sticky prefers the same process for all ticks of a job, as long as that process lives.
 	// Defaults to false: the preferred process changes from tick to tick.

@@ -118,11 +118,11 @@ func LateBy(d time.Duration) Option {
 // does not return at once, but waits until the run has ended or LateBy has passed. A Job that
 // begins later looks once for a lost run, see Job.Next.
 //
-// So Retries has no effect if the calls on standby end before the loss is detected, which takes the
-// TTL and half a second; these calls report Late. Under a Job and NewGocronCron they end when the
-// next tick comes. Under Wrap and NewGocronLocker they end with the period, unless LateBy is
-// longer. A LateBy above the duration of a run plus the TTL helps there; the ticks that come
-// meanwhile are skipped as StillRunning.
+// A loss is detected after the TTL and half a second. If the calls on standby end before that,
+// they report Late, and there is no further attempt. Under a Job and NewGocronCron they end when the
+// next tick comes. Under Wrap and NewGocronLocker they end with the period, or after LateBy if that
+// is longer: set LateBy above the duration of a run plus the TTL. Ticks that come meanwhile are
+// skipped as StillRunning.
 func Retries(n int) Option {
 	return option(func(s *settings) error {
 		s.retries = n

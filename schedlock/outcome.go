@@ -21,7 +21,7 @@ const (
 	// returned. This process's clock or an answer of etcd's shows that. What the function did
 	// after the loss may overlap with another run.
 	Lost
-	// Claimed: another call has claimed this tick, and runs or has run it.
+	// Claimed: another call has claimed this tick. Its run is active, has ended or was lost.
 	Claimed
 	// StillRunning: a run of another tick is active, or the job cools down (AtLeast).
 	StillRunning
