@@ -196,6 +196,7 @@ func (c *call) ofFlight(f *flight) (st state) {
 // lead asks etcd until there is an attempt, an outcome or an error.
 func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, err error) {
 	s, st := c.store, state{sent: now()}
+	c.since = time.Now()
 	if !c.set.likelyNew {
 		st, err = s.read(ctx, c.entry, false)
 	}

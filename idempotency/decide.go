@@ -75,7 +75,7 @@ func admission(majority, room, scopeFull bool) decision {
 }
 
 func (c *call) known(st state, confirmed bool) known {
-	return known{state: st, agrees: st.prints().agree(c.print), undoing: st.lost() && c.store.takesBack(st), confirmed: confirmed}
+	return known{state: st, agrees: st.kv != nil && st.prints().agree(c.print), undoing: st.lost() && c.store.takesBack(st), confirmed: confirmed}
 }
 
 func (c *call) asked() asked {

@@ -61,7 +61,7 @@ func (s *space) enough() bool {
 	}
 	full := s.known && s.wrote >= s.room
 	if full && !s.full {
-		s.store.log.Warn("etcd is close to its quota: no new requests are begun")
+		s.store.log.Warn("etcd is near its quota: no new request begins")
 	}
 	s.full = full
 	return !full

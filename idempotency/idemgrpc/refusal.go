@@ -30,7 +30,7 @@ const (
 	ReasonUnreadable  = "UNREADABLE"                // INTERNAL: the recorded outcome cannot be read
 	ReasonScopeFull   = "SCOPE_FULL"                // RESOURCE_EXHAUSTED: the scope has as many records as the store allows
 	ReasonUnavailable = "UNAVAILABLE"               // UNAVAILABLE: etcd is unavailable, or the session is closed
-	ReasonFull        = "FULL"                      // UNAVAILABLE: etcd is close to its quota, and no new call begins
+	ReasonFull        = "FULL"                      // UNAVAILABLE: etcd is near its quota, and no new call begins
 )
 
 // MetadataRef is the key, in the metadata of the ErrorInfo, of the reference of the call's record,

@@ -48,7 +48,7 @@ const (
 	CodeInternal    Code = "internal"    // 500: an option is wrong, or etcd refuses the operations given to Attempt.Attach
 	CodeUnreadable  Code = "unreadable"  // 500: the recorded response cannot be read
 	CodeUnavailable Code = "unavailable" // 503: etcd is unavailable, or the session is closed
-	CodeFull        Code = "full"        // 503: etcd is close to its quota, and no new request begins
+	CodeFull        Code = "full"        // 503: etcd is near its quota, and no new request begins
 )
 
 // problems are the answers by code. The titles for missing, in-progress and reused are the draft's.

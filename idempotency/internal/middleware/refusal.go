@@ -23,7 +23,7 @@ const (
 	Internal    Reason = "internal"    // the program or its settings are wrong
 	Unreadable  Reason = "unreadable"  // the record cannot be read; an operator has to replace or delete it
 	ScopeFull   Reason = "scope-full"  // the scope has as many records as the store allows
-	Full        Reason = "full"        // etcd is close to its quota
+	Full        Reason = "full"        // etcd is near its quota
 	Unavailable Reason = "unavailable" // the store cannot be reached
 )
 
