@@ -28,7 +28,7 @@ const (
 	InProgress State = iota + 1 // an attempt is in progress
 	Done                        // a result is recorded
 	Failed                      // a failure is recorded
-	Unknown                     // the latest attempt was lost
+	Unknown                     // the latest attempt was lost: OnLost decides what a duplicate does
 	Released                    // the key was released; recovery points or the fingerprint are kept
 	Unreadable                  // the record cannot be read
 )

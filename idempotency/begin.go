@@ -24,7 +24,7 @@ import (
 //     etcd's. A *concurrency.UnavailableError is joined if etcd does not answer. ErrUnseen is joined
 //     if etcd does not answer or is near its quota, and this call has seen nothing of the request.
 //
-// The payload is what else two calls must have in common to be the same request. []byte and string
+// Two calls with one key are the same request only if their payloads are equal. []byte and string
 // are compared byte by byte; json.RawMessage and all other types by their JSON, in which neither the
 // order of members nor white space counts; a Fingerprint is compared as the hash that it is; nil
 // equals an empty []byte. A payload that another one could be mistaken for is ErrInvalid: an

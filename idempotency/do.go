@@ -20,9 +20,8 @@ type Result[T any] struct {
 	Token   int64
 }
 
-// Do executes the request with that key once, however often it is called: it calls fn, records the
-// returned value as JSON and returns it. Later calls, and calls at the same time, return the
-// recorded value.
+// Do calls fn for a request without an outcome, records the returned value as JSON and returns it.
+// Later calls with the same key, and calls at the same time, return the recorded value.
 //
 // If fn returns an error, Do returns it unchanged, and OnError decides what happens to the request.
 // By default the key is released for the same payload: the next call runs fn again, and another
@@ -39,7 +38,9 @@ type Result[T any] struct {
 // what was given to Attach (ErrInvalid), the attempt counts as lost.
 //
 // ctx bounds the wait for other attempts and for etcd, but not fn. The context of fn is the
-// attempt's, which does not end with ctx.
+// attempt's, which does not end with ctx. When fn has returned, Do waits at most 5 seconds for etcd to
+// record the end, also if ctx has ended. After that it returns ErrNotRecorded, and recording continues
+// in the background.
 func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx context.Context, a *Attempt) (T, error), opts ...Option) (Result[T], error) {
 	var res Result[T]
 	if fn == nil {
@@ -93,7 +94,7 @@ const recordWithin = commit.CallTimeout
 
 // run calls the function and settles the attempt, however the function ends.
 func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error) {
-	// The caller's ctx may have ended. What was done is recorded nevertheless.
+	// The caller's ctx may have ended. The end is recorded nevertheless.
 	wait := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.WithoutCancel(ctx), recordWithin)
 	}

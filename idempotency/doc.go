@@ -1,26 +1,42 @@
-// Package idempotency executes each request once, however often it is sent: the first call with
-// a key runs the function and records its outcome in etcd; every other call with that key
-// returns the recorded outcome.
+// Package idempotency records the outcome of each request in etcd and replays it, so that a request
+// that is sent again is not executed again. The first call with a key runs the function and records
+// its outcome; every other call with that key returns the recorded outcome. If a process dies before
+// it has recorded the outcome, OnLost decides: execute again (the default), or refuse.
 //
 // # Guaranteed
 //
-// At most one attempt at a request runs at a time, if functions return when their contexts end.
-// No attempt begins after an outcome was recorded, until the outcome has expired (Retain) or was
-// deleted. One Txn of etcd decides both; no clock takes part. A process keeps its attempt as
-// long as it keeps its session, however slow it is. An attempt that another one has taken over
-// can no longer write anything. Operations given to Attempt.Attach, such as changes of the
-// caller's own keys, take effect exactly once, together with the outcome.
+// An attempt begins only if no other attempt's claim exists. No attempt begins after an outcome was
+// recorded, until the outcome has expired (Retain) or was deleted. One Txn of etcd decides both; no
+// clock takes part.
 //
-// After the function has returned, its outcome is written until etcd has it. While the process
-// and its session live, no other attempt begins. A request with the same key and another payload
-// is refused as long as the record is kept, also after the function has failed.
+// An attempt's context ends, with a cause, before another attempt begins, under the assumptions that
+// package concurrency states for permits. So two attempts at a request do not overlap if their
+// functions return when their contexts end.
+//
+// A process keeps its attempt for as long as it keeps its session, up to MaxExecution (15 minutes by
+// default). If the function has not returned when the session's margin has passed after that, the
+// attempt counts as lost, even if its function still runs. An attempt that another one has taken over
+// can write nothing more: no outcome, no recovery point, and no Txn with its Guard.
+//
+// Operations given to Attempt.Attach, such as changes of the caller's own keys, take effect in the
+// Txn that records the outcome, or not at all. They are dropped if the function of Do or Run returns
+// an error, also if the failure is recorded.
+//
+// After the function has returned a value, its outcome is written until etcd has it. While the
+// process and its session live, no other attempt begins meanwhile, unless etcd refuses the operations
+// given to Attach. After an error OnError decides. By default the key is released: the next call with
+// the same payload begins another attempt.
+//
+// A request with the same key and another payload is refused as long as the record is kept, also
+// after the function has failed.
 //
 // # Not guaranteed
 //
 // That effects outside etcd happen once: a process can die, or lose its session, between the
 // effect and the record. OnLost decides what happens next. With TakeOver the function runs again
 // (at least once); send Attempt.ChildKey to the service that it calls, which then acts once. With
-// Refuse it does not run until an operator calls Resolve (at most once).
+// Refuse it does not run until an operator calls Resolve (at most once, for as long as the lost
+// attempt is remembered: RetainUnknown).
 //
 // That an outcome is deleted right after Retain: etcd restarts the time of its leases when its
 // leader changes.
@@ -28,10 +44,14 @@
 // # Terms
 //
 // A request is all calls with one Key. A duplicate is a call for a request that was called
-// before. An attempt is one execution of the function for a request; its claim is a key in etcd
-// that exists until the attempt is settled, by Commit, Fail, Release or Abandon, or until the lease
-// of its session ends. An attempt is lost if its claim has ended without an outcome. An outcome is a
-// recorded result or failure; to replay is to return it to a duplicate. A record is what etcd stores
-// about a request: its latest attempt, its outcome and its recovery points. The payload's fingerprint
-// distinguishes duplicates from other requests with the same key.
+// before. An attempt is one execution of the function for a request. Its claim is a key in etcd that
+// exists while the attempt is in progress, at most as long as the lease of its session. Commit, Fail,
+// Release and Abandon settle an attempt; Do and Run call them.
+//
+// An outcome is a recorded result or failure; to replay is to return it to a duplicate. An attempt is
+// lost if its claim has ended with neither an outcome nor a release. It is then unknown what the
+// attempt did: State Unknown and UnknownError are about a lost attempt.
+//
+// A record is what etcd stores about a request: its latest attempt, its outcome and its recovery
+// points. The payload's fingerprint distinguishes duplicates from other requests with the same key.
 package idempotency

@@ -12,6 +12,10 @@ import (
 // The errors of this package, one for each decision that a caller can make. They are wrapped with
 // the operation, the store and the request: compare with errors.Is. An error that matches none of
 // these is the function's own, etcd's, or a ctx's.
+//
+// ErrInvalid, ErrLost and ErrClosed are the same values as in package concurrency. ErrTooLong and the
+// error types are this package's own: ErrTooLong does not match ErrLost, and the error of a lost
+// attempt is no *concurrency.LostError.
 var (
 	// ErrInvalid is concurrency.ErrInvalid: an argument or an option is wrong. Nothing was
 	// written to etcd, except if Do's value has no JSON. Repeating the call does not help.
@@ -75,7 +79,7 @@ var (
 	ErrNotRecorded = errors.New("outcome is not recorded yet")
 
 	// ErrFenced: this attempt is no longer the latest: another one has taken over, or the record
-	// was resolved or deleted. What this attempt was to write was not written.
+	// was resolved or deleted. The outcome or the recovery point of this attempt was not written.
 	ErrFenced = errors.New("another attempt has taken over")
 
 	// ErrLost is concurrency.ErrLost: the attempt's session was lost during the attempt, so
@@ -144,7 +148,7 @@ func (e *ScopeFullError) Error() string {
 // Is reports whether target is ErrScopeFull.
 func (e *ScopeFullError) Is(target error) bool { return target == ErrScopeFull }
 
-// UnknownError names an attempt that was lost.
+// UnknownError names an attempt that was lost, so that its outcome is unknown.
 type UnknownError struct {
 	Key     Key
 	Ref     Ref // for Resolve

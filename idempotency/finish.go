@@ -15,7 +15,7 @@ import (
 )
 
 // Commit records that the request is done, with its result: duplicates get it for as long as Retain.
-// What was given to Attach is part of the same Txn. The attempt is settled then.
+// The conditions and operations given to Attach are part of the same Txn. The attempt is settled then.
 //
 // It returns ErrConflict if a condition given to Attach is not met, and ErrInvalid if etcd refuses
 // the operations: then nothing was written, what was given to Attach is dropped, and the attempt
@@ -45,7 +45,7 @@ func (a *Attempt) Release(ctx context.Context) error {
 	return a.finish(ctx, &settlement{state: record.AttemptReleased})
 }
 
-// Abandon leaves the attempt as lost, as if its process had died: what it has done is not known, and
+// Abandon leaves the attempt as lost, as if its process had died: it is unknown what it did, and
 // OnLost decides what happens next. It returns the errors of Commit, except for ErrConflict.
 func (a *Attempt) Abandon(ctx context.Context) error {
 	return a.finish(ctx, &settlement{})

@@ -49,14 +49,17 @@ type Options struct {
 	// cannot find a payload by trying. It must be the same in all processes. Defaults to none.
 	Secret []byte
 	// OldSecrets are further secrets whose fingerprints match; new requests are recorded with
-	// Secret alone. Change a Secret in three steps, each in all processes: add the new one to
-	// OldSecrets; make it the Secret, and the previous one an entry of OldSecrets; remove that
-	// entry when RetainUnknown and the longest Retain of any call have both passed, one after the
-	// other, since the last process with the previous Secret has ended (such a process may work
-	// for MaxExecution after its last new request). If a secret that is still needed is missing,
-	// duplicates are refused with ErrMismatch, and no function runs twice. NoSecret means no
-	// Secret; an empty entry is ErrInvalid. Each entry costs one more hash of the payload per call.
-	// Defaults to none.
+	// Secret alone. To change a Secret, make three rollouts, each in all processes:
+	//
+	//  1. Add the new secret to OldSecrets.
+	//  2. Make it the Secret, and put the previous one into OldSecrets.
+	//  3. Remove the previous one, when RetainUnknown plus the longest Retain of any call have
+	//     passed since the last process with the previous Secret ended.
+	//
+	// Such a process may work for MaxExecution after its last new request. If a secret that is
+	// still needed is missing, duplicates are refused with ErrMismatch, and no function runs twice.
+	// NoSecret means no Secret; an empty entry is ErrInvalid. Each entry costs one more hash of the
+	// payload per call. Defaults to none.
 	OldSecrets [][]byte
 	// CacheBytes bounds the memory in which this process keeps outcomes, for duplicates that come
 	// soon after; below zero it keeps none. Defaults to 8 MiB.

@@ -12,8 +12,11 @@ import (
 // It returns fn's error, joined with an error of settling and, if the attempt's context had ended
 // before, with its cause, such as ErrLost; otherwise it returns the errors of Commit, such as
 // ErrNotRecorded and ErrFenced. If fn has settled the attempt itself, Run returns fn's error. It
-// returns ErrInvalid for a nil fn, and does nothing. Run does not end with ctx; recording takes 5
-// seconds at most. Certain reports whether the caller may answer its client.
+// returns ErrInvalid for a nil fn, and does nothing. Certain reports whether the caller may answer its
+// client.
+//
+// When fn has returned, Run waits at most 5 seconds for etcd to record the end, also if ctx has ended.
+// After that it returns ErrNotRecorded, and recording continues in the background.
 func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte, error)) error {
 	if fn == nil {
 		return a.about("run", invalid("the function is nil"))

@@ -22,7 +22,7 @@ var (
 	ErrInvalid = concurrency.ErrInvalid
 
 	// ErrLost is concurrency.ErrLost: a run ended before its function returned, and not by
-	// AtMost. What the function did afterwards may overlap with another run.
+	// AtMost. The work that the function did afterwards may overlap with another run.
 	ErrLost = concurrency.ErrLost
 
 	// ErrUnlocked: Unlock has ended a run. It always comes in a *LostError, and so matches

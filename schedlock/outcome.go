@@ -18,8 +18,8 @@ const (
 	// runtime.Goexit or exceeded AtMost.
 	Failed
 	// Lost: this call ran the function, but the run was lost or was unlocked before the function
-	// returned. This process's clock or an answer of etcd's shows that. What the function did
-	// after the loss may overlap with another run.
+	// returned. This process's clock or an answer of etcd's shows that. The work that the
+	// function did after the loss may overlap with another run.
 	Lost
 	// Claimed: another call has claimed this tick. Its run is active, has ended or was lost.
 	Claimed

@@ -1,11 +1,11 @@
-// Package idemgrpc executes each unary gRPC call once: behind its interceptor a server's handler
-// runs once for each idempotency-key in the call's metadata, and duplicates get a replay of its
-// message or status. Health checks, reflection and methods without side effects need no key: see
+// Package idemgrpc records the outcomes of a server's unary gRPC calls: behind its interceptor, a call
+// with an idempotency-key in its metadata for which an outcome is recorded gets a replay of its message
+// or status, and the handler does not run again. Health checks, reflection and methods without side effects need no key: see
 // NeedsKey.
 //
 // # Guaranteed
 //
-// What package idempotency guarantees, for calls with the same Scope, full method and key: the
+// The guarantees of package idempotency, for calls with the same Scope, full method and key: the
 // handler does not run without a claim (unless FailOpen is set), nor after its outcome was
 // recorded. A client that cancels, or whose deadline passes, does not end the handler's context,
 // and the outcome is recorded.

@@ -1,10 +1,10 @@
-// Package idemhttp executes each HTTP request once: behind its Middleware a server's handler
-// runs once for each Idempotency-Key, and duplicates get a replay of its response. It follows
-// draft-ietf-httpapi-idempotency-key-header-07.
+// Package idemhttp records the responses of a server's handler: behind its Middleware, a request with
+// an Idempotency-Key for which a response is recorded gets a replay of it, and the handler does not
+// run again. It follows draft-ietf-httpapi-idempotency-key-header-07.
 //
 // # Guaranteed
 //
-// What package idempotency guarantees, for requests with the same Scope, operation and key:
+// The guarantees of package idempotency, for requests with the same Scope, operation and key:
 // the handler does not run without a claim (unless FailOpen is set), nor after its response was
 // recorded, whatever the response's size or form.
 //
