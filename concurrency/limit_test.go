@@ -30,6 +30,36 @@ func TestRaisedLimitWakesWaiters(t *testing.T) {
 	require.NoError(t, granted(t, d, "fourth").Release(ctx))
 }
 
+// The steps of docs/operations.md for programs without AdoptLimit: SetLimit disturbs none that
+// has called once, whether the limit rises or falls; a restart of the old version fails until
+// the new version is deployed, unless the old one adopts the limit.
+func TestLimitChangedInARollingDeploy(t *testing.T) {
+	t.Parallel()
+	const old = 3
+	for _, changed := range []int{5, 2} {
+		f := shared(t)
+		ctx := ctxT(t)
+		s, _ := f.session(nil)
+		running := sem(t, s, "x", old)
+		require.NoError(t, acquire(t, ctx, running).Release(ctx))
+		idle := sem(t, s, "x", old) // has not called yet
+
+		require.NoError(t, sem(t, s, "x", changed).SetLimit(ctx, changed))
+		require.NoError(t, acquire(t, ctx, running).Release(ctx))
+		_, err := idle.Acquire(ctx)
+		require.ErrorIs(t, err, concurrency.ErrLimitMismatch)
+		restarted, _ := f.session(nil)
+		_, err = sem(t, restarted, "x", old).Acquire(ctx)
+		require.ErrorIs(t, err, concurrency.ErrLimitMismatch)
+		adopts, err := concurrency.NewSemaphore(restarted, "x", old, &concurrency.SemaphoreOptions{AdoptLimit: true})
+		require.NoError(t, err)
+		require.NoError(t, acquire(t, ctx, adopts).Release(ctx))
+
+		require.NoError(t, acquire(t, ctx, sem(t, restarted, "x", changed)).Release(ctx), "the new version")
+		require.NoError(t, acquire(t, ctx, running).Release(ctx), "the old one, beside it")
+	}
+}
+
 // T17, T18: setting the limit refills nothing, and lowering it below the present
 // use admits nobody until enough is released. Status tells holders from waiters
 // all the while.
