@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -128,15 +129,15 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		out = *o
 	}
-	setDefault(&out.Retain, day)
-	setDefault(&out.RetainUnknown, max(7*day, out.Retain))
-	setDefault(&out.MaxExecution, 15*time.Minute)
-	setDefault(&out.MaxResult, 8<<20)
-	setDefault(&out.CacheBytes, 8<<20)
-	setDefault(&out.CacheFor, 10*time.Second)
-	setDefault(&out.NearQuota, 0.9)
-	setDefault(&out.Quota, 2<<30)
-	setDefault(&out.OnPanic, Abandon)
+	out.Retain = cmp.Or(out.Retain, day)
+	out.RetainUnknown = cmp.Or(out.RetainUnknown, max(7*day, out.Retain))
+	out.MaxExecution = cmp.Or(out.MaxExecution, 15*time.Minute)
+	out.MaxResult = cmp.Or(out.MaxResult, 8<<20)
+	out.CacheBytes = cmp.Or(out.CacheBytes, 8<<20)
+	out.CacheFor = cmp.Or(out.CacheFor, 10*time.Second)
+	out.NearQuota = cmp.Or(out.NearQuota, 0.9)
+	out.Quota = cmp.Or(out.Quota, 2<<30)
+	out.OnPanic = cmp.Or(out.OnPanic, Abandon)
 	switch {
 	case out.RetainUnknown < out.Retain || out.RetainUnknown > maxDuration:
 		return out, invalid("Options.RetainUnknown %v is not between Retain (%v) and %v", out.RetainUnknown, out.Retain, maxDuration)
@@ -187,13 +188,6 @@ func (o *Options) ownSecrets() error {
 		}
 	}
 	return nil
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // Option changes one call. Of options that set the same thing, the last one counts.

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,9 +36,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOptio
 	defer l.callDone(&res, &err)
 	res.Job = name
 	r, err := newRequest(opts)
-	if bad := checkName(name); bad != nil {
-		err = bad
-	}
+	err = cmp.Or(checkName(name), err)
 	if err == nil && fn == nil {
 		err = invalid("the function is nil")
 	}

@@ -42,6 +42,14 @@ func joinEnd(ctx context.Context, err error) error {
 	return err
 }
 
+// about wraps the error of a call with what it attempted and the job.
+func (l *Locker) about(attempted, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s job %q: %w", attempted, name, l.explain(err))
+}
+
 // explain adds to an error that denies permission what an operator has to change.
 func (l *Locker) explain(err error) error { return commit.Explain(err, l.space.Root()) }
 

@@ -66,10 +66,7 @@ func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read history of job %q: %w", name, l.explain(err))
-	}
-	return out, nil
+	return out, l.about("read history of", name, err)
 }
 
 // any reads whether anything of the job is in etcd.

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -44,9 +45,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 	s, err := newSettings(time.Duration(periods), opts)
 	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}}
 	now := l.opts.now()
-	if bad := checkName(name); bad != nil {
-		err = bad
-	}
+	err = cmp.Or(checkName(name), err)
 	switch {
 	case err != nil:
 	case schedule == nil:

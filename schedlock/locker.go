@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -47,23 +48,15 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		out = *o
 	}
-	if out.Keep == 0 {
-		out.Keep = 20
-	}
-	if out.KeepFor == 0 {
-		out.KeepFor = 30 * 24 * time.Hour
-	}
-	if out.MaxSkew == 0 {
-		out.MaxSkew = time.Minute
-	}
+	out.Keep = cmp.Or(out.Keep, 20)
+	out.KeepFor = cmp.Or(out.KeepFor, 30*24*time.Hour)
+	out.MaxSkew = cmp.Or(out.MaxSkew, time.Minute)
+	out.beat = cmp.Or(out.beat, beat)
 	if out.now == nil {
 		out.now = out.Now
 	}
 	if out.now == nil {
 		out.now = time.Now
-	}
-	if out.beat == 0 {
-		out.beat = beat
 	}
 	switch {
 	case out.Keep < 1 || out.Keep > 1000:

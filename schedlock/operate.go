@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -51,10 +52,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 		o(&p)
 	}
 	value := record.Pause{By: l.sess.Holder(), Reason: reason, AtMS: l.opts.now().UnixMilli()}.Encode()
-	err := checkReason(reason)
-	if err == nil {
-		err = checkName(name)
-	}
+	err := cmp.Or(checkReason(reason), checkName(name))
 	if err == nil && !p.anyName {
 		if err = l.known(ctx, name); errors.Is(err, ErrUnknownJob) {
 			err = fmt.Errorf("%w (if the name is right, pass BeforeFirstRun)", err)
@@ -63,10 +61,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 	if err == nil {
 		err = l.operate(ctx, name, func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
 	}
-	if err != nil {
-		return fmt.Errorf("pause job %q: %w", name, l.explain(err))
-	}
-	return nil
+	return l.about("pause", name, err)
 }
 
 // Resume lets a paused job start again, from its next tick on: OnMisfire(Once) starts no tick from
@@ -79,10 +74,7 @@ func (l *Locker) Resume(ctx context.Context, name string) error {
 	if err == nil {
 		err = l.operate(ctx, name, func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
 	}
-	if err != nil {
-		return fmt.Errorf("resume job %q: %w", name, l.explain(err))
-	}
-	return nil
+	return l.about("resume", name, err)
 }
 
 // operate makes a change after all changes that came before it, and once: a late copy of
@@ -136,17 +128,11 @@ func (l *Locker) known(ctx context.Context, name string) error {
 // ErrInvalid if the name or the reason is out of range. After ErrClosed, ctx's error or an error of
 // etcd's the run may be ended or not.
 func (l *Locker) Unlock(ctx context.Context, name, reason string) error {
-	err := checkReason(reason)
-	if err == nil {
-		err = checkName(name)
-	}
+	err := cmp.Or(checkReason(reason), checkName(name))
 	if err == nil {
 		err = l.unlock(ctx, name, reason)
 	}
-	if err != nil {
-		return fmt.Errorf("unlock job %q: %w", name, l.explain(err))
-	}
-	return nil
+	return l.about("unlock", name, err)
 }
 
 func (l *Locker) unlock(ctx context.Context, name, reason string) error {

@@ -33,9 +33,7 @@ import (
 // other than Run.
 func Wrap[J interface{ Run() }](l *Locker, name string, every time.Duration, opts ...Option) (func(J) J, error) {
 	s, err := newPeriodic(every, opts)
-	if bad := checkName(name); bad != nil {
-		err = bad
-	}
+	err = cmp.Or(checkName(name), err)
 	if _, ok := any((*wrapped)(nil)).(J); !ok {
 		err = invalid("the library's job has methods other than Run")
 	}
