@@ -174,6 +174,7 @@ func TestRefusedTryHonoursCtx(t *testing.T) {
 			refused := make(chan error, 1)
 			go func() { _, err := sm.TryAcquire(given); refused <- err }()
 			require.ErrorIs(t, got(t, refused, "the try returns"), want)
+			require.NoError(t, writes.WaitHit(ctx)) // it counts when After has returned, which ends the try
 			require.Equal(t, []int{optimism, 1}, []int{outruns.Hits(), writes.Hits()})
 			require.Len(t, f.keys("-try"), 1, "its request is still there")
 			c.Heal()
