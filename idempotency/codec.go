@@ -1,6 +1,9 @@
 package idempotency
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Codec transforms results before they are stored, and back, to compress or to encrypt them. It
 // must be safe for concurrent use. A panic counts as an error.
@@ -42,15 +45,10 @@ func recovered(fn func(b, about []byte) ([]byte, error), b []byte, about string)
 
 func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
 	if codec == "" {
-		if s.opts.Codec != nil {
-			for _, c := range s.opts.OldCodecs {
-				if c == Plain {
-					return stored, nil
-				}
-			}
-			return nil, fmt.Errorf("%w: it was written without a codec, and Options.OldCodecs does not have Plain", ErrUnreadable)
+		if s.opts.Codec == nil || slices.Contains(s.opts.OldCodecs, Plain) {
+			return stored, nil
 		}
-		return stored, nil
+		return nil, fmt.Errorf("%w: it was written without a codec, and Options.OldCodecs does not have Plain", ErrUnreadable)
 	}
 	for _, c := range s.opts.OldCodecs {
 		if c.Name() == codec {

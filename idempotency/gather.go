@@ -24,13 +24,13 @@ const (
 
 // gather reads keys. Reads at the same time share one request.
 type gather struct {
-	sess     *engine.Session
-	majority bool // reads are linearizable
-	queue    batch.Queue[*reading]
+	sess  *engine.Session
+	opts  []clientv3.OpOption
+	queue batch.Queue[*reading]
 }
 
-func newGather(sess *engine.Session, majority bool) *gather {
-	g := &gather{sess: sess, majority: majority}
+func newGather(sess *engine.Session, opts ...clientv3.OpOption) *gather {
+	g := &gather{sess: sess, opts: append(opts, clientv3.WithPrefix())}
 	g.queue = batch.Queue[*reading]{AtOnce: readsAtOnce, Most: perRead, Wait: gatherFor, Send: g.together, Go: sess.Background}
 	return g
 }
@@ -62,18 +62,11 @@ func (g *gather) read(ctx context.Context, prefix string) *reading {
 	return r
 }
 
-func (g *gather) options() []clientv3.OpOption {
-	if g.majority {
-		return []clientv3.OpOption{clientv3.WithPrefix()}
-	}
-	return []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSerializable()}
-}
-
 func (g *gather) alone(ctx context.Context, r *reading) {
 	r.sent = now()
 	call, cancel := commit.Call(ctx)
 	defer cancel()
-	resp, err := g.sess.Client().Get(call, r.prefix, g.options()...)
+	resp, err := g.sess.Client().Get(call, r.prefix, g.opts...)
 	if r.err = err; err == nil {
 		r.kvs, r.revision = resp.Kvs, resp.Header.Revision
 	}
@@ -84,7 +77,7 @@ func (g *gather) together(batch []*reading) {
 	sent := now()
 	ops := make([]clientv3.Op, len(batch))
 	for i, r := range batch {
-		ops[i] = clientv3.OpGet(r.prefix, g.options()...)
+		ops[i] = clientv3.OpGet(r.prefix, g.opts...)
 	}
 	call, cancel := commit.Call(g.sess.Context())
 	defer cancel()

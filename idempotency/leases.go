@@ -52,18 +52,14 @@ type pooled struct {
 // so it lives longer than d by that.
 func newRetention(sess *engine.Session, d time.Duration) *pool {
 	window := max(min(d/20, 10*time.Minute), time.Second)
-	return newPool(sess, d+window+writeReserve, window)
+	return &pool{sess: sess, ttl: d + window + writeReserve, window: window}
 }
 
 // newWork returns the pool for records of attempts in progress. Its leases outlive the process by d,
 // for the records of lost attempts, and its session in any case, even if a third of the TTL has passed
 // since the last renewal.
 func newWork(sess *engine.Session, d time.Duration) *pool {
-	return newPool(sess, max(d*3/2, 2*sess.TTL())+time.Second, 0)
-}
-
-func newPool(sess *engine.Session, ttl, window time.Duration) *pool {
-	return &pool{sess: sess, ttl: ttl, window: window}
+	return &pool{sess: sess, ttl: max(d*3/2, 2*sess.TTL()) + time.Second}
 }
 
 // class rounds a retention up by less than a twentieth, so that similar durations share leases.

@@ -53,8 +53,7 @@ func (p *pool) reap() {
 		}
 		cancel()
 		if err != nil && commit.Transient(err) {
-			var pause commit.Backoff
-			pause.Most = p.slack()
+			pause := commit.Backoff{Most: p.slack()}
 			if pause.Wait(ctx, nil) == nil {
 				continue
 			}

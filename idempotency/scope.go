@@ -49,9 +49,6 @@ func (s *scopes) tally(scope string) *tally {
 			s.sweep = 2*len(s.of) + 64
 		}
 		t = &tally{turn: make(chan struct{}, 1)}
-		if s.of == nil {
-			s.of = map[string]*tally{}
-		}
 		s.of[scope] = t
 	}
 	return t

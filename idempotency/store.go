@@ -68,10 +68,10 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 	st := &Store{
 		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
 		log:  sess.Log().With(zap.String("store", name)),
-		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, false), linear: newGather(sess, true),
+		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess),
 		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, unstarted: map[string]bool{},
 	}
-	st.ends.of = map[int64]*expiry{}
+	st.ends.of, st.scopes.of = map[int64]*expiry{}, map[string]*tally{}
 	st.cache.init(o.CacheBytes, o.CacheFor)
 	st.space.init(st)
 	return st, nil

@@ -24,19 +24,15 @@ func (c *call) await(ctx context.Context, f *flight) (state, error) {
 		st := state{majority: true, sent: now()}
 		for _, ev := range events {
 			if string(ev.Kv.Key) == e.Record && ev.Type == clientv3.EventTypePut {
-				st.take(nil, e)
-				st.kv = ev.Kv
+				st.take([]*mvccpb.KeyValue{ev.Kv}, e)
 			}
 		}
-		if st.kv != nil {
-			st.take([]*mvccpb.KeyValue{st.kv}, e)
-			if st.finished() {
-				select {
-				case ended <- st:
-				default:
-				}
-				return
+		if st.finished() {
+			select {
+			case ended <- st:
+			default:
 			}
+			return
 		}
 		f.recheck()
 	}
