@@ -131,13 +131,8 @@ func (l *Locker) endCooldown(c *claimed, began time.Time, atLeast time.Duration)
 	case <-l.sess.Context().Done():
 		return
 	}
-	var pause commit.Backoff
-	for {
-		call, cancel := commit.Call(l.sess.Context())
-		_, err := l.client.Revoke(call, c.spare)
-		cancel()
-		if err == nil || !commit.Transient(err) || pause.Wait(l.sess.Context(), err) != nil {
-			return
-		}
-	}
+	_ = l.repeat(l.sess.Context(), func(ctx context.Context) error {
+		_, err := l.client.Revoke(ctx, c.spare)
+		return err
+	})
 }

@@ -280,15 +280,16 @@ func (l *Locker) reading(ctx context.Context, name string, read func(context.Con
 	})
 }
 
-// repeat repeats a read until etcd answers; that nothing was found is an answer, too.
-func (l *Locker) repeat(ctx context.Context, read func(context.Context) error) error {
+// repeat repeats a call that may be sent twice, such as a read, until etcd answers; that nothing was
+// found is an answer, too.
+func (l *Locker) repeat(ctx context.Context, send func(context.Context) error) error {
 	var pause commit.Backoff
 	for asked := time.Now(); ; {
 		if end := ended(ctx); end != nil {
 			return l.endError(ctx, asked, end)
 		}
 		call, cancel := commit.Call(ctx)
-		err := read(call)
+		err := send(call)
 		cancel()
 		if err == nil || errors.Is(err, ErrGone) || errors.Is(err, ErrUnknownJob) || !commit.Transient(err) {
 			return err
