@@ -22,10 +22,10 @@
 // Txn that records the outcome, or not at all. They are dropped if the function of Do or Run returns
 // an error, also if the failure is recorded.
 //
-// After the function has returned a value, its outcome is written until etcd has it. While the
-// process and its session live, no other attempt begins meanwhile, unless etcd refuses the operations
-// given to Attach. After an error OnError decides. By default the key is released: the next call with
-// the same payload begins another attempt.
+// After the function has returned a value within MaxExecution, its outcome is written until etcd has
+// it. While the process and its session live, no other attempt begins meanwhile, unless the conditions
+// or operations given to Attach keep the outcome from being recorded. After an error OnError decides.
+// By default the key is released: the next call with the same payload begins another attempt.
 //
 // A request with the same key and another payload is refused as long as the record is kept, also
 // after the function has failed.
