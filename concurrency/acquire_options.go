@@ -35,8 +35,8 @@ type request struct {
 	prepare func(context.Context) error // checks the request against the stored limit
 }
 
-// TryTimeout bounds TryAcquire and TryLock if their ctx has no deadline: if etcd does not
-// answer within it, they return ErrUnavailable. It is long enough for one request to a silent
+// TryTimeout bounds TryAcquire and TryLock if their ctx has no deadline, and calls with
+// Wait(0): if etcd does not answer within it, they return ErrUnavailable. It is long enough for one request to a silent
 // member, which the session abandons after 5 s, and one more to the next member.
 const TryTimeout = 6 * time.Second
 
@@ -44,9 +44,9 @@ const TryTimeout = 6 * time.Second
 func (r *request) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	_, has := ctx.Deadline()
 	switch {
-	case r.hasWait:
+	case r.hasWait && r.wait > 0:
 		return context.WithTimeoutCause(ctx, r.wait, errWaited)
-	case r.try && !has:
+	case r.try && (r.hasWait || !has): // no deadline of ctx takes the place of Wait(0)
 		return context.WithTimeoutCause(ctx, TryTimeout, errTried)
 	}
 	return ctx, func() {}
@@ -77,8 +77,10 @@ func Note(text string) AcquireOption { return func(r *request) { r.note = text }
 // answer in all of d. Neither matches context.DeadlineExceeded. If ctx ends before d has
 // passed, the call returns ctx's error. Without Wait the call waits until ctx is done.
 //
-// Wait(0) makes the call a TryAcquire, with its TryTimeout. To know at its end whether etcd
-// answers, a wait of more than a second may cost one read, a second before its end.
+// Wait(0) makes the call a TryAcquire that ends after TryTimeout at the latest, whatever the
+// deadline of ctx: with ErrUnavailable alone if etcd does not answer. To know at its end
+// whether etcd answers, a wait of more than a second may cost one read, a second before its
+// end.
 func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.hasWait = d, true } }
 
 // MaxWaiters refuses to join a long queue: if the request is not granted at once and n or
@@ -97,15 +99,23 @@ func MaxHold(d time.Duration) AcquireOption {
 	return func(r *request) { r.maxHold, r.hasMaxHold = d, true }
 }
 
+// apply applies options to what they change, and refuses a nil one.
+func apply[T any, O ~func(*T)](opts []O, to *T) error {
+	for i, o := range opts {
+		if o == nil {
+			return invalid("%T %d is nil", o, i+1)
+		}
+		o(to)
+	}
+	return nil
+}
+
 // newRequest applies and checks options. try says that the call never waits, which Wait(0)
 // says as well.
 func newRequest(try bool, opts []AcquireOption) (request, error) {
 	r := request{weight: 1}
-	for i, o := range opts {
-		if o == nil {
-			return r, invalid("AcquireOption %d is nil", i+1)
-		}
-		o(&r)
+	if err := apply(opts, &r); err != nil {
+		return r, err
 	}
 	try = try || r.hasWait && r.wait == 0
 	switch {
@@ -136,7 +146,7 @@ func newRequest(try bool, opts []AcquireOption) (request, error) {
 		}
 	}
 	if try {
-		r.try, r.bounded, r.hasWait = true, true, false // with no request before it
+		r.try, r.bounded = true, true // with no request before it
 	}
 	return r, nil
 }

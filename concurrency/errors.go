@@ -119,7 +119,7 @@ func (e *UnavailableError) Error() string {
 		s += ": " + e.Err.Error()
 	}
 	if e.Seen != nil {
-		s += fmt.Sprintf("; the queue then had %d of %d held, %d waiting", e.Seen.Used, e.Seen.Limit, e.Seen.Waiting)
+		s += fmt.Sprintf("; the queue then had %d of %d in use, %d waiting", e.Seen.Used, e.Seen.Limit, e.Seen.Waiting)
 	}
 	return s
 }

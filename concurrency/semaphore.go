@@ -208,11 +208,12 @@ func (s *Semaphore) check(ctx context.Context, weight int64) error {
 // concurrent calls the later one wins, in etcd's order.
 func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption) error {
 	var c limitChange
-	for _, o := range opts {
-		o(&c)
+	err := apply(opts, &c)
+	if err == nil && (n < 0 || n > math.MaxInt32) {
+		err = invalid("limit %d is not between 0 and %d", n, math.MaxInt32)
 	}
-	if n < 0 || n > math.MaxInt32 {
-		return s.queue.failed("set limit of", invalid("limit %d is not between 0 and %d", n, math.MaxInt32))
+	if err != nil {
+		return s.queue.failed("set limit of", err)
 	}
 	if err := s.queue.sess.Do(ctx, func(ctx context.Context) error { return s.queue.limit.Set(ctx, int64(n), c.create, s.queue.read) }); err != nil {
 		if errors.Is(err, ErrNoLimit) {

@@ -99,8 +99,8 @@ func (q *sessionQueue) describe(v mirror.View) Status {
 
 func (q *sessionQueue) status(ctx context.Context, opts []StatusOption) (Status, error) {
 	var read statusRead
-	for _, o := range opts {
-		o(&read)
+	if err := apply(opts, &read); err != nil {
+		return Status{}, q.failed("status of", err)
 	}
 	v, err := q.now(ctx)
 	if err != nil {

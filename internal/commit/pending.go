@@ -69,7 +69,7 @@ type PendingError struct {
 
 // Error names the key and the reason why the outcome is not known.
 func (e *PendingError) Error() string {
-	return fmt.Sprintf("creation of %q is not settled: %v", e.creation.Key, e.cause)
+	return fmt.Sprintf("etcd has not confirmed the request: %v", e.cause)
 }
 
 // Unwrap returns that reason.

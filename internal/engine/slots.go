@@ -42,6 +42,7 @@ func newSlots(most int) *slots {
 func (s *slots) TakeSlot(ctx context.Context, queue string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	awaited := false
 	if s.used+s.waits >= s.most {
 		if s.used-len(s.deleting)+s.waits >= s.most {
 			return 0, fmt.Errorf("%w: %d are live (SessionOptions.MaxPermits)", ErrTooMany, s.most)
@@ -49,6 +50,7 @@ func (s *slots) TakeSlot(ctx context.Context, queue string) (int, error) {
 		if err := s.await(ctx); err != nil {
 			return 0, err
 		}
+		awaited = true
 	}
 	used := s.numbers[queue]
 	if used == nil {
@@ -58,6 +60,9 @@ func (s *slots) TakeSlot(ctx context.Context, queue string) (int, error) {
 	n := used.take()
 	if n > keyspace.MaxSlot {
 		used.free(n)
+		if awaited { // the slot is for the next call
+			s.wake()
+		}
 		return 0, fmt.Errorf("%w: %d slots of this queue are taken", ErrTooMany, n)
 	}
 	s.used++
@@ -156,6 +161,12 @@ func (s *slots) end(t *Ticket) {
 		}
 	}
 	s.used--
+	s.wake()
+}
+
+// wake lets the call continue that has waited longest, since one slot is free for it. s.mu is
+// held.
+func (s *slots) wake() {
 	if len(s.ready) > 0 {
 		close(s.ready[0])
 		s.ready = s.ready[1:]

@@ -133,6 +133,34 @@ func TestSlotsOfAQueueAreBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A call that is given a slot and has no number for it in its queue hands the slot to the next.
+func TestSlotIsHandedOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(2)
+		s.numbers["full"] = new(numbers)
+		for range keyspace.MaxSlot + 1 {
+			s.numbers["full"].take()
+		}
+		x := taken(t, s, "q", "a")
+		s.Deletes(x)
+		s.Deletes(taken(t, s, "q", "b"))
+		got := make(chan error, 2)
+		for _, queue := range []string{"full", "q"} {
+			go func() {
+				_, err := s.TakeSlot(context.Background(), queue)
+				got <- err
+			}()
+			synctest.Wait()
+		}
+		begun := time.Now()
+		s.free(x)
+		require.ErrorIs(t, <-got, ErrTooMany)
+		require.NoError(t, <-got)
+		require.Zero(t, time.Since(begun))
+	})
+}
+
 // A slot is freed for a call at the moment at which its wait ends: the call has it, or it would
 // be lost.
 func TestSlotsWaitEndsWithASlot(t *testing.T) {

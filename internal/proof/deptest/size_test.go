@@ -2,6 +2,7 @@ package deptest
 
 import (
 	"fmt"
+	"go/ast"
 	"path"
 	"slices"
 	"strings"
@@ -10,6 +11,13 @@ import (
 
 // maxLines is the most that a file which is no test may hold: one idea fits.
 const maxLines = 400
+
+// maxFunction is the most that a function of the product may hold, in lines. One that needs
+// more says why in its comment, beginning with longReason.
+const (
+	maxFunction = 60
+	longReason  = "It is long because "
+)
 
 // vague are package names that say nothing about what is inside.
 var vague = []string{"util", "utils", "common", "types"}
@@ -27,7 +35,31 @@ func sizeBreaches(tr *tree) []string {
 	return found
 }
 
+// longFunctions reports the functions of the product that are too long without a reason.
+func longFunctions(tr *tree) (found []string) {
+	for _, f := range tr.files {
+		product := within(f.dir, public...) || within(f.dir, "internal")
+		if f.test || !product || within(f.dir, "idempotency/conformance", "idempotency/idemtest") {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			lines := tr.fset.Position(fn.End()).Line - tr.fset.Position(fn.Pos()).Line + 1
+			if lines > maxFunction && !strings.Contains(fn.Doc.Text(), longReason) {
+				found = append(found, fmt.Sprintf("%s: %s has %d lines, more than %d", f.path, fn.Name.Name, lines, maxFunction))
+			}
+		}
+	}
+	return found
+}
+
 func TestSize(t *testing.T) {
+	for _, breach := range longFunctions(repository(t)) {
+		t.Error(breach)
+	}
 	for _, breach := range sizeBreaches(repository(t)) {
 		t.Error(breach)
 	}
@@ -44,5 +76,19 @@ func TestSizeFails(t *testing.T) {
 	})
 	if got := sizeBreaches(tr); len(got) != 3 {
 		t.Errorf("breaches %q, want the long file and the two vague names", got)
+	}
+}
+
+func TestLongFunctionsFail(t *testing.T) {
+	body := "{\n" + strings.Repeat("x()\n", maxFunction-2) + "}\n"
+	long := "{\nx()\n" + strings.TrimPrefix(body, "{\n")
+	tr := planted(t, map[string]string{
+		"concurrency/a.go":                   "package concurrency\nfunc short() " + body + "func long() " + long + "// " + longReason + "it is.\nfunc reasoned() " + long,
+		"concurrency/a_test.go":              "package concurrency\nfunc test() " + long,
+		"idempotency/conformance/promise.go": "package conformance\nfunc promise() " + long,
+		"internal/proof/chaos/b.go":          "package chaos\nfunc proof() " + long,
+	})
+	if got := longFunctions(tr); len(got) != 1 || !strings.Contains(got[0], ": long has 61 lines") {
+		t.Errorf("breaches %q, want the one long function of the product", got)
 	}
 }

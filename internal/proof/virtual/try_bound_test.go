@@ -80,3 +80,22 @@ func TestTryIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// Wait(0) is a try whose bound no deadline of ctx replaces: a longer one does not lengthen it,
+// and its end is not that of ctx.
+func TestWaitOfZeroIsBounded(t *testing.T) {
+	t.Parallel()
+	for how, away := range aways {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 1, func(t *testing.T, on []*desk) {
+				away(on[0].client)
+				begun := time.Now()
+				_, err := on[0].semaphore(1).Acquire(within(t, time.Hour), concurrency.Wait(0))
+				require.Equal(t, concurrency.TryTimeout, time.Since(begun))
+				require.ErrorIs(t, err, concurrency.ErrUnavailable)
+				require.NotErrorIs(t, err, context.DeadlineExceeded, "ctx has not ended")
+			})
+		})
+	}
+}
