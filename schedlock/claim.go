@@ -72,12 +72,20 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, p plan, r request) (*cla
 }
 
 // try waits for this process's place in the order and for a turn, and sends a claim. It returns the
-// claim, or what to do instead.
+// claim, or what to do instead. If a wait fails, a tick that events have shown to be claimed is
+// skipped all the same: that needs no etcd.
 func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*claimed, decision, error) {
+	instead := func(err error) (*claimed, decision, error) {
+		h, _ := j.seen(j.keys.Run(p.tick))
+		if next := r.unread(p, h, false); next.action == skip {
+			return nil, next, nil
+		}
+		return nil, decision{}, err
+	}
 	if r.ordered() {
 		seen, err := l.wait(ctx, j, p, r)
 		if err != nil {
-			return nil, decision{}, err
+			return instead(err)
 		}
 		if next := r.unread(p, seen, false); next.action != send {
 			return nil, next, nil
@@ -85,7 +93,7 @@ func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*cla
 	}
 	leave, err := l.turn(ctx)
 	if err != nil {
-		return nil, decision{}, err
+		return instead(err)
 	}
 	defer leave()
 	// An event may have arrived meanwhile. And the clock is read again, because timers do not count the

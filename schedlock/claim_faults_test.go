@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -507,4 +509,43 @@ func TestHungClaims(t *testing.T) {
 	res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)
+}
+
+// A call waits between two leases of its session, and hears that another process has claimed its
+// tick. When its ctx ends it returns that, not that etcd was unavailable.
+func TestClaimedBetweenLeases(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(anHourAgo)
+	var asked atomic.Int64
+	o := h.options()
+	now := o.Now
+	o.Now = func() time.Time { asked.Add(1); return now() }
+	a, b := f.instance(nil, o), f.instance(nil, nil)
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(-60)))
+	require.NoError(t, err)
+	a.client.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.FailWith, Err: status.Error(codes.Unavailable, "for the test"), Times: -1})
+	lease := a.sess.Lease()
+	require.NoError(t, f.RevokeLease(ctx, lease))
+	require.Eventually(t, func() bool { return a.sess.Lease() != lease }, soon, time.Millisecond, "its lease is lost")
+
+	short, cancel := context.WithCancel(ctx)
+	defer cancel()
+	before := asked.Load()
+	_, done := do(short, a.Locker, "job", nil, schedlock.Tick(tick(0)))
+	require.Eventually(t, func() bool { return asked.Load() >= before+2 }, soon, time.Millisecond, "it waits")
+	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	require.Eventually(t, func() bool {
+		probe, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		res, err := a.Do(probe, "job", nothing, schedlock.Tick(tick(0)))
+		return err == nil && res.Outcome == schedlock.Claimed
+	}, soon, time.Millisecond, "its watch has shown the claim")
+	cancel()
+	x := got(t, done, "it returns")
+	require.NoError(t, x.err)
+	require.Equal(t, []any{schedlock.Claimed, b.sess.Holder()}, []any{x.res.Outcome, x.res.Holder})
 }
