@@ -126,7 +126,10 @@ func TestErrorsNameWhatWasAttempted(t *testing.T) {
 	_, _, badRef := in.Get(ctx, "x")
 	_, _, busy := in.Begin(ctx, key("1"), "payload", idempotency.Wait(0))
 	require.NoError(t, at.Commit(ctx, nil))
+	_, zero := idempotency.NewStore(&concurrency.Session{}, "x", nil)
+	require.ErrorIs(t, zero, idempotency.ErrInvalid)
 	for want, err := range map[string]error{
+		`idempotency: new store "x": the session is nil`:                                                                                    zero,
 		`idempotency: new store "x": Options.CacheFor -1ns is negative`:                                                                     fresh,
 		`idempotency: begin in store ` + store + `: Key.Op is empty (the operation, such as "POST /payments")`:                              noOp,
 		`idempotency: do in store ` + store + `: "tenant"/"pay": the function is nil`:                                                       nothing,

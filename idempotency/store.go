@@ -51,7 +51,7 @@ type Store struct {
 // is out of range, and ErrClosed if the session is closed. A Store ends with its session;
 // Session.Close waits for attempts in progress.
 func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error) {
-	if s == nil {
+	if s == nil || engine.Of(s) == nil {
 		return nil, fmt.Errorf("idempotency: new store %q: %w", name, invalid("the session is nil"))
 	}
 	if err := keyspace.CheckName(name); err != nil {

@@ -157,6 +157,9 @@ func TestErrorsNameTheAttempt(t *testing.T) {
 		return err
 	}
 	only := func(_ any, err error) error { return err }
+	_, zero := schedlock.New(&concurrency.Session{}, nil)
+	require.EqualError(t, zero, "new locker: the session is nil")
+	require.ErrorIs(t, zero, schedlock.ErrInvalid)
 	for want, err := range map[string]error{
 		"new locker: the session is nil":                                           only(schedlock.New(nil, nil)),
 		"new locker: Options.Keep -1 is not between 1 and 1000":                    only(schedlock.New(in.sess, &schedlock.Options{Keep: -1})),

@@ -91,7 +91,7 @@ type Locker struct {
 // the session to end it: Close waits for the active runs. New returns ErrInvalid if the session is
 // nil or an option is out of range, and ErrClosed if the session is closed.
 func New(s *concurrency.Session, opts *Options) (*Locker, error) {
-	if s == nil {
+	if s == nil || engine.Of(s) == nil {
 		return nil, fmt.Errorf("new locker: %w", invalid("the session is nil"))
 	}
 	o, err := opts.withDefaults()
