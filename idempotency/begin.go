@@ -204,7 +204,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 	undo := commit.Backoff{Most: 100 * time.Millisecond}
 	confirmed := false
 	for err == nil {
-		c.seen, c.since = c.seen || st.kv != nil, time.Now()
+		c.seen, c.since = c.seen || st.claim || st.kv != nil, time.Now()
 		next := decide(c.known(st, confirmed), c.asked())
 		if next == admitNew {
 			if next, err = c.admit(ctx, st); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -347,4 +348,23 @@ func TestClocksInRecords(t *testing.T) {
 		rejected(t, a, key("lost"))
 		require.NoError(t, next.Commit(ctxT(t), nil))
 	}
+}
+
+// A claim is something seen of a request, also if its record was deleted by hand: a middleware must
+// not run its handler beside the attempt.
+func TestClaimWithoutRecordIsSeen(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	claim := f.keys("/claim")
+	require.Len(t, claim, 1)
+	_, err := f.Client().Delete(ctxT(t), strings.TrimSuffix(claim[0], "/claim"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(ctxT(t), 1500*time.Millisecond)
+	defer cancel()
+	_, _, err = b.Begin(ctx, key("1"), "payload")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, idempotency.ErrUnseen)
+	require.NoError(t, at.Err(), "it is live")
 }
