@@ -57,7 +57,7 @@ var rules = map[string]struct{ promise, says string }{
 	"the guard guards":                            {"CrashTakeOver", "guard of a lost attempt holds"},
 	"refusals are kept":                           {"CrashRefuse", `in place of the error "unknown"`},
 	"outcomes outlive their process":              {"CrashAfterOutcome", "executed the request again after an outcome"},
-	"a slow one keeps its claim":                  {"SlowAndDead", `in place of the error "in progress"`},
+	"a slow one keeps its claim":                  {"SlowAndDead", `in place of (the error "in progress"|a value)`},
 	"the dead are noticed":                        {"SlowAndDead", "not called within"},
 	"a zombie records nothing":                    {"Zombie", `in place of the error "fenced"`},
 	"a zombie frees nothing":                      {"Zombie", `in place of the error "in progress"`},
