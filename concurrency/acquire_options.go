@@ -18,6 +18,7 @@ const maxNote = 1024
 
 // request is what one call asks for.
 type request struct {
+	doing      string // for errors: what was attempted
 	weight     int64
 	id         string
 	hasID      bool
@@ -112,8 +113,8 @@ func apply[T any, O ~func(*T)](opts []O, to *T) error {
 
 // newRequest applies and checks options. try says that the call never waits, which Wait(0)
 // says as well.
-func newRequest(try bool, opts []AcquireOption) (request, error) {
-	r := request{weight: 1}
+func newRequest(doing string, try bool, opts []AcquireOption) (request, error) {
+	r := request{doing: doing, weight: 1}
 	if err := apply(opts, &r); err != nil {
 		return r, err
 	}

@@ -46,14 +46,14 @@ func NewElection(s *Session, name string) (*Election, error) {
 func (el *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	r, err := candidate(opts)
 	if err != nil {
-		return nil, el.queue.failed("campaign in", err)
+		return nil, el.queue.failed(r.doing, err)
 	}
 	return el.campaign(ctx, r)
 }
 
 // candidate returns the request of a candidate with these options.
 func candidate(opts []AcquireOption) (request, error) {
-	r, err := newRequest(false, opts)
+	r, err := newRequest("campaign in", false, opts)
 	if err == nil && r.weight != 1 {
 		err = invalid("Weight(%d): the limit of an election is 1", r.weight)
 	}

@@ -89,9 +89,13 @@ type FullError struct {
 	Waiting int    // number of other waiting requests
 }
 
-// Error names the queue and the counts.
+// Error has the counts, or the limit if no others are known. The error of the call has the
+// name before it.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("acquire %q: %v: %d of %d in use, %d waiting", e.Name, ErrFull, e.Used, e.Limit, e.Waiting)
+	if e.Used == 0 && e.Waiting == 0 && e.Limit > 0 {
+		return fmt.Sprintf("%v: limit %d; etcd has not shown the queue in time", ErrFull, e.Limit)
+	}
+	return fmt.Sprintf("%v: %d of %d in use, %d waiting", ErrFull, e.Used, e.Limit, e.Waiting)
 }
 
 // Is reports whether target is ErrFull.
@@ -140,7 +144,7 @@ type HeldError struct {
 
 // Error names the ID and its owner.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("acquire %q: ID %q is in use by %s (token %d); TakeOver would evict it", e.Name, e.ID, e.Owner.Holder, e.Owner.Token)
+	return fmt.Sprintf("ID %q is in use by %s (token %d); TakeOver would evict it", e.ID, e.Owner.Holder, e.Owner.Token)
 }
 
 // Is reports whether target is ErrHeld.
@@ -158,7 +162,7 @@ type LimitMismatchError struct {
 
 // Error names both limits, and what would make them agree.
 func (e *LimitMismatchError) Error() string {
-	return fmt.Sprintf("acquire %q: the limit is %d in etcd and %d in this program (set SemaphoreOptions.AdoptLimit, or call SetLimit)", e.Name, e.Stored, e.Wanted)
+	return fmt.Sprintf("the limit is %d in etcd and %d in this program (set SemaphoreOptions.AdoptLimit, or call SetLimit)", e.Stored, e.Wanted)
 }
 
 // Is reports whether target is ErrLimitMismatch.

@@ -47,12 +47,12 @@ func (m *Mutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Permit, er
 }
 
 func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
-	r, err := newRequest(try, opts)
+	r, err := newRequest("lock", try, opts)
 	if err == nil && r.weight != 1 {
 		err = invalid("Weight(%d): the limit of a mutex is 1", r.weight)
 	}
 	if err != nil {
-		return nil, m.queue.failed("lock", err)
+		return nil, m.queue.failed(r.doing, err)
 	}
 	return m.queue.acquire(ctx, r)
 }

@@ -132,12 +132,12 @@ func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Perm
 }
 
 func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
-	r, err := newRequest(try, opts)
+	r, err := newRequest("acquire", try, opts)
 	if err != nil {
-		return nil, s.queue.failed("acquire", err)
+		return nil, s.queue.failed(r.doing, err)
 	}
 	if r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load() {
-		return nil, s.queue.failed("acquire", s.queue.tooHeavy(r.weight, s.limit))
+		return nil, s.queue.failed(r.doing, s.queue.tooHeavy(r.weight, s.limit))
 	}
 	r.limit = s.limit
 	if !s.checked.Load() || r.weight > 1 {

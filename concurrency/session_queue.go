@@ -68,13 +68,13 @@ type ticket struct {
 func (q *sessionQueue) acquire(ctx context.Context, r request) (*Permit, error) {
 	begun := time.Now()
 	if err := ctx.Err(); err != nil {
-		return nil, q.failed("acquire", err)
+		return nil, q.failed(r.doing, err)
 	}
 	bounded, cancel := r.bound(ctx)
 	defer cancel()
 	p, err := q.acquireWithin(bounded, r, begun)
 	if err != nil {
-		return nil, q.failed("acquire", q.ended(ctx, bounded, begun, err))
+		return nil, q.failed(r.doing, q.ended(ctx, bounded, begun, err))
 	}
 	return p, nil
 }
@@ -137,8 +137,7 @@ func (q *sessionQueue) failed(doing string, err error) error {
 
 // named names the queue in an error, which may be that of a caller's function.
 func (q *sessionQueue) named(doing string, err error) error {
-	switch err.(type) {
-	case *FullError, *HeldError, *LostError, *LimitMismatchError:
+	if _, ok := err.(*LostError); ok { //nolint:errorlint // it names the queue itself
 		return err
 	}
 	return fmt.Errorf("%s %q: %w", doing, q.name, err)
