@@ -123,7 +123,7 @@ func TestOutageIsNotContention(t *testing.T) {
 						} else {
 							require.ErrorIs(t, err, context.DeadlineExceeded)
 						}
-						require.Regexp(t, `^(acquire|lock) "q": `, err.Error())
+						require.Regexp(t, `^(acquire|lock|campaign in) "q": `, err.Error())
 						require.WithinRange(t, u.Since, begun.Add(from), begun.Add(max(from, 7*time.Second)))
 						require.WithinRange(t, u.LastAnswer, begun.Add(-time.Second), begun.Add(from))
 						require.Equal(t, how == "refuses", u.Err != nil, "%v", u.Err)
