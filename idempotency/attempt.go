@@ -126,7 +126,7 @@ func (a *Attempt) interrupted() error {
 }
 
 func (a *Attempt) late() error {
-	return fmt.Errorf("%v: %w: MaxExecution has passed", a.key, ErrTooLong)
+	return fmt.Errorf("run %v: %w: MaxExecution of %v has passed", a.key, ErrTooLong, a.set.maxExecution)
 }
 
 // overdue is called when MaxExecution has ended the attempt's context. If the function does not return
@@ -203,7 +203,14 @@ type lostError struct {
 }
 
 func (e *lostError) Error() string {
-	return fmt.Sprintf("attempt at %v: %v", e.key, errors.Join(e.cause, e.reason))
+	s := fmt.Sprintf("attempt at %v: %v", e.key, e.cause)
+	if e.cause == ErrLost { //nolint:errorlint // its text is of a permit
+		s = fmt.Sprintf("attempt at %v is lost", e.key)
+	}
+	if e.reason != nil {
+		s += ": " + e.reason.Error()
+	}
+	return s
 }
 func (e *lostError) Unwrap() error        { return e.cause }
 func (e *lostError) Is(target error) bool { return target == ErrLost }

@@ -71,7 +71,7 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 						return
 					}
 					testkit.PrintedOnce(t, err)
-					for _, once := range []string{own.Error(), "MaxExecution has passed"} {
+					for _, once := range []string{own.Error(), "MaxExecution of"} {
 						require.LessOrEqual(t, strings.Count(err.Error(), once), 1, "%q", err)
 					}
 				})
@@ -144,4 +144,19 @@ func TestErrorsNameWhatWasAttempted(t *testing.T) {
 	} {
 		require.EqualError(t, err, want)
 	}
+}
+
+// The cause of an attempt that has ended is one line, and has what it was and the bound or the reason.
+func TestTextsOfEndedAttempts(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	late := begin(t, in, key("late"), idempotency.MaxExecution(10*time.Millisecond))
+	closed(t, late.Context().Done(), "MaxExecution of")
+	require.EqualError(t, late.Err(), `run "tenant"/"pay": attempt lasted too long: MaxExecution of 10ms has passed`)
+	lost := begin(t, in, key("lost"))
+	require.NoError(t, f.RevokeLease(ctxT(t), in.sess.Lease()))
+	closed(t, lost.Context().Done(), "its lease is lost")
+	require.ErrorIs(t, lost.Err(), idempotency.ErrLost)
+	require.Regexp(t, `^attempt at "tenant"/"pay" is lost: [^\n]+$`, lost.Err().Error())
 }

@@ -182,3 +182,23 @@ func TestErrorsNameTheAttempt(t *testing.T) {
 		require.EqualError(t, err, want)
 	}
 }
+
+// The error of a run that lasted too long has the job, the tick and the bound; a nil option its place.
+func TestTextsOfBoundsAndNilOptions(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	ctx := ctxT(t)
+	wait := func(ctx context.Context, _ *schedlock.Run) error { <-ctx.Done(); return context.Cause(ctx) }
+	_, late := in.Do(ctx, "x", wait, schedlock.Tick(anHourAgo), schedlock.AtMost(10*time.Millisecond))
+	at := anHourAgo.UTC().Format(time.RFC3339)
+	_, call := in.Do(ctx, "x", nothing, schedlock.AtMost(time.Second), nil)
+	_, job := in.Job("x", grid(time.Hour), nothing, nil)
+	for want, err := range map[string]error{
+		`job "x", tick ` + at + `: job ran too long: AtMost of 10ms has passed`: late,
+		`run job "x": Option 2 is nil`:                                          call,
+		`new job "x": Option 1 is nil`:                                          job,
+		`pause job "x": Option 1 is nil`:                                        in.Pause(ctx, "x", "", nil),
+	} {
+		require.EqualError(t, err, want)
+	}
+}

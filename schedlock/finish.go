@@ -54,6 +54,7 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req reque
 	r.began = time.Now()
 	r.life = life.New(ctx, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
 	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.Lose(r.lostWithSession()) })
+	r.atMost.Store(int64(req.atMost))
 	_ = r.life.Bound(r.began.Add(req.atMost))
 	j.mu.Lock()
 	j.runs[r.token] = r

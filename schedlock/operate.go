@@ -47,7 +47,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 	var p pausing
 	for i, o := range opts {
 		if o == nil {
-			return fmt.Errorf("pause job %q: %w", name, invalid("option %d is nil", i))
+			return fmt.Errorf("pause job %q: %w", name, invalid("Option %d is nil", i+1))
 		}
 		o(&p)
 	}

@@ -172,7 +172,7 @@ func newSettings[O JobOption](every time.Duration, opts []O) (settings, error) {
 	s := settings{every: every, atMost: defaultAtMost}
 	for i, o := range opts {
 		if any(o) == nil {
-			return s, invalid("option %d is nil", i)
+			return s, invalid("Option %d is nil", i+1)
 		}
 		if err := o.applyJob(&s); err != nil {
 			return s, err
@@ -186,7 +186,7 @@ func newRequest(opts []CallOption) (request, error) {
 	r := request{settings: settings{atMost: defaultAtMost}}
 	for i, o := range opts {
 		if o == nil {
-			return r, invalid("option %d is nil", i)
+			return r, invalid("Option %d is nil", i+1)
 		}
 		if err := o.applyCall(&r); err != nil {
 			return r, err

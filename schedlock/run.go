@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,7 +36,8 @@ type Run struct {
 	open      *UnconfirmedError // if the record of the end is not confirmed, or nil; guarded by job.mu
 	confirmed bool              // etcd has confirmed the end; guarded by job.mu
 
-	began time.Time
+	began  time.Time
+	atMost atomic.Int64 // from began, for the text of an error
 
 	mu            sync.Mutex
 	stopRequested context.Context // nil until StopRequested was called
@@ -103,6 +105,7 @@ func (r *Run) Extend(d time.Duration) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
+	r.atMost.Store(int64((time.Since(r.began) + d).Round(smallest)))
 	return r.life.Bound(time.Now().Add(d))
 }
 
@@ -144,7 +147,9 @@ func (r *Run) lost(cause, reason error) *LostError {
 // lostWithSession returns the cause of a run that ends with its session.
 func (r *Run) lostWithSession() error { return r.lost(r.epoch.Why()) }
 
-func (r *Run) late() error { return fmt.Errorf("%w: AtMost has passed", ErrTooLong) }
+func (r *Run) late() error {
+	return fmt.Errorf("job %q, tick %s: %w: AtMost of %v has passed", r.job.name, stamp(r.claim.tick), ErrTooLong, time.Duration(r.atMost.Load()))
+}
 
 var errLockGone = errors.New("its lock is gone from etcd")
 
