@@ -27,6 +27,7 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 	mu, there := mutex(t, s, "x"), mutex(t, other, "x")
 	holder, err := there.Lock(ctx)
 	require.NoError(t, err)
+	listed := c.Inject(embedtest.Fault{Method: "Range", Match: lists, Do: embedtest.Pass})
 	ch := make(chan answer, 1)
 	go func() {
 		p, err := mu.Lock(ctx)
@@ -39,6 +40,7 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 		}, soon, time.Millisecond)
 	}
 	standing(1, 0)
+	require.NoError(t, listed.WaitHit(ctx), "its watch of the queue is open")
 	old := s.Lease()
 	// The session watches its presence; what it watches of the queue gets lost.
 	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/queue/")})
