@@ -72,10 +72,10 @@ func (el *Election) campaign(ctx context.Context, r request) (*Permit, error) {
 // Leader is the leader of an election as of one revision of etcd. Without a leader only
 // Revision is set, and Elected returns false.
 type Leader struct {
-	Token  int64  // of the term; strictly rises from leader to leader
-	Holder string // SessionOptions.Holder of its session
-	Note   string // the text of its option Note
-	Lease  clientv3.LeaseID
+	Token int64  // of the term; strictly rises from leader to leader
+	Owner string // SessionOptions.Owner of its session
+	Note  string // the text of its option Note
+	Lease clientv3.LeaseID
 	// Requested is when it began to campaign, by its own clock. The time of its election is
 	// not stored: Watch shows it.
 	Requested time.Time
@@ -90,7 +90,7 @@ func leading(holders []Request, revision int64) Leader {
 		return Leader{Revision: revision}
 	}
 	h := holders[0] // of a limit of 1
-	return Leader{Token: h.Token, Holder: h.Holder, Note: h.Note, Lease: h.Lease, Requested: h.Requested, Revision: revision}
+	return Leader{Token: h.Token, Owner: h.Owner, Note: h.Note, Lease: h.Lease, Requested: h.Requested, Revision: revision}
 }
 
 func leaderOf(v mirror.View) Leader { return leading(describeAll(v.Holders), v.Revision) }

@@ -37,7 +37,7 @@ func TestReleaseIsEndedByANotice(t *testing.T) {
 				ctx := ctxT(t)
 				opts, told := traced(calm())
 				s, c := f.session(opts)
-				other, _ := f.session(&concurrency.SessionOptions{Holder: "operator"})
+				other, _ := f.session(&concurrency.SessionOptions{Owner: "operator"})
 				p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
 				end := func() {
 					control := sem(t, other, "x", 1)

@@ -111,7 +111,7 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 	// With the lease in the key's name it makes the value unique.
 	nonce := q.sess.Nonce()
 	r := c.request
-	value := record.Request{Nonce: nonce, Holder: q.sess.Holder(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli()}
+	value := record.Request{Nonce: nonce, Owner: q.sess.Owner(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli()}
 	tx := commit.Creation{
 		Key: c.Key, Value: value.Encode(), If: ifs,
 		Mine: func(b []byte) bool {
@@ -129,7 +129,7 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 	if r.hasID {
 		key := q.keys.ID(r.id)
 		c.Also = []string{key}
-		value := record.ID{Slot: c.Key, Holder: q.sess.Holder(), Lease: int64(e.Lease())}.Encode()
+		value := record.ID{Slot: c.Key, Owner: q.sess.Owner(), Lease: int64(e.Lease())}.Encode()
 		tx.If = append(tx.If, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
 		tx.Also = []clientv3.Op{clientv3.OpPut(key, value, clientv3.WithLease(e.Lease()))}
 		tx.Else = []clientv3.Op{clientv3.OpGet(key)}
@@ -200,7 +200,7 @@ func (q *sessionQueue) resolve(ctx context.Context, e *engine.Epoch, r request, 
 
 // freeID makes room for a request whose ID is in use, as far as it may.
 func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, r request, owner owner) error {
-	held := &HeldError{Name: q.name, ID: r.id, Owner: owner.describe()}
+	held := &HeldError{Name: q.name, ID: r.id, Request: owner.describe()}
 	if e.Ended(owner.Slot.Lease, owner.Key) {
 		return &oursError{held}
 	}
@@ -217,7 +217,7 @@ func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, r request, o
 		}
 		return held
 	}
-	err := q.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: q.sess.Holder()})
+	err := q.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: q.sess.Owner()})
 	if errors.Is(err, ErrNotHeld) {
 		return nil
 	}

@@ -137,14 +137,14 @@ func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailab
 // HeldError says that a live request with the caller's ID exists. errors.Is matches it with
 // ErrHeld.
 type HeldError struct {
-	Name  string // of the queue
-	ID    string
-	Owner Request // whose request it is
+	Name    string // of the queue
+	ID      string
+	Request Request // that has the ID
 }
 
 // Error names the ID and its owner.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("ID %q is in use by %s (token %d); TakeOver would evict it", e.ID, e.Owner.Holder, e.Owner.Token)
+	return fmt.Sprintf("ID %q is in use by %s (token %d); TakeOver would evict it", e.ID, e.Request.Owner, e.Request.Token)
 }
 
 // Is reports whether target is ErrHeld.

@@ -92,7 +92,7 @@ func (q *sessionQueue) evictFound(ctx context.Context, find func(context.Context
 	if err := checkReason(n.Reason); err != nil {
 		return err
 	}
-	n.By = q.sess.Holder()
+	n.By = q.sess.Owner()
 	return q.sess.Do(ctx, func(ctx context.Context) error {
 		o, live, err := find(ctx)
 		if err != nil {

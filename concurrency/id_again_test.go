@@ -92,7 +92,7 @@ func TestTryWithIDOnAFullQueue(t *testing.T) {
 	var held *concurrency.HeldError
 	_, err := sm.TryAcquire(ctx, concurrency.ID("a"))
 	require.ErrorAs(t, err, &held)
-	require.Equal(t, p.Token(), held.Owner.Token)
+	require.Equal(t, p.Token(), held.Request.Token)
 	_, err = sm.Acquire(ctx, concurrency.ID("a"), concurrency.MaxWaiters(0))
 	require.ErrorAs(t, err, &held)
 	_, err = sm.TryAcquire(ctx, concurrency.ID("b"))
@@ -129,7 +129,7 @@ func TestReleaseSparesAnothersID(t *testing.T) {
 	var held *concurrency.HeldError
 	_, err = sm.Acquire(ctx, concurrency.ID("i"))
 	require.ErrorAs(t, err, &held)
-	require.Equal(t, q.Token(), held.Owner.Token)
+	require.Equal(t, q.Token(), held.Request.Token)
 	require.NoError(t, q.Release(ctx))
 	f.noKeys("/id/")
 }
@@ -229,7 +229,7 @@ func TestIDThatIsNotYetFree(t *testing.T) {
 	var held *concurrency.HeldError
 	_, err := sm.TryAcquire(ctx, concurrency.ID("job"))
 	require.ErrorAs(t, err, &held)
-	require.Equal(t, p.Token(), held.Owner.Token)
+	require.Equal(t, p.Token(), held.Request.Token)
 	_, err = sm.Acquire(ctx, concurrency.ID("job"), concurrency.MaxWaiters(3))
 	require.ErrorAs(t, err, &held)
 	_, err = sm.Acquire(ctx, concurrency.ID("job"), concurrency.Wait(2*time.Second))

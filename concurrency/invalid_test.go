@@ -40,7 +40,7 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 
 	for _, holder := range []string{"a\x00b", "\xff", "a\nb", strings.Repeat("x", 256)} {
-		_, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix, Holder: holder})
+		_, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix, Owner: holder})
 		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", holder)
 	}
 

@@ -50,8 +50,8 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	}
 	own := &shared{trace: o.Trace, reportEvery: o.ReportEvery, queues: map[string]weak.Pointer[sessionQueue]{}}
 	core, err := engine.New(ctx, etcd, space, engine.Options{
-		TTL: o.TTL, Margin: o.Margin, Holder: o.Holder, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout,
-		Log:  o.Logger.With(zap.String("namespace", namespace), zap.String("holder", o.Holder)),
+		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout,
+		Log:  o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner)),
 		Lost: o.Trace.sessionLost, Renewed: o.Trace.sessionRenewed, Rewound: own.rewound,
 	})
 	if err != nil {
@@ -60,8 +60,8 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	return (*Session)(engine.NewDoor(core, own)), nil
 }
 
-// Holder returns the name by which other processes see this session.
-func (s *Session) Holder() string { return engine.Of(s).Holder() }
+// Owner returns the name by which other processes see this session.
+func (s *Session) Owner() string { return engine.Of(s).Owner() }
 
 // Lease returns the ID of the present lease, or 0 between two leases and after Close.
 func (s *Session) Lease() clientv3.LeaseID { return engine.Of(s).Lease() }

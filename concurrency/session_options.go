@@ -32,10 +32,10 @@ type SessionOptions struct {
 	// Prefix is the prefix of all keys in etcd. Defaults to "/etcdkit".
 	Prefix string
 
-	// Holder is the name by which other processes and operators see this session: text of up to
+	// Owner is the name by which other processes and operators see this session: text of up to
 	// 255 bytes without control characters. Defaults to host, process ID and a few random
 	// letters.
-	Holder string
+	Owner string
 
 	// MaxPermits bounds the live requests of this session, including those that wait: from 1 to
 	// 65536. With auth enabled, etcd checks each key of a lease at every Put to it. Defaults to
@@ -70,7 +70,7 @@ const (
 	leastMargin       = 1200 * time.Millisecond // by default
 	lowestMargin      = 10 * time.Millisecond   // below it a unit was forgotten
 	defaultMaxPermits = 4096
-	maxHolder         = 255
+	maxOwner          = 255
 )
 
 // withDefaults returns a checked copy in which nothing is left open.
@@ -89,8 +89,8 @@ func (o *SessionOptions) withDefaults() (SessionOptions, error) {
 	c.MaxPermits = cmp.Or(c.MaxPermits, defaultMaxPermits)
 	c.ReportEvery = cmp.Or(c.ReportEvery, 10*time.Second)
 	c.ReleaseTimeout = cmp.Or(c.ReleaseTimeout, 2*time.Second)
-	if c.Holder == "" {
-		c.Holder = thisProcess()
+	if c.Owner == "" {
+		c.Owner = thisProcess()
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
@@ -105,10 +105,10 @@ func (o *SessionOptions) check(shortest time.Duration) error {
 		return invalid("TTL %v is not a number of whole seconds from %v to %v", o.TTL, shortest, maxTTL)
 	case o.Margin < lowestMargin || o.Margin > o.TTL/2:
 		return invalid("Margin %v is not between %v and half of the TTL of %v", o.Margin, lowestMargin, o.TTL)
-	case len(o.Holder) > maxHolder:
-		return invalid("Holder %.20q… has %d bytes, more than %d", o.Holder, len(o.Holder), maxHolder)
-	case !utf8.ValidString(o.Holder) || strings.ContainsFunc(o.Holder, unicode.IsControl):
-		return invalid("Holder %.20q is not text without control characters", o.Holder)
+	case len(o.Owner) > maxOwner:
+		return invalid("Owner %.20q… has %d bytes, more than %d", o.Owner, len(o.Owner), maxOwner)
+	case !utf8.ValidString(o.Owner) || strings.ContainsFunc(o.Owner, unicode.IsControl):
+		return invalid("Owner %.20q is not text without control characters", o.Owner)
 	case o.MaxPermits < 1 || o.MaxPermits > keyspace.MaxSlot+1:
 		return invalid("MaxPermits %d is not between 1 and %d", o.MaxPermits, keyspace.MaxSlot+1)
 	case o.ReportEvery < time.Millisecond:

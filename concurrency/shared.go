@@ -41,7 +41,7 @@ func (s *Session) queue(kind keyspace.Kind, name string, fixed int64) (*sessionQ
 	}
 	q := &sessionQueue{sess: core, own: own, name: name, fixed: fixed, keys: keys}
 	q.view = mirror.NewShared(keys, fixed, q.run)
-	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Holder(), See: core.See}
+	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Owner(), See: core.See}
 	own.queues[keys.Range] = weak.Make(q)
 	runtime.AddCleanup(q, own.forget, keys.Range)
 	return q, nil

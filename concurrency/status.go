@@ -39,7 +39,7 @@ func (s Status) equal(t Status) bool {
 type Request struct {
 	Token  int64  // identifies it, see Semaphore.EvictToken; lower is older
 	ID     string // if its caller gave one
-	Holder string // SessionOptions.Holder of its session
+	Owner  string // SessionOptions.Owner of its session
 	Note   string
 	Weight int
 	Lease  clientv3.LeaseID
@@ -74,7 +74,7 @@ func CheckLeases() StatusOption { return func(r *statusRead) { r.leases = true }
 func describe(r mirror.Request) Request {
 	record := r.Record()
 	return Request{
-		Token: r.Create, ID: record.ID, Holder: record.Holder, Note: record.Note,
+		Token: r.Create, ID: record.ID, Owner: record.Owner, Note: record.Note,
 		Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Slot.Lease), Requested: time.UnixMilli(record.AtMS),
 	}
 }

@@ -35,7 +35,7 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 		if asked = leaderOf(v); !asked.Elected() {
 			return nil
 		}
-		n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Holder()}
+		n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Owner()}
 		key := q.sess.Space().Session(int64(asked.Lease)).StepDown(asked.Token)
 		put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(asked.Lease))
 		_, err = commit.PutBeside(ctx, q.sess.KV(), v.Holders[0].Key, asked.Token, put)

@@ -19,7 +19,7 @@ func TestStepDown(t *testing.T) {
 	ctx := ctxT(t)
 	a, _ := f.session(calm())
 	b, _ := f.session(calm())
-	admin, _ := f.session(&concurrency.SessionOptions{Holder: "admin"})
+	admin, _ := f.session(&concurrency.SessionOptions{Owner: "admin"})
 	el := election(t, admin, "x")
 	asked, err := el.StepDown(ctx, "")
 	require.NoError(t, err)

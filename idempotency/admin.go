@@ -51,7 +51,7 @@ type Record struct {
 	Op       string
 	Attempt  int       // the number of the latest attempt
 	Token    int64     // of the attempt that recorded the outcome; 0 before
-	Holder   string    // the name of the latest attempt's session
+	Owner    string    // the name of the latest attempt's session
 	Started  time.Time `json:",omitzero"` // of the latest attempt; zero if it is not known
 	Ended    time.Time `json:",omitzero"` // zero if no outcome is recorded
 	Failure  string
@@ -67,7 +67,7 @@ func (r Record) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %v", r.Ref, r.State)
 	if r.State != Unreadable {
-		fmt.Fprintf(&b, ": %q/%q, attempt %d by %q", r.Scope, r.Op, r.Attempt, r.Holder)
+		fmt.Fprintf(&b, ": %q/%q, attempt %d by %q", r.Scope, r.Op, r.Attempt, r.Owner)
 	}
 	if !r.Started.IsZero() {
 		fmt.Fprintf(&b, ", started %v", r.Started.Format(time.RFC3339))
@@ -149,7 +149,7 @@ func (s *Store) Delete(ctx context.Context, ref Ref) error {
 // revision of the change.
 func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
 	if st.claim {
-		return 0, &InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)}
+		return 0, &InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Owner: st.rec.Owner, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)}
 	}
 	sent := now()
 	res, err := commit.Amend(ctx, s.client, commit.Amendment{
@@ -214,7 +214,7 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution) error {
 		return fmt.Errorf("%w: the request is %v", ErrConflict, describe(e, st).State)
 	}
 	r := st.rec
-	r.State, r.EndMS, r.By, r.Token = what.state, time.Now().UnixMilli(), s.sess.Holder(), st.mod()
+	r.State, r.EndMS, r.By, r.Token = what.state, time.Now().UnixMilli(), s.sess.Owner(), st.mod()
 	if r.State != record.AttemptReleased {
 		stored, codec, err := s.encode(what.value, bound(e))
 		if err != nil {

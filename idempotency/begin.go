@@ -139,7 +139,7 @@ func (c *call) mismatch(finished bool) error {
 
 func (c *call) inProgress(ctx context.Context, st state) error {
 	c.store.count.inProgress.Add(1)
-	return &InProgressError{Key: c.key, Holder: st.rec.Holder, Attempt: st.rec.Number, RetryAfter: c.store.retryAfter(ctx, st.rec.Lease)}
+	return &InProgressError{Key: c.key, Owner: st.rec.Owner, Attempt: st.rec.Number, RetryAfter: c.store.retryAfter(ctx, st.rec.Lease)}
 }
 
 // follow waits for the call of this process that leads the flight. It returns nil if that call has
@@ -186,7 +186,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 // ofFlight returns what this process knows of a request in progress, without asking etcd.
 func (c *call) ofFlight(f *flight) (st state) {
 	if f.isHere() {
-		st.rec.Holder, st.rec.Number = c.store.sess.Holder(), f.number
+		st.rec.Owner, st.rec.Number = c.store.sess.Owner(), f.number
 	} else {
 		st.rec.Lease = f.lease
 	}
@@ -288,7 +288,7 @@ func (c *call) refuse(ctx context.Context, next decision, st state) error {
 // next returns the record of the attempt that comes after st.
 func (c *call) next(st state) record.Attempt {
 	r := record.Attempt{
-		State: record.AttemptWorking, Number: 1, Holder: c.store.sess.Holder(), Nonce: c.store.sess.Nonce(),
+		State: record.AttemptWorking, Number: 1, Owner: c.store.sess.Owner(), Nonce: c.store.sess.Nonce(),
 		Scope: c.key.Scope, Op: c.key.Op, Print: c.print.payload, Also: c.print.also, Refuse: c.set.onLost == Refuse, StartMS: time.Now().UnixMilli(),
 	}
 	if st.kv != nil {

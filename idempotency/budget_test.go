@@ -23,7 +23,7 @@ func TestLoadBudget(t *testing.T) {
 	a, other := f.instance(quiet, opts), f.instance(quiet, opts)
 	bounded := f.instance(quiet, &idempotency.Options{NearQuota: 2, MaxPerScope: 1000})
 	for _, in := range []instance{a, other, bounded} { // the leases
-		k := key("warm" + in.sess.Holder())
+		k := key("warm" + in.sess.Owner())
 		if in == bounded {
 			k.Scope = "another" // so that no count is in use
 		}

@@ -98,7 +98,7 @@ func (c *claim) send(ctx context.Context, before state) (commit.Result, error) {
 	c.store.space.writes(2, 2*len(c.value))
 	return c.epoch.Fence().Create(ctx, commit.Creation{
 		Key:   c.entry.Claim(),
-		Value: record.Claim{Nonce: c.begun.Nonce, Lease: c.begun.Lease, Holder: c.begun.Holder}.Encode(),
+		Value: record.Claim{Nonce: c.begun.Nonce, Lease: c.begun.Lease, Owner: c.begun.Owner}.Encode(),
 		If:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(c.entry.Record), "=", before.mod())},
 		Also:  []clientv3.Op{clientv3.OpPut(c.entry.Record, c.value, clientv3.WithLease(c.work.id))},
 		Mine: func(v []byte) bool {

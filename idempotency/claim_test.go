@@ -56,7 +56,7 @@ func TestRejectedLeavesTheClaim(t *testing.T) {
 	at = begin(t, a, key("2"))
 	_, _, err := b.Begin(ctxT(t), key("2"), "payload", idempotency.Wait(0))
 	require.ErrorAs(t, err, &in)
-	require.Equal(t, a.sess.Holder(), in.Holder)
+	require.Equal(t, a.sess.Owner(), in.Owner)
 	require.Equal(t, 1, in.Attempt)
 	require.Positive(t, in.RetryAfter)
 	require.NoError(t, at.Release(ctxT(t)))
@@ -93,7 +93,7 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 			_, _, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.Wait(0))
 			var in *idempotency.InProgressError
 			require.ErrorAs(t, err, &in)
-			require.Equal(t, a.sess.Holder(), in.Holder)
+			require.Equal(t, a.sess.Owner(), in.Owner)
 			require.NoError(t, end(at))
 			require.NoError(t, held.WaitHit(ctxT(t)))
 
@@ -106,7 +106,7 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 				return
 			}
 			require.ErrorAs(t, err, &in)
-			require.Equal(t, b.sess.Holder(), in.Holder)
+			require.Equal(t, b.sess.Owner(), in.Owner)
 			require.Equal(t, mine.Attempt(), in.Attempt)
 			require.NoError(t, mine.Release(ctxT(t)))
 		})

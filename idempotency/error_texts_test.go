@@ -129,18 +129,18 @@ func TestErrorsNameWhatWasAttempted(t *testing.T) {
 	_, zero := idempotency.NewStore(&concurrency.Session{}, "x", nil)
 	require.ErrorIs(t, zero, idempotency.ErrInvalid)
 	for want, err := range map[string]error{
-		`idempotency: new store "x": the session is nil`:                                                                                    zero,
-		`idempotency: new store "x": Options.CacheFor -1ns is negative`:                                                                     fresh,
-		`idempotency: begin in store ` + store + `: Key.Op is empty (the operation, such as "POST /payments")`:                              noOp,
-		`idempotency: do in store ` + store + `: "tenant"/"pay": the function is nil`:                                                       nothing,
-		`idempotency: step "debit" of "tenant"/"pay" in store ` + store + `: the function is nil`:                                           step,
-		`idempotency: get record x in store ` + store + `: "x" is not a reference (Store.Ref, Record.Ref)`:                                  badRef,
-		`idempotency: begin in store ` + store + fmt.Sprintf(`: "tenant"/"pay": request is in progress, attempt 1 by %q`, in.sess.Holder()): busy,
-		`idempotency: commit "tenant"/"pay" in store ` + store + `: attempt is settled`:                                                     at.Commit(ctx, nil),
-		`idempotency: release "tenant"/"pay" in store ` + store + `: attempt is settled`:                                                    at.Release(ctx),
-		`idempotency: run "tenant"/"pay" in store ` + store + `: the function is nil`:                                                       at.Run(ctx, nil),
-		`idempotency: delete record ` + string(ref) + ` in store ` + store + `: no such record`:                                             in.Delete(ctx, ref),
-		`idempotency: resolve record ` + string(ref) + ` in store ` + store + `: the Resolution is empty (WasDone, HasFailed or NotDone)`:   in.Resolve(ctx, ref, idempotency.Resolution{}),
+		`idempotency: new store "x": the session is nil`:                                                                                   zero,
+		`idempotency: new store "x": Options.CacheFor -1ns is negative`:                                                                    fresh,
+		`idempotency: begin in store ` + store + `: Key.Op is empty (the operation, such as "POST /payments")`:                             noOp,
+		`idempotency: do in store ` + store + `: "tenant"/"pay": the function is nil`:                                                      nothing,
+		`idempotency: step "debit" of "tenant"/"pay" in store ` + store + `: the function is nil`:                                          step,
+		`idempotency: get record x in store ` + store + `: "x" is not a reference (Store.Ref, Record.Ref)`:                                 badRef,
+		`idempotency: begin in store ` + store + fmt.Sprintf(`: "tenant"/"pay": request is in progress, attempt 1 by %q`, in.sess.Owner()): busy,
+		`idempotency: commit "tenant"/"pay" in store ` + store + `: attempt is settled`:                                                    at.Commit(ctx, nil),
+		`idempotency: release "tenant"/"pay" in store ` + store + `: attempt is settled`:                                                   at.Release(ctx),
+		`idempotency: run "tenant"/"pay" in store ` + store + `: the function is nil`:                                                      at.Run(ctx, nil),
+		`idempotency: delete record ` + string(ref) + ` in store ` + store + `: no such record`:                                            in.Delete(ctx, ref),
+		`idempotency: resolve record ` + string(ref) + ` in store ` + store + `: the Resolution is empty (WasDone, HasFailed or NotDone)`:  in.Resolve(ctx, ref, idempotency.Resolution{}),
 	} {
 		require.EqualError(t, err, want)
 	}

@@ -100,7 +100,7 @@ var (
 // InProgressError names the attempt that is in progress.
 type InProgressError struct {
 	Key     Key
-	Holder  string // the name of the attempt's session; empty if it is not known
+	Owner   string // the name of the attempt's session; empty if it is not known
 	Attempt int    // the attempt's number; 0 if it is not known
 	// RetryAfter is when it is worth repeating the request. If the attempt's session has missed
 	// a renewal, it is the rest of the session's lease: its process may be dead, and no other
@@ -110,10 +110,10 @@ type InProgressError struct {
 
 // Error names the request, the attempt and its session.
 func (e *InProgressError) Error() string {
-	if e.Holder == "" {
+	if e.Owner == "" {
 		return fmt.Sprintf("%v: %v", e.Key, ErrInProgress)
 	}
-	return fmt.Sprintf("%v: %v, attempt %d by %q", e.Key, ErrInProgress, e.Attempt, e.Holder)
+	return fmt.Sprintf("%v: %v, attempt %d by %q", e.Key, ErrInProgress, e.Attempt, e.Owner)
 }
 
 // Is reports whether target is ErrInProgress.
@@ -152,13 +152,13 @@ func (e *ScopeFullError) Is(target error) bool { return target == ErrScopeFull }
 type UnknownError struct {
 	Key     Key
 	Ref     Ref // for Resolve
-	Holder  string
+	Owner   string
 	Attempt int
 }
 
 // Error names the request, the attempt and the reference for Resolve.
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("%v: %v: attempt %d by %q was lost (Store.Resolve %s)", e.Key, ErrUnknown, e.Attempt, e.Holder, e.Ref)
+	return fmt.Sprintf("%v: %v: attempt %d by %q was lost (Store.Resolve %s)", e.Key, ErrUnknown, e.Attempt, e.Owner, e.Ref)
 }
 
 // Is reports whether target is ErrUnknown.

@@ -239,7 +239,7 @@ func TestListAndDelete(t *testing.T) {
 	require.Equal(t, map[idempotency.State]int{idempotency.InProgress: 180}, count(idempotency.Filter{}))
 	for r, err := range b.List(ctxT(t), idempotency.Filter{}) { // and not to the end
 		require.NoError(t, err)
-		require.Equal(t, a.sess.Holder(), r.Holder)
+		require.Equal(t, a.sess.Owner(), r.Owner)
 		require.Equal(t, "pay", r.Op)
 		break
 	}

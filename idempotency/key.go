@@ -11,9 +11,9 @@ import (
 // etcd are hashes of them. The record contains Scope and Op in plain text, for operators, and only
 // a hash of ID.
 type Key struct {
-	// Scope is the owner of the request: a tenant, an account, the owner of an API key. Take it
-	// from what was authenticated, not from what the client claims. It has up to 255 bytes, and
-	// is empty only if Options.SingleTenant is set.
+	// Scope is the account that sends the request: a tenant, a customer, the account of an API
+	// key. Take it from what was authenticated, not from what the client claims. It has up to 255
+	// bytes, and is empty only if Options.SingleTenant is set.
 	Scope string
 	// Op is the requested operation, such as method and route: 1 to 255 bytes.
 	Op string
@@ -28,7 +28,7 @@ func (k Key) String() string { return fmt.Sprintf("%q/%q", k.Scope, k.Op) }
 func (k Key) check(single bool) error {
 	switch {
 	case k.Scope == "" && !single:
-		return invalid("Key.Scope is empty (the owner of the request, such as a tenant; Options.SingleTenant allows an empty scope)")
+		return invalid("Key.Scope is empty (the account that sends the request, such as a tenant; Options.SingleTenant allows an empty scope)")
 	case len(k.Scope) > keyspace.MaxName:
 		return invalid("Key.Scope %.20q… has %d bytes, more than %d", k.Scope, len(k.Scope), keyspace.MaxName)
 	case k.Op == "":

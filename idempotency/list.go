@@ -114,7 +114,7 @@ func describe(e keyspace.Entry, st state) Record {
 	if st.bad {
 		return out
 	}
-	out.Scope, out.Op, out.Attempt, out.Token, out.Holder = r.Scope, r.Op, r.Number, r.Token, r.Holder
+	out.Scope, out.Op, out.Attempt, out.Token, out.Owner = r.Scope, r.Op, r.Number, r.Token, r.Owner
 	out.Failure, out.Bytes, out.Omitted = r.Error, r.Size, r.Omitted
 	out.Refuse, out.Resolved = r.Refuse, r.By
 	if r.StartMS != 0 {

@@ -98,7 +98,7 @@ func TestRefuseAndResolve(t *testing.T) {
 				require.ErrorAs(t, err, &unknown)
 			}
 			require.Equal(t, b.Ref(key("1")), unknown.Ref)
-			require.Equal(t, a.sess.Holder(), unknown.Holder)
+			require.Equal(t, a.sess.Owner(), unknown.Owner)
 
 			var found []idempotency.Record
 			for r, err := range b.List(ctxT(t), idempotency.Filter{Scope: new("tenant"), State: idempotency.Unknown}) {
@@ -110,7 +110,7 @@ func TestRefuseAndResolve(t *testing.T) {
 			r, rec, err := b.Get(ctxT(t), unknown.Ref)
 			require.NoError(t, err)
 			require.Equal(t, tt.state, r.State)
-			require.Equal(t, b.sess.Holder(), r.Resolved)
+			require.Equal(t, b.sess.Owner(), r.Resolved)
 			err = b.Resolve(ctxT(t), unknown.Ref, tt.resolution)
 			require.ErrorIs(t, err, idempotency.ErrConflict)
 			require.ErrorContains(t, err, ": conflict: the request is ")

@@ -34,9 +34,9 @@ func TestLostAttemptsAreReported(t *testing.T) {
 	begin(t, b, key("secret-3"))
 	require.Len(t, lines.All(), 3)
 	for i, want := range []map[string]any{
-		{"ref": string(b.Ref(key("secret-1"))), "attempt": int64(2), "lost": a.sess.Holder()},
-		{"ref": string(b.Ref(key("secret-2"))), "attempt": int64(1), "lost": a.sess.Holder()},
-		{"ref": string(b.Ref(key("secret-3"))), "attempt": int64(2), "lost": b.sess.Holder()},
+		{"ref": string(b.Ref(key("secret-1"))), "attempt": int64(2), "lost": a.sess.Owner()},
+		{"ref": string(b.Ref(key("secret-2"))), "attempt": int64(1), "lost": a.sess.Owner()},
+		{"ref": string(b.Ref(key("secret-3"))), "attempt": int64(2), "lost": b.sess.Owner()},
 	} {
 		line := lines.All()[i]
 		want["store"], want["scope"], want["op"] = "store", "tenant", "pay"

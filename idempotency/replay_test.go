@@ -25,7 +25,7 @@ func TestRaftEntries(t *testing.T) {
 	opts := &idempotency.Options{CacheFor: time.Hour}
 	a, b := f.instance(nil, opts), f.instance(nil, opts)
 	for _, in := range []instance{a, b} { // the leases
-		at := begin(t, in, key("warm "+in.sess.Holder()))
+		at := begin(t, in, key("warm "+in.sess.Owner()))
 		require.NoError(t, at.Commit(ctxT(t), nil))
 	}
 	entries := func(fn func()) int {

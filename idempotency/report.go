@@ -13,13 +13,13 @@ func (c *call) tookOver(lost state, number int) {
 func (c *call) unknown(lost state) error {
 	c.store.count.unknown.Add(1)
 	c.store.log.Warn("an attempt was lost: the request is refused until Resolve", c.fields(lost, lost.rec.Number)...)
-	return &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Holder: lost.rec.Holder, Attempt: lost.rec.Number}
+	return &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Owner: lost.rec.Owner, Attempt: lost.rec.Number}
 }
 
 // fields name a request in logs. The key's ID is a secret, and not among them.
 func (c *call) fields(lost state, number int) []zap.Field {
 	return []zap.Field{
 		zap.String("scope", c.key.Scope), zap.String("op", c.key.Op), zap.String("ref", c.entry.Ref),
-		zap.Int("attempt", number), zap.String("lost", lost.rec.Holder),
+		zap.Int("attempt", number), zap.String("lost", lost.rec.Owner),
 	}
 }

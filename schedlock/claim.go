@@ -61,7 +61,7 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, p plan, r request) (*cla
 		if next.action == send {
 			p = next.plan
 		}
-		res.Tick, res.Outcome, res.Holder, res.Paused = p.tick, next.outcome, next.holder, next.paused
+		res.Tick, res.Outcome, res.Owner, res.Paused = p.tick, next.outcome, next.owner, next.paused
 		if c != nil || err != nil || next.action == skip {
 			return c, res, err
 		}
@@ -135,7 +135,7 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request, pause 
 		case await:
 			if err := l.waitEvent(ctx, changed); err != nil {
 				if err != errLate { //nolint:errorlint // by this package
-					err = fmt.Errorf("%w: the run of this tick by %s had not ended", err, next.holder)
+					err = fmt.Errorf("%w: the run of this tick by %s had not ended", err, next.owner)
 				}
 				return decision{}, err
 			}

@@ -396,7 +396,7 @@ func TestFurtherAttemptGivenUp(t *testing.T) {
 			f.none("/lock")
 			require.Eventually(t, func() bool {
 				r, err := b.Get(ctx, "job", tick(1))
-				return err == nil && r.Attempt == 1 && r.State == schedlock.RunLost && r.Holder == a.sess.Holder()
+				return err == nil && r.Attempt == 1 && r.State == schedlock.RunLost && r.Owner == a.sess.Owner()
 			}, soon, time.Millisecond)
 			started, done = do(ctx, f.instance(nil, nil).Locker, "job", closedCh(), opts...)
 			require.Equal(t, 2, got(t, started, "the second attempt").Attempt())
@@ -547,5 +547,5 @@ func TestClaimedBetweenLeases(t *testing.T) {
 	cancel()
 	x := got(t, done, "it returns")
 	require.NoError(t, x.err)
-	require.Equal(t, []any{schedlock.Claimed, b.sess.Holder()}, []any{x.res.Outcome, x.res.Holder})
+	require.Equal(t, []any{schedlock.Claimed, b.sess.Owner()}, []any{x.res.Outcome, x.res.Owner})
 }

@@ -24,8 +24,8 @@ const samples = 4
 
 // Clock is the wall clock of another process, as this process sees it.
 type Clock struct {
-	Holder string
-	Lease  clientv3.LeaseID
+	Owner string
+	Lease clientv3.LeaseID
 	// Ahead is the difference to this process's clock; it is negative if the other clock is behind.
 	// If Known is false no reading has arrived yet, and Ahead is 0. The error is about the time
 	// that an event takes.
@@ -46,7 +46,7 @@ type clocks struct {
 
 type peer struct {
 	lease   int64
-	holder  string
+	owner   string
 	mod     int64
 	offsets []time.Duration
 }
@@ -58,7 +58,7 @@ func (c *clocks) publish(ctx context.Context, sess *engine.Session, every time.D
 		if err != nil {
 			return // closed, or ctx has ended
 		}
-		value := record.Clock{Holder: sess.Holder(), AtMS: c.now().UnixMilli()}.Encode()
+		value := record.Clock{Owner: sess.Owner(), AtMS: c.now().UnixMilli()}.Encode()
 		call, cancel := commit.Call(ctx)
 		_, err = sess.Client().Put(call, c.space.Clock(int64(e.Lease())), value, clientv3.WithLease(e.Lease()))
 		cancel()
@@ -119,7 +119,7 @@ func (c *clocks) peerOf(kv *mvccpb.KeyValue) *peer {
 	if p == nil {
 		p = &peer{lease: kv.Lease}
 	}
-	p.holder, p.mod = r.Holder, kv.ModRevision
+	p.owner, p.mod = r.Owner, kv.ModRevision
 	return p
 }
 
@@ -143,7 +143,7 @@ func (c *clocks) list(own clientv3.LeaseID) []Clock {
 		if clientv3.LeaseID(p.lease) == own {
 			continue
 		}
-		k := Clock{Holder: p.holder, Lease: clientv3.LeaseID(p.lease), Known: len(p.offsets) > 0}
+		k := Clock{Owner: p.owner, Lease: clientv3.LeaseID(p.lease), Known: len(p.offsets) > 0}
 		if k.Known {
 			k.Ahead = slices.Max(p.offsets)
 		}

@@ -30,8 +30,8 @@ const (
 type decision struct {
 	action  action
 	plan    plan    // of send
-	outcome Outcome // of skip, with the holder of the run, or the pause
-	holder  string
+	outcome Outcome // of skip, with the owner of the run, or the pause
+	owner   string
 	paused  *Pause
 	err     error // of refuse
 }
@@ -58,7 +58,7 @@ func (r request) unread(p plan, h observed, late bool) decision {
 	h.claimed = h.claimed && r.ordered()
 	switch {
 	case h.claimed && r.retries == 0:
-		return decision{action: skip, outcome: Claimed, holder: h.by}
+		return decision{action: skip, outcome: Claimed, owner: h.by}
 	case h.claimed && p.attempt == 1, h.changed:
 		return decision{action: read} // its run may have been lost
 	case late:
@@ -121,14 +121,14 @@ func (st state) over(p plan, r request, out Outcome) decision {
 // await decides about a tick that may be claimed again when a run or a cooldown ends.
 func (st state) await(r request) decision {
 	if r.standby != nil {
-		return decision{action: delegate, outcome: Claimed, holder: st.holder(Claimed)}
+		return decision{action: delegate, outcome: Claimed, owner: st.owner(Claimed)}
 	}
-	return decision{action: await, holder: st.holder(StillRunning)}
+	return decision{action: await, owner: st.owner(StillRunning)}
 }
 
-// skip decides to return an outcome, with the holder of the run or the pause.
+// skip decides to return an outcome, with the owner of the run or the pause.
 func (st state) skip(out Outcome) decision {
-	next := decision{action: skip, outcome: out, holder: st.holder(out)}
+	next := decision{action: skip, outcome: out, owner: st.owner(out)}
 	if out == Paused {
 		next.paused = pauseOf(st.pause)
 	}
@@ -143,8 +143,8 @@ func (st state) settled() string {
 	return cmp.Or(string(st.settings[0].Value), "none")
 }
 
-// holder returns the holder of the run, lock or cooldown that causes an outcome, or "".
-func (st state) holder(out Outcome) string {
+// owner returns the owner of the run, lock or cooldown that causes an outcome, or "".
+func (st state) owner(out Outcome) string {
 	var by [][]*mvccpb.KeyValue
 	switch out {
 	case Claimed:
@@ -155,7 +155,7 @@ func (st state) holder(out Outcome) string {
 	for _, kvs := range by {
 		if len(kvs) > 0 {
 			r, _ := record.DecodeLock(kvs[0].Value) // a Run has the same field
-			return r.Holder
+			return r.Owner
 		}
 	}
 	return ""

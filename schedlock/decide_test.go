@@ -67,8 +67,8 @@ func TestUnread(t *testing.T) {
 		want decision
 	}{
 		"nothing was heard":                    {r: plain, p: first, want: decision{action: send, plan: first}},
-		"claimed":                              {r: plain, p: first, h: claimed, want: decision{action: skip, outcome: Claimed, holder: "other"}},
-		"claimed, and late":                    {r: plain, p: first, h: claimed, late: true, want: decision{action: skip, outcome: Claimed, holder: "other"}},
+		"claimed":                              {r: plain, p: first, h: claimed, want: decision{action: skip, outcome: Claimed, owner: "other"}},
+		"claimed, and late":                    {r: plain, p: first, h: claimed, late: true, want: decision{action: skip, outcome: Claimed, owner: "other"}},
 		"claimed, and perhaps lost":            {r: patient, p: first, h: claimed, want: decision{action: read}},
 		"a further attempt is not put off":     {r: patient, p: second, h: claimed, want: decision{action: send, plan: second}},
 		"an event before a further attempt":    {r: patient, p: second, h: observed{changed: true}, want: decision{action: read}},
@@ -102,18 +102,18 @@ func TestDecide(t *testing.T) {
 		return []*mvccpb.KeyValue{{Value: []byte(value), CreateRevision: token, ModRevision: token, Lease: other}}
 	}
 	run := func(state string, attempt int) []*mvccpb.KeyValue {
-		return kv(record.Run{State: state, Attempt: attempt, Holder: "runner"}.Encode())
+		return kv(record.Run{State: state, Attempt: attempt, Owner: "runner"}.Encode())
 	}
-	lock := kv(record.Lock{Holder: "locker"}.Encode())
-	former := kv(record.Lock{Holder: "locker"}.Encode())
+	lock := kv(record.Lock{Owner: "locker"}.Encode())
+	former := kv(record.Lock{Owner: "locker"}.Encode())
 	former[0].CreateRevision = token + 1
-	cooldown := kv(record.Lock{Holder: "cooler"}.Encode())
+	cooldown := kv(record.Lock{Owner: "cooler"}.Encode())
 	active := run(record.RunRunning, 1)
 	pause := kv(record.Pause{By: "ops", Reason: "a deploy", AtMS: later.UnixMilli()}.Encode())
 	first := plan{tick: tick, attempt: 1}
 	second := plan{tick: tick, attempt: 2, mod: token, before: string(active[0].Value)}
 	sends := func(p plan) decision { return decision{action: send, plan: p} }
-	skips := func(out Outcome, holder string) decision { return decision{action: skip, outcome: out, holder: holder} }
+	skips := func(out Outcome, owner string) decision { return decision{action: skip, outcome: out, owner: owner} }
 	for name, tt := range map[string]struct {
 		st   state
 		r    request
@@ -122,16 +122,16 @@ func TestDecide(t *testing.T) {
 		"nothing is in the way": {state{}, timed(nil), sends(first)},
 		"the same settings":     {state{settings: kv(stored)}, timed(nil), sends(plan{tick: tick, attempt: 1, settings: stored})},
 
-		"a run goes on":                                 {state{run: active, lock: lock}, timed(nil), decision{action: await, holder: "locker"}},
+		"a run goes on":                                 {state{run: active, lock: lock}, timed(nil), decision{action: await, owner: "locker"}},
 		"a run goes on, and no attempt is left":         {state{run: active, lock: lock}, once, skips(Claimed, "runner")},
-		"a run goes on, and another waits for it":       {state{run: active, lock: lock}, standby, decision{action: delegate, outcome: Claimed, holder: "runner"}},
+		"a run goes on, and another waits for it":       {state{run: active, lock: lock}, standby, decision{action: delegate, outcome: Claimed, owner: "runner"}},
 		"a run was lost":                                {state{run: active}, timed(nil), sends(second)},
 		"a run was lost, and no attempt is left":        {state{run: active}, once, skips(Claimed, "runner")},
 		"the last attempt was lost":                     {state{run: run(record.RunRunning, 2)}, timed(nil), skips(Claimed, "runner")},
 		"a run was lost, but has ended here":            {state{run: active, endedHere: true}, timed(nil), skips(Claimed, "runner")},
 		"a run was lost, and another tick runs":         {state{run: active, lock: former}, timed(nil), skips(StillRunning, "locker")},
-		"a run was lost, and cools down":                {state{run: active, cooldown: cooldown}, timed(nil), decision{action: await, holder: "cooler"}},
-		"a run was lost, cools down, and is waited for": {state{run: active, cooldown: cooldown}, standby, decision{action: delegate, outcome: Claimed, holder: "runner"}},
+		"a run was lost, and cools down":                {state{run: active, cooldown: cooldown}, timed(nil), decision{action: await, owner: "cooler"}},
+		"a run was lost, cools down, and is waited for": {state{run: active, cooldown: cooldown}, standby, decision{action: delegate, outcome: Claimed, owner: "runner"}},
 		"a run was lost, and a later tick claimed":      {state{run: active, latest: later}, timed(nil), skips(Late, "")},
 		"done":                         {state{run: run(record.RunDone, 1)}, timed(nil), skips(Claimed, "runner")},
 		"failed":                       {state{run: run(record.RunFailed, 1)}, timed(nil), skips(Claimed, "runner")},

@@ -57,7 +57,7 @@
 // A run is one execution of a job's function. It is active from its start until its end is recorded,
 // it is unlocked, or the lease of its session ends; State and Status show an active run as running.
 // An attempt is a start of a tick: the first one, or a further one after the previous run was lost.
-// The holder of a run is the process that executes it, by SessionOptions.Holder of its session.
+// The owner of a run is the session whose process executes it, by its SessionOptions.Owner.
 //
 // A cooldown is the time after a start during which AtLeast keeps the job from starting again. A
 // call that finds a run of its own tick active, and may start another attempt, waits for the end of

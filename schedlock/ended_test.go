@@ -149,7 +149,7 @@ func TestDeadlineSaysWhatItWaitedFor(t *testing.T) {
 	})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, schedlock.ErrUnavailable)
-	require.ErrorContains(t, err, "context deadline exceeded: the run of this tick by "+other.sess.Holder()+" had not ended")
+	require.ErrorContains(t, err, "context deadline exceeded: the run of this tick by "+other.sess.Owner()+" had not ended")
 
 	in.client.BlackHole()
 	defer in.client.Heal()

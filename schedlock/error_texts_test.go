@@ -128,7 +128,7 @@ func TestTexts(t *testing.T) {
 		job + ": paused by ops: a deploy":        skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{By: "ops", Reason: "a deploy"}}),
 		job + ": paused: a deploy":               skipped(schedlock.Result{Outcome: schedlock.Paused, Paused: &schedlock.Pause{Reason: "a deploy"}}),
 		job + ": late":                           skipped(schedlock.Result{Outcome: schedlock.Late}),
-		job + ": still running, by pod-1":        skipped(schedlock.Result{Outcome: schedlock.StillRunning, Holder: "pod-1"}),
+		job + ": still running, by pod-1":        skipped(schedlock.Result{Outcome: schedlock.StillRunning, Owner: "pod-1"}),
 		job + ", attempt 1: job was unlocked":    &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrUnlocked},
 		job + ", attempt 1: run is lost: by ops": &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrLost, Reason: "by ops"},
 		"record the end of " + job + ", attempt 1: etcd has not confirmed it: session is closed": &schedlock.UnconfirmedError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrClosed},

@@ -84,8 +84,8 @@ type SkippedError struct{ Result Result }
 // Error returns the job, the tick and the reason.
 func (e *SkippedError) Error() string {
 	s := fmt.Sprintf("job %q, tick %s: %v", e.Result.Job, stamp(e.Result.Tick), e.Result.Outcome)
-	if e.Result.Holder != "" {
-		s += ", by " + e.Result.Holder
+	if e.Result.Owner != "" {
+		s += ", by " + e.Result.Owner
 	}
 	if p := e.Result.Paused; p != nil {
 		if p.By != "" {

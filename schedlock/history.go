@@ -36,7 +36,7 @@ type Record struct {
 	Tick    time.Time
 	State   State
 	Attempt int
-	Holder  string // the process that started it
+	Owner   string // the process that started it
 	Start   time.Time
 	End     time.Time // zero if none is recorded
 	// Error is the text of the function's error, cut to 1024 bytes, or the reason of Unlock.
@@ -107,7 +107,7 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 	if !ok || !readable {
 		return Record{}, false
 	}
-	out := Record{Job: j.name, Tick: tick, Attempt: r.Attempt, Holder: r.Holder, Start: time.UnixMilli(r.StartMS), Error: r.Error, By: r.By, State: State(r.State)}
+	out := Record{Job: j.name, Tick: tick, Attempt: r.Attempt, Owner: r.Owner, Start: time.UnixMilli(r.StartMS), Error: r.Error, By: r.By, State: State(r.State)}
 	if r.EndMS != 0 {
 		out.End = time.UnixMilli(r.EndMS)
 	}
@@ -132,7 +132,7 @@ type Status struct {
 
 // Pause says which process paused a job, why and when.
 type Pause struct {
-	By     string // SessionOptions.Holder of its session
+	By     string // SessionOptions.Owner of its session
 	Reason string
 	Since  time.Time // by the clock of that process
 }

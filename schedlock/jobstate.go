@@ -19,7 +19,7 @@ type job struct {
 	mu       sync.Mutex
 	print    string               // the settings of this process
 	stored   string               // the settings in etcd, at the last read
-	claimed  map[string]string    // by key of a run record that events have shown: its holder
+	claimed  map[string]string    // by key of a run record that events have shown: its owner
 	order    []string             // the keys of claimed, oldest first
 	runners  map[int64]bool       // leases of the processes that have claimed a tick
 	runs     map[int64]*Run       // by token: the active runs of this process
@@ -190,7 +190,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 				j.order = j.order[1:]
 			}
 		}
-		j.claimed[key] = r.Holder
+		j.claimed[key] = r.Owner
 		j.runners[r.Lease] = true
 	}
 	j.notify()

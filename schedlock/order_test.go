@@ -23,7 +23,7 @@ func TestIdleProcessesDoNotDelay(t *testing.T) {
 		lease, err := f.Client().Grant(ctx, 300)
 		require.NoError(t, err)
 		_, err = f.Client().Put(ctx, fmt.Sprintf("%sclock/%016x", in.sess.NamespacePrefix(), lease.ID),
-			record.Clock{Holder: "idle", AtMS: time.Now().UnixMilli()}.Encode(), clientv3.WithLease(lease.ID))
+			record.Clock{Owner: "idle", AtMS: time.Now().UnixMilli()}.Encode(), clientv3.WithLease(lease.ID))
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool { return len(in.Clocks()) == idle }, soon, time.Millisecond)

@@ -52,9 +52,9 @@ type Result struct {
 	// Attempt and Token are those of this call's run, or 0 if it started none.
 	Attempt int
 	Token   int64
-	// Holder names the process that has claimed the tick or runs the job, if it is known and
-	// this call started no run: SessionOptions.Holder of its session.
-	Holder string
+	// Owner names the process that has claimed the tick or runs the job, if it is known and
+	// this call started no run: SessionOptions.Owner of its session.
+	Owner  string
 	Paused *Pause        // if Outcome is Paused, or nil
 	Took   time.Duration // of the function
 	// Unconfirmed is nil, or an *UnconfirmedError (ErrUnconfirmed): the function has ended as

@@ -27,8 +27,8 @@ func TestPauseBeforeTheFirstRun(t *testing.T) {
 	require.Equal(t, []string{"nightly"}, names)
 	res, err := worker.Do(ctx, "nightly", nothing, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
-	require.Equal(t, []any{schedlock.Paused, ops.sess.Holder(), "moving house"}, []any{res.Outcome, res.Paused.By, res.Paused.Reason})
-	require.ErrorContains(t, &schedlock.SkippedError{Result: res}, "paused by "+ops.sess.Holder()+": moving house")
+	require.Equal(t, []any{schedlock.Paused, ops.sess.Owner(), "moving house"}, []any{res.Outcome, res.Paused.By, res.Paused.Reason})
+	require.ErrorContains(t, &schedlock.SkippedError{Result: res}, "paused by "+ops.sess.Owner()+": moving house")
 	require.NoError(t, ops.Resume(ctx, "nightly"))
 	res, err = worker.Do(ctx, "nightly", nothing, schedlock.Tick(tick(2)))
 	require.NoError(t, err)
@@ -36,5 +36,5 @@ func TestPauseBeforeTheFirstRun(t *testing.T) {
 	require.NoError(t, ops.Pause(ctx, "nightly", ""), "it is known now")
 	res, err = worker.Do(ctx, "nightly", nothing, schedlock.Tick(tick(3)))
 	require.NoError(t, err)
-	require.ErrorContains(t, &schedlock.SkippedError{Result: res}, ": paused by "+ops.sess.Holder())
+	require.ErrorContains(t, &schedlock.SkippedError{Result: res}, ": paused by "+ops.sess.Owner())
 }

@@ -33,7 +33,7 @@ func (l *Locker) report(res Result, err error) {
 	case err == nil && res.Outcome.Started():
 		log.Debug("a job has run")
 	case err == nil:
-		by := res.Holder
+		by := res.Owner
 		if res.Paused != nil {
 			by = res.Paused.By
 		}

@@ -183,7 +183,7 @@ func TestWithoutATickAtTheSameTime(t *testing.T) {
 	res, err := b.Do(ctx, "job", nothing, schedlock.Retries(1))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.StillRunning, res.Outcome)
-	require.Equal(t, a.sess.Holder(), res.Holder)
+	require.Equal(t, a.sess.Owner(), res.Owner)
 	close(end)
 	require.NoError(t, got(t, done, "it ends").err)
 	for _, in := range []instance{a, b, b, a} {

@@ -75,8 +75,8 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 func (l *Locker) draft(e *engine.Epoch, p plan) *claimed {
 	at, lease := l.opts.now().UnixMilli(), int64(e.Lease())
 	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(),
-		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Holder: l.sess.Holder(), Lease: lease, StartMS: at},
-		lock:   record.Lock{Nonce: l.sess.Nonce(), Lease: lease, Tick: stamp(p.tick), Attempt: p.attempt, Holder: l.sess.Holder(), AtMS: at},
+		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: l.sess.Owner(), Lease: lease, StartMS: at},
+		lock:   record.Lock{Nonce: l.sess.Nonce(), Lease: lease, Tick: stamp(p.tick), Attempt: p.attempt, Owner: l.sess.Owner(), AtMS: at},
 	}
 }
 

@@ -30,9 +30,9 @@ type event struct {
 	Job     string    `json:"job,omitempty"`
 	Tick    time.Time `json:"tick,omitzero"`
 	Attempt int       `json:"attempt,omitempty"`
-	// Outcome and Holder are those of a schedlock.Result; Error says why, if it has.
+	// Outcome and Owner are those of a schedlock.Result; Error says why, if it has.
 	Outcome string `json:"outcome,omitempty"`
-	Holder  string `json:"holder,omitempty"`
+	Owner   string `json:"owner,omitempty"`
 	Error   string `json:"error,omitempty"`
 	Took    int64  `json:"took,omitempty"`
 

@@ -54,14 +54,14 @@ func (f *fleet) start(ctx context.Context, row int) error {
 			generation++
 		}
 	}
-	s.Holder = fmt.Sprintf("worker-%d.%d", row+1, generation)
+	s.Owner = fmt.Sprintf("worker-%d.%d", row+1, generation)
 	jobs := f.jobs
 	f.mu.Unlock()
 	proc, err := child.Start(ctx, workerEnv, s)
 	if err != nil {
 		return err
 	}
-	m := &member{holder: s.Holder, row: row, proc: proc, gone: make(chan struct{})}
+	m := &member{holder: s.Owner, row: row, proc: proc, gone: make(chan struct{})}
 	f.mu.Lock()
 	f.rows[row], f.all[m.holder] = m, m
 	f.mu.Unlock()

@@ -40,10 +40,10 @@ type tally struct {
 
 // recovery is the time from a fault to the next start of the job, for the same tick or the next one.
 type recovery struct {
-	Fault  *fault  `json:"fault"`
-	Tick   string  `json:"tick"`
-	Holder string  `json:"holder"`
-	After  float64 `json:"started_again_after_s,omitempty"`
+	Fault *fault  `json:"fault"`
+	Tick  string  `json:"tick"`
+	Owner string  `json:"owner"`
+	After float64 `json:"started_again_after_s,omitempty"`
 
 	same bool // it was the same tick
 }
@@ -207,18 +207,18 @@ func (v *verdict) schedlock(j job) {
 // notDone counts a tick that was not done, by its reason. rec is its record, if it has one.
 func (v *verdict) notDone(t *tally, j job, tick time.Time, rec schedlock.Record, outcomes map[string]bool) {
 	fate, still := "", v.stoodStill(j, tick)
-	if m := v.members[rec.Holder]; m != nil {
+	if m := v.members[rec.Owner]; m != nil {
 		fate = m.fate
 	}
 	switch {
 	case rec.State == schedlock.RunLost && fate != "":
 		t.Lost["its process was "+fate]++
 		if j.Retries > 0 {
-			v.wrongUnless(still, "%s, tick %s was lost with %s, %s, and not started again", j.Name, clockTime(tick), rec.Holder, fate)
+			v.wrongUnless(still, "%s, tick %s was lost with %s, %s, and not started again", j.Name, clockTime(tick), rec.Owner, fate)
 		}
 	case rec.State != "":
 		t.Lost[string(rec.State)]++
-		v.wrongUnless(still && rec.State == schedlock.RunLost, "%s, tick %s, of %s, is %s: %s", j.Name, clockTime(tick), rec.Holder, rec.State, rec.Error)
+		v.wrongUnless(still && rec.State == schedlock.RunLost, "%s, tick %s, of %s, is %s: %s", j.Name, clockTime(tick), rec.Owner, rec.State, rec.Error)
 	case j.overlong() && outcomes[schedlock.StillRunning.String()]:
 		t.Skipped++
 	default:

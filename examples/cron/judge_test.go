@@ -44,7 +44,7 @@ func run(job, holder string, tick, attempt int, at int64) []event {
 }
 
 func record(job, holder string, tick, attempt int, state schedlock.State) schedlock.Record {
-	return schedlock.Record{Job: job, Holder: holder, Tick: start.Add(time.Duration(tick) * time.Second), Attempt: attempt, State: state}
+	return schedlock.Record{Job: job, Owner: holder, Tick: start.Add(time.Duration(tick) * time.Second), Attempt: attempt, State: state}
 }
 
 // The judge must be able to fail, each rule of it.

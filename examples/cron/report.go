@@ -44,7 +44,7 @@ func newOutcome(c config, v verdict, r []recovery, restarts int, history map[str
 // recoveries returns for each fault when the job was started again.
 func recoveries(faults []*fault, events []event) (all []recovery) {
 	for _, x := range faults {
-		r := recovery{Fault: x, Tick: clockTime(x.tick), Holder: x.holder}
+		r := recovery{Fault: x, Tick: clockTime(x.tick), Owner: x.holder}
 		for _, e := range events {
 			if e.Way == bySchedlock && e.Job == x.Job && e.Kind == evBegin && e.At > x.at {
 				r.After = time.Duration(e.At - x.at).Round(time.Millisecond).Seconds()
@@ -77,7 +77,7 @@ func (o *outcome) write(out io.Writer) {
 		if r.same {
 			what = "the tick's second attempt"
 		}
-		fmt.Fprintf(out, "%s of tick %s, %s %s: %s started %.1f s later\n", r.Fault.Job, r.Tick, r.Holder, r.Fault.What, what, r.After)
+		fmt.Fprintf(out, "%s of tick %s, %s %s: %s started %.1f s later\n", r.Fault.Job, r.Tick, r.Owner, r.Fault.What, what, r.After)
 	}
 	fmt.Fprintln(out, "\nhistory in etcd, latest first:")
 	for _, t := range o.Schedlock {
@@ -114,7 +114,7 @@ func writeHistory(out io.Writer, job string, records []schedlock.Record) {
 		if !r.End.IsZero() {
 			took = r.End.Sub(r.Start).String()
 		}
-		fmt.Fprintf(out, "    %s  attempt %d  %-11s %-8s %s\n", clockTime(r.Tick), r.Attempt, r.Holder, r.State, took)
+		fmt.Fprintf(out, "    %s  attempt %d  %-11s %-8s %s\n", clockTime(r.Tick), r.Attempt, r.Owner, r.State, took)
 	}
 }
 

@@ -25,7 +25,7 @@ const workerEnv = "CRON_WORKER"
 type settings struct {
 	Endpoints []string
 	Namespace string
-	Holder    string
+	Owner     string
 	Shift     time.Duration // of its clock
 	TTL       time.Duration
 	Margin    time.Duration
@@ -100,12 +100,12 @@ func (w *worker) open(ctx context.Context) (err error) {
 	}
 	start, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	w.sess, err = concurrency.NewSession(start, w.client, w.Namespace, &concurrency.SessionOptions{TTL: w.TTL, Margin: w.Margin, Holder: w.Holder})
+	w.sess, err = concurrency.NewSession(start, w.client, w.Namespace, &concurrency.SessionOptions{TTL: w.TTL, Margin: w.Margin, Owner: w.Owner})
 	if err != nil {
 		return err
 	}
 	w.locker, err = schedlock.New(w.sess, &schedlock.Options{Now: w.now, Keep: 1000, Done: func(r schedlock.Result, err error) {
-		e := event{Kind: evResult, Way: bySchedlock, Job: r.Job, Tick: r.Tick, Attempt: r.Attempt, Outcome: r.Outcome.String(), Holder: r.Holder}
+		e := event{Kind: evResult, Way: bySchedlock, Job: r.Job, Tick: r.Tick, Attempt: r.Attempt, Outcome: r.Outcome.String(), Owner: r.Owner}
 		if err != nil {
 			e.Error = err.Error()
 		}

@@ -200,7 +200,7 @@ func (w *worker) leaked(ctx context.Context) (n int) {
 		return 0 // leftBehind counts again at the end of the run
 	}
 	for _, r := range append(st.Holders, st.Waiters...) {
-		if r.Holder == w.sess.Holder() {
+		if r.Owner == w.sess.Owner() {
 			n++
 		}
 	}

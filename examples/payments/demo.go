@@ -108,7 +108,7 @@ func (d *demo) openEtcd(ctx context.Context) (endpoints []string, stop func(), e
 func (d *demo) withStore(ctx context.Context, run func() error) (err error) {
 	start, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	sess, err := concurrency.NewSession(start, d.etcd, d.Namespace, &concurrency.SessionOptions{Holder: "operator"})
+	sess, err := concurrency.NewSession(start, d.etcd, d.Namespace, &concurrency.SessionOptions{Owner: "operator"})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func serverMain(ctx context.Context, set settings, out io.Writer) (err error) {
 	defer s.client.Close()
 	start, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	s.sess, err = concurrency.NewSession(start, s.client, set.Namespace, &concurrency.SessionOptions{TTL: set.TTL, Margin: set.Margin, Holder: set.Name})
+	s.sess, err = concurrency.NewSession(start, s.client, set.Namespace, &concurrency.SessionOptions{TTL: set.TTL, Margin: set.Margin, Owner: set.Name})
 	if err != nil {
 		return err
 	}

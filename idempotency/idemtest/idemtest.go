@@ -29,7 +29,7 @@ type Options struct {
 	// Store are the options of the stores, such as Codec and Secret. Each test sets policies and
 	// retention for its own requests. Defaults to those of idempotency.NewStore.
 	Store *idempotency.Options
-	// Session are the options of the sessions; Prefix and Holder are ignored. Defaults to a TTL
+	// Session are the options of the sessions; Prefix and Owner are ignored. Defaults to a TTL
 	// of 5 seconds, the shortest that needs no Margin.
 	Session *concurrency.SessionOptions
 	// Prefix is the prefix of all keys. Defaults to "/conformance/".
@@ -64,7 +64,7 @@ func (s store) Open(ctx context.Context, client *clientv3.Client, prefix string)
 	if s.opts.Session != nil {
 		so = *s.opts.Session
 	}
-	so.Prefix, so.Holder = strings.TrimSuffix(prefix, "/"), ""
+	so.Prefix, so.Owner = strings.TrimSuffix(prefix, "/"), ""
 	sess, err := concurrency.NewSession(ctx, client, "conformance", &so)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (s *Session) openEpoch(ctx context.Context) (*Epoch, error) {
 		return nil, err
 	}
 	e := &Epoch{sess: s, lease: l, keys: s.space.Session(l.ID()), roll: newRoll(s.remember), slots: newSlots(s.opts.MaxPermits)}
-	value := record.Session{Holder: s.opts.Holder, AtMS: time.Now().UnixMilli()}.Encode()
+	value := record.Session{Owner: s.opts.Owner, AtMS: time.Now().UnixMilli()}.Encode()
 	e.fence, err = commit.Raise(ctx, s.kv, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
 	if err != nil {
 		s.Background(func() { _ = s.revoke(l, err) })

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	TTL            time.Duration
 	Margin         time.Duration
-	Holder         string // by which other processes see the session
+	Owner          string // by which other processes see the session
 	MaxPermits     int
 	ReleaseTimeout time.Duration // how long a call waits for etcd to confirm the end of its work
 	Log            *zap.Logger
@@ -127,8 +127,8 @@ func (s *Session) Source() *mirror.Source { return s.source }
 // Log returns the session's logger.
 func (s *Session) Log() *zap.Logger { return s.opts.Log }
 
-// Holder returns the name by which other processes see the session.
-func (s *Session) Holder() string { return s.opts.Holder }
+// Owner returns the name by which other processes see the session.
+func (s *Session) Owner() string { return s.opts.Owner }
 
 // TTL returns the time that was asked for between a renewal and the end of the lease.
 func (s *Session) TTL() time.Duration { return s.opts.TTL }

@@ -22,7 +22,7 @@ func requests(t testing.TB, n int) (keyspace.Queue, []*mvccpb.KeyValue) {
 	keys := space.Queue(keyspace.Semaphore, "x")
 	var kvs []*mvccpb.KeyValue
 	for i := range n {
-		value := record.Request{Nonce: "n", Holder: fmt.Sprint("holder-", i), Note: "what it is for", AtMS: 1}.Encode()
+		value := record.Request{Nonce: "n", Owner: fmt.Sprint("holder-", i), Note: "what it is for", AtMS: 1}.Encode()
 		kvs = append(kvs, &mvccpb.KeyValue{
 			Key: []byte(keys.Slot(keyspace.Slot{Lease: 7, Number: i, Weight: 1})), Value: []byte(value), Lease: 7,
 			CreateRevision: int64(10 + i), ModRevision: int64(10 + i),
@@ -43,12 +43,12 @@ func TestValuesAreDecodedWhenAskedFor(t *testing.T) {
 	require.Len(t, v.Waiters, 1)
 	for i, r := range append(v.Holders, v.Waiters...) {
 		copy(kvs[i].Value, bytes.ReplaceAll(kvs[i].Value, []byte("holder-"), []byte("HOLDER-")))
-		require.Equal(t, fmt.Sprint("HOLDER-", i), r.Record().Holder)
+		require.Equal(t, fmt.Sprint("HOLDER-", i), r.Record().Owner)
 		clear(kvs[i].Value)
 	}
 	v, _ = m.View()
 	for i, r := range append(v.Holders, v.Waiters...) {
-		require.Equal(t, fmt.Sprint("HOLDER-", i), r.Record().Holder)
+		require.Equal(t, fmt.Sprint("HOLDER-", i), r.Record().Owner)
 	}
 }
 

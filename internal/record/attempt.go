@@ -15,7 +15,7 @@ type Attempt struct {
 	Number  int    `json:"attempt"`
 	Nonce   string `json:"nonce"` // unique together with Lease
 	Lease   int64  `json:"lease"` // of the session
-	Holder  string `json:"holder,omitempty"`
+	Owner   string `json:"holder,omitempty"`
 	Scope   string `json:"scope,omitempty"`
 	Op      string `json:"op,omitempty"`
 	Print   []byte `json:"print"`          // fingerprint of the payload
@@ -49,7 +49,7 @@ type Claim struct {
 	Version int    `json:"v"`
 	Nonce   string `json:"nonce"`
 	Lease   int64  `json:"lease"`
-	Holder  string `json:"holder,omitempty"`
+	Owner   string `json:"holder,omitempty"`
 }
 
 // Step is one recovery point of an attempt.

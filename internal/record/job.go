@@ -5,7 +5,7 @@ type Run struct {
 	Version int    `json:"v"`
 	State   string `json:"state"`
 	Attempt int    `json:"attempt"`
-	Holder  string `json:"holder"`
+	Owner   string `json:"holder"`
 	Lease   int64  `json:"lease"`
 	StartMS int64  `json:"start"` // by the holder's wall clock
 	EndMS   int64  `json:"end,omitempty"`
@@ -28,7 +28,7 @@ type Lock struct {
 	Lease   int64  `json:"lease"`
 	Tick    string `json:"tick"`
 	Attempt int    `json:"attempt"`
-	Holder  string `json:"holder"`
+	Owner   string `json:"holder"`
 	AtMS    int64  `json:"at"`
 }
 
@@ -51,7 +51,7 @@ type Operated struct {
 // Clock is the time of a process.
 type Clock struct {
 	Version int    `json:"v"`
-	Holder  string `json:"holder"`
+	Owner   string `json:"holder"`
 	AtMS    int64  `json:"at"`
 }
 

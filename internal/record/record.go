@@ -4,7 +4,8 @@
 // Every value that is read is hostile: it may be too big, cut off, of a later version or not JSON
 // at all. Decoding never panics and reports such a value by ok = false. Nothing that decides over
 // admission is ever read from a value, except the limit. Fields of later versions are ignored,
-// because old and new programs share a fleet during every rolling deploy.
+// because old and new programs share a fleet during every rolling deploy. The Owner of a session is
+// stored as "holder", also by a request that waits.
 package record
 
 import (
@@ -26,7 +27,7 @@ const MaxSize = 16 << 10
 type Request struct {
 	Version int    `json:"v"`
 	Nonce   string `json:"nonce"`            // unique for each attempt to create the key
-	Holder  string `json:"holder,omitempty"` // the process that asks
+	Owner   string `json:"holder,omitempty"` // of its session
 	ID      string `json:"id,omitempty"`     // the caller's name for it
 	Note    string `json:"note,omitempty"`
 	AtMS    int64  `json:"at"` // by the wall clock of its process: for people only
@@ -61,14 +62,14 @@ func (r Limit) Unsettled() bool { return r.Previous > 0 && !r.Settled }
 type ID struct {
 	Version int    `json:"v"`
 	Slot    string `json:"slot"`
-	Holder  string `json:"holder,omitempty"`
+	Owner   string `json:"holder,omitempty"`
 	Lease   int64  `json:"lease"`
 }
 
 // Session is the value of a presence key.
 type Session struct {
 	Version int    `json:"v"`
-	Holder  string `json:"holder"`
+	Owner   string `json:"holder"`
 	AtMS    int64  `json:"at"`
 }
 
@@ -91,10 +92,10 @@ const (
 // with each request, so it is encoded by hand: encoding/json takes several per cent of an
 // uncontended acquire.
 func (r Request) Encode() string {
-	b := make([]byte, 0, 96+len(r.Nonce)+len(r.Holder)+len(r.ID)+len(r.Note))
+	b := make([]byte, 0, 96+len(r.Nonce)+len(r.Owner)+len(r.ID)+len(r.Note))
 	b = append(b, `{"v":1,"nonce":`...)
 	b = appendString(b, r.Nonce)
-	for _, field := range [...]struct{ name, value string }{{"holder", r.Holder}, {"id", r.ID}, {"note", r.Note}} {
+	for _, field := range [...]struct{ name, value string }{{"holder", r.Owner}, {"id", r.ID}, {"note", r.Note}} {
 		if field.value != "" {
 			b = append(b, ',', '"')
 			b = append(b, field.name...)

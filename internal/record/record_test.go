@@ -13,10 +13,10 @@ import (
 // rolling deploy. A line here is changed only together with the version.
 func TestGolden(t *testing.T) {
 	golden := map[string]string{
-		Request{Nonce: "n", Holder: "h", ID: "i", Note: "x", AtMS: 7}.Encode():                         `{"v":1,"nonce":"n","holder":"h","id":"i","note":"x","at":7}`,
+		Request{Nonce: "n", Owner: "h", ID: "i", Note: "x", AtMS: 7}.Encode():                          `{"v":1,"nonce":"n","holder":"h","id":"i","note":"x","at":7}`,
 		Limit{Limit: 3, Nonce: "n", By: "b", AtMS: 7, Through: 9, Previous: 2, Settled: true}.Encode(): `{"v":1,"limit":3,"nonce":"n","by":"b","at":7,"through":9,"previous":2,"settled":true}`,
-		ID{Slot: "s", Holder: "h", Lease: 5}.Encode():                                                  `{"v":1,"slot":"s","holder":"h","lease":5}`,
-		Session{Holder: "h", AtMS: 7}.Encode():                                                         `{"v":1,"holder":"h","at":7}`,
+		ID{Slot: "s", Owner: "h", Lease: 5}.Encode():                                                   `{"v":1,"slot":"s","holder":"h","lease":5}`,
+		Session{Owner: "h", AtMS: 7}.Encode():                                                          `{"v":1,"holder":"h","at":7}`,
 		Notice{Cause: CauseEvicted, Reason: "r", By: "b"}.Encode():                                     `{"v":1,"cause":"evicted","reason":"r","by":"b"}`,
 		Notice{Cause: CauseStepDown, By: "b"}.Encode():                                                 `{"v":1,"cause":"step-down","by":"b"}`,
 	}
@@ -30,7 +30,7 @@ func TestGolden(t *testing.T) {
 func TestRequestByHand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z<>&"\\\x00-\x1f ]*`), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
-		r := Request{Nonce: text.Draw(t, "nonce"), Holder: text.Draw(t, "holder"), ID: text.Draw(t, "id"), Note: text.Draw(t, "note"), AtMS: rapid.Int64().Draw(t, "at")}
+		r := Request{Nonce: text.Draw(t, "nonce"), Owner: text.Draw(t, "holder"), ID: text.Draw(t, "id"), Note: text.Draw(t, "note"), AtMS: rapid.Int64().Draw(t, "at")}
 		r.Version = version
 		want, err := json.Marshal(r)
 		require.NoError(t, err)

@@ -51,14 +51,14 @@ func Run(ctx context.Context, endpoints string, run Func) error {
 }
 
 // Processes returns a program of several simulated processes. Each is a session, with one of
-// the names as its holder.
+// the names as its Owner.
 func Processes(namespace string, run func(ctx context.Context, process []*concurrency.Session) error, names ...string) Func {
 	return func(ctx context.Context, client *clientv3.Client) error {
 		opening, cancel := context.WithTimeout(ctx, 5*time.Second) // without a deadline, NewSession waits for etcd
 		defer cancel()
 		var all []*concurrency.Session
 		for _, name := range names {
-			sess, err := concurrency.NewSession(opening, client, namespace, &concurrency.SessionOptions{Holder: name})
+			sess, err := concurrency.NewSession(opening, client, namespace, &concurrency.SessionOptions{Owner: name})
 			if err != nil {
 				return err
 			}

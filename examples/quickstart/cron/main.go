@@ -28,7 +28,7 @@ func schedule(ctx context.Context, process []*concurrency.Session) error {
 	var lk *schedlock.Locker
 	for _, sess := range process {
 		var err error
-		if lk, err = schedlock.New(sess, &schedlock.Options{Done: report(sess.Holder())}); err != nil {
+		if lk, err = schedlock.New(sess, &schedlock.Options{Done: report(sess.Owner())}); err != nil {
 			return err
 		}
 		job, err := lk.Job("invoices", schedlock.Periods(500*time.Millisecond), func(ctx context.Context, r *schedlock.Run) error {
@@ -44,7 +44,7 @@ func schedule(ctx context.Context, process []*concurrency.Session) error {
 	history, err := lk.History(ctx, "invoices")
 	for _, r := range history {
 		if !r.Tick.Before(begun) {
-			fmt.Println(r.Tick.Format("15:04:05.0"), "run by", r.Holder, r.State)
+			fmt.Println(r.Tick.Format("15:04:05.0"), "run by", r.Owner, r.State)
 		}
 	}
 	return err

@@ -20,10 +20,10 @@ func lead(ctx context.Context, sess *concurrency.Session) {
 	err = el.Lead(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
 		<-ctx.Done() // the leader works until then
 		if errors.Is(context.Cause(ctx), concurrency.ErrStepDown) {
-			fmt.Println(sess.Holder(), "was asked to step down, and stops")
+			fmt.Println(sess.Owner(), "was asked to step down, and stops")
 		}
 		return nil
-	}, concurrency.Note("address of "+sess.Holder()))
+	}, concurrency.Note("address of "+sess.Owner()))
 	if !errors.Is(err, context.Canceled) {
 		log.Print(err)
 	}

@@ -25,7 +25,7 @@ func evening(ctx context.Context, sem *concurrency.Semaphore, lk *schedlock.Lock
 		return err
 	}
 	for _, h := range now.Holders {
-		fmt.Printf("%s: %d of %d in use, by %s: %s %s\n", now.Name, now.Used, now.Limit, h.Holder, h.ID, h.Note)
+		fmt.Printf("%s: %d of %d in use, by %s: %s %s\n", now.Name, now.Used, now.Limit, h.Owner, h.ID, h.Note)
 	}
 	smaller := sem.SetLimit(ctx, 1) // for all processes, which have AdoptLimit set
 	if err := errors.Join(smaller, sem.Evict(ctx, "order-17", "stuck since noon")); err != nil {
@@ -40,7 +40,7 @@ func evening(ctx context.Context, sem *concurrency.Semaphore, lk *schedlock.Lock
 		return err
 	}
 	for _, r := range history {
-		fmt.Printf("invoices, paused, was run by %s: %s\n", r.Holder, r.State)
+		fmt.Printf("invoices, paused, was run by %s: %s\n", r.Owner, r.State)
 	}
 
 	for r, err := range st.List(ctx, idempotency.Filter{State: idempotency.Unknown}) {

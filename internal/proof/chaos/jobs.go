@@ -203,7 +203,7 @@ func publishTime(ctx context.Context, p *Process, l *locker) error {
 	if lease == 0 || client == nil {
 		return errNoSession
 	}
-	_, err := client.Put(ctx, p.Env.Space.Clock(int64(lease)), record.Clock{Holder: p.Name, AtMS: l.now().UnixMilli()}.Encode(), clientv3.WithLease(lease))
+	_, err := client.Put(ctx, p.Env.Space.Clock(int64(lease)), record.Clock{Owner: p.Name, AtMS: l.now().UnixMilli()}.Encode(), clientv3.WithLease(lease))
 	return err
 }
 

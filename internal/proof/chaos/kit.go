@@ -13,7 +13,7 @@ import (
 // openKit opens a session of this library for a process.
 func openKit(ctx context.Context, p *Process, client *embedtest.Client) (Session, error) {
 	s, err := concurrency.NewSession(ctx, client.Client, namespace, &concurrency.SessionOptions{
-		TTL: p.plan.ttl, Margin: p.plan.margin, Prefix: p.Env.Prefix, Holder: p.Name,
+		TTL: p.plan.ttl, Margin: p.plan.margin, Prefix: p.Env.Prefix, Owner: p.Name,
 		MaxPermits: 64, ReportEvery: 300 * time.Millisecond, Trace: p.trace(),
 	})
 	if err != nil {

@@ -332,7 +332,7 @@ var corruptionsOfRequests = []corruption{
 	{"return another's outcome to the call that ran", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, func(op history.Op) bool {
 			o := s.outcome(op)
-			return o != nil && o.rec.Holder != op.Call.Client
+			return o != nil && o.rec.Owner != op.Call.Client
 		})
 		return ok && s.tells(op, func(e *history.Event) { e.Cause = history.Ran })
 	}},
@@ -363,7 +363,7 @@ var corruptionsOfRequests = []corruption{
 		op, ok := s.answered(history.Replayed, func(op history.Op) bool {
 			n := s.entries[op.Call.Gate]
 			return n != nil && !slices.ContainsFunc(n.attempts, func(a *attempt) bool {
-				return s.notBefore(a.token) <= op.Return.At && (a.claim.goneAt >= op.Call.At || a.rec.Holder == op.Call.Client)
+				return s.notBefore(a.token) <= op.Return.At && (a.claim.goneAt >= op.Call.At || a.rec.Owner == op.Call.Client)
 			})
 		})
 		return ok && s.tells(op, func(e *history.Event) { e.Cause = history.InProgress })

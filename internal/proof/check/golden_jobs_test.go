@@ -136,7 +136,7 @@ var goldenJobs = []goldenCase{
 
 	{"a lock without a record", "jobs/claim", func(t *scenario) {
 		r := t.callsFor(0, "a", 1, 1)
-		r.token = t.commit(change{key: r.key("lock"), value: record.Lock{Attempt: 1, Holder: "c0"}.Encode(), lease: r.lease})
+		r.token = t.commit(change{key: r.key("lock"), value: record.Lock{Attempt: 1, Owner: "c0"}.Encode(), lease: r.lease})
 		t.expire(t.clients[0])
 	}},
 	{"a lock that is written again", "jobs/claim", func(t *scenario) {

@@ -109,9 +109,9 @@ func (v *view) starts() (f []Finding) {
 		switch c := claims[k]; {
 		case c == nil:
 			f = append(f, bad("token", g.Gate, s.From, "%s was started with token %d, which is no claim's", holder(s), k.token))
-		case c.tick != n.tick || int64(c.attempt) != n.n || c.rec.Holder != g.Client:
+		case c.tick != n.tick || int64(c.attempt) != n.n || c.rec.Owner != g.Client:
 			f = append(f, at(c.token, bad("token", g.Gate, s.From, "%s was started for attempt %d at tick %s with token %d, by which %s has claimed attempt %d at tick %s",
-				holder(s), n.n, n.tick, k.token, c.rec.Holder, c.attempt, c.tick)))
+				holder(s), n.n, n.tick, k.token, c.rec.Owner, c.attempt, c.tick)))
 		case v.notBefore(c.token) > s.From:
 			f = append(f, at(c.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", holder(s), ms(v.notBefore(c.token)-s.From))))
 		case v.tooLate(c, op):

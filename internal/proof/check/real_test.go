@@ -47,7 +47,7 @@ func startReal(t *testing.T) *real {
 	ctx := r.ctx()
 	for i := range 3 {
 		w := &worker{real: r, client: c.NewClient(t, nil), rec: r.rec.Client(fmt.Sprint("c", i))}
-		opts := &concurrency.SessionOptions{Prefix: prefix, TTL: 2 * time.Second, Margin: time.Second, Holder: w.rec.Name()}
+		opts := &concurrency.SessionOptions{Prefix: prefix, TTL: 2 * time.Second, Margin: time.Second, Owner: w.rec.Name()}
 		call := w.rec.Call(history.Event{Name: history.Open})
 		var err error
 		if i == 0 { // the tap comes before anything is written

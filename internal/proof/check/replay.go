@@ -112,7 +112,7 @@ func (s *store) commit(c history.Commit) {
 			if e.Kind == history.KindPut && s.leases[k.lease] == nil {
 				var r record.Session
 				_ = json.Unmarshal([]byte(e.KV.Value), &r) // an unreadable one has no holder
-				s.leases[k.lease] = &lease{id: k.lease, gone: never, goneAt: never, holder: r.Holder}
+				s.leases[k.lease] = &lease{id: k.lease, gone: never, goneAt: never, holder: r.Owner}
 			}
 			if l := s.leases[k.lease]; l != nil && e.Kind == history.KindPut {
 				l.loose = e.KV.Lease != l.id

@@ -120,7 +120,7 @@ func (j *job) start(s *store, c history.Commit, ev *jobEvents) {
 	cl := &claim{token: kv.Create, tick: tickOf(lock.Tick), attempt: lock.Attempt}
 	cl.lock = &request{gate: j.gate, key: string(kv.Key), parsed: parsedKey{kind: keyJobLock, gate: j.name, weight: 1, lease: kv.Lease},
 		token: kv.Create, putAt: c.At, lease: kv.Lease, admitted: c.Rev, gone: never, goneAt: never}
-	cl.lock.rec.Holder = lock.Holder
+	cl.lock.rec.Owner = lock.Owner
 	j.claims, j.holder = append(j.claims, cl), cl
 
 	run, ok := ev.runs[cl.tick]
@@ -128,19 +128,19 @@ func (j *job) start(s *store, c history.Commit, ev *jobEvents) {
 		cl.rec, ok = record.DecodeRun([]byte(run.KV.Value))
 	}
 	r := cl.rec
-	if !ok || len(ev.runs) != 1 || r.State != record.RunRunning || r.Attempt != lock.Attempt || r.Lease != kv.Lease || r.Holder != lock.Holder {
+	if !ok || len(ev.runs) != 1 || r.State != record.RunRunning || r.Attempt != lock.Attempt || r.Lease != kv.Lease || r.Owner != lock.Owner {
 		j.breach("claim", c, "", "a lock for attempt %d at tick %s came without its record", cl.attempt, cl.tick)
 		return
 	}
 	if l := s.leases[kv.Lease]; l != nil && l.gone < c.Rev {
-		j.breach("claim", c, "", "tick %s was claimed by %s, whose session had ended", cl.tick, r.Holder)
+		j.breach("claim", c, "", "tick %s was claimed by %s, whose session had ended", cl.tick, r.Owner)
 	}
 	if ev.hold != nil {
 		cl.hold = s.live[j.name+"/hold"]
 	}
 	for part, rule := range map[string]string{"/hold": "held", "/pause": "paused"} {
 		if k := s.live[j.name+part]; k != nil && k.created < c.Rev {
-			j.breach(rule, c, "", "tick %s was claimed by %s although %q existed", cl.tick, r.Holder, k.name)
+			j.breach(rule, c, "", "tick %s was claimed by %s although %q existed", cl.tick, r.Owner, k.name)
 		}
 	}
 	j.ordered(s, c, cl)
@@ -153,9 +153,9 @@ func (j *job) ordered(s *store, c history.Commit, cl *claim) {
 	cl.before = j.records[cl.tick]
 	switch b := cl.before; {
 	case cl.attempt == 1 && claimed:
-		j.breach("again", c, "", "tick %s was claimed once more as a first attempt, by %s", cl.tick, cl.rec.Holder)
+		j.breach("again", c, "", "tick %s was claimed once more as a first attempt, by %s", cl.tick, cl.rec.Owner)
 	case cl.attempt > 1 && (b == nil || b.rec.Attempt != cl.attempt-1 || b.rec.State != record.RunRunning):
-		j.breach("again", c, "", "attempt %d at tick %s was claimed by %s, and the attempt before was not lost: %s", cl.attempt, cl.tick, cl.rec.Holder, b)
+		j.breach("again", c, "", "attempt %d at tick %s was claimed by %s, and the attempt before was not lost: %s", cl.attempt, cl.tick, cl.rec.Owner, b)
 	}
 	if !claimed {
 		j.ticks = slices.Insert(j.ticks, at, cl.tick)
@@ -163,10 +163,10 @@ func (j *job) ordered(s *store, c history.Commit, cl *claim) {
 	// Claims beyond its horizon are of a clock that is wrong, and block no call.
 	horizon := stampOf(time.UnixMilli(cl.rec.StartMS).Add(s.skew))
 	if at++; at < len(j.ticks) && j.ticks[at] < horizon {
-		j.breach("later", c, "", "tick %s was claimed by %s after tick %s was", cl.tick, cl.rec.Holder, j.ticks[at])
+		j.breach("later", c, "", "tick %s was claimed by %s after tick %s was", cl.tick, cl.rec.Owner, j.ticks[at])
 	}
 	if cl.tick <= j.floor {
-		j.breach("later", c, "", "tick %s was claimed by %s although those up to %s are closed", cl.tick, cl.rec.Holder, j.floor)
+		j.breach("later", c, "", "tick %s was claimed by %s although those up to %s are closed", cl.tick, cl.rec.Owner, j.floor)
 	}
 }
 
@@ -191,7 +191,7 @@ func (j *job) end(s *store, c history.Commit, ev *jobEvents) {
 			j.undo(cl)
 			return
 		case r.Attempt != cl.attempt || r.Lease != cl.rec.Lease || r.State == record.RunRunning:
-			j.breach("finish", c, "", "the lock of attempt %d at tick %s went with a record of attempt %d, %s, by %s", cl.attempt, cl.tick, r.Attempt, r.State, r.Holder)
+			j.breach("finish", c, "", "the lock of attempt %d at tick %s went with a record of attempt %d, %s, by %s", cl.attempt, cl.tick, r.Attempt, r.State, r.Owner)
 		case r.State == record.RunUnlocked:
 			cl.lock.how, cl.lock.notice = withNotice, record.Notice{Cause: record.RunUnlocked, By: r.By}
 		}

@@ -126,29 +126,29 @@ func (n *idem) begin(s *store, c history.Commit, rec, claim *history.Event) {
 		a.rec, ok = record.DecodeAttempt([]byte(rec.KV.Value))
 	}
 	r := a.rec
-	a.claim.rec.Holder = r.Holder
+	a.claim.rec.Owner = r.Owner
 	if !ok || r.State != record.AttemptWorking || r.Nonce != v.Nonce || r.Lease != v.Lease || r.Lease != kv.Lease {
-		n.breach("claim", c, "", "a claim of %q came without its record", v.Holder)
+		n.breach("claim", c, "", "a claim of %q came without its record", v.Owner)
 		return
 	}
 	if l := s.leases[kv.Lease]; l != nil && l.gone < c.Rev {
-		n.breach("claim", c, "", "attempt %d was begun by %s, whose session had ended", r.Number, r.Holder)
+		n.breach("claim", c, "", "attempt %d was begun by %s, whose session had ended", r.Number, r.Owner)
 	}
 	switch b := n.now; {
 	case b == nil:
 		if r.Number != 1 {
-			n.breach("number", c, "", "attempt %d was begun by %s, and there was none before", r.Number, r.Holder)
+			n.breach("number", c, "", "attempt %d was begun by %s, and there was none before", r.Number, r.Owner)
 		}
 	case b.finished():
-		n.breach("again", c, "", "attempt %d was begun by %s after attempt %d had recorded that it is %s", r.Number, r.Holder, b.rec.Number, b.rec.State)
+		n.breach("again", c, "", "attempt %d was begun by %s after attempt %d had recorded that it is %s", r.Number, r.Owner, b.rec.Number, b.rec.State)
 	case b.rec.Refuse && b.rec.State == record.AttemptWorking:
-		n.breach("refuse", c, "", "attempt %d was begun by %s though attempt %d was lost, and may not be repeated", r.Number, r.Holder, b.rec.Number)
+		n.breach("refuse", c, "", "attempt %d was begun by %s though attempt %d was lost, and may not be repeated", r.Number, r.Owner, b.rec.Number)
 	case r.Number != b.rec.Number+1 || b.of != nil && a.token <= b.of.token:
-		n.breach("number", c, "", "attempt %d, token %d, was begun by %s after attempt %d", r.Number, a.token, r.Holder, b.rec.Number)
+		n.breach("number", c, "", "attempt %d, token %d, was begun by %s after attempt %d", r.Number, a.token, r.Owner, b.rec.Number)
 	case !bytes.Equal(r.Print, b.rec.Print):
-		n.breach("payload", c, "", "attempt %d was begun by %s with another payload", r.Number, r.Holder)
+		n.breach("payload", c, "", "attempt %d was begun by %s with another payload", r.Number, r.Owner)
 	case !bytes.Equal(r.Body, b.rec.Body):
-		n.breach("steps", c, "", "attempt %d was begun by %s with other recovery points than there were", r.Number, r.Holder)
+		n.breach("steps", c, "", "attempt %d was begun by %s with other recovery points than there were", r.Number, r.Owner)
 	}
 	n.now = n.stand(c, rec, r, a)
 }
@@ -169,7 +169,7 @@ func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
 	}
 	b := n.now
 	if b == nil {
-		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s when there was no record", r.Number, r.Holder, r.State)
+		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s when there was no record", r.Number, r.Owner, r.State)
 		n.now = n.stand(c, e, r, nil)
 		return
 	}
@@ -183,7 +183,7 @@ func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
 		b.of.undone = true
 		now.of, now.rev, now.at = b.of.before.of, b.of.before.rev, b.of.before.at
 	case r.Nonce != b.rec.Nonce || r.Lease != b.rec.Lease || r.Number != b.rec.Number:
-		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s, when attempt %d of %s had taken over", r.Number, r.Holder, r.State, b.rec.Number, b.rec.Holder)
+		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s, when attempt %d of %s had taken over", r.Number, r.Owner, r.State, b.rec.Number, b.rec.Owner)
 	case !bytes.Equal(r.Print, b.rec.Print):
 		n.breach("payload", c, "", "the payload of attempt %d was changed", r.Number)
 	case r.State == record.AttemptWorking:
@@ -191,9 +191,9 @@ func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
 	case r.By != "" && worked != nil:
 		n.breach("zombie", c, "", "it was resolved by %s while attempt %d was under way", r.By, b.rec.Number)
 	case r.By == "" && worked != nil && (worked != b.of || n.holder != nil):
-		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s, and a claim was left", r.Number, r.Holder, r.State)
+		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s, and a claim was left", r.Number, r.Owner, r.State)
 	case r.By == "" && r.State != record.AttemptReleased && b.of != nil && r.Token != b.of.token:
-		n.breach("zombie", c, "", "attempt %d of %s wrote its outcome with token %d, which is not its own", r.Number, r.Holder, r.Token)
+		n.breach("zombie", c, "", "attempt %d of %s wrote its outcome with token %d, which is not its own", r.Number, r.Owner, r.Token)
 	case r.State == record.AttemptReleased && !bytes.Equal(r.Body, b.rec.Body):
 		n.breach("steps", c, "", "attempt %d was released with other recovery points than it had", r.Number)
 	}

@@ -140,9 +140,9 @@ func (v *view) executions() (f []Finding) {
 			f = append(f, bad("token", g.Gate, s.From, "%s was started with token %d, which is no claim's", holder(s), k.token))
 		case a.undone:
 			f = append(f, at(a.token, bad("token", g.Gate, s.From, "%s was started, and its claim was taken back", holder(s))))
-		case int64(a.rec.Number) != op.Call.N || a.rec.Holder != g.Client:
+		case int64(a.rec.Number) != op.Call.N || a.rec.Owner != g.Client:
 			f = append(f, at(a.token, bad("token", g.Gate, s.From, "%s was started as attempt %d with token %d, by which %s has claimed attempt %d",
-				holder(s), op.Call.N, k.token, a.rec.Holder, a.rec.Number)))
+				holder(s), op.Call.N, k.token, a.rec.Owner, a.rec.Number)))
 		case v.notBefore(a.token) > s.From:
 			f = append(f, at(a.token, bad("early", g.Gate, s.From, "%s was started %s before it can have been claimed", holder(s), ms(v.notBefore(a.token)-s.From))))
 		}
@@ -280,7 +280,7 @@ func (v *view) toldOfRequest(op *history.Op) []Finding {
 		ok = n != nil && slices.ContainsFunc(n.outcomes, func(o *version) bool {
 			gone := o.goneAt
 			return o.rec.Token == r.Token && o.rec.State == state && v.notBefore(o.rev) <= r.At && gone >= late &&
-				(r.Attr["sum"] == "" || sum(o.rec) == r.Attr["sum"]) && (r.Cause != history.Ran || o.rec.Holder == r.Client)
+				(r.Attr["sum"] == "" || sum(o.rec) == r.Attr["sum"]) && (r.Cause != history.Ran || o.rec.Owner == r.Client)
 		})
 	case history.Mismatch:
 		ok = slices.ContainsFunc(v.ops, func(o history.Op) bool {
@@ -288,7 +288,7 @@ func (v *view) toldOfRequest(op *history.Op) []Finding {
 		})
 	case history.InProgress:
 		ok = n != nil && slices.ContainsFunc(n.attempts, func(a *attempt) bool {
-			return v.notBefore(a.token) <= r.At && (a.claim.goneAt >= op.Call.At || a.rec.Holder == r.Client)
+			return v.notBefore(a.token) <= r.At && (a.claim.goneAt >= op.Call.At || a.rec.Owner == r.Client)
 		})
 	case history.UnknownFate:
 		ok = n != nil && slices.ContainsFunc(n.attempts, func(a *attempt) bool {

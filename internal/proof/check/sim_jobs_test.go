@@ -36,7 +36,7 @@ func (r *simRun) key(part string) string { return "job/" + r.job + "/" + part }
 func (r *simRun) run() string            { return r.key("run/" + tickAt(r.tick)) }
 
 func (r *simRun) record(state string) string {
-	return record.Run{State: state, Attempt: r.attempt, Holder: r.client.name, Lease: r.lease, StartMS: midnight.UnixMilli()}.Encode()
+	return record.Run{State: state, Attempt: r.attempt, Owner: r.client.name, Lease: r.lease, StartMS: midnight.UnixMilli()}.Encode()
 }
 
 // calls is a call for a tick by client n.
@@ -51,7 +51,7 @@ func (s *sim) callsFor(n int, job string, tick, attempt int) *simRun {
 // claims puts lock and record.
 func (s *sim) claims(r *simRun, more ...change) {
 	r.before = string(s.keys[r.run()].Value)
-	lock := record.Lock{Lease: r.lease, Tick: midnight.Add(time.Duration(r.tick) * time.Second).Format(time.RFC3339Nano), Attempt: r.attempt, Holder: r.client.name}
+	lock := record.Lock{Lease: r.lease, Tick: midnight.Add(time.Duration(r.tick) * time.Second).Format(time.RFC3339Nano), Attempt: r.attempt, Owner: r.client.name}
 	r.token = s.commit(append([]change{{key: r.key("lock"), value: lock.Encode(), lease: r.lease}, {key: r.run(), value: r.record(record.RunRunning)}}, more...)...)
 }
 

@@ -41,7 +41,7 @@ const simRequest = "idem/s/r/0123456789abcdef/0123456789012345678901234567890123
 func (r *simTry) nonce() string { return fmt.Sprintf("n%d", r.call) }
 
 func (r *simTry) record(state string) record.Attempt {
-	a := record.Attempt{State: state, Number: r.number, Nonce: r.nonce(), Lease: r.lease, Holder: r.client.name, Print: []byte(r.print), Refuse: r.refuse}
+	a := record.Attempt{State: state, Number: r.number, Nonce: r.nonce(), Lease: r.lease, Owner: r.client.name, Print: []byte(r.print), Refuse: r.refuse}
 	switch state {
 	case record.AttemptDone, record.AttemptFailed:
 		a.Token, a.Body = r.token, []byte(r.value())
@@ -80,7 +80,7 @@ func (s *sim) callsWith(n int, gate, payload string) *simTry {
 // claimsIt puts claim and record.
 func (s *sim) claimsIt(r *simTry) {
 	r.before = string(s.keys[r.gate].Value)
-	claim := record.Claim{Nonce: r.nonce(), Lease: r.lease, Holder: r.client.name}
+	claim := record.Claim{Nonce: r.nonce(), Lease: r.lease, Owner: r.client.name}
 	r.token = s.commit(change{key: r.gate + "/claim", value: claim.Encode(), lease: r.lease}, change{key: r.gate, value: r.record(record.AttemptWorking).Encode(), lease: 5})
 }
 

@@ -199,7 +199,7 @@ func (s *sim) open(c *simClient) {
 	s.ops++
 	s.emit(history.Event{Kind: history.KindCall, Client: c.name, Op: s.ops, Name: history.Open})
 	c.lease = 1000 + s.ops
-	value, _ := json.Marshal(record.Session{Version: 1, Holder: c.name})
+	value, _ := json.Marshal(record.Session{Version: 1, Owner: c.name})
 	s.commit(change{key: alive(c.lease), value: string(value), lease: c.lease})
 	s.emit(history.Event{Kind: history.KindReturn, Client: c.name, Op: s.ops, Name: history.Open, Lease: c.lease, Outcome: history.OK})
 }
@@ -293,7 +293,7 @@ func (s *sim) put(c *simCall) *simReq {
 	}
 	r.token = s.rev + 1
 	c.gate.queue = append(c.gate.queue, r)
-	changes := []change{{key: r.key, lease: r.lease, value: record.Request{Nonce: "n", Holder: c.client.name, ID: c.id, Note: history.Tag(c.client.name, c.op)}.Encode()}}
+	changes := []change{{key: r.key, lease: r.lease, value: record.Request{Nonce: "n", Owner: c.client.name, ID: c.id, Note: history.Tag(c.client.name, c.op)}.Encode()}}
 	if c.id != "" {
 		changes = append(changes, change{key: "id/" + c.gate.name + "/" + c.id, lease: r.lease, value: "{}"})
 	}

@@ -351,8 +351,8 @@ func (v *view) owner(r *request) string {
 	if op := v.opOf[r]; op != nil {
 		return op.Call.Client
 	}
-	if r.rec.Holder != "" {
-		return r.rec.Holder
+	if r.rec.Owner != "" {
+		return r.rec.Owner
 	}
 	return v.lease[r.lease]
 }

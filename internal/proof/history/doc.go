@@ -45,7 +45,7 @@
 //
 // # What checkers rely on
 //
-//   - A session's Holder is the name of the client that records for it, and the Note
+//   - A session's Owner is the name of the client that records for it, and the Note
 //     of a request is the Tag of its call: so a key is traced to its call even if
 //     its response was lost. Open and Close are calls too, with their Lease.
 //   - A returned Fail means that the caller has nothing; Cause is Full if it was

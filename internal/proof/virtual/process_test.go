@@ -47,7 +47,7 @@ func (p *process) open(ctx context.Context) {
 	for p.session() == nil {
 		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		call := p.rec.Call(history.Event{Name: history.Open, Until: p.until(bounded)})
-		s, err := concurrency.NewSession(bounded, p.client.Client, "test", &concurrency.SessionOptions{TTL: p.sim.script.ttl, Margin: p.sim.script.margin, Prefix: prefix, Holder: p.name})
+		s, err := concurrency.NewSession(bounded, p.client.Client, "test", &concurrency.SessionOptions{TTL: p.sim.script.ttl, Margin: p.sim.script.margin, Prefix: prefix, Owner: p.name})
 		cancel()
 		if err != nil {
 			call.Done(err, nil)
