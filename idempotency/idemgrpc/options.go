@@ -1,9 +1,7 @@
 package idemgrpc
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -75,17 +73,12 @@ type config struct {
 	shared middleware.Settings
 }
 
-// configure returns the config of a store. Its error is idempotency.ErrInvalid.
-func configure(store *idempotency.Store, opts *Options) (*config, error) {
-	if store == nil {
-		return nil, fmt.Errorf("idemgrpc: %w: the store is nil", idempotency.ErrInvalid)
-	}
+// configure returns the config of an interceptor. Its error is idempotency.ErrInvalid.
+func configure(interceptor string, store *idempotency.Store, opts *Options) (*config, error) {
 	c := &config{}
 	if opts != nil {
 		c.Options = *opts
 	}
-	c.MaxResponse = cmp.Or(c.MaxResponse, min(4<<20, store.Options().MaxResult-roomForHead))
-	c.StoreTimeout = cmp.Or(c.StoreTimeout, 5*time.Second)
 	if c.Methods == nil {
 		c.Methods = NeedsKey
 	}
@@ -96,8 +89,8 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 		c.OnCode = RememberFinal
 	}
 	c.shared = middleware.Settings{Store: store, Scoped: c.Scope != nil, MaxResponse: c.MaxResponse, Wait: c.Wait, StoreTimeout: c.StoreTimeout}
-	if err := c.shared.Check(roomForHead); err != nil {
-		return nil, fmt.Errorf("idemgrpc: %w: %w", idempotency.ErrInvalid, err)
+	if err := c.shared.Complete(4<<20, roomForHead); err != nil {
+		return nil, middleware.Invalid("idemgrpc: new "+interceptor, err)
 	}
 	return c, nil
 }

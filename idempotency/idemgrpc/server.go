@@ -25,7 +25,7 @@ const (
 // is nil, an option is out of range, or Options.Scope is nil and the store is not
 // SingleTenant. The interceptor is safe for concurrent use.
 func UnaryServerInterceptor(store *idempotency.Store, opts *Options) (grpc.UnaryServerInterceptor, error) {
-	c, err := configure(store, opts)
+	c, err := configure("unary server interceptor", store, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func UnaryServerInterceptor(store *idempotency.Store, opts *Options) (grpc.Unary
 // key, unless PassStreams is set. It returns idempotency.ErrInvalid where
 // UnaryServerInterceptor does. The interceptor is safe for concurrent use.
 func StreamServerInterceptor(store *idempotency.Store, opts *Options) (grpc.StreamServerInterceptor, error) {
-	c, err := configure(store, opts)
+	c, err := configure("stream server interceptor", store, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		st := status.Convert(failed)
 		what := cmp.Or(c.OnCode(st.Code()), RememberFinal(st.Code()))
 		return middleware.Result{Action: what, Failed: st.Code() != codes.OK, Encode: func() []byte {
-			return encode(resp, st, c.MaxResponse)
+			return encode(resp, st, c.shared.MaxResponse)
 		}}
 	})
 	if refused != nil {

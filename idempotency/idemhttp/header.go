@@ -45,7 +45,7 @@ func (c *config) stored(h, before http.Header, omitted bool) http.Header {
 	out := http.Header{}
 	add := func(name string, values []string) {
 		plain := plain(name)
-		if !neverStored[plain] && !c.never[plain] && plain != c.ReplayedHeader && !(omitted && ofBody(plain)) {
+		if !c.never[plain] && plain != c.ReplayedHeader && !(omitted && ofBody(plain)) {
 			out[name] = values
 		}
 	}

@@ -35,13 +35,17 @@ func key(h http.Header, name string, strict bool) (string, error) {
 
 // bare reports whether a text is a key without quotes. A text that could be the beginning of
 // another Structured Field is none.
-func bare(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"',;\()`, c) >= 0 {
+func bare(text string) bool { return visible(text, `"',;\()`) }
+
+// visible reports whether s has visible ASCII characters only, none of those in except, and is not
+// empty.
+func visible(s, except string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(except, c) >= 0 {
 			return false
 		}
 	}
-	return text != ""
+	return s != ""
 }
 
 // quoted returns a key as the header has it. It returns an error if the key is no String of

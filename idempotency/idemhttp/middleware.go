@@ -17,7 +17,7 @@ import (
 // of range, or Options.Scope is nil and the store is not SingleTenant. The middleware is safe
 // for concurrent use.
 func Middleware(store *idempotency.Store, opts *Options) (func(http.Handler) http.Handler, error) {
-	c, err := configure(store, opts)
+	c, err := configure("middleware", store, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ var errCut = errors.New("the response's body is shorter than its Content-Length,
 // attempt runs the handler, records its response and sends it.
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
 	report := func(err error) { c.report(r, err) }
-	rec := record(w, r, c.MaxResponse, report)
+	rec := record(w, r, c.shared.MaxResponse, report)
 	v := &visit{client: r.Context()}
 	refused := middleware.Run(r.Context(), a, report, func(ctx context.Context) middleware.Result {
 		handle(next, rec, restored(r, context.WithValue(ctx, visitKey{}, v), body))

@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -105,17 +106,14 @@ const maxRequest = 1 << 30
 type config struct {
 	Options
 	shared middleware.Settings
-	never  map[string]bool
+	never  map[string]bool // headers that are not recorded
 	// custom says that Payload is not Exact.
 	custom bool
 }
 
-// configure returns the config of a store. Its error is idempotency.ErrInvalid.
-func configure(store *idempotency.Store, opts *Options) (*config, error) {
-	if store == nil {
-		return nil, fmt.Errorf("idemhttp: %w: the store is nil", idempotency.ErrInvalid)
-	}
-	c := &config{never: map[string]bool{}}
+// configure returns the config of a handler. Its error is idempotency.ErrInvalid.
+func configure(handler string, store *idempotency.Store, opts *Options) (*config, error) {
+	c := &config{never: maps.Clone(neverStored)}
 	if opts != nil {
 		c.Options = *opts
 	}
@@ -124,8 +122,6 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 	o.Header = cmp.Or(o.Header, "Idempotency-Key")
 	o.ReplayedHeader = cmp.Or(o.ReplayedHeader, "Idempotent-Replayed")
 	o.MaxRequest = cmp.Or(o.MaxRequest, 1<<20)
-	o.MaxResponse = cmp.Or(o.MaxResponse, min(1<<20, store.Options().MaxResult-roomForHead))
-	o.StoreTimeout = cmp.Or(o.StoreTimeout, 5*time.Second)
 	if o.Op == nil {
 		o.Op = ByRoute
 	}
@@ -142,8 +138,8 @@ func configure(store *idempotency.Store, opts *Options) (*config, error) {
 		c.never[http.CanonicalHeaderKey(name)] = true
 	}
 	c.shared = middleware.Settings{Store: store, Scoped: o.Scope != nil, MaxResponse: o.MaxResponse, Wait: o.Wait, StoreTimeout: o.StoreTimeout}
-	if err := cmp.Or(o.check(), c.shared.Check(roomForHead)); err != nil {
-		return nil, fmt.Errorf("idemhttp: %w: %w", idempotency.ErrInvalid, err)
+	if err := cmp.Or(o.check(), c.shared.Complete(1<<20, roomForHead)); err != nil {
+		return nil, middleware.Invalid("idemhttp: new "+handler, err)
 	}
 	return c, nil
 }
@@ -175,15 +171,7 @@ func methods(from []string) (all []string) {
 }
 
 // token reports whether s can be a method (RFC 9110, 5.6.2).
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
-}
+func token(s string) bool { return visible(s, "\"(),/:;<=>?@[\\]{}") }
 
 // ByRoute returns method and path: the same key at another path is another request. The path
 // is the one that the client has sent, together with the one that http.StripPrefix or a

@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -47,7 +48,7 @@ type Rule struct {
 // The document has the store's Retain, not those that Options.Each returns. PolicyHandler returns
 // idempotency.ErrInvalid where Middleware does.
 func PolicyHandler(store *idempotency.Store, opts *Options) (http.Handler, error) {
-	c, err := configure(store, opts)
+	c, err := configure("policy handler", store, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -88,13 +89,9 @@ func (c *config) policy() Policy {
 		Expiration: fmt.Sprintf("A key and its response are kept for at least %v after the request was done.", keep), ExpirationSeconds: int64(keep / time.Second),
 		Fingerprint:  "A repetition has the same host, method, path, query, media type and body as the first request.",
 		InProgress:   "A repetition of a request in progress is answered with 409 and Retry-After.",
-		ReplayHeader: c.ReplayedHeader, MaxRequestBytes: c.MaxRequest, MaxResponseBytes: c.MaxResponse,
+		ReplayHeader: c.ReplayedHeader, MaxRequestBytes: c.MaxRequest, MaxResponseBytes: c.shared.MaxResponse,
 		NotRecorded: slices.Sorted(maps.Keys(c.never)),
 	}
-	for name := range neverStored {
-		p.NotRecorded = append(p.NotRecorded, name)
-	}
-	slices.Sort(p.NotRecorded)
 	if !c.Strict {
 		p.Format += " The quotes may be left out."
 	}
@@ -108,10 +105,7 @@ func (c *config) policy() Policy {
 		p.Errors = append(p.Errors, Rule{Code: code, Status: pr.Status, Title: pr.Title, Retryable: pr.Retryable})
 	}
 	slices.SortFunc(p.Errors, func(a, b Rule) int {
-		if a.Status != b.Status {
-			return a.Status - b.Status
-		}
-		return strings.Compare(string(a.Code), string(b.Code))
+		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Code, b.Code))
 	})
 	return p
 }

@@ -5,6 +5,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,12 +27,19 @@ type Settings struct {
 	Wait, StoreTimeout time.Duration
 }
 
-// Check returns an error for a setting that is out of range. Head is the part of the store's
-// MaxResult, in bytes, that is reserved for what is recorded besides a response's body.
-func (s Settings) Check(head int) error {
-	most := s.Store.Options().MaxResult - head
+// Complete fills in defaults, and returns an error for a setting that is out of range. Usual is the
+// default of MaxResponse if the store records as much. Head is the part of the store's MaxResult, in
+// bytes, that is reserved for what is recorded besides a response's body.
+func (s *Settings) Complete(usual, head int) error {
+	if s.Store == nil {
+		return errors.New("the store is nil")
+	}
+	store := s.Store.Options()
+	most := store.MaxResult - head
+	s.MaxResponse = cmp.Or(s.MaxResponse, min(usual, most))
+	s.StoreTimeout = cmp.Or(s.StoreTimeout, 5*time.Second)
 	switch {
-	case !s.Scoped && !s.Store.Options().SingleTenant:
+	case !s.Scoped && !store.SingleTenant:
 		return errors.New("Options.Scope is nil, and the store has several tenants (idempotency.Options.SingleTenant)")
 	case s.MaxResponse < 0 || s.MaxResponse > most:
 		return fmt.Errorf("Options.MaxResponse %d is not between 0 and %d, the store's MaxResult less %d bytes", s.MaxResponse, most, head)
@@ -42,6 +50,15 @@ func (s Settings) Check(head int) error {
 	}
 	return nil
 }
+
+// Invalid returns the idempotency.ErrInvalid of a constructor: what was attempted, and the reason.
+func Invalid(attempted string, reason error) error {
+	return invalid{fmt.Errorf("%s: %w", attempted, reason)}
+}
+
+type invalid struct{ error }
+
+func (invalid) Is(target error) bool { return target == idempotency.ErrInvalid }
 
 // Begin begins the request with key k, within Wait and StoreTimeout. It returns what
 // Store.Begin returns. The attempt is for Run. The options in each count less than the
