@@ -20,7 +20,7 @@ func TestLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := left(t.Context(), etcd.Client()); err == nil {
-		t.Error("a key that is left behind is not told")
+		t.Error("a key that is left behind is not reported")
 	}
 }
 

@@ -25,12 +25,12 @@ func TestTrapL9ShortTokens(t *testing.T) {
 	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
-	opts, told := traced(&concurrency.SessionOptions{TTL: 8 * time.Second, Margin: 500 * time.Millisecond})
+	opts, reported := traced(&concurrency.SessionOptions{TTL: 8 * time.Second, Margin: 500 * time.Millisecond})
 	worker := func() *embedtest.Client {
 		return c.NewClient(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
 	}
 	one, two := worker(), worker()
-	quiet, toldToo := traced(calm()) // its token is not used in between, which would extend it
+	quiet, reportedToo := traced(idle()) // its token is not used in between, which would extend it
 	s1, s2 := f.sessionOn(one.Client, opts), f.sessionOn(two.Client, quiet)
 	p := lock(t, s1, "x")
 	waiting := make(chan *concurrency.Permit, 1)
@@ -56,8 +56,8 @@ func TestTrapL9ShortTokens(t *testing.T) {
 	require.NoError(t, p.Release(ctxT(t)))
 	require.NoError(t, granted(t, ch, "the next waiter gets in").Release(ctxT(t)))
 	require.Greater(t, two.Requests()["Watch"], 1, "the first stream was of no use any more")
-	require.Empty(t, told.lost)
-	require.Empty(t, toldToo.lost)
+	require.Empty(t, reported.lost)
+	require.Empty(t, reportedToo.lost)
 	require.NoError(t, s1.Close(ctxT(t)))
 	require.NoError(t, s2.Close(ctxT(t)))
 	require.Empty(t, f.keys(""))
@@ -100,7 +100,7 @@ func TestPermissionLost(t *testing.T) {
 	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
 	client := c.NewClient(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
-	opts, told := traced(&concurrency.SessionOptions{TTL: 6 * time.Second})
+	opts, reported := traced(&concurrency.SessionOptions{TTL: 6 * time.Second})
 	s := f.sessionOn(client.Client, opts)
 	p := lock(t, s, "x")
 	end := clientv3.GetPrefixRangeEnd(f.prefix)
@@ -108,7 +108,7 @@ func TestPermissionLost(t *testing.T) {
 	require.NoError(t, err)
 	lostBy(t, p, concurrency.ErrLost)
 	require.Contains(t, p.Err().Error(), "denied")
-	// Whoever asks now is told why he gets nothing. The reason is known when the
+	// A new call returns the reason at once. The reason is known when the
 	// first new lease was refused.
 	require.Eventually(t, func() bool {
 		short, cancel := context.WithTimeout(ctxT(t), 20*time.Millisecond)
@@ -118,6 +118,6 @@ func TestPermissionLost(t *testing.T) {
 	}, soon, time.Millisecond)
 	_, err = c.Client().RoleGrantPermission(ctxT(t), "worker", f.prefix, end, clientv3.PermissionType(clientv3.PermReadWrite))
 	require.NoError(t, err)
-	got(t, told.renewed, "SessionRenewed")
+	got(t, reported.renewed, "SessionRenewed")
 	require.NoError(t, lock(t, s, "y").Release(ctxT(t)))
 }

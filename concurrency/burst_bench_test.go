@@ -27,7 +27,7 @@ func BenchmarkBurst(b *testing.B) {
 			for range b.N {
 				f := own(b, 1)
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-				opts, told := traced(&concurrency.SessionOptions{TTL: 5 * time.Second, MaxPermits: calls})
+				opts, reported := traced(&concurrency.SessionOptions{TTL: 5 * time.Second, MaxPermits: calls})
 				opts.Trace.Lost = nil // Close ends more permits than its channel takes
 				s, c := f.session(opts)
 				other, _ := f.session(nil)
@@ -48,11 +48,11 @@ func BenchmarkBurst(b *testing.B) {
 					require.NoError(b, err)
 					return resp.Count
 				}
-				for ; standing() < int64(calls) && len(told.lost) == 0 && time.Since(begun) < time.Minute; time.Sleep(50 * time.Millisecond) {
+				for ; standing() < int64(calls) && len(reported.lost) == 0 && time.Since(begun) < time.Minute; time.Sleep(50 * time.Millisecond) {
 				}
 				b.ReportMetric(time.Since(begun).Seconds(), "s")
 				b.ReportMetric(float64(c.Requests()["Txn"])/float64(calls), "Txn/call")
-				b.ReportMetric(float64(len(told.lost)), "leases-lost")
+				b.ReportMetric(float64(len(reported.lost)), "leases-lost")
 				cancel()
 				running.Wait()
 			}

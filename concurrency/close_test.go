@@ -159,7 +159,7 @@ func TestClientClosedUnderSession(t *testing.T) {
 func TestTrapL6CloseAfterLoss(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	opts, told := traced(nil)
+	opts, reported := traced(nil)
 	s, c := f.session(opts)
 	p := lock(t, s, "x")
 	old := s.Lease()
@@ -167,7 +167,7 @@ func TestTrapL6CloseAfterLoss(t *testing.T) {
 	_, err := f.Client().Delete(ctxT(t), f.keys("/alive")[0])
 	require.NoError(t, err)
 	closed(t, p.Lost(), "the permit is lost")
-	got(t, told.lost, "SessionLost")
+	got(t, reported.lost, "SessionLost")
 	require.NoError(t, s.Close(ctxT(t)))
 	require.Equal(t, 3, inj.Hits())
 	ttl, err := f.Client().TimeToLive(ctxT(t), old)
@@ -225,8 +225,8 @@ func TestSlowHooksDelayNoLoss(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	gate := make(chan struct{})
-	told := make(chan string, 100)
-	slow := func(what string) { told <- what; <-gate }
+	reported := make(chan string, 100)
+	slow := func(what string) { reported <- what; <-gate }
 	opts := &concurrency.SessionOptions{Trace: &concurrency.Trace{
 		Lost:           func(*concurrency.LostError) { slow("lost") },
 		SessionRenewed: func(clientv3.LeaseID) { slow("renewed") },
@@ -244,11 +244,11 @@ func TestSlowHooksDelayNoLoss(t *testing.T) {
 		closed(t, p.Context().Done(), "each context ends")
 		require.ErrorIs(t, p.Err(), concurrency.ErrLost)
 	}
-	require.Equal(t, "lost", got(t, told, "the hook runs"))
+	require.Equal(t, "lost", got(t, reported, "the hook runs"))
 	// The session has a new lease; its hook takes time as well.
 	p, err := sm.Acquire(ctxT(t))
 	require.NoError(t, err)
-	require.Equal(t, "renewed", got(t, told, "the hook runs"))
+	require.Equal(t, "renewed", got(t, reported, "the hook runs"))
 	require.NoError(t, f.RevokeLease(ctxT(t), s.Lease()))
 	closed(t, p.Context().Done(), "its context ends while the hook runs")
 	close(gate)

@@ -51,7 +51,7 @@ func TestDoBoundsTheFunction(t *testing.T) {
 	require.Equal(t, mine, err, "the release in the background is no news")
 	f.noKeys("queue/")
 
-	// A lost permit ends the function's ctx with its cause and is told even
+	// A lost permit ends the function's ctx with its cause and is reported even
 	// if the function succeeds.
 	err = sm.Do(ctxT(t), func(ctx context.Context, p *concurrency.Permit) error {
 		require.NoError(t, sm.EvictToken(ctxT(t), p.Token(), "for a test"))

@@ -32,16 +32,16 @@ func TestTrapS3LostEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			// So long that neither the deadline nor a refresh can tell.
-			opts, told := traced(&concurrency.SessionOptions{TTL: 300 * time.Second})
+			// So long that neither the deadline nor a refresh can show it.
+			opts, reported := traced(&concurrency.SessionOptions{TTL: 300 * time.Second})
 			s, _ := f.session(opts)
 			p := lock(t, s, "x")
 			lease := s.Lease()
 			require.NoError(t, strike(f, lease, f.keys("/alive")[0]))
 			lostBy(t, p, concurrency.ErrLost)
-			require.Equal(t, lease, got(t, told.lost, "SessionLost"))
-			require.Equal(t, p.Token(), got(t, told.permit, "Lost").Token)
-			next := got(t, told.renewed, "SessionRenewed")
+			require.Equal(t, lease, got(t, reported.lost, "SessionLost"))
+			require.Equal(t, p.Token(), got(t, reported.permit, "Lost").Token)
+			next := got(t, reported.renewed, "SessionRenewed")
 			require.Equal(t, s.Lease(), next)
 			require.NotEqual(t, lease, next)
 			q := lock(t, s, "x") // at once: no ghost of the old lease is in the way
@@ -58,7 +58,7 @@ func TestTrapS3LostEarly(t *testing.T) {
 // A victim of an early end (eviction, takeover) hears of it by the one range that
 // its session watches, also when that watch has lost the word and goes on: the
 // range is listed anew now and then.
-func TestTrapS9EarlyEndIsTold(t *testing.T) {
+func TestTrapS9EarlyEndIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for a list: 8 s")
 	}
@@ -69,11 +69,11 @@ func TestTrapS9EarlyEndIsTold(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Requests()["Watch.Send"] > 0 }, soon, tick, "it has listed its range")
 	admin, _ := f.session(nil)
 	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/notice/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/notice/")})
 	require.NoError(t, sem(t, admin, "x", 1).Evict(ctx, "i", "why"))
 	require.NoError(t, mute.WaitHit(ctx))
 	require.NoError(t, p.Err(), "the word was lost, and the permit believes in itself")
-	closed(t, p.Lost(), "the list tells what the watch has lost")
+	closed(t, p.Lost(), "the list shows what the watch has lost")
 	require.ErrorIs(t, p.Err(), concurrency.ErrEvicted)
 	require.ErrorContains(t, p.Err(), "why")
 	require.Equal(t, 1, c.Requests()["Watch"], "the watch was not broken")
@@ -81,21 +81,21 @@ func TestTrapS9EarlyEndIsTold(t *testing.T) {
 
 // The same where the watch ends after it has lost the word: the range is listed anew
 // at once.
-func TestTrapS9ToldAfterABreak(t *testing.T) {
+func TestTrapS9ReportedAfterABreak(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	require.Eventually(t, func() bool { return c.Requests()["Watch.Send"] > 0 }, soon, tick, "it has listed its range")
 	admin, _ := f.session(nil)
 	p, q := acquire(t, ctx, sem(t, s, "x", 2), concurrency.ID("i")), acquire(t, ctx, sem(t, s, "x", 2), concurrency.ID("j"))
-	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: tells("/notice/")})
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: eventOn("/notice/")})
 	require.NoError(t, sem(t, admin, "x", 2).Evict(ctx, "i", "why"))
 	require.NoError(t, lost.WaitHit(ctx))
 	require.NoError(t, p.Err(), "the word was lost, and the permit believes in itself")
 	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCNoLeader}) // the next message ends it
 	require.NoError(t, sem(t, admin, "x", 2).Evict(ctx, "j", "why too"))
-	closed(t, q.Lost(), "the list tells")
+	closed(t, q.Lost(), "the list shows it")
 	closed(t, p.Lost(), "what the watch had lost, too")
 	require.ErrorContains(t, p.Err(), "why")
 }

@@ -113,8 +113,8 @@ func TestElectionWatchIsMonotone(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
-	a, _ := f.session(calm())
-	s, c := f.session(calm())
+	a, _ := f.session(idle())
+	s, c := f.session(idle())
 	ea, es := election(t, a, "x"), election(t, s, "x")
 	var old *concurrency.Permit
 	for l, err := range es.Watch(ctx) { // so that there is a view, which lingers
@@ -129,7 +129,7 @@ func TestElectionWatchIsMonotone(t *testing.T) {
 	}
 	seen := make(chan concurrency.Leader, 100)
 	first := make(chan error, 1)
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/queue/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/queue/")})
 	require.NoError(t, old.Release(ctx))
 	term, err := ea.Campaign(ctx)
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestElectionBadInput(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	before := f.keys("")
 	for _, name := range []string{"", "a/b", "a\x00b", "\xff", strings.Repeat("x", 256)} {
 		_, err := concurrency.NewElection(s, name)
@@ -236,7 +236,7 @@ func TestCandidateOfALostLease(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	a, _ := f.session(nil)
 	b, _ := f.session(nil)
 	es, ea, eb := election(t, s, "x"), election(t, a, "x"), election(t, b, "x")
@@ -271,7 +271,7 @@ func TestPastTermStaysPast(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(calm())
+	s, _ := f.session(idle())
 	other, _ := f.session(nil)
 	el := election(t, s, "x")
 	past, err := el.Campaign(ctx)
@@ -297,7 +297,7 @@ func TestPastTermStaysPast(t *testing.T) {
 
 // J23: whatever takes a term's keys away under a living leader, he hears of it by his
 // watches, not by his lease's end, and his resignation does not hurt the next one.
-func TestTermWhoseKeysAreGone(t *testing.T) {
+func TestTermWithDeletedKeys(t *testing.T) {
 	t.Parallel()
 	for name, strike := range map[string]func(f fixture, s *concurrency.Session) error{
 		"lease revoked": func(f fixture, s *concurrency.Session) error { return f.RevokeLease(ctxT(f.t), s.Lease()) },
@@ -318,14 +318,14 @@ func TestTermWhoseKeysAreGone(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			opts, told := traced(calm())
+			opts, reported := traced(idle())
 			s, _ := f.session(opts)
 			el := election(t, s, "x")
 			term, err := el.Campaign(ctx)
 			require.NoError(t, err)
 			require.NoError(t, strike(f, s))
 			lostBy(t, term, concurrency.ErrLost)
-			require.Equal(t, term.Token(), got(t, told.permit, "the hook").Token)
+			require.Equal(t, term.Token(), got(t, reported.permit, "the hook").Token)
 			next, err := el.Campaign(ctx)
 			require.NoError(t, err)
 			require.ErrorIs(t, term.Release(ctx), concurrency.ErrLost)
@@ -338,15 +338,15 @@ func TestTermWhoseKeysAreGone(t *testing.T) {
 
 // An evicted leader hears who has done it, though his term's key and the word on it
 // come by two watches.
-func TestEvictedLeaderIsToldWhy(t *testing.T) {
+func TestEvictedLeaderGetsTheReason(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	admin, _ := f.session(&concurrency.SessionOptions{Owner: "admin"})
 	term, err := election(t, s, "x").Campaign(ctx)
 	require.NoError(t, err)
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/notice/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/notice/")})
 	defer mute.Remove()
 	require.NoError(t, election(t, admin, "x").EvictToken(ctx, term.Token(), "too slow"))
 	lostBy(t, term, concurrency.ErrEvicted)
@@ -358,7 +358,7 @@ func TestTermOutlivesALostEvent(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	el := election(t, s, "x")
 	var past *concurrency.Permit
 	var key string
@@ -376,7 +376,7 @@ func TestTermOutlivesALostEvent(t *testing.T) {
 		}
 		break
 	}
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: tells(key)})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: eventOn(key)})
 	term, err := el.Campaign(ctx)
 	require.NoError(t, err)
 	require.NoError(t, mute.WaitHit(ctx))

@@ -35,7 +35,7 @@ func TestReleaseIsEndedByANotice(t *testing.T) {
 				t.Parallel()
 				f := shared(t)
 				ctx := ctxT(t)
-				opts, told := traced(calm())
+				opts, reported := traced(idle())
 				s, c := f.session(opts)
 				other, _ := f.session(&concurrency.SessionOptions{Owner: "operator"})
 				p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
@@ -74,18 +74,18 @@ func TestReleaseIsEndedByANotice(t *testing.T) {
 				require.NoError(t, request.Release())
 				if !evicted {
 					require.NoError(t, err)
-					require.ErrorIs(t, got(t, told.permit, "Trace.Lost"), concurrency.ErrReleased)
+					require.ErrorIs(t, got(t, reported.permit, "Trace.Lost"), concurrency.ErrReleased)
 				} else {
 					require.ErrorIs(t, err, concurrency.ErrEvicted)
 					require.ErrorIs(t, err, concurrency.ErrLost)
 					require.ErrorContains(t, err, "by operator: enough")
-					require.Equal(t, err, error(got(t, told.permit, "Trace.Lost")))
+					require.Equal(t, err, error(got(t, reported.permit, "Trace.Lost")))
 				}
 				require.Equal(t, err, p.Release(ctx), "every call returns the same")
 				require.ErrorIs(t, p.Err(), concurrency.ErrReleased, "the holder's own Release came first")
 				require.NotErrorIs(t, p.Err(), concurrency.ErrLost)
 				require.NoError(t, s.Close(ctx))
-				require.Empty(t, told.permit, "it ends once")
+				require.Empty(t, reported.permit, "it ends once")
 			})
 		}
 	}
@@ -94,17 +94,17 @@ func TestReleaseIsEndedByANotice(t *testing.T) {
 // A14: etcd has answered that the key is gone, the watch has not brought why, and the read
 // that asks why is not answered before ctx ends. That is no loss as far as is known, and
 // not confirmed; the release goes on until the reason is known.
-func TestReleaseAsksWhyUntilItKnows(t *testing.T) {
+func TestReleaseReadsTheReasonUntilItIsKnown(t *testing.T) {
 	t.Parallel()
 	for name, evicted := range map[string]bool{"ReleaseID": false, "Evict": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(calm())
+			s, c := f.session(idle())
 			other, _ := f.session(nil)
 			p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
-			c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/notice/")})
+			c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/notice/")})
 			read := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldResponse, Match: func(_ string, msg any) bool {
 				r, ok := msg.(*pb.RangeRequest)
 				return ok && strings.Contains(string(r.Key), "/notice/")

@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// One instance of a service ingests, and tells the others where it listens. When it is
+// One instance of a service ingests, and publishes where it listens. When it is
 // asked to step down it stops in its own time, and only then the next one begins.
 func ExampleElection() {
 	ctx := context.Background()

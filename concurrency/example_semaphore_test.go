@@ -88,7 +88,7 @@ func ExampleSemaphore_Acquire() {
 	// released
 }
 
-// Contention is no failure: a full semaphore is told apart from every error.
+// Contention is no failure: its error, ErrFull, is distinct from all others.
 func ExampleSemaphore_TryAcquire() {
 	ctx := context.Background()
 	sess, stop := session(ctx)

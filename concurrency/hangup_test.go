@@ -18,7 +18,7 @@ func TestHangUpsRaiseNoFence(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	const callers = 20
 	sm := sem(t, s, "x", 2*callers)
 	p := acquire(t, ctx, sm)
@@ -52,7 +52,7 @@ func TestCloseAfterHangUp(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})

@@ -54,13 +54,13 @@ func own(t testing.TB, members int) fixture {
 	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 }
 
-// calm are the options of a session that does nothing by itself during a test.
-func calm() *concurrency.SessionOptions {
+// idle are the options of a session that does nothing by itself during a test.
+func idle() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: 300 * time.Second}
 }
 
 // session starts a session on a connection of its own: another process, as far as
-// etcd can tell.
+// etcd can see.
 func (f fixture) session(opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
 	f.t.Helper()
 	return testkit.Session(f.t, f.Cluster, f.prefix, opts)
@@ -105,7 +105,7 @@ func (f fixture) streams(c *embedtest.Client) {
 	require.Eventually(f.t, func() bool { return maps.Equal(c.OpenStreams(), want) }, soon, tick, "%v", want)
 }
 
-// sees returns the view on which the waiting callers of this process are told, as
+// sees returns the view by which waiting callers of this process are admitted, as
 // soon as it has seen all that stands in etcd now.
 func (f fixture) sees(ctx context.Context, sm *concurrency.Semaphore) concurrency.Status {
 	f.t.Helper()
@@ -135,13 +135,13 @@ func assertNoError(t *testing.T, err error) bool {
 	return err == nil
 }
 
-// events are what a session's hooks tell, as channels.
+// events are what a session's hooks report, as channels.
 type events struct {
 	lost, renewed chan clientv3.LeaseID
 	permit        chan *concurrency.LostError
 }
 
-// traced returns options whose hooks tell on channels.
+// traced returns options whose hooks report on channels.
 func traced(o *concurrency.SessionOptions) (*concurrency.SessionOptions, events) {
 	if o == nil {
 		o = &concurrency.SessionOptions{}
@@ -184,7 +184,7 @@ func (g *gauge) enter(n int64) {
 }
 func (g *gauge) leave(n int64) { g.now.Add(-n) }
 
-// answer is what an Acquire in a goroutine has to tell.
+// answer is what an Acquire in a goroutine returns.
 type answer struct {
 	p   *concurrency.Permit
 	err error

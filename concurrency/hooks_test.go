@@ -108,7 +108,7 @@ func TestReleaseBeforeWaiting(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(calm())
+			s, c := f.session(idle())
 			other, _ := f.session(nil)
 			sm := sem(t, s, "x", 1)
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // the limit is stored, and known
@@ -146,7 +146,7 @@ func TestTxnsAreSmall(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(8))
 }
 
-// S3, S9: a hook that is told of one permit's end and takes its time neither
+// S3, S9: a hook that gets one permit's end and takes its time neither
 // delays the word of another end nor hides that the lease is lost: contexts end
 // while it runs.
 func TestSlowLostHookHidesNoLoss(t *testing.T) {
@@ -156,7 +156,7 @@ func TestSlowLostHookHidesNoLoss(t *testing.T) {
 	runs, gate := make(chan struct{}, 10), make(chan struct{})
 	defer close(gate)
 	s, _ := f.session(&concurrency.SessionOptions{
-		TTL:   300 * time.Second, // neither a deadline nor a refresh can tell
+		TTL:   300 * time.Second, // neither a deadline nor a refresh can show it
 		Trace: &concurrency.Trace{Lost: func(*concurrency.LostError) { runs <- struct{}{}; <-gate }},
 	})
 	other, _ := f.session(nil)

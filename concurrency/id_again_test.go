@@ -212,8 +212,8 @@ func TestMutexWithID(t *testing.T) {
 	require.ErrorIs(t, q.Release(ctx), concurrency.ErrEvicted)
 }
 
-// The former request cannot be removed for now. Who does not want to wait is told who
-// has the ID.
+// The former request cannot be removed for now. A call that does not wait gets the
+// owner of the ID.
 func TestIDThatIsNotYetFree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for bounded calls: 3.5 s")

@@ -82,7 +82,7 @@ func TestTakeOver(t *testing.T) {
 	p := acquire(t, ctx, sa, concurrency.ID("i"))
 	q := acquire(t, ctx, sb, concurrency.ID("i"), concurrency.TakeOver())
 	require.Greater(t, q.Token(), p.Token())
-	closed(t, p.Lost(), "the former owner is told")
+	closed(t, p.Lost(), "the former owner notices")
 	require.ErrorIs(t, p.Err(), concurrency.ErrEvicted)
 	require.ErrorContains(t, p.Err(), "bob")
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrEvicted)
@@ -91,7 +91,7 @@ func TestTakeOver(t *testing.T) {
 	// A waiting request is taken over as well.
 	w := ask(t, ctx, sa, concurrency.ID("w"))
 	w2 := ask2(ctx, sb, concurrency.ID("w"), concurrency.TakeOver())
-	a1 := got(t, w, "the waiting owner is told")
+	a1 := got(t, w, "the waiting owner's Acquire returns")
 	require.ErrorIs(t, a1.err, concurrency.ErrEvicted)
 	require.NoError(t, q.Release(ctx))
 	require.NoError(t, granted(t, w2, "the successor").Release(ctx))
@@ -113,7 +113,7 @@ func TestHalfDeletedRequests(t *testing.T) {
 		require.NoError(t, err)
 	}
 	q := acquire(t, ctx, sm, concurrency.ID("i"))
-	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost, "the release tells that the key was gone")
+	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost, "the release reports that the key was gone")
 	require.NoError(t, q.Err())
 	for _, key := range f.keys("/id/") {
 		_, err := f.Client().Delete(ctx, key)
@@ -130,7 +130,7 @@ func TestHalfDeletedRequestSparesTheNextInItsSlot(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(calm())
+	s, _ := f.session(idle())
 	other, _ := f.session(nil)
 	sm, there := sem(t, s, "x", 2), sem(t, other, "x", 2)
 	for _, call := range []func() error{
@@ -180,7 +180,7 @@ func TestReleaseIDFromElsewhere(t *testing.T) {
 	sa, sb := sem(t, a, "x", 1), sem(t, b, "x", 1)
 	p := acquire(t, ctx, sa, concurrency.ID("flow"))
 	require.NoError(t, sb.ReleaseID(ctx, "flow"))
-	closed(t, p.Lost(), "its holder is told")
+	closed(t, p.Lost(), "its permit ends")
 	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
 	require.NotErrorIs(t, p.Err(), concurrency.ErrLost, "an end that was wanted is no loss")
 	require.NoError(t, p.Release(ctx))
@@ -201,9 +201,9 @@ func TestEvict(t *testing.T) {
 	w := ask(t, ctx, sa, concurrency.ID("waiter"))
 
 	require.NoError(t, control.Evict(ctx, "waiter", "too many"))
-	require.ErrorIs(t, got(t, w, "the waiter is told").err, concurrency.ErrEvicted)
+	require.ErrorIs(t, got(t, w, "the waiter's Acquire returns").err, concurrency.ErrEvicted)
 	require.NoError(t, control.Evict(ctx, "holder", "it is stuck"))
-	closed(t, p.Context().Done(), "the holder is told")
+	closed(t, p.Context().Done(), "the holder's context ends")
 	e := got(t, lost, "the hook")
 	require.Equal(t, concurrency.ErrEvicted, e.Cause)
 	require.Equal(t, "by operator: it is stuck", e.Reason)
@@ -211,7 +211,7 @@ func TestEvict(t *testing.T) {
 	require.ErrorIs(t, control.EvictToken(ctx, p.Token(), ""), concurrency.ErrNotHeld)
 	require.ErrorIs(t, control.Evict(ctx, "x", strings.Repeat("x", 1025)), concurrency.ErrInvalid)
 	f.noKeys("queue/")
-	f.noKeys("notice/") // told, and then cleaned up
+	f.noKeys("notice/") // delivered, and then cleaned up
 	require.NoError(t, acquire(t, ctx, sa, concurrency.ID("holder")).Release(ctx))
 }
 
@@ -288,7 +288,7 @@ func TestStatusAndWatch(t *testing.T) {
 
 // A caller that waits long learns why: who holds, when its session renewed its lease, and
 // when a dead one frees at the latest.
-func TestWaitingIsTold(t *testing.T) {
+func TestWaitingIsReported(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

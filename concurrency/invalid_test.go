@@ -107,7 +107,7 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, sm.SetLimit(ended, 4), context.Canceled)
 	require.Equal(t, before, f.keys(""), "nothing was written")
 
-	// A weight above the limit is told against the limit in force.
+	// A weight above the limit is reported with the limit in force.
 	_, err = sm.Acquire(ctx, concurrency.Weight(4))
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	require.ErrorContains(t, err, "4")
@@ -143,7 +143,7 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrClosed)
 }
 
-// F41: programs that disagree on the limit are told so before they take a permit;
+// F41: programs that disagree on the limit get an error before they take a permit;
 // one that asks for it adopts the stored limit; a paused one agrees with all.
 func TestLimitMismatch(t *testing.T) {
 	t.Parallel()

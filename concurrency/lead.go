@@ -79,13 +79,13 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 // campaign again.
 func (p *Permit) lead(ctx context.Context, fn func(context.Context, *Permit) error) (again bool, err error) {
 	work, cancel := context.WithCancelCause(ctx)
-	asked := p.StopRequested()
-	stop := context.AfterFunc(asked, func() { cancel(context.Cause(asked)) })
+	requested := p.StopRequested()
+	stop := context.AfterFunc(requested, func() { cancel(context.Cause(requested)) })
 	defer func() {
 		stop()
 		cancel(nil)
 		early := p.Err() // reads the clocks
-		wish := context.Cause(asked)
+		wish := context.Cause(requested)
 		switch {
 		case early == nil:
 			early = wish

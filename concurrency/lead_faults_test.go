@@ -20,7 +20,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// J3, gocron's elector: a leader whose network goes silent is told before the next one
+// J3, gocron's elector: a leader whose network goes silent is notified before the next one
 // leads, and does not lead again without a new term.
 func TestSilencedLeader(t *testing.T) {
 	if testing.Short() {
@@ -34,8 +34,8 @@ func TestSilencedLeader(t *testing.T) {
 	other, _ := f.session(nil)
 	terms, result := lead(t, ctx, election(t, s, "x"))
 	old := got(t, terms, "it leads")
-	told := make(chan time.Time, 1)
-	context.AfterFunc(old.ctx, func() { told <- time.Now() })
+	reported := make(chan time.Time, 1)
+	context.AfterFunc(old.ctx, func() { reported <- time.Now() })
 	next := make(chan time.Time, 1)
 	el := election(t, other, "x")
 	result2 := make(chan error, 1)
@@ -50,8 +50,8 @@ func TestSilencedLeader(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
 	c.BlackHole()
-	end, begin := got(t, told, "the old leader is told"), got(t, next, "the next one leads")
-	require.True(t, end.Before(begin), "told %v after the next one led", end.Sub(begin))
+	end, begin := got(t, reported, "the old leader's context ends"), got(t, next, "the next one leads")
+	require.True(t, end.Before(begin), "notified %v after the next one led", end.Sub(begin))
 	require.ErrorIs(t, context.Cause(old.ctx), concurrency.ErrLost)
 	require.NoError(t, got(t, result2, "Lead returns"))
 	old.end <- nil
@@ -214,11 +214,11 @@ func TestElectionCycles(t *testing.T) {
 		c      *embedtest.Client
 	}
 	var all [2]running
-	admin, _ := f.session(calm())
+	admin, _ := f.session(idle())
 	el := election(t, admin, "x")
 	pprof.Do(ctx, pprof.Labels("test", label), func(ctx context.Context) {
 		for i := range all {
-			s, c := f.session(calm())
+			s, c := f.session(idle())
 			terms, result := lead(t, ctx, election(t, s, "x"))
 			all[i] = running{terms, result, c}
 		}

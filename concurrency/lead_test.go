@@ -20,7 +20,7 @@ type term struct {
 	end chan error // send what the function is to return
 }
 
-// lead runs Lead in a goroutine. The function tells of each term and returns what the
+// lead runs Lead in a goroutine. The function reports each term and returns what the
 // test says. What it has not heard of, such as a term after one that was lost on a busy
 // machine, ends with the test.
 func lead(t testing.TB, ctx context.Context, el *concurrency.Election, opts ...concurrency.AcquireOption) (terms <-chan term, result <-chan error) {
@@ -123,7 +123,7 @@ func TestLeadWhoseFunctionReleases(t *testing.T) {
 	require.NoError(t, got(t, result, "Lead returns"))
 }
 
-// When ctx ends, the function is told, the term is kept until it has returned, and both
+// When ctx ends, the function is notified, the term is kept until it has returned, and both
 // errors are.
 func TestLeadUntilCtxEnds(t *testing.T) {
 	t.Parallel()
@@ -136,7 +136,7 @@ func TestLeadUntilCtxEnds(t *testing.T) {
 		terms, result := lead(t, ctx, el)
 		now := got(t, terms, "it leads")
 		cancel()
-		closed(t, now.ctx.Done(), "the function is told")
+		closed(t, now.ctx.Done(), "the function is notified")
 		require.NoError(t, now.Err(), "the term goes on")
 		require.Equal(t, now.Token(), leader(t, el).Token)
 		now.end <- returned
@@ -156,13 +156,13 @@ func TestLeadUntilCtxEnds(t *testing.T) {
 	require.NoError(t, blocked.Err())
 }
 
-// However a term ends early, Lead tells the function why and campaigns again,
+// However a term ends early, Lead gives the function the reason and campaigns again,
 // whatever that returns.
 func TestLeadCampaignsAgain(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx, cancel := context.WithCancel(ctxT(t))
-	s, _ := f.session(calm())
+	s, _ := f.session(idle())
 	admin, _ := f.session(nil)
 	el, there := election(t, s, "x"), election(t, admin, "x")
 	terms, result := lead(t, ctx, el)
@@ -260,7 +260,7 @@ func TestSuccessorWaitsForTheFunction(t *testing.T) {
 			next, result := lead(t, ctxT(t), election(t, other, "x"))
 			require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
 			stop(t, s, election(t, other, "x"), cancel)
-			closed(t, now.ctx.Done(), "the function is told")
+			closed(t, now.ctx.Done(), "the function is notified")
 			for range 3 {
 				require.Equal(t, now.Token(), leader(t, election(t, other, "x")).Token)
 				time.Sleep(20 * time.Millisecond) // the successor has its chance
@@ -275,7 +275,7 @@ func TestSuccessorWaitsForTheFunction(t *testing.T) {
 	}
 }
 
-// J13: Close tells a leading function, waits for it, and leaves nothing; Lead
+// J13: Close notifies a leading function, waits for it, and leaves nothing; Lead
 // returns ErrClosed with the function's error. A candidate is not called any more.
 func TestCloseUnderLead(t *testing.T) {
 	t.Parallel()
@@ -294,7 +294,7 @@ func TestCloseUnderLead(t *testing.T) {
 		closing <- err
 	}()
 	require.ErrorIs(t, got(t, result2, "the candidate returns"), concurrency.ErrClosed)
-	closed(t, now.ctx.Done(), "the function is told")
+	closed(t, now.ctx.Done(), "the function is notified")
 	require.ErrorIs(t, context.Cause(now.ctx), concurrency.ErrClosed)
 	require.NoError(t, now.Err(), "the term goes on")
 	require.False(t, over.Load(), "Close waits")

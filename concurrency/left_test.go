@@ -19,7 +19,7 @@ import (
 func TestEndedHoldersLeaveNothing(t *testing.T) {
 	f := shared(t)
 	lost := make(chan struct{})
-	o := calm()
+	o := idle()
 	o.Trace = &concurrency.Trace{SessionLost: func(clientv3.LeaseID, error) { close(lost) }}
 	s, _ := f.session(o)
 	ctx := ctxT(t)

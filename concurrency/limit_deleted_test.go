@@ -78,10 +78,10 @@ func TestWaiterOfADamagedLimit(t *testing.T) {
 	f.noKeys("queue/")
 }
 
-// A record that tells of admissions later than itself, as one copied from another
+// A record of admissions later than itself, as one copied from another
 // etcd may, cannot be read: it admits nobody, whoever asks in whatever way, and
 // only its deletion replaces it.
-func TestLimitOfTheFutureAdmitsNobody(t *testing.T) {
+func TestLimitOfTheFutureAdmitsNoRequest(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -177,7 +177,7 @@ func TestOnlySetLimitPausesAll(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrFull, "paused is no mismatch")
 }
 
-// A limit that was lowered after this process has seen it: what never fits is told
+// A limit that was lowered after this process has seen it: what never fits is reported
 // so, in a try, too.
 func TestTryTooHeavyForALoweredLimit(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func TestLimitChangedInARollingDeploy(t *testing.T) {
 }
 
 // T17, T18: setting the limit refills nothing, and lowering it below the present
-// use admits nobody until enough is released. Status tells holders from waiters
+// use admits nobody until enough is released. Status distinguishes holders from waiters
 // all the while.
 func TestLoweredLimit(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestLoweredLimit(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int{n, 4, 2}, []int{st.Limit, st.Used, len(st.Waiters)})
 		st = f.sees(ctx, sm)
-		require.Equal(t, []int{n, 4, 2}, []int{st.Limit, st.Used, len(st.Waiters)}, "and so those who wait are told")
+		require.Equal(t, []int{n, 4, 2}, []int{st.Limit, st.Used, len(st.Waiters)}, "and so the waiters see it")
 	}
 	for i := range 3 {
 		st, err := control.Status(ctx)
@@ -155,7 +155,7 @@ func TestTrapS6Limit(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, st.Used)
 
-	// The same where the watch is lost and only a list tells of both.
+	// The same where the watch is lost and only a list shows both.
 	require.NoError(t, control.SetLimit(ctx, 1))
 	p = acquire(t, ctx, sm)
 	w = ask(t, ctx, sm)
@@ -169,8 +169,8 @@ func TestTrapS6Limit(t *testing.T) {
 	require.NoError(t, granted(t, w, "by the list").Release(ctx))
 }
 
-// A setter that dies between changing the limit and telling exactly who had been
-// admitted leaves a record that tells too many as holders, never too few.
+// A setter that dies between changing the limit and recording exactly which had been
+// admitted leaves a record that shows too many as holders, never too few.
 func TestTrapS6UnsettledLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -205,7 +205,7 @@ func TestTrapS6LimitOfTheRequest(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	waits := make(chan int64, 1)
-	opts := calm()
+	opts := idle()
 	opts.Trace = &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { waits <- i.Token }}
 	s, c := f.session(opts)
 	admin, _ := f.session(nil)
@@ -224,14 +224,14 @@ func TestTrapS6LimitOfTheRequest(t *testing.T) {
 	c.ResetRequests()
 	r := acquire(t, ctx, sm)
 	require.Equal(t, 1, c.Requests()["Txn"])
-	require.Zero(t, c.Requests()["Range"], "its own Txn told that it fits")
+	require.Zero(t, c.Requests()["Range"], "its own Txn showed that it fits")
 	require.Empty(t, waits)
 	for _, p := range []*concurrency.Permit{p, q, r} {
 		require.NoError(t, p.Release(ctx))
 	}
 }
 
-// A waiter that became heavier than the limit tells its caller instead of blocking
+// A waiter that became heavier than the limit returns an error instead of blocking
 // the queue; a pause is no such case.
 func TestTrapL5TooHeavyWaiter(t *testing.T) {
 	t.Parallel()

@@ -101,7 +101,7 @@ func TestTrapS6ChangeOfAnUnsettledLimit(t *testing.T) {
 }
 
 // unsettle makes the next lowering of the limit over this client stay unsettled:
-// the Txn that changes it is applied, and nothing tells exactly who had been
+// the Txn that changes it is applied, and nothing records exactly which had been
 // admitted before.
 var unsettle = map[string]func(c *embedtest.Client){
 	"the setter dies": func(c *embedtest.Client) {
@@ -113,7 +113,7 @@ var unsettle = map[string]func(c *embedtest.Client){
 	},
 }
 
-// notes are what a status tells of a queue: the weight that is held, and the notes
+// notes are what a status shows of a queue: the weight that is held, and the notes
 // of who holds and of who waits.
 type notes struct {
 	held             int
@@ -125,8 +125,8 @@ func looksBack(_ string, msg any) bool {
 	return ok && r.Revision > 0
 }
 
-// holdsAndWaits asserts, on a settled limit, who holds and who waits: as etcd tells
-// it, and as the callers of that process are told.
+// holdsAndWaits asserts, on a settled limit, who holds and who waits: as etcd shows
+// it, and as the callers of that process see it.
 func (f fixture) holdsAndWaits(ctx context.Context, sm *concurrency.Semaphore, want notes) {
 	f.t.Helper()
 	read := func(rs []concurrency.Request) (out []string) {
@@ -145,8 +145,8 @@ func (f fixture) holdsAndWaits(ctx context.Context, sm *concurrency.Semaphore, w
 // S6: who may have held while a lowered limit was not settled is not taken for
 // who was admitted: the next change of the limit lets nobody in beyond it. It looks
 // back to settle what the other setter has left; where history is compacted it hands
-// the doubt on, and Status goes on to tell all who may hold as holders.
-func TestTrapS6MayHaveHeldAdmitsNobody(t *testing.T) {
+// the doubt on, and Status continues to show all that may hold as holders.
+func TestTrapS6MayHaveHeldAdmitsNoWaiter(t *testing.T) {
 	t.Parallel()
 	for name, strike := range unsettle {
 		for _, tt := range []struct {

@@ -74,7 +74,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 			closed(t, q.Lost(), "the word comes")
 			f.noKeys("notice/")
 		})
-		require.Equal(t, load{"Txn": 1}, elsewhere.Requests(), "for the session that is told")
+		require.Equal(t, load{"Txn": 1}, elsewhere.Requests(), "for the session that gets the notice")
 	}
 	const byID = "`Evict`, `ReleaseID`, and 1 Txn of the holder's session"
 	ends(byID, load{"Range": 2, "Txn": 1}, func(*concurrency.Permit) error { return sm.Evict(ctx, "i", "") }, concurrency.ID("i"))
@@ -136,7 +136,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 }
 
 // Reports to Trace.Waiting ask nothing for a caller's first one. Later ones ask for
-// the lease of each holder that they tell of, once at most.
+// the lease of each holder that they show, once at most.
 func TestLoadBudgetOfReports(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)

@@ -27,12 +27,12 @@ func ranges(c *embedtest.Client) (few, all *embedtest.Injection) {
 }
 
 // A key without a lease is nobody's request, and a heavy request is seen among few names.
-func TestFewNamesTellRequests(t *testing.T) {
+func TestFewNamesDistinguishRequests(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
-	o, _ := f.session(calm())
+	s, c := f.session(idle())
+	o, _ := f.session(idle())
 	sm, there := sem(t, s, "x", 2), sem(t, o, "x", 2)
 	p := acquire(t, ctx, sm)
 	slot := f.keys("queue/light/")[0]
@@ -65,8 +65,8 @@ func TestRefusalReadsNames(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			o, _ := f.session(calm())
-			s, c := f.session(calm())
+			o, _ := f.session(idle())
+			s, c := f.session(idle())
 			try := func() (*concurrency.Permit, error) { return mutex(t, s, "x").TryLock(ctx) }
 			get := func() (*concurrency.Permit, error) { return mutex(t, o, "x").Lock(ctx) }
 			held := 1
@@ -116,8 +116,8 @@ func TestRefusalAfterAnotherLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
-	o, _ := f.session(calm())
+	s, c := f.session(idle())
+	o, _ := f.session(idle())
 	sm, other := sem(t, s, "x", 2), sem(t, o, "x", 2)
 	for range 2 {
 		acquire(t, ctx, sm)
@@ -131,7 +131,7 @@ func TestRefusalAfterAnotherLimit(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	require.Equal(t, []int{2, 1}, []int{names.Hits(), values.Hits()})
 
-	// After a limit was lowered the whole queue tells who holds.
+	// After a limit was lowered the whole queue decides which hold.
 	require.NoError(t, other.SetLimit(ctx, 1))
 	_, err = sm.TryAcquire(ctx)
 	var full *concurrency.FullError
@@ -146,9 +146,9 @@ func TestTryThatHolds(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
-	o, _ := f.session(calm())
-	l, lc := f.session(calm())
+	s, c := f.session(idle())
+	o, _ := f.session(idle())
+	l, lc := f.session(idle())
 	sm, there, late := sem(t, s, "x", 1), sem(t, o, "x", 1), sem(t, l, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	require.NoError(t, acquire(t, ctx, late).Release(ctx))
@@ -183,8 +183,8 @@ func TestTryWithAmpleRoom(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
-	o, _ := f.session(calm())
+	s, c := f.session(idle())
+	o, _ := f.session(idle())
 	sm, there := sem(t, s, "x", 100), sem(t, o, "x", 100)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	outruns := outrun(ctx, c, there)
@@ -203,7 +203,7 @@ func BenchmarkRefusedTry(b *testing.B) {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
 			f := own(b, 1)
 			ctx := ctxT(b)
-			s, _ := f.session(calm())
+			s, _ := f.session(idle())
 			holder := lock(b, s, "x")
 			done := make(chan error, waiters)
 			for range waiters {

@@ -68,7 +68,7 @@ func TestTrapL1LateAcquireLeavesNothing(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(calm())
+			s, c := f.session(idle())
 			sm := sem(t, s, "x", 2)
 			p := acquire(t, ctx, sm)
 			name := f.keys("queue/")[0]
@@ -207,7 +207,7 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(calm()) // no loss of the lease helps
+			s, c := f.session(idle()) // no loss of the lease helps
 			sm := sem(t, s, "x", 3)
 			p := acquire(t, ctx, sm, concurrency.Weight(2))
 			given, giveUp := context.WithCancel(ctx)
@@ -252,7 +252,7 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 	}
 }
 
-// A call to etcd has a bound of its own. What the caller is told is the end of his
+// A call to etcd has a bound of its own. What the caller gets is the end of its
 // ctx, which is no cancellation.
 func TestTimeoutIsNoCancellation(t *testing.T) {
 	if testing.Short() {

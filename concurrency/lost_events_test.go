@@ -16,7 +16,7 @@ import (
 
 // G1: a watch loses the event by which somebody came before. Nobody is admitted in
 // his stead: each waiter knows from its own Txn how many stood before it.
-func TestLostEventAdmitsNobody(t *testing.T) {
+func TestLostEventAdmitsNoWaiter(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]concurrency.AcquireOption{"light": nil, "heavy": {concurrency.Weight(2)}} {
 		t.Run(name, func(t *testing.T) {

@@ -30,8 +30,8 @@ func lists(_ string, msg any) bool {
 	return ok && len(r.RangeEnd) > 0 && !strings.Contains(string(r.Key), "/session/")
 }
 
-// tells matches answers of watches that bring an event on a key with this part.
-func tells(part string) func(string, any) bool {
+// eventOn matches responses of watches with an event on a key with this part.
+func eventOn(part string) func(string, any) bool {
 	return func(_ string, msg any) bool {
 		r, ok := msg.(*etcdserverpb.WatchResponse)
 		return ok && len(r.Events) > 0 && strings.Contains(string(r.Events[0].Kv.Key), part)

@@ -38,7 +38,7 @@ func TestRenewalsRecover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			opts, told := traced(&concurrency.SessionOptions{TTL: 12 * time.Second, Margin: time.Second})
+			opts, reported := traced(&concurrency.SessionOptions{TTL: 12 * time.Second, Margin: time.Second})
 			s, c := f.session(opts)
 			p := lock(t, s, "x")
 			fault.Method, fault.Times = "LeaseKeepAlive", 3
@@ -53,7 +53,7 @@ func TestRenewalsRecover(t *testing.T) {
 			case <-time.After(24 * time.Second): // two TTLs
 			}
 			require.Equal(t, 3, inj.Hits())
-			require.Empty(t, told.lost)
+			require.Empty(t, reported.lost)
 			require.NoError(t, p.Release(ctxT(t)))
 		})
 	}
@@ -70,7 +70,7 @@ func TestOutageUnderGRPCsBackOff(t *testing.T) {
 	c := f.NewClient(t, &embedtest.ClientOptions{Configure: func(cfg *clientv3.Config) {
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Minute, Multiplier: 1, MaxDelay: time.Minute}}))
 	}})
-	opts, told := traced(&concurrency.SessionOptions{TTL: 15 * time.Second, Margin: 500 * time.Millisecond})
+	opts, reported := traced(&concurrency.SessionOptions{TTL: 15 * time.Second, Margin: 500 * time.Millisecond})
 	p := lock(t, f.sessionOn(c.Client, opts), "x")
 	require.NoError(t, f.Crash(0))
 	require.Eventually(t, func() bool { return c.ActiveConnection().GetState() == connectivity.TransientFailure }, soon, tick, "refused")
@@ -78,7 +78,7 @@ func TestOutageUnderGRPCsBackOff(t *testing.T) {
 	require.NoError(t, f.Restart(ctxT(t), 0))
 	require.Eventually(t, func() bool { return p.Deadline().After(deadline) }, soon, tick)
 	require.NoError(t, p.Err())
-	require.Empty(t, told.lost)
+	require.Empty(t, reported.lost)
 	require.NoError(t, p.Release(ctxT(t)))
 }
 
@@ -94,7 +94,7 @@ func TestLeaderChangesCostNoHolder(t *testing.T) {
 	member := 0
 	c := f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[member : member+1]})
 	const ttl = 10 * time.Second
-	opts, told := traced(&concurrency.SessionOptions{TTL: ttl, Margin: 500 * time.Millisecond})
+	opts, reported := traced(&concurrency.SessionOptions{TTL: ttl, Margin: 500 * time.Millisecond})
 	s := f.sessionOn(c.Client, opts)
 	p := lock(t, s, "x")
 	c.SetEndpoints(f.Endpoints()...) // the streams stay where they are
@@ -110,7 +110,7 @@ func TestLeaderChangesCostNoHolder(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Requests()["LeaseKeepAlive"] > streams }, soon, tick, "the stream was there")
 	require.NoError(t, f.Restart(ctx, member))
 	require.NoError(t, p.Err())
-	require.Empty(t, told.lost)
+	require.Empty(t, reported.lost)
 	require.NoError(t, p.Release(ctx))
 }
 
@@ -130,7 +130,7 @@ func TestDeadHolderAcrossALeaderChange(t *testing.T) {
 	)
 	f := own(t, 3)
 	ctx := ctxT(t)
-	s, _ := f.session(calm())
+	s, _ := f.session(idle())
 	dead, c := f.session(&concurrency.SessionOptions{TTL: ttl, Margin: ttl / 2})
 	p := lock(t, dead, "x")
 	c.Cut()
@@ -193,7 +193,7 @@ func TestLeaderCrashUnderLoad(t *testing.T) {
 }
 
 // F33: a waiter whose watch is at a member that is cut off from the others is
-// served through another member, long before a list would tell.
+// served through another member, long before a list would show it.
 func TestWaiterAtACutMember(t *testing.T) {
 	t.Parallel()
 	f := own(t, 3)
@@ -202,7 +202,7 @@ func TestWaiterAtACutMember(t *testing.T) {
 	require.NoError(t, err)
 	cut := (leader + 1) % 3
 	c := f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[cut : cut+1]})
-	sm := sem(t, f.sessionOn(c.Client, calm()), "x", 1)
+	sm := sem(t, f.sessionOn(c.Client, idle()), "x", 1)
 	other := f.sessionOn(f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[leader : leader+1]}).Client, nil)
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	w := ask(t, ctx, sm)
@@ -274,7 +274,7 @@ func TestBlackHoledMember(t *testing.T) {
 			c := f.NewClient(t, &embedtest.ClientOptions{Endpoints: []string{endpoint}, Configure: func(cfg *clientv3.Config) {
 				cfg.DialOptions = append(cfg.DialOptions, grpc.WithContextDialer(h.dial))
 			}})
-			opts, told := traced(&concurrency.SessionOptions{TTL: 15 * time.Second, Margin: 500 * time.Millisecond})
+			opts, reported := traced(&concurrency.SessionOptions{TTL: 15 * time.Second, Margin: 500 * time.Millisecond})
 			s := f.sessionOn(c.Client, opts)
 			p := lock(t, s, strconv.Itoa(i))
 			require.Eventually(t, func() bool { return c.OpenStreams()["LeaseKeepAlive"] == 1 }, soon, tick)
@@ -285,7 +285,7 @@ func TestBlackHoledMember(t *testing.T) {
 				require.NoError(t, context.Cause(p.Context()))
 			case <-time.After(15500 * time.Millisecond): // longer than the TTL
 			}
-			require.Empty(t, told.lost)
+			require.Empty(t, reported.lost)
 			require.NoError(t, p.Release(ctxT(t)))
 		})
 	}

@@ -18,7 +18,7 @@ func TestNoticeOutlastsOthers(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	s, _ := f.session(&concurrency.SessionOptions{TTL: 300e9, MaxPermits: 2})
-	other, _ := f.session(calm())
+	other, _ := f.session(idle())
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	w := ask(t, ctx, sm)

@@ -19,7 +19,7 @@ import (
 )
 
 // T26, F02: a process is stopped beyond its TTL and another gets the mutex. When
-// it runs on, its first look at the permit tells the loss, and its guard holds.
+// it runs on, its first look at the permit shows the loss, and its guard holds.
 func TestPausedProcess(t *testing.T) {
 	if os.Getenv("ETCDKIT_PAUSED") != "" {
 		pausedProcess(t)

@@ -76,7 +76,7 @@ func TestContextEndsBeforeKey(t *testing.T) {
 			}
 			c, strike := tt.holder(f)
 			// The margin has room for a machine that stalls.
-			opts, told := traced(&concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 3 * time.Second})
+			opts, reported := traced(&concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 3 * time.Second})
 			s := f.sessionOn(c.Client, opts)
 			p := lock(t, s, "x")
 			key := f.keys("/queue/")[0]
@@ -105,7 +105,7 @@ func TestContextEndsBeforeKey(t *testing.T) {
 			t.Logf("%v before the key", gone.Sub(end))
 			require.True(t, end.Before(gone), "the context ended %v after the key", end.Sub(gone))
 			require.ErrorIs(t, p.Err(), concurrency.ErrLost)
-			got(t, told.lost, "SessionLost")
+			got(t, reported.lost, "SessionLost")
 			c.Heal()
 			require.ErrorIs(t, p.Release(ctxT(t)), concurrency.ErrLost)
 			require.Empty(t, f.keys("/queue/"))
@@ -300,7 +300,7 @@ func TestNoticesAreRemoved(t *testing.T) {
 			return err == nil && len(st.Waiters) == 1
 		}, soon, time.Millisecond)
 		require.NoError(t, other.EvictToken(ctxT(t), st.Waiters[0].Token, "no"))
-		require.ErrorIs(t, got(t, waiting, "the waiter is told"), concurrency.ErrEvicted)
+		require.ErrorIs(t, got(t, waiting, "the waiter's Acquire returns"), concurrency.ErrEvicted)
 	}
 	f.noKeys("/notice/")
 }

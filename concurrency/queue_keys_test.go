@@ -11,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// Two requests that a foreign batch creates at one revision are told apart by
+// Two requests that a foreign batch creates at one revision are distinguished by
 // their keys, in the same way by all: by those who list and by those who watch.
 // (Requests of queues do not go together by group commit, where the trap was found;
 // for what does see commit.Group.)
@@ -19,7 +19,7 @@ func TestTrapS1Batches(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(calm())
+	s, _ := f.session(idle())
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	slot := f.keys("queue/light/")[0]
@@ -102,7 +102,7 @@ func TestTrapS7MutableRankInputs(t *testing.T) {
 
 // F39, T15, T13: keys that do not belong there block nobody and are reported. For what they
 // cost see TestStrayKeyCostsNoRead.
-func TestForeignKeysBlockNobody(t *testing.T) {
+func TestForeignKeysBlockNoRequest(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

@@ -230,7 +230,7 @@ func TestWaitIsBounded(t *testing.T) {
 	}
 }
 
-// T31: what ended the wait is told: its own bound, or ctx.
+// T31: what ended the wait is reported: its own bound, or ctx.
 func TestEndOfCtxIsNotFull(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// payments is what the README and docs/operations.md tell an operator to
+// payments is what the README and docs/operations.md show an operator to
 // grant to an application in the namespace "payments", under the default prefix.
 const payments = "/etcdkit/v1/payments/"
 
@@ -46,7 +46,7 @@ func TestApplicationRole(t *testing.T) {
 	require.NoError(t, sm.SetLimit(ctx, 3))
 	q := granted(t, w, "there is room")
 	require.NoError(t, there.Evict(ctx, "i", "why"))
-	closed(t, p.Lost(), "the holder is told")
+	closed(t, p.Lost(), "the permit ends")
 	p = acquire(t, ctx, sm, concurrency.ID("i"))
 	r := acquire(t, ctx, there, concurrency.ID("i"), concurrency.TakeOver())
 	closed(t, p.Lost(), "it was taken over")

@@ -17,9 +17,9 @@ func denied(c *embedtest.Client, times int) *embedtest.Injection {
 	return c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: times, Err: rpctypes.ErrGRPCPermissionDenied, Match: deletes})
 }
 
-// A role loses a permission and gets it back. A permit that was to be released in
-// between does not stay taken: its holder is told, and the release goes on.
-func TestRefusedReleaseGoesOn(t *testing.T) {
+// A role loses a permission and gets it again. A permit that was to be released in
+// between does not stay taken: its holder gets the error, and the release continues.
+func TestRefusedReleaseContinues(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -48,7 +48,7 @@ func TestRefusedReleaseGoesOn(t *testing.T) {
 
 // The same with a request that was given up, and with a permit that was held too
 // long.
-func TestRefusedWithdrawalGoesOn(t *testing.T) {
+func TestRefusedWithdrawalContinues(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

@@ -60,7 +60,7 @@ func TestRestoreFromABackup(t *testing.T) {
 }
 
 // F44: a session asks for a permit right after the restore. A revision that was met
-// before tells it at once, also where its fence had been raised since the backup.
+// before shows it at once, also where its fence had been raised since the backup.
 func TestRestoreIsMetByTheNextRequest(t *testing.T) {
 	t.Parallel()
 	for name, raised := range map[string]bool{"fence as it was": false, "fence raised since": true} {
@@ -92,7 +92,7 @@ func TestRestoreIsMetByTheNextRequest(t *testing.T) {
 
 // F44, G1: the same on a busy cluster, whose revisions soon pass the old ones. What a
 // mirror knew of the old history admits nobody in the new one.
-func TestRestoreAdmitsNobodyTwice(t *testing.T) {
+func TestRestoreAdmitsNoRequestTwice(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)

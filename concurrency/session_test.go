@@ -128,7 +128,7 @@ func TestSessionOnWrappedClients(t *testing.T) {
 }
 
 func sessionOnWrappedClient(t *testing.T, f fixture, c *clientv3.Client, outer string) {
-	opts, told := traced(nil)
+	opts, reported := traced(nil)
 	s := f.sessionOn(c, opts)
 	sm := sem(t, s, "x", 1)
 	p, err := sm.Acquire(ctxT(t), concurrency.ID("job"))
@@ -153,7 +153,7 @@ func sessionOnWrappedClient(t *testing.T, f fixture, c *clientv3.Client, outer s
 	require.NoError(t, got(t, ch, "the waiter gets in").Release(ctxT(t)))
 	_, err = c.Delete(ctxT(t), s.NamespacePrefix()+"session/", clientv3.WithPrefix())
 	require.NoError(t, err)
-	got(t, told.renewed, "its presence key is watched")
+	got(t, reported.renewed, "its presence key is watched")
 	require.NoError(t, s.Close(ctxT(t)))
 	left, err := f.Client().Get(ctxT(t), outer+s.NamespacePrefix(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	require.NoError(t, err)

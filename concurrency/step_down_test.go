@@ -17,8 +17,8 @@ func TestStepDown(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	a, _ := f.session(calm())
-	b, _ := f.session(calm())
+	a, _ := f.session(idle())
+	b, _ := f.session(idle())
 	admin, _ := f.session(&concurrency.SessionOptions{Owner: "admin"})
 	el := election(t, admin, "x")
 	asked, err := el.StepDown(ctx, "")
@@ -68,8 +68,8 @@ func TestStepDownSparesTheSuccessor(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(calm())
-	admin, c := f.session(calm())
+	s, _ := f.session(idle())
+	admin, c := f.session(idle())
 	el := election(t, s, "x")
 	first, err := el.Campaign(ctx)
 	require.NoError(t, err)
@@ -104,8 +104,8 @@ func TestStepDownBeforeTheLeaderKnows(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
-	admin, ac := f.session(calm())
+	s, c := f.session(idle())
+	admin, ac := f.session(idle())
 	held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldResponse})
 	terms, result := lead(t, ctx, election(t, s, "x"))
 	require.NoError(t, held.WaitHit(ctx))
@@ -129,11 +129,11 @@ func TestStepDownBeforeTheLeaderKnows(t *testing.T) {
 
 // Who does not look goes on leading; any permit's holder is asked when its session is
 // about to close.
-func TestAsked(t *testing.T) {
+func TestStopRequested(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(calm())
+	s, _ := f.session(idle())
 	el := election(t, s, "x")
 	term, err := el.Campaign(ctx)
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ func TestStrayKeyCostsNoRead(t *testing.T) {
 	f := own(t, 1)
 	ctx := ctxT(t)
 	for _, where := range []string{"light/", "heavy/2/"} {
-		s, c := f.session(calm())
+		s, c := f.session(idle())
 		sm := sem(t, s, where[:5], 1)
 		p := acquire(t, ctx, sm)
 		slot := f.keys("/" + where[:5] + "/queue/")[0]
@@ -77,8 +77,8 @@ func TestStrayKeyBecomesARequest(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
-	other, _ := f.session(calm())
+	s, c := f.session(idle())
+	other, _ := f.session(idle())
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	slot := f.keys("queue/light/")[0]
@@ -91,7 +91,7 @@ func TestStrayKeyBecomesARequest(t *testing.T) {
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // it is known as a stray key
 
 	// The session's watch loses the change.
-	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: tells("/sem/")})
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: eventOn("/sem/")})
 	_, err = f.Client().Put(ctx, stray, "{", clientv3.WithLease(other.Lease()))
 	require.NoError(t, err)
 	require.NoError(t, lost.WaitHit(ctx))

@@ -33,16 +33,16 @@ func outrun(ctx context.Context, c *embedtest.Client, there *concurrency.Semapho
 // L4: a try that was outrun writes its request, marked as a try, and is refused; so
 // is a caller who does not want to stand behind a waiter. While the key is still
 // there, nobody holds, and nobody is refused for it.
-func TestTrapL4LosingTryRefusesNobody(t *testing.T) {
+func TestTrapL4LosingTryRefusesNoRequest(t *testing.T) {
 	t.Parallel()
 	for _, waiter := range []bool{false, true} {
 		t.Run(fmt.Sprintf("MaxWaiters=%v", waiter), func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(calm())
+			s, c := f.session(idle())
 			other, _ := f.session(nil)
-			third, tc := f.session(calm())
+			third, tc := f.session(idle())
 			sm, there, late := sem(t, s, "x", 1), sem(t, other, "x", 1), sem(t, third, "x", 1)
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 			require.NoError(t, acquire(t, ctx, late).Release(ctx))
@@ -97,11 +97,11 @@ func TestTrapL4LosingTryRefusesNobody(t *testing.T) {
 
 // L4: the same where the third caller was outrun as well, so that his request
 // stands behind the losing one's: he is given the time that this takes to go.
-func TestTrapL4OutrunBehindLosingTry(t *testing.T) {
+func TestTrapL4OvertakenBehindLosingTry(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	other, _ := f.session(nil)
 	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
 	p := acquire(t, ctx, there)
@@ -161,7 +161,7 @@ func TestRefusedTryHonoursCtx(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(calm())
+			s, c := f.session(idle())
 			other, _ := f.session(nil)
 			sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx))

@@ -75,7 +75,7 @@ func TestWaitOfZeroIsATry(t *testing.T) {
 }
 
 // Whoever comes between a try's look at the queue and its request is seen.
-func TestTrapL4NobodySlipsIn(t *testing.T) {
+func TestTrapL4NoRequestIsOverlooked(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -146,7 +146,7 @@ func TestTryNeedsNoWatch(t *testing.T) {
 	o, _ := f.session(nil)
 	sm, other := sem(t, s, "x", 5), sem(t, o, "x", 5)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	heavy := acquire(t, ctx, other, concurrency.Weight(2)) // counts do not tell then
+	heavy := acquire(t, ctx, other, concurrency.Weight(2)) // counts alone do not decide then
 	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldRequest, Times: -1})
 	var between *concurrency.Permit
 	puts := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Times: 4, Match: func(_ string, msg any) bool {

@@ -73,7 +73,7 @@ func TestQueues(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(calm())
+	s, _ := f.session(idle())
 	list := func() (found []concurrency.QueueInfo) {
 		for q, err := range s.Queues(ctx) {
 			require.NoError(t, err)

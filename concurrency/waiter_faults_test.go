@@ -22,7 +22,7 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	other, _ := f.session(nil)
 	mu, there := mutex(t, s, "x"), mutex(t, other, "x")
 	holder, err := there.Lock(ctx)
@@ -43,7 +43,7 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 	require.NoError(t, listed.WaitHit(ctx), "its watch of the queue is open")
 	old := s.Lease()
 	// The session watches its presence; what it watches of the queue gets lost.
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/queue/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/queue/")})
 	require.NoError(t, f.RevokeLease(ctx, old))
 	standing(1, old)
 	require.Eventually(t, func() bool { return mute.Hits() > 0 }, soon, time.Millisecond)
@@ -61,14 +61,14 @@ func TestTrapS10LateGrantIsNoPermit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	opts, told := traced(calm())
+	opts, reported := traced(idle())
 	s, c := f.session(opts)
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	old := s.Lease()
 	late := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass, After: func() {
 		assertNoError(t, f.RevokeLease(ctx, old))
-		got(t, told.lost, "SessionLost")
+		got(t, reported.lost, "SessionLost")
 	}})
 	p := acquire(t, ctx, sm)
 	require.Equal(t, 1, late.Hits())
@@ -93,7 +93,7 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(calm())
+			s, c := f.session(idle())
 			sm := sem(t, s, "x", 1)
 			p := acquire(t, ctx, sm)
 			holder := f.keys("queue/")
@@ -101,7 +101,7 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 			f.sees(ctx, sm)
 			key := slices.DeleteFunc(f.keys("queue/"), func(key string) bool { return key == holder[0] })[0]
 			anew := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
-			mute := embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/queue/")}
+			mute := embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/queue/")}
 			if sees {
 				mute.Do = embedtest.Pass
 			}

@@ -19,12 +19,12 @@ func TestWatchIsNotOlderThanTheCall(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
-	other, _ := f.session(calm())
+	s, c := f.session(idle())
+	other, _ := f.session(idle())
 	sm, there := sem(t, s, "x", 3), sem(t, other, "x", 3)
 	require.NoError(t, acquire(t, ctx, there).Release(ctx))
 	f.sees(ctx, sm) // the view exists, and lingers
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/sem/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/sem/")})
 	p := acquire(t, ctx, there)
 	require.NoError(t, mute.WaitHit(ctx))
 	require.NoError(t, sm.SetLimit(ctx, 0))
@@ -53,7 +53,7 @@ func TestWatchShowsNoStateTwice(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	sm := sem(t, s, "x", 3)
 	p := acquire(t, ctx, sm)
 	list := c.Inject(embedtest.Fault{Method: "Range", Match: lists, Skip: 1, Do: embedtest.HoldRequest}) // that of the view
@@ -106,8 +106,8 @@ func TestWatchOfAMutexIsNotOlderThanTheCall(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
-	other, _ := f.session(calm())
+	s, c := f.session(idle())
+	other, _ := f.session(idle())
 	mu := mutex(t, s, "x")
 	var before *concurrency.Permit
 	for st, err := range mu.Watch(ctx) { // so that there is a view, which lingers
@@ -120,7 +120,7 @@ func TestWatchOfAMutexIsNotOlderThanTheCall(t *testing.T) {
 			break
 		}
 	}
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: tells("/queue/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/queue/")})
 	p := lock(t, other, "x")
 	require.NoError(t, mute.WaitHit(ctx))
 	for st, err := range mu.Watch(ctx) {
@@ -137,7 +137,7 @@ func TestReplacedView(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(calm())
+	s, _ := f.session(idle())
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	w := ask(t, ctx, sm)

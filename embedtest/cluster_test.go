@@ -163,7 +163,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestConfigureHasTheLastWord(t *testing.T) {
+func TestConfigureOverridesOptions(t *testing.T) {
 	t.Parallel()
 	c := Start(t, &Options{Configure: func(cfg *embed.Config) { cfg.MaxTxnOps = 1 }})
 	_, err := c.Client().Txn(t.Context()).Then(clientv3.OpPut("a", ""), clientv3.OpPut("b", "")).Commit()

@@ -73,7 +73,7 @@ func TestHoldRequestDeadline(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestHoldRequestAnswersACallerWhoWaits(t *testing.T) {
+func TestHoldRequestAnswersAWaitingCaller(t *testing.T) {
 	t.Parallel()
 	c := Shared(t)
 	cl, key := c.NewClient(t, nil), c.Prefix(t)+"k"

@@ -32,7 +32,7 @@ func durable(b *testing.B) fixture {
 // bare, by the same client, turn by turn in the same run, with fsync on. x-bare is the ratio
 // of the medians to the same two Txns, with as many keys, conditions and bytes;
 // x-bare-read-first is that to these after a read, without which a replay would cost a Raft
-// entry; x-one-key is that to two Txns on one key, which could not tell a lost attempt from none. It also shows
+// entry; x-one-key is that to two Txns on one key, which could not distinguish a lost attempt from none. It also shows
 // what a replay from etcd, one from the cache and a rejected duplicate cost. In flight is how
 // many callers there are at once.
 func BenchmarkRequest(b *testing.B) {

@@ -18,7 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// isClaim, isCommit and isRelease tell the Txns of an attempt from others, by what each
+// isClaim, isCommit and isRelease match the Txns of an attempt, by what each
 // does first.
 func isClaim(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)

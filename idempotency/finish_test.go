@@ -271,7 +271,7 @@ func TestLateCommitAfterConflict(t *testing.T) {
 	cond, effect := f.prefix+"cond", f.prefix+"effect"
 	at := begin(t, a, key("1"))
 	at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(cond), "!=", 0)}, clientv3.OpPut(effect, ""))
-	// The first copy is kept; the caller hears of an error that tells nothing.
+	// The first copy is kept; the caller gets an error that leaves the outcome open.
 	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.Duplicate})
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrConflict)
 	require.Equal(t, 1, inj.Hits())

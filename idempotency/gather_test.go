@@ -24,9 +24,9 @@ import (
 // two reads are under way until the fault is released, and what these two calls return.
 func held(t *testing.T, many int) (b instance, inj *embedtest.Injection, ended chan error) {
 	f := shared(t)
-	calm := &concurrency.SessionOptions{TTL: 60 * time.Second}
-	a := f.instance(calm, nil)
-	b = f.instance(calm, &idempotency.Options{CacheBytes: -1})
+	idle := &concurrency.SessionOptions{TTL: 60 * time.Second}
+	a := f.instance(idle, nil)
+	b = f.instance(idle, &idempotency.Options{CacheBytes: -1})
 	for n := range many {
 		require.NoError(t, begin(t, a, key(fmt.Sprint(n))).Commit(ctxT(t), []byte(fmt.Sprint(n))))
 	}
@@ -138,8 +138,8 @@ func TestWritesGather(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := own(t)
-			calm := &concurrency.SessionOptions{TTL: 60 * time.Second}
-			in, other := f.instance(calm, nil), f.instance(calm, nil)
+			idle := &concurrency.SessionOptions{TTL: 60 * time.Second}
+			in, other := f.instance(idle, nil), f.instance(idle, nil)
 			require.NoError(t, begin(t, in, key("warm")).Commit(ctxT(t), nil)) // the leases
 			var began [many]atomic.Int32
 			var wg sync.WaitGroup
@@ -221,7 +221,7 @@ func TestRefusedOutcomeGoesAlone(t *testing.T) {
 	require.Equal(t, "done", string(replayed(t, in, key("refused")).Value))
 }
 
-// isBatch tells whether a message is a Txn of Txns.
+// isBatch reports whether a message is a Txn of Txns.
 func isBatch(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)
 	return ok && len(r.Success) > 0 && r.Success[0].GetRequestTxn() != nil

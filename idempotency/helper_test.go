@@ -44,7 +44,7 @@ func own(t testing.TB) fixture {
 	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
 }
 
-// instance is one process of the fleet, as far as etcd can tell.
+// instance is one process of the fleet, as etcd sees it.
 type instance struct {
 	*idempotency.Store
 	sess   *concurrency.Session

@@ -195,7 +195,7 @@ func TestFingerprints(t *testing.T) {
 		_, _, err := a.Begin(ctxT(t), key("bad"), bad)
 		require.ErrorIs(t, err, idempotency.ErrInvalid)
 	}
-	// Another secret, another fingerprint: told, and nothing is done twice.
+	// Another secret, another fingerprint: reported, and nothing is done twice.
 	b := f.instance(nil, &idempotency.Options{Secret: []byte("s")})
 	_, _, err := b.Begin(ctxT(t), key("0"), nil)
 	require.ErrorIs(t, err, idempotency.ErrMismatch)

@@ -185,10 +185,10 @@ func TestIdempotencyWithEcho(t *testing.T) {
 // called.
 func TestIdempotencyWithEchoTooLate(t *testing.T) {
 	t.Parallel()
-	var told atomic.Int64
+	var reported atomic.Int64
 	e := echo.New()
-	mw := middleware(t, stores(t)[0], &idemhttp.Options{ReportError: func(*http.Request, error) { told.Add(1) }})
+	mw := middleware(t, stores(t)[0], &idemhttp.Options{ReportError: func(*http.Request, error) { reported.Add(1) }})
 	e.POST("/", func(echo.Context) error { return echo.NewHTTPError(http.StatusUnprocessableEntity, "declined") }, echo.WrapMiddleware(mw))
 	require.Empty(t, send(t, e, "/", "k").body)
-	require.Positive(t, told.Load())
+	require.Positive(t, reported.Load())
 }

@@ -22,7 +22,7 @@ const soon = time.Minute
 
 var ctxT = testkit.Context
 
-// instance is one process of the fleet, as far as etcd can tell.
+// instance is one process of the fleet, as etcd sees it.
 type instance struct {
 	*schedlock.Locker
 	sess   *concurrency.Session

@@ -273,9 +273,9 @@ func TestWrap(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	now := clock(time.Date(2026, 3, 1, 12, 0, 10, 0, time.UTC))
-	var told results
+	var reported results
 	o := now.options()
-	o.Done = told.done
+	o.Done = reported.done
 	a, b := f.instance(nil, o), f.instance(nil, o)
 	for _, every := range []time.Duration{0, -1, time.Microsecond, time.Second + 1} {
 		_, err := schedlock.Wrap[cronJob](a.Locker, "job", every)
@@ -303,7 +303,7 @@ func TestWrap(t *testing.T) {
 		}
 		require.EqualValues(t, n+1, starts.Load())
 	}
-	require.Equal(t, []schedlock.Outcome{schedlock.Ran, schedlock.Claimed, schedlock.Ran, schedlock.Claimed, schedlock.Ran, schedlock.Claimed}, told.outcomes())
+	require.Equal(t, []schedlock.Outcome{schedlock.Ran, schedlock.Claimed, schedlock.Ran, schedlock.Claimed, schedlock.Ran, schedlock.Claimed}, reported.outcomes())
 	broken, err := schedlock.Wrap[cronJob](a.Locker, "broken", time.Minute)
 	require.NoError(t, err)
 	require.PanicsWithValue(t, "oops", broken(cronFunc(func() { panic("oops") })).Run, "the library's Recover sees it")
@@ -474,12 +474,12 @@ func TestGocronDefaultNames(t *testing.T) {
 
 // A call of gocron's that its locker refuses is reported to Options.Done as well: gocron
 // itself says nothing.
-func TestGocronTellsOfErrorsBeforeTheCall(t *testing.T) {
+func TestGocronReportsErrorsBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	var told results
-	a := f.instance(nil, &schedlock.Options{Done: told.done})
+	var reported results
+	a := f.instance(nil, &schedlock.Options{Done: reported.done})
 	locker, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Hour)
 	require.NoError(t, err)
 	daily, err := schedlock.NewGocronCron[gocronLock](a.Locker, &crontab{})
@@ -490,12 +490,12 @@ func TestGocronTellsOfErrorsBeforeTheCall(t *testing.T) {
 	require.NoError(t, daily.IsValid("1h", time.UTC, time.Now()))
 	daily.Next(time.Now())
 	_, other := daily.Lock(ctx, "other")
-	told.mu.Lock()
-	defer told.mu.Unlock()
-	require.Equal(t, []error{noName, control, notSet, other}, told.err)
+	reported.mu.Lock()
+	defer reported.mu.Unlock()
+	require.Equal(t, []error{noName, control, notSet, other}, reported.err)
 	for i, name := range []string{"", "\x00", "job", "other"} {
-		require.ErrorIs(t, told.err[i], schedlock.ErrInvalid)
-		require.Equal(t, schedlock.Result{Job: name}, told.all[i])
+		require.ErrorIs(t, reported.err[i], schedlock.ErrInvalid)
+		require.Equal(t, schedlock.Result{Job: name}, reported.all[i])
 	}
 }
 

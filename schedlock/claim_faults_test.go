@@ -201,7 +201,7 @@ func TestStaleFinish(t *testing.T) {
 	started2, done2 := do(ctx, b.Locker, "job", end2, schedlock.Tick(tick(2)))
 	next := got(t, started2, "the next one starts")
 	before := f.dump()
-	require.NoError(t, old.Err(), "nobody has told it")
+	require.NoError(t, old.Err(), "it has had no notice")
 	resp, err := old.Txn(ctx).Commit()
 	require.NoError(t, err)
 	require.False(t, resp.Succeeded, "its guard")

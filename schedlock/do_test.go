@@ -348,7 +348,7 @@ func TestAtMost(t *testing.T) {
 
 // A function that returns why its context has ended, as it is or wrapped, says no more than
 // the run does: the error and the history have it once.
-func TestWhyItHasEndedIsToldOnce(t *testing.T) {
+func TestCauseOfTheEndIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -521,16 +521,16 @@ func TestWithoutATick(t *testing.T) {
 
 // Options.Done is called for a panic, once; and what a function returns after AtMost, and how
 // long it took, is not lost.
-func TestWhatIsToldOfBadEnds(t *testing.T) {
+func TestBadEndsAreReported(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	type told struct {
+	type doneCall struct {
 		schedlock.Result
 		err error
 	}
-	var all []told
-	a := f.instance(brisk(), &schedlock.Options{Done: func(r schedlock.Result, err error) { all = append(all, told{r, err}) }})
+	var all []doneCall
+	a := f.instance(brisk(), &schedlock.Options{Done: func(r schedlock.Result, err error) { all = append(all, doneCall{r, err}) }})
 	require.PanicsWithValue(t, "ouch", func() {
 		_, _ = a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { panic("ouch") }, schedlock.Tick(tick(1)))
 	})

@@ -112,12 +112,12 @@ func TestChangingFleet(t *testing.T) {
 	var starts [ticks]atomic.Int64
 	for n := range ticks {
 		var wg sync.WaitGroup
-		call := func(in instance, calm bool) {
+		call := func(in instance, undisturbed bool) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(ctx, soon)
 				defer cancel()
 				_, err := in.Do(ctx, "job", counted(&starts[n]), schedlock.Tick(tick(n)))
-				if calm && err != nil {
+				if undisturbed && err != nil {
 					t.Error(err)
 				}
 			})
@@ -172,7 +172,7 @@ func TestTwoWeeksOfMissedTicks(t *testing.T) {
 			_, err := f.instance(nil, h.options()).Do(ctx, "job", nothing, schedlock.Tick(old))
 			require.NoError(t, err)
 			var starts atomic.Int64
-			told := make(chan schedlock.Result, 100)
+			reported := make(chan schedlock.Result, 100)
 			var jobs []*schedlock.Job
 			for range 3 {
 				o := h.options()
@@ -180,7 +180,7 @@ func TestTwoWeeksOfMissedTicks(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					told <- r
+					reported <- r
 				}
 				j, err := f.instance(nil, o).Job("job", grid(time.Minute), counted(&starts), schedlock.OnMisfire(policy))
 				require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestTwoWeeksOfMissedTicks(t *testing.T) {
 			}
 			if policy == schedlock.Once {
 				for { // later calls find nothing
-					r := got(t, told, "what was missed")
+					r := got(t, reported, "what was missed")
 					require.Equal(t, h.now().Truncate(time.Minute), r.Tick)
 					if r.Outcome == schedlock.Ran {
 						break

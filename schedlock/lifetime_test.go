@@ -121,7 +121,7 @@ func TestCloseThatCannotWait(t *testing.T) {
 
 // J18: history is compacted and connections are cut while a call is on standby and others
 // run: the call on standby returns, and nothing is left.
-func TestCompactionWhileStandingBy(t *testing.T) {
+func TestCompactionOnStandby(t *testing.T) {
 	t.Parallel()
 	f := own(t)
 	ctx := ctxT(t)
@@ -143,7 +143,7 @@ func TestCompactionWhileStandingBy(t *testing.T) {
 	_, err := f.Compact(ctx)
 	require.NoError(t, err)
 	b.client.Heal()
-	x := got(t, waits, "who stood by is told")
+	x := got(t, waits, "the call on standby returns")
 	require.NoError(t, x.err)
 	require.Equal(t, schedlock.Claimed, x.res.Outcome)
 	require.Empty(t, f.keys("/lock"))

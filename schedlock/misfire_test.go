@@ -16,14 +16,14 @@ import (
 func (f fixture) begins(now time.Time, opts ...schedlock.JobOption) (instance, *atomic.Int64, <-chan schedlock.Result) {
 	f.t.Helper()
 	o := clock(now).options()
-	told := make(chan schedlock.Result, 10)
-	o.Done = func(r schedlock.Result, _ error) { told <- r }
+	reported := make(chan schedlock.Result, 10)
+	o.Done = func(r schedlock.Result, _ error) { reported <- r }
 	in := f.instance(nil, o)
 	var starts atomic.Int64
 	job, err := in.Job("job", nine{}, counted(&starts), append(opts, schedlock.OnMisfire(schedlock.Once), schedlock.Retries(1))...)
 	require.NoError(f.t, err)
 	job.Next(now)
-	return in, &starts, told
+	return in, &starts, reported
 }
 
 // OnMisfire(Once) starts a tick that was missed since no process was alive, and none that was left
@@ -68,8 +68,8 @@ func TestOnceAfterLeftOutTicks(t *testing.T) {
 				h.set(tt.resumed)
 				require.NoError(t, a.Resume(ctx, "job"))
 			}
-			_, starts, told := f.begins(tt.begins, least, most)
-			res := got(t, told, "it has looked for what was missed")
+			_, starts, reported := f.begins(tt.begins, least, most)
+			res := got(t, reported, "it has looked for what was missed")
 			if tt.want.IsZero() {
 				require.Equal(t, friday, res.Tick)
 				require.Zero(t, starts.Load())
@@ -87,22 +87,22 @@ func TestOnceBehindALock(t *testing.T) {
 	t.Parallel()
 	saturday := friday.AddDate(0, 0, 1)
 	standsBy := func(f fixture) (*atomic.Int64, <-chan schedlock.Result) {
-		b, starts, told := f.begins(saturday.Add(time.Hour))
+		b, starts, reported := f.begins(saturday.Add(time.Hour))
 		require.Eventually(f.t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it looks")
 		select {
-		case r := <-told:
+		case r := <-reported:
 			f.t.Fatalf("it does not wait: %+v", r)
 		case <-time.After(100 * time.Millisecond):
 		}
-		return starts, told
+		return starts, reported
 	}
 	t.Run("of a dead run", func(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
 		var starts *atomic.Int64
-		var told <-chan schedlock.Result
-		f.loseRun(ctxT(t), friday, func() { starts, told = standsBy(f) })
-		res := got(t, told, "what was missed")
+		var reported <-chan schedlock.Result
+		f.loseRun(ctxT(t), friday, func() { starts, reported = standsBy(f) })
+		res := got(t, reported, "what was missed")
 		require.Equal(t, []any{schedlock.Ran, saturday}, []any{res.Outcome, res.Tick})
 		require.EqualValues(t, 1, starts.Load())
 	})
@@ -114,10 +114,10 @@ func TestOnceBehindALock(t *testing.T) {
 		started, done := do(ctxT(t), f.instance(nil, h.options()).Locker, "job", end, schedlock.Tick(friday), schedlock.Retries(1))
 		got(t, started, "it starts")
 		h.set(saturday.Add(2 * time.Hour))
-		starts, told := standsBy(f)
+		starts, reported := standsBy(f)
 		close(end)
 		require.NoError(t, got(t, done, "it ends").err)
-		require.Equal(t, friday, got(t, told, "nothing was missed").Tick)
+		require.Equal(t, friday, got(t, reported, "nothing was missed").Tick)
 		require.Zero(t, starts.Load())
 	})
 }

@@ -24,8 +24,8 @@ func TestNextOfOthers(t *testing.T) {
 			now := clock(at(1, 8))
 			var ticks []time.Time
 			o := now.options()
-			var told results
-			o.Done = told.done
+			var reported results
+			o.Done = reported.done
 			in := f.instance(nil, o)
 			var starts atomic.Int64
 			job, err := in.Job("job", nine{}, counted(&starts), schedlock.OnMisfire(policy))

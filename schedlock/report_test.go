@@ -141,7 +141,7 @@ func TestFailuresAreLogged(t *testing.T) {
 }
 
 // Close requests the active runs to stop, and waits for a run that does not watch.
-func TestRunIsAskedByClose(t *testing.T) {
+func TestCloseRequestsARunToStop(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

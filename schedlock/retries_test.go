@@ -15,7 +15,7 @@ import (
 
 // A run is lost, and several calls are on standby: one starts the tick again, the others report that it was
 // claimed. The call whose run was lost reports that run.
-func TestOneOfThoseWhoStandBy(t *testing.T) {
+func TestOneOfSeveralOnStandby(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)

@@ -45,19 +45,19 @@ func TestClockSetBack(t *testing.T) {
 			tomorrow := tt.tick.AddDate(0, 0, 1)
 			h := clock(tomorrow)
 			o := h.options()
-			told := make(chan schedlock.Result, 10)
-			o.Done = func(r schedlock.Result, _ error) { told <- r }
+			reported := make(chan schedlock.Result, 10)
+			o.Done = func(r schedlock.Result, _ error) { reported <- r }
 			call, err := tt.make(ctxT(t), shared(t).instance(nil, o))
 			require.NoError(t, err)
 			for _, now := range []time.Time{tomorrow, tt.tick} {
 				h.set(now)
 				require.NoError(t, call())
-				res := got(t, told, "a result")
+				res := got(t, reported, "a result")
 				require.Equal(t, []any{schedlock.Ran, now}, []any{res.Outcome, res.Tick})
 			}
 			h.set(tomorrow)
 			_ = call()
-			res := got(t, told, "a result")
+			res := got(t, reported, "a result")
 			require.Equal(t, []any{schedlock.Claimed, tomorrow}, []any{res.Outcome, res.Tick}, "it ran before")
 		})
 	}

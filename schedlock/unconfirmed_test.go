@@ -35,7 +35,7 @@ func unconfirmed(t *testing.T, res schedlock.Result) *schedlock.UnconfirmedError
 // reported as not confirmed, never as lost. When etcd is back it is recorded.
 func TestOutageWhenTheRunIsDone(t *testing.T) {
 	t.Parallel()
-	type told struct {
+	type doneCall struct {
 		res schedlock.Result
 		err error
 	}
@@ -72,8 +72,8 @@ func TestOutageWhenTheRunIsDone(t *testing.T) {
 				t.Parallel()
 				f := shared(t)
 				ctx := ctxT(t)
-				done := make(chan told, 1)
-				in, lines := f.logged(patient(), &schedlock.Options{Done: func(res schedlock.Result, err error) { done <- told{res, err} }})
+				done := make(chan doneCall, 1)
+				in, lines := f.logged(patient(), &schedlock.Options{Done: func(res schedlock.Result, err error) { done <- doneCall{res, err} }})
 				other := f.instance(nil, nil)
 				var run *schedlock.Run
 				var returned time.Time

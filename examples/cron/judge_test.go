@@ -29,7 +29,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// run is what a worker tells of a run that went well.
+// run is what a worker reports of a run that succeeded.
 func run(job, holder string, tick, attempt int, at int64) []event {
 	e := event{Way: bySchedlock, Job: job, Tick: start.Add(time.Duration(tick) * time.Second), Attempt: attempt, holder: holder}
 	var all []event
@@ -64,24 +64,24 @@ func TestJudge(t *testing.T) {
 		fate    string // of b
 		want    string // part of the first violation
 	}{
-		"all is well":                 {jobOf("x", 0, 0), good(), history(), "", ""},
-		"started twice":               {jobOf("x", 0, 0), append(good(), run("x", "c", 1, 1, 2000)...), history(), "", "attempt 1 started 2 times"},
-		"second attempt":              {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, killed, ""},
-		"second attempt in silence":   {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), history(), killed, "the history has no record"},
-		"overlap":                     {jobOf("x", 1, 0), append(good(), run("x", "c", 1, 2, 1005)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, "", "at the same time"},
-		"lost with its process":       {jobOf("x", 0, 0), cut, lostOne, killed, ""},
-		"lost, although Retries":      {jobOf("x", 1, 0), cut, lostOne, killed, "not started again"},
-		"lost without a cause":        {jobOf("x", 0, 0), cut, lostOne, "", "is lost"},
-		"failed":                      {jobOf("x", 0, 0), cut, []schedlock.Record{record("x", "b", 1, 1, schedlock.RunFailed), history()[1]}, "", "is failed"},
-		"never started":               {jobOf("x", 0, 0), run("x", "a", 0, 1, 0), history()[1:], "", "never started"},
-		"left out, too long":          {jobOf("x", 0, 3*time.Second), append(run("x", "a", 0, 1, 0), running), history()[1:], "", ""},
-		"left out, not too long":      {jobOf("x", 0, 0), append(run("x", "a", 0, 1, 0), running), history()[1:], "", "never started: still running"},
-		"no record":                   {jobOf("x", 0, 0), good(), history()[:1], "", "the history has no record"},
-		"no fire time":                {jobOf("x", 0, 0), append(good(), run("x", "c", 7, 1, 2000)...), history(), "", "no fire time"},
-		"an error":                    {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "oops"}), history(), "", "oops"},
-		"an error after a pause":      {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "lost", holder: "b"}), history(), paused, ""},
-		"the end was not told, done":  {jobOf("x", 0, 0), cut, history(), killed, ""},
-		"a step while it was stopped": {jobOf("x", 1, 0), append(append(slices.Clone(cut), run("x", "c", 1, 2, 1020)...), event{Kind: evDid, Way: bySchedlock, Job: "x", Tick: start.Add(time.Second), Attempt: 1, At: 3000, holder: "b"}), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, paused, ""},
+		"all is well":                    {jobOf("x", 0, 0), good(), history(), "", ""},
+		"started twice":                  {jobOf("x", 0, 0), append(good(), run("x", "c", 1, 1, 2000)...), history(), "", "attempt 1 started 2 times"},
+		"second attempt":                 {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, killed, ""},
+		"second attempt in silence":      {jobOf("x", 1, 0), append(cut, run("x", "c", 1, 2, 2000)...), history(), killed, "the history has no record"},
+		"overlap":                        {jobOf("x", 1, 0), append(good(), run("x", "c", 1, 2, 1005)...), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, "", "at the same time"},
+		"lost with its process":          {jobOf("x", 0, 0), cut, lostOne, killed, ""},
+		"lost, although Retries":         {jobOf("x", 1, 0), cut, lostOne, killed, "not started again"},
+		"lost without a cause":           {jobOf("x", 0, 0), cut, lostOne, "", "is lost"},
+		"failed":                         {jobOf("x", 0, 0), cut, []schedlock.Record{record("x", "b", 1, 1, schedlock.RunFailed), history()[1]}, "", "is failed"},
+		"never started":                  {jobOf("x", 0, 0), run("x", "a", 0, 1, 0), history()[1:], "", "never started"},
+		"left out, too long":             {jobOf("x", 0, 3*time.Second), append(run("x", "a", 0, 1, 0), running), history()[1:], "", ""},
+		"left out, not too long":         {jobOf("x", 0, 0), append(run("x", "a", 0, 1, 0), running), history()[1:], "", "never started: still running"},
+		"no record":                      {jobOf("x", 0, 0), good(), history()[:1], "", "the history has no record"},
+		"no fire time":                   {jobOf("x", 0, 0), append(good(), run("x", "c", 7, 1, 2000)...), history(), "", "no fire time"},
+		"an error":                       {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "oops"}), history(), "", "oops"},
+		"an error after a pause":         {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "lost", holder: "b"}), history(), paused, ""},
+		"the end was not reported, done": {jobOf("x", 0, 0), cut, history(), killed, ""},
+		"a step while it was stopped":    {jobOf("x", 1, 0), append(append(slices.Clone(cut), run("x", "c", 1, 2, 1020)...), event{Kind: evDid, Way: bySchedlock, Job: "x", Tick: start.Add(time.Second), Attempt: 1, At: 3000, holder: "b"}), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, paused, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -200,7 +200,7 @@ func TestErrors(t *testing.T) {
 }
 
 // If the client cancels, the handler continues, and its outcome is recorded.
-func TestClientGoes(t *testing.T) {
+func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, nil)[0]
 	begun := make(chan struct{})
@@ -230,8 +230,8 @@ func TestEtcdIsAway(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, nil)[0]
 	short := idemgrpc.Options{StoreTimeout: 2 * time.Second}
-	var told atomic.Int64
-	short.ReportError = func(context.Context, string, error) { told.Add(1) }
+	var reported atomic.Int64
+	short.ReportError = func(context.Context, string, error) { reported.Add(1) }
 	s := in.serve(&short, paid)
 	open := short
 	open.FailOpen = true
@@ -240,7 +240,7 @@ func TestEtcdIsAway(t *testing.T) {
 	in.client.Cut()
 	require.True(t, s.pay("before").replayed)
 	require.True(t, refused(t, s.pay("k").err, codes.Unavailable, idemgrpc.ReasonUnavailable))
-	require.EqualValues(t, 1, told.Load())
+	require.EqualValues(t, 1, reported.Load())
 	require.EqualValues(t, 1, s.calls.Load())
 	require.NoError(t, fails.pay("k").err)
 	in.client.Heal()
@@ -248,7 +248,7 @@ func TestEtcdIsAway(t *testing.T) {
 }
 
 // FailOpen is for clients that are there.
-func TestFailOpenForNobody(t *testing.T) {
+func TestFailOpenWithoutAClient(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, nil)[0]
 	in.client.Cut()
@@ -326,7 +326,7 @@ func TestRefusedOperations(t *testing.T) {
 // If etcd is unavailable when the handler has returned, the outcome is returned, and recorded later.
 // It is withheld if another attempt may have another outcome: with conditions, recording it may end
 // in a conflict; after MaxExecution, another attempt may have begun.
-func TestEtcdGoesBeforeTheCommit(t *testing.T) {
+func TestEtcdStopsBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"certain", "conditions", "too long"} {
 		t.Run(how, func(t *testing.T) {

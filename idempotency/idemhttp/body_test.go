@@ -162,8 +162,8 @@ func TestCanonicalJSON(t *testing.T) {
 func TestCanonicalJSONOfOthers(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	var told atomic.Int64
-	s := f.instance(nil, nil).serve(&idemhttp.Options{Payload: idemhttp.CanonicalJSON, ReportError: func(*http.Request, error) { told.Add(1) }}, paid)
+	var reported atomic.Int64
+	s := f.instance(nil, nil).serve(&idemhttp.Options{Payload: idemhttp.CanonicalJSON, ReportError: func(*http.Request, error) { reported.Add(1) }}, paid)
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for name, body := range map[string]string{
 		"cut": `{"a":1`, "two": `1 2`, "out-of-it": `1],[2`, "out-of-all": `1,"Body":2`,
@@ -174,7 +174,7 @@ func TestCanonicalJSONOfOthers(t *testing.T) {
 		require.Equal(t, idemhttp.CodeBody, p.Code, name)
 		require.Regexp(t, "^the body is (no|not) JSON", p.Detail)
 	}
-	require.Zero(t, s.calls.Load()+told.Load())
+	require.Zero(t, s.calls.Load()+reported.Load())
 	require.False(t, s.post("/", "k", deep(9_999)).replayed())
 	require.True(t, s.post("/", "k", " "+deep(9_999)).replayed())
 }
@@ -233,7 +233,7 @@ func TestBodyIsGone(t *testing.T) {
 		mw.ServeHTTP(w, r)
 	}))
 	form := header("Content-Type", "application/x-www-form-urlencoded")
-	chunked := func(r *http.Request) { r.ContentLength = -1 } // its length tells nothing
+	chunked := func(r *http.Request) { r.ContentLength = -1 } // its length is not declared
 	require.Equal(t, idemhttp.CodeInternal, s.post("/form", "k", "a=1", form, chunked).problem(t).Code)
 	require.Equal(t, idemhttp.CodeInternal, s.post("/read", "k", "a=1", form).problem(t).Code)
 }

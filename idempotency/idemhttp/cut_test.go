@@ -19,8 +19,8 @@ func TestLargeResponseBreaksOff(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
-	told := make(chan error, 10)
-	s := in.serve(&idemhttp.Options{MaxResponse: 1000, ReportError: func(_ *http.Request, err error) { told <- err }}, func(w http.ResponseWriter, r *http.Request) {
+	reported := make(chan error, 10)
+	s := in.serve(&idemhttp.Options{MaxResponse: 1000, ReportError: func(_ *http.Request, err error) { reported <- err }}, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/decided" {
 			idemhttp.Decide(r.Context(), idempotency.Remember)
 		}
@@ -36,9 +36,9 @@ func TestLargeResponseBreaksOff(t *testing.T) {
 	for _, path := range []string{"/", "/grows"} {
 		_, err := s.send(s.request(path, "k", "body"))
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		require.ErrorContains(t, got(t, told, "an error"), "shorter than its Content-Length")
+		require.ErrorContains(t, got(t, reported, "an error"), "shorter than its Content-Length")
 		require.Equal(t, idemhttp.CodeUnknown, s.post(path, "k", "body").problem(t).Code, path)
-		require.ErrorIs(t, got(t, told, "an error"), idempotency.ErrUnknown)
+		require.ErrorIs(t, got(t, reported, "an error"), idempotency.ErrUnknown)
 	}
 	_, err := s.send(s.request("/decided", "k", "body"))
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -46,7 +46,7 @@ func TestLargeResponseBreaksOff(t *testing.T) {
 }
 
 // The client that goes is no reason to take the work for broken off.
-func TestClientGoesDuringALargeResponse(t *testing.T) {
+func TestClientDisconnectsDuringALargeResponse(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})

@@ -23,7 +23,7 @@ import (
 
 // I22: if the client hangs up, the handler continues, with a context that has not ended, and its
 // response is recorded.
-func TestClientGoes(t *testing.T) {
+func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"silently", "writing", "flushing"} {
 		t.Run(how, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestClientGoes(t *testing.T) {
 
 // I23: if etcd is unavailable when the handler has returned, the client gets the handler's response,
 // the key is not released, and the outcome is recorded when etcd is available again.
-func TestEtcdGoesBeforeTheCommit(t *testing.T) {
+func TestEtcdStopsBeforeTheCommit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for the end of calls to etcd: 5 s")
 	}
@@ -76,14 +76,14 @@ func TestEtcdGoesBeforeTheCommit(t *testing.T) {
 	f := shared(t)
 	a := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)
 	b := f.instance(nil, nil).serve(nil, paid)
-	var told atomic.Pointer[error]
-	s := a.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+	var reported atomic.Pointer[error]
+	s := a.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a.client.Cut()
 		paid(w, r)
 	})
 	first := s.post("/", "k", "body")
 	require.Equal(t, http.StatusCreated, first.StatusCode)
-	require.ErrorIs(t, *told.Load(), idempotency.ErrNotRecorded)
+	require.ErrorIs(t, *reported.Load(), idempotency.ErrNotRecorded)
 	require.Equal(t, idemhttp.CodeInProgress, s.post("/", "k", "body").problem(t).Code)
 	require.Equal(t, idemhttp.CodeInProgress, b.post("/", "k", "body").problem(t).Code)
 	a.client.Heal()
@@ -98,14 +98,14 @@ func TestEtcdGoesBeforeTheCommit(t *testing.T) {
 // may end in a conflict; after MaxExecution, another attempt may have begun.
 func TestUncertainResponseIsNotSent(t *testing.T) {
 	t.Parallel()
-	calm := &concurrency.SessionOptions{TTL: 30 * time.Second, Margin: 50 * time.Millisecond}
+	idle := &concurrency.SessionOptions{TTL: 30 * time.Second, Margin: 50 * time.Millisecond}
 	for _, met := range []bool{true, false} {
 		t.Run(fmt.Sprint("conditions met ", met), func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			in := f.instance(calm, nil)
-			var told atomic.Pointer[error]
-			s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+			in := f.instance(idle, nil)
+			var reported atomic.Pointer[error]
+			s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 				a, _ := idempotency.FromContext(r.Context())
 				want := "="
 				if !met {
@@ -121,7 +121,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 			require.Equal(t, idemhttp.CodeInProgress, first.problem(t).Code)
 			require.NotEmpty(t, first.Header.Get("Retry-After"))
 			require.Empty(t, first.Header.Get("Location"))
-			require.ErrorIs(t, *told.Load(), idempotency.ErrNotRecorded)
+			require.ErrorIs(t, *reported.Load(), idempotency.ErrNotRecorded)
 			in.client.Heal()
 			var next reply
 			require.Eventually(t, func() bool {
@@ -137,7 +137,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 	t.Run("too long", func(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
-		in := f.instance(calm, &idempotency.Options{SingleTenant: true, MaxExecution: 50 * time.Millisecond})
+		in := f.instance(idle, &idempotency.Options{SingleTenant: true, MaxExecution: 50 * time.Millisecond})
 		other := f.instance(nil, nil).serve(nil, paid)
 		s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
@@ -157,8 +157,8 @@ func TestRefusedOperations(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
-	var told atomic.Pointer[error]
-	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+	var reported atomic.Pointer[error]
+	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
 		a.Attach(nil, clientv3.OpPut(f.prefix+"x", "1"), clientv3.OpPut(f.prefix+"x", "2"))
 		paid(w, r)
@@ -169,7 +169,7 @@ func TestRefusedOperations(t *testing.T) {
 	first := s.post("/", "k", "body")
 	require.Equal(t, idemhttp.CodeInternal, first.problem(t).Code)
 	require.Empty(t, first.Header.Get("Location")+first.Header.Get("Retry-After"))
-	require.ErrorIs(t, *told.Load(), idempotency.ErrInvalid)
+	require.ErrorIs(t, *reported.Load(), idempotency.ErrInvalid)
 	require.Equal(t, idemhttp.CodeUnknown, s.post("/", "k", "body").problem(t).Code)
 	require.EqualValues(t, 1, s.calls.Load())
 	_, err := s.send(s.request("/stream", "k", "body"))
@@ -215,7 +215,7 @@ func TestEtcdIsAway(t *testing.T) {
 
 // FailOpen is for clients that are there: for one that has gone while etcd was asked nothing
 // runs.
-func TestFailOpenForNobody(t *testing.T) {
+func TestFailOpenWithoutAClient(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)

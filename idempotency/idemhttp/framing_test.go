@@ -134,7 +134,7 @@ func TestShorterThanDeclared(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
-	var told atomic.Int64
+	var reported atomic.Int64
 	h := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "50")
 		w.Header().Set("Location", "/payments/1")
@@ -157,7 +157,7 @@ func TestShorterThanDeclared(t *testing.T) {
 	bare := in.hosting(nil, http.HandlerFunc(h))
 	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) {
 		if !errors.Is(err, idempotency.ErrUnknown) { // of the duplicates
-			told.Add(1)
+			reported.Add(1)
 		}
 	}}, h)
 	for _, path := range []string{"/", "/flushed", "/too-much-at-once", "/done", "/failed"} {
@@ -182,7 +182,7 @@ func TestShorterThanDeclared(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 6, s.calls.Load())
-	require.EqualValues(t, 3, told.Load())
+	require.EqualValues(t, 3, reported.Load())
 }
 
 // I17: no length is added to what says itself how it is framed: net/http complains of a

@@ -488,8 +488,8 @@ func TestConflictOfTheHandlersOwn(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, nil)
-	var told atomic.Pointer[error]
-	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { told.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
+	var reported atomic.Pointer[error]
+	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
 		a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), ">", 0)})
 		w.Header().Set("Link", "</style.css>; rel=preload")
@@ -501,7 +501,7 @@ func TestConflictOfTheHandlersOwn(t *testing.T) {
 	require.Empty(t, re.Header.Get("Link")+re.Header.Get("Location"), "nothing is left of what the handler has set")
 	require.Equal(t, idemhttp.CodeConflict, p.Code)
 	require.Contains(t, p.Detail, "The request has executed, and what it was to write together with its outcome was not written.")
-	require.True(t, errors.Is(*told.Load(), idempotency.ErrConflict))
+	require.True(t, errors.Is(*reported.Load(), idempotency.ErrConflict))
 	s.post("/payments", "k", "body")
 	require.EqualValues(t, 2, s.calls.Load(), "the key was given free")
 }

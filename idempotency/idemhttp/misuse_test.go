@@ -35,15 +35,15 @@ func TestMethodsAsWritten(t *testing.T) {
 func TestPatternWithoutServeMux(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	told := make(chan error, 10)
+	reported := make(chan error, 10)
 	s := f.instance(nil, nil).serve(&idemhttp.Options{
 		Op:          idemhttp.ByPattern,
 		Payload:     func(_ *http.Request, body []byte) (any, error) { return body, nil },
-		ReportError: func(_ *http.Request, err error) { told <- err },
+		ReportError: func(_ *http.Request, err error) { reported <- err },
 	}, paid)
 	for _, path := range []string{"/payments", "/refunds"} {
 		require.Equal(t, idemhttp.CodeInternal, s.post(path, "k", "body").problem(t).Code)
-		err := got(t, told, "an error")
+		err := got(t, reported, "an error")
 		require.ErrorContains(t, err, "ByPattern")
 		require.ErrorContains(t, err, "http.ServeMux")
 	}

@@ -117,7 +117,7 @@ func (d *desk) come(t *testing.T, wg *sync.WaitGroup, kinds ...int) {
 
 // The first are sent alone, at once; later ones are sent together, in order, as
 // many as may and as fit.
-func TestWhoComesMeanwhileGoesTogether(t *testing.T) {
+func TestRequestsDuringASendAreSentTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kinds []int
 		want  []string
@@ -150,7 +150,7 @@ func TestWhoComesMeanwhileGoesTogether(t *testing.T) {
 
 // A request that hangs holds up the others no longer than the bound, and those are no more
 // waited for.
-func TestNobodyWaitsForOneThatHangs(t *testing.T) {
+func TestNoRequestWaitsForOneThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(1, 3)
 		d.set(time.Hour, false)

@@ -152,7 +152,7 @@ func TestTrapL1ReusedName(t *testing.T) {
 }
 
 // L1: the creation was applied, or is applied only after its caller gave up.
-func TestTrapL1DiscardsWhatStands(t *testing.T) {
+func TestTrapL1DiscardsItsKey(t *testing.T) {
 	t.Parallel()
 	for _, do := range []embedtest.Action{embedtest.HoldResponse, embedtest.HoldRequest} {
 		f := newFixture(t, embedtest.Shared(t))

@@ -112,7 +112,7 @@ func (g *gathering) amend(name string, mod int64, to string, opts ...clientv3.Op
 }
 
 // Whatever comes of the request in which writes go together, each comes to its own end, once,
-// and is told of it.
+// and gets the error.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]embedtest.Fault{
@@ -237,7 +237,7 @@ func TestTrapS1Subjects(t *testing.T) {
 
 // F46: a caller that leaves while its creation is under way with others has it discarded, however late
 // it comes; the others get theirs.
-func TestGroupAndWhoLeaves(t *testing.T) {
+func TestCallerLeavesItsGroup(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]embedtest.Action{"it was done": embedtest.HoldResponse, "it comes later": embedtest.HoldRequest} {
 		t.Run(name, func(t *testing.T) {

@@ -175,10 +175,10 @@ func TestErase(t *testing.T) {
 	f := newFixture(t, embedtest.Shared(t))
 	token := f.create(f.creation())
 	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: 2, Err: rpctypes.ErrGRPCPermissionDenied})
-	var told []error
-	removal, err := commit.Erase(ctxT(t), f.client, f.key(), token, func(err error) { told = append(told, err) })
+	var reported []error
+	removal, err := commit.Erase(ctxT(t), f.client, f.key(), token, func(err error) { reported = append(reported, err) })
 	require.NoError(t, err)
 	require.Equal(t, commit.Removed, removal)
-	require.Equal(t, []error{rpctypes.ErrPermissionDenied}, told, "told once")
+	require.Equal(t, []error{rpctypes.ErrPermissionDenied}, reported, "reported once")
 	require.False(t, f.stands(f.key()))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// fake is a holder that records what it is told.
+// fake is a holder that records the mail that it gets.
 type fake struct {
 	mu      sync.Mutex
 	notices []record.Notice
@@ -217,7 +217,7 @@ func TestRollAddsInOneStep(t *testing.T) {
 }
 
 // W21: two requests of one Txn, in two queues, have one token. Each holds by itself.
-func TestRollTellsQueuesApart(t *testing.T) {
+func TestRollDistinguishesQueues(t *testing.T) {
 	t.Parallel()
 	r := newRoll(always)
 	a, b := written(r, "a", 7), written(r, "b", 7)

@@ -162,7 +162,7 @@ func FuzzParseSlot(f *testing.F) {
 }
 
 // Notices and step-down keys of a session have distinct names.
-func TestWordToASession(t *testing.T) {
+func TestNoticesOfASession(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := space(t, "ns").Session(rapid.Int64().Draw(t, "lease"))
 		token := rapid.Int64().Draw(t, "token")

@@ -113,7 +113,7 @@ func TestGrantGivenUp(t *testing.T) {
 
 // F19: revoking is repeated until etcd has confirmed it, its own bound ends, or it is
 // refused for good.
-func TestRevokeGoesOn(t *testing.T) {
+func TestRevokeIsRepeated(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		a := newAPI()
 		l := grant(t, a)

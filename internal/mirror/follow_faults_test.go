@@ -153,7 +153,7 @@ func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOpti
 }
 
 // F34: events are lost on the way. The next refresh finds what they would have
-// told.
+// shown.
 func TestFollowHealsLostEvents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t), nil)

@@ -244,7 +244,7 @@ func (m *Mirror) settle(revision int64, touched []string) {
 	m.revision = revision
 	if touched == nil {
 		for _, w := range m.waiting {
-			m.tell(w)
+			m.deliver(w)
 		}
 	}
 	for key, w := range m.unseen {
@@ -255,14 +255,14 @@ func (m *Mirror) settle(revision int64, touched []string) {
 	}
 	for _, key := range touched {
 		if w, ok := m.waiting[key]; ok {
-			m.tell(w)
+			m.deliver(w)
 		}
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-func (m *Mirror) tell(w *Waiter) {
+func (m *Mirror) deliver(w *Waiter) {
 	if outcome, done := m.outcome(w); done {
 		m.finish(w, outcome)
 	}

@@ -36,7 +36,7 @@ func tappedKey(rev int64, kind history.Kind, suffix string) func(e *history.Even
 	}
 }
 
-// corruptionsOfJobs spoil what a history tells of jobs.
+// corruptionsOfJobs spoil what a history records of jobs.
 var corruptionsOfJobs = []corruption{
 	{"start a claim twice", []string{"jobs/twice"}, func(s *scene) bool {
 		_, sp, ok := s.started(everyone)

@@ -103,14 +103,14 @@ func (s *scene) answered(cause string, fits func(op history.Op) bool) (history.O
 	})
 }
 
-// tells changes what a call returned.
-func (s *scene) tells(op history.Op, change func(e *history.Event)) bool {
+// returns changes what a call returned.
+func (s *scene) returns(op history.Op, change func(e *history.Event)) bool {
 	return s.edit(func(e *history.Event) bool { return of(op.Call)(e) && e.Kind == history.KindReturn }, change) > 0
 }
 
 func anyCall(history.Op) bool { return true }
 
-// corruptionsOfRequests spoil what a history tells of idempotent requests.
+// corruptionsOfRequests spoil what a history records of idempotent requests.
 var corruptionsOfRequests = []corruption{
 	{"lose the record of an attempt", []string{"requests/claim"}, func(s *scene) bool {
 		t, ok := s.tried(anyTry)
@@ -323,22 +323,22 @@ var corruptionsOfRequests = []corruption{
 	}},
 	{"replay another value", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, anyCall)
-		return ok && s.tells(op, func(e *history.Event) { e.Attr = map[string]string{"sum": "0"} })
+		return ok && s.returns(op, func(e *history.Event) { e.Attr = map[string]string{"sum": "0"} })
 	}},
 	{"replay an outcome that was not recorded yet", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.InProgress, func(op history.Op) bool { return s.outcomeAfter(op) != nil })
-		return ok && s.tells(op, func(e *history.Event) { e.Cause, e.Token = history.Replayed, s.outcomeAfter(op).rec.Token })
+		return ok && s.returns(op, func(e *history.Event) { e.Cause, e.Token = history.Replayed, s.outcomeAfter(op).rec.Token })
 	}},
 	{"return another's outcome to the call that ran", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, func(op history.Op) bool {
 			o := s.outcome(op)
 			return o != nil && o.rec.Owner != op.Call.Client
 		})
-		return ok && s.tells(op, func(e *history.Event) { e.Cause = history.Ran })
+		return ok && s.returns(op, func(e *history.Event) { e.Cause = history.Ran })
 	}},
 	{"return a failure when it was done", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, func(op history.Op) bool { return s.outcome(op) != nil })
-		return ok && s.tells(op, func(e *history.Event) { e.Cause = history.FailedBefore })
+		return ok && s.returns(op, func(e *history.Event) { e.Cause = history.FailedBefore })
 	}},
 	{"replay an outcome long after it has gone", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.Replayed, anyCall)
@@ -366,14 +366,14 @@ var corruptionsOfRequests = []corruption{
 				return s.notBefore(a.token) <= op.Return.At && (a.claim.goneAt >= op.Call.At || a.rec.Owner == op.Call.Client)
 			})
 		})
-		return ok && s.tells(op, func(e *history.Event) { e.Cause = history.InProgress })
+		return ok && s.returns(op, func(e *history.Event) { e.Cause = history.InProgress })
 	}},
 	{"return a lost attempt when none was lost", []string{"requests/reported"}, func(s *scene) bool {
 		op, ok := s.answered(history.InProgress, func(op history.Op) bool {
 			n := s.entries[op.Call.Gate]
 			return n != nil && n.attempts[0].claim.gone != never && s.notBefore(n.attempts[0].claim.gone) > op.Return.At
 		})
-		return ok && s.tells(op, func(e *history.Event) { e.Cause = history.UnknownFate })
+		return ok && s.returns(op, func(e *history.Event) { e.Cause = history.UnknownFate })
 	}},
 	{"believe in an attempt while the next one goes on", []string{"requests/overlap"}, func(s *scene) bool {
 		fits := func(t, o tried) bool {

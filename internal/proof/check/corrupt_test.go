@@ -90,7 +90,7 @@ type corruption struct {
 	spoil   func(s *scene) bool
 }
 
-// corruptions spoil what a history tells of permits. Those of jobs and of requests are in
+// corruptions spoil what a history records of permits. Those of jobs and of requests are in
 // corrupt_jobs_test.go and corrupt_requests_test.go.
 var corruptions = []corruption{
 	{"swap two tokens", []string{"store/token"}, func(s *scene) bool {

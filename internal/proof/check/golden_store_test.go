@@ -66,7 +66,7 @@ var goldenStore = []goldenCase{
 		t.check(a)
 		t.expire(t.clients[0])
 	}},
-	{"told too early", "belief/overlap linear/order store/early", func(t *scenario) {
+	{"noticed too early", "belief/overlap linear/order store/early", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)
 		t.grant(b)
@@ -198,11 +198,11 @@ var goldenStore = []goldenCase{
 		t.gives(b)
 		t.storeLimit(record.Limit{Limit: 3, Through: a.req.token, Settled: true})
 	}},
-	{"status tells too few", "store/status", func(t *scenario) {
+	{"status shows too few", "store/status", func(t *scenario) {
 		t.grant(t.asks(0, t.sem, 1))
 		t.statusOf(t.sem, -1)
 	}},
-	{"status tells too few while the limit cannot be read", "store/status", func(t *scenario) {
+	{"status shows too few while the limit cannot be read", "store/status", func(t *scenario) {
 		t.grant(t.asks(0, t.sem, 1))
 		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
 			t.commit(change{key: "sem/a/limit", value: `{"v":9,"limit":5}`})
@@ -211,7 +211,7 @@ var goldenStore = []goldenCase{
 		t.sem.known = false
 		t.statusOf(t.sem, 1) // whoever may hold
 	}},
-	{"status tells too many", "store/status", func(t *scenario) { t.statusOf(t.sem, 1) }},
+	{"status shows too many", "store/status", func(t *scenario) { t.statusOf(t.sem, 1) }},
 	{"deleted under its holder", "belief/stale store/delete", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
@@ -220,7 +220,7 @@ var goldenStore = []goldenCase{
 		t.check(a)
 		t.giveBack(a)
 	}},
-	{"deleted under its holder, as its release was told", "store/delete", func(t *scenario) {
+	{"deleted under its holder, as its release was reported", "store/delete", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.grant(a)
 		t.giveBack(a)

@@ -210,7 +210,7 @@ func TestRealRun(t *testing.T) {
 	wg.Wait()
 	w.setLimit(3)
 
-	// Somebody is evicted, and a lease is revoked: both are told, so both are
+	// A request is evicted, and a lease is revoked: both are reported, so both are
 	// excused.
 	call := w.rec.Call(history.Event{Name: history.Acquire, Gate: "sem/a", Weight: 1, ID: "x"})
 	p, err := w.sem.Acquire(w.ctx(), concurrency.ID("x"), concurrency.Note(call.Tag()))

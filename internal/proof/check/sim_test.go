@@ -325,7 +325,7 @@ func (s *sim) fails(c *simCall, cause string) {
 	s.emit(e)
 }
 
-// grant tells a caller that it has a permit, and confirms that at once.
+// grant returns a permit to a caller, and confirms that at once.
 func (s *sim) grant(c *simCall) {
 	e := s.event(c, history.KindReturn)
 	e.Outcome = history.OK
@@ -615,7 +615,7 @@ func (s *sim) askLimit(n int64, by int) {
 
 func (s *sim) status() { s.statusOf(s.gates[s.pick(len(s.gates))], 0) }
 
-// statusOf asks for the weight of the holders, and is told wrong by that much.
+// statusOf asks for the weight of the holders, and gets an answer that is wrong by that much.
 func (s *sim) statusOf(g *simGate, wrong int64) {
 	s.ops++
 	e := history.Event{Kind: history.KindCall, Client: "admin", Op: s.ops, Name: history.Status, Gate: g.name}

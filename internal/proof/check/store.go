@@ -184,7 +184,7 @@ func (v *view) limits() (f []Finding) {
 			switch {
 			case !l.known:
 			case l.record.Through > l.above:
-				f = append(f, at(l.rev, bad("through", name, l.at, "the limit of %d tells that all up to token %d had been admitted, but that was only %d", l.n, l.record.Through, l.above)))
+				f = append(f, at(l.rev, bad("through", name, l.at, "the limit of %d says that all up to token %d had been admitted, but that was only %d", l.n, l.record.Through, l.above)))
 			case l.hidden != 0:
 				finding := at(l.rev, bad("through", name, l.at, "the limit of %d hides that token %d had been admitted", l.n, l.hidden))
 				if v.byToken[id{name, l.hidden}].admitted <= v.restored(g, l.rev) {

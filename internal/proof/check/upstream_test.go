@@ -135,7 +135,7 @@ func (u *user) unlock(b *history.Belief) {
 }
 
 // waits has another user wait for the lock in the background, and returns when its
-// key stands. It gives the lock back when told to.
+// key stands. It releases the lock when requested.
 func (l *locks) waits(u *user) (granted, giveBack chan struct{}) {
 	granted, giveBack = make(chan struct{}), make(chan struct{})
 	before := l.keys()

@@ -203,11 +203,11 @@ type Belief struct {
 	client *Client
 	event  Event
 
-	mu    sync.Mutex
-	held  int64 // when it was last confirmed
-	told  int64 // when that was last recorded
-	until int64
-	ended bool
+	mu       sync.Mutex
+	held     int64 // when it was last confirmed
+	reported int64 // when that was last recorded
+	until    int64
+	ended    bool
 }
 
 // heldEvery is the least time between two held events of one belief: End records
@@ -237,8 +237,8 @@ func (b *Belief) Check(p interface{ Err() error }) bool {
 	}
 	b.held = max(b.held, at)
 	// A permit that has ended and is held again is what a checker wants to know.
-	if b.ended || at-b.told >= heldEvery {
-		b.told = at
+	if b.ended || at-b.reported >= heldEvery {
+		b.reported = at
 		b.add(Event{At: at, Kind: KindHeld, Until: b.until})
 	}
 	return true

@@ -12,7 +12,7 @@ import (
 // Status distinguishes a holder that is stuck from one that is dead: the session of the first renews
 // its lease, and that of the second does not. ExpiresBy is when a dead holder's permit is free
 // at the latest, and not long after it is.
-func TestStatusTellsStuckFromDead(t *testing.T) {
+func TestStatusDistinguishesStuckFromDead(t *testing.T) {
 	t.Parallel()
 	bubble(t, 3, func(t *testing.T, on []*desk) {
 		dead, stuck, operator := on[0], on[1], on[2].semaphore(2)

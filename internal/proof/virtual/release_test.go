@@ -82,7 +82,7 @@ func TestOutageWhenTheWorkIsDone(t *testing.T) {
 				t.Run(name+", "+result, func(t *testing.T) {
 					bubble(t, 1, func(t *testing.T, on []*desk) {
 						d := on[0]
-						told := d.traced(concurrency.SessionOptions{ReleaseTimeout: timeout})
+						reported := d.traced(concurrency.SessionOptions{ReleaseTimeout: timeout})
 						var permit *concurrency.Permit
 						var done time.Time
 						err := run(d, func(_ context.Context, p *concurrency.Permit) error {
@@ -104,16 +104,16 @@ func TestOutageWhenTheWorkIsDone(t *testing.T) {
 						if back {
 							d.client.Mend()
 							require.NoError(t, permit.Release(within(t, time.Minute)), "it went on")
-							require.EqualValues(t, 1, told.released.Load())
-							require.Zero(t, told.unconfirmed.Load())
+							require.EqualValues(t, 1, reported.released.Load())
+							require.Zero(t, reported.unconfirmed.Load())
 						} else {
 							err := permit.Release(within(t, time.Minute))
 							unconfirmed(t, err)
 							require.ErrorContains(t, err, "not renewed in time")
-							require.EqualValues(t, 1, told.unconfirmed.Load())
-							require.Equal(t, d.begun.Add(ttl-margin), *told.last.Load(), "the end of the lease")
+							require.EqualValues(t, 1, reported.unconfirmed.Load())
+							require.Equal(t, d.begun.Add(ttl-margin), *reported.last.Load(), "the end of the lease")
 						}
-						require.Zero(t, told.lost.Load())
+						require.Zero(t, reported.lost.Load())
 					})
 				})
 			}
@@ -197,7 +197,7 @@ func TestReleaseSaysWhatIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
 				d := on[0]
-				told := d.traced(concurrency.SessionOptions{})
+				reported := d.traced(concurrency.SessionOptions{})
 				defer time.Sleep(time.Minute) // a Close that has begun ends; a bubble cannot wait for its mutex
 				p := d.acquire()
 				tt.before(d, p)
@@ -205,9 +205,9 @@ func TestReleaseSaysWhatIsKnown(t *testing.T) {
 				final := p.Release(within(t, time.Hour))
 				tt.after(t, final)
 				require.Equal(t, final, p.Release(gaveUp))
-				require.EqualValues(t, 1, told.lost.Load()+told.released.Load()+told.unconfirmed.Load(), "each permit ends once")
-				require.Equal(t, errors.Is(final, concurrency.ErrLost), told.lost.Load() == 1)
-				require.Equal(t, errors.Is(final, concurrency.ErrUnconfirmed), told.unconfirmed.Load() == 1)
+				require.EqualValues(t, 1, reported.lost.Load()+reported.released.Load()+reported.unconfirmed.Load(), "each permit ends once")
+				require.Equal(t, errors.Is(final, concurrency.ErrLost), reported.lost.Load() == 1)
+				require.Equal(t, errors.Is(final, concurrency.ErrUnconfirmed), reported.unconfirmed.Load() == 1)
 			})
 		})
 	}
@@ -230,7 +230,7 @@ func TestCloseWithUnconfirmedReleases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
 				d := on[0]
-				told := d.traced(concurrency.SessionOptions{})
+				reported := d.traced(concurrency.SessionOptions{})
 				sm := d.semaphore(2)
 				p, err := sm.Acquire(t.Context())
 				require.NoError(t, err)
@@ -247,8 +247,8 @@ func TestCloseWithUnconfirmedReleases(t *testing.T) {
 					require.NoError(t, err)
 				}
 				require.Empty(t, d.server.Leases())
-				require.EqualValues(t, 1, told.unconfirmed.Load())
-				require.Equal(t, held, told.lost.Load() == 1)
+				require.EqualValues(t, 1, reported.unconfirmed.Load())
+				require.Equal(t, held, reported.lost.Load() == 1)
 			})
 		})
 	}

@@ -95,7 +95,7 @@ func TestEarlyEnds(t *testing.T) {
 	}
 }
 
-// An attempt in the middle of which its process was killed is told from one that had
+// An attempt in the middle of which its process was killed is distinguished from one that had
 // returned, and from those of clients that live; and so is what came after it.
 func TestKillsInRequests(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestKillsInRequests(t *testing.T) {
 	ask := func(at int64, client string) history.Event {
 		return history.Event{At: at, Kind: history.KindCall, Client: client, Op: 1, Name: history.RequestDo, Gate: gate}
 	}
-	told := func(at int64, client, cause string) history.Event {
+	reported := func(at int64, client, cause string) history.Event {
 		return history.Event{At: at, Kind: history.KindReturn, Client: client, Op: 1, Name: history.RequestDo, Gate: gate, Outcome: history.OK, Cause: cause}
 	}
 	for name, tt := range map[string]struct {
@@ -117,14 +117,14 @@ func TestKillsInRequests(t *testing.T) {
 	}{
 		"in the middle":         {victim: "c", want: Kills{Attempts: 1}},
 		"another client":        {victim: "d"},
-		"its call had returned": {victim: "c", then: []history.Event{told(3*s, "c", history.Ran)}},
+		"its call had returned": {victim: "c", then: []history.Event{reported(3*s, "c", history.Ran)}},
 		"its function had returned": {victim: "c", then: []history.Event{
 			{At: 3 * s, Kind: history.KindCall, Client: "c", Op: 3, Name: history.Release, Gate: gate, Token: 12},
 		}, want: Kills{Returned: 1}},
 		"taken over":     {victim: "c", then: []history.Event{ask(5*s, "d"), start(6*s, "d", 2, 15)}, want: Kills{Attempts: 1, Next: 1}},
 		"done anew":      {victim: "c", then: []history.Event{ask(5*s, "d"), start(6*s, "d", 1, 15)}, want: Kills{Attempts: 1}},
-		"unknown":        {victim: "c", then: []history.Event{ask(5*s, "d"), told(6*s, "d", history.UnknownFate)}, want: Kills{Attempts: 1, Unknown: 1}},
-		"unknown before": {victim: "c", then: []history.Event{ask(s/2, "d"), told(s, "d", history.UnknownFate)}, want: Kills{Attempts: 1}},
+		"unknown":        {victim: "c", then: []history.Event{ask(5*s, "d"), reported(6*s, "d", history.UnknownFate)}, want: Kills{Attempts: 1, Unknown: 1}},
+		"unknown before": {victim: "c", then: []history.Event{ask(s/2, "d"), reported(s, "d", history.UnknownFate)}, want: Kills{Attempts: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tt.want, killsInRequests(history.Merge(&history.History{Events: append([]history.Event{
@@ -148,9 +148,9 @@ func TestLongPauses(t *testing.T) {
 		then                    []history.Event
 		sessions, permits, used int
 	}{
-		"lost":                {9 * s, []history.Event{ended(9*s-1, history.Deadline, 2*s)}, 1, 1, 0},
-		"lost, told by watch": {9 * s, []history.Event{ended(9*s+1, history.Lost, 2*s)}, 1, 1, 0},
-		"used":                {9 * s, []history.Event{ended(9*s+5, history.Released, 9*s+1)}, 1, 0, 1},
+		"lost":                   {9 * s, []history.Event{ended(9*s-1, history.Deadline, 2*s)}, 1, 1, 0},
+		"lost, noticed by watch": {9 * s, []history.Event{ended(9*s+1, history.Lost, 2*s)}, 1, 1, 0},
+		"used":                   {9 * s, []history.Event{ended(9*s+5, history.Released, 9*s+1)}, 1, 0, 1},
 		"used, before the parent noted that it continues": {9 * s, []history.Event{ended(9*s-1, history.Released, 9*s-2)}, 1, 0, 1},
 		"released before":  {9 * s, []history.Event{ended(3*s-1, history.Released, 2*s)}, 1, 0, 0},
 		"a shorter pause":  {5 * s, []history.Event{ended(5*s+1, history.Released, 5*s)}, 0, 0, 0},

@@ -253,8 +253,8 @@ func (r *run) seeEarly() (seen bool, err error) {
 	}
 	r.note("%s", tellEarly(early, h.Counts()[leadersStopped]))
 	for _, e := range early {
-		told := e.At + int64(e.Blind)
-		if slow := check.Slow(h, e.At, told); e.Blind > r.blindFor()+time.Duration(slow) && !stopped(h, e.At, told) {
+		reported := e.At + int64(e.Blind)
+		if slow := check.Slow(h, e.At, reported); e.Blind > r.blindFor()+time.Duration(slow) && !stopped(h, e.At, reported) {
 			r.recorder.Finding("deaf", false, fmt.Sprintf("lease %x ended early, and a holder heard of it only %v later", e.Lease, e.Blind))
 		}
 	}

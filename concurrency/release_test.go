@@ -12,10 +12,10 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// A holder releases what another has just taken away from it, before its watch has
-// brought word of that. Release tells it all the same: given back on its behalf is no
+// A holder releases a permit that another process has just ended, before its watch has
+// delivered the notice. Release reports it all the same: released on its behalf is no
 // loss, and evicted is evicted.
-func TestReleaseAsksForWord(t *testing.T) {
+func TestReleaseReadsItsNotice(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -60,7 +60,7 @@ func TestReleaseRemembersItsDoubt(t *testing.T) {
 	inj := denied(c, 1)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	require.ErrorIs(t, p.Release(ended), context.Canceled) // it goes on in the background
+	require.ErrorIs(t, p.Release(ended), context.Canceled) // it continues in the background
 	require.NoError(t, inj.WaitHit(ctx))
 	require.Eventually(t, func() bool {
 		err := p.Release(ctx)
@@ -120,7 +120,7 @@ func TestReleaseWhileTheSessionCloses(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(calm())
+	s, c := f.session(idle())
 	p := acquire(t, ctx, sem(t, s, "x", 1))
 	held := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldResponse})
 	released := make(chan error, 1)
