@@ -1,6 +1,8 @@
 package idemgrpc
 
 import (
+	"strings"
+
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -61,40 +63,29 @@ var answers = map[string]struct {
 	ReasonFull:        {codes.Unavailable, "the store of idempotency keys is nearly full: no new call begins"},
 }
 
-// reasons are the reasons of the refusals that all transports have.
-var reasons = map[middleware.Reason]string{
-	middleware.InProgress:  ReasonInProgress,
-	middleware.Conflict:    ReasonConflict,
-	middleware.Reused:      ReasonReused,
-	middleware.Unknown:     ReasonUnknown,
-	middleware.Failed:      ReasonFailed,
-	middleware.NotKept:     ReasonNotKept,
-	middleware.Internal:    ReasonInternal,
-	middleware.Unreadable:  ReasonUnreadable,
-	middleware.ScopeFull:   ReasonScopeFull,
-	middleware.Unavailable: ReasonUnavailable,
-	middleware.Full:        ReasonFull,
-}
-
 // refusal returns the answer to a call that cannot be begun as it is.
-func refusal(reason, text string) error {
-	return answer(reason, text, &errdetails.ErrorInfo{Reason: reason, Domain: Domain})
-}
+func refusal(reason, text string) error { return answer(reason, text, middleware.Refusal{}) }
 
 // refusalOf returns the answer for a refusal.
 func refusalOf(by middleware.Refusal) error {
-	reason := reasons[by.Reason]
+	reason := reasonOf(by.Reason)
+	return answer(reason, answers[reason].text, by)
+}
+
+// reasonOf returns the reason of a refusal that all transports have, in the form of an ErrorInfo.
+func reasonOf(by middleware.Reason) string {
+	return strings.ToUpper(strings.ReplaceAll(string(by), "-", "_"))
+}
+
+func answer(reason, text string, by middleware.Refusal) error {
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: Domain}
 	if by.Ref != "" {
 		info.Metadata = map[string]string{MetadataRef: string(by.Ref)}
 	}
+	details := []protoadapt.MessageV1{info}
 	if by.RetryAfter > 0 {
-		return answer(reason, answers[reason].text, info, &errdetails.RetryInfo{RetryDelay: durationpb.New(by.RetryAfter)})
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(by.RetryAfter)})
 	}
-	return answer(reason, answers[reason].text, info)
-}
-
-func answer(reason, text string, details ...protoadapt.MessageV1) error {
 	code := answers[reason].code
 	st, err := status.New(code, "idempotency: "+text).WithDetails(details...)
 	if err != nil {

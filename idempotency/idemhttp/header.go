@@ -65,12 +65,9 @@ func (c *config) stored(h, before http.Header, omitted bool) http.Header {
 // trailers returns the trailers that a handler has set: under the names that it has announced,
 // and those with net/http's prefix.
 func trailers(h, announced http.Header) http.Header {
-	var out http.Header
+	out := http.Header{}
 	add := func(name string, values []string) {
 		if len(values) > 0 {
-			if out == nil {
-				out = http.Header{}
-			}
 			out[name] = values
 		}
 	}

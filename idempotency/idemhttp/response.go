@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -45,16 +46,14 @@ const (
 func (res *Response) Encode() []byte {
 	var b bytes.Buffer
 	b.Grow(256 + len(res.Body))
-	b.WriteString(magic)
-	b.WriteString(strconv.Itoa(res.Status))
+	word := "-"
 	switch {
 	case res.Hijacked:
-		b.WriteString(" " + wordHijacked + "\n")
+		word = wordHijacked
 	case res.Omitted:
-		b.WriteString(" " + wordOmitted + "\n")
-	default:
-		b.WriteString(" -\n")
+		word = wordOmitted
 	}
+	fmt.Fprintf(&b, "%s%d %s\n", magic, res.Status, word)
 	fields(&b, "h ", res.Header)
 	fields(&b, "t ", res.Trailer)
 	b.WriteByte('\n')
@@ -94,19 +93,11 @@ func Decode(stored []byte) (*Response, error) {
 	if end < 0 {
 		return nil, errForm
 	}
-	head := string(stored[:end+2])
-	line := func() (before string, ok bool) {
-		before, head, ok = strings.Cut(head, "\n")
-		return before, ok
-	}
-	first, ok := line()
+	first, lines, _ := strings.Cut(string(stored[:end+1]), "\n")
 	rest, is := strings.CutPrefix(first, magic)
-	if !ok || !is {
-		return nil, errForm
-	}
-	code, rest, is := strings.Cut(rest, " ")
+	code, rest, more := strings.Cut(rest, " ")
 	word, _, _ := strings.Cut(rest, " ")
-	if !is || word == "" {
+	if !is || !more || word == "" {
 		return nil, errForm
 	}
 	res := &Response{Header: http.Header{}, Omitted: word == wordOmitted, Hijacked: word == wordHijacked}
@@ -114,15 +105,8 @@ func Decode(stored []byte) (*Response, error) {
 	if res.Status, err = strconv.Atoi(code); err != nil || !final(res.Status) && !res.Hijacked {
 		return nil, errForm
 	}
-	for {
-		text, ok := line()
-		if !ok {
-			return nil, errForm
-		}
-		if text == "" {
-			break
-		}
-		kind, field, _ := strings.Cut(text, " ")
+	for text := range strings.Lines(lines) {
+		kind, field, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
 		name, value, _ := strings.Cut(field, ": ")
 		if name == "" {
 			return nil, errForm

@@ -9,7 +9,7 @@ import (
 )
 
 // Reason is why a middleware answers in place of the handler. The texts are the codes of
-// idemhttp.
+// idemhttp; idemgrpc writes them in its own form.
 type Reason string
 
 // The reasons.
