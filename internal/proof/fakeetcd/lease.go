@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// lease is a lease. It ends on the nanosecond: a real etcd looks every half second,
-// and so never sooner.
+// lease is a lease. Without Options.ExpireEvery it ends on the nanosecond: a real etcd
+// looks every half second, and so never sooner.
 type lease struct {
 	id      int64
 	ttl     int64 // seconds
@@ -52,8 +52,8 @@ func (s *Server) renew(l *lease) {
 func (s *Server) setAlarm() {
 	var next time.Time
 	for _, l := range s.leases {
-		if next.IsZero() || l.expires.Before(next) {
-			next = l.expires
+		if end := s.endOf(l); next.IsZero() || end.Before(next) {
+			next = end
 		}
 	}
 	if s.alarm != nil {
@@ -71,6 +71,15 @@ func (s *Server) setAlarm() {
 	}
 }
 
+// endOf returns when a lease ends: at the first look after it has expired.
+func (s *Server) endOf(l *lease) time.Time {
+	if s.expireEvery == 0 {
+		return l.expires
+	}
+	looks := (l.expires.Sub(s.begun) + s.expireEvery - 1) / s.expireEvery
+	return s.begun.Add(looks * s.expireEvery)
+}
+
 // expire ends what has had its time. Everything that looks at the state calls it
 // first, so that at the instant of the end the lease is gone, whichever timer fires
 // first.
@@ -79,7 +88,7 @@ func (s *Server) expire() {
 		return
 	}
 	now := s.now()
-	due := slices.DeleteFunc(slices.Collect(maps.Values(s.leases)), func(l *lease) bool { return l.expires.After(now) })
+	due := slices.DeleteFunc(slices.Collect(maps.Values(s.leases)), func(l *lease) bool { return s.endOf(l).After(now) })
 	slices.SortFunc(due, byEnd)
 	for _, l := range due {
 		s.end(l)

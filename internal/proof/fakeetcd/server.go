@@ -15,7 +15,9 @@ import (
 // Server is one etcd, as its clients see it: a cluster of which no member is ever
 // behind. It is safe for concurrent use.
 type Server struct {
-	minTTL int64
+	minTTL      int64
+	expireEvery time.Duration // 0: a lease ends on the nanosecond
+	begun       time.Time     // the first look for expired leases
 
 	mu      sync.Mutex
 	store   *store
@@ -37,6 +39,11 @@ type Options struct {
 	// MinTTL is the shortest TTL of a lease, in seconds: shorter ones are granted
 	// as that. Defaults to 1.
 	MinTTL int64
+
+	// ExpireEvery is the time between two looks for leases that have expired, the first
+	// of which is when the server is made. A real etcd looks every 500 ms. Defaults to
+	// none: a lease ends on the nanosecond.
+	ExpireEvery time.Duration
 }
 
 // New returns an empty etcd. Under testing/synctest it and its clients must be made,
@@ -46,6 +53,9 @@ func New(o *Options) *Server {
 	close(s.leader)
 	if o != nil && o.MinTTL > 0 {
 		s.minTTL = o.MinTTL
+	}
+	if o != nil {
+		s.expireEvery, s.begun = o.ExpireEvery, time.Now()
 	}
 	return s
 }

@@ -35,8 +35,13 @@ type desk struct {
 // takes.
 func bubble(t *testing.T, processes int, f func(t *testing.T, on []*desk)) {
 	t.Helper()
+	bubbleOn(t, nil, processes, f)
+}
+
+func bubbleOn(t *testing.T, etcd *fakeetcd.Options, processes int, f func(t *testing.T, on []*desk)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeetcd.New(nil)
+		server := fakeetcd.New(etcd)
 		defer server.Close()
 		var on []*desk
 		for range processes {
@@ -155,6 +160,33 @@ func TestHourOfSilence(t *testing.T) {
 				begun := time.Now()
 				require.NoError(t, held.Release(t.Context()))
 				require.Equal(t, begun, <-waiting)
+			})
+		})
+	}
+}
+
+// G5: a crashed holder's request is deleted between a TTL and half a second more (15 s to
+// 15.5 s by default) after its last renewal reached etcd, which looks for expired leases every
+// half second. The next request is admitted at that moment.
+func TestDeadHolderBlocksForATTLAndHalfASecond(t *testing.T) {
+	t.Parallel()
+	const look = 500 * time.Millisecond
+	for late, more := range map[time.Duration]time.Duration{
+		0:                      0,
+		time.Nanosecond:        look - time.Nanosecond,
+		300 * time.Millisecond: 200 * time.Millisecond,
+		look:                   0,
+	} {
+		t.Run(late.String(), func(t *testing.T) {
+			bubbleOn(t, &fakeetcd.Options{ExpireEvery: look}, 2, func(t *testing.T, on []*desk) {
+				victim, other := on[0], on[1]
+				victim.slow("LeaseKeepAlive", 1, fakeetcd.Fate{Before: late})
+				time.Sleep(7 * time.Second) // renewed 5 s after the beginning
+				victim.acquire()
+				next := other.waiter()
+				victim.client.Stall()
+				reached := victim.begun.Add(renews + late)
+				require.Equal(t, ttl+more, (<-next).Sub(reached))
 			})
 		})
 	}
