@@ -10,7 +10,7 @@ import (
 // is one line of JSON; after the line comes the result, or the steps of an attempt that has not
 // ended.
 type Attempt struct {
-	Version int    `json:"v"`
+	header
 	State   string `json:"state"`
 	Number  int    `json:"attempt"`
 	Nonce   string `json:"nonce"` // unique together with Lease
@@ -46,10 +46,10 @@ const (
 
 // Claim is the value of an attempt's claim.
 type Claim struct {
-	Version int    `json:"v"`
-	Nonce   string `json:"nonce"`
-	Lease   int64  `json:"lease"`
-	Owner   string `json:"holder,omitempty"`
+	header
+	Nonce string `json:"nonce"`
+	Lease int64  `json:"lease"`
+	Owner string `json:"holder,omitempty"`
 }
 
 // Step is one recovery point of an attempt.
@@ -91,7 +91,8 @@ const maxParts = 1 << 12
 // DecodeAttempt reads an Attempt. Its Body is part of b.
 func DecodeAttempt(b []byte) (r Attempt, ok bool) {
 	head, body, found := bytes.Cut(b, []byte{'\n'})
-	if !found || !decode(head, &r) || r.Version != version || r.Number < 1 || r.Size < 0 || r.Parts < 0 || r.Parts > maxParts {
+	r, ok = decode[Attempt](head)
+	if !found || !ok || r.Number < 1 || r.Size < 0 || r.Parts < 0 || r.Parts > maxParts {
 		return Attempt{}, false
 	}
 	switch r.State {
@@ -108,10 +109,7 @@ func DecodeAttempt(b []byte) (r Attempt, ok bool) {
 }
 
 // DecodeClaim reads a Claim.
-func DecodeClaim(b []byte) (r Claim, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version
-}
+func DecodeClaim(b []byte) (r Claim, ok bool) { return decode[Claim](b) }
 
 // DecodeSteps reads the steps of an attempt. A body that cannot be read has none.
 func DecodeSteps(b []byte) (steps []Step, ok bool) {

@@ -2,7 +2,7 @@ package record
 
 // Run is the value of a run record: the claim of a tick, and later its history.
 type Run struct {
-	Version int    `json:"v"`
+	header
 	State   string `json:"state"`
 	Attempt int    `json:"attempt"`
 	Owner   string `json:"holder"`
@@ -23,7 +23,7 @@ const (
 
 // Lock is the value of a job's lock.
 type Lock struct {
-	Version int    `json:"v"`
+	header
 	Nonce   string `json:"nonce"` // unique together with Lease
 	Lease   int64  `json:"lease"`
 	Tick    string `json:"tick"`
@@ -34,25 +34,25 @@ type Lock struct {
 
 // Pause is the value of a pause key: the operator who has paused a job, and the reason.
 type Pause struct {
-	Version int    `json:"v"`
-	By      string `json:"by"`
-	Reason  string `json:"reason,omitempty"`
-	AtMS    int64  `json:"at"`
+	header
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	AtMS   int64  `json:"at"`
 }
 
 // Operated names the operator who has paused or resumed a job last.
 type Operated struct {
-	Version int    `json:"v"`
-	Nonce   string `json:"nonce"` // of that call
-	By      string `json:"by"`
-	AtMS    int64  `json:"at"`
+	header
+	Nonce string `json:"nonce"` // of that call
+	By    string `json:"by"`
+	AtMS  int64  `json:"at"`
 }
 
 // Clock is the time of a process.
 type Clock struct {
-	Version int    `json:"v"`
-	Owner   string `json:"holder"`
-	AtMS    int64  `json:"at"`
+	header
+	Owner string `json:"holder"`
+	AtMS  int64  `json:"at"`
 }
 
 // Encode writes a record.
@@ -72,30 +72,18 @@ func (r Clock) Encode() string { r.Version = version; return encode(r) }
 
 // DecodeRun reads a Run.
 func DecodeRun(b []byte) (r Run, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version && r.Attempt >= 1
+	r, ok = decode[Run](b)
+	return r, ok && r.Attempt >= 1
 }
 
 // DecodeLock reads a Lock.
-func DecodeLock(b []byte) (r Lock, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version
-}
+func DecodeLock(b []byte) (r Lock, ok bool) { return decode[Lock](b) }
 
 // DecodePause reads a Pause.
-func DecodePause(b []byte) (r Pause, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version
-}
+func DecodePause(b []byte) (r Pause, ok bool) { return decode[Pause](b) }
 
 // DecodeOperated reads an Operated.
-func DecodeOperated(b []byte) (r Operated, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version
-}
+func DecodeOperated(b []byte) (r Operated, ok bool) { return decode[Operated](b) }
 
 // DecodeClock reads a Clock.
-func DecodeClock(b []byte) (r Clock, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version
-}
+func DecodeClock(b []byte) (r Clock, ok bool) { return decode[Clock](b) }

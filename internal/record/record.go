@@ -19,27 +19,35 @@ import (
 // this release cannot read.
 const version = 1
 
+// header is the first member of a record.
+type header struct {
+	Version int `json:"v"`
+}
+
+// readable reports whether this release can read the record.
+func (h header) readable() bool { return h.Version == version }
+
 // MaxSize bounds what is decoded, in bytes.
 const MaxSize = 16 << 10
 
 // Request is the value of a slot key. It is for people and for settling an unanswered Txn; rank
 // and weight are in the key's name.
 type Request struct {
-	Version int    `json:"v"`
-	Nonce   string `json:"nonce"`            // unique for each attempt to create the key
-	Owner   string `json:"holder,omitempty"` // of its session
-	ID      string `json:"id,omitempty"`     // the caller's name for it
-	Note    string `json:"note,omitempty"`
-	AtMS    int64  `json:"at"` // by the wall clock of its process: for people only
+	header
+	Nonce string `json:"nonce"`            // unique for each attempt to create the key
+	Owner string `json:"holder,omitempty"` // of its session
+	ID    string `json:"id,omitempty"`     // the caller's name for it
+	Note  string `json:"note,omitempty"`
+	AtMS  int64  `json:"at"` // by the wall clock of its process: for people only
 }
 
 // Limit is the value of a semaphore's limit key.
 type Limit struct {
-	Version int    `json:"v"`
-	Limit   int64  `json:"limit"`
-	Nonce   string `json:"nonce"`
-	By      string `json:"by,omitempty"`
-	AtMS    int64  `json:"at"`
+	header
+	Limit int64  `json:"limit"`
+	Nonce string `json:"nonce"`
+	By    string `json:"by,omitempty"`
+	AtMS  int64  `json:"at"`
 	// Through is the token up to which requests were admitted under the limits before this
 	// one. Admission is in order, so one number describes all of them.
 	Through int64 `json:"through,omitempty"`
@@ -60,25 +68,25 @@ func (r Limit) Unsettled() bool { return r.Previous > 0 && !r.Settled }
 // ID is the value of an ID key: which request the ID stands for. Both keys are created in one Txn,
 // so the request lives exactly as long as a slot key with the ID key's create revision.
 type ID struct {
-	Version int    `json:"v"`
-	Slot    string `json:"slot"`
-	Owner   string `json:"holder,omitempty"`
-	Lease   int64  `json:"lease"`
+	header
+	Slot  string `json:"slot"`
+	Owner string `json:"holder,omitempty"`
+	Lease int64  `json:"lease"`
 }
 
 // Session is the value of a presence key.
 type Session struct {
-	Version int    `json:"v"`
-	Owner   string `json:"holder"`
-	AtMS    int64  `json:"at"`
+	header
+	Owner string `json:"holder"`
+	AtMS  int64  `json:"at"`
 }
 
 // Notice says why a request of a session ended, or is asked to end.
 type Notice struct {
-	Version int    `json:"v"`
-	Cause   string `json:"cause"`
-	Reason  string `json:"reason,omitempty"`
-	By      string `json:"by,omitempty"`
+	header
+	Cause  string `json:"cause"`
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
 }
 
 // The causes of a Notice.
@@ -132,28 +140,19 @@ func (r Session) Encode() string { r.Version = version; return encode(r) }
 func (r Notice) Encode() string { r.Version = version; return encode(r) }
 
 // DecodeRequest reads a Request.
-func DecodeRequest(b []byte) (r Request, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version
-}
+func DecodeRequest(b []byte) (r Request, ok bool) { return decode[Request](b) }
 
 // DecodeLimit reads a Limit.
 func DecodeLimit(b []byte) (r Limit, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version && valid(r.Limit) && valid(r.Previous) && r.Through >= 0
+	r, ok = decode[Limit](b)
+	return r, ok && valid(r.Limit) && valid(r.Previous) && r.Through >= 0
 }
 
 // DecodeID reads an ID.
-func DecodeID(b []byte) (r ID, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version
-}
+func DecodeID(b []byte) (r ID, ok bool) { return decode[ID](b) }
 
 // DecodeNotice reads a Notice.
-func DecodeNotice(b []byte) (r Notice, ok bool) {
-	ok = decode(b, &r)
-	return r, ok && r.Version == version
-}
+func DecodeNotice(b []byte) (r Notice, ok bool) { return decode[Notice](b) }
 
 func valid(limit int64) bool { return 0 <= limit && limit <= math.MaxInt32 }
 
@@ -165,6 +164,7 @@ func encode(r any) string {
 	return string(b)
 }
 
-func decode(b []byte, into any) bool {
-	return len(b) <= MaxSize && json.Unmarshal(b, into) == nil
+func decode[R interface{ readable() bool }](b []byte) (r R, ok bool) {
+	ok = len(b) <= MaxSize && json.Unmarshal(b, &r) == nil
+	return r, ok && r.readable()
 }

@@ -2,7 +2,6 @@ package check
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -199,8 +198,8 @@ func (s *sim) open(c *simClient) {
 	s.ops++
 	s.emit(history.Event{Kind: history.KindCall, Client: c.name, Op: s.ops, Name: history.Open})
 	c.lease = 1000 + s.ops
-	value, _ := json.Marshal(record.Session{Version: 1, Owner: c.name})
-	s.commit(change{key: alive(c.lease), value: string(value), lease: c.lease})
+	value := record.Session{Owner: c.name}.Encode()
+	s.commit(change{key: alive(c.lease), value: value, lease: c.lease})
 	s.emit(history.Event{Kind: history.KindReturn, Client: c.name, Op: s.ops, Name: history.Open, Lease: c.lease, Outcome: history.OK})
 }
 
