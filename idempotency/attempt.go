@@ -24,7 +24,6 @@ type Attempt struct {
 	token int64
 	life  *life.Life
 	stop  func() bool // of the watch over the epoch
-	given sync.Once   // the place on the work lease was returned
 	calls calls       // outside of steps
 
 	writing chan struct{} // held by the writer of the record
@@ -43,12 +42,11 @@ type stored struct {
 
 // endState is how far the end of an attempt has come.
 type endState struct {
-	over    error // what the next Commit returns: ErrSettled, ErrFenced …
-	ending  bool  // an outcome is being written
-	ifs     []clientv3.Cmp
-	then    []clientv3.Op
-	outcome *Outcome // after Commit or Fail
-	final   bool     // no other attempt can have begun before it was settled
+	over   error // what the next Commit returns: ErrSettled, ErrFenced …
+	ending bool  // an outcome is being written
+	ifs    []clientv3.Cmp
+	then   []clientv3.Op
+	final  bool // no other attempt can have begun before it was settled
 }
 
 // start starts the attempt and its clocks. Its context has the values of the caller's.
@@ -57,7 +55,7 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 	ctx := context.WithValue(context.WithoutCancel(outer), attemptKey{}, a)
 	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
 	a.flight.markHere(a.Attempt())
-	_ = a.life.Bound(time.Now().Add(a.set.maxExecution))
+	_ = a.life.Bound(time.Now().Add(a.set.MaxExecution))
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
 		a.life.Lose(a.lostWithSession())
 		a.endFlight(nil) // duplicates in this process may take over, as those of other processes may
@@ -126,7 +124,7 @@ func (a *Attempt) interrupted() error {
 }
 
 func (a *Attempt) late() error {
-	return fmt.Errorf("run %v: %w: MaxExecution of %v has passed", a.key, ErrTooLong, a.set.maxExecution)
+	return fmt.Errorf("run %v: %w: MaxExecution of %v has passed", a.key, ErrTooLong, a.set.MaxExecution)
 }
 
 // overdue is called when MaxExecution has ended the attempt's context. If the function does not return
@@ -138,10 +136,8 @@ func (a *Attempt) overdue(cause error) {
 	}
 	s := a.store
 	s.sess.Background(func() {
-		t := time.NewTimer(s.sess.Margin())
-		defer t.Stop()
 		select {
-		case <-t.C:
+		case <-time.After(s.sess.Margin()):
 		case <-s.sess.Context().Done():
 			return
 		}

@@ -67,7 +67,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	}
 	for {
 		if rec := s.cache.get(c.entry.Ref); rec != nil {
-			s.count.cached.Add(1)
+			s.count.add(&s.count.Cached, 1)
 			return c.replay(rec)
 		}
 		f, lead := s.join(c.entry.Ref, print)
@@ -79,7 +79,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 			if err != nil || a != nil {
 				return a, nil, c.unavailable(err)
 			}
-			s.count.read.Add(1)
+			s.count.add(&s.count.Read, 1)
 			return c.replay(rec)
 		}
 		rec, err := c.follow(ctx, f)
@@ -87,7 +87,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 			return nil, nil, c.unavailable(err)
 		}
 		if rec != nil {
-			s.count.joined.Add(1)
+			s.count.add(&s.count.Joined, 1)
 			return c.replay(rec)
 		}
 	}
@@ -133,12 +133,12 @@ func (c *call) replay(rec *Outcome) (*Attempt, *Outcome, error) {
 }
 
 func (c *call) mismatch(finished bool) error {
-	c.store.count.mismatched.Add(1)
+	c.store.count.add(&c.store.count.Mismatched, 1)
 	return &MismatchError{Key: c.key, Finished: finished}
 }
 
 func (c *call) inProgress(ctx context.Context, st state) error {
-	c.store.count.inProgress.Add(1)
+	c.store.count.add(&c.store.count.InProgress, 1)
 	return &InProgressError{Key: c.key, Owner: st.rec.Owner, Attempt: st.rec.Number, RetryAfter: c.store.retryAfter(ctx, st.rec.Lease)}
 }
 
@@ -258,7 +258,7 @@ func (c *call) outcome(ctx context.Context, st state) (*Outcome, state, error) {
 		return nil, st, err
 	}
 	if out != nil {
-		s.cache.put(c.entry.Ref, out, st.sent, min(c.set.retain, s.opts.Retain))
+		s.cache.put(c.entry.Ref, out, st.sent, min(c.set.Retain, s.opts.Retain))
 		return out, st, nil
 	}
 	again, err := s.read(ctx, c.entry, true)
@@ -289,7 +289,7 @@ func (c *call) refuse(ctx context.Context, next decision, st state) error {
 func (c *call) next(st state) record.Attempt {
 	r := record.Attempt{
 		State: record.AttemptWorking, Number: 1, Owner: c.store.sess.Owner(), Nonce: c.store.sess.Nonce(),
-		Scope: c.key.Scope, Op: c.key.Op, Print: c.print.payload, Also: c.print.also, Refuse: c.set.onLost == Refuse, StartMS: time.Now().UnixMilli(),
+		Scope: c.key.Scope, Op: c.key.Op, Print: c.print.payload, Also: c.print.also, Refuse: c.set.OnLost == Refuse, StartMS: time.Now().UnixMilli(),
 	}
 	if st.kv != nil {
 		r.Number, r.Refuse, r.Body = st.rec.Number+1, r.Refuse || st.rec.Refuse, st.rec.Body

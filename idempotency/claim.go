@@ -55,7 +55,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		leave()
 		return nil, nearQuota(c.because(ctx, err))
 	}
-	s.retain(c.set.retain).warm() // for the outcome
+	s.retain(c.set.Retain).warm() // for the outcome
 	rec := c.next(st)
 	rec.Lease = int64(ep.Lease())
 	cl := &claim{store: s, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f, epoch: ep, leave: leave, work: work, begun: rec, value: rec.Encode()}
@@ -85,7 +85,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		return nil, nearQuota(c.because(sent, err))
 	}
 	s.saw(created.Token, st.sent)
-	s.count.begun.Add(1)
+	s.count.add(&s.count.Begun, 1)
 	if st.lost() {
 		c.tookOver(st, rec.Number)
 	}

@@ -79,7 +79,7 @@ func (c *call) known(st state, confirmed bool) known {
 }
 
 func (c *call) asked() asked {
-	return asked{waits: c.set.waits() && c.bound.Err() == nil, refuses: c.set.onLost == Refuse}
+	return asked{waits: c.set.waits() && c.bound.Err() == nil, refuses: c.set.OnLost == Refuse}
 }
 
 // admit decides whether an attempt may begin. It returns an error of etcd's or ctx's.

@@ -110,7 +110,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 		}
 		w, cancel := wait()
 		a.Detach()
-		_ = a.act(w, a.set.onPanic, failure, nil)
+		_ = a.act(w, a.set.OnPanic, failure, nil)
 		cancel()
 		if v != nil {
 			panic(v)
@@ -136,7 +136,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	}
 	a.Detach()
 	foreign = true
-	what, failure := a.set.onError(err), err.Error()
+	what, failure := a.set.OnError(err), err.Error()
 	foreign = false
 	gone := a.interrupted()
 	if gone != nil || errors.Is(err, errRejected) {

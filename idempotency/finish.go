@@ -82,7 +82,7 @@ type settlement struct {
 // finish writes the outcome, once.
 func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 	if err := a.beginEnding(o); err != nil {
-		return a.about(o.verb(), err)
+		return a.about(endings[o.state].verb, err)
 	}
 	if o.state == "" || o.state == record.AttemptReleased {
 		a.life.End(ErrSettled) // before another attempt may begin
@@ -104,11 +104,11 @@ func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 		cancel()
 	}
 	if again {
-		return a.about(o.verb(), a.finishLater(o, errors.Join(ErrNotRecorded, a.store.explain(because(ctx, err))), held))
+		return a.about(endings[o.state].verb, a.finishLater(o, errors.Join(ErrNotRecorded, a.store.explain(because(ctx, err))), held))
 	}
 	a.settled(o, err)
 	<-a.writing
-	return a.about(o.verb(), err)
+	return a.about(endings[o.state].verb, err)
 }
 
 // beginEnding has o be the end of the attempt, or returns why it cannot be.
@@ -139,15 +139,15 @@ func (a *Attempt) finishLater(o *settlement, err error, held bool) error {
 		err = errors.Join(err, gone)
 	}
 	s := a.store
-	s.count.pending.Add(1)
+	s.count.add(&s.count.Pending, 1)
 	if !s.sess.Background(func() {
 		if !held {
 			a.writing <- struct{}{}
 		}
-		defer func() { s.count.pending.Add(-1); <-a.writing }()
+		defer func() { s.count.add(&s.count.Pending, -1); <-a.writing }()
 		a.keepWriting(o)
 	}) {
-		s.count.pending.Add(-1)
+		s.count.add(&s.count.Pending, -1)
 		a.settled(o, err)
 		if held {
 			<-a.writing
@@ -156,17 +156,16 @@ func (a *Attempt) finishLater(o *settlement, err error, held bool) error {
 	return err
 }
 
-// verb names the call that settles the attempt, for errors.
-func (o *settlement) verb() string {
-	switch o.state {
-	case record.AttemptDone:
-		return "commit"
-	case record.AttemptFailed:
-		return "fail"
-	case record.AttemptReleased:
-		return "release"
-	}
-	return "abandon"
+// endings are the ways to settle an attempt, by the state of the record: the name of the call, for
+// errors, and its count.
+var endings = map[string]struct {
+	verb  string
+	count func(*Stats) *int64
+}{
+	"":                     {"abandon", func(s *Stats) *int64 { return &s.Abandoned }},
+	record.AttemptDone:     {"commit", func(s *Stats) *int64 { return &s.Done }},
+	record.AttemptFailed:   {"fail", func(s *Stats) *int64 { return &s.Failed }},
+	record.AttemptReleased: {"release", func(s *Stats) *int64 { return &s.Released }},
 }
 
 // about wraps an error with what was attempted.
@@ -216,35 +215,26 @@ func (a *Attempt) settled(o *settlement, err error) {
 	a.final = err == nil && (o.state != "" || !o.gone && errors.Is(a.life.Cause(), ErrSettled))
 	if errors.Is(err, ErrFenced) {
 		a.over = ErrFenced
-		s.count.fenced.Add(1)
+		s.count.add(&s.count.Fenced, 1)
 	}
+	var done *Outcome
 	if err == nil && (o.state == record.AttemptDone || o.state == record.AttemptFailed) {
-		a.outcome = &Outcome{Value: o.value, Failed: o.state == record.AttemptFailed, Failure: o.failure, Omitted: o.rec.Omitted,
+		done = &Outcome{Value: o.value, Failed: o.state == record.AttemptFailed, Failure: o.failure, Omitted: o.rec.Omitted,
 			Attempt: a.rec.Number, Token: a.token, print: prints{payload: a.rec.Print, also: a.rec.Also}}
 		if o.rec.Omitted {
-			a.outcome.Value = nil
-			s.count.omitted.Add(1)
+			done.Value = nil
+			s.count.add(&s.count.Omitted, 1)
 		}
 	}
-	done := a.outcome
 	a.mu.Unlock()
 	if err == nil {
-		switch o.state {
-		case record.AttemptDone:
-			s.count.done.Add(1)
-		case record.AttemptFailed:
-			s.count.failed.Add(1)
-		case record.AttemptReleased:
-			s.count.released.Add(1)
-		default:
-			s.count.abandoned.Add(1)
-		}
+		s.count.add(endings[o.state].count(&s.count.Stats), 1)
 	}
 	a.stop()
 	a.life.End(ErrSettled)
 	if done != nil {
-		s.cache.put(a.entry.Ref, done, o.since, a.set.retain)
+		s.cache.put(a.entry.Ref, done, o.since, a.set.Retain)
 	}
-	a.given.Do(func() { s.work.give(a.work, err != nil || o.state == "") })
+	s.work.give(a.work, err != nil || o.state == "")
 	a.endFlight(done)
 }

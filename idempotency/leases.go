@@ -203,11 +203,9 @@ func (p *pool) renew(l *pooled) {
 	var pause commit.Backoff
 	wait := p.ttl / 3
 	for {
-		t := time.NewTimer(wait)
 		select {
-		case <-t.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			t.Stop()
 			p.mu.Lock()
 			idle := l.used == 0 && !l.gone
 			p.mu.Unlock()

@@ -196,15 +196,11 @@ type Option func(*settings)
 // settings are the options of one call with the store's as defaults. They do not change once
 // they are made.
 type settings struct {
-	retain       time.Duration
-	maxExecution time.Duration
-	wait         time.Duration // counts if hasWait
-	hasWait      bool
-	onLost       LostPolicy
-	onError      func(error) Action
-	onPanic      Action
-	likelyNew    bool
-	also         any
+	Options
+	wait      time.Duration // counts if hasWait
+	hasWait   bool
+	likelyNew bool
+	also      any
 }
 
 // Wait bounds how long a duplicate waits for the outcome of the attempt in progress: after d
@@ -218,18 +214,18 @@ func Wait(d time.Duration) Option { return func(s *settings) { s.wait, s.hasWait
 func LikelyNew() Option { return func(s *settings) { s.likelyNew = true } }
 
 // Retain sets how long the outcome is kept: see Options.Retain.
-func Retain(d time.Duration) Option { return func(s *settings) { s.retain = d } }
+func Retain(d time.Duration) Option { return func(s *settings) { s.Retain = d } }
 
 // MaxExecution bounds the attempt: see Options.MaxExecution.
-func MaxExecution(d time.Duration) Option { return func(s *settings) { s.maxExecution = d } }
+func MaxExecution(d time.Duration) Option { return func(s *settings) { s.MaxExecution = d } }
 
 // OnLost decides what happens to the request if its attempt is lost, and whether this call takes
 // over an attempt that was lost: see Options.OnLost.
-func OnLost(p LostPolicy) Option { return func(s *settings) { s.onLost = p } }
+func OnLost(p LostPolicy) Option { return func(s *settings) { s.OnLost = p } }
 
 // OnError decides what happens to the request if the function returns an error: see
 // Options.OnError.
-func OnError(f func(error) Action) Option { return func(s *settings) { s.onError = f } }
+func OnError(f func(error) Action) Option { return func(s *settings) { s.OnError = f } }
 
 // AlsoCompare adds a second payload, in any form that Begin accepts; nil is none. Two calls with a
 // second payload are the same request only if both payloads are equal. A call without one, such as
@@ -239,7 +235,7 @@ func OnError(f func(error) Action) Option { return func(s *settings) { s.onError
 func AlsoCompare(payload any) Option { return func(s *settings) { s.also = payload } }
 
 // OnPanic decides what happens to the request if the function panics: see Options.OnPanic.
-func OnPanic(a Action) Option { return func(s *settings) { s.onPanic = a } }
+func OnPanic(a Action) Option { return func(s *settings) { s.OnPanic = a } }
 
 // waits reports whether a duplicate waits at all.
 func (s settings) waits() bool { return !s.hasWait || s.wait > 0 }
@@ -253,32 +249,30 @@ func (s settings) waitBound() (context.Context, context.CancelFunc) {
 }
 
 func (o Options) settings(opts []Option) (settings, error) {
-	s := settings{retain: o.Retain, maxExecution: o.MaxExecution, onLost: o.OnLost, onError: o.OnError, onPanic: o.OnPanic}
+	s := settings{Options: o}
 	for i, f := range opts {
 		if f == nil {
 			return s, invalid("Option %d is nil", i+1)
 		}
 		f(&s)
 	}
-	if s.onError == nil {
-		s.onError = func(error) Action { return Forget }
+	if s.OnError == nil {
+		s.OnError = func(error) Action { return Forget }
 	}
-	if s.onPanic == DefaultAction {
-		s.onPanic = o.OnPanic
-	}
+	s.OnPanic = cmp.Or(s.OnPanic, o.OnPanic)
 	switch {
-	case s.retain < time.Second || s.retain > maxDuration:
-		return s, invalid("Retain %v is not between a second and %v", s.retain, maxDuration)
-	case s.retain > o.RetainUnknown:
-		return s, invalid("Retain %v is above Options.RetainUnknown, %v", s.retain, o.RetainUnknown)
+	case s.Retain < time.Second || s.Retain > maxDuration:
+		return s, invalid("Retain %v is not between a second and %v", s.Retain, maxDuration)
+	case s.Retain > o.RetainUnknown:
+		return s, invalid("Retain %v is above Options.RetainUnknown, %v", s.Retain, o.RetainUnknown)
 	case s.wait < 0:
 		return s, invalid("Wait(%v) is negative", s.wait)
-	case s.maxExecution < time.Millisecond:
-		return s, invalid("MaxExecution %v is below a millisecond", s.maxExecution)
-	case s.onLost != TakeOver && s.onLost != Refuse:
-		return s, invalid("OnLost %d is neither TakeOver nor Refuse", s.onLost)
-	case s.onPanic < DefaultAction || s.onPanic > Abandon:
-		return s, invalid("OnPanic %d is not an Action", s.onPanic)
+	case s.MaxExecution < time.Millisecond:
+		return s, invalid("MaxExecution %v is below a millisecond", s.MaxExecution)
+	case s.OnLost != TakeOver && s.OnLost != Refuse:
+		return s, invalid("OnLost %d is neither TakeOver nor Refuse", s.OnLost)
+	case s.OnPanic < DefaultAction || s.OnPanic > Abandon:
+		return s, invalid("OnPanic %d is not an Action", s.OnPanic)
 	}
 	return s, nil
 }

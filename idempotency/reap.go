@@ -36,11 +36,9 @@ func (p *pool) reap() {
 		p.mu.Unlock()
 		// By the clock that has advanced least: setting a clock must not delete a record.
 		passed := min(time.Since(l.sent.Time), time.Now().Round(0).Sub(l.sent.Round(0)))
-		t := time.NewTimer(p.ttl + p.slack() - passed)
 		select {
-		case <-t.C:
+		case <-time.After(p.ttl + p.slack() - passed):
 		case <-ctx.Done():
-			t.Stop()
 			return
 		}
 		if passed < p.ttl+p.slack() {

@@ -5,13 +5,13 @@ import "go.uber.org/zap"
 // tookOver counts and logs an attempt after a lost one: effects of the lost one outside etcd may
 // happen a second time.
 func (c *call) tookOver(lost state, number int) {
-	c.store.count.takenOver.Add(1)
+	c.store.count.add(&c.store.count.TakenOver, 1)
 	c.store.log.Warn("an attempt was lost: the request runs again", c.fields(lost, number)...)
 }
 
 // unknown counts, logs and returns the refusal of a request whose attempt was lost.
 func (c *call) unknown(lost state) error {
-	c.store.count.unknown.Add(1)
+	c.store.count.add(&c.store.count.Unknown, 1)
 	c.store.log.Warn("an attempt was lost: the request is refused until Resolve", c.fields(lost, lost.rec.Number)...)
 	return &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Owner: lost.rec.Owner, Attempt: lost.rec.Number}
 }

@@ -116,8 +116,8 @@ func (s *Store) keysBelow(ctx context.Context, prefix string) (int64, error) {
 // scopeFull counts and returns the refusal of a request whose scope is full. Records that were made at
 // equal intervals expire at equal intervals.
 func (c *call) scopeFull() error {
-	c.store.count.scopeFull.Add(1)
+	c.store.count.add(&c.store.count.ScopeFull, 1)
 	most := c.store.opts.MaxPerScope
-	after := min(max(c.set.retain/time.Duration(most), time.Second), time.Hour)
+	after := min(max(c.set.Retain/time.Duration(most), time.Second), time.Hour)
 	return &ScopeFullError{Key: c.key, Max: most, RetryAfter: after}
 }

@@ -1,11 +1,18 @@
 package idempotency
 
-import "sync/atomic"
+import "sync"
 
-// counters are the counts behind Stats.
-type counters struct {
-	begun, takenOver, cached, read, joined, inProgress, mismatched, unknown, scopeFull atomic.Int64
-	done, failed, released, abandoned, fenced, omitted, pending                        atomic.Int64
+// counts are the Stats of a store.
+type counts struct {
+	mu sync.Mutex
+	Stats
+}
+
+// add adds to one of the counts.
+func (c *counts) add(count *int64, n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*count += n
 }
 
 // Stats counts what a Store has done in this process.
@@ -31,11 +38,7 @@ type Stats struct {
 
 // Stats returns the counts.
 func (s *Store) Stats() Stats {
-	c := &s.count
-	return Stats{
-		Begun: c.begun.Load(), TakenOver: c.takenOver.Load(), Cached: c.cached.Load(), Read: c.read.Load(), Joined: c.joined.Load(),
-		InProgress: c.inProgress.Load(), Mismatched: c.mismatched.Load(), Unknown: c.unknown.Load(), ScopeFull: c.scopeFull.Load(),
-		Done: c.done.Load(), Failed: c.failed.Load(), Released: c.released.Load(), Abandoned: c.abandoned.Load(),
-		Fenced: c.fenced.Load(), Omitted: c.omitted.Load(), Pending: c.pending.Load(),
-	}
+	s.count.mu.Lock()
+	defer s.count.mu.Unlock()
+	return s.count.Stats
 }

@@ -35,7 +35,7 @@ type Store struct {
 	cache  cache
 	space  space
 	scopes scopes
-	count  counters
+	count  counts
 	ends   expiries
 
 	mu        sync.Mutex

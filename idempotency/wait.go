@@ -45,15 +45,14 @@ func (c *call) await(ctx context.Context, f *flight) (state, error) {
 	}
 	defer func() { cancel(); <-listening }()
 	// An event may be lost, so the key is also read from time to time.
-	again := time.NewTicker(s.sess.TTL())
-	defer again.Stop()
+	again := time.Tick(s.sess.TTL())
 	for {
 		c.since = time.Time{}
 		select {
 		case st := <-ended:
 			return st, nil
 		case <-f.rechecks:
-		case <-again.C:
+		case <-again:
 		case <-c.bound.Done():
 			return state{}, over{}
 		case <-ctx.Done():

@@ -27,7 +27,7 @@ func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bo
 	case record.AttemptReleased:
 		return a.release(ctx, o)
 	}
-	parts, pool := a.prepare(o), a.store.retain(a.set.retain)
+	parts, pool := a.prepare(o), a.store.retain(a.set.Retain)
 	a.store.space.writes(2+len(parts), max(len(o.text), o.rec.Size))
 	for {
 		lease, err := pool.take(ctx, 1+len(parts))
@@ -134,7 +134,7 @@ func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again 
 	var res commit.Amending
 	var lease *pooled
 	if steps || o.ran {
-		if lease, err = s.retain(a.set.retain).take(ctx, 1); err == nil {
+		if lease, err = s.retain(a.set.Retain).take(ctx, 1); err == nil {
 			s.space.writes(1, len(text))
 			keep := free
 			keep.Then = []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id)), free.Then[1]}
@@ -153,10 +153,10 @@ func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again 
 		if lease == nil {
 			return nil, false
 		}
-		err := s.prolong(ctx, s.retain(a.set.retain), lease, res, kept{entry: a.entry, text: text})
+		err := s.prolong(ctx, s.retain(a.set.Retain), lease, res, kept{entry: a.entry, text: text})
 		return err, err != nil
 	case res.Outcome == commit.LeaseGone:
-		s.retain(a.set.retain).forget(lease)
+		s.retain(a.set.Retain).forget(lease)
 		return rpctypes.ErrLeaseNotFound, true
 	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
 		return nil, false // the claim existed until then, so this attempt has removed it
