@@ -31,7 +31,7 @@ type claimed struct {
 
 // claim claims a tick for this process. If it returns nil and no error, the Result has the reason.
 func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, r request) (*claimed, Result, error) {
-	sent, intime := r.bound(ctx, tick, l.opts.now())
+	sent, intime := r.bound(ctx, tick, l.opts.Now())
 	defer intime()
 	ctx, cancel := l.untilClose(sent)
 	defer cancel()
@@ -99,7 +99,7 @@ func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*cla
 	// An event may have arrived meanwhile. And the clock is read again, because timers do not count the
 	// time in which the machine was suspended.
 	h, _ := j.seen(j.keys.Run(p.tick))
-	next := r.unread(p, h, r.late(p.tick, p.attempt, l.opts.now()))
+	next := r.unread(p, h, r.late(p.tick, p.attempt, l.opts.Now()))
 	if next.action != send {
 		return nil, next, nil
 	}
@@ -123,7 +123,7 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request, pause 
 			return decision{}, l.endError(ctx, asked, err)
 		}
 		j.read(st.settled())
-		next := st.decide(j.name, p.tick, r, l.lease())
+		next := st.decide(j.name, p.tick, r, l.sess.Lease())
 		switch next.action {
 		case refuse:
 			l.sess.Background(func() { l.revokeSpares(j) })

@@ -48,7 +48,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOptio
 
 // do runs fn for a tick. If the run is lost it makes further attempts, as Retries allows.
 func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Result, error) {
-	now := l.opts.now()
+	now := l.opts.Now()
 	tick := r.tickAt(now)
 	res := Result{Job: name, Tick: tick}
 	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
@@ -65,7 +65,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 	for {
 		c, this, err := l.claim(ctx, j, tick, r)
 		if err != nil {
-			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.explain(err))
+			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
 		}
 		if c == nil && lost != nil {
 			return res, errors.Join(lost, err) // the previous attempt is the result of this call
@@ -88,7 +88,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 		}
 		res, lost = this, err
 		again := res.Outcome == Lost && !r.single && c.attempt <= r.retries && !errors.Is(err, ErrUnlocked)
-		if !again || ctx.Err() != nil || l.accept.Err() != nil {
+		if !again || ctx.Err() != nil || l.sess.Accepting().Err() != nil {
 			return res, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // endedBy is the cause with which this package ends a ctx that it has derived. The cause of a
@@ -17,7 +16,7 @@ type endedBy struct{ error }
 // untilClose derives a ctx that also ends when Close of the session begins.
 func (l *Locker) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.accept, func() { cancel(endedBy{ErrClosed}) })
+	stop := context.AfterFunc(l.sess.Accepting(), func() { cancel(endedBy{ErrClosed}) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
@@ -47,11 +46,8 @@ func (l *Locker) about(attempted, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s job %q: %w", attempted, name, l.explain(err))
+	return fmt.Errorf("%s job %q: %w", attempted, name, l.sess.Explain(err))
 }
-
-// explain adds to an error that denies permission what an operator has to change.
-func (l *Locker) explain(err error) error { return commit.Explain(err, l.space.Root()) }
 
 // endError returns the error of a call that has asked etcd since a time without an answer. If ctx
 // has ended meanwhile, the error includes that etcd does not answer, so that it does not read as

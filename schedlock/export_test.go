@@ -5,7 +5,7 @@ import "time"
 // WithClock returns options with a clock that is off by that much, of which
 // the others hear often.
 func WithClock(o Options, ahead time.Duration) *Options {
-	o.now = func() time.Time { return time.Now().Add(ahead) }
+	o.Now = func() time.Time { return time.Now().Add(ahead) }
 	o.beat = 50 * time.Millisecond
 	return &o
 }

@@ -38,8 +38,8 @@ func (l *Locker) withdraw(ctx context.Context, j *job, c *claimed) error {
 
 // run starts the function for a claim, and returns when the run has ended.
 func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req request) (Result, error) {
-	r := &Run{locker: l, job: j, epoch: c.epoch, claim: c, token: c.token, leave: c.leave}
-	if !c.epoch.Valid() || req.late(c.tick, c.attempt, l.opts.now()) || !l.cooldownLasts(ctx, c) {
+	r := &Run{locker: l, job: j, claim: c}
+	if !c.epoch.Valid() || req.late(c.tick, c.attempt, l.opts.Now()) || !l.cooldownLasts(ctx, c) {
 		err := l.withdraw(ctx, j, c)
 		l.sess.Background(func() {
 			if err != nil {
@@ -57,8 +57,8 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req reque
 	r.atMost.Store(int64(req.atMost))
 	_ = r.life.Bound(r.began.Add(req.atMost))
 	j.mu.Lock()
-	j.runs[r.token] = r
-	if j.lockGone > r.token {
+	j.runs[r.claim.token] = r
+	if j.lockGone > r.claim.token {
 		r.lockLost()
 	}
 	j.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *Run) overdue(cause error) {
 				r.locker.log.Warn("a run continues after AtMost, and its job is released: another run may overlap with it. Set AtMost above the longest time that the job takes",
 					zap.String("job", r.job.name), zap.Time("tick", r.claim.tick), zap.Duration("took", time.Since(r.began)))
 			}
-		case <-r.epoch.Context().Done():
+		case <-r.claim.epoch.Context().Done():
 		}
 	})
 }
@@ -148,7 +148,7 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 			res.Outcome = Failed
 		}
 		rec := r.claim.record
-		rec.State, rec.EndMS = record.RunDone, r.locker.opts.now().UnixMilli()
+		rec.State, rec.EndMS = record.RunDone, r.locker.opts.Now().UnixMilli()
 		if r.err != nil {
 			rec.State, rec.Error = record.RunFailed, record.Text(r.err.Error())
 		}
@@ -161,9 +161,9 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 // unregister removes the run from the active runs of this process.
 func (r *Run) unregister() {
 	r.job.mu.Lock()
-	delete(r.job.runs, r.token)
+	delete(r.job.runs, r.claim.token)
 	r.job.mu.Unlock()
-	r.leave()
+	r.claim.leave()
 }
 
 // trim returns the operations that remove the oldest records and raise the floor, so that their
@@ -172,7 +172,7 @@ func (r *Run) unregister() {
 func (r *Run) trim() []clientv3.Op {
 	l, keys := r.locker, r.job.keys
 	// The floor must not include a tick that is in the future by any process's clock.
-	slowest, ok := l.clocks.slowest(r.epoch.Lease())
+	slowest, ok := l.clocks.slowest(r.claim.epoch.Lease())
 	if !ok {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (r *Run) trim() []clientv3.Op {
 		if !ok || tick.After(slowest) || tick.Equal(r.claim.tick) {
 			break
 		}
-		if i < l.opts.Keep && l.opts.now().Sub(tick) <= l.opts.KeepFor {
+		if i < l.opts.Keep && l.opts.Now().Sub(tick) <= l.opts.KeepFor {
 			break
 		}
 		last = i
@@ -202,10 +202,10 @@ func (r *Run) trim() []clientv3.Op {
 // has put it, possibly without a lease. Its create revision shows that no other run has it. A key
 // that is gone, or that expires with the session, is left alone.
 func (r *Run) removeLock() {
-	lives := r.epoch.Context().Err() == nil && !errors.Is(r.Err(), ErrUnlocked)
+	lives := r.claim.epoch.Context().Err() == nil && !errors.Is(r.Err(), ErrUnlocked)
 	if !lives || !r.locker.sess.Background(func() {
 		defer r.unregister()
-		_, _ = commit.Remove(r.epoch.Context(), r.locker.client, r.job.keys.Lock(), r.token)
+		_, _ = commit.Remove(r.claim.epoch.Context(), r.locker.client, r.job.keys.Lock(), r.claim.token)
 	}) {
 		r.unregister()
 	}

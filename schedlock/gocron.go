@@ -207,7 +207,7 @@ func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result,
 			r.within = cmp.Or(r.within, r.every)
 			return l.call(ctx, key, fn, r, g)
 		}
-		now := l.opts.now()
+		now := l.opts.Now()
 		r.tick = r.tickAt(now)
 		l.warnTwice(key, g, r.tick, true)
 		r.within = cmp.Or(r.within, min(r.every, now.Sub(r.tick)+inTime(r.every)))

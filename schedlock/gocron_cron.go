@@ -47,7 +47,7 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 	if err != nil {
 		return nil, err
 	}
-	g.ticks = &gocronTicks{times: timetable{schedule: cron}, valid: cron.IsValid, now: l.opts.now, alone: func() {
+	g.ticks = &gocronTicks{times: timetable{schedule: cron}, valid: cron.IsValid, now: l.opts.Now, alone: func() {
 		l.log.Warn("two fire times of a gocron job have come without a call for its lock: without the lock each process runs the job. Pass what NewGocronCron returned to gocron.WithDistributedJobLocker as well, not to WithCronImplementation alone")
 	}}
 	return &GocronCron[L]{g, g.ticks}, nil

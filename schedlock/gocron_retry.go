@@ -71,7 +71,7 @@ func (l *Locker) waitLost(j *job, tick time.Time, r request) bool {
 	r.standby = nil // this is the standby
 	ctx, cancel := l.untilClose(context.Background())
 	defer cancel()
-	ctx, intime := r.bound(ctx, tick, l.opts.now())
+	ctx, intime := r.bound(ctx, tick, l.opts.Now())
 	defer intime()
 	var pause commit.Backoff
 	for {
@@ -83,7 +83,7 @@ func (l *Locker) waitLost(j *job, tick time.Time, r request) bool {
 			}
 			continue
 		}
-		if next := st.decide(j.name, tick, r, l.lease()); next.action != await {
+		if next := st.decide(j.name, tick, r, l.sess.Lease()); next.action != await {
 			return next.action == send
 		}
 		if l.waitEvent(ctx, changed) != nil {

@@ -94,7 +94,7 @@ func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, 
 		return nil
 	})
 	if err != nil {
-		return Record{}, fmt.Errorf("get record of job %q, tick %s: %w", name, stamp(tick), l.explain(err))
+		return Record{}, fmt.Errorf("get record of job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
 	}
 	return out, nil
 }
@@ -150,7 +150,7 @@ func pauseOf(kvs []*mvccpb.KeyValue) *Pause {
 func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 	out, err := l.status(ctx, name)
 	if err != nil {
-		return Status{}, fmt.Errorf("read status of job %q: %w", name, l.explain(err))
+		return Status{}, fmt.Errorf("read status of job %q: %w", name, l.sess.Explain(err))
 	}
 	return out, nil
 }
@@ -251,7 +251,7 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("list jobs: %w", l.explain(err))
+			return nil, fmt.Errorf("list jobs: %w", l.sess.Explain(err))
 		}
 		for _, kv := range resp.Kvs {
 			name, _, ok := l.space.ParseJob(string(kv.Key))

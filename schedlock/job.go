@@ -44,7 +44,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 	periods, _ := schedule.(Periods)
 	s, err := newSettings(time.Duration(periods), opts)
 	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}}
-	now := l.opts.now()
+	now := l.opts.Now()
 	err = cmp.Or(checkName(name), err)
 	switch {
 	case err != nil:
@@ -120,7 +120,7 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 // default before the next fire time.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 	defer j.locker.callDone(&res, &err)
-	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, again: j.times.after(j.locker.opts.now())})
+	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, again: j.times.after(j.locker.opts.Now())})
 }
 
 // run runs one tick, unless a later one has come.
@@ -132,7 +132,7 @@ func (j *Job) run(ctx context.Context, tick time.Time) (Result, error) {
 // due returns the tick for which a library calls now.
 func (l *Locker) due(times *timetable) time.Time {
 	times.setBack(l.horizon())
-	return times.due(l.opts.now())
+	return times.due(l.opts.Now())
 }
 
 // scheduled runs one tick of a timetable.

@@ -122,7 +122,7 @@ func (l *Locker) resync() {
 	for _, j := range l.jobs {
 		j.mu.Lock()
 		for _, r := range j.runs {
-			l.sess.Background(func() { _ = r.Check(r.epoch.Context()) })
+			l.sess.Background(func() { _ = r.Check(r.claim.epoch.Context()) })
 		}
 		j.notify()
 		j.mu.Unlock()
@@ -166,7 +166,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 			j.lockGone = ev.Kv.ModRevision
 		}
 		for _, r := range j.runs {
-			if ev.Kv.ModRevision > r.token {
+			if ev.Kv.ModRevision > r.claim.token {
 				r.lockLost()
 			}
 		}
@@ -174,7 +174,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 		r, ok := record.DecodeRun(ev.Kv.Value)
 		if ok && r.State == record.RunUnlocked {
 			for _, run := range j.runs {
-				if key == j.keys.Run(run.claim.tick) && ev.Kv.ModRevision > run.token {
+				if key == j.keys.Run(run.claim.tick) && ev.Kv.ModRevision > run.claim.token {
 					run.unlocked(r)
 				}
 			}

@@ -2,7 +2,6 @@ package schedlock
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -39,8 +38,7 @@ type Options struct {
 	// own clock measures that. Defaults to time.Now.
 	Now func() time.Time
 
-	now  func() time.Time
-	beat time.Duration
+	beat time.Duration // between two publications of this process's time
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -52,11 +50,8 @@ func (o *Options) withDefaults() (Options, error) {
 	out.KeepFor = cmp.Or(out.KeepFor, 30*24*time.Hour)
 	out.MaxSkew = cmp.Or(out.MaxSkew, time.Minute)
 	out.beat = cmp.Or(out.beat, beat)
-	if out.now == nil {
-		out.now = out.Now
-	}
-	if out.now == nil {
-		out.now = time.Now
+	if out.Now == nil {
+		out.Now = time.Now
 	}
 	switch {
 	case out.Keep < 1 || out.Keep > 1000:
@@ -78,8 +73,7 @@ type Locker struct {
 	opts   Options
 	log    *zap.Logger
 	clocks *clocks
-	accept context.Context // ends when Close of the session begins
-	turns  chan struct{}   // one for each claim in flight
+	turns  chan struct{} // one for each claim in flight
 
 	mu      sync.Mutex
 	jobs    map[string]*job   // by range
@@ -100,20 +94,17 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	}
 	sess := engine.Of(s)
 	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
-	l.clocks = &clocks{space: l.space, now: o.now, peers: map[string]*peer{}}
+	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
-	accept, cancel := sess.Open(ctx)
-	l.accept = accept
 	for _, work := range []func(){
 		func() { sess.Source().Listen(ctx, l.space.Jobs(), l.resync, l.apply) },
 		func() { sess.Source().Follow(ctx, l.space.Clocks(), 0, l.clocks) },
-		func() { l.clocks.publish(accept, sess, o.beat) },
-		func() { <-ctx.Done(); cancel(); l.revokeAllSpares() },
+		func() { l.clocks.publish(sess.Accepting(), sess, o.beat) },
+		func() { <-ctx.Done(); l.revokeAllSpares() },
 	} {
 		open = open && sess.Background(work)
 	}
 	if !open || ctx.Err() != nil {
-		cancel()
 		return nil, fmt.Errorf("new locker: %w", ErrClosed)
 	}
 	return l, nil
@@ -124,21 +115,5 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 // clock is ahead starts jobs early, and one whose clock is behind finds its ticks claimed. Clocks
 // reads no etcd and never fails.
 func (l *Locker) Clocks() []Clock {
-	return l.clocks.list(l.lease())
+	return l.clocks.list(l.sess.Lease())
 }
-
-// lease returns the session's lease, or 0 while the session has none.
-func (l *Locker) lease() clientv3.LeaseID {
-	e, err := l.sess.Live(canceled)
-	if err != nil {
-		return 0
-	}
-	return e.Lease()
-}
-
-// canceled is a ctx that has ended, for calls that must not wait.
-var canceled = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()

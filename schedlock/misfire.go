@@ -31,7 +31,7 @@ func (j *Job) catchUp() {
 		var missed time.Time
 		some := false
 		if s.misfire == Once && !p.last.IsZero() {
-			missed, some = j.times.latest(p.last, l.opts.now())
+			missed, some = j.times.latest(p.last, l.opts.Now())
 			some = some && !p.skipped(missed)
 		}
 		switch {

@@ -51,7 +51,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 		}
 		o(&p)
 	}
-	value := record.Pause{By: l.sess.Owner(), Reason: reason, AtMS: l.opts.now().UnixMilli()}.Encode()
+	value := record.Pause{By: l.sess.Owner(), Reason: reason, AtMS: l.opts.Now().UnixMilli()}.Encode()
 	err := cmp.Or(checkReason(reason), checkName(name))
 	if err == nil && !p.anyName {
 		if err = l.known(ctx, name); errors.Is(err, ErrUnknownJob) {
@@ -83,7 +83,7 @@ func (l *Locker) operate(ctx context.Context, name string, change func(keyspace.
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	keys := l.space.Job(name)
-	value := record.Operated{Nonce: rand.Text(), By: l.sess.Owner(), AtMS: l.opts.now().UnixMilli()}.Encode()
+	value := record.Operated{Nonce: rand.Text(), By: l.sess.Owner(), AtMS: l.opts.Now().UnixMilli()}.Encode()
 	mine := func(b []byte) bool { return string(b) == value }
 	for {
 		var last int64
@@ -175,7 +175,7 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 	for _, kv := range run.Kvs {
 		rec, _ := record.DecodeRun(kv.Value)
 		rec.State, rec.Attempt = record.RunUnlocked, max(rec.Attempt, 1)
-		rec.EndMS, rec.Error, rec.By = l.opts.now().UnixMilli(), reason, l.sess.Owner()
+		rec.EndMS, rec.Error, rec.By = l.opts.Now().UnixMilli(), reason, l.sess.Owner()
 		puts = append(puts, clientv3.OpPut(string(kv.Key), rec.Encode()))
 	}
 	removal, err := commit.RemoveAndPut(ctx, l.client, keys.Lock(), token, puts)

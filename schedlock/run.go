@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -23,11 +23,8 @@ import (
 type Run struct {
 	locker  *Locker
 	job     *job
-	epoch   *engine.Epoch
 	claim   *claimed
-	token   int64
 	life    *life.Life
-	leave   func()
 	stop    func() bool // of the watch over the epoch
 	settled sync.Once
 	outcome Result
@@ -78,12 +75,12 @@ func (r *Run) Attempt() int { return r.claim.attempt }
 
 // Token returns the run's fencing token, a revision of etcd. It increases from run to run of the
 // job: a resource that refuses tokens below the greatest one it has seen is safe from earlier runs.
-func (r *Run) Token() int64 { return r.token }
+func (r *Run) Token() int64 { return r.claim.token }
 
 // Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while the run
 // is active in etcd, whatever the clocks do. The Txn's client must see the same keys as the
 // session's.
-func (r *Run) Guard() clientv3.Cmp { return commit.Guard(r.job.keys.Lock(), r.token) }
+func (r *Run) Guard() clientv3.Cmp { return commit.Guard(r.job.keys.Lock(), r.claim.token) }
 
 // Txn returns a Txn with the guard and the further conditions as its If. The caller sets Then and
 // Else.
@@ -125,19 +122,16 @@ func (r *Run) Check(ctx context.Context) error {
 	defer cancel()
 	resp, err := r.locker.client.Get(call, r.job.keys.Lock())
 	if err != nil {
-		return fmt.Errorf("check run of job %q: %w", r.job.name, r.locker.explain(joinEnd(ctx, err)))
+		return fmt.Errorf("check run of job %q: %w", r.job.name, r.locker.sess.Explain(joinEnd(ctx, err)))
 	}
-	if len(resp.Kvs) != 1 || resp.Kvs[0].ModRevision != r.token {
+	if len(resp.Kvs) != 1 || resp.Kvs[0].ModRevision != r.claim.token {
 		r.lockLost()
 	}
 	return r.Err()
 }
 
 func (r *Run) lost(cause, reason error) *LostError {
-	err := &LostError{Job: r.job.name, Tick: r.claim.tick, Attempt: r.claim.attempt, Token: r.token, Cause: cause}
-	if cause == nil {
-		err.Cause = ErrLost
-	}
+	err := &LostError{Job: r.job.name, Tick: r.claim.tick, Attempt: r.claim.attempt, Token: r.Token(), Cause: cmp.Or(cause, ErrLost)}
 	if reason != nil {
 		err.Reason = reason.Error()
 	}
@@ -145,7 +139,7 @@ func (r *Run) lost(cause, reason error) *LostError {
 }
 
 // lostWithSession returns the cause of a run that ends with its session.
-func (r *Run) lostWithSession() error { return r.lost(r.epoch.Why()) }
+func (r *Run) lostWithSession() error { return r.lost(r.claim.epoch.Why()) }
 
 func (r *Run) late() error {
 	return fmt.Errorf("job %q, tick %s: %w: AtMost of %v has passed", r.job.name, stamp(r.claim.tick), ErrTooLong, time.Duration(r.atMost.Load()))

@@ -14,7 +14,7 @@ import (
 
 // horizon returns the latest tick whose claim keeps earlier ticks from starting: a process that claims
 // beyond it has a wrong clock.
-func (l *Locker) horizon() time.Time { return l.opts.now().Add(l.opts.MaxSkew + smallest) }
+func (l *Locker) horizon() time.Time { return l.opts.Now().Add(l.opts.MaxSkew + smallest) }
 
 func none(first, end string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(first).WithRange(end), "=", 0)
@@ -73,7 +73,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 
 // draft returns a claim that is not sent yet.
 func (l *Locker) draft(e *engine.Epoch, p plan) *claimed {
-	at, lease := l.opts.now().UnixMilli(), int64(e.Lease())
+	at, lease := l.opts.Now().UnixMilli(), int64(e.Lease())
 	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(),
 		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: l.sess.Owner(), Lease: lease, StartMS: at},
 		lock:   record.Lock{Nonce: l.sess.Nonce(), Lease: lease, Tick: stamp(p.tick), Attempt: p.attempt, Owner: l.sess.Owner(), AtMS: at},

@@ -71,13 +71,13 @@ func (r *Run) record(puts []clientv3.Op, known chan<- ending, left <-chan struct
 		}
 		if text != "" {
 			r.locker.log.Warn(text, zap.String("job", r.job.name), zap.Time("tick", r.claim.tick),
-				zap.Int("attempt", r.claim.attempt), zap.Error(r.locker.explain(e.why())))
+				zap.Int("attempt", r.claim.attempt), zap.Error(r.locker.sess.Explain(e.why())))
 		}
 	}
-	epoch := r.epoch.Context()
+	epoch := r.claim.epoch.Context()
 	doubt := false // an answer was lost: if the lock is gone, this Txn may have removed it
 	for pause := (commit.Backoff{Most: 10 * time.Second}); ; {
-		removal, err := commit.RemoveAndPut(epoch, r.locker.client, r.job.keys.Lock(), r.token, puts)
+		removal, err := commit.RemoveAndPut(epoch, r.locker.client, r.job.keys.Lock(), r.claim.token, puts)
 		doubt = doubt || removal == commit.Vanished
 		switch {
 		case err == nil && (removal != commit.Absent || doubt):
@@ -102,7 +102,7 @@ func (r *Run) record(puts []clientv3.Op, known chan<- ending, left <-chan struct
 
 // whyEnded returns why the session has ended, as an error that does not match ErrLost.
 func (r *Run) whyEnded() error {
-	cause, reason := r.epoch.Why()
+	cause, reason := r.claim.epoch.Why()
 	if reason == nil || errors.Is(cause, ErrClosed) {
 		return ErrClosed
 	}
@@ -117,8 +117,8 @@ func (r *Run) setUnconfirmed(why error, rec record.Run) {
 	if r.confirmed { // meanwhile
 		return
 	}
-	r.open = &UnconfirmedError{Job: j.name, Tick: r.claim.tick, Attempt: r.claim.attempt, Token: r.token, Cause: r.locker.explain(why)}
-	j.open[r.token] = rec
+	r.open = &UnconfirmedError{Job: j.name, Tick: r.claim.tick, Attempt: r.claim.attempt, Token: r.claim.token, Cause: r.locker.sess.Explain(why)}
+	j.open[r.claim.token] = rec
 	if len(j.open) > memory {
 		delete(j.open, slices.Min(slices.Collect(maps.Keys(j.open))))
 	}
@@ -129,7 +129,7 @@ func (r *Run) setConfirmed() {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
 	r.confirmed, r.open = true, nil
-	delete(r.job.open, r.token)
+	delete(r.job.open, r.claim.token)
 }
 
 // unconfirmed returns an *UnconfirmedError if etcd has not confirmed the record of the run's

@@ -79,7 +79,7 @@ func (w *wrapped) Run() {
 func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by any) (res Result, err error) {
 	defer l.callDone(&res, &err)
 	if r.tick.IsZero() {
-		l.warnTwice(name, by, r.tickAt(l.opts.now()), true)
+		l.warnTwice(name, by, r.tickAt(l.opts.Now()), true)
 	}
 	return l.do(ctx, name, fn, r)
 }

@@ -55,7 +55,7 @@ func TestTickClaimedWhileWaitingForATurn(t *testing.T) {
 		cancel()
 		wg.Wait()
 		require.NoError(t, err)
-		require.Equal(t, []any{schedlock.Claimed, on[1].session.Holder()}, []any{res.Outcome, res.Holder})
+		require.Equal(t, []any{schedlock.Claimed, on[1].session.Owner()}, []any{res.Outcome, res.Owner})
 		require.EqualValues(t, 4, hung.Load(), "it sent no claim")
 	})
 }
