@@ -79,7 +79,7 @@ func (h held) Released() bool           { return h.p.released.Load() }
 
 func (h held) end(cause error, reason string) (report func()) {
 	if lost := h.p.lose(cause, reason); lost != nil {
-		return func() { h.p.queue.own.trace.lost(lost) }
+		return func() { call(h.p.queue.own.trace.Lost, lost) }
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (p *Permit) after(cause error) {
 		p.epoch.Drop(p.ticket.Ticket)
 		p.epoch.Withdraw(p.ticket.Ticket, p.queue.refusal(p.ticket))
 	}
-	p.queue.own.trace.lost(cause.(*LostError))
+	call(p.queue.own.trace.Lost, cause.(*LostError))
 }
 
 // end ends the permit here and returns the error that says so, or nil if it had ended

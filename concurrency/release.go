@@ -119,7 +119,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		}
 		unconfirmed := p.unconfirmed(p.epoch.WhyEnded())
 		p.finishRelease(unconfirmed)
-		p.queue.own.trace.unconfirmed(unconfirmed)
+		call(p.queue.own.trace.Unconfirmed, unconfirmed)
 	}
 	if p.epoch.Context().Err() != nil || !p.queue.sess.Background(again) {
 		again() // the lease has ended: nothing is left to do
@@ -146,7 +146,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 	}
 	p.epoch.Free(p.ticket.Ticket)
 	p.finishRelease(nil)
-	p.queue.own.trace.released(ReleaseInfo{Name: p.queue.name, Token: p.token, Held: held})
+	call(p.queue.own.trace.Released, ReleaseInfo{Name: p.queue.name, Token: p.token, Held: held})
 	return nil
 }
 
@@ -163,7 +163,7 @@ func (p *Permit) endedByOthers() *LostError {
 func (p *Permit) conclude(lost *LostError) {
 	p.epoch.Free(p.ticket.Ticket) // not before: a notice that comes then is not kept
 	p.finishRelease(lost.loss())
-	p.queue.own.trace.lost(lost)
+	call(p.queue.own.trace.Lost, lost)
 }
 
 // loss returns e as the result of a release: nil if others have released the permit, by

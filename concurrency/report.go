@@ -17,8 +17,7 @@ const maxBlocking = 10
 // reports calls Trace.Waiting for a waiting request: once when the mirror shows its place,
 // and then every SessionOptions.ReportEvery. stop ends that.
 func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun time.Time) (stop func()) {
-	t := q.own.trace
-	if t == nil || t.Waiting == nil {
+	if q.own.trace.Waiting == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -47,7 +46,7 @@ func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket,
 				}
 				info.Blocking = append(info.Blocking, blocker)
 			}
-			t.waiting(info)
+			q.own.trace.Waiting(info)
 			again = true
 			select {
 			case <-time.After(q.own.reportEvery):

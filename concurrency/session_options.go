@@ -95,6 +95,9 @@ func (o *SessionOptions) withDefaults() (SessionOptions, error) {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
+	if c.Trace == nil {
+		c.Trace = new(Trace)
+	}
 	return c, c.check(shortest)
 }
 

@@ -105,7 +105,7 @@ func (q *sessionQueue) acquireWithin(ctx context.Context, r request, begun time.
 			}
 			var p *Permit
 			if p, former, err = q.acquireOn(ctx, e, r, begun, round, former); err == nil {
-				q.own.trace.acquired(AcquireInfo{Name: q.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
+				call(q.own.trace.Acquired, AcquireInfo{Name: q.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
 				return p, nil
 			}
 		}

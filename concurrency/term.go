@@ -31,6 +31,6 @@ func (p *Permit) keyGone() {
 	if lost := p.lose(word.Cause, word.Reason); lost != nil {
 		p.epoch.Drop(p.ticket.Ticket)
 		p.epoch.Free(p.ticket.Ticket)
-		p.queue.own.trace.lost(lost)
+		call(p.queue.own.trace.Lost, lost)
 	}
 }

@@ -64,44 +64,9 @@ type WaitInfo struct {
 // report.
 type Blocker struct{ Request }
 
-func (t *Trace) waiting(i WaitInfo) {
-	if t != nil && t.Waiting != nil {
-		t.Waiting(i)
-	}
-}
-
-func (t *Trace) acquired(i AcquireInfo) {
-	if t != nil && t.Acquired != nil {
-		t.Acquired(i)
-	}
-}
-
-func (t *Trace) released(i ReleaseInfo) {
-	if t != nil && t.Released != nil {
-		t.Released(i)
-	}
-}
-
-func (t *Trace) unconfirmed(e *UnconfirmedError) {
-	if t != nil && t.Unconfirmed != nil {
-		t.Unconfirmed(e)
-	}
-}
-
-func (t *Trace) lost(e *LostError) {
-	if t != nil && t.Lost != nil {
-		t.Lost(e)
-	}
-}
-
-func (t *Trace) sessionLost(lease clientv3.LeaseID, cause error) {
-	if t != nil && t.SessionLost != nil {
-		t.SessionLost(lease, cause)
-	}
-}
-
-func (t *Trace) sessionRenewed(lease clientv3.LeaseID) {
-	if t != nil && t.SessionRenewed != nil {
-		t.SessionRenewed(lease)
+// call calls a hook, if there is one.
+func call[T any](hook func(T), with T) {
+	if hook != nil {
+		hook(with)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// Options configure a Session. All fields are set.
+// Options configure a Session. All fields are set but Lost and Renewed, which may be nil.
 type Options struct {
 	TTL            time.Duration
 	Margin         time.Duration
@@ -257,11 +257,15 @@ func (s *Session) run(e *Epoch) {
 			}
 		})
 		s.opts.Log.Warn("the session lost its lease, and all permits, runs and attempts on it", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(s.Explain(cause)))
-		s.opts.Lost(clientv3.LeaseID(lost.ID()), cause)
+		if s.opts.Lost != nil {
+			s.opts.Lost(clientv3.LeaseID(lost.ID()), cause)
+		}
 		if e = s.reopen(); e != nil {
 			s.become(e)
 			s.opts.Log.Info("the session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
-			s.opts.Renewed(e.Lease())
+			if s.opts.Renewed != nil {
+				s.opts.Renewed(e.Lease())
+			}
 		}
 	}
 }
