@@ -10,8 +10,8 @@ import (
 
 // whyGone returns why a waiting request's key is gone.
 func (q *sessionQueue) whyGone(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) error {
-	if n, ok := e.Notice(c.Ticket); ok {
-		return noticeError(q.name, c.Token, n)
+	if n := e.Notice(c.Ticket); n != nil {
+		return c.noticeError(n)
 	}
 	// If all requests of a lease have gone, the first few calls find that out.
 	leave, err := q.turn(ctx, &q.sess.Asking, begun)
@@ -22,19 +22,23 @@ func (q *sessionQueue) whyGone(ctx context.Context, e *engine.Epoch, c *ticket, 
 	if !e.Valid() {
 		return engine.ErrEpoch
 	}
-	if n, ok, _ := e.FindNotice(ctx, c.Ticket); ok {
-		return noticeError(q.name, c.Token, n)
+	if n, _ := e.FindNotice(ctx, c.Ticket); n != nil {
+		return c.noticeError(n)
 	}
 	return errAnew // deleted by hand, or with the lease, whose loss the session is about to notice
 }
 
-// noticeError turns a notice into an error.
-func noticeError(name string, token int64, n record.Notice) *LostError {
-	err := &LostError{Name: name, Token: token, Cause: ErrEvicted, Reason: noticeReason(n)}
+// noticeError returns the end of a request or its permit by a notice.
+func (c *ticket) noticeError(n *record.Notice) *LostError {
 	if n.Cause == record.CauseReleased {
-		err.Cause = ErrReleased
+		return c.ending(ErrReleased, noticeReason(*n))
 	}
-	return err
+	return c.ending(ErrEvicted, noticeReason(*n))
+}
+
+// ending returns the end of a request or its permit.
+func (c *ticket) ending(cause error, reason string) *LostError {
+	return &LostError{Name: c.queue.name, Token: c.Token, Cause: cause, Reason: reason}
 }
 
 // noticeReason returns the holder that has left a notice, and its reason.

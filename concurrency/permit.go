@@ -53,7 +53,7 @@ func (p *Permit) register() error {
 	case err != nil:
 		return err
 	case left.Notice != nil:
-		return noticeError(p.queue.name, p.token, *left.Notice)
+		return p.ticket.noticeError(left.Notice)
 	case left.Asked != nil:
 		p.askToStepDown(*left.Asked)
 	}
@@ -67,22 +67,12 @@ func (p *Permit) register() error {
 // permit's.
 type held struct{ p *Permit }
 
-func (h held) Lose(cause, reason error) func() { return h.end(cause, reason.Error()) }
-
-func (h held) Evicted(n record.Notice) func() {
-	word := noticeError(h.p.queue.name, h.p.token, n)
-	return h.end(word.Cause, word.Reason)
+func (h held) Lose(cause, reason error) (report func()) {
+	return h.p.lose(h.p.ticket.ending(cause, reason.Error()))
 }
-
-func (h held) StepDown(n record.Notice) { h.p.askToStepDown(n) }
-func (h held) Released() bool           { return h.p.released.Load() }
-
-func (h held) end(cause error, reason string) (report func()) {
-	if lost := h.p.lose(cause, reason); lost != nil {
-		return func() { call(h.p.queue.own.trace.Lost, lost) }
-	}
-	return nil
-}
+func (h held) Evicted(n record.Notice) (report func()) { return h.p.lose(h.p.ticket.noticeError(&n)) }
+func (h held) StepDown(n record.Notice)                { h.p.askToStepDown(n) }
+func (h held) Released() bool                          { return h.p.released.Load() }
 
 // Context returns a context that ends when the permit ends, with a *LostError as its cause
 // (see context.Cause). It keeps the values of the ctx given to Acquire but not its
@@ -119,19 +109,15 @@ func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.ticket.Key, p.toke
 // renewal of the session's lease moves it on, at most to the end of MaxHold.
 func (p *Permit) Deadline() time.Time { return p.life.Deadline() }
 
-func (p *Permit) ending(cause error, reason string) *LostError {
-	return &LostError{Name: p.queue.name, Token: p.token, Cause: cause, Reason: reason}
-}
-
 // lostWithSession returns the cause of a permit that ends with its session.
 func (p *Permit) lostWithSession() error {
 	cause, reason := p.epoch.Why()
-	return p.ending(cause, reason.Error())
+	return p.ticket.ending(cause, reason.Error())
 }
 
 // heldTooLong returns the cause of a permit that MaxHold ends.
 func (p *Permit) heldTooLong() error {
-	return p.ending(ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.ticket.request.maxHold))
+	return p.ticket.ending(ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.ticket.request.maxHold))
 }
 
 // after follows an end by MaxHold, which releases the permit, or one that Err has found
@@ -144,20 +130,12 @@ func (p *Permit) after(cause error) {
 	call(p.queue.own.trace.Lost, cause.(*LostError))
 }
 
-// end ends the permit here and returns the error that says so, or nil if it had ended
-// before. Whether its key is gone is the caller's concern.
-func (p *Permit) end(cause error, reason string) *LostError {
-	if err := p.ending(cause, reason); p.life.End(err) {
-		return err
+// lose ends the permit here, in any way but the holder's own release. It returns what reports
+// that to Trace.Lost, for the caller to call once it holds nothing up by that, or nil if the
+// permit had ended before. Whether its key is gone is the caller's concern.
+func (p *Permit) lose(lost *LostError) (report func()) {
+	if !p.life.Lose(lost) {
+		return nil
 	}
-	return nil
-}
-
-// lose is end for every end but the holder's own release. If it returns an error, the
-// caller reports it to Trace.Lost once it holds nothing up by that.
-func (p *Permit) lose(cause error, reason string) *LostError {
-	if err := p.ending(cause, reason); p.life.Lose(err) {
-		return err
-	}
-	return nil
+	return func() { call(p.queue.own.trace.Lost, lost) }
 }

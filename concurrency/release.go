@@ -78,7 +78,7 @@ func (p *Permit) releaseAfterWork(ctx context.Context) error {
 // continues in the background.
 func (p *Permit) startRelease(ctx context.Context) error {
 	held := time.Since(p.since)
-	if p.Err() != nil || p.end(ErrReleased, "") == nil {
+	if p.Err() != nil || !p.life.End(p.ticket.ending(ErrReleased, "")) {
 		var lost *LostError
 		errors.As(p.Err(), &lost)
 		p.finishRelease(lost.loss())
@@ -132,15 +132,15 @@ func (p *Permit) startRelease(ctx context.Context) error {
 // ctx's error if that ends first.
 func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) error {
 	if removal != commit.Removed {
-		n, ok, err := p.epoch.FindNotice(ctx, p.ticket.Ticket)
+		n, err := p.epoch.FindNotice(ctx, p.ticket.Ticket)
 		switch {
 		case err != nil:
 			return err
-		case ok:
-			p.conclude(noticeError(p.queue.name, p.token, n))
+		case n != nil:
+			p.conclude(p.ticket.noticeError(n))
 			return nil
 		case removal == commit.Absent:
-			p.conclude(&LostError{Name: p.queue.name, Token: p.token, Cause: ErrLost, Reason: "its key was gone before it was released"})
+			p.conclude(p.ticket.ending(ErrLost, "its key was gone before it was released"))
 			return nil
 		}
 	}
@@ -153,8 +153,8 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 // endedByOthers returns how others have ended a permit that is being released, if a notice
 // of that has come: then its key is gone, whatever becomes of the release's own answer.
 func (p *Permit) endedByOthers() *LostError {
-	if n, ok := p.epoch.Notice(p.ticket.Ticket); ok {
-		return noticeError(p.queue.name, p.token, n)
+	if n := p.epoch.Notice(p.ticket.Ticket); n != nil {
+		return p.ticket.noticeError(n)
 	}
 	return nil
 }

@@ -24,13 +24,13 @@ func (p *Permit) followKey() {
 // keyGone ends a permit whose key is gone from etcd. A notice of the process
 // that did that arrives on another watch.
 func (p *Permit) keyGone() {
-	word := &LostError{Cause: ErrLost, Reason: "its key was deleted"}
-	if n, ok, _ := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); ok {
-		word = noticeError(p.queue.name, p.token, n)
+	lost := p.ticket.ending(ErrLost, "its key was deleted")
+	if n, _ := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); n != nil {
+		lost = p.ticket.noticeError(n)
 	}
-	if lost := p.lose(word.Cause, word.Reason); lost != nil {
+	if report := p.lose(lost); report != nil {
 		p.epoch.Drop(p.ticket.Ticket)
 		p.epoch.Free(p.ticket.Ticket)
-		call(p.queue.own.trace.Lost, lost)
+		report()
 	}
 }

@@ -16,10 +16,9 @@ func (e *Epoch) notice(kv *mvccpb.KeyValue) {
 	var m Mail
 	token, ok := e.keys.ParseStepDown(string(kv.Key))
 	if ok {
-		m.Asked = decodeStepDown(kv.Value)
+		m.Asked = decode(kv.Value, record.Notice{Reason: "the request cannot be read"})
 	} else if token, ok = e.keys.ParseNotice(string(kv.Key)); ok {
-		n := decodeNotice(kv.Value)
-		m.Notice = &n
+		m.Notice = decodeNotice(kv.Value)
 	} else {
 		return // a foreign key
 	}
@@ -41,45 +40,33 @@ func (e *Epoch) notice(kv *mvccpb.KeyValue) {
 	})
 }
 
-func decodeStepDown(value []byte) *record.Notice {
-	n, ok := record.DecodeNotice(value)
-	if !ok {
-		n = record.Notice{Reason: "the request cannot be read"}
-	}
-	return &n
+func decodeNotice(value []byte) *record.Notice {
+	return decode(value, record.Notice{Cause: record.CauseEvicted, Reason: "the notice cannot be read"})
 }
 
-func decodeNotice(value []byte) record.Notice {
-	n, ok := record.DecodeNotice(value)
-	if !ok {
-		n = record.Notice{Cause: record.CauseEvicted, Reason: "the notice cannot be read"}
+// decode reads a stored notice, or returns unreadable.
+func decode(value []byte, unreadable record.Notice) *record.Notice {
+	if n, ok := record.DecodeNotice(value); ok {
+		return &n
 	}
-	return n
+	return &unreadable
 }
 
-// Notice returns the notice of a request, if the watch has brought one.
-func (e *Epoch) Notice(t *Ticket) (n record.Notice, ok bool) {
-	if left := e.roll.mail(t); left.Notice != nil {
-		return *left.Notice, true
-	}
-	return n, false
-}
-
-// FindNotice looks for a notice of one of this session's requests in etcd, too. It returns
-// ctx's error if that ends before etcd has answered, unless the lease has ended and the
-// notice with it.
-func (e *Epoch) FindNotice(ctx context.Context, t *Ticket) (n record.Notice, ok bool, err error) {
-	if n, ok := e.Notice(t); ok {
-		return n, true, nil
+// FindNotice looks for the notice of one of this session's requests in etcd, too, and
+// returns nil if there is none. It returns ctx's error if that ends before etcd has answered,
+// unless the lease has ended and the notice with it.
+func (e *Epoch) FindNotice(ctx context.Context, t *Ticket) (*record.Notice, error) {
+	if n := e.Notice(t); n != nil {
+		return n, nil
 	}
 	// It was written in the same Txn, but this session's watch may lag.
 	kvs, err := e.sess.Get(ctx, e.keys.Notice(t.Token))
 	if err == nil && len(kvs) > 0 {
-		return decodeNotice(kvs[0].Value), true, nil
+		return decodeNotice(kvs[0].Value), nil
 	}
-	n, ok = e.Notice(t) // the watch has brought it meanwhile, and it was removed
-	if ok || err == nil || e.ctx.Err() != nil {
-		return n, ok, nil
+	n := e.Notice(t) // the watch has brought it meanwhile, and it was removed
+	if n != nil || err == nil || e.ctx.Err() != nil {
+		return n, nil
 	}
-	return n, false, ctx.Err()
+	return nil, ctx.Err()
 }

@@ -154,11 +154,11 @@ func (r *roll) deliver(token int64, m Mail) map[*Ticket]Holder {
 	return holding
 }
 
-// mail returns what others have left for a request.
-func (r *roll) mail(t *Ticket) Mail {
+// Notice returns the notice of a request, or nil if the watch has brought none.
+func (r *roll) Notice(t *Ticket) *record.Notice {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return t.left
+	return t.left.Notice
 }
 
 // add is Epoch.Hold for a lease that is valid.

@@ -116,7 +116,7 @@ func TestRollDelivers(t *testing.T) {
 			c.do(r, a, b)
 			for ticket, want := range map[*Ticket]string{a: c.a, b: c.b} {
 				got := ""
-				if n := r.mail(ticket).Notice; n != nil {
+				if n := r.Notice(ticket); n != nil {
 					got = n.Reason
 				}
 				assert.Equal(t, want, got, ticket.Queue)
@@ -143,7 +143,7 @@ func TestRollKeepsEarlyNoticesForAWhile(t *testing.T) {
 	r.Written(second, 6)
 	require.Empty(t, r.early, "a request that was begun after the notice has a greater token")
 	r.Written(later, 9)
-	require.Nil(t, r.mail(later).Notice)
+	require.Nil(t, r.Notice(later))
 }
 
 func TestRollAdds(t *testing.T) {
@@ -175,7 +175,7 @@ func TestRollAdds(t *testing.T) {
 			c.do(r, x)
 			left, err := r.add(x, &fake{})
 			require.Equal(t, c.err, err)
-			require.Equal(t, r.mail(x).Asked, left.Asked)
+			require.Equal(t, x.left.Asked, left.Asked)
 			require.Equal(t, c.holds, r.Holds("q", 7))
 			require.False(t, r.Holds("another", 7))
 			if c.holds {
