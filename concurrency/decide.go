@@ -24,9 +24,9 @@ const (
 // outcomeOf returns the outcome of a creation. seen is the greatest revision that was met
 // before it was sent.
 func outcomeOf(res commit.Result, err error, seen int64) outcome {
-	var pending *commit.PendingError
+	_, pending := errors.AsType[*commit.PendingError](err)
 	switch {
-	case errors.As(err, &pending):
+	case pending:
 		return unsettled
 	case errors.Is(err, commit.ErrOccupied):
 		return occupied

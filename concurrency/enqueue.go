@@ -89,8 +89,7 @@ func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, r request, tr
 	case refused, failed:
 		e.Free(c.Ticket)
 	case unsettled:
-		var pending *commit.PendingError
-		errors.As(err, &pending)
+		pending, _ := errors.AsType[*commit.PendingError](err)
 		e.Discard(c.Ticket, pending)
 	case occupied:
 		q.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
@@ -163,8 +162,8 @@ func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserv
 	limit := seen.N
 	others := read[1].GetResponseRange().Count - 1 - strayOthers // etcd counts beyond the limit of a read
 	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: stored[0].ModRevision}
-	if limit > 0 && c.slot.Weight > limit {
-		return false, q.tooHeavy(c.slot.Weight, limit)
+	if queue.TooHeavy(c.slot.Weight, limit) {
+		return false, tooHeavy(c.slot.Weight, limit)
 	}
 	if c.slot.Weight == 1 {
 		return others == 0 && queue.Fits(light-1, 1, limit), nil
@@ -179,8 +178,7 @@ type oursError struct{ held *HeldError }
 func (e *oursError) Error() string { return e.held.Error() }
 
 func asOurs(err error) *oursError {
-	var ours *oursError
-	errors.As(err, &ours)
+	ours, _ := errors.AsType[*oursError](err)
 	return ours
 }
 
@@ -200,7 +198,7 @@ func (q *sessionQueue) resolve(ctx context.Context, e *engine.Epoch, r request, 
 
 // freeID makes room for a request whose ID is in use, as far as it may.
 func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, r request, owner owner) error {
-	held := &HeldError{Name: q.name, ID: r.id, Request: owner.describe()}
+	held := &HeldError{Name: q.name, ID: r.id, Request: describe(owner.Request)}
 	if e.Ended(owner.Slot.Lease, owner.Key) {
 		return &oursError{held}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -18,8 +19,6 @@ type owner struct {
 	mirror.Request
 	also []string // its ID key
 }
-
-func (o owner) describe() Request { return describe(o.Request) }
 
 // ownerOf finds the live request with an ID. An ID key whose request is gone,
 // because it was deleted by hand, is removed.
@@ -55,26 +54,24 @@ func (q *sessionQueue) withToken(ctx context.Context, token int64) (owner, bool,
 	if err != nil {
 		return owner{}, false, err
 	}
-	for _, list := range [][]mirror.Request{v.Holders, v.Waiters} {
-		for _, r := range list {
-			if r.Create == token {
-				o := owner{Request: r}
-				id := r.Record().ID
-				if id == "" {
-					return o, true, nil
-				}
-				// The ID in the value may not be exact (JSON has text only), and the
-				// key of another request must not be removed.
-				idKey := q.keys.ID(id)
-				kvs, err := q.sess.Get(ctx, idKey)
-				if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == token {
-					o.also = []string{idKey}
-				}
-				return o, true, err
-			}
-		}
+	all := v.Requests()
+	at := slices.IndexFunc(all, func(r mirror.Request) bool { return r.Create == token })
+	if at < 0 {
+		return owner{}, false, nil
 	}
-	return owner{}, false, nil
+	o := owner{Request: all[at]}
+	id := o.Record().ID
+	if id == "" {
+		return o, true, nil
+	}
+	// The ID in the value may not be exact (JSON has text only), and the key of another
+	// request must not be removed.
+	idKey := q.keys.ID(id)
+	kvs, err := q.sess.Get(ctx, idKey)
+	if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == token {
+		o.also = []string{idKey}
+	}
+	return o, true, err
 }
 
 // evict removes an owner's request and leaves the notice. It returns ErrNotHeld if the request
@@ -87,22 +84,26 @@ func (q *sessionQueue) evict(ctx context.Context, o owner, n record.Notice) erro
 	return err
 }
 
-// evictFound finds a request and evicts it.
-func (q *sessionQueue) evictFound(ctx context.Context, find func(context.Context) (owner, bool, error), n record.Notice) error {
-	if err := checkReason(n.Reason); err != nil {
-		return err
+// evictFound finds a request and evicts it. which names it in an error.
+func (q *sessionQueue) evictFound(ctx context.Context, which string, find func(context.Context) (owner, bool, error), n record.Notice) error {
+	err := checkReason(n.Reason)
+	if err == nil {
+		n.By = q.sess.Owner()
+		err = q.sess.Do(ctx, func(ctx context.Context) error {
+			o, live, err := find(ctx)
+			if err == nil && !live {
+				err = ErrNotHeld
+			}
+			if err != nil {
+				return err
+			}
+			return q.evict(ctx, o, n)
+		})
 	}
-	n.By = q.sess.Owner()
-	return q.sess.Do(ctx, func(ctx context.Context) error {
-		o, live, err := find(ctx)
-		if err != nil {
-			return err
-		}
-		if !live {
-			return ErrNotHeld
-		}
-		return q.evict(ctx, o, n)
-	})
+	if err != nil {
+		return q.failed(fmt.Sprintf("%s %s of", doing(n), which), err)
+	}
+	return nil
 }
 
 func checkReason(reason string) error {
@@ -127,17 +128,11 @@ func (q *sessionQueue) endID(ctx context.Context, id string, n record.Notice) er
 	if err := keyspace.CheckID(id); err != nil {
 		return q.failed(doing(n), invalid("the ID %w", err))
 	}
-	if err := q.evictFound(ctx, func(ctx context.Context) (owner, bool, error) { return q.ownerOf(ctx, id) }, n); err != nil {
-		return q.failed(fmt.Sprintf("%s ID %q of", doing(n), id), err)
-	}
-	return nil
+	return q.evictFound(ctx, fmt.Sprintf("ID %q", id), func(ctx context.Context) (owner, bool, error) { return q.ownerOf(ctx, id) }, n)
 }
 
 func (q *sessionQueue) endToken(ctx context.Context, token int64, n record.Notice) error {
-	if err := q.evictFound(ctx, func(ctx context.Context) (owner, bool, error) { return q.withToken(ctx, token) }, n); err != nil {
-		return q.failed(fmt.Sprintf("%s token %d of", doing(n), token), err)
-	}
-	return nil
+	return q.evictFound(ctx, fmt.Sprintf("token %d", token), func(ctx context.Context) (owner, bool, error) { return q.withToken(ctx, token) }, n)
 }
 
 var errID = errors.New("the ID's record in etcd cannot be read: it is damaged, or of a later release")

@@ -36,7 +36,7 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (ou
 		if err != nil {
 			return outlook{}, err
 		}
-		switch l := (limit.Limit{N: v.Limit}); {
+		switch {
 		case v.Damaged:
 			return outlook{}, limit.ErrUnreadable
 		case !v.Known: // it was deleted
@@ -44,18 +44,16 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (ou
 				return outlook{}, err
 			}
 			continue
-		case l.TooLow(r.weight):
-			return outlook{}, q.tooHeavy(r.weight, v.Limit)
+		case queue.TooHeavy(r.weight, v.Limit):
+			return outlook{}, tooHeavy(r.weight, v.Limit)
 		}
 		q.keep(e, &v)
 		o := outlook{
 			answer: v.Bounded(0, r.weight, r.maxWaiters), fits: v.Bounded(0, r.weight, 0) == queue.Enter,
 			full: fullError(q.name, v, 0), free: v.Limit, revision: v.Revision, limitRev: v.LimitRev, view: &v,
 		}
-		for _, rs := range [][]mirror.Request{v.Holders, v.Waiters} {
-			for _, other := range rs {
-				o.free -= other.Weight
-			}
+		for _, other := range v.Requests() {
+			o.free -= other.Weight
 		}
 		return o, nil
 	}
@@ -116,17 +114,15 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r reque
 func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View) {
 	tries := map[int64]time.Time{}
 	q.mu.Lock()
-	for _, rs := range [][]mirror.Request{v.Holders, v.Waiters} {
-		for _, r := range rs {
-			if !r.Try {
-				continue
-			}
-			since, known := q.tries[r.Create]
-			if !known {
-				since = time.Now()
-			}
-			tries[r.Create] = since
+	for _, r := range v.Requests() {
+		if !r.Try {
+			continue
 		}
+		since, known := q.tries[r.Create]
+		if !known {
+			since = time.Now()
+		}
+		tries[r.Create] = since
 	}
 	q.tries = tries
 	q.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
@@ -56,24 +55,25 @@ func (s *Session) Queues(ctx context.Context) iter.Seq2[QueueInfo, error] {
 
 // queuesOf yields the queues of one kind, and reports whether the caller wants more.
 func (s *Session) queuesOf(ctx context.Context, kind keyspace.Kind, as QueueKind, yield func(QueueInfo, error) bool) bool {
-	from := engine.Of(s).Space().Queues(kind)
+	sess := engine.Of(s)
+	from := sess.Space().Queues(kind)
 	end := clientv3.GetPrefixRangeEnd(from)
 	now := QueueInfo{Kind: as}
 	shown := func() bool { return now.Requests == 0 && !now.Stored || yield(now, nil) }
 	var keys keyspace.Queue
 	for {
 		var resp *clientv3.GetResponse
-		err := engine.Of(s).Do(ctx, func(ctx context.Context) (err error) {
-			resp, err = s.page(ctx, from, end)
+		err := sess.Do(ctx, func(ctx context.Context) (err error) {
+			resp, err = sess.Read(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(queuePage), clientv3.WithKeysOnly())
 			return err
 		})
 		if err != nil {
-			yield(QueueInfo{}, fmt.Errorf("queues in %q: %w", engine.Of(s).Space().Root(), err))
+			yield(QueueInfo{}, fmt.Errorf("queues in %q: %w", sess.Space().Root(), err))
 			return false
 		}
 		for _, kv := range resp.Kvs {
 			key := string(kv.Key)
-			name, ok := engine.Of(s).Space().ParseQueue(kind, key)
+			name, ok := sess.Space().ParseQueue(kind, key)
 			if !ok {
 				continue // a foreign key
 			}
@@ -81,7 +81,7 @@ func (s *Session) queuesOf(ctx context.Context, kind keyspace.Kind, as QueueKind
 				if !shown() {
 					return false
 				}
-				now, keys = QueueInfo{Kind: as, Name: name}, engine.Of(s).Space().Queue(kind, name)
+				now, keys = QueueInfo{Kind: as, Name: name}, sess.Space().Queue(kind, name)
 			}
 			if _, request := keys.ParseSlot(key); request {
 				now.Requests++
@@ -94,11 +94,4 @@ func (s *Session) queuesOf(ctx context.Context, kind keyspace.Kind, as QueueKind
 		}
 		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
 	}
-}
-
-// page reads the names of the keys from one to another, up to a number.
-func (s *Session) page(ctx context.Context, from, end string) (*clientv3.GetResponse, error) {
-	return commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-		return engine.Of(s).KV().Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(queuePage), clientv3.WithKeysOnly())
-	})
 }

@@ -7,7 +7,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
@@ -28,10 +27,7 @@ func (q *sessionQueue) read(ctx context.Context) (mirror.View, error) {
 
 // list reads the range of the queue and its limit.
 func (q *sessionQueue) list(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	opts = append([]clientv3.OpOption{clientv3.WithPrefix()}, opts...)
-	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-		return q.sess.KV().Get(call, q.keys.Range, opts...)
-	})
+	resp, err := q.sess.Read(ctx, q.keys.Range, append(opts, clientv3.WithPrefix())...)
 	if err == nil {
 		q.sess.See(resp.Header.Revision)
 	}

@@ -79,8 +79,7 @@ func (p *Permit) releaseAfterWork(ctx context.Context) error {
 func (p *Permit) startRelease(ctx context.Context) error {
 	held := time.Since(p.since)
 	if p.Err() != nil || !p.life.End(p.ticket.ending(ErrReleased, "")) {
-		var lost *LostError
-		errors.As(p.Err(), &lost)
+		lost, _ := errors.AsType[*LostError](p.Err())
 		p.finishRelease(lost.loss())
 		return nil
 	}

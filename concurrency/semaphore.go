@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -137,7 +137,7 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 		return nil, s.queue.failed(r.doing, err)
 	}
 	if r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load() {
-		return nil, s.queue.failed(r.doing, s.queue.tooHeavy(r.weight, s.limit))
+		return nil, s.queue.failed(r.doing, tooHeavy(r.weight, s.limit))
 	}
 	r.limit = s.limit
 	if !s.checked.Load() || r.weight > 1 {
@@ -149,24 +149,20 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 // prepare checks a request against the limit before anything is written. The
 // first call compares the stored limit with this program's.
 func (s *Semaphore) prepare(ctx context.Context, weight int64) error {
-	return s.queue.sess.Do(ctx, func(ctx context.Context) error { return s.fits(ctx, weight) })
-}
-
-func (s *Semaphore) fits(ctx context.Context, weight int64) error {
 	if !s.checked.Load() {
 		if err := s.check(ctx, weight); err != nil {
 			return err
 		}
 		s.checked.Store(true)
 	}
-	if seen := s.queue.limit.Seen(); seen != nil && seen.TooLow(weight) {
+	if seen := s.queue.limit.Seen(); seen != nil && queue.TooHeavy(weight, seen.N) {
 		// It may have been raised since this process last saw it.
 		stored, known, err := s.queue.limit.Read(ctx)
 		if err != nil {
 			return err
 		}
-		if known && stored.TooLow(weight) {
-			return s.queue.tooHeavy(weight, stored.N)
+		if known && queue.TooHeavy(weight, stored.N) {
+			return tooHeavy(weight, stored.N)
 		}
 	}
 	return nil
@@ -175,8 +171,8 @@ func (s *Semaphore) fits(ctx context.Context, weight int64) error {
 func (s *Semaphore) check(ctx context.Context, weight int64) error {
 	stored, known, err := s.queue.limit.Read(ctx)
 	if err == nil && !known {
-		if own := (limit.Limit{N: s.limit}); own.TooLow(weight) {
-			return s.queue.tooHeavy(weight, s.limit)
+		if queue.TooHeavy(weight, s.limit) {
+			return tooHeavy(weight, s.limit)
 		}
 		stored, err = s.queue.limit.Init(ctx, s.limit)
 	}

@@ -87,7 +87,7 @@ func (q *sessionQueue) acquireWithin(ctx context.Context, r request, begun time.
 		if err != nil {
 			return nil, err
 		}
-		err = r.prepare(ctx)
+		err = q.sess.Do(ctx, r.prepare)
 		leave()
 		if err != nil {
 			return nil, err
@@ -217,7 +217,7 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 			case mirror.TooHeavy:
 				e.Withdraw(c.Ticket, q.refusal(c))
 				b, _ := m.Brief(c.Key, c.Token, 0)
-				return q.tooHeavy(c.slot.Weight, b.Limit)
+				return tooHeavy(c.slot.Weight, b.Limit)
 			case mirror.Damaged:
 				e.Withdraw(c.Ticket, q.refusal(c))
 				return limit.ErrUnreadable
@@ -245,7 +245,7 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 	}
 }
 
-func (q *sessionQueue) tooHeavy(weight, most int64) error {
+func tooHeavy(weight, most int64) error {
 	return invalid("Weight(%d) is above the limit of %d", weight, most)
 }
 

@@ -127,28 +127,15 @@ func (q *sessionQueue) watch(ctx context.Context) iter.Seq2[Status, error] {
 		m := q.view.Join()
 		defer m.Leave()
 		var last *Status // that was yielded
-		show := func(v mirror.View) bool {
-			st := q.describe(v)
-			if last != nil && st.equal(*last) {
-				return true
-			}
-			last = &st
-			return yield(st, nil)
-		}
 		for err == nil {
-			more := show(v)
-			for more && err == nil {
-				if v, err = q.next(ctx, m, v.Revision); err == nil {
-					more = show(v)
+			st := q.describe(v)
+			if last == nil || !st.equal(*last) {
+				last = &st
+				if !yield(st, nil) {
+					return
 				}
 			}
-			if !more {
-				return
-			}
-			if err == errReplaced { // history was taken back, and with it what was read
-				m.Next()
-				v, err = q.nowAtLast(ctx)
-			}
+			v, err = q.next(ctx, m, v.Revision)
 		}
 		yield(Status{}, q.failed("watch", err))
 	}
@@ -174,9 +161,6 @@ func (q *sessionQueue) nowAtLast(ctx context.Context) (v mirror.View, err error)
 	}
 }
 
-// errReplaced says that the mirror is not the one to use any more: see mirror.Use.Next.
-var errReplaced = errors.New("the view of the queue was replaced")
-
 // next waits until the mirror shows a state after a revision.
 func (q *sessionQueue) next(ctx context.Context, m *mirror.Use, floor int64) (mirror.View, error) {
 	for {
@@ -186,8 +170,9 @@ func (q *sessionQueue) next(ctx context.Context, m *mirror.Use, floor int64) (mi
 		}
 		select {
 		case <-changed:
-		case <-m.Replaced:
-			return mirror.View{}, errReplaced
+		case <-m.Replaced: // history was taken back, and with it what was read
+			m.Next()
+			return q.nowAtLast(ctx)
 		case <-ctx.Done():
 			return mirror.View{}, ctx.Err()
 		case <-q.sess.Accepting().Done():

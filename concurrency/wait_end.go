@@ -85,10 +85,7 @@ func (q *sessionQueue) unavailable() *UnavailableError {
 // unanswered is unavailable for a call that began at a time and has no answer. It is never
 // nil.
 func (q *sessionQueue) unanswered(begun time.Time) *UnavailableError {
-	o, ok := q.sess.Unavailable()
-	if !ok {
-		o, _ = q.sess.Unanswered(begun)
-	}
+	o, _ := q.sess.Unanswered(begun)
 	return unavailable(o)
 }
 

@@ -219,11 +219,16 @@ func (s *Session) Do(ctx context.Context, call func(context.Context) error) erro
 
 // Get reads one key, linearizably.
 func (s *Session) Get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
-	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return s.kv.Get(call, key) })
+	resp, err := s.Read(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	return resp.Kvs, nil
+}
+
+// Read reads what the options say, linearizably: see commit.Read.
+func (s *Session) Read(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return s.kv.Get(call, key, opts...) })
 }
 
 // run sees one lease after the other to its end.

@@ -15,9 +15,6 @@ type Limit struct {
 	value    string
 }
 
-// TooLow reports whether a weight never fits; a limit of 0 only pauses.
-func (l Limit) TooLow(weight int64) bool { return l.N > 0 && weight > l.N }
-
 // Agrees reports whether a program that was built with a limit of n may use this one: it is
 // the same, or it pauses, which must not keep programs from starting.
 func (l Limit) Agrees(n int64) bool { return l.N == n || l.N == 0 && !l.Initial }

@@ -10,21 +10,20 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-func TestTooLowAndAgrees(t *testing.T) {
+func TestAgrees(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		stored         Limit
-		n              int64
-		tooLow, agrees bool
+		stored Limit
+		n      int64
+		agrees bool
 	}{
-		{Limit{N: 5}, 5, false, true},
-		{Limit{N: 5}, 6, true, false},
-		{Limit{N: 5}, 4, false, false},
-		{Limit{N: 0}, 6, false, true}, // paused
-		{Limit{N: 0, Initial: true}, 6, false, false},
-		{Limit{N: 0, Initial: true}, 0, false, true},
+		{Limit{N: 5}, 5, true},
+		{Limit{N: 5}, 6, false},
+		{Limit{N: 5}, 4, false},
+		{Limit{N: 0}, 6, true}, // paused
+		{Limit{N: 0, Initial: true}, 6, false},
+		{Limit{N: 0, Initial: true}, 0, true},
 	} {
-		require.Equal(t, c.tooLow, c.stored.TooLow(c.n), c)
 		require.Equal(t, c.agrees, c.stored.Agrees(c.n), c)
 	}
 }

@@ -290,6 +290,9 @@ type View struct {
 	queue    queue.Queue
 }
 
+// Requests returns all requests, in order.
+func (v *View) Requests() []Request { return slices.Concat(v.Holders, v.Waiters) }
+
 // Bounded decides whether a caller that does not want to wait behind more than maxWaiters others
 // may join, or stay if its request has that token already.
 func (v *View) Bounded(token, weight int64, maxWaiters int) queue.Answer {

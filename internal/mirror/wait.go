@@ -97,7 +97,7 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 		return 0, false
 	case admitted:
 		return Admitted, true
-	case known && limit > 0 && !queue.Fits(0, w.weight, limit):
+	case known && queue.TooHeavy(w.weight, limit):
 		return TooHeavy, true
 	case known:
 		return 0, false

@@ -19,6 +19,9 @@ import (
 // the weight of all live requests before it.
 func Fits(ahead, weight, limit int64) bool { return ahead+weight <= limit }
 
+// TooHeavy reports whether a weight never fits; a limit of 0 only pauses.
+func TooHeavy(weight, limit int64) bool { return limit > 0 && weight > limit }
+
 // Entry is one live request.
 type Entry struct {
 	Key    string // breaks ties of Create

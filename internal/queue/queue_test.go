@@ -168,3 +168,10 @@ func TestBounded(t *testing.T) {
 	require.Equal(t, Enter, build(1, held, try, waits).Bounded(1, 1, 0), "no request is before the first")
 	require.Equal(t, Unclear, build(1, held, try, waits).Bounded(3, 1, 1))
 }
+
+func TestTooHeavy(t *testing.T) {
+	t.Parallel()
+	require.False(t, TooHeavy(5, 5))
+	require.True(t, TooHeavy(6, 5))
+	require.False(t, TooHeavy(6, 0), "it is paused")
+}
