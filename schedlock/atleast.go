@@ -19,36 +19,24 @@ const slack = 2 * time.Second
 // spare returns a lease for a cooldown, renewed just now. It reuses the lease of an earlier call
 // whose claim had no effect, since a renewal is no Raft entry. The caller owns the lease.
 func (l *Locker) spare(ctx context.Context, j *job, atLeast time.Duration) (clientv3.LeaseID, error) {
-	var pause commit.Backoff
-	for {
-		id := j.takeSpare()
-		call, cancel := commit.Call(ctx)
-		var err error
-		if id != 0 {
-			_, err = l.client.KeepAliveOnce(call, id)
-			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-				id, err = 0, nil
+	ttl := int64((atLeast + slack + time.Second - 1) / time.Second)
+	return repeat(ctx, l, func(call context.Context) (clientv3.LeaseID, error) {
+		if id := j.takeSpare(); id != 0 {
+			_, err := l.client.KeepAliveOnce(call, id)
+			if err == nil {
+				return id, nil
+			}
+			if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				l.keepSpare(j, id)
+				return 0, err
 			}
 		}
-		if id == 0 && err == nil {
-			var granted *clientv3.LeaseGrantResponse
-			ttl := int64((atLeast + slack + time.Second - 1) / time.Second)
-			if granted, err = l.client.Grant(call, ttl); err == nil {
-				id = granted.ID
-			}
-		}
-		cancel()
-		if err == nil {
-			return id, nil
-		}
-		l.keepSpare(j, id)
-		if !commit.Transient(err) {
+		granted, err := l.client.Grant(call, ttl)
+		if err != nil {
 			return 0, err
 		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return 0, err
-		}
-	}
+		return granted.ID, nil
+	})
 }
 
 // cooldownLasts reports, after a claim, whether the lease of its cooldown can last for all of
@@ -131,8 +119,7 @@ func (l *Locker) endCooldown(c *claimed, began time.Time, atLeast time.Duration)
 	case <-l.sess.Context().Done():
 		return
 	}
-	_ = l.repeat(l.sess.Context(), func(ctx context.Context) error {
-		_, err := l.client.Revoke(ctx, c.spare)
-		return err
+	_, _ = repeat(l.sess.Context(), l, func(call context.Context) (*clientv3.LeaseRevokeResponse, error) {
+		return l.client.Revoke(call, c.spare)
 	})
 }

@@ -56,7 +56,7 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, p plan, r request) (*cla
 	for {
 		c, next, err := l.try(ctx, sent, j, p, r)
 		if err == nil && next.action == read {
-			next, err = l.obstacle(ctx, j, p, r, &pause)
+			next, err = l.obstacle(ctx, j, p, r)
 		}
 		if next.action == send {
 			p = next.plan
@@ -112,15 +112,12 @@ func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*cla
 
 // obstacle reads why a claim had no effect, and waits on standby if that is decided. It returns what
 // to do then: send another claim, or skip the tick.
-func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request, pause *commit.Backoff) (decision, error) {
-	for asked := time.Now(); ; {
+func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request) (decision, error) {
+	for {
 		_, changed := j.seen(j.keys.Run(p.tick)) // before the read, so that no event is missed
 		st, err := l.look(ctx, j, p.tick)
 		if err != nil {
-			if commit.Transient(err) && pause.Wait(ctx, err) == nil {
-				continue
-			}
-			return decision{}, l.endError(ctx, asked, err)
+			return decision{}, err
 		}
 		j.read(st.settled())
 		next := st.decide(j.name, p.tick, r, l.sess.Lease())
@@ -139,7 +136,6 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request, pause 
 				}
 				return decision{}, err
 			}
-			asked = time.Now()
 		default:
 			return next, nil
 		}

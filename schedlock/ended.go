@@ -33,6 +33,8 @@ func ended(ctx context.Context) error {
 // only that a call was interrupted, and is dropped.
 func joinEnd(ctx context.Context, err error) error {
 	switch end := ended(ctx); {
+	case err == nil:
+		return nil
 	case end == ErrClosed: //nolint:errorlint // by this package
 		return ErrClosed
 	case end != nil && !errors.Is(err, end):
@@ -54,7 +56,7 @@ func (l *Locker) about(attempted, name string, err error) error {
 // the end of a wait for another run.
 func (l *Locker) endError(ctx context.Context, asked time.Time, err error) error {
 	err = joinEnd(ctx, err)
-	if end := ended(ctx); end == nil || end == ErrClosed || errors.Is(err, ErrUnavailable) { //nolint:errorlint // by this package
+	if end := ended(ctx); err == nil || end == nil || end == ErrClosed || errors.Is(err, ErrUnavailable) { //nolint:errorlint // by this package
 		return err
 	}
 	if o, ok := l.sess.Unanswered(asked); ok {

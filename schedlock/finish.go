@@ -30,10 +30,10 @@ func (l *Locker) withdraw(ctx context.Context, j *job, c *claimed) error {
 		undo = append(undo, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k), "=", c.token)},
 			[]clientv3.Op{clientv3.OpDelete(k)}, nil))
 	}
-	return l.repeat(ctx, func(ctx context.Context) error {
-		_, err := l.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
-		return err
+	_, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
 	})
+	return err
 }
 
 // run starts the function for a claim, and returns when the run has ended.

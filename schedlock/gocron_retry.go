@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // Retry has a tick whose run was lost started again, as Retries allows, by a call of again: the
@@ -73,21 +71,6 @@ func (l *Locker) waitLost(j *job, tick time.Time, r request) bool {
 	defer cancel()
 	ctx, intime := r.bound(ctx, tick, l.opts.Now())
 	defer intime()
-	var pause commit.Backoff
-	for {
-		_, changed := j.seen(j.keys.Run(tick)) // before the read, so that no event is missed
-		st, err := l.look(ctx, j, tick)
-		if err != nil {
-			if !commit.Transient(err) || pause.Wait(ctx, err) != nil {
-				return false
-			}
-			continue
-		}
-		if next := st.decide(j.name, tick, r, l.sess.Lease()); next.action != await {
-			return next.action == send
-		}
-		if l.waitEvent(ctx, changed) != nil {
-			return false
-		}
-	}
+	next, err := l.obstacle(ctx, j, plan{tick: tick}, r)
+	return err == nil && next.action == send
 }

@@ -2,7 +2,6 @@ package schedlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -48,25 +47,22 @@ type Record struct {
 // cannot be read are left out. It returns ErrInvalid if the name is out of range, ErrUnknownJob if
 // nothing of the job is in etcd, ErrClosed, ctx's error or an error of etcd's. It changes nothing.
 func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
+	j := &job{name: name, keys: l.space.Job(name)}
+	kvs, err := l.read(ctx, j, clientv3.OpGet(j.keys.Lock()),
+		clientv3.OpGet(j.keys.Runs(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)), j.any())
+	if err == nil && len(kvs[2]) == 0 {
+		err = ErrUnknownJob
+	}
+	if err != nil {
+		return nil, l.about("read history of", name, err)
+	}
 	var out []Record
-	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
-		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()),
-			clientv3.OpGet(j.keys.Runs(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)), j.any()).Commit()
-		switch {
-		case err != nil:
-			return err
-		case len(resp.Responses[2].GetResponseRange().Kvs) == 0:
-			return ErrUnknownJob
+	for _, kv := range kvs[1] {
+		if r, ok := j.record(kv, kvs[0]); ok {
+			out = append(out, r)
 		}
-		lock := resp.Responses[0].GetResponseRange().Kvs
-		for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
-			if r, ok := j.record(kv, lock); ok {
-				out = append(out, r)
-			}
-		}
-		return nil
-	})
-	return out, l.about("read history of", name, err)
+	}
+	return out, nil
 }
 
 // any reads whether anything of the job is in etcd.
@@ -78,25 +74,17 @@ func (j *job) any() clientv3.Op {
 // job is in etcd, ErrInvalid if the name is out of range, ErrClosed, ctx's error or an error of
 // etcd's.
 func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, error) {
-	var out Record
-	err := l.reading(ctx, name, func(ctx context.Context, j *job) error {
-		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Run(tick))).Commit()
-		if err != nil {
-			return err
+	j := &job{name: name, keys: l.space.Job(name)}
+	kvs, err := l.read(ctx, j, clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Run(tick)))
+	if err == nil {
+		err = ErrGone
+		if len(kvs[1]) > 0 {
+			if out, ok := j.record(kvs[1][0], kvs[0]); ok {
+				return out, nil
+			}
 		}
-		ok := false
-		if kvs := resp.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
-			out, ok = j.record(kvs[0], resp.Responses[0].GetResponseRange().Kvs)
-		}
-		if !ok {
-			return ErrGone
-		}
-		return nil
-	})
-	if err != nil {
-		return Record{}, fmt.Errorf("get record of job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
 	}
-	return out, nil
+	return Record{}, fmt.Errorf("get record of job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
 }
 
 // record reads one run record. A run that is recorded as running is active only while the lock exists
@@ -149,38 +137,30 @@ func pauseOf(kvs []*mvccpb.KeyValue) *Pause {
 // Status returns the state of a job. It returns the errors of History, ErrUnknownJob among them.
 func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 	out, err := l.status(ctx, name)
-	if err != nil {
-		return Status{}, fmt.Errorf("read status of job %q: %w", name, l.sess.Explain(err))
-	}
-	return out, nil
+	return out, l.about("read status of", name, err)
 }
 
-func (l *Locker) status(ctx context.Context, name string) (out Status, err error) {
-	out.Job = name
-	err = l.reading(ctx, name, func(ctx context.Context, j *job) error {
-		last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)}
-		resp, err := l.client.Txn(ctx).Then(clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
-			clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any()).Commit()
-		if err != nil {
-			return err
+func (l *Locker) status(ctx context.Context, name string) (Status, error) {
+	j := &job{name: name, keys: l.space.Job(name)}
+	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)}
+	kvs, err := l.read(ctx, j, clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
+		clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any())
+	switch {
+	case err != nil:
+		return Status{}, err
+	case len(kvs[5]) == 0:
+		return Status{}, ErrUnknownJob
+	}
+	out := Status{Job: name, Running: len(kvs[0]) > 0, CoolingDown: len(kvs[2]) > 0, Paused: pauseOf(kvs[3])}
+	if len(kvs[1]) > 0 {
+		if r, ok := j.record(kvs[1][0], kvs[0]); ok {
+			out.Last = &r
 		}
-		kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
-		if len(kvs(5)) == 0 {
-			return ErrUnknownJob
-		}
-		out.Running, out.CoolingDown = len(kvs(0)) > 0, len(kvs(2)) > 0
-		if len(kvs(1)) > 0 {
-			if r, ok := j.record(kvs(1)[0], kvs(0)); ok {
-				out.Last = &r
-			}
-		}
-		out.Paused = pauseOf(kvs(3))
-		if len(kvs(4)) > 0 {
-			out.Settings = string(kvs(4)[0].Value)
-		}
-		return nil
-	})
-	return out, err
+	}
+	if len(kvs[4]) > 0 {
+		out.Settings = string(kvs[4][0].Value)
+	}
+	return out, nil
 }
 
 // Watch yields the record of each run of the job when it starts and when it ends, from the call on.
@@ -245,10 +225,8 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 	var names []string
 	first, end := l.space.Jobs(), clientv3.GetPrefixRangeEnd(l.space.Jobs())
 	for {
-		var resp *clientv3.GetResponse
-		err := l.repeat(ctx, func(ctx context.Context) (err error) {
-			resp, err = l.client.Get(ctx, first, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
-			return err
+		resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.GetResponse, error) {
+			return l.client.Get(call, first, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
 		})
 		if err != nil {
 			return nil, fmt.Errorf("list jobs: %w", l.sess.Explain(err))
@@ -268,34 +246,39 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 	}
 }
 
-// reading checks the name of a job and repeats a read of it.
-func (l *Locker) reading(ctx context.Context, name string, read func(context.Context, *job) error) error {
-	if err := checkName(name); err != nil {
-		return err
+// read checks the name of a job and is get, with the job's ends that etcd has not confirmed.
+func (l *Locker) read(ctx context.Context, j *job, ops ...clientv3.Op) ([][]*mvccpb.KeyValue, error) {
+	if err := checkName(j.name); err != nil {
+		return nil, err
 	}
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
-	return l.repeat(ctx, func(ctx context.Context) error {
-		return read(ctx, &job{name: name, keys: l.space.Job(name), open: l.openEnds(name)})
-	})
+	kvs, err := l.get(ctx, ops...)
+	j.open = l.openEnds(j.name)
+	return kvs, err
 }
 
-// repeat repeats a call that may be sent twice, such as a read, until etcd answers; that nothing was
-// found is an answer, too.
-func (l *Locker) repeat(ctx context.Context, send func(context.Context) error) error {
-	var pause commit.Backoff
-	for asked := time.Now(); ; {
-		if end := ended(ctx); end != nil {
-			return l.endError(ctx, asked, end)
-		}
-		call, cancel := commit.Call(ctx)
-		err := send(call)
-		cancel()
-		if err == nil || errors.Is(err, ErrGone) || errors.Is(err, ErrUnknownJob) || !commit.Transient(err) {
-			return err
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return l.endError(ctx, asked, err)
-		}
+// get returns what each of several reads has found, as of one revision. It repeats them until etcd
+// answers.
+func (l *Locker) get(ctx context.Context, ops ...clientv3.Op) ([][]*mvccpb.KeyValue, error) {
+	resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return l.client.Txn(call).Then(ops...).Commit()
+	})
+	if err != nil {
+		return nil, err
 	}
+	found := make([][]*mvccpb.KeyValue, len(ops))
+	for i, r := range resp.Responses {
+		found[i] = r.GetResponseRange().Kvs
+	}
+	return found, nil
+}
+
+// repeat repeats a call that may be sent twice, such as a read, until etcd answers.
+func repeat[T any](ctx context.Context, l *Locker, send func(call context.Context) (T, error)) (found T, err error) {
+	asked := time.Now()
+	if err = ended(ctx); err == nil {
+		found, err = commit.Read(ctx, send)
+	}
+	return found, l.endError(ctx, asked, err)
 }

@@ -7,8 +7,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // state is what may keep a tick from being claimed, as of one revision.
@@ -20,34 +18,31 @@ type state struct {
 }
 
 func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, err error) {
-	call, cancel := commit.Call(ctx)
-	defer cancel()
 	run := j.keys.Run(tick)
 	last := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)}
-	resp, err := l.client.Txn(call).Then(
+	kvs, err := l.get(ctx,
 		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()),
 		clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
 		clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
 		clientv3.OpGet(j.keys.Floor(tick), append(last, clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
-	).Commit()
+	)
 	if err != nil {
 		return st, err
 	}
-	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
 	ok := false
-	st = state{lock: kvs(0), cooldown: kvs(1), pause: kvs(2), settings: kvs(3), run: kvs(4)}
+	st = state{lock: kvs[0], cooldown: kvs[1], pause: kvs[2], settings: kvs[3], run: kvs[4]}
 	if len(st.run) > 0 {
 		st.endedHere = j.endedHere(st.run[0].ModRevision)
 	}
-	if len(kvs(5)) > 0 {
-		if st.latest, ok = j.keys.ParseRun(string(kvs(5)[0].Key)); !ok {
-			st.foreign = string(kvs(5)[0].Key)
+	if len(kvs[5]) > 0 {
+		if st.latest, ok = j.keys.ParseRun(string(kvs[5][0].Key)); !ok {
+			st.foreign = string(kvs[5][0].Key)
 		}
 	}
-	if len(kvs(6)) > 0 {
-		floor, ok := j.keys.ParseFloor(string(kvs(6)[0].Key))
+	if len(kvs[6]) > 0 {
+		floor, ok := j.keys.ParseFloor(string(kvs[6][0].Key))
 		if !ok {
-			st.foreign = string(kvs(6)[0].Key)
+			st.foreign = string(kvs[6][0].Key)
 		}
 		if floor.After(st.latest) {
 			st.latest = floor

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -69,28 +68,25 @@ func (p past) skipped(tick time.Time) bool {
 }
 
 func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past, error) {
-	call, cancel := commit.Call(ctx)
-	defer cancel()
-	resp, err := l.client.Txn(call).Then(
+	kvs, err := l.get(ctx,
 		clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(j.keys.Run(l.horizon())),
 			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)),
 		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Operated()),
-	).Commit()
+	)
 	if err != nil {
 		return past{}, err
 	}
-	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
-	p := past{locked: len(kvs(1))+len(kvs(2)) > 0}
-	if len(kvs(0)) > 0 {
-		p.last, _ = j.keys.ParseRun(string(kvs(0)[0].Key))
-		r, _ := record.DecodeRun(kvs(0)[0].Value)
+	p := past{locked: len(kvs[1])+len(kvs[2]) > 0}
+	if len(kvs[0]) > 0 {
+		p.last, _ = j.keys.ParseRun(string(kvs[0][0].Key))
+		r, _ := record.DecodeRun(kvs[0][0].Value)
 		p.began, p.ended = time.UnixMilli(r.StartMS), time.UnixMilli(max(r.EndMS, r.StartMS+atLeast.Milliseconds()))
 		if r.Attempt > 1 {
 			p.began = p.last // of the earlier attempts only that is known
 		}
 	}
-	if len(kvs(3)) > 0 { // possibly by Pause, but no tick can be claimed while the job is paused
-		r, _ := record.DecodeOperated(kvs(3)[0].Value)
+	if len(kvs[3]) > 0 { // possibly by Pause, but no tick can be claimed while the job is paused
+		r, _ := record.DecodeOperated(kvs[3][0].Value)
 		p.resumed = time.UnixMilli(r.AtMS)
 	}
 	return p, nil

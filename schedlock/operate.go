@@ -86,22 +86,16 @@ func (l *Locker) operate(ctx context.Context, name string, change func(keyspace.
 	value := record.Operated{Nonce: rand.Text(), By: l.sess.Owner(), AtMS: l.opts.Now().UnixMilli()}.Encode()
 	mine := func(b []byte) bool { return string(b) == value }
 	for {
-		var last int64
-		err := l.repeat(ctx, func(ctx context.Context) error {
-			resp, err := l.client.Get(ctx, keys.Operated())
-			if err == nil && len(resp.Kvs) > 0 {
+		resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.GetResponse, error) { return l.client.Get(call, keys.Operated()) })
+		if err == nil {
+			var last int64
+			if len(resp.Kvs) > 0 {
 				last = resp.Kvs[0].ModRevision
 			}
-			return err
-		})
-		if err == nil {
 			_, _, err = commit.Swap(ctx, l.client, keys.Operated(), last, value, mine, change(keys))
 		}
 		if !errors.Is(err, commit.ErrConflict) {
-			if err != nil {
-				err = joinEnd(ctx, err)
-			}
-			return err
+			return joinEnd(ctx, err)
 		}
 	}
 }
@@ -139,51 +133,39 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	keys := l.space.Job(name)
-	var lock, cooldown *clientv3.GetResponse
-	err := l.repeat(ctx, func(ctx context.Context) (err error) {
-		if lock, err = l.client.Get(ctx, keys.Lock()); err == nil {
-			cooldown, err = l.client.Get(ctx, keys.Cooldown())
-		}
-		return err
-	})
+	kvs, err := l.get(ctx, clientv3.OpGet(keys.Lock()), clientv3.OpGet(keys.Cooldown()))
 	if err != nil {
 		return err
 	}
-	if len(lock.Kvs) == 0 && len(cooldown.Kvs) == 0 {
+	lock, cooldown := kvs[0], kvs[1]
+	if len(lock) == 0 && len(cooldown) == 0 {
 		return ErrNotRunning
 	}
-	if len(cooldown.Kvs) > 0 {
-		if _, err := commit.Remove(ctx, l.client, keys.Cooldown(), cooldown.Kvs[0].CreateRevision); err != nil {
+	if len(cooldown) > 0 {
+		if _, err := commit.Remove(ctx, l.client, keys.Cooldown(), cooldown[0].CreateRevision); err != nil {
 			return joinEnd(ctx, err)
 		}
-		if len(lock.Kvs) == 0 {
+		if len(lock) == 0 {
 			return nil
 		}
 	}
-	token := lock.Kvs[0].CreateRevision
-	var run *clientv3.GetResponse
-	err = l.repeat(ctx, func(ctx context.Context) (err error) {
-		// The run record was written with the lock. The tick is read from its key, not from the lock's
-		// value, which may be damaged: the tick must not start again in any case.
-		run, err = l.client.Get(ctx, keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(token), clientv3.WithMaxModRev(token))
-		return err
-	})
+	token := lock[0].CreateRevision
+	// The run record was written with the lock. The tick is read from its key, not from the lock's
+	// value, which may be damaged: the tick must not start again in any case.
+	run, err := l.get(ctx, clientv3.OpGet(keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(token), clientv3.WithMaxModRev(token)))
 	if err != nil {
 		return err
 	}
 	var puts []clientv3.Op
-	for _, kv := range run.Kvs {
+	for _, kv := range run[0] {
 		rec, _ := record.DecodeRun(kv.Value)
 		rec.State, rec.Attempt = record.RunUnlocked, max(rec.Attempt, 1)
 		rec.EndMS, rec.Error, rec.By = l.opts.Now().UnixMilli(), reason, l.sess.Owner()
 		puts = append(puts, clientv3.OpPut(string(kv.Key), rec.Encode()))
 	}
 	removal, err := commit.RemoveAndPut(ctx, l.client, keys.Lock(), token, puts)
-	switch {
-	case err != nil:
-		return joinEnd(ctx, err)
-	case removal == commit.Absent:
+	if err == nil && removal == commit.Absent {
 		return ErrNotRunning
 	}
-	return nil
+	return joinEnd(ctx, err)
 }
