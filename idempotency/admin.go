@@ -105,7 +105,7 @@ func (s *Store) about(ctx context.Context, attempted string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("idempotency: %s in store %q: %w", attempted, s.name, s.explain(because(ctx, err)))
+	return fmt.Errorf("idempotency: %s in store %q: %w", attempted, s.name, s.sess.Explain(because(ctx, err)))
 }
 
 // closed returns ErrClosed once the session is closed: the leases on which it would write are

@@ -36,7 +36,7 @@ import (
 func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Outcome, error) {
 	a, out, err := s.begin(ctx, key, payload, opts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("idempotency: begin in store %q: %w", s.name, s.explain(err))
+		return nil, nil, fmt.Errorf("idempotency: begin in store %q: %w", s.name, s.sess.Explain(err))
 	}
 	return a, out, nil
 }

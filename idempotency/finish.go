@@ -104,7 +104,7 @@ func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 		cancel()
 	}
 	if again {
-		return a.about(endings[o.state].verb, a.finishLater(o, errors.Join(ErrNotRecorded, a.store.explain(because(ctx, err))), held))
+		return a.about(endings[o.state].verb, a.finishLater(o, errors.Join(ErrNotRecorded, a.store.sess.Explain(because(ctx, err))), held))
 	}
 	a.settled(o, err)
 	<-a.writing

@@ -19,7 +19,7 @@ type flight struct {
 	done    chan struct{}
 	outcome *Outcome
 
-	onceBusy, onceHere, onceDone sync.Once
+	onceBusy, onceHere sync.Once
 }
 
 // join returns the flight of a key, and whether the caller leads it.
@@ -62,13 +62,13 @@ func (f *flight) recheck() {
 	}
 }
 
-// endFlight ends a flight, with the outcome if there is one.
+// endFlight ends a flight, with the outcome if there is one, unless it has ended.
 func (s *Store) endFlight(ref string, f *flight, outcome *Outcome) {
-	f.onceDone.Do(func() {
-		s.mu.Lock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flights[ref] == f {
 		delete(s.flights, ref)
-		s.mu.Unlock()
 		f.outcome = outcome
 		close(f.done)
-	})
+	}
 }

@@ -26,7 +26,7 @@ type kept struct {
 	entry keyspace.Entry
 	text  string // the record
 	mod   int64
-	token int64
+	token int64 // of parts
 	parts [][]byte
 }
 
@@ -60,14 +60,11 @@ func (s *Store) move(ctx context.Context, p *pool, k *kept) (l *pooled, unchange
 	if l, err = p.take(ctx, 1+len(k.parts)); err != nil {
 		return nil, false, err
 	}
-	for n, part := range k.parts {
-		unchanged, err := commit.PutAt(ctx, s.client, k.entry.Record, k.mod, clientv3.OpPut(k.entry.Part(k.token, n), string(part), clientv3.WithLease(l.id)))
+	if unchanged, err := s.putParts(ctx, *k, l); err != nil || !unchanged {
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			p.forget(l)
 		}
-		if err != nil || !unchanged {
-			return l, false, err
-		}
+		return l, false, err
 	}
 	res, err := commit.Amend(ctx, s.client, commit.Amendment{
 		Key: k.entry.Record, Mod: k.mod, Then: []clientv3.Op{clientv3.OpPut(k.entry.Record, k.text, clientv3.WithLease(l.id))},

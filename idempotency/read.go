@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -120,13 +119,11 @@ func (s *Store) parts(ctx context.Context, e keyspace.Entry, r record.Attempt) (
 	}
 	all := make([]byte, 0, r.Size)
 	for n := range r.Parts {
-		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-			return s.client.Get(call, e.Part(r.Token, n))
-		})
-		if err != nil || len(resp.Kvs) == 0 {
+		kvs, err := s.sess.Get(ctx, e.Part(r.Token, n))
+		if err != nil || len(kvs) == 0 {
 			return nil, err
 		}
-		all = append(all, resp.Kvs[0].Value...)
+		all = append(all, kvs[0].Value...)
 		if len(all) > r.Size {
 			return nil, fmt.Errorf("%w: its result is longer than %d bytes", ErrUnreadable, r.Size)
 		}

@@ -3,10 +3,8 @@ package idempotency
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -55,18 +53,15 @@ func (a *Attempt) omit(o *settlement, err error) (parts [][]byte) {
 	return a.prepare(o)
 }
 
-// writeParts writes a result that is too large for its record. The parts are not read before the record
-// is written. gone reports that the lease does not exist any more.
-func (a *Attempt) writeParts(ctx context.Context, lease *pooled, parts [][]byte) (gone bool, err error) {
-	for n, part := range parts {
-		unchanged, err := commit.PutAt(ctx, a.store.client, a.entry.Record, a.mod,
-			clientv3.OpPut(a.entry.Part(a.token, n), string(part), clientv3.WithLease(lease.id)))
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			return true, nil
-		case err != nil || !unchanged: // if the record has changed, writing it will show that
+// putParts puts the parts of a result that is too large for its record on a lease. The parts are not
+// read before the record is written. unchanged is false if the record was changed meanwhile.
+func (s *Store) putParts(ctx context.Context, k kept, lease *pooled) (unchanged bool, err error) {
+	for n, part := range k.parts {
+		unchanged, err := commit.PutAt(ctx, s.client, k.entry.Record, k.mod,
+			clientv3.OpPut(k.entry.Part(k.token, n), string(part), clientv3.WithLease(lease.id)))
+		if err != nil || !unchanged {
 			return false, err
 		}
 	}
-	return false, nil
+	return true, nil
 }

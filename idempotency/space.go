@@ -31,8 +31,7 @@ type space struct {
 	mu     sync.Mutex
 	asked  moment
 	asking bool
-	known  bool  // etcd has answered
-	room   int64 // bytes until NearQuota, by the latest answer
+	room   int64 // bytes until NearQuota, by the latest answer; MaxInt64 before
 	wrote  int64 // bytes that this process has written and that the answer may not have
 	before int64 // the part of wrote from before parted
 	parted moment
@@ -40,7 +39,7 @@ type space struct {
 }
 
 func (s *space) init(st *Store) {
-	s.store = st
+	s.store, s.room = st, math.MaxInt64
 	s.enough() // so that the first request knows
 }
 
@@ -52,14 +51,14 @@ func (s *space) enough() bool {
 		return true
 	}
 	since := aged(s.asked)
-	much := s.known && s.wrote > max(s.room, 0)/4 && since >= askSoon
+	much := s.wrote > max(s.room, 0)/4 && since >= askSoon
 	if !s.asking && (s.asked.IsZero() || since >= askEvery || much) {
 		s.asked, s.asking = now(), true
 		if !s.store.sess.Background(s.ask) {
 			s.asking = false
 		}
 	}
-	full := s.known && s.wrote >= s.room
+	full := s.wrote >= s.room
 	if full && !s.full {
 		s.store.log.Warn("etcd is near its quota: no new request begins")
 	}
@@ -109,7 +108,7 @@ func (s *space) ask() {
 	defer s.mu.Unlock()
 	s.asking = false
 	if answered {
-		s.known, s.room = true, room
+		s.room = room
 		s.wrote -= counted
 	}
 }

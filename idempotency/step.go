@@ -131,7 +131,7 @@ func (a *Attempt) record(name string, value []byte) error {
 		if commit.TooLarge(err) {
 			err = fmt.Errorf("%w: %w", ErrTooLarge, err)
 		}
-		return a.store.explain(joined(context.Cause(a.Context()), err)) // the attempt's own
+		return a.store.sess.Explain(joined(context.Cause(a.Context()), err)) // the attempt's own
 	case res.Outcome == commit.Amended:
 		a.rec, a.mod = r, res.Mod
 		return nil

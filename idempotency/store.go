@@ -153,6 +153,3 @@ func joined(ended, err error) error {
 	}
 	return err
 }
-
-// explain adds to an error that denies permission the permission that is needed.
-func (s *Store) explain(err error) error { return commit.Explain(err, s.sess.Space().Root()) }

@@ -35,9 +35,13 @@ func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bo
 			return err, true
 		}
 		res := commit.Amending{Outcome: commit.LeaseGone}
-		gone, err := a.writeParts(ctx, lease, parts)
-		if err == nil && !gone {
+		k := kept{entry: a.entry, text: o.text, mod: a.mod, token: a.token, parts: parts}
+		_, err = a.store.putParts(ctx, k, lease)
+		switch {
+		case err == nil: // also if the record was changed: writing it will show that
 			res, err = a.writeRecord(ctx, o, lease)
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			err = nil
 		}
 		switch {
 		case errors.Is(err, errRejected):
@@ -50,7 +54,7 @@ func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bo
 		}
 		switch res.Outcome {
 		case commit.Amended:
-			err := a.store.prolong(ctx, pool, lease, res, kept{entry: a.entry, text: o.text, token: a.token, parts: parts})
+			err := a.store.prolong(ctx, pool, lease, res, k)
 			return err, err != nil
 		case commit.Unmet:
 			a.mod = res.Mod
@@ -115,8 +119,8 @@ func rejects(err error) bool {
 	if commit.TooLarge(err) {
 		return true
 	}
-	var known rpctypes.EtcdError
-	return errors.As(err, &known) && (known.Code() == codes.InvalidArgument || known.Code() == codes.PermissionDenied)
+	known, ok := errors.AsType[rpctypes.EtcdError](err)
+	return ok && (known.Code() == codes.InvalidArgument || known.Code() == codes.PermissionDenied)
 }
 
 // release releases the key. It deletes the record, or, if recovery points or (after the function has
