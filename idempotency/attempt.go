@@ -26,22 +26,12 @@ type Attempt struct {
 	stop  func() bool // of the watch over the epoch
 	calls calls       // outside of steps
 
-	writing chan struct{} // held by the writer of the record
-	stored
+	writing chan struct{}  // held by the writer of the record; it protects the next three
+	rec     record.Attempt // the record in etcd
+	mod     int64          // the revision of its last change
+	unsure  string         // the record that an unanswered put may have written; "" if there is none
 
-	mu sync.Mutex
-	endState
-}
-
-// stored is the record of an attempt in etcd.
-type stored struct {
-	rec    record.Attempt
-	mod    int64  // the revision of its last change
-	unsure string // the record that an unanswered put may have written; "" if there is none
-}
-
-// endState is how far the end of an attempt has come.
-type endState struct {
+	mu     sync.Mutex
 	over   error // what the next Commit returns: ErrSettled, ErrFenced …
 	ending bool  // an outcome is being written
 	ifs    []clientv3.Cmp
@@ -51,7 +41,7 @@ type endState struct {
 
 // start starts the attempt and its clocks. Its context has the values of the caller's.
 func (c *claim) start(outer context.Context, token int64) *Attempt {
-	a := &Attempt{claim: c, token: token, stored: stored{rec: c.begun, mod: token}, writing: make(chan struct{}, 1)}
+	a := &Attempt{claim: c, token: token, rec: c.begun, mod: token, writing: make(chan struct{}, 1)}
 	ctx := context.WithValue(context.WithoutCancel(outer), attemptKey{}, a)
 	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
 	a.flight.markHere(a.Attempt())
@@ -112,7 +102,14 @@ func (a *Attempt) Err() error { return a.life.Err() }
 // lostWithSession returns the cause of an attempt that ends with its session.
 func (a *Attempt) lostWithSession() error {
 	cause, reason := a.epoch.Why()
-	return &lostError{key: a.key, cause: cause, reason: reason}
+	text := fmt.Sprintf("attempt at %v: %v", a.key, cause)
+	if cause == ErrLost { //nolint:errorlint // its text is of a permit
+		text = fmt.Sprintf("attempt at %v is lost", a.key)
+	}
+	if reason != nil {
+		text += ": " + reason.Error()
+	}
+	return &lostError{text, cause}
 }
 
 // interrupted returns why the attempt's context has ended, if it ended before the attempt was settled.
@@ -194,19 +191,10 @@ func FromContext(ctx context.Context) (a *Attempt, ok bool) {
 
 // lostError is the cause of an attempt's context after its session was lost.
 type lostError struct {
-	key           Key
-	cause, reason error
+	text  string
+	cause error
 }
 
-func (e *lostError) Error() string {
-	s := fmt.Sprintf("attempt at %v: %v", e.key, e.cause)
-	if e.cause == ErrLost { //nolint:errorlint // its text is of a permit
-		s = fmt.Sprintf("attempt at %v is lost", e.key)
-	}
-	if e.reason != nil {
-		s += ": " + e.reason.Error()
-	}
-	return s
-}
+func (e *lostError) Error() string        { return e.text }
 func (e *lostError) Unwrap() error        { return e.cause }
 func (e *lostError) Is(target error) bool { return target == ErrLost }

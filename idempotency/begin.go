@@ -205,7 +205,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 	confirmed := false
 	for err == nil {
 		c.seen, c.since = c.seen || st.claim || st.kv != nil, time.Now()
-		next := decide(c.known(st, confirmed), c.asked())
+		next := c.decide(st, confirmed)
 		if next == admitNew {
 			if next, err = c.admit(ctx, st); err != nil {
 				break
@@ -225,7 +225,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 			}
 		case awaitAttempt:
 			before := st
-			if st, err = c.await(ctx, f); errors.Is(err, over{}) {
+			if st, err = c.await(ctx, f); errors.Is(err, errWaited) {
 				return nil, nil, c.inProgress(ctx, before)
 			}
 		case awaitUndo:

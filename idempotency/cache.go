@@ -44,10 +44,6 @@ type cached struct {
 	keep  time.Duration
 }
 
-func (c *cache) init(most int, keep time.Duration) {
-	c.most, c.keep, c.byRef = most, keep, map[string]*list.Element{}
-}
-
 func (c *cache) get(ref string) *Outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()

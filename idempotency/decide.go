@@ -74,12 +74,9 @@ func admission(majority, room, scopeFull bool) decision {
 	return refuseScopeFull
 }
 
-func (c *call) known(st state, confirmed bool) known {
-	return known{state: st, agrees: st.kv != nil && st.prints().agree(c.print), undoing: st.lost() && c.store.takesBack(st), confirmed: confirmed}
-}
-
-func (c *call) asked() asked {
-	return asked{waits: c.set.waits() && c.bound.Err() == nil, refuses: c.set.OnLost == Refuse}
+func (c *call) decide(st state, confirmed bool) decision {
+	k := known{state: st, agrees: st.kv != nil && st.prints().agree(c.print), undoing: st.lost() && c.store.takesBack(st), confirmed: confirmed}
+	return decide(k, asked{waits: c.set.waits() && c.bound.Err() == nil, refuses: c.set.OnLost == Refuse})
 }
 
 // admit decides whether an attempt may begin. It returns an error of etcd's or ctx's.

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"container/list"
 	"context"
 	"testing"
 	"time"
@@ -158,8 +159,7 @@ func TestAgedBySuspension(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, first.id, other.id, "an outcome would expire too soon on it")
 
-	var c cache
-	c.init(1<<20, 10*time.Second)
+	c := cache{most: 1 << 20, keep: 10 * time.Second, byRef: map[string]*list.Element{}}
 	c.put("ref", &Outcome{}, now(), time.Hour)
 	require.NotNil(t, c.get("ref"))
 	suspended(&c.byRef["ref"].Value.(*cached).since)

@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"maps"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,14 +18,8 @@ const (
 	longestTTL = 300 * time.Second
 )
 
-// expiries are estimates of when the leases of other sessions expire. Callers that are refused
-// for the same session share one request per second.
-type expiries struct {
-	mu sync.Mutex
-	of map[int64]*expiry
-}
-
-// expiry is the estimate for one lease.
+// expiry is the estimate of when the lease of another session expires. Callers that are refused for
+// the same session share one request per second.
 type expiry struct {
 	asked moment
 	known chan struct{} // closed when after is set
@@ -54,13 +47,13 @@ func (s *Store) retryAfter(ctx context.Context, lease int64) time.Duration {
 
 // expiry returns the estimate for a lease, and asks etcd if there is none of the last second.
 func (s *Store) expiry(lease int64) *expiry {
-	s.ends.mu.Lock()
-	defer s.ends.mu.Unlock()
-	maps.DeleteFunc(s.ends.of, func(_ int64, e *expiry) bool { return aged(e.asked) >= retrySoon })
-	e := s.ends.of[lease]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.expiries, func(_ int64, e *expiry) bool { return aged(e.asked) >= retrySoon })
+	e := s.expiries[lease]
 	if e == nil {
 		e = &expiry{asked: now(), known: make(chan struct{})}
-		s.ends.of[lease] = e
+		s.expiries[lease] = e
 		if !s.sess.Background(func() { e.after = s.untilExpiry(lease); close(e.known) }) {
 			close(e.known)
 		}

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -36,12 +37,12 @@ type Store struct {
 	space  space
 	scopes scopes
 	count  counts
-	ends   expiries
 
 	mu        sync.Mutex
 	retention map[time.Duration]*pool // by class
 	flights   map[string]*flight      // by ref: the calls in this process
 	unstarted map[string]bool         // records of claims of this process that are being taken back
+	expiries  map[int64]*expiry       // by lease
 	known     int64                   // greatest revision in an answer of a majority
 	knownAt   moment                  // when the latest such answer was asked for
 }
@@ -69,10 +70,9 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
 		log:  sess.Log().With(zap.String("store", name)),
 		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess),
-		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, unstarted: map[string]bool{},
+		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, unstarted: map[string]bool{}, expiries: map[int64]*expiry{},
+		cache: cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}}, scopes: scopes{of: map[string]*tally{}},
 	}
-	st.ends.of, st.scopes.of = map[int64]*expiry{}, map[string]*tally{}
-	st.cache.init(o.CacheBytes, o.CacheFor)
 	st.space.init(st)
 	return st, nil
 }

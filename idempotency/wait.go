@@ -2,19 +2,18 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// over is the error of await when the caller's Wait has ended.
-type over struct{}
-
-func (over) Error() string { return "waited long enough" }
+// errWaited is the error of await when the caller's Wait has ended.
+var errWaited = errors.New("waited long enough")
 
 // await waits until the attempt in progress ends, or the record changes in another way. It watches
-// one key. It returns the state then, over if the caller's Wait has ended, or ctx's error.
+// one key. It returns the state then, errWaited if the caller's Wait has ended, or ctx's error.
 func (c *call) await(ctx context.Context, f *flight) (state, error) {
 	s, e := c.store, c.entry
 	ctx, cancel := context.WithCancel(ctx)
@@ -54,7 +53,7 @@ func (c *call) await(ctx context.Context, f *flight) (state, error) {
 		case <-f.rechecks:
 		case <-again:
 		case <-c.bound.Done():
-			return state{}, over{}
+			return state{}, errWaited
 		case <-ctx.Done():
 			return state{}, ctx.Err()
 		}

@@ -99,6 +99,9 @@ type Options struct {
 // roomForHead is the part of the store's MaxResult that is for status and headers.
 const roomForHead = 64 << 10
 
+// defaultHeader is the header with the key.
+const defaultHeader = "Idempotency-Key"
+
 // maxRequest is the greatest MaxRequest.
 const maxRequest = 1 << 30
 
@@ -119,7 +122,7 @@ func configure(handler string, store *idempotency.Store, opts *Options) (*config
 	}
 	o := &c.Options
 	o.Methods = methods(o.Methods)
-	o.Header = cmp.Or(o.Header, "Idempotency-Key")
+	o.Header = cmp.Or(o.Header, defaultHeader)
 	o.ReplayedHeader = cmp.Or(o.ReplayedHeader, "Idempotent-Replayed")
 	o.MaxRequest = cmp.Or(o.MaxRequest, 1<<20)
 	if o.Op == nil {

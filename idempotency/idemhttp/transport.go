@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -60,13 +61,7 @@ func KeyOf(ctx context.Context) (string, bool) {
 // RoundTrip sends a request with its key. It returns an error if the context's key is not 1 to
 // 255 printable ASCII characters, and what Base returns otherwise.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	base, header := t.Base, t.Header
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	if header == "" {
-		header = "Idempotency-Key"
-	}
+	base, header := cmp.Or(t.Base, http.DefaultTransport), cmp.Or(t.Header, defaultHeader)
 	if !slices.Contains(methods(t.Methods), strings.ToUpper(r.Method)) || len(r.Header.Values(header)) > 0 {
 		return base.RoundTrip(r)
 	}

@@ -27,18 +27,17 @@ type object struct {
 }
 
 type member struct {
-	raw     span  // the name as it is written, without the quotes
-	plain   span  // in text.plain, if the name has escapes
-	escaped bool  // whether it has
-	at      int32 // position of its value
-	object  int32 // the first object that begins there or later
+	raw    span  // the name as it is written, without the quotes
+	plain  span  // in text.plain, if the name has escapes; otherwise zero
+	at     int32 // position of its value
+	object int32 // the first object that begins there or later
 }
 
 type span struct{ from, to int32 }
 
 // name returns the name of a member, without escapes.
 func (t *text) name(m member) []byte {
-	if m.escaped {
+	if m.plain != (span{}) {
 		return t.plain[m.plain.from:m.plain.to]
 	}
 	return t.b[m.raw.from:m.raw.to]
@@ -48,7 +47,7 @@ func (t *text) name(m member) []byte {
 func (t *text) newMember(from, to, at int) member {
 	m := member{raw: span{int32(from), int32(to)}, at: int32(at), object: int32(len(t.objects))}
 	if raw := t.b[from:to]; bytes.IndexByte(raw, '\\') >= 0 {
-		m.escaped, m.plain.from = true, int32(len(t.plain))
+		m.plain.from = int32(len(t.plain))
 		for len(raw) > 0 {
 			r, size := next(raw)
 			t.plain, raw = utf8.AppendRune(t.plain, r), raw[size:]

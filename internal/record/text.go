@@ -1,9 +1,6 @@
 package record
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
 // MaxText bounds the text of an error in a record, in bytes.
 const MaxText = 1024
@@ -12,11 +9,5 @@ const MaxText = 1024
 // end of a character.
 func Text(text string) string {
 	text = strings.ToValidUTF8(text, "�")
-	if len(text) > MaxText {
-		text = text[:MaxText]
-		for !utf8.ValidString(text) {
-			text = text[:len(text)-1]
-		}
-	}
-	return text
+	return strings.ToValidUTF8(text[:min(len(text), MaxText)], "") // without the part of a character at its end
 }

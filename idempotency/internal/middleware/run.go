@@ -35,7 +35,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 		}
 		return res.Encode(), nil
 	})
-	if u := (notRecorded{}); err != nil && (!errors.As(err, &u) || err != error(u)) {
+	if _, only := err.(notRecorded); err != nil && !only { //nolint:errorlint // joined with an error of settling, it is reported
 		report(err)
 	}
 	switch {
@@ -56,8 +56,7 @@ func (notRecorded) Error() string { return "the response is not recorded" }
 
 // onError is the OnError of all attempts.
 func onError(err error) idempotency.Action {
-	var u notRecorded
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[notRecorded](err); ok {
 		return u.action
 	}
 	return idempotency.Forget
