@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -86,7 +85,7 @@ func (q *sessionQueue) evict(ctx context.Context, o owner, n record.Notice) erro
 
 // evictFound finds a request and evicts it. which names it in an error.
 func (q *sessionQueue) evictFound(ctx context.Context, which string, find func(context.Context) (owner, bool, error), n record.Notice) error {
-	err := checkReason(n.Reason)
+	err := engine.CheckReason(n.Reason)
 	if err == nil {
 		n.By = q.sess.Owner()
 		err = q.sess.Do(ctx, func(ctx context.Context) error {
@@ -102,16 +101,6 @@ func (q *sessionQueue) evictFound(ctx context.Context, which string, find func(c
 	}
 	if err != nil {
 		return q.failed(fmt.Sprintf("%s %s of", doing(n), which), err)
-	}
-	return nil
-}
-
-func checkReason(reason string) error {
-	switch {
-	case len(reason) > maxNote:
-		return invalid("the reason has %d bytes, more than %d", len(reason), maxNote)
-	case !utf8.ValidString(reason):
-		return invalid("the reason %.20q is not valid UTF-8", reason)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -24,7 +25,7 @@ import (
 // request may have been stored or not; StepDown may safely be called again.
 func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, err error) {
 	q := el.queue
-	if err := checkReason(reason); err != nil {
+	if err := engine.CheckReason(reason); err != nil {
 		return Leader{}, q.failed("step down in", err)
 	}
 	err = q.sess.Do(ctx, func(ctx context.Context) error {

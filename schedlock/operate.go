@@ -6,27 +6,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
-
-// maxReason bounds the text of a reason, in bytes.
-const maxReason = 1024
-
-func checkReason(reason string) error {
-	switch {
-	case len(reason) > maxReason:
-		return invalid("the reason has %d bytes, more than %d", len(reason), maxReason)
-	case !utf8.ValidString(reason):
-		return invalid("the reason %.20q is not valid UTF-8", reason)
-	}
-	return nil
-}
 
 // PauseOption configures a call of Pause.
 type PauseOption func(*pausing)
@@ -52,7 +39,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 		o(&p)
 	}
 	value := record.Pause{By: l.sess.Owner(), Reason: reason, AtMS: l.opts.Now().UnixMilli()}.Encode()
-	err := cmp.Or(checkReason(reason), checkName(name))
+	err := cmp.Or(engine.CheckReason(reason), checkName(name))
 	if err == nil && !p.anyName {
 		if err = l.known(ctx, name); errors.Is(err, ErrUnknownJob) {
 			err = fmt.Errorf("%w (if the name is right, pass BeforeFirstRun)", err)
@@ -122,7 +109,7 @@ func (l *Locker) known(ctx context.Context, name string) error {
 // ErrInvalid if the name or the reason is out of range. After ErrClosed, ctx's error or an error of
 // etcd's the run may be ended or not.
 func (l *Locker) Unlock(ctx context.Context, name, reason string) error {
-	err := cmp.Or(checkReason(reason), checkName(name))
+	err := cmp.Or(engine.CheckReason(reason), checkName(name))
 	if err == nil {
 		err = l.unlock(ctx, name, reason)
 	}

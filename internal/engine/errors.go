@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // The errors that package concurrency returns as its own: they are the same values there,
@@ -22,6 +23,20 @@ func (e invalidError) Is(target error) bool { return target == ErrInvalid }
 
 // Invalid returns an error that is ErrInvalid and has the formatted text.
 func Invalid(format string, args ...any) error { return invalidError{fmt.Errorf(format, args...)} }
+
+// maxReason bounds the reason that an operator gives, in bytes.
+const maxReason = 1024
+
+// CheckReason returns an ErrInvalid if an operator's reason is out of range.
+func CheckReason(reason string) error {
+	switch {
+	case len(reason) > maxReason:
+		return Invalid("the reason has %d bytes, more than %d", len(reason), maxReason)
+	case !utf8.ValidString(reason):
+		return Invalid("the reason %.20q is not valid UTF-8", reason)
+	}
+	return nil
+}
 
 // ErrEpoch ends what waits on a lost lease: it queues anew on the next one.
 var ErrEpoch = errors.New("the session's lease is lost")
