@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // F22, F36, L9: with passwords, and tokens that live for a second, a session
@@ -22,8 +23,8 @@ func TestTrapL9ShortTokens(t *testing.T) {
 	}
 	t.Parallel()
 	c := embedtest.Start(t, &embedtest.Options{AuthTokenTTL: time.Second})
-	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
+	f := fixture{testkit.On(t, c)}
+	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.Root))
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
 	opts, reported := traced(&concurrency.SessionOptions{TTL: 8 * time.Second, Margin: 500 * time.Millisecond})
 	worker := func() *embedtest.Client {
@@ -31,7 +32,7 @@ func TestTrapL9ShortTokens(t *testing.T) {
 	}
 	one, two := worker(), worker()
 	quiet, reportedToo := traced(idle()) // its token is not used in between, which would extend it
-	s1, s2 := f.sessionOn(one.Client, opts), f.sessionOn(two.Client, quiet)
+	s1, s2 := f.SessionOn(one.Client, opts), f.SessionOn(two.Client, quiet)
 	p := lock(t, s1, "x")
 	waiting := make(chan *concurrency.Permit, 1)
 	mu := mutex(t, s2, "x")
@@ -52,7 +53,7 @@ func TestTrapL9ShortTokens(t *testing.T) {
 	p = lock(t, s1, "z")
 	ch := make(chan answer, 1)
 	go func() { p, err := mutex(t, s2, "z").Lock(ctxT(t)); ch <- answer{p, err} }()
-	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, tick)
 	require.NoError(t, p.Release(ctxT(t)))
 	require.NoError(t, granted(t, ch, "the next waiter gets in").Release(ctxT(t)))
 	require.Greater(t, two.Requests()["Watch"], 1, "the first stream was of no use any more")
@@ -60,7 +61,7 @@ func TestTrapL9ShortTokens(t *testing.T) {
 	require.Empty(t, reportedToo.lost)
 	require.NoError(t, s1.Close(ctxT(t)))
 	require.NoError(t, s2.Close(ctxT(t)))
-	require.Empty(t, f.keys(""))
+	require.Empty(t, f.Keys(""))
 	for _, c := range []*embedtest.Client{one, two} {
 		n := c.Requests()["Authenticate"]
 		t.Logf("%d authentications, streams %v", n, c.Requests())
@@ -76,11 +77,11 @@ func TestNoAuthStorm(t *testing.T) {
 	}
 	t.Parallel()
 	c := embedtest.Start(t, nil)
-	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
+	f := fixture{testkit.On(t, c)}
+	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.Root))
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
 	client := c.NewClient(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
-	s := f.sessionOn(client.Client, brisk())
+	s := f.SessionOn(client.Client, brisk())
 	const calls = 200
 	for range calls / 2 {
 		require.NoError(t, lock(t, s, "x").Release(ctxT(t)))
@@ -96,15 +97,15 @@ func TestNoAuthStorm(t *testing.T) {
 func TestPermissionLost(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Start(t, nil)
-	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.prefix))
+	f := fixture{testkit.On(t, c)}
+	require.NoError(t, c.AddUser(ctxT(t), "worker", "secret", f.Root))
 	require.NoError(t, c.EnableAuth(ctxT(t), "root", "root"))
 	client := c.NewClient(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
 	opts, reported := traced(&concurrency.SessionOptions{TTL: 6 * time.Second})
-	s := f.sessionOn(client.Client, opts)
+	s := f.SessionOn(client.Client, opts)
 	p := lock(t, s, "x")
-	end := clientv3.GetPrefixRangeEnd(f.prefix)
-	_, err := c.Client().RoleRevokePermission(ctxT(t), "worker", f.prefix, end)
+	end := clientv3.GetPrefixRangeEnd(f.Root)
+	_, err := c.Client().RoleRevokePermission(ctxT(t), "worker", f.Root, end)
 	require.NoError(t, err)
 	lostBy(t, p, concurrency.ErrLost)
 	require.Contains(t, p.Err().Error(), "denied")
@@ -116,7 +117,7 @@ func TestPermissionLost(t *testing.T) {
 		_, err := mutex(t, s, "z").Lock(short)
 		return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "permission denied")
 	}, soon, time.Millisecond)
-	_, err = c.Client().RoleGrantPermission(ctxT(t), "worker", f.prefix, end, clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err = c.Client().RoleGrantPermission(ctxT(t), "worker", f.Root, end, clientv3.PermissionType(clientv3.PermReadWrite))
 	require.NoError(t, err)
 	got(t, reported.renewed, "SessionRenewed")
 	require.NoError(t, lock(t, s, "y").Release(ctxT(t)))

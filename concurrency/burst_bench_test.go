@@ -29,8 +29,8 @@ func BenchmarkBurst(b *testing.B) {
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 				opts, reported := traced(&concurrency.SessionOptions{TTL: 5 * time.Second, MaxPermits: calls})
 				opts.Trace.Lost = nil // Close ends more permits than its channel takes
-				s, c := f.session(opts)
-				other, _ := f.session(nil)
+				s, c := f.Session(opts)
+				other, _ := f.Session(nil)
 				if limit == 1 {
 					acquire(b, ctx, sem(b, other, "x", 1))
 				} else {

@@ -19,23 +19,23 @@ var done = func() context.Context { ctx, cancel := context.WithCancel(context.Ba
 // leftNothing asserts that neither etcd nor the client has anything of a closed
 // session's.
 func (f fixture) leftNothing(c *embedtest.Client) {
-	f.t.Helper()
-	require.Empty(f.t, f.keys("/session/"))
-	require.Empty(f.t, f.keys("/queue/"))
+	f.T.Helper()
+	require.Empty(f.T, f.Keys("/session/"))
+	require.Empty(f.T, f.Keys("/queue/"))
 	// F11: nor is a lease renewed that nobody owns.
-	require.Eventually(f.t, func() bool { return len(c.OpenStreams()) == 0 }, soon, time.Millisecond, "streams: %v", c.OpenStreams())
+	require.Eventually(f.T, func() bool { return len(c.OpenStreams()) == 0 }, soon, time.Millisecond, "streams: %v", c.OpenStreams())
 }
 
 // Close refuses new and waiting work at once, and waits for those who hold.
 func TestCloseWaitsForHolders(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	mu := mutex(t, s, "x")
 	p := lock(t, s, "x")
 	waiting := make(chan error, 1)
 	go func() { _, err := mu.Lock(ctxT(t)); waiting <- err }()
-	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, time.Millisecond)
 
 	closing := make(chan error, 1)
 	go func() { closing <- s.Close(ctxT(t)) }()
@@ -61,12 +61,12 @@ func TestCloseWaitsForHolders(t *testing.T) {
 func TestCloseEndsHolders(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	p := lock(t, s, "x")
 	require.ErrorIs(t, s.Close(done), context.Canceled)
 	f.leftNothing(c)
 	lostBy(t, p, concurrency.ErrClosed)
-	next, _ := f.session(nil)
+	next, _ := f.Session(nil)
 	require.NoError(t, lock(t, next, "x").Release(ctxT(t)))
 }
 
@@ -75,7 +75,7 @@ func TestCloseWithDeadCtx(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	for range 20 {
-		s, c := f.session(nil)
+		s, c := f.Session(nil)
 		require.NoError(t, lock(t, s, "x").Release(ctxT(t)))
 		require.NoError(t, s.Close(done))
 		f.leftNothing(c)
@@ -86,7 +86,7 @@ func TestCloseWithDeadCtx(t *testing.T) {
 func TestCloseAfterRevocation(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	inj := c.Inject(embedtest.Fault{Method: "LeaseRevoke", Do: embedtest.DropResponse})
 	require.NoError(t, s.Close(ctxT(t)))
 	require.Equal(t, 1, inj.Hits())
@@ -98,7 +98,7 @@ func TestCloseAfterRevocation(t *testing.T) {
 func TestCloseTwice(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	lock(t, s, "x")
 	results := make(chan error, 8)
 	for range 7 {
@@ -121,14 +121,14 @@ func TestCloseWithoutEtcd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			s, c := f.session(quick())
+			s, c := f.Session(quick())
 			lock(t, s, "x")
 			strike(c)
 			begun := time.Now()
 			err := s.Close(done)
 			require.ErrorContains(t, err, "left to expire")
 			require.Less(t, time.Since(begun), soon)
-			f.noKeys("/session/")
+			f.NoKeys("/session/")
 		})
 	}
 }
@@ -138,12 +138,12 @@ func TestCloseWithoutEtcd(t *testing.T) {
 func TestClientClosedUnderSession(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, c := f.session(quick())
+	s, c := f.Session(quick())
 	p := lock(t, s, "x")
 	mu := mutex(t, s, "x")
 	waiting := make(chan error, 1)
 	go func() { _, err := mu.Lock(context.Background()); waiting <- err }()
-	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, time.Millisecond)
 	require.NoError(t, c.Close())
 	lostBy(t, p, concurrency.ErrClosed)
 	require.ErrorIs(t, got(t, waiting, "the waiter returns"), concurrency.ErrClosed)
@@ -151,7 +151,7 @@ func TestClientClosedUnderSession(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrClosed)
 	require.Eventually(t, func() bool { return s.Lease() == 0 }, soon, time.Millisecond)
 	require.Error(t, s.Close(context.Background()))
-	f.noKeys("/session/")
+	f.NoKeys("/session/")
 }
 
 // L6: a session that is closed just after it lost its lease still revokes it:
@@ -160,11 +160,11 @@ func TestTrapL6CloseAfterLoss(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	opts, reported := traced(nil)
-	s, c := f.session(opts)
+	s, c := f.Session(opts)
 	p := lock(t, s, "x")
 	old := s.Lease()
 	inj := c.Inject(embedtest.Fault{Method: "LeaseRevoke", Do: embedtest.FailWith, Times: 3})
-	_, err := f.Client().Delete(ctxT(t), f.keys("/alive")[0])
+	_, err := f.Client().Delete(ctxT(t), f.Keys("/alive")[0])
 	require.NoError(t, err)
 	closed(t, p.Lost(), "the permit is lost")
 	got(t, reported.lost, "SessionLost")
@@ -182,7 +182,7 @@ func TestCloseRaces(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	for range 25 {
-		s, c := f.session(nil)
+		s, c := f.Session(nil)
 		sm := sem(t, s, "x", 3)
 		require.NoError(t, sm.SetLimit(ctxT(t), 3, concurrency.CreateLimit()))
 		var wg sync.WaitGroup
@@ -214,8 +214,8 @@ func TestCloseRaces(t *testing.T) {
 		cancel()
 		require.Less(t, time.Since(begun), soon)
 		wg.Wait()
-		f.noKeys("/queue/")
-		f.noKeys("/session/")
+		f.NoKeys("/queue/")
+		f.NoKeys("/session/")
 		require.Eventually(t, func() bool { return len(c.OpenStreams()) == 0 }, soon, time.Millisecond)
 	}
 }
@@ -231,7 +231,7 @@ func TestSlowHooksDelayNoLoss(t *testing.T) {
 		Lost:           func(*concurrency.LostError) { slow("lost") },
 		SessionRenewed: func(clientv3.LeaseID) { slow("renewed") },
 	}}
-	s, _ := f.session(opts)
+	s, _ := f.Session(opts)
 	sm := sem(t, s, "x", 5)
 	var held []*concurrency.Permit
 	for range 5 {
@@ -259,7 +259,7 @@ func TestCloseEndsQuestions(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	c.BlackHole()

@@ -16,7 +16,7 @@ func TestDoSurvivesPanicAndGoexit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	require.PanicsWithValue(t, "boom", func() {
 		_ = sm.Do(ctx, func(context.Context, *concurrency.Permit) error { panic("boom") })
@@ -35,7 +35,7 @@ func TestDoSurvivesPanicAndGoexit(t *testing.T) {
 func TestDoBoundsTheFunction(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(ctxT(t), key{}, "value"))
@@ -49,7 +49,7 @@ func TestDoBoundsTheFunction(t *testing.T) {
 		return mine
 	})
 	require.Equal(t, mine, err, "the release in the background is no news")
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 
 	// A lost permit ends the function's ctx with its cause and is reported even
 	// if the function succeeds.

@@ -18,14 +18,14 @@ import (
 func TestTrapS3LostEarly(t *testing.T) {
 	t.Parallel()
 	for name, strike := range map[string]func(f fixture, lease clientv3.LeaseID, presence string) error{
-		"revoked": func(f fixture, lease clientv3.LeaseID, _ string) error { return f.RevokeLease(ctxT(f.t), lease) },
-		"expired": func(f fixture, lease clientv3.LeaseID, _ string) error { return f.ExpireLease(ctxT(f.t), lease) },
+		"revoked": func(f fixture, lease clientv3.LeaseID, _ string) error { return f.RevokeLease(ctxT(f.T), lease) },
+		"expired": func(f fixture, lease clientv3.LeaseID, _ string) error { return f.ExpireLease(ctxT(f.T), lease) },
 		"deleted": func(f fixture, _ clientv3.LeaseID, presence string) error {
-			_, err := f.Client().Delete(ctxT(f.t), presence)
+			_, err := f.Client().Delete(ctxT(f.T), presence)
 			return err
 		},
 		"overwritten": func(f fixture, _ clientv3.LeaseID, presence string) error {
-			_, err := f.Client().Put(ctxT(f.t), presence, "mine now")
+			_, err := f.Client().Put(ctxT(f.T), presence, "mine now")
 			return err
 		},
 	} {
@@ -34,10 +34,10 @@ func TestTrapS3LostEarly(t *testing.T) {
 			f := shared(t)
 			// So long that neither the deadline nor a refresh can show it.
 			opts, reported := traced(&concurrency.SessionOptions{TTL: 300 * time.Second})
-			s, _ := f.session(opts)
+			s, _ := f.Session(opts)
 			p := lock(t, s, "x")
 			lease := s.Lease()
-			require.NoError(t, strike(f, lease, f.keys("/alive")[0]))
+			require.NoError(t, strike(f, lease, f.Keys("/alive")[0]))
 			lostBy(t, p, concurrency.ErrLost)
 			require.Equal(t, lease, got(t, reported.lost, "SessionLost"))
 			require.Equal(t, p.Token(), got(t, reported.permit, "Lost").Token)
@@ -65,9 +65,9 @@ func TestTrapS9EarlyEndIsReported(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(brisk())
+	s, c := f.Session(brisk())
 	require.Eventually(t, func() bool { return c.Requests()["Watch.Send"] > 0 }, soon, tick, "it has listed its range")
-	admin, _ := f.session(nil)
+	admin, _ := f.Session(nil)
 	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
 	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/notice/")})
 	require.NoError(t, sem(t, admin, "x", 1).Evict(ctx, "i", "why"))
@@ -85,9 +85,9 @@ func TestTrapS9ReportedAfterABreak(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
+	s, c := f.Session(idle())
 	require.Eventually(t, func() bool { return c.Requests()["Watch.Send"] > 0 }, soon, tick, "it has listed its range")
-	admin, _ := f.session(nil)
+	admin, _ := f.Session(nil)
 	p, q := acquire(t, ctx, sem(t, s, "x", 2), concurrency.ID("i")), acquire(t, ctx, sem(t, s, "x", 2), concurrency.ID("j"))
 	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: eventOn("/notice/")})
 	require.NoError(t, sem(t, admin, "x", 2).Evict(ctx, "i", "why"))
@@ -105,7 +105,7 @@ func TestTrapS9ReportedAfterABreak(t *testing.T) {
 func TestLeaseGoesUnderARequest(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	mu := mutex(t, s, "x")
 	inj := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 	ch := make(chan *concurrency.Permit, 1)

@@ -23,14 +23,14 @@ func election(t testing.TB, s *concurrency.Session, name string) *concurrency.El
 
 // campaign campaigns in a goroutine and returns when the candidate stands in etcd.
 func (f fixture) campaign(ctx context.Context, el *concurrency.Election, opts ...concurrency.AcquireOption) <-chan answer {
-	f.t.Helper()
-	before := len(f.keys("queue/"))
+	f.T.Helper()
+	before := len(f.Keys("queue/"))
 	ch := make(chan answer, 1)
 	go func() {
 		p, err := el.Campaign(ctx, opts...)
 		ch <- answer{p, err}
 	}()
-	require.Eventually(f.t, func() bool { return len(ch) > 0 || len(f.keys("queue/")) > before }, soon, tick)
+	require.Eventually(f.T, func() bool { return len(ch) > 0 || len(f.Keys("queue/")) > before }, soon, tick)
 	return ch
 }
 
@@ -46,9 +46,9 @@ func TestElection(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	a, _ := f.session(&concurrency.SessionOptions{Owner: "a"})
-	b, _ := f.session(&concurrency.SessionOptions{Owner: "b"})
-	w, _ := f.session(nil)
+	a, _ := f.Session(&concurrency.SessionOptions{Owner: "a"})
+	b, _ := f.Session(&concurrency.SessionOptions{Owner: "b"})
+	w, _ := f.Session(nil)
 	ea, eb, ew := election(t, a, "x"), election(t, b, "x"), election(t, w, "x")
 	l := leader(t, ew)
 	require.False(t, l.Elected())
@@ -85,7 +85,7 @@ func TestElection(t *testing.T) {
 	require.NoError(t, tb.Release(ctx))
 	sees(func(l concurrency.Leader) bool { return !l.Elected() }, "no leader at last")
 	require.False(t, leader(t, ea).Elected())
-	f.noKeys("/queue/")
+	f.NoKeys("/queue/")
 
 	// A semaphore and a mutex of that name are others.
 	require.NoError(t, lock(t, a, "x").Release(ctx))
@@ -113,8 +113,8 @@ func TestElectionWatchIsMonotone(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
-	a, _ := f.session(idle())
-	s, c := f.session(idle())
+	a, _ := f.Session(idle())
+	s, c := f.Session(idle())
 	ea, es := election(t, a, "x"), election(t, s, "x")
 	var old *concurrency.Permit
 	for l, err := range es.Watch(ctx) { // so that there is a view, which lingers
@@ -178,8 +178,8 @@ func TestElectionBadInput(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	before := f.keys("")
+	s, c := f.Session(idle())
+	before := f.Keys("")
 	for _, name := range []string{"", "a/b", "a\x00b", "\xff", strings.Repeat("x", 256)} {
 		_, err := concurrency.NewElection(s, name)
 		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", name)
@@ -220,7 +220,7 @@ func TestElectionBadInput(t *testing.T) {
 	_, err = el.StepDown(ended, "")
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, c.Requests()["Txn"])
-	require.Equal(t, before, f.keys(""), "nothing was written")
+	require.Equal(t, before, f.Keys(""), "nothing was written")
 
 	require.NoError(t, s.Close(ctx))
 	require.ErrorIs(t, el.Lead(ctx, never), concurrency.ErrClosed)
@@ -236,9 +236,9 @@ func TestCandidateOfALostLease(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	a, _ := f.session(nil)
-	b, _ := f.session(nil)
+	s, c := f.Session(idle())
+	a, _ := f.Session(nil)
+	b, _ := f.Session(nil)
 	es, ea, eb := election(t, s, "x"), election(t, a, "x"), election(t, b, "x")
 	first, err := ea.Campaign(ctx)
 	require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestCandidateOfALostLease(t *testing.T) {
 	require.Equal(t, third.Token(), l.Token)
 	require.Equal(t, s.Lease(), l.Lease)
 	require.NoError(t, third.Err())
-	resp, err := f.Client().Txn(ctx).If(third.Guard()).Then(clientv3.OpPut(f.prefix+"y", "")).Commit()
+	resp, err := f.Client().Txn(ctx).If(third.Guard()).Then(clientv3.OpPut(f.Root+"y", "")).Commit()
 	require.NoError(t, err)
 	require.True(t, resp.Succeeded)
 }
@@ -271,8 +271,8 @@ func TestPastTermStaysPast(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(idle())
-	other, _ := f.session(nil)
+	s, _ := f.Session(idle())
+	other, _ := f.Session(nil)
 	el := election(t, s, "x")
 	past, err := el.Campaign(ctx)
 	require.NoError(t, err)
@@ -288,7 +288,7 @@ func TestPastTermStaysPast(t *testing.T) {
 	require.NoError(t, term.StopRequested().Err())
 	require.ErrorIs(t, election(t, other, "x").EvictToken(ctx, past.Token(), ""), concurrency.ErrNotHeld)
 	for i, p := range []*concurrency.Permit{past, term} {
-		resp, err := f.Client().Txn(ctx).If(p.Guard()).Then(clientv3.OpPut(f.prefix+"y", "")).Commit()
+		resp, err := f.Client().Txn(ctx).If(p.Guard()).Then(clientv3.OpPut(f.Root+"y", "")).Commit()
 		require.NoError(t, err)
 		require.Equal(t, i == 1, resp.Succeeded)
 	}
@@ -300,17 +300,17 @@ func TestPastTermStaysPast(t *testing.T) {
 func TestTermWithDeletedKeys(t *testing.T) {
 	t.Parallel()
 	for name, strike := range map[string]func(f fixture, s *concurrency.Session) error{
-		"lease revoked": func(f fixture, s *concurrency.Session) error { return f.RevokeLease(ctxT(f.t), s.Lease()) },
+		"lease revoked": func(f fixture, s *concurrency.Session) error { return f.RevokeLease(ctxT(f.T), s.Lease()) },
 		"presence deleted": func(f fixture, _ *concurrency.Session) error {
-			_, err := f.Client().Delete(ctxT(f.t), f.keys("/alive")[0])
+			_, err := f.Client().Delete(ctxT(f.T), f.Keys("/alive")[0])
 			return err
 		},
 		"term deleted": func(f fixture, _ *concurrency.Session) error {
-			_, err := f.Client().Delete(ctxT(f.t), f.keys("/queue/")[0])
+			_, err := f.Client().Delete(ctxT(f.T), f.Keys("/queue/")[0])
 			return err
 		},
 		"term without a lease": func(f fixture, _ *concurrency.Session) error {
-			_, err := f.Client().Put(ctxT(f.t), f.keys("/queue/")[0], "mine")
+			_, err := f.Client().Put(ctxT(f.T), f.Keys("/queue/")[0], "mine")
 			return err
 		},
 	} {
@@ -319,7 +319,7 @@ func TestTermWithDeletedKeys(t *testing.T) {
 			f := shared(t)
 			ctx := ctxT(t)
 			opts, reported := traced(idle())
-			s, _ := f.session(opts)
+			s, _ := f.Session(opts)
 			el := election(t, s, "x")
 			term, err := el.Campaign(ctx)
 			require.NoError(t, err)
@@ -342,8 +342,8 @@ func TestEvictedLeaderGetsTheReason(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	admin, _ := f.session(&concurrency.SessionOptions{Owner: "admin"})
+	s, c := f.Session(idle())
+	admin, _ := f.Session(&concurrency.SessionOptions{Owner: "admin"})
 	term, err := election(t, s, "x").Campaign(ctx)
 	require.NoError(t, err)
 	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/notice/")})
@@ -358,7 +358,7 @@ func TestTermOutlivesALostEvent(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
+	s, c := f.Session(idle())
 	el := election(t, s, "x")
 	var past *concurrency.Permit
 	var key string
@@ -368,7 +368,7 @@ func TestTermOutlivesALostEvent(t *testing.T) {
 		case past == nil:
 			past, err = el.Campaign(ctx)
 			require.NoError(t, err)
-			key = f.keys("/queue/")[0]
+			key = f.Keys("/queue/")[0]
 			continue
 		case l.Elected():
 			require.NoError(t, past.Release(ctx))

@@ -22,12 +22,12 @@ func TestReleaseIsEndedByANotice(t *testing.T) {
 	// with the notice taken by the holder's session.
 	for name, goesOn := range map[string]func(f fixture, s *concurrency.Session, request *embedtest.Injection, giveUp func()){
 		"the request arrives": func(f fixture, _ *concurrency.Session, r *embedtest.Injection, _ func()) {
-			require.NoError(f.t, r.Release())
+			require.NoError(f.T, r.Release())
 		},
 		"the answer is lost": func(fixture, *concurrency.Session, *embedtest.Injection, func()) {},
 		"ctx ends":           func(_ fixture, _ *concurrency.Session, _ *embedtest.Injection, giveUp func()) { giveUp() },
 		"the lease is revoked": func(f fixture, s *concurrency.Session, _ *embedtest.Injection, _ func()) {
-			require.NoError(f.t, f.RevokeLease(ctxT(f.t), s.Lease()))
+			require.NoError(f.T, f.RevokeLease(ctxT(f.T), s.Lease()))
 		},
 	} {
 		for _, evicted := range []bool{false, true} {
@@ -36,8 +36,8 @@ func TestReleaseIsEndedByANotice(t *testing.T) {
 				f := shared(t)
 				ctx := ctxT(t)
 				opts, reported := traced(idle())
-				s, c := f.session(opts)
-				other, _ := f.session(&concurrency.SessionOptions{Owner: "operator"})
+				s, c := f.Session(opts)
+				other, _ := f.Session(&concurrency.SessionOptions{Owner: "operator"})
 				p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
 				end := func() {
 					control := sem(t, other, "x", 1)
@@ -46,7 +46,7 @@ func TestReleaseIsEndedByANotice(t *testing.T) {
 					} else {
 						assertNoError(t, control.ReleaseID(ctx, "i"))
 					}
-					f.noKeys("/notice/") // its session has taken it
+					f.NoKeys("/notice/") // its session has taken it
 				}
 				fault := embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.HoldRequest}
 				var before sync.Once
@@ -101,8 +101,8 @@ func TestReleaseReadsTheReasonUntilItIsKnown(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(idle())
-			other, _ := f.session(nil)
+			s, c := f.Session(idle())
+			other, _ := f.Session(nil)
 			p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
 			c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/notice/")})
 			read := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldResponse, Match: func(_ string, msg any) bool {

@@ -20,9 +20,9 @@ func TestMarginIsTimeToStop(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	const margin = 2 * time.Second
-	s, c := f.session(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: margin})
+	s, c := f.Session(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: margin})
 	p := acquire(t, ctx, sem(t, s, "x", 1))
-	slot := f.keys("queue/")[0]
+	slot := f.Keys("queue/")[0]
 	gone := f.Client().Watch(ctx, slot, clientv3.WithRev(p.Token()+1))
 	c.BlackHole()
 	closed(t, p.Lost(), "the deadline passes")

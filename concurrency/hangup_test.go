@@ -18,7 +18,7 @@ func TestHangUpsRaiseNoFence(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
+	s, c := f.Session(idle())
 	const callers = 20
 	sm := sem(t, s, "x", 2*callers)
 	p := acquire(t, ctx, sm)
@@ -33,11 +33,11 @@ func TestHangUpsRaiseNoFence(t *testing.T) {
 	for _, ch := range all { // none of them has its answer yet
 		require.ErrorIs(t, got(t, ch, "the call ends").err, context.Canceled)
 	}
-	require.Len(t, f.keys("queue/"), callers+1)
+	require.Len(t, f.Keys("queue/"), callers+1)
 	require.NoError(t, held.Release())
-	require.Eventually(t, func() bool { return len(f.keys("queue/")) == 1 }, soon, tick)
-	f.noKeys("/id/")
-	presence, err := f.Client().Get(ctx, f.keys("/alive")[0])
+	require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 1 }, soon, tick)
+	f.NoKeys("/id/")
+	presence, err := f.Client().Get(ctx, f.Keys("/alive")[0])
 	require.NoError(t, err)
 	require.EqualValues(t, 1, presence.Kvs[0].Version, "the fence was not raised")
 	require.NoError(t, p.Release(ctx))
@@ -52,7 +52,7 @@ func TestCloseAfterHangUp(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
+	s, c := f.Session(idle())
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
@@ -63,5 +63,5 @@ func TestCloseAfterHangUp(t *testing.T) {
 	require.ErrorIs(t, got(t, ch, "the call ends").err, context.Canceled)
 	require.NoError(t, s.Close(ctx))
 	require.NoError(t, held.Release())
-	require.Empty(t, f.keys("queue/"), "the late copy finds no lease")
+	require.Empty(t, f.Keys("queue/"), "the late copy finds no lease")
 }

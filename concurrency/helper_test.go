@@ -32,43 +32,18 @@ var (
 const tick = time.Millisecond
 
 // fixture is one etcd and a prefix of the test's own.
-type fixture struct {
-	*embedtest.Cluster
-	t      testing.TB
-	prefix string
-}
+type fixture struct{ testkit.Fixture }
 
 // shared uses the etcd that all tests of this package share.
-func shared(t testing.TB) fixture {
-	c := embedtest.Shared(t)
-	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-}
+func shared(t testing.TB) fixture { return fixture{testkit.Shared(t)} }
 
 // own starts an etcd of the test's own, for tests that break it, or count what is
-// asked of it. On an external cluster, which has other users, they are skipped.
-func own(t testing.TB, members int) fixture {
-	c := embedtest.Start(t, &embedtest.Options{Members: members})
-	if c.External() {
-		t.Skip("the external cluster is not this test's own")
-	}
-	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-}
+// requested of it.
+func own(t testing.TB, members int) fixture { return fixture{testkit.Own(t, members)} }
 
 // idle are the options of a session that does nothing by itself during a test.
 func idle() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: 300 * time.Second}
-}
-
-// session starts a session on a connection of its own: another process, as far as
-// etcd can see.
-func (f fixture) session(opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
-	f.t.Helper()
-	return testkit.Session(f.t, f.Cluster, f.prefix, opts)
-}
-
-func (f fixture) sessionOn(c *clientv3.Client, opts *concurrency.SessionOptions) *concurrency.Session {
-	f.t.Helper()
-	return testkit.SessionOn(f.t, c, f.prefix, opts)
 }
 
 func sem(t testing.TB, s *concurrency.Session, name string, limit int) *concurrency.Semaphore {
@@ -85,40 +60,28 @@ func mutex(t testing.TB, s *concurrency.Session, name string) *concurrency.Mutex
 	return mu
 }
 
-// keys lists what stands in etcd below the test's prefix and part of a key.
-func (f fixture) keys(part string) []string {
-	f.t.Helper()
-	return testkit.Keys(f.t, f.Cluster, f.prefix, part)
-}
-
-// eventually waits until no such key is left: clean-up in the background.
-func (f fixture) noKeys(part string) {
-	f.t.Helper()
-	require.Eventually(f.t, func() bool { return len(f.keys(part)) == 0 }, soon, 5*time.Millisecond, "keys are left: %v", f.keys(part))
-}
-
 // streams waits until a client of one session has the two streams of a session, and no
 // more: one of renewals may be beside them for as long as an answer is late.
 func (f fixture) streams(c *embedtest.Client) {
-	f.t.Helper()
+	f.T.Helper()
 	want := map[string]int{"Watch": 1, "LeaseKeepAlive": 1}
-	require.Eventually(f.t, func() bool { return maps.Equal(c.OpenStreams(), want) }, soon, tick, "%v", want)
+	require.Eventually(f.T, func() bool { return maps.Equal(c.OpenStreams(), want) }, soon, tick, "%v", want)
 }
 
 // sees returns the view by which waiting callers of this process are admitted, as
 // soon as it has seen all that stands in etcd now.
 func (f fixture) sees(ctx context.Context, sm *concurrency.Semaphore) concurrency.Status {
-	f.t.Helper()
-	mark := strings.TrimSuffix(f.keys("/limit")[0], "limit") + "seen" // foreign, and not counted
+	f.T.Helper()
+	mark := strings.TrimSuffix(f.Keys("/limit")[0], "limit") + "seen" // foreign, and not counted
 	var put *clientv3.PutResponse
 	for st, err := range sm.Watch(ctx) {
-		require.NoError(f.t, err)
+		require.NoError(f.T, err)
 		if put == nil { // the first state is no view's but read
 			put, err = f.Client().Put(ctx, mark, "")
-			require.NoError(f.t, err)
+			require.NoError(f.T, err)
 			defer func() {
 				_, err := f.Client().Delete(ctx, mark)
-				require.NoError(f.t, err)
+				require.NoError(f.T, err)
 			}()
 		} else if st.Revision >= put.Header.Revision {
 			return st

@@ -48,7 +48,7 @@ func TestHooksMayCallBack(t *testing.T) {
 			ran <- what
 		}
 	}
-	s, _ = f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{
+	s, _ = f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{
 		Waiting:        func(i concurrency.WaitInfo) { all("waiting", i.Name) },
 		Acquired:       func(i concurrency.AcquireInfo) { all("acquired", i.Name) },
 		Released:       func(i concurrency.ReleaseInfo) { all("released", i.Name) },
@@ -97,10 +97,10 @@ func TestReleaseBeforeWaiting(t *testing.T) {
 			return c.Inject(embedtest.Fault{Method: "Range", Match: lists, Do: embedtest.Pass, After: release})
 		},
 		"all, the release too": func(f fixture, c *embedtest.Client, sm *concurrency.Semaphore, release func()) *embedtest.Injection {
-			f.sees(ctxT(f.t), sm) // its mirror runs on for a while
+			f.sees(ctxT(f.T), sm) // its mirror runs on for a while
 			return c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass, After: func() {
 				release()
-				f.sees(ctxT(f.t), sm)
+				f.sees(ctxT(f.T), sm)
 			}})
 		},
 	} {
@@ -108,8 +108,8 @@ func TestReleaseBeforeWaiting(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(idle())
-			other, _ := f.session(nil)
+			s, c := f.Session(idle())
+			other, _ := f.Session(nil)
 			sm := sem(t, s, "x", 1)
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // the limit is stored, and known
 			p := acquire(t, ctx, sem(t, other, "x", 1))
@@ -126,7 +126,7 @@ func TestTxnsAreSmall(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	var most atomic.Int64
 	watch := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Times: -1, Match: func(_ string, msg any) bool {
 		if r, ok := msg.(*etcdserverpb.TxnRequest); ok {
@@ -155,11 +155,11 @@ func TestSlowLostHookHidesNoLoss(t *testing.T) {
 	ctx := ctxT(t)
 	runs, gate := make(chan struct{}, 10), make(chan struct{})
 	defer close(gate)
-	s, _ := f.session(&concurrency.SessionOptions{
+	s, _ := f.Session(&concurrency.SessionOptions{
 		TTL:   300 * time.Second, // neither a deadline nor a refresh can show it
 		Trace: &concurrency.Trace{Lost: func(*concurrency.LostError) { runs <- struct{}{}; <-gate }},
 	})
-	other, _ := f.session(nil)
+	other, _ := f.Session(nil)
 	sm, there := sem(t, s, "x", 2), sem(t, other, "x", 2)
 	a, b := acquire(t, ctx, sm, concurrency.ID("a")), acquire(t, ctx, sm, concurrency.ID("b"))
 	mu := lock(t, s, "x")

@@ -20,7 +20,7 @@ func TestHungCallsHoldUpNoOthers(t *testing.T) {
 	t.Parallel()
 	const sends = 128
 	f := shared(t)
-	s, c := f.session(idle())
+	s, c := f.Session(idle())
 	a, b := sem(t, s, "a", 1000), sem(t, s, "b", 1000)
 	for _, sm := range []*concurrency.Semaphore{a, b} {
 		require.NoError(t, acquire(t, ctxT(t), sm).Release(ctxT(t)))

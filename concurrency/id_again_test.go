@@ -27,10 +27,10 @@ func TestIDOfALostLeaseIsOurs(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	other, _ := f.session(nil)
+	other, _ := f.Session(nil)
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	renewed := make(chan clientv3.LeaseID, 10)
-	s, c := f.session(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: 2 * time.Second,
+	s, c := f.Session(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: 2 * time.Second,
 		Trace: &concurrency.Trace{SessionRenewed: func(id clientv3.LeaseID) { renewed <- id }}})
 	w := ask(t, ctx, sem(t, s, "x", 1), concurrency.ID("job"))
 	// Renewals fail until the deadline. The old request cannot be removed either,
@@ -51,8 +51,8 @@ func TestIDOfALostLeaseIsOurs(t *testing.T) {
 	require.Positive(t, stuck.Hits())
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, granted(t, w, "on the new lease").Release(ctx))
-	f.noKeys("queue/")
-	f.noKeys("/id/")
+	f.NoKeys("queue/")
+	f.NoKeys("/id/")
 }
 
 // The caller of a request with an ID gives up and comes again before etcd has heard
@@ -61,7 +61,7 @@ func TestIDOfAGivenUpRequestIsOurs(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	given, cancel := context.WithCancel(ctx)
@@ -86,7 +86,7 @@ func TestTryWithIDOnAFullQueue(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 2)
 	p, other := acquire(t, ctx, sm, concurrency.ID("a")), acquire(t, ctx, sm)
 	var held *concurrency.HeldError
@@ -118,11 +118,11 @@ func TestReleaseSparesAnothersID(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	other, _ := f.session(nil)
+	s, _ := f.Session(nil)
+	other, _ := f.Session(nil)
 	sm, there := sem(t, s, "x", 5), sem(t, other, "x", 5)
 	p := acquire(t, ctx, sm, concurrency.ID("i"))
-	_, err := f.Client().Delete(ctx, f.keys("/id/")[0])
+	_, err := f.Client().Delete(ctx, f.Keys("/id/")[0])
 	require.NoError(t, err)
 	q := acquire(t, ctx, there, concurrency.ID("i"))
 	require.NoError(t, p.Release(ctx))
@@ -131,7 +131,7 @@ func TestReleaseSparesAnothersID(t *testing.T) {
 	require.ErrorAs(t, err, &held)
 	require.Equal(t, q.Token(), held.Request.Token)
 	require.NoError(t, q.Release(ctx))
-	f.noKeys("/id/")
+	f.NoKeys("/id/")
 }
 
 // Word of an eviction is looked for until etcd answers: an evicted waiter does not
@@ -140,8 +140,8 @@ func TestEvictedWaiterStaysOut(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
-	other, _ := f.session(nil)
+	s, c := f.Session(nil)
+	other, _ := f.Session(nil)
 	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
 	p := acquire(t, ctx, there)
 	c.Inject(embedtest.Fault{Method: "Watch", Times: -1, Do: embedtest.DropResponse, Match: func(_ string, msg any) bool {
@@ -166,10 +166,10 @@ func TestEvictImpostor(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/")[0]
+	slot := f.Keys("queue/")[0]
 	require.NoError(t, p.Release(ctx))
 	l, err := f.Client().Grant(ctx, 60)
 	require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestEvictImpostor(t *testing.T) {
 	require.Len(t, st.Holders, 1)
 	require.NoError(t, sm.EvictToken(ctx, st.Holders[0].Token, ""))
 	require.ErrorIs(t, sm.EvictToken(ctx, st.Holders[0].Token, ""), concurrency.ErrNotHeld)
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // What a mutex can be asked for with an ID it can be asked about with it.
@@ -189,7 +189,7 @@ func TestMutexWithID(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	mu := mutex(t, s, "x")
 	p, err := mu.Lock(ctx, concurrency.ID("a"))
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestIDThatIsNotYetFree(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 5)
 	p := acquire(t, ctx, sm, concurrency.ID("job"))
 	inj := denied(c, -1)

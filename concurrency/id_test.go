@@ -17,8 +17,8 @@ func TestIDIsHeldOnce(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	a, _ := f.session(&concurrency.SessionOptions{Owner: "alice"})
-	b, _ := f.session(&concurrency.SessionOptions{Owner: "bob"})
+	a, _ := f.Session(&concurrency.SessionOptions{Owner: "alice"})
+	b, _ := f.Session(&concurrency.SessionOptions{Owner: "bob"})
 	sa, sb := sem(t, a, "x", 3), sem(t, b, "x", 3)
 	id := "order/17\xff" // any bytes
 	p := acquire(t, ctx, sa, concurrency.ID(id), concurrency.Note("hello"))
@@ -35,9 +35,9 @@ func TestIDIsHeldOnce(t *testing.T) {
 		require.Equal(t, p.Token(), held.Request.Token)
 		require.Equal(t, "hello", held.Request.Note)
 	}
-	require.Len(t, f.keys("queue/"), 1, "those who were refused leave nothing")
+	require.Len(t, f.Keys("queue/"), 1, "those who were refused leave nothing")
 	require.NoError(t, p.Release(ctx))
-	require.Empty(t, f.keys("/id/"), "the ID goes with its permit")
+	require.Empty(t, f.Keys("/id/"), "the ID goes with its permit")
 	q := acquire(t, ctx, sb, concurrency.ID(id))
 	require.NoError(t, q.Release(ctx))
 }
@@ -50,7 +50,7 @@ func TestIDRace(t *testing.T) {
 	var g gauge
 	var wg sync.WaitGroup
 	for range 4 {
-		s, _ := f.session(nil)
+		s, _ := f.Session(nil)
 		sm := sem(t, s, "x", 100)
 		for range 4 {
 			wg.Go(func() {
@@ -76,8 +76,8 @@ func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	a, _ := f.session(&concurrency.SessionOptions{Owner: "alice"})
-	b, _ := f.session(&concurrency.SessionOptions{Owner: "bob"})
+	a, _ := f.Session(&concurrency.SessionOptions{Owner: "alice"})
+	b, _ := f.Session(&concurrency.SessionOptions{Owner: "bob"})
 	sa, sb := sem(t, a, "x", 1), sem(t, b, "x", 1)
 	p := acquire(t, ctx, sa, concurrency.ID("i"))
 	q := acquire(t, ctx, sb, concurrency.ID("i"), concurrency.TakeOver())
@@ -95,8 +95,8 @@ func TestTakeOver(t *testing.T) {
 	require.ErrorIs(t, a1.err, concurrency.ErrEvicted)
 	require.NoError(t, q.Release(ctx))
 	require.NoError(t, granted(t, w2, "the successor").Release(ctx))
-	f.noKeys("queue/")
-	f.noKeys("/id/")
+	f.NoKeys("queue/")
+	f.NoKeys("/id/")
 }
 
 // T15: a request of which only the ID key or only the queue key is left blocks
@@ -105,22 +105,22 @@ func TestHalfDeletedRequests(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm, concurrency.ID("i"))
-	for _, key := range f.keys("queue/") {
+	for _, key := range f.Keys("queue/") {
 		_, err := f.Client().Delete(ctx, key)
 		require.NoError(t, err)
 	}
 	q := acquire(t, ctx, sm, concurrency.ID("i"))
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost, "the release reports that the key was gone")
 	require.NoError(t, q.Err())
-	for _, key := range f.keys("/id/") {
+	for _, key := range f.Keys("/id/") {
 		_, err := f.Client().Delete(ctx, key)
 		require.NoError(t, err)
 	}
 	require.NoError(t, q.Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // T15: of a request with an ID only the ID's key is left, and its slot is used by
@@ -130,8 +130,8 @@ func TestHalfDeletedRequestSparesTheNextInItsSlot(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(idle())
-	other, _ := f.session(nil)
+	s, _ := f.Session(idle())
+	other, _ := f.Session(nil)
 	sm, there := sem(t, s, "x", 2), sem(t, other, "x", 2)
 	for _, call := range []func() error{
 		func() error { return there.Evict(ctx, "i", "") },
@@ -152,22 +152,22 @@ func TestHalfDeletedRequestSparesTheNextInItsSlot(t *testing.T) {
 		},
 	} {
 		p := acquire(t, ctx, sm, concurrency.ID("i"))
-		slot := f.keys("queue/")
+		slot := f.Keys("queue/")
 		_, err := f.Client().Delete(ctx, slot[0])
 		require.NoError(t, err)
 		require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
-		require.Len(t, f.keys("/id/"), 1)
+		require.Len(t, f.Keys("/id/"), 1)
 		next := acquire(t, ctx, sm)
-		require.Equal(t, slot, f.keys("queue/"), "the same slot")
+		require.Equal(t, slot, f.Keys("queue/"), "the same slot")
 		err = call()
 		require.ErrorIs(t, err, concurrency.ErrNotHeld)
 		require.NotErrorIs(t, err, concurrency.ErrLost)
 		var held *concurrency.HeldError
 		require.NotErrorAs(t, err, &held)
-		require.Equal(t, slot, f.keys("queue/"), "it stands")
+		require.Equal(t, slot, f.Keys("queue/"), "it stands")
 		require.NoError(t, next.Err())
 		require.NoError(t, next.Release(ctx))
-		f.noKeys("/id/")
+		f.NoKeys("/id/")
 	}
 }
 
@@ -175,8 +175,8 @@ func TestReleaseIDFromElsewhere(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	a, _ := f.session(nil)
-	b, _ := f.session(nil)
+	a, _ := f.Session(nil)
+	b, _ := f.Session(nil)
 	sa, sb := sem(t, a, "x", 1), sem(t, b, "x", 1)
 	p := acquire(t, ctx, sa, concurrency.ID("flow"))
 	require.NoError(t, sb.ReleaseID(ctx, "flow"))
@@ -186,7 +186,7 @@ func TestReleaseIDFromElsewhere(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 	require.ErrorIs(t, sb.ReleaseID(ctx, "flow"), concurrency.ErrNotHeld)
 	require.NoError(t, acquire(t, ctx, sb).Release(ctx))
-	f.noKeys("/id/")
+	f.NoKeys("/id/")
 }
 
 func TestEvict(t *testing.T) {
@@ -194,8 +194,8 @@ func TestEvict(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	lost := make(chan *concurrency.LostError, 4)
-	a, _ := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
-	admin, _ := f.session(&concurrency.SessionOptions{Owner: "operator"})
+	a, _ := f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
+	admin, _ := f.Session(&concurrency.SessionOptions{Owner: "operator"})
 	sa, control := sem(t, a, "x", 1), sem(t, admin, "x", 1)
 	p := acquire(t, ctx, sa, concurrency.ID("holder"))
 	w := ask(t, ctx, sa, concurrency.ID("waiter"))
@@ -210,8 +210,8 @@ func TestEvict(t *testing.T) {
 	require.ErrorIs(t, control.Evict(ctx, "holder", ""), concurrency.ErrNotHeld)
 	require.ErrorIs(t, control.EvictToken(ctx, p.Token(), ""), concurrency.ErrNotHeld)
 	require.ErrorIs(t, control.Evict(ctx, "x", strings.Repeat("x", 1025)), concurrency.ErrInvalid)
-	f.noKeys("queue/")
-	f.noKeys("notice/") // delivered, and then cleaned up
+	f.NoKeys("queue/")
+	f.NoKeys("notice/") // delivered, and then cleaned up
 	require.NoError(t, acquire(t, ctx, sa, concurrency.ID("holder")).Release(ctx))
 }
 
@@ -220,7 +220,7 @@ func TestEvictTokenSparesOtherIDs(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 9)
 	a := acquire(t, ctx, sm, concurrency.ID("a\xff"))
 	b := acquire(t, ctx, sm, concurrency.ID("a\uFFFD"))
@@ -233,15 +233,15 @@ func TestEvictTokenSparesOtherIDs(t *testing.T) {
 	require.NoError(t, acquire(t, ctx, sm, concurrency.ID("a\xff")).Release(ctx))
 	require.NoError(t, sm.EvictToken(ctx, b.Token(), "for a test"))
 	closed(t, b.Lost(), "eviction")
-	f.noKeys("/id/")
+	f.NoKeys("/id/")
 }
 
 func TestStatusAndWatch(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx, cancel := context.WithCancel(ctxT(t))
-	s, _ := f.session(&concurrency.SessionOptions{Owner: "me"})
-	watcher, _ := f.session(nil)
+	s, _ := f.Session(&concurrency.SessionOptions{Owner: "me"})
+	watcher, _ := f.Session(nil)
 	sm := sem(t, s, "x", 2)
 	begun := time.Now().Add(-time.Second)
 	p := acquire(t, ctx, sm, concurrency.Note("first"), concurrency.Weight(2))
@@ -293,9 +293,9 @@ func TestWaitingIsReported(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	infos, begun := make(chan concurrency.WaitInfo, 100), time.Now()
-	s, _ := f.session(&concurrency.SessionOptions{ReportEvery: 20 * time.Millisecond,
+	s, _ := f.Session(&concurrency.SessionOptions{ReportEvery: 20 * time.Millisecond,
 		Trace: &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { infos <- i }}})
-	other, _ := f.session(&concurrency.SessionOptions{Owner: "other"})
+	other, _ := f.Session(&concurrency.SessionOptions{Owner: "other"})
 	p := acquire(t, ctx, sem(t, other, "x", 1), concurrency.Note("busy"))
 	w := ask(t, ctx, sem(t, s, "x", 1))
 	first := got(t, infos, "the first report")

@@ -18,8 +18,8 @@ func TestBadInput(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
-	before := f.keys("")
+	s, c := f.Session(nil)
+	before := f.Keys("")
 
 	for _, name := range []string{"", "a/b", "/", "a\x00b", "\xff", "a\xff", "\n", strings.Repeat("x", 256)} {
 		_, err := concurrency.NewSemaphore(s, name, 1, nil)
@@ -40,7 +40,7 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 
 	for _, holder := range []string{"a\x00b", "\xff", "a\nb", strings.Repeat("x", 256)} {
-		_, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix, Owner: holder})
+		_, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.Root, Owner: holder})
 		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", holder)
 	}
 
@@ -105,13 +105,13 @@ func TestBadInput(t *testing.T) {
 	_, err = mu.Lock(ended)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, sm.SetLimit(ended, 4), context.Canceled)
-	require.Equal(t, before, f.keys(""), "nothing was written")
+	require.Equal(t, before, f.Keys(""), "nothing was written")
 
 	// A weight above the limit is reported with the limit in force.
 	_, err = sm.Acquire(ctx, concurrency.Weight(4))
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	require.ErrorContains(t, err, "4")
-	require.Empty(t, f.keys("queue/"))
+	require.Empty(t, f.Keys("queue/"))
 	require.NoError(t, sm.SetLimit(ctx, 4, concurrency.CreateLimit()))
 	require.NoError(t, acquire(t, ctx, sm, concurrency.Weight(4)).Release(ctx))
 
@@ -149,8 +149,8 @@ func TestLimitMismatch(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	a, _ := f.session(nil)
-	b, _ := f.session(nil)
+	a, _ := f.Session(nil)
+	b, _ := f.Session(nil)
 	require.NoError(t, acquire(t, ctx, sem(t, a, "x", 3)).Release(ctx))
 	other := sem(t, b, "x", 5)
 	_, err := other.Acquire(ctx)
@@ -169,7 +169,7 @@ func TestLimitMismatch(t *testing.T) {
 	require.NoError(t, other.SetLimit(ctx, 5))
 	require.NoError(t, acquire(t, ctx, other, concurrency.Weight(5)).Release(ctx))
 	require.NoError(t, other.SetLimit(ctx, 0))
-	c, _ := f.session(nil)
+	c, _ := f.Session(nil)
 	late := sem(t, c, "x", 4)
 	_, err = late.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull, "paused, not in disagreement")

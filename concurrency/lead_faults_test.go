@@ -30,8 +30,8 @@ func TestSilencedLeader(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	opts := &concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 3 * time.Second}
-	s, c := f.session(opts)
-	other, _ := f.session(nil)
+	s, c := f.Session(opts)
+	other, _ := f.Session(nil)
 	terms, result := lead(t, ctx, election(t, s, "x"))
 	old := got(t, terms, "it leads")
 	reported := make(chan time.Time, 1)
@@ -48,7 +48,7 @@ func TestSilencedLeader(t *testing.T) {
 			return nil
 		})
 	}()
-	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, tick)
 	c.BlackHole()
 	end, begin := got(t, reported, "the old leader's context ends"), got(t, next, "the next one leads")
 	require.True(t, end.Before(begin), "notified %v after the next one led", end.Sub(begin))
@@ -80,11 +80,11 @@ func TestLeadIsCancelledAnywhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			s, c := f.session(brisk())
+			s, c := f.Session(brisk())
 			el := election(t, s, "x")
 			rev, err := f.Revision(ctxT(t))
 			require.NoError(t, err)
-			changes := f.Client().Watch(ctxT(t), f.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1))
+			changes := f.Client().Watch(ctxT(t), f.Root, clientv3.WithPrefix(), clientv3.WithRev(rev+1))
 			struck := c.Inject(point)
 			ctx, cancel := context.WithCancel(ctxT(t))
 			defer cancel()
@@ -106,19 +106,19 @@ func TestLeadIsCancelledAnywhere(t *testing.T) {
 			cancel()
 			require.ErrorIs(t, got(t, result, "Lead returns"), context.Canceled)
 			require.LessOrEqual(t, calls.Load(), int32(1))
-			f.noKeys("/queue/")
+			f.NoKeys("/queue/")
 			next, err := el.Campaign(ctxT(t))
 			require.NoError(t, err)
 			_ = struck.Release() // what arrives late may be refused
 			struck.Remove()
 			_ = struck.Release()
-			resp, err := f.Client().Txn(ctxT(t)).If(next.Guard()).Then(clientv3.OpPut(f.prefix+"y", "")).Commit()
+			resp, err := f.Client().Txn(ctxT(t)).If(next.Guard()).Then(clientv3.OpPut(f.Root+"y", "")).Commit()
 			require.NoError(t, err)
 			require.True(t, resp.Succeeded, "the next term was touched")
 			require.NoError(t, next.Err())
 			require.NoError(t, next.Release(ctxT(t)))
-			f.noKeys("/queue/")
-			put, err := f.Client().Put(ctxT(t), f.prefix+"the end", "")
+			f.NoKeys("/queue/")
+			put, err := f.Client().Put(ctxT(t), f.Root+"the end", "")
 			require.NoError(t, err)
 			puts, deletes := 0, 0
 			for resp := range changes {
@@ -152,7 +152,7 @@ func TestLeadCancelStorm(t *testing.T) {
 	var led atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 3 {
-		s, _ := f.session(nil)
+		s, _ := f.Session(nil)
 		el := election(t, s, "x")
 		for j := range 4 {
 			r := rand.New(rand.NewPCG(seed, uint64(i*100+j)))
@@ -180,8 +180,8 @@ func TestLeadCancelStorm(t *testing.T) {
 	}
 	wg.Wait()
 	require.LessOrEqual(t, g.peak.Load(), int64(1))
-	f.noKeys("/queue/")
-	s, _ := f.session(nil)
+	f.NoKeys("/queue/")
+	s, _ := f.Session(nil)
 	require.NoError(t, election(t, s, "x").Lead(ctx, func(context.Context, *concurrency.Permit) error { led.Add(1); return nil }))
 	require.Positive(t, led.Load())
 }
@@ -214,11 +214,11 @@ func TestElectionCycles(t *testing.T) {
 		c      *embedtest.Client
 	}
 	var all [2]running
-	admin, _ := f.session(idle())
+	admin, _ := f.Session(idle())
 	el := election(t, admin, "x")
 	pprof.Do(ctx, pprof.Labels("test", label), func(ctx context.Context) {
 		for i := range all {
-			s, c := f.session(idle())
+			s, c := f.Session(idle())
 			terms, result := lead(t, ctx, election(t, s, "x"))
 			all[i] = running{terms, result, c}
 		}
@@ -244,12 +244,12 @@ func TestElectionCycles(t *testing.T) {
 		last := now
 		now = next()
 		require.Greater(t, now.Token(), last.Token())
-		require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick, "the last one campaigns again")
+		require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, tick, "the last one campaigns again")
 	}
 	for range 10 {
 		cycle()
 	}
-	f.noKeys("/stepdown/")
+	f.NoKeys("/stepdown/")
 	var before int
 	require.Eventually(t, func() bool { // until it has settled
 		was := before
@@ -262,7 +262,7 @@ func TestElectionCycles(t *testing.T) {
 	for range 100 {
 		cycle()
 	}
-	f.noKeys("/stepdown/")
+	f.NoKeys("/stepdown/")
 	require.Eventually(t, func() bool { return goroutines(t, label) <= before }, soon, 20*time.Millisecond, "%d goroutines at first", before)
 	for i := range all {
 		requests := all[i].c.Requests()
@@ -271,7 +271,7 @@ func TestElectionCycles(t *testing.T) {
 		require.Zero(t, requests["Watch.Send"], "new watches")
 		f.streams(all[i].c)
 	}
-	require.Len(t, f.keys("/alive"), 3)
+	require.Len(t, f.Keys("/alive"), 3)
 	cancel()
 	now.end <- nil
 	for i := range all {

@@ -57,7 +57,7 @@ func TestLeadUntilDone(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	el := election(t, s, "x")
 	mine := errors.New("mine")
 	for _, want := range []error{nil, mine} {
@@ -70,20 +70,20 @@ func TestLeadUntilDone(t *testing.T) {
 		now.end <- want
 		require.Equal(t, want, got(t, result, "Lead returns"))
 		require.Error(t, now.ctx.Err(), "no context outlives the function")
-		require.Empty(t, f.keys("/queue/"))
+		require.Empty(t, f.Keys("/queue/"))
 		require.ErrorIs(t, now.Err(), concurrency.ErrReleased)
 	}
 	require.PanicsWithValue(t, "boom", func() {
 		_ = el.Lead(ctx, func(context.Context, *concurrency.Permit) error { panic("boom") })
 	})
-	require.Empty(t, f.keys("/queue/"))
+	require.Empty(t, f.Keys("/queue/"))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_ = el.Lead(ctx, func(context.Context, *concurrency.Permit) error { runtime.Goexit(); return nil })
 	}()
 	closed(t, done, "Goexit")
-	require.Empty(t, f.keys("/queue/"))
+	require.Empty(t, f.Keys("/queue/"))
 
 	// Its options count for each term.
 	blocked, err := el.Campaign(ctx)
@@ -99,7 +99,7 @@ func TestLeadWhoseFunctionReleases(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	el := election(t, s, "x")
 	mine := errors.New("mine")
 	for _, want := range []error{nil, mine} {
@@ -128,7 +128,7 @@ func TestLeadWhoseFunctionReleases(t *testing.T) {
 func TestLeadUntilCtxEnds(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	el := election(t, s, "x")
 	mine := errors.New("mine")
 	for _, returned := range []error{nil, mine, context.Canceled} {
@@ -143,16 +143,16 @@ func TestLeadUntilCtxEnds(t *testing.T) {
 		err := got(t, result, "Lead returns")
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, returned == mine, errors.Is(err, mine))
-		f.noKeys("/queue/")
+		f.NoKeys("/queue/")
 	}
 	blocked, err := el.Campaign(ctxT(t))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(ctxT(t))
 	_, result := lead(t, ctx, el)
-	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, tick)
 	cancel()
 	require.ErrorIs(t, got(t, result, "Lead returns"), context.Canceled)
-	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 1 }, soon, tick)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 1 }, soon, tick)
 	require.NoError(t, blocked.Err())
 }
 
@@ -162,8 +162,8 @@ func TestLeadCampaignsAgain(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx, cancel := context.WithCancel(ctxT(t))
-	s, _ := f.session(idle())
-	admin, _ := f.session(nil)
+	s, _ := f.Session(idle())
+	admin, _ := f.Session(nil)
 	el, there := election(t, s, "x"), election(t, admin, "x")
 	terms, result := lead(t, ctx, el)
 	last := int64(0)
@@ -174,7 +174,7 @@ func TestLeadCampaignsAgain(t *testing.T) {
 		"lease revoked": {func(term) error { return f.RevokeLease(ctx, s.Lease()) }, concurrency.ErrLost},
 		"evicted":       {func(now term) error { return there.EvictToken(ctx, now.Token(), "") }, concurrency.ErrEvicted},
 		"deleted": {func(term) error {
-			_, err := f.Client().Delete(ctx, f.keys("/queue/")[0])
+			_, err := f.Client().Delete(ctx, f.Keys("/queue/")[0])
 			return err
 		}, concurrency.ErrLost},
 		"asked to step down": {func(term) error { _, err := there.StepDown(ctx, ""); return err }, concurrency.ErrStepDown},
@@ -199,7 +199,7 @@ func TestLeadCampaignsAgain(t *testing.T) {
 	first, err := there.Campaign(ctxT(t))
 	require.NoError(t, err)
 	terms, result = lead(t, ctxT(t), el)
-	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, tick)
 	st, err := there.Status(ctxT(t))
 	require.NoError(t, err)
 	require.NoError(t, there.EvictToken(ctxT(t), st.Waiters[0].Token, ""))
@@ -214,7 +214,7 @@ func TestLeadPausesAfterLosses(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	el := election(t, s, "x")
 	begun, n := time.Now(), 0
 	require.NoError(t, el.Lead(ctx, func(ctx context.Context, p *concurrency.Permit) error {
@@ -251,14 +251,14 @@ func TestSuccessorWaitsForTheFunction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			s, _ := f.session(nil)
-			other, _ := f.session(nil)
+			s, _ := f.Session(nil)
+			other, _ := f.Session(nil)
 			ctx, cancel := context.WithCancel(ctxT(t))
 			defer cancel()
 			terms, _ := lead(t, ctx, election(t, s, "x"))
 			now := got(t, terms, "it leads")
 			next, result := lead(t, ctxT(t), election(t, other, "x"))
-			require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
+			require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, tick)
 			stop(t, s, election(t, other, "x"), cancel)
 			closed(t, now.ctx.Done(), "the function is notified")
 			for range 3 {
@@ -281,11 +281,11 @@ func TestCloseUnderLead(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	leads, result := lead(t, ctx, election(t, s, "x"))
 	now := got(t, leads, "it leads")
 	waits, result2 := lead(t, ctx, election(t, s, "x"))
-	require.Eventually(t, func() bool { return len(f.keys("/queue/")) == 2 }, soon, tick)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, tick)
 	var over atomic.Bool
 	closing := make(chan error, 1)
 	go func() {
@@ -304,18 +304,18 @@ func TestCloseUnderLead(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrClosed)
 	require.ErrorIs(t, err, mine)
 	require.NoError(t, got(t, closing, "Close returns"))
-	require.Empty(t, f.keys(""))
+	require.Empty(t, f.Keys(""))
 	quiet(t, waits, "a callback after Close")
 	quiet(t, leads, "a callback after Close")
 
 	// One whose function does not listen loses its term.
-	s, _ = f.session(nil)
+	s, _ = f.Session(nil)
 	terms, result := lead(t, ctx, election(t, s, "x"))
 	now = got(t, terms, "it leads")
 	brief, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, s.Close(brief), context.DeadlineExceeded)
-	require.Empty(t, f.keys(""))
+	require.Empty(t, f.Keys(""))
 	lostBy(t, now.Permit, concurrency.ErrClosed)
 	now.end <- nil
 	require.ErrorIs(t, got(t, result, "Lead returns"), concurrency.ErrClosed)

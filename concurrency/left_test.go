@@ -21,7 +21,7 @@ func TestEndedHoldersLeaveNothing(t *testing.T) {
 	lost := make(chan struct{})
 	o := idle()
 	o.Trace = &concurrency.Trace{SessionLost: func(clientv3.LeaseID, error) { close(lost) }}
-	s, _ := f.session(o)
+	s, _ := f.Session(o)
 	ctx := ctxT(t)
 	m, err := concurrency.NewMutex(s, "m")
 	require.NoError(t, err)

@@ -11,9 +11,9 @@ import (
 
 // deleteLimit takes the limit away by hand, as no one should.
 func (f fixture) deleteLimit() {
-	f.t.Helper()
-	_, err := f.Client().Delete(ctxT(f.t), f.keys("/limit")[0])
-	require.NoError(f.t, err)
+	f.T.Helper()
+	_, err := f.Client().Delete(ctxT(f.T), f.Keys("/limit")[0])
+	require.NoError(f.T, err)
 }
 
 // A limit that was deleted by hand comes back, whatever is called next.
@@ -21,7 +21,7 @@ func TestDeletedLimitComesBack(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	w := ask(t, ctx, sm)
@@ -51,7 +51,7 @@ func TestDeletedLimitAfterSetLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 5)
 	require.NoError(t, sm.SetLimit(ctx, 5, concurrency.CreateLimit()))
 	f.deleteLimit()
@@ -66,16 +66,16 @@ func TestWaiterOfADamagedLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	w := ask(t, ctx, sm)
-	_, err := f.Client().Put(ctx, f.keys("/limit")[0], "bad")
+	_, err := f.Client().Put(ctx, f.Keys("/limit")[0], "bad")
 	require.NoError(t, err)
 	require.ErrorContains(t, got(t, w, "it fails").err, "cannot be read")
 	require.NoError(t, p.Err(), "holders stay")
 	require.NoError(t, p.Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // A record of admissions later than itself, as one copied from another
@@ -85,12 +85,12 @@ func TestLimitOfTheFutureAdmitsNoRequest(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	next := ask(t, ctx, sm)
 	f.sees(ctx, sm)
-	_, err := f.Client().Put(ctx, f.keys("/limit")[0], `{"v":1,"limit":1,"nonce":"n","at":1,"through":9000000000,"settled":true}`)
+	_, err := f.Client().Put(ctx, f.Keys("/limit")[0], `{"v":1,"limit":1,"nonce":"n","at":1,"through":9000000000,"settled":true}`)
 	require.NoError(t, err)
 	require.ErrorContains(t, got(t, next, "the waiter").err, "cannot be read")
 	st, err := sm.Status(ctx)
@@ -106,7 +106,7 @@ func TestLimitOfTheFutureAdmitsNoRequest(t *testing.T) {
 		require.ErrorContains(t, sm.SetLimit(ctx, 5), "cannot be read")
 		require.NoError(t, p.Release(ctx))
 	}
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 	f.deleteLimit()
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx), "as it was last seen here")
 }
@@ -118,10 +118,10 @@ func TestDamagedLimitIsOneForeignKey(t *testing.T) {
 	f := shared(t)
 	ctx, cancel := context.WithCancel(ctxT(t))
 	defer cancel()
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	limit := f.keys("/limit")[0]
+	limit := f.Keys("/limit")[0]
 	good, err := f.Client().Get(ctx, limit)
 	require.NoError(t, err)
 	var bad, mended int64
@@ -156,8 +156,8 @@ func TestOnlySetLimitPausesAll(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	other, _ := f.session(nil)
+	s, _ := f.Session(nil)
+	other, _ := f.Session(nil)
 	_, err := sem(t, s, "x", 0).TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	var mismatch *concurrency.LimitMismatchError
@@ -172,7 +172,7 @@ func TestOnlySetLimitPausesAll(t *testing.T) {
 	f.deleteLimit()
 	_, err = sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull, "still paused")
-	third, _ := f.session(nil)
+	third, _ := f.Session(nil)
 	_, err = sem(t, third, "x", 5).TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull, "paused is no mismatch")
 }
@@ -183,8 +183,8 @@ func TestTryTooHeavyForALoweredLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	other, _ := f.session(nil)
+	s, _ := f.Session(nil)
+	other, _ := f.Session(nil)
 	sm := sem(t, s, "x", 5)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	require.NoError(t, sem(t, other, "x", 5).SetLimit(ctx, 3))
@@ -192,5 +192,5 @@ func TestTryTooHeavyForALoweredLimit(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	_, err = sm.Acquire(ctx, concurrency.Weight(4), concurrency.MaxWaiters(1))
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
-	require.Empty(t, f.keys("queue/"))
+	require.Empty(t, f.Keys("queue/"))
 }

@@ -16,8 +16,8 @@ func TestRaisedLimitWakesWaiters(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	admin, _ := f.session(nil)
+	s, _ := f.Session(nil)
+	admin, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	first := acquire(t, ctx, sm)
 	b, c, d := ask(t, ctx, sm), ask(t, ctx, sm), ask(t, ctx, sm)
@@ -39,7 +39,7 @@ func TestLimitChangedInARollingDeploy(t *testing.T) {
 	for _, changed := range []int{5, 2} {
 		f := shared(t)
 		ctx := ctxT(t)
-		s, _ := f.session(nil)
+		s, _ := f.Session(nil)
 		running := sem(t, s, "x", old)
 		require.NoError(t, acquire(t, ctx, running).Release(ctx))
 		idle := sem(t, s, "x", old) // has not called yet
@@ -48,7 +48,7 @@ func TestLimitChangedInARollingDeploy(t *testing.T) {
 		require.NoError(t, acquire(t, ctx, running).Release(ctx))
 		_, err := idle.Acquire(ctx)
 		require.ErrorIs(t, err, concurrency.ErrLimitMismatch)
-		restarted, _ := f.session(nil)
+		restarted, _ := f.Session(nil)
 		_, err = sem(t, restarted, "x", old).Acquire(ctx)
 		require.ErrorIs(t, err, concurrency.ErrLimitMismatch)
 		adopts, err := concurrency.NewSemaphore(restarted, "x", old, &concurrency.SemaphoreOptions{AdoptLimit: true})
@@ -67,8 +67,8 @@ func TestLoweredLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	admin, _ := f.session(nil)
+	s, _ := f.Session(nil)
+	admin, _ := f.Session(nil)
 	sm, control := sem(t, s, "x", 4), sem(t, admin, "x", 4)
 	var held []*concurrency.Permit
 	for range 4 {
@@ -117,8 +117,8 @@ func TestTrapS6Limit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
-	admin, ac := f.session(nil)
+	s, c := f.Session(nil)
+	admin, ac := f.Session(nil)
 	sm, control := sem(t, s, "x", 1), sem(t, admin, "x", 1)
 	p := acquire(t, ctx, sm)
 
@@ -175,8 +175,8 @@ func TestTrapS6UnsettledLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	admin, ac := f.session(nil)
+	s, _ := f.Session(nil)
+	admin, ac := f.Session(nil)
 	sm, control := sem(t, s, "x", 3), sem(t, admin, "x", 3)
 	var ps []*concurrency.Permit
 	for range 3 {
@@ -207,8 +207,8 @@ func TestTrapS6LimitOfTheRequest(t *testing.T) {
 	waits := make(chan int64, 1)
 	opts := idle()
 	opts.Trace = &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { waits <- i.Token }}
-	s, c := f.session(opts)
-	admin, _ := f.session(nil)
+	s, c := f.Session(opts)
+	admin, _ := f.Session(nil)
 	sm, control := sem(t, s, "x", 2), sem(t, admin, "x", 2)
 	p := acquire(t, ctx, sm)
 	require.NoError(t, control.SetLimit(ctx, 1))
@@ -237,7 +237,7 @@ func TestTrapL5TooHeavyWaiter(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 3)
 	p := acquire(t, ctx, sm)
 	heavy := ask(t, ctx, sm, concurrency.Weight(3))
@@ -252,7 +252,7 @@ func TestTrapL5TooHeavyWaiter(t *testing.T) {
 	q := granted(t, light, "it does not stand behind the heavy one any more")
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, q.Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // T12: the limit is not looked at when a permit is released; a limit that was
@@ -261,10 +261,10 @@ func TestDamagedLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 2)
 	p, q := acquire(t, ctx, sm), acquire(t, ctx, sm)
-	key := f.keys("/limit")[0]
+	key := f.Keys("/limit")[0]
 	_, err := f.Client().Delete(ctx, key)
 	require.NoError(t, err)
 	require.NoError(t, p.Release(ctx))
@@ -281,5 +281,5 @@ func TestDamagedLimit(t *testing.T) {
 	require.Error(t, err)
 	require.Error(t, sm.SetLimit(ctx, 3), "an unreadable record is not overwritten by chance")
 	require.NoError(t, p.Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }

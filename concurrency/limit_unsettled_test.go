@@ -19,8 +19,8 @@ func TestTrapS6SettleUndoesNothing(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	a, ac := f.session(nil)
-	b, _ := f.session(nil)
+	a, ac := f.Session(nil)
+	b, _ := f.Session(nil)
 	sa, sb := sem(t, a, "x", 5), sem(t, b, "x", 5)
 	p := acquire(t, ctx, sb)
 
@@ -55,8 +55,8 @@ func TestTrapS6ChangeOfAnUnsettledLimit(t *testing.T) {
 			t.Parallel()
 			f := own(t, 1)
 			ctx := ctxT(t)
-			s, _ := f.session(nil)
-			admin, ac := f.session(nil)
+			s, _ := f.Session(nil)
+			admin, ac := f.Session(nil)
 			sm, control := sem(t, s, "x", 2), sem(t, admin, "x", 2)
 			first, second := acquire(t, ctx, sm), acquire(t, ctx, sm)
 			w := ask(t, ctx, sm)
@@ -128,7 +128,7 @@ func looksBack(_ string, msg any) bool {
 // holdsAndWaits asserts, on a settled limit, who holds and who waits: as etcd shows
 // it, and as the callers of that process see it.
 func (f fixture) holdsAndWaits(ctx context.Context, sm *concurrency.Semaphore, want notes) {
-	f.t.Helper()
+	f.T.Helper()
 	read := func(rs []concurrency.Request) (out []string) {
 		for _, r := range rs {
 			out = append(out, r.Note)
@@ -136,10 +136,10 @@ func (f fixture) holdsAndWaits(ctx context.Context, sm *concurrency.Semaphore, w
 		return out
 	}
 	st, err := sm.Status(ctx)
-	require.NoError(f.t, err)
-	require.Equal(f.t, want, notes{st.Used, read(st.Holders), read(st.Waiters)}, "%+v", st)
+	require.NoError(f.T, err)
+	require.Equal(f.T, want, notes{st.Used, read(st.Holders), read(st.Waiters)}, "%+v", st)
 	st = f.sees(ctx, sm)
-	require.Equal(f.t, want, notes{st.Used, read(st.Holders), read(st.Waiters)}, "%+v", st)
+	require.Equal(f.T, want, notes{st.Used, read(st.Holders), read(st.Waiters)}, "%+v", st)
 }
 
 // S6: who may have held while a lowered limit was not settled is not taken for
@@ -168,8 +168,8 @@ func TestTrapS6MayHaveHeldAdmitsNoWaiter(t *testing.T) {
 					f = own(t, 1)
 				}
 				ctx := ctxT(t)
-				s, _ := f.session(nil)
-				admin, ac := f.session(nil)
+				s, _ := f.Session(nil)
+				admin, ac := f.Session(nil)
 				sm, control := sem(t, s, "x", tt.limit), sem(t, admin, "x", tt.limit)
 				w := concurrency.Weight(tt.weight)
 				a := acquire(t, ctx, sm, w, concurrency.Note("a"))
@@ -224,14 +224,14 @@ func TestTrapS6TwoSetters(t *testing.T) {
 				f = own(t, 1)
 			}
 			ctx := ctxT(t)
-			s, _ := f.session(nil)
-			one, oc := f.session(nil)
-			two, _ := f.session(nil)
+			s, _ := f.Session(nil)
+			one, oc := f.Session(nil)
+			two, _ := f.Session(nil)
 			sm, first, second := sem(t, s, "x", 3), sem(t, one, "x", 3), sem(t, two, "x", 3)
 			a := acquire(t, ctx, sm, concurrency.Note("a"))
 			b := acquire(t, ctx, sm, concurrency.Note("b"), concurrency.Weight(2))
 			next := ask2(ctx, sm, concurrency.Note("c"))
-			require.Eventually(t, func() bool { return len(f.keys("queue/")) == 3 }, soon, tick)
+			require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 3 }, soon, tick)
 			f.sees(ctx, sm)
 			between := oc.Inject(embedtest.Fault{Method: "Txn", Skip: 1, Do: embedtest.Pass, Before: func() {
 				assertNoError(t, a.Release(ctx))
@@ -262,12 +262,12 @@ func TestTrapS6LostAnswerIsSettled(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	admin, ac := f.session(nil)
+	s, _ := f.Session(nil)
+	admin, ac := f.Session(nil)
 	sm, control := sem(t, s, "x", 1), sem(t, admin, "x", 1)
 	a := acquire(t, ctx, sm, concurrency.Note("a"))
 	next := ask2(ctx, sm, concurrency.Note("b"))
-	require.Eventually(t, func() bool { return len(f.keys("queue/")) == 2 }, soon, tick)
+	require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 2 }, soon, tick)
 	lost := ac.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 	require.NoError(t, control.SetLimit(ctx, 0))
 	require.Equal(t, 1, lost.Hits())
@@ -289,12 +289,12 @@ func TestTrapS6AdmittedBeforeTheChange(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, _ := f.session(nil)
-			admin, ac := f.session(nil)
+			s, _ := f.Session(nil)
+			admin, ac := f.Session(nil)
 			sm, control := sem(t, s, "x", 1), sem(t, admin, "x", 1)
 			a := acquire(t, ctx, sm, concurrency.Note("a"))
 			next := ask2(ctx, sm, concurrency.Note("b"))
-			require.Eventually(t, func() bool { return len(f.keys("queue/")) == 2 }, soon, tick)
+			require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 2 }, soon, tick)
 			f.sees(ctx, sm)
 			change := embedtest.Fault{Method: "Txn", Before: func() { assertNoError(t, a.Release(ctx)) }}
 			if lost {

@@ -21,7 +21,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	b := cost.New(ctx, t, f.Cluster)
 	c, elsewhere := f.NewClient(t, nil), f.NewClient(t, nil)
 	opts := func() *concurrency.SessionOptions { // no renewal and no refresh while we count
-		return &concurrency.SessionOptions{TTL: 300 * time.Second, Prefix: f.prefix}
+		return &concurrency.SessionOptions{TTL: 300 * time.Second, Prefix: f.Root}
 	}
 	var s *concurrency.Session
 	var err error
@@ -72,7 +72,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 		b.Count(name, c, want, 2, 2, func() {
 			require.NoError(t, end(q))
 			closed(t, q.Lost(), "the word comes")
-			f.noKeys("notice/")
+			f.NoKeys("notice/")
 		})
 		require.Equal(t, load{"Txn": 1}, elsewhere.Requests(), "for the session that gets the notice")
 	}
@@ -97,7 +97,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 		_, err = election(t, far, "an election").StepDown(ctx, "")
 		require.NoError(t, err)
 		closed(t, q.StopRequested().Done(), "the word comes")
-		f.noKeys("stepdown/")
+		f.NoKeys("stepdown/")
 	})
 	release(q)
 	b.Count("`Campaign` otherwise", c, load{"Txn": 1}, 1, 1, func() { q, err = el.Campaign(ctx); require.NoError(t, err) })
@@ -108,7 +108,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	waiting := func(i int, opts ...concurrency.AcquireOption) func() {
 		return func() {
 			w[i] = ask2(ctx, sm, opts...)
-			require.Eventually(t, func() bool { return len(f.keys("queue/")) == i+2 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return len(f.Keys("queue/")) == i+2 }, soon, time.Millisecond)
 		}
 	}
 	b.Count("`Acquire`, `Lock` as the first of a session and name to wait", c, load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 1, 1, waiting(0))
@@ -145,9 +145,9 @@ func TestLoadBudgetOfReports(t *testing.T) {
 	opts := &concurrency.SessionOptions{TTL: 300 * time.Second, ReportEvery: every}
 	reports := make(chan concurrency.WaitInfo, 10000)
 	opts.Trace = &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { reports <- i }}
-	s, c := f.session(opts)
+	s, c := f.Session(opts)
 	for range holders {
-		holder, _ := f.session(nil)
+		holder, _ := f.Session(nil)
 		acquire(t, ctx, sem(t, holder, "x", holders))
 	}
 	sm := sem(t, s, "x", holders)
@@ -188,7 +188,7 @@ func TestLoadBudgetOfRenewals(t *testing.T) {
 	}
 	t.Parallel()
 	f := own(t, 1)
-	_, c := f.session(brisk())
+	_, c := f.Session(brisk())
 	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond)
 	index, begun := f.RaftIndex(), time.Now()
 	c.ResetRequests()
@@ -210,7 +210,7 @@ func TestLoadBudget(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // stores the limit
 	// The limit was read twice, and the session lists its own range once.
@@ -240,7 +240,7 @@ func TestLoadBudget(t *testing.T) {
 		for range 64 {
 			w = append(w, ask2(ctx, sm))
 		}
-		require.Eventually(t, func() bool { return len(f.keys("queue/")) == 65 && c.Requests()["Range"] > 0 }, soon, time.Millisecond)
+		require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 65 && c.Requests()["Range"] > 0 }, soon, time.Millisecond)
 	})
 	next := make(chan *concurrency.Permit, 64)
 	for _, ch := range w {

@@ -31,11 +31,11 @@ func TestFewNamesDistinguishRequests(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	o, _ := f.session(idle())
+	s, c := f.Session(idle())
+	o, _ := f.Session(idle())
 	sm, there := sem(t, s, "x", 2), sem(t, o, "x", 2)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/light/")[0]
+	slot := f.Keys("queue/light/")[0]
 	require.NoError(t, p.Release(ctx))
 	for _, stray := range []string{"-stray", strings.Replace(slot, "-0000", "-0007", 1), strings.Replace(slot, "-0000", "-0008", 1)} {
 		if stray == "-stray" {
@@ -53,7 +53,7 @@ func TestFewNamesDistinguishRequests(t *testing.T) {
 	_, err = sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	require.NoError(t, heavy.Release(ctx))
-	_, err = f.Client().Delete(ctx, f.prefix, clientv3.WithPrefix())
+	_, err = f.Client().Delete(ctx, f.Root, clientv3.WithPrefix())
 	require.NoError(t, err)
 }
 
@@ -65,8 +65,8 @@ func TestRefusalReadsNames(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			o, _ := f.session(idle())
-			s, c := f.session(idle())
+			o, _ := f.Session(idle())
+			s, c := f.Session(idle())
 			try := func() (*concurrency.Permit, error) { return mutex(t, s, "x").TryLock(ctx) }
 			get := func() (*concurrency.Permit, error) { return mutex(t, o, "x").Lock(ctx) }
 			held := 1
@@ -91,7 +91,7 @@ func TestRefusalReadsNames(t *testing.T) {
 					}
 				})
 			}
-			require.Eventually(t, func() bool { return len(f.keys("queue/")) == held+40 }, soon, tick)
+			require.Eventually(t, func() bool { return len(f.Keys("queue/")) == held+40 }, soon, tick)
 			names, values := ranges(c)
 			_, err := try()
 			var full *concurrency.FullError
@@ -116,8 +116,8 @@ func TestRefusalAfterAnotherLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	o, _ := f.session(idle())
+	s, c := f.Session(idle())
+	o, _ := f.Session(idle())
 	sm, other := sem(t, s, "x", 2), sem(t, o, "x", 2)
 	for range 2 {
 		acquire(t, ctx, sm)
@@ -146,9 +146,9 @@ func TestTryThatHolds(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	o, _ := f.session(idle())
-	l, lc := f.session(idle())
+	s, c := f.Session(idle())
+	o, _ := f.Session(idle())
+	l, lc := f.Session(idle())
 	sm, there, late := sem(t, s, "x", 1), sem(t, o, "x", 1), sem(t, l, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	require.NoError(t, acquire(t, ctx, late).Release(ctx))
@@ -156,7 +156,7 @@ func TestTryThatHolds(t *testing.T) {
 	p, err := sm.TryAcquire(ctx)
 	require.NoError(t, err)
 	require.Equal(t, optimism, outruns.Hits())
-	require.Len(t, f.keys("-try"), 1)
+	require.Len(t, f.Keys("-try"), 1)
 
 	names, values := ranges(c)
 	_, err = sm.TryAcquire(ctx)
@@ -183,8 +183,8 @@ func TestTryWithAmpleRoom(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	o, _ := f.session(idle())
+	s, c := f.Session(idle())
+	o, _ := f.Session(idle())
 	sm, there := sem(t, s, "x", 100), sem(t, o, "x", 100)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	outruns := outrun(ctx, c, there)
@@ -203,7 +203,7 @@ func BenchmarkRefusedTry(b *testing.B) {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
 			f := own(b, 1)
 			ctx := ctxT(b)
-			s, _ := f.session(idle())
+			s, _ := f.Session(idle())
 			holder := lock(b, s, "x")
 			done := make(chan error, waiters)
 			for range waiters {
@@ -215,7 +215,7 @@ func BenchmarkRefusedTry(b *testing.B) {
 					done <- err
 				}()
 			}
-			require.Eventually(b, func() bool { return len(f.keys("queue/")) == 1+waiters }, time.Minute, tick)
+			require.Eventually(b, func() bool { return len(f.Keys("queue/")) == 1+waiters }, time.Minute, tick)
 			mu := mutex(b, s, "x")
 			b.ReportAllocs()
 			for b.Loop() {

@@ -20,13 +20,13 @@ func TestAcquireFindsItsLostRequest(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // the limit is stored
 	lost := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 	p := acquire(t, ctx, sm)
 	require.Equal(t, 1, lost.Hits())
-	require.Len(t, f.keys("queue/"), 1)
+	require.Len(t, f.Keys("queue/"), 1)
 	require.NoError(t, p.Err())
 	require.NoError(t, p.Release(ctx))
 
@@ -37,7 +37,7 @@ func TestAcquireFindsItsLostRequest(t *testing.T) {
 	require.NoError(t, lost.WaitHit(ctx))
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, granted(t, w, "the waiter").Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // F46: a Txn is not repeated blindly: with each of its answers lost, a request is
@@ -46,16 +46,16 @@ func TestRequestsAreNotRepeatedBlindly(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 10)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	for skip := range 3 {
 		c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Skip: skip})
 		p := acquire(t, ctx, sm)
-		require.Len(t, f.keys("queue/"), 1)
+		require.Len(t, f.Keys("queue/"), 1)
 		require.NoError(t, p.Release(ctx))
 	}
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // T9, T27, F23: an acquire that was given up while its request was under way
@@ -68,10 +68,10 @@ func TestTrapL1LateAcquireLeavesNothing(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(idle())
+			s, c := f.Session(idle())
 			sm := sem(t, s, "x", 2)
 			p := acquire(t, ctx, sm)
-			name := f.keys("queue/")[0]
+			name := f.Keys("queue/")[0]
 			require.NoError(t, p.Release(ctx))
 
 			held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
@@ -82,21 +82,21 @@ func TestTrapL1LateAcquireLeavesNothing(t *testing.T) {
 			require.ErrorIs(t, got(t, ch, "giving up").err, context.Canceled)
 
 			// The name is used anew as soon as it is certain what became of it.
-			for p = acquire(t, ctx, sm); f.keys("queue/")[0] != name; p = acquire(t, ctx, sm) {
+			for p = acquire(t, ctx, sm); f.Keys("queue/")[0] != name; p = acquire(t, ctx, sm) {
 				require.NoError(t, p.Release(ctx))
 			}
 			if !reused {
 				require.NoError(t, p.Release(ctx))
 			}
-			before := f.keys("queue/")
+			before := f.Keys("queue/")
 			require.NoError(t, held.Release())
 			require.False(t, held.LateResponses()[0].Response.(*etcdserverpb.TxnResponse).Succeeded, "the late copy is void")
-			require.Equal(t, before, f.keys("queue/"))
+			require.Equal(t, before, f.Keys("queue/"))
 			if reused {
 				require.NoError(t, p.Err())
 				require.NoError(t, p.Release(ctx))
 			}
-			f.noKeys("queue/")
+			f.NoKeys("queue/")
 			p, err := sm.TryAcquire(ctx, concurrency.Weight(2))
 			require.NoError(t, err, "nothing is held")
 			require.NoError(t, p.Release(ctx))
@@ -110,7 +110,7 @@ func TestTrapL1DoubledAcquire(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	double := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate})
@@ -118,7 +118,7 @@ func TestTrapL1DoubledAcquire(t *testing.T) {
 	require.Equal(t, 1, double.Hits())
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, double.Release())
-	require.Empty(t, f.keys("queue/"))
+	require.Empty(t, f.Keys("queue/"))
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 }
 
@@ -128,18 +128,18 @@ func TestGivenUpAcquireIsRemoved(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	held := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldResponse})
 	given, cancel := context.WithCancel(ctx)
 	ch := ask2(given, sm, concurrency.ID("i"))
 	require.NoError(t, held.WaitHit(ctx))
-	require.Len(t, f.keys("queue/"), 1)
+	require.Len(t, f.Keys("queue/"), 1)
 	cancel()
 	require.ErrorIs(t, got(t, ch, "giving up").err, context.Canceled)
-	f.noKeys("queue/")
-	f.noKeys("/id/")
+	f.NoKeys("queue/")
+	f.NoKeys("/id/")
 	p, err := sm.TryAcquire(ctx, concurrency.ID("i"))
 	require.NoError(t, err)
 	require.NoError(t, p.Release(ctx))
@@ -150,7 +150,7 @@ func TestCleanUpOutlivesCtx(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	given, cancel := context.WithCancel(ctx)
@@ -159,7 +159,7 @@ func TestCleanUpOutlivesCtx(t *testing.T) {
 	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: 3})
 	cancel()
 	require.ErrorIs(t, got(t, w, "giving up").err, context.Canceled)
-	require.Eventually(t, func() bool { return len(f.keys("queue/")) == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 1 }, soon, 5*time.Millisecond)
 	require.NoError(t, p.Release(ctx))
 }
 
@@ -168,12 +168,12 @@ func TestReleaseWithLostAnswer(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Times: 2})
 	require.NoError(t, p.Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // T20, F26: a copy of a release that arrives late does not remove the next request
@@ -182,12 +182,12 @@ func TestLateReleaseSparesTheSuccessor(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	late := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate})
 	require.NoError(t, p.Release(ctx))
-	keys := func() []string { return f.keys("queue/") }
+	keys := func() []string { return f.Keys("queue/") }
 	require.Empty(t, keys())
 	next := acquire(t, ctx, sm)
 	slot := keys()
@@ -207,7 +207,7 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(idle()) // no loss of the lease helps
+			s, c := f.Session(idle()) // no loss of the lease helps
 			sm := sem(t, s, "x", 3)
 			p := acquire(t, ctx, sm, concurrency.Weight(2))
 			given, giveUp := context.WithCancel(ctx)
@@ -246,7 +246,7 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 			require.ErrorIs(t, got(t, w, "the waiter returns").err, context.Canceled)
 			c.Heal()
 			require.NoError(t, p.Release(ctx), "it went on in the background")
-			f.noKeys("queue/")
+			f.NoKeys("queue/")
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 		})
 	}
@@ -261,7 +261,7 @@ func TestTimeoutIsNoCancellation(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(&concurrency.SessionOptions{TTL: 60 * time.Second})
+	s, c := f.Session(&concurrency.SessionOptions{TTL: 60 * time.Second})
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	c.BlackHole()

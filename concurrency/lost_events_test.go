@@ -23,9 +23,9 @@ func TestLostEventAdmitsNoWaiter(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			first, _ := f.session(nil)
-			second, _ := f.session(nil)
-			s, c := f.session(&concurrency.SessionOptions{TTL: 300e9}) // no list by itself
+			first, _ := f.Session(nil)
+			second, _ := f.Session(nil)
+			s, c := f.Session(&concurrency.SessionOptions{TTL: 300e9}) // no list by itself
 			limit := 1 + len(opts)
 			p := acquire(t, ctx, sem(t, first, "x", limit), opts...)
 			sm := sem(t, s, "x", limit)
@@ -59,8 +59,8 @@ func TestLostEventOfTheWaiterItself(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	other, _ := f.session(nil)
-	s, c := f.session(&concurrency.SessionOptions{TTL: 300e9}) // no list by itself
+	other, _ := f.Session(nil)
+	s, c := f.Session(&concurrency.SessionOptions{TTL: 300e9}) // no list by itself
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	x := ask(t, ctx, sm)

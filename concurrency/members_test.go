@@ -39,7 +39,7 @@ func TestRenewalsRecover(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			opts, reported := traced(&concurrency.SessionOptions{TTL: 12 * time.Second, Margin: time.Second})
-			s, c := f.session(opts)
+			s, c := f.Session(opts)
 			p := lock(t, s, "x")
 			fault.Method, fault.Times = "LeaseKeepAlive", 3
 			// Every other message is struck, so that a stream breaks
@@ -71,7 +71,7 @@ func TestOutageUnderGRPCsBackOff(t *testing.T) {
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Minute, Multiplier: 1, MaxDelay: time.Minute}}))
 	}})
 	opts, reported := traced(&concurrency.SessionOptions{TTL: 15 * time.Second, Margin: 500 * time.Millisecond})
-	p := lock(t, f.sessionOn(c.Client, opts), "x")
+	p := lock(t, f.SessionOn(c.Client, opts), "x")
 	require.NoError(t, f.Crash(0))
 	require.Eventually(t, func() bool { return c.ActiveConnection().GetState() == connectivity.TransientFailure }, soon, tick, "refused")
 	deadline := p.Deadline()
@@ -95,7 +95,7 @@ func TestLeaderChangesCostNoHolder(t *testing.T) {
 	c := f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[member : member+1]})
 	const ttl = 10 * time.Second
 	opts, reported := traced(&concurrency.SessionOptions{TTL: ttl, Margin: 500 * time.Millisecond})
-	s := f.sessionOn(c.Client, opts)
+	s := f.SessionOn(c.Client, opts)
 	p := lock(t, s, "x")
 	c.SetEndpoints(f.Endpoints()...) // the streams stay where they are
 	for end := time.Now().Add(ttl + 500*time.Millisecond); time.Now().Before(end); {
@@ -130,8 +130,8 @@ func TestDeadHolderAcrossALeaderChange(t *testing.T) {
 	)
 	f := own(t, 3)
 	ctx := ctxT(t)
-	s, _ := f.session(idle())
-	dead, c := f.session(&concurrency.SessionOptions{TTL: ttl, Margin: ttl / 2})
+	s, _ := f.Session(idle())
+	dead, c := f.Session(&concurrency.SessionOptions{TTL: ttl, Margin: ttl / 2})
 	p := lock(t, dead, "x")
 	c.Cut()
 	died := time.Now() // it has renewed its lease a moment before, so this is the longest
@@ -165,7 +165,7 @@ func TestLeaderCrashUnderLoad(t *testing.T) {
 	halfway := make(chan struct{})
 	var once sync.Once
 	for range 4 {
-		s, _ := f.session(nil)
+		s, _ := f.Session(nil)
 		sm := sem(t, s, "x", 2)
 		wg.Go(func() {
 			for i := range 30 {
@@ -189,7 +189,7 @@ func TestLeaderCrashUnderLoad(t *testing.T) {
 	wg.Wait()
 	require.LessOrEqual(t, g.peak.Load(), int64(2))
 	require.NoError(t, f.Restart(ctx, leader))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // F33: a waiter whose watch is at a member that is cut off from the others is
@@ -202,8 +202,8 @@ func TestWaiterAtACutMember(t *testing.T) {
 	require.NoError(t, err)
 	cut := (leader + 1) % 3
 	c := f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[cut : cut+1]})
-	sm := sem(t, f.sessionOn(c.Client, idle()), "x", 1)
-	other := f.sessionOn(f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[leader : leader+1]}).Client, nil)
+	sm := sem(t, f.SessionOn(c.Client, idle()), "x", 1)
+	other := f.SessionOn(f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[leader : leader+1]}).Client, nil)
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	w := ask(t, ctx, sm)
 	f.sees(ctx, sm)
@@ -275,7 +275,7 @@ func TestBlackHoledMember(t *testing.T) {
 				cfg.DialOptions = append(cfg.DialOptions, grpc.WithContextDialer(h.dial))
 			}})
 			opts, reported := traced(&concurrency.SessionOptions{TTL: 15 * time.Second, Margin: 500 * time.Millisecond})
-			s := f.sessionOn(c.Client, opts)
+			s := f.SessionOn(c.Client, opts)
 			p := lock(t, s, strconv.Itoa(i))
 			require.Eventually(t, func() bool { return c.OpenStreams()["LeaseKeepAlive"] == 1 }, soon, tick)
 			c.SetEndpoints(f.Endpoints()...) // the streams stay where they are

@@ -17,8 +17,8 @@ func TestNoticeOutlastsOthers(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(&concurrency.SessionOptions{TTL: 300e9, MaxPermits: 2})
-	other, _ := f.session(idle())
+	s, _ := f.Session(&concurrency.SessionOptions{TTL: 300e9, MaxPermits: 2})
+	other, _ := f.Session(idle())
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	w := ask(t, ctx, sm)
@@ -26,7 +26,7 @@ func TestNoticeOutlastsOthers(t *testing.T) {
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	token, lease := st.Waiters[0].Token, s.Lease()
-	presence := f.keys(fmt.Sprintf("%016x/alive", int64(lease)))
+	presence := f.Keys(fmt.Sprintf("%016x/alive", int64(lease)))
 	require.Len(t, presence, 1)
 	at := presence[0][:len(presence[0])-len("alive")] + "notice/"
 	notice := func(token int64) clientv3.Op {
@@ -42,8 +42,8 @@ func TestNoticeOutlastsOthers(t *testing.T) {
 			ops = nil
 		}
 	}
-	f.noKeys("/notice/") // the session has taken them all
-	for _, key := range f.keys("queue/") {
+	f.NoKeys("/notice/") // the session has taken them all
+	for _, key := range f.Keys("queue/") {
 		resp, err := f.Client().Get(ctx, key)
 		require.NoError(t, err)
 		if resp.Kvs[0].CreateRevision == token {

@@ -31,7 +31,7 @@ func TestPausedProcess(t *testing.T) {
 	require.NoError(t, err)
 	cmd := exec.CommandContext(ctxT(t), self, "-test.run=^TestPausedProcess$", "-test.v")
 	running := filepath.Join(t.TempDir(), "running") // is there as soon as the process runs on
-	cmd.Env = append(os.Environ(), "ETCDKIT_PAUSED="+f.prefix+" "+f.Endpoints()[0]+" "+running)
+	cmd.Env = append(os.Environ(), "ETCDKIT_PAUSED="+f.Root+" "+f.Endpoints()[0]+" "+running)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	cmd.Stderr = os.Stderr
@@ -48,7 +48,7 @@ func TestPausedProcess(t *testing.T) {
 	}()
 	require.Equal(t, "held", got(t, lines, "the other process holds"))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	p := lock(t, s, "x")
 	require.NoError(t, os.WriteFile(running, nil, 0o600))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))

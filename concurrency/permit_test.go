@@ -22,11 +22,11 @@ func errorsIs(err, target error) bool { return errors.Is(err, target) }
 func TestContextEndsBeforeKey(t *testing.T) {
 	t.Parallel()
 	pin := func(f fixture, member int) *embedtest.Client {
-		return f.NewClient(f.t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[member : member+1]})
+		return f.NewClient(f.T, &embedtest.ClientOptions{Endpoints: f.Endpoints()[member : member+1]})
 	}
 	keepAlive := func(f embedtest.Fault) func(fixture) (*embedtest.Client, func()) {
 		return func(x fixture) (*embedtest.Client, func()) {
-			c := x.NewClient(x.t, nil)
+			c := x.NewClient(x.T, nil)
 			f.Method, f.Times = "LeaseKeepAlive", -1
 			return c, func() { c.Inject(f) }
 		}
@@ -35,10 +35,10 @@ func TestContextEndsBeforeKey(t *testing.T) {
 		members int
 		holder  func(f fixture) (c *embedtest.Client, strike func())
 	}{
-		"cut":        {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.t, nil); return c, c.Cut }},
-		"black hole": {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.t, nil); return c, c.BlackHole }},
+		"cut":        {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.T, nil); return c, c.Cut }},
+		"black hole": {1, func(f fixture) (*embedtest.Client, func()) { c := f.NewClient(f.T, nil); return c, c.BlackHole }},
 		"slow": {1, func(f fixture) (*embedtest.Client, func()) {
-			c := f.NewClient(f.t, nil)
+			c := f.NewClient(f.T, nil)
 			return c, func() { c.Delay(4 * time.Second) }
 		}},
 		"answers lost":    {1, keepAlive(embedtest.Fault{Do: embedtest.DropResponse})},
@@ -46,22 +46,22 @@ func TestContextEndsBeforeKey(t *testing.T) {
 		"requests stuck":  {1, keepAlive(embedtest.Fault{Do: embedtest.HoldRequest})},
 		"renewals broken": {1, keepAlive(embedtest.Fault{Do: embedtest.FailWith})},
 		"at a cut follower": {3, func(f fixture) (*embedtest.Client, func()) {
-			leader, err := f.WaitLeader(ctxT(f.t))
-			require.NoError(f.t, err)
+			leader, err := f.WaitLeader(ctxT(f.T))
+			require.NoError(f.T, err)
 			m := (leader + 1) % 3
-			return pin(f, m), func() { require.NoError(f.t, f.CutPeers(m)) }
+			return pin(f, m), func() { require.NoError(f.T, f.CutPeers(m)) }
 		}},
 		"at a cut leader": {3, func(f fixture) (*embedtest.Client, func()) {
-			leader, err := f.WaitLeader(ctxT(f.t))
-			require.NoError(f.t, err)
-			return pin(f, leader), func() { require.NoError(f.t, f.CutPeers(leader)) }
+			leader, err := f.WaitLeader(ctxT(f.T))
+			require.NoError(f.T, err)
+			return pin(f, leader), func() { require.NoError(f.T, f.CutPeers(leader)) }
 		}},
 		"at a former leader": {3, func(f fixture) (*embedtest.Client, func()) {
-			leader, err := f.WaitLeader(ctxT(f.t))
-			require.NoError(f.t, err)
+			leader, err := f.WaitLeader(ctxT(f.T))
+			require.NoError(f.T, err)
 			return pin(f, leader), func() {
-				require.NoError(f.t, f.MoveLeader(ctxT(f.t), (leader+1)%3))
-				require.NoError(f.t, f.CutPeers(leader))
+				require.NoError(f.T, f.MoveLeader(ctxT(f.T), (leader+1)%3))
+				require.NoError(f.T, f.CutPeers(leader))
 			}
 		}},
 	} {
@@ -77,9 +77,9 @@ func TestContextEndsBeforeKey(t *testing.T) {
 			c, strike := tt.holder(f)
 			// The margin has room for a machine that stalls.
 			opts, reported := traced(&concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 3 * time.Second})
-			s := f.sessionOn(c.Client, opts)
+			s := f.SessionOn(c.Client, opts)
 			p := lock(t, s, "x")
-			key := f.keys("/queue/")[0]
+			key := f.Keys("/queue/")[0]
 			deleted := make(chan time.Time, 1)
 			watching := make(chan struct{})
 			go func() {
@@ -108,7 +108,7 @@ func TestContextEndsBeforeKey(t *testing.T) {
 			got(t, reported.lost, "SessionLost")
 			c.Heal()
 			require.ErrorIs(t, p.Release(ctxT(t)), concurrency.ErrLost)
-			require.Empty(t, f.keys("/queue/"))
+			require.Empty(t, f.Keys("/queue/"))
 		})
 	}
 }
@@ -118,7 +118,7 @@ func TestContextEndsBeforeKey(t *testing.T) {
 func TestReleaseHonoursCtx(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	p := lock(t, s, "x")
 	c.BlackHole()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -132,7 +132,7 @@ func TestReleaseHonoursCtx(t *testing.T) {
 	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
 	c.Heal()
 	require.NoError(t, p.Release(ctxT(t)), "it has gone on")
-	f.noKeys("/queue/")
+	f.NoKeys("/queue/")
 }
 
 // T23: a release that its caller gave up on was applied all the same. It counts
@@ -140,13 +140,13 @@ func TestReleaseHonoursCtx(t *testing.T) {
 func TestGivenUpReleaseIsNoLoss(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	p := lock(t, s, "x")
 	inj := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldResponse})
 	ctx, cancel := context.WithCancel(ctxT(t))
 	go func() { _ = inj.WaitHit(ctx); cancel() }()
 	require.ErrorIs(t, p.Release(ctx), context.Canceled)
-	require.Empty(t, f.keys("/queue/"), "it was applied")
+	require.Empty(t, f.Keys("/queue/"), "it was applied")
 	require.NoError(t, p.Release(ctxT(t)))
 	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
 }
@@ -155,14 +155,14 @@ func TestGivenUpReleaseIsNoLoss(t *testing.T) {
 func TestReleaseWithDeadCtx(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	p := lock(t, s, "x")
 	if err := p.Release(done); err != nil {
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.NoError(t, p.Release(ctxT(t)))
 	require.NoError(t, lock(t, s, "x").Release(ctxT(t)))
-	f.noKeys("/queue/")
+	f.NoKeys("/queue/")
 }
 
 // Release meets loss, MaxHold, Close and itself. Everybody hears the same, once it
@@ -176,7 +176,7 @@ func TestReleaseRaces(t *testing.T) {
 	}
 	for i := range rounds {
 		opts, _ := traced(nil)
-		s, _ := f.session(opts)
+		s, _ := f.Session(opts)
 		p, err := mutex(t, s, "x").Lock(ctxT(t), concurrency.MaxHold([]time.Duration{time.Hour, time.Millisecond}[i%2]))
 		require.NoError(t, err)
 		lease := s.Lease()
@@ -201,13 +201,13 @@ func TestReleaseRaces(t *testing.T) {
 		}
 		require.Error(t, p.Err())
 		require.Error(t, p.Context().Err())
-		f.noKeys("/queue/")
+		f.NoKeys("/queue/")
 		require.NoError(t, f.closeQuietly(s))
 	}
 }
 
 func (f fixture) closeQuietly(s *concurrency.Session) error {
-	if err := s.Close(ctxT(f.t)); err != nil && !errors.Is(err, context.Canceled) {
+	if err := s.Close(ctxT(f.T)); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
@@ -218,7 +218,7 @@ func (f fixture) closeQuietly(s *concurrency.Session) error {
 func TestPermitContextAndDeadline(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, _ := f.session(brisk())
+	s, _ := f.Session(brisk())
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 	p, err := mutex(t, s, "x").Lock(ctx)
@@ -236,7 +236,7 @@ func TestPermitContextAndDeadline(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, time.Until(q.Deadline()), 100*time.Millisecond)
 	lostBy(t, q, concurrency.ErrTooLong)
-	f.noKeys("/queue/")
+	f.NoKeys("/queue/")
 }
 
 // F06, T37: until when a permit is trusted, to the fraction of a second: the TTL that
@@ -264,7 +264,7 @@ func TestDeadlineIsExact(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			before := time.Now()
-			s, _ := f.session(&tt.opts)
+			s, _ := f.Session(&tt.opts)
 			if tt.until > 0 {
 				before = time.Now() // it counts from the grant of the permit
 			}
@@ -286,8 +286,8 @@ func TestDeadlineIsExact(t *testing.T) {
 func TestNoticesAreRemoved(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, _ := f.session(nil)
-	admin, _ := f.session(nil)
+	s, _ := f.Session(nil)
+	admin, _ := f.Session(nil)
 	lock(t, s, "x")
 	mu, other := mutex(t, s, "x"), mutex(t, admin, "x")
 	for range 3 {
@@ -302,5 +302,5 @@ func TestNoticesAreRemoved(t *testing.T) {
 		require.NoError(t, other.EvictToken(ctxT(t), st.Waiters[0].Token, "no"))
 		require.ErrorIs(t, got(t, waiting, "the waiter's Acquire returns"), concurrency.ErrEvicted)
 	}
-	f.noKeys("/notice/")
+	f.NoKeys("/notice/")
 }

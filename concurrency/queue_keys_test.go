@@ -19,10 +19,10 @@ func TestTrapS1Batches(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(idle())
+	s, _ := f.Session(idle())
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/light/")[0]
+	slot := f.Keys("queue/light/")[0]
 	require.NoError(t, p.Release(ctx))
 	f.sees(ctx, sm) // it watches from here on
 	base := strings.TrimSuffix(slot, "0000")
@@ -32,7 +32,7 @@ func TestTrapS1Batches(t *testing.T) {
 	}
 	resp, err := f.Client().Txn(ctx).Then(puts...).Commit()
 	require.NoError(t, err)
-	other, _ := f.session(nil)
+	other, _ := f.Session(nil)
 	for range 8 { // what is left to chance would come out otherwise once
 		listed, err := sem(t, other, "x", 1).Status(ctx)
 		require.NoError(t, err)
@@ -52,10 +52,10 @@ func TestTrapS2OwnershipByPut(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/light/")[0]
+	slot := f.Keys("queue/light/")[0]
 	_, err := f.Client().Put(ctx, slot, `{"v":1,"holder":"thief"}`, clientv3.WithLease(s.Lease()))
 	require.NoError(t, err)
 	// With a read: a Txn of nothing but conditions is answered from the memory of
@@ -80,12 +80,12 @@ func TestTrapS7MutableRankInputs(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 4)
 	p := acquire(t, ctx, sm, concurrency.Weight(3))
 	w := ask(t, ctx, sm, concurrency.Weight(2))
 	for _, value := range []string{`{"v":1,"weight":1}`, "\xff not JSON", `{"v":99}`, ""} {
-		for _, key := range f.keys("queue/") {
+		for _, key := range f.Keys("queue/") {
 			_, err := f.Client().Put(ctx, key, value, clientv3.WithLease(s.Lease()))
 			require.NoError(t, err)
 		}
@@ -106,10 +106,10 @@ func TestForeignKeysBlockNoRequest(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/light/")[0]
+	slot := f.Keys("queue/light/")[0]
 	require.NoError(t, p.Release(ctx))
 	base := slot[:len(slot)-len("0000000000000000-0000")]
 	for _, key := range []string{
@@ -141,12 +141,12 @@ func TestHeavyKeyBlocksNoMutex(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	other, _ := f.session(nil)
+	s, _ := f.Session(nil)
+	other, _ := f.Session(nil)
 	mu := mutex(t, s, "x")
 	p, err := mu.Lock(ctx)
 	require.NoError(t, err)
-	base, _, _ := strings.Cut(f.keys("queue/light/")[0], "light/")
+	base, _, _ := strings.Cut(f.Keys("queue/light/")[0], "light/")
 	key := fmt.Sprintf("%sheavy/2/%016x-0004", base, int64(other.Lease()))
 	_, err = f.Client().Put(ctx, key, "{", clientv3.WithLease(other.Lease()))
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func TestFrontWaiterGivesUp(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 2)
 	one := acquire(t, ctx, sm)
 	front, cancel := context.WithCancelCause(ctx)
@@ -35,7 +35,7 @@ func TestFrontWaiterGivesUp(t *testing.T) {
 	p := granted(t, light, "the next one is served although nothing was released")
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, one.Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // T7: acquiring with a ctx that ends at about the instant of the grant either
@@ -44,8 +44,8 @@ func TestCancelAtTheInstantOfTheGrant(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	other, _ := f.session(nil)
+	s, _ := f.Session(nil)
+	other, _ := f.Session(nil)
 	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
 	outcomes := map[bool]int{}
 	for i := range 60 {
@@ -65,7 +65,7 @@ func TestCancelAtTheInstantOfTheGrant(t *testing.T) {
 		require.NoError(t, acquire(t, ctx, there).Release(ctx), "nothing is stuck")
 	}
 	t.Log("granted and cancelled:", outcomes)
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // T4: when one event frees several permits, several waiters enter, light and
@@ -75,13 +75,13 @@ func TestOneEventFreesMany(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	dying, _ := f.session(nil)
+	s, _ := f.Session(nil)
+	dying, _ := f.Session(nil)
 	sm, doomed := sem(t, s, "x", 6), sem(t, dying, "x", 6)
 	for i := range 3 {
 		acquire(t, ctx, doomed, concurrency.Weight(2), concurrency.ID(fmt.Sprint("job ", i)))
 	}
-	require.Len(t, f.keys("/id/"), 3)
+	require.Len(t, f.Keys("/id/"), 3)
 	var chs []<-chan answer
 	for _, w := range []int{1, 3, 1, 1} {
 		chs = append(chs, ask(t, ctx, sm, concurrency.Weight(w)))
@@ -94,7 +94,7 @@ func TestOneEventFreesMany(t *testing.T) {
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 6, st.Used)
-	require.Empty(t, f.keys("/id/"))
+	require.Empty(t, f.Keys("/id/"))
 }
 
 // T5, T35: all free permits are used at once, in the order of the requests; a
@@ -104,8 +104,8 @@ func TestHeavyIsNotStarvedNorPartial(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	a, _ := f.session(nil)
-	b, _ := f.session(nil)
+	a, _ := f.Session(nil)
+	b, _ := f.Session(nil)
 	sa, sb := sem(t, a, "x", 4), sem(t, b, "x", 4)
 	one, two := acquire(t, ctx, sa, concurrency.Weight(2)), acquire(t, ctx, sb)
 	h1 := ask(t, ctx, sa, concurrency.Weight(3))
@@ -133,7 +133,7 @@ func TestWaitersAreServedInRevisionOrder(t *testing.T) {
 	const sessions, waiters = 8, 128
 	var mus []*concurrency.Mutex
 	for range sessions {
-		s, _ := f.session(nil)
+		s, _ := f.Session(nil)
 		mus = append(mus, mutex(t, s, "x"))
 	}
 	holder, err := mus[0].Lock(ctx)
@@ -176,11 +176,11 @@ func TestWaitIsBounded(t *testing.T) {
 	const d = 2 * time.Second
 	for name, disturb := range map[string]func(f fixture, s *concurrency.Session, c *embedtest.Client) (stop func()){
 		"woken again and again": func(f fixture, _ *concurrency.Session, _ *embedtest.Client) func() {
-			other, _ := f.session(nil)
-			noise, stop := context.WithCancel(ctxT(f.t))
+			other, _ := f.Session(nil)
+			noise, stop := context.WithCancel(ctxT(f.T))
 			var wg sync.WaitGroup
 			wg.Go(func() { // each of these wakes the mirror twice
-				for sm := sem(f.t, other, "x", 1); noise.Err() == nil; {
+				for sm := sem(f.T, other, "x", 1); noise.Err() == nil; {
 					_, _ = sm.Acquire(noise, concurrency.Wait(2*time.Millisecond))
 				}
 			})
@@ -199,9 +199,9 @@ func TestWaitIsBounded(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			holder, _ := f.session(nil)
+			holder, _ := f.Session(nil)
 			p := acquire(t, ctx, sem(t, holder, "x", 1))
-			s, c := f.session(nil)
+			s, c := f.Session(nil)
 			sm := sem(t, s, "x", 1)
 			_, err := sm.TryAcquire(ctx) // the limit is known
 			require.ErrorIs(t, err, concurrency.ErrFull)
@@ -225,7 +225,7 @@ func TestWaitIsBounded(t *testing.T) {
 			}
 			require.LessOrEqual(t, least, d*3/2)
 			require.NoError(t, p.Release(ctx))
-			f.noKeys("queue/")
+			f.NoKeys("queue/")
 		})
 	}
 }
@@ -235,7 +235,7 @@ func TestEndOfCtxIsNotFull(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	holder := acquire(t, ctx, sm)
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
@@ -244,14 +244,14 @@ func TestEndOfCtxIsNotFull(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, concurrency.ErrFull)
 	require.NoError(t, holder.Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 func TestMaxWaiters(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	holder := acquire(t, ctx, sm, concurrency.MaxWaiters(0))
 	first := ask(t, ctx, sm, concurrency.MaxWaiters(1))
@@ -263,5 +263,5 @@ func TestMaxWaiters(t *testing.T) {
 	require.NoError(t, holder.Release(ctx))
 	require.NoError(t, granted(t, first, "first").Release(ctx))
 	require.NoError(t, granted(t, second, "second").Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }

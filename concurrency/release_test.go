@@ -20,8 +20,8 @@ func TestReleaseReadsItsNotice(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	lost := make(chan *concurrency.LostError, 10)
-	s, c := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
-	o, _ := f.session(nil)
+	s, c := f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
+	o, _ := f.Session(nil)
 	sm, other := sem(t, s, "x", 1), sem(t, o, "x", 1)
 	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond, "the session watches its range, and lists it")
 	silent := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: func(_ string, msg any) bool {
@@ -41,7 +41,7 @@ func TestReleaseReadsItsNotice(t *testing.T) {
 	require.ErrorIs(t, got(t, lost, "the hook"), concurrency.ErrEvicted)
 
 	p = acquire(t, ctx, sm)
-	_, err = f.Client().Delete(ctx, f.keys("queue/")[0])
+	_, err = f.Client().Delete(ctx, f.Keys("queue/")[0])
 	require.NoError(t, err)
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
 	require.ErrorContains(t, got(t, lost, "the hook"), "gone before it was released")
@@ -54,7 +54,7 @@ func TestReleaseRemembersItsDoubt(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	p := acquire(t, ctx, sem(t, s, "x", 1))
 	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Match: deletes})
 	inj := denied(c, 1)
@@ -74,7 +74,7 @@ func TestWatchAgreesWithStatus(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 7)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	step := 0
@@ -83,7 +83,7 @@ func TestWatchAgreesWithStatus(t *testing.T) {
 		switch {
 		case step == 0:
 			require.Equal(t, 7, st.Limit)
-			_, err := f.Client().Put(ctx, f.keys("/limit")[0], "bad")
+			_, err := f.Client().Put(ctx, f.Keys("/limit")[0], "bad")
 			require.NoError(t, err)
 		case step == 1:
 			require.Zero(t, st.Limit)
@@ -101,16 +101,16 @@ func TestUnreadableID(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 5)
 	p := acquire(t, ctx, sm, concurrency.ID("job"))
-	key := f.keys("/id/")[0]
+	key := f.Keys("/id/")[0]
 	_, err := f.Client().Put(ctx, key, `{"v":2}`)
 	require.NoError(t, err)
 	_, err = sm.Acquire(ctx, concurrency.ID("job"))
 	require.ErrorContains(t, err, "cannot be read")
 	require.ErrorContains(t, sm.Evict(ctx, "job", ""), "cannot be read")
-	require.Len(t, f.keys("/id/"), 1)
+	require.Len(t, f.Keys("/id/"), 1)
 	require.NoError(t, p.Release(ctx))
 }
 
@@ -120,7 +120,7 @@ func TestReleaseWhileTheSessionCloses(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
+	s, c := f.Session(idle())
 	p := acquire(t, ctx, sem(t, s, "x", 1))
 	held := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldResponse})
 	released := make(chan error, 1)

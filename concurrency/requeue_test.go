@@ -28,8 +28,8 @@ func BenchmarkLostLeaseOfWaiters(b *testing.B) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		opts := &concurrency.SessionOptions{TTL: 5 * time.Second, MaxPermits: waiters}
 		opts, reported := traced(opts)
-		s, c := f.session(opts)
-		other, _ := f.session(nil)
+		s, c := f.Session(opts)
+		other, _ := f.Session(nil)
 		p := acquire(b, ctx, sem(b, other, "x", 1))
 		sm := sem(b, s, "x", 1)
 		var calls sync.WaitGroup

@@ -14,10 +14,10 @@ import (
 
 // passRevisions has etcd give out revisions to somebody else.
 func (f fixture) passRevisions(n int) {
-	f.t.Helper()
+	f.T.Helper()
 	for range n {
-		_, err := f.Client().Put(ctxT(f.t), "elsewhere", "")
-		require.NoError(f.t, err)
+		_, err := f.Client().Put(ctxT(f.T), "elsewhere", "")
+		require.NoError(f.T, err)
 	}
 }
 
@@ -32,7 +32,7 @@ func TestRestoreFromABackup(t *testing.T) {
 	f := own(t, 1)
 	ctx := ctxT(t)
 	waits := make(chan concurrency.WaitInfo, 100)
-	before, _ := f.session(&concurrency.SessionOptions{TTL: 5 * time.Second,
+	before, _ := f.Session(&concurrency.SessionOptions{TTL: 5 * time.Second,
 		Trace: &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { waits <- i }}})
 	kept := acquire(t, ctx, sem(t, before, "kept", 1))
 	gone := acquire(t, ctx, sem(t, before, "gone", 1))
@@ -40,7 +40,7 @@ func TestRestoreFromABackup(t *testing.T) {
 	require.NoError(t, err)
 
 	require.NoError(t, gone.Release(ctx))
-	after, _ := f.session(&concurrency.SessionOptions{TTL: 5 * time.Second})
+	after, _ := f.Session(&concurrency.SessionOptions{TTL: 5 * time.Second})
 	f.passRevisions(100) // the new history shall take a while to get as far
 	p := acquire(t, ctx, sem(t, after, "x", 1))
 	w := ask(t, ctx, sem(t, before, "x", 1))
@@ -68,7 +68,7 @@ func TestRestoreIsMetByTheNextRequest(t *testing.T) {
 			t.Parallel()
 			f := own(t, 1)
 			ctx := ctxT(t)
-			s, c := f.session(&concurrency.SessionOptions{TTL: 60 * time.Second})
+			s, c := f.Session(&concurrency.SessionOptions{TTL: 60 * time.Second})
 			sm := sem(t, s, "x", 2)
 			held := acquire(t, ctx, sm)
 			b, err := f.Backup(ctx)
@@ -97,8 +97,8 @@ func TestRestoreAdmitsNoRequestTwice(t *testing.T) {
 	f := own(t, 1)
 	ctx := ctxT(t)
 	long := &concurrency.SessionOptions{TTL: 30 * time.Second}
-	old, _ := f.session(long)
-	young, _ := f.session(long)
+	old, _ := f.Session(long)
+	young, _ := f.Session(long)
 	there, here := sem(t, old, "m", 1), sem(t, young, "m", 1)
 	require.NoError(t, acquire(t, ctx, here).Release(ctx))
 	b, err := f.Backup(ctx)
@@ -129,8 +129,8 @@ func TestRestoreForgetsTheLimit(t *testing.T) {
 	f := own(t, 1)
 	ctx := ctxT(t)
 	long := &concurrency.SessionOptions{TTL: 30 * time.Second}
-	old, _ := f.session(long)
-	other, _ := f.session(long)
+	old, _ := f.Session(long)
+	other, _ := f.Session(long)
 	sm, so := sem(t, old, "x", 5), sem(t, other, "x", 5)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	b, err := f.Backup(ctx)
@@ -156,7 +156,7 @@ func TestRestoreIsWatched(t *testing.T) {
 	f := own(t, 1)
 	ctx, cancel := context.WithCancel(ctxT(t))
 	defer cancel()
-	s, _ := f.session(&concurrency.SessionOptions{TTL: 5 * time.Second})
+	s, _ := f.Session(&concurrency.SessionOptions{TTL: 5 * time.Second})
 	sm := sem(t, s, "x", 5)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	b, err := f.Backup(ctx)

@@ -20,7 +20,7 @@ func TestLimitIsExact(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 5)
 	var held []*concurrency.Permit
 	for _, w := range []int{1, 3, 1} {
@@ -63,7 +63,7 @@ func TestLimitIsExactForCallers(t *testing.T) {
 			f := shared(t)
 			ctx := ctxT(t)
 			waits := make(chan int64, 1)
-			s, _ := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{
+			s, _ := f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{
 				Waiting: func(i concurrency.WaitInfo) { waits <- i.Token },
 			}})
 			var acquire func(weight int) (*concurrency.Permit, error)
@@ -103,11 +103,11 @@ func TestNewcomersSeeHolders(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	old, _ := f.session(nil)
+	old, _ := f.Session(nil)
 	for range 3 {
 		acquire(t, ctx, sem(t, old, "x", 3))
 	}
-	fresh, _ := f.session(nil)
+	fresh, _ := f.Session(nil)
 	_, err := sem(t, fresh, "x", 3).TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull)
 }
@@ -118,7 +118,7 @@ func TestDoubleRelease(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 2)
 	p, keep := acquire(t, ctx, sm), acquire(t, ctx, sm)
 	var wg sync.WaitGroup
@@ -140,7 +140,7 @@ func TestGoroutinesOfOneSessionExclude(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	var g gauge
 	var wg sync.WaitGroup
 	for range 8 {
@@ -167,7 +167,7 @@ func TestMaxHold(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	lost := make(chan *concurrency.LostError, 10)
-	s, _ := f.session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
+	s, _ := f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
 	sm := sem(t, s, "x", 2)
 	stuck := acquire(t, ctx, sm, concurrency.MaxHold(50*time.Millisecond))
 	fine := acquire(t, ctx, sm)
@@ -189,12 +189,12 @@ func TestGuard(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	mu := mutex(t, s, "x")
 	first, err := mu.Lock(ctx)
 	require.NoError(t, err)
 	write := func(p *concurrency.Permit) bool {
-		resp, err := c.Txn(ctx).If(p.Guard()).Then(clientv3.OpPut(f.prefix+"effect", "x")).Commit()
+		resp, err := c.Txn(ctx).If(p.Guard()).Then(clientv3.OpPut(f.Root+"effect", "x")).Commit()
 		require.NoError(t, err)
 		return resp.Succeeded
 	}
@@ -214,10 +214,10 @@ func TestTokenIsTheCreateRevision(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
+	s, c := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	check := func(p *concurrency.Permit) {
-		resp, err := f.Client().Get(ctx, f.keys("queue/")[0])
+		resp, err := f.Client().Get(ctx, f.Keys("queue/")[0])
 		require.NoError(t, err)
 		require.Equal(t, resp.Kvs[0].CreateRevision, p.Token())
 		require.NoError(t, p.Release(ctx))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // F14: with etcd out of reach, NewSession returns when its ctx ends, and says so.
@@ -27,7 +28,7 @@ func TestNewSessionWithoutEtcd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			begun := time.Now()
-			s, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
+			s, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.Root})
 			require.Nil(t, s)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Less(t, time.Since(begun), 5*time.Second)
@@ -54,7 +55,7 @@ func TestNewSessionOnClosedClient(t *testing.T) {
 	inj := c.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.HoldRequest})
 	done := make(chan error, 1)
 	open := func() {
-		_, err := concurrency.NewSession(context.Background(), c.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
+		_, err := concurrency.NewSession(context.Background(), c.Client, "test", &concurrency.SessionOptions{Prefix: f.Root})
 		done <- err
 	}
 	go open()
@@ -76,22 +77,22 @@ func TestNewSessionLeavesNoLease(t *testing.T) {
 	}
 	c := f.NewClient(t, nil)
 	inj := c.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.DropResponse, Times: 2})
-	s := f.sessionOn(c.Client, nil)
+	s := f.SessionOn(c.Client, nil)
 	require.Equal(t, 2, inj.Hits())
 	require.Equal(t, 1, leases(), "the repeated grant found its own lease")
 	require.NoError(t, s.Close(ctxT(t)))
 	require.Zero(t, leases())
 
 	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
-	_, err := concurrency.NewSession(ctxT(t), c.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
+	_, err := concurrency.NewSession(ctxT(t), c.Client, "test", &concurrency.SessionOptions{Prefix: f.Root})
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	require.Eventually(t, func() bool { return leases() == 0 }, soon, 5*time.Millisecond, "the lease is revoked")
 
 	c.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace})
-	_, err = concurrency.NewSession(ctxT(t), c.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
+	_, err = concurrency.NewSession(ctxT(t), c.Client, "test", &concurrency.SessionOptions{Prefix: f.Root})
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	require.Eventually(t, func() bool { return leases() == 0 }, soon, 5*time.Millisecond, "it was granted, and is revoked")
-	require.Empty(t, f.keys(""))
+	require.Empty(t, f.Keys(""))
 }
 
 // F17: two sessions of one process, on one client, have nothing in common; F12:
@@ -100,7 +101,7 @@ func TestSessionsOfOneClient(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	c := f.NewClient(t, nil)
-	a, b := f.sessionOn(c.Client, nil), f.sessionOn(c.Client, nil)
+	a, b := f.SessionOn(c.Client, nil), f.SessionOn(c.Client, nil)
 	require.Eventually(t, func() bool { return c.OpenStreams()["LeaseKeepAlive"] == 2 }, soon, time.Millisecond)
 	p := lock(t, b, "x")
 	require.NoError(t, a.Close(ctxT(t)))
@@ -114,22 +115,22 @@ func TestSessionOnWrappedClients(t *testing.T) {
 	t.Run("namespace", func(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
-		c, outer := f.NewClient(t, nil).Client, f.prefix
+		c, outer := f.NewClient(t, nil).Client, f.Root
 		c.KV, c.Watcher, c.Lease = namespace.NewKV(c.KV, outer), namespace.NewWatcher(c.Watcher, outer), namespace.NewLease(c.Lease, outer)
-		f.prefix = "/inner"
+		f.Root = "/inner"
 		sessionOnWrappedClient(t, f, c, outer)
 	})
 	t.Run("TLS", func(t *testing.T) {
 		t.Parallel()
 		tls := embedtest.Start(t, &embedtest.Options{TLS: true})
-		f := fixture{Cluster: tls, t: t, prefix: tls.Prefix(t)}
+		f := fixture{testkit.On(t, tls)}
 		sessionOnWrappedClient(t, f, f.NewClient(t, nil).Client, "")
 	})
 }
 
 func sessionOnWrappedClient(t *testing.T, f fixture, c *clientv3.Client, outer string) {
 	opts, reported := traced(nil)
-	s := f.sessionOn(c, opts)
+	s := f.SessionOn(c, opts)
 	sm := sem(t, s, "x", 1)
 	p, err := sm.Acquire(ctxT(t), concurrency.ID("job"))
 	require.NoError(t, err)

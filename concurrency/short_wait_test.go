@@ -16,8 +16,8 @@ func TestShortWaitIsNoOutage(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
-	other, _ := f.session(nil)
+	s, c := f.Session(nil)
+	other, _ := f.Session(nil)
 	hold := acquire(t, ctx, sem(t, other, "x", 1))
 	sm := sem(t, s, "x", 1)
 	full := func(wait time.Duration, times int) {

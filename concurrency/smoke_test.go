@@ -19,7 +19,7 @@ func TestSmoke(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm := sem(t, s, "render", 2)
 	a, err := sm.Acquire(ctx)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestSmoke(t *testing.T) {
 	require.ErrorIs(t, c.Err(), concurrency.ErrReleased)
 	require.False(t, errors.Is(c.Err(), concurrency.ErrLost))
 	require.NoError(t, s.Close(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 func TestSmokeMany(t *testing.T) {
@@ -55,7 +55,7 @@ func TestSmokeMany(t *testing.T) {
 	var in, peak atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
-		s, _ := f.session(nil)
+		s, _ := f.Session(nil)
 		sm := sem(t, s, "x", 3)
 		for range 8 {
 			wg.Go(func() {

@@ -20,10 +20,10 @@ func TestStrayKeyCostsNoRead(t *testing.T) {
 	f := own(t, 1)
 	ctx := ctxT(t)
 	for _, where := range []string{"light/", "heavy/2/"} {
-		s, c := f.session(idle())
+		s, c := f.Session(idle())
 		sm := sem(t, s, where[:5], 1)
 		p := acquire(t, ctx, sm)
-		slot := f.keys("/" + where[:5] + "/queue/")[0]
+		slot := f.Keys("/" + where[:5] + "/queue/")[0]
 		require.NoError(t, p.Release(ctx))
 		// The limit was read twice, and the session lists its own range once.
 		require.Eventually(t, func() bool { return c.Requests()["Range"] == 3 }, soon, tick)
@@ -33,9 +33,9 @@ func TestStrayKeyCostsNoRead(t *testing.T) {
 			require.NoError(t, err)
 		}
 		handOver := func() {
-			n := len(f.keys("/" + where[:5] + "/queue/"))
+			n := len(f.Keys("/" + where[:5] + "/queue/"))
 			w := ask2(ctx, sm)
-			require.Eventually(t, func() bool { return len(f.keys("/"+where[:5]+"/queue/")) == n+1 }, soon, tick)
+			require.Eventually(t, func() bool { return len(f.Keys("/"+where[:5]+"/queue/")) == n+1 }, soon, tick)
 			require.NoError(t, p.Release(ctx))
 			p = granted(t, w, "past the stray keys")
 		}
@@ -77,11 +77,11 @@ func TestStrayKeyBecomesARequest(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	other, _ := f.session(idle())
+	s, c := f.Session(idle())
+	other, _ := f.Session(idle())
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/light/")[0]
+	slot := f.Keys("queue/light/")[0]
 	require.NoError(t, p.Release(ctx))
 	stray := strings.Replace(slot, fmt.Sprintf("%016x", int64(s.Lease())), fmt.Sprintf("%016x", int64(other.Lease())), 1)
 	_, err := f.Client().Put(ctx, stray, "{")
@@ -96,7 +96,7 @@ func TestStrayKeyBecomesARequest(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, lost.WaitHit(ctx))
 	w := ask2(ctx, sm)
-	require.Eventually(t, func() bool { return len(f.keys("queue/light/")) == 2 }, soon, tick)
+	require.Eventually(t, func() bool { return len(f.Keys("queue/light/")) == 2 }, soon, tick)
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1, 0}, []int{len(st.Holders), len(st.Waiters), st.Foreign})

@@ -20,7 +20,7 @@ func TestTriesWithoutATurn(t *testing.T) {
 	}
 	t.Parallel()
 	f := shared(t)
-	s, c := f.session(idle())
+	s, c := f.Session(idle())
 	sm := sem(t, s, "a", 1)
 	p := acquire(t, ctxT(t), sm)
 	c.Inject(embedtest.Fault{Method: "Range", Times: -1, Do: embedtest.Pass, Before: func() { time.Sleep(300 * time.Millisecond) }})

@@ -17,7 +17,7 @@ func TestTryWhileEtcdIsStopped(t *testing.T) {
 	}
 	t.Parallel()
 	f := own(t, 1)
-	s, _ := f.session(idle())
+	s, _ := f.Session(idle())
 	sm, mu := sem(t, s, "x", 1), mutex(t, s, "x")
 	require.NoError(t, f.Stop(0))
 	begun := time.Now()

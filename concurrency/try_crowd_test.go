@@ -40,9 +40,9 @@ func TestTrapL4LosingTryRefusesNoRequest(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(idle())
-			other, _ := f.session(nil)
-			third, tc := f.session(idle())
+			s, c := f.Session(idle())
+			other, _ := f.Session(nil)
+			third, tc := f.Session(idle())
 			sm, there, late := sem(t, s, "x", 1), sem(t, other, "x", 1), sem(t, third, "x", 1)
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 			require.NoError(t, acquire(t, ctx, late).Release(ctx))
@@ -71,7 +71,7 @@ func TestTrapL4LosingTryRefusesNoRequest(t *testing.T) {
 				if waiter {
 					require.NoError(t, granted(t, behind, "it waited").Release(ctx))
 				}
-				keys := f.keys("queue/")
+				keys := f.Keys("queue/")
 				require.Len(t, keys, 1)
 				require.True(t, strings.HasSuffix(keys[0], "-try"), "%v", keys)
 
@@ -89,7 +89,7 @@ func TestTrapL4LosingTryRefusesNoRequest(t *testing.T) {
 					require.ErrorIs(t, err, concurrency.ErrFull)
 					require.False(t, quick, "nobody held: %v", err)
 				}
-				f.noKeys("queue/")
+				f.NoKeys("queue/")
 			}
 		})
 	}
@@ -101,11 +101,11 @@ func TestTrapL4OvertakenBehindLosingTry(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	other, _ := f.session(nil)
+	s, c := f.Session(idle())
+	other, _ := f.Session(nil)
 	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
 	p := acquire(t, ctx, there)
-	losing := f.keys("queue/")[0] + "-try"
+	losing := f.Keys("queue/")[0] + "-try"
 	w := ask(t, ctx, sm) // its mirror runs on for a while
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, granted(t, w, "nobody holds").Release(ctx))
@@ -120,7 +120,7 @@ func TestTrapL4OvertakenBehindLosingTry(t *testing.T) {
 		begun, both := time.Now(), 0
 		// It sees the losing try before it, which goes right then.
 		looks := c.Inject(embedtest.Fault{Method: "Range", Match: lists, Skip: optimism + 1, Do: embedtest.Pass, After: func() {
-			both = len(f.keys("-try"))
+			both = len(f.Keys("-try"))
 			begun = time.Now()
 			_, err := f.Client().Delete(ctx, losing)
 			assertNoError(t, err)
@@ -135,7 +135,7 @@ func TestTrapL4OvertakenBehindLosingTry(t *testing.T) {
 			require.ErrorIs(t, err, concurrency.ErrFull)
 			require.False(t, quick, "nobody held: %v", err)
 		}
-		f.noKeys("queue/")
+		f.NoKeys("queue/")
 	}
 }
 
@@ -161,8 +161,8 @@ func TestRefusedTryHonoursCtx(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(idle())
-			other, _ := f.session(nil)
+			s, c := f.Session(idle())
+			other, _ := f.Session(nil)
 			sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 			outruns := outrun(ctx, c, there)
@@ -176,9 +176,9 @@ func TestRefusedTryHonoursCtx(t *testing.T) {
 			require.ErrorIs(t, got(t, refused, "the try returns"), want)
 			require.NoError(t, writes.WaitHit(ctx)) // it counts when After has returned, which ends the try
 			require.Equal(t, []int{optimism, 1}, []int{outruns.Hits(), writes.Hits()})
-			require.Len(t, f.keys("-try"), 1, "its request is still there")
+			require.Len(t, f.Keys("-try"), 1, "its request is still there")
 			c.Heal()
-			f.noKeys("-try")
+			f.NoKeys("-try")
 		})
 	}
 }

@@ -20,11 +20,11 @@ func TestTrapL4Try(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
-	other, _ := f.session(nil)
+	s, c := f.Session(nil)
+	other, _ := f.Session(nil)
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
-	slot := f.keys("queue/light/")[0]
+	slot := f.Keys("queue/light/")[0]
 	require.NoError(t, p.Release(ctx))
 	plant := func() { // a try that will find itself too late
 		_, err := f.Client().Put(ctx, slot+"-try", "{}", clientv3.WithLease(other.Lease()))
@@ -52,14 +52,14 @@ func TestTrapL4Try(t *testing.T) {
 	plant() // one that stays does hold
 	_, err = sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull)
-	require.Len(t, f.keys("queue/"), 1, "and those who were refused leave nothing")
+	require.Len(t, f.Keys("queue/"), 1, "and those who were refused leave nothing")
 }
 
 // Wait(0) does not wait: Acquire, Lock and Campaign with it are tries.
 func TestWaitOfZeroIsATry(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s, _ := f.session(nil)
+	s, _ := f.Session(nil)
 	sm, mu, el := sem(t, s, "x", 1), mutex(t, s, "x"), election(t, s, "x")
 	for what, ask := range map[string]func(context.Context, ...concurrency.AcquireOption) (*concurrency.Permit, error){
 		"Acquire": sm.Acquire, "TryAcquire": sm.TryAcquire, "Lock": mu.Lock, "Campaign": el.Campaign,
@@ -79,8 +79,8 @@ func TestTrapL4NoRequestIsOverlooked(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
-	other, _ := f.session(nil)
+	s, c := f.Session(nil)
+	other, _ := f.Session(nil)
 	sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	var p *concurrency.Permit
@@ -91,7 +91,7 @@ func TestTrapL4NoRequestIsOverlooked(t *testing.T) {
 	c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Before: func() { require.NoError(t, there.SetLimit(ctx, 0)) }})
 	_, err = sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull, "the limit counts as of the request")
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // Many tries at once: never more than the limit, and never all refused while a
@@ -104,7 +104,7 @@ func TestTriesInACrowd(t *testing.T) {
 	type result struct{ won, refused int }
 	results := make(chan result, 8)
 	for range 8 {
-		s, _ := f.session(nil)
+		s, _ := f.Session(nil)
 		sm := sem(t, s, "x", 3)
 		go func() {
 			var r result
@@ -133,7 +133,7 @@ func TestTriesInACrowd(t *testing.T) {
 	t.Logf("won %d, refused %d, peak %d", sum.won, sum.refused, g.peak.Load())
 	require.LessOrEqual(t, g.peak.Load(), int64(3))
 	require.Positive(t, sum.won)
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // Others get in between a try's look and its write, four times. Written all the same,
@@ -142,8 +142,8 @@ func TestTryNeedsNoWatch(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(nil)
-	o, _ := f.session(nil)
+	s, c := f.Session(nil)
+	o, _ := f.Session(nil)
 	sm, other := sem(t, s, "x", 5), sem(t, o, "x", 5)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	heavy := acquire(t, ctx, other, concurrency.Weight(2)) // counts alone do not decide then
@@ -165,8 +165,8 @@ func TestFullErrorKnowsWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	o, _ := f.session(nil)
-	s, c := f.session(nil)
+	o, _ := f.Session(nil)
+	s, c := f.Session(nil)
 	p := acquire(t, ctx, sem(t, o, "x", 1))
 	sm := sem(t, s, "x", 1)
 	_, err := sm.TryAcquire(ctx)

@@ -20,14 +20,14 @@ func TestSetLimitOfAnUnknownName(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(nil)
-	other, c := f.session(nil)
+	s, _ := f.Session(nil)
+	other, c := f.Session(nil)
 	typo := sem(t, s, "paymnts", 5)
 	err := typo.SetLimit(ctx, 3)
 	require.ErrorIs(t, err, concurrency.ErrNoLimit)
 	require.ErrorContains(t, err, `set limit of "paymnts": `)
 	require.ErrorContains(t, err, "CreateLimit")
-	require.Empty(t, f.keys("paymnts"))
+	require.Empty(t, f.Keys("paymnts"))
 	st, err := typo.Status(ctx)
 	require.NoError(t, err)
 	require.False(t, st.Stored)
@@ -42,7 +42,7 @@ func TestSetLimitOfAnUnknownName(t *testing.T) {
 	// The limit is deleted by hand while a request is live, and then without one.
 	used := sem(t, s, "used", 2)
 	p := acquire(t, ctx, used)
-	limit := f.keys("used/limit")[0]
+	limit := f.Keys("used/limit")[0]
 	remove := func() {
 		_, err := f.Client().Delete(ctx, limit)
 		require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestSetLimitOfAnUnknownName(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 	remove()
 	require.NoError(t, used.SetLimit(ctx, 2), "this session has seen it")
-	third, _ := f.session(nil)
+	third, _ := f.Session(nil)
 	remove()
 	require.ErrorIs(t, sem(t, third, "used", 2).SetLimit(ctx, 2), concurrency.ErrNoLimit)
 
@@ -73,7 +73,7 @@ func TestQueues(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(idle())
+	s, _ := f.Session(idle())
 	list := func() (found []concurrency.QueueInfo) {
 		for q, err := range s.Queues(ctx) {
 			require.NoError(t, err)
@@ -93,9 +93,9 @@ func TestQueues(t *testing.T) {
 	require.NoError(t, lock(t, s, "unused").Release(ctx))
 	_, err := election(t, s, "e").Campaign(ctx)
 	require.NoError(t, err)
-	slot := f.keys("sem/a/queue/light/")[0]
+	slot := f.Keys("sem/a/queue/light/")[0]
 	base := slot[:len(slot)-4]
-	all := strings.TrimSuffix(f.keys("sem/a/limit")[0], "a/limit")
+	all := strings.TrimSuffix(f.Keys("sem/a/limit")[0], "a/limit")
 	for _, stray := range []string{"%zz/limit", "b", "c/nonsense", "%61/limit"} {
 		_, err := f.Client().Put(ctx, all+stray, "")
 		require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestQueues(t *testing.T) {
 		require.Equal(t, want[0], q)
 		break
 	}
-	shut, _ := f.session(nil)
+	shut, _ := f.Session(nil)
 	require.NoError(t, shut.Close(ctx))
 	for _, err := range shut.Queues(ctx) {
 		require.ErrorIs(t, err, concurrency.ErrClosed)

@@ -22,8 +22,8 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	other, _ := f.session(nil)
+	s, c := f.Session(idle())
+	other, _ := f.Session(nil)
 	mu, there := mutex(t, s, "x"), mutex(t, other, "x")
 	holder, err := there.Lock(ctx)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestTrapS10LateGrantIsNoPermit(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	opts, reported := traced(idle())
-	s, c := f.session(opts)
+	s, c := f.Session(opts)
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	old := s.Lease()
@@ -80,7 +80,7 @@ func TestTrapS10LateGrantIsNoPermit(t *testing.T) {
 	require.Equal(t, p.Token(), st.Holders[0].Token)
 	require.Equal(t, s.Lease(), st.Holders[0].Lease)
 	require.NoError(t, p.Release(ctx))
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }
 
 // F29: a waiting request that was deleted by hand queues anew; one that someone
@@ -93,13 +93,13 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, c := f.session(idle())
+			s, c := f.Session(idle())
 			sm := sem(t, s, "x", 1)
 			p := acquire(t, ctx, sm)
-			holder := f.keys("queue/")
+			holder := f.Keys("queue/")
 			w := ask(t, ctx, sm)
 			f.sees(ctx, sm)
-			key := slices.DeleteFunc(f.keys("queue/"), func(key string) bool { return key == holder[0] })[0]
+			key := slices.DeleteFunc(f.Keys("queue/"), func(key string) bool { return key == holder[0] })[0]
 			anew := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
 			mute := embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/queue/")}
 			if sees {
@@ -119,7 +119,7 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 			}
 			require.NoError(t, anew.WaitHit(ctx), "its request is gone")
 			require.NoError(t, anew.Release())
-			require.Eventually(t, func() bool { return len(f.keys("queue/")) == 3 }, soon, tick, "it asks in another slot")
+			require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 3 }, soon, tick, "it asks in another slot")
 			require.NoError(t, p.Release(ctx))
 			f.sees(ctx, sm)
 			waiting(t, w, "the impostor is before it: it stands on a lease and counts")
@@ -153,7 +153,7 @@ func TestCompactionWhileWaiting(t *testing.T) {
 	var g gauge
 	var wg sync.WaitGroup
 	for range 3 {
-		s, c := f.session(nil)
+		s, c := f.Session(nil)
 		mu := mutex(t, s, "x")
 		wg.Go(func() {
 			for i := range 20 {
@@ -172,5 +172,5 @@ func TestCompactionWhileWaiting(t *testing.T) {
 	close(stop)
 	<-done
 	require.EqualValues(t, 1, g.peak.Load())
-	f.noKeys("queue/")
+	f.NoKeys("queue/")
 }

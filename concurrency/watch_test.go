@@ -19,8 +19,8 @@ func TestWatchIsNotOlderThanTheCall(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	other, _ := f.session(idle())
+	s, c := f.Session(idle())
+	other, _ := f.Session(idle())
 	sm, there := sem(t, s, "x", 3), sem(t, other, "x", 3)
 	require.NoError(t, acquire(t, ctx, there).Release(ctx))
 	f.sees(ctx, sm) // the view exists, and lingers
@@ -53,7 +53,7 @@ func TestWatchShowsNoStateTwice(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
+	s, c := f.Session(idle())
 	sm := sem(t, s, "x", 3)
 	p := acquire(t, ctx, sm)
 	list := c.Inject(embedtest.Fault{Method: "Range", Match: lists, Skip: 1, Do: embedtest.HoldRequest}) // that of the view
@@ -73,9 +73,9 @@ func TestWatchShowsNoStateTwice(t *testing.T) {
 		require.Equal(t, []int{held, foreign}, []int{st.Used, st.Foreign}, what)
 	}
 	shows("the present state", 1, 0)
-	slot, limit := f.keys("queue/")[0], f.keys("/limit")[0]
+	slot, limit := f.Keys("queue/")[0], f.Keys("/limit")[0]
 	require.NoError(t, list.WaitHit(ctx))
-	_, err := f.Client().Put(ctx, f.prefix+"elsewhere", "") // another revision
+	_, err := f.Client().Put(ctx, f.Root+"elsewhere", "") // another revision
 	require.NoError(t, err)
 	require.NoError(t, list.Release())
 	put := func(key, value string, lease int64) {
@@ -106,8 +106,8 @@ func TestWatchOfAMutexIsNotOlderThanTheCall(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, c := f.session(idle())
-	other, _ := f.session(idle())
+	s, c := f.Session(idle())
+	other, _ := f.Session(idle())
 	mu := mutex(t, s, "x")
 	var before *concurrency.Permit
 	for st, err := range mu.Watch(ctx) { // so that there is a view, which lingers
@@ -137,7 +137,7 @@ func TestReplacedView(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.session(idle())
+	s, _ := f.Session(idle())
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	w := ask(t, ctx, sm)

@@ -53,7 +53,7 @@ func TestDeleteIsSeen(t *testing.T) {
 	a := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second}, nil)
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), []byte("x")))
 	var deleted int64
-	watch := f.Client().Watch(ctxT(t), f.prefix, clientv3.WithPrefix())
+	watch := f.Client().Watch(ctxT(t), f.Root, clientv3.WithPrefix())
 	require.NoError(t, a.Delete(ctxT(t), a.Ref(key("1"))))
 	for deleted == 0 {
 		for _, ev := range got(t, watch, "the deletion").Events {
@@ -73,7 +73,7 @@ func TestAdminOfAClosedSession(t *testing.T) {
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), nil))
 	ref := a.Ref(key("1"))
 	require.NoError(t, a.sess.Close(ctxT(t)))
-	before := f.dump()
+	before := f.Values("/idem/")
 	for _, err := range a.List(ctxT(t), idempotency.Filter{}) {
 		require.ErrorIs(t, err, idempotency.ErrClosed)
 	}
@@ -83,5 +83,5 @@ func TestAdminOfAClosedSession(t *testing.T) {
 	require.ErrorIs(t, a.Resolve(ctxT(t), ref, idempotency.NotDone()), idempotency.ErrClosed)
 	_, err = a.Count(ctxT(t))
 	require.ErrorIs(t, err, idempotency.ErrClosed)
-	require.Equal(t, before, f.dump())
+	require.Equal(t, before, f.Values("/idem/"))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // durable is an etcd with fsync on, or the cluster of EMBEDTEST_ENDPOINTS.
@@ -25,7 +26,7 @@ func durable(b *testing.B) fixture {
 		return shared(b)
 	}
 	c := embedtest.Start(b, &embedtest.Options{Fsync: true, QuotaBytes: 8 << 30})
-	return fixture{Cluster: c, t: b, prefix: c.Prefix(b)}
+	return fixture{testkit.On(b, c)}
 }
 
 // BenchmarkRequest compares a new request, through Do, with a claim and its completion sent
@@ -54,7 +55,7 @@ func BenchmarkRequest(b *testing.B) {
 			}
 			own, err := in.client.Grant(ctx, 86400) // as the session's
 			require.NoError(b, err)
-			fence := f.prefix + "fence"
+			fence := f.Root + "fence"
 			_, err = in.client.Put(ctx, fence, "x", clientv3.WithLease(own.ID))
 			require.NoError(b, err)
 			txn := func(ifs []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op) (int64, error) {
@@ -67,7 +68,7 @@ func BenchmarkRequest(b *testing.B) {
 				}
 				return resp.Header.Revision, nil
 			}
-			next := func() string { return fmt.Sprintf("%sbare/%080d", f.prefix, names.Add(1)) }
+			next := func() string { return fmt.Sprintf("%sbare/%080d", f.Root, names.Add(1)) }
 			claim, working := string(make([]byte, 90)), string(make([]byte, 230))
 			absent := func(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
 			txns := func(name string) error {
@@ -228,7 +229,7 @@ func BenchmarkRecordBytes(b *testing.B) {
 				wg.Wait()
 				b.ReportMetric(float64(used()-before)/many, "bytes/record")
 				stored := 0
-				for name, v := range f.dump() {
+				for name, v := range f.Values("/idem/") {
 					stored += len(name) + len(v)
 				}
 				b.ReportMetric(float64(stored)/many, "key+value")
@@ -266,7 +267,7 @@ func BenchmarkExpiry(b *testing.B) {
 		require.NoError(b, err)
 		write := func() time.Duration {
 			begun := time.Now()
-			_, err := f.Client().Put(ctxT(b), f.prefix+"other", "x")
+			_, err := f.Client().Put(ctxT(b), f.Root+"other", "x")
 			require.NoError(b, err)
 			return time.Since(begun)
 		}

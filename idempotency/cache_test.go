@@ -38,7 +38,7 @@ func TestCacheEndsWithRetention(t *testing.T) {
 			replays(in, k, "first")
 		}
 	}
-	f.none("/r/")
+	f.NoKeys("/r/")
 	for _, k := range []idempotency.Key{key("1"), key("2")} {
 		require.NoError(t, begin(t, next, k).Commit(ctxT(t), []byte("second")))
 		for _, in := range all {

@@ -15,6 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // fails is a Codec that panics.
@@ -82,7 +83,7 @@ func TestOperationOnADeadLease(t *testing.T) {
 	require.NoError(t, f.RevokeLease(ctxT(t), g.ID))
 	before := a.client.Requests()["LeaseGrant"]
 	at := begin(t, a, key("1"))
-	at.Attach(nil, clientv3.OpPut(f.prefix+"mine", "x", clientv3.WithLease(g.ID)))
+	at.Attach(nil, clientv3.OpPut(f.Root+"mine", "x", clientv3.WithLease(g.ID)))
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
 	require.NoError(t, at.Err(), "it goes on")
 	rejected(t, b, key("1"))
@@ -95,11 +96,11 @@ func TestOperationOnADeadLease(t *testing.T) {
 func TestOperationOfAnothersKey(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Start(t, nil)
-	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-	require.NoError(t, c.AddUser(ctxT(t), "app", "secret", f.prefix))
+	f := fixture{testkit.On(t, c)}
+	require.NoError(t, c.AddUser(ctxT(t), "app", "secret", f.Root))
 	require.NoError(t, c.EnableAuth(ctxT(t), "admin", "secret"))
 	client := c.NewClient(t, &embedtest.ClientOptions{Username: "app", Password: "secret"})
-	s, err := concurrency.NewSession(ctxT(t), client.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
+	s, err := concurrency.NewSession(ctxT(t), client.Client, "test", &concurrency.SessionOptions{Prefix: f.Root})
 	require.NoError(t, err)
 	st, err := idempotency.NewStore(s, "store", nil)
 	require.NoError(t, err)
@@ -121,19 +122,19 @@ func TestAttachOfAFailure(t *testing.T) {
 		func() {
 			defer func() { _ = recover() }()
 			_, _ = idempotency.Do(ctxT(t), a.Store, key(name), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
-				at.Attach(nil, clientv3.OpPut(f.prefix+"effect", name))
+				at.Attach(nil, clientv3.OpPut(f.Root+"effect", name))
 				return 0, fail()
 			}, remember, idempotency.OnPanic(idempotency.Remember))
 		}()
 		_, rec, err := a.Begin(ctxT(t), key(name), nil)
 		require.NoError(t, err)
 		require.True(t, rec.Failed)
-		require.Empty(t, f.keys("effect"), name)
+		require.Empty(t, f.Keys("effect"), name)
 	}
 	at := begin(t, a, key("own"))
-	at.Attach(nil, clientv3.OpPut(f.prefix+"effect", ""))
+	at.Attach(nil, clientv3.OpPut(f.Root+"effect", ""))
 	require.NoError(t, at.Fail(ctxT(t), "declined", nil))
-	require.Len(t, f.keys("effect"), 1, "who calls Fail himself means it")
+	require.Len(t, f.Keys("effect"), 1, "who calls Fail himself means it")
 }
 
 // A Commit returns when its ctx ends, also while a recovery point is in flight, which ends
@@ -218,7 +219,7 @@ func TestShortRetainUnknown(t *testing.T) {
 	at := begin(t, a, key("1"))
 	a.client.Cut()
 	for n := range 40 { // longer than a lease of RetainUnknown's length would live
-		require.Len(t, f.keys("/r/"), 2, n)
+		require.Len(t, f.Keys("/r/"), 2, n)
 		time.Sleep(100 * time.Millisecond)
 	}
 	a.client.Heal()
@@ -255,7 +256,7 @@ func TestFullAndLikelyNew(t *testing.T) {
 func TestFilledInASecond(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Start(t, &embedtest.Options{QuotaBytes: 96 << 20})
-	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+	f := fixture{testkit.On(t, c)}
 	a := f.instance(nil, nil)
 	for n := range 100 {
 		at, _, err := a.Begin(ctxT(t), key(fmt.Sprint(n)), "payload")

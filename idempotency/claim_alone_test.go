@@ -21,11 +21,11 @@ func TestWaiterOfAClaimWithoutARecord(t *testing.T) {
 			ctx := ctxT(t)
 			works, waits := f.instance(nil, nil), f.instance(nil, nil)
 			a := begin(t, works, key("k"))
-			record := f.keys("/idem/")[0]
+			record := f.Keys("/idem/")[0]
 			deleted := func() {
 				_, err := f.Client().Delete(ctx, record)
 				require.NoError(t, err)
-				require.Len(t, f.keys("/claim"), 1)
+				require.Len(t, f.Keys("/claim"), 1)
 			}
 			if begun {
 				deleted()

@@ -176,7 +176,7 @@ func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
 	at := begin(t, b, key("1"), idempotency.Wait(0))
 	require.Equal(t, 1, inj.Hits())
 	require.Equal(t, 1, again.Hits())
-	require.Len(t, f.keys("/claim"), 1)
+	require.Len(t, f.Keys("/claim"), 1)
 	rejected(t, a, key("1"))
 	require.NoError(t, at.Commit(ctxT(t), nil))
 }
@@ -202,7 +202,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			at := begin(t, a, key("1"))
 			require.Equal(t, 1, at.Attempt())
 			require.NoError(t, at.Release(ctxT(t)))
-			require.Empty(t, f.keys("/idem/"))
+			require.Empty(t, f.Keys("/idem/"))
 			at = begin(t, a, key("1"))
 			require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 			require.Equal(t, 1, inj.Hits())
@@ -210,8 +210,8 @@ func TestDoubtfulRequests(t *testing.T) {
 			rec := replayed(t, b, key("1"))
 			require.Equal(t, "x", string(rec.Value))
 			require.Equal(t, at.Token(), rec.Token)
-			require.Empty(t, f.keys("/claim"))
-			require.Len(t, f.keys("/r/"), 1)
+			require.Empty(t, f.Keys("/claim"))
+			require.Len(t, f.Keys("/r/"), 1)
 		})
 	}
 }
@@ -243,9 +243,9 @@ func TestClaimGivenUp(t *testing.T) {
 				cancel()
 				require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
 				_ = inj.Release()
-				f.none("/claim")
+				f.NoKeys("/claim")
 				if before == "nothing" {
-					f.none("/r/")
+					f.NoKeys("/r/")
 					require.NoError(t, begin(t, b, key("1")).Commit(ctxT(t), nil))
 					return
 				}
@@ -354,13 +354,13 @@ func TestZombie(t *testing.T) {
 				if finished {
 					require.NoError(t, next.Commit(ctxT(t), []byte("b")))
 				}
-				before := f.dump()
+				before := f.Values("/idem/")
 				err := end(at, ctxT(t))
 				require.Error(t, err)
 				if name != "Step" {
 					require.ErrorIs(t, err, idempotency.ErrFenced)
 				}
-				require.Equal(t, before, f.dump())
+				require.Equal(t, before, f.Values("/idem/"))
 				if !finished {
 					require.NoError(t, next.Err())
 					require.NoError(t, next.Commit(ctxT(t), []byte("b")))
@@ -371,7 +371,7 @@ func TestZombie(t *testing.T) {
 				require.NoError(t, err)
 				require.Nil(t, again, "a new attempt")
 				require.Equal(t, "b", string(rec.Value), "not that of a's cache")
-				resp, err := b.client.Txn(ctxT(t)).If(at.Guard()).Then(clientv3.OpPut(f.prefix+"effect", "")).Commit()
+				resp, err := b.client.Txn(ctxT(t)).If(at.Guard()).Then(clientv3.OpPut(f.Root+"effect", "")).Commit()
 				require.NoError(t, err)
 				require.False(t, resp.Succeeded)
 			})

@@ -17,7 +17,7 @@ func TestConflictOfAFailure(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, nil)
-	never := clientv3.Compare(clientv3.CreateRevision(f.prefix+"nothing"), ">", 0)
+	never := clientv3.Compare(clientv3.CreateRevision(f.Root+"nothing"), ">", 0)
 	remember := idempotency.OnError(func(error) idempotency.Action { return idempotency.Remember })
 	failure := errors.New("declined")
 	for name, fail := range map[string]func() error{
@@ -31,14 +31,14 @@ func TestConflictOfAFailure(t *testing.T) {
 				}
 			}()
 			_, err = idempotency.Do(ctxT(t), a.Store, key(name), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
-				at.Attach([]clientv3.Cmp{never}, clientv3.OpPut(f.prefix+"effect", name))
+				at.Attach([]clientv3.Cmp{never}, clientv3.OpPut(f.Root+"effect", name))
 				return 0, fail()
 			}, remember, idempotency.OnPanic(idempotency.Remember), idempotency.Wait(0))
 			return err
 		}
 		require.ErrorIs(t, do(), failure)
 		require.ErrorIs(t, do(), idempotency.ErrFailed)
-		require.Empty(t, f.keys("/claim"))
-		require.Empty(t, f.keys("effect"))
+		require.Empty(t, f.Keys("/claim"))
+		require.Empty(t, f.Keys("effect"))
 	}
 }

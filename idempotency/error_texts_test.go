@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
@@ -28,7 +26,7 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 		},
 		"too long": func(*testing.T, fixture, instance) {},
 		"too long, and dropped": func(t *testing.T, f fixture, in instance) {
-			require.Eventually(t, func() bool { return len(f.keys("/claim/")) == 0 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return len(f.Keys("/claim/")) == 0 }, soon, time.Millisecond)
 		},
 		"closed": func(t *testing.T, f fixture, in instance) {
 			ctx, cancel := context.WithCancel(ctxT(t))
@@ -86,13 +84,10 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 	f := own(t)
 	ctx := ctxT(t)
 	root := f.instance(nil, nil).sess.NamespacePrefix()
-	require.NoError(t, f.AddUser(ctx, "presence", "secret", root+"session/"))
-	require.NoError(t, f.EnableAuth(ctx, "root", "root"))
-	client := f.NewClient(t, &embedtest.ClientOptions{Username: "presence", Password: "secret"})
-	st, err := idempotency.NewStore(testkit.SessionOn(t, client.Client, f.prefix, &concurrency.SessionOptions{}), "store", nil)
+	st, err := idempotency.NewStore(f.SessionOn(f.PresenceOnly(root), nil), "store", nil)
 	require.NoError(t, err)
 	ref := st.Ref(key("1"))
-	for name, call := range map[string]func() error{
+	testkit.Denied(t, root, map[string]func() error{
 		"Begin":   func() error { _, _, err := st.Begin(ctx, key("1"), nil); return err },
 		"Get":     func() error { _, _, err := st.Get(ctx, ref); return err },
 		"Count":   func() error { _, err := st.Count(ctx); return err },
@@ -103,11 +98,7 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 			}
 			return err
 		},
-	} {
-		err := call()
-		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, name)
-		require.Equal(t, 1, strings.Count(err.Error(), "needs read and write permission for all keys with the prefix "+root), "%s: %v", name, err)
-	}
+	})
 }
 
 // An error begins with what was attempted and where, and names the option or call to change.

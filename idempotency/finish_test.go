@@ -106,7 +106,7 @@ func TestPanicAndGoexit(t *testing.T) {
 			want = fails
 		}
 		require.Equal(t, want, call(id+"1", fn))
-		require.Empty(t, f.keys("/claim"))
+		require.Empty(t, f.Keys("/claim"))
 		next := begin(t, b, key(id+"1"))
 		require.Equal(t, 2, next.Attempt(), "taken over")
 		require.NoError(t, next.Release(ctxT(t)))
@@ -155,8 +155,8 @@ func TestTrapL3NoSpace(t *testing.T) {
 	_, rec, err := b.Begin(ctxT(t), key("1"), "payload")
 	require.NoError(t, err)
 	require.Equal(t, "x", string(rec.Value))
-	f.none("/claim")
-	require.Len(t, f.keys("/r/"), 2)
+	f.NoKeys("/claim")
+	require.Len(t, f.Keys("/r/"), 2)
 }
 
 // I20, I21: results of all sizes. The first caller gets what was done, whatever its size;
@@ -180,7 +180,7 @@ func TestSizes(t *testing.T) {
 			}
 		}
 		require.NoError(t, a.Delete(ctxT(t), a.Ref(k)))
-		require.Empty(t, f.dump())
+		require.Empty(t, f.Values("/idem/"))
 	}
 	big := func(context.Context, *idempotency.Attempt) ([]byte, error) { return make([]byte, 6<<20), nil }
 	res, err := idempotency.Do(ctxT(t), a.Store, key("do"), nil, big)
@@ -232,7 +232,7 @@ func TestLeaseGone(t *testing.T) {
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	revoke := func(k idempotency.Key) {
-		for name := range f.dump() {
+		for name := range f.Values("/idem/") {
 			if strings.HasSuffix(name, string(a.Ref(k))) {
 				resp, err := f.Client().Get(ctxT(t), name)
 				require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestLeaseGone(t *testing.T) {
 	at := begin(t, a, key("3"))
 	revoke(key("3"))
 	require.ErrorIs(t, at.Commit(ctxT(t), nil), idempotency.ErrFenced)
-	f.none("/claim")
+	f.NoKeys("/claim")
 	require.NoError(t, begin(t, a, key("3")).Commit(ctxT(t), nil))
 }
 
@@ -268,7 +268,7 @@ func TestLateCommitAfterConflict(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	cond, effect := f.prefix+"cond", f.prefix+"effect"
+	cond, effect := f.Root+"cond", f.Root+"effect"
 	at := begin(t, a, key("1"))
 	at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(cond), "!=", 0)}, clientv3.OpPut(effect, ""))
 	// The first copy is kept; the caller gets an error that leaves the outcome open.
@@ -279,11 +279,11 @@ func TestLateCommitAfterConflict(t *testing.T) {
 	_, err := f.Client().Put(ctxT(t), cond, "")
 	require.NoError(t, err)
 	require.NoError(t, inj.Release())
-	require.Empty(t, f.keys("effect"))
+	require.Empty(t, f.Keys("effect"))
 	rejected(t, b, key("1"))
 	at.Attach(nil, clientv3.OpPut(effect, ""))
 	require.NoError(t, at.Commit(ctxT(t), []byte("y")))
-	require.Len(t, f.keys("effect"), 1)
+	require.Len(t, f.Keys("effect"), 1)
 	require.Equal(t, "y", string(replayed(t, b, key("1")).Value))
 }
 
@@ -323,7 +323,7 @@ func TestOperationsThatEtcdRefuses(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	twice := []clientv3.Op{clientv3.OpPut(f.prefix+"x", "1"), clientv3.OpPut(f.prefix+"x", "2")}
+	twice := []clientv3.Op{clientv3.OpPut(f.Root+"x", "1"), clientv3.OpPut(f.Root+"x", "2")}
 	at := begin(t, a, key("1"))
 	at.Attach(nil, twice...)
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)

@@ -54,9 +54,9 @@ func TestHangUpsVoidNoClaims(t *testing.T) {
 	for range stay {
 		require.NoError(t, got(t, attempts, "an attempt").Commit(ctx, nil))
 	}
-	f.none("/claim")
-	require.Eventually(t, func() bool { return len(f.keys("/r/")) == stay+1 }, soon, time.Millisecond)
-	presence, err := f.Client().Get(ctx, f.keys("/alive")[0])
+	f.NoKeys("/claim")
+	require.Eventually(t, func() bool { return len(f.Keys("/r/")) == stay+1 }, soon, time.Millisecond)
+	presence, err := f.Client().Get(ctx, f.Keys("/alive")[0])
 	require.NoError(t, err)
 	require.EqualValues(t, 1, presence.Kvs[0].Version, "the fence was not raised")
 	// What was given up can be done.

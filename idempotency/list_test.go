@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // List reads a bounded number of records at once, whatever their results weigh, and fewer
@@ -41,7 +40,7 @@ func TestListOfLargeResults(t *testing.T) {
 	}{{accepts: 4<<20 + 64<<10}, {accepts: 1 << 20}, {accepts: 128 << 10}, {accepts: 64 << 10, fails: true}} {
 		t.Run(fmt.Sprint(tt.accepts), func(t *testing.T) {
 			c := f.NewClient(t, &embedtest.ClientOptions{Configure: func(c *clientv3.Config) { c.MaxCallRecvMsgSize = tt.accepts }})
-			b, err := idempotency.NewStore(testkit.SessionOn(t, c.Client, f.prefix, nil), "store", nil)
+			b, err := idempotency.NewStore(f.SessionOn(c.Client, nil), "store", nil)
 			require.NoError(t, err)
 			seen := map[idempotency.Ref]idempotency.State{}
 			var failed error

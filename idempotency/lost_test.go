@@ -164,7 +164,7 @@ func TestConflictWithoutACaller(t *testing.T) {
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	at := begin(t, a, key("1"))
-	at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
+	at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.Root+"none"), "!=", 0)})
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := at.Commit(gone, nil)
@@ -176,7 +176,7 @@ func TestConflictWithoutACaller(t *testing.T) {
 
 	// In Do it is as an error of the function.
 	_, err = idempotency.Do(ctxT(t), a.Store, key("2"), nil, func(_ context.Context, at *idempotency.Attempt) (int, error) {
-		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), "!=", 0)})
+		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.Root+"none"), "!=", 0)})
 		return 1, nil
 	})
 	require.ErrorIs(t, err, idempotency.ErrConflict)
@@ -272,7 +272,7 @@ func TestSteps(t *testing.T) {
 	require.Equal(t, map[string]int{"one": 1, "two": 2, "three": 2}, calls)
 	require.Regexp(t, "^one1. two2. three3. $", res.Value)
 	require.Equal(t, 3, res.Attempt)
-	require.Empty(t, f.keys("/claim"))
+	require.Empty(t, f.Keys("/claim"))
 
 	// Errors of steps themselves.
 	at := begin(t, b, key("2"))
@@ -321,7 +321,7 @@ func TestDoubtfulSteps(t *testing.T) {
 			require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 			_ = inj.Release()
 			require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
-			require.Empty(t, f.keys("/claim"))
+			require.Empty(t, f.Keys("/claim"))
 		})
 	}
 }
@@ -336,7 +336,7 @@ func TestClocksInRecords(t *testing.T) {
 		a, b := f.instance(nil, &idempotency.Options{CacheBytes: -1}), f.instance(nil, &idempotency.Options{CacheBytes: -1})
 		require.NoError(t, begin(t, a, key("done")).Commit(ctxT(t), []byte("x")))
 		require.NoError(t, begin(t, a, key("lost")).Abandon(ctxT(t)))
-		for name, value := range f.dump() {
+		for name, value := range f.Values("/idem/") {
 			wrong := times.ReplaceAllString(value, fmt.Sprintf(`"$1":%d`, time.Now().Add(off).UnixMilli()))
 			require.NotEqual(t, value, wrong)
 			_, err := f.Client().Put(ctxT(t), name, wrong, clientv3.WithIgnoreLease())
@@ -357,7 +357,7 @@ func TestClaimWithoutRecordIsSeen(t *testing.T) {
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	at := begin(t, a, key("1"))
-	claim := f.keys("/claim")
+	claim := f.Keys("/claim")
 	require.Len(t, claim, 1)
 	_, err := f.Client().Delete(ctxT(t), strings.TrimSuffix(claim[0], "/claim"))
 	require.NoError(t, err)

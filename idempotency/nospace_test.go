@@ -51,5 +51,5 @@ func TestFailureWithoutSpace(t *testing.T) {
 	})
 	require.ErrorIs(t, err, failed)
 	require.NotErrorIs(t, err, idempotency.ErrNotRecorded)
-	require.Empty(t, f.keys("/r/"))
+	require.Empty(t, f.Keys("/r/"))
 }

@@ -81,7 +81,7 @@ func TestRecordWithoutAnEnd(t *testing.T) {
 	require.Contains(t, members, "Ended")
 
 	begin(t, a, key("2"))
-	for _, name := range f.keys("/" + string(a.Ref(key("2")))) {
+	for _, name := range f.Keys("/" + string(a.Ref(key("2")))) {
 		_, err := f.Client().Put(ctxT(t), name, "no record")
 		require.NoError(t, err)
 	}

@@ -28,7 +28,7 @@ func TestTrapS5LateCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := begin(t, a, key(name))
-			seen := f.Client().Watch(ctxT(t), f.prefix, clientv3.WithPrefix())
+			seen := f.Client().Watch(ctxT(t), f.Root, clientv3.WithPrefix())
 			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.FailWith, Times: -1})
 			done := make(chan error, 1)
 			go func() { done <- at.Commit(ctxT(t), make([]byte, parts<<20+1)) }()
@@ -80,20 +80,20 @@ func age(begun time.Time) {
 
 // keptFor returns for how long the keys of an outcome are kept from now on, at least.
 func (f fixture) keptFor(part string, n int) time.Duration {
-	f.t.Helper()
-	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix())
-	require.NoError(f.t, err)
+	f.T.Helper()
+	resp, err := f.Client().Get(ctxT(f.T), f.Root, clientv3.WithPrefix())
+	require.NoError(f.T, err)
 	least, found := 1000*time.Hour, 0
 	for _, kv := range resp.Kvs {
 		if !strings.Contains(string(kv.Key), part) {
 			continue
 		}
 		found++
-		left, err := f.Client().TimeToLive(ctxT(f.t), clientv3.LeaseID(kv.Lease))
-		require.NoError(f.t, err)
+		left, err := f.Client().TimeToLive(ctxT(f.T), clientv3.LeaseID(kv.Lease))
+		require.NoError(f.T, err)
 		least = min(least, time.Duration(left.TTL)*time.Second)
 	}
-	require.Equal(f.t, n, found)
+	require.Equal(f.T, n, found)
 	return least
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // A new request costs two Raft entries, and a replay or a rejected duplicate none: no
@@ -222,8 +223,8 @@ func TestScopes(t *testing.T) {
 			all = append(all, at)
 		}
 	}
-	require.Len(t, f.keys("/claim"), len(all))
-	for name := range f.dump() {
+	require.Len(t, f.Keys("/claim"), len(all))
+	for name := range f.Values("/idem/") {
 		require.NotContains(t, name, "refund")
 	}
 	_, _, err = strict.Begin(ctxT(t), keys[0], "payload 0", idempotency.Wait(0))
@@ -247,14 +248,11 @@ func TestScopes(t *testing.T) {
 // again. It is not replayed.
 func TestTrapS11StaleReplay(t *testing.T) {
 	t.Parallel()
-	c := embedtest.Start(t, &embedtest.Options{Members: 3})
-	if c.External() {
-		t.Skip("the external cluster is not this test's own")
-	}
-	f := fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
+	f := fixture{testkit.Own(t, 3)}
+	c := f.Cluster
 	lagging := (c.Leader() + 1) % 3
 	at := c.NewClient(t, &embedtest.ClientOptions{Endpoints: c.Endpoints()[lagging : lagging+1]})
-	sess, err := concurrency.NewSession(ctxT(t), at.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
+	sess, err := concurrency.NewSession(ctxT(t), at.Client, "test", &concurrency.SessionOptions{Prefix: f.Root})
 	require.NoError(t, err)
 	defer func() { _ = sess.Close(ctxT(t)) }()
 	st, err := idempotency.NewStore(sess, "store", &idempotency.Options{CacheBytes: -1})
@@ -268,7 +266,7 @@ func TestTrapS11StaleReplay(t *testing.T) {
 	// The member is cut off from the others, and the client's reads go to it.
 	require.NoError(t, c.CutPeers(lagging))
 	pinned := f.NewClient(t, &embedtest.ClientOptions{Endpoints: []string{c.Endpoints()[(lagging+1)%3]}})
-	s2, err := concurrency.NewSession(ctxT(t), pinned.Client, "test", &concurrency.SessionOptions{Prefix: f.prefix})
+	s2, err := concurrency.NewSession(ctxT(t), pinned.Client, "test", &concurrency.SessionOptions{Prefix: f.Root})
 	require.NoError(t, err)
 	defer func() { _ = s2.Close(ctxT(t)) }()
 	other, err := idempotency.NewStore(s2, "store", nil)
@@ -320,7 +318,7 @@ func TestHostileRecords(t *testing.T) {
 	a := f.instance(nil, &idempotency.Options{CacheBytes: -1})
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), []byte("x")))
 	var name, good string
-	for name, good = range f.dump() {
+	for name, good = range f.Values("/idem/") {
 	}
 	for _, bad := range []string{
 		"", "x", "{}", "{}\n", good[:len(good)/2], good + "y", `{"v":2}` + "\n",
@@ -345,18 +343,18 @@ func TestHostileRecords(t *testing.T) {
 	require.ErrorIs(t, a.Resolve(ctxT(t), r.Ref, idempotency.NotDone()), idempotency.ErrUnreadable)
 	// Damaged in mid-attempt: nothing is recorded, and the claim is given up.
 	at := begin(t, a, key("2"))
-	for name := range f.dump() {
+	for name := range f.Values("/idem/") {
 		if strings.HasSuffix(name, string(a.Ref(at.Key()))) {
 			_, err := f.Client().Put(ctxT(t), name, "x")
 			require.NoError(t, err)
 		}
 	}
 	require.ErrorIs(t, at.Commit(ctxT(t), nil), idempotency.ErrFenced)
-	f.none("/claim")
+	f.NoKeys("/claim")
 	require.NoError(t, a.Delete(ctxT(t), a.Ref(at.Key())))
 	// Keys that are none of ours are in nobody's way.
 	for _, k := range []string{"/r/x", "/r/", "/r/0123456789abcdef/short", "/r/0123456789abcdef/short/claim"} {
-		_, err := f.Client().Put(ctxT(t), f.prefix+"v1/test/idem/store"+k, "x")
+		_, err := f.Client().Put(ctxT(t), f.Root+"v1/test/idem/store"+k, "x")
 		require.NoError(t, err)
 	}
 	n := 0

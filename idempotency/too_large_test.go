@@ -12,14 +12,13 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // bounded is an instance whose client sends no larger messages.
 func (f fixture) bounded(t *testing.T, most int) instance {
 	t.Helper()
 	c := f.NewClient(t, &embedtest.ClientOptions{Configure: func(cfg *clientv3.Config) { cfg.MaxCallSendMsgSize = most }})
-	s := testkit.SessionOn(t, c.Client, f.prefix, nil)
+	s := f.SessionOn(c.Client, nil)
 	st, err := idempotency.NewStore(s, "store", nil)
 	require.NoError(t, err)
 	return instance{st, s, c}
@@ -40,7 +39,7 @@ func TestAttachIsTooLarge(t *testing.T) {
 			a := f.bounded(t, size.client)
 			k := key(name)
 			at := begin(t, a, k)
-			at.Attach(nil, clientv3.OpPut(f.prefix+"receipt", strings.Repeat("x", size.with)))
+			at.Attach(nil, clientv3.OpPut(f.Root+"receipt", strings.Repeat("x", size.with)))
 			require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
 			require.NoError(t, at.Err())
 			rejected(t, a, k)

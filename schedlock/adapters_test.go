@@ -307,7 +307,7 @@ func TestWrap(t *testing.T) {
 	broken, err := schedlock.Wrap[cronJob](a.Locker, "broken", time.Minute)
 	require.NoError(t, err)
 	require.PanicsWithValue(t, "oops", broken(cronFunc(func() { panic("oops") })).Run, "the library's Recover sees it")
-	f.none("/lock")
+	f.NoKeys("/lock")
 }
 
 // A lock of gocron's is a run of the tick: from Lock to Unlock, with a history, once for
@@ -367,7 +367,7 @@ func TestGocronLocker(t *testing.T) {
 	require.NoError(t, a.Pause(ctx, "job", "holidays"))
 	now.set(now.now().Add(time.Minute))
 	skipped(one, schedlock.Paused)
-	f.none("/lock")
+	f.NoKeys("/lock")
 }
 
 // J7: gocron's shutdown cancels the ctx of Unlock before the task has ended. The run continues

@@ -61,7 +61,7 @@ func BenchmarkTick(b *testing.B) {
 				if err != nil {
 					return err
 				}
-				key := f.prefix + "lock"
+				key := f.Root + "lock"
 				resp, err := c.Txn(ctx).If(clientv3.Compare(clientv3.Version(key), "=", 0)).
 					Then(clientv3.OpPut(key, "me", clientv3.WithLease(lease.ID))).Else(clientv3.OpGet(key)).Commit()
 				if err == nil && resp.Succeeded {
@@ -82,7 +82,7 @@ func BenchmarkTick(b *testing.B) {
 				if err != nil {
 					return err
 				}
-				m := upstream.NewMutex(s, f.prefix+"lock")
+				m := upstream.NewMutex(s, f.Root+"lock")
 				if err = m.TryLock(ctx); err == nil {
 					start()
 					err = m.Unlock(ctx)

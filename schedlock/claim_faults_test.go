@@ -65,7 +65,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			next := got(t, started, "the next tick")
 			_ = inj.Release() // the late copies
 			require.NoError(t, next.Check(ctx))
-			require.Len(t, f.keys("/lock"), 1)
+			require.Len(t, f.Keys("/lock"), 1)
 			close(end)
 			require.NoError(t, got(t, done, "its end").err)
 
@@ -79,7 +79,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			for _, r := range h {
 				require.Equal(t, schedlock.RunDone, r.State)
 			}
-			require.Empty(t, f.keys("/lock"))
+			require.Empty(t, f.Keys("/lock"))
 		})
 	}
 }
@@ -106,9 +106,9 @@ func TestClaimGivenUp(t *testing.T) {
 			require.ErrorIs(t, x.err, context.Canceled)
 			require.Zero(t, x.res.Token)
 			_ = inj.Release()
-			f.none("/lock")
-			f.none("/hold")
-			f.none("/run/")
+			f.NoKeys("/lock")
+			f.NoKeys("/hold")
+			f.NoKeys("/run/")
 			// A third one, for b may have heard of the claim and left it alone.
 			res, err := f.instance(nil, nil).Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.AtMost(time.Minute), schedlock.AtLeast(time.Minute))
 			require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestStaleFinish(t *testing.T) {
 	require.NoError(t, b.Unlock(ctx, "job", "for the test"))
 	started2, done2 := do(ctx, b.Locker, "job", end2, schedlock.Tick(tick(2)))
 	next := got(t, started2, "the next one starts")
-	before := f.dump()
+	before := f.Values("/job/")
 	require.NoError(t, old.Err(), "it has had no notice")
 	resp, err := old.Txn(ctx).Commit()
 	require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestStaleFinish(t *testing.T) {
 	require.Equal(t, schedlock.Lost, x.res.Outcome)
 	require.NoError(t, next.Check(ctx))
 	require.Greater(t, next.Token(), old.Token())
-	require.Equal(t, before, f.dump())
+	require.Equal(t, before, f.Values("/job/"))
 	silent.Remove()
 	_ = silent.Release()
 	close(end2)
@@ -238,7 +238,7 @@ func TestFinishAfterTheTTL(t *testing.T) {
 	old := got(t, runs, "it starts")
 	a.client.Cut()
 	end := make(chan struct{})
-	f.none("/lock")
+	f.NoKeys("/lock")
 	started, _ := do(ctx, b.Locker, "job", end, schedlock.Tick(tick(2)))
 	next := got(t, started, "the next one starts")
 	require.ErrorIs(t, old.Err(), schedlock.ErrLost, "its context ended before that")
@@ -334,7 +334,7 @@ func TestClaimOvertaken(t *testing.T) {
 				require.NoError(t, x.err)
 				require.Equal(t, tt.out, x.res.Outcome)
 				require.Zero(t, starts.Load())
-				require.Empty(t, f.keys("/lock"))
+				require.Empty(t, f.Keys("/lock"))
 			})
 		}
 	}
@@ -355,9 +355,9 @@ func TestFinishWithoutSpace(t *testing.T) {
 	x := got(t, done, "the call returns")
 	require.NoError(t, x.err)
 	require.Equal(t, schedlock.Ran, x.res.Outcome)
-	require.Len(t, f.keys("/lock"), 1, "it cannot be taken for lost and started again")
+	require.Len(t, f.Keys("/lock"), 1, "it cannot be taken for lost and started again")
 	require.NoError(t, f.SetNoSpace(ctx, false))
-	f.none("/lock")
+	f.NoKeys("/lock")
 	r, err := a.Get(ctx, "job", tick(1))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.RunDone, r.State)
@@ -393,7 +393,7 @@ func TestFurtherAttemptGivenUp(t *testing.T) {
 			cancel()
 			require.ErrorIs(t, got(t, done, "the call returns").err, context.Canceled)
 			_ = inj.Release()
-			f.none("/lock")
+			f.NoKeys("/lock")
 			require.Eventually(t, func() bool {
 				r, err := b.Get(ctx, "job", tick(1))
 				return err == nil && r.Attempt == 1 && r.State == schedlock.RunLost && r.Owner == a.sess.Owner()
@@ -459,7 +459,7 @@ func TestAtLeastAfterALateAnswer(t *testing.T) {
 	least := schedlock.AtLeast(time.Second)
 	_, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(0)), least)
 	require.NoError(t, err)
-	f.none("/hold")
+	f.NoKeys("/hold")
 	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse})
 	begun, done := make(chan time.Time, 10), make(chan answer, 1)
 	go func() {
@@ -467,7 +467,7 @@ func TestAtLeastAfterALateAnswer(t *testing.T) {
 		done <- answer{res, err}
 	}()
 	require.NoError(t, inj.WaitHit(ctx))
-	f.none("/hold") // its lease has ended
+	f.NoKeys("/hold") // its lease has ended
 	released := time.Now()
 	require.NoError(t, inj.Release())
 	x := got(t, done, "it returns")

@@ -151,7 +151,7 @@ func TestOutcomes(t *testing.T) {
 	require.Len(t, h, 3)
 	require.Equal(t, "no luck", h[2].Error)
 	require.Equal(t, schedlock.RunFailed, h[2].State)
-	f.none("/lock")
+	f.NoKeys("/lock")
 }
 
 // J26: a panic and runtime.Goexit free the job and are recorded.
@@ -169,7 +169,7 @@ func TestPanicAndGoexit(t *testing.T) {
 		_, _ = a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { runtime.Goexit(); return nil }, schedlock.Tick(tick(2)))
 	}()
 	closed(t, done, "it is gone")
-	f.none("/lock")
+	f.NoKeys("/lock")
 	h, err := a.History(ctx, "job")
 	require.NoError(t, err)
 	require.Len(t, h, 2)
@@ -189,7 +189,7 @@ func TestCallerGivesUp(t *testing.T) {
 	x := got(t, done, "it ends")
 	require.ErrorIs(t, x.err, context.Canceled)
 	require.Equal(t, schedlock.Failed, x.res.Outcome)
-	f.none("/lock")
+	f.NoKeys("/lock")
 	h, err := a.History(ctxT(t), "job")
 	require.NoError(t, err)
 	require.Equal(t, schedlock.RunFailed, h[0].State)
@@ -210,7 +210,7 @@ func TestLostAnswerOfAClaim(t *testing.T) {
 	require.Equal(t, 1, inj.Hits())
 	require.Equal(t, schedlock.Ran, res.Outcome)
 	require.EqualValues(t, 1, starts.Load())
-	f.none("/lock")
+	f.NoKeys("/lock")
 }
 
 // A crashed process: without Retries its tick is lost, and shown as that; with them it is
@@ -237,7 +237,7 @@ func TestCrash(t *testing.T) {
 			require.NoError(t, x.err)
 			if retries == 0 {
 				require.Equal(t, schedlock.Claimed, x.res.Outcome)
-				f.none("/lock")
+				f.NoKeys("/lock")
 				h, err := b.History(ctx, "job")
 				require.NoError(t, err)
 				require.Equal(t, schedlock.RunLost, h[0].State)
@@ -267,7 +267,7 @@ func TestTrapS4TrimmedTicksStayClosed(t *testing.T) {
 	h, err := a.History(ctx, "job")
 	require.NoError(t, err)
 	require.Len(t, h, 2)
-	require.Len(t, f.keys("/floor/"), 1)
+	require.Len(t, f.Keys("/floor/"), 1)
 	b := f.instance(nil, nil)
 	for n := range 5 {
 		res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(n)))
@@ -275,7 +275,7 @@ func TestTrapS4TrimmedTicksStayClosed(t *testing.T) {
 		require.Contains(t, []schedlock.Outcome{schedlock.Late, schedlock.Claimed}, res.Outcome)
 	}
 	// Even if all records are deleted by hand.
-	for _, k := range f.keys("/run/") {
+	for _, k := range f.Keys("/run/") {
 		_, err := f.Client().Delete(ctx, k)
 		require.NoError(t, err)
 	}
@@ -340,7 +340,7 @@ func TestAtMost(t *testing.T) {
 		h, err := a.History(ctx, "stuck")
 		return err == nil && len(h) == 1 && h[0].State == schedlock.RunFailed
 	}, soon, time.Millisecond)
-	f.none("stuck/lock")
+	f.NoKeys("stuck/lock")
 	close(stuck)
 	x = got(t, answers, "it returns at last")
 	require.ErrorIs(t, x.err, schedlock.ErrTooLong)
@@ -370,7 +370,7 @@ func TestCauseOfTheEndIsReportedOnce(t *testing.T) {
 
 		_, err = a.Do(ctx, name+", late", func(ctx context.Context, _ *schedlock.Run) error {
 			<-ctx.Done()
-			f.none("late/lock")
+			f.NoKeys("late/lock")
 			return why(context.Cause(ctx))
 		}, schedlock.AtMost(50*time.Millisecond))
 		require.ErrorIs(t, err, schedlock.ErrTooLong)
@@ -411,7 +411,7 @@ func TestAtMostWithoutAnswer(t *testing.T) {
 	require.Equal(t, schedlock.Failed, x.res.Outcome)
 	silent.Remove()
 	_ = silent.Release()
-	f.none("/lock")
+	f.NoKeys("/lock")
 }
 
 // Unlock ends a run by force; its context has the process and the reason, and its tick stays closed.
@@ -541,7 +541,7 @@ func TestBadEndsAreReported(t *testing.T) {
 	began := time.Now()
 	res, err := a.Do(ctx, "slow", func(ctx context.Context, _ *schedlock.Run) error {
 		<-ctx.Done()
-		f.none("/lock") // the job is released a margin later
+		f.NoKeys("/lock") // the job is released a margin later
 		return mine
 	}, schedlock.Tick(tick(1)), schedlock.AtMost(50*time.Millisecond))
 	require.Equal(t, schedlock.Failed, res.Outcome)
@@ -590,7 +590,7 @@ func TestEmptySettings(t *testing.T) {
 	a := f.instance(nil, nil)
 	_, err := a.Do(ctx, "job", nothing)
 	require.NoError(t, err)
-	keys := f.keys("/settings")
+	keys := f.Keys("/settings")
 	require.Len(t, keys, 1)
 	_, err = a.client.Put(ctx, keys[0], "")
 	require.NoError(t, err)

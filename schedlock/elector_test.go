@@ -14,12 +14,12 @@ import (
 )
 
 func (f fixture) elector(in instance) *schedlock.GocronElector {
-	f.t.Helper()
+	f.T.Helper()
 	el, err := concurrency.NewElection(in.sess, "cron")
-	require.NoError(f.t, err)
+	require.NoError(f.T, err)
 	e, err := schedlock.NewGocronElector(el)
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() {
+	require.NoError(f.T, err)
+	f.T.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
 		_ = e.Close(ctx)
@@ -76,10 +76,10 @@ func TestElectorIsClosed(t *testing.T) {
 	require.NoError(t, e.Close(ctx))
 	require.NoError(t, e.Close(ctx))
 	require.ErrorIs(t, e.IsLeader(ctx), context.Canceled)
-	f.none("/queue/")
+	f.NoKeys("/queue/")
 	e = f.elector(b)
 	leads(t, e)
 	require.NoError(t, b.sess.Close(ctx))
 	require.Eventually(t, func() bool { return e.IsLeader(ctx) != nil }, soon, time.Millisecond)
-	f.none("/queue/")
+	f.NoKeys("/queue/")
 }

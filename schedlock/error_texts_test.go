@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -28,9 +26,9 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 		},
 		"unlocked":               func(t *testing.T, f fixture, in instance) { require.NoError(t, in.Unlock(ctxT(t), "job", "why")) },
 		"too long":               func(*testing.T, fixture, instance) {},
-		"too long, and released": func(t *testing.T, f fixture, in instance) { f.none("/lock") },
+		"too long, and released": func(t *testing.T, f fixture, in instance) { f.NoKeys("/lock") },
 		"lock deleted": func(t *testing.T, f fixture, in instance) {
-			_, err := f.Client().Delete(ctxT(t), f.keys("/lock")[0])
+			_, err := f.Client().Delete(ctxT(t), f.Keys("/lock")[0])
 			require.NoError(t, err)
 		},
 		"closed": func(t *testing.T, f fixture, in instance) {
@@ -91,12 +89,9 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 	f := own(t)
 	ctx := ctxT(t)
 	root := f.instance(nil, nil).sess.NamespacePrefix()
-	require.NoError(t, f.AddUser(ctx, "presence", "secret", root+"session/"))
-	require.NoError(t, f.EnableAuth(ctx, "root", "root"))
-	client := f.NewClient(t, &embedtest.ClientOptions{Username: "presence", Password: "secret"})
-	l, err := schedlock.New(testkit.SessionOn(t, client.Client, f.prefix, &concurrency.SessionOptions{}), nil)
+	l, err := schedlock.New(f.SessionOn(f.PresenceOnly(root), nil), nil)
 	require.NoError(t, err)
-	for name, call := range map[string]func() error{
+	testkit.Denied(t, root, map[string]func() error{
 		"Do":      func() error { _, err := l.Do(ctx, "job", nothing, schedlock.Tick(tick(1))); return err },
 		"AtLeast": func() error { _, err := l.Do(ctx, "job2", nothing, schedlock.AtLeast(time.Second)); return err },
 		"History": func() error { _, err := l.History(ctx, "job"); return err },
@@ -106,11 +101,7 @@ func TestDeniedNamesThePrefix(t *testing.T) {
 		"Pause":   func() error { return l.Pause(ctx, "job", "") },
 		"Resume":  func() error { return l.Resume(ctx, "job") },
 		"Unlock":  func() error { return l.Unlock(ctx, "job", "") },
-	} {
-		err := call()
-		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, name)
-		require.Equal(t, 1, strings.Count(err.Error(), "needs read and write permission for all keys with the prefix "+root), "%s: %v", name, err)
-	}
+	})
 }
 
 // N5: the texts of errors: the process and the reason only where they are known.

@@ -24,14 +24,14 @@ func TestLosersLeaveNothing(t *testing.T) {
 		end := make(chan struct{})
 		started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(2*n)))
 		got(t, started, "it starts")
-		before := f.dump()
-		events := f.Client().Watch(ctx, f.keys("/lock")[0])
+		before := f.Values("/job/")
+		events := f.Client().Watch(ctx, f.Keys("/lock")[0])
 		for i := range 3 {
 			res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(2*n+i%2)))
 			require.NoError(t, err)
 			require.Contains(t, []schedlock.Outcome{schedlock.Claimed, schedlock.StillRunning}, res.Outcome)
 		}
-		require.Equal(t, before, f.dump())
+		require.Equal(t, before, f.Values("/job/"))
 		close(end)
 		require.NoError(t, got(t, done, "it ends").err)
 		require.Len(t, got(t, events, "the lock").Events, 1)

@@ -18,8 +18,8 @@ func TestTxnLeavesTheCallersSlice(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	conds := []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(f.prefix+"a"), "=", 0),
-		clientv3.Compare(clientv3.CreateRevision(f.prefix+"b"), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(f.Root+"a"), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(f.Root+"b"), "=", 0),
 	}
 	second := conds[1]
 	_, err := f.instance(nil, nil).Do(ctx, "job", func(ctx context.Context, r *schedlock.Run) error {

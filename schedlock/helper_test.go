@@ -2,12 +2,10 @@ package schedlock_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -26,24 +24,10 @@ var (
 )
 
 // fixture is one etcd and a prefix of the test's own.
-type fixture struct {
-	*embedtest.Cluster
-	t      testing.TB
-	prefix string
-}
+type fixture struct{ testkit.Fixture }
 
-func shared(t testing.TB) fixture {
-	c := embedtest.Shared(t)
-	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-}
-
-func own(t testing.TB) fixture {
-	c := embedtest.Start(t, nil)
-	if c.External() {
-		t.Skip("the external cluster is not this test's own")
-	}
-	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-}
+func shared(t testing.TB) fixture { return fixture{testkit.Shared(t)} }
+func own(t testing.TB) fixture    { return fixture{testkit.Own(t, 1)} }
 
 // instance is one process of the fleet, as etcd sees it.
 type instance struct {
@@ -53,23 +37,11 @@ type instance struct {
 }
 
 func (f fixture) instance(so *concurrency.SessionOptions, lo *schedlock.Options) instance {
-	f.t.Helper()
-	s, c := testkit.Session(f.t, f.Cluster, f.prefix, so)
+	f.T.Helper()
+	s, c := f.Session(so)
 	l, err := schedlock.New(s, lo)
-	require.NoError(f.t, err)
+	require.NoError(f.T, err)
 	return instance{l, s, c}
-}
-
-// keys lists the keys of the fixture that contain a text.
-func (f fixture) keys(part string) []string {
-	f.t.Helper()
-	return testkit.Keys(f.t, f.Cluster, f.prefix, part)
-}
-
-// none waits until no such key stands.
-func (f fixture) none(part string) {
-	f.t.Helper()
-	require.Eventually(f.t, func() bool { return len(f.keys(part)) == 0 }, soon, time.Millisecond, part)
 }
 
 // answer is the result of a Do in a goroutine.
@@ -102,20 +74,6 @@ func nothing(context.Context, *schedlock.Run) error { return nil }
 func tick(n int) time.Time { return anHourAgo.Add(time.Duration(n) * time.Second) }
 
 var anHourAgo = time.Now().Add(-time.Hour).Truncate(time.Minute)
-
-// dump is all that stands of the fixture's jobs.
-func (f fixture) dump() map[string]string {
-	f.t.Helper()
-	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix())
-	require.NoError(f.t, err)
-	found := map[string]string{}
-	for _, kv := range resp.Kvs {
-		if strings.Contains(string(kv.Key), "/job/") {
-			found[string(kv.Key)] = string(kv.Value)
-		}
-	}
-	return found
-}
 
 func closedCh() <-chan struct{} {
 	ch := make(chan struct{})

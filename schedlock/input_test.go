@@ -79,7 +79,7 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, a.Pause(ctx, "job", strings.Repeat("x", 1025)), schedlock.ErrInvalid)
 	require.ErrorIs(t, a.Pause(ctx, "job", "\xff"), schedlock.ErrInvalid)
 	require.ErrorIs(t, a.Unlock(ctx, "job", "\xff"), schedlock.ErrInvalid)
-	require.Empty(t, f.keys("/job/"))
+	require.Empty(t, f.Keys("/job/"))
 
 	res, err := a.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error {
 		require.ErrorIs(t, r.Extend(0), schedlock.ErrInvalid)

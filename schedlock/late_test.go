@@ -32,7 +32,7 @@ var (
 
 // loseRun starts attempt 1 at a tick and lets it be lost. meanwhile is called while it runs.
 func (f fixture) loseRun(ctx context.Context, tick time.Time, meanwhile func()) {
-	f.t.Helper()
+	f.T.Helper()
 	a := f.instance(nil, clock(tick).options())
 	ctx, cancel := context.WithCancel(ctx)
 	started, done := make(chan *schedlock.Run, 1), make(chan answer, 1)
@@ -44,12 +44,12 @@ func (f fixture) loseRun(ctx context.Context, tick time.Time, meanwhile func()) 
 		}, schedlock.Tick(tick), schedlock.Retries(1))
 		done <- answer{res, err}
 	}()
-	r := got(f.t, started, "attempt 1 starts")
+	r := got(f.T, started, "attempt 1 starts")
 	meanwhile()
-	require.NoError(f.t, f.RevokeLease(ctx, a.sess.Lease()))
-	closed(f.t, r.Context().Done(), "attempt 1 is lost")
+	require.NoError(f.T, f.RevokeLease(ctx, a.sess.Lease()))
+	closed(f.T, r.Context().Done(), "attempt 1 is lost")
 	cancel()
-	require.Equal(f.t, schedlock.Lost, got(f.t, done, "attempt 1 returns").res.Outcome)
+	require.Equal(f.T, schedlock.Lost, got(f.T, done, "attempt 1 returns").res.Outcome)
 }
 
 // A run was lost, and a process comes back much later. Retries starts the tick again only
@@ -280,7 +280,7 @@ func TestClaimAnsweredTooLate(t *testing.T) {
 			require.Zero(t, starts.Load())
 			_, err = a.Get(ctx, "job", way.tick)
 			require.ErrorIs(t, err, schedlock.ErrGone)
-			f.none("/lock")
+			f.NoKeys("/lock")
 		})
 	}
 }

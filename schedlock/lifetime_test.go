@@ -30,7 +30,7 @@ func TestContextEndsBeforeTheLock(t *testing.T) {
 	r := got(t, started, "it starts")
 	var ended atomic.Int64
 	context.AfterFunc(r.Context(), func() { ended.Store(time.Now().UnixNano()) })
-	events := f.Client().Watch(ctx, f.keys("/lock")[0])
+	events := f.Client().Watch(ctx, f.Keys("/lock")[0])
 	silent := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
 	got(t, events, "etcd lets the lock go")
 	gone := time.Now().UnixNano()
@@ -93,7 +93,7 @@ func TestCloseWaitsForARun(t *testing.T) {
 	close(end)
 	require.Equal(t, schedlock.Ran, got(t, done, "it ends").res.Outcome)
 	require.NoError(t, got(t, shut, "Close returns"))
-	require.Empty(t, f.keys("/lock"))
+	require.Empty(t, f.Keys("/lock"))
 }
 
 // J20: a Close that cannot wait ends the run with ErrClosed.
@@ -113,7 +113,7 @@ func TestCloseThatCannotWait(t *testing.T) {
 	require.ErrorIs(t, x.err, schedlock.ErrLost)
 	require.Equal(t, schedlock.Lost, x.res.Outcome)
 	require.Equal(t, r.Token(), x.res.Token)
-	f.none("/lock")
+	f.NoKeys("/lock")
 	h, err := b.History(ctx, "job")
 	require.NoError(t, err)
 	require.Equal(t, schedlock.RunLost, h[0].State)
@@ -146,7 +146,7 @@ func TestCompactionOnStandby(t *testing.T) {
 	x := got(t, waits, "the call on standby returns")
 	require.NoError(t, x.err)
 	require.Equal(t, schedlock.Claimed, x.res.Outcome)
-	require.Empty(t, f.keys("/lock"))
+	require.Empty(t, f.Keys("/lock"))
 	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.Retries(1))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)
@@ -267,10 +267,10 @@ func TestManyTicks(t *testing.T) {
 	// Trimming is for the one that knows the other's time.
 	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1020)))
 	require.NoError(t, err)
-	f.none("/hold")
-	require.Empty(t, f.keys("/lock"))
-	require.Len(t, f.keys("/job/run/"), 20)
-	require.Len(t, f.keys("/job/floor/"), 1)
+	f.NoKeys("/hold")
+	require.Empty(t, f.Keys("/lock"))
+	require.Len(t, f.Keys("/job/run/"), 20)
+	require.Len(t, f.Keys("/job/floor/"), 1)
 	for _, in := range []instance{a, b} {
 		require.Eventually(t, func() bool {
 			return maps.Equal(in.client.OpenStreams(), map[string]int{"LeaseKeepAlive": 1, "Watch": 1})
@@ -372,7 +372,7 @@ func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, got(t, done, "the call returns").err, context.Canceled)
 		require.NoError(t, inj.Release())
-		f.none("/hold")
+		f.NoKeys("/hold")
 		leases(1) // the session's
 	})
 	t.Run("session lost", func(t *testing.T) {

@@ -71,7 +71,7 @@ func TestLoadBudget(t *testing.T) {
 		return func() {
 			_, err := in.Do(ctx, "held", nothing, at(), schedlock.AtLeast(time.Millisecond))
 			require.NoError(t, err)
-			f.none("/hold")
+			f.NoKeys("/hold")
 		}
 	}
 	least(first)()

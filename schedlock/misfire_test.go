@@ -14,14 +14,14 @@ import (
 // begins lets a process begin with the job, at a time, with Once. Retries has it report that it
 // has found nothing to catch up with: its result is for the tick that was run before.
 func (f fixture) begins(now time.Time, opts ...schedlock.JobOption) (instance, *atomic.Int64, <-chan schedlock.Result) {
-	f.t.Helper()
+	f.T.Helper()
 	o := clock(now).options()
 	reported := make(chan schedlock.Result, 10)
 	o.Done = func(r schedlock.Result, _ error) { reported <- r }
 	in := f.instance(nil, o)
 	var starts atomic.Int64
 	job, err := in.Job("job", nine{}, counted(&starts), append(opts, schedlock.OnMisfire(schedlock.Once), schedlock.Retries(1))...)
-	require.NoError(f.t, err)
+	require.NoError(f.T, err)
 	job.Next(now)
 	return in, &starts, reported
 }
@@ -88,10 +88,10 @@ func TestOnceBehindALock(t *testing.T) {
 	saturday := friday.AddDate(0, 0, 1)
 	standsBy := func(f fixture) (*atomic.Int64, <-chan schedlock.Result) {
 		b, starts, reported := f.begins(saturday.Add(time.Hour))
-		require.Eventually(f.t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it looks")
+		require.Eventually(f.T, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it looks")
 		select {
 		case r := <-reported:
-			f.t.Fatalf("it does not wait: %+v", r)
+			f.T.Fatalf("it does not wait: %+v", r)
 		case <-time.After(100 * time.Millisecond):
 		}
 		return starts, reported

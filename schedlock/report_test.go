@@ -18,7 +18,7 @@ import (
 
 // logged is an instance whose session has a Logger, and what that gets of warnings.
 func (f fixture) logged(so *concurrency.SessionOptions, lo *schedlock.Options) (instance, *observer.ObservedLogs) {
-	f.t.Helper()
+	f.T.Helper()
 	core, lines := observer.New(zapcore.WarnLevel)
 	var o concurrency.SessionOptions
 	if so != nil {
@@ -123,7 +123,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		only, err := schedlock.Wrap[cronJob](in.Locker, "job", time.Hour, schedlock.AtMost(10*time.Millisecond))
 		require.NoError(t, err)
 		only(cronFunc(func() {
-			f.none("/lock")
+			f.NoKeys("/lock")
 			require.Eventually(t, func() bool { return lines.Len() > 0 }, soon, time.Millisecond)
 		})).Run()
 		require.Contains(t, messages(lines)[0], "Set AtMost")

@@ -216,7 +216,7 @@ func TestAtMostSeenByTheRun(t *testing.T) {
 		r, err := a.Get(ctx, "job", tick(1))
 		return err == nil && r.State == schedlock.RunFailed
 	}, soon, time.Millisecond)
-	require.Empty(t, f.keys("/lock"))
+	require.Empty(t, f.Keys("/lock"))
 }
 
 // Extend moves the end of AtMost, in both directions.

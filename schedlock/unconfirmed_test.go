@@ -136,7 +136,7 @@ func TestUnconfirmedEndAsSeenHere(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Claimed, again.Outcome)
 	silent.Remove()
-	f.none("/lock")
+	f.NoKeys("/lock")
 	h, err = in.History(ctx, "job")
 	require.NoError(t, err)
 	require.Equal(t, schedlock.RunFailed, h[0].State)
@@ -174,7 +174,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 					return len(lines.FilterMessageSnippet("was not recorded before its session's lease ended").All()) == 1
 				}, soon, time.Millisecond)
 			}
-			f.none("/lock")
+			f.NoKeys("/lock")
 			h, err := b.Get(ctx, "job", tick(1))
 			require.NoError(t, err)
 			require.Equal(t, schedlock.RunLost, h.State)

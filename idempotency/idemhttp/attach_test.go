@@ -19,7 +19,7 @@ func TestOperationsOfAFailedHandler(t *testing.T) {
 	f := shared(t)
 	s := f.instance(nil, nil).serve(nil, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
-		a.Attach(nil, clientv3.OpPut(f.prefix+"debit"+r.URL.RawQuery, "1"))
+		a.Attach(nil, clientv3.OpPut(f.Root+"debit"+r.URL.RawQuery, "1"))
 		status, _ := strconv.Atoi(r.URL.RawQuery)
 		if r.URL.Path == "/decided" {
 			idemhttp.Decide(r.Context(), idempotency.Remember)
@@ -36,7 +36,7 @@ func TestOperationsOfAFailedHandler(t *testing.T) {
 	} {
 		query := strconv.Itoa(c.status)
 		require.Equal(t, c.status, s.post(c.path+"?"+query, query, "body").StatusCode)
-		resp, err := f.Client().Get(ctxT(t), f.prefix+"debit"+query)
+		resp, err := f.Client().Get(ctxT(t), f.Root+"debit"+query)
 		require.NoError(t, err)
 		require.Equal(t, c.done, len(resp.Kvs) == 1, c.status)
 		require.Equal(t, c.recorded, s.post(c.path+"?"+query, query, "body").replayed(), c.status)

@@ -18,7 +18,6 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
-	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // I22: if the client hangs up, the handler continues, with a context that has not ended, and its
@@ -111,7 +110,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 				if !met {
 					want = ">"
 				}
-				a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), want, 0)})
+				a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.Root+"none"), want, 0)})
 				if a.Attempt() == 1 {
 					in.client.Cut()
 				}
@@ -141,7 +140,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 		other := f.instance(nil, nil).serve(nil, paid)
 		s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
-			require.Eventually(t, func() bool { return len(testkit.Keys(t, f.Cluster, f.prefix, "/claim")) == 0 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return len(f.Keys("/claim")) == 0 }, soon, time.Millisecond)
 			in.client.Cut()
 			paid(w, r)
 		})
@@ -160,7 +159,7 @@ func TestRefusedOperations(t *testing.T) {
 	var reported atomic.Pointer[error]
 	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
-		a.Attach(nil, clientv3.OpPut(f.prefix+"x", "1"), clientv3.OpPut(f.prefix+"x", "2"))
+		a.Attach(nil, clientv3.OpPut(f.Root+"x", "1"), clientv3.OpPut(f.Root+"x", "2"))
 		paid(w, r)
 		if r.URL.Path == "/stream" {
 			w.(http.Flusher).Flush()

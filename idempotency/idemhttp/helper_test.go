@@ -29,16 +29,9 @@ var (
 )
 
 // fixture is one etcd and a prefix of the test's own.
-type fixture struct {
-	*embedtest.Cluster
-	t      testing.TB
-	prefix string
-}
+type fixture struct{ testkit.Fixture }
 
-func shared(t testing.TB) fixture {
-	c := embedtest.Shared(t)
-	return fixture{Cluster: c, t: t, prefix: c.Prefix(t)}
-}
+func shared(t testing.TB) fixture { return fixture{testkit.Shared(t)} }
 
 // instance is a process of the fleet: a session and a store of its own.
 type instance struct {
@@ -49,21 +42,21 @@ type instance struct {
 }
 
 func (f fixture) instance(so *concurrency.SessionOptions, opts *idempotency.Options) instance {
-	f.t.Helper()
-	s, c := testkit.Session(f.t, f.Cluster, f.prefix, so)
+	f.T.Helper()
+	s, c := f.Session(so)
 	if opts == nil {
 		opts = &idempotency.Options{SingleTenant: true}
 	}
 	st, err := idempotency.NewStore(s, "store", opts)
-	require.NoError(f.t, err)
+	require.NoError(f.T, err)
 	return instance{st, s, c, f}
 }
 
 // middleware returns one that is set up well.
 func (in instance) middleware(opts *idemhttp.Options) func(http.Handler) http.Handler {
-	in.f.t.Helper()
+	in.f.T.Helper()
 	mw, err := idemhttp.Middleware(in.Store, opts)
-	require.NoError(in.f.t, err)
+	require.NoError(in.f.T, err)
 	return mw
 }
 
@@ -86,11 +79,11 @@ func (in instance) serve(opts *idemhttp.Options, h http.HandlerFunc) server {
 // hosting serves a handler as it is.
 func (in instance) hosting(calls *atomic.Int64, h http.Handler) server {
 	s := httptest.NewServer(h)
-	in.f.t.Cleanup(func() {
+	in.f.T.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
 	})
-	return server{s, in.f.t, calls}
+	return server{s, in.f.T, calls}
 }
 
 // reply is a response that was read.
@@ -200,9 +193,9 @@ func (b *blocking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // values returns all that stands below the fixture's prefix.
 func (f fixture) values() (all []string) {
-	f.t.Helper()
-	resp, err := f.Client().Get(ctxT(f.t), f.prefix, clientv3.WithPrefix())
-	require.NoError(f.t, err)
+	f.T.Helper()
+	resp, err := f.Client().Get(ctxT(f.T), f.Root, clientv3.WithPrefix())
+	require.NoError(f.T, err)
 	for _, kv := range resp.Kvs {
 		all = append(all, string(kv.Value))
 		// Results are base64 in the record's JSON.

@@ -491,7 +491,7 @@ func TestConflictOfTheHandlersOwn(t *testing.T) {
 	var reported atomic.Pointer[error]
 	s := in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported.Store(&err) }}, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := idempotency.FromContext(r.Context())
-		a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"none"), ">", 0)})
+		a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.Root+"none"), ">", 0)})
 		w.Header().Set("Link", "</style.css>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
 		paid(w, r)
