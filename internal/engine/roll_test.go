@@ -51,7 +51,7 @@ func empty(t *testing.T, r *roll) {
 	assert.Empty(t, r.holders)
 }
 
-// One row for each order of what happens to a request and what others leave for it.
+// W6: one row for each order of what happens to a request and what others leave for it.
 func TestRollDelivers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,11 +20,11 @@ var (
 )
 
 // requiredIDs lists what docs/tested-failures.md has to account for: lessons of other
-// semaphores (T), failures of a cluster and its clients (F), counterexamples
-// to the protocol (S: safety, L: liveness), lessons of other elections and job
-// lockers (J), and of other idempotency libraries (I), and what attacks on a finished
-// version have found (A). Numbers that are left out belong to packages and modes that do not exist
-// yet.
+// semaphores (T), failures of a cluster and its clients (F), counterexamples to the protocol
+// (S: safety, L: liveness) and to the index of requests and permits (W), lessons of other
+// elections and job lockers (J) and of other idempotency libraries (I), and what attacks on a
+// finished version have found (A). Numbers that are left out belong to packages and modes that
+// do not exist yet.
 func requiredIDs() []string {
 	var ids []string
 	add := func(kind, format string, first, last int, except ...int) {
@@ -38,6 +39,8 @@ func requiredIDs() []string {
 	add("F", "%02d", 65, 68)
 	add("S", "%d", 1, 11, 8)
 	add("L", "%d", 1, 10, 2, 7)
+	add("W", "%d", 6, 6)
+	add("W", "%d", 21, 21)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
 	add("A", "%d", 1, 86)
@@ -116,6 +119,25 @@ func TestIDs(t *testing.T) {
 			}
 		case idRow.MatchString(doc):
 			t.Errorf("%s: %q belongs into %s", name, idRow.FindString(doc), list)
+		}
+	}
+}
+
+// Each mutant names a row of the list, or a rule that no row has (M and E).
+func TestIDsOfMutants(t *testing.T) {
+	edits, err := filepath.Glob("../mutants/edits/*.txt")
+	if err != nil || len(edits) == 0 {
+		t.Fatal(len(edits), err)
+	}
+	for _, name := range edits {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, id, _ := strings.Cut(string(text), "\nId: ")
+		id, _, _ = strings.Cut(id, "\n")
+		if !regexp.MustCompile(`^[ME]\d+$`).MatchString(id) && !slices.Contains(requiredIDs(), id) {
+			t.Errorf("%s: no row of docs/tested-failures.md has the Id %q", filepath.Base(name), id)
 		}
 	}
 }
