@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -53,34 +54,21 @@ func CheckID(s string) error {
 	return nil
 }
 
-const upperHex = "0123456789ABCDEF"
-
 // escape writes every byte outside [A-Za-z0-9._~-] as %XX.
 func escape(s string) string {
-	plain := true
-	for i := 0; i < len(s); i++ {
-		if !safe(s[i]) {
-			plain = false
-			break
-		}
-	}
-	if plain {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; safe(c) {
-			b.WriteByte(c)
-		} else {
-			b.WriteByte('%')
-			b.WriteByte(upperHex[c>>4])
-			b.WriteByte(upperHex[c&15])
-		}
-	}
-	return b.String()
+	return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") // only a space becomes '+'
 }
 
-func safe(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
-		c == '.' || c == '_' || c == '~' || c == '-'
+// unescape is the inverse of escape. It accepts only what escape writes.
+func unescape(s string) (string, bool) {
+	name, err := url.PathUnescape(s)
+	return name, err == nil && escape(name) == s
+}
+
+// split splits a key below a range into the name that follows the range, and the rest.
+func split(key, before string) (name, rest string, ok bool) {
+	tail, below := strings.CutPrefix(key, before)
+	escaped, rest, ended := strings.Cut(tail, "/")
+	name, ok = unescape(escaped)
+	return name, rest, ok && below && ended
 }

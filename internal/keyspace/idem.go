@@ -45,13 +45,8 @@ func (s Store) Entry(scope, op, id string) Entry {
 // Ref returns the keys of the entry with a reference that came from Entry.Ref.
 func (s Store) Ref(ref string) (Entry, bool) {
 	scope, hash, ok := strings.Cut(ref, "/")
-	if !ok || len(scope) != scopeDigits || len(hash) != hashDigits {
+	if !ok || len(scope) != scopeDigits || len(hash) != hashDigits || escape(scope+hash) != scope+hash || strings.ContainsAny(ref, ".~") {
 		return Entry{}, false
-	}
-	for i := 0; i < len(ref); i++ {
-		if c := ref[i]; i != scopeDigits && !(safe(c) && c != '.' && c != '~') {
-			return Entry{}, false
-		}
 	}
 	return Entry{Ref: ref, Record: s.Records() + ref, results: s.Results() + hash + "/"}, true
 }

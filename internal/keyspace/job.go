@@ -1,7 +1,6 @@
 package keyspace
 
 import (
-	"net/url"
 	"strings"
 	"time"
 )
@@ -54,24 +53,13 @@ func (j Job) ParseFloor(key string) (time.Time, bool) { return parseTick(key, j.
 
 func parseTick(key, before string) (time.Time, bool) {
 	rest, ok := strings.CutPrefix(key, before)
-	if !ok {
-		return time.Time{}, false
-	}
-	return parseStamp(rest)
+	t, err := time.Parse(layout, rest)
+	return t, ok && err == nil && stamp(t) == rest
 }
 
 // ParseJob splits a key below Jobs into the job's name and the rest.
 func (s Space) ParseJob(key string) (name, rest string, ok bool) {
-	tail, ok := strings.CutPrefix(key, s.Jobs())
-	if !ok {
-		return "", "", false
-	}
-	escaped, rest, ok := strings.Cut(tail, "/")
-	if !ok {
-		return "", "", false
-	}
-	name, err := url.PathUnescape(escaped)
-	return name, rest, err == nil && escape(name) == escaped
+	return split(key, s.Jobs())
 }
 
 // Clocks is the range in which the processes that run jobs publish their time.
@@ -85,8 +73,3 @@ func (s Space) Clock(lease int64) string { return s.Clocks() + hex16(lease) }
 const layout = "2006-01-02T15:04:05.000Z"
 
 func stamp(t time.Time) string { return t.UTC().Format(layout) }
-
-func parseStamp(s string) (time.Time, bool) {
-	t, err := time.Parse(layout, s)
-	return t, err == nil && stamp(t) == s
-}

@@ -38,22 +38,14 @@ const MaxSlot = 0xffff
 
 // Slot returns the key of a request.
 func (q Queue) Slot(s Slot) string {
-	var b strings.Builder
-	b.Grow(len(q.Light) + 40)
-	if s.Weight == 1 {
-		b.WriteString(q.Light)
-	} else {
-		b.WriteString(q.Heavy)
-		b.WriteString(strconv.FormatInt(s.Weight, 10))
-		b.WriteByte('/')
+	before, try := q.Light, ""
+	if s.Weight != 1 {
+		before = q.Heavy + strconv.FormatInt(s.Weight, 10) + "/"
 	}
-	b.WriteString(hex16(s.Lease))
-	b.WriteByte('-')
-	b.WriteString(hexN(uint64(s.Number), 4))
 	if s.Try {
-		b.WriteString("-try")
+		try = "-try"
 	}
-	return b.String()
+	return before + hex16(s.Lease) + "-" + hexN(uint64(s.Number), 4) + try
 }
 
 // ParseSlot is the inverse of Slot. It accepts only what Slot writes, so that each slot has

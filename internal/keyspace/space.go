@@ -2,7 +2,6 @@ package keyspace
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 )
 
@@ -73,11 +72,7 @@ func (s Session) Notice(token int64) string { return s.Range + "notice/" + hex16
 
 // ParseNotice returns the token of a notice key of this session.
 func (s Session) ParseNotice(key string) (token int64, ok bool) {
-	rest, ok := strings.CutPrefix(key, s.Range+"notice/")
-	if !ok {
-		return 0, false
-	}
-	return parseHex16(rest)
+	return parseToken(key, s.Range+"notice/")
 }
 
 // StepDown is the key that asks the session to release its request with that token. It is not a
@@ -86,11 +81,13 @@ func (s Session) StepDown(token int64) string { return s.Range + "stepdown/" + h
 
 // ParseStepDown returns the token of a step-down key of this session.
 func (s Session) ParseStepDown(key string) (token int64, ok bool) {
-	rest, ok := strings.CutPrefix(key, s.Range+"stepdown/")
-	if !ok {
-		return 0, false
-	}
-	return parseHex16(rest)
+	return parseToken(key, s.Range+"stepdown/")
+}
+
+func parseToken(key, before string) (token int64, ok bool) {
+	rest, below := strings.CutPrefix(key, before)
+	token, ok = parseHex16(rest)
+	return token, ok && below
 }
 
 // Kind separates the kinds of queue: a semaphore and a mutex of one name are two queues.
@@ -108,16 +105,8 @@ func (s Space) Queues(kind Kind) string { return s.root + string(kind) + "/" }
 
 // ParseQueue returns the name of the queue of that kind to whose range a key belongs.
 func (s Space) ParseQueue(kind Kind, key string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(key, s.Queues(kind))
-	if !ok {
-		return "", false
-	}
-	escaped, _, ok := strings.Cut(rest, "/")
-	if !ok {
-		return "", false
-	}
-	name, err := url.PathUnescape(escaped)
-	return name, err == nil && CheckName(name) == nil && escape(name) == escaped
+	name, _, ok = split(key, s.Queues(kind))
+	return name, ok && CheckName(name) == nil
 }
 
 // Queue returns the keys of a queue. The name must have passed CheckName.
