@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,98 +16,71 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// ending is what is known about the record of a run's end.
-type ending struct {
-	lost *LostError // if the lock was gone before, or nil
-	open error      // why etcd has not confirmed the record, or nil
-}
-
-// why returns the reason why the end is not recorded.
-func (e ending) why() error {
-	if e.lost != nil {
-		return e.lost
-	}
-	return e.open
-}
-
 // write records the end of the run in etcd and releases the job. It waits for etcd's answer
 // until ctx ends, and no longer than the session's ReleaseTimeout. After that the work
 // continues in the background until etcd has answered or the session's lease has ended.
 func (r *Run) write(ctx context.Context, rec record.Run, puts []clientv3.Op) {
 	sess := r.locker.sess
-	known, left := make(chan ending), make(chan struct{})
+	known, left := make(chan error), make(chan struct{})
 	defer close(left)
-	var e ending
+	var open error // why etcd has not confirmed the record
 	if sess.Background(func() { r.record(puts, known, left) }) {
 		t := time.NewTimer(sess.ReleaseTimeout())
 		defer t.Stop()
 		select {
-		case e = <-known:
+		case open = <-known:
 		case <-t.C:
-			e.open = fmt.Errorf("no answer within SessionOptions.ReleaseTimeout (%v)", sess.ReleaseTimeout())
+			open = fmt.Errorf("no answer within SessionOptions.ReleaseTimeout (%v)", sess.ReleaseTimeout())
 		case <-ctx.Done():
-			e.open = ctx.Err()
+			open = ctx.Err()
 		}
 	} else {
-		e.open = r.whyEnded()
+		open = r.whyEnded()
 		r.unregister()
 	}
-	switch {
-	case e.lost != nil:
+	switch lost, ok := open.(*LostError); { //nolint:errorlint // only of record is it this run's loss
+	case ok:
 		r.outcome.Outcome = Lost
-		r.err = errors.Join(r.err, e.lost)
-	case e.open != nil:
-		r.setUnconfirmed(e.open, rec)
+		r.err = errors.Join(r.err, lost)
+	case open != nil:
+		r.setUnconfirmed(open, rec)
 	}
 }
 
 // record repeats the Txn that ends the run until etcd has answered or the session's lease has
-// ended. It sends the first result to known, unless left is closed.
-func (r *Run) record(puts []clientv3.Op, known chan<- ending, left <-chan struct{}) {
-	report := func(e ending, text string) {
+// ended. It sends why etcd has not confirmed the record to known, unless left is closed: nil if it
+// has, a *LostError if the lock was gone before, or the first error.
+func (r *Run) record(puts []clientv3.Op, known chan<- error, left <-chan struct{}) {
+	report := func(why error, text string) {
 		select {
-		case known <- e:
+		case known <- why:
 			return
 		case <-left: // the call has returned
 		}
 		if text != "" {
 			r.locker.log.Warn(text, zap.String("job", r.job.name), zap.Time("tick", r.claim.tick),
-				zap.Int("attempt", r.claim.attempt), zap.Error(r.locker.sess.Explain(e.why())))
+				zap.Int("attempt", r.claim.attempt), zap.Error(r.locker.sess.Explain(why)))
 		}
 	}
-	epoch := r.claim.epoch.Context()
-	doubt := false // an answer was lost: if the lock is gone, this Txn may have removed it
-	for pause := (commit.Backoff{Most: 10 * time.Second}); ; {
-		removal, err := commit.RemoveAndPut(epoch, r.locker.client, r.job.keys.Lock(), r.claim.token, puts)
-		doubt = doubt || removal == commit.Vanished
-		switch {
-		case err == nil && (removal != commit.Absent || doubt):
-			r.setConfirmed()
-			r.unregister()
-			report(ending{}, "")
-			return
-		case err == nil:
-			r.setConfirmed()
-			r.unregister()
-			report(ending{lost: r.lost(ErrLost, errors.New("its lock was gone from etcd when it ended"))}, "a run was lost before its end was recorded")
-			return
-		case epoch.Err() != nil:
-			r.unregister()
-			report(ending{open: r.whyEnded()}, "the end of a run was not recorded before its session's lease ended: other processes see the run as lost, and start its tick again if Retries allows it")
-			return
-		}
-		report(ending{open: err}, "")
-		_ = pause.Wait(epoch, err)
+	refused := func(err error) { report(err, "") }
+	removal, err := commit.EraseAndPut(r.claim.epoch.Context(), r.locker.client, r.job.keys.Lock(), r.claim.token, puts, refused)
+	if err == nil {
+		r.setConfirmed()
+	}
+	r.unregister()
+	switch {
+	case err != nil:
+		report(r.whyEnded(), "the end of a run was not recorded before its session's lease ended: other processes see the run as lost, and start its tick again if Retries allows it")
+	case removal == commit.Absent:
+		report(r.lost(ErrLost, errors.New("its lock was gone from etcd when it ended")), "a run was lost before its end was recorded")
+	default:
+		report(nil, "")
 	}
 }
 
 // whyEnded returns why the session has ended, as an error that does not match ErrLost.
 func (r *Run) whyEnded() error {
-	cause, reason := r.claim.epoch.Why()
-	if reason == nil || errors.Is(cause, ErrClosed) {
-		return ErrClosed
-	}
-	return reason
+	return cmp.Or(r.claim.epoch.WhyEnded(), ErrClosed)
 }
 
 // setUnconfirmed records that etcd has not confirmed the run's end.

@@ -44,14 +44,19 @@ func Remove(ctx context.Context, kv clientv3.KV, key string, token int64, also .
 	return RemoveAndPut(ctx, kv, key, token, nil, also...)
 }
 
-// Erase is Remove for a key whose owner no longer waits for the outcome. It repeats even while
-// etcd refuses, since an operator may mend that, and returns an error only if ctx has ended. It
-// calls refused, if not nil, with the first error.
+// Erase is EraseAndPut without puts.
 func Erase(ctx context.Context, kv clientv3.KV, key string, token int64, refused func(error), also ...string) (Removal, error) {
+	return EraseAndPut(ctx, kv, key, token, nil, refused, also...)
+}
+
+// EraseAndPut is RemoveAndPut for a key whose owner no longer waits for the outcome. It repeats even
+// while etcd refuses, since an operator may mend that, and returns an error only if ctx has ended. It
+// calls refused, if not nil, with the first error.
+func EraseAndPut(ctx context.Context, kv clientv3.KV, key string, token int64, puts []clientv3.Op, refused func(error), also ...string) (Removal, error) {
 	pause := Backoff{Most: longPause}
 	doubt := false
 	for {
-		removal, err := Remove(ctx, kv, key, token, also...)
+		removal, err := RemoveAndPut(ctx, kv, key, token, puts, also...)
 		if err == nil && removal == Absent && doubt {
 			return Vanished, nil
 		}
