@@ -53,10 +53,9 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, outer: ctx, since: time.Now()}
 	bound, stop := set.waitBound()
 	defer stop()
-	c.bound = bound
+	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, bound: bound, outer: ctx, since: time.Now()}
 	ctx, cancel := s.sess.Open(ctx)
 	defer cancel()
 	if err := c.ended(ctx); err != nil {

@@ -69,12 +69,11 @@ type settlement struct {
 
 	reported error // why the attempt's context had ended, if the caller reports that itself
 
-	ready  bool
 	alone  bool   // etcd has refused it, and would refuse what is sent together with it
 	since  moment // before the first try to write it
 	stored []byte
 	rec    record.Attempt
-	text   string // of rec
+	text   string // of rec; "" until it is made
 	ifs    []clientv3.Cmp
 	then   []clientv3.Op
 }

@@ -21,10 +21,10 @@ const (
 // since the work is done.
 func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 	stored := o.stored
-	if !o.ready {
+	if o.text == "" {
 		codec, err := "", error(nil)
 		stored, codec, err = a.store.encode(o.value, bound(a.entry))
-		o.ready, o.since, o.stored = true, now(), stored
+		o.since, o.stored = now(), stored
 		o.rec = a.rec
 		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
 		o.rec.Body, o.rec.Codec = nil, codec
@@ -49,7 +49,7 @@ func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 // omit leaves out a value that is too large for a message of etcd or of the client.
 func (a *Attempt) omit(o *settlement, err error) (parts [][]byte) {
 	a.store.log.Warn("a result is too large for one message, and is not kept", zap.Stringer("request", a.key), zap.Int("bytes", len(o.stored)), zap.Error(err))
-	o.omit, o.ready = true, false
+	o.omit, o.text = true, ""
 	return a.prepare(o)
 }
 

@@ -88,6 +88,9 @@ func configure(interceptor string, store *idempotency.Store, opts *Options) (*co
 	if c.OnCode == nil {
 		c.OnCode = RememberFinal
 	}
+	if c.ReportError == nil {
+		c.ReportError = func(context.Context, string, error) {}
+	}
 	c.shared = middleware.Settings{Store: store, Scoped: c.Scope != nil, MaxResponse: c.MaxResponse, Wait: c.Wait, StoreTimeout: c.StoreTimeout}
 	if err := c.shared.Complete(4<<20, roomForHead); err != nil {
 		return nil, middleware.Invalid("idemgrpc: new "+interceptor, err)

@@ -117,7 +117,7 @@ func check(key string) error {
 
 // attempt runs the handler and records its outcome.
 func (c *config) attempt(ctx context.Context, req any, method string, handler grpc.UnaryHandler, a *idempotency.Attempt) (resp any, failed error) {
-	report := func(err error) { c.report(ctx, method, err) }
+	report := func(err error) { c.ReportError(ctx, method, err) }
 	refused := middleware.Run(ctx, a, report, func(own context.Context) middleware.Result {
 		resp, failed = handler(context.WithValue(own, clientKey{}, ctx), req)
 		st := status.Convert(failed)
@@ -143,7 +143,7 @@ func (c *config) replay(ctx context.Context, method string, k idempotency.Key, r
 		return nil, refusalOf(middleware.Refusal{Reason: middleware.NotKept})
 	case bad != nil:
 		refused, err := c.shared.Undecodable(k, bad)
-		c.report(ctx, method, err)
+		c.ReportError(ctx, method, err)
 		return nil, refusalOf(refused)
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(replayedName, "true"))
@@ -157,18 +157,12 @@ func (c *config) refuse(ctx context.Context, req any, method string, handler grp
 		return nil, status.FromContextError(gone).Err()
 	}
 	if by.Report {
-		c.report(ctx, method, err)
+		c.ReportError(ctx, method, err)
 	}
 	if c.FailOpen && by.Open && gone == nil {
 		return handler(ctx, req)
 	}
 	return nil, refusalOf(by)
-}
-
-func (c *config) report(ctx context.Context, method string, err error) {
-	if c.ReportError != nil {
-		c.ReportError(ctx, method, err)
-	}
 }
 
 type clientKey struct{}

@@ -50,12 +50,19 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		c.answer(w, r, *refused, 0)
 		return
 	}
-	a, rec, err := c.begin(r, k, payload)
+	var each, own []idempotency.Option
+	if c.Each != nil {
+		each = c.Each(r)
+	}
+	if host := c.Host(r); host != "" {
+		own = append(own, idempotency.AlsoCompare(host))
+	}
+	a, rec, err := c.shared.Begin(r.Context(), k, payload, each, own...)
 	switch {
 	case err != nil:
 		refused := c.shared.Refuse(k, err)
 		if refused.Report {
-			c.report(r, err)
+			c.ReportError(r, err)
 		}
 		if c.FailOpen && refused.Open && r.Context().Err() == nil {
 			handle(next, w, restored(r, r.Context(), body))
@@ -83,7 +90,7 @@ func (c *config) identify(r *http.Request, id string, err error) (k idempotency.
 	}
 	k = idempotency.Key{Op: middleware.Fit(c.Op(r)), ID: id}
 	if k.Op == "" {
-		c.report(r, errNoOp)
+		c.ReportError(r, errNoOp)
 		return k, &Problem{Code: CodeInternal}
 	}
 	if c.Scope != nil {
@@ -108,7 +115,7 @@ func (c *config) content(r *http.Request) (body []byte, payload any, refused *Pr
 	case errors.Is(err, errTooLarge):
 		return nil, nil, &Problem{Code: CodeTooLarge, Detail: fmt.Sprintf("At most %d bytes are accepted.", c.MaxRequest)}
 	case errors.Is(err, errConsumed):
-		c.report(r, err)
+		c.ReportError(r, err)
 		return nil, nil, &Problem{Code: CodeInternal}
 	case err != nil:
 		return nil, nil, &Problem{Code: CodeBody}
@@ -119,25 +126,13 @@ func (c *config) content(r *http.Request) (body []byte, payload any, refused *Pr
 	return body, payload, nil
 }
 
-// begin begins a request with the store.
-func (c *config) begin(r *http.Request, k idempotency.Key, payload any) (*idempotency.Attempt, *idempotency.Outcome, error) {
-	var each, own []idempotency.Option
-	if c.Each != nil {
-		each = c.Each(r)
-	}
-	if host := c.Host(r); host != "" {
-		own = append(own, idempotency.AlsoCompare(host))
-	}
-	return c.shared.Begin(r.Context(), k, payload, each, own...)
-}
-
 // errCut is reported for a response that net/http sends as it is before it closes the
 // connection, so that the client sees that the body is incomplete.
 var errCut = errors.New("the response's body is shorter than its Content-Length, so it is not recorded")
 
 // attempt runs the handler, records its response and sends it.
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
-	report := func(err error) { c.report(r, err) }
+	report := func(err error) { c.ReportError(r, err) }
 	rec := record(w, r, c.shared.MaxResponse, report)
 	v := &visit{client: r.Context()}
 	refused := middleware.Run(r.Context(), a, report, func(ctx context.Context) middleware.Result {
@@ -170,17 +165,11 @@ func (c *config) duplicate(w http.ResponseWriter, r *http.Request, k idempotency
 	switch {
 	case err != nil:
 		refused, err := c.shared.Undecodable(k, err)
-		c.report(r, err)
+		c.ReportError(r, err)
 		c.refuse(w, r, refused)
 	case res.Hijacked:
 		c.answer(w, r, Problem{Code: CodeNotKept}, 0)
 	default:
 		c.replay(w, r, res)
-	}
-}
-
-func (c *config) report(r *http.Request, err error) {
-	if c.ReportError != nil {
-		c.ReportError(r, err)
 	}
 }

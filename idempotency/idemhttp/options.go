@@ -137,6 +137,9 @@ func configure(handler string, store *idempotency.Store, opts *Options) (*config
 	if o.OnStatus == nil {
 		o.OnStatus = RememberFinal
 	}
+	if o.ReportError == nil {
+		o.ReportError = func(*http.Request, error) {}
+	}
 	for _, name := range o.NeverStore {
 		c.never[http.CanonicalHeaderKey(name)] = true
 	}

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -20,9 +21,7 @@ import (
 // front of the Middleware has made of it. The order of the query's names does not count, nor do
 // a media type's parameters, such as a boundary. Its error is always nil.
 func Exact(r *http.Request, body []byte) (any, error) {
-	head := describe(r)
-	all := make([]byte, 0, len(head)+len(body))
-	return append(append(all, head...), body...), nil
+	return slices.Concat([]byte(describe(r)), body), nil
 }
 
 // CanonicalJSON is a Payload like Exact, except that the order of members and white space in the
@@ -61,10 +60,8 @@ func describe(r *http.Request) string {
 		kind = media
 	}
 	b := make([]byte, 0, 128)
-	for _, s := range []string{r.Method, route(r), query, kind} {
-		b = append(strconv.AppendQuote(b, s), ' ')
-	}
-	for _, s := range r.Header.Values("Content-Encoding") {
+	parts := []string{r.Method, route(r), query, kind}
+	for _, s := range append(parts, r.Header.Values("Content-Encoding")...) {
 		b = append(strconv.AppendQuote(b, s), ' ')
 	}
 	return string(append(b, '\n'))

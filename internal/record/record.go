@@ -159,7 +159,7 @@ func valid(limit int64) bool { return 0 <= limit && limit <= math.MaxInt32 }
 func encode(r any) string {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // strings and integers only
+		panic(err) // strings, integers and bytes only
 	}
 	return string(b)
 }
