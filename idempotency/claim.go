@@ -166,26 +166,18 @@ func (c *claim) withdraw(ctx context.Context, before state) error {
 // takeBack runs undo, which removes the record of a claim, in the background. It returns false, and
 // does nothing, if the session has ended.
 func (s *Store) takeBack(value string, undo func()) bool {
-	mark := func(on bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if delete(s.unstarted, value); on {
-			s.unstarted[value] = true
-		}
-	}
-	mark(true)
-	ok := s.sess.Background(func() { defer mark(false); undo() })
+	s.unstarted.Store(value, nil)
+	ok := s.sess.Background(func() { defer s.unstarted.Delete(value); undo() })
 	if !ok {
-		mark(false)
+		s.unstarted.Delete(value)
 	}
 	return ok
 }
 
 // takesBack reports whether the record in st is of a claim of this process that takeBack is removing.
 func (s *Store) takesBack(st state) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unstarted[string(st.kv.Value)]
+	_, ok := s.unstarted.Load(string(st.kv.Value))
+	return ok
 }
 
 // undoInTheEnd repeats undo until it succeeds, also while etcd refuses it, for lack of space for

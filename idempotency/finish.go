@@ -89,6 +89,7 @@ func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 	held := true
 	select {
 	case a.writing <- struct{}{}: // a recovery point may be under way
+		defer func() { <-a.writing }()
 	case <-ctx.Done():
 		held = false
 	}
@@ -103,10 +104,9 @@ func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 		cancel()
 	}
 	if again {
-		return a.about(endings[o.state].verb, a.finishLater(o, errors.Join(ErrNotRecorded, a.store.sess.Explain(because(ctx, err))), held))
+		return a.about(endings[o.state].verb, a.finishLater(o, errors.Join(ErrNotRecorded, a.store.sess.Explain(because(ctx, err)))))
 	}
 	a.settled(o, err)
-	<-a.writing
 	return a.about(endings[o.state].verb, err)
 }
 
@@ -126,10 +126,9 @@ func (a *Attempt) beginEnding(o *settlement) error {
 	return nil
 }
 
-// finishLater has the outcome written in the background. It returns err, joined with why the
-// attempt's context has ended unless the caller reports that. held says that the caller has the
-// right to write the record.
-func (a *Attempt) finishLater(o *settlement, err error, held bool) error {
+// finishLater has the outcome written in the background, as soon as the record may be written. It
+// returns err, joined with why the attempt's context has ended unless the caller reports that.
+func (a *Attempt) finishLater(o *settlement, err error) error {
 	if !a.epoch.Valid() { // once more: the write may have taken long
 		a.life.Lose(a.lostWithSession())
 	}
@@ -140,17 +139,12 @@ func (a *Attempt) finishLater(o *settlement, err error, held bool) error {
 	s := a.store
 	s.count.add(&s.count.Pending, 1)
 	if !s.sess.Background(func() {
-		if !held {
-			a.writing <- struct{}{}
-		}
+		a.writing <- struct{}{}
 		defer func() { s.count.add(&s.count.Pending, -1); <-a.writing }()
 		a.keepWriting(o)
 	}) {
 		s.count.add(&s.count.Pending, -1)
 		a.settled(o, err)
-		if held {
-			<-a.writing
-		}
 	}
 	return err
 }

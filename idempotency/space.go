@@ -38,11 +38,6 @@ type space struct {
 	full   bool
 }
 
-func (s *space) init(st *Store) {
-	s.store, s.room = st, math.MaxInt64
-	s.enough() // so that the first request knows
-}
-
 // enough reports whether a request may begin, by etcd's latest answer and what was written since.
 func (s *space) enough() bool {
 	s.mu.Lock()

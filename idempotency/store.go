@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -38,10 +39,11 @@ type Store struct {
 	scopes scopes
 	count  counts
 
+	unstarted sync.Map // the records of claims of this process that are being taken back
+
 	mu        sync.Mutex
 	retention map[time.Duration]*pool // by class
 	flights   map[string]*flight      // by ref: the calls in this process
-	unstarted map[string]bool         // records of claims of this process that are being taken back
 	expiries  map[int64]*expiry       // by lease
 	known     int64                   // greatest revision in an answer of a majority
 	knownAt   moment                  // when the latest such answer was asked for
@@ -70,10 +72,11 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
 		log:  sess.Log().With(zap.String("store", name)),
 		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess),
-		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, unstarted: map[string]bool{}, expiries: map[int64]*expiry{},
+		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},
 		cache: cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}}, scopes: scopes{of: map[string]*tally{}},
 	}
-	st.space.init(st)
+	st.space = space{store: st, room: math.MaxInt64}
+	st.space.enough() // so that the first request knows
 	return st, nil
 }
 

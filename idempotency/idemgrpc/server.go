@@ -87,7 +87,17 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	a, rec, err := c.shared.Begin(ctx, k, payload, each)
 	switch {
 	case err != nil:
-		return c.refuse(ctx, req, method, handler, c.shared.Refuse(k, err), err)
+		refused, gone := c.shared.Refuse(k, err), ctx.Err()
+		if gone != nil && refused.Reason == middleware.Unavailable {
+			return nil, status.FromContextError(gone).Err()
+		}
+		if refused.Report {
+			c.ReportError(ctx, method, err)
+		}
+		if c.FailOpen && refused.Open && gone == nil {
+			return handler(ctx, req)
+		}
+		return nil, refusalOf(refused)
 	case rec != nil:
 		return c.replay(ctx, method, k, rec)
 	}
@@ -148,21 +158,6 @@ func (c *config) replay(ctx context.Context, method string, k idempotency.Key, r
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(replayedName, "true"))
 	return resp, failed
-}
-
-// refuse answers a call that the store has not begun, because of err.
-func (c *config) refuse(ctx context.Context, req any, method string, handler grpc.UnaryHandler, by middleware.Refusal, err error) (any, error) {
-	gone := ctx.Err()
-	if gone != nil && by.Reason == middleware.Unavailable {
-		return nil, status.FromContextError(gone).Err()
-	}
-	if by.Report {
-		c.ReportError(ctx, method, err)
-	}
-	if c.FailOpen && by.Open && gone == nil {
-		return handler(ctx, req)
-	}
-	return nil, refusalOf(by)
 }
 
 type clientKey struct{}
