@@ -45,10 +45,9 @@ func (s *Session) openEpoch(ctx context.Context) (*Epoch, error) {
 		return nil, err
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	accept, refuse := context.WithCancelCause(e.ctx)
+	accept, forget := s.Open(e.ctx)
 	e.accept = accept
-	stop := context.AfterFunc(s.accept, func() { refuse(ErrClosed) })
-	context.AfterFunc(e.ctx, func() { stop() })
+	context.AfterFunc(e.ctx, forget)
 	s.Background(func() {
 		<-l.Context().Done()
 		e.end(ErrLost, l.Cause())

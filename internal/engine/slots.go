@@ -3,7 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math/bits"
+	"math/big"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +24,7 @@ type slots struct {
 	most int // how many may be in use, in all queues
 
 	mu       sync.Mutex
-	numbers  map[string]*numbers // in use, by the range of the queue
+	numbers  map[string]*big.Int // those in use, a bit for each, by the range of the queue
 	used     int                 // in all queues, but for those that were wasted
 	waits    int                 // calls that wait for a slot
 	ready    []chan struct{}     // of those for which none is free yet, in order
@@ -33,7 +33,7 @@ type slots struct {
 }
 
 func newSlots(most int) *slots {
-	return &slots{most: most, numbers: map[string]*numbers{}, names: map[string]int{}, deleting: map[string]struct{}{}}
+	return &slots{most: most, numbers: map[string]*big.Int{}, names: map[string]int{}, deleting: map[string]struct{}{}}
 }
 
 // TakeSlot reserves a slot of the queue with that range. If as many are in use as may be, only because requests
@@ -52,19 +52,19 @@ func (s *slots) TakeSlot(ctx context.Context, queue string) (int, error) {
 		}
 		awaited = true
 	}
-	used := s.numbers[queue]
-	if used == nil {
-		used = new(numbers)
-		s.numbers[queue] = used
+	taken := s.numbers[queue]
+	if taken == nil {
+		taken = new(big.Int)
+		s.numbers[queue] = taken
 	}
-	n := used.take()
+	n := lowestClear(taken)
 	if n > keyspace.MaxSlot {
-		used.free(n)
 		if awaited { // the slot is for the next call
 			s.wake()
 		}
 		return 0, fmt.Errorf("%w: %d slots of this queue are taken", ErrTooMany, n)
 	}
+	taken.SetBit(taken, n, 1)
 	s.used++
 	return n, nil
 }
@@ -137,7 +137,8 @@ func (s *slots) free(t *Ticket) {
 		return
 	}
 	delete(s.deleting, t.Key)
-	if s.numbers[t.Queue].free(t.Number) {
+	taken := s.numbers[t.Queue]
+	if taken.SetBit(taken, t.Number, 0).Sign() == 0 {
 		delete(s.numbers, t.Queue)
 	}
 	s.end(t)
@@ -173,29 +174,7 @@ func (s *slots) wake() {
 	}
 }
 
-// numbers is a set of numbers.
-type numbers []uint64
+var one = big.NewInt(1)
 
-// take adds the lowest number that is not in the set.
-func (s *numbers) take() int {
-	for i, word := range *s {
-		if word != ^uint64(0) {
-			bit := bits.TrailingZeros64(^word)
-			(*s)[i] |= 1 << bit
-			return i*64 + bit
-		}
-	}
-	*s = append(*s, 1)
-	return (len(*s) - 1) * 64
-}
-
-// free removes a number, and reports whether the set is empty then.
-func (s *numbers) free(n int) (empty bool) {
-	(*s)[n/64] &^= 1 << (n % 64)
-	for _, word := range *s {
-		if word != 0 {
-			return false
-		}
-	}
-	return true
-}
+// lowestClear returns the lowest bit that is not set: an addition of one carries up to it.
+func lowestClear(set *big.Int) int { return int(new(big.Int).Add(set, one).TrailingZeroBits()) }
