@@ -128,7 +128,7 @@ func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r req
 		return nil, false, err
 	}
 	q.keep(e, &v)
-	switch v.Bounded(c.Token, r.weight, r.maxWaiters) {
+	switch v.Queue.Bounded(c.Token, r.weight, r.maxWaiters) {
 	case queue.Refuse:
 		e.Withdraw(c.Ticket, q.refusal(c))
 		return nil, false, fullError(q.name, v, c.Token)
@@ -141,5 +141,5 @@ func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r req
 		}
 		return c, true, nil
 	}
-	return c, v.Bounded(c.Token, r.weight, 0) == queue.Enter, nil
+	return c, v.Queue.Bounded(c.Token, r.weight, 0) == queue.Enter, nil
 }

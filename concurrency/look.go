@@ -49,7 +49,7 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (ou
 		}
 		q.keep(e, &v)
 		o := outlook{
-			answer: v.Bounded(0, r.weight, r.maxWaiters), fits: v.Bounded(0, r.weight, 0) == queue.Enter,
+			answer: v.Queue.Bounded(0, r.weight, r.maxWaiters), fits: v.Queue.Bounded(0, r.weight, 0) == queue.Enter,
 			full: fullError(q.name, v, 0), free: v.Limit, revision: v.Revision, limitRev: v.LimitRev, view: &v,
 		}
 		for _, other := range v.Requests() {
@@ -127,7 +127,7 @@ func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View) {
 	q.tries = tries
 	q.mu.Unlock()
 	if len(tries) > 0 {
-		v.Keep(func(token int64) bool { return q.stays(e, token) })
+		v.Queue.Keep(func(token int64) bool { return q.stays(e, token) })
 	}
 }
 

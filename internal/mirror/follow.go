@@ -40,10 +40,10 @@ type Source struct {
 	// Zero means never.
 	Refresh time.Duration
 	Log     *zap.Logger
-	// Seen, if set, is called with each revision that a mirror has reached. Met, if set,
-	// returns the greatest revision that any call of the session has returned: a list that
-	// is sent afterwards cannot be older, unless etcd was restored from a backup. Rewound,
-	// if set, is called when that is certain.
+	// Seen is called with each revision that a mirror has reached. Met returns the greatest
+	// revision that any call of the session has returned: a list that is sent afterwards
+	// cannot be older, unless etcd was restored from a backup. Rewound is called when that
+	// is certain.
 	Seen    func(revision int64)
 	Met     func() int64
 	Rewound func()
@@ -72,17 +72,25 @@ type Handler interface {
 // next list.
 func (s *Source) Follow(ctx context.Context, prefix string, from int64, h Handler) {
 	f := follower{source: s, prefix: prefix, handler: h, revision: from}
-	var pause commit.Backoff
-	for ctx.Err() == nil {
+	s.repeat(ctx, prefix, func(pause *commit.Backoff) error {
 		before := f.revision
 		err := f.follow(ctx)
+		if f.revision > before {
+			pause.Reset()
+		}
+		return err
+	})
+}
+
+// repeat calls watch, which returns why its watch has ended, again and again until ctx ends.
+func (s *Source) repeat(ctx context.Context, prefix string, watch func(*commit.Backoff) error) {
+	var pause commit.Backoff
+	for ctx.Err() == nil {
+		err := watch(&pause)
 		if ctx.Err() != nil {
 			return
 		}
 		s.Log.Debug("watch ended; another is created", zap.String("prefix", prefix), zap.Error(err))
-		if f.revision > before {
-			pause.Reset()
-		}
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			continue
 		}
@@ -124,10 +132,7 @@ func (f *follower) follow(ctx context.Context) error {
 	for {
 		select {
 		case resp, ok := <-events:
-			if !ok {
-				return errors.New("the watch was closed")
-			}
-			if err := resp.Err(); err != nil {
+			if err := ended(resp, ok); err != nil {
 				return err
 			}
 			f.apply(resp.Events)
@@ -144,6 +149,14 @@ func (f *follower) follow(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// ended returns why a watch has ended, or nil for a response with events.
+func ended(resp clientv3.WatchResponse, ok bool) error {
+	if !ok {
+		return errors.New("the watch was closed")
+	}
+	return resp.Err()
 }
 
 // streams is the number of watch streams that are used in rotation.
@@ -191,10 +204,7 @@ func (f *follower) untilRefresh() time.Duration {
 func (f *follower) list(ctx context.Context) error {
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
-	seen := f.revision
-	if f.source.Met != nil {
-		seen = max(seen, f.source.Met())
-	}
+	seen := max(f.revision, f.source.Met())
 	resp, err := f.source.KV.Get(ctx, f.prefix, clientv3.WithPrefix())
 	if err != nil {
 		return err
@@ -227,17 +237,13 @@ func (f *follower) rewound(seen int64) bool {
 		return false
 	}
 	f.source.Log.Warn("etcd's history was taken back: tokens may repeat", zap.String("prefix", f.prefix), zap.Int64("seen", seen))
-	if f.source.Rewound != nil {
-		f.source.Rewound()
-	}
+	f.source.Rewound()
 	return true
 }
 
 func (f *follower) came(revision int64) {
 	f.revision = revision
-	if f.source.Seen != nil {
-		f.source.Seen(revision)
-	}
+	f.source.Seen(revision)
 }
 
 // apply passes on the new events, revision by revision. A watch response always contains whole

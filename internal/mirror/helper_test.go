@@ -157,6 +157,9 @@ func newFixture(t *testing.T, c *embedtest.Cluster, o *embedtest.ClientOptions) 
 	client := c.NewClient(t, o)
 	return &fixture{
 		t: t, cluster: c, client: client, writer: c.Client(), prefix: c.Prefix(t), copy: newCopy(t), want: map[string]string{},
-		source: &mirror.Source{KV: client, Watcher: client, Log: zap.NewNop()},
+		source: &mirror.Source{
+			KV: client, Watcher: client, Log: zap.NewNop(),
+			Seen: func(int64) {}, Met: func() int64 { return 0 }, Rewound: func() {},
+		},
 	}
 }

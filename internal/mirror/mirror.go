@@ -216,18 +216,18 @@ func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
 	if m.fixed > 0 {
 		return
 	}
+	m.queue.ForgetLimit()
+	m.limit, m.limitRev, m.damaged = record.Limit{}, 0, false
 	if kv == nil {
-		m.queue.ForgetLimit()
-		m.limit, m.limitRev, m.damaged = record.Limit{}, 0, false
 		return
 	}
+	m.limitRev = kv.ModRevision
 	l, ok := ReadLimit(kv)
 	if !ok {
-		m.queue.ForgetLimit()
-		m.limit, m.limitRev, m.damaged = record.Limit{}, kv.ModRevision, true
+		m.damaged = true
 		return
 	}
-	m.limit, m.limitRev, m.damaged = l, kv.ModRevision, false
+	m.limit = l
 	m.queue.SetLimit(l.Limit, l.Through)
 }
 
@@ -287,27 +287,19 @@ type View struct {
 	Foreign  int   // keys in the range that are not ours, a damaged limit included
 	Holders  []Request
 	Waiters  []Request
-	queue    queue.Queue
+	Queue    queue.Queue
 }
 
 // Requests returns all requests, in order.
 func (v *View) Requests() []Request { return slices.Concat(v.Holders, v.Waiters) }
 
-// Bounded decides whether a caller that does not want to wait behind more than maxWaiters others
-// may join, or stay if its request has that token already.
-func (v *View) Bounded(token, weight int64, maxWaiters int) queue.Answer {
-	return v.queue.Bounded(token, weight, maxWaiters)
-}
-
-// Keep treats the tries for which lasting returns true as requests that stay, for Bounded only.
-func (v *View) Keep(lasting func(token int64) bool) { v.queue.Keep(lasting) }
-
-// Without returns the view as it would be without one request, for Bounded only.
-func (v View) Without(key string, token int64) View {
-	v.queue.Reset(slices.Concat(v.queue.Holders(), v.queue.Waiters()))
-	v.queue.Delete(key, token)
-	v.queue.Admit()
-	return v
+// Without returns the view's queue as it would be without one request.
+func (v *View) Without(key string, token int64) queue.Queue {
+	q := v.Queue
+	q.Reset(slices.Concat(q.Holders(), q.Waiters()))
+	q.Delete(key, token)
+	q.Admit()
+	return q
 }
 
 // View returns the present state. Changed is closed at the next change.
@@ -319,8 +311,8 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 		v.Foreign++
 	}
 	v.Limit, v.Known = m.queue.Limit()
-	v.queue = m.queue
-	v.queue.Reset(slices.Concat(m.queue.Holders(), m.queue.Waiters()))
+	v.Queue = m.queue
+	v.Queue.Reset(slices.Concat(m.queue.Holders(), m.queue.Waiters()))
 	v.Holders = m.describe(m.queue.Holders())
 	v.Waiters = m.describe(m.queue.Waiters())
 	// A limit that was lowered just now may not yet say exactly which requests had been
