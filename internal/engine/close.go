@@ -59,13 +59,8 @@ func (s *Session) Close(ctx context.Context) error {
 	case <-s.idle:
 	case <-s.ctx.Done():
 	case <-ctx.Done():
-		select {
-		case <-s.idle:
-		case <-s.ctx.Done():
-		default:
-			if s.stillHeld() {
-				s.fail(fmt.Errorf("close session: permits, runs or attempts had not ended: %w", ctx.Err()))
-			}
+		if s.ctx.Err() == nil && s.stillHeld() {
+			s.fail(fmt.Errorf("close session: permits, runs or attempts had not ended: %w", ctx.Err()))
 		}
 	}
 	s.stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,13 +27,14 @@ const (
 // contact records whether etcd answers a session: what was asked, the last answer and the
 // failures since. It is safe for concurrent use.
 type contact struct {
-	mu      sync.Mutex
-	last    time.Time // of the last answer
-	since   time.Time // when the first request after it was sent that has no answer; or zero
-	open    int       // requests under way
-	silent  bool      // one of them has failed, or was given up after silence
-	err     error     // how the last one failed
-	probing bool
+	probing atomic.Bool // a probe is under way
+
+	mu     sync.Mutex
+	last   time.Time // of the last answer
+	since  time.Time // when the first request after it was sent that has no answer; or zero
+	open   int       // requests under way
+	silent bool      // one of them has failed, or was given up after silence
+	err    error     // how the last one failed
 }
 
 // ask records that a request is sent, and returns when, for answer.
@@ -88,22 +90,11 @@ func (c *contact) trouble() (Outage, bool) {
 	return o, c.silent || c.open > 0 && !c.since.IsZero() && time.Since(c.since) >= silence
 }
 
-// startProbe reports whether a probe is needed to know whether etcd answers. If so,
-// endProbe is called after it.
-func (c *contact) startProbe() bool {
+// fresh reports whether it is known, without a probe, whether etcd answers.
+func (c *contact) fresh() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.probing || !c.silent && time.Since(c.last) < probeLead {
-		return false
-	}
-	c.probing = true
-	return true
-}
-
-func (c *contact) endProbe() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.probing = false
+	return !c.silent && time.Since(c.last) < probeLead
 }
 
 // Outage is what is known of an etcd that does not answer.
@@ -152,17 +143,15 @@ func (e *Epoch) ProbeBefore(end time.Time) (stop func() bool) {
 // that. It returns at once.
 func (e *Epoch) probe() {
 	s := e.sess
-	if !s.contact.startProbe() {
+	if s.contact.fresh() || !s.contact.probing.CompareAndSwap(false, true) {
 		return
 	}
-	if !s.Background(func() {
-		defer s.contact.endProbe()
+	s.Background(func() { // or after Close, when no wait is left
+		defer s.contact.probing.Store(false)
 		ctx, cancel := commit.Call(s.ctx)
 		defer cancel()
 		_, _ = s.kv.Get(ctx, e.keys.Alive())
-	}) {
-		s.contact.endProbe()
-	}
+	})
 }
 
 // recorded is a caller's client whose reads and Txns contact records.
