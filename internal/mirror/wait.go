@@ -65,14 +65,16 @@ func (m *Mirror) Gone(key string, token int64) (gone bool, changed <-chan struct
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, _, ok := m.queue.Position(key, token)
-	switch {
-	case ok || m.revision < token:
-	case m.listed < token: // or the watch has lost the event by which it came
+	return !ok && m.missed(token), m.changed
+}
+
+// missed reports whether a request with that token which the view does not show is gone, if
+// the view is new enough to know.
+func (m *Mirror) missed(token int64) bool {
+	if m.revision >= token && m.listed < token { // or the watch has lost the event by which it came
 		m.listAgain()
-	default:
-		gone = true
 	}
-	return gone, m.changed
+	return m.listed >= token
 }
 
 // Outcome returns a channel that receives the outcome, once.
@@ -84,14 +86,8 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 	_, admitted, ok := m.queue.Position(w.key, w.create)
 	limit, known := m.queue.Limit()
 	switch {
-	case !ok && m.revision < w.create:
-		return 0, false
-	case !ok && m.listed < w.create:
-		// Either it is gone, or the watch has lost the event by which it came.
-		m.listAgain()
-		return 0, false
 	case !ok:
-		return Gone, true
+		return Gone, m.missed(w.create)
 	case admitted && m.doubts(w):
 		m.listAgain()
 		return 0, false
