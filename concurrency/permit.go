@@ -27,21 +27,21 @@ type Permit struct {
 	since  time.Time
 	life   *life.Life
 
-	mu    sync.Mutex
-	asked context.Context // nil until wanted
-	ask   context.CancelCauseFunc
-	word  *StepDownError
+	asked   context.Context // of StopRequested
+	ask     context.CancelCauseFunc
+	closing sync.Once // asked ends with Close, too: from the first StopRequested on
 
-	release  sync.Once
-	released atomic.Bool   // its holder has ended it
-	done     chan struct{} // closed when the release is done
-	err      error         // its outcome
-	refused  chan error    // has an error of etcd's if it refuses the release for now
+	releasing atomic.Bool   // Release was called
+	released  atomic.Bool   // its holder has ended it
+	done      chan struct{} // closed when the release is done
+	err       error         // its outcome
+	refused   chan error    // has an error of etcd's if it refuses the release for now
 }
 
 func newPermit(ctx context.Context, e *engine.Epoch, c *ticket) *Permit {
 	p := &Permit{queue: c.queue, epoch: e, ticket: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
 	p.life = life.New(context.WithoutCancel(ctx), e, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
+	p.asked, p.ask = context.WithCancelCause(p.Context())
 	return p
 }
 

@@ -33,10 +33,8 @@ import (
 // at the latest until etcd expires the lease. Release may be called again, and by several
 // goroutines at once: each call waits for the first release and returns its outcome.
 func (p *Permit) Release(ctx context.Context) error {
-	first := false
-	p.release.Do(func() { first = true })
 	var why error
-	if first {
+	if p.releasing.CompareAndSwap(false, true) {
 		why = p.startRelease(ctx)
 	}
 	select {

@@ -53,28 +53,15 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 // ErrClosed when Close of the session begins to wait, and when the permit ends, as Context
 // does. The permit itself stays valid until it is released or lost.
 func (p *Permit) StopRequested() context.Context {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.asked == nil {
-		asked, ask := context.WithCancelCause(p.Context())
-		p.asked, p.ask = asked, ask
-		if p.word != nil {
-			ask(p.word)
-		}
+	p.closing.Do(func() {
 		accept := p.epoch.Accepting()
-		stop := context.AfterFunc(accept, func() { ask(context.Cause(accept)) })
+		stop := context.AfterFunc(accept, func() { p.ask(context.Cause(accept)) })
 		context.AfterFunc(p.Context(), func() { stop() })
-	}
+	})
 	return p.asked
 }
 
 // askToStepDown ends the context of StopRequested.
 func (p *Permit) askToStepDown(n record.Notice) {
-	word := &StepDownError{Name: p.queue.name, Token: p.token, Reason: noticeReason(n)}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.word = word
-	if p.ask != nil {
-		p.ask(word)
-	}
+	p.ask(&StepDownError{Name: p.queue.name, Token: p.token, Reason: noticeReason(n)})
 }
