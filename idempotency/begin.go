@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -267,8 +269,9 @@ func (c *call) outcome(ctx context.Context, st state) (*Outcome, state, error) {
 	return nil, again, err
 }
 
-// refuse counts and returns the error of a refusal.
+// refuse counts, logs and returns the error of a refusal.
 func (c *call) refuse(ctx context.Context, next decision, st state) error {
+	s := c.store
 	switch next {
 	case refuseUnreadable:
 		return fmt.Errorf("%w (%s)", ErrUnreadable, c.entry.Ref)
@@ -277,11 +280,25 @@ func (c *call) refuse(ctx context.Context, next decision, st state) error {
 	case refuseInProgress:
 		return c.inProgress(ctx, st)
 	case refuseUnknown:
-		return c.unknown(st)
+		s.count.add(&s.count.Unknown, 1)
+		s.log.Warn("an attempt was lost: the request is refused until Resolve", c.fields(st, st.rec.Number)...)
+		return &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Owner: st.rec.Owner, Attempt: st.rec.Number}
 	case refuseScopeFull:
-		return c.scopeFull()
+		s.count.add(&s.count.ScopeFull, 1)
+		most := s.opts.MaxPerScope
+		// Records that were made at equal intervals expire at equal intervals.
+		after := min(max(c.set.Retain/time.Duration(most), time.Second), time.Hour)
+		return &ScopeFullError{Key: c.key, Max: most, RetryAfter: after}
 	}
 	return ErrNearQuota
+}
+
+// fields name a request in logs. The key's ID is a secret, and not among them.
+func (c *call) fields(lost state, number int) []zap.Field {
+	return []zap.Field{
+		zap.String("scope", c.key.Scope), zap.String("op", c.key.Op), zap.String("ref", c.entry.Ref),
+		zap.Int("attempt", number), zap.String("lost", lost.rec.Owner),
+	}
 }
 
 // next returns the record of the attempt that comes after st.

@@ -60,8 +60,9 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	rec.Lease = int64(ep.Lease())
 	cl := &claim{store: s, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f, epoch: ep, leave: leave, work: work, begun: rec, value: rec.Encode()}
 	// The answer is waited for while the session closes, but not after.
-	sent, cancel := s.whileOpen(c.outer)
-	defer cancel()
+	sent, cancel := context.WithCancelCause(c.outer)
+	defer cancel(nil)
+	defer context.AfterFunc(s.sess.Context(), func() { cancel(ErrClosed) })()
 	created, err := cl.send(sent, st)
 	var pending *commit.PendingError
 	switch {
@@ -87,7 +88,8 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	s.saw(created.Token, st.sent)
 	s.count.add(&s.count.Begun, 1)
 	if st.lost() {
-		c.tookOver(st, rec.Number)
+		s.count.add(&s.count.TakenOver, 1) // effects of the lost one outside etcd may happen a second time
+		s.log.Warn("an attempt was lost: the request runs again", c.fields(st, rec.Number)...)
 	}
 	return cl.start(c.outer, created.Token), nil
 }
@@ -130,13 +132,6 @@ func (c *claim) discard(pending *commit.PendingError, before state) {
 		s.work.give(c.work, true)
 		c.leave()
 	}
-}
-
-// whileOpen derives a ctx that ends, with ErrClosed, when Close has waited for the session's holders.
-func (s *Store) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.sess.Context(), func() { cancel(ErrClosed) })
-	return ctx, func() { stop(); cancel(nil) }
 }
 
 // nearQuota joins ErrNearQuota if etcd has refused a write for lack of space.

@@ -89,14 +89,11 @@ func (r *Outcome) unpack(key Key, v any) error {
 	return nil
 }
 
-// recordWithin bounds how long Do waits until etcd has the outcome.
-const recordWithin = commit.CallTimeout
-
 // run calls the function and settles the attempt, however the function ends.
 func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error) {
 	// The caller's ctx may have ended. The end is recorded nevertheless.
 	wait := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(context.WithoutCancel(ctx), recordWithin)
+		return context.WithTimeout(context.WithoutCancel(ctx), commit.CallTimeout)
 	}
 	foreign := true // code of the caller runs, which may panic
 	defer func() {

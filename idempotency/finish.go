@@ -98,10 +98,9 @@ func (a *Attempt) finish(ctx context.Context, o *settlement) error {
 	if held && ctx.Err() == nil {
 		// Where the session has ended, nothing is left that could try again.
 		tries, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(a.store.client.Ctx(), cancel)
+		defer cancel()
+		defer context.AfterFunc(a.store.client.Ctx(), cancel)()
 		err, again = a.write(tries, o)
-		stop()
-		cancel()
 	}
 	if again {
 		return a.about(endings[o.state].verb, a.finishLater(o, errors.Join(ErrNotRecorded, a.store.sess.Explain(because(ctx, err)))))

@@ -112,12 +112,3 @@ func (s *Store) keysBelow(ctx context.Context, prefix string) (int64, error) {
 	}
 	return resp.Count, nil
 }
-
-// scopeFull counts and returns the refusal of a request whose scope is full. Records that were made at
-// equal intervals expire at equal intervals.
-func (c *call) scopeFull() error {
-	c.store.count.add(&c.store.count.ScopeFull, 1)
-	most := c.store.opts.MaxPerScope
-	after := min(max(c.set.Retain/time.Duration(most), time.Second), time.Hour)
-	return &ScopeFullError{Key: c.key, Max: most, RetryAfter: after}
-}
