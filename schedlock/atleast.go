@@ -112,10 +112,8 @@ func (l *Locker) keepSpare(j *job, id clientv3.LeaseID) {
 // endCooldown ends a cooldown exactly when AtLeast has passed. If the session ends before that, the
 // cooldown ends a little later, with its lease.
 func (l *Locker) endCooldown(c *claimed, began time.Time, atLeast time.Duration) {
-	t := time.NewTimer(atLeast - time.Since(began))
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(atLeast - time.Since(began)):
 	case <-l.sess.Context().Done():
 		return
 	}

@@ -144,11 +144,9 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request) (decis
 
 // waitEvent waits for an event of the job.
 func (l *Locker) waitEvent(ctx context.Context, changed <-chan struct{}) error {
-	t := time.NewTimer(l.sess.TTL()) // in case an event is lost
-	defer t.Stop()
 	select {
 	case <-changed:
-	case <-t.C:
+	case <-time.After(l.sess.TTL()): // in case an event is lost
 	case <-ctx.Done():
 		return ended(ctx)
 	}
@@ -176,8 +174,7 @@ func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (observed,
 	if r.within > 0 {
 		d = min(d, r.within/4) // the claim needs most of the time
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
+	place := time.After(d)
 	for {
 		h, changed := j.seen(run)
 		if h.claimed && p.attempt == 1 {
@@ -188,7 +185,7 @@ func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (observed,
 			if p.attempt > 1 {
 				return observed{changed: true}, nil
 			}
-		case <-t.C:
+		case <-place:
 			return h, nil
 		case <-ctx.Done():
 			return observed{}, ended(ctx)

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -66,13 +67,11 @@ func (c *clocks) publish(ctx context.Context, sess *engine.Session, every time.D
 		if err != nil {
 			wait = min(every, 5*time.Second)
 		}
-		t := time.NewTimer(wait)
 		select {
-		case <-t.C:
+		case <-time.After(wait):
 		case <-e.Context().Done():
 		case <-ctx.Done():
 		}
-		t.Stop()
 	}
 }
 
@@ -149,7 +148,7 @@ func (c *clocks) list(own clientv3.LeaseID) []Clock {
 		}
 		out = append(out, k)
 	}
-	slices.SortFunc(out, func(a, b Clock) int { return int(min(max(a.Lease-b.Lease, -1), 1)) })
+	slices.SortFunc(out, func(a, b Clock) int { return cmp.Compare(a.Lease, b.Lease) })
 	return out
 }
 

@@ -3,6 +3,7 @@ package schedlock
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -91,11 +92,9 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 		return st.over(p, r, Late)
 	case len(st.pause) > 0:
 		return st.skip(Paused)
-	case len(st.lock) > 0:
-		return st.skip(StillRunning)
-	case len(st.cooldown) > 0 && p.attempt > 1:
+	case len(st.lock) == 0 && len(st.cooldown) > 0 && p.attempt > 1:
 		return st.await(r)
-	case len(st.cooldown) > 0:
+	case len(st.lock)+len(st.cooldown) > 0:
 		return st.skip(StillRunning)
 	}
 	mine := r.shared()
@@ -145,18 +144,16 @@ func (st state) settled() string {
 
 // owner returns the owner of the run, lock or cooldown that causes an outcome, or "".
 func (st state) owner(out Outcome) string {
-	var by [][]*mvccpb.KeyValue
+	var by []*mvccpb.KeyValue
 	switch out {
 	case Claimed:
-		by = append(by, st.run)
+		by = st.run
 	case StillRunning:
-		by = append(by, st.lock, st.cooldown)
+		by = slices.Concat(st.lock, st.cooldown)
 	}
-	for _, kvs := range by {
-		if len(kvs) > 0 {
-			r, _ := record.DecodeLock(kvs[0].Value) // a Run has the same field
-			return r.Owner
-		}
+	if len(by) == 0 {
+		return ""
 	}
-	return ""
+	r, _ := record.DecodeLock(by[0].Value) // a Run has the same field
+	return r.Owner
 }

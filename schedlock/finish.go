@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -54,6 +55,11 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req reque
 	r.began = time.Now()
 	r.life = life.New(ctx, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
 	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.Lose(r.lostWithSession()) })
+	r.stopRequested = sync.OnceValue(func() context.Context {
+		ctx, cancel := l.sess.Open(r.Context())
+		context.AfterFunc(ctx, cancel)
+		return ctx
+	})
 	r.atMost.Store(int64(req.atMost))
 	_ = r.life.Bound(r.began.Add(req.atMost))
 	j.mu.Lock()
@@ -108,10 +114,8 @@ func (r *Run) overdue(cause error) {
 		return
 	}
 	r.locker.sess.Background(func() {
-		t := time.NewTimer(r.locker.sess.Margin())
-		defer t.Stop()
 		select {
-		case <-t.C:
+		case <-time.After(r.locker.sess.Margin()):
 			// With a ctx that has ended, so that the caller does not wait for etcd here when
 			// the function returns at last.
 			over, cancel := context.WithCancel(context.Background())

@@ -56,9 +56,8 @@ func (l *Locker) report(res Result, err error) {
 // newRefusal records why a job is refused, and reports whether the reason is new: it is the same at
 // each tick.
 func (l *Locker) newRefusal(job string, err error) bool {
-	var settings *SettingsError
 	why := err.Error() // includes the tick, unless it is one of these
-	if errors.As(err, &settings) {
+	if settings, ok := errors.AsType[*SettingsError](err); ok {
 		why = settings.Error()
 	}
 	l.mu.Lock()

@@ -57,13 +57,13 @@ var errLate = errors.New("it is too late for the tick")
 func (r request) bound(ctx context.Context, tick, now time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := func() { cancel(endedBy{errLate}) }
-	var timer *time.Timer
 	if r.within > 0 {
 		left := tick.Add(r.within).Sub(now)
 		if left <= 0 {
 			late()
 		}
-		timer = time.AfterFunc(left, late)
+		timer := time.AfterFunc(left, late)
+		context.AfterFunc(ctx, func() { timer.Stop() })
 	}
 	if r.passed != nil {
 		go func() {
@@ -74,10 +74,5 @@ func (r request) bound(ctx context.Context, tick, now time.Time) (context.Contex
 			}
 		}()
 	}
-	return ctx, func() {
-		cancel(nil)
-		if timer != nil {
-			timer.Stop()
-		}
-	}
+	return ctx, func() { cancel(nil) }
 }

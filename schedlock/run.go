@@ -30,14 +30,13 @@ type Run struct {
 	outcome Result
 	err     error
 
-	open      *UnconfirmedError // if the record of the end is not confirmed, or nil; guarded by job.mu
-	confirmed bool              // etcd has confirmed the end; guarded by job.mu
+	open      error // an *UnconfirmedError if the record of the end is not confirmed, or nil; guarded by job.mu
+	confirmed bool  // etcd has confirmed the end; guarded by job.mu
 
 	began  time.Time
 	atMost atomic.Int64 // from began, for the text of an error
 
-	mu            sync.Mutex
-	stopRequested context.Context // nil until StopRequested was called
+	stopRequested func() context.Context // makes the context at its first call
 }
 
 // Job returns the job's name.
@@ -57,14 +56,7 @@ func (r *Run) Lost() <-chan struct{} { return r.life.Lost() }
 // halfway should watch this context. Close waits for the runs that a cron library has started, too:
 // call Close before waiting for the library to stop, so that these runs are requested to stop.
 func (r *Run) StopRequested() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopRequested == nil {
-		ctx, cancel := r.locker.sess.Open(r.Context())
-		context.AfterFunc(ctx, cancel)
-		r.stopRequested = ctx
-	}
-	return r.stopRequested
+	return r.stopRequested()
 }
 
 // Tick returns the fire time of the run, in UTC.

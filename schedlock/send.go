@@ -59,8 +59,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 		}
 		return c, nil
 	}
-	var pending *commit.PendingError
-	if errors.As(err, &pending) {
+	if pending, ok := errors.AsType[*commit.PendingError](err); ok {
 		l.discard(j, c, pending)
 		return nil, l.endError(sent, asked, err)
 	}

@@ -25,11 +25,9 @@ func (r *Run) write(ctx context.Context, rec record.Run, puts []clientv3.Op) {
 	defer close(left)
 	var open error // why etcd has not confirmed the record
 	if sess.Background(func() { r.record(puts, known, left) }) {
-		t := time.NewTimer(sess.ReleaseTimeout())
-		defer t.Stop()
 		select {
 		case open = <-known:
-		case <-t.C:
+		case <-time.After(sess.ReleaseTimeout()):
 			open = fmt.Errorf("no answer within SessionOptions.ReleaseTimeout (%v)", sess.ReleaseTimeout())
 		case <-ctx.Done():
 			open = ctx.Err()
@@ -111,9 +109,6 @@ func (r *Run) setConfirmed() {
 func (r *Run) unconfirmed() error {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
-	if r.open == nil {
-		return nil
-	}
 	return r.open
 }
 

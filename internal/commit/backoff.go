@@ -44,10 +44,8 @@ func (b *Backoff) Wait(ctx context.Context, last error) error {
 	d := 10 * time.Millisecond << min(b.failures, 20)
 	d = min(d, cmp.Or(b.Most, 1280*time.Millisecond))
 	b.failures++
-	t := time.NewTimer(d/2 + rand.N(d))
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d/2 + rand.N(d)):
 		return nil
 	case <-ctx.Done():
 	}

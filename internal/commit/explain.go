@@ -21,8 +21,7 @@ func (e *deniedError) Unwrap() []error { return []error{e.error, e.known} }
 // Explain adds to an error for which Denied holds what an operator has to change, once. All
 // keys of the caller begin with prefix. Other errors are returned as they are.
 func Explain(err error, prefix string) error {
-	var done *deniedError
-	if err == nil || !Denied(err) || errors.As(err, &done) {
+	if _, done := errors.AsType[*deniedError](err); done || err == nil || !Denied(err) {
 		return err
 	}
 	known, _ := asEtcd(err)
