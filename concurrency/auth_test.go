@@ -93,7 +93,7 @@ func TestNoAuthStorm(t *testing.T) {
 }
 
 // F21: the role loses the prefix. That ends the permits, and the cause says why;
-// when it has the prefix again the session goes on.
+// when it has the prefix again the session continues.
 func TestPermissionLost(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Start(t, nil)

@@ -57,7 +57,7 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, r re
 			ours := asOurs(err)
 			switch {
 			case errors.Is(err, errRefused):
-				p.outrun = true
+				p.overtaken = true
 			case ours != nil:
 				p.ours, full = true, ours.held
 			default:

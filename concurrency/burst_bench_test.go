@@ -16,7 +16,7 @@ import (
 
 // BenchmarkBurst has one session with a TTL of 5 s ask for 8000 permits, or
 // ETCDKIT_BURST, in the same moment, of a queue in which all are granted or all wait. It
-// shows how long it takes until all requests stand in etcd, or a lease is lost.
+// shows how long it takes until all requests are in etcd, or a lease is lost.
 func BenchmarkBurst(b *testing.B) {
 	calls := 8000
 	if s := os.Getenv("ETCDKIT_BURST"); s != "" {
@@ -43,12 +43,12 @@ func BenchmarkBurst(b *testing.B) {
 				for range calls {
 					running.Go(func() { _, _ = sm.Acquire(ctx) })
 				}
-				standing := func() int64 {
+				queued := func() int64 {
 					resp, err := f.Client().Get(ctx, s.NamespacePrefix()+"sem/x/queue/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 					require.NoError(b, err)
 					return resp.Count
 				}
-				for ; standing() < int64(calls) && len(reported.lost) == 0 && time.Since(begun) < time.Minute; time.Sleep(50 * time.Millisecond) {
+				for ; queued() < int64(calls) && len(reported.lost) == 0 && time.Since(begun) < time.Minute; time.Sleep(50 * time.Millisecond) {
 				}
 				b.ReportMetric(time.Since(begun).Seconds(), "s")
 				b.ReportMetric(float64(c.Requests()["Txn"])/float64(calls), "Txn/call")

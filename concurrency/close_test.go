@@ -22,7 +22,7 @@ func (f fixture) leftNothing(c *embedtest.Client) {
 	f.T.Helper()
 	require.Empty(f.T, f.Keys("/session/"))
 	require.Empty(f.T, f.Keys("/queue/"))
-	// F11: nor is a lease renewed that nobody owns.
+	// F11: nor is a lease renewed that has no session.
 	require.Eventually(f.T, func() bool { return len(c.OpenStreams()) == 0 }, soon, time.Millisecond, "streams: %v", c.OpenStreams())
 }
 
@@ -93,7 +93,7 @@ func TestCloseAfterRevocation(t *testing.T) {
 	f.leftNothing(c)
 }
 
-// Close may be called again, by anybody at any time. The first ctx that ends, of
+// Close may be called again, by any goroutine at any time. The first ctx that ends, of
 // whichever call, ends the wait for holders; all calls return the same.
 func TestCloseTwice(t *testing.T) {
 	t.Parallel()

@@ -79,13 +79,13 @@ const (
 
 // prospect is what a bounded call knows of its request before it is written.
 type prospect struct {
-	answer queue.Answer
-	ours   bool // its ID is that of an earlier request of this session that is about to go
-	outrun bool // another has come since the look
-	round  int  // of looks
-	free   int64
-	weight int64
-	waited time.Duration // since the first look
+	answer    queue.Answer
+	ours      bool // its ID is that of an earlier request of this session that is about to go
+	overtaken bool // by another request since the look
+	round     int  // of looks
+	free      int64
+	weight    int64
+	waited    time.Duration // since the first look
 }
 
 // next decides what a bounded call does with its request.
@@ -98,9 +98,9 @@ func (p prospect) next() step {
 		return wait
 	case p.answer == queue.Refuse:
 		return fail
-	case p.outrun && p.free < ample*p.weight:
+	case p.overtaken && p.free < ample*p.weight:
 		return again
-	case p.outrun || p.round >= optimistic:
+	case p.overtaken || p.round >= optimistic:
 		return writeAnyway
 	}
 	return writeIf

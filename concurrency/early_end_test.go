@@ -13,7 +13,7 @@ import (
 )
 
 // S3, F05, F07, F10: whatever ends a lease early, or takes its presence key away,
-// ends the permits at once, long before their time. The session goes on with a
+// ends the permits at once, long before their time. The session continues with a
 // new lease, and the old one leaves nothing (L6).
 func TestTrapS3LostEarly(t *testing.T) {
 	t.Parallel()
@@ -55,8 +55,8 @@ func TestTrapS3LostEarly(t *testing.T) {
 	}
 }
 
-// A victim of an early end (eviction, takeover) hears of it by the one range that
-// its session watches, also when that watch has lost the word and goes on: the
+// A victim of an early end (eviction, takeover) learns of it by the one range that
+// its session watches, also when that watch has lost the notice and continues: the
 // range is listed anew now and then.
 func TestTrapS9EarlyEndIsReported(t *testing.T) {
 	if testing.Short() {

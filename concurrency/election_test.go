@@ -21,7 +21,7 @@ func election(t testing.TB, s *concurrency.Session, name string) *concurrency.El
 	return el
 }
 
-// campaign campaigns in a goroutine and returns when the candidate stands in etcd.
+// campaign campaigns in a goroutine and returns when the candidate is in etcd.
 func (f fixture) campaign(ctx context.Context, el *concurrency.Election, opts ...concurrency.AcquireOption) <-chan answer {
 	f.T.Helper()
 	before := len(f.Keys("queue/"))
@@ -41,7 +41,7 @@ func leader(t testing.TB, el *concurrency.Election) concurrency.Leader {
 	return l
 }
 
-// A term is published with its note; who leads is read and watched, nobody included.
+// A term is published with its note; the leader is read and watched, also when there is none.
 func TestElection(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -106,7 +106,7 @@ func TestElection(t *testing.T) {
 	}
 }
 
-// A watch that begins, or goes on, on a view that lags behind never shows a leader that
+// A watch that begins, or continues, on a view that lags behind never shows a leader that
 // the caller knows to be gone: not after a read, nor after compaction and a broken
 // connection.
 func TestElectionWatchIsMonotone(t *testing.T) {
@@ -157,7 +157,7 @@ func TestElectionWatchIsMonotone(t *testing.T) {
 	require.NoError(t, err)
 	c.Heal()
 	last := int64(0)
-	l := got(t, seen, "it goes on")
+	l := got(t, seen, "it continues")
 	require.False(t, l.Elected(), "%+v", l)
 	term, err = ea.Campaign(ctx)
 	require.NoError(t, err)
@@ -249,7 +249,7 @@ func TestCandidateOfALostLease(t *testing.T) {
 	require.NoError(t, f.RevokeLease(ctx, old))
 	require.NoError(t, again.WaitHit(ctx), "it campaigns anew")
 	require.NoError(t, first.Release(ctx))
-	second := granted(t, wb, "the next one that stands in etcd")
+	second := granted(t, wb, "the next request in etcd")
 	waiting(t, ws, "it has no key: a phantom leader")
 	require.Equal(t, second.Token(), leader(t, es).Token)
 	require.NoError(t, again.Release())
@@ -266,7 +266,7 @@ func TestCandidateOfALostLease(t *testing.T) {
 }
 
 // J11: a term that was lost stays lost while the same process leads the next one. It
-// neither renews nor ends that, and nobody who speaks of the one means the other.
+// neither renews nor ends that, and no error of the one names the other.
 func TestPastTermStaysPast(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -295,8 +295,8 @@ func TestPastTermStaysPast(t *testing.T) {
 	require.NoError(t, term.Release(ctx))
 }
 
-// J23: whatever takes a term's keys away under a living leader, he hears of it by his
-// watches, not by his lease's end, and his resignation does not hurt the next one.
+// J23: whatever deletes a term's keys under a live leader, the leader learns of it by its
+// watches, not by its lease's end, and its resignation does not affect the next one.
 func TestTermWithDeletedKeys(t *testing.T) {
 	t.Parallel()
 	for name, strike := range map[string]func(f fixture, s *concurrency.Session) error{
@@ -336,7 +336,7 @@ func TestTermWithDeletedKeys(t *testing.T) {
 	}
 }
 
-// An evicted leader hears who has done it, though his term's key and the word on it
+// An evicted leader gets the name of the evicting process, though its term's key and the notice on it
 // come by two watches.
 func TestEvictedLeaderGetsTheReason(t *testing.T) {
 	t.Parallel()
@@ -387,5 +387,5 @@ func TestTermOutlivesALostEvent(t *testing.T) {
 	_, err = f.Client().Delete(ctx, key+"x")
 	require.NoError(t, err)
 	require.NoError(t, term.Err())
-	require.NoError(t, term.Release(ctx), "the term went on")
+	require.NoError(t, term.Release(ctx), "the term continued")
 }

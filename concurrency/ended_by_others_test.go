@@ -93,7 +93,7 @@ func TestReleaseIsEndedByANotice(t *testing.T) {
 
 // A14: etcd has answered that the key is gone, the watch has not brought why, and the read
 // that asks why is not answered before ctx ends. That is no loss as far as is known, and
-// not confirmed; the release goes on until the reason is known.
+// not confirmed; the release continues until the reason is known.
 func TestReleaseReadsTheReasonUntilItIsKnown(t *testing.T) {
 	t.Parallel()
 	for name, evicted := range map[string]bool{"ReleaseID": false, "Evict": true} {

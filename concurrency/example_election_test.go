@@ -43,7 +43,7 @@ func ExampleElection() {
 		if _, err := el.StepDown(ctx, "deploy"); err != nil { // in general, another process
 			return err
 		}
-		<-term.Done() // the work goes on until then
+		<-term.Done() // the work continues until then
 		fmt.Println("asked to step down:", errors.Is(context.Cause(term), concurrency.ErrStepDown))
 		return nil
 	}, concurrency.Note("10.0.0.7:4000"))

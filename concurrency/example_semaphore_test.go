@@ -25,7 +25,7 @@ func session(ctx context.Context) (sess *concurrency.Session, stop func()) {
 	return sess, func() { _ = sess.Close(ctx); _ = etcd.Close() }
 }
 
-// Do is the usual way: the permit is given back however the function ends.
+// Do is the usual way: the permit is released however the function ends.
 func ExampleSemaphore_Do() {
 	ctx := context.Background()
 	sess, stop := session(ctx)
@@ -45,7 +45,7 @@ func ExampleSemaphore_Do() {
 		return nil
 	})
 	if errors.Is(err, concurrency.ErrLost) {
-		fmt.Println("somebody else may have rendered at the same time")
+		fmt.Println("another process may have rendered at the same time")
 	}
 	// Output:
 	// frame 1
@@ -112,7 +112,7 @@ func ExampleSemaphore_TryAcquire() {
 	// Output: 1 of 1 in use, 0 waiting
 }
 
-// A limit of 0 pauses all processes. Once nobody holds, nobody works.
+// A limit of 0 pauses all processes. Once no permit is held, no process works.
 func ExampleSemaphore_SetLimit() {
 	ctx := context.Background()
 	sess, stop := session(ctx)
@@ -134,7 +134,7 @@ func ExampleSemaphore_SetLimit() {
 			break
 		}
 	}
-	fmt.Println("nobody renders")
+	fmt.Println("no process renders")
 
 	if err := sem.SetLimit(ctx, 10); err != nil {
 		log.Fatal(err)
@@ -147,6 +147,6 @@ func ExampleSemaphore_SetLimit() {
 		log.Fatal(err)
 	}
 	// Output:
-	// nobody renders
+	// no process renders
 	// rendering again
 }

@@ -69,7 +69,7 @@ func (f fixture) streams(c *embedtest.Client) {
 }
 
 // sees returns the view by which waiting callers of this process are admitted, as
-// soon as it has seen all that stands in etcd now.
+// soon as it has seen all that is in etcd now.
 func (f fixture) sees(ctx context.Context, sm *concurrency.Semaphore) concurrency.Status {
 	f.T.Helper()
 	mark := strings.TrimSuffix(f.Keys("/limit")[0], "limit") + "seen" // foreign, and not counted
@@ -153,7 +153,7 @@ type answer struct {
 	err error
 }
 
-// ask calls Acquire in a goroutine and returns when its request stands in etcd, or
+// ask calls Acquire in a goroutine and returns when its request is in etcd, or
 // the answer is there.
 func ask(t testing.TB, ctx context.Context, sm *concurrency.Semaphore, opts ...concurrency.AcquireOption) <-chan answer {
 	t.Helper()

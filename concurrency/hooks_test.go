@@ -43,7 +43,7 @@ func TestHooksMayCallBack(t *testing.T) {
 		}
 	}
 	all := func(what, name string) {
-		if name == "x" { // hooks of what hooks do would go on for ever
+		if name == "x" { // hooks of what hooks do would never end
 			look()
 			ran <- what
 		}

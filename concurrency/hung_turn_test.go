@@ -15,7 +15,7 @@ import (
 )
 
 // T3: as many calls as have turns wait for a member that is silent, say. The others of the session
-// go on a moment later.
+// continue a moment later.
 func TestHungCallsHoldUpNoOthers(t *testing.T) {
 	t.Parallel()
 	const sends = 128

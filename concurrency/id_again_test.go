@@ -22,7 +22,7 @@ func deletes(_ string, msg any) bool {
 }
 
 // A request with an ID waits, its session loses its lease and it queues anew. The
-// old request may still stand in etcd: that is no reason to refuse the new one.
+// old request may still be in etcd: that is no reason to refuse the new one.
 func TestIDOfALostLeaseIsOurs(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -55,7 +55,7 @@ func TestIDOfALostLeaseIsOurs(t *testing.T) {
 	f.NoKeys("/id/")
 }
 
-// The caller of a request with an ID gives up and comes again before etcd has heard
+// The caller of a request with an ID gives up and comes again before etcd has received
 // of it.
 func TestIDOfAGivenUpRequestIsOurs(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestTryWithIDOnAFullQueue(t *testing.T) {
 
 	_, err = sm.TryAcquire(ctx, concurrency.ID("a"), concurrency.TakeOver(), concurrency.Weight(2))
 	require.ErrorIs(t, err, concurrency.ErrFull)
-	require.NoError(t, q.Err(), "nobody is taken over if that does not help")
+	require.NoError(t, q.Err(), "no request is taken over if that does not help")
 	require.NoError(t, q.Release(ctx))
 	require.NoError(t, other.Release(ctx))
 }

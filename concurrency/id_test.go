@@ -86,7 +86,7 @@ func TestTakeOver(t *testing.T) {
 	require.ErrorIs(t, p.Err(), concurrency.ErrEvicted)
 	require.ErrorContains(t, p.Err(), "bob")
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrEvicted)
-	require.NoError(t, q.Err(), "and his release does not touch the successor")
+	require.NoError(t, q.Err(), "and its release does not touch the successor")
 
 	// A waiting request is taken over as well.
 	w := ask(t, ctx, sa, concurrency.ID("w"))
@@ -100,7 +100,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 // T15: a request of which only the ID key or only the queue key is left blocks
-// nobody.
+// no caller.
 func TestHalfDeletedRequests(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -164,7 +164,7 @@ func TestHalfDeletedRequestSparesTheNextInItsSlot(t *testing.T) {
 		require.NotErrorIs(t, err, concurrency.ErrLost)
 		var held *concurrency.HeldError
 		require.NotErrorAs(t, err, &held)
-		require.Equal(t, slot, f.Keys("queue/"), "it stands")
+		require.Equal(t, slot, f.Keys("queue/"), "it is kept")
 		require.NoError(t, next.Err())
 		require.NoError(t, next.Release(ctx))
 		f.NoKeys("/id/")

@@ -231,7 +231,7 @@ func TestElectionCycles(t *testing.T) {
 		case now := <-all[1].terms:
 			return now
 		case <-time.After(soon):
-			require.FailNow(t, "nobody leads")
+			require.FailNow(t, "there is no leader")
 			panic("unreachable")
 		}
 	}

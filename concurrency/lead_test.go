@@ -21,7 +21,7 @@ type term struct {
 }
 
 // lead runs Lead in a goroutine. The function reports each term and returns what the
-// test says. What it has not heard of, such as a term after one that was lost on a busy
+// test says. What it has not learned of, such as a term after one that was lost on a busy
 // machine, ends with the test.
 func lead(t testing.TB, ctx context.Context, el *concurrency.Election, opts ...concurrency.AcquireOption) (terms <-chan term, result <-chan error) {
 	began, done := make(chan term, 100), make(chan error, 1)
@@ -137,7 +137,7 @@ func TestLeadUntilCtxEnds(t *testing.T) {
 		now := got(t, terms, "it leads")
 		cancel()
 		closed(t, now.ctx.Done(), "the function is notified")
-		require.NoError(t, now.Err(), "the term goes on")
+		require.NoError(t, now.Err(), "the term continues")
 		require.Equal(t, now.Token(), leader(t, el).Token)
 		now.end <- returned
 		err := got(t, result, "Lead returns")
@@ -232,7 +232,7 @@ func TestLeadPausesAfterLosses(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begun), 635*time.Millisecond)
 }
 
-// J14, client-go's ReleaseOnCancel: whoever makes the leader go, and however slowly its
+// J14, client-go's ReleaseOnCancel: whatever ends the term, and however slowly its
 // function stops: the next one begins when it has returned.
 func TestSuccessorWaitsForTheFunction(t *testing.T) {
 	t.Parallel()
@@ -296,7 +296,7 @@ func TestCloseUnderLead(t *testing.T) {
 	require.ErrorIs(t, got(t, result2, "the candidate returns"), concurrency.ErrClosed)
 	closed(t, now.ctx.Done(), "the function is notified")
 	require.ErrorIs(t, context.Cause(now.ctx), concurrency.ErrClosed)
-	require.NoError(t, now.Err(), "the term goes on")
+	require.NoError(t, now.Err(), "the term continues")
 	require.False(t, over.Load(), "Close waits")
 	mine := errors.New("mine")
 	now.end <- mine

@@ -15,7 +15,7 @@ import (
 )
 
 // What has ended leaves nothing behind that lives as long as the lease: neither memory, nor
-// a goroutine at the lease's end, which would hold up those that must hear of the loss.
+// a goroutine at the lease's end, which would hold up those that must learn of the loss.
 func TestEndedHoldersLeaveNothing(t *testing.T) {
 	f := shared(t)
 	lost := make(chan struct{})

@@ -61,7 +61,7 @@ func TestDeletedLimitAfterSetLimit(t *testing.T) {
 	require.Equal(t, 5, st.Limit)
 }
 
-// A waiter does not wait behind a limit that nobody can read.
+// A waiter does not wait behind a limit that cannot be read.
 func TestWaiterOfADamagedLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -79,7 +79,7 @@ func TestWaiterOfADamagedLimit(t *testing.T) {
 }
 
 // A record of admissions later than itself, as one copied from another
-// etcd may, cannot be read: it admits nobody, whoever asks in whatever way, and
+// etcd may, cannot be read: it admits no request, by whatever call, and
 // only its deletion replaces it.
 func TestLimitOfTheFutureAdmitsNoRequest(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestLimitOfTheFutureAdmitsNoRequest(t *testing.T) {
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 1}, []int{st.Limit, st.Foreign})
-	require.GreaterOrEqual(t, st.Used, 1, "whoever may hold is shown")
+	require.GreaterOrEqual(t, st.Used, 1, "each request that may hold is shown")
 	require.NoError(t, p.Err(), "holders stay")
 	for range 2 { // while one holds, and then none
 		_, err = sm.Acquire(ctx)

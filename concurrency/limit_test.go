@@ -61,7 +61,7 @@ func TestLimitChangedInARollingDeploy(t *testing.T) {
 }
 
 // T17, T18: setting the limit refills nothing, and lowering it below the present
-// use admits nobody until enough is released. Status distinguishes holders from waiters
+// use admits no request until enough is released. Status distinguishes holders from waiters
 // all the while.
 func TestLoweredLimit(t *testing.T) {
 	t.Parallel()
@@ -111,8 +111,8 @@ func TestLoweredLimit(t *testing.T) {
 }
 
 // A change of the limit that arrives late does not undo a newer one, and
-// SetLimit(0) followed by "nobody held" is a barrier, even for a waiter that was
-// admitted just before and hears of it late.
+// SetLimit(0) followed by "no permit was held" is a barrier, even for a waiter that was
+// admitted just before and learns of it late.
 func TestTrapS6Limit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -135,7 +135,7 @@ func TestTrapS6Limit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, st.Limit, "the late change is void")
 
-	// The waiter's mirror hears nothing from here on.
+	// The waiter's mirror gets no events from here on.
 	second := acquire(t, ctx, sm)
 	w := ask(t, ctx, sm)
 	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldResponse})
@@ -249,14 +249,14 @@ func TestTrapL5TooHeavyWaiter(t *testing.T) {
 	waiting(t, heavy, "paused")
 	require.NoError(t, sm.SetLimit(ctx, 2))
 	require.ErrorIs(t, got(t, heavy, "it can never fit").err, concurrency.ErrInvalid)
-	q := granted(t, light, "it does not stand behind the heavy one any more")
+	q := granted(t, light, "it is not behind the heavy one any more")
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, q.Release(ctx))
 	f.NoKeys("queue/")
 }
 
 // T12: the limit is not looked at when a permit is released; a limit that was
-// deleted, or that nobody can read, frees and eats nothing.
+// deleted, or that cannot be read, frees and costs nothing.
 func TestDamagedLimit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

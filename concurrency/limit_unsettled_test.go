@@ -82,7 +82,7 @@ func TestTrapS6ChangeOfAnUnsettledLimit(t *testing.T) {
 			require.NoError(t, second.Release(ctx))
 			st, err := sm.Status(ctx)
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, st.Used, 1, "limit 0, but somebody holds")
+			require.GreaterOrEqual(t, st.Used, 1, "limit 0, but a permit is held")
 			require.Equal(t, third.Token(), st.Holders[0].Token)
 			require.NoError(t, third.Err())
 			if tt.next == 7 {
@@ -143,7 +143,7 @@ func (f fixture) holdsAndWaits(ctx context.Context, sm *concurrency.Semaphore, w
 }
 
 // S6: who may have held while a lowered limit was not settled is not taken for
-// who was admitted: the next change of the limit lets nobody in beyond it. It looks
+// which requests were admitted: the next change of the limit admits none beyond it. It looks
 // back to settle what the other setter has left; where history is compacted it hands
 // the doubt on, and Status continues to show all that may hold as holders.
 func TestTrapS6MayHaveHeldAdmitsNoWaiter(t *testing.T) {
@@ -235,7 +235,7 @@ func TestTrapS6TwoSetters(t *testing.T) {
 			f.sees(ctx, sm)
 			between := oc.Inject(embedtest.Fault{Method: "Txn", Skip: 1, Do: embedtest.Pass, Before: func() {
 				assertNoError(t, a.Release(ctx))
-				if compacted { // nobody can look back
+				if compacted { // the revision cannot be read any more
 					_, err := f.Compact(ctx)
 					assertNoError(t, err)
 				}
@@ -257,7 +257,7 @@ func TestTrapS6TwoSetters(t *testing.T) {
 }
 
 // S6: a change whose answer was lost is settled like any other, so "SetLimit(0),
-// then nobody held" does come.
+// then no permit was held" does come.
 func TestTrapS6LostAnswerIsSettled(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

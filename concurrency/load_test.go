@@ -14,7 +14,7 @@ import (
 type load = cost.Load
 
 // The costs in docs/storage.md, row by row. TestLoadBudget has the crowd,
-// the two after this one what goes on by itself.
+// the two after this one what continues by itself.
 func TestLoadBudgetOfEachOperation(t *testing.T) {
 	t.Parallel()
 	f, ctx := own(t, 1), ctxT(t)
@@ -63,7 +63,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	b.Count("`SetLimit`", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, sm.SetLimit(ctx, 3)) })
 	b.Count("`SetLimit` that lowers", c, load{"Range": 1, "Txn": 2}, 2, 2, func() { require.NoError(t, sm.SetLimit(ctx, 2)) })
 
-	// Somebody else's permit ends early. His session removes the notice that it
+	// Another process's permit ends early. Its session removes the notice that it
 	// was left.
 	ends := func(name string, want load, end func(*concurrency.Permit) error, opts ...concurrency.AcquireOption) {
 		t.Helper()
@@ -119,7 +119,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 		require.ErrorIs(t, err, concurrency.ErrFull)
 	})
 	require.NoError(t, q.Release(ctx))
-	// For the second the view is listed once more, since somebody heavy was before it.
+	// For the second the view is listed once more, since a heavy request was before it.
 	first, second := granted(t, w[0], "the next"), granted(t, w[1], "the next")
 	release(first)
 	release(granted(t, w[2], "the next"))
@@ -204,7 +204,7 @@ func TestLoadBudgetOfRenewals(t *testing.T) {
 	}
 }
 
-// F42: the load of waiting: one watch per process and name, whoever waits, and a
+// F42: the load of waiting: one watch per process and name, for any number of waiters, and a
 // release costs one Txn.
 func TestLoadBudget(t *testing.T) {
 	t.Parallel()

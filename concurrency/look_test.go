@@ -26,7 +26,7 @@ func ranges(c *embedtest.Client) (few, all *embedtest.Injection) {
 	return count(true), count(false)
 }
 
-// A key without a lease is nobody's request, and a heavy request is seen among few names.
+// A key without a lease is no request, and a heavy request is seen among few names.
 func TestFewNamesDistinguishRequests(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -46,7 +46,7 @@ func TestFewNamesDistinguishRequests(t *testing.T) {
 	}
 	few, all := ranges(c)
 	p, err := sm.TryAcquire(ctx)
-	require.NoError(t, err, "what has no lease blocks nobody")
+	require.NoError(t, err, "what has no lease blocks no request")
 	require.Equal(t, []int{1, 1}, []int{few.Hits(), all.Hits()}, "but the whole queue is read")
 	require.NoError(t, p.Release(ctx))
 	heavy := acquire(t, ctx, there, concurrency.Weight(2))
@@ -104,7 +104,7 @@ func TestRefusalReadsNames(t *testing.T) {
 			}
 			waiters.Wait()
 			p, err := try()
-			require.NoError(t, err, "nobody holds")
+			require.NoError(t, err, "no permit is held")
 			require.NoError(t, p.Release(ctx))
 			require.Equal(t, []int{2, 0}, []int{names.Hits(), values.Hits()}, "names are enough for a grant, too")
 		})
@@ -152,10 +152,10 @@ func TestTryThatHolds(t *testing.T) {
 	sm, there, late := sem(t, s, "x", 1), sem(t, o, "x", 1), sem(t, l, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	require.NoError(t, acquire(t, ctx, late).Release(ctx))
-	outruns := outrun(ctx, c, there)
+	overtaken := overtake(ctx, c, there)
 	p, err := sm.TryAcquire(ctx)
 	require.NoError(t, err)
-	require.Equal(t, optimism, outruns.Hits())
+	require.Equal(t, optimism, overtaken.Hits())
 	require.Len(t, f.Keys("-try"), 1)
 
 	names, values := ranges(c)
@@ -187,12 +187,12 @@ func TestTryWithAmpleRoom(t *testing.T) {
 	o, _ := f.Session(idle())
 	sm, there := sem(t, s, "x", 100), sem(t, o, "x", 100)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	outruns := outrun(ctx, c, there)
-	defer outruns.Remove()
+	overtaken := overtake(ctx, c, there)
+	defer overtaken.Remove()
 	names, values := ranges(c)
 	p, err := sm.TryAcquire(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 2, outruns.Hits(), "two Txns")
+	require.Equal(t, 2, overtaken.Hits(), "two Txns")
 	require.Equal(t, []int{1, 0}, []int{names.Hits(), values.Hits()})
 	require.NoError(t, p.Release(ctx))
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // T10, F23: a request whose answer was lost is found and used, not made twice, and
-// a session goes on as if nothing had happened.
+// a session continues as if nothing had happened.
 func TestAcquireFindsItsLostRequest(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -192,7 +192,7 @@ func TestLateReleaseSparesTheSuccessor(t *testing.T) {
 	next := acquire(t, ctx, sm)
 	slot := keys()
 	require.NoError(t, late.Release())
-	require.Equal(t, slot, keys(), "the successor stands")
+	require.Equal(t, slot, keys(), "the successor has it")
 	require.NoError(t, next.Release(ctx))
 }
 
@@ -222,7 +222,7 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- fn(short) }()
 				err := got(t, ended, what+" returns")
-				require.NotErrorIs(t, err, concurrency.ErrFull, "nobody knows whether it is full")
+				require.NotErrorIs(t, err, concurrency.ErrFull, "whether it is full is unknown")
 				if !waits {
 					require.ErrorIs(t, err, context.DeadlineExceeded, what)
 					return
@@ -245,7 +245,7 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 			giveUp()
 			require.ErrorIs(t, got(t, w, "the waiter returns").err, context.Canceled)
 			c.Heal()
-			require.NoError(t, p.Release(ctx), "it went on in the background")
+			require.NoError(t, p.Release(ctx), "it continued in the background")
 			f.NoKeys("queue/")
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 		})

@@ -14,8 +14,8 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// G1: a watch loses the event by which somebody came before. Nobody is admitted in
-// his stead: each waiter knows from its own Txn how many stood before it.
+// G1: a watch loses the event of an earlier request. No request is admitted in
+// its place: each waiter knows from its own Txn how many were before it.
 func TestLostEventAdmitsNoWaiter(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]concurrency.AcquireOption{"light": nil, "heavy": {concurrency.Weight(2)}} {
@@ -54,7 +54,7 @@ func TestLostEventAdmitsNoWaiter(t *testing.T) {
 }
 
 // A watch loses the event by which the waiter itself came: its request is not gone.
-// (If it were taken for gone, the caller would queue anew, behind himself.)
+// (If it were taken for gone, the caller would queue anew, behind its own request.)
 func TestLostEventOfTheWaiterItself(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

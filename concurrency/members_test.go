@@ -25,7 +25,7 @@ import (
 // session lives on through several TTLs.
 func TestRenewalsRecover(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it goes on for two TTLs: 24 s")
+		t.Skip("it takes two TTLs: 24 s")
 	}
 	t.Parallel()
 	for name, fault := range map[string]embedtest.Fault{
@@ -151,7 +151,7 @@ func TestDeadHolderAcrossALeaderChange(t *testing.T) {
 	require.NoError(t, q.Release(ctx))
 }
 
-// F47: the leader crashes while many acquire and release. Nobody fails, nobody
+// F47: the leader crashes while many acquire and release. No call fails, no call
 // overlaps, nothing is left.
 func TestLeaderCrashUnderLoad(t *testing.T) {
 	if testing.Short() {
@@ -262,7 +262,7 @@ func (c *holeConn) Close() error {
 // it is, the session finds its way to the others, and so do calls.
 func TestBlackHoledMember(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it goes on for longer than a TTL: 16 s")
+		t.Skip("it takes longer than a TTL: 16 s")
 	}
 	t.Parallel()
 	f := own(t, 3)

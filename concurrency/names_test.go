@@ -49,7 +49,7 @@ func TestNamesAreForgotten(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// A foreign key stands where this session's next request would. It costs none of
+// A foreign key is where this session's next request would. It costs none of
 // the permits that the session may have.
 func TestForeignKeyCostsNoPermit(t *testing.T) {
 	t.Parallel()

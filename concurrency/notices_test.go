@@ -12,7 +12,7 @@ import (
 )
 
 // The notice of an eviction is kept for the request that waits, however many notices come
-// that are for nobody. It would else take its key for deleted by hand, and queue anew.
+// that are for no request. It would else take its key for deleted by hand, and queue anew.
 func TestNoticeOutlastsOthers(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -51,7 +51,7 @@ func TestNoticeOutlastsOthers(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	a := got(t, w, "the waiter hears")
+	a := got(t, w, "the waiter is notified")
 	require.ErrorIs(t, a.err, concurrency.ErrEvicted)
 	require.ErrorContains(t, a.err, "enough")
 	require.NoError(t, p.Release(ctx))

@@ -114,7 +114,7 @@ func TestContextEndsBeforeKey(t *testing.T) {
 }
 
 // T32, F25: with etcd out of reach, Acquire and Release return when their ctx
-// ends. The release goes on by itself.
+// ends. The release continues by itself.
 func TestReleaseHonoursCtx(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -165,7 +165,7 @@ func TestReleaseWithDeadCtx(t *testing.T) {
 	f.NoKeys("/queue/")
 }
 
-// Release meets loss, MaxHold, Close and itself. Everybody hears the same, once it
+// Release meets loss, MaxHold, Close and itself. All callers get the same result, once it
 // is over, and the permit is not held by anyone.
 func TestReleaseRaces(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func TestTrapS1Batches(t *testing.T) {
 }
 
 // A slot that is put again, for a new owner or by hand, does not carry the former
-// owner's rights on: his guard fails, although the create revision is the same.
+// owner's rights on: its guard fails, although the create revision is the same.
 // Without a lease it is ignored.
 func TestTrapS2OwnershipByPut(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestTrapS2OwnershipByPut(t *testing.T) {
 	_ = p.Release(ctx)
 }
 
-// Rank depends on names and create revisions, never on a value that somebody can
+// Rank depends on names and create revisions, never on a value that a client can
 // overwrite or that cannot be read.
 func TestTrapS7MutableRankInputs(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestTrapS7MutableRankInputs(t *testing.T) {
 	require.NoError(t, granted(t, w, "the waiter").Release(ctx))
 }
 
-// F39, T15, T13: keys that do not belong there block nobody and are reported. For what they
+// F39, T15, T13: keys that do not belong there block no request and are reported. For what they
 // cost see TestStrayKeyCostsNoRead.
 func TestForeignKeysBlockNoRequest(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestForeignKeysBlockNoRequest(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 }
 
-// Nobody can ask a mutex for a weight above 1, so a key that does so is foreign, even on a
+// No caller can ask a mutex for a weight above 1, so a key that does so is foreign, even on a
 // lease that lives: to those who wait as to those who come when it is free.
 func TestHeavyKeyBlocksNoMutex(t *testing.T) {
 	t.Parallel()

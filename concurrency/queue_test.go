@@ -15,7 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// T1, T7, T8: whoever is first in the queue and gives up lets the next one in and
+// T1, T7, T8: the first request of the queue that gives up lets the next one in and
 // leaves no key.
 func TestFrontWaiterGivesUp(t *testing.T) {
 	t.Parallel()
@@ -98,8 +98,8 @@ func TestOneEventFreesMany(t *testing.T) {
 }
 
 // T5, T35: all free permits are used at once, in the order of the requests; a
-// heavy request waits for its turn and is not starved by light ones, and nobody
-// holds a part of what he asked for.
+// heavy request waits for its turn and is not starved by light ones, and no request
+// holds a part of its weight.
 func TestHeavyIsNotStarvedNorPartial(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -111,7 +111,7 @@ func TestHeavyIsNotStarvedNorPartial(t *testing.T) {
 	h1 := ask(t, ctx, sa, concurrency.Weight(3))
 	h2 := ask(t, ctx, sb, concurrency.Weight(3))
 	light := ask(t, ctx, sa)
-	waiting(t, light, "it fits beside the holders, but stands behind two heavy ones")
+	waiting(t, light, "it fits beside the holders, but is behind two heavy ones")
 	_, err := sb.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull, "a try does not overtake either")
 	require.NoError(t, one.Release(ctx))

@@ -40,7 +40,7 @@ func BenchmarkLostLeaseOfWaiters(b *testing.B) {
 			}
 		}
 		queue := s.NamespacePrefix() + "sem/x/queue/light/"
-		standing := func() int64 {
+		queued := func() int64 {
 			lease := s.Lease()
 			if lease == 0 {
 				return 0
@@ -52,9 +52,9 @@ func BenchmarkLostLeaseOfWaiters(b *testing.B) {
 			return resp.Count
 		}
 		until := func() {
-			for begun := time.Now(); standing() < int64(waiters); time.Sleep(20 * time.Millisecond) {
+			for begun := time.Now(); queued() < int64(waiters); time.Sleep(20 * time.Millisecond) {
 				if time.Since(begun) > 60*time.Second {
-					b.Errorf("%d of %d have queued after a minute", standing(), waiters)
+					b.Errorf("%d of %d have queued after a minute", queued(), waiters)
 					return
 				}
 			}

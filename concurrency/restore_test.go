@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// passRevisions has etcd give out revisions to somebody else.
+// passRevisions lets etcd use up revisions.
 func (f fixture) passRevisions(n int) {
 	f.T.Helper()
 	for range n {
@@ -23,7 +23,7 @@ func (f fixture) passRevisions(n int) {
 
 // F44: a backup was restored, revisions began anew, and no process was stopped for
 // it. Sessions notice it by themselves, whether they hold, wait or ask; their permits
-// end, and they go on with new leases.
+// end, and they continue with new leases.
 func TestRestoreFromABackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for lists and leases of its sessions: 12 s")
@@ -48,7 +48,7 @@ func TestRestoreFromABackup(t *testing.T) {
 	require.NoError(t, f.Restore(ctx, b))
 
 	closed(t, p.Lost(), "a permit that has never been")
-	closed(t, kept.Lost(), "nobody knows which permits are still there")
+	closed(t, kept.Lost(), "which permits are still there is unknown")
 	require.ErrorIs(t, kept.Err(), concurrency.ErrLost)
 	q := granted(t, w, "a waiter queues anew")
 	require.Less(t, q.Token(), p.Token(), "tokens repeat: docs/operations.md says what to do")
@@ -91,7 +91,7 @@ func TestRestoreIsMetByTheNextRequest(t *testing.T) {
 }
 
 // F44, G1: the same on a busy cluster, whose revisions soon pass the old ones. What a
-// mirror knew of the old history admits nobody in the new one.
+// mirror knew of the old history admits no request in the new one.
 func TestRestoreAdmitsNoRequestTwice(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
@@ -150,7 +150,7 @@ func TestRestoreForgetsTheLimit(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrFull)
 }
 
-// F44: whoever watches sees the new history, too.
+// F44: each watcher sees the new history, too.
 func TestRestoreIsWatched(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)

@@ -40,8 +40,8 @@ func TestLimitIsExact(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 }
 
-// T28: the same for those who are willing to wait: whoever fits exactly does not,
-// and whoever is one too many does, by count and by weight.
+// T28: the same for calls that are willing to wait: a call that fits exactly does not,
+// and one too many does, by count and by weight.
 func TestLimitIsExactForCallers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -126,7 +126,7 @@ func TestDoubleRelease(t *testing.T) {
 		wg.Go(func() { require.NoError(t, p.Release(ctx)) })
 	}
 	wg.Wait()
-	next := acquire(t, ctx, sm) // it may stand in the same slot
+	next := acquire(t, ctx, sm) // it may be in the same slot
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, next.Err())
 	_, err := sm.TryAcquire(ctx)
@@ -183,7 +183,7 @@ func TestMaxHold(t *testing.T) {
 	require.NoError(t, fine.Release(ctx))
 }
 
-// The guard is true in a Txn while the permit stands and false from its release
+// The guard is true in a Txn while the permit is held and false from its release
 // on, even if the slot is taken anew.
 func TestGuard(t *testing.T) {
 	t.Parallel()

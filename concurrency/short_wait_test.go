@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// A Wait that is too short for etcd's answers is no outage. A machine that stands still
+// A Wait that is too short for etcd's answers is no outage. A machine that is stopped
 // for half a second is one to this caller, so each step has twenty attempts.
 func TestShortWaitIsNoOutage(t *testing.T) {
 	t.Parallel()

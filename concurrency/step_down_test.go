@@ -12,7 +12,7 @@ import (
 )
 
 // The leader is asked at once, with who and why, keeps its term until it resigns,
-// and stands behind the others then. Nobody is asked where nobody leads.
+// and is behind the others then. Without a leader no process is asked.
 func TestStepDown(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -127,7 +127,7 @@ func TestStepDownBeforeTheLeaderKnows(t *testing.T) {
 	require.NoError(t, got(t, result, "Lead returns"))
 }
 
-// Who does not look goes on leading; any permit's holder is asked when its session is
+// A leader that does not look keeps leading; any permit's holder is asked when its session is
 // about to close.
 func TestStopRequested(t *testing.T) {
 	t.Parallel()

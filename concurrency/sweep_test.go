@@ -22,8 +22,8 @@ func sentTwice(c *embedtest.Client) *embedtest.Injection {
 }
 
 // L1: an acquire that etcd's client has sent twice. One copy was answered, and its
-// permit released, when the other arrives: a request that nobody made. The session
-// removes it, with its ID, and spares what is somebody's.
+// permit released, when the other arrives: a request that no caller made. The session
+// removes it, with its ID, and spares those of other requests.
 func TestTrapL1AnsweredAndUnderWay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for a sweep: 7 s")

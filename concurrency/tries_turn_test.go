@@ -37,7 +37,7 @@ func TestTriesWithoutATurn(t *testing.T) {
 		err := got(t, errs, "a try")
 		var away *concurrency.UnavailableError
 		if errors.As(err, &away) && time.Since(away.LastAnswer) > 400*time.Millisecond {
-			continue // etcd stood still, as the error says
+			continue // etcd was stopped, as the error says
 		}
 		require.ErrorIs(t, err, concurrency.ErrFull)
 		var full *concurrency.FullError

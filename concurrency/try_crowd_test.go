@@ -14,25 +14,25 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// A try writes its request on the condition that nobody has come since it looked
+// A try writes its request on the condition that no request has come since it looked
 // at the queue. Only when that has failed four times does it write first and look
 // then. These tests bring it there.
 
 // optimism is how often a try is written on that condition.
 const optimism = 4
 
-// outrun lets somebody come between look and request of the next tries over c, and
+// overtake lets a request come between look and request of the next tries over c, and
 // go again, as often as they are optimistic.
-func outrun(ctx context.Context, c *embedtest.Client, there *concurrency.Semaphore) *embedtest.Injection {
+func overtake(ctx context.Context, c *embedtest.Client, there *concurrency.Semaphore) *embedtest.Injection {
 	var p *concurrency.Permit
 	return c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Times: optimism, Do: embedtest.Pass,
 		Before: func() { p, _ = there.Acquire(ctx) },
 		After:  func() { _ = p.Release(ctx) }})
 }
 
-// L4: a try that was outrun writes its request, marked as a try, and is refused; so
-// is a caller who does not want to stand behind a waiter. While the key is still
-// there, nobody holds, and nobody is refused for it.
+// L4: a try that was overtaken writes its request, marked as a try, and is refused; so
+// is a caller who does not want to be behind a waiter. While the key is still
+// there, no permit is held, and no request is refused for it.
 func TestTrapL4LosingTryRefusesNoRequest(t *testing.T) {
 	t.Parallel()
 	for _, waiter := range []bool{false, true} {
@@ -48,7 +48,7 @@ func TestTrapL4LosingTryRefusesNoRequest(t *testing.T) {
 			require.NoError(t, acquire(t, ctx, late).Release(ctx))
 
 			for quick := false; !quick; { // the third caller's patience is 100 ms: a busy machine may use it up
-				outruns := outrun(ctx, c, there)
+				overtaken := overtake(ctx, c, there)
 				var holder *concurrency.Permit
 				var behind <-chan answer
 				writes := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass, Before: func() {
@@ -65,7 +65,7 @@ func TestTrapL4LosingTryRefusesNoRequest(t *testing.T) {
 					_, err = sm.TryAcquire(ctx)
 				}
 				require.ErrorIs(t, err, concurrency.ErrFull)
-				require.Equal(t, []int{optimism, 1}, []int{outruns.Hits(), writes.Hits()})
+				require.Equal(t, []int{optimism, 1}, []int{overtaken.Hits(), writes.Hits()})
 				require.NoError(t, removal.WaitHit(ctx))
 				require.NoError(t, holder.Release(ctx))
 				if waiter {
@@ -87,7 +87,7 @@ func TestTrapL4LosingTryRefusesNoRequest(t *testing.T) {
 					require.NoError(t, p.Release(ctx))
 				} else {
 					require.ErrorIs(t, err, concurrency.ErrFull)
-					require.False(t, quick, "nobody held: %v", err)
+					require.False(t, quick, "no permit was held: %v", err)
 				}
 				f.NoKeys("queue/")
 			}
@@ -95,8 +95,8 @@ func TestTrapL4LosingTryRefusesNoRequest(t *testing.T) {
 	}
 }
 
-// L4: the same where the third caller was outrun as well, so that his request
-// stands behind the losing one's: he is given the time that this takes to go.
+// L4: the same where the third caller was overtaken as well, so that its request
+// is behind the losing one's: it gets the time that this takes.
 func TestTrapL4OvertakenBehindLosingTry(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -108,10 +108,10 @@ func TestTrapL4OvertakenBehindLosingTry(t *testing.T) {
 	losing := f.Keys("queue/")[0] + "-try"
 	w := ask(t, ctx, sm) // its mirror runs on for a while
 	require.NoError(t, p.Release(ctx))
-	require.NoError(t, granted(t, w, "nobody holds").Release(ctx))
+	require.NoError(t, granted(t, w, "no permit is held").Release(ctx))
 
 	for quick := false; !quick; {
-		outruns := outrun(ctx, c, there)
+		overtaken := overtake(ctx, c, there)
 		plants := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass,
 			Before: func() {
 				_, err := f.Client().Put(ctx, losing, "{}", clientv3.WithLease(other.Lease()))
@@ -128,12 +128,12 @@ func TestTrapL4OvertakenBehindLosingTry(t *testing.T) {
 		}})
 		p, err := sm.TryAcquire(ctx)
 		quick = quick && time.Since(begun) < 80*time.Millisecond
-		require.Equal(t, []int{optimism, 1, 1, 2}, []int{outruns.Hits(), plants.Hits(), looks.Hits(), both})
+		require.Equal(t, []int{optimism, 1, 1, 2}, []int{overtaken.Hits(), plants.Hits(), looks.Hits(), both})
 		if err == nil {
 			require.NoError(t, p.Release(ctx))
 		} else {
 			require.ErrorIs(t, err, concurrency.ErrFull)
-			require.False(t, quick, "nobody held: %v", err)
+			require.False(t, quick, "no permit was held: %v", err)
 		}
 		f.NoKeys("queue/")
 	}
@@ -165,7 +165,7 @@ func TestRefusedTryHonoursCtx(t *testing.T) {
 			other, _ := f.Session(nil)
 			sm, there := sem(t, s, "x", 1), sem(t, other, "x", 1)
 			require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-			outruns := outrun(ctx, c, there)
+			overtaken := overtake(ctx, c, there)
 			given, giveUp := context.WithCancel(ctx)
 			defer giveUp()
 			after, want := strike(c, giveUp)
@@ -175,7 +175,7 @@ func TestRefusedTryHonoursCtx(t *testing.T) {
 			go func() { _, err := sm.TryAcquire(given); refused <- err }()
 			require.ErrorIs(t, got(t, refused, "the try returns"), want)
 			require.NoError(t, writes.WaitHit(ctx)) // it counts when After has returned, which ends the try
-			require.Equal(t, []int{optimism, 1}, []int{outruns.Hits(), writes.Hits()})
+			require.Equal(t, []int{optimism, 1}, []int{overtaken.Hits(), writes.Hits()})
 			require.Len(t, f.Keys("-try"), 1, "its request is still there")
 			c.Heal()
 			f.NoKeys("-try")

@@ -15,7 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// The key of a try that is about to go makes nobody fail when nobody holds.
+// The key of a try that is about to go makes no call fail when no permit is held.
 func TestTrapL4Try(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -74,7 +74,7 @@ func TestWaitOfZeroIsATry(t *testing.T) {
 	}
 }
 
-// Whoever comes between a try's look at the queue and its request is seen.
+// A request that comes between a try's look at the queue and its own request is seen.
 func TestTrapL4NoRequestIsOverlooked(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -67,7 +67,7 @@ func TestSetLimitOfAnUnknownName(t *testing.T) {
 	require.Equal(t, 8, st.Limit)
 }
 
-// Queues lists what stands in the namespace, by kind and name, with the number of requests,
+// Queues lists what is in the namespace, by kind and name, with the number of requests,
 // page by page.
 func TestQueues(t *testing.T) {
 	t.Parallel()

@@ -33,19 +33,19 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 		p, err := mu.Lock(ctx)
 		ch <- answer{p, err}
 	}()
-	standing := func(n int, lease clientv3.LeaseID) {
+	queued := func(n int, lease clientv3.LeaseID) {
 		require.Eventually(t, func() bool {
 			st, err := there.Status(ctx)
 			return err == nil && len(st.Waiters) == n && (n == 0 || st.Waiters[0].Lease != lease)
 		}, soon, time.Millisecond)
 	}
-	standing(1, 0)
+	queued(1, 0)
 	require.NoError(t, listed.WaitHit(ctx), "its watch of the queue is open")
 	old := s.Lease()
 	// The session watches its presence; what it watches of the queue gets lost.
 	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/queue/")})
 	require.NoError(t, f.RevokeLease(ctx, old))
-	standing(1, old)
+	queued(1, old)
 	require.Eventually(t, func() bool { return mute.Hits() > 0 }, soon, time.Millisecond)
 	mute.Remove()
 	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith}) // so that it lists the queue
@@ -56,7 +56,7 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 }
 
 // F30, S10: a request is admitted, and before the caller has the answer the lease
-// is lost. That is no permit: the call goes on, on the next lease.
+// is lost. That is no permit: the call continues, on the next lease.
 func TestTrapS10LateGrantIsNoPermit(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -83,7 +83,7 @@ func TestTrapS10LateGrantIsNoPermit(t *testing.T) {
 	f.NoKeys("queue/")
 }
 
-// F29: a waiting request that was deleted by hand queues anew; one that someone
+// F29: a waiting request that was deleted by hand queues anew; one that another client
 // created in its place is not taken for it, whether the process saw both happen or
 // only what has come of it.
 func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
@@ -122,7 +122,7 @@ func TestWaiterWhoseKeyWasReplaced(t *testing.T) {
 			require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 3 }, soon, tick, "it asks in another slot")
 			require.NoError(t, p.Release(ctx))
 			f.sees(ctx, sm)
-			waiting(t, w, "the impostor is before it: it stands on a lease and counts")
+			waiting(t, w, "the impostor is before it: it has a lease and counts")
 			_, err = f.Client().Delete(ctx, key)
 			require.NoError(t, err)
 			require.NoError(t, granted(t, w, "the impostor is gone").Release(ctx))

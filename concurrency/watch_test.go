@@ -131,7 +131,7 @@ func TestWatchOfAMutexIsNotOlderThanTheCall(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 }
 
-// Whoever waits, watches or leads goes on when the view of the queue is replaced, though
+// Waiters, watchers and leaders continue when the view of the queue is replaced, though
 // the session keeps its lease.
 func TestReplacedView(t *testing.T) {
 	t.Parallel()

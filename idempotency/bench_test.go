@@ -198,7 +198,7 @@ func BenchmarkRecordBytes(b *testing.B) {
 					_, err := f.Compact(ctxT(b))
 					require.NoError(b, err)
 					var least int64
-					// Compaction goes on for a moment after its answer.
+					// Compaction continues for a moment after its answer.
 					for range 20 {
 						time.Sleep(50 * time.Millisecond)
 						st, err := f.Client().Status(ctxT(b), f.Endpoints()[0])
@@ -239,7 +239,7 @@ func BenchmarkRecordBytes(b *testing.B) {
 }
 
 // BenchmarkExpiry lets 100,000 records expire at once, sixteen leases at a time as etcd does it,
-// while somebody writes: it shows the slowest of his writes, before and meanwhile, and
+// while a client writes: it shows the slowest of its writes, before and meanwhile, and
 // how many of them took longer than 50 ms.
 func BenchmarkExpiry(b *testing.B) {
 	const many, atOnce = 100_000, 16

@@ -85,7 +85,7 @@ func TestOperationOnADeadLease(t *testing.T) {
 	at := begin(t, a, key("1"))
 	at.Attach(nil, clientv3.OpPut(f.Root+"mine", "x", clientv3.WithLease(g.ID)))
 	require.ErrorIs(t, at.Commit(ctxT(t), []byte("x")), idempotency.ErrInvalid)
-	require.NoError(t, at.Err(), "it goes on")
+	require.NoError(t, at.Err(), "it continues")
 	rejected(t, b, key("1"))
 	require.NoError(t, at.Commit(ctxT(t), []byte("y")))
 	require.Equal(t, "y", string(replayed(t, b, key("1")).Value))
@@ -134,7 +134,7 @@ func TestAttachOfAFailure(t *testing.T) {
 	at := begin(t, a, key("own"))
 	at.Attach(nil, clientv3.OpPut(f.Root+"effect", ""))
 	require.NoError(t, at.Fail(ctxT(t), "declined", nil))
-	require.Len(t, f.Keys("effect"), 1, "who calls Fail himself means it")
+	require.Len(t, f.Keys("effect"), 1, "a call of Fail counts")
 }
 
 // A Commit returns when its ctx ends, also while a recovery point is in flight, which ends

@@ -69,7 +69,7 @@ func TestCallKeys(t *testing.T) {
 	require.Equal(t, callKey(outside.Context(), "charge 1"), within)
 	require.NoError(t, outside.Release(ctxT(t)))
 
-	// Tried again it is the same call, but not one that goes on beside it.
+	// Tried again it is the same call, but not one that continues beside it.
 	failed, retry, _ := idempotency.CallKey(at.Context(), "charge 4")
 	beside := callKey(at.Context(), "charge 4")
 	require.NotEqual(t, failed, beside)

@@ -53,7 +53,7 @@ func TestWaiterOfAClaimWithoutARecord(t *testing.T) {
 
 			// The attempt cannot be recorded, and its claim goes. Then the key is new.
 			require.ErrorIs(t, a.Commit(ctx, []byte(`"result"`)), idempotency.ErrFenced)
-			next := got(t, ends, "the waiter goes on")
+			next := got(t, ends, "the waiter continues")
 			require.NoError(t, next.err)
 			require.NoError(t, next.a.Commit(ctx, []byte(`"other"`)))
 			require.Equal(t, `"other"`, string(replayed(t, works, key("k")).Value))

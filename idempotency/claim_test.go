@@ -295,7 +295,7 @@ func TestSessionLostDuringAClaim(t *testing.T) {
 // it: its context ends, and duplicates take over.
 func TestAttemptLivesWithItsSession(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it goes on for longer than a lease: 15 s")
+		t.Skip("it takes longer than a lease: 15 s")
 	}
 	t.Parallel()
 	f := shared(t)

@@ -79,7 +79,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 			held.Remove()
 		}
 	}
-	begin(t, b, key("new")) // the session goes on
+	begin(t, b, key("new")) // the session continues
 }
 
 // If the store's own session is closed and the caller's ctx has not ended, the error is ErrClosed.

@@ -150,7 +150,7 @@ func TestTrapL3NoSpace(t *testing.T) {
 	rejected(t, b, key("1"))
 	_, _, err := b.Begin(ctxT(t), key("3"), "payload")
 	require.ErrorIs(t, err, idempotency.ErrNearQuota)
-	require.Equal(t, "before", string(replayed(t, a, key("0")).Value), "replays go on")
+	require.Equal(t, "before", string(replayed(t, a, key("0")).Value), "replays continue")
 	require.NoError(t, f.SetNoSpace(ctxT(t), false))
 	_, rec, err := b.Begin(ctxT(t), key("1"), "payload")
 	require.NoError(t, err)

@@ -206,7 +206,7 @@ func TestListAndDelete(t *testing.T) {
 			require.NoError(t, at.Fail(ctxT(t), "broken", nil))
 		case 2:
 			require.NoError(t, at.Abandon(ctxT(t)))
-		default: // goes on
+		default: // continues
 		}
 	}
 	count := func(filter idempotency.Filter) map[idempotency.State]int {

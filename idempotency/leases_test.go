@@ -59,7 +59,7 @@ func TestPoolSharesLeases(t *testing.T) {
 	require.LessOrEqual(t, len(used), 9)
 	require.GreaterOrEqual(t, len(used), 4)
 
-	// Places that were given back are used again.
+	// Places that were released are used again.
 	w := newWork(sess, time.Hour)
 	used = map[clientv3.LeaseID]int{}
 	for n := range 300 {

@@ -20,7 +20,7 @@ import (
 
 // A request that has ended, however it did, leaves nothing behind that lives as long as the
 // lease: neither memory, nor a goroutine at the lease's end, which would hold up the attempts
-// that must hear of the loss.
+// that must learn of the loss.
 func TestEndedRequestsLeaveNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of requests")

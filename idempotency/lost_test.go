@@ -189,7 +189,7 @@ func TestConflictWithoutACaller(t *testing.T) {
 // counts from the outcome.
 func TestTrapS5Retention(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it goes on for longer than two leases: 30 s")
+		t.Skip("it takes longer than two leases: 30 s")
 	}
 	t.Parallel()
 	f := shared(t)

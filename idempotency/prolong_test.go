@@ -140,7 +140,7 @@ func TestRetentionWhenClosed(t *testing.T) {
 			err := tt.work(a, func() {
 				begun := time.Now()
 				inj = a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.HoldRequest})
-				// The next lease takes its time: nothing that goes on in the background has it
+				// The next lease takes its time: nothing that continues in the background has it
 				// before Close has ended.
 				a.client.Inject(embedtest.Fault{Method: "LeaseGrant", Before: func() { time.Sleep(300 * time.Millisecond) }, Times: -1})
 				go func() {

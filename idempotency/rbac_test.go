@@ -105,5 +105,5 @@ func TestDeniedAmongOthers(t *testing.T) {
 	require.NotZero(t, together.Hits())
 	bounded, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
-	require.NoError(t, s.Close(bounded), "nobody is left inside")
+	require.NoError(t, s.Close(bounded), "no call is left inside")
 }

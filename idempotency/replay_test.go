@@ -276,7 +276,7 @@ func TestTrapS11StaleReplay(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, next.Commit(ctxT(t), []byte("second")))
 
-	// It has heard of a later revision, so it asks a majority, which cannot be
+	// It has learned of a later revision, so it asks a majority, which cannot be
 	// reached from there; and it never shows the first generation.
 	idempotency.Saw(st, next.Token())
 	short, cancel := context.WithTimeout(ctxT(t), 300*time.Millisecond)
@@ -290,7 +290,7 @@ func TestTrapS11StaleReplay(t *testing.T) {
 	require.Equal(t, "second", string(rec.Value))
 }
 
-// A read by one member counts only if something was heard of a majority a short while ago.
+// A read by one member counts only if a majority has answered a short while ago.
 func TestSerializableOnlyIfFresh(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -352,7 +352,7 @@ func TestHostileRecords(t *testing.T) {
 	require.ErrorIs(t, at.Commit(ctxT(t), nil), idempotency.ErrFenced)
 	f.NoKeys("/claim")
 	require.NoError(t, a.Delete(ctxT(t), a.Ref(at.Key())))
-	// Keys that are none of ours are in nobody's way.
+	// Foreign keys are in the way of no request.
 	for _, k := range []string{"/r/x", "/r/", "/r/0123456789abcdef/short", "/r/0123456789abcdef/short/claim"} {
 		_, err := f.Client().Put(ctxT(t), f.Root+"v1/test/idem/store"+k, "x")
 		require.NoError(t, err)

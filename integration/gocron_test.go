@@ -48,7 +48,7 @@ func TestGocronIntervals(t *testing.T) {
 		_, err = sched.NewJob(gocron.DurationJob(period), gocron.NewTask(func() {
 			r, ok := locker.Running("sweep")
 			if !ok {
-				t.Error("no run goes on")
+				t.Error("no run continues")
 				return
 			}
 			s.add(r.Tick())
@@ -79,7 +79,7 @@ func TestGocronCron(t *testing.T) {
 		job, err := sched.NewJob(gocron.CronJob("* * * * * *", true), gocron.NewTask(func() {
 			r, ok := each.Running("zero")
 			if !ok {
-				t.Error("no run goes on")
+				t.Error("no run continues")
 				return
 			}
 			s.add(r.Tick())
@@ -266,7 +266,7 @@ func TestGocronFail(t *testing.T) {
 	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
 	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, time.Hour)
 	require.NoError(t, err)
-	require.False(t, locker.Fail("panics", errors.New("no run goes on")))
+	require.False(t, locker.Fail("panics", errors.New("no run continues")))
 	for name, x := range map[string]struct {
 		task func() error
 		on   gocron.EventListener

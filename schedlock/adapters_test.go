@@ -384,7 +384,7 @@ func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 	r, ok := l.Running("job")
 	require.True(t, ok)
 	cancel()
-	require.NoError(t, r.Check(ctxT(t)), "the task goes on")
+	require.NoError(t, r.Check(ctxT(t)), "the task continues")
 	_, err = l.Lock(ctx, "other")
 	require.ErrorIs(t, err, context.Canceled, "a start is bounded by ctx")
 	require.NoError(t, r.Context().Err())
@@ -441,7 +441,7 @@ func TestGocronLoss(t *testing.T) {
 	h, err := b.History(ctx, "short")
 	require.NoError(t, err)
 	if time.Since(over) < time.Second {
-		require.Equal(t, schedlock.RunActive, h[0].State, "the task goes on, and the job is not free before the margin")
+		require.Equal(t, schedlock.RunActive, h[0].State, "the task continues, and the job is not free before the margin")
 	}
 	require.ErrorIs(t, lock.Unlock(ctx), schedlock.ErrTooLong)
 }

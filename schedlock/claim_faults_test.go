@@ -109,7 +109,7 @@ func TestClaimGivenUp(t *testing.T) {
 			f.NoKeys("/lock")
 			f.NoKeys("/hold")
 			f.NoKeys("/run/")
-			// A third one, for b may have heard of the claim and left it alone.
+			// A third one, for b may have learned of the claim and left it alone.
 			res, err := f.instance(nil, nil).Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.AtMost(time.Minute), schedlock.AtLeast(time.Minute))
 			require.NoError(t, err)
 			require.Equal(t, schedlock.Ran, res.Outcome)
@@ -118,7 +118,7 @@ func TestClaimGivenUp(t *testing.T) {
 	}
 }
 
-// J27: a session is closed while a claim is on its way. Others may have heard of the claim
+// J27: a session is closed while a claim is on its way. Others may have learned of the claim
 // and left the tick alone, so it is run, and Close waits for that.
 func TestCloseDuringAClaim(t *testing.T) {
 	t.Parallel()
@@ -218,7 +218,7 @@ func TestStaleFinish(t *testing.T) {
 	require.NoError(t, got(t, done2, "the next one ends").err)
 }
 
-// J6: a process stands still past its TTL, another starts the next tick, and the first one
+// J6: a process is stopped past its TTL, another starts the next tick, and the first one
 // runs on and finishes. Its end reports that it was lost, and changes nothing.
 func TestFinishAfterTheTTL(t *testing.T) {
 	t.Parallel()
@@ -437,7 +437,7 @@ func TestClockSetBackWhileItWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)
 	h.set(anHourAgo.Add(-2 * time.Minute))
-	_, err = f.Compact(ctx) // so that it does not hear of it
+	_, err = f.Compact(ctx) // so that it does not learn of it
 	require.NoError(t, err)
 	a.client.Heal()
 	x := got(t, done, "it returns")
@@ -511,7 +511,7 @@ func TestHungClaims(t *testing.T) {
 	require.Equal(t, schedlock.Ran, res.Outcome)
 }
 
-// A call waits between two leases of its session, and hears that another process has claimed its
+// A call waits between two leases of its session, and learns that another process has claimed its
 // tick. When its ctx ends it returns that, not that etcd was unavailable.
 func TestClaimedBetweenLeases(t *testing.T) {
 	t.Parallel()

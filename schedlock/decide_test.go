@@ -66,7 +66,7 @@ func TestUnread(t *testing.T) {
 		late bool
 		want decision
 	}{
-		"nothing was heard":                    {r: plain, p: first, want: decision{action: send, plan: first}},
+		"no event has arrived":                 {r: plain, p: first, want: decision{action: send, plan: first}},
 		"claimed":                              {r: plain, p: first, h: claimed, want: decision{action: skip, outcome: Claimed, owner: "other"}},
 		"claimed, and late":                    {r: plain, p: first, h: claimed, late: true, want: decision{action: skip, outcome: Claimed, owner: "other"}},
 		"claimed, and perhaps lost":            {r: patient, p: first, h: claimed, want: decision{action: read}},
@@ -122,9 +122,9 @@ func TestDecide(t *testing.T) {
 		"nothing is in the way": {state{}, timed(nil), sends(first)},
 		"the same settings":     {state{settings: kv(stored)}, timed(nil), sends(plan{tick: tick, attempt: 1, settings: stored})},
 
-		"a run goes on":                                 {state{run: active, lock: lock}, timed(nil), decision{action: await, owner: "locker"}},
-		"a run goes on, and no attempt is left":         {state{run: active, lock: lock}, once, skips(Claimed, "runner")},
-		"a run goes on, and another waits for it":       {state{run: active, lock: lock}, standby, decision{action: delegate, outcome: Claimed, owner: "runner"}},
+		"a run continues":                               {state{run: active, lock: lock}, timed(nil), decision{action: await, owner: "locker"}},
+		"a run continues, and no attempt is left":       {state{run: active, lock: lock}, once, skips(Claimed, "runner")},
+		"a run continues, and another waits for it":     {state{run: active, lock: lock}, standby, decision{action: delegate, outcome: Claimed, owner: "runner"}},
 		"a run was lost":                                {state{run: active}, timed(nil), sends(second)},
 		"a run was lost, and no attempt is left":        {state{run: active}, once, skips(Claimed, "runner")},
 		"the last attempt was lost":                     {state{run: run(record.RunRunning, 2)}, timed(nil), skips(Claimed, "runner")},

@@ -52,7 +52,7 @@ func TestElectorOfACutOffLeader(t *testing.T) {
 					require.ErrorIs(t, old.IsLeader(ctx), schedlock.ErrNotLeading, "two leaders")
 					break
 				}
-				require.True(t, time.Now().Before(late), "nobody leads")
+				require.True(t, time.Now().Before(late), "there is no leader")
 				time.Sleep(100 * time.Microsecond)
 			}
 			a.client.Heal()

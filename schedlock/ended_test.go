@@ -41,7 +41,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 	in.client.BlackHole()
 	defer in.client.Heal()
 	cancel(concurrency.ErrClosed)
-	isCtxs(t, context.Canceled, got(t, waits, "who stands by").err)
+	isCtxs(t, context.Canceled, got(t, waits, "the call on standby").err)
 	calls := map[string]func(ctx context.Context) error{
 		"Do": func(ctx context.Context) error { _, err := in.Do(ctx, "job", nothing); return err },
 		"Tick": func(ctx context.Context) error {

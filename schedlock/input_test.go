@@ -181,7 +181,7 @@ func TestForeignKeys(t *testing.T) {
 
 const layout = "2006-01-02T15:04:05.000Z"
 
-// A foreign key that stands in the way of all ticks does not keep a call without a tick
+// A foreign key that is in the way of all ticks does not keep a call without a tick
 // trying for ever.
 func TestForeignKeyWithoutATick(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 
 // A run that has ended, and a claim that was refused, leave nothing behind that lives as
 // long as the lease: neither memory, nor a goroutine at the lease's end, which would hold up
-// the runs that must hear of the loss.
+// the runs that must learn of the loss.
 func TestEndedRunsLeaveNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of runs")

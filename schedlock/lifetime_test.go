@@ -80,7 +80,7 @@ func TestCloseWaitsForARun(t *testing.T) {
 	_, err := a.Do(ctx, "other", nothing)
 	require.ErrorIs(t, err, schedlock.ErrClosed)
 	before := r.Deadline()
-	require.Eventually(t, func() bool { return r.Deadline().Sub(before) > time.Second }, soon, time.Millisecond, "renewals go on")
+	require.Eventually(t, func() bool { return r.Deadline().Sub(before) > time.Second }, soon, time.Millisecond, "renewals continue")
 	require.NoError(t, r.Check(ctx))
 	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(2)))
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestCompactionOnStandby(t *testing.T) {
 	got(t, started, "it starts")
 	b.client.ResetRequests()
 	_, waits := do(ctx, b.Locker, "job", nil, opts...)
-	require.Eventually(t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it stands by")
+	require.Eventually(t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it is on standby")
 	b.client.Cut()
 	for range 20 {
 		_, err := f.Client().Put(ctx, "noise", "")
@@ -159,7 +159,7 @@ func TestFrozenEtcd(t *testing.T) {
 	a := f.instance(&concurrency.SessionOptions{TTL: time.Minute}, nil)
 	started, done := do(ctxT(t), a.Locker, "busy", nil, schedlock.Tick(tick(1)))
 	r := got(t, started, "it starts")
-	require.Eventually(t, func() bool { // it has heard of the claim, so that the next call only looks
+	require.Eventually(t, func() bool { // it has learned of the claim, so that the next call only looks
 		a.client.ResetRequests()
 		_, err := a.Do(ctxT(t), "job3", nothing, schedlock.Tick(tick(1)), schedlock.Retries(1))
 		return err == nil && a.client.Requests()["Txn"] == 1

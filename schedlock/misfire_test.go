@@ -38,16 +38,16 @@ func TestOnceAfterLeftOutTicks(t *testing.T) {
 		days            bool
 		want            time.Time // or zero for none
 	}{
-		"nobody was there":                {ends: friday, begins: saturday.Add(time.Hour), want: saturday},
-		"nobody was there after a run":    {ends: saturday.Add(-time.Hour), begins: saturday.Add(time.Hour), want: saturday},
-		"still running":                   {ends: saturday.Add(time.Minute), begins: saturday.Add(time.Hour)},
-		"still running, and then missed":  {ends: saturday.Add(time.Minute), begins: saturday.Add(25 * time.Hour), want: saturday.AddDate(0, 0, 1)},
-		"AtLeast has not passed":          {ends: friday, begins: saturday.Add(time.Hour), days: true},
-		"paused":                          {ends: friday, paused: friday.Add(time.Hour), resumed: saturday.Add(time.Minute), begins: saturday.Add(time.Hour)},
-		"paused again":                    {ends: friday, paused: friday.Add(-time.Hour), resumed: saturday, begins: saturday.Add(time.Hour)},
-		"paused, and then missed":         {ends: friday, paused: friday.Add(time.Hour), resumed: saturday.Add(time.Minute), begins: saturday.Add(25 * time.Hour), want: saturday.AddDate(0, 0, 1)},
-		"paused only before it was due":   {ends: friday, paused: friday.Add(time.Hour), resumed: friday.Add(2 * time.Hour), begins: saturday.Add(time.Hour), want: saturday},
-		"nothing but the run that it had": {ends: friday, begins: saturday.Add(-time.Hour)},
+		"no process was there":             {ends: friday, begins: saturday.Add(time.Hour), want: saturday},
+		"no process was there after a run": {ends: saturday.Add(-time.Hour), begins: saturday.Add(time.Hour), want: saturday},
+		"still running":                    {ends: saturday.Add(time.Minute), begins: saturday.Add(time.Hour)},
+		"still running, and then missed":   {ends: saturday.Add(time.Minute), begins: saturday.Add(25 * time.Hour), want: saturday.AddDate(0, 0, 1)},
+		"AtLeast has not passed":           {ends: friday, begins: saturday.Add(time.Hour), days: true},
+		"paused":                           {ends: friday, paused: friday.Add(time.Hour), resumed: saturday.Add(time.Minute), begins: saturday.Add(time.Hour)},
+		"paused again":                     {ends: friday, paused: friday.Add(-time.Hour), resumed: saturday, begins: saturday.Add(time.Hour)},
+		"paused, and then missed":          {ends: friday, paused: friday.Add(time.Hour), resumed: saturday.Add(time.Minute), begins: saturday.Add(25 * time.Hour), want: saturday.AddDate(0, 0, 1)},
+		"paused only before it was due":    {ends: friday, paused: friday.Add(time.Hour), resumed: friday.Add(2 * time.Hour), begins: saturday.Add(time.Hour), want: saturday},
+		"nothing but the run that it had":  {ends: friday, begins: saturday.Add(-time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +80,7 @@ func TestOnceAfterLeftOutTicks(t *testing.T) {
 	}
 }
 
-// The fleet comes back while the lock of a run still stands, as within the TTL of one whose
+// The fleet comes back while the lock of a run still exists, as within the TTL of one whose
 // process has died. If the run was lost, the latest tick since was missed and starts; if it
 // is active and ends, it was not.
 func TestOnceBehindALock(t *testing.T) {

@@ -33,7 +33,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, schedlock.Ran, got(t, done, "it ends").res.Outcome)
 	res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(2)), schedlock.AtLeast(time.Minute))
 	require.NoError(t, err)
-	require.Equal(t, []any{schedlock.Paused, b.sess.Owner()}, []any{res.Outcome, res.Paused.By}, "by whom it was paused")
+	require.Equal(t, []any{schedlock.Paused, b.sess.Owner()}, []any{res.Outcome, res.Paused.By}, "which process has paused it")
 	st, err := a.Status(ctx, "job")
 	require.NoError(t, err)
 	require.NotNil(t, st.Paused)
@@ -72,7 +72,7 @@ func TestWatch(t *testing.T) {
 		}
 	}()
 	n := 0
-	for len(records) == 0 { // until the watch stands
+	for len(records) == 0 { // until the watch is open
 		n++
 		_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(n)))
 		require.NoError(t, err)

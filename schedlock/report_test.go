@@ -116,7 +116,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		}
 		require.Equal(t, []string{"a job is refused, and does not run in this process"}, messages(lines))
 	})
-	t.Run("AtMost has passed, and the job cannot hear of it", func(t *testing.T) {
+	t.Run("AtMost has passed, and the job cannot learn of it", func(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
 		in, lines := f.logged(quick(), nil)
@@ -159,7 +159,7 @@ func TestCloseRequestsARunToStop(t *testing.T) {
 	r := got(t, started, "it starts")
 	require.NoError(t, r.StopRequested().Err())
 	require.NoError(t, a.sess.Close(ctx))
-	require.Equal(t, errors.Join(schedlock.ErrClosed, nil), got(t, asked, "it is asked, and its context goes on"))
+	require.Equal(t, errors.Join(schedlock.ErrClosed, nil), got(t, asked, "it is asked, and its context continues"))
 	h, err := b.Get(ctx, "job", r.Tick())
 	require.NoError(t, err)
 	require.Equal(t, schedlock.RunDone, h.State)

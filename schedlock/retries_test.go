@@ -44,7 +44,7 @@ func TestOneOfSeveralOnStandby(t *testing.T) {
 			res, err := in.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error { again <- r; <-end; return nil }, opts...)
 			answers <- answer{res, err}
 		}()
-		require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it stands by")
+		require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it is on standby")
 	}
 	require.NoError(t, f.RevokeLease(ctx, a.sess.Lease()))
 	second := got(t, again, "the second attempt")
@@ -86,7 +86,7 @@ func TestRetriesNeedLateBy(t *testing.T) {
 	_, err := locker().Lock(ctx, "job")
 	var skip *schedlock.SkippedError
 	require.ErrorAs(t, err, &skip)
-	require.Equal(t, schedlock.Late, skip.Result.Outcome, "it stood by until the period was over")
+	require.Equal(t, schedlock.Late, skip.Result.Outcome, "it was on standby until the period was over")
 
 	a.client.Cut() // it cannot come back at once
 	require.NoError(t, f.RevokeLease(ctx, a.sess.Lease()))

@@ -335,7 +335,7 @@ func (a *attempt) succeeded(ctx context.Context, ans conformance.Answer, r confo
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(n.client.Ctx(), cancel)() // etcd's client goes on for long after its end
+	defer context.AfterFunc(n.client.Ctx(), cancel)() // etcd's client continues long after its end
 	err := a.record(ctx, r.Retain)
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()

@@ -308,7 +308,7 @@ func TestConflict(t *testing.T) {
 	require.ErrorContains(t, err, "the call has executed, and what it was to write together with its outcome was not written")
 }
 
-// Operations that etcd does not take: nothing is recorded, and the client does not hear
+// Operations that etcd does not take: nothing is recorded, and the client does not learn
 // that all is well.
 func TestRefusedOperations(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ func TestClientDisconnects(t *testing.T) {
 			got(t, begun, "a begin")
 			cancel()
 			require.Error(t, got(t, sent, "an end"))
-			got(t, gone, "the server hears of it")
+			got(t, gone, "the server learns of it")
 			require.Eventually(t, func() bool { return s.post("/", "k", "body").replayed() }, soon, time.Millisecond)
 			re := s.post("/", "k", "body")
 			require.Equal(t, http.StatusCreated, re.StatusCode)
@@ -150,7 +150,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 	})
 }
 
-// Operations that etcd does not take: nothing is recorded, and the client does not hear
+// Operations that etcd does not take: nothing is recorded, and the client does not learn
 // that all is well. What was streamed is cut off.
 func TestRefusedOperations(t *testing.T) {
 	t.Parallel()

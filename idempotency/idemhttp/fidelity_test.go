@@ -202,7 +202,7 @@ func TestCompressedBeforeTheMiddleware(t *testing.T) {
 	}
 }
 
-// What stands in the headers before the handler is of this request, and is not stored.
+// What is in the headers before the handler is of this request, and is not stored.
 func TestHeadersOfOthers(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

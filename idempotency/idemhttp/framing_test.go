@@ -67,7 +67,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// I17: a length that stood in the headers before the middleware is not that of a replay.
+// I17: a length that was in the headers before the middleware is not that of a replay.
 func TestLengthOfAReplay(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -289,7 +289,7 @@ func TestHead(t *testing.T) {
 	mw := in.middleware(&idemhttp.Options{Methods: []string{"HEAD", "POST"}})(http.HandlerFunc(h))
 	guarded := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if length := r.Header.Get("Length"); length != "" {
-			w.Header().Set("Content-Length", length) // of who stands in front of a replay
+			w.Header().Set("Content-Length", length) // of a handler in front of a replay
 		}
 		mw.ServeHTTP(w, r)
 	}))

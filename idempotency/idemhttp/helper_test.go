@@ -191,7 +191,7 @@ func (b *blocking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	paid(w, r)
 }
 
-// values returns all that stands below the fixture's prefix.
+// values returns all values below the fixture's prefix.
 func (f fixture) values() (all []string) {
 	f.T.Helper()
 	resp, err := f.Client().Get(ctxT(f.T), f.Root, clientv3.WithPrefix())

@@ -433,7 +433,7 @@ func TestUnknownOutcome(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	_, err := s.send(s.request("/payments", "k", "body"))
-	require.Error(t, err, "the panic goes on to the server")
+	require.Error(t, err, "the panic continues to the server")
 	re := s.post("/payments", "k", "body")
 	p := re.problem(t)
 	require.Equal(t, idemhttp.CodeUnknown, p.Code)
@@ -503,7 +503,7 @@ func TestConflictOfTheHandlersOwn(t *testing.T) {
 	require.Contains(t, p.Detail, "The request has executed, and what it was to write together with its outcome was not written.")
 	require.True(t, errors.Is(*reported.Load(), idempotency.ErrConflict))
 	s.post("/payments", "k", "body")
-	require.EqualValues(t, 2, s.calls.Load(), "the key was given free")
+	require.EqualValues(t, 2, s.calls.Load(), "the key was released")
 }
 
 func TestPolicy(t *testing.T) {

@@ -142,7 +142,7 @@ func TestRequestsDuringASendAreSentTogether(t *testing.T) {
 				require.Equal(t, tt.took, time.Since(begun))
 				require.NoError(t, d.join(t.Context(), 9, 9))
 				log, _ = d.requests()
-				require.Equal(t, "alone9", log[len(log)-1], "it goes on as it began")
+				require.Equal(t, "alone9", log[len(log)-1], "it continues as it began")
 			})
 		})
 	}

@@ -74,7 +74,7 @@ func TestAmend(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tt.want, res.Outcome)
 			kv := f.get(f.key()).Kvs[0]
-			require.Equal(t, tt.want == commit.Amended, f.stands(f.prefix+"also"))
+			require.Equal(t, tt.want == commit.Amended, f.exists(f.prefix+"also"))
 			switch tt.want {
 			case commit.Amended:
 				require.Equal(t, "after", string(kv.Value))
@@ -112,7 +112,7 @@ func TestAmendWithoutSpace(t *testing.T) {
 	res, err := commit.Amend(ctxT(t), f.client, a)
 	require.NoError(t, err)
 	require.Equal(t, commit.Amended, res.Outcome)
-	require.False(t, f.stands(f.key()))
+	require.False(t, f.exists(f.key()))
 }
 
 // A lease that is gone is reported, unless an earlier copy was applied before its end.
@@ -152,7 +152,7 @@ func TestAmendEndsWithItsCtx(t *testing.T) {
 	stands, err = commit.PutAt(ctxT(t), f.client, f.key(), a.Mod+1, clientv3.OpPut(f.prefix+"other", ""))
 	require.NoError(t, err)
 	require.False(t, stands)
-	require.False(t, f.stands(f.prefix+"other"))
+	require.False(t, f.exists(f.prefix+"other"))
 	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1})
 	ctx, cancel := context.WithTimeout(ctxT(t), 20*time.Millisecond)
 	defer cancel()

@@ -27,7 +27,7 @@ func TestCreate(t *testing.T) {
 	res, err := f.fence.Create(ctxT(t), c)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, res.Read[0].GetResponseRange().Count, "it reads after its own puts")
-	require.True(t, f.stands(f.prefix+"also"))
+	require.True(t, f.exists(f.prefix+"also"))
 	require.EqualValues(t, f.lease, f.get(f.key()).Kvs[0].Lease)
 	require.Equal(t, map[string]int{"Txn": 2}, f.client.Requests(), "one for the fence, one for the key")
 
@@ -47,7 +47,7 @@ func TestCreateUnderConditions(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, res.Token)
 	require.Zero(t, res.Read[0].GetResponseRange().Count)
-	require.False(t, f.stands(f.key()))
+	require.False(t, f.exists(f.key()))
 }
 
 // T9, T10, F23, F46, F47: an answer was lost, for whatever reason. If the key was
@@ -106,7 +106,7 @@ func TestTrapL1LateCopy(t *testing.T) {
 	late := inj.LateResponses()
 	require.Len(t, late, 1)
 	require.False(t, late[0].Response.(*etcdserverpb.TxnResponse).Succeeded)
-	require.False(t, f.stands(f.key()))
+	require.False(t, f.exists(f.key()))
 	f.create(f.creation())
 }
 
@@ -122,7 +122,7 @@ func TestTrapL1DoubledCreate(t *testing.T) {
 	require.Equal(t, commit.Removed, removal)
 	require.NoError(t, inj.Release())
 	require.False(t, inj.LateResponses()[0].Response.(*etcdserverpb.TxnResponse).Succeeded)
-	require.False(t, f.stands(f.key()))
+	require.False(t, f.exists(f.key()))
 }
 
 // L1: the name was used anew in between, and is free again or in use.
@@ -147,7 +147,7 @@ func TestTrapL1ReusedName(t *testing.T) {
 		}
 		// To discard once more takes nothing from the successor.
 		require.NoError(t, pending.Discard(ctxT(t)))
-		require.Equal(t, inUse, f.stands(f.key()))
+		require.Equal(t, inUse, f.exists(f.key()))
 	}
 }
 
@@ -161,12 +161,12 @@ func TestTrapL1DiscardsItsKey(t *testing.T) {
 		c.Also = []clientv3.Op{clientv3.OpPut(f.prefix+"also", "1", clientv3.WithLease(f.lease))}
 		pending := f.giveUp(c, inj)
 		require.NoError(t, inj.Release())
-		require.True(t, f.stands(f.key()))
+		require.True(t, f.exists(f.key()))
 		// Its answer is lost as well.
 		lost := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Times: 2})
 		require.NoError(t, pending.Discard(ctxT(t), f.prefix+"also"))
 		require.Equal(t, 2, lost.Hits())
-		require.False(t, f.stands(f.key()) || f.stands(f.prefix+"also"))
+		require.False(t, f.exists(f.key()) || f.exists(f.prefix+"also"))
 	}
 }
 
@@ -190,7 +190,7 @@ func TestTrapL1ConcurrentRaise(t *testing.T) {
 	require.NoError(t, inj.Release())
 	require.False(t, inj.LateResponses()[0].Response.(*etcdserverpb.TxnResponse).Succeeded)
 	require.NoError(t, <-created)
-	require.True(t, f.stands(f.key()))
+	require.True(t, f.exists(f.key()))
 }
 
 // One raise settles all creations that were sent before it: the others only look.
@@ -226,9 +226,9 @@ func TestTrapL1RepeatedByClient(t *testing.T) {
 	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass})
 	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 	pending := f.giveUp(f.creation(), inj)
-	require.True(t, f.stands(f.key()))
+	require.True(t, f.exists(f.key()))
 	require.NoError(t, pending.Discard(ctxT(t)))
-	require.False(t, f.stands(f.key()))
+	require.False(t, f.exists(f.key()))
 }
 
 // F20: with the lease the session is gone, also when it goes in the middle of a
@@ -254,7 +254,7 @@ func TestCreateOnLostLease(t *testing.T) {
 	require.NoError(t, pending.Discard(ctxT(t)), "nothing can appear any more")
 	_, err = commit.Raise(ctxT(t), f.client, f.lease, f.presence(), "here")
 	require.ErrorIs(t, err, commit.ErrGone)
-	require.False(t, f.stands(f.key()) || f.stands(f.presence()))
+	require.False(t, f.exists(f.key()) || f.exists(f.presence()))
 
 	// Another process put its own presence key there: it is not this session's.
 	_, err = f.client.Put(ctxT(t), f.presence(), "")
@@ -299,10 +299,10 @@ func TestTrapL3NoSpaceAfterApplied(t *testing.T) {
 	_, err := f.fence.Create(ctxT(t), f.creation())
 	var pending *commit.PendingError
 	require.ErrorAs(t, err, &pending)
-	require.True(t, f.stands(f.key()))
+	require.True(t, f.exists(f.key()))
 	require.NoError(t, f.cluster.SetNoSpace(ctxT(t), true))
 	require.NoError(t, pending.Discard(ctxT(t)))
-	require.False(t, f.stands(f.key()))
+	require.False(t, f.exists(f.key()))
 }
 
 // L1 and L3 together: an answer is lost, and then there is no space to raise the
@@ -319,13 +319,13 @@ func TestTrapL1NoSpaceToSettle(t *testing.T) {
 	require.Error(t, pending.Discard(brief))
 	require.NoError(t, f.cluster.SetNoSpace(ctxT(t), false))
 	require.NoError(t, inj.Release())
-	require.True(t, f.stands(f.key()), "the late copy has landed: it was not shut out")
+	require.True(t, f.exists(f.key()), "the late copy has landed: it was not shut out")
 
 	require.NoError(t, f.cluster.SetNoSpace(ctxT(t), true))
 	brief2, cancel2 := context.WithTimeout(ctxT(t), 2*time.Second)
 	defer cancel2()
 	require.Error(t, pending.Discard(brief2))
-	require.False(t, f.stands(f.key()), "it is removed although it cannot be settled yet")
+	require.False(t, f.exists(f.key()), "it is removed although it cannot be settled yet")
 	require.NoError(t, f.cluster.SetNoSpace(ctxT(t), false))
 	require.NoError(t, pending.Discard(ctxT(t)))
 }
@@ -342,7 +342,7 @@ func TestTrapL1NoSpaceInsideCreate(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	before := f.get(f.presence()).Kvs[0].ModRevision
 	require.NoError(t, pending.Discard(ctxT(t)))
-	require.False(t, f.stands(f.key()))
+	require.False(t, f.exists(f.key()))
 	require.Greater(t, f.get(f.presence()).Kvs[0].ModRevision, before, "the fence was raised")
 }
 

@@ -87,8 +87,8 @@ type amended struct {
 	err error
 }
 
-// stand creates keys, and returns their mod revision.
-func (g *gathering) stand(names ...string) int64 {
+// place creates keys, and returns their mod revision.
+func (g *gathering) place(names ...string) int64 {
 	g.t.Helper()
 	var puts []clientv3.Op
 	for _, name := range names {
@@ -131,9 +131,9 @@ func TestGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newFixture(t, embedtest.Shared(t)).gathering()
-			g.stand("taken")
-			mod := g.stand("one", "two", "three")
-			g.stand("three")
+			g.place("taken")
+			mod := g.place("one", "two", "three")
+			g.place("three")
 			a, b, taken := g.create("a"), g.create("b"), g.create("taken")
 			one, two, three := g.amend("one", mod, "after"), g.amend("two", mod, "after"), g.amend("three", mod, "after")
 			g.gathered(6)
@@ -185,7 +185,7 @@ func TestGroupWithABadPart(t *testing.T) {
 			m := g.createBy(ctxT(g.t), gone, g.creation("of the gone"))
 			return func(t *testing.T) {
 				require.ErrorIs(t, m.err, commit.ErrGone)
-				require.False(t, g.stands(g.prefix+"of the gone"))
+				require.False(t, g.exists(g.prefix+"of the gone"))
 			}
 		},
 		"it is nonsense": func(g *gathering, _ int64) func(*testing.T) {
@@ -194,14 +194,14 @@ func TestGroupWithABadPart(t *testing.T) {
 			m := g.createWith(ctxT(g.t), c)
 			return func(t *testing.T) {
 				require.ErrorContains(t, m.err, "duplicate key")
-				require.False(t, g.stands(c.Key))
+				require.False(t, g.exists(c.Key))
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newFixture(t, embedtest.Shared(t)).gathering()
-			mod := g.stand("one", "bad")
+			mod := g.place("one", "bad")
 			check := part(g, mod)
 			a, one := g.create("a"), g.amend("one", mod, "after")
 			g.gathered(3)
@@ -221,7 +221,7 @@ func TestGroupWithABadPart(t *testing.T) {
 func TestTrapS1Subjects(t *testing.T) {
 	t.Parallel()
 	g := newFixture(t, embedtest.Shared(t)).gathering()
-	mod := g.stand("one", "two")
+	mod := g.place("one", "two")
 	all := []*amended{g.amend("one", mod, "by x"), g.amend("one", mod, "by y"), g.amend("two", mod, "by z")}
 	g.gathered(3)
 	g.goes()
@@ -257,7 +257,7 @@ func TestCallerLeavesItsGroup(t *testing.T) {
 			require.NoError(t, pending.Discard(ctxT(t)))
 			inj.Release()
 			g.done.Wait()
-			require.False(t, g.stands(g.prefix+"gone"))
+			require.False(t, g.exists(g.prefix+"gone"))
 			require.NoError(t, stays.err)
 			require.Equal(t, g.get(g.prefix + "stays").Kvs[0].ModRevision, stays.Token)
 		})
@@ -305,7 +305,7 @@ func TestGroupWithoutSpace(t *testing.T) {
 		t.Skip("the external cluster is not this test's own")
 	}
 	g := newFixture(t, c).gathering()
-	mod := g.stand("one")
+	mod := g.place("one")
 	a, one := g.create("a"), g.amend("one", mod, "after")
 	g.gathered(2)
 	require.NoError(t, c.SetNoSpace(ctxT(t), true))
@@ -316,6 +316,6 @@ func TestGroupWithoutSpace(t *testing.T) {
 	require.ErrorAs(t, a.err, &pending)
 	require.NoError(t, c.SetNoSpace(ctxT(t), false))
 	require.NoError(t, pending.Discard(ctxT(t)))
-	require.False(t, g.stands(g.prefix+"a"))
+	require.False(t, g.exists(g.prefix+"a"))
 	require.EqualValues(t, 1, g.get(g.prefix + "one").Kvs[0].Version)
 }

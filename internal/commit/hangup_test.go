@@ -50,7 +50,7 @@ func TestHangUpRaisesNoFence(t *testing.T) {
 			go func() { discarded <- pending.Discard(ctxT(t)) }()
 			require.NoError(t, inj.Release())
 			require.NoError(t, <-discarded)
-			require.Equal(t, do.occupied, f.stands(f.key()))
+			require.Equal(t, do.occupied, f.exists(f.key()))
 			require.Zero(t, f.raised())
 		})
 	}
@@ -69,9 +69,9 @@ func TestHangUpAndLostAnswer(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	var pending *commit.PendingError
 	require.ErrorAs(t, err, &pending)
-	require.True(t, f.stands(f.key()))
+	require.True(t, f.exists(f.key()))
 	require.NoError(t, pending.Discard(ctxT(t)))
-	require.False(t, f.stands(f.key()))
+	require.False(t, f.exists(f.key()))
 	require.EqualValues(t, 1, f.raised())
 }
 
@@ -104,7 +104,7 @@ func TestHangUpBeforeSending(t *testing.T) {
 		if pending := new(commit.PendingError); errors.As(gone.err, &pending) {
 			require.NoError(t, pending.Discard(ctxT(t)))
 		}
-		require.False(t, g.stands(g.prefix+"gone"))
+		require.False(t, g.exists(g.prefix+"gone"))
 		require.Equal(t, map[string]int{"Txn": 1}, g.client.Requests())
 		require.Zero(t, g.raised())
 	})
@@ -128,8 +128,8 @@ func TestHangUpInAGroup(t *testing.T) {
 	require.NoError(t, pending.Discard(ctxT(t)))
 	g.done.Wait()
 	require.NoError(t, stays.err)
-	require.False(t, g.stands(g.prefix+"gone"))
-	require.True(t, g.stands(g.prefix+"stays"))
+	require.False(t, g.exists(g.prefix+"gone"))
+	require.True(t, g.exists(g.prefix+"stays"))
 	require.Zero(t, g.raised())
 }
 

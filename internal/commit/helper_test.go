@@ -47,7 +47,7 @@ func (f *fixture) get(key string) *clientv3.GetResponse {
 	return resp
 }
 
-func (f *fixture) stands(key string) bool { f.t.Helper(); return len(f.get(key).Kvs) > 0 }
+func (f *fixture) exists(key string) bool { f.t.Helper(); return len(f.get(key).Kvs) > 0 }
 
 var nonces atomic.Int64
 

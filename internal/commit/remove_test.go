@@ -43,9 +43,9 @@ func TestRemove(t *testing.T) {
 			removal, err := commit.Remove(ctxT(t), f.client, f.key(), token+tt.off, f.prefix+"also", f.prefix+"another's")
 			require.NoError(t, err)
 			require.Equal(t, tt.want, removal)
-			require.Equal(t, tt.off != 0, f.stands(f.key()))
-			require.Equal(t, tt.off != 0, f.stands(f.prefix+"also"))
-			require.True(t, f.stands(f.prefix+"another's"), "it was not created together with the key")
+			require.Equal(t, tt.off != 0, f.exists(f.key()))
+			require.Equal(t, tt.off != 0, f.exists(f.prefix+"also"))
+			require.True(t, f.exists(f.prefix+"another's"), "it was not created together with the key")
 		})
 	}
 }
@@ -79,7 +79,7 @@ func TestRemoveGivesUp(t *testing.T) {
 	f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
 	_, err = commit.Remove(ctxT(t), f.client, f.key(), token)
 	require.Equal(t, rpctypes.ErrPermissionDenied, err)
-	require.True(t, f.stands(f.key()))
+	require.True(t, f.exists(f.key()))
 }
 
 // A notice to a lease that has ended: the request went with it.
@@ -101,7 +101,7 @@ func TestRemoveAndPutOnLostLease(t *testing.T) {
 	require.NoError(t, f.cluster.RevokeLease(ctxT(t), f.lease))
 	require.NoError(t, inj.Release())
 	require.NoError(t, <-done)
-	require.False(t, f.stands(f.prefix+"notice"))
+	require.False(t, f.exists(f.prefix+"notice"))
 
 	// The request exists all the same: another process has put it on another lease.
 	resp, err := f.client.Put(ctxT(t), f.key(), "")
@@ -109,7 +109,7 @@ func TestRemoveAndPutOnLostLease(t *testing.T) {
 	removal, err := commit.RemoveAndPut(ctxT(t), f.client, f.key(), resp.Header.Revision, put)
 	require.NoError(t, err)
 	require.Equal(t, commit.Orphaned, removal)
-	require.True(t, f.stands(f.key()))
+	require.True(t, f.exists(f.key()))
 }
 
 func TestSwap(t *testing.T) {
@@ -180,5 +180,5 @@ func TestErase(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, commit.Removed, removal)
 	require.Equal(t, []error{rpctypes.ErrPermissionDenied}, reported, "reported once")
-	require.False(t, f.stands(f.key()))
+	require.False(t, f.exists(f.key()))
 }

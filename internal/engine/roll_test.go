@@ -212,8 +212,8 @@ func TestRollAddsInOneStep(t *testing.T) {
 	x := written(r, "q", 7)
 	left, err := r.add(x, &fake{})
 	require.NoError(t, err)
-	require.Equal(t, left.Notice == nil, r.Holds("q", 7), "it holds, or its caller hears of the eviction")
-	require.True(t, left.Notice != nil || len(<-delivered) == 1, "nobody hears of the eviction")
+	require.Equal(t, left.Notice == nil, r.Holds("q", 7), "it holds, or its caller learns of the eviction")
+	require.True(t, left.Notice != nil || len(<-delivered) == 1, "the eviction is delivered")
 }
 
 // W21: two requests of one Txn, in two queues, have one token. Each holds by itself.

@@ -109,7 +109,7 @@ var corruptionsOfJobs = []corruption{
 		c, _, ok := s.started(everyone)
 		return ok && s.drop(tappedKey(c.token, history.KindPut, "/run/"+c.tick)) > 0
 	}},
-	{"end a run while its function goes on", []string{"jobs/finish"}, func(s *scene) bool {
+	{"end a run while its function continues", []string{"jobs/finish"}, func(s *scene) bool {
 		c, sp, ok := s.started(s.finished)
 		if !ok {
 			return false
@@ -161,7 +161,7 @@ var corruptionsOfJobs = []corruption{
 		})
 		return true
 	}},
-	{"believe in a run while the next one goes on", []string{"jobs/overlap"}, func(s *scene) bool {
+	{"believe in a run while the next one continues", []string{"jobs/overlap"}, func(s *scene) bool {
 		next := map[*claim]*history.Span{}
 		c, sp, ok := s.started(func(c *claim, sp *history.Span) bool {
 			for _, o := range s.jobs[sp.Granted.Gate].claims {
@@ -185,7 +185,7 @@ var corruptionsOfJobs = []corruption{
 		call := s.opByTag[s.startOf(sp).Call.Attr["call"]].Call
 		return s.edit(func(e *history.Event) bool { return of(call)(e) && e.Kind == history.KindCall }, func(e *history.Event) { e.At = sp.From + 1 }) > 0
 	}},
-	{"have a run go on again", []string{"jobs/terminal"}, func(s *scene) bool {
+	{"start a run again after its end", []string{"jobs/terminal"}, func(s *scene) bool {
 		_, sp, ok := s.started(func(_ *claim, sp *history.Span) bool { return sp.Ended != nil })
 		if ok {
 			e := *sp.Ended

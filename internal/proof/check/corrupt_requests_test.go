@@ -85,7 +85,7 @@ func (s *scene) free(n *idem, rev int64) bool {
 	})
 }
 
-// soon reports whether an attempt goes on at the revision after its claim, and nothing
+// soon reports whether an attempt continues at the revision after its claim, and nothing
 // happens to its key then.
 func (s *scene) soon(t tried) bool { return t.claim.gone > t.token+1 && s.free(t.n, t.token+1) }
 
@@ -205,7 +205,7 @@ var corruptionsOfRequests = []corruption{
 		other.Body, other.Size = []byte("2"), 1
 		return s.adds(history.KindPut, t.n.name, t.outcome.rev+1, other.Encode())
 	}},
-	{"let a lost attempt record its outcome while the next one goes on", []string{"requests/zombie"}, func(s *scene) bool {
+	{"let a lost attempt record its outcome while the next one continues", []string{"requests/zombie"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
 			_, lost := s.lostBefore(t)
 			return lost && s.soon(t)
@@ -216,7 +216,7 @@ var corruptionsOfRequests = []corruption{
 		before, _ := s.lostBefore(t)
 		return s.adds(history.KindPut, t.n.name, t.token+1, before.outcomeOf())
 	}},
-	{"resolve an attempt that goes on", []string{"requests/zombie"}, func(s *scene) bool {
+	{"resolve an attempt that continues", []string{"requests/zombie"}, func(s *scene) bool {
 		t, ok := s.tried(s.soon)
 		if !ok {
 			return false
@@ -235,7 +235,7 @@ var corruptionsOfRequests = []corruption{
 		})
 		return ok && s.drop(tappedKey(t.outcome.rev, history.KindPut, t.n.name)) > 0
 	}},
-	{"release an attempt while its function goes on", []string{"requests/returned"}, func(s *scene) bool {
+	{"release an attempt while its function continues", []string{"requests/returned"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
 			return t.outcome == nil && t.claim.how == plain && t.claim.gone != never && t.end != nil && t.end.Call.At < t.claim.goneAt && t.neverTooLong(s)
 		})
@@ -268,7 +268,7 @@ var corruptionsOfRequests = []corruption{
 			e.Attr = map[string]string{"value": "1h"}
 		}) > 0
 	}},
-	{"let a record go while its attempt goes on", []string{"requests/kept"}, func(s *scene) bool {
+	{"let a record go while its attempt continues", []string{"requests/kept"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
 			return s.soon(t) && !s.deleteCalled(t.n.name, &version{gone: t.token + 1, goneAt: s.seen(t.token + 1)})
 		})
@@ -375,7 +375,7 @@ var corruptionsOfRequests = []corruption{
 		})
 		return ok && s.returns(op, func(e *history.Event) { e.Cause = history.UnknownFate })
 	}},
-	{"believe in an attempt while the next one goes on", []string{"requests/overlap"}, func(s *scene) bool {
+	{"believe in an attempt while the next one continues", []string{"requests/overlap"}, func(s *scene) bool {
 		fits := func(t, o tried) bool {
 			return o.n == t.n && o.token < t.token && t.span.Confirmed && o.span.Ended != nil && s.excuse(o.claim) == "" && o.span.To < t.span.From
 		}
@@ -396,7 +396,7 @@ var corruptionsOfRequests = []corruption{
 		t, ok := s.tried(func(t tried) bool { return t.span.Ended != nil })
 		return ok && s.holdsTooLong(t.span)
 	}},
-	{"have an attempt go on again", []string{"requests/terminal"}, func(s *scene) bool {
+	{"start an attempt again after its end", []string{"requests/terminal"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool { return t.span.Ended != nil })
 		if ok {
 			e := *t.span.Ended

@@ -142,7 +142,7 @@ var corruptions = []corruption{
 		s.drop(func(e *history.Event) bool { return e.Kind == history.KindEnded && of(sp.Granted)(e) })
 		return true
 	}},
-	{"grant before the predecessor has given back", []string{"belief/overlap", "store/early"}, func(s *scene) bool {
+	{"grant before the predecessor has released", []string{"belief/overlap", "store/early"}, func(s *scene) bool {
 		sp, r, ok := s.span(func(_ *history.Span, r *request) bool { return s.predecessor(r) != nil })
 		if !ok {
 			return false
@@ -388,7 +388,7 @@ func (s *scene) predecessor(r *request) *history.Span {
 }
 
 // alone reports whether a key's name was never used again, on a lease that lasts to
-// the end: what is left of it then stands.
+// the end: what is left of it then is in force.
 func (s *scene) alone(r *request) bool {
 	for _, o := range s.requests() {
 		if o != r && o.key == r.key {
@@ -456,7 +456,7 @@ var notSpoilt = map[string]string{
 	"store/tap":     "what the tap has missed cannot be separated from what did not happen: see TestVerdicts",
 	"linear/search": "it takes a history that is too hard: see TestVerdicts",
 	"live/reported": "the model waits for seconds at no time",
-	"live/refused":  "it does not happen that nobody asks at a gate for the time of a whole call",
+	"live/refused":  "it does not happen that no call is made at a gate for the time of a whole call",
 	"live/left":     "the model waits for seconds at no time",
 	"jobs/late":     "the model's jobs start at any time",
 	"jobs/falls":    "effects of the model's jobs go by guards",

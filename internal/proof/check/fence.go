@@ -115,7 +115,7 @@ func (v *view) stoodAt(r *request, now int64) bool {
 		return false
 	}
 	switch r.how {
-	case stands:
+	case exists:
 		return true
 	case plain:
 		released := v.released(r)

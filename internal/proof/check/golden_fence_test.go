@@ -49,7 +49,7 @@ var goldenFence = []goldenCase{
 		t.byGuard(a)
 		t.last(history.KindEffect).Rev = a.req.token - 1
 	}},
-	{"a write by nobody's guard", "fence/guard", func(t *scenario) {
+	{"a write by a guard of no permit", "fence/guard", func(t *scenario) {
 		t.emit(history.Event{Kind: history.KindEffect, Client: "c0", Gate: "mutex/m", Token: 3, Rev: t.rev, Outcome: history.OK,
 			Attr: map[string]string{"register": "r", "mode": history.ModeGuard}})
 	}},

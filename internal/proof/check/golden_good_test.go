@@ -83,7 +83,7 @@ var goldenGood = []goldenCase{
 		t.drop(a.req.lease, "expired")
 		t.open(t.clients[0])
 		t.grant(b)
-		e := t.event(a, history.KindReturn) // it had the permit, but its process stood still
+		e := t.event(a, history.KindReturn) // it had the permit, but its process was stopped
 		e.Outcome = history.OK
 		t.emit(e)
 		t.emit(t.event(a, history.KindGranted))
@@ -151,7 +151,7 @@ var goldenGood = []goldenCase{
 		t.emit(history.Event{Kind: history.KindEffect, Client: "c0", Gate: "mutex/m", Token: a.req.token, Outcome: history.Unknown,
 			Attr: map[string]string{"register": simPrefix + "reg/x", "value": "late", "mode": history.ModeGuard}})
 	}},
-	{"a call that returns late, because all stood still", "", func(t *scenario) {
+	{"a call that returns late, because all was stopped", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.callOf(a).Until = t.now
 		t.now += 3e9
@@ -220,7 +220,7 @@ var goldenGood = []goldenCase{
 		t.gives(a)
 		t.commit(change{key: key, del: true})
 	}},
-	{"a key that nobody wants, while all stood still", "", func(t *scenario) {
+	{"a key that no call waits for, while all was stopped", "", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		t.skipHealthy = true

@@ -42,7 +42,7 @@ var goldenJobs = []goldenCase{
 		a := t.callsFor(0, "a", 2, 1)
 		t.claims(a)
 		t.commit(change{key: a.key("lock"), del: true}, gone("a", 2))
-		t.done(t.runs(1, "a", 1, 1)) // nobody has claimed a later one
+		t.done(t.runs(1, "a", 1, 1)) // no process has claimed a later one
 		t.done(t.runs(1, "a", 2, 1))
 	}},
 	{"a claim is taken back when its lease has ended", "", func(t *scenario) {
@@ -97,7 +97,7 @@ var goldenJobs = []goldenCase{
 		t.done(t.runs(1, "a", 3, 1), gone("a", 1), floorAt("a", 1))
 		t.done(t.runs(1, "a", 4, 1), gone("a", 2), floorAt("a", 2), change{key: "job/a/floor/" + tickAt(1), del: true})
 	}},
-	{"a claim beyond the horizon stands in nobody's way", "", func(t *scenario) {
+	{"a claim beyond the horizon is in the way of no tick", "", func(t *scenario) {
 		t.done(t.runs(0, "a", 3600, 1))
 		t.done(t.runs(1, "a", 1, 1))
 	}},
@@ -231,7 +231,7 @@ var goldenJobs = []goldenCase{
 		t.returns(a)
 		t.commit(change{key: a.run(), value: a.record(record.RunDone)})
 	}},
-	{"a run is ended in etcd while it goes on", "jobs/finish", func(t *scenario) {
+	{"a run is ended in etcd while it continues", "jobs/finish", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.finishes(a)
 		t.now += 1_000_000
@@ -257,7 +257,7 @@ var goldenJobs = []goldenCase{
 		t.returns(a)
 		t.commit(change{key: a.key("lock"), del: true}, gone("a", 1))
 	}},
-	{"unlocked by nobody", "jobs/finish", func(t *scenario) {
+	{"unlocked without a call", "jobs/finish", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.unlocks(a)
 		t.last(history.KindCall).Gate = "job/b"
@@ -273,7 +273,7 @@ var goldenJobs = []goldenCase{
 		t.done(t.runs(0, "a", 3, 1), gone("a", 1), gone("a", 2), floorAt("a", 2))
 		t.done(t.runs(0, "a", 4, 1), floorAt("a", 1), change{key: "job/a/floor/" + tickAt(2), del: true})
 	}},
-	{"a lock that nobody removes", "jobs/left", func(t *scenario) {
+	{"a lock that no process removes", "jobs/left", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.returns(a)
 	}},
@@ -313,8 +313,8 @@ var goldenJobs = []goldenCase{
 		t.returns(r)
 		t.finishes(r)
 	}},
-	{"claimed elsewhere, by nobody", "jobs/reported", func(t *scenario) { t.returnsWith(t.callsFor(0, "a", 1, 1), "claimed elsewhere") }},
-	{"paused by nobody", "jobs/reported", func(t *scenario) {
+	{"claimed elsewhere, without a claim", "jobs/reported", func(t *scenario) { t.returnsWith(t.callsFor(0, "a", 1, 1), "claimed elsewhere") }},
+	{"paused without a call", "jobs/reported", func(t *scenario) {
 		t.returnsWith(t.callsFor(0, "a", 1, 1), "paused")
 		t.settle()
 		t.commit(change{key: "job/a/pause"})
@@ -342,14 +342,14 @@ var goldenJobs = []goldenCase{
 		t.runEnds(a, history.Lost)
 		t.done(b)
 	}},
-	{"a run that goes on when its lock has gone", "jobs/stale", func(t *scenario) {
+	{"a run that continues when its lock has gone", "jobs/stale", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		t.drop(a.lease, "expired")
 		t.open(t.clients[0])
 		t.goesOn(a)
 		t.runEnds(a, history.Lost)
 	}},
-	{"a run that goes on after its deadline", "jobs/deadline", func(t *scenario) {
+	{"a run that continues after its deadline", "jobs/deadline", func(t *scenario) {
 		a := t.runs(0, "a", 1, 1)
 		a.until = t.now
 		t.now += 20_000_000

@@ -23,7 +23,7 @@ var goldenLive = []goldenCase{
 		t.callOf(a).Until = t.now
 		t.now += 3e9
 	}},
-	{"a call that returns late, and other things stood still", "live/late", func(t *scenario) {
+	{"a call that returns late, and other things were stopped", "live/late", func(t *scenario) {
 		t.emit(history.Event{Kind: history.KindCount, Name: CountStall, N: 2.5e9})
 		t.now += 1e9
 		a := t.asks(0, t.sem, 1)
@@ -48,8 +48,8 @@ var goldenLive = []goldenCase{
 		t.asks(0, t.sem, 1)
 		t.last(history.KindCall).Until = t.now - 5e9
 	}},
-	{"a call that returns late, for its process stood still", "", func(t *scenario) { t.lateAfterStall("c0") }},
-	{"a call that returns late, while another's process stood still", "live/late", func(t *scenario) { t.lateAfterStall("c1") }},
+	{"a call that returns late, for its process was stopped", "", func(t *scenario) { t.lateAfterStall("c0") }},
+	{"a call that returns late, while another's process was stopped", "live/late", func(t *scenario) { t.lateAfterStall("c1") }},
 	{"a call that never returns", "live/late", func(t *scenario) {
 		a := t.ask(t.clients[0], t.sem, 1, false)
 		t.last(history.KindCall).Until = t.now
@@ -90,7 +90,7 @@ var goldenLive = []goldenCase{
 		t.forget(a)
 		t.skipHealthy = true
 	}},
-	{"a key that nobody wants any more", "live/left", func(t *scenario) {
+	{"a key that no call waits for any more", "live/left", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		a := t.asks(0, t.sem, 1)

@@ -37,7 +37,7 @@ var goldenRequests = []goldenCase{
 		t.finishesIt(b)
 		t.passes(late)
 	}},
-	{"a lost attempt that nobody takes over records what it has done", "", func(t *scenario) {
+	{"a lost attempt that no process takes over records what it has done", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.loses(a)
 		t.finishesIt(a)
@@ -69,7 +69,7 @@ var goldenRequests = []goldenCase{
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
-	{"a claim is taken back, and the record before it stands again", "", func(t *scenario) {
+	{"a claim is taken back, and the record before it exists again", "", func(t *scenario) {
 		t.loses(t.attempts(0, 1))
 		b := t.asksFor(1, 2)
 		t.claimsIt(b)
@@ -131,7 +131,7 @@ var goldenRequests = []goldenCase{
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"two attempts go on at a time", "requests/overlap requests/stale", func(t *scenario) {
+	{"two attempts run at a time", "requests/overlap requests/stale", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.drop(a.lease, "expired")
 		t.open(t.clients[0])
@@ -142,14 +142,14 @@ var goldenRequests = []goldenCase{
 		t.finishesIt(b)
 		t.passes(late)
 	}},
-	{"an attempt goes on after its end", "requests/terminal", func(t *scenario) {
+	{"an attempt continues after its end", "requests/terminal", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.tryEnds(a, history.Lost)
 		t.stillWorks(a)
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"an attempt goes on after its deadline", "requests/deadline", func(t *scenario) {
+	{"an attempt continues after its deadline", "requests/deadline", func(t *scenario) {
 		a := t.attempts(0, 1)
 		until := t.now
 		t.now += 1_000_000_000
@@ -235,7 +235,7 @@ var goldenRequests = []goldenCase{
 		t.commit(change{key: simRequest, value: a.record(record.AttemptReleased).Encode(), lease: 6}, change{key: simRequest + "/claim", del: true})
 		t.passes(late)
 	}},
-	{"an attempt is resolved that goes on", "requests/zombie", func(t *scenario) {
+	{"an attempt is resolved that continues", "requests/zombie", func(t *scenario) {
 		a := t.attempts(0, 1)
 		r := a.record(record.AttemptReleased)
 		r.By = "c1"

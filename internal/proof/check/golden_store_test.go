@@ -188,7 +188,7 @@ var goldenStore = []goldenCase{
 		t.grant(t.asks(1, t.sem, 1))
 		t.storeLimit(record.Limit{Limit: 1, Previous: 2, Settled: true})
 	}},
-	{"a limit that knows the future admits nobody", "belief/overlap linear/order store/limit", func(t *scenario) {
+	{"a limit that knows the future admits no request", "belief/overlap linear/order store/limit", func(t *scenario) {
 		a := t.asks(0, t.sem, 2)
 		t.storeLimit(record.Limit{Limit: 3, Through: 10_000, Settled: true})
 		b := t.asks(1, t.sem, 1)
@@ -209,7 +209,7 @@ var goldenStore = []goldenCase{
 		})
 		t.statusOf(t.sem, -1)
 		t.sem.known = false
-		t.statusOf(t.sem, 1) // whoever may hold
+		t.statusOf(t.sem, 1) // each request that may hold
 	}},
 	{"status shows too many", "store/status", func(t *scenario) { t.statusOf(t.sem, 1) }},
 	{"deleted under its holder", "belief/stale store/delete", func(t *scenario) {
@@ -227,7 +227,7 @@ var goldenStore = []goldenCase{
 		t.remove(a.req, "?")
 		t.returned(a, history.Fail)
 		t.forget(a)
-		t.now += 2e9 // its lease goes on
+		t.now += 2e9 // its lease continues
 	}},
 	{"a release that fails with its lease", "", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
@@ -260,10 +260,10 @@ var goldenStore = []goldenCase{
 		b.req = t.put(b)
 		t.grant(b)
 	}},
-	{"evicted by nobody", "store/delete", func(t *scenario) {
+	{"evicted without a call", "store/delete", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.evictOne(a.req)
-		t.last(history.KindCall).ID = "somebody else"
+		t.last(history.KindCall).ID = "another"
 	}},
 	{"a request outlives its presence key", "store/delete", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
@@ -299,7 +299,7 @@ var goldenStore = []goldenCase{
 		t.remove(a.req, "released")
 		t.forget(a)
 	}},
-	{"a request that nobody wants", "store/left", func(t *scenario) {
+	{"a request that no call waits for", "store/left", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.fails(a, "")
 		t.forget(a)

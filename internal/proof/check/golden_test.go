@@ -47,7 +47,7 @@ func (t *scenario) forget(calls ...*simCall) {
 	}
 }
 
-// storeLimit stores a limit as it stands.
+// storeLimit stores a limit as it is.
 func (t *scenario) storeLimit(r record.Limit) {
 	t.commit(change{key: "sem/a/limit", value: r.Encode()})
 	t.sem.limit, t.sem.known = r.Limit, r.Through < t.rev
@@ -88,7 +88,7 @@ func (t *scenario) closesWhileItReleases(client int) {
 	t.returned(a, history.Fail)
 	t.remove(a.req, "released")
 	t.forget(a)
-	t.now += 2e9 // its lease goes on, for Close did not reach etcd
+	t.now += 2e9 // its lease continues, for Close did not reach etcd
 }
 
 // lateAfterStall has a call of c0 return too late, after a client's process stood

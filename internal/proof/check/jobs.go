@@ -149,7 +149,7 @@ func (v *view) ended(name string, c *claim) []Finding {
 		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was taken back, though %s had started it", c.attempt, c.tick, holder(s)))}
 	}
 	if c.lock.how == withNotice && !v.unlockCalled(name, c.token, c.lock.goneAt) {
-		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was unlocked, and nobody has called for that", c.attempt, c.tick))}
+		return []Finding{at(c.lock.gone, bad("finish", name, c.lock.goneAt, "attempt %d at tick %s was unlocked, and no call has requested that", c.attempt, c.tick))}
 	}
 	if c.lock.how != plain || v.released(c.lock) <= c.lock.goneAt {
 		return nil
@@ -239,7 +239,7 @@ func (v *view) leftOfJobs() (f []Finding) {
 			rev, ok := v.tappedBefore(m.At)
 			for _, k := range v.keysAt(rev) {
 				if ok && slices.Contains(kinds, k.parsed.kind) {
-					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", mark, k.name)))
+					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q exists and belongs to no run", mark, k.name)))
 				}
 			}
 		}

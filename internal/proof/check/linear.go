@@ -217,5 +217,5 @@ func (a action) String() string {
 }
 
 func (s holders) String() string {
-	return fmt.Sprintf("%d of %d: %s", s.used, s.limit, cmp.Or(s.held, "nobody"))
+	return fmt.Sprintf("%d of %d: %s", s.used, s.limit, cmp.Or(s.held, "none"))
 }

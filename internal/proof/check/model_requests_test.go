@@ -12,10 +12,10 @@ import (
 // simIdem is an idempotency key of the reference model.
 type simIdem struct {
 	gate    string
-	last    *simTry // whose record stands, or nil
+	last    *simTry // whose record is in force, or nil
 	state   string  // of the record
 	until   int64   // it may expire then
-	holder  *simTry // whose claim stands, or nil
+	holder  *simTry // whose claim exists, or nil
 	waiting []*simTry
 	cached  *simTry // an outcome that has gone
 }
@@ -30,8 +30,8 @@ func (k *simIdem) finished() bool {
 	return k.last != nil && (k.state == record.AttemptDone || k.state == record.AttemptFailed)
 }
 
-// stands notes what the record says now, and for how long it does.
-func (s *sim) stands(k *simIdem, state string, d time.Duration) {
+// noted notes what the record says now, and for how long it does.
+func (s *sim) noted(k *simIdem, state string, d time.Duration) {
 	k.state, k.holder, k.until = state, nil, s.now+int64(d)
 }
 
@@ -99,7 +99,7 @@ func (s *sim) resolves(k *simIdem) {
 	state := []string{record.AttemptDone, record.AttemptFailed, record.AttemptReleased}[s.pick(3)]
 	k.last.byHand = true
 	s.commit(change{key: k.gate, value: k.last.record(state).Encode(), lease: 6})
-	s.stands(k, state, simRetain)
+	s.noted(k, state, simRetain)
 	e.Kind, e.Outcome = history.KindReturn, history.OK
 	s.emit(e)
 }
@@ -118,7 +118,7 @@ func (s *sim) tampersWith(k *simIdem) {
 	case key == k.gate:
 		k.goes()
 	case k.last == k.holder:
-		s.stands(k, k.state, simUnknown)
+		s.noted(k, k.state, simUnknown)
 	default:
 		k.holder = nil
 	}
@@ -160,7 +160,7 @@ func (s *sim) decides(k *simIdem, r *simTry) bool {
 	return true
 }
 
-// wakes those who wait, if they can go on.
+// wakes the calls that wait, if they can continue.
 func (s *sim) wakes(k *simIdem) {
 	k.waiting = slices.DeleteFunc(k.waiting, func(r *simTry) bool { return s.decides(k, r) })
 }
@@ -194,7 +194,7 @@ func (s *sim) goesFurther(k *simIdem, r *simTry) {
 	case r.as != "":
 		s.settlesIt(k, r)
 	case !mine && !r.ended:
-		s.tryEnds(r, history.Lost) // it hears of that now
+		s.tryEnds(r, history.Lost) // it learns of that now
 	case mine && n == 0:
 		s.stillWorks(r)
 	case mine && n < 4 && k.last == r:
@@ -204,7 +204,7 @@ func (s *sim) goesFurther(k *simIdem, r *simTry) {
 		s.tryEnds(r, history.HeldTooLong)
 		s.commit(change{key: k.gate + "/claim", del: true})
 		if k.last == r {
-			s.stands(k, k.state, simUnknown)
+			s.noted(k, k.state, simUnknown)
 		}
 		k.holder = nil
 	default:
@@ -229,14 +229,14 @@ func (s *sim) settlesIt(k *simIdem, r *simTry) {
 		}
 	case r.as != record.AttemptReleased && r.with != WithConflict:
 		s.leaves(r, r.as, more...)
-		s.stands(k, r.as, simRetain)
+		s.noted(k, r.as, simRetain)
 		if r.as == record.AttemptDone && s.pick(6) > 0 {
 			s.answers(r, history.Ran, r)
 			return
 		}
 	case len(r.steps) > 0:
 		s.leaves(r, record.AttemptReleased)
-		s.stands(k, record.AttemptReleased, simRetain)
+		s.noted(k, record.AttemptReleased, simRetain)
 	default:
 		s.commit(change{key: k.gate, del: true}, change{key: k.gate + "/claim", del: true})
 		k.goes()
@@ -245,7 +245,7 @@ func (s *sim) settlesIt(k *simIdem, r *simTry) {
 	s.answers(r, "error", nil)
 }
 
-// loseTries is what the end of a lease does to attempts. Whoever could not renew knows
+// loseTries is what the end of a lease does to attempts. A process that could not renew knows
 // before.
 func (s *sim) loseTries(lease int64, known bool) {
 	for _, k := range s.asked {
@@ -257,7 +257,7 @@ func (s *sim) loseTries(lease int64, known bool) {
 			s.tryEnds(r, history.Deadline)
 		}
 		if k.last == r {
-			s.stands(k, k.state, simUnknown)
+			s.noted(k, k.state, simUnknown)
 		}
 		k.holder = nil
 	}

@@ -52,7 +52,7 @@ func startReal(t *testing.T) *real {
 		var err error
 		if i == 0 { // the tap comes before anything is written
 			r.rec.Set(SettingTTL, "2s")
-			for _, bound := range []string{SettingReturn, SettingReported} { // nobody records how the machine stalls
+			for _, bound := range []string{SettingReturn, SettingReported} { // no event records how the machine stalls
 				r.rec.Set(bound, "5s")
 			}
 			r.tap, err = history.StartTap(ctx, r.rec, prefix+"/v1/ns/", r.admin)

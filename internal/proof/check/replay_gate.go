@@ -65,7 +65,7 @@ type request struct {
 type ending int
 
 const (
-	stands     ending = iota
+	exists     ending = iota
 	plain             // a delete of this key
 	withLease         // its lease ended
 	withNotice        // removed by another, with a notice
@@ -73,7 +73,7 @@ const (
 )
 
 func (e ending) String() string {
-	return [...]string{"it stands", "deleted", "its lease ended", "taken away", "overwritten without a lease"}[e]
+	return [...]string{"it exists", "deleted", "its lease ended", "taken away", "overwritten without a lease"}[e]
 }
 
 // setLimit takes over a stored limit. An unreadable one admits nothing, and so does
@@ -126,7 +126,7 @@ func (g *gate) write(e history.Event, k parsedKey, c history.Commit) {
 	r := g.disowned[string(e.KV.Key)]
 	if r != nil && r.token == e.KV.Create { // it has its lease back, and its place
 		r.again = append(r.again, c.Rev)
-		r.gone, r.goneAt, r.how = never, never, stands
+		r.gone, r.goneAt, r.how = never, never, exists
 	} else {
 		r = &request{gate: g, key: string(e.KV.Key), parsed: k, token: e.KV.Create, putAt: c.At, lease: e.KV.Lease, gone: never, goneAt: never}
 		r.rec, _ = record.DecodeRequest([]byte(e.KV.Value))

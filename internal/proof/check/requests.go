@@ -196,7 +196,7 @@ func (v *view) keptRecord(n *idem, s *version) []Finding {
 	}
 	a, span := s.of, v.spanOf[s.of.claim]
 	if s.underWork {
-		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d went while it went on", s.rec.Number))}
+		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d was deleted while it continued", s.rec.Number))}
 	}
 	if span == nil || !s.alone && s.rec.State == record.AttemptWorking {
 		return nil // it was never started, or was released
@@ -320,7 +320,7 @@ func (v *view) leftOfRequests() (f []Finding) {
 			rev, ok := v.tappedBefore(m.At)
 			for _, k := range v.keysAt(rev) {
 				if ok && slices.Contains(kinds, k.parsed.kind) {
-					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", mark, k.name)))
+					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q exists and belongs to no request", mark, k.name)))
 				}
 			}
 		}

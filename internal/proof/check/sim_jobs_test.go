@@ -166,11 +166,11 @@ type simJob struct {
 	name    string
 	top     int     // the greatest tick claimed
 	last    *simRun // of it
-	run     *simRun // whose lock stands
+	run     *simRun // whose lock exists
 	kept    []int   // ticks with a record
 	floor   int
 	paused  bool
-	atLeast int64 // until when a hold stands
+	atLeast int64 // until when a cooldown lasts
 }
 
 // jobStep is something that happens to a job.
@@ -267,7 +267,7 @@ func (s *sim) claimed(j *simJob, r *simRun) {
 
 // goOn takes a function one step further.
 func (s *sim) goOn(j *simJob, r *simRun) {
-	if j.run != r { // it hears of that now
+	if j.run != r { // it learns of that now
 		if !r.ended {
 			s.runEnds(r, history.Lost)
 		}
@@ -325,7 +325,7 @@ func (s *sim) runOver(r *simRun, outcome string) {
 	s.returnsWith(r, outcome)
 }
 
-// loseRuns is what the end of a lease does to runs. Whoever could not renew knows
+// loseRuns is what the end of a lease does to runs. A process that could not renew knows
 // before.
 func (s *sim) loseRuns(lease int64, known bool) {
 	for _, r := range s.running {

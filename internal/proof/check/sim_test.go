@@ -60,7 +60,7 @@ type simReq struct {
 	weight   int64
 	lease    int64
 	admitted bool
-	gone     string // how it went, "" while it stands
+	gone     string // how it went, "" while it exists
 }
 
 // simCall is one call for a permit and the permit it leads to.
@@ -568,7 +568,7 @@ func (s *sim) nemesis(e history.Event, work func()) {
 	s.emit(e)
 }
 
-// evict takes somebody's request away by its ID.
+// evict removes a request by its ID.
 func (s *sim) evict() {
 	var victims []*simReq
 	for _, g := range s.gates {

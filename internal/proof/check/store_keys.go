@@ -19,7 +19,7 @@ func (v *view) deletes() (f []Finding) {
 					continue
 				}
 				if r.gone == never {
-					f = append(f, at(r.token, bad("release", name, op.Return.At, "%s: its release was confirmed, but its key stands", v.name(r))))
+					f = append(f, at(r.token, bad("release", name, op.Return.At, "%s: its release was confirmed, but its key exists", v.name(r))))
 				} else if late := v.notBefore(r.gone) - op.Return.At; late > 0 {
 					f = append(f, at(r.gone, bad("release", name, op.Return.At, "%s: its release was confirmed %s before its key can have gone", v.name(r), ms(late))))
 				}
@@ -31,7 +31,7 @@ func (v *view) deletes() (f []Finding) {
 
 // unexplained returns what is wrong with how a request's key went, or "".
 func (v *view) unexplained(r *request) string {
-	if r.how == stands || v.struck(r) != nil {
+	if r.how == exists || v.struck(r) != nil {
 		return ""
 	}
 	if l := v.leases[r.lease]; r.gone != never && (v.struckLease(r.lease, r.gone) != nil || l != nil && l.loose) {
@@ -153,7 +153,7 @@ func (v *view) leftOver() (f []Finding) {
 			for _, k := range v.keysAt(rev) {
 				for _, kind := range phase.kinds {
 					if k.parsed.kind == kind && !v.planted(k) && !v.widowed(k) {
-						f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q stands and belongs to nobody", phase.mark, k.name)))
+						f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q exists and belongs to no request", phase.mark, k.name)))
 					}
 				}
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 // The lock of etcd's own client, recorded in the same way, on its known defects:
-// whoever judges locks has to find them.
+// a checker of locks has to find them.
 
 // locks is a run of etcd's own Mutex.
 type locks struct {
@@ -135,7 +135,7 @@ func (u *user) unlock(b *history.Belief) {
 }
 
 // waits has another user wait for the lock in the background, and returns when its
-// key stands. It releases the lock when requested.
+// key exists. It releases the lock when requested.
 func (l *locks) waits(u *user) (granted, giveBack chan struct{}) {
 	granted, giveBack = make(chan struct{}), make(chan struct{})
 	before := l.keys()

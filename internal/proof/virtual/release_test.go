@@ -103,7 +103,7 @@ func TestOutageWhenTheWorkIsDone(t *testing.T) {
 						require.ErrorIs(t, permit.Release(gaveUp), concurrency.ErrUnconfirmed)
 						if back {
 							d.client.Mend()
-							require.NoError(t, permit.Release(within(t, time.Minute)), "it went on")
+							require.NoError(t, permit.Release(within(t, time.Minute)), "it continued")
 							require.EqualValues(t, 1, reported.released.Load())
 							require.Zero(t, reported.unconfirmed.Load())
 						} else {

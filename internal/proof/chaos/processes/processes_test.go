@@ -17,7 +17,7 @@ import (
 )
 
 // S3, F07: the leader is stopped for longer than the TTL, another is elected, and the
-// first goes on. Live leases that it has revoked are seen to end early, their holders
+// first continues. Live leases that it has revoked are seen to end early, their holders
 // notice it at once, and no effect of theirs is accepted afterwards. Whether it gets
 // to revoke any is a matter of milliseconds: a test that does not see it shows less.
 // The servers are processes of the test binary; ETCD_BINARY names others.

@@ -255,7 +255,7 @@ func (r *run) seeEarly() (seen bool, err error) {
 	for _, e := range early {
 		reported := e.At + int64(e.Blind)
 		if slow := check.Slow(h, e.At, reported); e.Blind > r.blindFor()+time.Duration(slow) && !stopped(h, e.At, reported) {
-			r.recorder.Finding("deaf", false, fmt.Sprintf("lease %x ended early, and a holder heard of it only %v later", e.Lease, e.Blind))
+			r.recorder.Finding("deaf", false, fmt.Sprintf("lease %x ended early, and a holder noticed it only %v later", e.Lease, e.Blind))
 		}
 	}
 	return true, nil

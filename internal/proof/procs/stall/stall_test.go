@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// childEnv makes the test binary what is stopped: it ends when it has stood still that
+// childEnv makes the test binary what is stopped: it ends when it was stopped that
 // often, with that number as its status, or with 99 if it never has.
 const childEnv = "STALL_CHILD"
 
