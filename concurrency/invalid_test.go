@@ -39,9 +39,9 @@ func TestBadInput(t *testing.T) {
 	_, err = concurrency.NewMutex(nil, "x")
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 
-	for _, holder := range []string{"a\x00b", "\xff", "a\nb", strings.Repeat("x", 256)} {
-		_, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.Root, Owner: holder})
-		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", holder)
+	for _, owner := range []string{"a\x00b", "\xff", "a\nb", strings.Repeat("x", 256)} {
+		_, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.Root, Owner: owner})
+		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", owner)
 	}
 
 	sm := sem(t, s, "x", 3)

@@ -178,7 +178,7 @@ func TestSessionOptions(t *testing.T) {
 		"prefix only slashes":   {Prefix: "//"},
 		"prefix with a gap":     {Prefix: "/a//b"},
 		"prefix hostile":        {Prefix: "/a\xff"},
-		"holder too long":       {Owner: strings.Repeat("x", 256)},
+		"owner too long":        {Owner: strings.Repeat("x", 256)},
 		"permits negative":      {MaxPermits: -1},
 		"permits too many":      {MaxPermits: 65537},
 		"reports too often":     {ReportEvery: time.Microsecond},

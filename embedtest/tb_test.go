@@ -165,7 +165,7 @@ func TestExternal(t *testing.T) {
 	require.NoError(t, err)
 	put(t, worker.Client, "k", "confined")
 	require.Equal(t, "confined", value(t, c, "k"), "all its clients see the same keys")
-	require.Empty(t, value(t, own, "k"), "but nobody else's")
+	require.Empty(t, value(t, own, "k"), "and no other client does")
 	require.Len(t, below(t, own, "/embedtest/new-"), 1)
 	require.NoError(t, c.Close())
 	require.Empty(t, below(t, own, ""), "nothing is left")

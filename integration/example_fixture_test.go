@@ -68,7 +68,7 @@ func pause(ctx context.Context, lk *schedlock.Locker, job string) {
 	fmt.Println("paused:", st.Paused.Reason)
 }
 
-// provider charges cards, each key once, as Stripe does: it stands for another company.
+// provider charges cards, each key once, as Stripe does: it plays another company.
 type provider struct {
 	mu      sync.Mutex
 	calls   int

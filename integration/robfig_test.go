@@ -310,7 +310,7 @@ func TestRobfigShutdown(t *testing.T) {
 	}
 }
 
-// S6: a graceful drain. A run hears by Run.StopRequested that Close of its session has begun, and ends
+// S6: a graceful drain. A run learns by Run.StopRequested that Close of its session has begun, and ends
 // by itself; Close is called before the wait for robfig's own end.
 func TestRobfigDrain(t *testing.T) {
 	t.Parallel()

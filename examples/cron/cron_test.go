@@ -34,12 +34,12 @@ func TestCron(t *testing.T) {
 		case r.Stalled < 0.1:
 			t.Fatalf("status %d: %s", status, wrong)
 		case try == 3:
-			t.Skipf("the machine is too busy for a TTL of 2 s: it stood still for %g s", r.Stalled)
+			t.Skipf("the machine is too busy for a TTL of 2 s: it was stopped for %g s", r.Stalled)
 		}
 	}
 }
 
-// unlike returns how an outcome differs from that of a machine that does not stand still.
+// unlike returns how an outcome differs from that of a machine that is not stopped.
 func (o outcome) unlike(faults int) (wrong string) {
 	if o.Faults != faults || o.Restarts != 4 || len(o.Schedlock) != 4 {
 		return fmt.Sprintf("%+v", o)

@@ -36,5 +36,5 @@ type event struct {
 	Error   string `json:"error,omitempty"`
 	Took    int64  `json:"took,omitempty"`
 
-	holder string // the worker that reports it; set by the parent
+	worker string // that reports it; set by the parent
 }

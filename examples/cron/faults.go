@@ -23,7 +23,7 @@ type fault struct {
 	nth  int    // fire time of the job, from 0
 
 	tick   time.Time
-	holder string // the process, or "" if the fault did not happen
+	worker string // the process, or "" if the fault did not happen
 	at     int64
 }
 
@@ -89,10 +89,10 @@ func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 		return context.Cause(ctx) // nil if there was no such run: the judge reports that
 	}
 	f.mu.Lock()
-	m := f.all[e.holder]
+	m := f.all[e.worker]
 	m.fate = x.What
 	f.mu.Unlock()
-	x.holder = m.holder
+	x.worker = m.worker
 	if x.What == killed {
 		if err := m.proc.Kill(); err != nil {
 			return err
@@ -114,7 +114,7 @@ func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 // interrupts a run and not the start of another one.
 func (f *fleet) quiet(e event, jobs []job) bool {
 	f.mu.Lock()
-	shift := f.shift(f.all[e.holder].row)
+	shift := f.shift(f.all[e.worker].row)
 	f.mu.Unlock()
 	beat := named(jobs, heartbeat)
 	at := time.Now().Add(-time.Duration(hostclock.Now() - e.At)).Add(shift)

@@ -22,13 +22,13 @@ type fleet struct {
 
 	mu   sync.Mutex
 	rows []*member
-	all  map[string]*member // by holder
+	all  map[string]*member // by worker
 	jobs []job              // once there are any
 }
 
 // member is one process.
 type member struct {
-	holder string
+	worker string
 	row    int
 	proc   *child.Process
 	gone   chan struct{} // closed when it is reaped
@@ -61,12 +61,12 @@ func (f *fleet) start(ctx context.Context, row int) error {
 	if err != nil {
 		return err
 	}
-	m := &member{holder: s.Owner, row: row, proc: proc, gone: make(chan struct{})}
+	m := &member{worker: s.Owner, row: row, proc: proc, gone: make(chan struct{})}
 	f.mu.Lock()
-	f.rows[row], f.all[m.holder] = m, m
+	f.rows[row], f.all[m.worker] = m, m
 	f.mu.Unlock()
 	f.wg.Go(func() { f.listen(m) })
-	if _, err = f.log.await(ctx, func(e event) bool { return e.Kind == evReady && e.holder == m.holder }); err != nil {
+	if _, err = f.log.await(ctx, func(e event) bool { return e.Kind == evReady && e.worker == m.worker }); err != nil {
 		return err
 	}
 	if jobs == nil {
@@ -89,7 +89,7 @@ func (f *fleet) listen(m *member) {
 			break
 		}
 		bye = bye || e.Kind == evBye
-		e.holder = m.holder
+		e.worker = m.worker
 		f.log.add(e)
 	}
 	err := m.proc.Wait()
@@ -97,7 +97,7 @@ func (f *fleet) listen(m *member) {
 	expected := m.fate == killed || m.left && bye
 	f.mu.Unlock()
 	if !expected {
-		f.fail(fmt.Errorf("%s ended without being asked: %w", m.holder, errors.Join(err, errors.New("its work was not done"))))
+		f.fail(fmt.Errorf("%s ended without being asked: %w", m.worker, errors.Join(err, errors.New("its work was not done"))))
 	}
 }
 

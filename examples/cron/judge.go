@@ -69,14 +69,14 @@ func judge(x evidence) (v verdict) {
 		v.schedlock(j)
 	}
 	for _, f := range x.faults {
-		if f.holder == "" {
+		if f.worker == "" {
 			v.wrongUnless(v.stoodStill(named(x.jobs, f.Job), f.tick), "%s: no process was %s", f.Job, f.What)
 		}
 	}
 	for _, e := range x.events {
 		if e.Way == bySchedlock && e.Kind == evResult && e.Error != "" && !excused(e, x.members) {
 			lost := e.Outcome == schedlock.Lost.String()
-			v.wrongUnless(lost && v.stoodStill(named(x.jobs, e.Job), e.Tick), "%s, tick %s, %s: %s", e.Job, clockTime(e.Tick), e.holder, e.Error)
+			v.wrongUnless(lost && v.stoodStill(named(x.jobs, e.Job), e.Tick), "%s, tick %s, %s: %s", e.Job, clockTime(e.Tick), e.worker, e.Error)
 		}
 	}
 	return v
@@ -100,7 +100,7 @@ func (v *verdict) wrongUnless(still bool, format string, args ...any) {
 
 // excused reports whether an error is the consequence of a pause of its process.
 func excused(e event, members map[string]*member) bool {
-	m := members[e.holder]
+	m := members[e.worker]
 	return m != nil && len(m.pauses) > 0 && e.At >= m.pauses[0][0]
 }
 
@@ -240,8 +240,8 @@ func (v *verdict) overlaps(j job, events []event, members map[string]*member) (n
 		if e.Way != bySchedlock || e.Job != j.Name || e.Kind != evStep && e.Kind != evDid {
 			continue
 		}
-		run := fmt.Sprintf("tick %s, attempt %d, by %s", clockTime(e.Tick), e.Attempt, e.holder)
-		m := members[e.holder]
+		run := fmt.Sprintf("tick %s, attempt %d, by %s", clockTime(e.Tick), e.Attempt, e.worker)
+		m := members[e.worker]
 		if e.Kind == evStep {
 			w := &work{run, e.At, e.At}
 			open[run], all = w, append(all, w)

@@ -30,8 +30,8 @@ func TestSchedule(t *testing.T) {
 }
 
 // run is what a worker reports of a run that succeeded.
-func run(job, holder string, tick, attempt int, at int64) []event {
-	e := event{Way: bySchedlock, Job: job, Tick: start.Add(time.Duration(tick) * time.Second), Attempt: attempt, holder: holder}
+func run(job, worker string, tick, attempt int, at int64) []event {
+	e := event{Way: bySchedlock, Job: job, Tick: start.Add(time.Duration(tick) * time.Second), Attempt: attempt, worker: worker}
 	var all []event
 	for i, kind := range []string{evBegin, evStep, evDid, evEnd, evResult} {
 		e.Kind, e.At = kind, at+int64(i)*10
@@ -43,8 +43,8 @@ func run(job, holder string, tick, attempt int, at int64) []event {
 	return all
 }
 
-func record(job, holder string, tick, attempt int, state schedlock.State) schedlock.Record {
-	return schedlock.Record{Job: job, Owner: holder, Tick: start.Add(time.Duration(tick) * time.Second), Attempt: attempt, State: state}
+func record(job, worker string, tick, attempt int, state schedlock.State) schedlock.Record {
+	return schedlock.Record{Job: job, Owner: worker, Tick: start.Add(time.Duration(tick) * time.Second), Attempt: attempt, State: state}
 }
 
 // The judge must be able to fail, each rule of it.
@@ -79,13 +79,13 @@ func TestJudge(t *testing.T) {
 		"no record":                      {jobOf("x", 0, 0), good(), history()[:1], "", "the history has no record"},
 		"no fire time":                   {jobOf("x", 0, 0), append(good(), run("x", "c", 7, 1, 2000)...), history(), "", "no fire time"},
 		"an error":                       {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "oops"}), history(), "", "oops"},
-		"an error after a pause":         {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "lost", holder: "b"}), history(), paused, ""},
+		"an error after a pause":         {jobOf("x", 0, 0), append(good(), event{Way: bySchedlock, Kind: evResult, Job: "x", Error: "lost", worker: "b"}), history(), paused, ""},
 		"the end was not reported, done": {jobOf("x", 0, 0), cut, history(), killed, ""},
-		"a step while it was stopped":    {jobOf("x", 1, 0), append(append(slices.Clone(cut), run("x", "c", 1, 2, 1020)...), event{Kind: evDid, Way: bySchedlock, Job: "x", Tick: start.Add(time.Second), Attempt: 1, At: 3000, holder: "b"}), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, paused, ""},
+		"a step while it was stopped":    {jobOf("x", 1, 0), append(append(slices.Clone(cut), run("x", "c", 1, 2, 1020)...), event{Kind: evDid, Way: bySchedlock, Job: "x", Tick: start.Add(time.Second), Attempt: 1, At: 3000, worker: "b"}), []schedlock.Record{record("x", "c", 1, 2, schedlock.RunDone), history()[1]}, paused, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			members := map[string]*member{"a": {holder: "a"}, "b": {holder: "b", fate: x.fate}, "c": {holder: "c"}}
+			members := map[string]*member{"a": {worker: "a"}, "b": {worker: "b", fate: x.fate}, "c": {worker: "c"}}
 			if x.fate == paused {
 				members["b"].pauses = [][2]int64{{1005, 2999}, {5000, 6000}}
 				if strings.HasPrefix(name, "an error") {
@@ -125,9 +125,9 @@ func TestStandstillsExcuse(t *testing.T) {
 	t.Parallel()
 	cut := append(run("x", "a", 0, 1, 0), run("x", "b", 1, 1, int64(time.Second))[:2]...)
 	lost := []schedlock.Record{record("x", "b", 1, 1, schedlock.RunLost), record("x", "a", 0, 1, schedlock.RunDone)}
-	ended := event{Way: bySchedlock, Kind: evResult, Job: "x", Tick: start.Add(time.Second), Outcome: schedlock.Lost.String(), Error: "run is lost", holder: "b"}
-	still := func(kind, holder string, at time.Duration) event {
-		return event{Kind: kind, At: int64(at), Took: int64(300 * time.Millisecond), holder: holder}
+	ended := event{Way: bySchedlock, Kind: evResult, Job: "x", Tick: start.Add(time.Second), Outcome: schedlock.Lost.String(), Error: "run is lost", worker: "b"}
+	still := func(kind, worker string, at time.Duration) event {
+		return event{Kind: kind, At: int64(at), Took: int64(300 * time.Millisecond), worker: worker}
 	}
 	for name, x := range map[string]struct {
 		events  []event
@@ -147,13 +147,13 @@ func TestStandstillsExcuse(t *testing.T) {
 		if len(x.events) < len(cut) {
 			records = lost[1:]
 		}
-		members := map[string]*member{"c": {holder: "c", pauses: [][2]int64{{int64(time.Second), int64(2 * time.Second)}}}}
+		members := map[string]*member{"c": {worker: "c", pauses: [][2]int64{{int64(time.Second), int64(2 * time.Second)}}}}
 		v := judge(evidence{jobs: []job{jobOf("x", 0, 0)}, events: append(slices.Clone(x.events), x.still), members: members,
 			history: map[string][]schedlock.Record{"x": records}, clock: hostTime{wall: start}})
 		if v.Excused != x.excused || x.want == "" && len(v.Violations) > 0 || !strings.Contains(strings.Join(v.Violations, "\n"), x.want) {
 			t.Errorf("%s: %d excused, violations: %q", name, v.Excused, v.Violations)
 		}
-		if paused := x.still.holder == "c"; paused != (v.Stalled == 0) {
+		if paused := x.still.worker == "c"; paused != (v.Stalled == 0) {
 			t.Errorf("%s: %g s", name, v.Stalled)
 		}
 	}

@@ -44,7 +44,7 @@ func newOutcome(c config, v verdict, r []recovery, restarts int, history map[str
 // recoveries returns for each fault when the job was started again.
 func recoveries(faults []*fault, events []event) (all []recovery) {
 	for _, x := range faults {
-		r := recovery{Fault: x, Tick: clockTime(x.tick), Owner: x.holder}
+		r := recovery{Fault: x, Tick: clockTime(x.tick), Owner: x.worker}
 		for _, e := range events {
 			if e.Way == bySchedlock && e.Job == x.Job && e.Kind == evBegin && e.At > x.at {
 				r.After = time.Duration(e.At - x.at).Round(time.Millisecond).Seconds()

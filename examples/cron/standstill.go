@@ -49,8 +49,8 @@ type standstill struct{ from, to int64 }
 func standstills(events []event, members map[string]*member) (all []standstill, longest time.Duration) {
 	for _, e := range events {
 		s, caused := standstill{e.At - e.Took, e.At}, e.Kind != evStall && e.Kind != evSilent
-		for i := range members[e.holder].stops() {
-			p := members[e.holder].pauses[i]
+		for i := range members[e.worker].stops() {
+			p := members[e.worker].pauses[i]
 			caused = caused || s.from <= p[1] && s.to >= p[0]
 		}
 		if !caused {

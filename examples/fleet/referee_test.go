@@ -117,7 +117,7 @@ func TestReferee(t *testing.T) {
 			s.on(0, 20, evKill)
 			s.whole(1, 10, 60)
 		}},
-		{name: "a dead process goes on", limit: 1, peak: 1, violations: []string{"step 0 begins in a dead process"}, history: func(s *script) {
+		{name: "a dead process continues", limit: 1, peak: 1, violations: []string{"step 0 begins in a dead process"}, history: func(s *script) {
 			s.hold(0, 5, 10)
 			s.on(0, 20, evKill)
 			s.step(0, 30, 40, far)

@@ -123,7 +123,7 @@ func TestProxyTakesTurns(t *testing.T) {
 	defer front.Close()
 	c := newClient(front.URL)
 	if a := c.send(t.Context(), request{}); a.Status != http.StatusBadGateway {
-		t.Errorf("nobody is there, and the answer is %d", a.Status)
+		t.Errorf("no server is there, and the answer is %d", a.Status)
 	}
 	for row := range 3 {
 		back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200 + row) }))

@@ -40,13 +40,12 @@ type instance struct {
 // fleet starts instances on one prefix.
 func fleet(t testing.TB, n int, opts *idempotency.Options) (all []instance) {
 	t.Helper()
-	etcd := embedtest.Shared(t)
-	prefix := etcd.Prefix(t)
+	f := testkit.Shared(t)
 	if opts == nil {
 		opts = &idempotency.Options{SingleTenant: true}
 	}
 	for range n {
-		s, c := testkit.Session(t, etcd, prefix, &concurrency.SessionOptions{TTL: 30 * time.Second})
+		s, c := f.Session(&concurrency.SessionOptions{TTL: 30 * time.Second})
 		st, err := idempotency.NewStore(s, "store", opts)
 		require.NoError(t, err)
 		all = append(all, instance{st, t, s, c})

@@ -10,7 +10,7 @@ import (
 func TestMain(m *testing.M) { progtest.Main(m, main) }
 
 // Two processes call for each of four fire times. One of the two runs it; on a machine that
-// stands still for longer than an interval, neither may.
+// is stopped for longer than an interval, neither may.
 func TestRun(t *testing.T) {
 	p := progtest.New(t)
 	p.Ends(0, ": ran\n")

@@ -35,7 +35,7 @@ func elect(ctx context.Context, process []*concurrency.Session) error {
 		case err != nil:
 			return err
 		case !now.Elected():
-			fmt.Println("nobody leads")
+			fmt.Println("there is no leader")
 			instances.Go(func() { lead(ctx, a) })
 		case now.Note == "address of A":
 			fmt.Println("A leads, at the", now.Note)

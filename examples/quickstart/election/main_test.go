@@ -17,7 +17,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output:
-	// nobody leads
+	// there is no leader
 	// A leads, at the address of A
 	// A was asked to step down, and stops
 	// B leads, at the address of B

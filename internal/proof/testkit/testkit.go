@@ -39,15 +39,8 @@ func Brisk() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 500 * time.Millisecond}
 }
 
-// Session starts a session below a prefix, on a connection of its own: to etcd,
-// another process. Both are closed with the test.
-func Session(t testing.TB, etcd *embedtest.Cluster, prefix string, opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
-	t.Helper()
-	c := etcd.NewClient(t, nil)
-	return SessionOn(t, c.Client, prefix, opts), c
-}
-
-// SessionOn is Session on a client of the caller's.
+// SessionOn starts a session below a prefix, on a client of the caller's. It is closed with
+// the test.
 func SessionOn(t testing.TB, c *clientv3.Client, prefix string, opts *concurrency.SessionOptions) *concurrency.Session {
 	t.Helper()
 	var o concurrency.SessionOptions
