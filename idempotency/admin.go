@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -33,14 +34,10 @@ const (
 	Unreadable                  // the record cannot be read
 )
 
+var states = map[State]string{InProgress: "in progress", Done: "done", Failed: "failed", Unknown: "unknown", Released: "released", Unreadable: "unreadable"}
+
 // String returns the state in words.
-func (s State) String() string {
-	words := [...]string{"", "in progress", "done", "failed", "unknown", "released", "unreadable"}
-	if s < 1 || int(s) >= len(words) {
-		return fmt.Sprintf("State(%d)", int(s))
-	}
-	return words[s]
-}
+func (s State) String() string { return cmp.Or(states[s], fmt.Sprintf("State(%d)", int(s))) }
 
 // Record describes a request for an operator. Its times are by the clock of the process that wrote
 // them. Its JSON leaves out a zero time.

@@ -53,7 +53,7 @@ func (c *cache) get(ref string) *Outcome {
 	}
 	x := e.Value.(*cached)
 	if aged(x.since) >= x.keep {
-		c.remove(e)
+		c.remove(ref)
 		return nil
 	}
 	c.order.MoveToFront(e)
@@ -65,29 +65,27 @@ func (c *cache) get(ref string) *Outcome {
 func (c *cache) put(ref string, rec *Outcome, since moment, retain time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.byRef[ref]; e != nil {
-		c.remove(e)
-	}
+	c.remove(ref)
 	if rec.size() > c.most/4 || c.keep == 0 {
 		return
 	}
 	c.byRef[ref] = c.order.PushFront(&cached{ref, rec, since, min(c.keep, retain)})
 	c.size += rec.size()
 	for e := c.order.Back(); e != nil && c.size > c.most; e = c.order.Back() {
-		c.remove(e)
+		c.remove(e.Value.(*cached).ref)
 	}
 }
 
 func (c *cache) forget(ref string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.byRef[ref]; e != nil {
-		c.remove(e)
-	}
+	c.remove(ref)
 }
 
-func (c *cache) remove(e *list.Element) {
-	x := c.order.Remove(e).(*cached)
-	delete(c.byRef, x.ref)
-	c.size -= x.rec.size()
+// remove drops an outcome, if it is there. The caller holds mu.
+func (c *cache) remove(ref string) {
+	if e := c.byRef[ref]; e != nil {
+		delete(c.byRef, ref)
+		c.size -= c.order.Remove(e).(*cached).rec.size()
+	}
 }

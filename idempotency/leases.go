@@ -120,10 +120,7 @@ func (p *pool) warm() {
 func (p *pool) pick(n int) (use *pooled, enough bool) {
 	kept := p.leases[:0]
 	for _, l := range p.leases {
-		if l.gone {
-			continue
-		}
-		if p.window > 0 && (aged(l.sent) >= p.window || l.used >= perLease) {
+		if l.gone || p.window > 0 && (aged(l.sent) >= p.window || l.used >= perLease) {
 			continue
 		}
 		kept = append(kept, l)
@@ -236,9 +233,7 @@ func (p *pool) renew(l *pooled) {
 			return
 		default:
 			wait = 0
-			if pause.Wait(ctx, nil) != nil {
-				continue
-			}
+			_ = pause.Wait(ctx, nil) // if ctx has ended, the next turn sees that
 		}
 	}
 }

@@ -20,10 +20,8 @@ const (
 // prepare makes the record of the outcome. It cannot fail: a result that cannot be encoded is left out,
 // since the work is done.
 func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
-	stored := o.stored
 	if o.text == "" {
-		codec, err := "", error(nil)
-		stored, codec, err = a.store.encode(o.value, bound(a.entry))
+		stored, codec, err := a.store.encode(o.value, bound(a.entry))
 		o.since, o.stored = now(), stored
 		o.rec = a.rec
 		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
@@ -41,7 +39,7 @@ func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 		o.text = o.rec.Encode()
 	}
 	for n := range o.rec.Parts {
-		parts = append(parts, stored[n*partSize:min(len(stored), (n+1)*partSize)])
+		parts = append(parts, o.stored[n*partSize:min(len(o.stored), (n+1)*partSize)])
 	}
 	return parts
 }

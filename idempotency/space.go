@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"strings"
@@ -87,10 +88,7 @@ func (s *space) ask() {
 			st.log.Debug("etcd does not report its size", zap.String("endpoint", at), zap.Error(err))
 			continue
 		}
-		quota := resp.DbSizeQuota
-		if quota <= 0 {
-			quota = st.opts.Quota
-		}
+		quota := cmp.Or(max(resp.DbSizeQuota, 0), st.opts.Quota)
 		answered = true
 		room = min(room, int64(st.opts.NearQuota*float64(quota))-resp.DbSizeInUse)
 		for _, alarm := range resp.Errors {

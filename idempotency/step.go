@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -121,10 +122,7 @@ func (a *Attempt) record(name string, value []byte) error {
 	}
 	text := r.Encode()
 	a.store.space.writes(1, len(text))
-	res, err := commit.Amend(a.Context(), a.store.client, commit.Amendment{
-		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(a.work.id))},
-		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text },
-	})
+	res, err := a.put(a.Context(), text, text)
 	switch {
 	case err != nil:
 		a.unsure = text
@@ -141,6 +139,15 @@ func (a *Attempt) record(name string, value []byte) error {
 	return errors.New("the lease of the record does not exist any more")
 }
 
+// put writes the record of the attempt in progress, if it was not changed. If an answer is lost, a
+// record that is one of mine counts as written by this call. The caller holds writing.
+func (a *Attempt) put(ctx context.Context, text string, mine ...string) (commit.Amending, error) {
+	return commit.Amend(ctx, a.store.client, commit.Amendment{
+		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(a.work.id))},
+		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && slices.Contains(mine, string(kv.Value)) },
+	})
+}
+
 // resolve finds out whether an unanswered put of a step took effect, and keeps a copy that is still
 // under way from taking effect. The caller holds writing.
 func (a *Attempt) resolve(ctx context.Context) error {
@@ -148,12 +155,7 @@ func (a *Attempt) resolve(ctx context.Context) error {
 		return nil
 	}
 	before := a.rec.Encode()
-	res, err := commit.Amend(ctx, a.store.client, commit.Amendment{
-		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpPut(a.entry.Record, before, clientv3.WithLease(a.work.id))},
-		Mine: func(kv *mvccpb.KeyValue) bool {
-			return kv != nil && (string(kv.Value) == a.unsure || string(kv.Value) == before)
-		},
-	})
+	res, err := a.put(ctx, before, a.unsure, before)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -47,8 +46,7 @@ func Fit(s string) string {
 	if len(s) <= MaxKey {
 		return s
 	}
-	h := sha256.Sum256([]byte(s))
-	return s[:128] + "#" + hex.EncodeToString(h[:])
+	return fmt.Sprintf("%s#%x", s[:128], sha256.Sum256([]byte(s)))
 }
 
 // CallKey returns the key of a call to another service: in the context of an attempt,
