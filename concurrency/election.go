@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -85,15 +84,13 @@ type Leader struct {
 // Elected reports whether there is a leader.
 func (l Leader) Elected() bool { return l.Token != 0 }
 
-func leading(holders []Request, revision int64) Leader {
-	if len(holders) == 0 {
-		return Leader{Revision: revision}
+func leading(st Status) Leader {
+	if len(st.Holders) == 0 {
+		return Leader{Revision: st.Revision}
 	}
-	h := holders[0] // of a limit of 1
-	return Leader{Token: h.Token, Owner: h.Owner, Note: h.Note, Lease: h.Lease, Requested: h.Requested, Revision: revision}
+	h := st.Holders[0] // of a limit of 1
+	return Leader{Token: h.Token, Owner: h.Owner, Note: h.Note, Lease: h.Lease, Requested: h.Requested, Revision: st.Revision}
 }
-
-func leaderOf(v mirror.View) Leader { return leading(describeAll(v.Holders), v.Revision) }
 
 // Leader reads the present leader. The absence of a leader is not an error: Leader.Elected
 // returns false then. The answer is true as of its revision and may be out of date when it
@@ -104,7 +101,7 @@ func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	if err != nil {
 		return Leader{}, err
 	}
-	return leading(st.Holders, st.Revision), nil
+	return leading(st), nil
 }
 
 // Watch yields the present leader and then each change, including the change to no leader
@@ -122,7 +119,7 @@ func (el *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 				yield(Leader{}, err)
 				return
 			}
-			next := leading(st.Holders, st.Revision)
+			next := leading(st)
 			if now.Revision > 0 && next.Token == now.Token && next.Lease == now.Lease {
 				continue
 			}

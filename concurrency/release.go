@@ -103,10 +103,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		if removal == commit.Absent && doubt {
 			removal = commit.Vanished
 		}
-		if err == nil {
-			err = p.answered(p.epoch.Context(), removal, held)
-		}
-		if err == nil {
+		if err == nil && p.answered(p.epoch.Context(), removal, held) == nil {
 			return
 		}
 		// The lease has ended.

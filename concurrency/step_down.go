@@ -33,7 +33,7 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 		if err != nil {
 			return err
 		}
-		if asked = leaderOf(v); !asked.Elected() {
+		if asked = leading(q.describe(v)); !asked.Elected() {
 			return nil
 		}
 		n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Owner()}

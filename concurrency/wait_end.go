@@ -13,19 +13,18 @@ import (
 // waitEnded returns why a wait in the queue has ended without a permit, by Wait or by the
 // caller's ctx.
 func (q *sessionQueue) waitEnded(ctx context.Context, m *mirror.Mirror, c *ticket) error {
-	unavailable := q.unavailable()
-	if unavailable != nil {
-		unavailable.Seen = q.seen(m, c)
-	}
-	switch waited := context.Cause(ctx) == errWaited; {
-	case waited && unavailable != nil:
-		return unavailable
-	case waited:
-		return q.seen(m, c)
+	waited := context.Cause(ctx) == errWaited
+	full, unavailable := q.seen(m, c), q.unavailable()
+	switch {
 	case unavailable != nil:
+		unavailable.Seen = full
+		if waited {
+			return unavailable
+		}
 		return fmt.Errorf("%w: %w", ctx.Err(), unavailable)
+	case waited:
+		return full
 	}
-	full := q.seen(m, c)
 	paused := ""
 	if full.Limit == 0 {
 		paused = " (SetLimit resumes)"

@@ -121,12 +121,11 @@ func (s *Session) Unavailable() (o Outage, ok bool) {
 // Unanswered is Unavailable for a call that was sent at a time and has no answer. It also
 // counts as an outage if that was so long ago that etcd should have answered.
 func (s *Session) Unanswered(sent time.Time) (Outage, bool) {
-	if o, ok := s.Unavailable(); ok {
-		return o, true
+	o, ok := s.Unavailable()
+	if !ok {
+		o.Since, ok = sent, time.Since(sent) >= silence
 	}
-	o, _ := s.contact.trouble()
-	o.Since = sent
-	return o, time.Since(sent) >= silence
+	return o, ok
 }
 
 // ProbeBefore has etcd asked, shortly before the known end of a wait, whether it answers,
