@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -156,14 +157,16 @@ func (l *locks) keys() int64 {
 	return resp.Count
 }
 
-// TestUpstreamMutexGoesRed: each known defect of etcd's own lock, found by the
-// checkers that are for it; and a run without them is green.
+// TestUpstreamMutexGoesRed: each known defect of etcd's own lock is found by the
+// checkers that are for it, and a run without them is green. Of each group of killers one
+// is enough: where the order of an event and a call decides which rule is broken, on a
+// busy machine either may be.
 func TestUpstreamMutexGoesRed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		run     func(l *locks)
 		verdict Verdict
-		killers []string
+		killers [][]string
 	}{
 		"all is well": {func(l *locks) {
 			a, b := l.user("a", 4), l.user("b", 4)
@@ -174,7 +177,8 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 		}, Green, nil},
 
 		// Done counts from when an answer came, not from when the request was
-		// sent: here the answer is old when it comes.
+		// sent: here the answer is old when it comes. If the tap saw the delete late, only
+		// the overlap is certain; if b was granted late, only the stale belief is.
 		"late Done": {func(l *locks) {
 			a, b := l.user("a", 4), l.user("b", 4)
 			held := a.lock()
@@ -190,10 +194,13 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 			held.End(history.Lost)
 			<-granted
 			close(giveBack)
-		}, Red, []string{"belief/overlap", "belief/stale"}},
+		}, Red, [][]string{{"belief/overlap", "belief/stale"}}},
 
 		// #22082: Unlock deletes by name, so a late copy of it deletes the next lock
-		// of the same session.
+		// of the same session. That is wrong in two ways: the key was deleted while its
+		// holder believed in it, and the release that is confirmed later deleted nothing.
+		// Which of the two is certain depends on when the tap saw the delete and on what
+		// the clients did meanwhile; under the race detector either was seen.
 		"late Unlock": {func(l *locks) {
 			a, b := l.user("a", 4), l.user("b", 4)
 			first := a.lock()
@@ -207,7 +214,7 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 			close(giveBack)
 			l.users.Wait()
 			a.unlock(second)
-		}, Red, []string{"belief/overlap", "store/delete"}},
+		}, Red, [][]string{{"belief/overlap"}, {"store/delete", "store/release"}}},
 
 		// An acquire whose answer is lost fails, and its key stays in the queue.
 		"leaked waiter": {func(l *locks) {
@@ -216,7 +223,7 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 			a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
 			require.Nil(l.t, a.lock())
 			time.Sleep(time.Second)
-		}, Red, []string{"live/left"}},
+		}, Red, [][]string{{"live/left"}}},
 
 		// #19597: who waits does not notice the end of its own session.
 		"waiter without a session": {func(l *locks) {
@@ -231,7 +238,7 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 			<-b.sess.Done()
 			time.Sleep(time.Second)
 			a.unlock(held)
-		}, Red, []string{"live/forgotten"}},
+		}, Red, [][]string{{"live/forgotten"}}},
 
 		// #11788: after a wait, the header's revision is no create revision.
 		"token from the header": {func(l *locks) {
@@ -241,7 +248,7 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 			_, giveBack := l.waits(b)
 			a.unlock(held)
 			close(giveBack)
-		}, Red, []string{"store/token"}},
+		}, Red, [][]string{{"store/token"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -249,7 +256,9 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 			tt.run(l)
 			r := l.judge()
 			require.Equal(t, tt.verdict, r.Verdict, r.String())
-			require.Subset(t, r.Killers(), tt.killers, r.String())
+			for _, group := range tt.killers {
+				require.True(t, slices.ContainsFunc(r.Killers(), func(killer string) bool { return slices.Contains(group, killer) }), "none of %v: %s", group, r)
+			}
 		})
 	}
 }
