@@ -97,9 +97,6 @@ func (q *sessionQueue) leaseWithin(ctx context.Context, lease clientv3.LeaseID) 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	maps.DeleteFunc(q.leases, func(_ clientv3.LeaseID, l leaseSeen) bool { return seen.asked.Sub(l.asked) > fresh })
-	if q.leases == nil {
-		q.leases = map[clientv3.LeaseID]leaseSeen{}
-	}
 	q.leases[lease] = seen
 	return seen
 }

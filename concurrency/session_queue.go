@@ -40,8 +40,8 @@ type sessionQueue struct {
 // its view, so that a caller that comes soon finds both.
 func (q *sessionQueue) run(m *mirror.Mirror) (stop context.CancelFunc) {
 	ctx, stop := context.WithCancel(q.sess.Context())
-	source := q.sess.Source()
-	q.sess.Background(func() { m.Run(ctx, source) })
+	source, keys := q.sess.Source(), q.keys.Range
+	q.sess.Background(func() { source.Follow(ctx, keys, 0, m) })
 	return stop
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 	"weak"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
@@ -39,7 +41,7 @@ func (s *Session) queue(kind keyspace.Kind, name string, fixed int64) (*sessionQ
 	if q := own.queues[keys.Range].Value(); q != nil {
 		return q, nil
 	}
-	q := &sessionQueue{sess: core, own: own, name: name, fixed: fixed, keys: keys}
+	q := &sessionQueue{sess: core, own: own, name: name, fixed: fixed, keys: keys, leases: map[clientv3.LeaseID]leaseSeen{}}
 	q.view = mirror.NewShared(keys, fixed, q.run)
 	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Owner(), See: core.See}
 	own.queues[keys.Range] = weak.Make(q)
@@ -60,14 +62,10 @@ func (s *shared) forget(keys string) {
 // rewound has all queues forget what they have seen: etcd's history was taken back.
 func (s *shared) rewound() {
 	s.mu.Lock()
-	var queues []*sessionQueue
+	defer s.mu.Unlock()
 	for _, p := range s.queues {
 		if q := p.Value(); q != nil {
-			queues = append(queues, q)
+			q.reset()
 		}
-	}
-	s.mu.Unlock()
-	for _, q := range queues {
-		q.reset()
 	}
 }

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"context"
 	"slices"
 	"sync"
 
@@ -80,9 +79,6 @@ func New(keys keyspace.Queue, fixed int64) *Mirror {
 	}
 	return m
 }
-
-// Run keeps the mirror up to date until ctx ends.
-func (m *Mirror) Run(ctx context.Context, s *Source) { s.Follow(ctx, m.keys.Range, 0, m) }
 
 // Reset implements Handler.
 func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
