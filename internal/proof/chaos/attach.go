@@ -53,7 +53,7 @@ func (env *Env) Work(ctx context.Context, workloads []Workload, rate int) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				_ = p.open(ctx) // if it has none
-				_ = sleep(ctx, 50*time.Millisecond)
+				_ = Sleep(ctx, 50*time.Millisecond)
 			}
 		})
 		wg.Go(func() { p.monitorLease(ctx) })

@@ -194,7 +194,7 @@ func (env *Env) mend(what string, undo func(context.Context) error) {
 			return
 		}
 		last = err
-		if sleep(ctx, 50*time.Millisecond) != nil {
+		if Sleep(ctx, 50*time.Millisecond) != nil {
 			break
 		}
 	}
@@ -231,7 +231,8 @@ func (env *Env) trouble(format string, args ...any) {
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d or until ctx is done, and then returns its error.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

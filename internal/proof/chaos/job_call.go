@@ -61,7 +61,7 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 	tick := now.Truncate(o.period)
 	if o.wait {
 		tick = tick.Add(o.period)
-		if err := sleep(ctx, tick.Sub(now)); err != nil {
+		if err := Sleep(ctx, tick.Sub(now)); err != nil {
 			return res, err
 		}
 	}
@@ -157,7 +157,7 @@ func (o jobCall) work(ctx context.Context, p *Process, r *schedlock.Run, belief 
 	belief.End(runCause(r.Err()))
 	if o.stuck {
 		p.act(r, o.gate(), register)
-		_ = sleep(p.Env.life, p.plan.margin+300*time.Millisecond)
+		_ = Sleep(p.Env.life, p.plan.margin+300*time.Millisecond)
 		p.act(r, o.gate(), register)
 	}
 }

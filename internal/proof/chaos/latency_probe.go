@@ -25,7 +25,7 @@ func ProbeLatency(ctx context.Context, rec *history.Recorder, writer *clientv3.C
 			if late := time.Since(begun); late > stall {
 				rec.Add(history.Event{Kind: history.KindCount, Name: check.CountSlow, N: int64(late)})
 			}
-			_ = sleep(ctx, 50*time.Millisecond)
+			_ = Sleep(ctx, 50*time.Millisecond)
 		}
 	})
 	return func() { cancel(); probes.Wait() }
@@ -35,7 +35,7 @@ func ProbeLatency(ctx context.Context, rec *history.Recorder, writer *clientv3.C
 func probe(ctx context.Context, writer *clientv3.Client, members []*clientv3.Client) {
 	const key, pause = root + "latency", 10 * time.Millisecond
 	put, err := writer.Put(ctx, key, "")
-	for err != nil && sleep(ctx, pause) == nil {
+	for err != nil && Sleep(ctx, pause) == nil {
 		put, err = writer.Put(ctx, key, "")
 	}
 	if err != nil {
@@ -44,7 +44,7 @@ func probe(ctx context.Context, writer *clientv3.Client, members []*clientv3.Cli
 	for _, m := range members {
 		for {
 			resp, err := m.Get(ctx, key, clientv3.WithSerializable(), clientv3.WithCountOnly())
-			if err == nil && resp.Header.Revision >= put.Header.Revision || sleep(ctx, pause) != nil {
+			if err == nil && resp.Header.Revision >= put.Header.Revision || Sleep(ctx, pause) != nil {
 				break
 			}
 		}

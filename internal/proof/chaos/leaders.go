@@ -9,7 +9,7 @@ import (
 // that no nemesis explains: there the machine was too busy for the members' ticks.
 func (env *Env) watchLeaders(ctx context.Context) {
 	known, lost := env.Cluster.Leader(), false
-	for sleep(ctx, 20*time.Millisecond) == nil {
+	for Sleep(ctx, 20*time.Millisecond) == nil {
 		now := env.Cluster.Leader()
 		switch {
 		case now < 0:

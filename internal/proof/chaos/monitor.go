@@ -15,7 +15,7 @@ func (p *Process) monitorLease(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, err := p.Kit()
 		if err != nil {
-			_ = sleep(ctx, 20*time.Millisecond)
+			_ = Sleep(ctx, 20*time.Millisecond)
 			continue
 		}
 		mu, err := concurrency.NewMutex(s, name)

@@ -26,14 +26,14 @@ func tokenExpiry(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	defer free()
 	before := p.logins()
 	p.Client().Cut()
-	_ = sleep(env.life, tokenTTL+time.Second)
+	_ = Sleep(env.life, tokenTTL+time.Second)
 	<-ctx.Done()
 	p.Client().Heal()
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		if p.logins() > before {
 			return 1
 		}
-		_ = sleep(env.life, 20*time.Millisecond)
+		_ = Sleep(env.life, 20*time.Millisecond)
 	}
 	return 0
 }
@@ -49,7 +49,7 @@ func authRevision(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 		if _, err := env.Admin().RoleAdd(ctx, role); err == nil {
 			_, _ = env.Admin().RoleDelete(ctx, role)
 		}
-		ended := sleep(ctx, every)
+		ended := Sleep(ctx, every)
 		after := 0
 		for _, p := range env.Processes {
 			after += p.logins()

@@ -37,7 +37,7 @@ func revokeLease(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 			}
 			done()
 		}
-		if sleep(ctx, every) != nil {
+		if Sleep(ctx, every) != nil {
 			return effects
 		}
 	}
@@ -68,7 +68,7 @@ func deleteKeys(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 				done()
 			}
 		}
-		if sleep(ctx, every) != nil {
+		if Sleep(ctx, every) != nil {
 			return effects
 		}
 	}

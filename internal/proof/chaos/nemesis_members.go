@@ -46,7 +46,7 @@ func moveLeader(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 		if err := env.Cluster.MoveLeader(ctx, to); err == nil && was != to {
 			effects++
 		}
-		if sleep(ctx, every) != nil {
+		if Sleep(ctx, every) != nil {
 			return effects
 		}
 	}
@@ -64,7 +64,7 @@ func cutPeers(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 			effects = 1
 			break
 		}
-		_ = sleep(ctx, 50*time.Millisecond)
+		_ = Sleep(ctx, 50*time.Millisecond)
 	}
 	<-ctx.Done()
 	env.mend("peers of a member", func(context.Context) error { return env.Cluster.HealPeers(i) })

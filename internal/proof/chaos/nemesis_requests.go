@@ -93,7 +93,7 @@ func injected(ctx context.Context, env *Env, r *rand.Rand, f embedtest.Fault) in
 func injectedInto(ctx context.Context, env *Env, who int, r *rand.Rand, f embedtest.Fault) int {
 	every := time.Duration(50+r.IntN(1000)) * time.Millisecond
 	inj := env.connections(who).Inject(f)
-	for sleep(ctx, every) == nil {
+	for Sleep(ctx, every) == nil {
 		_ = inj.Release()
 	}
 	inj.Remove()
@@ -132,7 +132,7 @@ func late(ctx context.Context, env *Env, r *rand.Rand) int {
 	<-ctx.Done()
 	inj.Remove()
 	// No more are held; those that are wait some more.
-	_ = sleep(env.life, wait)
+	_ = Sleep(env.life, wait)
 	env.mend("look at names", func(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()

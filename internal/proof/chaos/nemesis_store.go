@@ -33,7 +33,7 @@ func compaction(ctx context.Context, env *Env, r *rand.Rand) int {
 			compacted++
 			env.Stats.Add("compactions", 1)
 		}
-		if sleep(ctx, time.Duration(100+r.IntN(100))*time.Millisecond) != nil {
+		if Sleep(ctx, time.Duration(100+r.IntN(100))*time.Millisecond) != nil {
 			return compacted
 		}
 	}

@@ -43,7 +43,7 @@ func (env *Env) work(ctx context.Context, workloads []Workload, rate int) {
 					case <-ticket.C:
 					}
 					if p.Session() == nil {
-						_ = sleep(ctx, 20*time.Millisecond)
+						_ = Sleep(ctx, 20*time.Millisecond)
 						continue
 					}
 					err := op.Do(env.life, p)

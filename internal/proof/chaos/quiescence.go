@@ -46,7 +46,7 @@ func (env *Env) quiescencePhase(ctx context.Context, workloads []Workload) (find
 		found = nil
 	}
 	findings = append(findings, found...)
-	_ = sleep(ctx, cleanup)
+	_ = Sleep(ctx, cleanup)
 	env.mark(ctx, history.MarkIdle)
 	findings = append(findings, env.left("after all permits were released", env.Space.Root()+"sem/", env.Space.Root()+"mutex/", env.Space.Root()+"election/", env.Space.Root()+"id/")...)
 
@@ -68,7 +68,7 @@ func (env *Env) quiescencePhase(ctx context.Context, workloads []Workload) (find
 			findings = append(findings, left...)
 			break
 		}
-		_ = sleep(ctx, 100*time.Millisecond)
+		_ = Sleep(ctx, 100*time.Millisecond)
 	}
 	env.mark(ctx, history.MarkDrained)
 	return findings
@@ -93,7 +93,7 @@ func (env *Env) probe(ctx context.Context, workloads []Workload) (findings []str
 		wg.Go(func() {
 			opening, cancel := context.WithTimeout(ctx, recovery)
 			for err := p.open(opening); err != nil; err = p.open(opening) {
-				if sleep(opening, 100*time.Millisecond) != nil {
+				if Sleep(opening, 100*time.Millisecond) != nil {
 					break
 				}
 			}
@@ -101,7 +101,7 @@ func (env *Env) probe(ctx context.Context, workloads []Workload) (findings []str
 			for _, s := range workloads {
 				ctx, cancel := context.WithTimeout(ctx, recovery)
 				err := s.Probe(ctx, p)
-				for (errors.Is(err, concurrency.ErrLost) || errors.Is(err, concurrency.ErrUnconfirmed)) && sleep(ctx, 100*time.Millisecond) == nil {
+				for (errors.Is(err, concurrency.ErrLost) || errors.Is(err, concurrency.ErrUnconfirmed)) && Sleep(ctx, 100*time.Millisecond) == nil {
 					err = s.Probe(ctx, p) // a busy machine may cost a lease even now
 				}
 				cancel()

@@ -224,7 +224,7 @@ func (o requestCall) work(ctx context.Context, p *Process, a *idempotency.Attemp
 		if !o.stuck {
 			return "", errors.Join(errRequest, err)
 		}
-		_ = sleep(p.Env.life, p.plan.margin+300*time.Millisecond)
+		_ = Sleep(p.Env.life, p.plan.margin+300*time.Millisecond)
 	}
 	if o.fails {
 		return "", errRequest

@@ -200,7 +200,7 @@ func (s *Requests) probe(ctx context.Context, p *Process, k asked) error {
 		// It may not know yet that there is space again, and a busy machine may cost
 		// a lease even now.
 		again := errors.Is(err, idempotency.ErrNearQuota) || errors.Is(err, idempotency.ErrNotRecorded) || errors.Is(err, idempotency.ErrFenced)
-		if !again || sleep(ctx, 200*time.Millisecond) != nil {
+		if !again || Sleep(ctx, 200*time.Millisecond) != nil {
 			return err
 		}
 	}

@@ -115,7 +115,7 @@ func (env *Env) faultPhase(ctx context.Context, c Config, able []Nemesis) {
 		wg.Go(func() { env.harm(ctx, newSchedule(env.Seed, able)) })
 	}
 	wg.Go(func() {
-		for sleep(ctx, 5*time.Second) == nil {
+		for Sleep(ctx, 5*time.Second) == nil {
 			env.note("%d operations, %d unknown, %d sessions lost, %d leader changes, %d compactions",
 				env.Stats.Get("operations"), env.Stats.Get("unknown"), env.Stats.Get("sessions lost"),
 				env.Stats.Get("leader changes"), env.Stats.Get("compactions"))

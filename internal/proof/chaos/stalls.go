@@ -20,7 +20,7 @@ func (env *Env) watchStalls(ctx context.Context, client string) {
 	const nap = 10 * time.Millisecond
 	for ctx.Err() == nil {
 		begun := time.Now()
-		_ = sleep(ctx, nap)
+		_ = Sleep(ctx, nap)
 		if late := time.Since(begun) - nap; late > stall {
 			env.Recorder.Add(history.Event{Kind: history.KindCount, Name: check.CountStall, N: int64(late), Client: client})
 			env.Stats.Add("stalls", 1)

@@ -15,7 +15,7 @@ import (
 func (env *Env) harm(ctx context.Context, s *schedule) {
 	for n := 0; ; n++ {
 		st := s.next()
-		if sleep(ctx, st.Pause) != nil {
+		if Sleep(ctx, st.Pause) != nil {
 			return
 		}
 		env.note("%s for %v", st, st.For)

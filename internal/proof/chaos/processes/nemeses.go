@@ -154,7 +154,7 @@ func (r *run) pauseServer(ctx context.Context, rnd *rand.Rand) (paused int) {
 			}
 			free()
 		}
-		if sleep(ctx, time.Duration(500+rnd.IntN(1000))*time.Millisecond) != nil {
+		if chaos.Sleep(ctx, time.Duration(500+rnd.IntN(1000))*time.Millisecond) != nil {
 			return paused
 		}
 	}
@@ -197,7 +197,7 @@ func (r *run) moveLeader(ctx context.Context, rnd *rand.Rand) (moved int) {
 			moved++
 		}
 		cancel()
-		if sleep(ctx, time.Duration(200+rnd.IntN(800))*time.Millisecond) != nil {
+		if chaos.Sleep(ctx, time.Duration(200+rnd.IntN(800))*time.Millisecond) != nil {
 			return moved
 		}
 	}
@@ -212,7 +212,7 @@ func (r *run) killClients(ctx context.Context, rnd *rand.Rand) (killed int) {
 		}
 		r.recorder.Count(clientsKilled, 1)
 		killed++
-		if sleep(ctx, time.Duration(300+rnd.IntN(1500))*time.Millisecond) != nil {
+		if chaos.Sleep(ctx, time.Duration(300+rnd.IntN(1500))*time.Millisecond) != nil {
 			return killed
 		}
 	}
@@ -247,19 +247,8 @@ func (r *run) compaction(ctx context.Context, rnd *rand.Rand) (compacted int) {
 			compacted++
 		}
 		cancel()
-		if sleep(ctx, time.Duration(100+rnd.IntN(100))*time.Millisecond) != nil {
+		if chaos.Sleep(ctx, time.Duration(100+rnd.IntN(100))*time.Millisecond) != nil {
 			return compacted
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

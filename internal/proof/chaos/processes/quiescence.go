@@ -55,7 +55,7 @@ func (r *run) emptied(when string, prefixes ...string) (left []string) {
 		if left = r.left(when, prefixes...); len(left) == 0 {
 			return nil
 		}
-		if time.Now().After(end) || sleep(r.life, 100*time.Millisecond) != nil {
+		if time.Now().After(end) || chaos.Sleep(r.life, 100*time.Millisecond) != nil {
 			return left
 		}
 	}

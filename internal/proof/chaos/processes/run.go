@@ -218,7 +218,7 @@ func (r *run) blindFor() time.Duration { return r.TTL / 4 }
 func (r *run) provoke() error {
 	defer r.probeLatency()()
 	for n := range r.Stops {
-		if sleep(r.life, time.Second) != nil {
+		if chaos.Sleep(r.life, time.Second) != nil {
 			return r.life.Err()
 		}
 		r.note("stop-leader, try %d", n+1)
@@ -240,7 +240,7 @@ func (r *run) provoke() error {
 // seeEarly waits for a moment and reports whether leases have ended early. Then their
 // holders know it, or the run reports that they do not.
 func (r *run) seeEarly() (seen bool, err error) {
-	if err := sleep(r.life, r.blindFor()); err != nil {
+	if err := chaos.Sleep(r.life, r.blindFor()); err != nil {
 		return false, err
 	}
 	h, err := r.history()
@@ -285,7 +285,7 @@ func (r *run) history() (*history.History, error) {
 // watchLeaders counts changes of etcd's leader until ctx ends.
 func (r *run) watchLeaders(ctx context.Context) {
 	known := r.cluster.Leader(ctx)
-	for sleep(ctx, 100*time.Millisecond) == nil {
+	for chaos.Sleep(ctx, 100*time.Millisecond) == nil {
 		if now := r.cluster.Leader(ctx); now >= 0 && now != known {
 			r.recorder.Count(effectLeaders, 1)
 			known = now
@@ -294,7 +294,7 @@ func (r *run) watchLeaders(ctx context.Context) {
 }
 
 func (r *run) tellProgress(ctx context.Context) {
-	for sleep(ctx, 15*time.Second) == nil {
+	for chaos.Sleep(ctx, 15*time.Second) == nil {
 		if h, err := r.history(); err == nil {
 			n := h.Counts()
 			r.note("%d events, %d clients and %d servers killed, %d and %d paused, %d leader changes, %d compactions", len(h.Events),
@@ -309,7 +309,7 @@ func (r *run) mend(what string, undo func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.life), time.Minute)
 	defer cancel()
 	err := undo(ctx)
-	for err != nil && sleep(ctx, 100*time.Millisecond) == nil {
+	for err != nil && chaos.Sleep(ctx, 100*time.Millisecond) == nil {
 		err = undo(ctx)
 	}
 	if err != nil {
