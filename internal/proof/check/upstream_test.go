@@ -194,7 +194,7 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 			held.End(history.Lost)
 			<-granted
 			close(giveBack)
-		}, Red, [][]string{{"belief/overlap", "belief/stale"}}},
+		}, Red, [][]string{{"belief/overlap"}, {"belief/stale"}}},
 
 		// #22082: Unlock deletes by name, so a late copy of it deletes the next lock
 		// of the same session. The key was deleted while its holder believed in it:
