@@ -56,6 +56,13 @@ func (l *Locker) job(name string) *job {
 	return j
 }
 
+// used returns the job with that range, or nil if this process does not use it.
+func (l *Locker) used(jobRange string) *job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.jobs[jobRange]
+}
+
 // use records the settings of a call. It returns ErrInvalid if this process uses the job with other
 // settings.
 func (j *job) use(print string) error {
@@ -146,10 +153,7 @@ func (l *Locker) apply(events []*clientv3.Event) {
 				continue
 			}
 			name, _, _ := strings.Cut(rest, "/")
-			l.mu.Lock()
-			j := l.jobs[l.space.Jobs()+name+"/"]
-			l.mu.Unlock()
-			if j != nil {
+			if j := l.used(l.space.Jobs() + name + "/"); j != nil {
 				j.apply(key, ev)
 			}
 		}

@@ -92,10 +92,7 @@ func (l *Locker) known(ctx context.Context, name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	_, used := l.jobs[l.space.Job(name).Range]
-	l.mu.Unlock()
-	if used {
+	if l.used(l.space.Job(name).Range) != nil {
 		return nil
 	}
 	_, err := l.status(ctx, name)

@@ -123,9 +123,7 @@ func (j *job) endedHere(token int64) bool {
 
 // openEnds returns, by token, the ends of a job's runs that etcd has not confirmed.
 func (l *Locker) openEnds(name string) map[int64]record.Run {
-	l.mu.Lock()
-	j := l.jobs[l.space.Job(name).Range]
-	l.mu.Unlock()
+	j := l.used(l.space.Job(name).Range)
 	if j == nil {
 		return nil
 	}

@@ -11,11 +11,8 @@ import (
 // or ctx's error; then the put may be done or not. After a lost response it may put twice.
 func PutBeside(ctx context.Context, kv clientv3.KV, key string, token int64, put clientv3.Op) (bool, error) {
 	resp, _, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", token)}, []clientv3.Op{put}, nil)
-	switch {
-	case err == nil:
-		return resp.Succeeded, nil
-	case classify(err) == orphaned:
+	if err != nil && classify(err) == orphaned {
 		return false, nil
 	}
-	return false, err
+	return err == nil && resp.Succeeded, err
 }

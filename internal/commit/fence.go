@@ -40,11 +40,11 @@ func Raise(ctx context.Context, kv clientv3.KV, lease clientv3.LeaseID, key, val
 	case resp.Succeeded:
 		f.born = resp.Header.Revision
 		f.learn(f.born)
-		return f, nil
+	default:
+		found := resp.Responses[0].GetResponseRange().Kvs[0]
+		f.born = found.CreateRevision
+		f.learn(found.ModRevision)
 	}
-	found := resp.Responses[0].GetResponseRange().Kvs[0]
-	f.born = found.CreateRevision
-	f.learn(found.ModRevision)
 	return f, nil
 }
 

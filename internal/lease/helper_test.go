@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -111,9 +112,13 @@ const (
 	margin = 3 * time.Second
 )
 
+func options(margin time.Duration) Options {
+	return Options{TTL: ttl, Margin: margin, Log: zap.NewNop(), Later: func(fn func(context.Context)) { go fn(context.Background()) }}
+}
+
 func grant(t *testing.T, a *api) *Lease {
 	t.Helper()
-	l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin})
+	l, err := Grant(t.Context(), a, options(margin))
 	require.NoError(t, err)
 	return l
 }

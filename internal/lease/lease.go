@@ -30,7 +30,6 @@ type Options struct {
 	Margin time.Duration // how long before its expiry the lease counts as lost
 	Log    *zap.Logger
 	// Later runs what is left to do after a failed Grant, with a context that bounds it.
-	// Defaults to a goroutine and two seconds.
 	Later func(func(ctx context.Context))
 
 	now func() Moment // defaults to Now
@@ -56,12 +55,6 @@ type Lease struct {
 func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 	if o.now == nil {
 		o.now = Now
-	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	if o.Later == nil {
-		o.Later = later
 	}
 	// A client-chosen ID makes a repeated grant harmless: the repetition finds the lease
 	// of the first try. Trust counts from the first try.
@@ -102,11 +95,6 @@ func Grant(ctx context.Context, api API, o Options) (*Lease, error) {
 		o.Later(func(ctx context.Context) { _ = api.Revoke(ctx, id) }) // it expires in any case
 		return nil, fmt.Errorf("grant a lease: %w", err)
 	}
-}
-
-func later(fn func(context.Context)) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	go func() { defer cancel(); fn(ctx) }()
 }
 
 func start(api API, id, granted int64, sent Moment, o Options) *Lease {

@@ -142,7 +142,7 @@ func TestSlowAnswers(t *testing.T) {
 		bubble(t, margin.String(), func(t *testing.T) {
 			a := newAPI()
 			defer close(a.streams)
-			l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin})
+			l, err := Grant(t.Context(), a, options(margin))
 			require.NoError(t, err)
 			defer l.Close(errTest)
 			go func() {

@@ -51,7 +51,9 @@ func TestSuspensionIsNoticed(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			a := newAPI()
 			m := &machine{base: base, begun: time.Now()}
-			l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin, now: m.now})
+			o := options(margin)
+			o.now = m.now
+			l, err := Grant(t.Context(), a, o)
 			require.NoError(t, err)
 			defer l.Close(errTest)
 			(<-a.streams).answer(0, 15)
@@ -82,7 +84,9 @@ func TestTrapS10AnswerAfterSuspension(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		a := newAPI()
 		m := &machine{base: base, begun: time.Now()}
-		l, err := Grant(t.Context(), a, Options{TTL: ttl, Margin: margin, now: m.now})
+		o := options(margin)
+		o.now = m.now
+		l, err := Grant(t.Context(), a, o)
 		require.NoError(t, err)
 		defer l.Close(errTest)
 		s := <-a.streams
