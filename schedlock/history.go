@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -253,8 +254,9 @@ func (l *Locker) read(ctx context.Context, j *job, ops ...clientv3.Op) ([][]*mvc
 	}
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
+	j.open = l.openEnds(j.name) // before the read: it does not show those that are confirmed meanwhile
 	kvs, err := l.get(ctx, ops...)
-	j.open = l.openEnds(j.name)
+	maps.Copy(j.open, l.openEnds(j.name)) // and after it: the read may have waited for etcd
 	return kvs, err
 }
 

@@ -125,7 +125,7 @@ func (j *job) endedHere(token int64) bool {
 func (l *Locker) openEnds(name string) map[int64]record.Run {
 	j := l.used(l.space.Job(name).Range)
 	if j == nil {
-		return nil
+		return map[int64]record.Run{}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
