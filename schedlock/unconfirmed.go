@@ -123,11 +123,11 @@ func (j *job) endedHere(token int64) bool {
 
 // openEnds returns, by token, the ends of a job's runs that etcd has not confirmed.
 func (l *Locker) openEnds(name string) map[int64]record.Run {
-	j := l.used(l.space.Job(name).Range)
-	if j == nil {
-		return map[int64]record.Run{}
+	ends := map[int64]record.Run{}
+	if j := l.used(l.space.Job(name).Range); j != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		maps.Copy(ends, j.open)
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return maps.Clone(j.open)
+	return ends
 }
