@@ -120,6 +120,14 @@ var goldenGood = []goldenCase{
 		t.end(a, history.Released)
 		t.giveBack(a)
 	}},
+	{"MaxHold ends a permit before its holder looks at it", "", func(t *scenario) {
+		a := t.asks(0, t.sem, 1)
+		t.grantUnseen(a)
+		t.now += 1000
+		t.remove(a.req, "held too long")
+		t.now += 1_000_000
+		t.end(a, history.HeldTooLong)
+	}},
 	{"an eviction that the tap saw late", "(belief/overlap)", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)

@@ -57,9 +57,13 @@ func (v *view) unexplained(r *request) string {
 		return ""
 	case span != nil:
 		// MaxHold ends a permit by itself, and word of that may come late: its own
-		// deadline counts.
+		// deadline counts. A holder that has not looked at the permit before its end knows no
+		// deadline, and did not believe in it.
 		e := span.Ended
-		if e != nil && (e.At <= r.goneAt && e.Cause != history.Released || e.Until > 0 && e.Until <= addTime(r.goneAt, slip)) {
+		switch {
+		case e == nil:
+		case e.At <= r.goneAt && e.Cause != history.Released, e.Until > 0 && e.Until <= addTime(r.goneAt, slip),
+			e.Cause == history.HeldTooLong && !span.Confirmed:
 			return ""
 		}
 		return "it was deleted while its holder believed in it, and before it was released"
