@@ -2,6 +2,7 @@ package schedlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -248,39 +249,43 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 }
 
 // read checks the name of a job and is get, with the job's ends that etcd has not confirmed.
-func (l *Locker) read(ctx context.Context, j *job, ops ...clientv3.Op) ([][]*mvccpb.KeyValue, error) {
+func (l *Locker) read(ctx context.Context, j *job, reads ...clientv3.Op) ([][]*mvccpb.KeyValue, error) {
 	if err := checkName(j.name); err != nil {
 		return nil, err
 	}
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	j.open = l.openEnds(j.name) // before the read: it does not show those that are confirmed meanwhile
-	kvs, err := l.get(ctx, ops...)
+	kvs, err := l.get(ctx, func() []clientv3.Op { return reads })
 	maps.Copy(j.open, l.openEnds(j.name)) // and after it: the read may have waited for etcd
 	return kvs, err
 }
 
 // get returns what each of several reads has found, as of one revision. It repeats them until etcd
-// answers.
-func (l *Locker) get(ctx context.Context, ops ...clientv3.Op) ([][]*mvccpb.KeyValue, error) {
+// answers. It calls reads each time: a bound that depends on the clock would be as old as an outage.
+func (l *Locker) get(ctx context.Context, reads func() []clientv3.Op) ([][]*mvccpb.KeyValue, error) {
 	resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.client.Txn(call).Then(ops...).Commit()
+		return l.client.Txn(call).Then(reads()...).Commit()
 	})
 	if err != nil {
 		return nil, err
 	}
-	found := make([][]*mvccpb.KeyValue, len(ops))
+	found := make([][]*mvccpb.KeyValue, len(resp.Responses))
 	for i, r := range resp.Responses {
 		found[i] = r.GetResponseRange().Kvs
 	}
 	return found, nil
 }
 
-// repeat repeats a call that may be sent twice, such as a read, until etcd answers.
+// repeat repeats a call that may be sent twice, such as a read, until etcd answers. send computes
+// what depends on the clock or on the state of this process.
 func repeat[T any](ctx context.Context, l *Locker, send func(call context.Context) (T, error)) (found T, err error) {
 	asked := time.Now()
 	if err = ended(ctx); err == nil {
 		found, err = commit.Read(ctx, send)
+	}
+	if err != nil && !commit.Transient(err) && !errors.Is(err, ctx.Err()) {
+		return found, err // etcd has answered
 	}
 	return found, l.endError(ctx, asked, err)
 }

@@ -20,12 +20,14 @@ type state struct {
 func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, err error) {
 	run := j.keys.Run(tick)
 	last := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)}
-	kvs, err := l.get(ctx,
-		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()),
-		clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
-		clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
-		clientv3.OpGet(j.keys.Floor(tick), append(last, clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
-	)
+	kvs, err := l.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{
+			clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()),
+			clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
+			clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
+			clientv3.OpGet(j.keys.Floor(tick), append(slices.Clone(last), clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
+		}
+	})
 	if err != nil {
 		return st, err
 	}

@@ -68,11 +68,13 @@ func (p past) skipped(tick time.Time) bool {
 }
 
 func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past, error) {
-	kvs, err := l.get(ctx,
-		clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(j.keys.Run(l.horizon())),
-			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)),
-		clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Operated()),
-	)
+	kvs, err := l.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{
+			clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(j.keys.Run(l.horizon())),
+				clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)),
+			clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Operated()),
+		}
+	})
 	if err != nil {
 		return past{}, err
 	}

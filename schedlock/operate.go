@@ -117,7 +117,9 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	keys := l.space.Job(name)
-	kvs, err := l.get(ctx, clientv3.OpGet(keys.Lock()), clientv3.OpGet(keys.Cooldown()))
+	kvs, err := l.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(keys.Lock()), clientv3.OpGet(keys.Cooldown())}
+	})
 	if err != nil {
 		return err
 	}
@@ -136,7 +138,9 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 	token := lock[0].CreateRevision
 	// The run record was written with the lock. The tick is read from its key, not from the lock's
 	// value, which may be damaged: the tick must not start again in any case.
-	run, err := l.get(ctx, clientv3.OpGet(keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(token), clientv3.WithMaxModRev(token)))
+	run, err := l.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(token), clientv3.WithMaxModRev(token))}
+	})
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,8 @@ func again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, other
 	}
 }
 
-// Read calls read until it succeeds or fails with an error that is not Transient. read must
-// change nothing; its ctx bounds one call. When ctx ends, Read returns ctx's error, joined
+// Read calls read until it succeeds or fails with an error that is not Transient. read may be sent
+// twice without harm; its ctx bounds one call. When ctx ends, Read returns ctx's error, joined
 // with the last one.
 func Read[T any](ctx context.Context, read func(call context.Context) (T, error)) (T, error) {
 	var pause Backoff
