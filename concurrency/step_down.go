@@ -22,7 +22,8 @@ import (
 // checks keeps leading. To end a term without the leader's consent, use EvictToken.
 //
 // It returns ErrInvalid, ErrClosed, ctx's error or one of etcd's. After an error the
-// request may have been stored or not; StepDown may safely be called again.
+// request may have been stored or not; StepDown may safely be called again: the first request that
+// the leader receives gives the reason.
 func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, err error) {
 	q := el.queue
 	if err := engine.CheckReason(reason); err != nil {
@@ -51,7 +52,7 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 // StopRequested returns a context that ends when the holder should finish its work and
 // release the permit: with a *StepDownError as its cause after Election.StepDown, with
 // ErrClosed when Close of the session begins to wait, and when the permit ends, as Context
-// does. The permit itself stays valid until it is released or lost.
+// does; the first of these counts. The permit itself stays valid until it is released or lost.
 func (p *Permit) StopRequested() context.Context {
 	p.closing.Do(func() {
 		accept := p.epoch.Accepting()

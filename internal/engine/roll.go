@@ -33,7 +33,7 @@ func (m *Mail) add(n Mail) {
 	if n.Notice != nil {
 		m.Notice = n.Notice
 	}
-	if n.Asked != nil {
+	if m.Asked == nil { // the first request counts
 		m.Asked = n.Asked
 	}
 }
