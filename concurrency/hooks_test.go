@@ -174,3 +174,20 @@ func TestSlowLostHookHidesNoLoss(t *testing.T) {
 	require.ErrorIs(t, mu.Err(), concurrency.ErrLost)
 	require.Greater(t, next.Token(), mu.Token())
 }
+
+// Each hook is read when its event happens: one that needs the session can be set after NewSession.
+func TestHooksThatAreSetLater(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	trace := &concurrency.Trace{}
+	opts := idle()
+	opts.Trace = trace
+	s, _ := f.Session(opts)
+	lost, renewed := make(chan clientv3.LeaseID, 1), make(chan clientv3.LeaseID, 1)
+	trace.SessionLost = func(lease clientv3.LeaseID, _ error) { lost <- lease }
+	trace.SessionRenewed = func(lease clientv3.LeaseID) { renewed <- lease }
+	first := s.Lease()
+	require.NoError(t, f.RevokeLease(ctxT(t), first))
+	require.Equal(t, first, got(t, lost, "SessionLost"))
+	require.NotEqual(t, first, got(t, renewed, "SessionRenewed"))
+}

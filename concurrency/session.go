@@ -52,7 +52,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout,
 		Log:  o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner)),
-		Lost: o.Trace.SessionLost, Renewed: o.Trace.SessionRenewed, Rewound: own.rewound,
+		Lost: o.Trace.sessionLost, Renewed: o.Trace.sessionRenewed, Rewound: own.rewound,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new session in %q, client with Endpoints %v: %w", namespace, etcd.Endpoints(), err)

@@ -64,6 +64,14 @@ type WaitInfo struct {
 // report.
 type Blocker struct{ Request }
 
+func (t *Trace) sessionLost(lease clientv3.LeaseID, err error) {
+	if t.SessionLost != nil {
+		t.SessionLost(lease, err)
+	}
+}
+
+func (t *Trace) sessionRenewed(lease clientv3.LeaseID) { call(t.SessionRenewed, lease) }
+
 // call calls a hook, if there is one.
 func call[T any](hook func(T), with T) {
 	if hook != nil {
