@@ -180,7 +180,7 @@ func TestDeadHolderBlocksForATTLAndHalfASecond(t *testing.T) {
 		t.Run(late.String(), func(t *testing.T) {
 			bubbleOn(t, &fakeetcd.Options{ExpireEvery: look}, 2, func(t *testing.T, on []*desk) {
 				victim, other := on[0], on[1]
-				victim.slow("LeaseKeepAlive", 1, fakeetcd.Fate{Before: late})
+				victim.slow("LeaseKeepAlive", 10, fakeetcd.Fate{Before: late})
 				time.Sleep(7 * time.Second) // renewed 5 s after the beginning
 				victim.acquire()
 				next := other.waiter()
