@@ -32,6 +32,9 @@ func TestConformance(t *testing.T) {
 
 // Large results may be kept as well as omitted.
 func TestLargeResultIsKept(t *testing.T) {
+	if testing.Short() {
+		t.Skip("10 MiB through etcd: seconds, and under the race detector many")
+	}
 	t.Parallel()
 	// A busy disk may take seconds for 10 MiB: no lease may end meanwhile.
 	store := idemtest.Store(idemtest.Options{

@@ -141,8 +141,9 @@ func (l *locks) waits(u *user) (granted, giveBack chan struct{}) {
 	granted, giveBack = make(chan struct{}), make(chan struct{})
 	before := l.keys()
 	l.users.Go(func() {
-		if b := u.lock(); b != nil {
-			close(granted)
+		b := u.lock()
+		close(granted) // or it failed: then the verdict says so, and no caller waits
+		if b != nil {
 			<-giveBack
 			u.unlock(b)
 		}
