@@ -111,7 +111,7 @@ func (q *sessionQueue) makeRoom(ctx context.Context, e *engine.Epoch, r request,
 func (q *sessionQueue) unchanged(o outlook) []clientv3.Cmp {
 	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(q.keys.Requests), "<", o.revision+1).WithPrefix()}
 	if q.fixed == 0 {
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(q.keys.Limit), "=", o.limitRev))
+		cmps = append(cmps, q.limit.Unchanged(o.limits)...)
 	}
 	return cmps
 }

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -123,6 +125,9 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 		// The limit, and the number of the heavy requests.
 		tx.Read = append(tx.Read, clientv3.OpGet(q.keys.Limit, clientv3.WithRange(q.keys.Light), clientv3.WithLimit(1)))
 	}
+	if q.base != nil {
+		tx.Read = append(tx.Read, clientv3.OpGet(q.base.Key))
+	}
 	c.strays = q.counted()
 	tx.Read = append(tx.Read, readStrays(c.strays)...)
 	if r.hasID {
@@ -150,18 +155,26 @@ func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserv
 		return queue.Fits(light-1, 1, q.fixed), nil
 	}
 	// The limit comes first, then the heavy requests.
-	stored := read[1].GetResponseRange().Kvs
-	if len(stored) == 0 || string(stored[0].Key) != q.keys.Limit { // it was deleted by hand
-		_, err := q.limit.Init(ctx, c.request.limit)
-		return false, err
+	own, others := limit.First(read[1]), read[1].GetResponseRange().Count-strayOthers // etcd counts beyond the limit of a read
+	if own != nil && string(own.Key) == q.keys.Limit {
+		others--
+	} else {
+		own = nil
 	}
-	seen, err := q.limit.Learn(stored[0])
-	if err != nil {
+	var base *mvccpb.KeyValue
+	if q.base != nil {
+		base = limit.First(read[2])
+		q.base.met(base)
+	}
+	seen, stored, err := q.limit.Learn(own, base)
+	if err == nil && !stored { // it was deleted by hand
+		_, err = q.limit.Init(ctx, c.request.limit)
+	}
+	if err != nil || !stored {
 		return false, err
 	}
 	limit := seen.N
-	others := read[1].GetResponseRange().Count - 1 - strayOthers // etcd counts beyond the limit of a read
-	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: stored[0].ModRevision}
+	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: seen.Revs.Own}
 	if queue.TooHeavy(c.slot.Weight, limit) {
 		return false, tooHeavy(c.slot.Weight, limit)
 	}

@@ -162,7 +162,7 @@ type LimitMismatchError struct {
 
 // Error names both limits, and what would make them agree.
 func (e *LimitMismatchError) Error() string {
-	return fmt.Sprintf("the limit is %d in etcd and %d in this program (set SemaphoreOptions.AdoptLimit, or call SetLimit)", e.Stored, e.Wanted)
+	return fmt.Sprintf("the limit is %d in etcd and %d in this program (set the option AdoptLimit, or change the stored one: SetLimit, of a KeyedLimiter SetDefault)", e.Stored, e.Wanted)
 }
 
 // Is reports whether target is ErrLimitMismatch.

@@ -88,7 +88,7 @@ func (q *sessionQueue) evictFound(ctx context.Context, which string, find func(c
 	err := engine.CheckReason(n.Reason)
 	if err == nil {
 		n.By = q.sess.Owner()
-		err = q.sess.Do(ctx, func(ctx context.Context) error {
+		err = q.do(ctx, func(ctx context.Context) error {
 			o, live, err := find(ctx)
 			if err == nil && !live {
 				err = ErrNotHeld

@@ -72,7 +72,19 @@ func (f fixture) streams(c *embedtest.Client) {
 // soon as it has seen all that is in etcd now.
 func (f fixture) sees(ctx context.Context, sm *concurrency.Semaphore) concurrency.Status {
 	f.T.Helper()
-	mark := strings.TrimSuffix(f.Keys("/limit")[0], "limit") + "seen" // foreign, and not counted
+	return f.seesBy(ctx, sm, strings.TrimSuffix(f.Keys("/limit")[0], "limit")+"seen")
+}
+
+// seesKey is sees for the key of a limiter.
+func (f fixture) seesKey(ctx context.Context, lim *concurrency.KeyedLimiter, key string) concurrency.Status {
+	f.T.Helper()
+	before, _, _ := strings.Cut(f.Keys("/key/" + key + "/")[0], "/key/")
+	return f.seesBy(ctx, lim.Key(key), before+"/key/"+key+"/seen")
+}
+
+// seesBy is sees by a key in the range of the queue, which is foreign there and does not count.
+func (f fixture) seesBy(ctx context.Context, sm *concurrency.Semaphore, mark string) concurrency.Status {
+	f.T.Helper()
 	var put *clientv3.PutResponse
 	for st, err := range sm.Watch(ctx) {
 		require.NoError(f.T, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -20,7 +21,7 @@ type outlook struct {
 	free     int64      // weight that all requests in the queue leave of the limit
 	full     *FullError // what to return if the answer is no
 	revision int64
-	limitRev int64
+	limits   limit.Revs
 	view     *mirror.View // nil if the names of the requests were enough
 }
 
@@ -50,7 +51,7 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (ou
 		q.keep(e, &v)
 		o := outlook{
 			answer: v.Queue.Bounded(0, r.weight, r.maxWaiters), fits: v.Queue.Bounded(0, r.weight, 0) == queue.Enter,
-			full: fullError(q.name, v, 0), free: v.Limit, revision: v.Revision, limitRev: v.LimitRev, view: &v,
+			full: fullError(q.name, v, 0), free: v.Limit, revision: v.Revision, limits: limit.RevsOf(v.Limits), view: &v,
 		}
 		for _, other := range v.Requests() {
 			o.free -= other.Weight
@@ -78,19 +79,16 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r reque
 	}
 	room := seen.N + int64(r.maxWaiters)
 	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
-	resp, err := q.list(ctx, clientv3.WithLimit(1+room+beyond))
+	l, err := q.list(ctx, clientv3.WithLimit(1+room+beyond))
 	if err != nil {
 		return o, false, err
 	}
-	requests, kvs := resp.Count, resp.Kvs // foreign keys count, too: then the whole queue is read
-	if q.fixed == 0 {
-		if len(kvs) == 0 || string(kvs[0].Key) != q.keys.Limit || kvs[0].ModRevision != seen.Revision {
-			return o, false, nil // it is another limit by now
-		}
-		requests, kvs = requests-1, kvs[1:]
+	if q.fixed == 0 && seen.Revs != (limit.Revs{Own: modOf(l.own), Base: modOf(l.base)}) {
+		return o, false, nil // it is another limit by now
 	}
-	var others int64 // those that stay
-	for _, kv := range kvs {
+	requests := l.count // foreign keys count, too: then the whole queue is read
+	var others int64    // those that stay
+	for _, kv := range l.requests {
 		slot, parsed := q.keys.ParseSlot(string(kv.Key))
 		switch {
 		case !parsed || kv.Lease == 0:
@@ -101,13 +99,21 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r reque
 		}
 	}
 	o = outlook{
-		answer: queue.Enter, fits: requests < seen.N, free: seen.N - requests, revision: resp.Header.Revision, limitRev: seen.Revision,
+		answer: queue.Enter, fits: requests < seen.N, free: seen.N - requests, revision: l.revision, limits: seen.Revs,
 		full: &FullError{Name: q.name, Limit: int(seen.N), Used: int(seen.N), Waiting: int(requests - seen.N)},
 	}
 	if others >= room {
 		o.answer = queue.Refuse
 	}
 	return o, others >= room || requests < room, nil
+}
+
+// modOf returns the mod revision of a key, or 0 if it does not exist.
+func modOf(kv *mvccpb.KeyValue) int64 {
+	if kv == nil {
+		return 0
+	}
+	return kv.ModRevision
 }
 
 // keep remembers which tries a queue has, and counts those that stay as other requests.

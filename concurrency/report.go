@@ -106,7 +106,7 @@ const maxLeases = 64
 
 // checkLeases completes holders by what etcd says of their leases, as long as it answers.
 func (q *sessionQueue) checkLeases(ctx context.Context, holders []Request) {
-	_ = q.sess.Do(ctx, func(ctx context.Context) (err error) {
+	_ = q.do(ctx, func(ctx context.Context) (err error) {
 		seen := map[clientv3.LeaseID]leaseSeen{}
 		for i := range holders {
 			lease, known := seen[holders[i].Lease]

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -21,7 +22,18 @@ import (
 // A Semaphore is safe for concurrent use and need not be closed. All Semaphore values of one
 // name on one session share one view of the queue.
 type Semaphore struct {
-	queue   *sessionQueue
+	queue *sessionQueue
+	*agreement
+}
+
+// agreement is the limit of one program beside that which is stored: of a semaphore, or the default
+// of all keys of a limiter.
+type agreement struct {
+	stored interface {
+		Read(context.Context) (l limit.Limit, ok bool, err error)
+		Init(ctx context.Context, n int64) (limit.Limit, error)
+	}
+	name    string
 	limit   int64
 	adopt   bool
 	checked atomic.Bool // the stored limit was compared with ours
@@ -54,7 +66,9 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 	if err != nil {
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
-	return &Semaphore{queue: q, limit: int64(limit), adopt: opts != nil && opts.AdoptLimit}, nil
+	return &Semaphore{q, &agreement{
+		stored: &q.limit, name: name, limit: int64(limit), adopt: opts != nil && opts.AdoptLimit,
+	}}, nil
 }
 
 // Acquire blocks until a permit is granted or ctx is done. The options Weight, ID, TakeOver,
@@ -136,7 +150,7 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 	if err != nil {
 		return nil, s.queue.failed(r.doing, err)
 	}
-	if r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load() {
+	if s.queue.base == nil && r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load() {
 		return nil, s.queue.failed(r.doing, tooHeavy(r.weight, s.limit))
 	}
 	r.limit = s.limit
@@ -155,7 +169,7 @@ func (s *Semaphore) prepare(ctx context.Context, weight int64) error {
 		}
 		s.checked.Store(true)
 	}
-	if seen := s.queue.limit.Seen(); seen != nil && queue.TooHeavy(weight, seen.N) {
+	if seen := s.queue.limit.Seen(); weight > 1 && (seen == nil || queue.TooHeavy(weight, seen.N)) {
 		// It may have been raised since this process last saw it.
 		stored, known, err := s.queue.limit.Read(ctx)
 		if err != nil {
@@ -168,19 +182,19 @@ func (s *Semaphore) prepare(ctx context.Context, weight int64) error {
 	return nil
 }
 
-func (s *Semaphore) check(ctx context.Context, weight int64) error {
-	stored, known, err := s.queue.limit.Read(ctx)
+func (a *agreement) check(ctx context.Context, weight int64) error {
+	stored, known, err := a.stored.Read(ctx)
 	if err == nil && !known {
-		if queue.TooHeavy(weight, s.limit) {
-			return tooHeavy(weight, s.limit)
+		if queue.TooHeavy(weight, a.limit) {
+			return tooHeavy(weight, a.limit)
 		}
-		stored, err = s.queue.limit.Init(ctx, s.limit)
+		stored, err = a.stored.Init(ctx, a.limit)
 	}
 	if err != nil {
 		return err
 	}
-	if !stored.Agrees(s.limit) && !s.adopt {
-		return &LimitMismatchError{Name: s.queue.name, Stored: int(stored.N), Wanted: int(s.limit)}
+	if !stored.Agrees(a.limit) && !a.adopt {
+		return &LimitMismatchError{Name: a.name, Stored: int(stored.N), Wanted: int(a.limit)}
 	}
 	return nil
 }
@@ -203,15 +217,11 @@ func (s *Semaphore) check(ctx context.Context, weight int64) error {
 // error, or one of etcd's; after the last two the limit may be changed or not. Of two
 // concurrent calls the later one wins, in etcd's order.
 func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption) error {
-	var c limitChange
-	err := apply(opts, &c)
-	if err == nil && (n < 0 || n > math.MaxInt32) {
-		err = invalid("limit %d is not between 0 and %d", n, math.MaxInt32)
-	}
+	c, err := newLimitChange(n, opts)
 	if err != nil {
 		return s.queue.failed("set limit of", err)
 	}
-	if err := s.queue.sess.Do(ctx, func(ctx context.Context) error { return s.queue.limit.Set(ctx, int64(n), c.create, s.queue.read) }); err != nil {
+	if err := s.queue.do(ctx, func(ctx context.Context) error { return s.queue.limit.Set(ctx, int64(n), c.create, s.queue.read) }); err != nil {
 		if errors.Is(err, ErrNoLimit) {
 			err = fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", err)
 		}
@@ -226,6 +236,13 @@ type SetLimitOption func(*limitChange)
 
 // limitChange is what one call of SetLimit asks for.
 type limitChange struct{ create bool }
+
+func newLimitChange(n int, opts []SetLimitOption) (c limitChange, err error) {
+	if n < 0 || n > math.MaxInt32 {
+		return c, invalid("limit %d is not between 0 and %d", n, math.MaxInt32)
+	}
+	return c, apply(opts, &c)
+}
 
 // CreateLimit lets SetLimit store a limit for a name that is not in use yet.
 func CreateLimit() SetLimitOption { return func(c *limitChange) { c.create = true } }

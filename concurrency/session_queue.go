@@ -16,6 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 // sessionQueue is one queue in etcd as one session uses it. All semaphores of a name, or
@@ -28,6 +29,9 @@ type sessionQueue struct {
 	keys  keyspace.Queue
 	view  *mirror.Shared
 	limit limit.Store
+	base  *base // the default limit, or nil
+
+	invalid error // what every call returns, if the queue cannot exist
 
 	mu      sync.Mutex
 	checked time.Time                      // when foreign keys were last reported
@@ -39,10 +43,14 @@ type sessionQueue struct {
 // run keeps a mirror of the queue up to date until it is stopped. It lives as long as
 // its view, so that a caller that comes soon finds both.
 func (q *sessionQueue) run(m *mirror.Mirror) (stop context.CancelFunc) {
-	ctx, stop := context.WithCancel(q.sess.Context())
+	ctx, cancel := context.WithCancel(q.sess.Context())
 	source, keys := q.sess.Source(), q.keys.Range
+	detach := func() {}
+	if q.base != nil {
+		detach = q.base.attach(m)
+	}
 	q.sess.Background(func() { source.Follow(ctx, keys, 0, m) })
-	return stop
+	return func() { cancel(); detach() }
 }
 
 // reset has the queue forget what it has seen; calls that wait or watch go over to a new mirror.
@@ -64,10 +72,18 @@ type ticket struct {
 	strays  []mirror.Stray // those that its Txn reads
 }
 
+// do runs a call that ends when Close begins, with ErrClosed then.
+func (q *sessionQueue) do(ctx context.Context, call func(context.Context) error) error {
+	if q.invalid != nil {
+		return q.invalid
+	}
+	return q.sess.Do(ctx, call)
+}
+
 // acquire is the life of one call that asks for a permit.
 func (q *sessionQueue) acquire(ctx context.Context, r request) (*Permit, error) {
 	begun := time.Now()
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(q.invalid, ctx.Err()); err != nil {
 		return nil, q.failed(r.doing, err)
 	}
 	bounded, cancel := r.bound(ctx)
@@ -210,7 +226,15 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 		case outcome := <-w.Outcome():
 			switch outcome {
 			case mirror.Admitted:
-				return nil
+				if sure, err := q.confirm(ctx, c, w.UpTo()); sure {
+					return nil
+				} else if err != nil && ctx.Err() == nil {
+					e.Withdraw(c.Ticket, q.refusal(c))
+					return err
+				}
+				_ = pause.Wait(ctx, nil) // the view is out of date, or ctx has ended
+				w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
+				continue
 			case mirror.Gone:
 				defer e.Free(c.Ticket) // not before: a notice that comes then is not kept
 				return q.whyGone(ctx, e, c, begun)
@@ -243,6 +267,34 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 			return q.waitEnded(ctx, m.Mirror, c)
 		}
 	}
+}
+
+// confirm reports whether a request is admitted that the view shows as admitted, given the weight
+// up to it that the view shows. A queue whose limits are all in its range needs no confirmation.
+// One with a default does: a watch may bring the end of an earlier request before a change of the
+// default that came first. The weight up to the request only falls, so the request is admitted as
+// of this one read if it fits the limit there.
+func (q *sessionQueue) confirm(ctx context.Context, c *ticket, upTo int64) (bool, error) {
+	if q.base == nil {
+		return true, nil
+	}
+	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return q.sess.KV().Txn(call).Then(append(q.limit.Reads(), clientv3.OpGet(c.Key, clientv3.WithKeysOnly()))...).Commit()
+	})
+	if err != nil {
+		return false, err
+	}
+	q.sess.See(resp.Header.Revision)
+	own, base, key := limit.First(resp.Responses[0]), limit.First(resp.Responses[1]), limit.First(resp.Responses[2])
+	q.base.met(base)
+	if key == nil || key.CreateRevision != c.Token {
+		return false, nil // the view is about to show that
+	}
+	seen, stored, err := q.limit.Learn(own, base)
+	if err != nil || !stored {
+		return false, nil // likewise
+	}
+	return queue.Fits(0, upTo, seen.N) || own != nil && mirror.ReadStored(own).Through >= c.Token, nil
 }
 
 func tooHeavy(weight, most int64) error {

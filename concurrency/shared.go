@@ -21,32 +21,61 @@ type shared struct {
 
 	mu     sync.Mutex
 	queues map[string]weak.Pointer[sessionQueue] // by the range of the queue
+	bases  map[string]*base                      // by the key of the default limit
+}
+
+// usable returns why nothing of that name can be made on a session, or nil.
+func usable(s *Session, name string) error {
+	if err := keyspace.CheckName(name); err != nil {
+		return invalid("the name %w", err)
+	}
+	if s == nil || engine.Of(s) == nil {
+		return invalid("the session is nil")
+	}
+	if engine.Of(s).Accepting().Err() != nil {
+		return ErrClosed
+	}
+	return nil
 }
 
 // queue returns the session's queue of that kind and name.
 func (s *Session) queue(kind keyspace.Kind, name string, fixed int64) (*sessionQueue, error) {
-	if err := keyspace.CheckName(name); err != nil {
-		return nil, invalid("the name %w", err)
-	}
-	if s == nil || engine.Of(s) == nil {
-		return nil, invalid("the session is nil")
+	if err := usable(s, name); err != nil {
+		return nil, err
 	}
 	core, own := engine.Of(s), engine.Own(s)
-	if core.Accepting().Err() != nil {
-		return nil, ErrClosed
+	return own.queue(core, core.Space().Queue(kind, name), name, fixed, nil), nil
+}
+
+// queue returns the queue with those keys.
+func (s *shared) queue(core *engine.Session, keys keyspace.Queue, name string, fixed int64, b *base) *sessionQueue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.queues[keys.Range].Value(); q != nil {
+		return q
 	}
-	keys := core.Space().Queue(kind, name)
-	own.mu.Lock()
-	defer own.mu.Unlock()
-	if q := own.queues[keys.Range].Value(); q != nil {
-		return q, nil
-	}
-	q := &sessionQueue{sess: core, own: own, name: name, fixed: fixed, keys: keys, leases: map[clientv3.LeaseID]leaseSeen{}}
+	q := &sessionQueue{sess: core, own: s, name: name, fixed: fixed, keys: keys, base: b, leases: map[clientv3.LeaseID]leaseSeen{}}
 	q.view = mirror.NewShared(keys, fixed, q.run)
 	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Owner(), See: core.See}
-	own.queues[keys.Range] = weak.Make(q)
-	runtime.AddCleanup(q, own.forget, keys.Range)
-	return q, nil
+	if b != nil {
+		q.limit.Base = &b.Base
+	}
+	s.queues[keys.Range] = weak.Make(q)
+	runtime.AddCleanup(q, s.forget, keys.Range)
+	return q
+}
+
+// base returns the default limit with that key. There are as many as limiters, and each is small, so
+// they are kept.
+func (s *shared) base(core *engine.Session, key string) *base {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.bases[key]
+	if b == nil {
+		b = &base{Base: limit.Base{KV: core.KV(), Key: key, By: core.Owner(), See: core.See}, sess: core, mirrors: map[*mirror.Mirror]struct{}{}}
+		s.bases[key] = b
+	}
+	return b
 }
 
 // forget is called when nothing refers to a queue any more: a session of a process that uses
@@ -63,6 +92,9 @@ func (s *shared) forget(keys string) {
 func (s *shared) rewound() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, b := range s.bases { // first: the new views of the queues begin with them
+		b.reset()
+	}
 	for _, p := range s.queues {
 		if q := p.Value(); q != nil {
 			q.reset()

@@ -143,7 +143,7 @@ func (q *sessionQueue) watch(ctx context.Context) iter.Seq2[Status, error] {
 
 // now is read, and ends with ErrClosed if the session is closed.
 func (q *sessionQueue) now(ctx context.Context) (v mirror.View, err error) {
-	err = q.sess.Do(ctx, func(ctx context.Context) (err error) {
+	err = q.do(ctx, func(ctx context.Context) (err error) {
 		v, err = q.read(ctx)
 		return err
 	})

@@ -29,7 +29,7 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 	if err := engine.CheckReason(reason); err != nil {
 		return Leader{}, q.failed("step down in", err)
 	}
-	err = q.sess.Do(ctx, func(ctx context.Context) error {
+	err = q.do(ctx, func(ctx context.Context) error {
 		v, err := q.read(ctx)
 		if err != nil {
 			return err

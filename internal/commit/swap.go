@@ -23,7 +23,12 @@ var ErrConflict = errors.New("key was changed since it was read")
 // change, or ctx's error; then the change may be made or not. A copy that arrives after another
 // change does nothing.
 func Swap(ctx context.Context, kv clientv3.KV, key string, mod int64, value string, mine func([]byte) bool, also ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
-	resp, doubt, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", mod)},
+	return SwapIf(ctx, kv, key, mod, nil, value, mine, also...)
+}
+
+// SwapIf is Swap under more conditions. It returns ErrConflict as well if they are not met.
+func SwapIf(ctx context.Context, kv clientv3.KV, key string, mod int64, ifs []clientv3.Cmp, value string, mine func([]byte) bool, also ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
+	resp, doubt, err := again(ctx, kv, append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", mod)}, ifs...),
 		append([]clientv3.Op{clientv3.OpPut(key, value)}, also...), []clientv3.Op{clientv3.OpGet(key)})
 	switch {
 	case err != nil:
@@ -35,6 +40,8 @@ func Swap(ctx context.Context, kv clientv3.KV, key string, mod int64, value stri
 	switch {
 	case len(kvs) == 1 && mine(kvs[0].Value):
 		return kvs[0].ModRevision, nil, nil
+	case len(kvs) == 0 && mod == 0, len(kvs) == 1 && kvs[0].ModRevision == mod: // as it was: another condition is not met
+		return 0, nil, ErrConflict
 	case doubt:
 		return 0, nil, nil
 	}

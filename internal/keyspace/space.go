@@ -44,7 +44,7 @@ func (s Space) Queued(key string) bool {
 	if !ok {
 		return false
 	}
-	for _, part := range [...]string{string(Semaphore) + "/", string(Mutex) + "/", string(Election) + "/", "id/"} {
+	for _, part := range [...]string{string(Semaphore) + "/", string(Mutex) + "/", string(Election) + "/", limiters, "id/"} {
 		if strings.HasPrefix(rest, part) {
 			return true
 		}
@@ -112,10 +112,13 @@ func (s Space) ParseQueue(kind Kind, key string) (name string, ok bool) {
 // Queue returns the keys of a queue. The name must have passed CheckName.
 func (s Space) Queue(kind Kind, name string) Queue {
 	tail := string(kind) + "/" + escape(name) + "/"
-	root := s.root + tail
+	return newQueue(s.root+tail, s.root+"id/"+tail)
+}
+
+func newQueue(root, ids string) Queue {
 	return Queue{
 		Range: root, Limit: root + "limit",
 		Requests: root + "queue/", Light: root + "queue/light/", Heavy: root + "queue/heavy/",
-		ids: s.root + "id/" + tail,
+		ids: ids,
 	}
 }

@@ -6,25 +6,38 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Limit is a limit as of the revision at which it was stored.
+// Limit is the limit of a queue, as of the revisions of its records.
 type Limit struct {
-	N        int64
-	Initial  bool // stored by a constructor's limit, not by SetLimit
-	Lowered  bool // it replaced a greater one
-	Revision int64
-	value    string
+	N       int64
+	Initial bool // stored by a constructor's limit, not by SetLimit
+	Lowered bool // it replaced a greater one
+	Revs    Revs
 }
+
+// Revs are the mod revisions of the records of a limit: the queue's own, and that of the default
+// if there is one. 0 stands for a record that does not exist.
+type Revs struct{ Own, Base int64 }
+
+// RevsOf returns the revisions of the records that a view has used.
+func RevsOf(l mirror.Limits) Revs { return Revs{l.Own.Rev, l.Base.Rev} }
+
+// after reports whether one of the records is a later one, and none an earlier one.
+func (r Revs) after(o Revs) bool { return r != o && r.Own >= o.Own && r.Base >= o.Base }
 
 // Agrees reports whether a program that was built with a limit of n may use this one: it is
 // the same, or it pauses, which must not keep programs from starting.
 func (l Limit) Agrees(n int64) bool { return l.N == n || l.N == 0 && !l.Initial }
 
+// Inherit stands for the default in place of a limit of one's own.
+const Inherit int64 = -1
+
 // change returns the record of a limit of n that replaces what a view shows, and whether it
 // lowers the limit. The record carries on which requests had been admitted before.
 func change(v mirror.View, n int64) (r record.Limit, lowers bool) {
-	r = record.Limit{Limit: n, Through: v.Through}
-	if v.Record.Unsettled() {
-		r.Previous = v.Record.Previous
+	r = record.Limit{Limit: n, Through: v.Through, Previous: v.Limits.Previous()}
+	if n == Inherit {
+		n = v.Limits.Base.Limit.Limit
+		r.Limit, r.Inherit = n, true
 	}
 	if lowers = v.Known && n < v.Limit; lowers {
 		r.Previous = max(r.Previous, v.Limit)
@@ -36,10 +49,21 @@ func change(v mirror.View, n int64) (r record.Limit, lowers bool) {
 // settled returns the record of a limit that was lowered, made exact by a view of the queue
 // just before that. ok is false if the view does not show which requests were admitted.
 func settled(r record.Limit, before mirror.View) (exact record.Limit, ok bool) {
-	if before.Record.Unsettled() || !before.Known {
+	if before.Limits.Previous() > 0 || !before.Known {
 		return r, false
 	}
 	r.Through = max(r.Through, before.Through)
 	r.Settled = true
 	return r, true
+}
+
+// changeBase returns the record of a default of n in place of another. It does not show which
+// requests had been admitted by the former one, in any of the queues: Previous says which may have
+// been, until the default is at least as great as all of those that it replaced.
+func changeBase(from record.Limit, n int64) record.Limit {
+	r := record.Limit{Limit: n, Previous: max(from.Previous, from.Limit)}
+	if n >= r.Previous {
+		r.Previous, r.Settled = 0, true
+	}
+	return r
 }

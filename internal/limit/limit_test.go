@@ -28,12 +28,15 @@ func TestAgrees(t *testing.T) {
 	}
 }
 
+// own are the records of a queue that has a limit of its own.
+func own(r record.Limit) mirror.Limits { return mirror.Limits{Own: mirror.Stored{Limit: r, Rev: 60}} }
+
 // One row for each state of the stored limit that a change may find.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	stored := func(n int64, r record.Limit) mirror.View {
 		r.Limit = n
-		return mirror.View{Known: true, Limit: n, Record: r, Through: 70}
+		return mirror.View{Known: true, Limit: n, Limits: own(r), Through: 70}
 	}
 	for name, c := range map[string]struct {
 		v      mirror.View
@@ -77,8 +80,8 @@ func TestSettled(t *testing.T) {
 		"more were admitted": {mirror.View{Known: true, Through: 80}, exact, true},
 		"no more were":       {mirror.View{Known: true, Through: 60}, same, true},
 		"no limit before":    {mirror.View{Through: 80}, lowered, false},
-		"unsettled before":   {mirror.View{Known: true, Through: 80, Record: record.Limit{Previous: 12}}, lowered, false},
-		"settled before":     {mirror.View{Known: true, Through: 80, Record: record.Limit{Previous: 12, Settled: true}}, exact, true},
+		"unsettled before":   {mirror.View{Known: true, Through: 80, Limits: own(record.Limit{Previous: 12})}, lowered, false},
+		"settled before":     {mirror.View{Known: true, Through: 80, Limits: own(record.Limit{Previous: 12, Settled: true})}, exact, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,13 +101,13 @@ func TestLearn(t *testing.T) {
 		return &mvccpb.KeyValue{Value: []byte(record.Limit{Limit: n, Nonce: "n"}.Encode()), ModRevision: revision}
 	}
 	for _, c := range []struct{ n, revision, seen int64 }{{5, 10, 5}, {5, 10, 5}, {7, 12, 7}, {5, 10, 7}, {8, 12, 7}} {
-		l, err := s.Learn(kv(c.n, c.revision))
+		l, _, err := s.Learn(kv(c.n, c.revision), nil)
 		require.NoError(t, err)
 		require.Equal(t, c.n, l.N, "it is what was read, whatever was seen")
 		require.Equal(t, c.seen, s.Seen().N)
 	}
 	require.Equal(t, []int64{10, 12, 10, 12}, met, "decoded once")
-	_, err := s.Learn(&mvccpb.KeyValue{Value: []byte("damaged"), ModRevision: 13})
+	_, _, err := s.Learn(&mvccpb.KeyValue{Value: []byte("damaged"), ModRevision: 13}, nil)
 	require.ErrorIs(t, err, ErrUnreadable)
 	s.Forget()
 	require.Nil(t, s.Seen())

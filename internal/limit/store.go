@@ -29,64 +29,129 @@ var (
 type Store struct {
 	KV   clientv3.KV
 	Keys keyspace.Queue
-	By   string      // the holder that changes it
+	Base *Base       // nil if only the queue's own limit counts
+	By   string      // the owner that changes it
 	See  func(int64) // is called with each revision that is met
 
-	seen atomic.Pointer[Limit]
+	seen atomic.Pointer[seen]
+}
+
+// seen is a limit with the values of the records that it was read from.
+type seen struct {
+	Limit
+	own, base string
 }
 
 // Seen returns the limit that was seen last, or nil.
-func (s *Store) Seen() *Limit { return s.seen.Load() }
+func (s *Store) Seen() *Limit {
+	if seen := s.seen.Load(); seen != nil {
+		return &seen.Limit
+	}
+	return nil
+}
 
 // Forget forgets it: etcd's history was taken back.
 func (s *Store) Forget() { s.seen.Store(nil) }
 
+// Reads returns the reads of the limit's records, for a Txn, in the order of Learn.
+func (s *Store) Reads() []clientv3.Op {
+	if s.Base == nil {
+		return []clientv3.Op{clientv3.OpGet(s.Keys.Limit)}
+	}
+	return []clientv3.Op{clientv3.OpGet(s.Keys.Limit), s.Base.get()}
+}
+
+// Unchanged returns the conditions, for a Txn, that the records are those of the revisions.
+func (s *Store) Unchanged(r Revs) []clientv3.Cmp {
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(s.Keys.Limit), "=", r.Own)}
+	if s.Base != nil {
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(s.Base.Key), "=", r.Base))
+	}
+	return cmps
+}
+
 // Read returns the stored limit. ok is false if there is none.
 func (s *Store) Read(ctx context.Context) (l Limit, ok bool, err error) {
-	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return s.KV.Get(call, s.Keys.Limit) })
-	if err != nil || len(resp.Kvs) == 0 {
+	if s.Base == nil {
+		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return s.KV.Get(call, s.Keys.Limit) })
+		if err != nil || len(resp.Kvs) == 0 {
+			return Limit{}, false, err
+		}
+		return s.Learn(resp.Kvs[0], nil)
+	}
+	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return s.KV.Txn(call).Then(s.Reads()...).Commit()
+	})
+	if err != nil {
 		return Limit{}, false, err
 	}
-	l, err = s.Learn(resp.Kvs[0])
-	return l, err == nil, err
+	return s.Learn(First(resp.Responses[0]), First(resp.Responses[1]))
 }
 
-// Learn returns the limit of a key that was read, and remembers it. It is read with each
-// request but seldom changes, so it is decoded once per revision.
-func (s *Store) Learn(kv *mvccpb.KeyValue) (Limit, error) {
-	if seen := s.seen.Load(); seen != nil && seen.Revision == kv.ModRevision && seen.value == string(kv.Value) {
-		return *seen, nil
+// First returns the first key of a read, or nil.
+func First(r *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
+	if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
+		return kvs[0]
 	}
-	r, ok := mirror.ReadLimit(kv)
-	if !ok {
-		return Limit{}, ErrUnreadable
-	}
-	return s.saw(r, string(kv.Value), kv.ModRevision), nil
+	return nil
 }
 
-// saw remembers the limit that was stored at a revision.
-func (s *Store) saw(r record.Limit, value string, revision int64) Limit {
-	saw := Limit{N: r.Limit, Initial: r.Initial, Lowered: r.Previous > 0, Revision: revision, value: value}
-	s.See(revision)
+// Learn returns the limit of the records that were read, nil for one that does not exist, and
+// remembers it. They are read with each request but seldom change, so they are decoded once per
+// revision. ok is false if no limit is stored.
+func (s *Store) Learn(own, base *mvccpb.KeyValue) (l Limit, ok bool, err error) {
+	revs, values := Revs{}, [2]string{}
+	if own != nil {
+		revs.Own, values[0] = own.ModRevision, string(own.Value)
+	}
+	if base != nil {
+		revs.Base, values[1] = base.ModRevision, string(base.Value)
+	}
+	if seen := s.seen.Load(); seen != nil && seen.Revs == revs && seen.own == values[0] && seen.base == values[1] {
+		return seen.Limit, true, nil
+	}
+	limits := mirror.Limits{Own: mirror.ReadStored(own), Base: mirror.ReadStored(base)}
+	r := limits.InForce()
+	switch {
+	case r.Damaged:
+		return Limit{}, false, ErrUnreadable
+	case r.Rev == 0:
+		return Limit{}, false, nil
+	}
+	l = Limit{N: r.Limit.Limit, Initial: r.Initial, Lowered: max(limits.Own.Previous, r.Previous) > 0, Revs: revs}
+	s.saw(&seen{l, values[0], values[1]})
+	return l, true, nil
+}
+
+// saw remembers a limit, unless a later one was seen.
+func (s *Store) saw(l *seen) {
+	s.See(max(l.Revs.Own, l.Revs.Base))
 	for {
-		seen := s.seen.Load()
-		if seen != nil && seen.Revision >= revision || s.seen.CompareAndSwap(seen, &saw) {
-			return saw
+		last := s.seen.Load()
+		if last != nil && !l.Revs.after(last.Revs) || s.seen.CompareAndSwap(last, l) {
+			return
 		}
 	}
 }
 
-// Init stores a limit of n if there is none, and returns the one that is stored then. If
-// another limit was seen before, that one is stored: it was deleted by hand.
+// Init stores a limit of n if there is none, and returns the one that is stored then: the default,
+// where there is one. If another limit was seen before, that one is stored: it was deleted by hand.
 func (s *Store) Init(ctx context.Context, n int64) (Limit, error) {
+	if s.Base != nil {
+		if _, err := s.Base.Init(ctx, n); err != nil {
+			return Limit{}, err
+		}
+	}
 	r := record.Limit{Limit: n, Initial: true, Settled: true}
-	if seen := s.seen.Load(); seen != nil {
+	if seen := s.Seen(); seen != nil {
 		r.Limit, r.Initial = seen.N, seen.Initial
 	}
 	for {
-		_, _, err := s.swap(ctx, 0, s.sign(r))
-		if err != nil && !errors.Is(err, commit.ErrConflict) {
-			return Limit{}, err
+		if s.Base == nil {
+			_, _, err := s.swap(ctx, Revs{}, sign(r, s.By))
+			if err != nil && !errors.Is(err, commit.ErrConflict) {
+				return Limit{}, err
+			}
 		}
 		if stored, ok, err := s.Read(ctx); ok || err != nil {
 			return stored, err
@@ -94,21 +159,27 @@ func (s *Store) Init(ctx context.Context, n int64) (Limit, error) {
 	}
 }
 
-// sign returns a record as one of this process's own.
-func (s *Store) sign(r record.Limit) record.Limit {
-	r.Nonce, r.By, r.AtMS = rand.Text(), s.By, time.Now().UnixMilli()
+// sign returns a record as one of a process's own.
+func sign(r record.Limit, by string) record.Limit {
+	r.Nonce, r.By, r.AtMS = rand.Text(), by, time.Now().UnixMilli()
 	return r
 }
 
-// swap stores a record in place of that of a revision: see commit.Swap.
-func (s *Store) swap(ctx context.Context, revision int64, r record.Limit, also ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
-	return commit.Swap(ctx, s.KV, s.Keys.Limit, revision, r.Encode(), func(b []byte) bool {
+// isOf returns whether a value is that of a record: see commit.Swap.
+func isOf(r record.Limit) func([]byte) bool {
+	return func(b []byte) bool {
 		found, ok := record.DecodeLimit(b)
 		return ok && found.Nonce == r.Nonce
-	}, also...)
+	}
 }
 
-// Set changes the limit by compare-and-set.
+// swap stores the queue's own record if the records are those of the revisions: see commit.Swap.
+func (s *Store) swap(ctx context.Context, at Revs, r record.Limit, also ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
+	return commit.SwapIf(ctx, s.KV, s.Keys.Limit, at.Own, s.Unchanged(at)[1:], r.Encode(), isOf(r), also...)
+}
+
+// Set changes the queue's own limit by compare-and-set. If n is Inherit, the queue has the default
+// again.
 //
 // After the limit was lowered it no longer shows which requests had been admitted before. So
 // the record has the token up to which requests were. What was read before the change cannot
@@ -128,33 +199,41 @@ func (s *Store) Set(ctx context.Context, n int64, create bool, read func(context
 		if err != nil {
 			return err
 		}
+		own, at := v.Limits.Own, RevsOf(v.Limits)
 		switch {
 		case v.Damaged: // replaced by deleting it by hand, not by chance
 			return ErrUnreadable
 		case !create && !v.Known && len(v.Holders) == 0 && s.seen.Load() == nil:
 			return ErrNone
-		case v.Record.Unsettled() && v.LimitRev != tried:
-			tried = v.LimitRev
-			s.settle(ctx, v.Record, v.LimitRev, nil)
+		case n == Inherit && (own.Rev == 0 || own.Inherit):
+			return nil
+		case own.Unsettled() && own.Rev != tried:
+			tried = own.Rev
+			s.settle(ctx, own.Limit, at, nil)
 			continue
 		}
 		r, lowers := change(v, n)
-		r = s.sign(r)
-		rev, queue, err := s.swap(ctx, v.LimitRev, r, clientv3.OpGet(s.Keys.Requests, clientv3.WithPrefix()))
+		r = sign(r, s.By)
+		rev, queue, err := s.swap(ctx, at, r, clientv3.OpGet(s.Keys.Requests, clientv3.WithPrefix()))
 		if errors.Is(err, commit.ErrConflict) {
 			continue
 		}
 		if err != nil || rev == 0 { // 0: another change came just after it
 			return err
 		}
-		s.saw(r, r.Encode(), rev)
-		if lowers && !v.Record.Unsettled() {
-			var before []*mvccpb.KeyValue
+		changed := Revs{rev, at.Base}
+		s.saw(&seen{Limit: Limit{N: r.Limit, Lowered: r.Previous > 0, Revs: changed}, own: r.Encode()})
+		if lowers && v.Limits.Previous() == 0 {
+			var before *mirror.View
 			if queue != nil { // nil if it was found applied after a lost answer
-				old := &mvccpb.KeyValue{Key: []byte(s.Keys.Limit), Value: []byte(v.Record.Encode()), ModRevision: v.LimitRev}
-				before = append(queue[0].GetResponseRange().Kvs, old)
+				kvs := queue[0].GetResponseRange().Kvs
+				if own.Rev > 0 {
+					kvs = append(kvs, &mvccpb.KeyValue{Key: []byte(s.Keys.Limit), Value: []byte(own.Encode()), ModRevision: own.Rev})
+				}
+				v := mirror.Read(s.Keys, 0, v.Limits.Base, kvs, rev)
+				before = &v
 			}
-			s.settle(ctx, r, rev, before)
+			s.settle(ctx, r, changed, before)
 		}
 		return nil
 	}
@@ -163,18 +242,35 @@ func (s *Store) Set(ctx context.Context, n int64, create bool, read func(context
 // settle makes the record of a limit that was lowered at a revision exact, from the queue and
 // limit just before that; they are read if before is nil. If it fails, the record errs on the
 // side of too many holders.
-func (s *Store) settle(ctx context.Context, r record.Limit, rev int64, before []*mvccpb.KeyValue) {
+func (s *Store) settle(ctx context.Context, r record.Limit, at Revs, before *mirror.View) {
 	if before == nil {
 		call, cancel := commit.Call(ctx)
 		defer cancel()
-		resp, err := s.KV.Get(call, s.Keys.Range, clientv3.WithPrefix(), clientv3.WithRev(rev-1))
+		kvs, base, err := s.past(call, at.Own-1)
 		if err != nil { // compacted, for instance
 			return
 		}
-		before = resp.Kvs
+		v := mirror.Read(s.Keys, 0, base, kvs, at.Own)
+		before = &v
 	}
-	if exact, ok := settled(r, mirror.Read(s.Keys, 0, before, rev)); ok {
+	if exact, ok := settled(r, *before); ok {
 		exact.Nonce = rand.Text()
-		_, _, _ = s.swap(ctx, rev, exact)
+		_, _, _ = commit.Swap(ctx, s.KV, s.Keys.Limit, at.Own, exact.Encode(), isOf(exact))
 	}
+}
+
+// past returns the queue and the default as of an earlier revision.
+func (s *Store) past(ctx context.Context, revision int64) (kvs []*mvccpb.KeyValue, base mirror.Stored, err error) {
+	resp, err := s.KV.Get(ctx, s.Keys.Range, clientv3.WithPrefix(), clientv3.WithRev(revision))
+	if err != nil {
+		return nil, base, err
+	}
+	if s.Base == nil {
+		return resp.Kvs, base, nil
+	}
+	was, err := s.KV.Get(ctx, s.Base.Key, clientv3.WithRev(revision))
+	if err == nil && len(was.Kvs) > 0 {
+		base = mirror.ReadStored(was.Kvs[0])
+	}
+	return resp.Kvs, base, err
 }

@@ -21,9 +21,8 @@ type Mirror struct {
 	mu       sync.Mutex
 	queue    queue.Queue
 	requests map[string]*Request // by key
-	limit    record.Limit
-	limitRev int64
-	damaged  bool // the stored limit cannot be read
+	limits   Limits
+	based    bool // a default counts where the queue has no limit of its own
 	revision int64
 	strays   map[string]int64 // mod revisions of the keys that are not requests
 	listed   int64            // revision of the last list
@@ -207,24 +206,40 @@ func (m *Mirror) parse(kv *mvccpb.KeyValue) (*Request, bool) {
 	return &r, true
 }
 
-// setLimit takes over the stored limit. An unreadable one admits nothing.
+// setLimit takes over the queue's own limit. An unreadable one admits nothing.
 func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
-	if m.fixed > 0 {
+	if m.fixed == 0 {
+		m.limits.Own = ReadStored(kv)
+		m.limited()
+	}
+}
+
+// SetBase takes over the default limit, unless a later one is known; its Rev is 0 as long as none
+// is. The default may be newer or older than the rest of the view. So a view with a default only
+// suggests: what it shows as admitted has to be confirmed, see Waiter.UpTo.
+func (m *Mirror) SetBase(base Stored) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.based = true
+	if base.Rev > m.limits.Base.Rev {
+		m.limits.Base = base
+		m.limited()
+		m.settle(m.revision, nil)
+	}
+}
+
+// limited has the queue admit by the limit that counts now.
+func (m *Mirror) limited() {
+	l := m.limits.InForce()
+	if l.Rev == 0 || l.Damaged {
+		m.queue.ForgetLimit()
 		return
 	}
-	m.queue.ForgetLimit()
-	m.limit, m.limitRev, m.damaged = record.Limit{}, 0, false
-	if kv == nil {
+	if m.based { // what was admitted by a default that was out of date is not admitted
+		m.queue.Restart(l.Limit.Limit, m.limits.Own.Through)
 		return
 	}
-	m.limitRev = kv.ModRevision
-	l, ok := ReadLimit(kv)
-	if !ok {
-		m.damaged = true
-		return
-	}
-	m.limit = l
-	m.queue.SetLimit(l.Limit, l.Through)
+	m.queue.SetLimit(l.Limit.Limit, m.limits.Own.Through)
 }
 
 // ReadLimit reads a stored limit. One whose Through is a later revision than its own is invalid:
@@ -267,6 +282,9 @@ func (m *Mirror) deliver(w *Waiter) {
 func (m *Mirror) finish(w *Waiter, o Outcome) {
 	delete(m.waiting, w.key)
 	delete(m.unseen, w.key)
+	if m.based {
+		w.upTo = m.queue.UpTo(w.key, w.create)
+	}
 	w.outcome <- o
 }
 
@@ -276,8 +294,7 @@ type View struct {
 	Limit    int64
 	Known    bool // whether a limit is stored and readable
 	Damaged  bool // whether the stored limit cannot be read
-	Record   record.Limit
-	LimitRev int64
+	Limits   Limits
 	Used     int64 // weight of the holders, and of requests that may be holders
 	Through  int64 // greatest token ever admitted, as far as this view shows
 	Foreign  int   // keys in the range that are not ours, a damaged limit included
@@ -302,8 +319,8 @@ func (v *View) Without(key string, token int64) queue.Queue {
 func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v = View{Revision: m.revision, Record: m.limit, LimitRev: m.limitRev, Used: m.queue.Used(), Through: m.queue.Through(), Damaged: m.damaged, Foreign: len(m.strays)}
-	if m.damaged {
+	v = View{Revision: m.revision, Limits: m.limits, Used: m.queue.Used(), Through: m.queue.Through(), Damaged: m.limits.InForce().Damaged, Foreign: len(m.strays)}
+	if v.Damaged {
 		v.Foreign++
 	}
 	v.Limit, v.Known = m.queue.Limit()
@@ -320,9 +337,9 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 			v.Used += r.Weight
 		}
 		v.Holders, v.Waiters = append(v.Holders, v.Waiters...), nil
-	case m.limit.Unsettled():
+	default:
 		used := v.Used
-		for len(v.Waiters) > 0 && v.Waiters[0].Create < m.limitRev && queue.Fits(used, v.Waiters[0].Weight, m.limit.Previous) {
+		for len(v.Waiters) > 0 && m.limits.mayHold(used, v.Waiters[0].Entry) {
 			used += v.Waiters[0].Weight
 			v.Holders, v.Waiters = append(v.Holders, v.Waiters[0]), v.Waiters[1:]
 		}
@@ -363,9 +380,10 @@ func (m *Mirror) describe(entries []queue.Entry) []Request {
 	return out
 }
 
-// Read returns the state that a list shows.
-func Read(keys keyspace.Queue, fixed int64, kvs []*mvccpb.KeyValue, revision int64) View {
+// Read returns the state that a list shows, with the default limit as of the same revision.
+func Read(keys keyspace.Queue, fixed int64, base Stored, kvs []*mvccpb.KeyValue, revision int64) View {
 	m := New(keys, fixed)
+	m.limits.Base = base
 	m.Reset(kvs, revision)
 	v, _ := m.View()
 	return v

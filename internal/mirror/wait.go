@@ -8,6 +8,7 @@ type Waiter struct {
 	create  int64
 	weight  int64
 	found   Found
+	upTo    int64
 	outcome chan Outcome
 }
 
@@ -39,7 +40,7 @@ func (m *Mirror) Wait(key string, token, weight int64, found Found) *Waiter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if outcome, done := m.outcome(w); done {
-		w.outcome <- outcome
+		m.finish(w, outcome)
 	} else {
 		m.waiting[key] = w
 		if m.revision < token {
@@ -80,6 +81,10 @@ func (m *Mirror) missed(token int64) bool {
 // Outcome returns a channel that receives the outcome, once.
 func (w *Waiter) Outcome() <-chan Outcome { return w.outcome }
 
+// UpTo returns the weight of the request and of all before it when the outcome was found, in a mirror
+// with a default. It only falls afterwards.
+func (w *Waiter) UpTo() int64 { return w.upTo }
+
 // outcome returns the outcome of a request, if the view is new enough to know: a view that has
 // not seen the request may lack others before it.
 func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
@@ -97,8 +102,10 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 		return TooHeavy, true
 	case known:
 		return 0, false
-	case m.damaged:
+	case m.limits.InForce().Damaged:
 		return Damaged, true
+	case m.based: // the process that misses the default stores it
+		return 0, false
 	}
 	return Unset, true
 }
@@ -120,5 +127,5 @@ func (m *Mirror) doubts(w *Waiter) bool {
 		return false
 	}
 	r := m.requests[w.key]
-	return !w.found.Known || w.found.Heavy || r.ahead != w.found.Ahead || m.limitRev < w.found.LimitRev
+	return !w.found.Known || w.found.Heavy || r.ahead != w.found.Ahead || m.limits.Own.Rev < w.found.LimitRev
 }

@@ -62,6 +62,13 @@ func (q *Queue) SetLimit(limit, through int64) (admitted []Entry) {
 	return q.Admit()
 }
 
+// Restart is SetLimit that forgets what was admitted beyond through.
+func (q *Queue) Restart(limit, through int64) (admitted []Entry) {
+	q.limit, q.known, q.through = limit, true, through
+	q.recount()
+	return q.Admit()
+}
+
 // ForgetLimit makes the limit unknown: nothing is admitted until it is set.
 func (q *Queue) ForgetLimit() { q.known = false }
 
@@ -123,6 +130,18 @@ func (q *Queue) find(key string, create int64) (int, bool) {
 func (q *Queue) Position(key string, create int64) (ahead int, admitted, ok bool) {
 	at, ok := q.find(key, create)
 	return at, ok && at < q.held, ok
+}
+
+// UpTo returns the weight of an entry and of all before it, or 0 if it is not in the queue.
+func (q *Queue) UpTo(key string, create int64) (weight int64) {
+	at, ok := q.find(key, create)
+	if !ok {
+		return 0
+	}
+	for _, e := range q.entries[:at+1] {
+		weight += e.Weight
+	}
+	return weight
 }
 
 // Limit returns the limit, and whether one is known.

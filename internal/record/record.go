@@ -60,6 +60,9 @@ type Limit struct {
 	// Settled says that Through is exact: it was read in the Txn that changed the limit and
 	// added right after it.
 	Settled bool `json:"settled,omitempty"`
+	// Inherit says that this key of a limiter has the default limit again. The record stays for
+	// what the other fields say.
+	Inherit bool `json:"inherit,omitempty"`
 }
 
 // Unsettled reports whether Through may be too low.

@@ -1,0 +1,98 @@
+package concurrency
+
+import (
+	"context"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+)
+
+// base is the default limit of a limiter as one session uses it. It is watched as long as one of
+// the limiter's queues is, and all mirrors of those receive it.
+type base struct {
+	limit.Base
+	sess *engine.Session
+
+	mu      sync.Mutex
+	latest  mirror.Stored
+	mirrors map[*mirror.Mirror]struct{}
+	stop    context.CancelFunc
+}
+
+// attach keeps the default of a mirror up to date until detach is called.
+func (b *base) attach(m *mirror.Mirror) (detach func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.SetBase(b.latest)
+	b.mirrors[m] = struct{}{}
+	if len(b.mirrors) == 1 {
+		ctx, stop := context.WithCancel(b.sess.Context())
+		b.stop = stop
+		b.sess.Background(func() { b.sess.Source().Follow(ctx, b.Key, 0, b) })
+	}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if delete(b.mirrors, m); len(b.mirrors) == 0 {
+			b.stop()
+		}
+	}
+}
+
+// Reset implements mirror.Handler for the key of the default.
+func (b *base) Reset(kvs []*mvccpb.KeyValue, _ int64) {
+	for _, kv := range kvs {
+		if string(kv.Key) == b.Key {
+			b.met(kv)
+			return
+		}
+	}
+	b.restore()
+}
+
+// Apply implements mirror.Handler for the key of the default.
+func (b *base) Apply(events []*clientv3.Event, _ int64) {
+	for _, ev := range events {
+		switch {
+		case string(ev.Kv.Key) != b.Key:
+		case ev.Type == clientv3.EventTypeDelete:
+			b.restore()
+		default:
+			b.met(ev.Kv)
+		}
+	}
+}
+
+// met hands a default that was read on to all mirrors, unless a later one is known.
+func (b *base) met(kv *mvccpb.KeyValue) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if kv == nil || kv.ModRevision <= b.latest.Rev {
+		return
+	}
+	b.latest = b.Learn(kv)
+	for m := range b.mirrors {
+		m.SetBase(b.latest)
+	}
+}
+
+// restore stores the default again, which was deleted by hand while requests wait.
+func (b *base) restore() {
+	if b.Seen() == nil {
+		return // it was never there
+	}
+	b.sess.Background(func() { _, _ = b.Init(b.sess.Context(), 0) })
+}
+
+// reset has the default forget what it has seen: etcd's history was taken back.
+func (b *base) reset() {
+	b.Forget()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.latest = mirror.Stored{}
+}

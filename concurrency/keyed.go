@@ -1,0 +1,110 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
+)
+
+// KeyedLimiter limits how many permits requests of the same key hold at the same time, for any
+// number of keys: users, tenants, models, routes. Each key is a Semaphore of its own, whose limit
+// is the limiter's default unless SetLimit of that Semaphore has changed it. Requests of one key
+// never wait for those of another.
+//
+// A key without requests and without a limit of its own has nothing stored in etcd, and nothing in
+// this process.
+//
+// A KeyedLimiter is safe for concurrent use and need not be closed.
+type KeyedLimiter struct {
+	base *base
+	own  *shared
+	keys keyspace.Limiter
+	*agreement
+}
+
+// KeyedLimiterOptions configure a KeyedLimiter. nil means all defaults.
+type KeyedLimiterOptions struct {
+	// AdoptLimit accepts the default limit that is stored in etcd, instead of failing with a
+	// *LimitMismatchError if it differs from this program's. See SemaphoreOptions.AdoptLimit.
+	// Defaults to false.
+	AdoptLimit bool
+}
+
+// NewKeyedLimiter returns the limiter of that name. It does no I/O. limit is the default for each
+// key. The first call for a permit of any key stores it in etcd if none is stored; from then on the
+// stored default is in force, and SetDefault changes it for all processes. Until a call for a permit
+// has found the two equal, each call compares them, and returns a *LimitMismatchError if they
+// differ. A limit of 0, which pauses, differs from no other.
+//
+// It returns ErrInvalid if the session is nil, the limit is below 0 or above math.MaxInt32, or the
+// name is not valid (see NewSemaphore); and ErrClosed if the session is closed.
+func NewKeyedLimiter(s *Session, name string, limit int, opts *KeyedLimiterOptions) (*KeyedLimiter, error) {
+	l, err := newKeyedLimiter(s, name, limit, opts)
+	if err != nil {
+		return nil, fmt.Errorf("new keyed limiter %q: %w", name, err)
+	}
+	return l, nil
+}
+
+func newKeyedLimiter(s *Session, name string, limit int, opts *KeyedLimiterOptions) (*KeyedLimiter, error) {
+	if err := usable(s, name); err != nil {
+		return nil, err
+	}
+	if limit < 0 || limit > math.MaxInt32 {
+		return nil, invalid("limit %d is not between 0 and %d", limit, math.MaxInt32)
+	}
+	core, own := engine.Of(s), engine.Own(s)
+	l := &KeyedLimiter{own: own, keys: core.Space().Limiter(name)}
+	l.base = own.base(core, l.keys.Default)
+	l.agreement = &agreement{
+		stored: &l.base.Base, name: name, limit: int64(limit), adopt: opts != nil && opts.AdoptLimit,
+	}
+	return l, nil
+}
+
+// Key returns the semaphore of a key, which is any text of 1 to 255 bytes. Its name, in errors and
+// in Status, is the limiter's with a '/' and the key. It does no I/O and keeps nothing: call it for
+// each request. Every call of the Semaphore of another key returns ErrInvalid.
+//
+// SetLimit of the Semaphore gives the key a limit of its own, and ClearLimit takes that away.
+func (l *KeyedLimiter) Key(key string) *Semaphore {
+	if err := keyspace.CheckID(key); err != nil {
+		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, base: l.base, invalid: invalid("the key %w", err)}, l.agreement}
+	}
+	return &Semaphore{l.own.queue(l.base.sess, l.keys.Key(key), l.name+"/"+key, 0, l.base), l.agreement}
+}
+
+// SetDefault changes the default limit for all keys that have no limit of their own, in all
+// processes, at once: see Semaphore.SetLimit. After it was lowered, Status of a key counts a request
+// from before as a holder if it may hold a permit by the former default.
+//
+// It returns ErrNoLimit if no default is stored, unless the option CreateLimit is given, since the
+// name may be misspelled; ErrInvalid if n is below 0 or above math.MaxInt32; ErrClosed, ctx's error,
+// or one of etcd's; after the last two the default may be changed or not.
+func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOption) error {
+	c, err := newLimitChange(n, opts)
+	if err == nil {
+		err = l.base.sess.Do(ctx, func(ctx context.Context) error { return l.base.Set(ctx, int64(n), c.create) })
+	}
+	if err != nil {
+		return fmt.Errorf("set default limit of %q: %w", l.name, l.base.sess.Explain(err))
+	}
+	l.checked.Store(true) // this program agrees with the limit that it sets
+	return nil
+}
+
+// ClearLimit takes away the limit that SetLimit has given a key: the default is in force for it
+// again, at once and for all processes. Without such a limit it does nothing. It returns ErrInvalid
+// for a key that is empty or longer than 255 bytes, ErrClosed, ctx's error, or one of etcd's; after
+// the last two the limit may be cleared or not.
+func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
+	q := l.Key(key).queue
+	if err := q.do(ctx, func(ctx context.Context) error { return q.limit.Set(ctx, limit.Inherit, true, q.read) }); err != nil {
+		return q.failed("clear limit of", err)
+	}
+	return nil
+}

@@ -1,0 +1,26 @@
+package keyspace
+
+// limiters is the range of all limiters below the root of a space.
+const limiters = "limiter/"
+
+// Limiter is the part of etcd that belongs to one limiter: a default limit, a queue for each key,
+// and a queue for the total.
+type Limiter struct {
+	Range   string
+	Default string // the key of the default limit
+	ids     string
+}
+
+// Limiter returns the keys of a limiter. The name must have passed CheckName.
+func (s Space) Limiter(name string) Limiter {
+	tail := limiters + escape(name) + "/"
+	return Limiter{Range: s.root + tail, Default: s.root + tail + "default", ids: s.root + "id/" + tail}
+}
+
+// Key returns the keys of the queue of one key, which must have passed CheckID.
+func (l Limiter) Key(key string) Queue { return l.queue("key/" + escape(key) + "/") }
+
+// Total returns the keys of the queue of the total.
+func (l Limiter) Total() Queue { return l.queue("total/") }
+
+func (l Limiter) queue(tail string) Queue { return newQueue(l.Range+tail, l.ids+tail) }

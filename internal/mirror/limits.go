@@ -1,0 +1,60 @@
+package mirror
+
+import (
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Stored is a limit's record as of one revision. Rev is 0 if there is none.
+type Stored struct {
+	record.Limit
+	Rev     int64
+	Damaged bool // it cannot be read
+}
+
+// ReadStored reads a limit. nil stands for a key that does not exist.
+func ReadStored(kv *mvccpb.KeyValue) Stored {
+	if kv == nil {
+		return Stored{}
+	}
+	l, ok := ReadLimit(kv)
+	return Stored{Limit: l, Rev: kv.ModRevision, Damaged: !ok}
+}
+
+// Limits are the records that limit one queue. Base is that of the default, which counts where
+// the queue has no limit of its own.
+type Limits struct {
+	Own, Base Stored
+}
+
+// InForce returns the record whose limit counts. Its Rev is 0 if there is none.
+func (l Limits) InForce() Stored {
+	if l.Own.Rev == 0 || l.Own.Inherit && !l.Own.Damaged {
+		return l.Base
+	}
+	return l.Own
+}
+
+// Previous returns the greatest limit by which requests may have been admitted that the records
+// do not show, or 0 if they show all.
+func (l Limits) Previous() (most int64) {
+	for _, s := range [...]Stored{l.Own, l.InForce()} {
+		if s.Unsettled() {
+			most = max(most, s.Limit.Previous)
+		}
+	}
+	return most
+}
+
+// mayHold reports whether a waiting request may have been admitted before one of the records was
+// written, given the weight of all requests before it.
+func (l Limits) mayHold(ahead int64, e queue.Entry) bool {
+	for _, s := range [...]Stored{l.Own, l.InForce()} {
+		if s.Unsettled() && e.Create < s.Rev && queue.Fits(ahead, e.Weight, s.Limit.Previous) {
+			return true
+		}
+	}
+	return false
+}
