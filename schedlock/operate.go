@@ -151,7 +151,7 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 		rec.EndMS, rec.Error, rec.By = l.opts.Now().UnixMilli(), reason, l.sess.Owner()
 		puts = append(puts, clientv3.OpPut(string(kv.Key), rec.Encode()))
 	}
-	removal, err := commit.RemoveAndPut(ctx, l.client, keys.Lock(), token, puts)
+	removal, err := commit.RemoveWith(ctx, l.client, keys.Lock(), token, puts)
 	if err == nil && removal == commit.Absent {
 		return ErrNotRunning
 	}

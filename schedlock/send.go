@@ -134,7 +134,7 @@ func (l *Locker) discard(j *job, c *claimed, pending *commit.PendingError) {
 		undo = append(undo, run)
 	}
 	if !l.sess.Background(func() {
-		_ = pending.DiscardAndPut(c.epoch.Context(), back, undo...)
+		_ = pending.DiscardWith(c.epoch.Context(), back, undo...)
 		l.revoke(c.spare) // if the session was lost, the cooldown may still be written
 	}) {
 		pending.Abandon()

@@ -142,7 +142,7 @@ inline greatest(into, cond) {
 inline remove() { born[m.key] = 0; nonce[m.key] = 0; id = 0 }
 
 /* The conditions of the transactions. A request is created by commit.Fence.Create, deleted by
- * commit.Remove, evicted by commit.RemoveAndPut; the limit's record is changed by commit.Swap. */
+ * commit.Remove, evicted by commit.RemoveWith; the limit's record is changed by commit.Swap. */
 #ifdef NO_FENCE_COMPARE       /* commit.Fence.Create: the presence key stands as last known */
 #define FENCED true
 #else
@@ -168,7 +168,7 @@ inline remove() { born[m.key] = 0; nonce[m.key] = 0; id = 0 }
 #else
 #define MINE   (born[m.key] == m.num)
 #endif
-#ifdef NO_EVICT_COMPARE       /* commit.RemoveAndPut: the same */
+#ifdef NO_EVICT_COMPARE       /* commit.RemoveWith: the same */
 #define MEANT  born[m.key]
 #else
 #define MEANT  (born[m.key] == m.num)

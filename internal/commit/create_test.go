@@ -280,7 +280,7 @@ func TestTrapL3NoSpace(t *testing.T) {
 	removal, err := commit.Remove(ctxT(t), f.client, f.key(), token)
 	require.NoError(t, err)
 	require.Equal(t, commit.Removed, removal)
-	_, err = commit.RemoveAndPut(ctxT(t), f.client, f.key(), token, []clientv3.Op{clientv3.OpPut(f.prefix+"x", "")})
+	_, err = commit.RemoveWith(ctxT(t), f.client, f.key(), token, []clientv3.Op{clientv3.OpPut(f.prefix+"x", "")})
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	_, _, err = commit.Swap(ctxT(t), f.client, f.prefix+"limit", 0, "1", func([]byte) bool { return false })
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)

@@ -79,15 +79,15 @@ func (e *PendingError) Unwrap() error { return e.cause }
 // It returns nil once nothing of the creation exists or can still appear, which includes the
 // end of its lease. When it returns, no call of this process for the creation is under way.
 func (e *PendingError) Discard(ctx context.Context, also ...string) error {
-	return e.DiscardAndPut(ctx, nil, also...)
+	return e.DiscardWith(ctx, nil, also...)
 }
 
-// DiscardAndPut is Discard with puts in the Txn that removes the key, if it exists: they
-// restore what the creation has overwritten.
-func (e *PendingError) DiscardAndPut(ctx context.Context, puts []clientv3.Op, also ...string) error {
+// DiscardWith is Discard with more puts and deletes in the Txn that removes the key, if it exists:
+// what restores what the creation has overwritten, for instance.
+func (e *PendingError) DiscardWith(ctx context.Context, with []clientv3.Op, also ...string) error {
 	pause := Backoff{Most: longPause}
 	for {
-		err := e.discard(ctx, puts, also)
+		err := e.discard(ctx, with, also)
 		if err == nil || errors.Is(err, ErrGone) {
 			return nil
 		}
@@ -143,13 +143,13 @@ func (e *PendingError) awaitResponse(ctx context.Context) {
 // linearizable read suffices unless the response has said everything. Otherwise copies must be
 // shut out first, which takes a put. While etcd is out of space it refuses puts, but an
 // existing key can be removed all the same.
-func (e *PendingError) discard(ctx context.Context, puts []clientv3.Op, also []string) error {
+func (e *PendingError) discard(ctx context.Context, with []clientv3.Op, also []string) error {
 	e.awaitResponse(ctx)
 	switch {
 	case e.void:
 		return nil
 	case e.token > 0:
-		_, err := RemoveAndPut(ctx, e.fence.kv, e.creation.Key, e.token, puts, also...)
+		_, err := RemoveWith(ctx, e.fence.kv, e.creation.Key, e.token, with, also...)
 		return err
 	}
 	var settled error
@@ -167,7 +167,7 @@ func (e *PendingError) discard(ctx context.Context, puts []clientv3.Op, also []s
 		kvs = resp.Kvs
 	}
 	if len(kvs) > 0 && e.creation.Mine(kvs[0].Value) {
-		if _, err := RemoveAndPut(ctx, e.fence.kv, e.creation.Key, kvs[0].CreateRevision, puts, also...); err != nil {
+		if _, err := RemoveWith(ctx, e.fence.kv, e.creation.Key, kvs[0].CreateRevision, with, also...); err != nil {
 			return errors.Join(settled, err)
 		}
 	}

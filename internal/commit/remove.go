@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -41,22 +42,22 @@ func Guard(key string, token int64) clientv3.Cmp {
 //
 // The Txn only deletes, so it passes while etcd is out of space.
 func Remove(ctx context.Context, kv clientv3.KV, key string, token int64, also ...string) (Removal, error) {
-	return RemoveAndPut(ctx, kv, key, token, nil, also...)
+	return RemoveWith(ctx, kv, key, token, nil, also...)
 }
 
-// Erase is EraseAndPut without puts.
+// Erase is EraseWith nothing more.
 func Erase(ctx context.Context, kv clientv3.KV, key string, token int64, refused func(error), also ...string) (Removal, error) {
-	return EraseAndPut(ctx, kv, key, token, nil, refused, also...)
+	return EraseWith(ctx, kv, key, token, nil, refused, also...)
 }
 
-// EraseAndPut is RemoveAndPut for a key whose owner no longer waits for the outcome. It repeats even
+// EraseWith is RemoveWith for a key whose owner no longer waits for the outcome. It repeats even
 // while etcd refuses, since an operator may mend that, and returns an error only if ctx has ended. It
 // calls refused, if not nil, with the first error.
-func EraseAndPut(ctx context.Context, kv clientv3.KV, key string, token int64, puts []clientv3.Op, refused func(error), also ...string) (Removal, error) {
+func EraseWith(ctx context.Context, kv clientv3.KV, key string, token int64, with []clientv3.Op, refused func(error), also ...string) (Removal, error) {
 	pause := Backoff{Most: longPause}
 	doubt := false
 	for {
-		removal, err := RemoveAndPut(ctx, kv, key, token, puts, also...)
+		removal, err := RemoveWith(ctx, kv, key, token, with, also...)
 		if err == nil && removal == Absent && doubt {
 			return Vanished, nil
 		}
@@ -74,18 +75,18 @@ func EraseAndPut(ctx context.Context, kv clientv3.KV, key string, token int64, p
 	}
 }
 
-// RemoveAndPut is Remove with puts in the same Txn. It does not pass while etcd
-// is out of space.
-func RemoveAndPut(ctx context.Context, kv clientv3.KV, key string, token int64, puts []clientv3.Op, also ...string) (Removal, error) {
-	ops := make([]clientv3.Op, 0, 1+len(also)+len(puts))
+// RemoveWith is Remove with more puts and deletes in the same Txn. With a put it does not pass while
+// etcd is out of space.
+func RemoveWith(ctx context.Context, kv clientv3.KV, key string, token int64, with []clientv3.Op, also ...string) (Removal, error) {
+	ops := make([]clientv3.Op, 0, 1+len(also)+len(with))
 	ops = append(ops, clientv3.OpDelete(key))
 	for _, k := range also {
 		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k), "=", token)},
 			[]clientv3.Op{clientv3.OpDelete(k)}, nil))
 	}
-	ops = append(ops, puts...)
+	ops = append(ops, with...)
 	var repeat []class
-	if len(puts) == 0 {
+	if !slices.ContainsFunc(with, clientv3.Op.IsPut) {
 		repeat = []class{answered} // "no space" is also the answer to the put that fills the quota
 	}
 	resp, doubt, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", token)}, ops, nil, repeat...)

@@ -83,7 +83,7 @@ func TestRemoveGivesUp(t *testing.T) {
 }
 
 // A notice to a lease that has ended: the request went with it.
-func TestRemoveAndPutOnLostLease(t *testing.T) {
+func TestRemoveWithOnLostLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, embedtest.Shared(t))
 	token := f.create(f.creation())
@@ -91,7 +91,7 @@ func TestRemoveAndPutOnLostLease(t *testing.T) {
 	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest})
 	done := make(chan error, 1)
 	go func() {
-		removal, err := commit.RemoveAndPut(ctxT(t), f.client, f.key(), token, put)
+		removal, err := commit.RemoveWith(ctxT(t), f.client, f.key(), token, put)
 		if err == nil && removal != commit.Absent {
 			err = context.Canceled
 		}
@@ -106,7 +106,7 @@ func TestRemoveAndPutOnLostLease(t *testing.T) {
 	// The request exists all the same: another process has put it on another lease.
 	resp, err := f.client.Put(ctxT(t), f.key(), "")
 	require.NoError(t, err)
-	removal, err := commit.RemoveAndPut(ctxT(t), f.client, f.key(), resp.Header.Revision, put)
+	removal, err := commit.RemoveWith(ctxT(t), f.client, f.key(), resp.Header.Revision, put)
 	require.NoError(t, err)
 	require.Equal(t, commit.Orphaned, removal)
 	require.True(t, f.exists(f.key()))

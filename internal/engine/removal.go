@@ -16,16 +16,27 @@ type Stored struct {
 	Key   string
 	Token int64    // the create revision of Key; 0 until it is written
 	Also  []string // keys that were created with it: that of its ID
+	// Next are the keys that the request may have in another queue, which it joins when it is
+	// admitted in the first. They are created only while Key exists.
+	Next []string
+}
+
+// with returns what the removal of Key deletes besides Also.
+func (r Stored) with() (deletes []clientv3.Op) {
+	for _, key := range r.Next {
+		deletes = append(deletes, clientv3.OpDelete(key))
+	}
+	return deletes
 }
 
 // Remove removes a request: see commit.Remove.
 func (s *Session) Remove(ctx context.Context, r Stored) (commit.Removal, error) {
-	return commit.Remove(ctx, s.kv, r.Key, r.Token, r.Also...)
+	return commit.RemoveWith(ctx, s.kv, r.Key, r.Token, r.with(), r.Also...)
 }
 
 // Erase is Remove that is repeated if etcd refuses it: see commit.Erase.
 func (s *Session) Erase(ctx context.Context, r Stored, refused func(error)) (commit.Removal, error) {
-	return commit.Erase(ctx, s.kv, r.Key, r.Token, refused, r.Also...)
+	return commit.EraseWith(ctx, s.kv, r.Key, r.Token, r.with(), refused, r.Also...)
 }
 
 // Evict removes a request of any session and leaves a notice for that session, in one Txn.
@@ -33,7 +44,7 @@ func (s *Session) Erase(ctx context.Context, r Stored, refused func(error)) (com
 func (s *Session) Evict(ctx context.Context, r Stored, lease int64, n record.Notice) (commit.Removal, error) {
 	notice := s.space.Session(lease).Notice(r.Token)
 	put := clientv3.OpPut(notice, n.Encode(), clientv3.WithLease(clientv3.LeaseID(lease)))
-	removal, err := commit.RemoveAndPut(ctx, s.kv, r.Key, r.Token, []clientv3.Op{put}, r.Also...)
+	removal, err := commit.RemoveWith(ctx, s.kv, r.Key, r.Token, append(r.with(), put), r.Also...)
 	if err == nil && removal == commit.Orphaned {
 		// The key is on another lease than its name says, so no session waits for a notice.
 		return s.Remove(ctx, r)
@@ -63,7 +74,24 @@ func (e *Epoch) Withdraw(t *Ticket, refused func(error)) {
 func (e *Epoch) Discard(t *Ticket, pending *commit.PendingError) {
 	e.Deletes(t)
 	if !e.sess.Background(func() {
-		if err := pending.Discard(e.ctx, t.Also...); err == nil {
+		if err := pending.DiscardWith(e.ctx, t.with(), t.Also...); err == nil {
+			e.Free(t)
+		}
+	}) {
+		pending.Abandon()
+	}
+}
+
+// DiscardNext is Withdraw for a request of which it is not known whether it has joined its next
+// queue: it settles that before.
+func (e *Epoch) DiscardNext(t *Ticket, pending *commit.PendingError, refused func(error)) {
+	e.Deletes(t)
+	if !e.sess.Background(func() {
+		err := pending.Discard(e.ctx)
+		if err == nil {
+			_, err = e.sess.Erase(e.ctx, t.Stored, refused)
+		}
+		if err == nil {
 			e.Free(t)
 		}
 	}) {

@@ -20,7 +20,7 @@ type Ticket struct {
 }
 
 // keys are all keys that belong to the ticket.
-func (t *Ticket) keys() []string { return append([]string{t.Key}, t.Also...) }
+func (t *Ticket) keys() []string { return slices.Concat([]string{t.Key}, t.Also, t.Next) }
 
 // Mail is what other sessions have left for one request of this session.
 type Mail struct {
