@@ -32,6 +32,8 @@ type request struct {
 	maxWaiters int // if bounded
 	takeOver   bool
 
+	of      *ticket                     // in the queue of a total: the request at its key
+	total   int64                       // this program's, where there is one
 	limit   int64                       // this program's, to be stored if there is none
 	prepare func(context.Context) error // checks the request against the stored limit
 }

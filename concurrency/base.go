@@ -16,7 +16,8 @@ import (
 // the limiter's queues is, and all mirrors of those receive it.
 type base struct {
 	limit.Base
-	sess *engine.Session
+	sess  *engine.Session
+	holds holds
 
 	mu      sync.Mutex
 	latest  mirror.Stored

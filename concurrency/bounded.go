@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
@@ -87,7 +88,10 @@ func (q *sessionQueue) enter(ctx context.Context, e *engine.Epoch, r request, o 
 		return q.enqueueAnyway(ctx, e, r)
 	}
 	c, admitted, err := q.enqueue(ctx, e, r, false, q.unchanged(o))
-	return c, admitted || err == nil && o.fits, err
+	if err == nil && o.fits {
+		c.at, admitted = o.limits, true
+	}
+	return c, admitted, err
 }
 
 // makeRoom looks at the ID of a request for which a queue is too full. The ID decides
@@ -141,5 +145,6 @@ func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r req
 		}
 		return c, true, nil
 	}
+	c.at = limit.RevsOf(v.Limits)
 	return c, v.Queue.Bounded(c.Token, r.weight, 0) == queue.Enter, nil
 }

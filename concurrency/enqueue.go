@@ -66,13 +66,19 @@ func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, r request, 
 // write sends the Txn of a request once. Unless the request was written, it also settles the
 // ticket, in the background if need be.
 func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
-	number, err := e.TakeSlot(ctx, q.keys.Range)
+	if r.of != nil {
+		return q.writeNext(ctx, e, r, try, ifs)
+	}
+	numbered := q.numbered()
+	number, err := e.TakeSlot(ctx, numbered)
 	if err != nil {
 		return nil, nil, failed, err
 	}
 	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: r.weight, Try: try}
-	c := &ticket{Ticket: &engine.Ticket{Queue: q.keys.Range, Number: number, Stored: engine.Stored{Key: q.keys.Slot(slot)}}, queue: q, request: r, slot: slot}
+	stored := engine.Stored{Key: q.keys.Slot(slot), Next: q.nextKeys(slot)}
+	c := &ticket{Ticket: &engine.Ticket{Queue: numbered, Number: number, Stored: stored}, queue: q, request: r, slot: slot, Key: stored.Key}
 	tx := q.creation(e, c, ifs)
+	q.withNext(e, c, &tx)
 	e.Writes(c.Ticket)
 	leave, err := q.turn(ctx, &q.sess.Sending, time.Now())
 	if err != nil {
@@ -84,6 +90,8 @@ func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, r request, tr
 	res, err := e.Fence().Create(ctx, tx)
 	leave()
 	e.Written(c.Ticket, res.Token)
+	c.Token = res.Token
+	res.Read = c.takeNext(res.Read)
 	out := outcomeOf(res, err, seen)
 	switch out {
 	case written:
@@ -96,15 +104,21 @@ func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, r request, tr
 	case occupied:
 		q.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
 		e.Waste(c.Ticket)
-	case gone:
-		e.Gone()
-		err = engine.ErrEpoch
-	case rewound:
-		q.sess.Rewind()
-		e.Valid()
-		err = engine.ErrEpoch
+	default:
+		err = q.lost(e, out)
 	}
 	return c, res.Read, out, err
+}
+
+// lost ends an epoch of which an outcome shows that its lease is lost.
+func (q *sessionQueue) lost(e *engine.Epoch, out outcome) error {
+	if out == gone {
+		e.Gone()
+	} else {
+		q.sess.Rewind()
+		e.Valid()
+	}
+	return engine.ErrEpoch
 }
 
 // creation is the Txn that writes a request.
@@ -112,7 +126,14 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 	// With the lease in the key's name it makes the value unique.
 	nonce := q.sess.Nonce()
 	r := c.request
+	if r.of != nil {
+		nonce = r.of.nonce // by which a request is found that one Txn has written with that at the key
+	}
+	c.nonce = nonce
 	value := record.Request{Nonce: nonce, Owner: q.sess.Owner(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli()}
+	if r.of != nil {
+		value.Of = r.of.Key
+	}
 	tx := commit.Creation{
 		Key: c.Key, Value: value.Encode(), If: ifs,
 		Mine: func(b []byte) bool {
@@ -174,6 +195,8 @@ func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserv
 		return false, err
 	}
 	limit := seen.N
+	c.at = seen.Revs
+	q.fill(c, light, others)
 	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: seen.Revs.Own}
 	if queue.TooHeavy(c.slot.Weight, limit) {
 		return false, tooHeavy(c.slot.Weight, limit)
@@ -199,6 +222,9 @@ func asOurs(err error) *oursError {
 // is worth asking again at once, an *oursError if it is in a moment, errRefused if the
 // caller's own conditions were not met, or a *HeldError.
 func (q *sessionQueue) resolve(ctx context.Context, e *engine.Epoch, r request, read []*etcdserverpb.ResponseOp) error {
+	if r.of != nil {
+		return q.disproved(ctx, r.of)
+	}
 	if !r.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
 		return errRefused
 	}

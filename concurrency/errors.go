@@ -87,6 +87,14 @@ type FullError struct {
 	Limit   int    // in force then; 0 if it is paused
 	Used    int    // weight of the holders
 	Waiting int    // number of other waiting requests
+	// Level says, for the key of a KeyedLimiter, which limit refused the request. It is LevelTotal if
+	// the total is full, or if the key is full only because a request that is admitted there waits
+	// for the total; the other fields are then those of the total. It is empty for a Semaphore
+	// without a limiter, a Mutex and an Election.
+	Level Level
+	// RetryAfter estimates when a permit may be free for this call, by how many requests wait and by
+	// how long permits of the limiter were held in this process. 0 means that it is unknown.
+	RetryAfter time.Duration
 }
 
 // Error has the counts, or the limit if no others are known. The error of the call has the
@@ -156,12 +164,19 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // errors.Is matches it with ErrLimitMismatch.
 type LimitMismatchError struct {
 	Name   string
-	Stored int
-	Wanted int
+	Level  Level // LevelTotal: the total of a KeyedLimiter
+	Stored int   // 0 also if a limiter has no total in etcd
+	Wanted int   // 0 also if it has none in this program
 }
 
 // Error names both limits, and what would make them agree.
 func (e *LimitMismatchError) Error() string {
+	switch {
+	case e.Level == LevelTotal && e.Wanted == 0:
+		return fmt.Sprintf("the limiter has a total of %d in etcd and none in this program (KeyedLimiterOptions.Total)", e.Stored)
+	case e.Level == LevelTotal && e.Stored == 0:
+		return fmt.Sprintf("the limiter has no total in etcd and one of %d in this program (KeyedLimiterOptions.Total)", e.Wanted)
+	}
 	return fmt.Sprintf("the limit is %d in etcd and %d in this program (set the option AdoptLimit, or change the stored one: SetLimit, of a KeyedLimiter SetDefault)", e.Stored, e.Wanted)
 }
 

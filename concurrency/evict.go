@@ -16,7 +16,8 @@ import (
 // owner is a live request of any session, found by its ID or token.
 type owner struct {
 	mirror.Request
-	also []string // its ID key
+	queue *sessionQueue
+	also  []string // its ID key
 }
 
 // ownerOf finds the live request with an ID. An ID key whose request is gone,
@@ -40,7 +41,7 @@ func (q *sessionQueue) ownerOf(ctx context.Context, id string) (o owner, live bo
 		}
 		// Both keys were created in one Txn.
 		if len(kvs) == 1 && kvs[0].CreateRevision == born {
-			return owner{Request: mirror.NewRequest(slot, kvs[0]), also: []string{idKey}}, true, nil
+			return owner{Request: mirror.NewRequest(slot, kvs[0]), queue: q, also: []string{idKey}}, true, nil
 		}
 	}
 	_, err = q.sess.Remove(ctx, engine.Stored{Key: idKey, Token: born})
@@ -49,34 +50,70 @@ func (q *sessionQueue) ownerOf(ctx context.Context, id string) (o owner, live bo
 
 // withToken finds the live request with a token.
 func (q *sessionQueue) withToken(ctx context.Context, token int64) (owner, bool, error) {
-	v, err := q.read(ctx)
-	if err != nil {
+	r, found, err := q.find(ctx, token)
+	o := owner{Request: r, queue: q}
+	if err == nil && !found && q.total != nil { // a permit's token is that of its request in the total
+		if r, found, err = q.total.find(ctx, token); found {
+			o, found, err = q.total.atKey(ctx, r)
+			found = found && o.queue == q
+		}
+	} else if err == nil && found && q.limiter != nil {
+		o, found, err = q.atKey(ctx, r)
+	}
+	if err != nil || !found {
 		return owner{}, false, err
 	}
-	all := v.Requests()
-	at := slices.IndexFunc(all, func(r mirror.Request) bool { return r.Create == token })
-	if at < 0 {
-		return owner{}, false, nil
-	}
-	o := owner{Request: all[at]}
 	id := o.Record().ID
 	if id == "" {
 		return o, true, nil
 	}
 	// The ID in the value may not be exact (JSON has text only), and the key of another
 	// request must not be removed.
-	idKey := q.keys.ID(id)
+	idKey := o.queue.keys.ID(id)
 	kvs, err := q.sess.Get(ctx, idKey)
-	if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == token {
+	if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == o.Create {
 		o.also = []string{idKey}
 	}
 	return o, true, err
 }
 
+// find returns the request of the queue with a token.
+func (q *sessionQueue) find(ctx context.Context, token int64) (mirror.Request, bool, error) {
+	v, err := q.read(ctx)
+	if err != nil {
+		return mirror.Request{}, false, err
+	}
+	all := v.Requests()
+	at := slices.IndexFunc(all, func(r mirror.Request) bool { return r.Create == token })
+	if at < 0 {
+		return mirror.Request{}, false, nil
+	}
+	return all[at], true, nil
+}
+
+// atKey finds the request at a key to which one in the queue of the total belongs.
+func (q *sessionQueue) atKey(ctx context.Context, r mirror.Request) (owner, bool, error) {
+	of := r.Record().Of
+	key, ok := q.limiter.keys.ParseKey(of)
+	if !ok {
+		return owner{}, false, nil
+	}
+	at := q.limiter.Key(key).queue
+	slot, ok := at.keys.ParseSlot(of)
+	if !ok || slot.Lease != r.Slot.Lease || slot.Number != r.Slot.Number {
+		return owner{}, false, nil
+	}
+	kvs, err := q.sess.Get(ctx, of)
+	if err != nil || len(kvs) == 0 || kvs[0].CreateRevision > r.Create {
+		return owner{}, false, err
+	}
+	return owner{Request: mirror.NewRequest(slot, kvs[0]), queue: at}, true, nil
+}
+
 // evict removes an owner's request and leaves the notice. It returns ErrNotHeld if the request
 // is gone already.
 func (q *sessionQueue) evict(ctx context.Context, o owner, n record.Notice) error {
-	removal, err := q.sess.Evict(ctx, engine.Stored{Key: o.Key, Token: o.Create, Also: o.also}, o.Slot.Lease, n)
+	removal, err := q.sess.Evict(ctx, engine.Stored{Key: o.Key, Token: o.Create, Also: o.also, Next: o.queue.nextKeys(o.Slot)}, o.Slot.Lease, n)
 	if err == nil && removal == commit.Absent {
 		return ErrNotHeld
 	}

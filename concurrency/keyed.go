@@ -12,56 +12,80 @@ import (
 
 // KeyedLimiter limits how many permits requests of the same key hold at the same time, for any
 // number of keys: users, tenants, models, routes. Each key is a Semaphore of its own, whose limit
-// is the limiter's default unless SetLimit of that Semaphore has changed it. Requests of one key
-// never wait for those of another.
+// is the limiter's default unless SetLimit of that Semaphore has changed it. With
+// KeyedLimiterOptions.Total it also limits the permits of all keys together.
+//
+// Requests of one key are granted in the order in which etcd received them. Without a total they
+// never wait for those of another key. With one, a request waits at its key first, and then, in the
+// order of their admission at the keys, for the total. So a key never has more requests in the queue
+// of the total than its own limit: while the sum of the limits of busy keys is below the total,
+// other keys do not wait for them. Limits are ceilings, not guaranteed shares.
 //
 // A key without requests and without a limit of its own has nothing stored in etcd, and nothing in
 // this process.
 //
 // A KeyedLimiter is safe for concurrent use and need not be closed.
 type KeyedLimiter struct {
-	base *base
-	own  *shared
-	keys keyspace.Limiter
+	base  *base
+	own   *shared
+	keys  keyspace.Limiter
+	total *sessionQueue // nil without a total
 	*agreement
 }
 
 // KeyedLimiterOptions configure a KeyedLimiter. nil means all defaults.
 type KeyedLimiterOptions struct {
-	// AdoptLimit accepts the default limit that is stored in etcd, instead of failing with a
-	// *LimitMismatchError if it differs from this program's. See SemaphoreOptions.AdoptLimit.
+	// Total limits the permits of all keys together: at least 1, or 0 for no such limit. All
+	// programs that use the limiter must have a total or none, see ErrLimitMismatch; its number is
+	// stored and compared as the default limit is. Defaults to 0.
+	Total int
+	// AdoptLimit accepts the default limit and the total that are stored in etcd, instead of failing
+	// with a *LimitMismatchError if they differ from this program's. See SemaphoreOptions.AdoptLimit.
 	// Defaults to false.
 	AdoptLimit bool
 }
 
 // NewKeyedLimiter returns the limiter of that name. It does no I/O. limit is the default for each
-// key. The first call for a permit of any key stores it in etcd if none is stored; from then on the
-// stored default is in force, and SetDefault changes it for all processes. Until a call for a permit
-// has found the two equal, each call compares them, and returns a *LimitMismatchError if they
-// differ. A limit of 0, which pauses, differs from no other.
+// key. The first call for a permit of any key stores it in etcd if none is stored, with the total;
+// from then on the stored ones are in force, and SetDefault, and SetLimit of Total, change them for
+// all processes. Until a call for a permit has found them equal to this program's, each call
+// compares them, and returns a *LimitMismatchError if they differ. A limit of 0, which pauses,
+// differs from no other.
 //
-// It returns ErrInvalid if the session is nil, the limit is below 0 or above math.MaxInt32, or the
+// It returns ErrInvalid if the session is nil, a limit is below 0 or above math.MaxInt32, or the
 // name is not valid (see NewSemaphore); and ErrClosed if the session is closed.
 func NewKeyedLimiter(s *Session, name string, limit int, opts *KeyedLimiterOptions) (*KeyedLimiter, error) {
-	l, err := newKeyedLimiter(s, name, limit, opts)
+	var o KeyedLimiterOptions
+	if opts != nil {
+		o = *opts
+	}
+	l, err := newKeyedLimiter(s, name, limit, o)
 	if err != nil {
 		return nil, fmt.Errorf("new keyed limiter %q: %w", name, err)
 	}
 	return l, nil
 }
 
-func newKeyedLimiter(s *Session, name string, limit int, opts *KeyedLimiterOptions) (*KeyedLimiter, error) {
+func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) (*KeyedLimiter, error) {
 	if err := usable(s, name); err != nil {
 		return nil, err
 	}
 	if limit < 0 || limit > math.MaxInt32 {
 		return nil, invalid("limit %d is not between 0 and %d", limit, math.MaxInt32)
 	}
+	if o.Total < 0 || o.Total > math.MaxInt32 {
+		return nil, invalid("KeyedLimiterOptions.Total of %d is not between 0 and %d", o.Total, math.MaxInt32)
+	}
 	core, own := engine.Of(s), engine.Own(s)
 	l := &KeyedLimiter{own: own, keys: core.Space().Limiter(name)}
-	l.base = own.base(core, l.keys.Default)
-	l.agreement = &agreement{
-		stored: &l.base.Base, name: name, limit: int64(limit), adopt: opts != nil && opts.AdoptLimit,
+	l.base = own.base(core, l.keys.Default, o.Total > 0)
+	l.agreement = &agreement{stored: &l.base.Base, name: name, limit: int64(limit), adopt: o.AdoptLimit}
+	totals := own.queue(core, l.keys.Total(), name, 0, nil, nil)
+	l.totals = &totals.limit
+	if o.Total > 0 {
+		l.total = totals
+		l.total.limiter = l
+		l.agreement.total = &agreement{stored: &l.total.limit, name: name, limit: int64(o.Total), adopt: o.AdoptLimit}
 	}
 	return l, nil
 }
@@ -70,12 +94,39 @@ func newKeyedLimiter(s *Session, name string, limit int, opts *KeyedLimiterOptio
 // in Status, is the limiter's with a '/' and the key. It does no I/O and keeps nothing: call it for
 // each request. Every call of the Semaphore of another key returns ErrInvalid.
 //
-// SetLimit of the Semaphore gives the key a limit of its own, and ClearLimit takes that away.
+// SetLimit of the Semaphore gives the key a limit of its own, and ClearLimit takes that away. With a
+// total, the token of a permit is that of its request in the total.
 func (l *KeyedLimiter) Key(key string) *Semaphore {
 	if err := keyspace.CheckID(key); err != nil {
 		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, base: l.base, invalid: invalid("the key %w", err)}, l.agreement}
 	}
-	return &Semaphore{l.own.queue(l.base.sess, l.keys.Key(key), l.name+"/"+key, 0, l.base), l.agreement}
+	return &Semaphore{l.own.queue(l.base.sess, l.keys.Key(key), l.name+"/"+key, 0, l.base, l.total), l.agreement}
+}
+
+// Total returns the semaphore of all keys together, for its Status, Watch, SetLimit and EvictToken.
+// Its calls for a permit return ErrInvalid, since a permit has a key. Without a total, every call
+// of it does.
+func (l *KeyedLimiter) Total() *Semaphore {
+	if l.total == nil {
+		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement}
+	}
+	return &Semaphore{l.total, l.agreement.total}
+}
+
+// oneSided returns the error of a program with a total whose limiter in etcd has none, or the
+// reverse.
+func (a *agreement) oneSided(ctx context.Context, stored bool) error {
+	e := &LimitMismatchError{Name: a.name, Level: LevelTotal}
+	if !stored {
+		e.Wanted = int(a.total.limit)
+		return e
+	}
+	l, _, err := a.totals.Read(ctx)
+	if err != nil {
+		return err
+	}
+	e.Stored = int(l.N)
+	return e
 }
 
 // SetDefault changes the default limit for all keys that have no limit of their own, in all
@@ -108,3 +159,12 @@ func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
 	}
 	return nil
 }
+
+// Level is one of the two levels at which a KeyedLimiter limits.
+type Level string
+
+// The levels of a KeyedLimiter.
+const (
+	LevelKey   Level = "key"
+	LevelTotal Level = "total"
+)

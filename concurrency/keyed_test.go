@@ -34,7 +34,7 @@ func TestKeyedLimiter(t *testing.T) {
 	_, err := here.Key("a").TryAcquire(ctx)
 	var full *concurrency.FullError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, concurrency.FullError{Name: "llm/a", Limit: 2, Used: 2}, *full)
+	require.Equal(t, concurrency.FullError{Name: "llm/a", Limit: 2, Used: 2, Level: concurrency.LevelKey}, *full)
 	require.NoError(t, acquire(t, ctx, here.Key("b")).Release(ctx), "another key")
 	first, second := ask(t, ctx, here.Key("a")), ask(t, ctx, there.Key("a"))
 	require.NoError(t, q.Release(ctx))

@@ -38,8 +38,8 @@ type Permit struct {
 	refused   chan error    // has an error of etcd's if it refuses the release for now
 }
 
-func newPermit(ctx context.Context, e *engine.Epoch, c *ticket) *Permit {
-	p := &Permit{queue: c.queue, epoch: e, ticket: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
+func newPermit(ctx context.Context, e *engine.Epoch, q *sessionQueue, c *ticket) *Permit {
+	p := &Permit{queue: q, epoch: e, ticket: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
 	p.life = life.New(context.WithoutCancel(ctx), e, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
 	p.asked, p.ask = context.WithCancelCause(p.Context())
 	return p

@@ -37,6 +37,8 @@ type agreement struct {
 	limit   int64
 	adopt   bool
 	checked atomic.Bool // the stored limit was compared with ours
+	total   *agreement  // of all keys of a limiter together, or nil
+	totals  *limit.Store
 }
 
 // SemaphoreOptions configure a Semaphore. nil means all defaults.
@@ -147,6 +149,9 @@ func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Perm
 
 func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
 	r, err := newRequest("acquire", try, opts)
+	if err == nil && s.queue.limiter != nil {
+		err = invalid("a permit of the total has a key: use KeyedLimiter.Key")
+	}
 	if err != nil {
 		return nil, s.queue.failed(r.doing, err)
 	}
@@ -154,7 +159,11 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 		return nil, s.queue.failed(r.doing, tooHeavy(r.weight, s.limit))
 	}
 	r.limit = s.limit
-	if !s.checked.Load() || r.weight > 1 {
+	checked := s.checked.Load()
+	if s.total != nil {
+		r.total, checked = s.total.limit, checked && s.total.checked.Load()
+	}
+	if !checked || r.weight > 1 {
 		r.prepare = func(ctx context.Context) error { return s.prepare(ctx, r.weight) }
 	}
 	return s.queue.acquire(ctx, r)
@@ -168,6 +177,12 @@ func (s *Semaphore) prepare(ctx context.Context, weight int64) error {
 			return err
 		}
 		s.checked.Store(true)
+	}
+	if s.total != nil && !s.total.checked.Load() {
+		if err := s.total.check(ctx, weight); err != nil {
+			return err
+		}
+		s.total.checked.Store(true)
 	}
 	if seen := s.queue.limit.Seen(); weight > 1 && (seen == nil || queue.TooHeavy(weight, seen.N)) {
 		// It may have been raised since this process last saw it.
@@ -192,6 +207,9 @@ func (a *agreement) check(ctx context.Context, weight int64) error {
 	}
 	if err != nil {
 		return err
+	}
+	if stored.Total != (a.total != nil) {
+		return a.oneSided(ctx, stored.Total)
 	}
 	if !stored.Agrees(a.limit) && !a.adopt {
 		return &LimitMismatchError{Name: a.name, Stored: int(stored.N), Wanted: int(a.limit)}

@@ -29,7 +29,10 @@ type sessionQueue struct {
 	keys  keyspace.Queue
 	view  *mirror.Shared
 	limit limit.Store
-	base  *base // the default limit, or nil
+	base  *base         // the default limit, or nil
+	total *sessionQueue // that of the total, which a request joins when it is admitted here, or nil
+
+	limiter *KeyedLimiter // whose total this is, or nil
 
 	invalid error // what every call returns, if the queue cannot exist
 
@@ -38,6 +41,7 @@ type sessionQueue struct {
 	leases  map[clientv3.LeaseID]leaseSeen // of holders, as the reports to waiters have found them
 	strays  []mirror.Stray                 // those that a view has shown last
 	tries   map[int64]time.Time            // those that the last look has found, by token, and since when
+	filled  filling                        // where there is a total
 }
 
 // run keeps a mirror of the queue up to date until it is stopped. It lives as long as
@@ -62,14 +66,19 @@ func (q *sessionQueue) reset() {
 	q.view.Replace()
 }
 
-// ticket is one request that this session has written, or is about to.
+// ticket is one request that this session has written, or is about to, in one queue.
 type ticket struct {
-	*engine.Ticket
-	queue   *sessionQueue
-	request request
-	slot    keyspace.Slot
-	found   mirror.Found
-	strays  []mirror.Stray // those that its Txn reads
+	*engine.Ticket // the whole request, in all queues
+	queue          *sessionQueue
+	request        request
+	slot           keyspace.Slot
+	Key            string // in this queue
+	Token          int64
+	found          mirror.Found
+	strays         []mirror.Stray // those that its Txn reads
+	at             limit.Revs     // by which it was admitted
+	nonce          string         // of its value, and of that in the total's queue
+	next           *nextTicket    // that in the total's queue, if one Txn has written both
 }
 
 // do runs a call that ends when Close begins, with ErrClosed then.
@@ -89,6 +98,9 @@ func (q *sessionQueue) acquire(ctx context.Context, r request) (*Permit, error) 
 	bounded, cancel := r.bound(ctx)
 	defer cancel()
 	p, err := q.acquireWithin(bounded, r, begun)
+	if full, ok := err.(*FullError); ok { //nolint:errorlint // not what it wraps
+		err = q.atLevel(full)
+	}
 	if err != nil {
 		return nil, q.failed(r.doing, q.ended(ctx, bounded, begun, err))
 	}
@@ -195,14 +207,18 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 		c, admitted, err = q.enqueue(ctx, e, r, false, nil)
 	}
 	leave()
-	if err == nil && !admitted {
+	if err == nil && !admitted && c.next == nil {
 		err = q.await(ctx, e, c, begun)
+	}
+	last := c
+	if err == nil && q.total != nil {
+		last, err = q.joinTotal(ctx, e, c, begun)
 	}
 	if err != nil {
 		return nil, cmp.Or(c, former), cmp.Or(e.Refuses(caller), err)
 	}
 	// An answer that comes after the lease's deadline is no permit.
-	p := newPermit(ctx, e, c)
+	p := newPermit(ctx, e, q, last)
 	if err := p.register(); err != nil {
 		e.Withdraw(c.Ticket, q.refusal(c))
 		return nil, c, err
@@ -226,6 +242,7 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 		case outcome := <-w.Outcome():
 			switch outcome {
 			case mirror.Admitted:
+				c.at = limit.RevsOf(w.Limits())
 				if sure, err := q.confirm(ctx, c, w.UpTo()); sure {
 					return nil
 				} else if err != nil && ctx.Err() == nil {
@@ -236,7 +253,7 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 				w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
 				continue
 			case mirror.Gone:
-				defer e.Free(c.Ticket) // not before: a notice that comes then is not kept
+				defer q.gone(e, c) // not before: a notice that comes then is not kept
 				return q.whyGone(ctx, e, c, begun)
 			case mirror.TooHeavy:
 				e.Withdraw(c.Ticket, q.refusal(c))
@@ -275,7 +292,7 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 // default that came first. The weight up to the request only falls, so the request is admitted as
 // of this one read if it fits the limit there.
 func (q *sessionQueue) confirm(ctx context.Context, c *ticket, upTo int64) (bool, error) {
-	if q.base == nil {
+	if q.base == nil || q.total != nil { // the Txn by which it joins the total confirms it
 		return true, nil
 	}
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
@@ -299,6 +316,15 @@ func (q *sessionQueue) confirm(ctx context.Context, c *ticket, upTo int64) (bool
 
 func tooHeavy(weight, most int64) error {
 	return invalid("Weight(%d) is above the limit of %d", weight, most)
+}
+
+// gone frees the slot of a request whose key is gone in one queue.
+func (q *sessionQueue) gone(e *engine.Epoch, c *ticket) {
+	if c.request.of != nil { // its key's request may exist
+		e.Withdraw(c.Ticket, q.refusal(c))
+		return
+	}
+	e.Free(c.Ticket)
 }
 
 // refusal logs that etcd refuses to delete a request.

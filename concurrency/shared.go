@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -44,36 +45,41 @@ func (s *Session) queue(kind keyspace.Kind, name string, fixed int64) (*sessionQ
 		return nil, err
 	}
 	core, own := engine.Of(s), engine.Own(s)
-	return own.queue(core, core.Space().Queue(kind, name), name, fixed, nil), nil
+	return own.queue(core, core.Space().Queue(kind, name), name, fixed, nil, nil), nil
 }
 
 // queue returns the queue with those keys.
-func (s *shared) queue(core *engine.Session, keys keyspace.Queue, name string, fixed int64, b *base) *sessionQueue {
+func (s *shared) queue(core *engine.Session, keys keyspace.Queue, name string, fixed int64, b *base, total *sessionQueue) *sessionQueue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q := s.queues[keys.Range].Value(); q != nil {
+	as := keys.Range
+	if total != nil {
+		as += " and total" // as in base
+	}
+	if q := s.queues[as].Value(); q != nil {
 		return q
 	}
-	q := &sessionQueue{sess: core, own: s, name: name, fixed: fixed, keys: keys, base: b, leases: map[clientv3.LeaseID]leaseSeen{}}
+	q := &sessionQueue{sess: core, own: s, name: name, fixed: fixed, keys: keys, base: b, total: total, leases: map[clientv3.LeaseID]leaseSeen{}}
 	q.view = mirror.NewShared(keys, fixed, q.run)
 	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Owner(), See: core.See}
 	if b != nil {
 		q.limit.Base = &b.Base
 	}
-	s.queues[keys.Range] = weak.Make(q)
-	runtime.AddCleanup(q, s.forget, keys.Range)
+	s.queues[as] = weak.Make(q)
+	runtime.AddCleanup(q, s.forget, as)
 	return q
 }
 
 // base returns the default limit with that key. There are as many as limiters, and each is small, so
 // they are kept.
-func (s *shared) base(core *engine.Session, key string) *base {
+func (s *shared) base(core *engine.Session, key string, total bool) *base {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.bases[key]
+	as := fmt.Sprint(key, total) // programs with a total and without share nothing, not even here
+	b := s.bases[as]
 	if b == nil {
-		b = &base{Base: limit.Base{KV: core.KV(), Key: key, By: core.Owner(), See: core.See}, sess: core, mirrors: map[*mirror.Mirror]struct{}{}}
-		s.bases[key] = b
+		b = &base{Base: limit.Base{KV: core.KV(), Key: key, Total: total, By: core.Owner(), See: core.See}, sess: core, mirrors: map[*mirror.Mirror]struct{}{}}
+		s.bases[as] = b
 	}
 	return b
 }

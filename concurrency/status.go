@@ -42,7 +42,9 @@ type Request struct {
 	Owner  string // SessionOptions.Owner of its session
 	Note   string
 	Weight int
-	Lease  clientv3.LeaseID
+	// WaitsFor says, of a waiter at the key of a KeyedLimiter with a total, at which level it waits.
+	WaitsFor Level
+	Lease    clientv3.LeaseID
 	// Requested is when the request was made, by the clock of the machine that made it. The
 	// time of the grant is not stored, because a waiter that is admitted writes nothing:
 	// Watch shows it.
@@ -102,15 +104,29 @@ func (q *sessionQueue) status(ctx context.Context, opts []StatusOption) (Status,
 	if err := apply(opts, &read); err != nil {
 		return Status{}, q.failed("status of", err)
 	}
-	v, err := q.now(ctx)
+	st, err := q.state(ctx)
 	if err != nil {
 		return Status{}, q.failed("status of", err)
 	}
-	st := q.describe(v)
 	if read.leases {
 		q.checkLeases(ctx, st.Holders)
 	}
 	return st, nil
+}
+
+// state reads the queue, and where there is a total what of it holds there.
+func (q *sessionQueue) state(ctx context.Context) (st Status, err error) {
+	err = q.do(ctx, func(ctx context.Context) error {
+		if q.total == nil {
+			v, err := q.read(ctx)
+			st = q.describe(v)
+			return err
+		}
+		v, all, err := q.both(ctx)
+		st = q.describeBoth(v, all)
+		return err
+	})
+	return st, err
 }
 
 // watch yields the present state and then each later one, as the mirror sees

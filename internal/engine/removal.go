@@ -17,7 +17,8 @@ type Stored struct {
 	Token int64    // the create revision of Key; 0 until it is written
 	Also  []string // keys that were created with it: that of its ID
 	// Next are the keys that the request may have in another queue, which it joins when it is
-	// admitted in the first. They are created only while Key exists.
+	// admitted in the first. They are created only on the condition that Key is unchanged: so with
+	// its removal no copy of that can be applied any more.
 	Next []string
 }
 
@@ -75,23 +76,6 @@ func (e *Epoch) Discard(t *Ticket, pending *commit.PendingError) {
 	e.Deletes(t)
 	if !e.sess.Background(func() {
 		if err := pending.DiscardWith(e.ctx, t.with(), t.Also...); err == nil {
-			e.Free(t)
-		}
-	}) {
-		pending.Abandon()
-	}
-}
-
-// DiscardNext is Withdraw for a request of which it is not known whether it has joined its next
-// queue: it settles that before.
-func (e *Epoch) DiscardNext(t *Ticket, pending *commit.PendingError, refused func(error)) {
-	e.Deletes(t)
-	if !e.sess.Background(func() {
-		err := pending.Discard(e.ctx)
-		if err == nil {
-			_, err = e.sess.Erase(e.ctx, t.Stored, refused)
-		}
-		if err == nil {
 			e.Free(t)
 		}
 	}) {

@@ -20,6 +20,12 @@ func (s Space) Limiter(name string) Limiter {
 // Key returns the keys of the queue of one key, which must have passed CheckID.
 func (l Limiter) Key(key string) Queue { return l.queue("key/" + escape(key) + "/") }
 
+// ParseKey returns the key of the limiter to whose queue a name in etcd belongs.
+func (l Limiter) ParseKey(name string) (key string, ok bool) {
+	key, _, ok = split(name, l.Range+"key/")
+	return key, ok && CheckID(key) == nil
+}
+
 // Total returns the keys of the queue of the total.
 func (l Limiter) Total() Queue { return l.queue("total/") }
 

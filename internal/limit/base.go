@@ -17,8 +17,10 @@ import (
 type Base struct {
 	KV  clientv3.KV
 	Key string
-	By  string      // the owner that changes it
-	See func(int64) // is called with each revision that is met
+	// Total says that the keys share a total. It is stored with the default.
+	Total bool
+	By    string      // the owner that changes it
+	See   func(int64) // is called with each revision that is met
 
 	seen atomic.Pointer[Limit]
 }
@@ -49,7 +51,7 @@ func (b *Base) read(ctx context.Context) (r mirror.Stored, l Limit, ok bool, err
 }
 
 func limitOf(r mirror.Stored) Limit {
-	return Limit{N: r.Limit.Limit, Initial: r.Initial, Lowered: r.Previous > 0, Revs: Revs{Base: r.Rev}}
+	return Limit{N: r.Limit.Limit, Initial: r.Initial, Lowered: r.Previous > 0, Total: r.Total, Revs: Revs{Base: r.Rev}}
 }
 
 // Learn returns the default that was read, and remembers it.
@@ -76,7 +78,7 @@ func (b *Base) saw(r mirror.Stored) {
 // Init stores a default of n if there is none, and returns the one that is stored then. If another
 // one was seen before, that is stored: it was deleted by hand.
 func (b *Base) Init(ctx context.Context, n int64) (Limit, error) {
-	r := record.Limit{Limit: n, Initial: true, Settled: true}
+	r := record.Limit{Limit: n, Total: b.Total, Initial: true, Settled: true}
 	if seen := b.Seen(); seen != nil {
 		r.Limit, r.Initial = seen.N, seen.Initial
 	}
@@ -101,6 +103,9 @@ func (b *Base) Set(ctx context.Context, n int64, create bool) error {
 		}
 		if !ok && !create {
 			return ErrNone
+		}
+		if !ok {
+			stored.Total = b.Total
 		}
 		r := sign(changeBase(stored.Limit, n), b.By)
 		rev, _, err := commit.Swap(ctx, b.KV, b.Key, stored.Rev, r.Encode(), isOf(r))

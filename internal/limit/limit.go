@@ -11,6 +11,7 @@ type Limit struct {
 	N       int64
 	Initial bool // stored by a constructor's limit, not by SetLimit
 	Lowered bool // it replaced a greater one
+	Total   bool // it is the default of keys that share a total
 	Revs    Revs
 }
 
@@ -61,7 +62,7 @@ func settled(r record.Limit, before mirror.View) (exact record.Limit, ok bool) {
 // requests had been admitted by the former one, in any of the queues: Previous says which may have
 // been, until the default is at least as great as all of those that it replaced.
 func changeBase(from record.Limit, n int64) record.Limit {
-	r := record.Limit{Limit: n, Previous: max(from.Previous, from.Limit)}
+	r := record.Limit{Limit: n, Total: from.Total, Previous: max(from.Previous, from.Limit)}
 	if n >= r.Previous {
 		r.Previous, r.Settled = 0, true
 	}

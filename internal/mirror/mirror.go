@@ -283,7 +283,7 @@ func (m *Mirror) finish(w *Waiter, o Outcome) {
 	delete(m.waiting, w.key)
 	delete(m.unseen, w.key)
 	if m.based {
-		w.upTo = m.queue.UpTo(w.key, w.create)
+		w.upTo, w.limits = m.queue.UpTo(w.key, w.create), m.limits
 	}
 	w.outcome <- o
 }

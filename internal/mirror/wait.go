@@ -9,6 +9,7 @@ type Waiter struct {
 	weight  int64
 	found   Found
 	upTo    int64
+	limits  Limits
 	outcome chan Outcome
 }
 
@@ -84,6 +85,9 @@ func (w *Waiter) Outcome() <-chan Outcome { return w.outcome }
 // UpTo returns the weight of the request and of all before it when the outcome was found, in a mirror
 // with a default. It only falls afterwards.
 func (w *Waiter) UpTo() int64 { return w.upTo }
+
+// Limits returns the records by which the outcome was found, in a mirror with a default.
+func (w *Waiter) Limits() Limits { return w.limits }
 
 // outcome returns the outcome of a request, if the view is new enough to know: a view that has
 // not seen the request may lack others before it.

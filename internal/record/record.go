@@ -37,6 +37,7 @@ type Request struct {
 	Nonce string `json:"nonce"`            // unique for each attempt to create the key
 	Owner string `json:"holder,omitempty"` // of its session
 	ID    string `json:"id,omitempty"`     // the caller's name for it
+	Of    string `json:"of,omitempty"`     // in the queue of a total: the request at its key
 	Note  string `json:"note,omitempty"`
 	AtMS  int64  `json:"at"` // by the wall clock of its process: for people only
 }
@@ -63,6 +64,8 @@ type Limit struct {
 	// Inherit says that this key of a limiter has the default limit again. The record stays for
 	// what the other fields say.
 	Inherit bool `json:"inherit,omitempty"`
+	// Total says, in the default limit of a limiter, that its keys share a total.
+	Total bool `json:"total,omitempty"`
 }
 
 // Unsettled reports whether Through may be too low.
@@ -103,10 +106,10 @@ const (
 // with each request, so it is encoded by hand: encoding/json takes several per cent of an
 // uncontended acquire.
 func (r Request) Encode() string {
-	b := make([]byte, 0, 96+len(r.Nonce)+len(r.Owner)+len(r.ID)+len(r.Note))
+	b := make([]byte, 0, 96+len(r.Nonce)+len(r.Owner)+len(r.ID)+len(r.Of)+len(r.Note))
 	b = append(b, `{"v":1,"nonce":`...)
 	b = appendString(b, r.Nonce)
-	for _, field := range [...]struct{ name, value string }{{"holder", r.Owner}, {"id", r.ID}, {"note", r.Note}} {
+	for _, field := range [...]struct{ name, value string }{{"holder", r.Owner}, {"id", r.ID}, {"of", r.Of}, {"note", r.Note}} {
 		if field.value != "" {
 			b = append(b, ',', '"')
 			b = append(b, field.name...)

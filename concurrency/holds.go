@@ -1,0 +1,37 @@
+package concurrency
+
+import (
+	"sync"
+	"time"
+)
+
+// holds records for how long permits of a limiter were held, to estimate when one is free. Older
+// ones count less. It is safe for concurrent use.
+type holds struct {
+	mu      sync.Mutex
+	sum     float64 // of seconds
+	squares float64
+}
+
+// holdsKeep is by how much an earlier hold counts less after each later one: the last 50 or so count.
+const holdsKeep = 0.98
+
+func (h *holds) add(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := d.Seconds()
+	h.sum, h.squares = h.sum*holdsKeep+s, h.squares*holdsKeep+s*s
+}
+
+// retryAfter estimates when a request that found so many others waiting would be admitted: a permit
+// that is held at any moment is held for the mean of the squares over twice the mean, from then on,
+// which is longer than half of the mean if a few are held long (trap N13). It is 0 if that is unknown.
+func (h *holds) retryAfter(waiting, limit int) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if limit <= 0 || h.sum <= 0 {
+		return 0
+	}
+	rest := h.squares / (2 * h.sum)
+	return time.Duration(rest * float64(waiting+1) / float64(limit) * float64(time.Second))
+}
