@@ -189,14 +189,7 @@ var corruptions = []corruption{
 		if !slices.ContainsFunc(g.requests, func(r *request) bool { return s.spanOf[r] != nil }) {
 			return false
 		}
-		s.edit(func(e *history.Event) bool { return e.KV != nil && strings.HasSuffix(string(e.KV.Key), "/limit") }, func(e *history.Event) {
-			l, _ := record.DecodeLimit([]byte(e.KV.Value))
-			l.Limit = 0
-			kv := *e.KV
-			kv.Value = history.Bytes(l.Encode())
-			e.KV = &kv
-		})
-		return true
+		return s.rewrite(func(e *history.Event) bool { return strings.HasSuffix(string(e.KV.Key), "sem/a/limit") }, func(r *record.Limit) { r.Limit = 0 }) > 0
 	}},
 	{"believe in it for longer", []string{"belief/stale"}, func(s *scene) bool {
 		sp, r, ok := s.span(func(sp *history.Span, r *request) bool {
@@ -320,13 +313,7 @@ var corruptions = []corruption{
 		if !ok {
 			return false
 		}
-		s.edit(func(e *history.Event) bool { return e.Kind == history.KindPut && e.Rev == l.rev }, func(e *history.Event) {
-			l.record.Through = l.above + 1
-			kv := *e.KV
-			kv.Value = history.Bytes(l.record.Encode())
-			e.KV = &kv
-		})
-		return true
+		return s.rewrite(func(e *history.Event) bool { return e.Rev == l.rev }, func(r *record.Limit) { r.Through = l.above + 1 }) > 0
 	}},
 	{"return too late", []string{"live/late"}, func(s *scene) bool {
 		op, ok := one(s, s.ops, func(op history.Op) bool { return op.Call.Name == history.Acquire })
@@ -413,7 +400,7 @@ func named(killers []string) (some []Checker) {
 }
 
 func everyCorruption() []corruption {
-	return slices.Concat(corruptions, corruptionsOfJobs, corruptionsOfRequests)
+	return slices.Concat(corruptions, corruptionsOfKeyed, corruptionsOfJobs, corruptionsOfRequests)
 }
 
 // TestCorruptedHistoriesAreRefused spoils random good histories in one way each. A

@@ -13,7 +13,8 @@ type keyKind int
 const (
 	keyOther       keyKind = iota // foreign, or of no meaning for admission
 	keyRequest                    // a request in a queue
-	keyLimit                      // a queue's limit
+	keyLimit                      // a queue's own limit
+	keyDefault                    // the limit of all keys of a limiter that have none of their own
 	keyID                         // the request of an ID
 	keyAlive                      // presence of a session
 	keyNotice                     // word to a session
@@ -45,6 +46,8 @@ type layout struct {
 	parse func(name string) parsedKey
 	// fixed is the limit of a queue that is not stored, or 0.
 	fixed func(gate string) int64
+	// limiter is the limiter whose default counts where a queue has no limit of its own, or "".
+	limiter func(gate string) string
 	// presence says that each lease has a presence key: if that goes at the same
 	// revision, a request went with its lease.
 	presence bool
@@ -58,16 +61,18 @@ const (
 
 func layoutNamed(name string) layout {
 	if name == LayoutEtcd {
-		return layout{parse: parseEtcd, fixed: func(string) int64 { return 1 }}
+		return layout{parse: parseEtcd, fixed: func(string) int64 { return 1 }, limiter: func(string) string { return "" }}
 	}
-	return layout{parse: parseEtcdkit, fixed: fixedEtcdkit, presence: true}
+	return layout{parse: parseEtcdkit, fixed: fixedEtcdkit, limiter: limiterEtcdkit, presence: true}
 }
 
 // The names of keys once more, apart from keyspace: see the package comment.
 var (
-	requestName = regexp.MustCompile(`^((?:sem|mutex|election)/[^/]+)/queue/(?:light|heavy/([1-9][0-9]*))/([0-9a-f]{16})-[0-9a-f]{4}(-try)?$`)
-	limitName   = regexp.MustCompile(`^(sem/[^/]+)/limit$`)
-	idName      = regexp.MustCompile(`^id/((?:sem|mutex|election)/[^/]+)/`)
+	requestName = regexp.MustCompile(`^((?:sem|mutex|election)/[^/]+|limiter/[^/]+/key/[^/]+)/queue/(?:light|heavy/([1-9][0-9]*))/([0-9a-f]{16})-[0-9a-f]{4}(-try)?$`)
+	limitName   = regexp.MustCompile(`^(sem/[^/]+|limiter/[^/]+/key/[^/]+)/limit$`)
+	defaultName = regexp.MustCompile(`^(limiter/[^/]+)/default$`)
+	keyOfName   = regexp.MustCompile(`^(limiter/[^/]+)/key/[^/]+$`)
+	idName      = regexp.MustCompile(`^id/((?:sem|mutex|election)/[^/]+|limiter/[^/]+/key/[^/]+)/`)
 	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16}))$`)
 	jobName     = regexp.MustCompile(`^(job/[^/]+)/(?:(lock|hold|pause|settings)|(run|floor)/([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z))$`)
 	clockName   = regexp.MustCompile(`^clock/([0-9a-f]{16})$`)
@@ -95,6 +100,9 @@ func parseEtcdkit(name string) parsedKey {
 	}
 	if m := limitName.FindStringSubmatch(name); m != nil {
 		return parsedKey{kind: keyLimit, gate: m[1]}
+	}
+	if m := defaultName.FindStringSubmatch(name); m != nil {
+		return parsedKey{kind: keyDefault, gate: m[1]}
 	}
 	if m := idName.FindStringSubmatch(name); m != nil {
 		return parsedKey{kind: keyID, gate: m[1]}
@@ -139,6 +147,13 @@ func fixedEtcdkit(gate string) int64 {
 		return 1
 	}
 	return 0
+}
+
+func limiterEtcdkit(gate string) string {
+	if m := keyOfName.FindStringSubmatch(gate); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 func parseEtcd(name string) parsedKey {

@@ -31,6 +31,15 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 		if kind == keyspace.Semaphore {
 			require.Equal(t, parsedKey{kind: keyLimit, gate: label}, parse(gate.Limit))
 		}
+		limiter := space.Limiter(name)
+		key := limiter.Key(rapid.StringN(1, 10, 50).Draw(t, "key"))
+		of := strings.TrimSuffix(strings.TrimPrefix(limiter.Range, space.Root()), "/")
+		each := strings.TrimSuffix(strings.TrimPrefix(key.Range, space.Root()), "/")
+		require.Equal(t, of, limiterEtcdkit(each))
+		require.Equal(t, parsedKey{kind: keyRequest, gate: each, weight: slot.Weight, lease: slot.Lease, try: slot.Try}, parse(key.Slot(slot)))
+		require.Equal(t, parsedKey{kind: keyID, gate: each}, parse(key.ID(rapid.StringN(1, 10, 50).Draw(t, "id"))))
+		require.Equal(t, parsedKey{kind: keyLimit, gate: each}, parse(key.Limit))
+		require.Equal(t, parsedKey{kind: keyDefault, gate: of}, parse(limiter.Default))
 		session := space.Session(slot.Lease)
 		require.Equal(t, parsedKey{kind: keyAlive, lease: slot.Lease}, parse(session.Alive()))
 		require.Equal(t, parsedKey{kind: keyNotice, lease: slot.Lease, token: 77}, parse(session.Notice(77)))

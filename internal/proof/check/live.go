@@ -108,13 +108,18 @@ func (l *live) reportedTo(r *request) []Finding {
 	if op == nil || r.admitted == 0 || l.spanOf[r] != nil && l.spanOf[r].From < l.healthy || l.killed(op) {
 		return nil
 	}
-	since := max(l.seen(r.admitted), l.healthy)
-	if since == never {
-		return nil
-	}
-	end := min(op.Ended(), r.goneAt)
-	if bound := since + l.reported; min(end, l.end) > bound+l.waited(l.owner(r), since, min(end, l.end)) {
-		return []Finding{at(r.admitted, bad("reported", r.gate.name, since, "%s was admitted, and its call did not return for %s", l.name(r), ms(min(end, l.end)-since)))}
+	for _, s := range r.reportable() {
+		since := max(l.seen(s.from), l.healthy)
+		if since == never {
+			continue
+		}
+		end := min(op.Ended(), r.goneAt, l.end)
+		if s.to != never {
+			end = min(end, l.seen(s.to))
+		}
+		if bound := since + l.reported; end > bound+l.waited(l.owner(r), since, end) {
+			return []Finding{at(s.from, bad("reported", r.gate.name, since, "%s was admitted, and its call did not return for %s", l.name(r), ms(end-since)))}
+		}
 	}
 	return nil
 }

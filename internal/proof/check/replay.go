@@ -21,6 +21,7 @@ type store struct {
 	through int64 // the tap is known to be complete up to this revision
 	commits []history.Commit
 	gates   map[string]*gate
+	bases   map[string]*stored // the default limits, by limiter
 	leases  map[int64]*lease
 	others  []put // puts of keys of other kinds: registers
 	jobs    map[string]*job
@@ -54,7 +55,7 @@ type put struct {
 
 // replay runs the tap's events through the rule of admission.
 func replay(h *history.History) *store {
-	s := &store{layout: layoutNamed(h.Setting(SettingLayout)), gates: map[string]*gate{}, leases: map[int64]*lease{}, jobs: map[string]*job{}, entries: map[string]*idem{}, skew: time.Duration(duration(h, SettingSkew, time.Minute)), live: map[string]*liveKey{}, lives: map[string][]*liveKey{}}
+	s := &store{layout: layoutNamed(h.Setting(SettingLayout)), gates: map[string]*gate{}, bases: map[string]*stored{}, leases: map[int64]*lease{}, jobs: map[string]*job{}, entries: map[string]*idem{}, skew: time.Duration(duration(h, SettingSkew, time.Minute)), live: map[string]*liveKey{}, lives: map[string][]*liveKey{}}
 	for _, m := range h.Marks(history.MarkTap) {
 		s.prefix, s.tapped = m.Attr["prefix"], true
 		s.through = max(s.through, m.Rev)
@@ -74,8 +75,21 @@ func (s *store) gate(name string) *gate {
 	if g == nil {
 		g = &gate{name: name, fixed: s.layout.fixed(name), disowned: map[string]*request{}}
 		s.gates[name] = g
+		if limiter := s.layout.limiter(name); limiter != "" {
+			g.inherits(s.base(limiter))
+		}
 	}
 	return g
+}
+
+// base returns the default limit of a limiter.
+func (s *store) base(limiter string) *stored {
+	b := s.bases[limiter]
+	if b == nil {
+		b = &stored{}
+		s.bases[limiter] = b
+	}
+	return b
 }
 
 func (s *store) names() []string {
@@ -121,6 +135,15 @@ func (s *store) commit(c history.Commit) {
 			g := s.gate(k.gate)
 			touched[k.gate] = g
 			g.setLimit(e, c)
+		case keyDefault:
+			b := s.base(k.gate)
+			*b = readStored(e, c, k.gate)
+			for _, g := range s.gates {
+				if g.base == b {
+					touched[g.name] = g
+					g.setBase(c)
+				}
+			}
 		case keyRequest:
 			g := s.gate(k.gate)
 			if g.fixed > 0 && k.weight > g.fixed {

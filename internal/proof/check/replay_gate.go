@@ -13,7 +13,9 @@ type gate struct {
 	name     string
 	fixed    int64
 	requests []*request // in the order of their tokens
-	limits   []limit    // in the order of revisions
+	own      stored     // its own limit, as of the last revision
+	base     *stored    // the default as of the last revision, nil where there is none
+	limits   []limit    // what has limited it, in the order of revisions
 	states   []state    // after each revision that changed something
 
 	disowned map[string]*request // by key: those that lost their lease
@@ -21,17 +23,6 @@ type gate struct {
 	held     int                 // queue[:held] are admitted
 	used     int64
 	above    int64 // the greatest token ever admitted
-}
-
-type limit struct {
-	rev, at int64
-	n       int64
-	known   bool
-	by      string
-	first   bool // there was none before
-	record  record.Limit
-	above   int64 // the greatest token admitted before
-	hidden  int64 // token of a live admitted request that the record does not count as held, or 0
 }
 
 type state struct {
@@ -55,7 +46,8 @@ type request struct {
 	again    []int64 // revisions at which it was written again
 	twins    bool    // another request of the queue was created at the same revision
 	admitted int64   // revision at which the rule admits it, 0 if it never does
-	gone     int64   // revision, or never
+	fits     []stretch
+	gone     int64 // revision, or never
 	goneAt   int64
 	how      ending
 	notice   record.Notice // if it was taken away
@@ -74,38 +66,6 @@ const (
 
 func (e ending) String() string {
 	return [...]string{"it exists", "deleted", "its lease ended", "taken away", "overwritten without a lease"}[e]
-}
-
-// setLimit takes over a stored limit. An unreadable one admits nothing, and so does
-// one that claims admissions after itself.
-func (g *gate) setLimit(e history.Event, c history.Commit) {
-	l := limit{rev: c.Rev, at: c.At, above: g.above}
-	if e.Kind == history.KindPut {
-		r, ok := record.DecodeLimit([]byte(e.KV.Value))
-		l.n, l.known, l.by, l.record = r.Limit, ok && r.Through < c.Rev, r.By, r
-		l.first = e.KV.Version == 1
-	}
-	if shown := g.shown(l); l.known && shown < g.held {
-		l.hidden = g.queue[shown].token
-	}
-	g.limits = append(g.limits, l)
-}
-
-// shown returns how many of the queue a reader of nothing but a limit's record and
-// the queue takes for holders: those up to Through, those that fit besides, and,
-// while the record is not settled, those that may have been admitted just before.
-func (g *gate) shown(l limit) (n int) {
-	used := int64(0)
-	for _, r := range g.queue {
-		fits := r.token <= l.record.Through || used+r.parsed.weight <= l.n
-		maybe := !l.record.Settled && r.token < l.rev && used+r.parsed.weight <= l.record.Previous
-		if !fits && !maybe {
-			break
-		}
-		used += r.parsed.weight
-		n++
-	}
-	return n
 }
 
 // write applies a put to a request's key. A key that is written again keeps its
@@ -192,20 +152,9 @@ func (g *gate) admit(c history.Commit) {
 	st := state{rev: c.Rev, at: c.At, held: g.used, limit: l.n, known: l.known}
 	for _, r := range g.queue {
 		st.all += r.parsed.weight
+		r.fit(c.Rev, l.known && (st.all <= l.n || r.token <= l.own.record.Through))
 	}
 	g.states = append(g.states, st)
-}
-
-// limitAt returns the limit in force at a revision.
-func (g *gate) limitAt(rev int64) limit {
-	if g.fixed > 0 {
-		return limit{n: g.fixed, known: true}
-	}
-	at, _ := slices.BinarySearchFunc(g.limits, rev+1, func(l limit, rev int64) int { return cmp.Compare(l.rev, rev) })
-	if at == 0 {
-		return limit{}
-	}
-	return g.limits[at-1]
 }
 
 // stateAt returns what the queue was like at a revision.

@@ -22,6 +22,7 @@ type sim struct {
 	events  []history.Event
 	clients []*simClient
 	gates   []*simGate
+	base    *simBase
 	calls   []*simCall
 	keys    map[string]history.KV
 	written map[string]int64 // registers: the greatest token, or what was written last
@@ -50,6 +51,8 @@ type simGate struct {
 	queue []*simReq
 	used  int64
 	above int64
+	owned bool     // a key of a limiter that has a limit of its own
+	base  *simBase // the default of a key of a limiter, or nil
 }
 
 type simReq struct {
@@ -112,6 +115,7 @@ func (s *sim) begin() {
 		}
 		s.setLimit(g, int64(1+s.pick(3)), true, 0)
 	}
+	s.beginKeyed()
 	for i := range 3 {
 		c := &simClient{name: fmt.Sprintf("c%d", i)}
 		s.clients = append(s.clients, c)
@@ -233,6 +237,10 @@ func (s *sim) step() {
 	case 6:
 		s.evict()
 	case 7:
+		if s.pick(2) == 0 {
+			s.keyedStep()
+			break
+		}
 		s.changeLimit()
 	case 8:
 		s.status()
@@ -606,15 +614,7 @@ func (s *sim) changeLimit() {
 
 func (s *sim) askLimit(n int64, by int) {
 	g := s.gates[0]
-	s.ops++
-	e := history.Event{Kind: history.KindCall, Client: fmt.Sprintf("c%d", by), Op: s.ops, Name: history.SetLimit, Gate: g.name, Limit: n}
-	s.emit(e)
-	s.setLimit(g, n, false, by)
-	e.Kind, e.Outcome = history.KindReturn, history.OK
-	if s.pick(4) == 0 {
-		e.Outcome = history.Unknown
-	}
-	s.emit(e)
+	s.asking(history.Event{Name: history.SetLimit, Gate: g.name, Limit: n}, by, func() { s.setLimit(g, n, false, by) })
 }
 
 func (s *sim) status() { s.statusOf(s.gates[s.pick(len(s.gates))], 0) }
@@ -659,6 +659,10 @@ func (s *sim) finish() {
 	if !s.gates[0].known || s.gates[0].limit < 3 {
 		s.askLimit(3, 0)
 	}
+	if s.base.limit < 3 {
+		s.askDefault(3, 0)
+	}
+	s.askClear(s.gates[2], 0)
 	for len(s.open_()) > 0 {
 		for _, c := range s.open_() {
 			s.now += 1000

@@ -183,8 +183,8 @@ func (v *view) limits() (f []Finding) {
 		for _, l := range g.limits {
 			switch {
 			case !l.known:
-			case l.record.Through > l.above:
-				f = append(f, at(l.rev, bad("through", name, l.at, "the limit of %d says that all up to token %d had been admitted, but that was only %d", l.n, l.record.Through, l.above)))
+			case l.own.record.Through > l.above:
+				f = append(f, at(l.rev, bad("through", name, l.at, "the limit of %d says that all up to token %d had been admitted, but that was only %d", l.n, l.own.record.Through, l.above)))
 			case l.hidden != 0:
 				finding := at(l.rev, bad("through", name, l.at, "the limit of %d hides that token %d had been admitted", l.n, l.hidden))
 				if v.byToken[id{name, l.hidden}].admitted <= v.restored(g, l.rev) {
@@ -209,7 +209,7 @@ func (v *view) statuses() (f []Finding) {
 		if g := v.gates[r.Gate]; g != nil {
 			st, _ = g.stateAt(r.Rev)
 			l := g.limitAt(r.Rev)
-			exact = l.known && !l.record.Unsettled()
+			exact = l.known && !l.unsettled()
 			forgotten = v.forgets(g, r.Rev)
 		}
 		if r.N < st.held && !forgotten || exact && r.N > st.held {
@@ -223,7 +223,7 @@ func (v *view) statuses() (f []Finding) {
 // deleted was stored again. Its information about earlier admissions is lost.
 func (v *view) restored(g *gate, rev int64) (last int64) {
 	for _, l := range g.limits {
-		if l.first && l.rev <= rev && v.named(v.prefix+g.name+"/limit") {
+		if l.first && l.rev <= rev && (v.named(v.prefix+g.name+"/limit") || g.base != nil && v.named(v.prefix+v.layout.limiter(g.name)+"/default")) {
 			last = l.rev
 		}
 	}

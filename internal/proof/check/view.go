@@ -152,7 +152,7 @@ func pointers[T any](all []T) (ps []*T) {
 	return ps
 }
 
-// setter names a change of a limit by what its record says.
+// setter names a change of a limit by what its record says. The gate of a default is its limiter.
 type setter struct {
 	gate, client string
 	limit        int64
@@ -165,8 +165,12 @@ func (v *view) index(op *history.Op) {
 	case history.Release:
 		k := id{c.Gate, c.Token}
 		v.releases[k] = append(v.releases[k], op)
-	case history.SetLimit:
-		if k := (setter{c.Gate, c.Client, c.Limit}); v.setters[k] == 0 {
+	case history.SetLimit, history.SetDefault, history.ClearLimit:
+		k := setter{c.Gate, c.Client, c.Limit}
+		if c.Name == history.ClearLimit {
+			k.limit = inherit
+		}
+		if v.setters[k] == 0 {
 			v.setters[k] = c.At
 		}
 	case history.Close:
@@ -198,7 +202,8 @@ func (v *view) bounds() {
 			}
 		}
 		for _, l := range g.limits {
-			if at := v.limitCalled(g, l); at != never && !l.first {
+			// A first record may be that of a call for a permit, but for a key's own.
+			if at := v.limitCalled(l); at != never && (!l.first || g.base != nil && l.rev == l.own.rev) {
 				raise(l.rev, at)
 			}
 		}
@@ -246,8 +251,8 @@ func (v *view) released(r *request) int64 {
 
 // limitCalled returns when the change of a limit was called at the earliest, or
 // never if no call for it is known.
-func (v *view) limitCalled(g *gate, l limit) int64 {
-	at := v.setters[setter{g.name, l.by, l.n}]
+func (v *view) limitCalled(l limit) int64 {
+	at := v.setters[l.set]
 	if at == 0 || at > l.at {
 		return never
 	}

@@ -29,13 +29,15 @@ const (
 
 // Names of operations. The set is open.
 const (
-	Open       = "open"    // a session; Lease is the lease if it is known
-	Close      = "close"   // a session
-	Die        = "die"     // a process, without a word
-	Acquire    = "acquire" // Semaphore.Acquire, Mutex.Lock
-	Try        = "try"     // TryAcquire, TryLock
-	Release    = "release" // Permit.Release; Token says which
-	SetLimit   = "setlimit"
+	Open       = "open"       // a session; Lease is the lease if it is known
+	Close      = "close"      // a session
+	Die        = "die"        // a process, without a word
+	Acquire    = "acquire"    // Semaphore.Acquire, Mutex.Lock
+	Try        = "try"        // TryAcquire, TryLock
+	Release    = "release"    // Permit.Release; Token says which
+	SetLimit   = "setlimit"   // Limit is the limit; of a semaphore, or of a key of a limiter
+	ClearLimit = "clearlimit" // KeyedLimiter.ClearLimit: the gate is the key's
+	SetDefault = "setdefault" // KeyedLimiter.SetDefault: the gate is the limiter, as "limiter/llm"
 	Evict      = "evict"      // by ID
 	EvictToken = "evicttoken" // by token
 	ReleaseID  = "releaseid"
@@ -122,7 +124,7 @@ type Event struct {
 	Op     int64  `json:"op,omitempty"`     // pairs events of one client: call and return, belief, nemesis
 	Name   string `json:"name,omitempty"`   // of the operation, nemesis, counter, mark or setting
 
-	Gate   string `json:"gate,omitempty"` // kind and name of a queue: "sem/render", "mutex/migrate"
+	Gate   string `json:"gate,omitempty"` // kind and name of a queue: "sem/render", "mutex/migrate", "limiter/llm/key/tenant"
 	Weight int64  `json:"weight,omitempty"`
 	ID     string `json:"id,omitempty"`
 	Limit  int64  `json:"limit,omitempty"`

@@ -1,0 +1,54 @@
+package check
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/etcdkit/etcdkit/internal/proof/history"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// corruptionsOfKeyed spoil what a history records of a key of a limiter.
+var corruptionsOfKeyed = []corruption{
+	{"lower the default that was stored", []string{"store/limit", "store/order", "store/early"}, func(s *scene) bool {
+		g := s.gates["limiter/l/key/k"]
+		if g == nil || g.own.found || !slices.ContainsFunc(g.requests, func(r *request) bool { return s.spanOf[r] != nil }) {
+			return false
+		}
+		return s.rewrite(func(e *history.Event) bool { return strings.HasSuffix(string(e.KV.Key), "/default") },
+			func(r *record.Limit) { r.Limit = 0 }) > 0
+	}},
+	{"have a lowered default forget what it replaced", []string{"store/through"}, func(s *scene) bool {
+		g := s.gates["limiter/l/key/k"]
+		if g == nil {
+			return false
+		}
+		l, ok := one(s, g.limits, func(l limit) bool {
+			st, _ := g.stateAt(l.rev)
+			return l.inForce.rev == l.rev && l.inForce.set.gate == "limiter/l" && l.own.record.Through == 0 && st.held > l.n
+		})
+		return ok && s.rewrite(func(e *history.Event) bool { return e.Rev == l.rev }, func(r *record.Limit) { r.Settled = true }) > 0
+	}},
+	{"have a cleared limit deleted", []string{"store/through"}, func(s *scene) bool {
+		g := s.gates["limiter/l/key/k"]
+		if g == nil {
+			return false
+		}
+		l, ok := one(s, g.limits, func(l limit) bool {
+			st, _ := g.stateAt(l.rev)
+			return l.own.rev == l.rev && l.own.record.Inherit && !l.inForce.record.Unsettled() && st.held > l.n
+		})
+		return ok && s.edit(func(e *history.Event) bool { return e.KV != nil && e.Rev == l.rev }, func(e *history.Event) { e.Kind = history.KindDelete }) > 0
+	}},
+}
+
+// rewrite changes records of limits.
+func (s *scene) rewrite(which func(e *history.Event) bool, change func(r *record.Limit)) int {
+	return s.edit(func(e *history.Event) bool { return e.KV != nil && e.Kind == history.KindPut && which(e) }, func(e *history.Event) {
+		r, _ := record.DecodeLimit([]byte(e.KV.Value))
+		change(&r)
+		kv := *e.KV
+		kv.Value = history.Bytes(r.Encode())
+		e.KV = &kv
+	})
+}
