@@ -27,6 +27,14 @@ var goldenKeyed = []goldenCase{
 		t.grant(e)
 		t.byGuard(e)
 	}},
+	{"a default that is changed after a limit was cleared", "", func(t *scenario) {
+		t.askOwn(t.keyed, 1, 0)
+		t.askClear(t.keyed, 0)
+		t.askDefault(3, 0)
+		for i := range 3 {
+			t.grant(t.asks(i, t.keyed, 1))
+		}
+	}},
 	{"a lowered default takes nothing back, and more may hold than do", "", func(t *scenario) {
 		a := t.asks(0, t.keyed, 1)
 		b := t.asks(1, t.keyed, 1)
