@@ -261,6 +261,31 @@ func TestKeysOfALimiter(t *testing.T) {
 	f.NoKeys("/key/")
 }
 
+// SetLimit of a key says nothing of the default: the next call for a permit stores it, or compares it
+// with this program's.
+func TestLimitOfAKeyIsNotTheDefault(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	lim := keyed(t, s, "llm", 1)
+	require.NoError(t, lim.Key("a").SetLimit(ctx, 2, concurrency.CreateLimit()))
+	p, q := acquire(t, ctx, lim.Key("a")), acquire(t, ctx, lim.Key("a"))
+	require.Len(t, f.Keys("/default"), 1)
+	w := ask(t, ctx, lim.Key("a"))
+	f.seesKey(ctx, lim, "a")
+	require.NoError(t, lim.ClearLimit(ctx, "a"))
+	require.NoError(t, p.Release(ctx))
+	waiting(t, w, "one holds, and the default is 1")
+	require.NoError(t, q.Release(ctx))
+	require.NoError(t, granted(t, w, "none holds").Release(ctx))
+
+	another := keyed(t, s, "llm", 7)
+	require.NoError(t, another.Key("b").SetLimit(ctx, 3))
+	_, err := another.Key("b").Acquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrLimitMismatch, "the default is 1")
+}
+
 func TestNewKeyedLimiterInvalid(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

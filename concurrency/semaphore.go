@@ -245,7 +245,9 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 		}
 		return s.queue.failed("set limit of", err)
 	}
-	s.checked.Store(true) // this program agrees with the limit that it sets
+	if s.queue.base == nil {
+		s.checked.Store(true) // this program agrees with the limit that it sets
+	}
 	return nil
 }
 
