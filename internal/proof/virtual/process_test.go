@@ -86,7 +86,23 @@ func (p *process) until(ctx context.Context) int64 {
 	return p.sim.recorder.At(d)
 }
 
-func (p *process) semaphore() (*concurrency.Semaphore, error) {
+func (p *process) limiter() (*concurrency.KeyedLimiter, error) {
+	s := p.session()
+	if s == nil {
+		return nil, concurrency.ErrClosed
+	}
+	return concurrency.NewKeyedLimiter(s, limiterName, p.sim.script.limit, &concurrency.KeyedLimiterOptions{AdoptLimit: true})
+}
+
+// semaphore returns the semaphore of a step, or that of its key.
+func (p *process) semaphore(x step) (*concurrency.Semaphore, error) {
+	if x.key != "" {
+		l, err := p.limiter()
+		if err != nil {
+			return nil, err
+		}
+		return l.Key(x.key), nil
+	}
 	s := p.session()
 	if s == nil {
 		return nil, concurrency.ErrClosed
@@ -96,41 +112,68 @@ func (p *process) semaphore() (*concurrency.Semaphore, error) {
 
 // do does one step.
 func (p *process) do(x step) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	switch x.do {
-	case setLimit:
-		return p.call(ctx, history.Event{Name: history.SetLimit, Limit: int64(x.n)}, func(sem *concurrency.Semaphore) error { return sem.SetLimit(ctx, x.n, concurrency.CreateLimit()) })
-	case evict:
-		return p.call(ctx, history.Event{Name: history.Evict, ID: x.id}, func(sem *concurrency.Semaphore) error { return sem.Evict(ctx, x.id, "script") })
-	case releaseID:
-		return p.call(ctx, history.Event{Name: history.ReleaseID, ID: x.id}, func(sem *concurrency.Semaphore) error { return sem.ReleaseID(ctx, x.id) })
+	if name, ok := administration[x.do]; ok {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		return p.administer(ctx, name, x)
 	}
 	return p.ask(context.Background(), x)
 }
 
-// call records an operation that only returns an error.
-func (p *process) call(ctx context.Context, e history.Event, do func(*concurrency.Semaphore) error) error {
-	sem, err := p.semaphore()
+// administration names the operations that acquire no permit.
+var administration = map[action]string{
+	setLimit: history.SetLimit, setDefault: history.SetDefault, clearLimit: history.ClearLimit,
+	evict: history.Evict, releaseID: history.ReleaseID, status: history.Status,
+}
+
+// administer does a step that acquires no permit.
+func (p *process) administer(ctx context.Context, name string, x step) error {
+	sem, err := p.semaphore(x)
 	if err != nil {
 		return err
 	}
-	e.Gate, e.Until = gate, p.until(ctx)
-	c := p.rec.Call(e)
-	err = do(sem)
-	outcome.Return(c, err)
-	return err
+	l, err := p.limiter()
+	if err != nil {
+		return err
+	}
+	e := history.Event{Name: name, Gate: x.gate(), ID: x.id, Limit: int64(x.n), Until: p.until(ctx)}
+	if x.do == setDefault {
+		e.Gate = limiter
+	}
+	c, done := p.rec.Call(e), history.Event{Outcome: history.OK}
+	switch x.do {
+	case setLimit:
+		err = sem.SetLimit(ctx, x.n, concurrency.CreateLimit())
+	case setDefault:
+		err = l.SetDefault(ctx, x.n, concurrency.CreateLimit())
+	case clearLimit:
+		err = l.ClearLimit(ctx, x.key)
+	case evict:
+		err = sem.Evict(ctx, x.id, "script")
+	case releaseID:
+		err = sem.ReleaseID(ctx, x.id)
+	case status:
+		var st concurrency.Status
+		st, err = sem.Status(ctx)
+		done.Rev, done.N = st.Revision, int64(st.Used)
+	}
+	if err != nil {
+		outcome.Return(c, err)
+		return err
+	}
+	c.Return(done)
+	return nil
 }
 
 // ask acquires a permit, holds it and releases it.
 func (p *process) ask(ctx context.Context, x step) error {
-	sem, err := p.semaphore()
+	sem, err := p.semaphore(x)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, x.ctx)
 	defer cancel()
-	e := history.Event{Name: history.Acquire, Gate: gate, Weight: int64(x.n), ID: x.id, Until: p.until(ctx)}
+	e := history.Event{Name: history.Acquire, Gate: x.gate(), Weight: int64(x.n), ID: x.id, Until: p.until(ctx)}
 	get := sem.Acquire
 	var opts []concurrency.AcquireOption
 	switch x.do {
@@ -154,21 +197,21 @@ func (p *process) ask(ctx context.Context, x step) error {
 		return err
 	}
 	belief := call.Granted(permit.Token())
-	p.act(permit.Context(), permit)
+	p.act(permit.Context(), permit, x.gate())
 	p.hold(permit, belief, x.d)
 	if permit.Err() != nil {
-		p.act(context.Background(), permit) // the work does not know that it is over
+		p.act(context.Background(), permit, x.gate()) // the work does not know that it is over
 	}
 
 	back, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	c := p.rec.Call(history.Event{Name: history.Release, Gate: gate, Token: permit.Token(), Until: p.until(back)})
+	c := p.rec.Call(history.Event{Name: history.Release, Gate: x.gate(), Token: permit.Token(), Until: p.until(back)})
 	c.Done(permit.Release(back), outcome.Definite)
 	return nil
 }
 
 // act writes something under the permit's guard, without asking whether it is held.
-func (p *process) act(ctx context.Context, permit *concurrency.Permit) {
+func (p *process) act(ctx context.Context, permit *concurrency.Permit, gate string) {
 	key, value := root+"register/"+gate, fmt.Sprintf("%s/%d", p.name, p.sim.writes.Add(1))
 	e := history.Event{
 		Kind: history.KindEffect, Gate: gate, Token: permit.Token(), Outcome: history.Fail,

@@ -23,6 +23,7 @@ type step struct {
 	pause  time.Duration
 	who    int // process
 	do     action
+	key    string        // of the limiter; the semaphore if it is empty
 	n      int           // weight, new limit, number of messages
 	id     string        // of a request
 	ctx    time.Duration // bound of the call
@@ -36,15 +37,18 @@ type action string
 
 // What processes do.
 const (
-	acquire   action = "acquire"
-	try       action = "try"
-	waitFor   action = "acquire with Wait"
-	maxHold   action = "acquire with MaxHold"
-	takeOver  action = "take over"
-	setLimit  action = "set limit"
-	evict     action = "evict"
-	releaseID action = "release ID"
-	reopen    action = "reopen"
+	acquire    action = "acquire"
+	try        action = "try"
+	waitFor    action = "acquire with Wait"
+	maxHold    action = "acquire with MaxHold"
+	takeOver   action = "take over"
+	setLimit   action = "set limit"
+	clearLimit action = "clear limit"
+	setDefault action = "set default"
+	status     action = "status"
+	evict      action = "evict"
+	releaseID  action = "release ID"
+	reopen     action = "reopen"
 )
 
 // What goes wrong.
@@ -60,6 +64,19 @@ const (
 	plant   action = "plant a key"
 	again   action = "put a request again"
 )
+
+// gate is the name of a step's queue.
+func (x step) gate() string {
+	if x.key == "" {
+		return gate
+	}
+	return limiter + "/key/" + x.key
+}
+
+// queues are the steps to which all queues of a script belong.
+func queues(do action) []step {
+	return []step{{do: do}, {do: do, key: "k"}, {do: do, key: "k1"}}
+}
 
 // fate is a fate of messages by its name, since scripts are printed.
 type fate string
@@ -77,7 +94,7 @@ const (
 )
 
 var (
-	people = [][]action{{acquire}, {acquire, try, waitFor, maxHold}, {setLimit, evict, takeOver, releaseID, reopen}}
+	people = [][]action{{acquire}, {acquire, try, waitFor, maxHold}, {setLimit, evict, takeOver, releaseID, reopen}, {setLimit, setDefault, clearLimit, status}}
 	// rapid prefers what comes first, the more the longer a list is: so lists are short.
 	harms = [][]action{{meet}, {stall, cut, snap, leader}, {meet}, {expire, late, compact, again, plant}}
 	fates = [][]fate{{lostBack, lateCopy, twice}, {slowBack, unanswered, slowThere}, {noSpace, lostThere, swallowed}}
@@ -115,8 +132,12 @@ func drawStep(t *rapid.T, s script) step {
 		who:   rapid.IntRange(0, s.processes-1).Draw(t, "who"),
 		do:    oneOf(t, kinds, "do"),
 	}
+	x.key = rapid.SampledFrom([]string{"", "k", "", "k1"}).Draw(t, "key")
+	if x.do == clearLimit && x.key == "" {
+		x.key = "k"
+	}
 	switch x.do {
-	case setLimit:
+	case setLimit, setDefault:
 		x.n = rapid.IntRange(0, 4).Draw(t, "limit")
 	case evict, releaseID:
 		x.id = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "ID")
@@ -127,7 +148,7 @@ func drawStep(t *rapid.T, s script) step {
 		x.method = rapid.SampledFrom([]string{"Txn", "", "LeaseKeepAlive", "Watch", "Range"}).Draw(t, "method")
 		x.fate = oneOf(t, fates, "fate")
 		x.d = times.Draw(t, "by")
-	case snap, compact, expire, plant, again:
+	case snap, compact, expire, plant, again, clearLimit, status:
 	default:
 		x.n = rapid.IntRange(1, s.limit).Draw(t, "weight")
 		x.id = rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "ID")
@@ -148,7 +169,12 @@ func (s script) String() string {
 		at += x.pause
 		fmt.Fprintf(&b, "%10v  p%d %s", at, x.who, x.do)
 		switch x.do {
-		case setLimit:
+		case meet, stall, cut, snap, leader, compact, expire, late, reopen, setDefault:
+		default:
+			fmt.Fprintf(&b, " of %s", x.gate())
+		}
+		switch x.do {
+		case setLimit, setDefault:
 			fmt.Fprintf(&b, " %d", x.n)
 		case evict, releaseID:
 			fmt.Fprintf(&b, " %q", x.id)
@@ -156,7 +182,7 @@ func (s script) String() string {
 			fmt.Fprintf(&b, " %v", x.d)
 		case meet:
 			fmt.Fprintf(&b, ": the next %d %s: %s, %v", x.n, x.method, x.fate, x.d)
-		case snap, compact, expire, plant, again:
+		case snap, compact, expire, plant, again, clearLimit, status:
 		default:
 			fmt.Fprintf(&b, " weight %d, ID %q, for %v; ctx %v, bound %v", x.n, x.id, x.d, x.ctx, x.bound)
 		}

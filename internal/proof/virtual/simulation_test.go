@@ -22,7 +22,11 @@ const (
 	prefix = "/virtual"
 	queue  = "q"
 	gate   = "sem/" + queue
-	root   = prefix + "/v1/test/"
+
+	limiterName = "l"
+	limiter     = "limiter/" + limiterName
+
+	root = prefix + "/v1/test/"
 )
 
 // simulation is an etcd with some processes, and a record of what they do.
@@ -118,8 +122,10 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 		p.fates = nil
 		p.mu.Unlock()
 	}
-	for _, key := range sim.server.Keys(root + gate + "/queue/") {
-		_, _ = sim.intruder.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(key), "=", 0)).Then(clientv3.OpDelete(key)).Commit()
+	for _, x := range queues(acquire) {
+		for _, key := range sim.server.Keys(root + x.gate() + "/queue/") {
+			_, _ = sim.intruder.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(key), "=", 0)).Then(clientv3.OpDelete(key)).Commit()
+		}
 	}
 	// A waiter whose event was lost finds out by the next list.
 	time.Sleep(3 * sim.script.ttl)
@@ -128,17 +134,18 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 
 	for _, p := range sim.all {
 		p.open(ctx)
-		bounded, cancel := context.WithTimeout(ctx, time.Minute)
-		if err := p.call(bounded, history.Event{Name: history.SetLimit, Limit: int64(sim.script.limit)}, func(sem *concurrency.Semaphore) error {
-			return sem.SetLimit(bounded, sim.script.limit, concurrency.CreateLimit())
-		}); err != nil {
-			sim.wrong("probe", "%s cannot set the limit: %v", p.name, err)
+		for _, x := range []step{{do: setLimit}, {do: setDefault}, {do: clearLimit, key: "k"}, {do: clearLimit, key: "k1"}} {
+			x.n = sim.script.limit
+			if err := p.do(x); err != nil {
+				sim.wrong("probe", "%s: %s of %s: %v", p.name, x.do, x.gate(), err)
+			}
 		}
-		x := step{do: acquire, n: sim.script.limit, ctx: time.Minute}
-		if err := p.ask(ctx, x); err != nil {
-			sim.wrong("probe", "%s gets no permit: %v", p.name, err)
+		for _, x := range queues(acquire) {
+			x.n, x.ctx = sim.script.limit, time.Minute
+			if err := p.do(x); err != nil {
+				sim.wrong("probe", "%s gets no permit of %s: %v", p.name, x.gate(), err)
+			}
 		}
-		cancel()
 	}
 	sim.mu.Lock()
 	late := time.Until(sim.underWay)
@@ -146,7 +153,7 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 	time.Sleep(max(0, late) + time.Minute) // for what is cleaned up in the background
 	sim.mark(ctx, history.MarkIdle)
 	for _, key := range sim.server.Keys(prefix) {
-		if strings.Contains(key, "/"+gate+"/queue/") || strings.Contains(key, "/id/") {
+		if strings.Contains(key, "/queue/") || strings.Contains(key, "/id/") {
 			sim.wrong("left", "%s exists after all permits were released", key)
 		}
 	}
@@ -157,7 +164,7 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 		sim.wrong("left", "leases %x live after all sessions were closed", left)
 	}
 	for _, key := range sim.server.Keys(prefix) {
-		if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, root+"register/") {
+		if !strings.HasSuffix(key, "/limit") && key != root+limiter+"/default" && !strings.HasPrefix(key, root+"register/") {
 			sim.wrong("left", "%s exists after all sessions were closed", key)
 		}
 	}
@@ -202,9 +209,13 @@ func (sim *simulation) step(p *process, x step) {
 		}
 	case plant:
 		// It has no lease and looks like a request of the first one's.
-		sim.tamper(sim.space.Queue(keyspace.Semaphore, queue).Slot(keyspace.Slot{Lease: lease(sim.all[0].session()), Number: 40, Weight: 1}), clientv3.OpPut, "key planted")
+		keys := sim.space.Queue(keyspace.Semaphore, queue)
+		if x.key != "" {
+			keys = sim.space.Limiter(limiterName).Key(x.key)
+		}
+		sim.tamper(keys.Slot(keyspace.Slot{Lease: lease(sim.all[0].session()), Number: 40, Weight: 1}), clientv3.OpPut, "key planted")
 	case again:
-		if keys := sim.server.Keys(root + gate + "/queue/"); len(keys) > 0 {
+		if keys := sim.server.Keys(root + x.gate() + "/queue/"); len(keys) > 0 {
 			sim.tamper(keys[0], func(key, _ string, _ ...clientv3.OpOption) clientv3.Op {
 				return clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease())
 			}, "key overwritten")
