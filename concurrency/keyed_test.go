@@ -193,6 +193,61 @@ func TestTrapN3DefaultBehindTheView(t *testing.T) {
 	require.NoError(t, granted(t, w, "none holds").Release(ctx))
 }
 
+// N4: a limit that was cleared says which requests it had admitted, and a key's limit that is changed
+// while the default is lowered misses none.
+func TestTrapN4LimitOfAKey(t *testing.T) {
+	t.Parallel()
+	t.Run("cleared", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		ctx := ctxT(t)
+		s, _ := f.Session(idle())
+		lim := keyed(t, s, "llm", 1)
+		require.NoError(t, lim.Key("a").SetLimit(ctx, 3, concurrency.CreateLimit()))
+		var held []*concurrency.Permit
+		for range 3 {
+			held = append(held, acquire(t, ctx, lim.Key("a")))
+		}
+		w := ask(t, ctx, lim.Key("a"))
+		f.seesKey(ctx, lim, "a")
+		require.NoError(t, lim.ClearLimit(ctx, "a"))
+		st, err := lim.Key("a").Status(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 3, 3, 1}, []int{st.Limit, st.Used, len(st.Holders), len(st.Waiters)}, "exactly those hold")
+		for _, p := range held {
+			waiting(t, w, "the default is 1")
+			require.NoError(t, p.Release(ctx))
+		}
+		require.NoError(t, granted(t, w, "none holds").Release(ctx))
+	})
+	t.Run("changed while the default is", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		ctx := ctxT(t)
+		s, _ := f.Session(idle())
+		other, c := f.Session(idle())
+		lim, admin := keyed(t, s, "llm", 1), keyed(t, other, "llm", 1)
+		held := []*concurrency.Permit{acquire(t, ctx, lim.Key("a"))}
+		between := c.Inject(embedtest.Fault{Method: "Txn", Skip: 1, Do: embedtest.Pass, Before: func() {
+			assertNoError(t, lim.SetDefault(ctx, 3))
+			for range 2 {
+				p, err := lim.Key("a").Acquire(ctx)
+				assertNoError(t, err)
+				held = append(held, p)
+			}
+		}})
+		require.NoError(t, admin.Key("a").SetLimit(ctx, 1))
+		require.Equal(t, 1, between.Hits(), "the change")
+		st, err := lim.Key("a").Status(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 3, 3}, []int{st.Limit, st.Used, len(st.Holders)})
+		for _, p := range held {
+			require.NoError(t, p.Err())
+			require.NoError(t, p.Release(ctx))
+		}
+	})
+}
+
 // A default that was deleted by hand is stored again as it was, by a caller or by a process that
 // waits.
 func TestDeletedDefaultComesBack(t *testing.T) {

@@ -65,6 +65,34 @@ func TestRangesDoNotMeet(t *testing.T) {
 	})
 }
 
+// The queue of a key holds no key of another key's, of the total or of the default, nor of another
+// limiter's, whatever the texts are.
+func TestRangesOfKeysDoNotMeet(t *testing.T) {
+	text := rapid.StringMatching(`[ab/%\x00é\-1]{1,4}`)
+	name := text.Filter(func(s string) bool { return CheckName(s) == nil })
+	rapid.Check(t, func(t *rapid.T) {
+		limiter, key := name.Draw(t, "name"), text.Draw(t, "key")
+		other, next := rapid.OneOf(rapid.Just(limiter), name).Draw(t, "other"), rapid.OneOf(rapid.Just(key), rapid.Just(key+text.Draw(t, "tail")), text).Draw(t, "next")
+		own, others := space(t, "ns").Limiter(limiter), space(t, "ns").Limiter(other)
+		q := own.Key(key)
+		slot := Slot{Lease: rapid.Int64().Draw(t, "lease"), Number: 3, Weight: int64(rapid.IntRange(1, 20).Draw(t, "weight"))}
+		require.True(t, space(t, "ns").Queued(q.Slot(slot)))
+		foreign := []string{others.Default, others.Total().Slot(slot), others.Total().Limit, others.Total().ID("i")}
+		if limiter != other || key != next {
+			k := others.Key(next)
+			foreign = append(foreign, k.Slot(slot), k.Limit, k.ID("i"))
+			for _, a := range []string{"i", "bi", "/i"} {
+				require.NotEqual(t, q.ID("i"), k.ID(a))
+			}
+		}
+		for _, f := range foreign {
+			require.False(t, inRange(f, q.Range), "%s lies in the range of %s", f, q.Range)
+			_, ok := q.ParseSlot(f)
+			require.False(t, ok)
+		}
+	})
+}
+
 // inRange asks etcd's own client where a prefix ends.
 func inRange(key, prefix string) bool {
 	return key >= prefix && key < clientv3.GetPrefixRangeEnd(prefix)

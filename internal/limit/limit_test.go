@@ -65,6 +65,32 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// One row for each state of the stored default that a change may find. Previous falls to 0 only when
+// every request that a former default admitted fits the new one.
+func TestChangeBase(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from record.Limit
+		n    int64
+		want record.Limit
+	}{
+		"none":                            {record.Limit{}, 5, record.Limit{Limit: 5, Settled: true}},
+		"raised":                          {record.Limit{Limit: 3}, 5, record.Limit{Limit: 5, Settled: true}},
+		"the same":                        {record.Limit{Limit: 5}, 5, record.Limit{Limit: 5, Settled: true}},
+		"lowered":                         {record.Limit{Limit: 9, Settled: true}, 5, record.Limit{Limit: 5, Previous: 9}},
+		"lowered again":                   {record.Limit{Limit: 9, Previous: 12}, 5, record.Limit{Limit: 5, Previous: 12}},
+		"raised, below the greatest":      {record.Limit{Limit: 3, Previous: 12}, 5, record.Limit{Limit: 5, Previous: 12}},
+		"raised to the greatest":          {record.Limit{Limit: 3, Previous: 12}, 12, record.Limit{Limit: 12, Settled: true}},
+		"paused":                          {record.Limit{Limit: 3}, 0, record.Limit{Previous: 3}},
+		"of a program that was the first": {record.Limit{Limit: 3, Initial: true, Settled: true}, 2, record.Limit{Limit: 2, Previous: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, changeBase(c.from, c.n))
+		})
+	}
+}
+
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	lowered := record.Limit{Limit: 5, Through: 70, Previous: 9, By: "b", AtMS: 3}

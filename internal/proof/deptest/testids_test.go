@@ -21,7 +21,7 @@ var (
 
 // requiredIDs lists what docs/tested-failures.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples to the protocol
-// (S: safety, L: liveness) and to the index of requests and permits (W), lessons of other
+// (S: safety, L: liveness), to the index of requests and permits (W) and to limits by key (N), lessons of other
 // elections and job lockers (J) and of other idempotency libraries (I), and what attacks on a
 // finished version have found (A). Numbers that are left out belong to packages and modes that
 // do not exist yet.
@@ -41,6 +41,7 @@ func requiredIDs() []string {
 	add("L", "%d", 1, 10, 2, 7)
 	add("W", "%d", 6, 6)
 	add("W", "%d", 21, 21)
+	add("N", "%d", 3, 4)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
 	add("A", "%d", 1, 86)
