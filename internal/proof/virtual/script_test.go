@@ -14,6 +14,7 @@ type script struct {
 	margin    time.Duration
 	processes int
 	limit     int
+	key       string // of which most steps are
 	steps     []step
 }
 
@@ -78,6 +79,10 @@ func queues(do action) []step {
 	return []step{{do: do}, {do: do, key: "k"}, {do: do, key: "k1"}}
 }
 
+// ofDefault are the messages by which a watch brings a change of the default. They may be lost while
+// those of a key's queue are not.
+const ofDefault = "Watch of the default"
+
 // fate is a fate of messages by its name, since scripts are printed.
 type fate string
 
@@ -117,6 +122,7 @@ func drawScript(t *rapid.T) script {
 		ttl:       time.Duration(rapid.IntRange(5, 15).Draw(t, "TTL")) * time.Second,
 		processes: rapid.IntRange(2, 4).Draw(t, "processes"), limit: rapid.IntRange(1, 3).Draw(t, "limit"),
 	}
+	s.key = rapid.SampledFrom([]string{"", "k"}).Draw(t, "most steps")
 	one := rapid.Custom(func(t *rapid.T) step { return drawStep(t, s) })
 	s.steps = rapid.SliceOfN(one, 5, 30).Draw(t, "steps")
 	return s
@@ -132,7 +138,7 @@ func drawStep(t *rapid.T, s script) step {
 		who:   rapid.IntRange(0, s.processes-1).Draw(t, "who"),
 		do:    oneOf(t, kinds, "do"),
 	}
-	x.key = rapid.SampledFrom([]string{"", "k", "", "k1"}).Draw(t, "key")
+	x.key = rapid.SampledFrom([]string{s.key, s.key, s.key, "", "k", "k1"}).Draw(t, "key")
 	if x.do == clearLimit && x.key == "" {
 		x.key = "k"
 	}
@@ -145,7 +151,7 @@ func drawStep(t *rapid.T, s script) step {
 		x.d = times.Draw(t, "for")
 	case meet:
 		x.n = rapid.IntRange(1, 9).Draw(t, "messages")
-		x.method = rapid.SampledFrom([]string{"Txn", "", "LeaseKeepAlive", "Watch", "Range"}).Draw(t, "method")
+		x.method = rapid.SampledFrom([]string{"Txn", "", "LeaseKeepAlive", "Watch", "Range", ofDefault}).Draw(t, "method")
 		x.fate = oneOf(t, fates, "fate")
 		x.d = times.Draw(t, "by")
 	case snap, compact, expire, plant, again, clearLimit, status:

@@ -3,11 +3,14 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -252,7 +255,10 @@ func (p *process) fate(m fakeetcd.Message) fakeetcd.Fate {
 		x := &p.fates[i]
 		// What is lost of a watch are events: a request that is lost is held up
 		// until clientv3 asks anew, which it does not.
-		if x.n == 0 || x.method != "" && x.method != m.Method || m.Method == "Watch" && !m.Answer {
+		if x.n == 0 || m.Method == "Watch" && !m.Answer {
+			continue
+		}
+		if of := x.method == ofDefault && bringsDefault(m); !of && x.method != "" && x.method != m.Method {
 			continue
 		}
 		x.n--
@@ -264,6 +270,12 @@ func (p *process) fate(m fakeetcd.Message) fakeetcd.Fate {
 		return fateOf(x.fate, x.d, m)
 	}
 	return fakeetcd.Fate{}
+}
+
+// bringsDefault reports whether a message is that of a watch which brings a change of the default.
+func bringsDefault(m fakeetcd.Message) bool {
+	r, ok := m.Body.(*etcdserverpb.WatchResponse)
+	return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool { return string(e.Kv.Key) == root+limiter+"/default" })
 }
 
 func (p *process) session() *concurrency.Session {
