@@ -149,7 +149,8 @@ var fences = []fence{
 		name: "what middlewares of all transports share imports their parent and the standard library",
 		why:  "it is the half of a middleware that knows no transport",
 		bans: func(f file, imp string) bool {
-			return within(f.dir, "idempotency/internal") && !f.test && !isStandard(imp) && imp != module+"/idempotency"
+			half, parent := path.Base(f.dir) == "middleware", path.Dir(path.Dir(f.dir))
+			return half && slices.Contains(public, parent) && !f.test && !isStandard(imp) && imp != module+"/"+parent
 		},
 		planted: [2]string{"idempotency/internal/middleware/run.go", "google.golang.org/grpc/codes"},
 	},
@@ -233,21 +234,22 @@ func TestFencesFail(t *testing.T) {
 	}
 
 	inOrder := planted(t, map[string]string{
-		"concurrency/session.go":          importing("concurrency/session.go", "go.etcd.io/etcd/client/v3", module+"/internal/lease"),
-		"concurrency/session_test.go":     importing("concurrency/session_test.go", module+"/embedtest", "pgregory.net/rapid"),
-		"concurrency/limithttp/limit.go":  importing("concurrency/limithttp/limit.go", "net/http", module+"/concurrency"),
-		"idempotency/idemgrpc/idem.go":    importing("idempotency/idemgrpc/idem.go", "google.golang.org/grpc/codes", module+"/idempotency"),
-		"idempotency/idemhttp/idem.go":    importing("idempotency/idemhttp/idem.go", module+"/idempotency/internal/middleware"),
-		"schedlock/locker.go":             importing("schedlock/locker.go", module+"/concurrency"),
-		"embedtest/start.go":              importing("embedtest/start.go", "go.etcd.io/etcd/server/v3/embed"),
-		"idempotency/conformance/run.go":  importing("idempotency/conformance/run.go", "testing", "go.etcd.io/etcd/client/v3"),
-		"idempotency/idemtest/run.go":     importing("idempotency/idemtest/run.go", module+"/idempotency/conformance", module+"/idempotency", module+"/concurrency"),
-		"internal/mirror/mirror_test.go":  importing("internal/mirror/mirror_test.go", module+"/embedtest"),
-		"internal/proof/chaos/nemesis.go": importing("internal/proof/chaos/nemesis.go", module+"/embedtest"),
-		"examples/fleet/main.go":          importing("examples/fleet/main.go", module+"/embedtest", "net/http"),
-		"integration/go.mod":              "module elsewhere",
-		"integration/gocron/gocron.go":    importing("integration/gocron/gocron.go", module+"/embedtest"),
-		"concurrency/testdata/ignored.go": importing("concurrency/testdata/ignored.go", module+"/schedlock"),
+		"concurrency/session.go":                       importing("concurrency/session.go", "go.etcd.io/etcd/client/v3", module+"/internal/lease"),
+		"concurrency/session_test.go":                  importing("concurrency/session_test.go", module+"/embedtest", "pgregory.net/rapid"),
+		"concurrency/limithttp/limit.go":               importing("concurrency/limithttp/limit.go", "net/http", module+"/concurrency", module+"/concurrency/internal/middleware"),
+		"concurrency/internal/middleware/admission.go": importing("concurrency/internal/middleware/admission.go", module+"/concurrency"),
+		"idempotency/idemgrpc/idem.go":                 importing("idempotency/idemgrpc/idem.go", "google.golang.org/grpc/codes", module+"/idempotency"),
+		"idempotency/idemhttp/idem.go":                 importing("idempotency/idemhttp/idem.go", module+"/idempotency/internal/middleware"),
+		"schedlock/locker.go":                          importing("schedlock/locker.go", module+"/concurrency"),
+		"embedtest/start.go":                           importing("embedtest/start.go", "go.etcd.io/etcd/server/v3/embed"),
+		"idempotency/conformance/run.go":               importing("idempotency/conformance/run.go", "testing", "go.etcd.io/etcd/client/v3"),
+		"idempotency/idemtest/run.go":                  importing("idempotency/idemtest/run.go", module+"/idempotency/conformance", module+"/idempotency", module+"/concurrency"),
+		"internal/mirror/mirror_test.go":               importing("internal/mirror/mirror_test.go", module+"/embedtest"),
+		"internal/proof/chaos/nemesis.go":              importing("internal/proof/chaos/nemesis.go", module+"/embedtest"),
+		"examples/fleet/main.go":                       importing("examples/fleet/main.go", module+"/embedtest", "net/http"),
+		"integration/go.mod":                           "module elsewhere",
+		"integration/gocron/gocron.go":                 importing("integration/gocron/gocron.go", module+"/embedtest"),
+		"concurrency/testdata/ignored.go":              importing("concurrency/testdata/ignored.go", module+"/schedlock"),
 	})
 	for _, fe := range fences {
 		if got := fe.breaches(inOrder); len(got) != 0 {

@@ -1,0 +1,165 @@
+// Package middleware is the half of a limiting middleware that is the same for every transport: it
+// runs requests under permits, follows outages of etcd, and says for which reason a request is
+// refused and when to repeat it. The packages limithttp and limitgrpc translate between it and
+// their transport.
+package middleware
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// maxTime is the greatest Wait and Patience.
+const maxTime = 24 * time.Hour
+
+// Settings are the options that the middlewares of all transports have.
+type Settings struct {
+	Limiter    concurrency.Limiter
+	Keyed      bool // Options.Key is set
+	Wait       time.Duration
+	MaxWaiters int
+	Open       bool // the outage policy
+	Patience   time.Duration
+	Enabled    func() bool
+	OnOutage   func(error)
+	// Do runs a function under a permit; nil means Semaphore.Do. Benchmarks set it.
+	Do func(*concurrency.Semaphore, context.Context, func(context.Context, *concurrency.Permit) error, ...concurrency.AcquireOption) error
+}
+
+// check fills in defaults, and returns an error for a setting that is out of range.
+func (s *Settings) check() error {
+	s.Patience = cmp.Or(s.Patience, 10*time.Second)
+	if s.Do == nil {
+		s.Do = (*concurrency.Semaphore).Do
+	}
+	switch {
+	case s.Limiter == nil || reflect.ValueOf(s.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(s.Limiter).IsNil():
+		return errors.New("the limiter is nil")
+	case s.Limiter == concurrency.Single(nil):
+		return errors.New("the semaphore given to concurrency.Single is nil")
+	case !s.Keyed:
+		return errors.New("Options.Key is nil: it returns the key of a request, such as its tenant, and false for one that is not limited")
+	case s.Wait < 0 || s.Wait > maxTime:
+		return fmt.Errorf("Options.Wait %v is not between 0 and %v", s.Wait, maxTime)
+	case s.Patience < time.Millisecond || s.Patience > maxTime:
+		return fmt.Errorf("Options.Patience %v is not between 1ms and %v", s.Patience, maxTime)
+	case s.MaxWaiters < 0:
+		return fmt.Errorf("Options.MaxWaiters %d is negative", s.MaxWaiters)
+	case s.MaxWaiters > 0 && s.Wait == 0:
+		return fmt.Errorf("Options.MaxWaiters %d without Options.Wait: no request waits", s.MaxWaiters)
+	}
+	return nil
+}
+
+// Admission runs requests under the permits of a limiter. It is safe for concurrent use.
+type Admission struct {
+	Settings
+	same   bool // limiters can be compared
+	opts   []concurrency.AcquireOption
+	probe  []concurrency.AcquireOption // of a request that asks whether an outage has ended
+	outage outage
+	retry  retries
+}
+
+// New returns an Admission. Its error is concurrency.ErrInvalid, with what was attempted.
+func New(attempted string, s Settings) (*Admission, error) {
+	if err := s.check(); err != nil {
+		return nil, Invalid(attempted, err)
+	}
+	a := &Admission{Settings: s, same: reflect.ValueOf(s.Limiter).Comparable()}
+	a.opts = []concurrency.AcquireOption{concurrency.Wait(s.Wait)}
+	if s.MaxWaiters > 0 {
+		a.opts = append(a.opts, concurrency.MaxWaiters(s.MaxWaiters))
+	}
+	a.probe = []concurrency.AcquireOption{concurrency.Wait(min(cmp.Or(s.Wait, askEvery), askEvery))}
+	a.outage = outage{patience: s.Patience, changed: s.OnOutage}
+	return a, nil
+}
+
+// Invalid returns a concurrency.ErrInvalid: what was attempted, and the reason.
+func Invalid(attempted string, reason error) error {
+	return invalid{fmt.Errorf("%s: %w", attempted, reason)}
+}
+
+type invalid struct{ error }
+
+func (invalid) Is(target error) bool { return target == concurrency.ErrInvalid }
+
+// Disabled reports whether the limit is switched off.
+func (a *Admission) Disabled() bool { return a.Enabled != nil && !a.Enabled() }
+
+// Run calls fn under a permit of the key and releases it, even if fn panics. The options in each
+// count less than the middleware's own. Without a permit fn is called only in an outage under the
+// policy Open, which is reported. ran says whether fn was called; then err is nil or says that the
+// permit was lost before fn returned.
+func (a *Admission) Run(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error), fn func(context.Context)) (ran bool, err error) {
+	v := &visit{a: a, fn: fn}
+	opts, err := a.before(ctx, key, each)
+	if err == nil {
+		err = a.Do(a.Limiter.Key(key), ctx, v.work, opts...)
+	}
+	if v.ran {
+		return true, err
+	}
+	if !a.passes(ctx, err, report) {
+		return false, err
+	}
+	fn(ctx)
+	return true, nil
+}
+
+// before returns the options of a call for a permit, or the error of a call that is not made.
+func (a *Admission) before(ctx context.Context, key string, each []concurrency.AcquireOption) ([]concurrency.AcquireOption, error) {
+	if key == "" {
+		return nil, Invalid("acquire", errors.New("the key of the request is empty (Options.Key)"))
+	}
+	if a.holds(ctx) {
+		return nil, Invalid(fmt.Sprintf("acquire %q", key), errors.New("the context has a permit of this limiter already: two permits for one request could wait for each other"))
+	}
+	opts := a.opts
+	if a.outage.on.Load() {
+		if err := a.outage.known(time.Now()); err != nil {
+			return nil, err
+		}
+		opts = a.probe
+	}
+	if len(each) > 0 {
+		opts = append(slices.Clip(each), opts...)
+	}
+	return opts, nil
+}
+
+// passes learns from the error of a request without a permit, and reports whether the request
+// passes by the policy.
+func (a *Admission) passes(ctx context.Context, err error, report func(error)) bool {
+	if !a.outage.learn(err, time.Now()) || !a.Open || ctx.Err() != nil {
+		return false
+	}
+	report(fmt.Errorf("passed without a permit (Options.Outage is Open): %w", err))
+	return true
+}
+
+// Acquire is Run for a call that ends later: it returns the context of the call and what ends it,
+// to be called once or more. The call also ends with ctx.
+func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error)) (context.Context, func(), error) {
+	opts, err := a.before(ctx, key, each)
+	var p *concurrency.Permit
+	if err == nil {
+		p, err = a.Limiter.Key(key).Acquire(ctx, opts...)
+	}
+	if err != nil {
+		if a.passes(ctx, err, report) {
+			return ctx, func() {}, nil
+		}
+		return nil, nil, err
+	}
+	a.outage.answered()
+	return a.hold(ctx, p, report)
+}

@@ -1,0 +1,65 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// Reason is why a middleware answers in place of the handler. The texts are the codes of limithttp;
+// limitgrpc writes them in its own form.
+type Reason string
+
+// The reasons.
+const (
+	KeyFull     Reason = "key-full"    // the limit of the key is reached
+	TotalFull   Reason = "total-full"  // the total of all keys is reached
+	Unavailable Reason = "unavailable" // etcd does not answer, the session is closed, or it has too many requests
+	Lost        Reason = "lost"        // the permit, or the place in the queue, was lost
+	Held        Reason = "held"        // another request has the ID given in Options.Each
+	Ended       Reason = "ended"       // the request's context has ended while it waited
+	Internal    Reason = "internal"    // the program or its settings are wrong
+)
+
+// Refusal is the answer of a middleware in place of the handler's response.
+type Refusal struct {
+	Reason Reason
+	// Limit is that of the key, for KeyFull.
+	Limit      int
+	RetryAfter time.Duration // 0 if nothing is known, or waiting does not help
+	// Report says that an operator should know the error.
+	Report bool
+}
+
+// Refuse returns the answer to a request of the key, for an error of Run or Acquire.
+func (a *Admission) Refuse(ctx context.Context, key string, err error) Refusal {
+	full, _ := errors.AsType[*concurrency.FullError](err)
+	switch {
+	case full != nil && full.Level == concurrency.LevelTotal:
+		return Refusal{Reason: TotalFull, RetryAfter: a.after(TotalFull, "", full)}
+	case full != nil:
+		return Refusal{Reason: KeyFull, Limit: full.Limit, RetryAfter: a.after(KeyFull, key, full)}
+	case errors.Is(err, concurrency.ErrHeld):
+		return Refusal{Reason: Held}
+	case errors.Is(err, concurrency.ErrInvalid), errors.Is(err, concurrency.ErrLimitMismatch):
+		return Refusal{Reason: Internal, Report: true}
+	case errors.Is(err, concurrency.ErrLost), errors.Is(err, concurrency.ErrReleased):
+		return Refusal{Reason: Lost, RetryAfter: a.after(Lost, "", nil), Report: true}
+	case ctx.Err() != nil:
+		return Refusal{Reason: Ended}
+	}
+	return Refusal{Reason: Unavailable, RetryAfter: a.after(Unavailable, "", nil), Report: true}
+}
+
+// after returns when to repeat a request. A limit of 0 is a pause, whose end is unknown.
+func (a *Admission) after(why Reason, key string, full *concurrency.FullError) time.Duration {
+	switch {
+	case full == nil:
+		return a.retry.after(group{why, key}, 0, 0, time.Now())
+	case full.Limit == 0:
+		return 0
+	}
+	return a.retry.after(group{why, key}, full.RetryAfter, full.Waiting, time.Now())
+}
