@@ -1,0 +1,86 @@
+// Package limithttp limits how many requests of one key (a tenant, a user, a model, a route) the
+// handlers of a whole fleet serve at the same time. It runs each request under a permit of a
+// concurrency.Limiter: a concurrency.KeyedLimiter, or one semaphore (concurrency.Single).
+// Transport limits outgoing requests likewise.
+//
+// # Guaranteed
+//
+// The guarantees of package concurrency: a handler runs under a permit of its own, so at most as
+// many run at once as the limit in force allows, in all processes and in the order in which their
+// requests joined the queue. Options.Outage says what etcd's outage does to that.
+//
+// A permit is held until the handler has returned, or has panicked: a client that hangs up does not
+// end it. What the handler has written is by then with net/http, whose buffer (4 KiB, in HTTP/1) is
+// sent after the release, so a client with a limit of 1 that has read a short response can send
+// its next request at once. If etcd does not confirm the release, it continues in the background
+// after the session's ReleaseTimeout.
+//
+// The handler's context ends with the client's, as ever, and when the permit is lost
+// (concurrency.ErrLost is its cause). A handler that checks its context stops before another
+// request is admitted in its place. FromContext returns the permit, with its fencing token.
+//
+// A client that leaves while its request waits frees its place in the queue, and a wait never
+// lasts longer than Options.Wait.
+//
+//	| request                                          | answer                                    |
+//	|--------------------------------------------------|-------------------------------------------|
+//	| the key's limit is reached                       | 429, Retry-After, RateLimit-Policy        |
+//	| the key's limit is 0: it is paused               | 429 without Retry-After                   |
+//	| the total of all keys is reached                 | 503 and Retry-After                       |
+//	| etcd does not answer, or refuses a write         | 503 and Retry-After; see Outage           |
+//	| the session is closed, or has too many requests  | 503 and Retry-After                       |
+//	| the permit was lost, and no response had begun   | 503 and Retry-After                       |
+//	| the request was evicted while it waited          | 503 and Retry-After                       |
+//	| the request's context ended while it waited      | 503, if the client is still there         |
+//	| the ID of Options.Each is in use                 | 409                                       |
+//	| the key is empty or too long, a limit differs    | 500                                       |
+//	| from the stored one, or the context has a permit |                                           |
+//	| of the same limiter already                      |                                           |
+//
+// These answers are problem+json (RFC 9457) with the member "code". Requests that run get no
+// header of this package. RateLimit-Policy and RateLimit are those of
+// draft-ietf-httpapi-ratelimit-headers-11, with the unit "concurrent-requests"; they are sent for
+// the client's own limit alone. Retry-After is from 1 to 60 seconds. It is computed from the queue
+// and from how many clients this process has sent away already; without an estimate it doubles up
+// to 32 seconds under load, as in Kubernetes. It is jittered in any case.
+//
+// # Outages
+//
+// An outage begins when etcd has been silent for Options.Patience. From then on one request a
+// second asks, and the others are answered at once by the policy, until etcd answers. Closed
+// answers 503. Open runs the requests without a permit, calls ReportError for each of them, and
+// OnOutage at the outage's beginning and end. Under Open nothing bounds the requests of a process
+// that is cut off: together with those of the processes that are not, and after healing until the
+// last of them has ended, more run than the limit allows. Permits that were held when the outage
+// began end by their session's TTL, whatever the policy.
+//
+// # Not guaranteed
+//
+// That a client of HTTP/1.1 which leaves is noticed while a large request waits: net/http looks for
+// that only once the body was read. Bodies of up to Options.Buffer are read before the request
+// waits. For a larger one, and one with Expect: 100-continue, the place in the queue is kept until
+// Wait has passed, and the permit is held while the handler reads the body: bound that by
+// http.Server.ReadTimeout.
+//
+// That a handler which never returns gives its permit to others: it holds it for as long as the
+// process lives. concurrency.MaxHold, in Options.Each, ends the permit and the handler's context.
+//
+// That a response is withheld if the permit is lost after it has begun. It stays as it is, and
+// ReportError gets the error.
+//
+// # Hijacked connections
+//
+// After http.Hijacker or http.ResponseController.Hijack, as for a WebSocket, the permit is held
+// until the handler has returned and the connection is closed, in either order; ServeHTTP of the
+// Middleware returns then. A lost permit does not close the connection. The connection is of
+// another type than the server's: its method NetConn returns that. Flush, 1xx responses, HTTP/2,
+// deadlines and sendfile are as without the Middleware; http.Pusher is not passed on.
+//
+// # Where to put it
+//
+// Put the Middleware behind authentication and in front of what costs something. Put it behind
+// that of idemhttp: a replay needs no permit, and a 429 is not recorded; there a client that leaves
+// does not end the wait. A second Middleware of the same Limiter within the first is an error
+// (500), since two requests could wait for each other; of another Limiter it is fine, and the waits
+// add up.
+package limithttp

@@ -1,0 +1,59 @@
+package limithttp
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
+)
+
+// Middleware returns a middleware that runs a handler under a permit of the request's key: see the
+// package's comment. It returns concurrency.ErrInvalid if the limiter or Options.Key is nil, or an
+// option is out of range. The middleware is safe for concurrent use.
+func Middleware(lim concurrency.Limiter, opts Options) (func(http.Handler) http.Handler, error) {
+	c, err := configure("middleware", lim, opts)
+	if err != nil {
+		return nil, err
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) })
+	}, nil
+}
+
+func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	key, limited := c.limited(r)
+	if !limited {
+		next.ServeHTTP(w, r)
+		return
+	}
+	body := c.read(r)
+	report := func(err error) { c.ReportError(r, err) }
+	res := &response{ResponseWriter: w}
+	ran, err := c.shared.Run(r.Context(), key, c.each(r), report, func(ctx context.Context) {
+		own := r.WithContext(ctx)
+		if body != nil {
+			own.Body = body
+		}
+		next.ServeHTTP(res, own)
+		if own.MultipartForm != nil {
+			r.MultipartForm = own.MultipartForm // net/http removes the files of this one
+		}
+		res.outlive(ctx)
+	})
+	if err == nil {
+		return
+	}
+	refused := c.shared.Refuse(r.Context(), key, err)
+	if refused.Report {
+		report(err)
+	}
+	if !ran || !res.begun {
+		c.refuse(w, r, refused)
+	}
+}
+
+// FromContext returns the permit under which a request runs, in a handler behind a Middleware: that
+// of the innermost one. It returns false for a request that is not limited, and for one that runs
+// without a permit in an outage.
+func FromContext(ctx context.Context) (*concurrency.Permit, bool) { return middleware.FromContext(ctx) }

@@ -1,0 +1,140 @@
+package limithttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
+)
+
+// Outage is what happens to a request while etcd does not answer: see Options.Outage.
+type Outage int
+
+// The outage policies.
+const (
+	// Closed refuses requests: at every moment at most as many run as the limit allows.
+	Closed Outage = iota
+	// Open runs requests without a permit. While it lasts there is no limit for the processes that
+	// cannot reach etcd, and those that can admit as many as the limit allows besides.
+	Open
+)
+
+// Options configure a Middleware or a Transport.
+type Options struct {
+	// Key returns the key of a request, such as its tenant, of 1 to 255 bytes; limited is false for
+	// a request that is not limited, such as a health check. A key must be authenticated: a client
+	// that chooses its key has no limit. An empty key of a limited request is an error of the
+	// program: the request is answered with 500. Defaults to nothing: Key is required.
+	Key func(*http.Request) (key string, limited bool)
+	// Wait is at most how long a request waits for a permit; 0 is not at all, and then only an etcd
+	// that does not answer delays the refusal, by concurrency.TryTimeout at most. Defaults to 0; at
+	// most 24 hours.
+	Wait time.Duration
+	// MaxWaiters refuses to wait if that many requests of the key wait already. It costs one more
+	// read of etcd for each request. Defaults to 0: any number of requests wait.
+	MaxWaiters int
+	// Each returns options for one request, such as concurrency.Weight and concurrency.MaxHold.
+	// Wait has no effect there. Defaults to none.
+	Each func(*http.Request) []concurrency.AcquireOption
+	// Outage says what happens to requests in an outage of etcd, which begins after Patience.
+	// Before that, and for requests that fail for another reason, the policy is Closed. Defaults to
+	// Closed.
+	Outage Outage
+	// Patience is how long etcd has to be silent before that is an outage rather than latency. Below
+	// about 6 seconds the loss of one member of etcd can count as one, before the client has switched
+	// to another member. Defaults to 10 seconds; from 1 millisecond to 24 hours.
+	Patience time.Duration
+	// Enabled reports whether requests are limited at all. It is called for each request; give it
+	// the Load of an atomic.Bool to switch the limit at run time. Requests that run keep their
+	// permits. Defaults to always.
+	Enabled func() bool
+	// Buffer is the largest body of a request, in bytes, that is read before the request asks for a
+	// permit: a client that sends its body slowly holds none, and one that leaves while its request
+	// waits is noticed. See the package's comment for larger bodies. A Transport has no use for it.
+	// Defaults to 64 KiB; at most 1 GiB, and -1 reads nothing.
+	Buffer int64
+	// Policy is the name of the limit in RateLimit-Policy and in problems, of printable ASCII
+	// characters without quotes and backslashes. A Transport has no use for it. Defaults to
+	// "concurrency".
+	Policy string
+	// OnProblem writes a problem; all headers but Content-Type are set. A Transport has no use for
+	// it. Defaults to problem+json.
+	OnProblem func(http.ResponseWriter, *http.Request, Problem)
+	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended.
+	// Defaults to nothing.
+	OnOutage func(error)
+	// ReportError is called with each error that an operator should know: etcd is unavailable, a
+	// request ran without a permit under Open, a permit was lost while its handler ran, or an option
+	// is wrong. A full limit is no such error. Defaults to nothing.
+	ReportError func(*http.Request, error)
+}
+
+// The default and the greatest Buffer.
+const (
+	defaultBuffer = 64 << 10
+	maxBuffer     = 1 << 30
+)
+
+// config is Options with their defaults.
+type config struct {
+	Options
+	shared *middleware.Admission
+}
+
+// configure returns the config of a middleware. Its error is concurrency.ErrInvalid.
+func configure(kind string, lim concurrency.Limiter, o Options) (*config, error) {
+	attempted := "limithttp: new " + kind
+	if err := o.check(); err != nil {
+		return nil, middleware.Invalid(attempted, err)
+	}
+	if o.Buffer == 0 {
+		o.Buffer = defaultBuffer
+	}
+	if o.Policy == "" {
+		o.Policy = "concurrency"
+	}
+	if o.ReportError == nil {
+		o.ReportError = func(*http.Request, error) {}
+	}
+	shared, err := middleware.New(attempted, middleware.Settings{
+		Limiter: lim, Keyed: o.Key != nil, Wait: o.Wait, MaxWaiters: o.MaxWaiters,
+		Open: o.Outage == Open, Patience: o.Patience, Enabled: o.Enabled, OnOutage: o.OnOutage,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &config{o, shared}, nil
+}
+
+// check returns an error for an option that only HTTP has and that is out of range.
+func (o *Options) check() error {
+	switch {
+	case o.Outage != Closed && o.Outage != Open:
+		return fmt.Errorf("Options.Outage %d is neither Closed nor Open", o.Outage)
+	case o.Buffer < -1 || o.Buffer > maxBuffer:
+		return fmt.Errorf("Options.Buffer %d is not between -1 and %d", o.Buffer, int64(maxBuffer))
+	case strings.ContainsFunc(o.Policy, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }):
+		return errors.New("Options.Policy has characters other than printable ASCII, or a quote or backslash")
+	}
+	return nil
+}
+
+// limited returns the key of a request, unless the request is not limited.
+func (c *config) limited(r *http.Request) (key string, limited bool) {
+	if c.shared.Disabled() {
+		return "", false
+	}
+	return c.Key(r)
+}
+
+// each returns the options for one request.
+func (c *config) each(r *http.Request) []concurrency.AcquireOption {
+	if c.Each == nil {
+		return nil
+	}
+	return c.Each(r)
+}

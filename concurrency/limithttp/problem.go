@@ -1,0 +1,79 @@
+package limithttp
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
+)
+
+// Problem is an answer of the Middleware in place of the handler's response (RFC 9457). Type and
+// ViolatedPolicies are those of draft-ietf-httpapi-ratelimit-headers-11 for CodeKeyFull and
+// CodeTotalFull, and empty otherwise.
+type Problem struct {
+	Type             string   `json:"type,omitempty"`
+	Title            string   `json:"title"`
+	Status           int      `json:"status"`
+	Detail           string   `json:"detail,omitempty"`
+	Code             Code     `json:"code"`
+	ViolatedPolicies []string `json:"violated-policies,omitempty"`
+}
+
+// Code identifies a kind of Problem.
+type Code string
+
+// The codes.
+const (
+	CodeHeld        Code = "held"        // 409: another request has the ID given in Options.Each
+	CodeKeyFull     Code = "key-full"    // 429: as many requests of the key run as its limit allows
+	CodeInternal    Code = "internal"    // 500: an option is wrong, or the limit differs from the stored one
+	CodeEnded       Code = "ended"       // 503: the request's context has ended while it waited
+	CodeLost        Code = "lost"        // 503: the permit, or the place in the queue, was lost
+	CodeTotalFull   Code = "total-full"  // 503: as many requests of all keys run as the total allows
+	CodeUnavailable Code = "unavailable" // 503: etcd does not answer, the session is closed, or it has too many requests
+)
+
+// problems are the answers by code.
+var problems = map[Code]Problem{
+	CodeHeld:        {Status: 409, Title: "The request is running"},
+	CodeKeyFull:     {Status: 429, Title: "Too many requests are running", Type: "https://iana.org/assignments/http-problem-types#quota-exceeded"},
+	CodeInternal:    {Status: 500, Title: "Internal Server Error"},
+	CodeEnded:       {Status: 503, Title: "The request waited too long"},
+	CodeLost:        {Status: 503, Title: "The request was interrupted", Detail: "It may have taken effect."},
+	CodeTotalFull:   {Status: 503, Title: "The service is at its capacity", Type: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"},
+	CodeUnavailable: {Status: 503, Title: "Service Unavailable"},
+}
+
+// refuse writes the problem of a refusal.
+func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Refusal) {
+	p := problems[Code(by.Reason)]
+	p.Code = Code(by.Reason)
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	switch p.Code {
+	case CodeKeyFull:
+		p.ViolatedPolicies = []string{c.Policy}
+		h.Add("RateLimit-Policy", `"`+c.Policy+`";q=`+strconv.Itoa(by.Limit)+`;qu="concurrent-requests"`)
+		h.Add("RateLimit", `"`+c.Policy+`";r=0`)
+	case CodeTotalFull: // its size is the service's own concern
+		p.ViolatedPolicies = []string{c.Policy + "-total"}
+	}
+	if by.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(middleware.Seconds(by.RetryAfter), 10))
+	}
+	if c.OnProblem != nil {
+		c.OnProblem(w, r, p)
+		return
+	}
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Language", "en")
+	h.Del("Content-Length")
+	h.Del("Content-Encoding")
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(b)
+}
