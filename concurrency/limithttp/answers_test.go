@@ -160,6 +160,9 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		_, err := Middleware(&stub{}, o)
 		require.ErrorIs(t, err, concurrency.ErrInvalid, want)
 		require.ErrorContains(t, err, "limithttp: new middleware: "+want)
+		_, err = Transport(&stub{}, o, nil)
+		require.ErrorIs(t, err, concurrency.ErrInvalid, want)
+		require.ErrorContains(t, err, "limithttp: new transport: "+want)
 	}
 	_, err := Middleware(nil, Options{Key: key})
 	require.ErrorIs(t, err, concurrency.ErrInvalid)

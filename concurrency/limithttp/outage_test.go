@@ -102,4 +102,3 @@ func TestLatencyIsNoOutage(t *testing.T) {
 	require.EqualValues(t, 1, s.calls.Load())
 	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, 10*time.Millisecond)
 }
-

@@ -1,0 +1,110 @@
+package limithttp
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// Transport returns an http.RoundTripper that sends each request under a permit of its key. The
+// permit is held until the response's body is closed or read to its end, until the request fails, or
+// until the request's context ends, whichever comes first: a body that is neither closed nor read
+// keeps it. The body's last Read, or Close, waits for etcd to confirm the release, at most for 2
+// seconds. If the permit is lost, the request's context ends with concurrency.ErrLost as its cause.
+//
+// A request that gets no permit fails with the errors of concurrency.Semaphore.Acquire, such as a
+// *concurrency.FullError: nothing was sent. The Outage policy and the bound of the wait are those of
+// a Middleware.
+//
+// Base sends the requests; nil means http.DefaultTransport. Transport returns concurrency.ErrInvalid
+// if the limiter or Options.Key is nil, or an option is out of range. The RoundTripper is safe for
+// concurrent use.
+func Transport(lim concurrency.Limiter, opts Options, base http.RoundTripper) (http.RoundTripper, error) {
+	c, err := configure("transport", lim, opts)
+	if err != nil {
+		return nil, err
+	}
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &transport{c, base}, nil
+}
+
+type transport struct {
+	*config
+	base http.RoundTripper
+}
+
+// RoundTrip sends a request under a permit. It returns the errors of Semaphore.Acquire, with method
+// and host, and those of base.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	key, limited := t.limited(r)
+	if !limited {
+		return t.base.RoundTrip(r)
+	}
+	report := func(err error) { t.ReportError(r, err) }
+	ctx, leave, err := t.shared.Acquire(r.Context(), key, t.each(r), report)
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		if t.shared.Refuse(r.Context(), key, err).Report {
+			report(err)
+		}
+		return nil, fmt.Errorf("limithttp: %s %s: %w", r.Method, r.URL.Host, err)
+	}
+	var resp *http.Response
+	defer func() {
+		if resp == nil || resp.Body == http.NoBody {
+			leave() // it has failed, or there is nothing to read
+		}
+	}()
+	resp, err = t.base.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		resp = nil
+		return nil, err
+	}
+	resp.Request = r
+	switch body := resp.Body.(type) {
+	case io.ReadWriteCloser: // the connection, after 101
+		resp.Body = struct {
+			*held
+			io.Writer
+		}{&held{body, leave}, body}
+	default:
+		if body != http.NoBody {
+			resp.Body = &held{body, leave}
+		}
+	}
+	return resp, nil
+}
+
+// held is a response's body whose permit is held until its end.
+type held struct {
+	io.ReadCloser
+	leave func()
+}
+
+// Read reads the body. It returns its error; after one, the permit is released.
+func (b *held) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.leave()
+	}
+	return n, err
+}
+
+// Close closes the body and releases the permit. It returns the body's error.
+func (b *held) Close() error {
+	defer b.leave()
+	return b.ReadCloser.Close()
+}
+
+// CloseIdleConnections closes those of base, for http.Client.CloseIdleConnections.
+func (t *transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
