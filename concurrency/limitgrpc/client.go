@@ -1,0 +1,94 @@
+package limitgrpc
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// UnaryClientInterceptor returns an interceptor that sends each call under a permit of its key. A
+// call that gets none fails with a status as a server's interceptor returns it, and nothing was sent;
+// errors.Is and errors.As also find the error of concurrency.Semaphore.Acquire, such as a
+// *concurrency.FullError. It returns concurrency.ErrInvalid if the limiter or Options.Key is nil, or
+// an option is out of range. The interceptor is safe for concurrent use.
+func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryClientInterceptor, error) {
+	c, err := configure("unary client interceptor", lim, opts)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		key, limited := c.limited(ctx, method)
+		if !limited {
+			return invoker(ctx, method, req, reply, cc, opts...)
+		}
+		return c.run(ctx, key, method, func(ctx context.Context) error {
+			return invoker(ctx, method, req, reply, cc, opts...)
+		})
+	}, nil
+}
+
+// StreamClientInterceptor is UnaryClientInterceptor for streams. The permit is held until RecvMsg has
+// returned an error, io.EOF included, or, if the server sends one message only, until that was
+// received; and at most until the call's context ends. These are also what ends the stream itself: a
+// caller that does none of them leaks both. It returns concurrency.ErrInvalid where
+// UnaryClientInterceptor does.
+func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.StreamClientInterceptor, error) {
+	c, err := configure("stream client interceptor", lim, opts)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		key, limited := c.limited(ctx, method)
+		if !limited {
+			return streamer(ctx, desc, cc, method, opts...)
+		}
+		own, leave, err := c.shared.Acquire(ctx, key, c.each(ctx, method), func(err error) { c.ReportError(ctx, method, err) })
+		if err != nil {
+			return nil, c.refuse(ctx, key, method, err)
+		}
+		begun := false
+		defer func() {
+			if !begun {
+				leave() // it has failed, or panicked
+			}
+		}()
+		stream, err := streamer(own, desc, cc, method, opts...)
+		if err != nil {
+			return nil, err
+		}
+		begun = true
+		lost := func() error {
+			if cause := context.Cause(own); errors.Is(cause, concurrency.ErrLost) {
+				return answer(ctx, c.shared.Refuse(ctx, key, cause), cause) // leave reports it
+			}
+			return nil
+		}
+		return &clientStream{stream, desc.ServerStreams, leave, lost}, nil
+	}, nil
+}
+
+// clientStream is a stream whose permit is held until its end.
+type clientStream struct {
+	grpc.ClientStream
+	many  bool // the server sends any number of messages
+	leave func()
+	lost  func() error
+}
+
+// RecvMsg receives a message. It returns the stream's error, or that its permit was lost.
+func (s *clientStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil && s.many {
+		return nil
+	}
+	if interrupted(err) {
+		if lost := s.lost(); lost != nil {
+			err = lost
+		}
+	}
+	s.leave()
+	return err
+}

@@ -1,0 +1,66 @@
+// Package limitgrpc limits how many calls of one key (a tenant, a user, a method) the handlers of a
+// whole fleet serve at the same time, unary calls and streams. It runs each call under a permit of a
+// concurrency.Limiter: a concurrency.KeyedLimiter, or one semaphore (concurrency.Single). The
+// interceptors of a client limit outgoing calls likewise.
+//
+// # Guaranteed
+//
+// The guarantees of package concurrency: a handler runs under a permit of its own, so at most as
+// many run at once as the limit in force allows, in all processes and in the order in which their
+// requests joined the queue. Options.Outage says what etcd's outage does to that.
+//
+// A permit is held until the handler has returned, or has panicked: a client that cancels does not
+// end it. The permit is released before the status is sent, so a client with a limit of 1 can send
+// its next call at once. If etcd does not confirm the release, it continues in the background after
+// the session's ReleaseTimeout.
+//
+// The handler's context ends with the client's, as ever, and when the permit is lost
+// (concurrency.ErrLost is its cause). FromContext returns the permit, with its fencing token. A
+// client that leaves while its call waits frees its place in the queue, and a wait never lasts longer
+// than Options.Wait.
+//
+//	| call                                            | answer                                     |
+//	|-------------------------------------------------|--------------------------------------------|
+//	| the key's limit is reached                      | RESOURCE_EXHAUSTED, KEY_FULL and RetryInfo |
+//	| the key's limit is 0: it is paused              | RESOURCE_EXHAUSTED without RetryInfo       |
+//	| the total of all keys is reached                | UNAVAILABLE, TOTAL_FULL and RetryInfo      |
+//	| etcd does not answer, or refuses a write        | UNAVAILABLE and RetryInfo; see Outage      |
+//	| the session is closed, or has too many requests | UNAVAILABLE and RetryInfo                  |
+//	| the permit was lost, and the handler's error    |                                            |
+//	| follows from that                               | UNAVAILABLE, LOST and RetryInfo            |
+//	| the request was evicted while it waited         | UNAVAILABLE, LOST and RetryInfo            |
+//	| the call's context ended while it waited        | CANCELLED or DEADLINE_EXCEEDED             |
+//	| the ID of Options.Each is in use                | ABORTED, HELD                              |
+//	| the key is empty or too long, a limit differs   | INTERNAL                                   |
+//	| from the stored one, or the context has a       |                                            |
+//	| permit of the same limiter already              |                                            |
+//
+// These answers have an ErrorInfo whose domain is Domain and whose reason is one of the Reason
+// constants. RetryInfo is from 1 to 60 seconds, computed from the queue and from how many callers
+// this process has sent away already; without an estimate it doubles up to 32 seconds under load. It
+// is jittered in any case.
+//
+// # Outages
+//
+// An outage begins when etcd has been silent for Options.Patience. From then on one call a second
+// asks, and the others are answered at once by the policy, until etcd answers. Closed answers
+// UNAVAILABLE. Open runs the calls without a permit, calls ReportError for each of them, and OnOutage
+// at the outage's beginning and end. Under Open nothing bounds the calls of a process that is cut
+// off: together with those of the processes that are not, and after healing until the last of them
+// has ended, more run than the limit allows.
+//
+// # Not guaranteed
+//
+// That a handler which never returns gives its permit to others: it holds it for as long as the
+// process lives. concurrency.MaxHold, in Options.Each, ends the permit and the handler's context.
+//
+// That a result is withheld if the permit was lost. A handler that succeeds nevertheless, or fails for
+// another reason, has its result sent, and ReportError gets the error.
+//
+// A panic of Options.Key, of Options.Each or of a handler is passed on, and gRPC's server ends the
+// process by it unless an interceptor in front recovers. No permit is left behind by it.
+//
+// Chain the interceptors behind authentication. A second one of the same Limiter within the first is
+// an error (INTERNAL), since two calls could wait for each other; of another Limiter it is fine, and
+// the waits add up.
+package limitgrpc

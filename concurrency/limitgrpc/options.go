@@ -1,0 +1,119 @@
+package limitgrpc
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
+)
+
+// Outage is what happens to a call while etcd does not answer: see Options.Outage.
+type Outage int
+
+// The outage policies.
+const (
+	// Closed refuses calls: at every moment at most as many run as the limit allows.
+	Closed Outage = iota
+	// Open runs calls without a permit. While it lasts there is no limit for the processes that
+	// cannot reach etcd, and those that can admit as many as the limit allows besides.
+	Open
+)
+
+// Options configure the interceptors.
+type Options struct {
+	// Key returns the key of a call by its context and full method (/package.Service/Method), such as
+	// its tenant, of 1 to 255 bytes; limited is false for a call that is not limited, such as a health
+	// check. On a server a key must be authenticated: a client that chooses its key has no limit. An
+	// empty key of a limited call is an error of the program: the call ends with INTERNAL. Defaults to
+	// nothing: Key is required.
+	Key func(ctx context.Context, fullMethod string) (key string, limited bool)
+	// Wait is at most how long a call waits for a permit; 0 is not at all, and then only an etcd that
+	// does not answer delays the refusal, by concurrency.TryTimeout at most. Defaults to 0; at most 24
+	// hours.
+	Wait time.Duration
+	// MaxWaiters refuses to wait if that many calls of the key wait already. It costs one more read of
+	// etcd for each call. Defaults to 0: any number of calls wait.
+	MaxWaiters int
+	// Each returns options for one call, such as concurrency.Weight and concurrency.MaxHold. Wait has
+	// no effect there. Defaults to none.
+	Each func(ctx context.Context, fullMethod string) []concurrency.AcquireOption
+	// Outage says what happens to calls in an outage of etcd, which begins after Patience. Before
+	// that, and for calls that fail for another reason, the policy is Closed. Defaults to Closed.
+	Outage Outage
+	// Patience is how long etcd has to be silent before that is an outage rather than latency. Below
+	// about 6 seconds the loss of one member of etcd can count as one, before the client has switched
+	// to another member. Defaults to 10 seconds; from 1 millisecond to 24 hours.
+	Patience time.Duration
+	// Enabled reports whether calls are limited at all. It is called for each call; give it the Load of
+	// an atomic.Bool to switch the limit at run time. Calls that run keep their permits. Defaults to
+	// always.
+	Enabled func() bool
+	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended.
+	// Defaults to nothing.
+	OnOutage func(error)
+	// ReportError is called with each error that an operator should know: etcd is unavailable, a call
+	// ran without a permit under Open, a permit was lost while its call ran, or an option is wrong. A
+	// full limit is no such error. Defaults to nothing.
+	ReportError func(ctx context.Context, fullMethod string, err error)
+}
+
+// config is Options with their defaults.
+type config struct {
+	Options
+	shared *middleware.Admission
+}
+
+// configure returns the config of an interceptor. Its error is concurrency.ErrInvalid.
+func configure(interceptor string, lim concurrency.Limiter, o Options) (*config, error) {
+	attempted := "limitgrpc: new " + interceptor
+	if o.Outage != Closed && o.Outage != Open {
+		return nil, middleware.Invalid(attempted, fmt.Errorf("Options.Outage %d is neither Closed nor Open", o.Outage))
+	}
+	if o.ReportError == nil {
+		o.ReportError = func(context.Context, string, error) {}
+	}
+	shared, err := middleware.New(attempted, middleware.Settings{
+		Limiter: lim, Keyed: o.Key != nil, Wait: o.Wait, MaxWaiters: o.MaxWaiters,
+		Open: o.Outage == Open, Patience: o.Patience, Enabled: o.Enabled, OnOutage: o.OnOutage,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &config{o, shared}, nil
+}
+
+// limited returns the key of a call, unless the call is not limited.
+func (c *config) limited(ctx context.Context, method string) (key string, limited bool) {
+	if c.shared.Disabled() {
+		return "", false
+	}
+	return c.Key(ctx, method)
+}
+
+// run calls fn under a permit of the key. It returns the error of a call without a permit, and fn's
+// otherwise; if the permit was lost, an error of fn that follows from the end of its context is
+// replaced.
+func (c *config) run(ctx context.Context, key, method string, fn func(context.Context) error) (failed error) {
+	report := func(err error) { c.ReportError(ctx, method, err) }
+	ran, err := c.shared.Run(ctx, key, c.each(ctx, method), report, func(own context.Context) {
+		failed = fn(own)
+	})
+	switch {
+	case err == nil:
+		return failed
+	case ran && !interrupted(failed):
+		report(err)
+		return failed
+	}
+	return c.refuse(ctx, key, method, err)
+}
+
+// each returns the options for one call.
+func (c *config) each(ctx context.Context, method string) []concurrency.AcquireOption {
+	if c.Each == nil {
+		return nil
+	}
+	return c.Each(ctx, method)
+}

@@ -1,0 +1,88 @@
+package limitgrpc
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
+)
+
+// Domain is the domain of the ErrorInfo in the interceptors' own answers.
+const Domain = "concurrency.etcdkit"
+
+// The reasons of the ErrorInfo in the interceptors' own answers.
+const (
+	ReasonHeld        = "HELD"        // ABORTED: another call has the ID given in Options.Each
+	ReasonKeyFull     = "KEY_FULL"    // RESOURCE_EXHAUSTED: as many calls of the key run as its limit allows
+	ReasonInternal    = "INTERNAL"    // INTERNAL: an option is wrong, or the limit differs from the stored one
+	ReasonLost        = "LOST"        // UNAVAILABLE: the permit, or the place in the queue, was lost
+	ReasonTotalFull   = "TOTAL_FULL"  // UNAVAILABLE: as many calls of all keys run as the total allows
+	ReasonUnavailable = "UNAVAILABLE" // UNAVAILABLE: etcd does not answer, the session is closed, or it has too many requests
+)
+
+// answers are the answers by the reason that all transports have. Ended has none: the call's context
+// says how it has ended.
+var answers = map[middleware.Reason]struct {
+	reason string
+	code   codes.Code
+	text   string
+}{
+	middleware.Held:        {ReasonHeld, codes.Aborted, "a call with this ID is running"},
+	middleware.KeyFull:     {ReasonKeyFull, codes.ResourceExhausted, "too many calls of this key are running"},
+	middleware.Internal:    {ReasonInternal, codes.Internal, "the limit of the call cannot be determined"},
+	middleware.Lost:        {ReasonLost, codes.Unavailable, "the call was interrupted, and may have taken effect"},
+	middleware.TotalFull:   {ReasonTotalFull, codes.Unavailable, "the service is at its capacity"},
+	middleware.Unavailable: {ReasonUnavailable, codes.Unavailable, "the limiter is unavailable"},
+}
+
+// refused is a status that keeps the error behind it, for callers in this process.
+type refused struct {
+	*status.Status
+	err error
+}
+
+// Error returns the text of the status.
+func (r *refused) Error() string { return r.Status.Err().Error() }
+
+// GRPCStatus returns the status that the client gets.
+func (r *refused) GRPCStatus() *status.Status { return r.Status }
+
+func (r *refused) Unwrap() error { return r.err }
+
+// refuse reports an error of Run or Acquire, if an operator should know it, and returns its answer.
+func (c *config) refuse(ctx context.Context, key, method string, err error) error {
+	by := c.shared.Refuse(ctx, key, err)
+	if by.Report {
+		c.ReportError(ctx, method, err)
+	}
+	return answer(ctx, by, err)
+}
+
+// answer returns the answer of a refusal, for an error of Run or Acquire.
+func answer(ctx context.Context, by middleware.Refusal, err error) error {
+	if by.Reason == middleware.Ended {
+		return &refused{status.FromContextError(ctx.Err()), err}
+	}
+	a := answers[by.Reason]
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: a.reason, Domain: Domain}}
+	if by.RetryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(by.RetryAfter)})
+	}
+	st, bad := status.New(a.code, "concurrency: "+a.text).WithDetails(details...)
+	if bad != nil {
+		st = status.New(a.code, a.text)
+	}
+	return &refused{st, err}
+}
+
+// interrupted reports whether the end of its context explains an error of a call.
+func interrupted(err error) bool {
+	return err != nil && (errors.Is(err, concurrency.ErrLost) || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled)
+}
