@@ -34,10 +34,11 @@ func TestStatusCodes(t *testing.T) {
 		reports bool
 	}{
 		{"key", &concurrency.FullError{Limit: 5, Used: 5}, codes.ResourceExhausted, ReasonKeyFull, time.Second, 2 * time.Second, false},
-		{"key with an estimate", &concurrency.FullError{Limit: 5, Level: "key", RetryAfter: 20 * time.Second}, codes.ResourceExhausted, ReasonKeyFull, 20 * time.Second, 25 * time.Second, false},
-		{"key with a long estimate", &concurrency.FullError{Limit: 5, RetryAfter: time.Hour}, codes.ResourceExhausted, ReasonKeyFull, 48 * time.Second, time.Minute, false},
+		{"key with an estimate", &concurrency.FullError{Limit: 5, Used: 5, Level: "key", RetryAfter: 20 * time.Second}, codes.ResourceExhausted, ReasonKeyFull, 20 * time.Second, 25 * time.Second, false},
+		{"key with a long estimate", &concurrency.FullError{Limit: 5, Used: 5, RetryAfter: time.Hour}, codes.ResourceExhausted, ReasonKeyFull, 48 * time.Second, time.Minute, false},
 		{"paused", &concurrency.FullError{}, codes.ResourceExhausted, ReasonKeyFull, 0, 0, false},
-		{"total", &concurrency.FullError{Limit: 200, Level: "total"}, codes.Unavailable, ReasonTotalFull, time.Second, 2 * time.Second, false},
+		{"total", &concurrency.FullError{Limit: 200, Used: 200, Level: "total"}, codes.Unavailable, ReasonTotalFull, time.Second, 2 * time.Second, false},
+		{"etcd is slow", &concurrency.FullError{Limit: 5}, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, false},
 		{"outage", &concurrency.UnavailableError{}, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},
 		{"session closed", concurrency.ErrClosed, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},
 		{"too many requests of the session", concurrency.ErrTooMany, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},

@@ -25,6 +25,7 @@
 //	| the key's limit is 0: it is paused              | RESOURCE_EXHAUSTED without RetryInfo       |
 //	| the total of all keys is reached                | UNAVAILABLE, TOTAL_FULL and RetryInfo      |
 //	| etcd does not answer, or refuses a write        | UNAVAILABLE and RetryInfo; see Outage      |
+//	| etcd answers later than Wait                    | UNAVAILABLE and RetryInfo                  |
 //	| the session is closed, or has too many requests | UNAVAILABLE and RetryInfo                  |
 //	| the permit was lost, and the handler's error    |                                            |
 //	| follows from that                               | UNAVAILABLE, LOST and RetryInfo            |

@@ -192,13 +192,14 @@ func TestPanics(t *testing.T) {
 func TestHandlerNeverReturns(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, 1)
-	stuck := make(chan struct{})
+	entered, stuck := make(chan struct{}), make(chan struct{})
 	s := serve(t, in.interceptors(options(wait(time.Hour), func(o *limitgrpc.Options) {
 		o.Each = func(context.Context, string) []concurrency.AcquireOption {
 			return []concurrency.AcquireOption{concurrency.MaxHold(50 * time.Millisecond)}
 		}
 	})), func(ctx context.Context, req *message) (*message, error) {
 		if req.Value == "stuck" {
+			close(entered)
 			<-ctx.Done()
 			<-stuck
 			return nil, ctx.Err()
@@ -206,7 +207,7 @@ func TestHandlerNeverReturns(t *testing.T) {
 		return ok(ctx, req)
 	}, okStream)
 	first := s.later(as(ctxT(t), "acme"), "stuck")
-	in.until("acme", 1, 0)
+	testkit.Closed(t, entered, "the handler runs")
 	require.NoError(t, s.get("acme"))
 	close(stuck)
 	refusal(t, testkit.Got(t, first, "the stuck call"), codes.Unavailable, limitgrpc.ReasonLost)

@@ -28,6 +28,7 @@
 //	| the key's limit is 0: it is paused               | 429 without Retry-After                   |
 //	| the total of all keys is reached                 | 503 and Retry-After                       |
 //	| etcd does not answer, or refuses a write         | 503 and Retry-After; see Outage           |
+//	| etcd answers later than Wait                     | 503 and Retry-After                       |
 //	| the session is closed, or has too many requests  | 503 and Retry-After                       |
 //	| the permit was lost, and no response had begun   | 503 and Retry-After                       |
 //	| the request was evicted while it waited          | 503 and Retry-After                       |
@@ -83,4 +84,8 @@
 // does not end the wait. A second Middleware of the same Limiter within the first is an error
 // (500), since two requests could wait for each other; of another Limiter it is fine, and the waits
 // add up.
+//
+// A timeout that answers before the handler has returned, such as http.TimeoutHandler, belongs in
+// front of the Middleware: in front, the permit is held until the handler has returned; behind, it
+// is released with the timeout's answer, while the handler continues.
 package limithttp

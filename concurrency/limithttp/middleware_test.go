@@ -99,7 +99,7 @@ func TestWait(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, 1)
 	p := in.take("acme")
-	s := in.serve(options(wait(50*time.Millisecond)), ok)
+	s := in.serve(options(wait(time.Second)), ok)
 	require.Equal(t, http.StatusTooManyRequests, s.get("acme").StatusCode)
 	require.Zero(t, s.calls.Load())
 
@@ -346,4 +346,24 @@ func TestClosedSession(t *testing.T) {
 	require.Equal(t, limithttp.CodeUnavailable, re.problem(t).Code)
 	require.NotEmpty(t, re.Header.Get("Retry-After"))
 	require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrClosed)
+}
+
+// TestTimeoutHandler: a handler behind a timeout holds its permit until it has returned, after the
+// client was answered.
+func TestTimeoutHandler(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 1)
+	ctx, timeout := context.WithCancel(ctxT(t)) // which the timeout of an hour would end
+	leave := make(chan struct{})
+	h := http.TimeoutHandler(middleware(t, in, options())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		timeout()
+		<-leave
+	})), time.Hour, "")
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
+	r.Header.Set("Tenant", "acme")
+	h.ServeHTTP(w, r)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	in.holders("acme", 1)
+	close(leave)
+	in.holders("acme", 0)
 }

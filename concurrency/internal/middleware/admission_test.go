@@ -70,10 +70,11 @@ func TestRefuse(t *testing.T) {
 		report bool
 	}{
 		{"key", nil, &concurrency.FullError{Limit: 5, Used: 5}, KeyFull, true, false},
-		{"key, by its level", nil, &concurrency.FullError{Limit: 5, Level: "key"}, KeyFull, true, false},
+		{"key, by its level", nil, &concurrency.FullError{Limit: 5, Waiting: 5, Level: "key"}, KeyFull, true, false},
 		{"paused", nil, &concurrency.FullError{Limit: 0, RetryAfter: time.Second}, KeyFull, false, false},
-		{"total", nil, fmt.Errorf("acquire: %w", &concurrency.FullError{Limit: 9, Level: "total"}), TotalFull, true, false},
+		{"total", nil, fmt.Errorf("acquire: %w", &concurrency.FullError{Limit: 9, Used: 9, Level: "total"}), TotalFull, true, false},
 		{"total paused", nil, &concurrency.FullError{Level: "total"}, TotalFull, false, false},
+		{"etcd is slow", nil, &concurrency.FullError{Limit: 5}, Unavailable, true, false},
 		{"ID in use", nil, &concurrency.HeldError{}, Held, false, false},
 		{"invalid", nil, concurrency.ErrInvalid, Internal, false, true},
 		{"mismatch", nil, &concurrency.LimitMismatchError{}, Internal, false, true},
@@ -149,7 +150,7 @@ func TestOutage(t *testing.T) {
 				require.Equal(t, 1, ran)
 			}
 
-			err = &concurrency.FullError{Limit: 1}
+			err = &concurrency.FullError{Limit: 1, Used: 1}
 			a.outage.mu.Lock()
 			a.outage.ask = time.Now()
 			a.outage.mu.Unlock()

@@ -37,6 +37,9 @@ type Refusal struct {
 func (a *Admission) Refuse(ctx context.Context, key string, err error) Refusal {
 	full, _ := errors.AsType[*concurrency.FullError](err)
 	switch {
+	case full != nil && full.Limit > 0 && full.Used == 0 && full.Waiting == 0:
+		// Wait was shorter than etcd's latency: whether a permit is free is not known.
+		return Refusal{Reason: Unavailable, RetryAfter: a.after(Unavailable, "", nil)}
 	case full != nil && full.Level == concurrency.LevelTotal:
 		return Refusal{Reason: TotalFull, RetryAfter: a.after(TotalFull, "", full)}
 	case full != nil:
