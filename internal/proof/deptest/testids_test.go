@@ -41,7 +41,7 @@ func requiredIDs() []string {
 	add("L", "%d", 1, 10, 2, 7)
 	add("W", "%d", 6, 6)
 	add("W", "%d", 21, 21)
-	add("N", "%d", 3, 4)
+	add("N", "%d", 3, 13, 6, 7, 8, 11)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
 	add("A", "%d", 1, 86)
