@@ -258,7 +258,7 @@ func (p *process) fate(m fakeetcd.Message) fakeetcd.Fate {
 		if x.n == 0 || m.Method == "Watch" && !m.Answer {
 			continue
 		}
-		if of := x.method == ofDefault && bringsDefault(m); !of && x.method != "" && x.method != m.Method {
+		if of := x.method == ofDefault && brings(m, limiter+"/default"); !of && x.method != "" && x.method != m.Method {
 			continue
 		}
 		x.n--
@@ -267,15 +267,21 @@ func (p *process) fate(m fakeetcd.Message) fakeetcd.Fate {
 			p.sim.underWay = until
 		}
 		p.sim.mu.Unlock()
-		return fateOf(x.fate, x.d, m)
+		f := fateOf(x.fate, x.d, m)
+		// A semaphore's promise excepts the loss of this event: see docs/guarantees.md. That of a key
+		// does not, since a read confirms its admissions.
+		if m.Method == "Watch" && brings(m, gate+"/limit") {
+			f.LoseAnswer = false
+		}
+		return f
 	}
 	return fakeetcd.Fate{}
 }
 
-// bringsDefault reports whether a message is that of a watch which brings a change of the default.
-func bringsDefault(m fakeetcd.Message) bool {
+// brings reports whether a message is that of a watch which brings a change of a key.
+func brings(m fakeetcd.Message, key string) bool {
 	r, ok := m.Body.(*etcdserverpb.WatchResponse)
-	return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool { return string(e.Kv.Key) == root+limiter+"/default" })
+	return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool { return string(e.Kv.Key) == root+key })
 }
 
 func (p *process) session() *concurrency.Session {
