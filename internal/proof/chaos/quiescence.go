@@ -48,7 +48,7 @@ func (env *Env) quiescencePhase(ctx context.Context, workloads []Workload) (find
 	findings = append(findings, found...)
 	_ = Sleep(ctx, cleanup)
 	env.mark(ctx, history.MarkIdle)
-	findings = append(findings, env.left("after all permits were released", env.Space.Root()+"sem/", env.Space.Root()+"mutex/", env.Space.Root()+"election/", env.Space.Root()+"id/")...)
+	findings = append(findings, env.left("after all permits were released", env.Space.Root()+"sem/", env.Space.Root()+"limiter/", env.Space.Root()+"mutex/", env.Space.Root()+"election/", env.Space.Root()+"id/")...)
 
 	longest := time.Duration(0)
 	for _, p := range env.Processes {
@@ -129,7 +129,7 @@ func (env *Env) left(when string, prefixes ...string) (findings []string) {
 		}
 		for _, kv := range resp.Kvs {
 			key := string(kv.Key)
-			if !strings.HasSuffix(key, "/limit") && !strings.HasPrefix(key, env.register("")) && !Recorded(key) {
+			if !strings.HasSuffix(key, "/limit") && !strings.HasSuffix(key, "/default") && !strings.HasPrefix(key, env.register("")) && !Recorded(key) {
 				findings = append(findings, fmt.Sprintf("%s exists %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
 			}
 		}

@@ -16,11 +16,12 @@ import (
 
 // semaphore is one queue of the workload.
 type semaphore struct {
-	name   string
-	limit  int
-	heavy  int  // greatest weight asked for
-	ids    int  // number of IDs in use; 0: none
-	steady bool // its limit is never changed, so a mismatch is a finding
+	name    string
+	limiter string // if it is a key of one
+	limit   int
+	heavy   int  // greatest weight asked for
+	ids     int  // number of IDs in use; 0: none
+	steady  bool // its limit is never changed, so a mismatch is a finding
 }
 
 // Semaphores is the Workload for concurrency.Semaphore.
@@ -49,12 +50,24 @@ func (s *Semaphores) Queues(space keyspace.Space) (queues []keyspace.Queue) {
 	return queues
 }
 
-func (q semaphore) gate() string { return "sem/" + q.name }
+func (q semaphore) gate() string {
+	if q.limiter != "" {
+		return "limiter/" + q.limiter + "/key/" + q.name
+	}
+	return "sem/" + q.name
+}
 
 func (q semaphore) on(p *Process) (*concurrency.Semaphore, error) {
 	s, err := p.Kit()
 	if err != nil {
 		return nil, err
+	}
+	if q.limiter != "" {
+		l, err := concurrency.NewKeyedLimiter(s, q.limiter, q.limit, &concurrency.KeyedLimiterOptions{AdoptLimit: true})
+		if err != nil {
+			return nil, err
+		}
+		return l.Key(q.name), nil
 	}
 	return concurrency.NewSemaphore(s, q.name, q.limit, &concurrency.SemaphoreOptions{AdoptLimit: !q.steady})
 }
@@ -62,7 +75,11 @@ func (q semaphore) on(p *Process) (*concurrency.Semaphore, error) {
 // Plan implements Workload.
 func (s *Semaphores) Plan(r *rand.Rand) Operation {
 	q := s.all[r.IntN(len(s.all))]
-	bound := time.Duration(100+r.IntN(3000)) * time.Millisecond
+	return q.plan(r, time.Duration(100+r.IntN(3000))*time.Millisecond)
+}
+
+// plan draws an operation, which is bounded if it acquires no permit.
+func (q semaphore) plan(r *rand.Rand, bound time.Duration) Operation {
 	switch n := r.IntN(100); {
 	case n < 86:
 		return q.use(r)
@@ -215,10 +232,22 @@ func (s *Semaphores) Probe(ctx context.Context, p *Process) error {
 				return fmt.Errorf("limit of %s: %w", q.name, err)
 			}
 		}
-		a := plain(q.gate(), q.heavy, nil)
-		if err := a.run(ctx, p, asker{acquire: sem.Acquire, try: sem.TryAcquire, do: sem.Do}); err != nil {
-			return fmt.Errorf("permit of %s: %w", q.name, err)
+		if err := q.grants(ctx, p); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// grants returns an error unless a permit is granted for as much as may be asked for.
+func (q semaphore) grants(ctx context.Context, p *Process) error {
+	sem, err := q.on(p)
+	if err != nil {
+		return err
+	}
+	a := plain(q.gate(), q.heavy, nil)
+	if err := a.run(ctx, p, asker{acquire: sem.Acquire, try: sem.TryAcquire, do: sem.Do}); err != nil {
+		return fmt.Errorf("permit of %s: %w", q.name, err)
 	}
 	return nil
 }
