@@ -84,7 +84,11 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 	l.totals = &totals.limit
 	if o.Total > 0 {
 		l.total = totals
-		l.total.limiter = l
+		own.mu.Lock()
+		if l.total.limiter == nil { // not that of another value with the same name
+			l.total.limiter = l
+		}
+		own.mu.Unlock()
 		l.agreement.total = &agreement{stored: &l.total.limit, name: name, limit: int64(o.Total), adopt: o.AdoptLimit}
 	}
 	return l, nil

@@ -33,6 +33,7 @@ type Permit struct {
 
 	releasing atomic.Bool   // Release was called
 	released  atomic.Bool   // its holder has ended it
+	removed   func()        // to be called when its removal is confirmed
 	done      chan struct{} // closed when the release is done
 	err       error         // its outcome
 	refused   chan error    // has an error of etcd's if it refuses the release for now

@@ -83,6 +83,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	}
 	p.released.Store(true)
 	p.epoch.Deletes(p.ticket.Ticket)
+	p.removed = p.queue.removes(p.ticket)
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
@@ -139,7 +140,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		}
 	}
 	p.epoch.Free(p.ticket.Ticket)
-	p.queue.drain(p.ticket)
+	p.removed()
 	if b := p.queue.base; b != nil {
 		b.holds.add(held)
 	}

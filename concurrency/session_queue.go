@@ -61,7 +61,7 @@ func (q *sessionQueue) run(m *mirror.Mirror) (stop context.CancelFunc) {
 func (q *sessionQueue) reset() {
 	q.limit.Forget()
 	q.mu.Lock()
-	q.strays = nil // a revision may be that of another state by now
+	q.strays, q.filled = nil, filling{} // a revision may be that of another state by now
 	q.mu.Unlock()
 	q.view.Replace()
 }

@@ -152,28 +152,48 @@ type filling struct {
 	weight int64
 }
 
+// saw takes over what the Txn of a request has shown, unless a later one is known.
+func (f *filling) saw(rev, weight int64) {
+	if rev > f.rev {
+		*f = filling{rev, weight}
+	}
+}
+
+// gone counts a request less whose removal etcd has confirmed. sent is the revision of what was known
+// when the removal was sent: if that is another one by now, what is known may lack the request already,
+// and it must not be counted less twice.
+func (f *filling) gone(token, weight, sent int64) {
+	if f.rev == sent && token <= f.rev {
+		f.weight = max(0, f.weight-weight)
+	}
+}
+
 // fill records how full the queue is, as the Txn of a request has shown it. Of heavy requests only
 // the number is known.
 func (q *sessionQueue) fill(c *ticket, light, others int64) {
 	if q.total == nil {
 		return
 	}
+	if others > 0 {
+		light = math.MaxInt32
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.filled = (filling{c.Token, light}); others > 0 {
-		q.filled.weight = math.MaxInt32
-	}
+	q.filled.saw(c.Token, light)
 }
 
-// drain records that a request of this session is gone.
-func (q *sessionQueue) drain(c *ticket) {
+// removes returns what is called when the removal of a request is confirmed, which is sent now.
+func (q *sessionQueue) removes(c *ticket) (confirmed func()) {
 	if q.total == nil {
-		return
+		return func() {}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.Ticket.Token <= q.filled.rev {
-		q.filled.weight = max(0, q.filled.weight-c.slot.Weight)
+	sent := q.filled.rev
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.filled.gone(c.Ticket.Token, c.slot.Weight, sent)
 	}
 }
 
