@@ -164,7 +164,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // errors.Is matches it with ErrLimitMismatch.
 type LimitMismatchError struct {
 	Name   string
-	Level  Level // LevelTotal: the total of a KeyedLimiter
+	Level  Level // of a KeyedLimiter: LevelKey for its default limit, or LevelTotal
 	Stored int   // 0 also if a limiter has no total in etcd
 	Wanted int   // 0 also if it has none in this program
 }
@@ -177,7 +177,12 @@ func (e *LimitMismatchError) Error() string {
 	case e.Level == LevelTotal && e.Stored == 0:
 		return fmt.Sprintf("the limiter has no total in etcd and one of %d in this program (KeyedLimiterOptions.Total)", e.Wanted)
 	}
-	return fmt.Sprintf("the limit is %d in etcd and %d in this program (set the option AdoptLimit, or change the stored one: SetLimit, of a KeyedLimiter SetDefault)", e.Stored, e.Wanted)
+	instead := map[Level]string{
+		"":         "set SemaphoreOptions.AdoptLimit, or call SetLimit",
+		LevelKey:   "set KeyedLimiterOptions.AdoptLimit, or call SetDefault",
+		LevelTotal: "set KeyedLimiterOptions.AdoptLimit, or call SetLimit of Total",
+	}[e.Level]
+	return fmt.Sprintf("the limit is %d in etcd and %d in this program (%s)", e.Stored, e.Wanted, instead)
 }
 
 // Is reports whether target is ErrLimitMismatch.

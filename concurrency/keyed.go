@@ -79,7 +79,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 	core, own := engine.Of(s), engine.Own(s)
 	l := &KeyedLimiter{own: own, keys: core.Space().Limiter(name)}
 	l.base = own.base(core, l.keys.Default, o.Total > 0)
-	l.agreement = &agreement{stored: &l.base.Base, name: name, limit: int64(limit), adopt: o.AdoptLimit}
+	l.agreement = &agreement{stored: &l.base.Base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit}
 	totals := own.queue(core, l.keys.Total(), name, 0, nil, nil)
 	l.totals = &totals.limit
 	if o.Total > 0 {
@@ -89,7 +89,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 			l.total.limiter = l
 		}
 		own.mu.Unlock()
-		l.agreement.total = &agreement{stored: &l.total.limit, name: name, limit: int64(o.Total), adopt: o.AdoptLimit}
+		l.agreement.total = &agreement{stored: &l.total.limit, name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit}
 	}
 	return l, nil
 }

@@ -154,7 +154,7 @@ func TestKeyedLimiterDefault(t *testing.T) {
 	var mismatch *concurrency.LimitMismatchError
 	require.ErrorAs(t, err, &mismatch)
 	require.Equal(t, []any{"llm", 1, 7}, []any{mismatch.Name, mismatch.Stored, mismatch.Wanted})
-	require.ErrorContains(t, err, "AdoptLimit")
+	require.ErrorContains(t, err, "KeyedLimiterOptions.AdoptLimit, or call SetDefault")
 	adopts, err := concurrency.NewKeyedLimiter(s, "llm", 7, &concurrency.KeyedLimiterOptions{AdoptLimit: true})
 	require.NoError(t, err)
 	require.NoError(t, acquire(t, ctx, adopts.Key("x")).Release(ctx))

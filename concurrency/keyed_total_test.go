@@ -133,7 +133,7 @@ func TestTrapN9Shape(t *testing.T) {
 	}{
 		"a total is missing here": {keyed(t, s, "with", 2), concurrency.LimitMismatchError{Name: "with", Level: concurrency.LevelTotal, Stored: 9}},
 		"a total is new here":     {totaled(t, s, "without", 2, 5), concurrency.LimitMismatchError{Name: "without", Level: concurrency.LevelTotal, Wanted: 5}},
-		"another total":           {totaled(t, s, "with", 2, 8), concurrency.LimitMismatchError{Name: "with", Stored: 9, Wanted: 8}},
+		"another total":           {totaled(t, s, "with", 2, 8), concurrency.LimitMismatchError{Name: "with", Level: concurrency.LevelTotal, Stored: 9, Wanted: 8}},
 	} {
 		_, err := c.lim.Key("a").Acquire(ctx)
 		require.ErrorAs(t, err, &mismatch, name)

@@ -34,6 +34,7 @@ type agreement struct {
 		Init(ctx context.Context, n int64) (limit.Limit, error)
 	}
 	name    string
+	level   Level
 	limit   int64
 	adopt   bool
 	checked atomic.Bool // the stored limit was compared with ours
@@ -212,7 +213,7 @@ func (a *agreement) check(ctx context.Context, weight int64) error {
 		return a.oneSided(ctx, stored.Total)
 	}
 	if !stored.Agrees(a.limit) && !a.adopt {
-		return &LimitMismatchError{Name: a.name, Stored: int(stored.N), Wanted: int(a.limit)}
+		return &LimitMismatchError{Name: a.name, Level: a.level, Stored: int(stored.N), Wanted: int(a.limit)}
 	}
 	return nil
 }
