@@ -102,6 +102,7 @@ func TestWait(t *testing.T) {
 	s := in.serve(options(wait(time.Second)), ok)
 	require.Equal(t, http.StatusTooManyRequests, s.get("acme").StatusCode)
 	require.Zero(t, s.calls.Load())
+	in.waiters("acme", 0) // its request is being removed
 
 	patient := in.serve(options(wait(time.Hour), func(o *limithttp.Options) { o.MaxWaiters = 1 }), ok)
 	first := patient.later(patient.request(ctxT(t), http.MethodGet, "acme", nil))
