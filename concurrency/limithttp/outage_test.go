@@ -50,7 +50,8 @@ func TestOutage(t *testing.T) {
 				ok(w, r)
 			}
 			a, b := cut.serve(options(outage), h), whole.serve(options(wait(testkit.Soon)), h)
-			before := a.later(a.request(ctxT(t), http.MethodPut, "acme", nil))
+			sure := cut.serve(options(outage, wait(testkit.Soon)), h) // it has a permit, however slow etcd is
+			before := sure.later(sure.request(ctxT(t), http.MethodPut, "acme", nil))
 			cut.holders("acme", 1)
 			cut.client.Cut()
 
