@@ -32,6 +32,7 @@ type request struct {
 	maxWaiters int // if bounded
 	takeOver   bool
 
+	source  source                      // of a call through a Limiter
 	of      *ticket                     // in the queue of a total: the request at its key
 	total   int64                       // this program's, where there is one
 	limit   int64                       // this program's, to be stored if there is none

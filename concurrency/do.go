@@ -14,5 +14,8 @@ func (p *Permit) do(ctx context.Context, fn func(context.Context, *Permit) error
 			err = withEnd(err, lost)
 		}
 	}()
+	if p.ticket.request.source != nil {
+		work = NewContext(work, p)
+	}
 	return fn(work, p)
 }

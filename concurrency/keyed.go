@@ -102,9 +102,9 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 // total, the token of a permit is that of its request in the total.
 func (l *KeyedLimiter) Key(key string) *Semaphore {
 	if err := keyspace.CheckID(key); err != nil {
-		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, base: l.base, invalid: invalid("the key %w", err)}, l.agreement}
+		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, base: l.base, invalid: invalid("the key %w", err)}, l.agreement, nil}
 	}
-	return &Semaphore{l.own.queue(l.base.sess, l.keys.Key(key), l.name+"/"+key, 0, l.base, l.total), l.agreement}
+	return &Semaphore{l.own.queue(l.base.sess, l.keys.Key(key), l.name+"/"+key, 0, l.base, l.total), l.agreement, l.base}
 }
 
 // Total returns the semaphore of all keys together, for its Status, Watch, SetLimit and EvictToken.
@@ -112,9 +112,9 @@ func (l *KeyedLimiter) Key(key string) *Semaphore {
 // of it does.
 func (l *KeyedLimiter) Total() *Semaphore {
 	if l.total == nil {
-		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement}
+		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil}
 	}
-	return &Semaphore{l.total, l.agreement.total}
+	return &Semaphore{l.total, l.agreement.total, nil}
 }
 
 // oneSided returns the error of a program with a total whose limiter in etcd has none, or the

@@ -6,15 +6,28 @@ import (
 )
 
 // Limiter has a semaphore for each key: a *KeyedLimiter, or Single. The packages limithttp and
-// limitgrpc limit requests by one. A type of the caller's own should be comparable, such as a
-// pointer: nested calls for permits of one Limiter are recognized by that.
+// limitgrpc limit requests by one.
+//
+// A context has at most one permit of a Limiter. A call for another one, of whatever key, with the
+// context of work under the first returns ErrInvalid at once, as long as the first has not ended:
+// the context that Do or Limit gives to its function, Permit.Context, and contexts derived from them
+// or from NewContext. All values of one KeyedLimiter's name on one session are one Limiter, and so
+// are all of one semaphore's in Single. A type of the caller's own returns semaphores of such ones.
+// Two Limiters that are asked in either order by different calls can block each other as well: bound
+// the wait by the option Wait.
 type Limiter interface {
 	// Key returns the semaphore of a key. It does no I/O.
 	Key(key string) *Semaphore
 }
 
-// Single returns a Limiter with one semaphore for all keys.
-func Single(s *Semaphore) Limiter { return single{s} }
+// Single returns a Limiter with one semaphore for all keys. Calls of s itself stay as they were: a
+// context may have several permits of it.
+func Single(s *Semaphore) Limiter {
+	if s == nil {
+		return single{}
+	}
+	return single{&Semaphore{s.queue, s.agreement, s.queue}}
+}
 
 type single struct{ sem *Semaphore }
 
@@ -22,15 +35,15 @@ func (s single) Key(string) *Semaphore { return s.sem }
 
 // Limit returns fn limited: each call of the result acquires a permit of its key, runs fn under it
 // and releases it, as Semaphore.Do does. The context of fn ends with the caller's, and when the
-// permit is lost. Key returns the key of a call by its argument.
+// permit is lost; FromContext finds the permit in it. Key returns the key of a call by its argument.
 //
 //	charge := concurrency.Limit(lim, func(o Order) string { return o.Tenant }, pay.Charge, concurrency.Wait(2*time.Second))
 //	receipt, err := charge(ctx, order)
 //
 // If no permit is granted, the result returns the errors of Semaphore.Acquire, and fn was not run.
 // Otherwise it returns the results of fn; if the permit was lost before fn returned, a *LostError
-// is joined to fn's error. It returns ErrInvalid if lim, key or fn is nil, without a request to
-// etcd. It is safe for concurrent use if fn is.
+// is joined to fn's error. It returns ErrInvalid, without a request to etcd, if lim, key or fn is nil,
+// or ctx has a permit of lim, see Limiter. It is safe for concurrent use if fn is.
 func Limit[In, Out any](lim Limiter, key func(In) string, fn func(context.Context, In) (Out, error), opts ...AcquireOption) func(context.Context, In) (Out, error) {
 	return func(ctx context.Context, in In) (out Out, err error) {
 		if lim == nil || key == nil || fn == nil {

@@ -19,6 +19,10 @@ func TestLimit(t *testing.T) {
 	lim := keyed(t, s, "tenants", 1)
 	failed := errors.New("failed")
 	within := func(ctx context.Context, tenant string) (int, error) {
+		held, ok := concurrency.FromContext(ctx)
+		require.True(t, ok)
+		require.NoError(t, held.Err())
+		ctx = ctxT(t) // that of another call
 		_, err := lim.Key(tenant).TryAcquire(ctx)
 		require.ErrorIs(t, err, concurrency.ErrFull, "the permit is held")
 		p, err := lim.Key("other").TryAcquire(ctx)

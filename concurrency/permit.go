@@ -26,6 +26,7 @@ type Permit struct {
 	token  int64
 	since  time.Time
 	life   *life.Life
+	within within // of Context, if the permit is of a Limiter
 
 	asked   context.Context // of StopRequested
 	ask     context.CancelCauseFunc
@@ -41,7 +42,12 @@ type Permit struct {
 
 func newPermit(ctx context.Context, e *engine.Epoch, q *sessionQueue, c *ticket) *Permit {
 	p := &Permit{queue: q, epoch: e, ticket: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
-	p.life = life.New(context.WithoutCancel(ctx), e, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
+	ctx = context.WithoutCancel(ctx)
+	if c.request.source != nil {
+		p.within = within{ctx, p}
+		ctx = &p.within
+	}
+	p.life = life.New(ctx, e, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
 	p.asked, p.ask = context.WithCancelCause(p.Context())
 	return p
 }

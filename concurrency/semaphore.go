@@ -24,6 +24,7 @@ import (
 type Semaphore struct {
 	queue *sessionQueue
 	*agreement
+	source source // if it was made by a Limiter
 }
 
 // agreement is the limit of one program beside that which is stored: of a semaphore, or the default
@@ -69,7 +70,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 	if err != nil {
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
-	return &Semaphore{q, &agreement{
+	return &Semaphore{queue: q, agreement: &agreement{
 		stored: &q.limit, name: name, limit: int64(limit), adopt: opts != nil && opts.AdoptLimit,
 	}}, nil
 }
@@ -152,6 +153,9 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 	r, err := newRequest("acquire", try, opts)
 	if err == nil && s.queue.limiter != nil {
 		err = invalid("a permit of the total has a key: use KeyedLimiter.Key")
+	}
+	if r.source = s.source; err == nil {
+		err = r.nested(ctx)
 	}
 	if err != nil {
 		return nil, s.queue.failed(r.doing, err)

@@ -6,7 +6,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
 )
 
 // UnaryServerInterceptor returns an interceptor that runs a handler under a permit of the call's key:
@@ -61,4 +60,6 @@ func (s *serverStream) Context() context.Context { return s.ctx }
 // FromContext returns the permit under which a call runs, in a handler behind an interceptor: that of
 // the innermost one. It returns false for a call that is not limited, and for one that runs without a
 // permit in an outage.
-func FromContext(ctx context.Context) (*concurrency.Permit, bool) { return middleware.FromContext(ctx) }
+func FromContext(ctx context.Context) (*concurrency.Permit, bool) {
+	return concurrency.FromContext(ctx)
+}

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
+	"github.com/etcdkit/etcdkit/concurrency"
 )
 
 // response is a handler's ResponseWriter. It passes everything on as it is, and knows whether the
@@ -67,7 +67,7 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // outlive waits until a hijacked connection is closed, or its permit has ended.
 func (w *response) outlive(ctx context.Context) {
-	permit, ok := middleware.FromContext(ctx)
+	permit, ok := concurrency.FromContext(ctx)
 	if w.conn == nil || !ok {
 		return
 	}

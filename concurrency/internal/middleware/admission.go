@@ -61,7 +61,6 @@ func (s *Settings) check() error {
 // Admission runs requests under the permits of a limiter. It is safe for concurrent use.
 type Admission struct {
 	Settings
-	same   bool // limiters can be compared
 	opts   []concurrency.AcquireOption
 	probe  []concurrency.AcquireOption // of a request that asks whether an outage has ended
 	outage outage
@@ -73,7 +72,7 @@ func New(attempted string, s Settings) (*Admission, error) {
 	if err := s.check(); err != nil {
 		return nil, Invalid(attempted, err)
 	}
-	a := &Admission{Settings: s, same: reflect.ValueOf(s.Limiter).Comparable()}
+	a := &Admission{Settings: s}
 	a.opts = []concurrency.AcquireOption{concurrency.Wait(s.Wait)}
 	if s.MaxWaiters > 0 {
 		a.opts = append(a.opts, concurrency.MaxWaiters(s.MaxWaiters))
@@ -100,12 +99,16 @@ func (a *Admission) Disabled() bool { return a.Enabled != nil && !a.Enabled() }
 // policy Open, which is reported. ran says whether fn was called; then err is nil or says that the
 // permit was lost before fn returned.
 func (a *Admission) Run(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error), fn func(context.Context)) (ran bool, err error) {
-	v := &visit{a: a, fn: fn}
-	opts, err := a.before(ctx, key, each)
+	opts, err := a.before(key, each)
 	if err == nil {
-		err = a.Do(a.Limiter.Key(key), ctx, v.work, opts...)
+		err = a.Do(a.Limiter.Key(key), ctx, func(ctx context.Context, _ *concurrency.Permit) error {
+			ran = true
+			a.outage.answered()
+			fn(ctx)
+			return nil
+		}, opts...)
 	}
-	if v.ran {
+	if ran {
 		return true, err
 	}
 	if !a.passes(ctx, err, report) {
@@ -116,12 +119,9 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 }
 
 // before returns the options of a call for a permit, or the error of a call that is not made.
-func (a *Admission) before(ctx context.Context, key string, each []concurrency.AcquireOption) ([]concurrency.AcquireOption, error) {
+func (a *Admission) before(key string, each []concurrency.AcquireOption) ([]concurrency.AcquireOption, error) {
 	if key == "" {
 		return nil, Invalid("acquire", errors.New("the key of the request is empty (Options.Key)"))
-	}
-	if a.holds(ctx) {
-		return nil, Invalid(fmt.Sprintf("acquire %q", key), errors.New("the context has a permit of this limiter already: two permits for one request could wait for each other"))
 	}
 	opts := a.opts
 	if a.outage.on.Load() {
@@ -149,7 +149,7 @@ func (a *Admission) passes(ctx context.Context, err error, report func(error)) b
 // Acquire is Run for a call that ends later: it returns the context of the call and what ends it,
 // to be called once or more. The call also ends with ctx.
 func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error)) (context.Context, func(), error) {
-	opts, err := a.before(ctx, key, each)
+	opts, err := a.before(key, each)
 	var p *concurrency.Permit
 	if err == nil {
 		p, err = a.Limiter.Key(key).Acquire(ctx, opts...)

@@ -1,0 +1,31 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// releaseWithin is how long the end of an outgoing call waits for etcd to confirm the release of its
+// permit. The release then continues in the background.
+const releaseWithin = 2 * time.Second
+
+// hold returns the context of a call under a permit, and what ends the call.
+func (a *Admission) hold(ctx context.Context, p *concurrency.Permit, report func(error)) (context.Context, func(), error) {
+	work, cancel := context.WithCancelCause(ctx)
+	unlink := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
+	leave := sync.OnceFunc(func() {
+		defer cancel(nil) // not before the release: work would end with another cause than the permit's
+		unlink()
+		bounded, stop := context.WithTimeout(ctx, releaseWithin)
+		defer stop()
+		if err := p.Release(bounded); errors.Is(err, concurrency.ErrLost) {
+			report(err)
+		}
+	})
+	forget := context.AfterFunc(ctx, leave)
+	return concurrency.NewContext(work, p), func() { forget(); leave() }, nil
+}
