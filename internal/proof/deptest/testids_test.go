@@ -21,8 +21,8 @@ var (
 
 // requiredIDs lists what docs/tested-failures.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples to the protocol
-// (S: safety, L: liveness), to the index of requests and permits (W) and to limits by key (N), lessons of other
-// elections and job lockers (J) and of other idempotency libraries (I), and what attacks on a
+// (S: safety, L: liveness), to the index of requests and permits (W) and to limits by key (N), lessons of
+// other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), and what attacks on a
 // finished version have found (A). Numbers that are left out belong to packages and modes that
 // do not exist yet.
 func requiredIDs() []string {
@@ -42,6 +42,7 @@ func requiredIDs() []string {
 	add("W", "%d", 6, 6)
 	add("W", "%d", 21, 21)
 	add("N", "%d", 3, 13, 6, 7, 8, 11)
+	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
 	add("A", "%d", 1, 86)
