@@ -30,11 +30,13 @@ type request struct {
 	try        bool
 	bounded    bool
 	maxWaiters int // if bounded
+	maxTotal   int // KeyedLimiterOptions.MaxTotalWaiters
 	takeOver   bool
 
 	source  source                      // of a call through a Limiter
 	of      *ticket                     // in the queue of a total: the request at its key
 	total   int64                       // this program's, where there is one
+	ahead   *outlook                    // of the total, before a try was written at its key
 	limit   int64                       // this program's, to be stored if there is none
 	prepare func(context.Context) error // checks the request against the stored limit
 }
@@ -88,7 +90,8 @@ func Note(text string) AcquireOption { return func(r *request) { r.note = text }
 func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.hasWait = d, true } }
 
 // MaxWaiters refuses to join a long queue: if the request is not granted at once and n or
-// more requests wait before it, the call returns a *FullError. MaxWaiters(0) never joins the
+// more requests wait before it, the call returns a *FullError. Of a KeyedLimiter it counts those
+// that wait at the same key; see KeyedLimiterOptions.MaxTotalWaiters for the others. MaxWaiters(0) never joins the
 // queue; unlike TryAcquire it waits for an answer of etcd until ctx is done. MaxWaiters costs
 // one more read of etcd per call. MaxWaiters(0) with Wait, and MaxWaiters in a call that does
 // not wait, are ErrInvalid.

@@ -34,12 +34,11 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, r re
 		if round == 0 {
 			begun = time.Now() // patience is for others, not for its turn
 		}
-		o, err := q.look(ctx, e, r)
-		leave()
-		if err != nil {
+		o, err := q.lookOnce(ctx, e, r, round)
+		if leave(); err != nil {
 			return nil, false, err
 		}
-		p, full := prospect{answer: o.answer, round: round, free: o.free, weight: r.weight}, error(o.full)
+		p, full := prospect{answer: o.answer, round: round, free: o.free, weight: r.weight, counted: o.counted}, error(o.full)
 		if p.answer != queue.Enter && r.hasID {
 			made, err := q.makeRoom(ctx, e, r, o.view)
 			switch ours := asOurs(err); {
@@ -53,6 +52,9 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, r re
 		}
 		p.waited = time.Since(begun)
 		next := p.next()
+		if err := q.lookAhead(ctx, e, &r, next); err != nil {
+			return nil, false, err
+		}
 		for next == writeIf || next == writeAnyway {
 			c, admitted, err := q.enter(ctx, e, r, o, next)
 			ours := asOurs(err)
@@ -85,7 +87,7 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, r re
 // enter writes a request that may join as far as a look shows.
 func (q *sessionQueue) enter(ctx context.Context, e *engine.Epoch, r request, o outlook, how step) (*ticket, bool, error) {
 	if how == writeAnyway {
-		return q.enqueueAnyway(ctx, e, r)
+		return q.enqueueAnyway(ctx, e, r, o.counted)
 	}
 	c, admitted, err := q.enqueue(ctx, e, r, false, q.unchanged(o))
 	if err == nil && o.fits {
@@ -120,11 +122,41 @@ func (q *sessionQueue) unchanged(o outlook) []clientv3.Cmp {
 	return cmps
 }
 
-// enqueueAnyway writes the request first and then looks whether it may stay.
-func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request) (*ticket, bool, error) {
-	c, admitted, err := q.enqueue(ctx, e, r, true, nil)
+// lookOnce is look, or what lookAhead has seen before the request at the key was written.
+func (q *sessionQueue) lookOnce(ctx context.Context, e *engine.Epoch, r request, round int) (outlook, error) {
+	if r.of != nil && r.ahead != nil && round == 0 {
+		return *r.ahead, nil
+	}
+	return q.look(ctx, e, r)
+}
+
+// lookAhead looks at the total for a try that is about to be written at its key, and returns a
+// *FullError if the total refuses it: then nothing is written.
+func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, r *request, next step) error {
+	if q.total == nil || r.maxWaiters > 0 || next != writeIf && next != writeAnyway {
+		return nil
+	}
+	o, err := q.total.look(ctx, e, r.next(nil))
+	if err != nil {
+		return err
+	}
+	if o.answer == queue.Refuse {
+		return o.full
+	}
+	r.ahead = &o
+	return nil
+}
+
+// enqueueAnyway writes the request first and then looks whether it may stay. If counted is set, the
+// counts of its own Txn show that.
+func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request, counted bool) (*ticket, bool, error) {
+	c, admitted, err := q.enqueue(ctx, e, r, !counted, nil)
 	if err != nil || admitted {
 		return c, admitted, err
+	}
+	if full, ok := q.behind(c); counted && ok {
+		e.Withdraw(c.Ticket, q.refusal(c))
+		return nil, false, full
 	}
 	v, err := q.read(ctx)
 	if err != nil {

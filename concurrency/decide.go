@@ -86,6 +86,7 @@ type prospect struct {
 	free      int64
 	weight    int64
 	waited    time.Duration // since the first look
+	counted   bool          // counts decide: see crowd
 }
 
 // next decides what a bounded call does with its request.
@@ -98,6 +99,8 @@ func (p prospect) next() step {
 		return wait
 	case p.answer == queue.Refuse:
 		return fail
+	case p.counted:
+		return writeAnyway
 	case p.overtaken && p.free < ample*p.weight:
 		return again
 	case p.overtaken || p.round >= optimistic:

@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -140,17 +138,9 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 			found, ok := record.DecodeRequest(b)
 			return ok && found.Nonce == nonce
 		},
-		Read: []clientv3.Op{clientv3.OpGet(q.keys.Light, clientv3.WithPrefix(), clientv3.WithCountOnly())},
-	}
-	if q.fixed == 0 {
-		// The limit, and the number of the heavy requests.
-		tx.Read = append(tx.Read, clientv3.OpGet(q.keys.Limit, clientv3.WithRange(q.keys.Light), clientv3.WithLimit(1)))
-	}
-	if q.base != nil {
-		tx.Read = append(tx.Read, clientv3.OpGet(q.base.Key))
 	}
 	c.strays = q.counted()
-	tx.Read = append(tx.Read, readStrays(c.strays)...)
+	tx.Read = q.tallies(c.strays)
 	if r.hasID {
 		key := q.keys.ID(r.id)
 		c.Also = []string{key}
@@ -169,25 +159,13 @@ func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserv
 	if read == nil {
 		return false, nil // settled after a lost answer
 	}
-	strayLight, strayOthers := q.uncount(c.strays, read[len(read)-len(c.strays):])
-	light := read[0].GetResponseRange().Count - strayLight
+	n := q.tally(c.strays, read)
+	light, others := n.light, n.others
 	if q.fixed > 0 {
 		c.found = mirror.Found{Known: true, Ahead: int(light - 1)}
 		return queue.Fits(light-1, 1, q.fixed), nil
 	}
-	// The limit comes first, then the heavy requests.
-	own, others := limit.First(read[1]), read[1].GetResponseRange().Count-strayOthers // etcd counts beyond the limit of a read
-	if own != nil && string(own.Key) == q.keys.Limit {
-		others--
-	} else {
-		own = nil
-	}
-	var base *mvccpb.KeyValue
-	if q.base != nil {
-		base = limit.First(read[2])
-		q.base.met(base)
-	}
-	seen, stored, err := q.limit.Learn(own, base)
+	seen, stored, err := q.limit.Learn(n.own, n.base)
 	if err == nil && !stored { // it was deleted by hand
 		_, err = q.limit.Init(ctx, c.request.limit)
 	}

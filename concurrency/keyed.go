@@ -39,6 +39,11 @@ type KeyedLimiterOptions struct {
 	// programs that use the limiter must have a total or none, see ErrLimitMismatch; its number is
 	// stored and compared as the default limit is. Defaults to 0.
 	Total int
+	// MaxTotalWaiters bounds the queue of the total: a call that would wait there behind that many
+	// others returns a *FullError with LevelTotal instead. A call may be refused so after it has
+	// waited at its key. It costs no read. It counts for the calls of this program; the option
+	// MaxWaiters of a call bounds the queue of its key alone. Defaults to 0: no bound.
+	MaxTotalWaiters int
 	// AdoptLimit accepts the default limit and the total that are stored in etcd, instead of failing
 	// with a *LimitMismatchError if they differ from this program's. See SemaphoreOptions.AdoptLimit.
 	// Defaults to false.
@@ -76,6 +81,12 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 	if o.Total < 0 || o.Total > math.MaxInt32 {
 		return nil, invalid("KeyedLimiterOptions.Total of %d is not between 0 and %d", o.Total, math.MaxInt32)
 	}
+	switch {
+	case o.MaxTotalWaiters < 0:
+		return nil, invalid("KeyedLimiterOptions.MaxTotalWaiters of %d is negative", o.MaxTotalWaiters)
+	case o.MaxTotalWaiters > 0 && o.Total == 0:
+		return nil, invalid("KeyedLimiterOptions.MaxTotalWaiters of %d without a Total", o.MaxTotalWaiters)
+	}
 	core, own := engine.Of(s), engine.Own(s)
 	l := &KeyedLimiter{own: own, keys: core.Space().Limiter(name)}
 	l.base = own.base(core, l.keys.Default, o.Total > 0)
@@ -89,7 +100,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 			l.total.limiter = l
 		}
 		own.mu.Unlock()
-		l.agreement.total = &agreement{stored: &l.total.limit, name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit}
+		l.agreement.total = &agreement{stored: &l.total.limit, name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, waiters: o.MaxTotalWaiters}
 	}
 	return l, nil
 }

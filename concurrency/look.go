@@ -23,11 +23,15 @@ type outlook struct {
 	revision int64
 	limits   limit.Revs
 	view     *mirror.View // nil if the names of the requests were enough
+	counted  bool         // the request is written without conditions, and its own Txn decides
 }
 
 // look reads the queue and says what it means for a request.
 func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (outlook, error) {
 	if r.weight == 1 && !r.hasID {
+		if o, ok, err := q.lookAtCounts(ctx, r); ok || err != nil {
+			return o, err
+		}
 		if o, ok, err := q.lookAtNames(ctx, e, r); ok || err != nil {
 			return o, err
 		}

@@ -39,6 +39,7 @@ type agreement struct {
 	limit   int64
 	adopt   bool
 	checked atomic.Bool // the stored limit was compared with ours
+	waiters int         // KeyedLimiterOptions.MaxTotalWaiters, of a total
 	total   *agreement  // of all keys of a limiter together, or nil
 	totals  *limit.Store
 }
@@ -115,6 +116,10 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit
 // thousands of calls of the session came before this one, and it had no turn within
 // TryTimeout, does the error have the limit alone.
 //
+// With the total of a KeyedLimiter a refusal costs a second read, of counts alone if the total is
+// above 256. While more than 256 requests are in its queue, a try may be refused because of
+// another one that the total refuses at the same moment.
+//
 // While etcd does not answer, TryAcquire waits until ctx ends, and returns ctx's error joined
 // with an *UnavailableError (ErrUnavailable). Without a deadline in ctx it waits at most for
 // TryTimeout, and returns an *UnavailableError alone, whose text names the endpoints. Other
@@ -166,7 +171,7 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 	r.limit = s.limit
 	checked := s.checked.Load()
 	if s.total != nil {
-		r.total, checked = s.total.limit, checked && s.total.checked.Load()
+		r.total, r.maxTotal, checked = s.total.limit, s.total.waiters, checked && s.total.checked.Load()
 	}
 	if !checked || r.weight > 1 {
 		r.prepare = func(ctx context.Context) error { return s.prepare(ctx, r.weight) }

@@ -49,6 +49,7 @@ func (q *sessionQueue) nextKeys(s keyspace.Slot) []string {
 // it is admitted there as well. If it fails, the whole request is being removed.
 func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) (*ticket, error) {
 	r := c.request.next(c)
+	c.request.ahead = nil // it may be large
 	var pause commit.Backoff
 	for {
 		var t *ticket
@@ -63,9 +64,12 @@ func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket
 		} else {
 			t, admitted, err = q.total.enqueue(ctx, e, r, false, nil)
 		}
+		if err == nil && !admitted {
+			if err = q.total.hasRoom(ctx, t); err == nil {
+				return t, q.total.await(ctx, e, t, begun)
+			}
+		}
 		switch {
-		case err == nil && !admitted:
-			return t, q.total.await(ctx, e, t, begun)
 		case err == nil:
 			return t, nil
 		case !errors.Is(err, errUnproven):
@@ -88,6 +92,7 @@ func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket
 // written is removed with the request at the key.
 func (q *sessionQueue) writeNext(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
 	c := r.of
+	r.ahead = nil
 	slot := c.slot
 	slot.Try = try
 	t := &ticket{Ticket: c.Ticket, queue: q, request: r, slot: slot, Key: q.keys.Slot(slot)}
@@ -273,6 +278,13 @@ func (q *sessionQueue) refusedBy(full *FullError) *FullError {
 	}
 	ctx, cancel := context.WithTimeout(q.sess.Context(), blameFor) // the caller's may have ended
 	defer cancel()
+	n, _, err := q.total.count(ctx)
+	if err != nil {
+		return full
+	}
+	if l, stored, err := q.total.limit.Learn(n.own, n.base); err != nil || stored && n.others == 0 && n.light <= l.N {
+		return full // no request waits for the total
+	}
 	at, all, err := q.both(ctx)
 	if err != nil || !slices.ContainsFunc(at.Holders, func(r mirror.Request) bool { return q.nextOf(all.Holders, r) == nil }) {
 		return full
