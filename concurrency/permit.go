@@ -109,7 +109,8 @@ func (p *Permit) Token() int64 { return p.token }
 
 // Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while
 // the permit's key exists in etcd. This does not depend on clocks. The client of the Txn must
-// see the same keys as the session's client.
+// see the same keys as the session's client. A Txn without an operation is answered by one
+// member of etcd, which may be behind: give it a Then.
 func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.ticket.Key, p.token) }
 
 // Deadline returns the time until which the permit is trusted without another renewal: each

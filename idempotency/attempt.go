@@ -80,7 +80,8 @@ func (a *Attempt) Token() int64 { return a.token }
 
 // Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while the
 // attempt's claim exists, whatever the clocks do. The client of the Txn must use the same key
-// namespace as the session's client.
+// namespace as the session's client. A Txn without an operation is answered by one member of etcd,
+// which may be behind: give it a Then.
 func (a *Attempt) Guard() clientv3.Cmp { return commit.Guard(a.entry.Claim(), a.token) }
 
 // ChildKey returns an idempotency key for a call to another service that executes calls once by their

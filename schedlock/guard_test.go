@@ -23,7 +23,7 @@ func TestTxnLeavesTheCallersSlice(t *testing.T) {
 	}
 	second := conds[1]
 	_, err := f.instance(nil, nil).Do(ctx, "job", func(ctx context.Context, r *schedlock.Run) error {
-		resp, err := r.Txn(ctx, conds[:1]...).Commit()
+		resp, err := r.Txn(ctx, conds[:1]...).Then(clientv3.OpPut(f.Root+"a", "")).Commit()
 		require.NoError(t, err)
 		require.True(t, resp.Succeeded)
 		return nil

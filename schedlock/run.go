@@ -71,7 +71,8 @@ func (r *Run) Token() int64 { return r.claim.token }
 
 // Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while the run
 // is active in etcd, whatever the clocks do. The Txn's client must see the same keys as the
-// session's.
+// session's. A Txn without an operation is answered by one member of etcd, which may be behind: give
+// it a Then.
 func (r *Run) Guard() clientv3.Cmp { return commit.Guard(r.job.keys.Lock(), r.claim.token) }
 
 // Txn returns a Txn with the guard and the further conditions as its If. The caller sets Then and
