@@ -20,12 +20,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 )
 
 func main() {
@@ -36,28 +34,12 @@ func main() {
 		}
 		return
 	}
-	c, err := parseFlags(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "cron:", err)
-		os.Exit(2)
-	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	r, err := demo(ctx, c)
-	interrupted := ctx.Err() != nil
-	cancel()
-	switch {
-	case interrupted:
-		fmt.Fprintln(os.Stderr, "cron: interrupted; all processes have ended")
-		os.Exit(130)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "cron:", err)
-		os.Exit(1)
-	}
-	r.write(os.Stdout)
-	if !r.OK {
-		os.Exit(1)
-	}
+	program.Demo("cron", parseFlags, func(ctx context.Context, c config) (bool, error) {
+		r, err := demo(ctx, c)
+		if err != nil {
+			return false, err
+		}
+		r.write(os.Stdout)
+		return r.OK, nil
+	})
 }

@@ -27,17 +27,14 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -49,29 +46,10 @@ func main() {
 		}
 		return
 	}
-	c, err := parseFlags(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "fleet:", err)
-		os.Exit(2)
-	}
-	c.sabotage = sabotage()
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := fleet(ctx, c)
-	interrupted := ctx.Err() != nil
-	cancel()
-	switch {
-	case interrupted:
-		fmt.Fprintln(os.Stderr, "fleet: interrupted; all processes have ended")
-		os.Exit(130)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "fleet:", err)
-		os.Exit(1)
-	case !ok:
-		os.Exit(1)
-	}
+	program.Demo("fleet", parseFlags, func(ctx context.Context, c config) (bool, error) {
+		c.sabotage = sabotage()
+		return fleet(ctx, c)
+	})
 }
 
 // fleet runs once. It reports whether the run passed, as in report.OK.

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -42,44 +40,36 @@ func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome,
 	defer cancel()
 	d := &demo{config: c}
 	begun := time.Now()
-	endpoints, stop, err := d.openEtcd(ctx)
+	endpoints, own, stop, err := cluster.OpenMembers(ctx, c.endpoints, 3)
 	if err != nil {
 		return nil, err
 	}
+	d.own = own
 	defer stop()
 	d.fleet, ctx = newFleet(ctx, settings{
 		Endpoints: endpoints, Namespace: "payments-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl, Margin: c.margin(), Lifetime: lifetime,
 	})
-	defer d.fail(nil)
+	defer d.Fail(nil)
 	if d.etcd, err = cluster.Dial(endpoints); err != nil {
 		return nil, err
 	}
 	defer d.etcd.Close()
 	defer func() {
 		if err != nil {
-			d.fail(err)
+			d.Fail(err)
 		}
-		d.stopAll()
+		d.Stop()
 	}()
 	run := func() (err error) {
 		if err = d.startAll(ctx); err != nil {
 			return err
 		}
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		front, shut, err := d.proxy.Listen()
 		if err != nil {
 			return err
 		}
-		front := &http.Server{Handler: d.proxy}
-		served := make(chan struct{})
-		go func() {
-			defer close(served)
-			_ = front.Serve(ln)
-		}()
-		defer func() {
-			_ = front.Close()
-			<-served
-		}()
-		d.bank, d.client = newBank(d.Provider), newClient("http://"+ln.Addr().String())
+		defer shut()
+		d.bank, d.client = newBank(d.Provider), newClient(front)
 		o, err = d.experiment(ctx, progress, begun)
 		return err
 	}
@@ -90,17 +80,6 @@ func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome,
 		return nil, err
 	}
 	return o, nil
-}
-
-// openEtcd starts an etcd of three members, unless endpoints are given.
-func (d *demo) openEtcd(ctx context.Context) (endpoints []string, stop func(), err error) {
-	if d.endpoints != "" {
-		return cluster.Open(ctx, d.endpoints)
-	}
-	if d.own, err = embedtest.New(ctx, &embedtest.Options{Members: 3}); err != nil {
-		return nil, nil, fmt.Errorf("start an embedded etcd: %w", err)
-	}
-	return d.own.Endpoints(), func() { _ = d.own.Close() }, nil
 }
 
 // withStore opens the operator's session and store for run, and removes all keys of the run at the
@@ -116,9 +95,9 @@ func (d *demo) withStore(ctx context.Context, run func() error) (err error) {
 		err = run()
 	}
 	if err != nil {
-		d.fail(err)
+		d.Fail(err)
 	}
-	d.stopAll()
+	d.Stop()
 	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err = errors.Join(err, sess.Close(ending))

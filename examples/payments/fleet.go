@@ -1,49 +1,48 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 
-	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/examples/internal/backend"
 )
 
 // fleet is the child processes: the provider, and the servers by their places behind the proxy.
 type fleet struct {
+	*backend.Fleet
 	settings
-	proxy *proxy
-	fail  context.CancelCauseFunc
-	wg    sync.WaitGroup
+	proxy *backend.Proxy
 
 	mu     sync.Mutex
-	all    map[string]*member // by name
+	rows   [servers]member
 	hungUp map[string]chan struct{}
 }
 
-// member is one process.
+// member is the server in a place behind the proxy, after earlier ones that were killed.
 type member struct {
-	name   string
-	row    int
-	proc   *child.Process
-	ready  chan string   // its address
-	gone   chan struct{} // closed when the process has ended
-	ending bool          // was stopped or killed
+	*backend.Server
+	generation int
 }
 
 func newFleet(ctx context.Context, s settings) (*fleet, context.Context) {
-	ctx, fail := context.WithCancelCause(ctx)
-	return &fleet{settings: s, proxy: newProxy(servers), fail: fail, all: map[string]*member{}, hungUp: map[string]chan struct{}{}}, ctx
+	f := &fleet{settings: s, proxy: backend.NewProxy(servers, false), hungUp: map[string]chan struct{}{}}
+	f.Fleet, ctx = backend.NewFleet(ctx, childEnv, func(_ string, e backend.Event) {
+		if e.Kind == evHungUp {
+			f.notice(e.Text)
+		}
+	})
+	return f, ctx
 }
 
 // startAll starts the provider, then the servers.
 func (f *fleet) startAll(ctx context.Context) error {
-	_, addr, err := f.start(ctx, "", -1)
+	provider, err := f.Start(ctx, "the provider", f.settings)
 	if err != nil {
 		return err
 	}
-	f.Provider = "http://" + addr
+	f.Provider = provider.URL
 	errs := make([]error, servers)
 	var wg sync.WaitGroup
 	for row := range servers {
@@ -54,61 +53,17 @@ func (f *fleet) startAll(ctx context.Context) error {
 }
 
 func (f *fleet) startServer(ctx context.Context, row, generation int) error {
-	_, addr, err := f.start(ctx, fmt.Sprintf("server-%d.%d", row+1, generation), row)
-	if err == nil {
-		f.proxy.set(row, addr)
-	}
-	return err
-}
-
-func (f *fleet) start(ctx context.Context, name string, row int) (*member, string, error) {
 	s := f.settings
-	s.Name = name
-	proc, err := child.Start(ctx, childEnv, s)
+	s.Name = fmt.Sprintf("server-%d.%d", row+1, generation)
+	started, err := f.Start(ctx, s.Name, s)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	m := &member{name: name, row: row, proc: proc, ready: make(chan string, 1), gone: make(chan struct{})}
 	f.mu.Lock()
-	f.all[name] = m
+	f.rows[row] = member{started, generation}
 	f.mu.Unlock()
-	f.wg.Go(func() { f.listen(m) })
-	select {
-	case addr := <-m.ready:
-		return m, addr, nil
-	case <-m.gone:
-		return nil, "", fmt.Errorf("%q has not started", name)
-	case <-ctx.Done():
-		return nil, "", context.Cause(ctx)
-	}
-}
-
-// listen handles the events of a process until it has ended.
-func (f *fleet) listen(m *member) {
-	defer close(m.gone)
-	for {
-		var e event
-		ok, err := m.proc.Next(&e)
-		if err != nil {
-			f.fail(err)
-		}
-		if !ok {
-			break
-		}
-		switch e.Kind {
-		case evReady:
-			m.ready <- e.Addr
-		case evHungUp:
-			f.notice(e.Order)
-		}
-	}
-	err := m.proc.Wait()
-	f.mu.Lock()
-	expected := m.ending
-	f.mu.Unlock()
-	if !expected {
-		f.fail(fmt.Errorf("%q has ended unexpectedly: %w", m.name, cmp.Or(err, errors.New("exit status 0"))))
-	}
+	f.proxy.Set(row, started.URL)
+	return nil
 }
 
 func (f *fleet) notice(order string) {
@@ -138,35 +93,20 @@ func (f *fleet) noticed(order string) chan struct{} {
 // replace kills a server and starts another one in its place.
 func (f *fleet) replace(ctx context.Context, name string) error {
 	f.mu.Lock()
-	m := f.all[name]
-	generation := 1
-	if m != nil {
-		m.ending = true
-		for _, other := range f.all {
-			if other.row == m.row {
-				generation++
-			}
+	found := -1
+	var m member
+	for row, one := range f.rows {
+		if one.Server != nil && one.Name == name {
+			found, m = row, one
 		}
 	}
 	f.mu.Unlock()
-	if m == nil {
+	if found < 0 {
 		return fmt.Errorf("kill %q: no such server", name)
 	}
-	f.proxy.set(m.row, "")
-	if err := m.proc.Kill(); err != nil {
+	f.proxy.Set(found, "")
+	if err := f.Kill(m.Server); err != nil {
 		return err
 	}
-	<-m.gone
-	return f.startServer(ctx, m.row, generation)
-}
-
-// stopAll ends all processes.
-func (f *fleet) stopAll() {
-	f.mu.Lock()
-	for _, m := range f.all {
-		m.ending = true
-		m.proc.Leave()
-	}
-	f.mu.Unlock()
-	f.wg.Wait()
+	return f.startServer(ctx, found, m.generation+1)
 }

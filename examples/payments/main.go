@@ -25,12 +25,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 )
 
 func main() {
@@ -38,28 +35,12 @@ func main() {
 		childMain()
 		return
 	}
-	c, err := parseFlags(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "payments:", err)
-		os.Exit(2)
-	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	o, err := demonstrate(ctx, c, os.Stderr)
-	interrupted := ctx.Err() != nil
-	cancel()
-	switch {
-	case interrupted:
-		fmt.Fprintln(os.Stderr, "payments: interrupted; all processes have ended")
-		os.Exit(130)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "payments:", err)
-		os.Exit(1)
-	}
-	o.write(os.Stdout)
-	if !o.OK {
-		os.Exit(1)
-	}
+	program.Demo("payments", parseFlags, func(ctx context.Context, c config) (bool, error) {
+		o, err := demonstrate(ctx, c, os.Stderr)
+		if err != nil {
+			return false, err
+		}
+		o.write(os.Stdout)
+		return o.OK, nil
+	})
 }

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/examples/internal/backend"
 )
 
 // attempt is one request for a payment.
@@ -55,20 +56,20 @@ func (s *server) payNaively(way naiveWay) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in payment
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-			reply(w, http.StatusBadRequest, err.Error())
+			backend.Reply(w, http.StatusBadRequest, err.Error())
 			return
 		}
 		x := attempt{r.PathValue("order"), in.Amount, strings.Trim(r.Header.Get("Idempotency-Key"), `"`), r.Header.Get(failStoreHeader) != ""}
 		paid, err := way(s, r.Context(), x)
 		switch {
 		case errors.Is(err, errPaid), errors.Is(err, errBusy):
-			reply(w, http.StatusConflict, err.Error())
+			backend.Reply(w, http.StatusConflict, err.Error())
 		case errors.Is(err, errDeclined), errors.Is(err, errNoAnswer):
-			reply(w, http.StatusBadGateway, err.Error())
+			backend.Reply(w, http.StatusBadGateway, err.Error())
 		case err != nil:
-			reply(w, http.StatusInternalServerError, err.Error())
+			backend.Reply(w, http.StatusInternalServerError, err.Error())
 		default:
-			reply(w, http.StatusCreated, receipt{Order: x.order, Amount: x.amount, Charge: paid, Server: s.Name})
+			backend.Reply(w, http.StatusCreated, receipt{Order: x.order, Amount: x.amount, Charge: paid, Server: s.Name})
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/examples/internal/backend"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
@@ -68,23 +69,23 @@ func (s *server) pay(keyed bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, name := r.Context(), r.PathValue("order")
 		a, _ := idempotency.FromContext(ctx)
-		stop := context.AfterFunc(idemhttp.Client(ctx), func() { emit(s.out, event{Kind: evHungUp, Order: name}) })
+		stop := context.AfterFunc(idemhttp.Client(ctx), func() { backend.Emit(evHungUp, name) })
 		defer stop()
 		var in payment
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-			reply(w, http.StatusBadRequest, err.Error())
+			backend.Reply(w, http.StatusBadRequest, err.Error())
 			return
 		}
 		o, err := s.load(ctx, name)
 		switch {
 		case errors.Is(err, errNoOrder):
-			reply(w, http.StatusNotFound, err.Error())
+			backend.Reply(w, http.StatusNotFound, err.Error())
 			return
 		case err != nil:
-			reply(w, http.StatusServiceUnavailable, err.Error()) // nothing was done: the key is released
+			backend.Reply(w, http.StatusServiceUnavailable, err.Error()) // nothing was done: the key is released
 			return
 		case in.Amount != o.Amount:
-			reply(w, http.StatusBadRequest, "another amount")
+			backend.Reply(w, http.StatusBadRequest, "another amount")
 			return
 		}
 		key := ""
@@ -97,10 +98,10 @@ func (s *server) pay(keyed bool) http.HandlerFunc {
 			idemhttp.Decide(ctx, idempotency.Abandon) // it may have charged
 			fallthrough
 		case err != nil:
-			reply(w, http.StatusBadGateway, err.Error())
+			backend.Reply(w, http.StatusBadGateway, err.Error())
 			return
 		}
 		a.Attach(nil, clientv3.OpPut(s.orderKey(name), o.String())) // with the response, or not at all
-		reply(w, http.StatusCreated, receipt{name, in.Amount, o.Paid, s.Name, a.Attempt()})
+		backend.Reply(w, http.StatusCreated, receipt{name, in.Amount, o.Paid, s.Name, a.Attempt()})
 	}
 }

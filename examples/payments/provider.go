@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/backend"
 )
 
 // provider is a payment provider. A call takes 100 to 500 ms. Some calls fail: with 503, after which
@@ -68,14 +70,14 @@ func (p *provider) handler() http.Handler {
 		a := p.account(r.PathValue("order"))
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		reply(w, http.StatusOK, a.book)
+		backend.Reply(w, http.StatusOK, a.book)
 	})
 	mux.HandleFunc("POST /plans", p.plan)
 	mux.HandleFunc("GET /held/{order}", func(w http.ResponseWriter, r *http.Request) {
 		a := p.account(r.PathValue("order"))
 		select {
 		case <-a.held:
-			reply(w, http.StatusOK, a.server)
+			backend.Reply(w, http.StatusOK, a.server)
 		case <-r.Context().Done():
 		}
 	})
@@ -122,7 +124,7 @@ func failures(order string) (fail int, lossy bool) {
 func (p *provider) plan(w http.ResponseWriter, r *http.Request) {
 	var in plan
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		reply(w, http.StatusBadRequest, err.Error())
+		backend.Reply(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	a := p.account(in.Order)
@@ -134,7 +136,7 @@ func (p *provider) plan(w http.ResponseWriter, r *http.Request) {
 func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
 	var in charge
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		reply(w, http.StatusBadRequest, err.Error())
+		backend.Reply(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	a := p.account(in.Order)
@@ -154,14 +156,14 @@ func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("Idempotency-Key")
 	receipt, lost, ok := p.take(a, key)
 	if !ok {
-		reply(w, http.StatusServiceUnavailable, "out of service; nothing was charged")
+		backend.Reply(w, http.StatusServiceUnavailable, "out of service; nothing was charged")
 		return
 	}
 	p.pass(a, holdCharged, in.Server, r)
 	if lost {
 		panic(http.ErrAbortHandler)
 	}
-	reply(w, http.StatusCreated, receipt)
+	backend.Reply(w, http.StatusCreated, receipt)
 }
 
 // pass holds the call if the plan says so. It returns false if the caller has disconnected

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -113,34 +111,5 @@ func TestProviderFailsSometimes(t *testing.T) {
 		if got, err := b.closedBook(t.Context(), order); err != nil || got.Calls != want.Calls || got.Charges != want.Charges {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
-	}
-}
-
-func TestProxyTakesTurns(t *testing.T) {
-	t.Parallel()
-	p := newProxy(3)
-	front := httptest.NewServer(p)
-	defer front.Close()
-	c := newClient(front.URL)
-	if a := c.send(t.Context(), request{}); a.Status != http.StatusBadGateway {
-		t.Errorf("no server is there, and the answer is %d", a.Status)
-	}
-	for row := range 3 {
-		back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200 + row) }))
-		defer back.Close()
-		p.set(row, strings.TrimPrefix(back.URL, "http://"))
-	}
-	ask := func() (all []int) {
-		for range 4 {
-			all = append(all, c.send(t.Context(), request{}).Status)
-		}
-		return all
-	}
-	if got := ask(); !slices.Equal(got, []int{200, 201, 202, 200}) {
-		t.Error(got)
-	}
-	p.set(2, "")
-	if got := ask(); !slices.Equal(got, []int{201, 200, 201, 200}) {
-		t.Error(got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/examples/internal/backend"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
@@ -19,7 +19,6 @@ import (
 // server is one of the four servers.
 type server struct {
 	settings
-	out    io.Writer
 	client *clientv3.Client
 	sess   *concurrency.Session
 	store  *idempotency.Store
@@ -28,8 +27,8 @@ type server struct {
 }
 
 // serverMain runs a server until ctx ends.
-func serverMain(ctx context.Context, set settings, out io.Writer) (err error) {
-	s := &server{settings: set, out: out, bank: newBank(set.Provider)}
+func serverMain(ctx context.Context, set settings) (err error) {
+	s := &server{settings: set, bank: newBank(set.Provider)}
 	if s.client, err = cluster.Dial(set.Endpoints); err != nil {
 		return err
 	}
@@ -56,7 +55,7 @@ func serverMain(ctx context.Context, set settings, out io.Writer) (err error) {
 	for name, way := range naiveWays {
 		mux.HandleFunc("POST /pay/"+name+"/{order}", s.payNaively(way))
 	}
-	return serve(ctx, mux, out)
+	return backend.Serve(ctx, mux)
 }
 
 // newStore returns the store of the servers and of the operator.
@@ -104,12 +103,12 @@ func (s *server) load(ctx context.Context, name string) (o order, err error) {
 func (s *server) create(w http.ResponseWriter, r *http.Request) {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
-		reply(w, http.StatusBadRequest, err.Error())
+		backend.Reply(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	if _, err := s.client.Put(r.Context(), s.orderKey(r.PathValue("order")), o.String()); err != nil {
-		reply(w, http.StatusServiceUnavailable, err.Error())
+		backend.Reply(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	reply(w, http.StatusCreated, o)
+	backend.Reply(w, http.StatusCreated, o)
 }

@@ -34,14 +34,20 @@ func Flag() (endpoints string) {
 // embedded etcd if there are none. stop stops an embedded etcd and removes its data. Open
 // returns an error if an embedded etcd cannot be started.
 func Open(ctx context.Context, endpoints string) (found []string, stop func(), err error) {
+	found, _, stop, err = OpenMembers(ctx, endpoints, 1)
+	return found, stop, err
+}
+
+// OpenMembers is Open for a program that stops members of etcd: an embedded etcd has n of them. own
+// is nil for given endpoints, whose members the program must leave alone.
+func OpenMembers(ctx context.Context, endpoints string, n int) (found []string, own *embedtest.Cluster, stop func(), err error) {
 	if found = split(endpoints); len(found) > 0 {
-		return found, func() {}, nil
+		return found, nil, func() {}, nil
 	}
-	etcd, stop, err := start(ctx)
-	if err != nil {
-		return nil, nil, err
+	if own, stop, err = start(ctx, n); err != nil {
+		return nil, nil, nil, err
 	}
-	return etcd.Endpoints(), stop, nil
+	return own.Endpoints(), own, stop, nil
 }
 
 // Dial returns a client for the endpoints. It returns an error for an invalid endpoint. The
@@ -55,7 +61,7 @@ func Dial(endpoints []string) (*clientv3.Client, error) {
 func Client(ctx context.Context, endpoints string) (client *clientv3.Client, stop func(), err error) {
 	found := split(endpoints)
 	if len(found) == 0 {
-		etcd, stop, err := start(ctx)
+		etcd, stop, err := start(ctx, 1)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -76,8 +82,8 @@ func split(endpoints string) (found []string) {
 	return found
 }
 
-func start(ctx context.Context) (etcd *embedtest.Cluster, stop func(), err error) {
-	if etcd, err = embedtest.New(ctx, nil); err != nil {
+func start(ctx context.Context, members int) (etcd *embedtest.Cluster, stop func(), err error) {
+	if etcd, err = embedtest.New(ctx, &embedtest.Options{Members: members}); err != nil {
 		return nil, nil, fmt.Errorf("start an embedded etcd: %w", err)
 	}
 	return etcd, func() { _ = etcd.Close() }, nil

@@ -1,6 +1,6 @@
 // Package program is shared by the quickstart programs: the flag -endpoints, a client, and
 // simulated processes and work. Main and Processes show what a program of yours does when it
-// starts and ends.
+// starts and ends. Demo is the frame of the larger demos.
 package program
 
 import (

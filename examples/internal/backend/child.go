@@ -1,0 +1,88 @@
+package backend
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+)
+
+// Event is a line that a child writes for its parent.
+type Event struct {
+	Kind string `json:"kind"`
+	Text string `json:"text,omitempty"`
+}
+
+// ready is the event of a child that serves, with its address.
+const ready = "ready"
+
+// Child is the main function of a child. It decodes the settings from the environment variable env,
+// and calls run with a context that ends with the standard input. If run returns an error before
+// that, the process exits with status 1.
+func Child[Settings any](env string, run func(context.Context, Settings) error) {
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent, too, which ends its children
+	var s Settings
+	err := json.Unmarshal([]byte(os.Getenv(env)), &s)
+	if err == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			defer cancel()
+			_, _ = io.Copy(io.Discard, os.Stdin)
+		}()
+		if err = run(ctx, s); ctx.Err() != nil {
+			err = nil
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "child process:", err)
+		os.Exit(1)
+	}
+}
+
+// Serve serves h in a child until ctx ends, and then waits for the requests in progress, for two
+// seconds at most. It returns an error if the child cannot listen.
+func Serve(ctx context.Context, h http.Handler) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: h}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	Emit(ready, ln.Addr().String())
+	select {
+	case err = <-served:
+		return err
+	case <-ctx.Done():
+	}
+	closing, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if srv.Shutdown(closing) != nil {
+		_ = srv.Close()
+	}
+	<-served
+	return nil
+}
+
+// Emit writes an event to the parent, in one piece.
+func Emit(kind, text string) {
+	line, err := json.Marshal(Event{kind, text})
+	if err == nil {
+		_, err = os.Stdout.Write(append(line, '\n'))
+	}
+	if err != nil {
+		os.Exit(1) // the parent has ended
+	}
+}
+
+// Reply writes a value as JSON.
+func Reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
