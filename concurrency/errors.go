@@ -73,8 +73,9 @@ var (
 	ErrNotHeld = errors.New("no such request")
 
 	// ErrTooMany: this session has as many live requests as SessionOptions.MaxPermits
-	// allows. If the bound is reached only because ended requests are still being removed
-	// from etcd, the call first waits for their removal, at most 5 s.
+	// allows, or a KeyedLimiter as many live keys as KeyedLimiterOptions.MaxKeys allows. If
+	// MaxPermits is reached only because ended requests are still being removed from etcd, the
+	// call first waits for their removal, at most 5 s.
 	ErrTooMany = engine.ErrTooMany
 )
 

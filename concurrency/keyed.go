@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -44,6 +45,14 @@ type KeyedLimiterOptions struct {
 	// waited at its key. It costs no read. It counts for the calls of this program; the option
 	// MaxWaiters of a call bounds the queue of its key alone. Defaults to 0: no bound.
 	MaxTotalWaiters int
+	// MaxKeys bounds how many keys are live at the same time, in all processes: have a request, or a
+	// limit of their own, in etcd. A call for a permit of another key returns ErrTooMany then, as of
+	// a count at most a second ago. It bounds what a client can store in etcd that chooses its key,
+	// so it need not be exact: on one count each process may admit 1/64 of the keys that are free,
+	// or 16 if that is more, and MaxKeys is exceeded by at most that for each other process. SetLimit
+	// is not bounded. A count is one read; names are read only where the limiter has as many requests
+	// and limits as MaxKeys. Defaults to 100,000; at most math.MaxInt32.
+	MaxKeys int
 	// AdoptLimit accepts the default limit and the total that are stored in etcd, instead of failing
 	// with a *LimitMismatchError if they differ from this program's. See SemaphoreOptions.AdoptLimit.
 	// Defaults to false.
@@ -86,11 +95,14 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 		return nil, invalid("KeyedLimiterOptions.MaxTotalWaiters of %d is negative", o.MaxTotalWaiters)
 	case o.MaxTotalWaiters > 0 && o.Total == 0:
 		return nil, invalid("KeyedLimiterOptions.MaxTotalWaiters of %d without a Total", o.MaxTotalWaiters)
+	case o.MaxKeys < 0 || o.MaxKeys > math.MaxInt32:
+		return nil, invalid("KeyedLimiterOptions.MaxKeys of %d is not between 1 and %d", o.MaxKeys, math.MaxInt32)
 	}
 	core, own := engine.Of(s), engine.Own(s)
 	l := &KeyedLimiter{own: own, keys: core.Space().Limiter(name)}
 	l.base = own.base(core, l.keys.Default, o.Total > 0)
-	l.agreement = &agreement{stored: &l.base.Base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit}
+	l.agreement = &agreement{stored: &l.base.Base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit,
+		keys: newKeyCap(core, l.keys, cmp.Or(o.MaxKeys, defaultMaxKeys))}
 	totals := own.queue(core, l.keys.Total(), name, 0, nil, nil)
 	l.totals = &totals.limit
 	if o.Total > 0 {

@@ -42,6 +42,7 @@ type agreement struct {
 	waiters int         // KeyedLimiterOptions.MaxTotalWaiters, of a total
 	total   *agreement  // of all keys of a limiter together, or nil
 	totals  *limit.Store
+	keys    *keyCap // of a limiter, or nil
 }
 
 // SemaphoreOptions configure a Semaphore. nil means all defaults.
@@ -173,8 +174,16 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 	if s.total != nil {
 		r.total, r.maxTotal, checked = s.total.limit, s.total.waiters, checked && s.total.checked.Load()
 	}
-	if !checked || r.weight > 1 {
-		r.prepare = func(ctx context.Context) error { return s.prepare(ctx, r.weight) }
+	counts := s.keys != nil && !s.keys.admits()
+	if !checked || r.weight > 1 || counts {
+		r.prepare = func(ctx context.Context) error {
+			if counts {
+				if err := s.keys.enter(ctx, s.queue); err != nil {
+					return err
+				}
+			}
+			return s.prepare(ctx, r.weight)
+		}
 	}
 	return s.queue.acquire(ctx, r)
 }

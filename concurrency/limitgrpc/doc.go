@@ -26,7 +26,8 @@
 //	| the total of all keys is reached                | UNAVAILABLE, TOTAL_FULL and RetryInfo      |
 //	| etcd does not answer, or refuses a write        | UNAVAILABLE and RetryInfo; see Outage      |
 //	| etcd answers later than Wait                    | UNAVAILABLE and RetryInfo                  |
-//	| the session is closed, or has too many requests | UNAVAILABLE and RetryInfo                  |
+//	| the session is closed or has too many requests, | UNAVAILABLE and RetryInfo                  |
+//	| or the limiter too many keys                    |                                            |
 //	| the permit was lost, and the handler's error    |                                            |
 //	| follows from that                               | UNAVAILABLE, LOST and RetryInfo            |
 //	| the request was evicted while it waited         | UNAVAILABLE, LOST and RetryInfo            |

@@ -24,7 +24,7 @@ const (
 	ReasonInternal    = "INTERNAL"    // INTERNAL: an option is wrong, or the limit differs from the stored one
 	ReasonLost        = "LOST"        // UNAVAILABLE: the permit, or the place in the queue, was lost
 	ReasonTotalFull   = "TOTAL_FULL"  // UNAVAILABLE: as many calls of all keys run as the total allows
-	ReasonUnavailable = "UNAVAILABLE" // UNAVAILABLE: etcd does not answer, the session is closed, or it has too many requests
+	ReasonUnavailable = "UNAVAILABLE" // UNAVAILABLE: etcd does not answer, the session is closed, or there are too many requests or keys
 )
 
 // answers are the answers by the reason that all transports have. Ended has none: the call's context

@@ -29,7 +29,8 @@
 //	| the total of all keys is reached                 | 503 and Retry-After                       |
 //	| etcd does not answer, or refuses a write         | 503 and Retry-After; see Outage           |
 //	| etcd answers later than Wait                     | 503 and Retry-After                       |
-//	| the session is closed, or has too many requests  | 503 and Retry-After                       |
+//	| the session is closed or has too many requests,  | 503 and Retry-After                       |
+//	| or the limiter too many keys                     |                                           |
 //	| the permit was lost, and no response had begun   | 503 and Retry-After                       |
 //	| the request was evicted while it waited          | 503 and Retry-After                       |
 //	| the request's context ended while it waited      | 503, if the client is still there         |

@@ -277,6 +277,26 @@ func TestNestedLimits(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code, "the permit in the context was released")
 }
 
+// TestTooManyKeys: a key beyond MaxKeys is 503 and reported; those that are in use are served.
+func TestTooManyKeys(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 5)
+	lim, err := concurrency.NewKeyedLimiter(in.sess, "tenants", 5, &concurrency.KeyedLimiterOptions{MaxKeys: 1})
+	require.NoError(t, err)
+	in.take("acme")
+	rs := make(reports, 1)
+	h := middleware(t, lim, options(rs.option))(http.HandlerFunc(ok))
+	serve := func(tenant string) int {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctxT(t))
+		r.Header.Set("Tenant", tenant)
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	require.Equal(t, http.StatusServiceUnavailable, serve("made up"))
+	require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrTooMany)
+	require.Equal(t, http.StatusOK, serve("acme"))
+}
+
 // TestEnabled: the limit is switched off and on while the service runs.
 func TestEnabled(t *testing.T) {
 	t.Parallel()

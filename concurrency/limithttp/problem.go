@@ -31,7 +31,7 @@ const (
 	CodeEnded       Code = "ended"       // 503: the request's context has ended while it waited
 	CodeLost        Code = "lost"        // 503: the permit, or the place in the queue, was lost
 	CodeTotalFull   Code = "total-full"  // 503: as many requests of all keys run as the total allows
-	CodeUnavailable Code = "unavailable" // 503: etcd does not answer, the session is closed, or it has too many requests
+	CodeUnavailable Code = "unavailable" // 503: etcd does not answer, the session is closed, or there are too many requests or keys
 )
 
 // problems are the answers by code.

@@ -17,12 +17,15 @@ func (s Space) Limiter(name string) Limiter {
 	return Limiter{Range: s.root + tail, Default: s.root + tail + "default", ids: s.root + "id/" + tail}
 }
 
+// Keys is the range of the queues of all keys.
+func (l Limiter) Keys() string { return l.Range + "key/" }
+
 // Key returns the keys of the queue of one key, which must have passed CheckID.
 func (l Limiter) Key(key string) Queue { return l.queue("key/" + escape(key) + "/") }
 
 // ParseKey returns the key of the limiter to whose queue a name in etcd belongs.
 func (l Limiter) ParseKey(name string) (key string, ok bool) {
-	key, _, ok = split(name, l.Range+"key/")
+	key, _, ok = split(name, l.Keys())
 	return key, ok && CheckID(key) == nil
 }
 

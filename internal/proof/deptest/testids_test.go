@@ -42,6 +42,7 @@ func requiredIDs() []string {
 	add("W", "%d", 6, 6)
 	add("W", "%d", 21, 21)
 	add("N", "%d", 3, 13, 6, 8, 11)
+	add("N", "%d", 16, 16)
 	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)

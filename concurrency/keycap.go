@@ -1,0 +1,121 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+const (
+	// defaultMaxKeys is far above the keys that a service has in use at once, and far below what
+	// harms etcd: 100,000 requests there take about 50 MB.
+	defaultMaxKeys = 100_000
+	// capShare is which part of the free keys one process may use on one count, and capLeast the
+	// least number.
+	capShare, capLeast = 64, 16
+	// capAgain is how long a count that has found no free key is in force.
+	capAgain = time.Second
+	// capPage is how many names are read at once.
+	capPage = 5000
+)
+
+// keyCap bounds how many keys of a limiter are live. It counts seldom: each count lets a part of the
+// free keys in without another.
+type keyCap struct {
+	sess *engine.Session
+	keys keyspace.Limiter
+	most int64
+	room atomic.Int64  // how many requests need no count
+	turn chan struct{} // taken by the call that counts
+
+	fullAt time.Time // when a count found no free key; only with turn
+}
+
+func newKeyCap(sess *engine.Session, keys keyspace.Limiter, most int) *keyCap {
+	return &keyCap{sess: sess, keys: keys, most: int64(most), turn: make(chan struct{}, 1)}
+}
+
+// admits reports whether a request may be written without a count.
+func (k *keyCap) admits() bool { return k.room.Add(-1) >= 0 }
+
+// enter counts, and returns an error if no key is free and the queue's own is not live.
+func (k *keyCap) enter(ctx context.Context, q *sessionQueue) error {
+	free, err := k.free(ctx)
+	if err != nil || free {
+		return err
+	}
+	resp, err := k.sess.Read(ctx, q.keys.Range, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || resp.Count > 0 {
+		return err
+	}
+	return tooManyKeys{fmt.Errorf("the limiter has %d live keys, as many as KeyedLimiterOptions.MaxKeys allows", k.most)}
+}
+
+// tooManyKeys is an ErrTooMany whose text is not that of a session.
+type tooManyKeys struct{ error }
+
+func (tooManyKeys) Is(target error) bool { return target == ErrTooMany }
+
+// free reports whether a key is free for this call, as of a count by this one or another.
+func (k *keyCap) free(ctx context.Context) (bool, error) {
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	switch {
+	case k.admits(): // another call has counted meanwhile
+		return true, nil
+	case time.Since(k.fullAt) < capAgain:
+		return false, nil
+	}
+	live, err := k.count(ctx)
+	if err != nil {
+		return false, err
+	}
+	free := k.most - live
+	if free <= 0 {
+		k.fullAt = time.Now()
+		return false, nil
+	}
+	k.room.Store(min(free, max(free/capShare, capLeast)) - 1)
+	return true, nil
+}
+
+// count returns how many keys are live, or at least MaxKeys. There are no more keys than requests
+// and limits, and these etcd counts at once. Only if they are too many, their names are read.
+func (k *keyCap) count(ctx context.Context) (live int64, err error) {
+	from := k.keys.Keys()
+	end := clientv3.GetPrefixRangeEnd(from)
+	resp, err := k.sess.Read(ctx, from, clientv3.WithRange(end), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	if resp.Count < k.most {
+		return resp.Count, nil
+	}
+	last := ""
+	for {
+		resp, err := k.sess.Read(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(capPage), clientv3.WithKeysOnly())
+		if err != nil {
+			return 0, err
+		}
+		for _, kv := range resp.Kvs {
+			if key, ok := k.keys.ParseKey(string(kv.Key)); ok && key != last {
+				last = key
+				live++
+			}
+		}
+		if !resp.More || live >= k.most {
+			return live, nil
+		}
+		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}
