@@ -85,6 +85,10 @@ integration: ## Compile and run the adapters against the real gocron and robfig/
 	@$(patiently) go -C integration vet ./...
 	@$(RERUN) go -C integration test -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
 
+.PHONY: outage
+outage: ## Take a real etcd away for a minute from services under each outage policy, and print the handlers' peaks
+	@go test -count=1 -timeout=$(TESTTIMEOUT) -parallel=6 -v -run='^TestAway$$' ./concurrency/limithttp -away=1m $(TESTFLAGS)
+
 .PHONY: stall
 stall: ## Run all tests in processes that stand still for up to a second now and then, as on a busy machine; finds bounds that are too tight (ARGS="-longest 2s")
 	@$(patiently) go build -o bin/stall ./internal/proof/procs/stall

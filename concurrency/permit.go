@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,8 +50,15 @@ func newPermit(ctx context.Context, e *engine.Epoch, q *sessionQueue, c *ticket)
 	}
 	p.life = life.New(ctx, e, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
 	p.asked, p.ask = context.WithCancelCause(p.Context())
+	p.last().sharing.permits.Add(c.slot.Weight)
 	return p
 }
+
+// last returns the queue whose limit a session's share is part of.
+func (p *Permit) last() *sessionQueue { return cmp.Or(p.queue.total, p.queue) }
+
+// workEnded ends the count of the permit's work.
+func (p *Permit) workEnded() { p.last().sharing.permits.Add(-p.ticket.slot.Weight) }
 
 // register has the permit end with its epoch. It returns engine.ErrEpoch or ErrClosed if it is
 // too late for that, or a *LostError if others have ended the request already.

@@ -35,6 +35,7 @@ import (
 func (p *Permit) Release(ctx context.Context) error {
 	var why error
 	if p.releasing.CompareAndSwap(false, true) {
+		p.workEnded()
 		why = p.startRelease(ctx)
 	}
 	select {

@@ -33,6 +33,7 @@ type sessionQueue struct {
 	total *sessionQueue // that of the total, which a request joins when it is admitted here, or nil
 
 	limiter *KeyedLimiter // whose total this is, or nil
+	sharing sharing       // of a semaphore or a total: this process's share of the limit without etcd
 
 	invalid error // what every call returns, if the queue cannot exist
 
@@ -220,6 +221,7 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 	// An answer that comes after the lease's deadline is no permit.
 	p := newPermit(ctx, e, q, last)
 	if err := p.register(); err != nil {
+		p.workEnded()
 		e.Withdraw(c.Ticket, q.refusal(c))
 		return nil, c, err
 	}

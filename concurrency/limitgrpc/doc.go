@@ -45,11 +45,14 @@
 // # Outages
 //
 // An outage begins when etcd has been silent for Options.Patience. From then on one call a second
-// asks, and the others are answered at once by the policy, until etcd answers. Closed answers
-// UNAVAILABLE. Open runs the calls without a permit, calls ReportError for each of them, and OnOutage
-// at the outage's beginning and end. Under Open nothing bounds the calls of a process that is cut
-// off: together with those of the processes that are not, and after healing until the last of them
-// has ended, more run than the limit allows.
+// asks, and the others are answered at once by the policy, until etcd answers. OnOutage is called at
+// the outage's beginning and end. Closed answers UNAVAILABLE. Open runs the calls without a permit,
+// and calls ReportError for each of them. Nothing bounds the calls of a process that is cut off:
+// together with those of the processes that are not, and after healing until the last of them has
+// ended, more run than the limit allows. Share runs calls without a permit within the process's share
+// of the limit, from when the session has lost its lease: at most twice as many calls run as the limit
+// allows. The comment of package limithttp says how the share is found and what it keeps;
+// concurrency.Semaphore.Share shows it.
 //
 // # Not guaranteed
 //

@@ -2,7 +2,6 @@ package limitgrpc
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -19,6 +18,12 @@ const (
 	// Open runs calls without a permit. While it lasts there is no limit for the processes that
 	// cannot reach etcd, and those that can admit as many as the limit allows besides.
 	Open
+	// Share runs calls without a permit as far as this process's share of the limit allows: the
+	// limit divided by the number of sessions that share it, rounded down. Together with the processes
+	// that reach etcd, at most twice as many run as the limit allows. It needs a limit of all keys
+	// together: a concurrency.KeyedLimiter with a total, or concurrency.Single. See the package's
+	// comment.
+	Share
 )
 
 // Options configure the interceptors.
@@ -54,7 +59,7 @@ type Options struct {
 	// Defaults to nothing.
 	OnOutage func(error)
 	// ReportError is called with each error that an operator should know: etcd is unavailable, a call
-	// ran without a permit under Open, a permit was lost while its call ran, or an option is wrong. A
+	// ran without a permit under Open or Share, a permit was lost while its call ran, or an option is wrong. A
 	// full limit is no such error. Defaults to nothing.
 	ReportError func(ctx context.Context, fullMethod string, err error)
 }
@@ -68,15 +73,12 @@ type config struct {
 // configure returns the config of an interceptor. Its error is concurrency.ErrInvalid.
 func configure(interceptor string, lim concurrency.Limiter, o Options) (*config, error) {
 	attempted := "limitgrpc: new " + interceptor
-	if o.Outage != Closed && o.Outage != Open {
-		return nil, middleware.Invalid(attempted, fmt.Errorf("Options.Outage %d is neither Closed nor Open", o.Outage))
-	}
 	if o.ReportError == nil {
 		o.ReportError = func(context.Context, string, error) {}
 	}
 	shared, err := middleware.New(attempted, middleware.Settings{
 		Limiter: lim, Keyed: o.Key != nil, Wait: o.Wait, MaxWaiters: o.MaxWaiters,
-		Open: o.Outage == Open, Patience: o.Patience, Enabled: o.Enabled, OnOutage: o.OnOutage,
+		Outage: middleware.Outage(o.Outage), Patience: o.Patience, Enabled: o.Enabled, OnOutage: o.OnOutage,
 	})
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
 )
 
 // UnaryServerInterceptor returns an interceptor that runs a handler under a permit of the call's key:
@@ -59,7 +60,7 @@ func (s *serverStream) Context() context.Context { return s.ctx }
 
 // FromContext returns the permit under which a call runs, in a handler behind an interceptor: that of
 // the innermost one. It returns false for a call that is not limited, and for one that runs without a
-// permit in an outage.
+// permit in an outage. Under Share the permit is found once the request has got it.
 func FromContext(ctx context.Context) (*concurrency.Permit, bool) {
-	return concurrency.FromContext(ctx)
+	return middleware.FromContext(ctx)
 }

@@ -280,10 +280,10 @@ func TestNewRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, 1)
 	for want, o := range map[string]limitgrpc.Options{
-		"Options.Key is nil":                          {},
-		"Options.Wait -1s is not between":             {Key: byTenant, Wait: -time.Second},
-		"Options.Outage 7 is neither Closed nor Open": {Key: byTenant, Outage: 7},
-		"the limiter is nil":                          {Key: byTenant},
+		"Options.Key is nil":                                    {},
+		"Options.Wait -1s is not between":                       {Key: byTenant, Wait: -time.Second},
+		"Options.Outage 7 is neither Closed nor Open nor Share": {Key: byTenant, Outage: 7},
+		"the limiter is nil":                                    {Key: byTenant},
 	} {
 		lim := concurrency.Limiter(in)
 		if strings.Contains(want, "limiter") {

@@ -150,13 +150,13 @@ func TestNewRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	key := func(*http.Request) (string, bool) { return "k", true }
 	for want, o := range map[string]Options{
-		"Options.Key is nil":                          {},
-		"Options.Wait -1s is not between":             {Key: key, Wait: -time.Second},
-		"Options.Patience -1s is not between":         {Key: key, Patience: -time.Second},
-		"Options.MaxWaiters 3 without Options.Wait":   {Key: key, MaxWaiters: 3},
-		"Options.Outage 7 is neither Closed nor Open": {Key: key, Outage: 7},
-		"Options.Buffer -2 is not between":            {Key: key, Buffer: -2},
-		"Options.Policy has characters":               {Key: key, Policy: "a\"b"},
+		"Options.Key is nil":                                    {},
+		"Options.Wait -1s is not between":                       {Key: key, Wait: -time.Second},
+		"Options.Patience -1s is not between":                   {Key: key, Patience: -time.Second},
+		"Options.MaxWaiters 3 without Options.Wait":             {Key: key, MaxWaiters: 3},
+		"Options.Outage 7 is neither Closed nor Open nor Share": {Key: key, Outage: 7},
+		"Options.Buffer -2 is not between":                      {Key: key, Buffer: -2},
+		"Options.Policy has characters":                         {Key: key, Policy: "a\"b"},
 	} {
 		_, err := Middleware(&stub{}, o)
 		require.ErrorIs(t, err, concurrency.ErrInvalid, want)

@@ -49,12 +49,28 @@
 // # Outages
 //
 // An outage begins when etcd has been silent for Options.Patience. From then on one request a
-// second asks, and the others are answered at once by the policy, until etcd answers. Closed
-// answers 503. Open runs the requests without a permit, calls ReportError for each of them, and
-// OnOutage at the outage's beginning and end. Under Open nothing bounds the requests of a process
-// that is cut off: together with those of the processes that are not, and after healing until the
-// last of them has ended, more run than the limit allows. Permits that were held when the outage
-// began end by their session's TTL, whatever the policy.
+// second asks, and the others are answered at once by the policy, until etcd answers. OnOutage is
+// called at the outage's beginning and end. Permits that were held when the outage began end by
+// their session's TTL, whatever the policy.
+//
+// Closed answers 503.
+//
+// Open runs the requests without a permit, and calls ReportError for each of them. Nothing bounds the
+// requests of a process that is cut off: together with those of the processes that are not, and after
+// healing until the last of them has ended, more run than the limit allows.
+//
+// Share runs requests without a permit within the process's share of the limit, from when the
+// session has lost its lease, and calls ReportError for each of them. Before that, and beyond the
+// share, requests are answered with 503. The share is the limit divided by the number of sessions
+// that share it, rounded down, as both were last read; a session counts them every 5 seconds, or
+// every third of its TTL if that is shorter. The share is 0 if their number is not known: until the
+// session has used the limit for twice that time. Work of the process that began under permits uses
+// the share as well, as long as it runs. At most twice as many requests run as the limit allows:
+// the limit itself for the processes that reach etcd, and the shares of those that are cut off. If
+// all are cut off, it is the limit, once the work under lost permits has stopped. When etcd answers
+// again, work that began under the share gets permits first; requests wait for that, within Wait.
+// Only the limit of all keys together is divided: that of a single key, and its pause, is not
+// kept meanwhile. concurrency.Semaphore.Share shows the share and what runs under it.
 //
 // # Not guaranteed
 //

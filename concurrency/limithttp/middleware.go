@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
 )
 
 // Middleware returns a middleware that runs a handler under a permit of the request's key: see the
@@ -54,7 +55,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 
 // FromContext returns the permit under which a request runs, in a handler behind a Middleware: that
 // of the innermost one. It returns false for a request that is not limited, and for one that runs
-// without a permit in an outage.
+// without a permit in an outage. Under Share the permit is found once the request has got it.
 func FromContext(ctx context.Context) (*concurrency.Permit, bool) {
-	return concurrency.FromContext(ctx)
+	return middleware.FromContext(ctx)
 }

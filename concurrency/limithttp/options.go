@@ -21,6 +21,12 @@ const (
 	// Open runs requests without a permit. While it lasts there is no limit for the processes that
 	// cannot reach etcd, and those that can admit as many as the limit allows besides.
 	Open
+	// Share runs requests without a permit as far as this process's share of the limit allows: the
+	// limit divided by the number of sessions that share it, rounded down. Together with the processes
+	// that reach etcd, at most twice as many run as the limit allows. It needs a limit of all keys
+	// together: a concurrency.KeyedLimiter with a total, or concurrency.Single. See the package's
+	// comment.
+	Share
 )
 
 // Options configure a Middleware or a Transport.
@@ -69,7 +75,7 @@ type Options struct {
 	// Defaults to nothing.
 	OnOutage func(error)
 	// ReportError is called with each error that an operator should know: etcd is unavailable, a
-	// request ran without a permit under Open, a permit was lost while its handler ran, or an option
+	// request ran without a permit under Open or Share, a permit was lost while its handler ran, or an option
 	// is wrong. A full limit is no such error. Defaults to nothing.
 	ReportError func(*http.Request, error)
 }
@@ -103,7 +109,7 @@ func configure(kind string, lim concurrency.Limiter, o Options) (*config, error)
 	}
 	shared, err := middleware.New(attempted, middleware.Settings{
 		Limiter: lim, Keyed: o.Key != nil, Wait: o.Wait, MaxWaiters: o.MaxWaiters,
-		Open: o.Outage == Open, Patience: o.Patience, Enabled: o.Enabled, OnOutage: o.OnOutage,
+		Outage: middleware.Outage(o.Outage), Patience: o.Patience, Enabled: o.Enabled, OnOutage: o.OnOutage,
 	})
 	if err != nil {
 		return nil, err
@@ -114,8 +120,6 @@ func configure(kind string, lim concurrency.Limiter, o Options) (*config, error)
 // check returns an error for an option that only HTTP has and that is out of range.
 func (o *Options) check() error {
 	switch {
-	case o.Outage != Closed && o.Outage != Open:
-		return fmt.Errorf("Options.Outage %d is neither Closed nor Open", o.Outage)
 	case o.Buffer < -1 || o.Buffer > maxBuffer:
 		return fmt.Errorf("Options.Buffer %d is not between -1 and %d", o.Buffer, int64(maxBuffer))
 	case strings.ContainsFunc(o.Policy, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }):

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
 )
 
 // response is a handler's ResponseWriter. It passes everything on as it is, and knows whether the
@@ -67,13 +67,13 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // outlive waits until a hijacked connection is closed, or its permit has ended.
 func (w *response) outlive(ctx context.Context) {
-	permit, ok := concurrency.FromContext(ctx)
-	if w.conn == nil || !ok {
+	lost, counted := middleware.Counted(ctx)
+	if w.conn == nil || !counted {
 		return
 	}
 	select {
 	case <-w.conn.closed:
-	case <-permit.Context().Done():
+	case <-lost:
 	}
 }
 

@@ -353,6 +353,14 @@ func (s *Session) Live(ctx context.Context) (*Epoch, error) {
 	}
 }
 
+// Trusted reports whether the session has a lease that may be trusted now.
+func (s *Session) Trusted() bool {
+	s.mu.Lock()
+	e := s.current
+	s.mu.Unlock()
+	return e != nil && e.Valid()
+}
+
 // Open derives a ctx that also ends when Close begins, with ErrClosed as its cause.
 func (s *Session) Open(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)

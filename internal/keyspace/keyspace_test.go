@@ -77,7 +77,12 @@ func TestRangesOfKeysDoNotMeet(t *testing.T) {
 		q := own.Key(key)
 		slot := Slot{Lease: rapid.Int64().Draw(t, "lease"), Number: 3, Weight: int64(rapid.IntRange(1, 20).Draw(t, "weight"))}
 		require.True(t, space(t, "ns").Queued(q.Slot(slot)))
-		foreign := []string{others.Default, others.Total().Slot(slot), others.Total().Limit, others.Total().ID("i")}
+		member := space(t, "ns").Member(others.Total(), slot.Lease)
+		require.False(t, space(t, "ns").Queued(member))
+		foreign := []string{others.Default, others.Total().Slot(slot), others.Total().Limit, others.Total().ID("i"), member}
+		if limiter != other {
+			require.False(t, inRange(member, space(t, "ns").Members(own.Total())))
+		}
 		if limiter != other || key != next {
 			k := others.Key(next)
 			foreign = append(foreign, k.Slot(slot), k.Limit, k.ID("i"))

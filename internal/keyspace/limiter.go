@@ -1,5 +1,7 @@
 package keyspace
 
+import "strings"
+
 // limiters is the range of all limiters below the root of a space.
 const limiters = "limiter/"
 
@@ -33,3 +35,12 @@ func (l Limiter) ParseKey(name string) (key string, ok bool) {
 func (l Limiter) Total() Queue { return l.queue("total/") }
 
 func (l Limiter) queue(tail string) Queue { return newQueue(l.Range+tail, l.ids+tail) }
+
+// Members is the range of the keys of the sessions that share the limit of a queue while they
+// cannot reach etcd. It is outside the queue's own range, which mirrors follow.
+func (s Space) Members(q Queue) string {
+	return s.root + "member/" + strings.TrimPrefix(q.Range, s.root)
+}
+
+// Member is the key of the session on a lease among them.
+func (s Space) Member(q Queue, lease int64) string { return s.Members(q) + hex16(lease) }

@@ -11,13 +11,25 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 )
 
 // maxTime is the greatest Wait and Patience.
 const maxTime = 24 * time.Hour
+
+// Outage is what happens to requests while etcd does not answer.
+type Outage int
+
+// The outage policies, as the packages of the transports number them.
+const (
+	Closed Outage = iota
+	Open
+	Share
+)
 
 // Settings are the options that the middlewares of all transports have.
 type Settings struct {
@@ -25,7 +37,7 @@ type Settings struct {
 	Keyed      bool // Options.Key is set
 	Wait       time.Duration
 	MaxWaiters int
-	Open       bool // the outage policy
+	Outage     Outage
 	Patience   time.Duration
 	Enabled    func() bool
 	OnOutage   func(error)
@@ -46,6 +58,8 @@ func (s *Settings) check() error {
 		return errors.New("the semaphore given to concurrency.Single is nil")
 	case !s.Keyed:
 		return errors.New("Options.Key is nil: it returns the key of a request, such as its tenant, and false for one that is not limited")
+	case s.Outage < Closed || s.Outage > Share:
+		return fmt.Errorf("Options.Outage %d is neither Closed nor Open nor Share", s.Outage)
 	case s.Wait < 0 || s.Wait > maxTime:
 		return fmt.Errorf("Options.Wait %v is not between 0 and %v", s.Wait, maxTime)
 	case s.Patience < time.Millisecond || s.Patience > maxTime:
@@ -61,6 +75,7 @@ func (s *Settings) check() error {
 // Admission runs requests under the permits of a limiter. It is safe for concurrent use.
 type Admission struct {
 	Settings
+	share  *share.Share // nil unless the policy is Share
 	opts   []concurrency.AcquireOption
 	probe  []concurrency.AcquireOption // of a request that asks whether an outage has ended
 	outage outage
@@ -78,7 +93,13 @@ func New(attempted string, s Settings) (*Admission, error) {
 		a.opts = append(a.opts, concurrency.MaxWaiters(s.MaxWaiters))
 	}
 	a.probe = []concurrency.AcquireOption{concurrency.Wait(min(cmp.Or(s.Wait, askEvery), askEvery))}
-	a.outage = outage{patience: s.Patience, changed: s.OnOutage}
+	a.outage = outage{start: time.Now().Add(-maxTime), patience: s.Patience, changed: s.OnOutage}
+	if s.Outage == Share {
+		var err error
+		if a.share, err = share.Of(s.Limiter); err != nil {
+			return nil, Invalid(attempted, fmt.Errorf("Options.Outage: %w", err))
+		}
+	}
 	return a, nil
 }
 
@@ -96,14 +117,17 @@ func (a *Admission) Disabled() bool { return a.Enabled != nil && !a.Enabled() }
 
 // Run calls fn under a permit of the key and releases it, even if fn panics. The options in each
 // count less than the middleware's own. Without a permit fn is called only in an outage under the
-// policy Open, which is reported. ran says whether fn was called; then err is nil or says that the
-// permit was lost before fn returned.
+// policies Open and Share, which is reported. ran says whether fn was called; then err is nil or says
+// that the permit was lost before fn returned.
 func (a *Admission) Run(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error), fn func(context.Context)) (ran bool, err error) {
-	opts, err := a.before(key, each)
+	opts, by, err := a.before(ctx, key, each)
 	if err == nil {
 		err = a.Do(a.Limiter.Key(key), ctx, func(ctx context.Context, _ *concurrency.Permit) error {
-			ran = true
 			a.outage.answered()
+			if err := a.drained(ctx, by); err != nil {
+				return err
+			}
+			ran = true
 			fn(ctx)
 			return nil
 		}, opts...)
@@ -111,55 +135,88 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 	if ran {
 		return true, err
 	}
-	if !a.passes(ctx, err, report) {
+	work, end, err := a.without(ctx, key, each, err, report)
+	if err != nil {
 		return false, err
 	}
-	fn(ctx)
+	defer func() { err = end() }()
+	fn(work)
 	return true, nil
 }
 
-// before returns the options of a call for a permit, or the error of a call that is not made.
-func (a *Admission) before(key string, each []concurrency.AcquireOption) ([]concurrency.AcquireOption, error) {
+// before returns the options of a call for a permit, or the error of a call that is not made. by is
+// until when work under a permit may wait for work under the share.
+func (a *Admission) before(ctx context.Context, key string, each []concurrency.AcquireOption) (opts []concurrency.AcquireOption, by time.Time, err error) {
 	if key == "" {
-		return nil, Invalid("acquire", errors.New("the key of the request is empty (Options.Key)"))
+		return nil, by, Invalid("acquire", errors.New("the key of the request is empty (Options.Key)"))
 	}
-	opts := a.opts
+	opts = a.opts
+	if a.share != nil {
+		if stays(ctx, a.share) {
+			return nil, by, Invalid(fmt.Sprintf("acquire %q", key), errors.New("the context has a share of this limiter already: two calls that hold one permit each could wait for each other"))
+		}
+		if by, opts, err = a.turn(ctx); err != nil {
+			return nil, by, err
+		}
+	}
 	if a.outage.on.Load() {
 		if err := a.outage.known(time.Now()); err != nil {
-			return nil, err
+			return nil, by, err
 		}
 		opts = a.probe
 	}
 	if len(each) > 0 {
 		opts = append(slices.Clip(each), opts...)
 	}
-	return opts, nil
+	return opts, by, nil
 }
 
-// passes learns from the error of a request without a permit, and reports whether the request
-// passes by the policy.
-func (a *Admission) passes(ctx context.Context, err error, report func(error)) bool {
-	if !a.outage.learn(err, time.Now()) || !a.Open || ctx.Err() != nil {
-		return false
+// without learns from the error of a request without a permit. If the request runs nevertheless, by
+// the policy, it returns the context of its work, and what ends that and returns whether a permit was
+// lost that it got meanwhile.
+func (a *Admission) without(ctx context.Context, key string, each []concurrency.AcquireOption, err error, report func(error)) (work context.Context, end func() error, _ error) {
+	if !a.outage.learn(err, time.Now()) || ctx.Err() != nil {
+		return nil, nil, err
 	}
-	report(fmt.Errorf("passed without a permit (Options.Outage is Open): %w", err))
-	return true
+	switch a.Outage {
+	case Open:
+		report(fmt.Errorf("passed without a permit (Options.Outage is Open): %w", err))
+		return &visit{Context: ctx}, func() error { return nil }, nil
+	case Share:
+		work, end, full := a.enter(ctx, key, each)
+		if full != nil {
+			return nil, nil, fmt.Errorf("%w: %w", full, err)
+		}
+		report(fmt.Errorf("passed without a permit (Options.Outage is Share): %w", err))
+		return work, end, nil
+	}
+	return nil, nil, err
 }
 
 // Acquire is Run for a call that ends later: it returns the context of the call and what ends it,
 // to be called once or more. The call also ends with ctx.
 func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error)) (context.Context, func(), error) {
-	opts, err := a.before(key, each)
+	opts, by, err := a.before(ctx, key, each)
 	var p *concurrency.Permit
 	if err == nil {
 		p, err = a.Limiter.Key(key).Acquire(ctx, opts...)
 	}
-	if err != nil {
-		if a.passes(ctx, err, report) {
-			return ctx, func() {}, nil
+	if err == nil {
+		a.outage.answered()
+		if err = a.drained(ctx, by); err == nil {
+			return a.hold(ctx, p, report)
 		}
+		release(ctx, p)
+	}
+	work, end, err := a.without(ctx, key, each, err, report)
+	if err != nil {
 		return nil, nil, err
 	}
-	a.outage.answered()
-	return a.hold(ctx, p, report)
+	leave := sync.OnceFunc(func() {
+		if err := end(); err != nil {
+			report(err)
+		}
+	})
+	forget := context.AfterFunc(ctx, leave)
+	return work, func() { forget(); leave() }, nil
 }

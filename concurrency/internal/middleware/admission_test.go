@@ -40,6 +40,9 @@ func TestNewRefusesBadSettings(t *testing.T) {
 		"limit: new: the limiter is nil":            func(s *Settings) { s.Limiter = (*concurrency.KeyedLimiter)(nil) },
 		"concurrency.Single is nil":                 func(s *Settings) { s.Limiter = concurrency.Single(nil) },
 		"Options.Key is nil":                        func(s *Settings) { s.Keyed = false },
+		"Options.Outage -1 is neither":              func(s *Settings) { s.Outage = -1 },
+		"Options.Outage 3 is neither":               func(s *Settings) { s.Outage = 3 },
+		"Options.Outage: the outage policy Share":   func(s *Settings) { s.Outage = Share },
 		"Options.Wait -1s is not between":           func(s *Settings) { s.Wait = -time.Second },
 		"Options.Wait 25h0m0s is not between":       func(s *Settings) { s.Wait = 25 * time.Hour },
 		"Options.Patience -1s is not between":       func(s *Settings) { s.Patience = -time.Second },
@@ -110,8 +113,12 @@ func TestOutage(t *testing.T) {
 			var err error
 			var called, ran, reported int
 			var changes []bool
+			policy := Closed
+			if open {
+				policy = Open
+			}
 			a, bad := New("limit", Settings{
-				Limiter: &stub{}, Keyed: true, Open: open, Patience: time.Minute, Do: doing(&err, &called),
+				Limiter: &stub{}, Keyed: true, Outage: policy, Patience: time.Minute, Do: doing(&err, &called),
 				OnOutage: func(err error) { changes = append(changes, err != nil) },
 			})
 			require.NoError(t, bad)

@@ -20,12 +20,20 @@ func (a *Admission) hold(ctx context.Context, p *concurrency.Permit, report func
 	leave := sync.OnceFunc(func() {
 		defer cancel(nil) // not before the release: work would end with another cause than the permit's
 		unlink()
-		bounded, stop := context.WithTimeout(ctx, releaseWithin)
-		defer stop()
-		if err := p.Release(bounded); errors.Is(err, concurrency.ErrLost) {
+		if err := release(ctx, p); err != nil {
 			report(err)
 		}
 	})
 	forget := context.AfterFunc(ctx, leave)
 	return concurrency.NewContext(work, p), func() { forget(); leave() }, nil
+}
+
+// release releases a permit, and returns an error only if the permit was lost.
+func release(ctx context.Context, p *concurrency.Permit) error {
+	bounded, stop := context.WithTimeout(ctx, releaseWithin)
+	defer stop()
+	if err := p.Release(bounded); errors.Is(err, concurrency.ErrLost) {
+		return err
+	}
+	return nil
 }

@@ -13,12 +13,10 @@ import (
 // a request waits at most. The others are answered at once, by the policy.
 const askEvery = time.Second
 
-// start is the beginning of the time that outages are measured in. It lies before any answer.
-var start = time.Now().Add(-maxTime)
-
 // outage is what an Admission knows of etcd's availability. It begins with a request that was not
 // answered because etcd has been silent for patience, and ends with the first answer.
 type outage struct {
+	start    time.Time // of the time that is measured here; it lies before any answer
 	patience time.Duration
 	changed  func(error)
 	on       atomic.Bool  // err is not nil
@@ -45,7 +43,7 @@ func (o *outage) known(now time.Time) error {
 func (o *outage) learn(err error, now time.Time) bool {
 	silent, ok := errors.AsType[*concurrency.UnavailableError](err)
 	switch {
-	case ok && min(now.Sub(silent.Since), now.Sub(start.Add(time.Duration(o.last.Load())))) >= o.patience:
+	case ok && min(now.Sub(silent.Since), now.Sub(o.start.Add(time.Duration(o.last.Load())))) >= o.patience:
 		o.set(silent, now)
 		return true
 	case errors.Is(err, concurrency.ErrFull), errors.Is(err, concurrency.ErrHeld), errors.Is(err, concurrency.ErrLimitMismatch):
@@ -57,7 +55,7 @@ func (o *outage) learn(err error, now time.Time) bool {
 // answered ends an outage: etcd has answered. A request that has waited in vain until then does not
 // begin it anew.
 func (o *outage) answered() {
-	o.last.Store(int64(time.Since(start)))
+	o.last.Store(int64(time.Since(o.start)))
 	if o.on.Load() {
 		o.set(nil, time.Time{})
 	}

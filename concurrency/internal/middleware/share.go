@@ -1,0 +1,138 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/share"
+)
+
+// errDraining is the error of a request that could not begin after an outage.
+var errDraining = errors.New("work that began under the share of this process, in an outage, has no permit yet (Options.Outage is Share)")
+
+// turn waits, after an outage, until all work under the share has a permit or has ended. It returns
+// the end of that wait, and the options of a call for a permit with what is left of Wait.
+func (a *Admission) turn(ctx context.Context) (by time.Time, opts []concurrency.AcquireOption, err error) {
+	begun := time.Now()
+	by, opts = begun.Add(a.Wait), a.opts
+	if v, _ := a.share.Enter(0, false); v != share.Drain {
+		return by, opts, nil
+	}
+	if err := a.drained(ctx, by); err != nil {
+		return by, nil, err
+	}
+	return by, append(slices.Clip(opts), concurrency.Wait(max(time.Until(by), time.Millisecond))), nil
+}
+
+// drained waits until work under a permit may begin. A permit that was asked for before the outage
+// may be granted after it, so this is asked once more when it is granted.
+func (a *Admission) drained(ctx context.Context, by time.Time) error {
+	if a.share == nil {
+		return nil
+	}
+	for {
+		wait := a.share.Draining()
+		if wait == nil {
+			return nil
+		}
+		left := time.Until(by)
+		if left <= 0 {
+			return errDraining
+		}
+		t := time.NewTimer(left)
+		select {
+		case <-wait:
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+		t.Stop()
+	}
+}
+
+// enter begins a request under the share, or returns why it cannot. end ends it, and returns an error
+// if it has had a permit in the end and has lost it.
+func (a *Admission) enter(ctx context.Context, key string, each []concurrency.AcquireOption) (_ context.Context, end func() error, full error) {
+	weight := share.Weight(each)
+	switch v, f := a.share.Enter(weight, true); v {
+	case share.Run:
+	case share.Refuse:
+		return nil, nil, fmt.Errorf("the share of this process is in use: %d of a limit of %d for %d sessions, %d under permits from before and %d without", f.Size(), f.Limit, f.Sessions, f.Permits, f.Running)
+	default:
+		return nil, nil, errors.New("the session's lease is not lost, so its share is not used")
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &stay{a: a, weight: weight, lost: make(chan struct{}), cancel: cancel, stop: stop}
+	v := &visit{Context: work, stay: s}
+	go s.ask(asking, v, key, each)
+	return v, func() error { return s.end(ctx, v) }, nil
+}
+
+// stay is the time that a request spends under a share: until it has a permit or has ended. So work
+// that began in an outage is in the queue as soon as etcd answers, before any request that comes
+// then.
+type stay struct {
+	a      *Admission
+	weight int64
+	lost   chan struct{} // closed when its permit was lost
+	cancel context.CancelCauseFunc
+	stop   context.CancelFunc
+
+	mu    sync.Mutex
+	ended bool // it has ended, or has a permit
+}
+
+// leave ends the stay, and reports whether it had not ended before.
+func (s *stay) leave() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.ended = true
+	s.a.share.Leave(s.weight)
+	return true
+}
+
+// counts reports whether the request runs without a permit, or has one that has not ended.
+func (s *stay) counts(v *visit) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := v.permit.Load()
+	return !s.ended || p != nil && p.Err() == nil
+}
+
+// ask asks for the permit of work that runs already.
+func (s *stay) ask(ctx context.Context, v *visit, key string, each []concurrency.AcquireOption) {
+	p, err := s.a.Limiter.Key(key).Acquire(ctx, append(slices.Clip(each), concurrency.Wait(maxTime))...)
+	if err != nil {
+		return // the work remains under the share until its end
+	}
+	s.a.outage.answered()
+	v.permit.Store(p)
+	if !s.leave() { // the work has ended
+		_ = release(context.WithoutCancel(ctx), p)
+		return
+	}
+	context.AfterFunc(p.Context(), func() {
+		s.cancel(context.Cause(p.Context()))
+		close(s.lost)
+	})
+}
+
+// end ends the work.
+func (s *stay) end(ctx context.Context, v *visit) error {
+	s.cancel(nil)
+	s.stop()
+	if s.leave() {
+		return nil
+	}
+	return release(ctx, v.permit.Load())
+}
