@@ -15,31 +15,37 @@ var corruptionsOfKeyed = []corruption{
 		if g == nil || g.own.found || !slices.ContainsFunc(g.requests, func(r *request) bool { return s.spanOf[r] != nil }) {
 			return false
 		}
-		return s.rewrite(func(e *history.Event) bool { return strings.HasSuffix(string(e.KV.Key), "/default") },
+		return s.rewrite(func(e *history.Event) bool { return strings.HasSuffix(string(e.KV.Key), "limiter/l/default") },
 			func(r *record.Limit) { r.Limit = 0 }) > 0
 	}},
 	{"have a lowered default forget what it replaced", []string{"store/through"}, func(s *scene) bool {
-		g := s.gates["limiter/l/key/k"]
-		if g == nil {
-			return false
-		}
-		l, ok := one(s, g.limits, func(l limit) bool {
+		l, ok := s.keyLimit(func(g *gate, l limit) bool {
 			st, _ := g.stateAt(l.rev)
-			return l.inForce.rev == l.rev && l.inForce.set.gate == "limiter/l" && l.own.record.Through == 0 && st.held > l.n
+			return l.inForce.rev == l.rev && l.inForce.rev != l.own.rev && l.own.record.Through == 0 && st.held > l.n
 		})
 		return ok && s.rewrite(func(e *history.Event) bool { return e.Rev == l.rev }, func(r *record.Limit) { r.Settled = true }) > 0
 	}},
 	{"have a cleared limit deleted", []string{"store/through"}, func(s *scene) bool {
-		g := s.gates["limiter/l/key/k"]
-		if g == nil {
-			return false
-		}
-		l, ok := one(s, g.limits, func(l limit) bool {
+		l, ok := s.keyLimit(func(g *gate, l limit) bool {
 			st, _ := g.stateAt(l.rev)
 			return l.own.rev == l.rev && l.own.record.Inherit && !l.inForce.record.Unsettled() && st.held > l.n
 		})
 		return ok && s.edit(func(e *history.Event) bool { return e.KV != nil && e.Rev == l.rev }, func(e *history.Event) { e.Kind = history.KindDelete }) > 0
 	}},
+}
+
+// keyLimit picks what has limited a key of a limiter.
+func (s *scene) keyLimit(fits func(g *gate, l limit) bool) (limit, bool) {
+	var some []limit
+	for _, name := range s.names() {
+		g := s.gates[name]
+		for _, l := range g.limits {
+			if g.base != nil && fits(g, l) {
+				some = append(some, l)
+			}
+		}
+	}
+	return one(s, some, func(limit) bool { return true })
 }
 
 // rewrite changes records of limits.

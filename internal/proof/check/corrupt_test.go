@@ -138,7 +138,7 @@ var corruptions = []corruption{
 		if !ok {
 			return false
 		}
-		s.drop(func(e *history.Event) bool { return e.Name == history.Release && e.Token == r.token })
+		s.drop(of(s.releases[id{r.gate.name, r.token}][0].Call))
 		s.drop(func(e *history.Event) bool { return e.Kind == history.KindEnded && of(sp.Granted)(e) })
 		return true
 	}},
@@ -156,7 +156,7 @@ var corruptions = []corruption{
 	{"grant a request that was never admitted", []string{"store/limit", "store/order"}, func(s *scene) bool {
 		r, ok := one(s, s.requests(), func(r *request) bool {
 			op := s.opOf[r]
-			return r.admitted == 0 && op != nil && op.Outcome() == history.Fail && op.Ended() < r.goneAt && len(s.madeBy[op]) == 1
+			return r.admitted == 0 && !s.hasTotal(r) && op != nil && op.Outcome() == history.Fail && op.Ended() < r.goneAt && len(s.madeBy[op]) == 1
 		})
 		if !ok {
 			return false
@@ -172,7 +172,9 @@ var corruptions = []corruption{
 		return ok
 	}},
 	{"raise the weight that was asked for", []string{"store/limit", "store/order"}, func(s *scene) bool {
-		_, r, ok := s.span(func(_ *history.Span, r *request) bool { return r.gate.fixed == 0 && r.parsed.weight == 1 })
+		_, r, ok := s.span(func(_ *history.Span, r *request) bool {
+			return r.gate.fixed == 0 && r.parsed.weight == 1 && !s.hasTotal(r)
+		})
 		if !ok {
 			return false
 		}
@@ -256,13 +258,13 @@ var corruptions = []corruption{
 	}},
 	{"write by a guard after the key has gone", []string{"fence/guard"}, func(s *scene) bool {
 		e, ok := one(s, s.h.Events, func(e history.Event) bool {
-			r := s.byToken[id{e.Gate, e.Token}]
+			r := s.requestOf(e)
 			return e.Kind == history.KindEffect && !isJob(e.Gate) && e.Attr["mode"] == history.ModeGuard && e.Outcome == history.OK && r.gone != never
 		})
 		if !ok {
 			return false
 		}
-		r := s.byToken[id{e.Gate, e.Token}]
+		r := s.requestOf(e)
 		s.edit(func(o *history.Event) bool { return o.Kind == history.KindEffect && o.Seq == e.Seq }, func(o *history.Event) { o.Rev = r.gone })
 		return true
 	}},
@@ -285,7 +287,7 @@ var corruptions = []corruption{
 	}},
 	{"refuse a holder", []string{"fence/refused"}, func(s *scene) bool {
 		e, ok := one(s, s.h.Events, func(e history.Event) bool {
-			r := s.byToken[id{e.Gate, e.Token}]
+			r := s.requestOf(e)
 			return e.Kind == history.KindEffect && !isJob(e.Gate) && e.Outcome == history.OK && s.stoodAt(r, e.At)
 		})
 		if ok {
@@ -400,7 +402,7 @@ func named(killers []string) (some []Checker) {
 }
 
 func everyCorruption() []corruption {
-	return slices.Concat(corruptions, corruptionsOfKeyed, corruptionsOfJobs, corruptionsOfRequests)
+	return slices.Concat(corruptions, corruptionsOfKeyed, corruptionsOfTotals, corruptionsOfJobs, corruptionsOfRequests)
 }
 
 // TestCorruptedHistoriesAreRefused spoils random good histories in one way each. A

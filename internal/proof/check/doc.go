@@ -16,6 +16,9 @@
 //	jobs    C7  scheduled jobs: one start for each attempt at a tick, in order; no
 //	            finish touches another run; no run overlaps with the next
 //
+// A permit of a limiter with a total is judged at both levels: by its request in the
+// queue of the total, whose token it has, and by the one at its key.
+//
 // Checkers share the replay of the tap (replay.go) and nothing of the product: the
 // rule of admission and the names of keys are written here a second time, so that
 // a mutant of the product does not also change its judge.

@@ -56,7 +56,7 @@ func (v *view) register(name string, effects []history.Event) (f []Finding) {
 		if e.Attr["mode"] == history.ModeGuard && e.Outcome == history.Unknown {
 			e = v.resolve(e)
 		}
-		r := v.byToken[id{e.Gate, e.Token}]
+		r := v.byToken[v.ids(e.Gate, e.Token)[0]]
 		switch {
 		case e.Outcome == history.Fail:
 			if r != nil && v.stoodAt(r, e.At) {

@@ -19,13 +19,15 @@ type scenario struct {
 	*sim
 	sem, mutex *simGate
 	keyed      *simGate // limited by a default of 2
+	x, y       *simGate // keys of a limiter with a default of 2, and a total of 3
+	total      *simGate
 }
 
 func newScenario() *scenario {
 	s := &sim{now: 1_000_000, rev: 10, keys: map[string]history.KV{}, written: map[string]int64{}}
 	s.pick = func(n int) int { return min(1, n-1) } // a limit of 2; no answer is lost
 	s.begin()
-	return &scenario{sim: s, sem: s.gates[0], mutex: s.gates[1], keyed: s.gates[2]}
+	return &scenario{sim: s, sem: s.gates[0], mutex: s.gates[1], keyed: s.gates[2], x: s.gates[3], y: s.gates[4], total: s.gates[5]}
 }
 
 // asks is a call of client n with its request.
@@ -122,7 +124,7 @@ type goldenCase struct {
 }
 
 // golden are all golden histories, by what they are about.
-var golden = slices.Concat(goldenGood, goldenStore, goldenKeyed, goldenBelief, goldenFence, goldenLive, goldenJobs, goldenRequests)
+var golden = slices.Concat(goldenGood, goldenStore, goldenKeyed, goldenTotal, goldenBelief, goldenFence, goldenLive, goldenJobs, goldenRequests)
 
 // brokenRules lists the rules that a history breaks, and in brackets those that are excused.
 func brokenRules(r *Report) string {

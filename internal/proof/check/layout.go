@@ -36,6 +36,7 @@ type parsedKey struct {
 	gate   string
 	weight int64
 	lease  int64
+	slot   string // the lease and the number of a request
 	try    bool
 	token  int64 // of a notice
 	tick   string
@@ -48,6 +49,8 @@ type layout struct {
 	fixed func(gate string) int64
 	// limiter is the limiter whose default counts where a queue has no limit of its own, or "".
 	limiter func(gate string) string
+	// total is the queue of the total of a key's limiter, which its requests join next, or "".
+	total func(gate string) string
 	// presence says that each lease has a presence key: if that goes at the same
 	// revision, a request went with its lease.
 	presence bool
@@ -61,15 +64,15 @@ const (
 
 func layoutNamed(name string) layout {
 	if name == LayoutEtcd {
-		return layout{parse: parseEtcd, fixed: func(string) int64 { return 1 }, limiter: func(string) string { return "" }}
+		return layout{parse: parseEtcd, fixed: func(string) int64 { return 1 }, limiter: func(string) string { return "" }, total: func(string) string { return "" }}
 	}
-	return layout{parse: parseEtcdkit, fixed: fixedEtcdkit, limiter: limiterEtcdkit, presence: true}
+	return layout{parse: parseEtcdkit, fixed: fixedEtcdkit, limiter: limiterEtcdkit, total: totalEtcdkit, presence: true}
 }
 
 // The names of keys once more, apart from keyspace: see the package comment.
 var (
-	requestName = regexp.MustCompile(`^((?:sem|mutex|election)/[^/]+|limiter/[^/]+/key/[^/]+)/queue/(?:light|heavy/([1-9][0-9]*))/([0-9a-f]{16})-[0-9a-f]{4}(-try)?$`)
-	limitName   = regexp.MustCompile(`^(sem/[^/]+|limiter/[^/]+/key/[^/]+)/limit$`)
+	requestName = regexp.MustCompile(`^((?:sem|mutex|election)/[^/]+|limiter/[^/]+/(?:key/[^/]+|total))/queue/(?:light|heavy/([1-9][0-9]*))/(([0-9a-f]{16})-[0-9a-f]{4})(-try)?$`)
+	limitName   = regexp.MustCompile(`^(sem/[^/]+|limiter/[^/]+/(?:key/[^/]+|total))/limit$`)
 	defaultName = regexp.MustCompile(`^(limiter/[^/]+)/default$`)
 	keyOfName   = regexp.MustCompile(`^(limiter/[^/]+)/key/[^/]+$`)
 	idName      = regexp.MustCompile(`^id/((?:sem|mutex|election)/[^/]+|limiter/[^/]+/key/[^/]+)/`)
@@ -88,7 +91,7 @@ func hex(s string) int64 {
 
 func parseEtcdkit(name string) parsedKey {
 	if m := requestName.FindStringSubmatch(name); m != nil {
-		k := parsedKey{kind: keyRequest, gate: m[1], weight: 1, lease: hex(m[3]), try: m[4] != ""}
+		k := parsedKey{kind: keyRequest, gate: m[1], weight: 1, lease: hex(m[4]), slot: m[3], try: m[5] != ""}
 		if m[2] != "" {
 			weight, err := strconv.ParseInt(m[2], 10, 64)
 			if err != nil || weight < 2 || weight > math.MaxInt32 {
@@ -154,6 +157,18 @@ func limiterEtcdkit(gate string) string {
 		return m[1]
 	}
 	return ""
+}
+
+func totalEtcdkit(gate string) string {
+	if limiter := limiterEtcdkit(gate); limiter != "" {
+		return limiter + "/total"
+	}
+	return ""
+}
+
+// isTotal reports whether a queue is that of a limiter's total.
+func isTotal(gate string) bool {
+	return strings.HasPrefix(gate, "limiter/") && limiterEtcdkit(gate) == ""
 }
 
 func parseEtcd(name string) parsedKey {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 
 		slot := keyspace.Slot{Lease: rapid.Int64().Draw(t, "lease"), Number: rapid.IntRange(0, keyspace.MaxSlot).Draw(t, "number"),
 			Weight: int64(rapid.IntRange(1, 1<<31-1).Draw(t, "weight")), Try: rapid.Bool().Draw(t, "try")}
-		require.Equal(t, parsedKey{kind: keyRequest, gate: label, weight: slot.Weight, lease: slot.Lease, try: slot.Try}, parse(gate.Slot(slot)))
+		require.Equal(t, parsedKey{kind: keyRequest, gate: label, weight: slot.Weight, lease: slot.Lease, slot: name16(slot), try: slot.Try}, parse(gate.Slot(slot)))
 		require.Equal(t, parsedKey{kind: keyID, gate: label}, parse(gate.ID(rapid.StringN(1, 10, 50).Draw(t, "id"))))
 		if kind == keyspace.Semaphore {
 			require.Equal(t, parsedKey{kind: keyLimit, gate: label}, parse(gate.Limit))
@@ -36,10 +37,16 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 		of := strings.TrimSuffix(strings.TrimPrefix(limiter.Range, space.Root()), "/")
 		each := strings.TrimSuffix(strings.TrimPrefix(key.Range, space.Root()), "/")
 		require.Equal(t, of, limiterEtcdkit(each))
-		require.Equal(t, parsedKey{kind: keyRequest, gate: each, weight: slot.Weight, lease: slot.Lease, try: slot.Try}, parse(key.Slot(slot)))
+		require.Equal(t, parsedKey{kind: keyRequest, gate: each, weight: slot.Weight, lease: slot.Lease, slot: name16(slot), try: slot.Try}, parse(key.Slot(slot)))
 		require.Equal(t, parsedKey{kind: keyID, gate: each}, parse(key.ID(rapid.StringN(1, 10, 50).Draw(t, "id"))))
 		require.Equal(t, parsedKey{kind: keyLimit, gate: each}, parse(key.Limit))
 		require.Equal(t, parsedKey{kind: keyDefault, gate: of}, parse(limiter.Default))
+		total := limiter.Total()
+		all := strings.TrimSuffix(strings.TrimPrefix(total.Range, space.Root()), "/")
+		require.Equal(t, all, totalEtcdkit(each))
+		require.Empty(t, totalEtcdkit(all))
+		require.Equal(t, parsedKey{kind: keyRequest, gate: all, weight: slot.Weight, lease: slot.Lease, slot: name16(slot), try: slot.Try}, parse(total.Slot(slot)))
+		require.Equal(t, parsedKey{kind: keyLimit, gate: all}, parse(total.Limit))
 		session := space.Session(slot.Lease)
 		require.Equal(t, parsedKey{kind: keyAlive, lease: slot.Lease}, parse(session.Alive()))
 		require.Equal(t, parsedKey{kind: keyNotice, lease: slot.Lease, token: 77}, parse(session.Notice(77)))
@@ -65,6 +72,8 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 		}
 	})
 }
+
+func name16(s keyspace.Slot) string { return fmt.Sprintf("%016x-%04x", uint64(s.Lease), s.Number) }
 
 func TestLayoutOfEtcd(t *testing.T) {
 	t.Parallel()

@@ -114,6 +114,9 @@ func (l *live) reportedTo(r *request) []Finding {
 			continue
 		}
 		end := min(op.Ended(), r.goneAt, l.end)
+		if r.next != nil { // it waits for the total
+			end = min(end, r.next.putAt)
+		}
 		if s.to != never {
 			end = min(end, l.seen(s.to))
 		}
@@ -169,6 +172,15 @@ func (l *live) refused(op *history.Op) []Finding {
 	if g == nil || l.through == 0 {
 		return nil
 	}
+	last := l.roomFor(op, g)
+	if total := l.totalOf(g.name); total != nil && l.roomFor(op, total) == nil || last == nil {
+		return nil
+	}
+	return []Finding{at(last.rev, bad("refused", g.name, op.Call.At, "%s (call %d) was refused weight %d, but %d of %d were asked for at most", op.Call.Client, op.Call.Op, max(op.Call.Weight, 1), last.all, last.limit))}
+}
+
+// roomFor returns the state before a try if the queue had room for it all the time.
+func (l *live) roomFor(op *history.Op, g *gate) *state {
 	weight := max(op.Call.Weight, 1)
 	fits := func(s state) bool { return s.known && s.all+weight <= s.limit }
 	last := state{limit: g.fixed, known: g.fixed > 0}
@@ -187,7 +199,7 @@ func (l *live) refused(op *history.Op) []Finding {
 			return nil
 		}
 	}
-	return []Finding{at(last.rev, bad("refused", g.name, op.Call.At, "%s (call %d) was refused weight %d, but %d of %d were asked for at most", op.Call.Client, op.Call.Op, weight, last.all, last.limit))}
+	return &last
 }
 
 // leftBehind: when its call has failed, or its permit has ended, a request goes.

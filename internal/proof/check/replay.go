@@ -164,6 +164,7 @@ func (s *store) commit(c history.Commit) {
 	for _, g := range touched {
 		g.admit(c)
 	}
+	s.pair(c)
 	s.runJobs(c)
 	s.runRequests(c)
 }

@@ -51,6 +51,9 @@ type request struct {
 	goneAt   int64
 	how      ending
 	notice   record.Notice // if it was taken away
+	of       *request      // in the queue of a total: the one at its key
+	next     *request      // the one in the queue of the total that was put last for it
+	proven   bool          // its key's request was admitted when it was put
 }
 
 // ending is how a request's key went.
@@ -116,7 +119,11 @@ func (g *gate) remove(e history.Event, c history.Commit, leases map[int64]*lease
 		return // foreign, or disowned before
 	}
 	r := g.queue[at]
-	notice, taken := notices[r.token]
+	token := r.token
+	if r.of != nil {
+		token = r.of.token // one notice for both
+	}
+	notice, taken := notices[token]
 	l := leases[r.lease]
 	switch {
 	case l != nil && l.gone <= c.Rev:

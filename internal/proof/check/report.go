@@ -130,7 +130,7 @@ func effects(h *history.History) map[string]int64 {
 	delete(n, CountStall) // these are times
 	delete(n, CountSlow)
 	v := join(h)
-	n[EffectGrants] += int64(len(v.spans))
+	n[EffectGrants] += v.granted
 	n[EffectStarts] += int64(len(v.runs))
 	n[EffectAttempts] += int64(len(v.tries))
 	for _, op := range v.ops {

@@ -23,6 +23,8 @@ type sim struct {
 	clients []*simClient
 	gates   []*simGate
 	base    *simBase
+	bases   []*simBase
+	apart   bool // requests at keys are written without those of the total
 	calls   []*simCall
 	keys    map[string]history.KV
 	written map[string]int64 // registers: the greatest token, or what was written last
@@ -53,6 +55,7 @@ type simGate struct {
 	above int64
 	owned bool     // a key of a limiter that has a limit of its own
 	base  *simBase // the default of a key of a limiter, or nil
+	total *simGate // of a key: that of the total, or nil
 }
 
 type simReq struct {
@@ -63,7 +66,8 @@ type simReq struct {
 	weight   int64
 	lease    int64
 	admitted bool
-	gone     string // how it went, "" while it exists
+	gone     string  // how it went, "" while it exists
+	next     *simReq // of a key: the one in the queue of the total, or nil
 }
 
 // simCall is one call for a permit and the permit it leads to.
@@ -266,7 +270,8 @@ func (s *sim) call() {
 	if len(s.open_()) > 8 {
 		return
 	}
-	g, weight := s.gates[s.pick(len(s.gates))], int64(1)
+	open := s.permitted()
+	g, weight := open[s.pick(len(open))], int64(1)
 	if g.limit > 1 && s.pick(3) == 0 {
 		weight = 2
 	}
@@ -293,16 +298,21 @@ func (s *sim) put(c *simCall) *simReq {
 		part = fmt.Sprintf("heavy/%d/", c.weight)
 	}
 	for n := 0; ; n++ {
-		r.key = fmt.Sprintf("%s/queue/%s%016x-%04x", c.gate.name, part, r.lease, n)
-		if _, taken := s.keys[r.key]; !taken {
+		slot := fmt.Sprintf("%016x-%04x", r.lease, n)
+		r.key = c.gate.name + "/queue/" + part + slot
+		if _, taken := s.keys[r.key]; !taken && !s.numbered(c.gate, slot) {
 			break
 		}
 	}
 	r.token = s.rev + 1
+	both := c.gate.total != nil && !s.apart && c.gate.known && s.all(c.gate)+r.weight <= c.gate.limit && s.pick(2) > 0
 	c.gate.queue = append(c.gate.queue, r)
 	changes := []change{{key: r.key, lease: r.lease, value: record.Request{Nonce: "n", Owner: c.client.name, ID: c.id, Note: history.Tag(c.client.name, c.op)}.Encode()}}
 	if c.id != "" {
 		changes = append(changes, change{key: "id/" + c.gate.name + "/" + c.id, lease: r.lease, value: "{}"})
+	}
+	if both {
+		changes = append(changes, s.nextOf(r))
 	}
 	s.commit(changes...)
 	return r
@@ -312,6 +322,10 @@ func (s *sim) put(c *simCall) *simReq {
 func (s *sim) remove(r *simReq, how string, more ...change) {
 	r.leave(how)
 	changes := append([]change{{key: r.key, del: true}}, more...)
+	if r.next != nil && r.next.gone == "" {
+		r.next.leave(how)
+		changes = append(changes, change{key: r.next.key, del: true})
+	}
 	if r.id != "" {
 		changes = append(changes, change{key: "id/" + r.gate.name + "/" + r.id, del: true})
 	}
@@ -321,7 +335,7 @@ func (s *sim) remove(r *simReq, how string, more ...change) {
 func (s *sim) event(c *simCall, kind history.Kind) history.Event {
 	e := history.Event{Kind: kind, Client: c.client.name, Op: c.op, Name: history.Acquire, Gate: c.gate.name, Weight: c.weight, ID: c.id}
 	if c.req != nil {
-		e.Token = c.req.token
+		e.Token = c.token()
 	}
 	return e
 }
@@ -381,6 +395,7 @@ func (s *sim) advance(c *simCall) {
 		if c.req.gone == "" {
 			s.remove(c.req, "withdrawn")
 		}
+		s.sweep(c)
 		c.state = "done"
 	case "hold":
 		s.holds(c)
@@ -395,7 +410,7 @@ func (s *sim) advance(c *simCall) {
 			if c.state == "release" {
 				s.returned(c, history.OK)
 			}
-		} else if c.state == "release" {
+		} else if s.sweep(c); c.state == "release" {
 			s.returned(c, history.Fail)
 		}
 		c.state = "done"
@@ -403,17 +418,21 @@ func (s *sim) advance(c *simCall) {
 }
 
 func (s *sim) returned(c *simCall, o history.Outcome) {
-	s.emit(history.Event{Kind: history.KindReturn, Client: c.client.name, Op: c.release, Name: history.Release, Gate: c.gate.name, Token: c.req.token, Outcome: o})
+	s.emit(history.Event{Kind: history.KindReturn, Client: c.client.name, Op: c.release, Name: history.Release, Gate: c.gate.name, Token: c.token(), Outcome: o})
 }
 
 func (s *sim) waits(c *simCall) {
+	s.sweep(c)
+	if s.joins(c) {
+		return
+	}
 	switch {
 	case c.req.gone != "" && c.req.gone != "evicted" && s.pick(2) == 0 && !c.client.dead:
 		c.req = s.put(c) // it queues anew
 	case c.req.gone != "":
 		s.fails(c, history.Gone)
 		c.state = "done"
-	case c.req.admitted && s.pick(4) > 0 && c.req.lease == c.client.lease:
+	case c.ready() && s.pick(4) > 0 && c.req.lease == c.client.lease:
 		s.grant(c)
 	case s.pick(5) == 0:
 		s.fails(c, "")
@@ -456,7 +475,7 @@ func (s *sim) giveBack(c *simCall) {
 	}
 	s.ops++
 	c.release = s.ops
-	s.emit(history.Event{Kind: history.KindCall, Client: c.client.name, Op: c.release, Name: history.Release, Gate: c.gate.name, Token: c.req.token})
+	s.emit(history.Event{Kind: history.KindCall, Client: c.client.name, Op: c.release, Name: history.Release, Gate: c.gate.name, Token: c.token()})
 	c.state = "release"
 }
 
@@ -487,8 +506,9 @@ func (s *sim) byToken(c *simCall) {
 func (s *sim) byGuard(c *simCall) {
 	e := s.event(c, history.KindEffect)
 	e.Attr = map[string]string{"register": simPrefix + "reg/" + c.gate.name, "mode": history.ModeGuard}
-	kv, stands := s.keys[c.req.key]
-	if !stands || kv.Create != c.req.token || kv.Version > 1 {
+	last := cmp.Or(c.req.next, c.req)
+	kv, stands := s.keys[last.key]
+	if !stands || kv.Create != last.token || kv.Version > 1 {
 		e.Outcome = history.Fail
 	} else {
 		s.tries++
@@ -630,7 +650,8 @@ func (s *sim) statusOf(g *simGate, wrong int64) {
 
 // try asks without waiting.
 func (s *sim) try() {
-	s.tryAt(s.clients[s.pick(len(s.clients))], s.gates[s.pick(len(s.gates))])
+	open := s.permitted()
+	s.tryAt(s.clients[s.pick(len(s.clients))], open[s.pick(len(open))])
 }
 
 func (s *sim) tryAt(client *simClient, g *simGate) {
@@ -640,8 +661,9 @@ func (s *sim) tryAt(client *simClient, g *simGate) {
 	e := s.event(c, history.KindCall)
 	e.Name = history.Try
 	s.emit(e)
-	if g.known && s.all(g)+1 <= g.limit {
+	if g.known && s.all(g)+1 <= g.limit && (g.total == nil || s.all(g.total)+1 <= g.total.limit) {
 		c.req = s.put(c)
+		s.joins(c)
 		s.calls = append(s.calls, c)
 		s.grant(c)
 		return
@@ -659,10 +681,7 @@ func (s *sim) finish() {
 	if !s.gates[0].known || s.gates[0].limit < 3 {
 		s.askLimit(3, 0)
 	}
-	if s.base.limit < 3 {
-		s.askDefault(3, 0)
-	}
-	s.askClear(s.gates[2], 0)
+	s.finishKeyed()
 	for len(s.open_()) > 0 {
 		for _, c := range s.open_() {
 			s.now += 1000

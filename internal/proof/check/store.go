@@ -26,6 +26,9 @@ import (
 //	delete   a key was removed, and no party that may delete it had a reason
 //	release  a release was confirmed, but the key existed
 //	left     a key exists that has no owner
+//	ghost    a request of a total exists, and the one at its key does not
+//	proof    a request of a total was put while the one at its key was not admitted
+//	alone    a request of a total was removed without the one at its key
 type Store struct{}
 
 // Name implements Checker.
@@ -54,6 +57,7 @@ func (Store) Check(h *history.History) []Finding {
 	f = append(f, v.statuses()...)
 	f = append(f, v.deletes()...)
 	f = append(f, v.leftOver()...)
+	f = append(f, v.pairs()...)
 	return f
 }
 

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/etcdkit/etcdkit/internal/proof/history"
@@ -31,7 +32,7 @@ func (v *view) deletes() (f []Finding) {
 
 // unexplained returns what is wrong with how a request's key went, or "".
 func (v *view) unexplained(r *request) string {
-	if r.how == exists || v.struck(r) != nil {
+	if r.how == exists || v.struck(r) != nil || r.of != nil && v.struck(r.of) != nil || r.next != nil && v.struck(r.next) != nil {
 		return ""
 	}
 	if l := v.leases[r.lease]; r.gone != never && (v.struckLease(r.lease, r.gone) != nil || l != nil && l.loose) {
@@ -99,12 +100,19 @@ const slip = int64(10_000_000)
 
 // taken reports whether a call has asked for the removal of a request.
 func (v *view) taken(r *request) bool {
-	for _, op := range v.takers[r.gate.name] {
+	k := cmp.Or(r.of, r)
+	for _, op := range slices.Concat(v.takers[k.gate.name], v.takers[v.layout.total(k.gate.name)]) {
 		c := &op.Call
 		if c.At > r.goneAt {
 			continue
 		}
-		if c.Name == history.EvictToken && c.Token == r.token || c.Name != history.EvictToken && c.ID == r.rec.ID && c.ID != "" {
+		ofKey := c.Gate == k.gate.name
+		switch {
+		case c.Name != history.EvictToken:
+			if ofKey && c.ID == k.rec.ID && c.ID != "" {
+				return true
+			}
+		case ofKey && c.Token == k.token, k.next != nil && c.Token == k.next.token: // either token will do
 			return true
 		}
 	}
@@ -114,7 +122,7 @@ func (v *view) taken(r *request) bool {
 // again reports whether the call of a request made another on the same lease.
 func (v *view) again(r *request, op *history.Op) bool {
 	for _, o := range v.madeBy[op] {
-		if o.lease == r.lease && o.token > r.token {
+		if o.gate == r.gate && o.lease == r.lease && o.token > r.token && !v.disproved(cmp.Or(r.of, r)) {
 			return true
 		}
 	}

@@ -15,7 +15,8 @@ type view struct {
 	*store
 	h       *history.History
 	ops     []history.Op
-	spans   []history.Span // beliefs in permits
+	spans   []history.Span // beliefs in permits, at each level
+	granted int64          // permits
 	runs    []history.Span // beliefs in runs of jobs
 	tries   []history.Span // beliefs in attempts at requests
 	strikes []history.Window
@@ -67,6 +68,11 @@ func join(h *history.History) *view {
 		v.healthy = marks[len(marks)-1].At
 	}
 	tags := v.opByTag
+	for _, g := range v.gates {
+		for _, r := range g.requests {
+			v.byToken[id{g.name, r.token}] = r
+		}
+	}
 	for i := range v.ops {
 		op := &v.ops[i]
 		tags[history.Tag(op.Call.Client, op.Call.Op)] = op
@@ -96,7 +102,6 @@ func join(h *history.History) *view {
 	}
 	for _, g := range v.gates {
 		for _, r := range g.requests {
-			v.byToken[id{g.name, r.token}] = r
 			if op := tags[r.rec.Note]; op != nil {
 				v.opOf[r] = op
 			}
@@ -119,7 +124,8 @@ func join(h *history.History) *view {
 		case isRequest(s.Granted.Gate):
 			v.tries = append(v.tries, s)
 		default:
-			v.spans = append(v.spans, s)
+			v.granted++
+			v.spans = append(v.spans, v.levels(s)...)
 		}
 	}
 	for _, s := range slices.Concat(pointers(v.spans), pointers(v.runs), pointers(v.tries)) {
@@ -163,8 +169,9 @@ func (v *view) index(op *history.Op) {
 	c := &op.Call
 	switch c.Name {
 	case history.Release:
-		k := id{c.Gate, c.Token}
-		v.releases[k] = append(v.releases[k], op)
+		for _, k := range v.ids(c.Gate, c.Token) {
+			v.releases[k] = append(v.releases[k], op)
+		}
 	case history.SetLimit, history.SetDefault, history.ClearLimit:
 		k := setter{c.Gate, c.Client, c.Limit}
 		if c.Name == history.ClearLimit {
