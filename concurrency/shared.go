@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ type shared struct {
 
 	mu     sync.Mutex
 	queues map[string]weak.Pointer[sessionQueue] // by the range of the queue
+	most   int                                   // how many there have been since the map was made
 	bases  map[string]*base                      // by the key of the default limit
 }
 
@@ -66,6 +68,7 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, name string, f
 		q.limit.Base = &b.Base
 	}
 	s.queues[as] = weak.Make(q)
+	s.most = max(s.most, len(s.queues))
 	runtime.AddCleanup(q, s.forget, as)
 	return q
 }
@@ -92,7 +95,13 @@ func (s *shared) forget(keys string) {
 	if s.queues[keys].Value() == nil {
 		delete(s.queues, keys)
 	}
+	if s.most > fewQueues && len(s.queues) < s.most/4 { // a map keeps the size that it has had, and so does its clone
+		s.queues, s.most = maps.Collect(maps.All(s.queues)), len(s.queues)
+	}
 }
+
+// fewQueues is up to how many queues it does not matter how large their map is.
+const fewQueues = 1000
 
 // rewound has all queues forget what they have seen: etcd's history was taken back.
 func (s *shared) rewound() {
