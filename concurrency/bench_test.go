@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,29 +46,12 @@ func BenchmarkContended(b *testing.B) {
 			return em.Unlock(ctx)
 		})
 	}
-	run := func(fns []func() error, n int) time.Duration {
-		var left atomic.Int64
-		left.Store(int64(n))
-		var wg sync.WaitGroup
-		begun := time.Now()
-		for _, fn := range fns {
-			wg.Go(func() {
-				for left.Add(-1) >= 0 {
-					if err := fn(); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		return time.Since(begun)
-	}
-	run(ours, sessions) // the limit check, the mirrors
+	atOnce(b, ours, sessions) // the limit check, the mirrors
 	b.ResetTimer()
-	mine := run(ours, b.N)
+	mine := atOnce(b, ours, b.N)
 	b.StopTimer()
 	n := max(sessions, min(b.N, 200))
-	other := run(theirs, n)
+	other := atOnce(b, theirs, n)
 	perSecond, etcdPerSecond := float64(b.N)/mine.Seconds(), float64(n)/other.Seconds()
 	b.ReportMetric(perSecond, "locks/s")
 	b.ReportMetric(etcdPerSecond, "etcd-locks/s")
