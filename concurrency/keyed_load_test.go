@@ -28,9 +28,9 @@ func TestLoadBudgetOfLimiters(t *testing.T) {
 		t.Helper()
 		b.Count("`Release`", c, load{"Txn": 1}, 1, 1, func() { require.NoError(t, p.Release(ctx)) })
 	}
-	b.Count("the first `Acquire` of a new limiter", c, load{"Range": 3, "Txn": 2}, 2, 2, func() { p = acquire(t, ctx, plain.Key("a")) })
+	b.Count("the first `Acquire` of a new limiter", c, load{"Range": 4, "Txn": 2}, 2, 2, func() { p = acquire(t, ctx, plain.Key("a")) })
 	release()
-	b.Count("the first `Acquire` of a new limiter with a total", c, load{"Range": 5, "Txn": 3}, 3, 3, func() { p = acquire(t, ctx, lim.Key("a")) })
+	b.Count("the first `Acquire` of a new limiter with a total", c, load{"Range": 6, "Txn": 3}, 3, 3, func() { p = acquire(t, ctx, lim.Key("a")) })
 	release()
 	require.NoError(t, acquire(t, ctx, there.Key("a")).Release(ctx), "the other process compares the limits, too")
 	require.NoError(t, acquire(t, ctx, away.Key("a")).Release(ctx))
