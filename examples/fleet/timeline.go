@@ -1,12 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"encoding/xml"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/svg"
 )
 
 // The measures of the timeline, in pixels.
@@ -21,14 +20,8 @@ const (
 
 // The colours of the timeline. Colour-blind readers can distinguish them too.
 const (
-	paper    = "#ffffff"
-	ink      = "#1b2733"
-	faint    = "#66727f"
-	grid     = "#e6eaee"
-	waiting  = "#d3dae1"
-	inEtcd   = "#dbe7f3"
-	atWork   = "#2f6f9f"
-	limitInk = "#c62f3b"
+	waiting = "#d3dae1"
+	inEtcd  = "#dbe7f3"
 )
 
 var endColours = map[ending]string{
@@ -53,47 +46,28 @@ func (p picture) svg() []byte {
 	d.height = d.chartBottom + 44
 	d.top = max(p.limit, maxN(p.working), maxN(p.taken)) + 1
 
-	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %s" width="%d" height="%s" font-family="system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif" font-size="13" fill="%s">`,
-		pictureWidth, px(d.height), pictureWidth, px(d.height), ink)
-	d.printf(`<title>%s, %s</title>`, escape(p.title), escape(p.subtitle))
-	d.printf(`<defs><pattern id="paused" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="%s" stroke-width="4"/></pattern></defs>`, endColours[paused])
-	d.printf(`<rect width="%d" height="%s" rx="8" fill="%s"/>`, pictureWidth, px(d.height), paper)
-	d.heading()
+	d.Begin(pictureWidth, d.height, p.title, p.subtitle, p.bad)
+	d.Printf(`<defs><pattern id="paused" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="%s" stroke-width="4"/></pattern></defs>`, endColours[paused])
 	d.legend()
 	d.axis()
 	d.workers()
 	d.chart()
-	d.printf(`</svg>`)
-	return d.out.Bytes()
+	return d.End()
 }
 
 // drawing is the state of svg.
 type drawing struct {
 	picture
-	out                                                  bytes.Buffer
+	svg.Drawing
 	rowHeight, rowsBottom, chartTop, chartBottom, height float64
 	top                                                  int // of the chart's scale
-}
-
-func (d *drawing) printf(format string, args ...any) {
-	fmt.Fprintf(&d.out, format, args...)
-	d.out.WriteByte('\n')
-}
-
-func (d *drawing) heading() {
-	colour := faint
-	if d.bad {
-		colour = limitInk
-	}
-	d.printf(`<text x="24" y="40" font-size="22" font-weight="600">%s</text>`, escape(d.title))
-	d.printf(`<text x="24" y="64" font-size="14" fill="%s">%s</text>`, colour, escape(d.subtitle))
 }
 
 // legend draws a sample and a name for each colour that occurs in the picture.
 func (d *drawing) legend() {
 	x, y := 24.0, 92.0
 	entry := func(mark, text string) {
-		d.printf(`<g transform="translate(%s %s)">%s<text x="26" font-size="12.5">%s</text></g>`, px(x), px(y), mark, escape(text))
+		d.Printf(`<g transform="translate(%s %s)">%s<text x="26" font-size="12.5">%s</text></g>`, svg.Px(x), svg.Px(y), mark, svg.Escape(text))
 		x += 26 + 6.8*float64(len(text)) + 18
 	}
 	box := func(fill string) string {
@@ -130,20 +104,20 @@ func (d *drawing) axis() {
 	}
 	var path strings.Builder
 	for t := time.Duration(0); t <= span; t += every {
-		x := px(d.x(int64(t)))
-		fmt.Fprintf(&path, "M%s %s", x, px(rowsTop-4))
-		fmt.Fprintf(&path, "V%sM%s %sV%s", px(d.rowsBottom+2), x, px(d.chartTop), px(d.chartBottom))
-		d.printf(`<text x="%s" y="%s" text-anchor="middle" font-size="12" fill="%s">%d s</text>`, x, px(d.chartBottom+20), faint, t/time.Second)
+		x := svg.Px(d.x(int64(t)))
+		fmt.Fprintf(&path, "M%s %s", x, svg.Px(rowsTop-4))
+		fmt.Fprintf(&path, "V%sM%s %sV%s", svg.Px(d.rowsBottom+2), x, svg.Px(d.chartTop), svg.Px(d.chartBottom))
+		d.Printf(`<text x="%s" y="%s" text-anchor="middle" font-size="12" fill="%s">%d s</text>`, x, svg.Px(d.chartBottom+20), svg.Faint, t/time.Second)
 	}
-	d.printf(`<path d="%s" stroke="%s" fill="none"/>`, path.String(), grid)
+	d.Printf(`<path d="%s" stroke="%s" fill="none"/>`, path.String(), svg.Grid)
 }
 
 func (d *drawing) workers() {
 	gap := min(4, d.rowHeight/4)
 	if d.rowHeight >= 11 {
 		for row := range d.rows {
-			d.printf(`<text x="%d" y="%s" text-anchor="end" font-size="%s" fill="%s">worker %d</text>`,
-				plotLeft-10, px(d.y(row)+d.rowHeight/2+4), px(min(12, d.rowHeight-1)), faint, row+1)
+			d.Printf(`<text x="%d" y="%s" text-anchor="end" font-size="%s" fill="%s">worker %d</text>`,
+				plotLeft-10, svg.Px(d.y(row)+d.rowHeight/2+4), svg.Px(min(12, d.rowHeight-1)), svg.Faint, row+1)
 		}
 	}
 	thin := max(2, d.rowHeight/5)
@@ -151,62 +125,62 @@ func (d *drawing) workers() {
 	for _, b := range d.waits {
 		d.rect(&path, b, thin)
 	}
-	d.printf(`<path d="%s" fill="%s"/>`, path.String(), waiting)
+	d.Printf(`<path d="%s" fill="%s"/>`, path.String(), waiting)
 	for _, e := range endings {
 		bars := 0
 		for _, b := range d.holds {
 			if b.end == e {
 				if bars++; bars == 1 {
-					d.printf(`<g fill="%s">`, endColours[e])
+					d.Printf(`<g fill="%s">`, endColours[e])
 				}
-				d.printf(`<rect x="%s" y="%s" width="%s" height="%s" rx="2"><title>%s</title></rect>`, px(d.x(b.from)), px(d.y(b.row)+gap/2),
-					px(max(1, d.x(b.to)-d.x(b.from)-0.5)), px(d.rowHeight-gap), escape(b.hint))
+				d.Printf(`<rect x="%s" y="%s" width="%s" height="%s" rx="2"><title>%s</title></rect>`, svg.Px(d.x(b.from)), svg.Px(d.y(b.row)+gap/2),
+					svg.Px(max(1, d.x(b.to)-d.x(b.from)-0.5)), svg.Px(d.rowHeight-gap), svg.Escape(b.hint))
 			}
 		}
 		if bars > 0 {
-			d.printf(`</g>`)
+			d.Printf(`</g>`)
 		}
 	}
 	for _, b := range d.beyond {
 		path.Reset()
 		d.rect(&path, b, thin)
-		d.printf(`<path d="%s" fill="%s" opacity=".45"/>`, path.String(), endColours[b.end])
+		d.Printf(`<path d="%s" fill="%s" opacity=".45"/>`, path.String(), endColours[b.end])
 	}
 	for _, b := range d.pauses {
 		path.Reset()
 		d.rect(&path, b, d.rowHeight-gap-4)
-		d.printf(`<path d="%s" fill="url(#paused)" opacity=".7"/>`, path.String())
+		d.Printf(`<path d="%s" fill="url(#paused)" opacity=".7"/>`, path.String())
 		if w := d.x(b.to) - d.x(b.from); w > 70 && d.rowHeight > 14 {
 			x, y := d.x(b.from)+w/2, d.y(b.row)+d.rowHeight/2
-			d.printf(`<rect x="%s" y="%s" width="58" height="15" rx="7.5" fill="%s"/>`, px(x-29), px(y-7.5), paper)
-			d.printf(`<text x="%s" y="%s" text-anchor="middle" font-size="11.5">stopped</text>`, px(x), px(y+4))
+			d.Printf(`<rect x="%s" y="%s" width="58" height="15" rx="7.5" fill="%s"/>`, svg.Px(x-29), svg.Px(y-7.5), svg.Paper)
+			d.Printf(`<text x="%s" y="%s" text-anchor="middle" font-size="11.5">stopped</text>`, svg.Px(x), svg.Px(y+4))
 		}
 	}
 	for _, b := range d.kills {
-		d.printf(`%s`, cross(d.x(b.from), d.y(b.row)+d.rowHeight/2))
+		d.Printf(`%s`, cross(d.x(b.from), d.y(b.row)+d.rowHeight/2))
 	}
 }
 
 // chart draws how many workers are working, how many permits are held in etcd, and the limit.
 func (d *drawing) chart() {
 	head := d.chartTop - 16
-	d.printf(`<text x="24" y="%s" font-size="14" font-weight="600">At the same time</text>`, px(head))
-	d.printf(`<path d="M176 %sh22" stroke="%s" stroke-width="2.5"/><text x="206" y="%s" font-size="12.5">working, by the workers' timestamps</text>`, px(head-4.5), atWork, px(head))
+	d.Printf(`<text x="24" y="%s" font-size="14" font-weight="600">At the same time</text>`, svg.Px(head))
+	d.Printf(`<path d="M176 %sh22" stroke="%s" stroke-width="2.5"/><text x="206" y="%s" font-size="12.5">working, by the workers' timestamps</text>`, svg.Px(head-4.5), svg.Level, svg.Px(head))
 	if len(d.taken) > 0 {
-		d.printf(`<rect x="458" y="%s" width="18" height="11" rx="2" fill="%s"/><text x="484" y="%s" font-size="12.5">permits held in etcd; a killed process holds its permit until its TTL has passed</text>`, px(head-10), inEtcd, px(head))
-		d.printf(`<path d="%sV%sH%sZ" fill="%s"/>`, d.steps(d.taken), px(d.level(0)), px(d.x(d.taken[0].At)), inEtcd)
+		d.Printf(`<rect x="458" y="%s" width="18" height="11" rx="2" fill="%s"/><text x="484" y="%s" font-size="12.5">permits held in etcd; a killed process holds its permit until its TTL has passed</text>`, svg.Px(head-10), inEtcd, svg.Px(head))
+		d.Printf(`<path d="%sV%sH%sZ" fill="%s"/>`, d.steps(d.taken), svg.Px(d.level(0)), svg.Px(d.x(d.taken[0].At)), inEtcd)
 	}
 	for n := 0; n <= d.top; n++ {
 		if n == 0 || n == d.limit || d.top <= 10 {
-			d.printf(`<text x="%d" y="%s" text-anchor="end" font-size="12" fill="%s">%d</text>`, plotLeft-10, px(d.level(n)+4), faint, n)
+			d.Printf(`<text x="%d" y="%s" text-anchor="end" font-size="12" fill="%s">%d</text>`, plotLeft-10, svg.Px(d.level(n)+4), svg.Faint, n)
 		}
 	}
-	d.printf(`<path d="M%d %sH%d" stroke="%s"/>`, plotLeft, px(d.level(0)), plotRight, faint)
-	d.printf(`<path d="M%d %sH%d" stroke="%s" stroke-width="1.5" stroke-dasharray="6 4"/>`, plotLeft, px(d.level(d.limit)), plotRight, limitInk)
-	d.printf(`<text x="%d" y="%s" text-anchor="end" font-size="12.5" fill="%s">limit</text>`, plotRight, px(d.level(d.limit)-6), limitInk)
+	d.Printf(`<path d="M%d %sH%d" stroke="%s"/>`, plotLeft, svg.Px(d.level(0)), plotRight, svg.Faint)
+	d.Printf(`<path d="M%d %sH%d" stroke="%s" stroke-width="1.5" stroke-dasharray="6 4"/>`, plotLeft, svg.Px(d.level(d.limit)), plotRight, svg.Bound)
+	d.Printf(`<text x="%d" y="%s" text-anchor="end" font-size="12.5" fill="%s">limit</text>`, plotRight, svg.Px(d.level(d.limit)-6), svg.Bound)
 	if len(d.working) > 0 {
-		d.printf(`<path d="M%d %sH%s%s" fill="none" stroke="%s" stroke-width="1.75" stroke-linejoin="round"/>`, plotLeft, px(d.level(0)),
-			px(d.x(d.working[0].At)), strings.Replace(d.steps(d.working), "M", "L", 1), atWork)
+		d.Printf(`<path d="M%d %sH%s%s" fill="none" stroke="%s" stroke-width="1.75" stroke-linejoin="round"/>`, plotLeft, svg.Px(d.level(0)),
+			svg.Px(d.x(d.working[0].At)), strings.Replace(d.steps(d.working), "M", "L", 1), svg.Level)
 	}
 }
 
@@ -214,7 +188,7 @@ func (d *drawing) chart() {
 func (d *drawing) steps(changes []change) string {
 	var path strings.Builder
 	for i, c := range changes {
-		x, y := px(d.x(min(c.At, d.length))), px(d.level(c.N))
+		x, y := svg.Px(d.x(min(c.At, d.length))), svg.Px(d.level(c.N))
 		if i == 0 {
 			fmt.Fprintf(&path, "M%s %s", x, y)
 		} else {
@@ -237,15 +211,15 @@ func (d *drawing) level(n int) float64 {
 // rect adds a bar to a path, in the middle of its row.
 func (d *drawing) rect(path *strings.Builder, b bar, thick float64) {
 	x := d.x(b.from)
-	w := px(max(0.5, d.x(b.to)-x))
-	fmt.Fprintf(path, "M%s %sh%sv%sh-%sz", px(x), px(d.y(b.row)+(d.rowHeight-thick)/2), w, px(thick), w)
+	w := svg.Px(max(0.5, d.x(b.to)-x))
+	fmt.Fprintf(path, "M%s %sh%sv%sh-%sz", svg.Px(x), svg.Px(d.y(b.row)+(d.rowHeight-thick)/2), w, svg.Px(thick), w)
 }
 
 // cross returns the mark of a killed process.
 func cross(x, y float64) string {
 	const arms = "l4.5 4.5m0 -4.5l-4.5 4.5"
-	at := fmt.Sprintf("M%s %s%s", px(x-2.25), px(y-2.25), arms)
-	return fmt.Sprintf(`<circle cx="%s" cy="%s" r="6" fill="#8c1420" stroke="%s" stroke-width="1.5"/><path d="%s" stroke="%s" stroke-width="1.8" fill="none"/>`, px(x), px(y), paper, at, paper)
+	at := fmt.Sprintf("M%s %s%s", svg.Px(x-2.25), svg.Px(y-2.25), arms)
+	return fmt.Sprintf(`<circle cx="%s" cy="%s" r="6" fill="#8c1420" stroke="%s" stroke-width="1.5"/><path d="%s" stroke="%s" stroke-width="1.8" fill="none"/>`, svg.Px(x), svg.Px(y), svg.Paper, at, svg.Paper)
 }
 
 func maxN(changes []change) (n int) {
@@ -253,15 +227,4 @@ func maxN(changes []change) (n int) {
 		n = max(n, c.N)
 	}
 	return n
-}
-
-// px formats a coordinate with at most one decimal.
-func px(v float64) string {
-	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
-}
-
-func escape(s string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a Builder never fails
-	return b.String()
 }

@@ -112,7 +112,7 @@ func (d *demo) serving(ctx context.Context, i int, more time.Duration) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		for _, a := range d.row.answers {
-			if a.served() && a.Instance == d.pods[i].Name && !a.Without {
+			if a.Served() && a.Instance == d.pods[i].Name && !a.Without {
 				return true, nil
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/backend"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
 	"github.com/etcdkit/etcdkit/examples/internal/downstream"
+	"github.com/etcdkit/etcdkit/examples/internal/waits"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -29,7 +30,7 @@ type demo struct {
 	proxy      *backend.Proxy
 	downstream downstream.Client
 	sem        *concurrency.Semaphore // the operator's
-	client     *client
+	client     *waits.Client
 	progress   io.Writer
 	begun      int64 // by hostclock
 
@@ -90,7 +91,7 @@ func (d *demo) run(ctx context.Context, fn func() error) (err error) {
 		var url string
 		var shut func()
 		if url, shut, err = d.proxy.Listen(); err == nil {
-			d.client = newClient(url)
+			d.client = waits.NewClient(url)
 			err = fn()
 			shut()
 		}
@@ -146,7 +147,7 @@ func (d *demo) event(server string, e backend.Event) {
 }
 
 // note counts an answer in the present row.
-func (d *demo) note(a answer) {
+func (d *demo) note(a waits.Answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.row != nil {

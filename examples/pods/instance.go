@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/backend"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
 	"github.com/etcdkit/etcdkit/examples/internal/downstream"
-	"github.com/etcdkit/etcdkit/internal/hostclock"
+	"github.com/etcdkit/etcdkit/examples/internal/waits"
 )
 
 // childEnv makes the program a child. It holds the settings below.
@@ -53,15 +52,6 @@ var policies = map[string]limithttp.Outage{
 const (
 	evOutage = "outage"
 	evOver   = "outage is over"
-)
-
-// The headers of a response: the instance, when the request had arrived and had its permit, by
-// hostclock, and whether it had none.
-const (
-	hInstance = "Instance"
-	hArrived  = "Arrived"
-	hAdmitted = "Admitted"
-	hWithout  = "Without-Permit"
 )
 
 // instance is one of the three.
@@ -112,7 +102,7 @@ func serve(ctx context.Context, set settings) error {
 		if err != nil {
 			return err
 		}
-		mux.Handle("POST /"+name, s.arrived(limited(http.HandlerFunc(s.search))))
+		mux.Handle("POST /"+name, waits.Arrived(s.Name, limited(http.HandlerFunc(s.search))))
 	}
 	mux.HandleFunc("GET /without", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, s.without.Load()) })
 	return backend.Serve(ctx, mux)
@@ -124,27 +114,14 @@ func newLimit(sess *concurrency.Session, limit int) (*concurrency.Semaphore, err
 	return concurrency.NewSemaphore(sess, "search", limit, &concurrency.SemaphoreOptions{AdoptLimit: true})
 }
 
-// arrived notes when a request arrived, in front of the limit.
-func (s *instance) arrived(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(hInstance, s.Name)
-		w.Header().Set(hArrived, strconv.FormatInt(hostclock.Now(), 10))
-		next.ServeHTTP(w, r)
-	})
-}
-
 // search is the handler behind the limit. The call of the downstream service ends with the context,
 // which ends when the permit is lost, and carries the permit's deadline: if this process is paused
 // just before it calls, the service refuses the call.
 func (s *instance) search(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set(hAdmitted, strconv.FormatInt(hostclock.Now(), 10))
-	var until time.Time
-	if p, ok := limithttp.FromContext(r.Context()); ok {
-		until = p.Deadline()
-	} else {
+	until, permitted := waits.Admitted(w, r)
+	if !permitted {
 		s.without.Add(1)
 		defer s.without.Add(-1)
-		w.Header().Set(hWithout, "yes")
 	}
 	err := s.downstream.Work(r.Context(), "search", work, until)
 	switch {

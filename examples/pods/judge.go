@@ -3,8 +3,9 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/waits"
 )
 
 // promise is what has to hold in a row.
@@ -67,7 +68,7 @@ type row struct {
 
 	promise promise
 	from    int64 // by hostclock
-	answers []answer
+	answers []waits.Answer
 }
 
 // settle counts the answers of a row and compares them with its promise.
@@ -91,7 +92,7 @@ func (r *row) settle() {
 			r.Without++
 		}
 	}
-	r.P50, r.P95 = percentile(waited, 50), percentile(waited, 95)
+	r.P50, r.P95 = waits.Percentile(waited, 50), waits.Percentile(waited, 95)
 	r.Bound, r.Wrong = r.promise.Bound, append(r.Wrong, judge(r.promise, r)...)
 	r.Held = len(r.Wrong) == 0
 }
@@ -128,14 +129,4 @@ func judge(p promise, r *row) (wrong []string) {
 		bad("%d answers with 429 came before %v had passed", early, wait)
 	}
 	return wrong
-}
-
-// percentile returns, in seconds, the smallest duration that at least that percentage of all does
-// not exceed.
-func percentile(all []time.Duration, percent int) float64 {
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return float64(all[max(0, (len(all)*percent+99)/100-1)].Milliseconds()) / 1000
 }

@@ -5,35 +5,37 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/waits"
 )
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	ok := answer{Status: http.StatusOK, Waited: time.Second, Instance: "pod-1"}
-	full := answer{Status: http.StatusTooManyRequests, Took: wait}
-	gone := answer{Status: http.StatusServiceUnavailable}
-	dead := answer{Status: http.StatusBadGateway}
-	without := answer{Status: http.StatusOK, Instance: "pod-2", Without: true}
-	early := answer{Status: http.StatusTooManyRequests, Took: wait - time.Millisecond}
+	ok := waits.Answer{Status: http.StatusOK, Waited: time.Second, Instance: "pod-1"}
+	full := waits.Answer{Status: http.StatusTooManyRequests, Took: wait}
+	gone := waits.Answer{Status: http.StatusServiceUnavailable}
+	dead := waits.Answer{Status: http.StatusBadGateway}
+	without := waits.Answer{Status: http.StatusOK, Instance: "pod-2", Without: true}
+	early := waits.Answer{Status: http.StatusTooManyRequests, Took: wait - time.Millisecond}
 	calm := promise{Bound: 10, Least: 4, Served: some, Full: anyNumber}
 	for name, c := range map[string]struct {
 		promise promise
 		peak    int
-		answers []answer
+		answers []waits.Answer
 		wrong   string // empty: kept
 	}{
-		"kept":                      {calm, 10, []answer{ok, full}, ""},
-		"above the bound":           {calm, 11, []answer{ok, full}, "11 calls ran at the same time, the bound is 10"},
-		"no bound":                  {promise{Served: some, Without: some}, 40, []answer{ok, without}, ""},
-		"nothing shown":             {calm, 3, []answer{ok}, "want at least 4"},
-		"nothing served":            {calm, 4, []answer{full}, "answers with 200: 0, want at least 1"},
-		"unavailable":               {calm, 4, []answer{ok, gone}, "answers with 503: 1, want 0"},
-		"no answer":                 {calm, 4, []answer{ok, {}}, "other answers: 1, want 0"},
-		"a dead server":             {calm, 4, []answer{ok, dead}, "other answers: 1, want 0"},
-		"without a permit":          {calm, 4, []answer{ok, without}, "requests without a permit: 1, want 0"},
-		"refused before the wait":   {calm, 4, []answer{ok, early}, "1 answers with 429 came before 4s"},
-		"refused early, as allowed": {promise{Served: some, Full: some, Early: true}, 4, []answer{ok, early}, ""},
-		"served by another":         {promise{Served: some, From: "pod-2"}, 4, []answer{ok}, "pod-2 has served no request"},
+		"kept":                      {calm, 10, []waits.Answer{ok, full}, ""},
+		"above the bound":           {calm, 11, []waits.Answer{ok, full}, "11 calls ran at the same time, the bound is 10"},
+		"no bound":                  {promise{Served: some, Without: some}, 40, []waits.Answer{ok, without}, ""},
+		"nothing shown":             {calm, 3, []waits.Answer{ok}, "want at least 4"},
+		"nothing served":            {calm, 4, []waits.Answer{full}, "answers with 200: 0, want at least 1"},
+		"unavailable":               {calm, 4, []waits.Answer{ok, gone}, "answers with 503: 1, want 0"},
+		"no answer":                 {calm, 4, []waits.Answer{ok, {}}, "other answers: 1, want 0"},
+		"a dead server":             {calm, 4, []waits.Answer{ok, dead}, "other answers: 1, want 0"},
+		"without a permit":          {calm, 4, []waits.Answer{ok, without}, "requests without a permit: 1, want 0"},
+		"refused before the wait":   {calm, 4, []waits.Answer{ok, early}, "1 answers with 429 came before 4s"},
+		"refused early, as allowed": {promise{Served: some, Full: some, Early: true}, 4, []waits.Answer{ok, early}, ""},
+		"served by another":         {promise{Served: some, From: "pod-2"}, 4, []waits.Answer{ok}, "pod-2 has served no request"},
 	} {
 		r := &row{promise: c.promise, Peak: c.peak, answers: c.answers}
 		r.settle()
@@ -42,7 +44,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, wrong, c.wrong)
 		}
 	}
-	r := &row{answers: []answer{ok, without, full, gone, dead, {}}}
+	r := &row{answers: []waits.Answer{ok, without, full, gone, dead, {}}}
 	r.settle()
 	if r.Served != 2 || r.Full != 1 || r.Unavailable != 1 || r.Other != 2 || r.Without != 1 || r.By["pod-1"] != 1 || r.P95 != 1 {
 		t.Errorf("%+v", r)

@@ -152,7 +152,7 @@ func (d *demo) withoutPermit(ctx context.Context) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		resp, err := d.client.http.Do(req)
+		resp, err := d.client.HTTP.Do(req)
 		if err != nil {
 			return 0, err
 		}
