@@ -34,12 +34,15 @@ func TestPeerP4DoubleRelease(t *testing.T) {
 		require.ErrorIs(t, stale.Release(ctx), concurrency.ErrLost)
 	}
 	require.NoError(t, p.Err())
+	st, err := there.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1, 1}, []int{st.Used, len(st.Holders), len(st.Waiters)})
 	waiting(t, waits, "one holds")
 	for range 11 {
 		require.NoError(t, p.Release(ctx))
 	}
 	q := granted(t, waits, "it was released")
-	_, err := here.TryAcquire(ctx)
+	_, err = here.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull, "eleven releases have freed one permit")
 	require.NoError(t, q.Release(ctx))
 	f.NoKeys("/queue/")

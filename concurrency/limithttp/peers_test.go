@@ -77,7 +77,7 @@ func TestPeerP17WaitsNoLongerThanItsClient(t *testing.T) {
 	require.NoError(t, err)
 	in.KeyedLimiter = lim
 	in.take("acme")
-	s := in.serve(options(wait(time.Hour)), ok)
+	s := in.serve(options(wait(2*soon)), ok)
 	for tenant, queue := range map[string]*concurrency.Semaphore{"acme": lim.Key("acme"), "other": lim.Total()} {
 		waiters := func(n int) {
 			require.Eventually(t, func() bool {
