@@ -69,6 +69,23 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
+// TestPagesPrograms holds the Go code of pages that show whole calls to what is tested. Other pages
+// show settings alone.
+func TestPagesPrograms(t *testing.T) {
+	tested, all := testedSources(t, os.DirFS("../../..")), pages(t)
+	for _, name := range []string{"docs/limits.md", "docs/migration.md"} {
+		blocks := goBlock.FindAllStringSubmatch(all[name], -1)
+		if blocks == nil {
+			t.Errorf("%s: no Go code", name)
+		}
+		for _, block := range blocks {
+			if !slices.ContainsFunc(tested, func(source string) bool { return strings.Contains(source, words(block[1])) }) {
+				t.Errorf("%s: no test or example has this code:\n%s", name, block[1])
+			}
+		}
+	}
+}
+
 // TestReadmeProgramFails shows that code that differs, none at all, and a long README are
 // found out.
 func TestReadmeProgramFails(t *testing.T) {
