@@ -16,13 +16,15 @@ import (
 // is the limiter's default unless SetLimit of that Semaphore has changed it. With
 // KeyedLimiterOptions.Total it also limits the permits of all keys together.
 //
-// Requests of one key are granted in the order in which etcd received them. Without a total they
-// never wait for those of another key. With one, a request waits at its key first, and then, in the
-// order of their admission at the keys, for the total. So a key never has more requests in the queue
-// of the total than its own limit: while the sum of the limits of busy keys is below the total,
-// other keys do not wait for them. Limits are ceilings, not guaranteed shares.
+// Requests of one key are admitted there in the order in which etcd received them. Without a total
+// they hold a permit then, and never wait for those of another key. With one, a request that is
+// admitted at its key joins the queue of the total, and holds a permit when it is admitted there as
+// well, in the order in which the requests joined. Of two requests that are admitted at their key
+// together, either may join first. A key's requests in the queue of the total never exceed the key's
+// limit at their admission: while the limits of the busy keys add up to less than the total, other
+// keys do not wait for them. Limits are ceilings, not guaranteed shares.
 //
-// A key without requests and without a limit of its own has nothing stored in etcd, and nothing in
+// A key without requests, whose limit was never changed, has nothing stored in etcd, and nothing in
 // this process.
 //
 // A KeyedLimiter is safe for concurrent use and need not be closed.
@@ -45,8 +47,8 @@ type KeyedLimiterOptions struct {
 	// waited at its key. It costs no read. It counts for the calls of this program; the option
 	// MaxWaiters of a call bounds the queue of its key alone. Defaults to 0: no bound.
 	MaxTotalWaiters int
-	// MaxKeys bounds how many keys are live at the same time, in all processes: have a request, or a
-	// limit of their own, in etcd. A call for a permit of another key returns ErrTooMany then, as of
+	// MaxKeys bounds how many keys are live at the same time, in all processes: have a request in
+	// etcd, or a limit of their own, also one that was cleared. A call for a permit of another key returns ErrTooMany then, as of
 	// a count at most a second ago. It bounds what a client can store in etcd that chooses its key,
 	// so it need not be exact: on one count each process may admit 1/64 of the keys that are free,
 	// or 16 if that is more, and MaxKeys is exceeded by at most that for each other process. SetLimit
@@ -176,7 +178,8 @@ func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOp
 }
 
 // ClearLimit takes away the limit that SetLimit has given a key: the default is in force for it
-// again, at once and for all processes. Without such a limit it does nothing. It returns ErrInvalid
+// again, at once and for all processes. A small record stays for the key, so that no late
+// copy of an earlier change takes effect. Without such a limit it does nothing. It returns ErrInvalid
 // for a key that is empty or longer than 255 bytes, ErrClosed, ctx's error, or one of etcd's; after
 // the last two the limit may be cleared or not.
 func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
