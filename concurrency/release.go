@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // Release releases the permit and ends its context. The work that it protects must
@@ -85,13 +86,17 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	p.released.Store(true)
 	p.epoch.Deletes(p.ticket.Ticket)
 	p.removed = p.queue.removes(p.ticket)
+	stored := p.ticket.Stored
+	if p.ticket.request.of != nil {
+		stored.Joined = engine.Joined{Key: p.ticket.Key, Token: p.token}
+	}
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
 		merged, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(p.epoch.Context(), cancel)()
-		removal, err := p.queue.sess.Remove(merged, p.ticket.Stored)
+		removal, err := p.queue.sess.Remove(merged, stored)
 		if err == nil {
 			err = p.answered(merged, removal, held)
 		}
@@ -101,7 +106,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		why, doubt = err, removal == commit.Vanished
 	}
 	again := func() {
-		removal, err := p.queue.sess.Erase(p.epoch.Context(), p.ticket.Stored, p.refusal)
+		removal, err := p.queue.sess.Erase(p.epoch.Context(), stored, p.refusal)
 		if removal == commit.Absent && doubt {
 			removal = commit.Vanished
 		}
@@ -135,7 +140,12 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		case n != nil:
 			p.conclude(p.ticket.noticeError(n))
 			return nil
-		case removal == commit.Absent:
+		case removal == commit.Absent, removal == commit.Partial:
+			if p.ticket.request.of != nil { // the request at the key may have been deleted by hand, and not this one
+				if _, err := p.queue.sess.Erase(ctx, engine.Stored{Key: p.ticket.Key, Token: p.token}, nil); err != nil {
+					return err
+				}
+			}
 			p.conclude(p.ticket.ending(ErrLost, "its key was gone before it was released"))
 			return nil
 		}

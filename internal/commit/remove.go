@@ -20,6 +20,9 @@ const (
 	// Vanished: a response was lost, and then the key did not exist: most likely, this call
 	// removed it.
 	Vanished
+	// Partial: this call removed the key, but a Txn that was to go with it found something else than
+	// it expects.
+	Partial
 	// Orphaned: the lease of a put is gone. Nothing was removed.
 	Orphaned
 )
@@ -75,7 +78,8 @@ func EraseWith(ctx context.Context, kv clientv3.KV, key string, token int64, wit
 	}
 }
 
-// RemoveWith is Remove with more puts and deletes in the same Txn. With a put it does not pass while
+// RemoveWith is Remove with more puts, deletes and Txns in the same Txn. If the conditions of one of
+// those Txns do not hold, it returns Partial. With a put it does not pass while
 // etcd is out of space.
 func RemoveWith(ctx context.Context, kv clientv3.KV, key string, token int64, with []clientv3.Op, also ...string) (Removal, error) {
 	ops := make([]clientv3.Op, 0, 1+len(also)+len(with))
@@ -96,6 +100,11 @@ func RemoveWith(ctx context.Context, kv clientv3.KV, key string, token int64, wi
 	}
 	switch {
 	case err == nil && resp.Succeeded:
+		for _, r := range resp.Responses[len(ops)-len(with):] {
+			if inner := r.GetResponseTxn(); inner != nil && !inner.Succeeded {
+				return Partial, nil
+			}
+		}
 		return Removed, nil
 	case err != nil && classify(err) == orphaned:
 		return Orphaned, nil

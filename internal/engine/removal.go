@@ -20,12 +20,26 @@ type Stored struct {
 	// admitted in the first. They are created only on the condition that Key is unchanged: so with
 	// its removal no copy of that can be applied any more.
 	Next []string
+	// Joined is the one of them that a permit holds by. If it is set, a removal that does not find
+	// it with that create revision is commit.Partial.
+	Joined Joined
+}
+
+// Joined is a request in another queue.
+type Joined struct {
+	Key   string
+	Token int64
 }
 
 // with returns what the removal of Key deletes besides Also.
 func (r Stored) with() (deletes []clientv3.Op) {
 	for _, key := range r.Next {
-		deletes = append(deletes, clientv3.OpDelete(key))
+		op := clientv3.OpDelete(key)
+		if key == r.Joined.Key {
+			is := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Joined.Token)}
+			op = clientv3.OpTxn(is, []clientv3.Op{op}, []clientv3.Op{op})
+		}
+		deletes = append(deletes, op)
 	}
 	return deletes
 }

@@ -1,0 +1,113 @@
+package concurrency_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// A permit whose request in the total was deleted by hand is no permit any more: its guard fails at
+// once, and its release reports the loss and leaves nothing, also if that is repeated.
+func TestTotalDeletedByHand(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		opts  []concurrency.AcquireOption
+		fault *embedtest.Fault // of the release
+	}{
+		"released":              {},
+		"with an ID":            {opts: []concurrency.AcquireOption{concurrency.ID("flow")}},
+		"a heavy one":           {opts: []concurrency.AcquireOption{concurrency.Weight(2)}},
+		"the first try fails":   {fault: &embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.FailWith}},
+		"by a try":              {opts: []concurrency.AcquireOption{concurrency.Wait(0)}},
+		"released in one's Do":  {},
+		"released for no owner": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			o, ev := traced(idle())
+			s, client := f.Session(o)
+			lim := totaled(t, s, "llm", 2, 2)
+			require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx), "the limits are stored")
+			remove := func(p *concurrency.Permit) {
+				t.Helper()
+				keys := f.Keys("/total/queue/")
+				require.Len(t, keys, 1)
+				_, err := f.Client().Delete(ctx, keys[0])
+				require.NoError(t, err)
+				resp, err := f.Client().Txn(ctx).If(p.Guard()).Commit()
+				require.NoError(t, err)
+				require.False(t, resp.Succeeded)
+				if c.fault != nil {
+					client.Inject(*c.fault)
+				}
+			}
+			if name == "released in one's Do" {
+				require.ErrorIs(t, lim.Key("a").Do(ctx, func(_ context.Context, p *concurrency.Permit) error {
+					remove(p)
+					return nil
+				}), concurrency.ErrLost)
+			} else {
+				p := acquire(t, ctx, lim.Key("a"), c.opts...)
+				remove(p)
+				if name == "released for no owner" { // its ctx has ended: the release continues in the background
+					ended, cancel := context.WithCancel(ctx)
+					cancel()
+					require.ErrorIs(t, p.Release(ended), concurrency.ErrUnconfirmed)
+				}
+				err := p.Release(ctx)
+				require.ErrorIs(t, err, concurrency.ErrLost)
+				require.Equal(t, err, p.Release(ctx), "the outcome stays")
+			}
+			lost := got(t, ev.permit, "Trace.Lost")
+			require.Contains(t, lost.Reason, "gone before it was released")
+			f.NoKeys("/queue/")
+			f.NoKeys("/id/")
+			require.NoError(t, acquire(t, ctx, lim.Key("a"), concurrency.Weight(2)).Release(ctx), "nothing counts any more")
+		})
+	}
+}
+
+// A permit whose request at the key was deleted by hand is lost as well: its release reports that, and
+// does not leave the request in the total behind.
+func TestRequestAtTheKeyDeletedByHand(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	lim := totaled(t, s, "llm", 2, 2)
+	require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx), "the limits are stored")
+	p := acquire(t, ctx, lim.Key("a"))
+	_, err := f.Client().Delete(ctx, f.Keys("/key/a/queue/")[0])
+	require.NoError(t, err)
+	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
+	f.NoKeys("/queue/")
+	for range 2 {
+		defer func(p *concurrency.Permit) { require.NoError(t, p.Release(ctx)) }(acquire(t, ctx, lim.Key("b")))
+	}
+}
+
+// A request in the total that is there as it was written is released without a loss, however it came
+// there.
+func TestTotalIsConfirmed(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	lim := totaled(t, s, "llm", 2, 2)
+	p, q := acquire(t, ctx, lim.Key("a")), acquire(t, ctx, lim.Key("b")) // in one Txn with that at its key
+	w := ask(t, ctx, lim.Key("c"))                                       // in the queue of the total
+	waitsInTotal(t, ctx, lim, 1)
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, granted(t, w, "one is free").Release(ctx))
+	try, err := lim.Key("a").TryAcquire(ctx) // in a Txn of its own
+	require.NoError(t, err)
+	require.NoError(t, try.Release(ctx))
+	require.NoError(t, q.Release(ctx))
+	f.NoKeys("/queue/")
+}
