@@ -32,6 +32,8 @@ func TestClientLeavesItsHandler(t *testing.T) {
 				}
 				ok(w, r)
 			}, change)
+			finish := sync.OnceFunc(func() { close(leave) })
+			t.Cleanup(finish) // before the server is closed
 			ctx, cancel := context.WithCancel(ctxT(t))
 			first := s.later(s.request(ctx, http.MethodPut, "acme", nil))
 			in.holders("acme", 1)
@@ -41,7 +43,7 @@ func TestClientLeavesItsHandler(t *testing.T) {
 			for range 10 {
 				require.Equal(t, http.StatusTooManyRequests, s.get("acme").StatusCode, "the handler runs")
 			}
-			close(leave)
+			finish()
 			in.holders("acme", 0)
 			require.Equal(t, http.StatusOK, s.get("acme").StatusCode)
 		})

@@ -270,6 +270,27 @@ func TestShareOfATransport(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 }
 
+// TestOpenWithinAnotherLimit: a request that runs without a permit of the inner limiter has none in its
+// context, though it has one of the outer.
+func TestOpenWithinAnotherLimit(t *testing.T) {
+	t.Parallel()
+	outer := newInstance(t, 1)
+	inner := on(outer.f, &concurrency.SessionOptions{TTL: 300 * time.Second}, 1) // on a client of its own
+	open := middleware(t, inner, options(func(o *limithttp.Options) {
+		o.Wait, o.Outage, o.Patience = 500*time.Millisecond, limithttp.Open, time.Millisecond
+	}))
+	var permitted atomic.Bool
+	s := outer.serve(options(), open(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, has := limithttp.FromContext(r.Context())
+		permitted.Store(has)
+	})).ServeHTTP)
+	inner.client.Cut()
+	permitted.Store(true)
+	require.Equal(t, http.StatusOK, s.get("acme").StatusCode)
+	require.False(t, permitted.Load())
+	inner.client.Heal()
+}
+
 // TestShareNeedsATotal: a limiter without a limit of all keys cannot be divided.
 func TestShareNeedsATotal(t *testing.T) {
 	t.Parallel()
