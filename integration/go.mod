@@ -1,5 +1,5 @@
 // The adapters for cron libraries, compiled and run against the real ones, and the HTTP
-// middleware in routers that have handlers of their own kind. It is a
+// middleware in routers that have handlers of their own kind, and failsafe-go around a permit. It is a
 // module of its own so that none of them reaches go.mod above.
 module github.com/etcdkit/etcdkit/integration
 
@@ -9,6 +9,7 @@ replace github.com/etcdkit/etcdkit => ..
 
 require (
 	github.com/etcdkit/etcdkit v0.0.0-00010101000000-000000000000
+	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/google/uuid v1.6.0
@@ -21,6 +22,7 @@ require (
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/bits-and-blooms/bitset v1.24.4 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
