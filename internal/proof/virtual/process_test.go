@@ -91,15 +91,18 @@ func (p *process) limiter() (*concurrency.KeyedLimiter, error) {
 	if s == nil {
 		return nil, concurrency.ErrClosed
 	}
-	return concurrency.NewKeyedLimiter(s, limiterName, p.sim.script.limit, &concurrency.KeyedLimiterOptions{AdoptLimit: true})
+	return concurrency.NewKeyedLimiter(s, limiterName, p.sim.script.limit, &concurrency.KeyedLimiterOptions{Total: p.sim.script.total, AdoptLimit: true})
 }
 
 // semaphore returns the semaphore of a step, or that of its key.
 func (p *process) semaphore(x step) (*concurrency.Semaphore, error) {
-	if x.key != "" {
+	if x.key != "" || x.all {
 		l, err := p.limiter()
 		if err != nil {
 			return nil, err
+		}
+		if x.all {
+			return l.Total(), nil
 		}
 		return l.Key(x.key), nil
 	}
@@ -123,7 +126,7 @@ func (p *process) do(x step) error {
 // administration names the operations that acquire no permit.
 var administration = map[action]string{
 	setLimit: history.SetLimit, setDefault: history.SetDefault, clearLimit: history.ClearLimit,
-	evict: history.Evict, releaseID: history.ReleaseID, status: history.Status,
+	evict: history.Evict, releaseID: history.ReleaseID, status: history.Status, evictToken: history.EvictToken,
 }
 
 // administer does a step that acquires no permit.
@@ -137,8 +140,14 @@ func (p *process) administer(ctx context.Context, name string, x step) error {
 		return err
 	}
 	e := history.Event{Name: name, Gate: x.gate(), ID: x.id, Limit: int64(x.n), Until: p.until(ctx)}
-	if x.do == setDefault {
+	switch x.do {
+	case setDefault:
 		e.Gate = limiter
+	case evictToken:
+		if e.Token, err = someToken(ctx, sem, x.n); e.Token == 0 {
+			return err
+		}
+	default:
 	}
 	c, done := p.rec.Call(e), history.Event{Outcome: history.OK}
 	switch x.do {
@@ -152,6 +161,8 @@ func (p *process) administer(ctx context.Context, name string, x step) error {
 		err = sem.Evict(ctx, x.id, "script")
 	case releaseID:
 		err = sem.ReleaseID(ctx, x.id)
+	case evictToken:
+		err = sem.EvictToken(ctx, e.Token, "script")
 	case status:
 		var st concurrency.Status
 		st, err = sem.Status(ctx)
@@ -163,6 +174,16 @@ func (p *process) administer(ctx context.Context, name string, x step) error {
 	}
 	c.Return(done)
 	return nil
+}
+
+// someToken returns the token of a holder or a waiter, 0 if there is none.
+func someToken(ctx context.Context, sem *concurrency.Semaphore, which int) (int64, error) {
+	st, err := sem.Status(ctx)
+	all := append(st.Holders, st.Waiters...)
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	return all[which%len(all)].Token, nil
 }
 
 // ask acquires a permit, holds it and releases it.

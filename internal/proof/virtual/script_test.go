@@ -14,6 +14,7 @@ type script struct {
 	margin    time.Duration
 	processes int
 	limit     int
+	total     int    // of the limiter; 0: it has none
 	key       string // of which most steps are
 	steps     []step
 }
@@ -25,6 +26,7 @@ type step struct {
 	who    int // process
 	do     action
 	key    string        // of the limiter; the semaphore if it is empty
+	all    bool          // the limiter's total instead
 	n      int           // weight, new limit, number of messages
 	id     string        // of a request
 	ctx    time.Duration // bound of the call
@@ -49,6 +51,7 @@ const (
 	status     action = "status"
 	evict      action = "evict"
 	releaseID  action = "release ID"
+	evictToken action = "evict token"
 	reopen     action = "reopen"
 )
 
@@ -68,16 +71,22 @@ const (
 
 // gate is the name of a step's queue.
 func (x step) gate() string {
-	if x.key == "" {
+	switch {
+	case x.all:
+		return limiter + "/total"
+	case x.key == "":
 		return gate
 	}
 	return limiter + "/key/" + x.key
 }
 
-// queues are the steps to which all queues of a script belong.
-func queues(do action) []step {
+// permitted are steps of all queues whose permits may be asked for.
+func permitted(do action) []step {
 	return []step{{do: do}, {do: do, key: "k"}, {do: do, key: "k1"}}
 }
+
+// queues are steps of all queues.
+func queues(do action) []step { return append(permitted(do), step{do: do, all: true}) }
 
 // ofDefault are the messages by which a watch brings a change of the default. They may be lost while
 // those of a key's queue are not.
@@ -99,7 +108,7 @@ const (
 )
 
 var (
-	people = [][]action{{acquire}, {acquire, try, waitFor, maxHold}, {setLimit, evict, takeOver, releaseID, reopen}, {setLimit, setDefault, clearLimit, status}}
+	people = [][]action{{acquire}, {acquire, try, waitFor, maxHold}, {setLimit, evict, takeOver, releaseID, reopen}, {setLimit, setDefault, clearLimit, status}, {evictToken}}
 	// rapid prefers what comes first, the more the longer a list is: so lists are short.
 	harms = [][]action{{meet}, {stall, cut, snap, leader}, {meet}, {expire, late, compact, again, plant}}
 	fates = [][]fate{{lostBack, lateCopy, twice}, {slowBack, unanswered, slowThere}, {noSpace, lostThere, swallowed}}
@@ -122,6 +131,9 @@ func drawScript(t *rapid.T) script {
 		ttl:       time.Duration(rapid.IntRange(5, 15).Draw(t, "TTL")) * time.Second,
 		processes: rapid.IntRange(2, 4).Draw(t, "processes"), limit: rapid.IntRange(1, 3).Draw(t, "limit"),
 	}
+	if rapid.Bool().Draw(t, "has a total") {
+		s.total = s.limit + rapid.IntRange(0, 2).Draw(t, "total")
+	}
 	s.key = rapid.SampledFrom([]string{"", "k"}).Draw(t, "most steps")
 	one := rapid.Custom(func(t *rapid.T) step { return drawStep(t, s) })
 	s.steps = rapid.SliceOfN(one, 5, 30).Draw(t, "steps")
@@ -139,10 +151,18 @@ func drawStep(t *rapid.T, s script) step {
 		do:    oneOf(t, kinds, "do"),
 	}
 	x.key = rapid.SampledFrom([]string{s.key, s.key, s.key, "", "k", "k1"}).Draw(t, "key")
-	if x.do == clearLimit && x.key == "" {
-		x.key = "k"
+	switch x.do {
+	case clearLimit:
+		if x.key == "" {
+			x.key = "k"
+		}
+	case setLimit, status, evictToken, again, plant:
+		x.all = s.total > 0 && rapid.Bool().Draw(t, "of the total")
+	default:
 	}
 	switch x.do {
+	case evictToken:
+		x.n = rapid.IntRange(0, 9).Draw(t, "which")
 	case setLimit, setDefault:
 		x.n = rapid.IntRange(0, 4).Draw(t, "limit")
 	case evict, releaseID:
@@ -169,7 +189,7 @@ func drawStep(t *rapid.T, s script) step {
 // String prints a script in lines that can be followed.
 func (s script) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d processes, limit %d, TTL %v, margin %v\n", s.processes, s.limit, s.ttl, s.margin)
+	fmt.Fprintf(&b, "%d processes, limit %d, total %d, TTL %v, margin %v\n", s.processes, s.limit, s.total, s.ttl, s.margin)
 	at := time.Duration(0)
 	for _, x := range s.steps {
 		at += x.pause
@@ -180,7 +200,7 @@ func (s script) String() string {
 			fmt.Fprintf(&b, " of %s", x.gate())
 		}
 		switch x.do {
-		case setLimit, setDefault:
+		case setLimit, setDefault, evictToken:
 			fmt.Fprintf(&b, " %d", x.n)
 		case evict, releaseID:
 			fmt.Fprintf(&b, " %q", x.id)

@@ -137,13 +137,20 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 
 	for _, p := range sim.all {
 		p.open(ctx)
-		for _, x := range []step{{do: setLimit}, {do: setDefault}, {do: clearLimit, key: "k"}, {do: clearLimit, key: "k1"}} {
+		limits := []step{{do: setLimit}, {do: setDefault}, {do: clearLimit, key: "k"}, {do: clearLimit, key: "k1"}}
+		if sim.script.total > 0 {
+			limits = append(limits, step{do: setLimit, all: true})
+		}
+		for _, x := range limits {
 			x.n = sim.script.limit
+			if x.all {
+				x.n = sim.script.total
+			}
 			if err := p.do(x); err != nil {
 				sim.wrong("probe", "%s: %s of %s: %v", p.name, x.do, x.gate(), err)
 			}
 		}
-		for _, x := range queues(acquire) {
+		for _, x := range permitted(acquire) {
 			x.n, x.ctx = sim.script.limit, time.Minute
 			if err := p.do(x); err != nil {
 				sim.wrong("probe", "%s gets no permit of %s: %v", p.name, x.gate(), err)
@@ -213,8 +220,11 @@ func (sim *simulation) step(p *process, x step) {
 	case plant:
 		// It has no lease and looks like a request of the first one's.
 		keys := sim.space.Queue(keyspace.Semaphore, queue)
-		if x.key != "" {
-			keys = sim.space.Limiter(limiterName).Key(x.key)
+		switch l := sim.space.Limiter(limiterName); {
+		case x.all:
+			keys = l.Total()
+		case x.key != "":
+			keys = l.Key(x.key)
 		}
 		sim.tamper(keys.Slot(keyspace.Slot{Lease: lease(sim.all[0].session()), Number: 40, Weight: 1}), clientv3.OpPut, "key planted")
 	case again:
@@ -270,7 +280,7 @@ func (p *process) fate(m fakeetcd.Message) fakeetcd.Fate {
 		f := fateOf(x.fate, x.d, m)
 		// A semaphore's promise excepts the loss of this event: see docs/guarantees.md. That of a key
 		// does not, since a read confirms its admissions.
-		if m.Method == "Watch" && brings(m, gate+"/limit") {
+		if m.Method == "Watch" && (brings(m, gate+"/limit") || brings(m, limiter+"/total/limit")) {
 			f.LoseAnswer = false
 		}
 		return f
