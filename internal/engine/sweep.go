@@ -12,7 +12,7 @@ import (
 )
 
 // sweeps removes, about once per TTL, the keys on the epoch's lease that belong to
-// none of its requests, until the epoch ends.
+// none of its requests, until the epoch ends: those of one request in one Txn.
 //
 // There should be no such thing. But clientv3 sends a Txn once more, unasked and
 // unseen, when a proxy or a stopping member answers it with "cancelled". The copy that
@@ -38,6 +38,7 @@ func (e *Epoch) sweep(ctx context.Context) {
 	if err != nil {
 		return // next time
 	}
+	found := map[int64][]string{} // by create revision: the keys of one request were written in one Txn
 	for _, k := range resp.Keys {
 		key := string(k)
 		if !e.sess.space.Queued(key) || e.slots.owns(key) {
@@ -49,9 +50,13 @@ func (e *Epoch) sweep(ctx context.Context) {
 		if err != nil || len(kvs) == 0 || kvs[0].Lease != e.lease.ID() || e.slots.owns(key) {
 			continue
 		}
-		removal, err := e.sess.Remove(ctx, Stored{Key: key, Token: kvs[0].CreateRevision})
+		token := kvs[0].CreateRevision
+		found[token] = append(found[token], key)
+	}
+	for token, keys := range found {
+		removal, err := e.sess.Remove(ctx, Stored{Key: keys[0], Token: token, Also: keys[1:]})
 		if err == nil && removal != commit.Absent {
-			e.sess.opts.Log.Warn("the session removed a late copy of an earlier request, which no call waits for", zap.String("key", key))
+			e.sess.opts.Log.Warn("the session removed a late copy of an earlier request, which no call waits for", zap.Strings("keys", keys))
 		}
 	}
 }
