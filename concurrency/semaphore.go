@@ -302,7 +302,17 @@ func (s *Semaphore) Status(ctx context.Context, opts ...StatusOption) (Status, e
 // that a repetition would not change. Later failures of etcd delay it but do not end it. All
 // watchers and waiters of one name on a session share one watch; each Watch costs one read in
 // addition. The iterator may be used more than once.
-func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] { return s.queue.watch(ctx) }
+//
+// The states of a key of a KeyedLimiter with a total show both levels, as those of Status. They
+// cost more: the session follows the queue of the total, with the requests of all keys, and each
+// change that concerns the key is one read of both queues, at most one in 20 ms. Watch a few keys at
+// a time.
+func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] {
+	if s.queue.total != nil {
+		return s.queue.watchBoth(ctx)
+	}
+	return s.queue.watch(ctx)
+}
 
 // Evict ends the request with this ID, whether it waits or holds, without its owner's
 // consent. The owner's Acquire fails, or its permit's context ends, with ErrEvicted and the

@@ -356,6 +356,7 @@ type Brief struct {
 	Waiting  int
 	Ahead    int  // number of requests before the waiter's
 	Waits    bool // whether the waiter's request is in the queue and not admitted
+	Holds    bool // whether it is admitted
 	Holders  []Request
 }
 
@@ -368,7 +369,7 @@ func (m *Mirror) Brief(key string, token int64, holders int) (b Brief, changed <
 	b = Brief{Revision: m.revision, Used: m.queue.Used(), Waiting: len(m.queue.Waiters()), Holders: m.describe(first[:min(len(first), holders)])}
 	b.Limit, _ = m.queue.Limit()
 	ahead, admitted, ok := m.queue.Position(key, token)
-	b.Ahead, b.Waits = ahead, ok && !admitted
+	b.Ahead, b.Waits, b.Holds = ahead, ok && !admitted, admitted
 	return b, m.changed
 }
 
