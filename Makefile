@@ -56,6 +56,13 @@ demo-payments: ## Send each payment five times at once to four real servers, whi
 	@$(patiently) go build -o bin/payments ./examples/payments
 	@bin/payments $(ARGS)
 
+.PHONY: demo-limits
+demo-limits: ## Share limits among real processes that are killed and paused, while etcd fails; and among twenty users and a greedy one; under two minutes
+	@$(patiently) go build -o bin/pods ./examples/pods
+	@$(patiently) go build -o bin/fair-users ./examples/fair-users
+	@bin/pods $(ARGS)
+	@bin/fair-users $(ARGS)
+
 .PHONY: test
 test: ## Vet and run all tests; needs only Go
 	@$(patiently) go vet $(PKGS)

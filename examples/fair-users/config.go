@@ -16,6 +16,7 @@ type config struct {
 	load      time.Duration
 	ttl       time.Duration
 	timeout   time.Duration
+	picture   string
 	only      *regexp.Regexp
 }
 
@@ -37,9 +38,10 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.StringVar(&c.endpoints, "endpoints", "", "etcd endpoints, separated by commas (default: an embedded etcd)")
 	f.IntVar(&c.users, "users", 20, "users beside the greedy one")
 	f.IntVar(&c.greedy, "greedy", 96, "requests that the greedy user sends at the same time")
-	f.DurationVar(&c.load, "load", 8*time.Second, "how long the users send requests, in each of the two ways")
+	f.DurationVar(&c.load, "load", 6*time.Second, "how long the users send requests, in each of the two ways")
 	f.DurationVar(&c.ttl, "ttl", 20*time.Second, "TTL of the gateways' sessions, whole seconds")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
+	f.StringVar(&c.picture, "picture", "", "write a picture of the waits to this SVG file")
 	only := f.String("only", "", "run only the parts whose names match this regular expression")
 	f.Usage = func() {
 		fmt.Fprintln(out, "fair-users sends the requests of twenty users and a greedy one to three gateways, once with one\nqueue for all and once with a limit for each user, and compares how long they wait.")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -157,5 +158,10 @@ func (d *demo) experiment(ctx context.Context) (*outcome, error) {
 	}
 	o.judge()
 	o.Elapsed = time.Since(d.begun).Round(time.Millisecond).Seconds()
+	if d.picture != "" {
+		if err := os.WriteFile(d.picture, o.svg(), 0o644); err != nil {
+			return nil, err
+		}
+	}
 	return o, nil
 }

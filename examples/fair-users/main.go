@@ -16,7 +16,7 @@
 // The model counts for itself how many requests of each user, and of all, run at the same time.
 //
 // At its end the program prints tables and, unless the output is a terminal, one line of JSON. Its
-// exit status is 0 only if every promise was kept.
+// exit status is 0 only if every promise was kept. With -picture it draws the waits.
 package main
 
 import (

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The phases in which processes are killed or paused, and etcd is stopped.
+// The phases in which processes are killed or paused.
 
 // victim is the place of the instance that is killed, and of the one that is paused.
 const victim = 1
@@ -18,7 +18,7 @@ func (d *demo) killed(ctx context.Context) error {
 	if err := d.next(ctx, "an instance is killed", &p); err != nil {
 		return err
 	}
-	defer d.load(ctx, "closed")()
+	defer d.load(ctx, "Closed")()
 	pod := d.pods[victim]
 	if err := d.working(ctx, pod.Name); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (d *demo) paused(ctx context.Context) error {
 	if err := d.next(ctx, "an instance is paused past its TTL", &p); err != nil {
 		return err
 	}
-	defer d.load(ctx, "closed")()
+	defer d.load(ctx, "Closed")()
 	pod := d.pods[victim]
 	if err := d.working(ctx, pod.Name); err != nil {
 		return err
@@ -122,71 +122,4 @@ func (d *demo) serving(ctx context.Context, i int, more time.Duration) error {
 		return err
 	}
 	return sleep(ctx, more)
-}
-
-// outage is a phase in which etcd is stopped under a policy.
-type outage struct {
-	policy string // its path
-	// bound returns the bound that the policy keeps meanwhile; 0 is none.
-	bound func(limit int) int
-	// gone is what is promised of the answers meanwhile.
-	gone promise
-}
-
-// The policies, with what docs/limits.md promises.
-var outages = []outage{
-	{"closed", func(limit int) int { return limit }, promise{Unavailable: some, Full: anyNumber, Served: anyNumber}},
-	{"open", func(int) int { return 0 }, promise{Unavailable: anyNumber, Full: anyNumber, Served: some, Without: some}},
-}
-
-// run stops etcd's only member under load, for longer than the TTL, and starts it again. The first
-// row is from the stop until all instances know that etcd answers, the second one is after that.
-func (o outage) run(d *demo, ctx context.Context) error {
-	name := nameOf(o.policy)
-	p := o.gone
-	p.Bound, p.Least, p.Early = o.bound(d.limit), 1, true
-	if err := d.next(ctx, "etcd is stopped, "+name, &p); err != nil {
-		return err
-	}
-	defer d.load(ctx, o.policy)()
-	if err := sleep(ctx, time.Second); err != nil {
-		return err
-	}
-	d.mark("etcd is stopped")
-	if err := d.own.Crash(0); err != nil {
-		return err
-	}
-	begun := time.Now()
-	err := d.until(ctx, "each instance knows of the outage", func() (bool, error) { return d.inOutage(o.policy) == instances, nil })
-	if err == nil {
-		err = sleep(ctx, time.Until(begun.Add(d.ttl+3*time.Second))) // no lease is trusted any more
-	}
-	d.mark("etcd is started")
-	if bad := d.own.Restart(ctx, 0); err == nil {
-		err = bad
-	}
-	if err != nil {
-		return err
-	}
-	err = d.until(ctx, "each instance has ended the outage", func() (bool, error) {
-		if d.inOutage(o.policy) > 0 {
-			return false, nil
-		}
-		n, err := d.withoutPermit(ctx)
-		return n == 0, err
-	})
-	if err != nil {
-		return err
-	}
-	p = d.calm(d.limit)
-	p.Least, p.Unavailable = lowered+1, anyNumber
-	if err := d.next(ctx, "etcd is back, "+name, &p); err != nil {
-		return err
-	}
-	for i := range instances {
-		if err := d.serving(ctx, i, 0); err != nil {
-			return err
-		}
-	}
-	return sleep(ctx, 2*time.Second)
 }

@@ -15,6 +15,7 @@ type config struct {
 	clients   int
 	ttl       time.Duration
 	timeout   time.Duration
+	timeline  string
 	only      *regexp.Regexp
 }
 
@@ -37,6 +38,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.IntVar(&c.clients, "clients", 40, "clients that send one request after the other")
 	f.DurationVar(&c.ttl, "ttl", 4*time.Second, "TTL of the instances' sessions, whole seconds")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
+	f.StringVar(&c.timeline, "timeline", "", "write a timeline of the run to this SVG file")
 	only := f.String("only", "", "run only the phases whose names match this regular expression")
 	f.Usage = func() {
 		fmt.Fprintln(out, "pods sends requests to three instances of a service that share one limit, while instances and\netcd fail, and reads from the downstream service how many calls ran at the same time.")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type demo struct {
 	mu      sync.Mutex
 	pods    [instances]*backend.Server
 	serial  int
+	phase   string          // that runs
 	outages map[string]bool // instance and policy
 	row     *row            // that answers are counted in; nil between phases
 	rows    []*row
@@ -170,7 +172,7 @@ func (d *demo) next(ctx context.Context, name string, p *promise) error {
 		d.row = nil
 	}
 	if p != nil {
-		d.row = &row{Name: name, promise: *p, from: hostclock.Now()}
+		d.row = &row{Name: name, phase: d.phase, promise: *p, from: hostclock.Now()}
 		d.rows = append(d.rows, d.row)
 		fmt.Fprintf(d.progress, "%5.1f s  %s\n", float64(hostclock.Now()-d.begun)/1e9, name)
 	}
@@ -187,7 +189,7 @@ func (d *demo) wrong(format string, args ...any) {
 // experiment runs all phases, one after the other.
 func (d *demo) experiment(ctx context.Context) (*outcome, error) {
 	begun := time.Now()
-	fmt.Fprintf(d.progress, "%d instances, limit %d, %d clients; about a minute with the default flags\n", instances, d.limit, d.clients)
+	fmt.Fprintf(d.progress, "%d instances, limit %d, %d clients; 80 s with the default flags\n", instances, d.limit, d.clients)
 	o := &outcome{OK: true, Instances: instances, Limit: d.limit, TTL: d.ttl.Seconds(), Wait: wait.Seconds(), Skipped: []string{}}
 	for _, p := range phases() {
 		switch {
@@ -197,6 +199,7 @@ func (d *demo) experiment(ctx context.Context) (*outcome, error) {
 			o.Skipped = append(o.Skipped, p.name)
 			continue
 		}
+		d.phase = p.name
 		err := p.run(d, ctx)
 		if err == nil {
 			err = d.next(ctx, "", nil)
@@ -209,6 +212,16 @@ func (d *demo) experiment(ctx context.Context) (*outcome, error) {
 		}
 	}
 	o.add(d.rows)
+	if d.timeline != "" {
+		b, err := d.downstream.Book(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p := picture{limit: d.limit, from: d.begun, to: hostclock.Now(), levels: b.Levels, rows: d.rows, marks: d.marks}
+		if err := os.WriteFile(d.timeline, p.svg(), 0o644); err != nil {
+			return nil, err
+		}
+	}
 	o.Elapsed = time.Since(begun).Round(time.Millisecond).Seconds()
 	return o, nil
 }

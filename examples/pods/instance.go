@@ -42,12 +42,6 @@ func childMain() {
 	})
 }
 
-// The outage policies, each with a path of its own.
-var policies = map[string]limithttp.Outage{
-	"closed": limithttp.Closed,
-	"open":   limithttp.Open,
-}
-
 // The events of an instance. Their text is the policy.
 const (
 	evOutage = "outage"
@@ -59,6 +53,12 @@ type instance struct {
 	settings
 	downstream downstream.Client
 	without    atomic.Int64 // requests that run without a permit
+}
+
+// state is what an instance knows of itself.
+type state struct {
+	Without  int64 `json:"without"`  // requests that run without a permit
+	Sessions int   `json:"sessions"` // that share the limit, as it has counted them
 }
 
 // serve runs an instance until ctx ends.
@@ -85,26 +85,29 @@ func serve(ctx context.Context, set settings) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	for name, policy := range policies {
+	for _, o := range outages { // each policy has a path of its own
 		limited, err := limithttp.Middleware(concurrency.Single(sem), limithttp.Options{
 			Key:      func(*http.Request) (string, bool) { return "search", true },
 			Wait:     wait,
-			Outage:   policy,
+			Outage:   o.policy,
 			Patience: patience,
 			OnOutage: func(err error) {
 				if err != nil {
-					backend.Emit(evOutage, name)
+					backend.Emit(evOutage, o.name)
 				} else {
-					backend.Emit(evOver, name)
+					backend.Emit(evOver, o.name)
 				}
 			},
 		})
 		if err != nil {
 			return err
 		}
-		mux.Handle("POST /"+name, waits.Arrived(s.Name, limited(http.HandlerFunc(s.search))))
+		mux.Handle("POST /"+o.name, waits.Arrived(s.Name, limited(http.HandlerFunc(s.search))))
 	}
-	mux.HandleFunc("GET /without", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, s.without.Load()) })
+	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
+		share, _ := sem.Share()
+		backend.Reply(w, http.StatusOK, state{s.without.Load(), share.Sessions})
+	})
 	return backend.Serve(ctx, mux)
 }
 

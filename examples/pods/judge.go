@@ -66,6 +66,7 @@ type row struct {
 	Wrong       []string       `json:"wrong,omitempty"`
 	By          map[string]int `json:"served_by"`
 
+	phase   string
 	promise promise
 	from    int64 // by hostclock
 	answers []waits.Answer

@@ -4,7 +4,7 @@
 // 429.
 //
 //	go run ./examples/pods
-//	go run ./examples/pods -limit 5
+//	go run ./examples/pods -limit 5 -timeline out.svg
 //	go run ./examples/pods -endpoints 10.0.0.1:2379,10.0.0.2:2379
 //
 // Each instance is a process (instance.go), whose handler is behind limithttp.Middleware. So is the
@@ -17,7 +17,7 @@
 // each phase (judge.go).
 //
 // At its end the program prints a table and, unless the output is a terminal, one line of JSON. Its
-// exit status is 0 only if every promise was kept.
+// exit status is 0 only if every promise was kept. With -timeline it draws the run.
 package main
 
 import (

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/examples/internal/backend"
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
@@ -32,7 +32,7 @@ func phases() []phase {
 		all = append(all, phase{name: "instance paused", run: (*demo).paused})
 	}
 	for _, o := range outages {
-		all = append(all, phase{name: "etcd stopped, " + o.policy, run: o.run, breaks: true})
+		all = append(all, phase{name: "etcd stopped, " + o.name, run: o.run, breaks: true})
 	}
 	return all
 }
@@ -48,7 +48,7 @@ func (d *demo) steady(ctx context.Context) error {
 	if err := d.next(ctx, fmt.Sprintf("%d clients", d.clients), &p); err != nil {
 		return err
 	}
-	defer d.load(ctx, "closed")()
+	defer d.load(ctx, "Closed")()
 	return sleep(ctx, 2*time.Second)
 }
 
@@ -59,7 +59,7 @@ func (d *demo) burstPhase(ctx context.Context) error {
 	if err := d.next(ctx, fmt.Sprintf("%d requests at once", d.burst()), &p); err != nil {
 		return err
 	}
-	d.atOnce(ctx, "closed", d.burst())
+	d.atOnce(ctx, "Closed", d.burst())
 	return nil
 }
 
@@ -71,7 +71,7 @@ func (d *demo) changed(ctx context.Context) error {
 	if err := d.next(ctx, fmt.Sprintf("limit set to %d, while calls run", lowered), &full); err != nil {
 		return err
 	}
-	defer d.load(ctx, "closed")()
+	defer d.load(ctx, "Closed")()
 	if err := sleep(ctx, time.Second); err != nil {
 		return err
 	}
@@ -145,41 +145,34 @@ func (d *demo) holds(ctx context.Context, owner string) (held, waiting int, err 
 	return by(st.Holders), by(st.Waiters), err
 }
 
-// withoutPermit returns how many requests run without a permit, in all instances.
-func (d *demo) withoutPermit(ctx context.Context) (n int, err error) {
-	for _, pod := range d.pods {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, pod.URL+"/without", nil)
-		if err != nil {
-			return 0, err
+// each waits until ok returns true for the state of each instance.
+func (d *demo) each(ctx context.Context, what string, ok func(*backend.Server, state) bool) error {
+	return d.until(ctx, what, func() (bool, error) {
+		for _, pod := range d.pods {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, pod.URL+"/state", nil)
+			if err != nil {
+				return false, err
+			}
+			resp, err := d.client.HTTP.Do(req)
+			if err != nil {
+				return false, err
+			}
+			var st state
+			err = json.NewDecoder(resp.Body).Decode(&st)
+			resp.Body.Close()
+			if err != nil || !ok(pod, st) {
+				return false, err
+			}
 		}
-		resp, err := d.client.HTTP.Do(req)
-		if err != nil {
-			return 0, err
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			return 0, err
-		}
-		var one int
-		if _, err := fmt.Sscan(string(text), &one); err != nil {
-			return 0, err
-		}
-		n += one
-	}
-	return n, nil
+		return true, nil
+	})
 }
 
-// inOutage returns how many instances are in an outage, under a policy.
-func (d *demo) inOutage(policy string) (n int) {
+// inOutage reports whether an instance is in an outage, under a policy.
+func (d *demo) inOutage(pod *backend.Server, policy string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, pod := range d.pods {
-		if d.outages[pod.Name+" "+policy] {
-			n++
-		}
-	}
-	return n
+	return d.outages[pod.Name+" "+policy]
 }
 
 func (d *demo) mark(what string) { d.marks = append(d.marks, mark{hostclock.Now(), what}) }
@@ -192,6 +185,3 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
-
-// nameOf returns the name of a policy as its constant has it.
-func nameOf(policy string) string { return strings.ToUpper(policy[:1]) + policy[1:] }

@@ -84,9 +84,9 @@ func TestEtcdStopped(t *testing.T) {
 		t.Skip("etcd is gone for longer than a lease: 15 s")
 	}
 	for _, policy := range outages {
-		t.Run(policy.policy, func(t *testing.T) {
+		t.Run(policy.name, func(t *testing.T) {
 			t.Parallel()
-			o := run(t, "-only", "stopped, "+policy.policy)
+			o := run(t, "-only", "stopped, "+policy.name)
 			kept(t, o, 2)
 			if bound := policy.bound(o.Limit); bound != o.Rows[0].Bound {
 				t.Errorf("the bound is %d, want %d", o.Rows[0].Bound, bound)
