@@ -65,7 +65,7 @@ func shareOf(lim any) (*share.Share, error) {
 		return nil, invalid("the outage policy Share needs a limit of all keys together: a KeyedLimiter with a total, or Single")
 	}
 	if q.invalid != nil {
-		return nil, invalid("the outage policy Share divides the total, and %w", q.invalid)
+		return nil, invalid("the outage policy Share divides the total of limiter %q, and %w", q.name, q.invalid)
 	}
 	return q.shared(), nil
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
@@ -147,6 +148,14 @@ func (f *fixture) post(opts *idemhttp.Options, key string) error {
 	return problem(string(body))
 }
 
+// limited makes a limiting middleware of a limiter without a total.
+func (f *fixture) limited(opts limithttp.Options) error {
+	lim, err := concurrency.NewKeyedLimiter(f.sess, "tenants", 5, nil)
+	require.NoError(f.t, err)
+	_, err = limithttp.Middleware(lim, opts)
+	return err
+}
+
 func tenant(*http.Request) string { return "acme" }
 
 var (
@@ -274,6 +283,12 @@ var mistakes = []mistake{
 		_, err := idempotency.NewStore(f.sess, "payments", &idempotency.Options{Retain: 48 * time.Hour, RetainUnknown: time.Hour})
 		return err
 	}, "idempotency: ", `"payments"`, "RetainUnknown"},
+	{"The limiting middleware has no key.", `limithttp.Middleware(lim, limithttp.Options{})`, func(f *fixture) error {
+		return f.limited(limithttp.Options{})
+	}, "limithttp: ", "", "Options.Key"},
+	{"The policy Share has no total to divide.", `limithttp.Middleware(lim, limithttp.Options{Key: key, Outage: limithttp.Share})`, func(f *fixture) error {
+		return f.limited(limithttp.Options{Key: func(*http.Request) (string, bool) { return "acme", true }, Outage: limithttp.Share})
+	}, "limithttp: ", "tenants", "KeyedLimiterOptions.Total"},
 	{"The middleware has no scope.", `idemhttp.Middleware(store, nil)`, func(f *fixture) error {
 		_, err := idemhttp.Middleware(f.store, nil)
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 // peak counts what runs at the same time, where it runs.
@@ -405,4 +407,45 @@ func (s *service) share() concurrency.Share {
 	share, ok := s.total.Share()
 	require.True(s.t, ok)
 	return share
+}
+
+// TestShareIsKeptWarm: a session that shares a limit costs etcd one read every five seconds, and one key
+// on its lease, which it writes again if it is deleted.
+func TestShareIsKeptWarm(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		fleet := services(on, limithttp.Share, new(peak), nil)
+		services(on[:1], limithttp.Share, new(peak), nil) // a second middleware of the same limiter
+		time.Sleep(time.Minute)
+		var txns atomic.Int64
+		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			if m.Method == "Txn" {
+				txns.Add(1)
+			}
+			return fakeetcd.Fate{}
+		})
+		before := on[0].server.Revision()
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 12, txns.Load())
+		require.Equal(t, before, on[0].server.Revision(), "they write nothing")
+		members := func() (keys []string) {
+			for _, k := range on[0].server.Keys(prefix) {
+				if strings.Contains(k, "/member/") {
+					keys = append(keys, k)
+				}
+			}
+			return keys
+		}
+		require.Len(t, members(), 2)
+		_, err := on[0].client.Delete(t.Context(), members()[0])
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.Len(t, members(), 2)
+		require.Equal(t, 2, fleet[0].share().Sessions)
+		require.Equal(t, 2, fleet[1].share().Sessions)
+		on[1].close(time.Second)
+		require.Len(t, members(), 1)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 1, fleet[0].share().Sessions)
+	})
 }
