@@ -129,7 +129,11 @@ func (l *KeyedLimiter) Key(key string) *Semaphore {
 	if err := keyspace.CheckID(key); err != nil {
 		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, base: l.base, invalid: invalid("the key %w", err)}, l.agreement, nil}
 	}
-	return &Semaphore{l.own.queue(l.base.sess, l.keys.Key(key), l.name+"/"+key, 0, l.base, l.total), l.agreement, l.base}
+	q := l.own.known(queueKey{l.keys.KeyRange(key), l.total != nil}) // most calls are for few keys
+	if q == nil {
+		q = l.own.queue(l.base.sess, l.keys.Key(key), l.name+"/"+key, 0, l.base, l.total)
+	}
+	return &Semaphore{q, l.agreement, l.base}
 }
 
 // Total returns the semaphore of all keys together, for its Status, Watch, SetLimit and EvictToken.

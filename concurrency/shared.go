@@ -1,7 +1,6 @@
 package concurrency
 
 import (
-	"fmt"
 	"maps"
 	"runtime"
 	"sync"
@@ -22,9 +21,16 @@ type shared struct {
 	reportEvery time.Duration
 
 	mu     sync.Mutex
-	queues map[string]weak.Pointer[sessionQueue] // by the range of the queue
-	most   int                                   // how many there have been since the map was made
-	bases  map[string]*base                      // by the key of the default limit
+	queues map[queueKey]weak.Pointer[sessionQueue]
+	most   int                // how many there have been since the map was made
+	bases  map[queueKey]*base // by the key of the default limit
+}
+
+// queueKey is by what a session knows a queue: its range, and whether the program has a total, since
+// programs with one and without share nothing, not even here.
+type queueKey struct {
+	of    string
+	total bool
 }
 
 // usable returns why nothing of that name can be made on a session, or nil.
@@ -50,14 +56,18 @@ func (s *Session) queue(kind keyspace.Kind, name string, fixed int64) (*sessionQ
 	return own.queue(core, core.Space().Queue(kind, name), name, fixed, nil, nil), nil
 }
 
+// known returns a queue that is in use, or nil.
+func (s *shared) known(as queueKey) *sessionQueue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queues[as].Value()
+}
+
 // queue returns the queue with those keys.
 func (s *shared) queue(core *engine.Session, keys keyspace.Queue, name string, fixed int64, b *base, total *sessionQueue) *sessionQueue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	as := keys.Range
-	if total != nil {
-		as += " and total" // as in base
-	}
+	as := queueKey{keys.Range, total != nil}
 	if q := s.queues[as].Value(); q != nil {
 		return q
 	}
@@ -78,7 +88,7 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, name string, f
 func (s *shared) base(core *engine.Session, key string, total bool) *base {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	as := fmt.Sprint(key, total) // programs with a total and without share nothing, not even here
+	as := queueKey{key, total}
 	b := s.bases[as]
 	if b == nil {
 		b = &base{Base: limit.Base{KV: core.KV(), Key: key, Total: total, By: core.Owner(), See: core.See}, sess: core, mirrors: map[*mirror.Mirror]struct{}{}}
@@ -89,11 +99,11 @@ func (s *shared) base(core *engine.Session, key string, total bool) *base {
 
 // forget is called when nothing refers to a queue any more: a session of a process that uses
 // ever new names stays small.
-func (s *shared) forget(keys string) {
+func (s *shared) forget(as queueKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.queues[keys].Value() == nil {
-		delete(s.queues, keys)
+	if s.queues[as].Value() == nil {
+		delete(s.queues, as)
 	}
 	if s.most > fewQueues && len(s.queues) < s.most/4 { // a map keeps the size that it has had, and so does its clone
 		s.queues, s.most = maps.Collect(maps.All(s.queues)), len(s.queues)

@@ -75,6 +75,7 @@ func TestRangesOfKeysDoNotMeet(t *testing.T) {
 		other, next := rapid.OneOf(rapid.Just(limiter), name).Draw(t, "other"), rapid.OneOf(rapid.Just(key), rapid.Just(key+text.Draw(t, "tail")), text).Draw(t, "next")
 		own, others := space(t, "ns").Limiter(limiter), space(t, "ns").Limiter(other)
 		q := own.Key(key)
+		require.Equal(t, q.Range, own.KeyRange(key))
 		slot := Slot{Lease: rapid.Int64().Draw(t, "lease"), Number: 3, Weight: int64(rapid.IntRange(1, 20).Draw(t, "weight"))}
 		require.True(t, space(t, "ns").Queued(q.Slot(slot)))
 		member := space(t, "ns").Member(others.Total(), slot.Lease)

@@ -25,6 +25,9 @@ func (l Limiter) Keys() string { return l.Range + "key/" }
 // Key returns the keys of the queue of one key, which must have passed CheckID.
 func (l Limiter) Key(key string) Queue { return l.queue("key/" + escape(key) + "/") }
 
+// KeyRange is the Range of Key, at the cost of one text instead of all.
+func (l Limiter) KeyRange(key string) string { return l.Range + "key/" + escape(key) + "/" }
+
 // ParseKey returns the key of the limiter to whose queue a name in etcd belongs.
 func (l Limiter) ParseKey(name string) (key string, ok bool) {
 	key, _, ok = split(name, l.Keys())
