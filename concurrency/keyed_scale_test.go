@@ -28,12 +28,11 @@ type scale struct {
 // figures are what that costs the process. Bytes are those that the module's functions have
 // allocated, without etcd's client and gRPC.
 type figures struct {
-	perSeen    time.Duration // for one call of Key
-	seen       int64         // bytes, for all of them
-	perActive  int64         // bytes
-	perWaited  int64         // bytes
-	goroutines float64       // per waiting caller, besides its own
-	watches    int           // while all wait
+	seen       int64   // bytes, for all of them
+	perActive  int64   // bytes
+	perWaited  int64   // bytes
+	goroutines float64 // per waiting caller, besides its own
+	watches    int     // while all wait
 	streams    int
 	events     int64 // until all have been granted a permit and have released it
 	left       int64 // bytes, when nothing is held or waited for any more
@@ -65,11 +64,9 @@ func (n scale) measure(t testing.TB) (got figures) {
 
 	first()
 	got.seen, got.seenWhere = testkit.Kept(func() {
-		begun := time.Now()
 		for i := range n.seen {
 			lim.Key(nthKey("seen", i))
 		}
-		got.perSeen = time.Since(begun) / time.Duration(n.seen)
 		each(t, n.used, func(i int) error {
 			p, err := lim.Key(nthKey("used", i)).Acquire(ctx)
 			if err != nil {
@@ -162,7 +159,7 @@ func each(t testing.TB, n int, fn func(int) error) {
 
 func (g figures) log(t testing.TB, n scale) {
 	t.Helper()
-	t.Logf("%d keys seen, %d of them used: %v for each call of Key, %d bytes kept", n.seen, n.used, g.perSeen, g.seen)
+	t.Logf("%d keys seen, %d of them used: %d bytes kept", n.seen, n.used, g.seen)
 	t.Logf("%d held: %d bytes each, with etcd's in this process", n.active, g.perActive)
 	t.Logf("%d waited for: %d bytes each, with etcd's; %.1f goroutines each; %d watches on %d stream, %d events", n.waited, g.perWaited, g.goroutines, g.watches, g.streams, g.events)
 	t.Logf("%d bytes kept when all have ended", g.left)
@@ -193,7 +190,6 @@ func BenchmarkKeyedScale(b *testing.B) {
 	got := n.measure(b)
 	got.log(b, n)
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(got.perSeen.Nanoseconds()), "ns/Key")
 	b.ReportMetric(float64(got.seen)/(1<<10), "KiB-kept")
 	b.ReportMetric(float64(got.perActive), "B/held")
 	b.ReportMetric(float64(got.perWaited), "B/waited")
