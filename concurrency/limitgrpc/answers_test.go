@@ -38,6 +38,7 @@ func TestStatusCodes(t *testing.T) {
 		{"key with a long estimate", &concurrency.FullError{Limit: 5, Used: 5, RetryAfter: time.Hour}, codes.ResourceExhausted, ReasonKeyFull, 48 * time.Second, time.Minute, false},
 		{"paused", &concurrency.FullError{}, codes.ResourceExhausted, ReasonKeyFull, 0, 0, false},
 		{"total", &concurrency.FullError{Limit: 200, Used: 200, Level: "total"}, codes.Unavailable, ReasonTotalFull, time.Second, 2 * time.Second, false},
+		{"paused total", &concurrency.FullError{Level: "total"}, codes.Unavailable, ReasonTotalFull, 0, 0, false},
 		{"etcd is slow", &concurrency.FullError{Limit: 5}, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, false},
 		{"outage", &concurrency.UnavailableError{}, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},
 		{"session closed", concurrency.ErrClosed, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},

@@ -6,8 +6,9 @@
 // # Guaranteed
 //
 // The guarantees of package concurrency: a handler runs under a permit of its own, so at most as
-// many run at once as the limit in force allows, in all processes and in the order in which their
-// requests joined the queue. Options.Outage says what etcd's outage does to that.
+// many run at once as the limit allows, in all processes together. Calls are admitted in the order of
+// their queue: that of their key, and then that of the total. If a limit is lowered, handlers that
+// run already continue. Options.Outage says what an outage of etcd does to that.
 //
 // A permit is held until the handler has returned, or has panicked: a client that cancels does not
 // end it. The permit is released before the status is sent, so a client with a limit of 1 can send
@@ -16,14 +17,16 @@
 //
 // The handler's context ends with the client's, as ever, and when the permit is lost
 // (concurrency.ErrLost is its cause). FromContext returns the permit, with its fencing token. A
-// client that leaves while its call waits frees its place in the queue, and a wait never lasts longer
-// than Options.Wait.
+// client that leaves while its call waits frees its place in the queue. A call waits there for at
+// most Options.Wait; with a Wait of 0 it never does, and an etcd that does not answer delays it by at
+// most concurrency.TryTimeout.
 //
 //	| call                                            | answer                                     |
 //	|-------------------------------------------------|--------------------------------------------|
 //	| the key's limit is reached                      | RESOURCE_EXHAUSTED, KEY_FULL and RetryInfo |
 //	| the key's limit is 0: it is paused              | RESOURCE_EXHAUSTED without RetryInfo       |
 //	| the total of all keys is reached                | UNAVAILABLE, TOTAL_FULL and RetryInfo      |
+//	| the total is 0: all keys are paused             | UNAVAILABLE without RetryInfo              |
 //	| etcd does not answer, or refuses a write        | UNAVAILABLE and RetryInfo; see Outage      |
 //	| etcd answers later than Wait                    | UNAVAILABLE and RetryInfo                  |
 //	| the session is closed or has too many requests, | UNAVAILABLE and RetryInfo                  |

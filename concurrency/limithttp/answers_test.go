@@ -66,6 +66,7 @@ func TestStatusCodes(t *testing.T) {
 		{"key with a short estimate", &concurrency.FullError{Limit: 5, Used: 5, RetryAfter: time.Millisecond}, 429, CodeKeyFull, quota, `"concurrency";q=5;qu="concurrent-requests"`, 1, 2, false},
 		{"paused", &concurrency.FullError{}, 429, CodeKeyFull, quota, `"concurrency";q=0;qu="concurrent-requests"`, 0, 0, false},
 		{"total", &concurrency.FullError{Limit: 200, Used: 200, Level: "total"}, 503, CodeTotalFull, capacity, "", 1, 2, false},
+		{"paused total", &concurrency.FullError{Level: "total"}, 503, CodeTotalFull, capacity, "", 0, 0, false},
 		{"etcd is slow", &concurrency.FullError{Limit: 5}, 503, CodeUnavailable, "", "", 1, 2, false},
 		{"outage", &concurrency.UnavailableError{}, 503, CodeUnavailable, "", "", 1, 2, true},
 		{"session closed", concurrency.ErrClosed, 503, CodeUnavailable, "", "", 1, 2, true},

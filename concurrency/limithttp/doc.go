@@ -6,27 +6,32 @@
 // # Guaranteed
 //
 // The guarantees of package concurrency: a handler runs under a permit of its own, so at most as
-// many run at once as the limit in force allows, in all processes and in the order in which their
-// requests joined the queue. Options.Outage says what etcd's outage does to that.
+// many run at once as the limit allows, in all processes together. Requests are admitted in the order
+// of their queue: that of their key, and then that of the total. If a limit is lowered, handlers that
+// run already continue. Options.Outage says what an outage of etcd does to that.
 //
 // A permit is held until the handler has returned, or has panicked: a client that hangs up does not
 // end it. What the handler has written is by then with net/http, whose buffer (4 KiB, in HTTP/1) is
-// sent after the release, so a client with a limit of 1 that has read a short response can send
-// its next request at once. If etcd does not confirm the release, it continues in the background
-// after the session's ReleaseTimeout.
+// sent after the release, so a client with a limit of 1 that has read a short response can send its
+// next request at once. In HTTP/1, one whose length is known can arrive before that if it is long
+// or was flushed: then the client's next request, on another connection, needs a Wait. If etcd does
+// not confirm the release, it continues in the background after the session's ReleaseTimeout.
 //
 // The handler's context ends with the client's, as ever, and when the permit is lost
 // (concurrency.ErrLost is its cause). A handler that checks its context stops before another
-// request is admitted in its place. FromContext returns the permit, with its fencing token.
+// request is admitted in its place, with the exceptions of G4 in docs/guarantees.md. FromContext
+// returns the permit, with its fencing token.
 //
-// A client that leaves while its request waits frees its place in the queue, and a wait never
-// lasts longer than Options.Wait.
+// A client that leaves while its request waits frees its place in the queue. A request waits there
+// for at most Options.Wait; with a Wait of 0 it never does, and an etcd that does not answer delays
+// it by at most concurrency.TryTimeout.
 //
 //	| request                                          | answer                                    |
 //	|--------------------------------------------------|-------------------------------------------|
 //	| the key's limit is reached                       | 429, Retry-After, RateLimit-Policy        |
 //	| the key's limit is 0: it is paused               | 429 without Retry-After                   |
 //	| the total of all keys is reached                 | 503 and Retry-After                       |
+//	| the total is 0: all keys are paused              | 503 without Retry-After                   |
 //	| etcd does not answer, or refuses a write         | 503 and Retry-After; see Outage           |
 //	| etcd answers later than Wait                     | 503 and Retry-After                       |
 //	| the session is closed or has too many requests,  | 503 and Retry-After                       |
@@ -48,10 +53,11 @@
 //
 // # Outages
 //
-// An outage begins when etcd has been silent for Options.Patience. From then on one request a
-// second asks, and the others are answered at once by the policy, until etcd answers. OnOutage is
-// called at the outage's beginning and end. Permits that were held when the outage began end by
-// their session's TTL, whatever the policy.
+// An outage begins when a request gets no answer and etcd has been silent for Options.Patience.
+// From then on one request a second asks, and the others are answered at once by the policy, until
+// etcd answers. OnOutage is called at the outage's beginning and end. Permits that were held when
+// the outage began end before their session's lease expires, at most a TTL after its last renewal,
+// whatever the policy.
 //
 // Closed answers 503.
 //
