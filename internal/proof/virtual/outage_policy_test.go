@@ -426,7 +426,7 @@ func TestShareIsKeptWarm(t *testing.T) {
 		})
 		before := on[0].server.Revision()
 		time.Sleep(time.Minute)
-		require.EqualValues(t, 12, txns.Load())
+		require.InDelta(t, 12, txns.Load(), 1, "the first or the last second may have one more")
 		require.Equal(t, before, on[0].server.Revision(), "they write nothing")
 		members := func() (keys []string) {
 			for _, k := range on[0].server.Keys(prefix) {
