@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // AcquireOption changes one call that asks for a permit. If two options of a call set the
@@ -38,6 +39,7 @@ type request struct {
 	total   int64                       // this program's, where there is one
 	ahead   *outlook                    // of the total, before a try was written at its key
 	limit   int64                       // this program's, to be stored if there is none
+	rate    record.Rate                 // that this limit divides, for a share of a rate
 	prepare func(context.Context) error // checks the request against the stored limit
 }
 

@@ -167,7 +167,7 @@ func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserv
 	}
 	seen, stored, err := q.limit.Learn(n.own, n.base)
 	if err == nil && !stored { // it was deleted by hand
-		_, err = q.limit.Init(ctx, c.request.limit)
+		_, err = q.limit.InitRate(ctx, c.request.limit, c.request.rate)
 	}
 	if err != nil || !stored {
 		return false, err

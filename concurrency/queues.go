@@ -19,13 +19,14 @@ const (
 	KindSemaphore QueueKind = "semaphore"
 	KindMutex     QueueKind = "mutex"
 	KindElection  QueueKind = "election"
+	KindRate      QueueKind = "rate" // of a RateLimiter: its requests are shares
 )
 
-// QueueInfo is a semaphore, a mutex or an election that has something stored in etcd.
+// QueueInfo is a semaphore, a mutex, an election or a rate limiter that has something stored in etcd.
 type QueueInfo struct {
 	Kind   QueueKind
 	Name   string
-	Stored bool // whether a limit is stored: of semaphores only
+	Stored bool // whether a limit, or a rate, is stored: of semaphores and rate limiters only
 	// Requests is how many requests hold or wait. Foreign keys whose names have the form of
 	// a request's are counted; Status distinguishes them.
 	Requests int
@@ -35,7 +36,7 @@ type QueueInfo struct {
 const queuePage = 500
 
 // Queues yields the queues in the session's prefix and namespace: every semaphore whose limit
-// is stored, and every mutex and election that has requests. A mutex or an election without a
+// is stored, every mutex and election that has requests, and every rate limiter whose rate is stored. A mutex or an election without a
 // request leaves nothing in etcd. They are sorted by kind and then by key.
 //
 // Queues reads keys without values, 500 at once, so a change during the loop may be seen or
@@ -45,7 +46,7 @@ func (s *Session) Queues(ctx context.Context) iter.Seq2[QueueInfo, error] {
 		for _, k := range []struct {
 			in  keyspace.Kind
 			out QueueKind
-		}{{keyspace.Semaphore, KindSemaphore}, {keyspace.Mutex, KindMutex}, {keyspace.Election, KindElection}} {
+		}{{keyspace.Semaphore, KindSemaphore}, {keyspace.Mutex, KindMutex}, {keyspace.Election, KindElection}, {keyspace.Rate, KindRate}} {
 			if !s.queuesOf(ctx, k.in, k.out, yield) {
 				return
 			}
@@ -86,7 +87,7 @@ func (s *Session) queuesOf(ctx context.Context, kind keyspace.Kind, as QueueKind
 			if _, request := keys.ParseSlot(key); request {
 				now.Requests++
 			} else if key == keys.Limit {
-				now.Stored = kind == keyspace.Semaphore
+				now.Stored = kind == keyspace.Semaphore || kind == keyspace.Rate
 			}
 		}
 		if !resp.More {

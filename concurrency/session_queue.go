@@ -266,7 +266,7 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 				return limit.ErrUnreadable
 			}
 			// The limit is not set: it was deleted.
-			_, err := q.limit.Init(ctx, c.request.limit)
+			_, err := q.limit.InitRate(ctx, c.request.limit, c.request.rate)
 			if err == nil {
 				err = pause.Wait(ctx, nil)
 			}

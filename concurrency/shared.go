@@ -22,8 +22,9 @@ type shared struct {
 
 	mu     sync.Mutex
 	queues map[queueKey]weak.Pointer[sessionQueue]
-	most   int                // how many there have been since the map was made
-	bases  map[queueKey]*base // by the key of the default limit
+	most   int                    // how many there have been since the map was made
+	bases  map[queueKey]*base     // by the key of the default limit
+	rates  map[string]*rateShares // by the range of the queue of shares
 }
 
 // queueKey is by what a session knows a queue: its range, and whether the program has a total, since

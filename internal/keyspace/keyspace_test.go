@@ -44,7 +44,7 @@ func TestRangesDoNotMeet(t *testing.T) {
 			return other
 		}
 	}
-	kind := rapid.SampledFrom([]Kind{Semaphore, Mutex, Election})
+	kind := rapid.SampledFrom([]Kind{Semaphore, Mutex, Election, Rate})
 	rapid.Check(t, func(t *rapid.T) {
 		nsA, a, kindA := name.Draw(t, "namespace A"), name.Draw(t, "name A"), kind.Draw(t, "kind A")
 		own := space(t, nsA).Queue(kindA, a)

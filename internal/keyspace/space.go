@@ -44,7 +44,7 @@ func (s Space) Queued(key string) bool {
 	if !ok {
 		return false
 	}
-	for _, part := range [...]string{string(Semaphore) + "/", string(Mutex) + "/", string(Election) + "/", limiters, "id/"} {
+	for _, part := range [...]string{string(Semaphore) + "/", string(Mutex) + "/", string(Election) + "/", string(Rate) + "/", limiters, "id/"} {
 		if strings.HasPrefix(rest, part) {
 			return true
 		}
@@ -98,6 +98,7 @@ const (
 	Semaphore Kind = "sem"
 	Mutex     Kind = "mutex"
 	Election  Kind = "election"
+	Rate      Kind = "rate" // the shares of a rate
 )
 
 // Queues is the range of all queues of a kind.

@@ -9,9 +9,10 @@ import (
 // Limit is the limit of a queue, as of the revisions of its records.
 type Limit struct {
 	N       int64
-	Initial bool // stored by a constructor's limit, not by SetLimit
-	Lowered bool // it replaced a greater one
-	Total   bool // it is the default of keys that share a total
+	Initial bool        // stored by a constructor's limit, not by SetLimit
+	Lowered bool        // it replaced a greater one
+	Total   bool        // it is the default of keys that share a total
+	Rate    record.Rate // what it divides, of a rate limiter
 	Revs    Revs
 }
 

@@ -118,7 +118,7 @@ func (s *Store) Learn(own, base *mvccpb.KeyValue) (l Limit, ok bool, err error) 
 	case r.Rev == 0:
 		return Limit{}, false, nil
 	}
-	l = Limit{N: r.Limit.Limit, Initial: r.Initial, Lowered: max(limits.Own.Previous, r.Previous) > 0, Revs: revs}
+	l = Limit{N: r.Limit.Limit, Initial: r.Initial, Lowered: max(limits.Own.Previous, r.Previous) > 0, Rate: r.Rate, Revs: revs}
 	s.saw(&seen{l, values[0], values[1]})
 	return l, true, nil
 }
@@ -137,14 +137,19 @@ func (s *Store) saw(l *seen) {
 // Init stores a limit of n if there is none, and returns the one that is stored then: the default,
 // where there is one. If another limit was seen before, that one is stored: it was deleted by hand.
 func (s *Store) Init(ctx context.Context, n int64) (Limit, error) {
+	return s.InitRate(ctx, n, record.Rate{})
+}
+
+// InitRate is Init for a limit that divides a rate.
+func (s *Store) InitRate(ctx context.Context, n int64, rate record.Rate) (Limit, error) {
 	if s.Base != nil {
 		if _, err := s.Base.Init(ctx, n); err != nil {
 			return Limit{}, err
 		}
 	}
-	r := record.Limit{Limit: n, Initial: true, Settled: true}
+	r := record.Limit{Limit: n, Rate: rate, Initial: true, Settled: true}
 	if seen := s.Seen(); seen != nil {
-		r.Limit, r.Initial = seen.N, seen.Initial
+		r.Limit, r.Rate, r.Initial = seen.N, seen.Rate, seen.Initial
 	}
 	for {
 		if s.Base == nil {
@@ -193,6 +198,15 @@ func (s *Store) swap(ctx context.Context, at Revs, r record.Limit, also ...clien
 // of which a limit was seen, or that has live requests, is not new. That is decided at the
 // revision of the read: if a limit was stored then, the change is made only if it still is.
 func (s *Store) Set(ctx context.Context, n int64, create bool, read func(context.Context) (mirror.View, error)) error {
+	return s.set(ctx, func(record.Limit) (int64, record.Rate) { return n, record.Rate{} }, create, read)
+}
+
+// SetRate is Set for a limit that divides a rate. to returns both by those that they replace.
+func (s *Store) SetRate(ctx context.Context, to func(n int64, rate record.Rate) (int64, record.Rate), create bool, read func(context.Context) (mirror.View, error)) error {
+	return s.set(ctx, func(r record.Limit) (int64, record.Rate) { return to(r.Limit, r.Rate) }, create, read)
+}
+
+func (s *Store) set(ctx context.Context, to func(record.Limit) (int64, record.Rate), create bool, read func(context.Context) (mirror.View, error)) error {
 	tried := int64(0)
 	for {
 		v, err := read(ctx)
@@ -200,6 +214,7 @@ func (s *Store) Set(ctx context.Context, n int64, create bool, read func(context
 			return err
 		}
 		own, at := v.Limits.Own, RevsOf(v.Limits)
+		n, rate := to(own.Limit)
 		switch {
 		case v.Damaged: // replaced by deleting it by hand, not by chance
 			return ErrUnreadable
@@ -213,6 +228,7 @@ func (s *Store) Set(ctx context.Context, n int64, create bool, read func(context
 			continue
 		}
 		r, lowers := change(v, n)
+		r.Rate = rate
 		r = sign(r, s.By)
 		rev, queue, err := s.swap(ctx, at, r, clientv3.OpGet(s.Keys.Requests, clientv3.WithPrefix()))
 		if errors.Is(err, commit.ErrConflict) {
@@ -222,7 +238,7 @@ func (s *Store) Set(ctx context.Context, n int64, create bool, read func(context
 			return err
 		}
 		changed := Revs{rev, at.Base}
-		s.saw(&seen{Limit: Limit{N: r.Limit, Lowered: r.Previous > 0, Revs: changed}, own: r.Encode()})
+		s.saw(&seen{Limit: Limit{N: r.Limit, Lowered: r.Previous > 0, Rate: rate, Revs: changed}, own: r.Encode()})
 		if lowers && v.Limits.Previous() == 0 {
 			var before *mirror.View
 			if queue != nil { // nil if it was found applied after a lost answer

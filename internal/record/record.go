@@ -66,6 +66,14 @@ type Limit struct {
 	Inherit bool `json:"inherit,omitempty"`
 	// Total says, in the default limit of a limiter, that its keys share a total.
 	Total bool `json:"total,omitempty"`
+	// Rate is what the permits divide among them, of a rate limiter.
+	Rate Rate `json:"rate,omitzero"`
+}
+
+// Rate is the rate of a rate limiter, stored with the number of its shares.
+type Rate struct {
+	PerSecond float64 `json:"per_second"`
+	Burst     int64   `json:"burst"`
 }
 
 // Unsettled reports whether Through may be too low.

@@ -14,6 +14,7 @@ import (
 func TestGolden(t *testing.T) {
 	golden := map[string]string{
 		Request{Nonce: "n", Owner: "h", ID: "i", Note: "x", AtMS: 7}.Encode():                          `{"v":1,"nonce":"n","holder":"h","id":"i","note":"x","at":7}`,
+		Limit{Limit: 3, Nonce: "n", AtMS: 7, Rate: Rate{PerSecond: 0.1, Burst: 3}}.Encode():            `{"v":1,"limit":3,"nonce":"n","at":7,"rate":{"per_second":0.1,"burst":3}}`,
 		Limit{Limit: 3, Nonce: "n", By: "b", AtMS: 7, Through: 9, Previous: 2, Settled: true}.Encode(): `{"v":1,"limit":3,"nonce":"n","by":"b","at":7,"through":9,"previous":2,"settled":true}`,
 		ID{Slot: "s", Owner: "h", Lease: 5}.Encode():                                                   `{"v":1,"slot":"s","holder":"h","lease":5}`,
 		Session{Owner: "h", AtMS: 7}.Encode():                                                          `{"v":1,"holder":"h","at":7}`,

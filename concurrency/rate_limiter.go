@@ -1,0 +1,268 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/rate"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Rate is how often something may happen.
+type Rate struct {
+	PerSecond float64 // from 1e-5, which is about once a day, to 1e6
+	// Burst is how many may happen at once after a quiet time; at least 1.
+	Burst int
+}
+
+func (r Rate) pure() rate.Rate { return rate.Rate{PerSecond: r.PerSecond, Burst: int64(r.Burst)} }
+
+func publicRate(r rate.Rate) Rate { return Rate{r.PerSecond, int(r.Burst)} }
+
+// RateLimiter limits how often something happens in all processes whose sessions share its prefix
+// and namespace: in every window of any length T at most Rate.PerSecond × T + Rate.Burst calls of
+// Allow and Wait succeed. It limits how often work begins, not how much of it runs at the same time:
+// for that, see Semaphore.
+//
+// The rate is divided into shares, which are the permits of a semaphore. A process acquires shares
+// while it is called, and takes tokens from its shares without asking etcd. Which process holds a
+// share rests on etcd's revision order alone. Clocks decide how fast tokens accrue, and when a
+// process that cannot reach etcd stops to trust its shares. The promise assumes that no clock runs
+// more than 1,000 ppm faster than it should, and what the package documentation assumes of a
+// permit's context. It counts the moment at which a call decides to succeed, which is before it
+// returns: a process that is paused in between does its work later.
+//
+// SetRate that lowers neither the rate nor the burst is covered by the promise with the new ones. If
+// it lowers one of them, the new rate is in force in a process when the process has read it: within
+// about a second, or, if it cannot reach etcd, within its session's TTL. Windows that begin before
+// that are excluded; they are bounded by the sum of both rates and both bursts.
+//
+// A process begins without a token: a share that it gains is empty, since its former holder may have
+// used its tokens. So the first calls of a process wait, or are refused, for up to about a second.
+// If a process needs more shares, others that hold more than their part, or more than they use,
+// return some: it has its part within one to two seconds. If there are more processes than shares,
+// they take turns of a second, or of the time in which one share gives one token if that is longer. A process that is not called for ten seconds returns all of its shares. A process that
+// dies keeps its shares until its lease ends, and the fleet has so much less of the rate. The whole
+// burst is there only for a process that holds all shares.
+//
+// The shares of a session count for SessionOptions.MaxPermits, and Trace reports them as permits of the
+// limiter's name.
+//
+// A RateLimiter is safe for concurrent use and need not be closed. All RateLimiter values of one
+// name on one session share one set of shares.
+type RateLimiter struct {
+	shares  *rateShares
+	name    string
+	want    rate.Rate
+	adopt   bool
+	checked atomic.Bool // the stored rate was compared with ours
+}
+
+// RateLimiterOptions configure a RateLimiter. nil means all defaults.
+type RateLimiterOptions struct {
+	// AdoptRate accepts the rate that is stored in etcd, instead of failing with a
+	// *RateMismatchError if it differs from this program's. This program's rate then counts only if
+	// none is stored. Set it in all programs if operators change the rate with SetRate.
+	// Defaults to false.
+	AdoptRate bool
+}
+
+// NewRateLimiter returns the rate limiter of that name. It does no I/O. The first call of Allow or
+// Wait stores the rate in etcd if none is stored; from then on the stored rate is in force, and
+// SetRate changes it for all processes. Until a call has found the two rates equal, each call
+// compares them, and returns a *RateMismatchError if they differ.
+//
+// It returns ErrInvalid if the session is nil, the rate is out of range (see Rate), or the name is
+// not valid (see NewSemaphore); and ErrClosed if the session is closed.
+func NewRateLimiter(s *Session, name string, r Rate, opts *RateLimiterOptions) (*RateLimiter, error) {
+	q, err := s.queue(keyspace.Rate, name, 0)
+	if err == nil {
+		err = checkRate(r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("new rate limiter %q: %w", name, err)
+	}
+	return &RateLimiter{shares: q.own.ratesOf(q), name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}, nil
+}
+
+func checkRate(r Rate) error {
+	if err := r.pure().Check(); err != nil {
+		return invalid("%w", err)
+	}
+	return nil
+}
+
+// Allow takes a token if this process has one now. It returns nil if so: the caller may proceed. It
+// does no I/O and does not block. Calls of Wait that wait in this process come first.
+//
+// Otherwise it returns
+//
+//   - a *RateExceededError (ErrRateExceeded) if there is no token, which is also so while this
+//     process has no share of the rate yet: the call makes it acquire one;
+//   - an *UnavailableError (ErrUnavailable) if this process has no share and etcd does not answer;
+//   - a *RateMismatchError (ErrLimitMismatch) if the stored rate is not this program's;
+//   - ErrClosed, ErrTooMany, or an error of etcd's that keeps this process from acquiring a share.
+func (l *RateLimiter) Allow() error {
+	if err := l.shares.allow(l); err != nil {
+		return fmt.Errorf("take a token of %q: %w", l.name, err)
+	}
+	return nil
+}
+
+// Wait blocks until it has taken a token, or ctx is done. It returns nil if the caller may proceed.
+// Calls in one process are served in their order; there is no order among processes.
+//
+// Otherwise it returns a *RateMismatchError (ErrLimitMismatch); ErrClosed; ErrTooMany; an error of
+// etcd's that keeps this process from acquiring a share; or ctx's error, joined with an
+// *UnavailableError (ErrUnavailable) if this process has no share and etcd does not answer. No token
+// is taken then.
+func (l *RateLimiter) Wait(ctx context.Context) error {
+	if err := l.shares.wait(ctx, l); err != nil {
+		return fmt.Errorf("wait for a token of %q: %w", l.name, err)
+	}
+	return nil
+}
+
+// SetRate changes the rate for all processes: see RateLimiter for when it is in force. A rate cannot
+// be 0; to stop what it limits, use a Semaphore beside it.
+//
+// SetRate changes a rate that is stored. For another name it returns ErrNoLimit, since the name may
+// be misspelled, unless the option CreateLimit is given or this session has seen a rate of that name
+// before. It returns ErrInvalid if the rate is out of range, ErrClosed, ctx's error, or one of
+// etcd's; after the last two the rate may be changed or not. Of two concurrent calls the later one
+// wins, in etcd's order.
+func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOption) error {
+	q := l.shares.queue
+	c, err := newLimitChange(1, opts)
+	if err == nil {
+		err = checkRate(r)
+	}
+	if err == nil {
+		err = q.do(ctx, func(ctx context.Context) error {
+			return q.limit.SetRate(ctx, func(n int64, was record.Rate) (int64, record.Rate) {
+				next := division(n, was).Change(r.pure())
+				return next.Shares, record.Rate(next.Rate)
+			}, c.create, q.read)
+		})
+	}
+	if errors.Is(err, ErrNoLimit) {
+		err = fmt.Errorf("%w: if the name is right, pass CreateLimit", err)
+	}
+	if err != nil {
+		return q.failed("set rate of", err)
+	}
+	l.checked.Store(true) // this program agrees with the rate that it sets
+	l.shares.prompt()
+	return nil
+}
+
+// division is a stored rate with the number of its shares.
+func division(shares int64, r record.Rate) rate.Division {
+	return rate.Division{Rate: rate.Rate(r), Shares: shares}
+}
+
+// agrees returns a *RateMismatchError if the stored rate is not this program's.
+func (l *RateLimiter) agrees(stored rate.Rate) error {
+	if l.checked.Load() {
+		return nil
+	}
+	if stored != l.want && !l.adopt {
+		return &RateMismatchError{Name: l.name, Stored: publicRate(stored), Wanted: publicRate(l.want)}
+	}
+	l.checked.Store(true)
+	return nil
+}
+
+// RateStatus is the state of a rate limiter at one revision of etcd.
+type RateStatus struct {
+	Name     string
+	Rate     Rate
+	Stored   bool // whether a rate is stored and readable
+	Shares   int  // into how many the rate is divided
+	Holders  []RateHolder
+	Revision int64
+}
+
+// RateHolder is one session that has shares of a rate, or waits for some.
+type RateHolder struct {
+	Owner   string // SessionOptions.Owner of its session
+	Shares  int
+	Waiting int       // shares that it waits for
+	Since   time.Time // when it asked for the oldest of them, by its own clock
+}
+
+// Status reads the present state: which sessions have how many shares. It is linearizable. The
+// holders are in the order of their oldest requests. It returns ErrClosed, ctx's error or one of
+// etcd's.
+func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
+	q := l.shares.queue
+	v, err := q.now(ctx)
+	if err != nil {
+		return RateStatus{}, q.failed("status of", err)
+	}
+	st := RateStatus{Name: l.name, Revision: v.Revision}
+	if d, err := divisionOf(v); err == nil {
+		st.Stored, st.Rate, st.Shares = true, publicRate(d.Rate), int(d.Shares)
+	}
+	at := map[int64]int{}
+	for i, r := range requestsOf(v) {
+		n, known := at[r.Slot.Lease]
+		if !known {
+			n = len(st.Holders)
+			at[r.Slot.Lease] = n
+			d := describe(r)
+			st.Holders = append(st.Holders, RateHolder{Owner: d.Owner, Since: d.Requested})
+		}
+		if i < st.Shares {
+			st.Holders[n].Shares++
+		} else {
+			st.Holders[n].Waiting++
+		}
+	}
+	return st, nil
+}
+
+// ErrRateExceeded: there is no token now. It always comes as a *RateExceededError.
+var ErrRateExceeded = errors.New("the rate is exceeded")
+
+// RateExceededError says that Allow found no token. errors.Is matches it with ErrRateExceeded.
+type RateExceededError struct {
+	Name string
+	Rate Rate // in force in this process; zero if it has not read it yet
+	// RetryAfter is when this process has a token for one more call, as far as it knows. 0 means
+	// that it is unknown, since the process has no share of the rate.
+	RetryAfter time.Duration
+}
+
+// Error names the rate.
+func (e *RateExceededError) Error() string {
+	if e.Rate == (Rate{}) {
+		return fmt.Sprintf("%v: this process has not read the rate yet", ErrRateExceeded)
+	}
+	return fmt.Sprintf("%v: %v per second, burst %d", ErrRateExceeded, e.Rate.PerSecond, e.Rate.Burst)
+}
+
+// Is reports whether target is ErrRateExceeded.
+func (e *RateExceededError) Is(target error) bool { return target == ErrRateExceeded }
+
+// RateMismatchError says that the rate of this program differs from the one stored in etcd. Either
+// the program's configuration is out of date, or the stored rate is to be changed with SetRate;
+// RateLimiterOptions.AdoptRate accepts the stored one as it is. errors.Is matches it with
+// ErrLimitMismatch.
+type RateMismatchError struct {
+	Name           string
+	Stored, Wanted Rate
+}
+
+// Error names both rates, and what would make them agree.
+func (e *RateMismatchError) Error() string {
+	return fmt.Sprintf("the rate is %v per second with a burst of %d in etcd, and %v with %d in this program (set RateLimiterOptions.AdoptRate, or call SetRate)",
+		e.Stored.PerSecond, e.Stored.Burst, e.Wanted.PerSecond, e.Wanted.Burst)
+}
+
+// Is reports whether target is ErrLimitMismatch.
+func (e *RateMismatchError) Is(target error) bool { return target == ErrLimitMismatch }

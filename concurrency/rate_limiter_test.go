@@ -1,0 +1,199 @@
+package concurrency_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+func rateLimiter(t testing.TB, s *concurrency.Session, name string, perSecond float64, burst int) *concurrency.RateLimiter {
+	t.Helper()
+	l, err := concurrency.NewRateLimiter(s, name, concurrency.Rate{PerSecond: perSecond, Burst: burst}, nil)
+	require.NoError(t, err)
+	return l
+}
+
+// A rate is one record; shares are keys only while they are held.
+func TestRateLimiter(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	other, _ := f.Session(idle())
+	here, there := rateLimiter(t, s, "mail", 1000, 100), rateLimiter(t, other, "mail", 1000, 100)
+	require.Empty(t, f.Keys("/rate/"))
+	for range 50 {
+		require.NoError(t, here.Wait(ctx))
+		require.NoError(t, there.Wait(ctx))
+	}
+	st, err := here.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, concurrency.Rate{PerSecond: 1000, Burst: 100}, st.Rate)
+	require.True(t, st.Stored)
+	require.Equal(t, 64, st.Shares)
+	require.Len(t, st.Holders, 2)
+	require.Len(t, f.Keys("/rate/mail/limit"), 1)
+
+	var listed []concurrency.QueueInfo
+	for q, err := range s.Queues(ctx) {
+		require.NoError(t, err)
+		q.Requests = min(q.Requests, 1)
+		listed = append(listed, q)
+	}
+	require.Equal(t, []concurrency.QueueInfo{{Kind: concurrency.KindRate, Name: "mail", Stored: true, Requests: 1}}, listed)
+
+	taken := 0
+	for here.Allow() == nil {
+		taken++
+		require.Less(t, taken, 1_000_000, "Allow refuses when there is no token")
+	}
+	err = here.Allow()
+	if err != nil {
+		require.ErrorIs(t, err, concurrency.ErrRateExceeded)
+		require.NotErrorIs(t, err, concurrency.ErrLimitMismatch)
+		require.ErrorContains(t, err, `"mail"`)
+	}
+	require.NoError(t, s.Close(ctx))
+	require.ErrorIs(t, here.Allow(), concurrency.ErrClosed)
+	require.ErrorIs(t, here.Wait(ctx), concurrency.ErrClosed)
+	require.NoError(t, there.Wait(ctx))
+	require.NoError(t, other.Close(ctx))
+	require.Len(t, f.Keys("/rate/"), 1, "the rate")
+}
+
+// Bad input is an error at once, and nothing of it is in etcd.
+func TestRateLimiterBadInput(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	before := f.Keys("")
+	good := concurrency.Rate{PerSecond: 5, Burst: 5}
+	for _, r := range []concurrency.Rate{
+		{}, {PerSecond: 0, Burst: 1}, {PerSecond: -1, Burst: 1}, {PerSecond: math.NaN(), Burst: 1}, {PerSecond: math.Inf(1), Burst: 1},
+		{PerSecond: 1e-6, Burst: 1}, {PerSecond: 1e7, Burst: 1}, {PerSecond: 1, Burst: 0}, {PerSecond: 1, Burst: -1}, {PerSecond: 1, Burst: math.MaxInt32 + 1},
+	} {
+		_, err := concurrency.NewRateLimiter(s, "x", r, nil)
+		require.ErrorIs(t, err, concurrency.ErrInvalid, "%v", r)
+		require.ErrorContains(t, err, `"x"`)
+		require.ErrorIs(t, rateLimiter(t, s, "x", 5, 5).SetRate(ctx, r), concurrency.ErrInvalid, "%v", r)
+	}
+	for _, name := range []string{"", "a/b", "\xff"} {
+		_, err := concurrency.NewRateLimiter(s, name, good, nil)
+		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", name)
+	}
+	_, err := concurrency.NewRateLimiter(nil, "x", good, nil)
+	require.ErrorIs(t, err, concurrency.ErrInvalid)
+	l := rateLimiter(t, s, "x", 5, 5)
+	require.ErrorIs(t, l.SetRate(ctx, good), concurrency.ErrNoLimit, "no such rate")
+	require.ErrorIs(t, l.SetRate(ctx, good, nil), concurrency.ErrInvalid)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, l.Wait(ended), context.Canceled)
+	require.Equal(t, before, f.Keys(""))
+	require.NoError(t, s.Close(ctx))
+	_, err = concurrency.NewRateLimiter(s, "x", good, nil)
+	require.ErrorIs(t, err, concurrency.ErrClosed)
+	require.ErrorIs(t, l.SetRate(ctx, good), concurrency.ErrClosed)
+	_, err = l.Status(ctx)
+	require.ErrorIs(t, err, concurrency.ErrClosed)
+}
+
+// The stored rate is compared with the program's until they agree, as a semaphore's limit is.
+func TestRateMismatch(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	first := rateLimiter(t, s, "x", 500, 50)
+	require.NoError(t, first.Wait(ctx))
+	other, _ := f.Session(idle())
+	second := rateLimiter(t, other, "x", 500, 60)
+	var mismatch *concurrency.RateMismatchError
+	err := second.Wait(ctx)
+	require.ErrorAs(t, err, &mismatch)
+	require.ErrorIs(t, err, concurrency.ErrLimitMismatch)
+	require.Equal(t, concurrency.RateMismatchError{Name: "x", Stored: concurrency.Rate{PerSecond: 500, Burst: 50}, Wanted: concurrency.Rate{PerSecond: 500, Burst: 60}}, *mismatch)
+	require.ErrorContains(t, err, "AdoptRate")
+	require.ErrorIs(t, second.Allow(), concurrency.ErrLimitMismatch)
+	require.ErrorIs(t, rateLimiter(t, s, "x", 400, 50).Allow(), concurrency.ErrLimitMismatch, "on a session that has shares")
+
+	adopts, err := concurrency.NewRateLimiter(other, "x", concurrency.Rate{PerSecond: 1, Burst: 1}, &concurrency.RateLimiterOptions{AdoptRate: true})
+	require.NoError(t, err)
+	require.NoError(t, adopts.Wait(ctx))
+
+	require.NoError(t, first.SetRate(ctx, concurrency.Rate{PerSecond: 500, Burst: 60}))
+	require.NoError(t, first.Wait(ctx), "it has agreed once")
+	require.Eventually(t, func() bool { return second.Wait(ctx) == nil }, soon, tick, "now they agree")
+	st, err := adopts.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, concurrency.Rate{PerSecond: 500, Burst: 60}, st.Rate)
+}
+
+// A value that is no rate is an error, and not a limit.
+func TestRateIsUnreadable(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.Session(idle())
+	l := rateLimiter(t, s, "x", 500, 50)
+	require.NoError(t, l.Wait(ctx))
+	key := f.Keys("/rate/x/limit")[0]
+	for _, bad := range []string{
+		"no JSON", `{"v":1,"limit":3,"nonce":"n","at":1}`, `{"v":1,"limit":0,"nonce":"n","at":1,"rate":{"per_second":1,"burst":1}}`,
+		`{"v":1,"limit":3,"nonce":"n","at":1,"rate":{"per_second":5,"burst":2}}`, `{"v":1,"limit":3,"nonce":"n","at":1,"rate":{"per_second":-5,"burst":5}}`,
+	} {
+		_, err := c.Put(ctx, key, bad)
+		require.NoError(t, err)
+		other, _ := f.Session(idle())
+		err = rateLimiter(t, other, "x", 500, 50).Wait(ctx)
+		require.ErrorContains(t, err, "cannot be read", bad)
+	}
+}
+
+// A rate whose record was deleted by hand is stored again.
+func TestRateIsStoredAgain(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.Session(idle())
+	l := rateLimiter(t, s, "x", 500, 50)
+	require.NoError(t, l.Wait(ctx))
+	key := f.Keys("/rate/x/limit")[0]
+	_, err := c.Delete(ctx, key)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(f.Keys("/rate/x/limit")) == 1 }, soon, 10*tick)
+	require.NoError(t, l.Wait(ctx))
+}
+
+// Without etcd, a process with shares goes on until its lease ends; then its calls say why they fail.
+func TestRateWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a lease has to end")
+	}
+	f := own(t, 1)
+	ctx := ctxT(t)
+	s, c := f.Session(quick())
+	l := rateLimiter(t, s, "x", 200, 50)
+	require.NoError(t, l.Wait(ctx))
+	c.Cut()
+	require.Eventually(t, func() bool {
+		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+		return l.Wait(short) != nil
+	}, soon, tick, "the lease ends")
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err := l.Wait(short)
+	require.ErrorIs(t, err, concurrency.ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, l.Allow(), concurrency.ErrUnavailable)
+	c.Heal()
+	require.NoError(t, l.Wait(ctx))
+}

@@ -1,0 +1,220 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/rate"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+const (
+	// rateStep is how often a process with shares, or with calls that wait, reads the queue of
+	// shares and decides how many to ask for or to return.
+	rateStep = 500 * time.Millisecond
+	// rateIdle is how long a process keeps its shares without a call.
+	rateIdle = 10 * time.Second
+)
+
+// rateAsk is one request for a share.
+type rateAsk struct {
+	cancel    context.CancelFunc
+	withdrawn bool
+}
+
+// loop takes steps until the process is idle and has no shares, or the session is closed.
+func (s *rateShares) loop() {
+	closing := s.queue.sess.Accepting()
+	t := time.NewTicker(rateStep)
+	defer t.Stop()
+	for s.step(closing) {
+		select {
+		case <-t.C:
+		case <-s.wake:
+		case <-closing.Done():
+		}
+	}
+}
+
+// step reads the queue and does what rate.Next decides. It returns false if the loop is to end.
+func (s *rateShares) step(closing context.Context) bool {
+	read := time.Now()
+	v, err := s.queue.read(closing)
+	var d rate.Division
+	if err == nil {
+		d, err = divisionOf(v)
+	}
+	if errors.Is(err, limit.ErrNone) {
+		err = s.store(closing)
+		s.prompt()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if closing.Err() != nil {
+		s.end()
+		return false
+	}
+	if s.trouble = s.queue.sess.Explain(err); err != nil {
+		s.fail(s.trouble)
+	}
+	if d.Shares > 0 {
+		s.learn(d, v, read)
+	}
+	s.serve()
+	now := time.Now()
+	o := rate.Own{
+		Held: int64(len(s.held)), Asked: int64(len(s.asks)), TurnOver: now.Sub(s.since) >= s.division.Turn(),
+		Idle: len(s.calls) == 0 && s.demand.Idle(now) >= rateIdle,
+	}
+	if o.Idle && o.Held+o.Asked == 0 {
+		s.running = false
+		return false
+	}
+	if d.Shares > 0 {
+		o.Need = d.Need(s.demand.PerSecond(now), len(s.calls), o.Held)
+		s.do(rate.Next(rate.Survey(leasesOf(v), int64(s.queue.sess.Lease()), d.Shares), o), d)
+	}
+	return true
+}
+
+// store stores the rate of the program that was called last, if none is stored.
+func (s *rateShares) store(ctx context.Context) error {
+	s.mu.Lock()
+	r := s.user.want
+	s.mu.Unlock()
+	_, err := s.queue.limit.InitRate(ctx, rate.Divide(r).Shares, record.Rate(r))
+	return err
+}
+
+// learn takes over the rate that was read, and gives the shares back that are not among the first ones
+// of the queue: after the rate was lowered there may be fewer. What was granted after the read
+// began is not judged by it.
+func (s *rateShares) learn(d rate.Division, v mirror.View, read time.Time) {
+	s.division, s.fresh = d, read.Add(s.queue.sess.TTL())
+	first := map[int64]bool{}
+	for i, r := range requestsOf(v) {
+		first[r.Create] = int64(i) < d.Shares
+	}
+	var valid, others []*Permit
+	for _, p := range s.held {
+		if first[p.token] || p.since.After(read) {
+			valid = append(valid, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	s.hold(valid)
+	if len(others) > 0 {
+		s.bucket.Void(time.Now())
+	}
+	s.give(others)
+}
+
+// do takes one step.
+func (s *rateShares) do(next rate.Step, d rate.Division) {
+	if n := next.Return; n > 0 {
+		keep := len(s.held) - int(n)
+		back := s.held[keep:]
+		s.hold(s.held[:keep:keep])
+		s.give(back)
+	}
+	for _, a := range s.asks[len(s.asks)-int(next.Withdraw):] {
+		a.withdrawn = true
+		a.cancel()
+	}
+	s.asks = s.asks[:len(s.asks)-int(next.Withdraw)]
+	for range next.Ask {
+		s.ask(d)
+	}
+	s.arm()
+}
+
+// ask asks for one share, in the background.
+func (s *rateShares) ask(d rate.Division) {
+	ctx, cancel := context.WithCancel(s.queue.sess.Accepting())
+	a := &rateAsk{cancel: cancel}
+	s.asks = append(s.asks, a)
+	s.queue.sess.Background(func() {
+		defer cancel()
+		p, err := s.queue.acquire(ctx, request{doing: "acquire a share of", weight: 1, limit: d.Shares, rate: record.Rate(d.Rate)})
+		s.answered(a, p, err)
+	})
+}
+
+// answered takes a share that was granted, unless its request was withdrawn meanwhile.
+func (s *rateShares) answered(a *rateAsk, p *Permit, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.asks {
+		if s.asks[i] == a {
+			s.asks = append(s.asks[:i:i], s.asks[i+1:]...)
+			break
+		}
+	}
+	switch {
+	case err == nil && (a.withdrawn || s.queue.sess.Accepting().Err() != nil):
+		s.give([]*Permit{p})
+	case err == nil:
+		s.hold(append(s.held, p))
+		context.AfterFunc(p.Context(), func() { s.drop(p) })
+		s.serve()
+		if len(s.asks) == 0 && len(s.calls) > 0 {
+			s.prompt() // it may need more
+		}
+	case !a.withdrawn && !errors.Is(err, ErrClosed):
+		s.trouble = err
+		if len(s.held) == 0 {
+			s.fail(err)
+		}
+	}
+}
+
+// give returns shares that hold has left out, in the background. A release that etcd does not
+// confirm ends with the lease.
+func (s *rateShares) give(back []*Permit) {
+	for _, p := range back {
+		s.queue.sess.Background(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), s.queue.sess.ReleaseTimeout())
+			defer cancel()
+			_ = p.Release(ctx)
+		})
+	}
+}
+
+// end returns all shares and ends all calls: the session is closing.
+func (s *rateShares) end() {
+	back := s.held
+	s.hold(nil)
+	s.give(back)
+	s.fail(ErrClosed)
+	s.running = false
+}
+
+// divisionOf returns the rate that a view of the queue shows, with the number of its shares.
+func divisionOf(v mirror.View) (rate.Division, error) {
+	stored := v.Limits.Own
+	if stored.Rev == 0 {
+		return rate.Division{}, limit.ErrNone
+	}
+	d := division(stored.Limit.Limit, stored.Rate)
+	if err := d.Rate.Check(); err != nil || stored.Damaged || d.Shares < 1 || d.Shares > d.Burst {
+		return rate.Division{}, fmt.Errorf("%w (a rate)", limit.ErrUnreadable)
+	}
+	return d, nil
+}
+
+// requestsOf returns the requests of a view, in the order of the queue.
+func requestsOf(v mirror.View) []mirror.Request {
+	return append(v.Holders[:len(v.Holders):len(v.Holders)], v.Waiters...)
+}
+
+func leasesOf(v mirror.View) (leases []int64) {
+	for _, r := range requestsOf(v) {
+		leases = append(leases, r.Slot.Lease)
+	}
+	return leases
+}
