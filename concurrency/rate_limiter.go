@@ -44,7 +44,7 @@ func publicRate(r rate.Rate) Rate { return Rate{r.PerSecond, int(r.Burst)} }
 // A process begins without a token: a share that it gains is empty, since its former holder may have
 // used its tokens. So the first calls of a process wait, or are refused, for up to about a second.
 // If a process needs more shares, others that hold more than their part, or more than they use,
-// return some: it has its part within one to two seconds. If there are more processes than shares,
+// return some: it usually has its part within one to two seconds. If there are more processes than shares,
 // they take turns of a second, or of the time in which one share gives one token if that is longer. A process that is not called for ten seconds returns all of its shares. A process that
 // dies keeps its shares until its lease ends, and the fleet has so much less of the rate. The whole
 // burst is there only for a process that holds all shares.
