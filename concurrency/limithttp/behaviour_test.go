@@ -23,9 +23,10 @@ func TestClientLeavesItsHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := newInstance(t, 1)
-			left, leave := make(chan struct{}), make(chan struct{})
+			entered, left, leave := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			s := in.serve(options(), func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodPut {
+					close(entered)
 					<-r.Context().Done()
 					close(left)
 					<-leave
@@ -36,7 +37,7 @@ func TestClientLeavesItsHandler(t *testing.T) {
 			t.Cleanup(finish) // before the server is closed
 			ctx, cancel := context.WithCancel(ctxT(t))
 			first := s.later(s.request(ctx, http.MethodPut, "acme", nil))
-			in.holders("acme", 1)
+			testkit.Closed(t, entered, "the handler runs") // not before: the client would leave while its request waits
 			cancel()
 			testkit.Closed(t, left, "the handler's context ends")
 			require.Zero(t, testkit.Got(t, first, "the request ends"))
