@@ -18,6 +18,8 @@ import (
 type semaphore struct {
 	name    string
 	limiter string // if it is a key of one
+	total   int    // of that limiter; 0: it has none
+	all     bool   // it is that total, and no key
 	limit   int
 	heavy   int  // greatest weight asked for
 	ids     int  // number of IDs in use; 0: none
@@ -51,7 +53,10 @@ func (s *Semaphores) Queues(space keyspace.Space) (queues []keyspace.Queue) {
 }
 
 func (q semaphore) gate() string {
-	if q.limiter != "" {
+	switch {
+	case q.all:
+		return "limiter/" + q.limiter + "/total"
+	case q.limiter != "":
 		return "limiter/" + q.limiter + "/key/" + q.name
 	}
 	return "sem/" + q.name
@@ -63,9 +68,12 @@ func (q semaphore) on(p *Process) (*concurrency.Semaphore, error) {
 		return nil, err
 	}
 	if q.limiter != "" {
-		l, err := concurrency.NewKeyedLimiter(s, q.limiter, q.limit, &concurrency.KeyedLimiterOptions{AdoptLimit: true})
+		l, err := concurrency.NewKeyedLimiter(s, q.limiter, q.limit, &concurrency.KeyedLimiterOptions{Total: q.total, AdoptLimit: true})
 		if err != nil {
 			return nil, err
+		}
+		if q.all {
+			return l.Total(), nil
 		}
 		return l.Key(q.name), nil
 	}
