@@ -7,15 +7,60 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// totals is a script of two processes and one key of a limiter with a total.
+func totals(limit, total int, steps ...step) script {
+	return script{ttl: 5 * time.Second, processes: 2, limit: limit, total: total, key: "k", steps: append(steps,
+		step{do: status, key: "k", pause: 15 * time.Second})} // with the last step all faults end
+}
+
+// holds is a step of a process that acquires a permit and holds it.
+func holds(who, weight int, d time.Duration) step {
+	return step{who: who, do: acquire, key: "k", n: weight, d: d, ctx: 20 * time.Second, pause: time.Second}
+}
+
+// N1: what a process has read of a key says whether one Txn may write both requests. Weights above 1
+// count as much as there can be, and the limits must be the same.
+func TestTrapN1BothInOneTxn(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]script{
+		"a heavy request is there":  totals(2, 4, holds(0, 2, 5*time.Second), holds(0, 1, 0)),
+		"the default was lowered":   totals(1, 1, holds(0, 1, 0), step{who: 1, do: setDefault, n: 0, pause: time.Second}, holds(0, 1, 0)),
+		"the key's was lowered":     totals(1, 1, holds(0, 1, 0), step{who: 1, do: setLimit, key: "k", n: 0, pause: time.Second}, holds(0, 1, 0)),
+		"the total alone was taken": totals(1, 1, holds(0, 1, 0), step{who: 1, do: setLimit, all: true, n: 0, pause: time.Second}, holds(0, 1, 0)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Empty(t, judge(run(t, s)))
+		})
+	}
+}
+
+// N1: the Txn by which a request joins the total is held up, and when it arrives the request is not
+// admitted at its key any more, or not there.
+func TestTrapN1JoinsTooLate(t *testing.T) {
+	t.Parallel()
+	slow := step{who: 1, do: meet, method: "Txn", n: 1, fate: slowThere, d: 2 * time.Second, pause: time.Second / 2}
+	waits := holds(1, 1, time.Second)
+	waits.id = "a"
+	for name, s := range map[string]script{
+		"the default was raised and lowered": totals(1, 3, holds(0, 1, 10*time.Second), waits, slow,
+			step{do: setDefault, n: 2, pause: time.Second}, step{do: setDefault, n: 1, pause: time.Second}),
+		"it was evicted": totals(1, 3, holds(0, 1, 2*time.Second), waits, slow,
+			step{do: evict, key: "k", id: "a", pause: 2 * time.Second}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Empty(t, judge(run(t, s)))
+		})
+	}
+}
+
 // N2: etcd's client has sent the Txn of a request twice, and the second copy comes after the release: it
 // writes both levels once more. The sweep removes them together, as every removal does.
 func TestTrapN2SweepOfALateCopy(t *testing.T) {
 	t.Parallel()
 	const copied = 70 * time.Millisecond
-	s := script{ttl: 5 * time.Second, processes: 2, limit: 1, total: 1, steps: []step{
-		{who: 0, do: meet, n: 3, method: "Txn", fate: twice, d: copied}, // what stores both limits, and the request
-		{who: 0, do: acquire, key: "k", n: 1, d: copied / 2, ctx: time.Second, pause: time.Second},
-		{who: 1, do: status, key: "k", pause: time.Second}, // with the last step all faults end
-	}}
-	require.Empty(t, judge(run(t, s)))
+	require.Empty(t, judge(run(t, totals(1, 1,
+		step{do: meet, n: 3, method: "Txn", fate: twice, d: copied}, // what stores both limits, and the request
+		holds(0, 1, copied/2)))))
 }
