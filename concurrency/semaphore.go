@@ -169,6 +169,9 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 	if s.queue.base == nil && r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load() {
 		return nil, s.queue.failed(r.doing, tooHeavy(r.weight, s.limit))
 	}
+	if s.total != nil && r.weight > s.total.limit && !s.adopt && !s.total.checked.Load() {
+		return nil, s.queue.failed(r.doing, tooHeavy(r.weight, s.total.limit))
+	}
 	r.limit = s.limit
 	checked := s.checked.Load()
 	if s.total != nil {
