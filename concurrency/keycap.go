@@ -92,9 +92,7 @@ func (k *keyCap) free(ctx context.Context) (bool, error) {
 // count returns how many keys are live, or at least MaxKeys. There are no more keys than requests
 // and limits, and these etcd counts at once. Only if they are too many, their names are read.
 func (k *keyCap) count(ctx context.Context) (live int64, err error) {
-	from := k.keys.Keys()
-	end := clientv3.GetPrefixRangeEnd(from)
-	resp, err := k.sess.Read(ctx, from, clientv3.WithRange(end), clientv3.WithCountOnly())
+	resp, err := k.sess.Read(ctx, k.keys.Keys(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, err
 	}
@@ -102,20 +100,16 @@ func (k *keyCap) count(ctx context.Context) (live int64, err error) {
 		return resp.Count, nil
 	}
 	last := ""
-	for {
-		resp, err := k.sess.Read(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(capPage), clientv3.WithKeysOnly())
+	for kv, err := range pages(ctx, k.sess, k.keys.Keys(), capPage, clientv3.WithKeysOnly()) {
 		if err != nil {
 			return 0, err
 		}
-		for _, kv := range resp.Kvs {
-			if key, ok := k.keys.ParseKey(string(kv.Key)); ok && key != last {
-				last = key
-				live++
+		if key, ok := k.keys.ParseKey(string(kv.Key)); ok && key != last {
+			last = key
+			if live++; live >= k.most {
+				break
 			}
 		}
-		if !resp.More || live >= k.most {
-			return live, nil
-		}
-		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
 	}
+	return live, nil
 }

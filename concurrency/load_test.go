@@ -124,7 +124,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	release(first)
 	release(granted(t, w[2], "the next"))
 	release(second)
-	b.Count("`Queues`, while there are up to 500 keys of each kind", c, load{"Range": 4}, 0, 0, func() {
+	b.Count("`Queues`, while there are up to 500 keys of each kind", c, load{"Range": 5}, 0, 0, func() {
 		for _, err := range s.Queues(ctx) {
 			require.NoError(t, err)
 		}

@@ -22,6 +22,15 @@ func (s Space) Limiter(name string) Limiter {
 // Keys is the range of the queues of all keys.
 func (l Limiter) Keys() string { return l.Range + "key/" }
 
+// Limiters is the range of all limiters.
+func (s Space) Limiters() string { return s.root + limiters }
+
+// ParseLimiter returns the name of the limiter to whose range a key belongs.
+func (s Space) ParseLimiter(key string) (name string, ok bool) {
+	name, _, ok = split(key, s.Limiters())
+	return name, ok && CheckName(name) == nil
+}
+
 // Key returns the keys of the queue of one key, which must have passed CheckID.
 func (l Limiter) Key(key string) Queue { return l.queue("key/" + escape(key) + "/") }
 

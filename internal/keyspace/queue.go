@@ -81,6 +81,12 @@ func (q Queue) ParseSlot(key string) (s Slot, ok bool) {
 	return s, q.Slot(s) == key
 }
 
+// IsSlot reports whether a key has the form of a request's.
+func (q Queue) IsSlot(key string) bool {
+	_, ok := q.ParseSlot(key)
+	return ok
+}
+
 func hex16(n int64) string { return hexN(uint64(n), 16) }
 
 // hexN writes n with that many hexadecimal digits.
