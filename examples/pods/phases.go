@@ -38,9 +38,10 @@ func phases() []phase {
 }
 
 // calm is the promise of a row in which nothing fails. On a busy machine an instance that gets no time
-// to run can lose its permits; those few requests get 503.
+// to run can lose its permits, and its requests that wait get no answer of etcd in time: they get 503.
+// As many as one instance has in the burst are allowed.
 func (d *demo) calm(bound int) promise {
-	return promise{Bound: bound, Least: 1, Served: some, Full: anyNumber, Unavailable: span{0, d.limit}}
+	return promise{Bound: bound, Least: 1, Served: some, Full: anyNumber, Unavailable: span{0, d.burst() / instances}}
 }
 
 func (d *demo) steady(ctx context.Context) error {
