@@ -131,7 +131,8 @@ func (q *sessionQueue) lookOnce(ctx context.Context, e *engine.Epoch, r request,
 }
 
 // lookAhead looks at the total for a try that is about to be written at its key, and returns a
-// *FullError if the total refuses it: then nothing is written.
+// *FullError if the total refuses it: then nothing is written. If a live request has the ID of the
+// try, it does not refuse: that may be what the total is full of.
 func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, r *request, next step) error {
 	if q.total == nil || r.maxWaiters > 0 || next != writeIf && next != writeAnyway {
 		return nil
@@ -140,11 +141,16 @@ func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, r *reques
 	if err != nil {
 		return err
 	}
-	if o.answer == queue.Refuse {
-		return o.full
+	if o.answer != queue.Refuse {
+		r.ahead = &o
+		return nil
 	}
-	r.ahead = &o
-	return nil
+	if r.hasID { // it decides before the total does, as in makeRoom: what is written finds its owner
+		if _, live, err := q.ownerOf(ctx, r.id); live || err != nil {
+			return err
+		}
+	}
+	return o.full
 }
 
 // enqueueAnyway writes the request first and then looks whether it may stay. If counted is set, the

@@ -233,3 +233,25 @@ func BenchmarkTrapN7Try(b *testing.B) {
 		})
 	}
 }
+
+// The ID of a try decides before the total does, which may be full of the request that has the ID.
+func TestTryWithIDBeforeAFullTotal(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	other, _ := f.Session(idle())
+	here, there := totaled(t, s, "llm", 2, 1), totaled(t, other, "llm", 2, 1)
+	p := acquire(t, ctx, there.Key("a"), concurrency.ID("flow"))
+	_, err := here.Key("a").TryAcquire(ctx, concurrency.ID("flow"))
+	require.ErrorIs(t, err, concurrency.ErrHeld)
+	_, err = here.Key("a").TryAcquire(ctx, concurrency.ID("another"))
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	q, err := here.Key("a").TryAcquire(ctx, concurrency.ID("flow"), concurrency.TakeOver())
+	require.NoError(t, err)
+	closed(t, p.Context().Done(), "it is evicted")
+	require.ErrorIs(t, p.Release(ctx), concurrency.ErrEvicted)
+	require.NoError(t, q.Release(ctx))
+	f.NoKeys("/queue/")
+	f.NoKeys("/id/")
+}
