@@ -44,16 +44,17 @@ type KeyedLimiterOptions struct {
 	Total int
 	// MaxTotalWaiters bounds the queue of the total: a call that would wait there behind that many
 	// others returns a *FullError with LevelTotal instead. A call may be refused so after it has
-	// waited at its key. It costs no read. It counts for the calls of this program; the option
-	// MaxWaiters of a call bounds the queue of its key alone. Defaults to 0: no bound.
+	// waited at its key. It costs a read only of a queue that has heavier requests, or whose limit was
+	// lowered. It counts for the calls of this program; the option MaxWaiters of a call bounds the
+	// queue of its key alone. Defaults to 0: no bound.
 	MaxTotalWaiters int
 	// MaxKeys bounds how many keys are live at the same time, in all processes: have a request in
-	// etcd, or a limit of their own, also one that was cleared. A call for a permit of
-	// another key returns ErrTooMany then, as of a count at most a second ago. It bounds what a
-	// client can store in etcd that chooses its key, so it need not be exact: on one count each
-	// process may admit 1/64 of the keys that are free, or 16 if that is more, and MaxKeys is
-	// exceeded by at most that for each other process. SetLimit is not bounded. A count is one read;
-	// names are read only where the limiter has as many requests and limits as MaxKeys. Defaults to 100,000; at most math.MaxInt32.
+	// etcd, or a limit of their own, also one that was cleared. A call for a permit of another key
+	// returns ErrTooMany then, as of a count at most a second ago. It bounds what a client can store in
+	// etcd that chooses its key, so it need not be exact: on one count each process may admit 1/64 of
+	// the keys that are free, or 16 if that is more, and MaxKeys is exceeded by at most that for each
+	// other process. SetLimit is not bounded. A count is one read; names are read only where the
+	// limiter has as many requests and limits as MaxKeys. Defaults to 100,000; at most math.MaxInt32.
 	MaxKeys int
 	// AdoptLimit accepts the default limit and the total that are stored in etcd, instead of failing
 	// with a *LimitMismatchError if they differ from this program's. See SemaphoreOptions.AdoptLimit.

@@ -120,7 +120,10 @@ func (q *sessionQueue) hasRoom(ctx context.Context, t *ticket) error {
 		return nil
 	}
 	full, ok := q.behind(t)
-	if !ok {
+	if ok && full.Waiting < most {
+		return nil
+	}
+	if !ok || q.limit.Seen().Lowered { // holders above a lowered limit are no waiters, and counts do not show them
 		v, err := q.read(ctx)
 		if err != nil {
 			return err

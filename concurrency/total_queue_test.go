@@ -255,3 +255,31 @@ func TestTryWithIDBeforeAFullTotal(t *testing.T) {
 	f.NoKeys("/queue/")
 	f.NoKeys("/id/")
 }
+
+// Holders above a lowered total do not count as its waiters.
+func TestMaxTotalWaitersOfALoweredTotal(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	lim, err := concurrency.NewKeyedLimiter(s, "llm", 9, &concurrency.KeyedLimiterOptions{Total: 5, MaxTotalWaiters: 2})
+	require.NoError(t, err)
+	var permits []*concurrency.Permit
+	for range 5 {
+		permits = append(permits, acquire(t, ctx, lim.Key("a")))
+	}
+	require.NoError(t, lim.Total().SetLimit(ctx, 1))
+	first := ask2(ctx, lim.Key("b"))
+	waitsInTotal(t, ctx, lim, 1)
+	second := ask2(ctx, lim.Key("b"))
+	waitsInTotal(t, ctx, lim, 2)
+	_, err = lim.Key("b").Acquire(ctx)
+	var full *concurrency.FullError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, concurrency.FullError{Name: "llm", Limit: 1, Used: 5, Waiting: 2, Level: concurrency.LevelTotal, RetryAfter: full.RetryAfter}, *full)
+	for _, p := range permits {
+		require.NoError(t, p.Release(ctx))
+	}
+	require.NoError(t, granted(t, first, "all others are released").Release(ctx))
+	require.NoError(t, granted(t, second, "the next").Release(ctx))
+}
