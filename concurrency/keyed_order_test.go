@@ -58,3 +58,32 @@ func TestClearedLimitLeavesARecord(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, st.Limit)
 }
+
+// A call with MaxWaiters keeps its place at its key if a limit changes while it joins the queue of the
+// total.
+func TestMaxWaitersKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.Session(idle())
+	other, _ := f.Session(idle())
+	here, there := totaled(t, s, "llm", 1, 5), totaled(t, other, "llm", 1, 5)
+	p := acquire(t, ctx, there.Key("a"))
+	first := ask(t, ctx, here.Key("a"), concurrency.MaxWaiters(1))
+	second := ask(t, ctx, there.Key("a"))
+	joins := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass, Before: func() {
+		assertNoError(t, there.SetDefault(ctx, 1))
+	}})
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, joins.WaitHit(ctx))
+	select {
+	case a := <-first:
+		require.NoError(t, a.err)
+		waiting(t, second, "it came later")
+		require.NoError(t, a.p.Release(ctx))
+	case <-second:
+		require.Fail(t, "the second is granted first")
+	}
+	require.NoError(t, granted(t, second, "the next").Release(ctx))
+	f.NoKeys("/queue/")
+}

@@ -73,7 +73,7 @@ func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket
 		case err == nil:
 			return t, nil
 		case !errors.Is(err, errUnproven):
-		case c.request.bounded: // from the beginning
+		case r.bounded: // it does not wait: from the beginning
 			err = errAnew
 		default:
 			if err = pause.Wait(ctx, nil); err == nil {
