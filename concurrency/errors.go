@@ -90,8 +90,9 @@ type FullError struct {
 	Waiting int    // number of other waiting requests
 	// Level says, for the key of a KeyedLimiter, which limit refused the request. It is LevelTotal if
 	// the total is full, or if the key is full only because a request that is admitted there waits
-	// for the total; the other fields are then those of the total. It is empty for a Semaphore
-	// without a limiter, a Mutex and an Election.
+	// for the total; the other fields are then those of the total. It is LevelKey if etcd has not shown
+	// the queue of the key in time. It is empty for a Semaphore without a limiter, a Mutex and an
+	// Election.
 	Level Level
 	// RetryAfter estimates when a permit may be free for this call, by how many requests wait and by
 	// how long permits of the limiter were held in this process. 0 means that it is unknown.
@@ -101,11 +102,14 @@ type FullError struct {
 // Error has the counts, or the limit if no others are known. The error of the call has the
 // name before it.
 func (e *FullError) Error() string {
-	if e.Used == 0 && e.Waiting == 0 && e.Limit > 0 {
+	if e.unseen() {
 		return fmt.Sprintf("%v: limit %d; etcd has not shown the queue in time", ErrFull, e.Limit)
 	}
 	return fmt.Sprintf("%v: %d of %d in use, %d waiting", ErrFull, e.Used, e.Limit, e.Waiting)
 }
+
+// unseen reports whether the call ended before etcd had shown it the queue.
+func (e *FullError) unseen() bool { return e.Used == 0 && e.Waiting == 0 && e.Limit > 0 }
 
 // Is reports whether target is ErrFull.
 func (e *FullError) Is(target error) bool { return target == ErrFull }

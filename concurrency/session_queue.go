@@ -99,13 +99,14 @@ func (q *sessionQueue) acquire(ctx context.Context, r request) (*Permit, error) 
 	bounded, cancel := r.bound(ctx)
 	defer cancel()
 	p, err := q.acquireWithin(bounded, r, begun)
+	if err == nil {
+		return p, nil
+	}
+	err = q.ended(ctx, bounded, begun, err)
 	if full, ok := err.(*FullError); ok { //nolint:errorlint // not what it wraps
 		err = q.atLevel(full)
 	}
-	if err != nil {
-		return nil, q.failed(r.doing, q.ended(ctx, bounded, begun, err))
-	}
-	return p, nil
+	return nil, q.failed(r.doing, err)
 }
 
 // acquireWithin is acquire until ctx ends.

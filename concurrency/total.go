@@ -262,7 +262,9 @@ const blameFor = 500 * time.Millisecond
 func (q *sessionQueue) atLevel(full *FullError) *FullError {
 	if q.base != nil {
 		full = q.refusedBy(full)
-		full.RetryAfter = q.base.holds.retryAfter(full.Waiting, full.Limit)
+		if !full.unseen() {
+			full.RetryAfter = q.base.holds.retryAfter(full.Waiting, full.Limit)
+		}
 	}
 	return full
 }
@@ -274,6 +276,8 @@ func (q *sessionQueue) refusedBy(full *FullError) *FullError {
 		return full
 	case full.Name == q.total.name:
 		full.Level = LevelTotal
+		return full
+	case full.unseen():
 		return full
 	}
 	ctx, cancel := context.WithTimeout(q.sess.Context(), blameFor) // the caller's may have ended

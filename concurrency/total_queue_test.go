@@ -283,3 +283,23 @@ func TestMaxTotalWaitersOfALoweredTotal(t *testing.T) {
 	require.NoError(t, granted(t, first, "all others are released").Release(ctx))
 	require.NoError(t, granted(t, second, "the next").Release(ctx))
 }
+
+// A refusal of a call that etcd has not answered in time names the level as well.
+func TestLevelOfAnUnseenQueue(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.Session(idle())
+	lim := totaled(t, s, "llm", 1, 5)
+	require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx))
+	held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
+	ch := ask2(ctx, lim.Key("a"), concurrency.Wait(time.Second/2))
+	require.NoError(t, held.WaitHit(ctx))
+	_, err := sem(t, s, "another", 1).Status(ctx)
+	require.NoError(t, err, "etcd answers")
+	var full *concurrency.FullError
+	require.ErrorAs(t, got(t, ch, "its wait has passed").err, &full)
+	require.Equal(t, concurrency.FullError{Name: "llm/a", Limit: 1, Level: concurrency.LevelKey}, *full)
+	require.NoError(t, held.Release())
+	f.NoKeys("/queue/")
+}
