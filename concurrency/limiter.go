@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
@@ -21,12 +22,12 @@ type Limiter interface {
 }
 
 // Single returns a Limiter with one semaphore for all keys. Calls of s itself stay as they were: a
-// context may have several permits of it.
+// context may have several permits of it. If s is that of a Limiter's key, the two are one Limiter.
 func Single(s *Semaphore) Limiter {
 	if s == nil {
 		return single{}
 	}
-	return single{&Semaphore{s.queue, s.agreement, s.queue}}
+	return single{&Semaphore{s.queue, s.agreement, cmp.Or(s.source, source(s.queue))}}
 }
 
 type single struct{ sem *Semaphore }
@@ -42,11 +43,12 @@ func (s single) Key(string) *Semaphore { return s.sem }
 //
 // If no permit is granted, the result returns the errors of Semaphore.Acquire, and fn was not run.
 // Otherwise it returns the results of fn; if the permit was lost before fn returned, a *LostError
-// is joined to fn's error. It returns ErrInvalid, without a request to etcd, if lim, key or fn is nil,
-// or ctx has a permit of lim, see Limiter. It is safe for concurrent use if fn is.
+// is joined to fn's error. It returns ErrInvalid, without a request to etcd, if lim, the semaphore of
+// Single, key or fn is nil, or ctx has a permit of lim, see Limiter. It is safe for concurrent use if
+// fn is.
 func Limit[In, Out any](lim Limiter, key func(In) string, fn func(context.Context, In) (Out, error), opts ...AcquireOption) func(context.Context, In) (Out, error) {
 	return func(ctx context.Context, in In) (out Out, err error) {
-		if lim == nil || key == nil || fn == nil {
+		if lim == nil || lim == Single(nil) || key == nil || fn == nil {
 			return out, fmt.Errorf("call a limited function: %w", invalid("the limiter, the key's function or the function is nil (arguments of Limit)"))
 		}
 		err = lim.Key(key(in)).Do(ctx, func(ctx context.Context, _ *Permit) (err error) {

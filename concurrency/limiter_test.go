@@ -76,7 +76,7 @@ func TestLimitOfNil(t *testing.T) {
 	s, _ := f.Session(idle())
 	lim, key, fn := keyed(t, s, "tenants", 1), func(string) string { return "k" }, func(context.Context, string) (int, error) { return 1, nil }
 	for _, bad := range []func(context.Context, string) (int, error){
-		concurrency.Limit(nil, key, fn), concurrency.Limit(lim, nil, fn), concurrency.Limit[string, int](lim, key, nil),
+		concurrency.Limit(nil, key, fn), concurrency.Limit(concurrency.Single(nil), key, fn), concurrency.Limit(lim, nil, fn), concurrency.Limit[string, int](lim, key, nil),
 	} {
 		_, err := bad(ctxT(t), "x")
 		require.ErrorIs(t, err, concurrency.ErrInvalid)

@@ -61,8 +61,9 @@ func shareOf(lim any) (*share.Share, error) {
 		q = l.sem.queue
 	case interface{ Total() *Semaphore }:
 		q = l.Total().queue
-	default:
-		return nil, invalid("the outage policy Share needs a limit of all keys together: a KeyedLimiter with a total, or Single")
+	}
+	if q == nil || q.base != nil && q.invalid == nil { // the second is the semaphore of one key, in Single
+		return nil, invalid("the outage policy Share needs a limit of all keys together: a KeyedLimiter with a total, or Single of a NewSemaphore")
 	}
 	if q.invalid != nil {
 		return nil, invalid("the outage policy Share divides the total of limiter %q, and %w", q.name, q.invalid)

@@ -31,8 +31,14 @@ func FromContext(ctx context.Context) (*Permit, bool) {
 }
 
 // NewContext returns a child of ctx in which FromContext finds the permit: for work under a permit
-// that was acquired with another context than Permit.Context. It does not end with the permit.
-func NewContext(ctx context.Context, p *Permit) context.Context { return &within{ctx, p} }
+// that was acquired with another context than Permit.Context. It does not end with the permit. If p
+// is nil, it returns ctx.
+func NewContext(ctx context.Context, p *Permit) context.Context {
+	if p == nil {
+		return ctx
+	}
+	return &within{ctx, p}
+}
 
 // source is what a permit of a Limiter is of: the default of a KeyedLimiter, or the queue of a Single.
 type source any

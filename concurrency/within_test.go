@@ -89,3 +89,33 @@ func TestNestedSemaphores(t *testing.T) {
 	}))
 	f.NoKeys("/queue/")
 }
+
+// TestNestedSingleOfAKey: the semaphore of a limiter's key in Single is of that limiter.
+func TestNestedSingleOfAKey(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.Session(idle())
+	lim := totaled(t, s, "llm", 1, 1)
+	single := concurrency.Single(lim.Key("a")).Key("")
+	require.NoError(t, lim.Key("b").Do(ctxT(t), func(ctx context.Context, _ *concurrency.Permit) error {
+		require.ErrorIs(t, single.Do(ctx, nothing, concurrency.Wait(0)), concurrency.ErrInvalid)
+		return nil
+	}))
+	require.NoError(t, single.Do(ctxT(t), func(ctx context.Context, _ *concurrency.Permit) error {
+		require.ErrorIs(t, lim.Key("b").Do(ctx, nothing, concurrency.Wait(0)), concurrency.ErrInvalid)
+		return nil
+	}))
+}
+
+// TestNewContextOfNil: what FromContext returns may be given to NewContext unseen.
+func TestNewContextOfNil(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.Session(idle())
+	p, ok := concurrency.FromContext(ctxT(t))
+	require.False(t, ok)
+	ctx := concurrency.NewContext(ctxT(t), p)
+	_, ok = concurrency.FromContext(ctx)
+	require.False(t, ok)
+	require.NoError(t, keyed(t, s, "tenants", 1).Key("a").Do(ctx, nothing))
+}

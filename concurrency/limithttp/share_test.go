@@ -299,6 +299,7 @@ func TestShareNeedsATotal(t *testing.T) {
 	for want, lim := range map[string]concurrency.Limiter{
 		"KeyedLimiterOptions.Total":           in.KeyedLimiter,
 		"limit of all keys together: a Keyed": keyOnly{in.KeyedLimiter},
+		"or Single of a NewSemaphore":         concurrency.Single(in.KeyedLimiter.Key("acme")),
 	} {
 		_, err := limithttp.Middleware(lim, share)
 		require.ErrorIs(t, err, concurrency.ErrInvalid)
