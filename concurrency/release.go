@@ -140,12 +140,18 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		case n != nil:
 			p.conclude(p.ticket.noticeError(n))
 			return nil
-		case removal == commit.Absent, removal == commit.Partial:
-			if p.ticket.request.of != nil { // the request at the key may have been deleted by hand, and not this one
-				if _, err := p.queue.sess.Erase(ctx, engine.Stored{Key: p.ticket.Key, Token: p.token}, nil); err != nil {
-					return err
-				}
+		}
+		if removal != commit.Partial && p.ticket.request.of != nil {
+			// If this one is still there, that at the key was deleted by hand: one Txn removes both.
+			next, err := p.queue.sess.Erase(ctx, engine.Stored{Key: p.ticket.Key, Token: p.token}, nil)
+			if err != nil && (removal == commit.Vanished || p.epoch.Context().Err() == nil) {
+				return err // otherwise it goes with the lease, and the loss is known
 			}
+			if next == commit.Removed {
+				removal = commit.Absent
+			}
+		}
+		if removal != commit.Vanished {
 			p.conclude(p.ticket.ending(ErrLost, "its key was gone before it was released"))
 			return nil
 		}

@@ -74,19 +74,24 @@ func TestTotalDeletedByHand(t *testing.T) {
 }
 
 // A permit whose request at the key was deleted by hand is lost as well: its release reports that, and
-// does not leave the request in the total behind.
+// does not leave the request in the total behind, also if the first answer to the release is lost.
 func TestRequestAtTheKeyDeletedByHand(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.Session(idle())
+	s, c := f.Session(idle())
 	lim := totaled(t, s, "llm", 2, 2)
 	require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx), "the limits are stored")
-	p := acquire(t, ctx, lim.Key("a"))
-	_, err := f.Client().Delete(ctx, f.Keys("/key/a/queue/")[0])
-	require.NoError(t, err)
-	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
-	f.NoKeys("/queue/")
+	for _, answered := range []bool{true, false} {
+		p := acquire(t, ctx, lim.Key("a"))
+		_, err := f.Client().Delete(ctx, f.Keys("/key/a/queue/")[0])
+		require.NoError(t, err)
+		if !answered {
+			c.Inject(embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.DropResponse})
+		}
+		require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
+		f.NoKeys("/queue/")
+	}
 	for range 2 {
 		defer func(p *concurrency.Permit) { require.NoError(t, p.Release(ctx)) }(acquire(t, ctx, lim.Key("b")))
 	}
