@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
@@ -32,6 +33,7 @@ type keyCap struct {
 	keys keyspace.Limiter
 	most int64
 	room atomic.Int64  // how many requests need no count
+	sent atomic.Int64  // calls that were admitted, and whose requests a count may not show yet
 	turn chan struct{} // taken by the call that counts
 
 	fullAt time.Time // when a count found no free key; only with turn
@@ -41,15 +43,41 @@ func newKeyCap(sess *engine.Session, keys keyspace.Limiter, most int) *keyCap {
 	return &keyCap{sess: sess, keys: keys, most: int64(most), turn: make(chan struct{}, 1)}
 }
 
-// admits reports whether a request may be written without a count.
-func (k *keyCap) admits() bool { return k.room.Add(-1) >= 0 }
+// admits reports whether a request may be written without a count. If so, landed is to be called.
+func (k *keyCap) admits() bool {
+	k.sent.Add(1) // first: a count that begins now must know of it
+	if k.room.Add(-1) >= 0 {
+		return true
+	}
+	k.sent.Add(-1)
+	return false
+}
+
+// entry is one call's admission by a keyCap.
+type entry struct {
+	cap      *keyCap
+	admitted bool
+}
+
+// landed ends the time in which a count may not show the request: it was written, or it failed.
+func (e *entry) landed() {
+	if e != nil && e.admitted {
+		e.admitted = false
+		e.cap.sent.Add(-1)
+	}
+}
 
 // enter counts, and returns an error if no key is free and the queue's own is not live.
-func (k *keyCap) enter(ctx context.Context, q *sessionQueue) error {
-	free, err := k.free(ctx)
-	if err != nil || free {
+func (e *entry) enter(ctx context.Context, q *sessionQueue, begun time.Time) (err error) {
+	k := e.cap
+	if e.admitted, err = k.free(ctx); err != nil || e.admitted {
 		return err
 	}
+	leave, err := q.turn(ctx, &q.sess.Sending, begun)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	resp, err := k.sess.Read(ctx, q.keys.Range, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil || resp.Count > 0 {
 		return err
@@ -76,17 +104,26 @@ func (k *keyCap) free(ctx context.Context) (bool, error) {
 	case time.Since(k.fullAt) < capAgain:
 		return false, nil
 	}
-	live, err := k.count(ctx)
-	if err != nil {
-		return false, err
+	var pause commit.Backoff
+	for {
+		sent := k.sent.Load() // before the count: what has landed by now is in it
+		live, err := k.count(ctx)
+		if err != nil {
+			return false, err
+		}
+		if live >= k.most {
+			k.fullAt = time.Now()
+			return false, nil
+		}
+		if free := k.most - live - sent; free > 0 {
+			k.sent.Add(1)
+			k.room.Store(min(free, max(free/capShare, capLeast)) - 1)
+			return true, nil
+		}
+		if err := pause.Wait(ctx, nil); err != nil { // for the requests that were sent
+			return false, err
+		}
 	}
-	free := k.most - live
-	if free <= 0 {
-		k.fullAt = time.Now()
-		return false, nil
-	}
-	k.room.Store(min(free, max(free/capShare, capLeast)) - 1)
-	return true, nil
 }
 
 // count returns how many keys are live, or at least MaxKeys. There are no more keys than requests

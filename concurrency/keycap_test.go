@@ -98,6 +98,33 @@ func TestTrapN16CountsSeldom(t *testing.T) {
 	require.LessOrEqual(t, c.Requests()["Range"], 4, "a count after 32 requests and after 40, names, and the key's own range")
 }
 
+// Of a burst of calls, each with a key of its own, one process admits no more than MaxKeys: requests that
+// are on their way are live, too.
+func TestTrapN16BurstOfKeys(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	lim := capped(t, s, "few", concurrency.KeyedLimiterOptions{MaxKeys: 20})
+	calls := make([]<-chan answer, 400)
+	for i := range calls {
+		calls[i] = ask2(ctx, lim.Key(fmt.Sprint(i)))
+	}
+	var permits []*concurrency.Permit
+	for _, call := range calls {
+		if a := got(t, call, "it is granted or refused"); a.err != nil {
+			require.ErrorIs(t, a.err, concurrency.ErrTooMany)
+		} else {
+			permits = append(permits, a.p)
+		}
+	}
+	require.Len(t, permits, 20)
+	for _, p := range permits {
+		require.NoError(t, p.Release(ctx))
+	}
+	f.NoKeys("/queue/")
+}
+
 // BenchmarkTrapN16Count is a count of a limiter's keys, beside so many live ones.
 func BenchmarkTrapN16Count(b *testing.B) {
 	for _, live := range []int{10_000, 50_000} {

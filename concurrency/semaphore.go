@@ -177,16 +177,12 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 	if s.total != nil {
 		r.total, r.maxTotal, checked = s.total.limit, s.total.waiters, checked && s.total.checked.Load()
 	}
-	counts := s.keys != nil && !s.keys.admits()
-	if !checked || r.weight > 1 || counts {
-		r.prepare = func(ctx context.Context) error {
-			if counts {
-				if err := s.keys.enter(ctx, s.queue); err != nil {
-					return err
-				}
-			}
-			return s.prepare(ctx, r.weight)
-		}
+	if s.keys != nil {
+		r.entry = &entry{s.keys, s.keys.admits()}
+		defer r.entry.landed()
+	}
+	if !checked || r.weight > 1 {
+		r.prepare = func(ctx context.Context) error { return s.prepare(ctx, r.weight) }
 	}
 	return s.queue.acquire(ctx, r)
 }

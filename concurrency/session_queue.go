@@ -112,6 +112,11 @@ func (q *sessionQueue) acquire(ctx context.Context, r request) (*Permit, error) 
 // acquireWithin is acquire until ctx ends.
 func (q *sessionQueue) acquireWithin(ctx context.Context, r request, begun time.Time) (*Permit, error) {
 	lease := q.sess.Lease()
+	if r.entry != nil && !r.entry.admitted {
+		if err := q.sess.Do(ctx, func(ctx context.Context) error { return r.entry.enter(ctx, q, begun) }); err != nil {
+			return nil, err
+		}
+	}
 	if r.prepare != nil {
 		leave, err := q.turn(ctx, &q.sess.Sending, begun)
 		if err != nil {
@@ -209,6 +214,7 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 		c, admitted, err = q.enqueue(ctx, e, r, false, nil)
 	}
 	leave()
+	r.entry.landed()
 	if err == nil && !admitted && c.next == nil {
 		err = q.await(ctx, e, c, begun)
 	}
