@@ -96,9 +96,11 @@
 //
 // After http.Hijacker or http.ResponseController.Hijack, as for a WebSocket, the permit is held
 // until the handler has returned and the connection is closed, in either order; ServeHTTP of the
-// Middleware returns then. A lost permit does not close the connection. The connection is of
-// another type than the server's: its method NetConn returns that. Flush, 1xx responses, HTTP/2,
-// deadlines and sendfile are as without the Middleware; http.Pusher is not passed on.
+// Middleware returns then. A lost permit does not close the connection; ServeHTTP then returns
+// with the handler, except under Share, where the connection uses the share until it is closed.
+// The connection is of another type than the server's: its method NetConn returns that. Flush, 1xx
+// responses, HTTP/2, deadlines and sendfile are as without the Middleware; http.Pusher is not
+// passed on.
 //
 // # Where to put it
 //

@@ -39,7 +39,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		if own.MultipartForm != nil {
 			r.MultipartForm = own.MultipartForm // net/http removes the files of this one
 		}
-		res.outlive(ctx)
+		res.outlive(ctx, c.Outage == Share)
 	})
 	if err == nil {
 		return

@@ -65,11 +65,15 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.conn, rw, nil
 }
 
-// outlive waits until a hijacked connection is closed, or its permit has ended.
-func (w *response) outlive(ctx context.Context) {
+// outlive waits until a hijacked connection is closed, or its permit has ended. Where lost permits
+// count as well it waits for the connection alone.
+func (w *response) outlive(ctx context.Context, lostCount bool) {
 	lost, counted := middleware.Counted(ctx)
 	if w.conn == nil || !counted {
 		return
+	}
+	if lostCount {
+		lost = nil
 	}
 	select {
 	case <-w.conn.closed:

@@ -231,6 +231,40 @@ func TestShareOfAConnection(t *testing.T) {
 	in.holders("acme", 0)
 }
 
+// TestShareCountsConnectionsFromBefore: a hijacked connection whose permit was lost in an outage uses
+// the share until it is closed.
+func TestShareCountsConnectionsFromBefore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a lease to be lost")
+	}
+	t.Parallel()
+	in := withTotal(testkit.Shared(t), 2)
+	conns := make(chan net.Conn, 2)
+	s := in.serve(options(wait(500*time.Millisecond), func(o *limithttp.Options) {
+		o.Outage, o.Patience = limithttp.Share, time.Second
+	}), func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ws" {
+			conn, _ := upgrade(t, w)
+			conns <- conn
+			return
+		}
+		ok(w, r)
+	})
+	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, 10*time.Millisecond)
+	in.shared(1)
+	for range 2 {
+		s.dial()
+	}
+	in.client.Cut()
+	require.Eventually(t, func() bool { return in.sess.Lease() == 0 }, soon, 10*time.Millisecond, "the lease is lost")
+	for range 8 { // an outage is known by then
+		require.Equal(t, http.StatusServiceUnavailable, s.get("acme").StatusCode, "both connections are open")
+	}
+	(<-conns).Close()
+	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, 10*time.Millisecond)
+	(<-conns).Close()
+}
+
 // TestShareOfATransport: an outgoing call that began under a share uses it until its body is closed.
 func TestShareOfATransport(t *testing.T) {
 	if testing.Short() {
