@@ -187,7 +187,14 @@ func (a *Admission) without(ctx context.Context, key string, each []concurrency.
 		if full != nil {
 			return nil, nil, fmt.Errorf("%w: %w", full, err)
 		}
+		reported := false
+		defer func() {
+			if !reported { // it has panicked
+				_ = end()
+			}
+		}()
 		report(fmt.Errorf("passed without a permit (Options.Outage is Share): %w", err))
+		reported = true
 		return work, end, nil
 	}
 	return nil, nil, err
@@ -202,11 +209,9 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 		p, err = a.Limiter.Key(key).Acquire(ctx, opts...)
 	}
 	if err == nil {
-		a.outage.answered()
-		if err = a.drained(ctx, by); err == nil {
+		if err = a.begin(ctx, p, by); err == nil {
 			return a.hold(ctx, p, report)
 		}
-		release(ctx, p)
 	}
 	work, end, err := a.without(ctx, key, each, err, report)
 	if err != nil {
@@ -219,4 +224,19 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 	})
 	forget := context.AfterFunc(ctx, leave)
 	return work, func() { forget(); leave() }, nil
+}
+
+// begin waits until work under the permit may begin, and releases the permit if it may not, or if
+// OnOutage panics.
+func (a *Admission) begin(ctx context.Context, p *concurrency.Permit, by time.Time) (err error) {
+	begins := false
+	defer func() {
+		if !begins {
+			_ = release(ctx, p)
+		}
+	}()
+	a.outage.answered()
+	err = a.drained(ctx, by)
+	begins = err == nil
+	return err
 }

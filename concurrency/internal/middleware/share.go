@@ -23,6 +23,7 @@ func (a *Admission) turn(ctx context.Context) (by time.Time, opts []concurrency.
 	if v, _ := a.share.Enter(0, false); v != share.Drain {
 		return by, opts, nil
 	}
+	a.outage.answered() // by a new lease
 	if err := a.drained(ctx, by); err != nil {
 		return by, nil, err
 	}
@@ -60,6 +61,9 @@ func (a *Admission) drained(ctx context.Context, by time.Time) error {
 // if it has had a permit in the end and has lost it.
 func (a *Admission) enter(ctx context.Context, key string, each []concurrency.AcquireOption) (_ context.Context, end func() error, full error) {
 	weight := share.Weight(each)
+	if weight < 1 {
+		return nil, nil, Invalid(fmt.Sprintf("acquire %q", key), fmt.Errorf("Weight(%d) is below 1, or an option is nil (Options.Each)", weight))
+	}
 	switch v, f := a.share.Enter(weight, true); v {
 	case share.Run:
 	case share.Refuse:
@@ -109,11 +113,22 @@ func (s *stay) counts(v *visit) bool {
 	return !s.ended || p != nil && p.Err() == nil
 }
 
-// ask asks for the permit of work that runs already.
+// ask asks for the permit of work that runs already. If that is refused, because too many wait
+// perhaps, it asks again: until it has a permit, the process begins no other work under one.
 func (s *stay) ask(ctx context.Context, v *visit, key string, each []concurrency.AcquireOption) {
-	p, err := s.a.Limiter.Key(key).Acquire(ctx, append(slices.Clip(each), concurrency.Wait(maxTime))...)
-	if err != nil {
-		return // the work remains under the share until its end
+	opts := append(slices.Clip(each), concurrency.Wait(maxTime))
+	p, err := s.a.Limiter.Key(key).Acquire(ctx, opts...)
+	for err != nil {
+		switch {
+		case errors.Is(err, concurrency.ErrClosed), errors.Is(err, concurrency.ErrLost), errors.Is(err, concurrency.ErrReleased):
+			return // the work remains under the share until its end
+		}
+		select {
+		case <-time.After(askEvery):
+		case <-ctx.Done():
+			return
+		}
+		p, err = s.a.Limiter.Key(key).Acquire(ctx, opts...)
 	}
 	s.a.outage.answered()
 	v.permit.Store(p)

@@ -1,0 +1,167 @@
+package virtual
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+)
+
+// each has a service ask with those options.
+func each(opts ...concurrency.AcquireOption) func(*limithttp.Options) {
+	return func(o *limithttp.Options) {
+		o.Each = func(*http.Request) []concurrency.AcquireOption { return opts }
+	}
+}
+
+// TestShareRefusesBadOptions: a weight that is refused while etcd answers is refused in an outage,
+// and takes nothing from the share and adds nothing to it.
+func TestShareRefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []concurrency.AcquireOption{concurrency.Weight(0), concurrency.Weight(-3), nil} {
+		bubble(t, 2, func(t *testing.T, on []*desk) {
+			s := services(on, limithttp.Share, new(peak), func(o *limithttp.Options) {
+				o.Each = func(r *http.Request) []concurrency.AcquireOption {
+					if r.Header.Get("Tenant") == "slow" {
+						return []concurrency.AcquireOption{bad}
+					}
+					return nil
+				}
+			})[0]
+			s.slow = func(*http.Request) { time.Sleep(500 * time.Millisecond) }
+			require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
+			time.Sleep(time.Minute)
+			require.Equal(t, http.StatusInternalServerError, s.get(t.Context(), "slow"))
+			s.cutOff()
+			var all sync.WaitGroup
+			for range 2 {
+				all.Go(func() { require.Equal(t, http.StatusInternalServerError, s.get(context.Background(), "slow")) })
+			}
+			all.Wait()
+			require.Equal(t, concurrency.Share{Limit: total, Sessions: 2, Size: total / 2}, s.share())
+		})
+	}
+}
+
+// TestShareAsksAgain: work under a share whose call for a permit is refused asks again: it may
+// continue for hours, and no other request of the process begins under a permit until it has one.
+func TestShareAsksAgain(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		end := make(chan struct{})
+		finish := sync.OnceFunc(func() { close(end) })
+		defer finish()
+		flow := concurrency.ID("flow")
+		fleet := services(on, limithttp.Share, new(peak), nil)
+		s := services(on, limithttp.Share, new(peak), each(flow))[0]
+		s.slow = func(*http.Request) { <-end }
+		require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
+		time.Sleep(time.Minute)
+		held, err := fleet[1].lim.Key("slow").Acquire(t.Context(), flow) // in the way of the work's permit
+		require.NoError(t, err)
+		s.cutOff()
+		status := s.without("slow")
+		s.client.Mend()
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, s.share().Running)
+		require.NoError(t, held.Release(t.Context()))
+		time.Sleep(10 * time.Second)
+		require.Zero(t, s.share().Running, "the work has its permit")
+		require.Equal(t, http.StatusOK, fleet[0].get(t.Context(), "a"))
+		finish()
+		require.Equal(t, http.StatusOK, <-status)
+	})
+}
+
+// TestShareReportPanics: a panic of ReportError ends the request, and its place under the share.
+func TestShareReportPanics(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		s := services(on, limithttp.Share, new(peak), func(o *limithttp.Options) {
+			o.ReportError = func(*http.Request, error) { panic("planned") }
+		})[0]
+		other := services(on, limithttp.Share, new(peak), nil)[0]
+		require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
+		time.Sleep(time.Minute)
+		other.cutOff()
+		for range 3 {
+			require.PanicsWithValue(t, "planned", func() { s.get(t.Context(), "a") })
+		}
+		require.Zero(t, s.share().Running)
+		other.client.Mend()
+		time.Sleep(time.Minute)
+		require.Zero(t, s.share().Permits)
+		require.Equal(t, http.StatusOK, other.get(t.Context(), "a"))
+	})
+}
+
+// TestShareHealingIsKnown: an outage ends with etcd's first answer, though requests wait for the
+// permits of work under the share.
+func TestShareHealingIsKnown(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		end := make(chan struct{})
+		finish := sync.OnceFunc(func() { close(end) })
+		defer finish()
+		fleet := services(on, limithttp.Share, new(peak), nil)
+		a, b := fleet[0], fleet[1]
+		a.slow = func(*http.Request) { <-end }
+		require.Equal(t, http.StatusOK, a.get(t.Context(), "a"))
+		time.Sleep(time.Minute)
+		a.cutOff()
+		status := a.without("slow")
+		var held []*concurrency.Permit
+		for range total {
+			p, err := b.lim.Key("b").Acquire(t.Context())
+			require.NoError(t, err)
+			held = append(held, p)
+		}
+		a.client.Mend()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, http.StatusServiceUnavailable, a.get(t.Context(), "a"))
+		require.False(t, a.away.Load())
+		finish()
+		require.Equal(t, http.StatusOK, <-status)
+		for _, p := range held {
+			require.NoError(t, p.Release(t.Context()))
+		}
+	})
+}
+
+// TestOutageEndPanics: a panic of OnOutage, when the outage ends, leaves no permit behind.
+func TestOutageEndPanics(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		s := services(on, limithttp.Closed, new(peak), nil)[0]
+		rt, err := limithttp.Transport(s.lim, limithttp.Options{
+			Key: func(*http.Request) (string, bool) { return "a", true },
+			OnOutage: func(err error) {
+				if err == nil {
+					panic("planned")
+				}
+			},
+		}, nil)
+		require.NoError(t, err)
+		send := func() error {
+			r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://localhost", nil)
+			require.NoError(t, err)
+			_, err = rt.RoundTrip(r) //nolint:bodyclose // it never has a response
+			return err
+		}
+		s.client.Cut()
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, send(), concurrency.ErrUnavailable)
+		s.client.Mend()
+		time.Sleep(time.Minute)
+		require.PanicsWithValue(t, "planned", func() { _ = send() })
+		st, err := s.total.Status(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, st.Holders)
+	})
+}
