@@ -88,7 +88,7 @@ func (q *sessionQueue) shared() *share.Share {
 			return 0
 		}})
 		q.sharing.share.Store(s)
-		m := &member{queue: q, share: s, every: min(q.sess.TTL()/3, countEvery)}
+		m := newMember(q, s)
 		q.sess.Background(m.run)
 	})
 	return q.sharing.share.Load()
@@ -103,8 +103,14 @@ type member struct {
 	queue  *sessionQueue
 	share  *share.Share
 	every  time.Duration
+	alone  time.Duration    // how long after it has joined some may not have counted it
 	lease  clientv3.LeaseID // on which the key was written
 	joined time.Time        // when that was
+}
+
+func newMember(q *sessionQueue, s *share.Share) *member {
+	every := min(q.sess.TTL()/3, countEvery)
+	return &member{queue: q, share: s, every: every, alone: every + q.sess.TTL()}
 }
 
 // run counts until Close begins.
@@ -127,8 +133,9 @@ func (m *member) run() {
 }
 
 // count reads the limit and the number of sessions, in one Txn that also writes the key if it is
-// not there. The number counts only once all others have had the time to count this session as
-// well: two sessions never divide a limit by numbers that leave each other out.
+// not there. The number counts only once all others have counted this session as well, or have lost
+// their leases since they last counted: two sessions that lose etcd together never divide a limit by
+// numbers that leave each other out.
 func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	q, space := m.queue, m.queue.sess.Space()
 	key := space.Member(q.keys, int64(e.Lease()))
@@ -156,7 +163,7 @@ func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	case own == 0:
 		m.lease = 0 // it was deleted by hand
 	}
-	if joins || own == 0 || asked.Sub(m.joined) < 2*m.every {
+	if joins || own == 0 || asked.Sub(m.joined) < m.alone {
 		sessions = 0
 	}
 	m.share.Count(sessions)

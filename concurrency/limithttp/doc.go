@@ -70,7 +70,7 @@
 // share, requests are answered with 503. The share is the limit divided by the number of sessions
 // that share it, rounded down, as both were last read; a session counts them every 5 seconds, or
 // every third of its TTL if that is shorter. The share is 0 if their number is not known: until the
-// session has used the limit for twice that time. Work of the process that began under permits uses
+// session has used the limit for that time and a TTL. Work of the process that began under permits uses
 // the share as well, as long as it runs. At most twice as many requests run as the limit allows:
 // the limit itself for the processes that reach etcd, and the shares of those that are cut off. If
 // all are cut off, it is the limit, once the work under lost permits has stopped. When etcd answers

@@ -249,7 +249,7 @@ func TestShareCountsWorkFromBefore(t *testing.T) {
 // one that does not know their number.
 func TestShareOfANewProcess(t *testing.T) {
 	t.Parallel()
-	for _, age := range []time.Duration{0, time.Second, 9 * time.Second, 16 * time.Second} {
+	for _, age := range []time.Duration{0, time.Second, 9 * time.Second, 19 * time.Second, 31 * time.Second} {
 		bubble(t, 2, func(t *testing.T, on []*desk) {
 			s := services(on, limithttp.Share, new(peak), nil)[0]
 			time.Sleep(time.Nanosecond)
@@ -257,7 +257,7 @@ func TestShareOfANewProcess(t *testing.T) {
 			time.Sleep(age)
 			s.cutOff()
 			want := http.StatusServiceUnavailable
-			if age > 15*time.Second {
+			if age > 30*time.Second {
 				want = http.StatusOK
 			}
 			require.Equal(t, want, s.get(t.Context(), "a"), "%v: %+v", age, s.share())

@@ -165,3 +165,28 @@ func TestOutageEndPanics(t *testing.T) {
 		require.Empty(t, st.Holders)
 	})
 }
+
+// TestShareOfThoseThatNeverMet: a session that joins while another cannot count it, but still trusts its
+// lease, has no share: all shares together are within the limit.
+func TestShareOfThoseThatNeverMet(t *testing.T) {
+	t.Parallel()
+	bubble(t, 3, func(t *testing.T, on []*desk) {
+		fleet := services(on[:2], limithttp.Share, new(peak), nil)
+		for _, s := range fleet {
+			require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
+		}
+		time.Sleep(time.Minute)
+		on[0].client.Cut() // or it is paused
+		fleet = append(fleet, services(on[2:], limithttp.Share, new(peak), nil)...)
+		time.Sleep(11 * time.Second) // the first still trusts its lease
+		for _, d := range on[1:] {
+			d.client.Cut()
+		}
+		time.Sleep(time.Minute)
+		sum := 0
+		for _, s := range fleet {
+			sum += s.share().Size
+		}
+		require.LessOrEqual(t, sum, total)
+	})
+}
