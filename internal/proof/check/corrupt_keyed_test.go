@@ -25,13 +25,6 @@ var corruptionsOfKeyed = []corruption{
 		})
 		return ok && s.rewrite(func(e *history.Event) bool { return e.Rev == l.rev }, func(r *record.Limit) { r.Settled = true }) > 0
 	}},
-	{"have a cleared limit deleted", []string{"store/through"}, func(s *scene) bool {
-		l, ok := s.keyLimit(func(g *gate, l limit) bool {
-			st, _ := g.stateAt(l.rev)
-			return l.own.rev == l.rev && l.own.record.Inherit && !l.inForce.record.Unsettled() && st.held > l.n
-		})
-		return ok && s.edit(func(e *history.Event) bool { return e.KV != nil && e.Rev == l.rev }, func(e *history.Event) { e.Kind = history.KindDelete }) > 0
-	}},
 }
 
 // keyLimit picks what has limited a key of a limiter.
