@@ -89,7 +89,7 @@ func (r *row) settle() {
 		default:
 			r.Other++
 		}
-		if a.Without {
+		if a.Without && a.Admitted >= r.from { // not one that began in the row before
 			r.Without++
 		}
 	}

@@ -49,6 +49,12 @@ func TestJudge(t *testing.T) {
 	if r.Served != 2 || r.Full != 1 || r.Unavailable != 1 || r.Other != 2 || r.Without != 1 || r.By["pod-1"] != 1 || r.P95 != 1 {
 		t.Errorf("%+v", r)
 	}
+	before, since := without, without
+	before.Admitted, since.Admitted = 99, 100
+	r = &row{from: 100, answers: []waits.Answer{before, since}}
+	if r.settle(); r.Without != 1 {
+		t.Errorf("%d requests without a permit began in the row, want 1", r.Without)
+	}
 }
 
 func TestSpan(t *testing.T) {
