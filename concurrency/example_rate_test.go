@@ -29,7 +29,7 @@ func ExampleRateLimiter() {
 	for { // a request that may not
 		var exceeded *concurrency.RateExceededError
 		if err := mails.Allow(); errors.As(err, &exceeded) {
-			_ = exceeded.RetryAfter.Round(time.Second) // tell the client
+			_ = exceeded.RetryAfter.Round(time.Second) // for the client's Retry-After
 			break
 		}
 	}

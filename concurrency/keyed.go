@@ -182,7 +182,7 @@ func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOp
 	return nil
 }
 
-// ClearLimit takes away the limit that SetLimit has given a key: the default is in force for it
+// ClearLimit removes the limit that SetLimit has set for a key: the default is in force for it
 // again, at once and for all processes. A small record stays for the key, so that no late
 // copy of an earlier change takes effect. Without such a limit it does nothing. It returns ErrInvalid
 // for a key that is empty or longer than 255 bytes, ErrClosed, ctx's error, or one of etcd's; after

@@ -89,6 +89,7 @@ func BenchmarkKeyedContended(b *testing.B) {
 				require.NoError(b, err)
 				b.Cleanup(func() { _ = s.Close(ctx) })
 				lim, sm := totaled(b, s, "llm", c.limit, c.total), sem(b, s, "plain", c.plain)
+				// The work has a length, so that calls wait for each other.
 				work := func(context.Context, *concurrency.Permit) error { time.Sleep(time.Millisecond); return nil }
 				for range 8 {
 					ours = append(ours, func() error { return lim.Key(nthKey("k", rand.N(c.keys))).Do(ctx, work) })

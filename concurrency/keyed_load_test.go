@@ -115,7 +115,7 @@ func TestKeyedLimiterRaftEntries(t *testing.T) {
 				if !assertNoError(t, err) {
 					return
 				}
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // work, so that requests wait
 				assertNoError(t, p.Release(ctx))
 			}
 		})

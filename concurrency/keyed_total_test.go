@@ -185,7 +185,7 @@ func TestKeyedLimiterCrowd(t *testing.T) {
 					}
 					all.enter(w)
 					each[k].enter(w)
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // work, so that permits overlap
 					each[k].leave(w)
 					all.leave(w)
 					assertNoError(t, p.Release(ctx))

@@ -318,7 +318,7 @@ func TestPeerP12KeysAreText(t *testing.T) {
 	for _, key := range keys {
 		p, err := here.Key(key).Acquire(ctx)
 		if key == "" {
-			require.ErrorIs(t, err, concurrency.ErrInvalid, "no key is no limit, which nobody may get by accident")
+			require.ErrorIs(t, err, concurrency.ErrInvalid, "a request without a key would have no limit by accident")
 			continue
 		}
 		require.NoError(t, err, "%q: the others are keys of their own", key)

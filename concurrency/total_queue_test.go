@@ -26,7 +26,7 @@ func waitsInTotal(t testing.TB, ctx context.Context, lim *concurrency.KeyedLimit
 	}, soon, tick)
 }
 
-// MaxWaiters counts the waiters of the key alone: those of others at the total refuse nobody (N7).
+// MaxWaiters counts the waiters of the key alone, and not those of other keys in the total (N7).
 func TestTrapN7MaxWaitersOfTheKey(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -62,7 +62,7 @@ func TestEnabledUnderLoad(t *testing.T) {
 	enabled.Store(true)
 	s := in.serve(options(wait(soon), func(o *limithttp.Options) { o.Enabled = enabled.Load }), func(_ http.ResponseWriter, r *http.Request) {
 		if _, has := limithttp.FromContext(r.Context()); has {
-			permitted.run(func() { time.Sleep(time.Millisecond) })
+			permitted.run(func() { time.Sleep(time.Millisecond) }) // work, so that requests overlap
 		}
 	})
 	ctx, stop := context.WithCancel(ctxT(t))

@@ -69,7 +69,7 @@ func TestPeerP15OutageIsNoQuota(t *testing.T) {
 }
 
 // TestPeerP17WaitsNoLongerThanItsClient: a client that leaves ends the wait for its key and for the
-// total, long before Wait has passed; one that is refused is told when to come back.
+// total, long before Wait has passed; a refusal says when to retry.
 func TestPeerP17WaitsNoLongerThanItsClient(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, 1)

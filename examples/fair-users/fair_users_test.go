@@ -21,19 +21,18 @@ func TestMain(m *testing.M) {
 // run is a run in this process; the gateways and the model are processes of their own.
 func run(t *testing.T, args ...string) outcome {
 	t.Helper()
-	c, err := parseFlags(args, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var progress, out bytes.Buffer
-	o, err := demonstrate(t.Context(), c, &progress)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &progress)
-	}
-	o.write(&out)
-	t.Logf("%s%s", &progress, &out)
 	var last outcome
-	progtest.LastLine(t, out.String(), &last)
+	progtest.InProcess(t, &last, func(progress, out io.Writer) error {
+		c, err := parseFlags(args, io.Discard)
+		if err != nil {
+			return err
+		}
+		o, err := demonstrate(t.Context(), c, progress)
+		if err == nil {
+			o.write(out)
+		}
+		return err
+	})
 	if !last.OK || len(last.Violations) > 0 {
 		t.Errorf("%q", last.Violations)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/examples/internal/backend"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 	"github.com/etcdkit/etcdkit/examples/internal/waits"
 )
 
@@ -29,7 +30,7 @@ func until(ctx context.Context, ok func() (bool, error)) (bool, error) {
 		if done || err != nil || time.Now().After(end) {
 			return done, err
 		}
-		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+		if err := program.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return false, err
 		}
 	}
@@ -91,11 +92,11 @@ func (d *demo) flows(ctx context.Context, o *outcome) error {
 	o.step("flow-1 begins at gateway-1", answered(at(0, "flow-1")), "200", 0)
 	o.step("permits of this user", holders(), "1 (flow-1 at gateway-1)", 0)
 	o.step("it ends at gateway-2, by ReleaseID", answered(at(1, "flow-1/end")), "200", 0)
-	told, err := until(ctx, func() (bool, error) { return d.count(backend.Event{Kind: evReleased, Text: "flow-1"}) == 1, nil })
+	ended, err := until(ctx, func() (bool, error) { return d.count(backend.Event{Kind: evReleased, Text: "flow-1"}) == 1, nil })
 	if err != nil {
 		return err
 	}
-	o.step("gateway-1 notices: its context has ended with ErrReleased", fmt.Sprint(told), "true", 0)
+	o.step("gateway-1 notices: its context has ended with ErrReleased", fmt.Sprint(ended), "true", 0)
 	o.step("permits of this user", holders(), "0", 0)
 	o.step("it ends once more", answered(at(2, "flow-1/end")), "404", 0)
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/examples/internal/downstream"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 	"github.com/etcdkit/etcdkit/examples/internal/waits"
 )
 
@@ -54,7 +55,7 @@ func (d *demo) share(ctx context.Context, way string, to **shared) error {
 	var wg sync.WaitGroup
 	repeat := func(user string, pause func() time.Duration) {
 		wg.Go(func() {
-			for sleep(ending, pause()) == nil {
+			for program.Sleep(ending, pause()) == nil {
 				ask(user)
 			}
 		})
@@ -62,12 +63,12 @@ func (d *demo) share(ctx context.Context, way string, to **shared) error {
 	for range d.greedy {
 		repeat(greedy, func() time.Duration { return time.Millisecond })
 	}
-	err := sleep(ctx, 500*time.Millisecond) // the queue is long
+	err := program.Sleep(ctx, 500*time.Millisecond) // the queue is long
 	for i := range d.users {
 		repeat(name(i), func() time.Duration { return time.Second + rand.N(time.Second) })
 	}
 	if err == nil {
-		err = sleep(ctx, d.load)
+		err = program.Sleep(ctx, d.load)
 	}
 	end()
 	wg.Wait()
@@ -108,13 +109,4 @@ func tally(answers map[string][]waits.Answer, b downstream.Book, users int) *sha
 	}
 	s.P50, s.P95 = waits.Percentile(quiet, 50), waits.Percentile(quiet, 95)
 	return s
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }

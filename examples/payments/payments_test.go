@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/examples/internal/progtest"
 )
 
@@ -24,22 +22,18 @@ func TestMain(m *testing.M) {
 // run is a run in this process; servers and provider are processes of their own.
 func run(t *testing.T, args ...string) outcome {
 	t.Helper()
-	c, err := parseFlags(args, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var progress, out bytes.Buffer
-	o, err := demonstrate(t.Context(), c, &progress)
-	if errors.Is(err, embedtest.ErrExternal) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &progress)
-	}
-	o.write(&out)
-	t.Logf("%s%s", &progress, &out)
 	var last outcome
-	progtest.LastLine(t, out.String(), &last)
+	progtest.InProcess(t, &last, func(progress, out io.Writer) error {
+		c, err := parseFlags(args, io.Discard)
+		if err != nil {
+			return err
+		}
+		o, err := demonstrate(t.Context(), c, progress)
+		if err == nil {
+			o.write(out)
+		}
+		return err
+	})
 	return last
 }
 

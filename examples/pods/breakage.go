@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 )
 
 // The phases in which processes are killed or paused.
@@ -70,7 +72,7 @@ func (d *demo) paused(ctx context.Context) error {
 	if err := pod.Pause(); err != nil {
 		return err
 	}
-	err := sleep(ctx, d.ttl)
+	err := program.Sleep(ctx, d.ttl)
 	if err == nil {
 		err = d.until(ctx, "the permits of a paused instance are free", func() (bool, error) {
 			held, waiting, err := d.holds(ctx, pod.Name)
@@ -78,7 +80,7 @@ func (d *demo) paused(ctx context.Context) error {
 		})
 	}
 	if err == nil {
-		err = sleep(ctx, time.Second) // others hold them
+		err = program.Sleep(ctx, time.Second) // others hold them
 	}
 	if err == nil {
 		p.Unavailable, p.Full, p.From = anyNumber, anyNumber, pod.Name // for the requests whose permits were lost
@@ -96,7 +98,7 @@ func (d *demo) paused(ctx context.Context) error {
 
 // working waits until an instance holds a permit.
 func (d *demo) working(ctx context.Context, owner string) error {
-	if err := sleep(ctx, time.Second); err != nil {
+	if err := program.Sleep(ctx, time.Second); err != nil {
 		return err
 	}
 	return d.until(ctx, "the instance holds a permit", func() (bool, error) {
@@ -121,5 +123,5 @@ func (d *demo) serving(ctx context.Context, i int, more time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return sleep(ctx, more)
+	return program.Sleep(ctx, more)
 }

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/examples/internal/backend"
@@ -64,46 +62,28 @@ func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome,
 	d.settings = settings{Endpoints: endpoints, Namespace: "pods-" + strings.ToLower(rand.Text()[:8]), Limit: c.limit, TTL: c.ttl, Margin: c.margin()}
 	d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
 	if err = d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err }); err != nil {
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-			err = cause // of the other errors
-		}
 		return nil, err
 	}
 	return o, nil
 }
 
 // run starts all processes for fn, and at the end stops them and removes all keys of the run.
-func (d *demo) run(ctx context.Context, fn func() error) (err error) {
-	etcd, err := cluster.Dial(d.Endpoints)
-	if err != nil {
-		return err
-	}
-	defer etcd.Close()
-	defer d.Stop()
-	start, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	sess, err := concurrency.NewSession(start, etcd, d.Namespace, &concurrency.SessionOptions{Owner: "operator", TTL: 60 * time.Second})
-	if err != nil {
-		return err
-	}
-	if d.sem, err = newLimit(sess, d.limit); err == nil {
-		err = d.startAll(ctx)
-	}
-	if err == nil {
-		var url string
-		var shut func()
-		if url, shut, err = d.proxy.Listen(); err == nil {
-			d.client = waits.NewClient(url)
-			err = fn()
-			shut()
+func (d *demo) run(ctx context.Context, fn func() error) error {
+	return d.Operate(ctx, d.Endpoints, d.Namespace, 60*time.Second, func(sess *concurrency.Session) (err error) {
+		if d.sem, err = newLimit(sess, d.limit); err != nil {
+			return err
 		}
-	}
-	d.Stop()
-	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	err = errors.Join(err, sess.Close(ending))
-	_, bad := etcd.Delete(ending, sess.NamespacePrefix(), clientv3.WithPrefix())
-	return errors.Join(err, bad)
+		if err = d.startAll(ctx); err != nil {
+			return err
+		}
+		url, shut, err := d.proxy.Listen()
+		if err != nil {
+			return err
+		}
+		defer shut()
+		d.client = waits.NewClient(url)
+		return fn()
+	})
 }
 
 // startAll starts the downstream service, then the instances.

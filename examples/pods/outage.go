@@ -6,6 +6,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
 	"github.com/etcdkit/etcdkit/examples/internal/backend"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 )
 
 // outage is a phase in which etcd is stopped under a policy.
@@ -34,7 +35,7 @@ func (o outage) run(d *demo, ctx context.Context) error {
 		return err
 	}
 	defer d.load(ctx, o.name)()
-	err := sleep(ctx, time.Second)
+	err := program.Sleep(ctx, time.Second)
 	if err == nil {
 		err = d.each(ctx, "each instance has counted the others", func(_ *backend.Server, st state) bool { return st.Sessions == instances })
 	}
@@ -48,7 +49,7 @@ func (o outage) run(d *demo, ctx context.Context) error {
 	begun := time.Now()
 	err = d.each(ctx, "each instance knows of the outage", func(pod *backend.Server, _ state) bool { return d.inOutage(pod, o.name) })
 	if err == nil {
-		err = sleep(ctx, time.Until(begun.Add(d.ttl+3*time.Second))) // no lease is trusted any more
+		err = program.Sleep(ctx, time.Until(begun.Add(d.ttl+3*time.Second))) // no lease is trusted any more
 	}
 	d.mark("etcd is started")
 	if bad := d.own.Restart(ctx, 0); err == nil {
@@ -72,5 +73,5 @@ func (o outage) run(d *demo, ctx context.Context) error {
 			return err
 		}
 	}
-	return sleep(ctx, time.Second)
+	return program.Sleep(ctx, time.Second)
 }

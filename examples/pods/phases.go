@@ -10,6 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/examples/internal/backend"
 	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/examples/internal/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -51,7 +52,7 @@ func (d *demo) steady(ctx context.Context) error {
 		return err
 	}
 	defer d.load(ctx, "Closed")()
-	return sleep(ctx, 2*time.Second)
+	return program.Sleep(ctx, 2*time.Second)
 }
 
 // burstPhase sends more requests at once than can be served within the wait.
@@ -74,7 +75,7 @@ func (d *demo) changed(ctx context.Context) error {
 		return err
 	}
 	defer d.load(ctx, "Closed")()
-	if err := sleep(ctx, time.Second); err != nil {
+	if err := program.Sleep(ctx, time.Second); err != nil {
 		return err
 	}
 	if err := d.setLimit(ctx, lowered); err != nil {
@@ -93,7 +94,7 @@ func (d *demo) changed(ctx context.Context) error {
 	if err := d.next(ctx, fmt.Sprintf("limit %d", lowered), &p); err != nil {
 		return err
 	}
-	if err := sleep(ctx, wait+1500*time.Millisecond); err != nil {
+	if err := program.Sleep(ctx, wait+1500*time.Millisecond); err != nil {
 		return err
 	}
 	p = d.calm(d.limit)
@@ -104,7 +105,7 @@ func (d *demo) changed(ctx context.Context) error {
 	if err := d.setLimit(ctx, d.limit); err != nil {
 		return err
 	}
-	return sleep(ctx, 2*time.Second)
+	return program.Sleep(ctx, 2*time.Second)
 }
 
 func (d *demo) setLimit(ctx context.Context, n int) error {
@@ -127,7 +128,7 @@ func (d *demo) until(ctx context.Context, what string, ok func() (bool, error)) 
 			d.wrong("%s: not within %v", what, soon)
 			return nil
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := program.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -178,12 +179,3 @@ func (d *demo) inOutage(pod *backend.Server, policy string) bool {
 }
 
 func (d *demo) mark(what string) { d.marks = append(d.marks, mark{hostclock.Now(), what}) }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -17,7 +17,7 @@ type Limit struct {
 }
 
 // Revs are the mod revisions of the records of a limit: the queue's own, and that of the default
-// if there is one. 0 stands for a record that does not exist.
+// if there is one. 0 is a record that does not exist.
 type Revs struct{ Own, Base int64 }
 
 // RevsOf returns the revisions of the records that a view has used.
@@ -30,7 +30,7 @@ func (r Revs) after(o Revs) bool { return r != o && r.Own >= o.Own && r.Base >= 
 // the same, or it pauses, which must not keep programs from starting.
 func (l Limit) Agrees(n int64) bool { return l.N == n || l.N == 0 && !l.Initial }
 
-// Inherit stands for the default in place of a limit of one's own.
+// Inherit is the default, in place of the key's own limit.
 const Inherit int64 = -1
 
 // change returns the record of a limit of n that replaces what a view shows, and whether it

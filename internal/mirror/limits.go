@@ -14,7 +14,7 @@ type Stored struct {
 	Damaged bool // it cannot be read
 }
 
-// ReadStored reads a limit. nil stands for a key that does not exist.
+// ReadStored reads a limit; nil is a key that does not exist.
 func ReadStored(kv *mvccpb.KeyValue) Stored {
 	if kv == nil {
 		return Stored{}

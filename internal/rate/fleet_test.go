@@ -185,8 +185,8 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// TestFleetUsesItsRate: processes that always want more take almost all of the rate, whoever holds
-// the shares.
+// TestFleetUsesItsRate: processes that always want more take almost all of the rate, whichever of
+// them holds the shares.
 func TestFleetUsesItsRate(t *testing.T) {
 	t.Parallel()
 	d := rate.Divide(rate.Rate{PerSecond: 100, Burst: 20})

@@ -82,9 +82,17 @@ func closeSession(ctx context.Context, sess *concurrency.Session) {
 // permit should, it stops when ctx ends and returns the cause.
 func Work(ctx context.Context, name string, d time.Duration) error {
 	log.Print(name, " begins")
+	if err := Sleep(ctx, d); err != nil {
+		return err
+	}
+	log.Print(name, " is complete")
+	return nil
+}
+
+// Sleep returns after d, or with the cause when ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
-		log.Print(name, " is complete")
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -30,6 +31,22 @@ func Main(m *testing.M, main func()) {
 		return
 	}
 	embedtest.Main(m)
+}
+
+// InProcess runs an example in this process: its servers are processes of their own. It decodes the
+// last line of the output as JSON into v.
+func InProcess(t *testing.T, v any, run func(progress, out io.Writer) error) {
+	t.Helper()
+	var progress, out bytes.Buffer
+	err := run(&progress, &out)
+	if errors.Is(err, embedtest.ErrExternal) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	t.Logf("%s%s", &progress, &out)
+	LastLine(t, out.String(), v)
 }
 
 // Program is the example as a process that is not started yet. At the end of its test, its

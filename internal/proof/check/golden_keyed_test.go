@@ -138,7 +138,7 @@ var goldenKeyed = []goldenCase{
 		t.statusOf(t.keyed, -1)
 	}},
 	{"status of a key shows too many", "store/status", func(t *scenario) { t.statusOf(t.keyed, 1) }},
-	{"the caller of a key's request is not told", "live/reported", func(t *scenario) {
+	{"the caller of a key's request gets no answer", "live/reported", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		t.skipHealthy = true

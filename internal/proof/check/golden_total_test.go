@@ -254,7 +254,7 @@ var goldenTotal = []goldenCase{
 		t.join(a.req)
 		t.grant(a)
 	}},
-	{"the caller of an admitted request of the total is not told", "live/reported", func(t *scenario) {
+	{"the caller of an admitted request of the total gets no answer", "live/reported", func(t *scenario) {
 		t.settle()
 		t.mark(history.MarkHealthy)
 		t.skipHealthy = true

@@ -34,7 +34,7 @@ func readStored(e history.Event, c history.Commit, name string) stored {
 	return s
 }
 
-// inherit stands for the default in a call that sets a limit.
+// inherit is the default, in a call that sets a limit.
 const inherit = -1
 
 // limit is what limits a queue from a revision on. An unreadable record admits nothing.

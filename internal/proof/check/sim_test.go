@@ -507,8 +507,8 @@ func (s *sim) byGuard(c *simCall) {
 	e := s.event(c, history.KindEffect)
 	e.Attr = map[string]string{"register": simPrefix + "reg/" + c.gate.name, "mode": history.ModeGuard}
 	last := cmp.Or(c.req.next, c.req)
-	kv, stands := s.keys[last.key]
-	if !stands || kv.Create != last.token || kv.Version > 1 {
+	kv, exists := s.keys[last.key]
+	if !exists || kv.Create != last.token || kv.Version > 1 {
 		e.Outcome = history.Fail
 	} else {
 		s.tries++
