@@ -120,20 +120,22 @@ func (a *Admission) Disabled() bool { return a.Enabled != nil && !a.Enabled() }
 // policies Open and Share, which is reported. ran says whether fn was called; then err is nil or says
 // that the permit was lost before fn returned.
 func (a *Admission) Run(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error), fn func(context.Context)) (ran bool, err error) {
-	opts, by, err := a.before(ctx, key, each)
-	if err == nil {
+	var opts []concurrency.AcquireOption
+	for by, again := (time.Time{}), true; again; again = drains(err, by) {
+		if opts, by, err = a.before(ctx, key, each, by); err != nil {
+			continue
+		}
 		err = a.Do(a.Limiter.Key(key), ctx, func(ctx context.Context, _ *concurrency.Permit) error {
-			a.outage.answered()
-			if err := a.drained(ctx, by); err != nil {
+			if err := a.granted(); err != nil {
 				return err
 			}
 			ran = true
 			fn(ctx)
 			return nil
 		}, opts...)
-	}
-	if ran {
-		return true, err
+		if ran {
+			return true, err
+		}
 	}
 	work, end, err := a.without(ctx, key, each, err, report)
 	if err != nil {
@@ -144,18 +146,18 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 	return true, nil
 }
 
-// before returns the options of a call for a permit, or the error of a call that is not made. by is
-// until when work under a permit may wait for work under the share.
-func (a *Admission) before(ctx context.Context, key string, each []concurrency.AcquireOption) (opts []concurrency.AcquireOption, by time.Time, err error) {
+// before returns the options of a call for a permit, or the error of a call that is not made. until is
+// when the request's wait ends; it is zero for the first call of a request, and set then.
+func (a *Admission) before(ctx context.Context, key string, each []concurrency.AcquireOption, until time.Time) (opts []concurrency.AcquireOption, by time.Time, err error) {
 	if key == "" {
-		return nil, by, Invalid("acquire", errors.New("the key of the request is empty (Options.Key)"))
+		return nil, until, Invalid("acquire", errors.New("the key of the request is empty (Options.Key)"))
 	}
 	opts = a.opts
 	if a.share != nil {
 		if stays(ctx, a.share) {
-			return nil, by, Invalid(fmt.Sprintf("acquire %q", key), errors.New("the context has a share of this limiter already: two calls that hold one permit each could wait for each other"))
+			return nil, until, Invalid(fmt.Sprintf("acquire %q", key), errors.New("the context has a share of this limiter already: two calls that hold one permit each could wait for each other"))
 		}
-		if by, opts, err = a.turn(ctx); err != nil {
+		if by, opts, err = a.turn(ctx, until); err != nil {
 			return nil, by, err
 		}
 	}
@@ -203,13 +205,17 @@ func (a *Admission) without(ctx context.Context, key string, each []concurrency.
 // Acquire is Run for a call that ends later: it returns the context of the call and what ends it,
 // to be called once or more. The call also ends with ctx.
 func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error)) (context.Context, func(), error) {
-	opts, by, err := a.before(ctx, key, each)
-	var p *concurrency.Permit
-	if err == nil {
-		p, err = a.Limiter.Key(key).Acquire(ctx, opts...)
-	}
-	if err == nil {
-		if err = a.begin(ctx, p, by); err == nil {
+	var opts []concurrency.AcquireOption
+	var err error
+	for by, again := (time.Time{}), true; again; again = drains(err, by) {
+		if opts, by, err = a.before(ctx, key, each, by); err != nil {
+			continue
+		}
+		var p *concurrency.Permit
+		if p, err = a.Limiter.Key(key).Acquire(ctx, opts...); err != nil {
+			continue
+		}
+		if err = a.begin(ctx, p); err == nil {
 			return a.hold(ctx, p, report)
 		}
 	}
@@ -226,17 +232,15 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 	return work, func() { forget(); leave() }, nil
 }
 
-// begin waits until work under the permit may begin, and releases the permit if it may not, or if
-// OnOutage panics.
-func (a *Admission) begin(ctx context.Context, p *concurrency.Permit, by time.Time) (err error) {
+// begin releases a permit under which no work may begin yet, and if OnOutage panics.
+func (a *Admission) begin(ctx context.Context, p *concurrency.Permit) (err error) {
 	begins := false
 	defer func() {
 		if !begins {
 			_ = release(ctx, p)
 		}
 	}()
-	a.outage.answered()
-	err = a.drained(ctx, by)
+	err = a.granted()
 	begins = err == nil
 	return err
 }

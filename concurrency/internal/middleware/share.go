@@ -16,26 +16,27 @@ import (
 var errDraining = errors.New("work that began under the share of this process, in an outage, has no permit yet (Options.Outage is Share)")
 
 // turn waits, after an outage, until all work under the share has a permit or has ended. It returns
-// the end of that wait, and the options of a call for a permit with what is left of Wait.
-func (a *Admission) turn(ctx context.Context) (by time.Time, opts []concurrency.AcquireOption, err error) {
-	begun := time.Now()
-	by, opts = begun.Add(a.Wait), a.opts
-	if v, _ := a.share.Enter(0, false); v != share.Drain {
-		return by, opts, nil
+// the end of the request's wait, and the options of a call for a permit with what is left of Wait.
+// until is zero for the first call of a request.
+func (a *Admission) turn(ctx context.Context, until time.Time) (by time.Time, opts []concurrency.AcquireOption, err error) {
+	v, _ := a.share.Enter(0, false)
+	if until.IsZero() {
+		until = time.Now().Add(a.Wait)
+		if v != share.Drain {
+			return until, a.opts, nil
+		}
 	}
-	a.outage.answered() // by a new lease
-	if err := a.drained(ctx, by); err != nil {
-		return by, nil, err
+	if v == share.Drain {
+		a.outage.answered() // by a new lease
+		if err := a.drained(ctx, until); err != nil {
+			return until, nil, err
+		}
 	}
-	return by, append(slices.Clip(opts), concurrency.Wait(max(time.Until(by), time.Millisecond))), nil
+	return until, append(slices.Clip(a.opts), concurrency.Wait(max(time.Until(until), time.Millisecond))), nil
 }
 
-// drained waits until work under a permit may begin. A permit that was asked for before the outage
-// may be granted after it, so this is asked once more when it is granted.
+// drained waits until work under a permit may begin.
 func (a *Admission) drained(ctx context.Context, by time.Time) error {
-	if a.share == nil {
-		return nil
-	}
 	for {
 		wait := a.share.Draining()
 		if wait == nil {
@@ -55,6 +56,22 @@ func (a *Admission) drained(ctx context.Context, by time.Time) error {
 		}
 		t.Stop()
 	}
+}
+
+// granted returns errDraining if no work may begin under a permit that etcd has just granted: it was
+// asked for before or in the outage, and work under the share has none yet. The request releases it,
+// and asks again after that work: a permit that waited for that could be the one that it waits for.
+func (a *Admission) granted() error {
+	a.outage.answered()
+	if a.share != nil && a.share.Draining() != nil {
+		return errDraining
+	}
+	return nil
+}
+
+// drains reports whether a request asks again after that error.
+func drains(err error, by time.Time) bool {
+	return errors.Is(err, errDraining) && time.Now().Before(by)
 }
 
 // enter begins a request under the share, or returns why it cannot. end ends it, and returns an error
