@@ -236,6 +236,8 @@ type RateExceededError struct {
 	// RetryAfter is when this process has a token for one more call, as far as it knows. 0 means
 	// that it is unknown, since the process has no share of the rate.
 	RetryAfter time.Duration
+	// Waiting is how many calls of Wait wait in this process, whose tokens come before that one.
+	Waiting int
 }
 
 // Error names the rate.

@@ -230,7 +230,7 @@ func (s *rateShares) unavailable() error {
 }
 
 func (s *rateShares) exceeded() *RateExceededError {
-	e := &RateExceededError{Name: s.queue.name, Rate: publicRate(s.division.Rate)}
+	e := &RateExceededError{Name: s.queue.name, Rate: publicRate(s.division.Rate), Waiting: len(s.calls)}
 	if d, ok := s.bucket.Next(time.Now()); ok {
 		e.RetryAfter = s.division.Behind(d, len(s.calls), len(s.held))
 	}

@@ -47,6 +47,9 @@ func TestStatusCodes(t *testing.T) {
 		{"ID in use", &concurrency.HeldError{}, codes.Aborted, ReasonHeld, 0, 0, false},
 		{"bad option", concurrency.ErrInvalid, codes.Internal, ReasonInternal, 0, 0, true},
 		{"another limit is stored", &concurrency.LimitMismatchError{}, codes.Internal, ReasonInternal, 0, 0, true},
+		{"rate", &concurrency.RateExceededError{}, codes.Unavailable, ReasonRateExceeded, time.Second, 2 * time.Second, false},
+		{"rate with an estimate", &concurrency.RateExceededError{Rate: concurrency.Rate{PerSecond: 5, Burst: 1}, RetryAfter: 20 * time.Second}, codes.Unavailable, ReasonRateExceeded, 20 * time.Second, 25 * time.Second, false},
+		{"another rate is stored", &concurrency.RateMismatchError{}, codes.Internal, ReasonInternal, 0, 0, true},
 		{"another error of etcd's", errors.New("out of space"), codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},
 	} {
 		reported := 0

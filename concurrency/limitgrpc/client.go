@@ -12,8 +12,10 @@ import (
 // UnaryClientInterceptor returns an interceptor that sends each call under a permit of its key. A
 // call that gets none fails with a status as a server's interceptor returns it, and nothing was sent;
 // errors.Is and errors.As also find the error of concurrency.Semaphore.Acquire, such as a
-// *concurrency.FullError. It returns concurrency.ErrInvalid if the limiter or Options.Key is nil, or
-// an option is out of range. The interceptor is safe for concurrent use.
+// *concurrency.FullError, or of concurrency.RateLimiter.Allow, such as a
+// *concurrency.RateExceededError. It returns concurrency.ErrInvalid if the limiter is nil and
+// Options.Rate as well, or an option is missing or out of range. The interceptor is safe for
+// concurrent use.
 func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryClientInterceptor, error) {
 	c, err := configure("unary client interceptor", lim, opts)
 	if err != nil {

@@ -1,7 +1,8 @@
 // Package limitgrpc limits how many calls of one key (a tenant, a user, a method) the handlers of a
 // whole fleet serve at the same time, unary calls and streams. It runs each call under a permit of a
 // concurrency.Limiter: a concurrency.KeyedLimiter, or one semaphore (concurrency.Single). The
-// interceptors of a client limit outgoing calls likewise.
+// interceptors of a client limit outgoing calls likewise. A concurrency.RateLimiter limits how often
+// calls begin, beside such a limiter or alone (Options.Rate).
 //
 // # Guaranteed
 //
@@ -27,6 +28,7 @@
 //	| the key's limit is 0: it is paused              | RESOURCE_EXHAUSTED without RetryInfo       |
 //	| the total of all keys is reached                | UNAVAILABLE, TOTAL_FULL and RetryInfo      |
 //	| the total is 0: all keys are paused             | UNAVAILABLE without RetryInfo              |
+//	| the rate has no token now                       | UNAVAILABLE, RATE_EXCEEDED and RetryInfo   |
 //	| etcd does not answer, or refuses a write        | UNAVAILABLE and RetryInfo; see Outage      |
 //	| etcd answers later than Wait                    | UNAVAILABLE and RetryInfo                  |
 //	| the session is closed or has too many requests, | UNAVAILABLE and RetryInfo                  |
@@ -36,9 +38,9 @@
 //	| the request was evicted while it waited         | UNAVAILABLE, LOST and RetryInfo            |
 //	| the call's context ended while it waited        | CANCELLED or DEADLINE_EXCEEDED             |
 //	| the ID of Options.Each is in use                | ABORTED, HELD                              |
-//	| the key is empty or too long, a limit differs   | INTERNAL                                   |
-//	| from the stored one, or the context has a       |                                            |
-//	| permit of the same limiter already              |                                            |
+//	| the key is empty or too long, a limit or rate   | INTERNAL                                   |
+//	| differs from the stored one, or the context has |                                            |
+//	| a permit of the same limiter already            |                                            |
 //
 // These answers have an ErrorInfo whose domain is Domain and whose reason is one of the Reason
 // constants. RetryInfo is from 1 to 60 seconds, computed from the queue and from how many callers
@@ -56,6 +58,27 @@
 // of the limit, from when the session has lost its lease: at most twice as many calls run as the limit
 // allows. The comment of package limithttp says how the share is found and what it keeps;
 // concurrency.Semaphore.Share shows it.
+//
+// # Rates
+//
+// Options.Rate limits how often calls begin, in the whole fleet and all keys together: in every
+// window of length T at most Rate.PerSecond × T + Rate.Burst, by the moment at which the token is
+// taken. Each limited call takes a token of it. A nil limiter means that there are tokens and no
+// permits: FromContext then returns false for a call that has no other permit.
+//
+// With a limiter, a call takes its token under its permit, immediately before the handler: the
+// rate counts what begins, rather than what arrives. A call without a token releases its permit, so
+// each one that the rate refuses costs two writes to etcd. Two interceptors, the rate alone in front,
+// refuse without a request to etcd, but a token is then also taken for a call that gets no permit.
+//
+// A process takes tokens without etcd until the lease of its shares is no longer trusted: a
+// shorter outage changes nothing. Then Closed refuses, and Open lets the calls pass, also without
+// a token. A call that passes under Open without a permit takes a token as long as the process has
+// some; one with a permit and without a token is refused. Share is an error at construction: a
+// session that has lost its lease has no tokens, so no call would run under the share.
+//
+// A process begins without a token: see concurrency.RateLimiter. With a Wait of 0 its first calls
+// are refused for about a second. The rate is the service's own, so a refusal is UNAVAILABLE.
 //
 // # Not guaranteed
 //

@@ -31,12 +31,23 @@ type Options struct {
 	// Key returns the key of a call by its context and full method (/package.Service/Method), such as
 	// its tenant, of 1 to 255 bytes; limited is false for a call that is not limited, such as a health
 	// check. On a server a key must be authenticated: a client that chooses its key has no limit. An
-	// empty key of a limited call is an error of the program: the call ends with INTERNAL. Defaults to
-	// nothing: Key is required.
+	// empty key of a limited call is an error of the program: the call ends with INTERNAL. Without a
+	// limiter only limited counts, and nil limits all calls. Defaults to nothing: with a limiter Key is
+	// required.
 	Key func(ctx context.Context, fullMethod string) (key string, limited bool)
-	// Wait is at most how long a call waits for a permit; 0 is not at all, and then only an etcd that
-	// does not answer delays the refusal, by concurrency.TryTimeout at most. Defaults to 0; at most 24
-	// hours.
+	// Rate is how often limited calls may begin in the whole fleet: each takes a token of it. It
+	// is one rate for all keys together. With a limiter a call takes the permit first and the
+	// token under it, immediately before it begins, and releases it if it gets no token.
+	// Without one it takes a token alone; MaxWaiters and Each are then errors. Outage cannot be
+	// Share with a Rate.
+	//
+	// A process begins without a token: with a Wait of 0 its first calls are refused for about a
+	// second, and again after ten seconds without one. See the package's comment. Defaults to nil:
+	// no rate.
+	Rate *concurrency.RateLimiter
+	// Wait is at most how long a call waits for a permit and a token, together; 0 is not at all,
+	// and then only an etcd that does not answer delays the refusal, by concurrency.TryTimeout at
+	// most. Defaults to 0; at most 24 hours.
 	Wait time.Duration
 	// MaxWaiters refuses to wait if that many calls of the key wait already. It costs one more read of
 	// etcd for each call. Defaults to 0: any number of calls wait.
@@ -58,9 +69,9 @@ type Options struct {
 	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended.
 	// Defaults to nothing.
 	OnOutage func(error)
-	// ReportError is called with each error that an operator should know: etcd is unavailable, a call
-	// ran without a permit under Open or Share, a permit was lost while its call ran, or an option is wrong. A
-	// full limit is no such error. Defaults to nothing.
+	// ReportError is called with each error that an operator should know: etcd is unavailable, a
+	// call ran without a permit under Open or Share, a permit was lost while its call ran, or an
+	// option is wrong. A full limit or an exceeded rate is no such error. Defaults to nothing.
 	ReportError func(ctx context.Context, fullMethod string, err error)
 }
 
@@ -77,7 +88,7 @@ func configure(interceptor string, lim concurrency.Limiter, o Options) (*config,
 		o.ReportError = func(context.Context, string, error) {}
 	}
 	shared, err := middleware.New(attempted, middleware.Settings{
-		Limiter: lim, Keyed: o.Key != nil, Wait: o.Wait, MaxWaiters: o.MaxWaiters,
+		Limiter: lim, Rate: o.Rate, Keyed: o.Key != nil, Each: o.Each != nil, Wait: o.Wait, MaxWaiters: o.MaxWaiters,
 		Outage: middleware.Outage(o.Outage), Patience: o.Patience, Enabled: o.Enabled, OnOutage: o.OnOutage,
 	})
 	if err != nil {
@@ -90,6 +101,9 @@ func configure(interceptor string, lim concurrency.Limiter, o Options) (*config,
 func (c *config) limited(ctx context.Context, method string) (key string, limited bool) {
 	if c.shared.Disabled() {
 		return "", false
+	}
+	if c.Key == nil { // the rate limits all calls
+		return "", true
 	}
 	return c.Key(ctx, method)
 }

@@ -19,12 +19,13 @@ const Domain = "concurrency.etcdkit"
 
 // The reasons of the ErrorInfo in the interceptors' own answers.
 const (
-	ReasonHeld        = "HELD"        // ABORTED: another call has the ID given in Options.Each
-	ReasonKeyFull     = "KEY_FULL"    // RESOURCE_EXHAUSTED: as many calls of the key run as its limit allows
-	ReasonInternal    = "INTERNAL"    // INTERNAL: an option is wrong, or the limit differs from the stored one
-	ReasonLost        = "LOST"        // UNAVAILABLE: the permit, or the place in the queue, was lost
-	ReasonTotalFull   = "TOTAL_FULL"  // UNAVAILABLE: as many calls of all keys run as the total allows
-	ReasonUnavailable = "UNAVAILABLE" // UNAVAILABLE: etcd does not answer, the session is closed, or there are too many requests or keys
+	ReasonHeld         = "HELD"          // ABORTED: another call has the ID given in Options.Each
+	ReasonKeyFull      = "KEY_FULL"      // RESOURCE_EXHAUSTED: as many calls of the key run as its limit allows
+	ReasonInternal     = "INTERNAL"      // INTERNAL: an option is wrong, or a limit differs from the stored one
+	ReasonLost         = "LOST"          // UNAVAILABLE: the permit, or the place in the queue, was lost
+	ReasonRateExceeded = "RATE_EXCEEDED" // UNAVAILABLE: the fleet may not begin another call now (Options.Rate)
+	ReasonTotalFull    = "TOTAL_FULL"    // UNAVAILABLE: as many calls of all keys run as the total allows
+	ReasonUnavailable  = "UNAVAILABLE"   // UNAVAILABLE: etcd does not answer, the session is closed, or there are too many requests or keys
 )
 
 // answers are the answers by the reason that all transports have. Ended has none: the call's context
@@ -34,12 +35,13 @@ var answers = map[middleware.Reason]struct {
 	code   codes.Code
 	text   string
 }{
-	middleware.Held:        {ReasonHeld, codes.Aborted, "a call with this ID is running"},
-	middleware.KeyFull:     {ReasonKeyFull, codes.ResourceExhausted, "too many calls of this key are running"},
-	middleware.Internal:    {ReasonInternal, codes.Internal, "the limit of the call cannot be determined"},
-	middleware.Lost:        {ReasonLost, codes.Unavailable, "the call was interrupted, and may have taken effect"},
-	middleware.TotalFull:   {ReasonTotalFull, codes.Unavailable, "the service is at its capacity"},
-	middleware.Unavailable: {ReasonUnavailable, codes.Unavailable, "the limiter is unavailable"},
+	middleware.Held:         {ReasonHeld, codes.Aborted, "a call with this ID is running"},
+	middleware.KeyFull:      {ReasonKeyFull, codes.ResourceExhausted, "too many calls of this key are running"},
+	middleware.Internal:     {ReasonInternal, codes.Internal, "the limit of the call cannot be determined"},
+	middleware.Lost:         {ReasonLost, codes.Unavailable, "the call was interrupted, and may have taken effect"},
+	middleware.RateExceeded: {ReasonRateExceeded, codes.Unavailable, "the service has begun too many calls"},
+	middleware.TotalFull:    {ReasonTotalFull, codes.Unavailable, "the service is at its capacity"},
+	middleware.Unavailable:  {ReasonUnavailable, codes.Unavailable, "the limiter is unavailable"},
 }
 
 // refused is a status that keeps the error behind it, for callers in this process.

@@ -10,8 +10,8 @@ import (
 )
 
 // UnaryServerInterceptor returns an interceptor that runs a handler under a permit of the call's key:
-// see the package's comment. It returns concurrency.ErrInvalid if the limiter or Options.Key is nil,
-// or an option is out of range. The interceptor is safe for concurrent use.
+// see the package's comment. It returns concurrency.ErrInvalid if the limiter is nil and Options.Rate
+// as well, or an option is missing or out of range. The interceptor is safe for concurrent use.
 func UnaryServerInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryServerInterceptor, error) {
 	c, err := configure("unary server interceptor", lim, opts)
 	if err != nil {

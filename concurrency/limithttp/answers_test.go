@@ -75,6 +75,9 @@ func TestStatusCodes(t *testing.T) {
 		{"ID in use", &concurrency.HeldError{}, 409, CodeHeld, "", "", 0, 0, false},
 		{"bad option", concurrency.ErrInvalid, 500, CodeInternal, "", "", 0, 0, true},
 		{"another limit is stored", &concurrency.LimitMismatchError{}, 500, CodeInternal, "", "", 0, 0, true},
+		{"rate", &concurrency.RateExceededError{}, 503, CodeRateExceeded, capacity, "", 1, 2, false},
+		{"rate with an estimate", &concurrency.RateExceededError{Rate: concurrency.Rate{PerSecond: 5, Burst: 1}, RetryAfter: 20 * time.Second}, 503, CodeRateExceeded, capacity, "", 20, 26, false},
+		{"another rate is stored", &concurrency.RateMismatchError{}, 500, CodeInternal, "", "", 0, 0, true},
 		{"another error of etcd's", errors.New("out of space"), 503, CodeUnavailable, "", "", 1, 2, true},
 	} {
 		var reported []error
@@ -150,6 +153,7 @@ func (w *recorder) WriteHeader(status int) {
 func TestNewRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	key := func(*http.Request) (string, bool) { return "k", true }
+	rate, each := new(concurrency.RateLimiter), func(*http.Request) []concurrency.AcquireOption { return nil }
 	for want, o := range map[string]Options{
 		"Options.Key is nil":                                    {},
 		"Options.Wait -1s is not between":                       {Key: key, Wait: -time.Second},
@@ -166,7 +170,21 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		require.ErrorIs(t, err, concurrency.ErrInvalid, want)
 		require.ErrorContains(t, err, "limithttp: new transport: "+want)
 	}
-	_, err := Middleware(nil, Options{Key: key})
+	for want, o := range map[string]Options{
+		"Options.MaxWaiters 3 without a limiter":     {Rate: rate, Wait: 1, MaxWaiters: 3},
+		"Options.Each without a limiter":             {Rate: rate, Each: each},
+		"Options.Outage Share with Options.Rate":     {Rate: rate, Outage: Share},
+		"the limiter is nil, and so is Options.Rate": {},
+	} {
+		_, err := Middleware(nil, o)
+		require.ErrorIs(t, err, concurrency.ErrInvalid, want)
+		require.ErrorContains(t, err, "limithttp: new middleware: "+want)
+		_, err = Transport(nil, o, nil)
+		require.ErrorContains(t, err, "limithttp: new transport: "+want)
+	}
+	_, err := Middleware((*stub)(nil), Options{Rate: rate})
+	require.ErrorContains(t, err, "limithttp: new middleware: the limiter is nil", "it was forgotten, rather than left out")
+	_, err = Middleware(nil, Options{Key: key})
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	require.ErrorContains(t, err, "limithttp: new middleware: the limiter is nil")
 }

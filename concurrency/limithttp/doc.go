@@ -1,7 +1,8 @@
 // Package limithttp limits how many requests of one key (a tenant, a user, a model, a route) the
 // handlers of a whole fleet serve at the same time. It runs each request under a permit of a
 // concurrency.Limiter: a concurrency.KeyedLimiter, or one semaphore (concurrency.Single).
-// Transport limits outgoing requests likewise.
+// Transport limits outgoing requests likewise. A concurrency.RateLimiter limits how often requests
+// begin, beside such a limiter or alone (Options.Rate).
 //
 // # Guaranteed
 //
@@ -32,6 +33,7 @@
 //	| the key's limit is 0: it is paused               | 429 without Retry-After                   |
 //	| the total of all keys is reached                 | 503 and Retry-After                       |
 //	| the total is 0: all keys are paused              | 503 without Retry-After                   |
+//	| the rate has no token now                        | 503 and Retry-After                       |
 //	| etcd does not answer, or refuses a write         | 503 and Retry-After; see Outage           |
 //	| etcd answers later than Wait                     | 503 and Retry-After                       |
 //	| the session is closed or has too many requests,  | 503 and Retry-After                       |
@@ -40,9 +42,9 @@
 //	| the request was evicted while it waited          | 503 and Retry-After                       |
 //	| the request's context ended while it waited      | 503, if the client is still there         |
 //	| the ID of Options.Each is in use                 | 409                                       |
-//	| the key is empty or too long, a limit differs    | 500                                       |
-//	| from the stored one, or the context has a permit |                                           |
-//	| of the same limiter already                      |                                           |
+//	| the key is empty or too long, a limit or rate    | 500                                       |
+//	| differs from the stored one, or the context has  |                                           |
+//	| a permit of the same limiter already             |                                           |
 //
 // These answers are problem+json (RFC 9457) with the member "code". Requests that run get no
 // header of this package. RateLimit-Policy and RateLimit are those of
@@ -77,6 +79,30 @@
 // again, work that began under the share gets permits first; requests wait for that, within Wait.
 // Only the limit of all keys together is divided: that of a single key, and its pause, is not
 // kept meanwhile. concurrency.Semaphore.Share shows the share and what runs under it.
+//
+// # Rates
+//
+// Options.Rate limits how often requests begin, in the whole fleet and all keys together: in every
+// window of length T at most Rate.PerSecond × T + Rate.Burst, by the moment at which the token is
+// taken. Each limited request takes a token of it. A nil limiter means that there are tokens and
+// no permits: FromContext then returns false for a request that has no other permit.
+//
+// With a limiter, a request takes its token under its permit, immediately before the handler: the
+// rate counts what begins, rather than what arrives. A request without a token releases its permit,
+// so each one that the rate refuses costs two writes to etcd. Two middlewares, the rate alone in
+// front, refuse without a request to etcd, but a token is then also taken for a request that gets
+// no permit.
+//
+// A process takes tokens without etcd until the lease of its shares is no longer trusted: a
+// shorter outage changes nothing. Then Closed refuses, and Open lets the requests pass, also
+// without a token. A request that passes under Open without a permit takes a token as long as the
+// process has some; one with a permit and without a token is refused. Share is an error at
+// construction: a session that has lost its lease has no tokens, so no request would run under the
+// share.
+//
+// A process begins without a token: see concurrency.RateLimiter. With a Wait of 0 its first
+// requests are refused for about a second. The rate is the service's own, so a refusal is 503,
+// without RateLimit fields. Where it is that of one client, Options.OnProblem can answer 429.
 //
 // # Not guaranteed
 //

@@ -84,8 +84,14 @@ type server struct {
 
 func (in instance) serve(o limithttp.Options, h http.HandlerFunc, change ...func(*httptest.Server)) server {
 	in.f.T.Helper()
+	return in.serveBy(in, o, h, change...)
+}
+
+// serveBy is serve with another limiter, or none.
+func (in instance) serveBy(lim concurrency.Limiter, o limithttp.Options, h http.HandlerFunc, change ...func(*httptest.Server)) server {
+	in.f.T.Helper()
 	calls := new(atomic.Int64)
-	s := httptest.NewUnstartedServer(middleware(in.f.T, in, o)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(middleware(in.f.T, lim, o)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		h(w, r)
 	})))

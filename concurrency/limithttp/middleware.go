@@ -9,8 +9,8 @@ import (
 )
 
 // Middleware returns a middleware that runs a handler under a permit of the request's key: see the
-// package's comment. It returns concurrency.ErrInvalid if the limiter or Options.Key is nil, or an
-// option is out of range. The middleware is safe for concurrent use.
+// package's comment. It returns concurrency.ErrInvalid if the limiter is nil and Options.Rate as
+// well, or an option is missing or out of range. The middleware is safe for concurrent use.
 func Middleware(lim concurrency.Limiter, opts Options) (func(http.Handler) http.Handler, error) {
 	c, err := configure("middleware", lim, opts)
 	if err != nil {

@@ -34,11 +34,22 @@ type Options struct {
 	// Key returns the key of a request, such as its tenant, of 1 to 255 bytes; limited is false for
 	// a request that is not limited, such as a health check. A key must be authenticated: a client
 	// that chooses its key has no limit. An empty key of a limited request is an error of the
-	// program: the request is answered with 500. Defaults to nothing: Key is required.
+	// program: the request is answered with 500. Without a limiter only limited counts, and nil
+	// limits all requests. Defaults to nothing: with a limiter Key is required.
 	Key func(*http.Request) (key string, limited bool)
-	// Wait is at most how long a request waits for a permit; 0 is not at all, and then only an etcd
-	// that does not answer delays the refusal, by concurrency.TryTimeout at most. Defaults to 0; at
-	// most 24 hours.
+	// Rate is how often limited requests may begin in the whole fleet: each takes a token of it.
+	// It is one rate for all keys together. With a limiter a request takes the permit first and
+	// the token under it, immediately before it begins, and releases it if it gets no
+	// token. Without one it takes a token alone; MaxWaiters and Each are then errors. Outage
+	// cannot be Share with a Rate.
+	//
+	// A process begins without a token: with a Wait of 0 its first requests are refused for about
+	// a second, and again after ten seconds without one. See the package's comment. Defaults to
+	// nil: no rate.
+	Rate *concurrency.RateLimiter
+	// Wait is at most how long a request waits for a permit and a token, together; 0 is not at
+	// all, and then only an etcd that does not answer delays the refusal, by
+	// concurrency.TryTimeout at most. Defaults to 0; at most 24 hours.
 	Wait time.Duration
 	// MaxWaiters refuses to wait if that many requests of the key wait already. It costs one more
 	// read of etcd for each request. Defaults to 0: any number of requests wait.
@@ -75,8 +86,9 @@ type Options struct {
 	// Defaults to nothing.
 	OnOutage func(error)
 	// ReportError is called with each error that an operator should know: etcd is unavailable, a
-	// request ran without a permit under Open or Share, a permit was lost while its handler ran, or an option
-	// is wrong. A full limit is no such error. Defaults to nothing.
+	// request ran without a permit under Open or Share, a permit was lost while its handler ran,
+	// or an option is wrong. A full limit or an exceeded rate is no such error. Defaults to
+	// nothing.
 	ReportError func(*http.Request, error)
 }
 
@@ -108,7 +120,7 @@ func configure(kind string, lim concurrency.Limiter, o Options) (*config, error)
 		o.ReportError = func(*http.Request, error) {}
 	}
 	shared, err := middleware.New(attempted, middleware.Settings{
-		Limiter: lim, Keyed: o.Key != nil, Wait: o.Wait, MaxWaiters: o.MaxWaiters,
+		Limiter: lim, Rate: o.Rate, Keyed: o.Key != nil, Each: o.Each != nil, Wait: o.Wait, MaxWaiters: o.MaxWaiters,
 		Outage: middleware.Outage(o.Outage), Patience: o.Patience, Enabled: o.Enabled, OnOutage: o.OnOutage,
 	})
 	if err != nil {
@@ -132,6 +144,9 @@ func (o *Options) check() error {
 func (c *config) limited(r *http.Request) (key string, limited bool) {
 	if c.shared.Disabled() {
 		return "", false
+	}
+	if c.Key == nil { // the rate limits all requests
+		return "", true
 	}
 	return c.Key(r)
 }

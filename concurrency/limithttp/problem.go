@@ -9,8 +9,8 @@ import (
 )
 
 // Problem is an answer of the Middleware in place of the handler's response (RFC 9457). Type and
-// ViolatedPolicies are those of draft-ietf-httpapi-ratelimit-headers-11 for CodeKeyFull and
-// CodeTotalFull, and empty otherwise.
+// ViolatedPolicies are those of draft-ietf-httpapi-ratelimit-headers-11 for CodeKeyFull,
+// CodeTotalFull and CodeRateExceeded, and empty otherwise.
 type Problem struct {
 	Type             string   `json:"type,omitempty"`
 	Title            string   `json:"title"`
@@ -25,24 +25,26 @@ type Code string
 
 // The codes.
 const (
-	CodeHeld        Code = "held"        // 409: another request has the ID given in Options.Each
-	CodeKeyFull     Code = "key-full"    // 429: as many requests of the key run as its limit allows
-	CodeInternal    Code = "internal"    // 500: an option is wrong, or the limit differs from the stored one
-	CodeEnded       Code = "ended"       // 503: the request's context has ended while it waited
-	CodeLost        Code = "lost"        // 503: the permit, or the place in the queue, was lost
-	CodeTotalFull   Code = "total-full"  // 503: as many requests of all keys run as the total allows
-	CodeUnavailable Code = "unavailable" // 503: etcd does not answer, the session is closed, or there are too many requests or keys
+	CodeHeld         Code = "held"          // 409: another request has the ID given in Options.Each
+	CodeKeyFull      Code = "key-full"      // 429: as many requests of the key run as its limit allows
+	CodeInternal     Code = "internal"      // 500: an option is wrong, or a limit differs from the stored one
+	CodeEnded        Code = "ended"         // 503: the request's context has ended while it waited
+	CodeLost         Code = "lost"          // 503: the permit, or the place in the queue, was lost
+	CodeRateExceeded Code = "rate-exceeded" // 503: the fleet may not begin another request now (Options.Rate)
+	CodeTotalFull    Code = "total-full"    // 503: as many requests of all keys run as the total allows
+	CodeUnavailable  Code = "unavailable"   // 503: etcd does not answer, the session is closed, or there are too many requests or keys
 )
 
 // problems are the answers by code.
 var problems = map[Code]Problem{
-	CodeHeld:        {Status: 409, Title: "The request is running"},
-	CodeKeyFull:     {Status: 429, Title: "Too many requests are running", Type: "https://iana.org/assignments/http-problem-types#quota-exceeded"},
-	CodeInternal:    {Status: 500, Title: "Internal Server Error"},
-	CodeEnded:       {Status: 503, Title: "The request waited too long"},
-	CodeLost:        {Status: 503, Title: "The request was interrupted", Detail: "It may have taken effect."},
-	CodeTotalFull:   {Status: 503, Title: "The service is at its capacity", Type: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"},
-	CodeUnavailable: {Status: 503, Title: "Service Unavailable"},
+	CodeHeld:         {Status: 409, Title: "The request is running"},
+	CodeKeyFull:      {Status: 429, Title: "Too many requests are running", Type: "https://iana.org/assignments/http-problem-types#quota-exceeded"},
+	CodeInternal:     {Status: 500, Title: "Internal Server Error"},
+	CodeEnded:        {Status: 503, Title: "The request waited too long"},
+	CodeLost:         {Status: 503, Title: "The request was interrupted", Detail: "It may have taken effect."},
+	CodeRateExceeded: {Status: 503, Title: "The service has begun too many requests", Type: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"},
+	CodeTotalFull:    {Status: 503, Title: "The service is at its capacity", Type: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"},
+	CodeUnavailable:  {Status: 503, Title: "Service Unavailable"},
 }
 
 // refuse writes the problem of a refusal.
@@ -58,6 +60,8 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 		h.Add("RateLimit", `"`+c.Policy+`";r=0`)
 	case CodeTotalFull: // its size is the service's own concern
 		p.ViolatedPolicies = []string{c.Policy + "-total"}
+	case CodeRateExceeded: // and so is the rate of the fleet
+		p.ViolatedPolicies = []string{c.Policy + "-rate"}
 	}
 	if by.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(middleware.Seconds(by.RetryAfter), 10))

@@ -15,12 +15,13 @@ import (
 // seconds. If the permit is lost, the request's context ends with concurrency.ErrLost as its cause.
 //
 // A request that gets no permit fails with the errors of concurrency.Semaphore.Acquire, such as a
-// *concurrency.FullError: nothing was sent. The Outage policy and the bound of the wait are those of
+// *concurrency.FullError, and one that gets no token with those of concurrency.RateLimiter.Allow,
+// such as a *concurrency.RateExceededError: nothing was sent. The Outage policy and the bound of the wait are those of
 // a Middleware.
 //
 // Base sends the requests; nil means http.DefaultTransport. Transport returns concurrency.ErrInvalid
-// if the limiter or Options.Key is nil, or an option is out of range. The RoundTripper is safe for
-// concurrent use.
+// if the limiter is nil and Options.Rate as well, or an option is missing or out of range. The
+// RoundTripper is safe for concurrent use.
 func Transport(lim concurrency.Limiter, opts Options, base http.RoundTripper) (http.RoundTripper, error) {
 	c, err := configure("transport", lim, opts)
 	if err != nil {
@@ -37,8 +38,8 @@ type transport struct {
 	base http.RoundTripper
 }
 
-// RoundTrip sends a request under a permit. It returns the errors of Semaphore.Acquire, with method
-// and host, and those of base.
+// RoundTrip sends a request under a permit. It returns the errors of Semaphore.Acquire and of
+// RateLimiter.Allow, with method and host, and those of base.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	key, limited := t.limited(r)
 	if !limited {

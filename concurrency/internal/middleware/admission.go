@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -33,8 +32,10 @@ const (
 
 // Settings are the options that the middlewares of all transports have.
 type Settings struct {
-	Limiter    concurrency.Limiter
-	Keyed      bool // Options.Key is set
+	Limiter    concurrency.Limiter      // nil if requests take a token of Rate and no permit
+	Rate       *concurrency.RateLimiter // nil if there is none
+	Keyed      bool                     // Options.Key is set
+	Each       bool                     // Options.Each is set
 	Wait       time.Duration
 	MaxWaiters int
 	Outage     Outage
@@ -52,12 +53,6 @@ func (s *Settings) check() error {
 		s.Do = (*concurrency.Semaphore).Do
 	}
 	switch {
-	case s.Limiter == nil || reflect.ValueOf(s.Limiter).Kind() == reflect.Pointer && reflect.ValueOf(s.Limiter).IsNil():
-		return errors.New("the limiter is nil")
-	case s.Limiter == concurrency.Single(nil):
-		return errors.New("the semaphore given to concurrency.Single is nil")
-	case !s.Keyed:
-		return errors.New("Options.Key is nil: it returns the key of a request, such as its tenant, and false for one that is not limited")
 	case s.Outage < Closed || s.Outage > Share:
 		return fmt.Errorf("Options.Outage %d is neither Closed nor Open nor Share", s.Outage)
 	case s.Wait < 0 || s.Wait > maxTime:
@@ -69,10 +64,11 @@ func (s *Settings) check() error {
 	case s.MaxWaiters > 0 && s.Wait == 0:
 		return fmt.Errorf("Options.MaxWaiters %d without Options.Wait: no request waits", s.MaxWaiters)
 	}
-	return nil
+	return s.checkLimits()
 }
 
-// Admission runs requests under the permits of a limiter. It is safe for concurrent use.
+// Admission runs requests under the permits of a limiter, with the tokens of a rate, or both. It is
+// safe for concurrent use.
 type Admission struct {
 	Settings
 	share  *share.Share // nil unless the policy is Share
@@ -118,15 +114,27 @@ func (a *Admission) Disabled() bool { return a.Enabled != nil && !a.Enabled() }
 // Run calls fn under a permit of the key and releases it, even if fn panics. The options in each
 // count less than the middleware's own. Without a permit fn is called only in an outage under the
 // policies Open and Share, which is reported. ran says whether fn was called; then err is nil or says
-// that the permit was lost before fn returned.
+// that the permit was lost before fn returned. If there is a rate, fn is called after a token of it
+// was taken: under the permit, so that the tokens count what begins.
 func (a *Admission) Run(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error), fn func(context.Context)) (ran bool, err error) {
+	if a.rateAlone() {
+		if err := a.pass(ctx, report); err != nil {
+			return false, err
+		}
+		fn(ctx)
+		return true, nil
+	}
 	var opts []concurrency.AcquireOption
-	for by, again := (time.Time{}), true; again; again = drains(err, by) {
+	var by time.Time
+	for again := true; again; again = drains(err, by) {
 		if opts, by, err = a.before(ctx, key, each, by); err != nil {
 			continue
 		}
 		err = a.Do(a.Limiter.Key(key), ctx, func(ctx context.Context, _ *concurrency.Permit) error {
 			if err := a.granted(); err != nil {
+				return err
+			}
+			if err := a.take(ctx, by); err != nil {
 				return err
 			}
 			ran = true
@@ -137,7 +145,7 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 			return true, err
 		}
 	}
-	work, end, err := a.without(ctx, key, each, err, report)
+	work, end, err := a.without(ctx, key, each, by, err, report)
 	if err != nil {
 		return false, err
 	}
@@ -147,12 +155,16 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 }
 
 // before returns the options of a call for a permit, or the error of a call that is not made. until is
-// when the request's wait ends; it is zero for the first call of a request, and set then.
+// when the request's wait ends; it is zero for the first call of a request, and set then. by is that
+// time.
 func (a *Admission) before(ctx context.Context, key string, each []concurrency.AcquireOption, until time.Time) (opts []concurrency.AcquireOption, by time.Time, err error) {
 	if key == "" {
 		return nil, until, Invalid("acquire", errors.New("the key of the request is empty (Options.Key)"))
 	}
 	opts = a.opts
+	if a.Rate != nil { // its requests call once: there is no share to drain
+		by = time.Now().Add(a.Wait)
+	}
 	if a.share != nil {
 		if stays(ctx, a.share) {
 			return nil, until, Invalid(fmt.Sprintf("acquire %q", key), errors.New("the context has a share of this limiter already: two calls that hold one permit each could wait for each other"))
@@ -175,13 +187,17 @@ func (a *Admission) before(ctx context.Context, key string, each []concurrency.A
 
 // without learns from the error of a request without a permit. If the request runs nevertheless, by
 // the policy, it returns the context of its work, and what ends that and returns whether a permit was
-// lost that it got meanwhile.
-func (a *Admission) without(ctx context.Context, key string, each []concurrency.AcquireOption, err error, report func(error)) (work context.Context, end func() error, _ error) {
+// lost that it got meanwhile. Such a request takes a token as well, as long as the process has some
+// without etcd.
+func (a *Admission) without(ctx context.Context, key string, each []concurrency.AcquireOption, by time.Time, err error, report func(error)) (work context.Context, end func() error, _ error) {
 	if !a.outage.learn(err, time.Now()) || ctx.Err() != nil {
 		return nil, nil, err
 	}
 	switch a.Outage {
 	case Open:
+		if err := a.take(ctx, by); err != nil && !errors.Is(err, concurrency.ErrUnavailable) {
+			return nil, nil, err
+		}
 		report(fmt.Errorf("passed without a permit (Options.Outage is Open): %w", err))
 		return &visit{Context: ctx}, func() error { return nil }, nil
 	case Share:
@@ -205,9 +221,16 @@ func (a *Admission) without(ctx context.Context, key string, each []concurrency.
 // Acquire is Run for a call that ends later: it returns the context of the call and what ends it,
 // to be called once or more. The call also ends with ctx.
 func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error)) (context.Context, func(), error) {
+	if a.rateAlone() {
+		if err := a.pass(ctx, report); err != nil {
+			return nil, nil, err
+		}
+		return ctx, func() {}, nil
+	}
 	var opts []concurrency.AcquireOption
+	var by time.Time
 	var err error
-	for by, again := (time.Time{}), true; again; again = drains(err, by) {
+	for again := true; again; again = drains(err, by) {
 		if opts, by, err = a.before(ctx, key, each, by); err != nil {
 			continue
 		}
@@ -215,11 +238,11 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 		if p, err = a.Limiter.Key(key).Acquire(ctx, opts...); err != nil {
 			continue
 		}
-		if err = a.begin(ctx, p); err == nil {
+		if err = a.begin(ctx, p, by); err == nil {
 			return a.hold(ctx, p, report)
 		}
 	}
-	work, end, err := a.without(ctx, key, each, err, report)
+	work, end, err := a.without(ctx, key, each, by, err, report)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -232,15 +255,21 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 	return work, func() { forget(); leave() }, nil
 }
 
-// begin releases a permit under which no work may begin yet, and if OnOutage panics.
-func (a *Admission) begin(ctx context.Context, p *concurrency.Permit) (err error) {
+// begin releases a permit under which no work may begin yet, or that gets no token, and if OnOutage
+// panics.
+func (a *Admission) begin(ctx context.Context, p *concurrency.Permit, by time.Time) (err error) {
 	begins := false
 	defer func() {
 		if !begins {
 			_ = release(ctx, p)
 		}
 	}()
-	err = a.granted()
+	if err = a.granted(); err == nil {
+		err = a.take(ctx, by)
+	}
+	if err == nil {
+		err = p.Err()
+	}
 	begins = err == nil
 	return err
 }

@@ -14,13 +14,14 @@ type Reason string
 
 // The reasons.
 const (
-	KeyFull     Reason = "key-full"    // the limit of the key is reached
-	TotalFull   Reason = "total-full"  // the total of all keys is reached
-	Unavailable Reason = "unavailable" // etcd does not answer, the session is closed, or it has too many requests
-	Lost        Reason = "lost"        // the permit, or the place in the queue, was lost
-	Held        Reason = "held"        // another request has the ID given in Options.Each
-	Ended       Reason = "ended"       // the request's context has ended while it waited
-	Internal    Reason = "internal"    // the program or its settings are wrong
+	KeyFull      Reason = "key-full"      // the limit of the key is reached
+	TotalFull    Reason = "total-full"    // the total of all keys is reached
+	RateExceeded Reason = "rate-exceeded" // there is no token of the rate
+	Unavailable  Reason = "unavailable"   // etcd does not answer, the session is closed, or it has too many requests
+	Lost         Reason = "lost"          // the permit, or the place in the queue, was lost
+	Held         Reason = "held"          // another request has the ID given in Options.Each
+	Ended        Reason = "ended"         // the request's context has ended while it waited
+	Internal     Reason = "internal"      // the program or its settings are wrong
 )
 
 // Refusal is the answer of a middleware in place of the handler's response.
@@ -36,6 +37,7 @@ type Refusal struct {
 // Refuse returns the answer to a request of the key, for an error of Run or Acquire.
 func (a *Admission) Refuse(ctx context.Context, key string, err error) Refusal {
 	full, _ := errors.AsType[*concurrency.FullError](err)
+	exceeded, _ := errors.AsType[*concurrency.RateExceededError](err)
 	switch {
 	case full != nil && full.Limit > 0 && full.Used == 0 && full.Waiting == 0:
 		// Wait was shorter than etcd's latency: whether a permit is free is not known.
@@ -52,6 +54,8 @@ func (a *Admission) Refuse(ctx context.Context, key string, err error) Refusal {
 		return Refusal{Reason: Lost, RetryAfter: a.after(Lost, "", nil), Report: true}
 	case ctx.Err() != nil:
 		return Refusal{Reason: Ended}
+	case exceeded != nil:
+		return Refusal{Reason: RateExceeded, RetryAfter: a.afterRate(exceeded)}
 	}
 	return Refusal{Reason: Unavailable, RetryAfter: a.after(Unavailable, "", nil), Report: true}
 }

@@ -148,6 +148,13 @@ func (f *fixture) post(opts *idemhttp.Options, key string) error {
 	return problem(string(body))
 }
 
+// token takes a token of a rate.
+func (f *fixture) token(name string, perSecond float64) error {
+	rate, err := concurrency.NewRateLimiter(f.sess, name, concurrency.Rate{PerSecond: perSecond, Burst: 10}, nil)
+	require.NoError(f.t, err)
+	return rate.Wait(soon(f.t))
+}
+
 // limited makes a limiting middleware of a limiter without a total.
 func (f *fixture) limited(opts limithttp.Options) error {
 	lim, err := concurrency.NewKeyedLimiter(f.sess, "tenants", 5, nil)
@@ -213,6 +220,10 @@ var mistakes = []mistake{
 		require.NoError(f.t, f.acquire("mismatch", 3))
 		return f.acquire("mismatch", 4)
 	}, "acquire", `"mismatch"`, "SemaphoreOptions.AdoptLimit"},
+	{"Two programs have different rates.", `rate.Wait(ctx)`, func(f *fixture) error {
+		require.NoError(f.t, f.token("mismatched", 100))
+		return f.token("mismatched", 200)
+	}, "wait for a token", `"mismatched"`, "RateLimiterOptions.AdoptRate"},
 	{"The weight is above the limit.", `sem.Acquire(ctx, concurrency.Weight(4))`, func(f *fixture) error {
 		return f.acquire("weight", 3, concurrency.Weight(4))
 	}, "acquire", `"weight"`, "Weight"},
@@ -289,6 +300,9 @@ var mistakes = []mistake{
 	{"The policy Share has no total to divide.", `limithttp.Middleware(lim, limithttp.Options{Key: key, Outage: limithttp.Share})`, func(f *fixture) error {
 		return f.limited(limithttp.Options{Key: func(*http.Request) (string, bool) { return "acme", true }, Outage: limithttp.Share})
 	}, "limithttp: ", "tenants", "KeyedLimiterOptions.Total"},
+	{"The policy Share is used beside a rate.", `limithttp.Middleware(lim, limithttp.Options{Key: key, Rate: rate, Outage: limithttp.Share})`, func(f *fixture) error {
+		return f.limited(limithttp.Options{Key: func(*http.Request) (string, bool) { return "acme", true }, Rate: new(concurrency.RateLimiter), Outage: limithttp.Share})
+	}, "limithttp: ", "Options.Rate", "Options.Outage"},
 	{"The middleware has no scope.", `idemhttp.Middleware(store, nil)`, func(f *fixture) error {
 		_, err := idemhttp.Middleware(f.store, nil)
 		return err
