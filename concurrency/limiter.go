@@ -17,7 +17,8 @@ import (
 // Two Limiters that are asked in either order by different calls can block each other as well: bound
 // the wait by the option Wait.
 type Limiter interface {
-	// Key returns the semaphore of a key. It does no I/O.
+	// Key returns the semaphore of a key. It does no I/O. If it returns nil, calls for a permit return
+	// ErrInvalid.
 	Key(key string) *Semaphore
 }
 

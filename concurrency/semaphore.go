@@ -155,22 +155,36 @@ func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Perm
 	return p.do(ctx, fn)
 }
 
-func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
-	r, err := newRequest("acquire", try, opts)
-	if err == nil && s.queue.limiter != nil {
-		err = invalid("a permit of the total has a key: use KeyedLimiter.Key")
+// request returns what a call asks for, or ErrInvalid if it is refused without a request to etcd.
+func (s *Semaphore) request(ctx context.Context, try bool, opts []AcquireOption) (request, error) {
+	if s == nil {
+		return request{}, fmt.Errorf("acquire: %w", invalid("the semaphore is nil (Limiter.Key)"))
 	}
-	if r.source = s.source; err == nil {
+	r, err := newRequest("acquire", try, opts)
+	r.source = s.source
+	switch {
+	case err != nil:
+	case s.queue.limiter != nil:
+		err = invalid("a permit of the total has a key: use KeyedLimiter.Key")
+	case s.queue.invalid != nil:
+		err = s.queue.invalid
+	case s.queue.base == nil && r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load():
+		err = tooHeavy(r.weight, s.limit)
+	case s.total != nil && r.weight > s.total.limit && !s.adopt && !s.total.checked.Load():
+		err = tooHeavy(r.weight, s.total.limit)
+	default:
 		err = r.nested(ctx)
 	}
 	if err != nil {
-		return nil, s.queue.failed(r.doing, err)
+		return r, s.queue.failed(r.doing, err)
 	}
-	if s.queue.base == nil && r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load() {
-		return nil, s.queue.failed(r.doing, tooHeavy(r.weight, s.limit))
-	}
-	if s.total != nil && r.weight > s.total.limit && !s.adopt && !s.total.checked.Load() {
-		return nil, s.queue.failed(r.doing, tooHeavy(r.weight, s.total.limit))
+	return r, nil
+}
+
+func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
+	r, err := s.request(ctx, try, opts)
+	if err != nil {
+		return nil, err
 	}
 	r.limit = s.limit
 	checked := s.checked.Load()

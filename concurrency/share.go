@@ -44,12 +44,9 @@ func (s *Semaphore) Share() (_ Share, ok bool) {
 
 func init() {
 	share.Of = shareOf
-	share.Weight = func(options any) int64 {
-		r := request{weight: 1}
-		if apply(options.([]AcquireOption), &r) != nil {
-			return 0 // the request is refused anyway
-		}
-		return r.weight
+	share.Check = func(ctx context.Context, semaphore, options any) (int64, error) {
+		r, err := semaphore.(*Semaphore).request(ctx, false, options.([]AcquireOption))
+		return r.weight, err
 	}
 }
 
@@ -60,7 +57,9 @@ func shareOf(lim any) (*share.Share, error) {
 	case single:
 		q = l.sem.queue
 	case interface{ Total() *Semaphore }:
-		q = l.Total().queue
+		if total := l.Total(); total != nil {
+			q = total.queue
+		}
 	}
 	if q == nil || q.base != nil && q.invalid == nil { // the second is the semaphore of one key, in Single
 		return nil, invalid("the outage policy Share needs a limit of all keys together: a KeyedLimiter with a total, or Single of a NewSemaphore")

@@ -56,7 +56,8 @@ type Options struct {
 	// no effect there. Defaults to none.
 	Each func(ctx context.Context, fullMethod string) []concurrency.AcquireOption
 	// Outage says what happens to calls in an outage of etcd, which begins after Patience. Before
-	// that, and for calls that fail for another reason, the policy is Closed. Defaults to Closed.
+	// that, and for calls that fail for another reason, the policy is Closed. A key, an option or a
+	// context that is ErrInvalid without an outage is so in one. Defaults to Closed.
 	Outage Outage
 	// Patience is how long etcd has to be silent before that is an outage rather than latency. Below
 	// about 6 seconds the loss of one member of etcd can count as one, before the client has switched

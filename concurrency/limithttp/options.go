@@ -58,8 +58,8 @@ type Options struct {
 	// Wait has no effect there. Defaults to none.
 	Each func(*http.Request) []concurrency.AcquireOption
 	// Outage says what happens to requests in an outage of etcd, which begins after Patience.
-	// Before that, and for requests that fail for another reason, the policy is Closed. Defaults to
-	// Closed.
+	// Before that, and for requests that fail for another reason, the policy is Closed. A key, an
+	// option or a context that is ErrInvalid without an outage is so in one. Defaults to Closed.
 	Outage Outage
 	// Patience is how long etcd has to be silent before that is an outage rather than latency. Below
 	// about 6 seconds the loss of one member of etcd can count as one, before the client has switched

@@ -44,6 +44,8 @@ type Settings struct {
 	OnOutage   func(error)
 	// Do runs a function under a permit; nil means Semaphore.Do. Benchmarks set it.
 	Do func(*concurrency.Semaphore, context.Context, func(context.Context, *concurrency.Permit) error, ...concurrency.AcquireOption) error
+	// Check returns the weight of a call, or what is wrong with it; nil means share.Check. Tests set it.
+	Check func(ctx context.Context, semaphore, options any) (weight int64, err error)
 }
 
 // check fills in defaults, and returns an error for a setting that is out of range.
@@ -51,6 +53,9 @@ func (s *Settings) check() error {
 	s.Patience = cmp.Or(s.Patience, 10*time.Second)
 	if s.Do == nil {
 		s.Do = (*concurrency.Semaphore).Do
+	}
+	if s.Check == nil {
+		s.Check = share.Check
 	}
 	switch {
 	case s.Outage < Closed || s.Outage > Share:
@@ -193,6 +198,10 @@ func (a *Admission) without(ctx context.Context, key string, each []concurrency.
 	if !a.outage.learn(err, time.Now()) || ctx.Err() != nil {
 		return nil, nil, err
 	}
+	weight, bad := a.Check(ctx, a.Limiter.Key(key), slices.Concat(each, a.opts))
+	if bad != nil {
+		return nil, nil, bad
+	}
 	switch a.Outage {
 	case Open:
 		if err := a.take(ctx, by); err != nil && !errors.Is(err, concurrency.ErrUnavailable) {
@@ -201,7 +210,7 @@ func (a *Admission) without(ctx context.Context, key string, each []concurrency.
 		report(fmt.Errorf("passed without a permit (Options.Outage is Open): %w", err))
 		return &visit{Context: ctx}, func() error { return nil }, nil
 	case Share:
-		work, end, full := a.enter(ctx, key, each)
+		work, end, full := a.enter(ctx, key, each, weight)
 		if full != nil {
 			return nil, nil, fmt.Errorf("%w: %w", full, err)
 		}

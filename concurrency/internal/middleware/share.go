@@ -76,11 +76,7 @@ func drains(err error, by time.Time) bool {
 
 // enter begins a request under the share, or returns why it cannot. end ends it, and returns an error
 // if it has had a permit in the end and has lost it.
-func (a *Admission) enter(ctx context.Context, key string, each []concurrency.AcquireOption) (_ context.Context, end func() error, full error) {
-	weight := share.Weight(each)
-	if weight < 1 {
-		return nil, nil, Invalid(fmt.Sprintf("acquire %q", key), fmt.Errorf("Weight(%d) is below 1, or an option is nil (Options.Each)", weight))
-	}
+func (a *Admission) enter(ctx context.Context, key string, each []concurrency.AcquireOption, weight int64) (_ context.Context, end func() error, full error) {
 	switch v, f := a.share.Enter(weight, true); v {
 	case share.Run:
 	case share.Refuse:

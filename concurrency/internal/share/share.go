@@ -3,14 +3,19 @@
 // Package concurrency counts the sessions, package middleware runs the requests.
 package share
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // The way from package middleware into package concurrency, which sets them.
 var (
 	// Of returns the share of a concurrency.Limiter for its session, or why it has none.
 	Of func(limiter any) (*Share, error)
-	// Weight returns the weight of a request with options, a []concurrency.AcquireOption.
-	Weight func(options any) int64
+	// Check returns the weight of a call of a *concurrency.Semaphore with options, a
+	// []concurrency.AcquireOption, or concurrency.ErrInvalid if the call would be refused without a
+	// request to etcd.
+	Check func(ctx context.Context, semaphore, options any) (weight int64, err error)
 )
 
 // Share is what one session knows of its share of one limit. It is safe for concurrent use.

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,31 +21,46 @@ func each(opts ...concurrency.AcquireOption) func(*limithttp.Options) {
 	}
 }
 
-// TestShareRefusesBadOptions: a weight that is refused while etcd answers is refused in an outage,
-// and takes nothing from the share and adds nothing to it.
-func TestShareRefusesBadOptions(t *testing.T) {
+// TestBadRequestsInAnOutage: a request that is refused as invalid without asking etcd is refused so in
+// an outage, under each policy, and takes nothing from the share and adds nothing to it.
+func TestBadRequestsInAnOutage(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []concurrency.AcquireOption{concurrency.Weight(0), concurrency.Weight(-3), nil} {
+	for _, policy := range []limithttp.Outage{limithttp.Closed, limithttp.Open, limithttp.Share} {
 		bubble(t, 2, func(t *testing.T, on []*desk) {
-			s := services(on, limithttp.Share, new(peak), func(o *limithttp.Options) {
+			option := map[string]concurrency.AcquireOption{
+				"no weight": concurrency.Weight(0), "a negative weight": concurrency.Weight(-3), "nil": nil,
+				"a long ID": concurrency.ID(strings.Repeat("i", 256)), "a long note": concurrency.Note(strings.Repeat("n", 2000)),
+				"no time": concurrency.MaxHold(0), "nobody": concurrency.TakeOver(),
+			}
+			s := services(on, policy, new(peak), func(o *limithttp.Options) {
 				o.Each = func(r *http.Request) []concurrency.AcquireOption {
-					if r.Header.Get("Tenant") == "slow" {
+					if bad, is := option[r.Header.Get("Tenant")]; is {
 						return []concurrency.AcquireOption{bad}
 					}
 					return nil
 				}
 			})[0]
-			s.slow = func(*http.Request) { time.Sleep(500 * time.Millisecond) }
+			refused := func() {
+				t.Helper()
+				for tenant := range option {
+					require.Equal(t, http.StatusInternalServerError, s.get(t.Context(), tenant), tenant)
+				}
+				require.Equal(t, http.StatusInternalServerError, s.get(t.Context(), strings.Repeat("k", 256)))
+				require.Equal(t, http.StatusInternalServerError, s.get(t.Context(), ""))
+				p, err := s.lim.Key("outer").Acquire(t.Context(), concurrency.Wait(time.Millisecond))
+				if err == nil {
+					require.Equal(t, http.StatusInternalServerError, s.get(p.Context(), "a"), "nested")
+					require.NoError(t, p.Release(t.Context()))
+				}
+			}
 			require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
 			time.Sleep(time.Minute)
-			require.Equal(t, http.StatusInternalServerError, s.get(t.Context(), "slow"))
+			refused()
 			s.cutOff()
-			var all sync.WaitGroup
-			for range 2 {
-				all.Go(func() { require.Equal(t, http.StatusInternalServerError, s.get(context.Background(), "slow")) })
+			refused()
+			if policy == limithttp.Share {
+				require.Equal(t, concurrency.Share{Limit: total, Sessions: 2, Size: total / 2}, s.share())
 			}
-			all.Wait()
-			require.Equal(t, concurrency.Share{Limit: total, Sessions: 2, Size: total / 2}, s.share())
 		})
 	}
 }
