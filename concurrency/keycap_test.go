@@ -125,6 +125,59 @@ func TestTrapN16BurstOfKeys(t *testing.T) {
 	f.NoKeys("/queue/")
 }
 
+// Requests of one key, and its limit, are one live key (N16).
+func TestTrapN16RequestsOfOneKey(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	lim := capped(t, s, "tenants", concurrency.KeyedLimiterOptions{MaxKeys: 2})
+	require.NoError(t, lim.Key("a").SetLimit(ctx, 4, concurrency.CreateLimit()))
+	var permits []*concurrency.Permit
+	for range 4 {
+		permits = append(permits, acquire(t, ctx, lim.Key("a")))
+	}
+	permits = append(permits, acquire(t, ctx, lim.Key("b"))) // four requests and a limit are before it
+	_, err := lim.Key("c").Acquire(ctx)
+	require.ErrorIs(t, err, concurrency.ErrTooMany)
+	for _, p := range permits {
+		require.NoError(t, p.Release(ctx))
+	}
+	f.NoKeys("/queue/")
+}
+
+// A count lets a process use a part of the free keys only, so that the bound is exceeded by no more than
+// that for each other process (N16).
+func TestTrapN16Processes(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	var permits []*concurrency.Permit
+	fill := func(lim *concurrency.KeyedLimiter, from string, most int) (n int) {
+		t.Helper()
+		for ; n < most; n++ {
+			p, err := lim.Key(from + fmt.Sprint(n)).Acquire(ctx)
+			if err != nil {
+				require.ErrorIs(t, err, concurrency.ErrTooMany)
+				break
+			}
+			permits = append(permits, p)
+		}
+		return n
+	}
+	o := concurrency.KeyedLimiterOptions{MaxKeys: 40}
+	one, _ := f.Session(idle())
+	other, _ := f.Session(idle())
+	here, there := capped(t, one, "few", o), capped(t, other, "few", o)
+	require.Equal(t, 1, fill(here, "first-", 1), "a count, with room for 15 more")
+	require.Equal(t, 39, fill(there, "there-", 80), "all that are free")
+	require.Equal(t, 15, fill(here, "here-", 80), "what the count has left")
+	for _, p := range permits {
+		require.NoError(t, p.Release(ctx))
+	}
+	f.NoKeys("/queue/")
+}
+
 // BenchmarkTrapN16Count is a count of a limiter's keys, beside so many live ones.
 func BenchmarkTrapN16Count(b *testing.B) {
 	for _, live := range []int{10_000, 50_000} {
