@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -63,4 +64,19 @@ func TestTrapN2SweepOfALateCopy(t *testing.T) {
 	require.Empty(t, judge(run(t, totals(1, 1,
 		step{do: meet, n: 3, method: "Txn", fate: twice, d: copied}, // what stores both limits, and the request
 		holds(0, 1, copied/2)))))
+}
+
+// N3: the default is lowered while a request waits, and the watch loses that event. By what the waiter
+// has read it fits when one of the holders leaves; it is admitted when it is the only one.
+func TestTrapN3DefaultIsLost(t *testing.T) {
+	t.Parallel()
+	for _, total := range []int{0, 5} {
+		t.Run(fmt.Sprint("total ", total), func(t *testing.T) {
+			t.Parallel()
+			require.Empty(t, judge(run(t, totals(3, total,
+				holds(0, 1, 6*time.Second), holds(0, 1, 9*time.Second), holds(0, 1, 12*time.Second), holds(1, 1, time.Second),
+				step{who: 1, do: meet, n: 9, method: ofDefault, fate: unanswered},
+				step{do: setDefault, n: 1, pause: 10 * time.Millisecond}))))
+		})
+	}
 }
