@@ -135,11 +135,12 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 		if opts, by, err = a.before(ctx, key, each, by); err != nil {
 			continue
 		}
+		until := by // a copy, since the closure would move by to the heap
 		err = a.Do(a.Limiter.Key(key), ctx, func(ctx context.Context, _ *concurrency.Permit) error {
 			if err := a.granted(); err != nil {
 				return err
 			}
-			if err := a.take(ctx, by); err != nil {
+			if err := a.take(ctx, until); err != nil {
 				return err
 			}
 			ran = true
