@@ -49,6 +49,8 @@ func publicRate(r rate.Rate) Rate { return Rate{r.PerSecond, int(r.Burst)} }
 // dies keeps its shares until its lease ends, and the fleet has so much less of the rate. The whole
 // burst is there only for a process that holds all shares.
 //
+// Options.Rate of the packages limithttp and limitgrpc has each request take a token.
+//
 // The shares of a session count for SessionOptions.MaxPermits, and Trace reports them as permits of the
 // limiter's name.
 //
