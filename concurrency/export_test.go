@@ -1,6 +1,10 @@
 package concurrency
 
-import "context"
+import (
+	"context"
+
+	"github.com/etcdkit/etcdkit/internal/mirror"
+)
 
 // ReplaceView replaces the view of a semaphore's queue, as a restored backup does, but
 // leaves the session its lease.
@@ -10,6 +14,6 @@ func ReplaceView(s *Semaphore) { s.queue.reset() }
 func AwaitView(ctx context.Context, s *Semaphore, revision int64) error {
 	m := s.queue.view.Join()
 	defer m.Leave()
-	_, err := s.queue.next(ctx, m, revision-1)
+	_, err := s.queue.next(ctx, m, mirror.View{Revision: revision - 1})
 	return err
 }

@@ -30,6 +30,14 @@ func lists(_ string, msg any) bool {
 	return ok && len(r.RangeEnd) > 0 && !strings.Contains(string(r.Key), "/session/")
 }
 
+// listsOf matches reads of all keys of a range with this part.
+func listsOf(part string) func(string, any) bool {
+	return func(_ string, msg any) bool {
+		r, ok := msg.(*etcdserverpb.RangeRequest)
+		return ok && len(r.RangeEnd) > 0 && strings.Contains(string(r.Key), part)
+	}
+}
+
 // eventOn matches responses of watches with an event on a key with this part.
 func eventOn(part string) func(string, any) bool {
 	return func(_ string, msg any) bool {

@@ -316,10 +316,10 @@ func (s *Semaphore) Status(ctx context.Context, opts ...StatusOption) (Status, e
 // watchers and waiters of one name on a session share one watch; each Watch costs one read in
 // addition. The iterator may be used more than once.
 //
-// The states of a key of a KeyedLimiter with a total show both levels, as those of Status. They
-// cost more: the session follows the queue of the total, with the requests of all keys, and each
-// change that concerns the key is one read of both queues, at most one in 20 ms. Watch a few keys at
-// a time.
+// For the key of a KeyedLimiter, each change costs one read, at most one in 20 ms: the state shows
+// the queue and the limiter's default as of one revision. With a total it shows both levels, as Status
+// does, and the session follows the queue of the total, with the requests of all keys. Watch a few
+// keys at a time.
 func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] {
 	if s.queue.total != nil {
 		return s.queue.watchBoth(ctx)

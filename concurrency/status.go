@@ -151,7 +151,7 @@ func (q *sessionQueue) watch(ctx context.Context) iter.Seq2[Status, error] {
 					return
 				}
 			}
-			v, err = q.next(ctx, m, v.Revision)
+			v, err = q.next(ctx, m, v)
 		}
 		yield(Status{}, q.failed("watch", err))
 	}
@@ -177,12 +177,19 @@ func (q *sessionQueue) nowAtLast(ctx context.Context) (v mirror.View, err error)
 	}
 }
 
-// next waits until the mirror shows a state after a revision.
-func (q *sessionQueue) next(ctx context.Context, m *mirror.Use, floor int64) (mirror.View, error) {
+// next waits until the mirror shows a state after one that was seen. A default has a watch of its
+// own, which may be ahead of that of the queue or behind it: so both are read, as of one revision.
+func (q *sessionQueue) next(ctx context.Context, m *mirror.Use, seen mirror.View) (mirror.View, error) {
 	for {
 		v, changed := m.View()
-		if v.Revision > floor {
-			return v, nil
+		if isLater(v, seen) {
+			if q.base == nil {
+				return v, nil
+			}
+			if err := sleep(ctx, watchPause); err != nil {
+				return mirror.View{}, err
+			}
+			return q.nowAtLast(ctx)
 		}
 		select {
 		case <-changed:
@@ -195,4 +202,10 @@ func (q *sessionQueue) next(ctx context.Context, m *mirror.Use, floor int64) (mi
 			return mirror.View{}, ErrClosed
 		}
 	}
+}
+
+// isLater reports whether a view shows a change of the queue or of its default after one that was
+// seen.
+func isLater(v, seen mirror.View) bool {
+	return v.Revision > seen.Revision || v.Limits.Base.Rev > seen.Limits.Base.Rev
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// watchPause is the least time between two reads of one watchBoth.
+// watchPause is the least time between two reads of one Watch, for the key of a limiter.
 const watchPause = 20 * time.Millisecond
 
 // joined is what a read has shown of the requests in the total that belong to a key.
 type joined struct {
+	at       mirror.View // the queue of the key
 	requests []mirror.Request
 	held     int  // as many of the first are admitted
 	missing  bool // a request that is admitted at the key has not joined yet
@@ -40,7 +41,7 @@ func (q *sessionQueue) watchBoth(ctx context.Context) iter.Seq2[Status, error] {
 				}
 			}
 			read := time.Now()
-			if err = q.concerned(ctx, at, all, in, st.Revision); err != nil {
+			if err = q.concerned(ctx, at, all, in); err != nil {
 				break
 			}
 			if err = sleep(ctx, watchPause-time.Since(read)); err == nil {
@@ -55,7 +56,7 @@ func (q *sessionQueue) watchBoth(ctx context.Context) iter.Seq2[Status, error] {
 func (q *sessionQueue) bothNow(ctx context.Context) (st Status, in joined, err error) {
 	err = q.do(ctx, func(ctx context.Context) error {
 		at, all, err := q.both(ctx)
-		st = q.describeBoth(at, all)
+		st, in = q.describeBoth(at, all), joined{at: at}
 		for _, r := range at.Holders {
 			if t := q.nextOf(all.Holders, r); t != nil {
 				in.requests = slices.Insert(in.requests, in.held, *t)
@@ -82,12 +83,12 @@ func (q *sessionQueue) bothAtLast(ctx context.Context) (st Status, in joined, er
 	}
 }
 
-// concerned waits until a view shows a change after a revision that concerns the key.
-func (q *sessionQueue) concerned(ctx context.Context, at, all *mirror.Use, in joined, floor int64) error {
+// concerned waits until a view shows a change after what was read that concerns the key.
+func (q *sessionQueue) concerned(ctx context.Context, at, all *mirror.Use, in joined) error {
 	for {
 		v, changed := at.View()
 		total, moved := all.Brief("", 0, 0)
-		if v.Revision > floor || total.Revision > floor && in.differs(all) {
+		if isLater(v, in.at) || total.Revision > in.at.Revision && in.differs(all) {
 			return nil
 		}
 		select {

@@ -126,3 +126,50 @@ func TestWatchOfBothLevelsEnds(t *testing.T) {
 	}
 	require.ErrorIs(t, ended, concurrency.ErrClosed)
 }
+
+// Watch of a key shows a changed default at once: by the default's own watch, and not when the queue
+// is next listed. What it admits are holders.
+func TestWatchShowsTheDefault(t *testing.T) {
+	t.Parallel()
+	for name, total := range map[string]int{"no total": 0, "with a total": 9} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.Session(idle())
+			other, _ := f.Session(idle())
+			watched, lim := totaled(t, s, "llm", 1, total), totaled(t, other, "llm", 1, total)
+			require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx)) // the default is stored
+			states := make(chan concurrency.Status, 1000)
+			watching, stop := context.WithCancel(ctx)
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			defer stop()
+			wg.Go(func() {
+				for st, err := range watched.Key("a").Watch(watching) {
+					if err == nil {
+						states <- st
+					}
+				}
+			})
+			until := func(limit, holders, waiters int) {
+				t.Helper()
+				for {
+					st := got(t, states, "a state")
+					require.LessOrEqual(t, st.Used, st.Limit, "no state mixes two defaults")
+					if st.Limit == limit && len(st.Holders) == holders && len(st.Waiters) == waiters {
+						return
+					}
+				}
+			}
+			until(1, 0, 0)
+			granted(t, ask(t, ctx, lim.Key("a")), "it is free")
+			waits := ask(t, ctx, lim.Key("a"))
+			until(1, 1, 1)
+			c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.FailWith, Times: -1, Match: listsOf("/key/")})
+			require.NoError(t, lim.SetDefault(ctx, 7))
+			until(7, 2, 0)
+			granted(t, waits, "the default admits it")
+		})
+	}
+}
