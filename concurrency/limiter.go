@@ -13,7 +13,13 @@ import (
 // context of work under the first returns ErrInvalid at once, as long as the first has not ended:
 // the context that Do or Limit gives to its function, Permit.Context, and contexts derived from them
 // or from NewContext. All values of one KeyedLimiter's name on one session are one Limiter, and so
-// are all of one semaphore's in Single. A type of the caller's own returns semaphores of such ones.
+// are all of one semaphore's in Single. Those of another session are another Limiter, also in the same
+// process: use one session.
+//
+// The semaphores that a type of the caller's own returns are those of the KeyedLimiters and Singles
+// from which it has them. In Limit, limithttp and limitgrpc one of NewSemaphore counts as in Single:
+// then each semaphore is a Limiter by itself, and a context can have permits of several keys.
+//
 // Two Limiters that are asked in either order by different calls can block each other as well: bound
 // the wait by the option Wait.
 type Limiter interface {
@@ -52,7 +58,11 @@ func Limit[In, Out any](lim Limiter, key func(In) string, fn func(context.Contex
 		if lim == nil || lim == Single(nil) || key == nil || fn == nil {
 			return out, fmt.Errorf("call a limited function: %w", invalid("the limiter, the key's function or the function is nil (arguments of Limit)"))
 		}
-		err = lim.Key(key(in)).Do(ctx, func(ctx context.Context, _ *Permit) (err error) {
+		sem := lim.Key(key(in))
+		if sem != nil && sem.source == nil {
+			sem = Single(sem).Key("")
+		}
+		err = sem.Do(ctx, func(ctx context.Context, _ *Permit) (err error) {
 			out, err = fn(ctx, in)
 			return err
 		}, opts...)

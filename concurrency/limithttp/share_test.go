@@ -5,7 +5,6 @@ import (
 	"flag"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -348,28 +347,3 @@ func TestShareNeedsATotal(t *testing.T) {
 type keyOnly struct{ lim *concurrency.KeyedLimiter }
 
 func (k keyOnly) Key(key string) *concurrency.Semaphore { return k.lim.Key(key) }
-
-// ownLimiter is a Limiter of the caller's own that has no semaphore.
-type ownLimiter struct{}
-
-func (ownLimiter) Key(string) *concurrency.Semaphore { return nil }
-func (ownLimiter) Total() *concurrency.Semaphore     { return nil }
-
-// TestLimiterWithoutSemaphore: a Limiter that returns nil is an error of the program, for a handler, an
-// outgoing call and any function.
-func TestLimiterWithoutSemaphore(t *testing.T) {
-	t.Parallel()
-	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.Header.Set("Tenant", "acme")
-	middleware(t, ownLimiter{}, options())(http.HandlerFunc(ok)).ServeHTTP(w, r)
-	require.Equal(t, http.StatusInternalServerError, w.Code)
-	rt, err := limithttp.Transport(ownLimiter{}, options(), nil)
-	require.NoError(t, err)
-	_, err = rt.RoundTrip(r) //nolint:bodyclose // there is no response
-	require.ErrorIs(t, err, concurrency.ErrInvalid)
-	require.ErrorContains(t, err, "acquire: the semaphore is nil (Limiter.Key)")
-	call := concurrency.Limit(ownLimiter{}, func(string) string { return "acme" }, func(context.Context, string) (int, error) { return 0, nil })
-	_, err = call(t.Context(), "")
-	require.ErrorIs(t, err, concurrency.ErrInvalid)
-}

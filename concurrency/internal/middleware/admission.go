@@ -101,6 +101,7 @@ func New(attempted string, s Settings) (*Admission, error) {
 			return nil, Invalid(attempted, fmt.Errorf("Options.Outage: %w", err))
 		}
 	}
+	a.Limiter = ours(s.Limiter)
 	return a, nil
 }
 

@@ -1,0 +1,24 @@
+package middleware
+
+import (
+	"reflect"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// foreign is a Limiter of the caller's own, whose semaphores may be of no Limiter: each of them is one
+// by itself then, so that a request's context has its permit.
+type foreign struct{ concurrency.Limiter }
+
+func (f foreign) Key(key string) *concurrency.Semaphore {
+	return concurrency.Single(f.Limiter.Key(key)).Key(key)
+}
+
+// ours returns a Limiter whose permits are in the contexts of their requests.
+func ours(lim concurrency.Limiter) concurrency.Limiter {
+	switch reflect.TypeOf(lim) {
+	case reflect.TypeFor[*concurrency.KeyedLimiter](), reflect.TypeOf(concurrency.Single(nil)), nil:
+		return lim
+	}
+	return foreign{lim}
+}
