@@ -33,6 +33,11 @@ type Share struct {
 // Share returns this process's share of the limit, as last known; it does no I/O. That of a
 // KeyedLimiter is the share of its Total. ok is false if no middleware of this session has the
 // outage policy Share for this limit.
+//
+// Only requests of such a middleware run under the share. Another call for a permit, such as Acquire
+// of the same limiter, does not run without a permit, and after an outage it does not wait until
+// the work under the share has permits: what runs in all processes is then bounded by twice the limit,
+// as during the outage. Its permits count in Permits.
 func (s *Semaphore) Share() (_ Share, ok bool) {
 	shared := s.queue.sharing.share.Load()
 	if shared == nil {

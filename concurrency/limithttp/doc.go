@@ -77,6 +77,7 @@
 // the limit itself for the processes that reach etcd, and the shares of those that are cut off. If
 // all are cut off, it is the limit, once the work under lost permits has stopped. When etcd answers
 // again, work that began under the share gets permits first; requests wait for that, within Wait.
+// Calls for a permit beside the middlewares do not: see concurrency.Semaphore.Share.
 // Only the limit of all keys together is divided: that of a single key, and its pause, is not
 // kept meanwhile. concurrency.Semaphore.Share shows the share and what runs under it.
 //
