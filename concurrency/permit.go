@@ -60,6 +60,13 @@ func (p *Permit) last() *sessionQueue { return cmp.Or(p.queue.total, p.queue) }
 // workEnded ends the count of the permit's work.
 func (p *Permit) workEnded() { p.last().sharing.permits.Add(-p.ticket.slot.Weight) }
 
+// heldFor counts the permit in the estimates of its limiter.
+func (p *Permit) heldFor(d time.Duration) {
+	if b := p.queue.base; b != nil {
+		b.holds.add(d)
+	}
+}
+
 // register has the permit end with its epoch. It returns engine.ErrEpoch or ErrClosed if it is
 // too late for that, or a *LostError if others have ended the request already.
 func (p *Permit) register() error {
@@ -139,6 +146,7 @@ func (p *Permit) heldTooLong() error {
 // after follows an end by MaxHold, which releases the permit, or one that Err has found
 // before the epoch came to this permit.
 func (p *Permit) after(cause error) {
+	p.heldFor(time.Since(p.since))
 	if errors.Is(cause, ErrTooLong) {
 		p.epoch.Drop(p.ticket.Ticket)
 		p.epoch.Withdraw(p.ticket.Ticket, p.queue.refusal(p.ticket))
@@ -153,5 +161,6 @@ func (p *Permit) lose(lost *LostError) (report func()) {
 	if !p.life.Lose(lost) {
 		return nil
 	}
+	p.heldFor(time.Since(p.since))
 	return func() { call(p.queue.own.trace.Lost, lost) }
 }

@@ -158,9 +158,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 	}
 	p.epoch.Free(p.ticket.Ticket)
 	p.removed()
-	if b := p.queue.base; b != nil {
-		b.holds.add(held)
-	}
+	p.heldFor(held)
 	p.finishRelease(nil)
 	call(p.queue.own.trace.Released, ReleaseInfo{Name: p.queue.name, Token: p.token, Held: held})
 	return nil
