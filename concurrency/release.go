@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // Release releases the permit and ends its context. The work that it protects must
@@ -87,9 +86,6 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	p.epoch.Deletes(p.ticket.Ticket)
 	p.removed = p.queue.removes(p.ticket)
 	stored := p.ticket.Stored
-	if p.ticket.request.of != nil {
-		stored.Joined = engine.Joined{Key: p.ticket.Key, Token: p.token}
-	}
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
@@ -141,9 +137,8 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 			p.conclude(p.ticket.noticeError(n))
 			return nil
 		}
-		if removal != commit.Partial && p.ticket.request.of != nil {
-			// If this one is still there, that at the key was deleted by hand: one Txn removes both.
-			next, err := p.queue.sess.Erase(ctx, engine.Stored{Key: p.ticket.Key, Token: p.token}, nil)
+		if removal != commit.Partial {
+			next, err := p.queue.sess.EraseJoined(ctx, p.ticket.Stored, nil)
 			if err != nil && (removal == commit.Vanished || p.epoch.Context().Err() == nil) {
 				return err // otherwise it goes with the lease, and the loss is known
 			}

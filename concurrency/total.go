@@ -107,6 +107,7 @@ func (q *sessionQueue) writeNext(ctx context.Context, e *engine.Epoch, r request
 	out := outcomeOf(res, err, seen)
 	switch out {
 	case written:
+		t.joined()
 		q.sess.See(res.Token)
 	case refused, failed:
 	case unsettled:
@@ -241,11 +242,15 @@ func (c *ticket) takeNext(read []*etcdserverpb.ResponseOp) []*etcdserverpb.Respo
 	inner := read[len(read)-1].GetResponseTxn()
 	if inner.Succeeded {
 		c.next.Token, c.next.read = c.Token, inner.Responses[1:]
+		c.next.joined()
 	} else {
 		c.next = nil
 	}
 	return read[:len(read)-1]
 }
+
+// joined records that the request in the queue of the total was written.
+func (c *ticket) joined() { c.Joined = engine.Joined{Key: c.Key, Token: c.Token} }
 
 // next returns what a request asks for in the queue of the total, once it is admitted at its key.
 func (r request) next(c *ticket) request {

@@ -3,6 +3,7 @@ package concurrency_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,6 +95,51 @@ func TestRequestAtTheKeyDeletedByHand(t *testing.T) {
 	}
 	for range 2 {
 		defer func(p *concurrency.Permit) { require.NoError(t, p.Release(ctx)) }(acquire(t, ctx, lim.Key("b")))
+	}
+}
+
+// If the request at the key was deleted by hand, the end of its wait or of its MaxHold removes the
+// request in the total at once, and not a sweep or the end of the lease.
+func TestEndsWithoutItsRequestAtTheKey(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		total int
+		opts  []concurrency.AcquireOption
+		want  error
+	}{
+		"MaxHold in one Txn":                    {total: 2, opts: []concurrency.AcquireOption{concurrency.MaxHold(time.Second)}},
+		"MaxHold of one with its own Txn":       {total: 2, opts: []concurrency.AcquireOption{concurrency.MaxHold(time.Second), concurrency.Wait(0)}},
+		"a wait for the total that Wait ends":   {total: 1, opts: []concurrency.AcquireOption{concurrency.Wait(time.Second)}, want: concurrency.ErrFull},
+		"a wait for the total that ctx cancels": {total: 1, want: context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, _ := f.Session(idle())
+			lim := totaled(t, s, "llm", 2, c.total)
+			other := acquire(t, ctx, lim.Key("b"))
+			call, cancel := context.WithCancel(ctx)
+			defer cancel()
+			w := ask2(call, lim.Key("a"), c.opts...)
+			if c.total == 1 {
+				waitsInTotal(t, ctx, lim, 1)
+			} else {
+				defer func(p *concurrency.Permit) { got(t, p.Lost(), "MaxHold") }(granted(t, w, "there is room"))
+			}
+			require.Len(t, f.Keys("/total/queue/"), 2)
+			_, err := f.Client().Delete(ctx, f.Keys("/key/a/queue/")[0])
+			require.NoError(t, err)
+			if c.want == context.Canceled {
+				cancel()
+			}
+			if c.want != nil {
+				require.ErrorIs(t, got(t, w, "the wait ends").err, c.want)
+			}
+			require.Eventually(t, func() bool { return len(f.Keys("/total/queue/")) == 1 }, soon, tick, "the request in the total is left behind")
+			require.NoError(t, other.Release(ctx))
+			f.NoKeys("/queue/")
+		})
 	}
 }
 

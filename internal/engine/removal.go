@@ -20,8 +20,8 @@ type Stored struct {
 	// admitted in the first. They are created only on the condition that Key is unchanged: so with
 	// its removal no copy of that can be applied any more.
 	Next []string
-	// Joined is the one of them that a permit holds by. If it is set, a removal that does not find
-	// it with that create revision is commit.Partial.
+	// Joined is the one of them that is known to have been written. If it is set, a removal that does
+	// not find it with that create revision is commit.Partial.
 	Joined Joined
 }
 
@@ -54,6 +54,15 @@ func (s *Session) Erase(ctx context.Context, r Stored, refused func(error)) (com
 	return commit.EraseWith(ctx, s.kv, r.Key, r.Token, r.with(), refused, r.Also...)
 }
 
+// EraseJoined removes the request in the other queue alone, for one whose first key was gone before
+// Remove or Erase: it was deleted by hand then, since one Txn removes both.
+func (s *Session) EraseJoined(ctx context.Context, r Stored, refused func(error)) (commit.Removal, error) {
+	if r.Joined.Token == 0 {
+		return commit.Absent, nil
+	}
+	return commit.Erase(ctx, s.kv, r.Joined.Key, r.Joined.Token, refused)
+}
+
 // Evict removes a request of any session and leaves a notice for that session, in one Txn.
 // lease is the one in the request's key.
 func (s *Session) Evict(ctx context.Context, r Stored, lease int64, n record.Notice) (commit.Removal, error) {
@@ -77,7 +86,11 @@ func (e *Epoch) Withdraw(t *Ticket, refused func(error)) {
 	}
 	e.Deletes(t)
 	e.sess.Background(func() {
-		if _, err := e.sess.Erase(e.ctx, t.Stored, refused); err == nil {
+		removal, err := e.sess.Erase(e.ctx, t.Stored, refused)
+		if err == nil && removal != commit.Removed && removal != commit.Partial {
+			_, err = e.sess.EraseJoined(e.ctx, t.Stored, refused)
+		}
+		if err == nil {
 			e.Free(t)
 		}
 	})
