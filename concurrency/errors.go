@@ -84,10 +84,13 @@ var (
 // seconds; otherwise the call returns an *UnavailableError. errors.Is matches it with
 // ErrFull.
 type FullError struct {
-	Name    string // of the queue
-	Limit   int    // in force then; 0 if it is paused
-	Used    int    // weight of the holders
-	Waiting int    // number of other waiting requests
+	Name  string // of the queue
+	Limit int    // in force then; 0 if it is paused
+	// Used is the weight of the holders. Where counts decide, in the total of a KeyedLimiter that
+	// admits more than 256 requests, it is at most Limit: holders above a limit that was lowered are
+	// part of Waiting.
+	Used    int
+	Waiting int // number of other waiting requests
 	// Level says, for the key of a KeyedLimiter, which limit refused the request. It is LevelTotal if
 	// the total is full, or if the key is full only because a request that is admitted there waits
 	// for the total; the other fields are then those of the total. It is LevelKey if etcd has not shown

@@ -3,6 +3,7 @@ package concurrency_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -113,6 +114,32 @@ func (f fixture) crowded(ctx context.Context, lim *concurrency.KeyedLimiter, n i
 		_, err := f.Client().Txn(ctx).Then(ops...).Commit()
 		require.NoError(f.T, err)
 	}
+}
+
+// A refusal by counts cannot tell the holders above a lowered limit from waiters: their sum is right.
+func TestCountsAfterALowering(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	lim := totaled(t, s, "llm", 5, 310)
+	f.crowded(ctx, lim, 310)
+	refused := func() (used, waiting int) {
+		t.Helper()
+		_, err := lim.Key("a").TryAcquire(ctx)
+		full, ok := errors.AsType[*concurrency.FullError](err)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, concurrency.LevelTotal, full.Level)
+		return full.Used, full.Waiting
+	}
+	used, waiting := refused()
+	require.Equal(t, [2]int{310, 0}, [2]int{used, waiting})
+	require.NoError(t, lim.Total().SetLimit(ctx, 300))
+	used, waiting = refused()
+	require.Equal(t, [2]int{300, 10}, [2]int{used, waiting})
+	require.NoError(t, lim.Total().SetLimit(ctx, 200)) // counts do not decide in a short queue
+	used, waiting = refused()
+	require.Equal(t, [2]int{310, 0}, [2]int{used, waiting})
 }
 
 // ranged matches Txns with a condition over all requests of a total.
