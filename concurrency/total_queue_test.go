@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,13 +19,16 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// waitsInTotal waits until so many requests wait for the total of a limiter.
-func waitsInTotal(t testing.TB, ctx context.Context, lim *concurrency.KeyedLimiter, n int) {
+// waitsInTotal waits until so many requests wait for the total of a limiter. None of those calls may
+// have an answer.
+func waitsInTotal(t testing.TB, ctx context.Context, lim *concurrency.KeyedLimiter, n int, calls ...<-chan answer) {
 	t.Helper()
+	answered := func(call <-chan answer) bool { return len(call) > 0 }
 	require.Eventually(t, func() bool {
 		st, err := lim.Total().Status(ctx)
-		return err == nil && len(st.Waiters) == n
+		return slices.ContainsFunc(calls, answered) || err == nil && len(st.Waiters) == n
 	}, soon, tick)
+	require.False(t, slices.ContainsFunc(calls, answered), "a call that is to wait was answered")
 }
 
 // MaxWaiters counts the waiters of the key alone, and not those of other keys in the total (N7).
@@ -43,7 +47,7 @@ func TestTrapN7MaxWaitersOfTheKey(t *testing.T) {
 	}
 	waitsInTotal(t, ctx, lim, 6)
 	quiet := ask(t, ctx, lim.Key("quiet"), concurrency.MaxWaiters(1))
-	waitsInTotal(t, ctx, lim, 7)
+	waitsInTotal(t, ctx, lim, 7, quiet)
 	waiting(t, quiet, "six of other keys are before it")
 	more := ask(t, ctx, lim.Key("quiet"), concurrency.MaxWaiters(1))
 	waitsInTotal(t, ctx, lim, 8)
@@ -74,7 +78,9 @@ func TestMaxTotalWaiters(t *testing.T) {
 	atItsKey := ask(t, ctx, lim.Key("a"))
 	refused := func() {
 		t.Helper()
-		_, err := lim.Key("quiet").Acquire(ctx, concurrency.Wait(time.Hour))
+		bounded, cancel := context.WithTimeout(ctx, soon/4)
+		defer cancel()
+		_, err := lim.Key("quiet").Acquire(bounded, concurrency.Wait(time.Hour))
 		var full *concurrency.FullError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, concurrency.FullError{Name: "llm", Limit: 2, Used: 2, Waiting: 2, Level: concurrency.LevelTotal, RetryAfter: full.RetryAfter}, *full)
@@ -297,9 +303,9 @@ func TestMaxTotalWaitersOfALoweredTotal(t *testing.T) {
 	}
 	require.NoError(t, lim.Total().SetLimit(ctx, 1))
 	first := ask2(ctx, lim.Key("b"))
-	waitsInTotal(t, ctx, lim, 1)
+	waitsInTotal(t, ctx, lim, 1, first)
 	second := ask2(ctx, lim.Key("b"))
-	waitsInTotal(t, ctx, lim, 2)
+	waitsInTotal(t, ctx, lim, 2, first, second)
 	_, err = lim.Key("b").Acquire(ctx)
 	var full *concurrency.FullError
 	require.ErrorAs(t, err, &full)
