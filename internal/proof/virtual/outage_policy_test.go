@@ -299,11 +299,14 @@ func TestShareAfterHealing(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.EqualValues(t, 1, a.share().Running)
 		begun := time.Now()
-		require.Equal(t, http.StatusServiceUnavailable, a.get(t.Context(), "a"))
-		require.Equal(t, time.Second, time.Since(begun), "it waits for its Wait, and asks nothing")
+		next := make(chan int, 1)
+		go func() { next <- a.get(t.Context(), "a") }()
+		time.Sleep(time.Second / 2) // while it waits: afterwards its request would be removed
 		st, err := a.total.Status(t.Context())
 		require.NoError(t, err)
 		require.Len(t, st.Waiters, 1, "only the work waits")
+		require.Equal(t, http.StatusServiceUnavailable, <-next)
+		require.Equal(t, time.Second, time.Since(begun), "it waits for its Wait, and asks nothing")
 
 		require.NoError(t, held[0].Release(t.Context()))
 		time.Sleep(time.Second)
