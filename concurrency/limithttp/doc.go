@@ -42,9 +42,10 @@
 //	| the request was evicted while it waited          | 503 and Retry-After                       |
 //	| the request's context ended while it waited      | 503, if the client is still there         |
 //	| the ID of Options.Each is in use                 | 409                                       |
-//	| the key is empty or too long, a limit or rate    | 500                                       |
-//	| differs from the stored one, or the context has  |                                           |
-//	| a permit of the same limiter already             |                                           |
+//	| the key is empty or too long, an option of       | 500                                       |
+//	| Options.Each is wrong, a limit or rate differs   |                                           |
+//	| from the stored one, or the context has a permit |                                           |
+//	| of the same limiter already                      |                                           |
 //
 // These answers are problem+json (RFC 9457) with the member "code". Requests that run get no
 // header of this package. RateLimit-Policy and RateLimit are those of

@@ -24,8 +24,8 @@ const (
 	// Share runs requests without a permit as far as this process's share of the limit allows: the
 	// limit divided by the number of sessions that share it, rounded down. Together with the processes
 	// that reach etcd, at most twice as many run as the limit allows. It needs a limit of all keys
-	// together: a concurrency.KeyedLimiter with a total, or concurrency.Single. See the package's
-	// comment.
+	// together: a concurrency.KeyedLimiter with a total, concurrency.Single of a NewSemaphore, or a
+	// Limiter with a method Total that returns that of its KeyedLimiter. See the package's comment.
 	Share
 )
 
