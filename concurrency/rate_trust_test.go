@@ -26,11 +26,29 @@ func TestRateTrust(t *testing.T) {
 			t.Parallel()
 			now := time.Now()
 			s := &rateShares{fresh: now.Add(c.fresh), leases: func() bool { return c.trusted }}
-			d := rate.Divide(rate.Rate{PerSecond: 10, Burst: 10})
-			s.bucket.Set(now.Add(-time.Hour), d.Shares, d)
+			d := rate.Divide(rate.Rate{PerSecond: 0.001, Burst: 10}) // none accrues while the test runs
+			s.bucket.Set(now.Add(-1000*time.Hour), d.Shares, d)
 			require.Equal(t, c.want, s.take())
 			s.fresh, c.trusted = now.Add(time.Hour), true
 			require.Equal(t, c.want, s.take(), "tokens that were void once stay void")
 		})
 	}
+}
+
+// When a share is lost, tokens have accrued for it since a moment that is not known: all are void, those of
+// the other shares as well.
+func TestRateShareIsLost(t *testing.T) {
+	t.Parallel()
+	now, lost, other := time.Now(), &Permit{}, &Permit{}
+	s := &rateShares{
+		division: rate.Division{Rate: rate.Rate{PerSecond: 0.001, Burst: 10}, Shares: 10}, fresh: now.Add(time.Hour),
+		leases: func() bool { return true }, held: []*Permit{lost, other}, wake: make(chan struct{}, 1),
+	}
+	s.bucket.Set(now.Add(-1000*time.Hour), 2, s.division)
+	require.True(t, s.take(), "two tokens")
+	s.drop(lost)
+	require.Equal(t, []*Permit{other}, s.held)
+	require.EqualValues(t, 1, s.bucket.Held())
+	require.False(t, s.take())
+	require.Len(t, s.wake, 1, "the loop asks for another one")
 }
