@@ -127,7 +127,8 @@ type UnavailableError struct {
 	// answer at all.
 	Err error
 	// Seen is how full the queue was when the session last saw it, no later than
-	// LastAnswer. It is nil if the call was not in the queue yet.
+	// LastAnswer. It is nil if the call was not in the queue yet. For the key of a KeyedLimiter,
+	// Seen.Level is the level whose queue the call waited in.
 	Seen *FullError
 }
 
@@ -139,7 +140,11 @@ func (e *UnavailableError) Error() string {
 		s += ": " + e.Err.Error()
 	}
 	if e.Seen != nil {
-		s += fmt.Sprintf("; the queue then had %d of %d in use, %d waiting", e.Seen.Used, e.Seen.Limit, e.Seen.Waiting)
+		of := ""
+		if e.Seen.Level != "" {
+			of = " of the " + string(e.Seen.Level)
+		}
+		s += fmt.Sprintf("; the queue%s then had %d of %d in use, %d waiting", of, e.Seen.Used, e.Seen.Limit, e.Seen.Waiting)
 	}
 	return s
 }

@@ -17,6 +17,7 @@ func (q *sessionQueue) waitEnded(ctx context.Context, m *mirror.Mirror, c *ticke
 	full, unavailable := q.seen(m, c), q.unavailable()
 	switch {
 	case unavailable != nil:
+		full.Level = q.level()
 		unavailable.Seen = full
 		if waited {
 			return unavailable
@@ -71,6 +72,18 @@ func (q *sessionQueue) seen(m *mirror.Mirror, c *ticket) *FullError {
 		full.Limit = int(seen.N)
 	}
 	return full
+}
+
+// level returns which queue of a limiter this is, if it is one.
+func (q *sessionQueue) level() Level {
+	switch {
+	case q.limiter != nil:
+		return LevelTotal
+	case q.base != nil:
+		return LevelKey
+	default:
+		return ""
+	}
 }
 
 // unavailable returns why etcd cannot be asked, or nil if it answers.
