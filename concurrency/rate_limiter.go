@@ -99,7 +99,9 @@ func checkRate(r Rate) error {
 }
 
 // Allow takes a token if this process has one now. It returns nil if so: the caller may proceed. It
-// does no I/O and does not block. Calls of Wait that wait in this process come first.
+// does no I/O and does not block. Calls of Wait that wait in this process come first. A process that
+// calls Allow less often than every ten seconds has no share at each call, and is always refused: use
+// Wait there.
 //
 // Otherwise it returns
 //
@@ -234,7 +236,9 @@ var ErrRateExceeded = errors.New("the rate is exceeded")
 // RateExceededError says that Allow found no token. errors.Is matches it with ErrRateExceeded.
 type RateExceededError struct {
 	Name string
-	Rate Rate // in force in this process; zero if it has not read it yet
+	// Rate is in force in this process. It is zero if the process has not read it yet, or not since
+	// it was idle.
+	Rate Rate
 	// RetryAfter is when this process has a token for one more call, as far as it knows. 0 means
 	// that it is unknown, since the process has no share of the rate.
 	RetryAfter time.Duration

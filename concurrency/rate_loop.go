@@ -71,7 +71,7 @@ func (s *rateShares) step(closing context.Context) bool {
 		Idle: len(s.calls) == 0 && s.demand.Idle(now) >= rateIdle,
 	}
 	if o.Idle && o.Held+o.Asked == 0 {
-		s.running = false
+		s.running, s.division = false, rate.Division{} // no step reads it from now on
 		return false
 	}
 	if d.Shares > 0 {

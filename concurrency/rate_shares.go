@@ -20,7 +20,7 @@ type rateShares struct {
 	mu       sync.Mutex
 	bucket   rate.Bucket
 	demand   rate.Demand
-	division rate.Division // that was read last; zero before the first time
+	division rate.Division // that was read last; zero while it is not known, as after an idle time
 	fresh    time.Time     // until when what was read last counts
 	held     []*Permit     // oldest first
 	since    time.Time     // when the first of them was gained
@@ -58,13 +58,12 @@ func (s *rateShares) allow(l *RateLimiter) error {
 	if err := s.use(l); err != nil {
 		return err
 	}
-	if s.division.Shares == 0 {
-		return s.refusal()
+	if s.division.Shares > 0 {
+		if err := l.agrees(s.division.Rate); err != nil {
+			return err
+		}
 	}
-	if err := l.agrees(s.division.Rate); err != nil {
-		return err
-	}
-	s.demand.Add(time.Now())
+	s.demand.Add(time.Now()) // also before the rate was read: the call needs a share
 	if len(s.calls) == 0 && s.take() {
 		return nil
 	}

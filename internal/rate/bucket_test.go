@@ -82,6 +82,15 @@ func TestFastClock(t *testing.T) {
 	require.Greater(t, n, hours*3600*1000*995/1000)
 }
 
+// The slowest rate and many calls that wait: the estimate stays a duration.
+func TestBehindIsBounded(t *testing.T) {
+	t.Parallel()
+	d := Divide(Rate{LeastPerSecond, 1})
+	for waiting := 1; waiting <= 1_000_000; waiting *= 10 {
+		require.Positive(t, d.Behind(time.Second, waiting, 1), waiting)
+	}
+}
+
 func TestDivide(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -99,4 +99,7 @@ func (d Division) Behind(next time.Duration, waiting, held int) time.Duration {
 	return next + seconds(float64(waiting)/(float64(held)*each*pace))
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds is bounded, so that the sum of two is a duration as well.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s*float64(time.Second), math.MaxInt64/2))
+}

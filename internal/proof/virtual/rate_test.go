@@ -110,6 +110,39 @@ func TestRateOfOne(t *testing.T) {
 	})
 }
 
+// The first call of Allow has the process acquire a share, although it has not read the rate yet.
+func TestRateOfOneCall(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		l := on[0].rate(100, 50)
+		require.ErrorIs(t, l.Allow(), concurrency.ErrRateExceeded)
+		time.Sleep(3 * time.Second)
+		require.NoError(t, l.Allow())
+		for range 5 {
+			time.Sleep(12 * time.Second) // it was idle, and has returned its shares
+			require.ErrorIs(t, l.Allow(), concurrency.ErrRateExceeded)
+		}
+		require.NoError(t, l.Wait(t.Context()))
+	})
+}
+
+// A process that was idle compares its rate with the stored one, and not with the one that it has read
+// before.
+func TestRateAfterAnIdleTime(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		ctx := t.Context()
+		former := on[0].rate(100, 50)
+		require.NoError(t, former.Wait(ctx))
+		time.Sleep(time.Minute)
+		require.NoError(t, on[1].rate(100, 50).SetRate(ctx, concurrency.Rate{PerSecond: 200, Burst: 60}, concurrency.CreateLimit()))
+		require.NoError(t, on[0].rate(200, 60).Wait(ctx))
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, on[0].rate(200, 60).Allow(), concurrency.ErrRateExceeded)
+		require.ErrorIs(t, on[0].rate(100, 50).Wait(ctx), concurrency.ErrLimitMismatch)
+	})
+}
+
 // Trap N15: shares move in about a second to a process that begins, from one that never idles, and
 // back when it ends.
 func TestRateMoves(t *testing.T) {
