@@ -91,6 +91,13 @@ func TestRangesOfKeysDoNotMeet(t *testing.T) {
 				require.NotEqual(t, q.ID("i"), k.ID(a))
 			}
 		}
+		kind := rapid.SampledFrom([]Kind{Semaphore, Mutex, Election, Rate}).Draw(t, "kind")
+		plain := space(t, "ns").Queue(kind, rapid.OneOf(rapid.Just(limiter), rapid.Just("limiter"), name).Draw(t, "plain"))
+		foreign = append(foreign, plain.Slot(slot), plain.Limit, plain.ID("i"))
+		for _, k := range []string{q.Slot(slot), q.Limit, q.ID("i"), own.Default, own.Total().Slot(slot), own.Total().ID("i"), member} {
+			require.False(t, inRange(k, plain.Range), "%s lies in the range of %s", k, plain.Range)
+			require.NotEqual(t, plain.ID("i"), k)
+		}
 		for _, f := range foreign {
 			require.False(t, inRange(f, q.Range), "%s lies in the range of %s", f, q.Range)
 			_, ok := q.ParseSlot(f)
