@@ -130,7 +130,7 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 	c.nonce = nonce
 	value := record.Request{Nonce: nonce, Owner: q.sess.Owner(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli()}
 	if r.of != nil {
-		value.Of = r.of.Key
+		value.Of, value.ID = r.of.Key, r.of.request.id
 	}
 	tx := commit.Creation{
 		Key: c.Key, Value: value.Encode(), If: ifs,
@@ -177,7 +177,7 @@ func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserv
 	q.fill(c, light, others)
 	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: seen.Revs.Own}
 	if queue.TooHeavy(c.slot.Weight, limit) {
-		return false, tooHeavy(c.slot.Weight, limit)
+		return false, tooHeavy(q.level(), c.slot.Weight, limit)
 	}
 	if c.slot.Weight == 1 {
 		return others == 0 && queue.Fits(light-1, 1, limit), nil

@@ -205,7 +205,7 @@ func (e *LimitMismatchError) Is(target error) bool { return target == ErrLimitMi
 // ErrTooLong, ErrEvicted, ErrReleased or ErrClosed. errors.Is matches it with ErrLost unless
 // the cause is ErrReleased.
 type LostError struct {
-	Name   string // of the queue
+	Name   string // of the queue; for a permit of a KeyedLimiter that of its key
 	Token  int64
 	Cause  error
 	Reason string // details for people: the evicting process and its reason, or what happened to the lease

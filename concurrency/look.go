@@ -50,7 +50,7 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (ou
 			}
 			continue
 		case queue.TooHeavy(r.weight, v.Limit):
-			return outlook{}, tooHeavy(r.weight, v.Limit)
+			return outlook{}, tooHeavy(q.level(), r.weight, v.Limit)
 		}
 		q.keep(e, &v)
 		o := outlook{

@@ -36,9 +36,14 @@ func (c *ticket) noticeError(n *record.Notice) *LostError {
 	return c.ending(ErrEvicted, noticeReason(*n))
 }
 
-// ending returns the end of a request or its permit.
+// ending returns the end of a request or its permit. One in the queue of a total has the name of its
+// key, as the permit has in all other reports.
 func (c *ticket) ending(cause error, reason string) *LostError {
-	return &LostError{Name: c.queue.name, Token: c.Token, Cause: cause, Reason: reason}
+	named := c.queue
+	if of := c.request.of; of != nil {
+		named = of.queue
+	}
+	return &LostError{Name: named.name, Token: c.Token, Cause: cause, Reason: reason}
 }
 
 // noticeReason returns the holder that has left a notice, and its reason.

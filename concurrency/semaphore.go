@@ -169,9 +169,9 @@ func (s *Semaphore) request(ctx context.Context, try bool, opts []AcquireOption)
 	case s.queue.invalid != nil:
 		err = s.queue.invalid
 	case s.queue.base == nil && r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load():
-		err = tooHeavy(r.weight, s.limit)
+		err = tooHeavy(s.level, r.weight, s.limit)
 	case s.total != nil && r.weight > s.total.limit && !s.adopt && !s.total.checked.Load():
-		err = tooHeavy(r.weight, s.total.limit)
+		err = tooHeavy(LevelTotal, r.weight, s.total.limit)
 	default:
 		err = r.nested(ctx)
 	}
@@ -223,7 +223,7 @@ func (s *Semaphore) prepare(ctx context.Context, weight int64) error {
 			return err
 		}
 		if known && queue.TooHeavy(weight, stored.N) {
-			return tooHeavy(weight, stored.N)
+			return tooHeavy(s.queue.level(), weight, stored.N)
 		}
 	}
 	return nil
@@ -233,7 +233,7 @@ func (a *agreement) check(ctx context.Context, weight int64) error {
 	stored, known, err := a.stored.Read(ctx)
 	if err == nil && !known {
 		if queue.TooHeavy(weight, a.limit) {
-			return tooHeavy(weight, a.limit)
+			return tooHeavy(a.level, weight, a.limit)
 		}
 		stored, err = a.stored.Init(ctx, a.limit)
 	}

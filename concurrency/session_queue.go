@@ -267,7 +267,7 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 			case mirror.TooHeavy:
 				e.Withdraw(c.Ticket, q.refusal(c))
 				b, _ := m.Brief(c.Key, c.Token, 0)
-				return tooHeavy(c.slot.Weight, b.Limit)
+				return tooHeavy(q.level(), c.slot.Weight, b.Limit)
 			case mirror.Damaged:
 				e.Withdraw(c.Ticket, q.refusal(c))
 				return limit.ErrUnreadable
@@ -323,8 +323,15 @@ func (q *sessionQueue) confirm(ctx context.Context, c *ticket, upTo int64) (bool
 	return queue.Fits(0, upTo, seen.N) || own != nil && mirror.ReadStored(own).Through >= c.Token, nil
 }
 
-func tooHeavy(weight, most int64) error {
-	return invalid("Weight(%d) is above the limit of %d", weight, most)
+// tooHeavy returns the error of a weight that a limit of that level, which is empty for a semaphore's,
+// can never admit.
+func tooHeavy(level Level, weight, most int64) error {
+	limit := map[Level]string{
+		"":         "the limit of %d (SetLimit changes it)",
+		LevelKey:   "the key's limit of %d (SetLimit of the key, or SetDefault, changes it)",
+		LevelTotal: "the total of %d of all keys (KeyedLimiterOptions.Total; if it is stored already, SetLimit of Total changes it)",
+	}[level]
+	return invalid("Weight(%d) is above "+limit, weight, most)
 }
 
 // gone frees the slot of a request whose key is gone in one queue.

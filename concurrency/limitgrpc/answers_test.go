@@ -45,7 +45,7 @@ func TestStatusCodes(t *testing.T) {
 		{"too many requests of the session", concurrency.ErrTooMany, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},
 		{"evicted while it waited", &concurrency.LostError{Cause: concurrency.ErrEvicted}, codes.Unavailable, ReasonLost, time.Second, 2 * time.Second, true},
 		{"ID in use", &concurrency.HeldError{}, codes.Aborted, ReasonHeld, 0, 0, false},
-		{"bad option", concurrency.ErrInvalid, codes.Internal, ReasonInternal, 0, 0, true},
+		{"bad option, or a weight above a limit", concurrency.ErrInvalid, codes.Internal, ReasonInternal, 0, 0, true},
 		{"another limit is stored", &concurrency.LimitMismatchError{}, codes.Internal, ReasonInternal, 0, 0, true},
 		{"rate", &concurrency.RateExceededError{}, codes.Unavailable, ReasonRateExceeded, time.Second, 2 * time.Second, false},
 		{"rate with an estimate", &concurrency.RateExceededError{Rate: concurrency.Rate{PerSecond: 5, Burst: 1}, RetryAfter: 20 * time.Second}, codes.Unavailable, ReasonRateExceeded, 20 * time.Second, 25 * time.Second, false},

@@ -39,9 +39,10 @@
 //	| the call's context ended while it waited        | CANCELLED or DEADLINE_EXCEEDED             |
 //	| the ID of Options.Each is in use                | ABORTED, HELD                              |
 //	| the key is empty or too long, an option of      | INTERNAL                                   |
-//	| Options.Each is wrong, a limit or rate differs  |                                            |
-//	| from the stored one, or the context has a       |                                            |
-//	| permit of the same limiter already              |                                            |
+//	| Options.Each is wrong, its weight is above the  |                                            |
+//	| limit of the key or the total, a limit or rate  |                                            |
+//	| differs from the stored one, or the context has |                                            |
+//	| a permit of the same limiter already            |                                            |
 //
 // These answers have an ErrorInfo whose domain is Domain and whose reason is one of the Reason
 // constants. RetryInfo is from 1 to 60 seconds, computed from the queue and from how many callers

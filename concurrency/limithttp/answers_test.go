@@ -74,7 +74,7 @@ func TestStatusCodes(t *testing.T) {
 		{"too many requests of the session", concurrency.ErrTooMany, 503, CodeUnavailable, "", "", 1, 2, true},
 		{"evicted while it waited", &concurrency.LostError{Cause: concurrency.ErrEvicted}, 503, CodeLost, "", "", 1, 2, true},
 		{"ID in use", &concurrency.HeldError{}, 409, CodeHeld, "", "", 0, 0, false},
-		{"bad option", concurrency.ErrInvalid, 500, CodeInternal, "", "", 0, 0, true},
+		{"bad option, or a weight above a limit", concurrency.ErrInvalid, 500, CodeInternal, "", "", 0, 0, true},
 		{"another limit is stored", &concurrency.LimitMismatchError{}, 500, CodeInternal, "", "", 0, 0, true},
 		{"rate", &concurrency.RateExceededError{}, 503, CodeRateExceeded, capacity, "", 1, 2, false},
 		{"rate with an estimate", &concurrency.RateExceededError{Rate: concurrency.Rate{PerSecond: 5, Burst: 1}, RetryAfter: 20 * time.Second}, 503, CodeRateExceeded, capacity, "", 20, 26, false},

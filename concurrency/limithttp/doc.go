@@ -43,9 +43,10 @@
 //	| the request's context ended while it waited      | 503, if the client is still there         |
 //	| the ID of Options.Each is in use                 | 409                                       |
 //	| the key is empty or too long, an option of       | 500                                       |
-//	| Options.Each is wrong, a limit or rate differs   |                                           |
-//	| from the stored one, or the context has a permit |                                           |
-//	| of the same limiter already                      |                                           |
+//	| Options.Each is wrong, its weight is above the   |                                           |
+//	| limit of the key or the total, a limit or rate   |                                           |
+//	| differs from the stored one, or the context has  |                                           |
+//	| a permit of the same limiter already             |                                           |
 //
 // These answers are problem+json (RFC 9457) with the member "code". Requests that run get no
 // header of this package. RateLimit-Policy and RateLimit are those of

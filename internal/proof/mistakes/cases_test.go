@@ -226,7 +226,13 @@ var mistakes = []mistake{
 	}, "wait for a token", `"mismatched"`, "RateLimiterOptions.AdoptRate"},
 	{"The weight is above the limit.", `sem.Acquire(ctx, concurrency.Weight(4))`, func(f *fixture) error {
 		return f.acquire("weight", 3, concurrency.Weight(4))
-	}, "acquire", `"weight"`, "Weight"},
+	}, "acquire", `"weight"`, "SetLimit"},
+	{"The weight is above the total of a limiter.", `lim.Key("acme").Acquire(ctx, concurrency.Weight(4))`, func(f *fixture) error {
+		lim, err := concurrency.NewKeyedLimiter(f.sess, "tenants", 5, &concurrency.KeyedLimiterOptions{Total: 3})
+		require.NoError(f.t, err)
+		_, err = lim.Key("acme").Acquire(soon(f.t), concurrency.Weight(4))
+		return err
+	}, "acquire", `"tenants/acme"`, "KeyedLimiterOptions.Total"},
 	{"Do has no function.", `mu.Do(ctx, nil)`, func(f *fixture) error {
 		mu, err := concurrency.NewMutex(f.sess, "leader")
 		require.NoError(f.t, err)
