@@ -52,8 +52,9 @@ type KeyedLimiterOptions struct {
 	// etcd, or a limit of their own, also one that was cleared. A call for a permit of another key
 	// returns ErrTooMany then, as of a count at most a second ago. It bounds what a client can store in
 	// etcd that chooses its key, so it need not be exact: on one count each process may admit 1/64 of
-	// the keys that are free, or 16 if that is more, and MaxKeys is exceeded by at most that for each
-	// other process. SetLimit is not bounded. A count is one read; names are read only where the
+	// the keys that are free, or 16 if that is more, and a count does not show what other processes
+	// are writing. If all fill the limiter at the same moment, each may admit up to MaxKeys;
+	// otherwise each other process exceeds MaxKeys by at most that part. SetLimit is not bounded. A count is one read; names are read only where the
 	// limiter has as many requests and limits as MaxKeys. Defaults to 100,000; at most math.MaxInt32.
 	MaxKeys int
 	// AdoptLimit accepts the default limit and the total that are stored in etcd, instead of failing
