@@ -148,17 +148,24 @@ func TestPeerP7PermitsDrift(t *testing.T) {
 }
 
 // P8: a permit is released, or the limit raised, at the moment at which another request decides to
-// wait: it is admitted by that, and by no timeout.
+// wait: it is admitted by that, and by no timeout. No session reads a queue again that it follows: each of
+// its lists belongs to a new watch, so no request was admitted by a poll.
 func TestPeerP8LostWakeup(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	s, _ := f.Session(idle())
-	other, _ := f.Session(idle())
-	here, there := totaled(t, s, "llm", 1, 1), totaled(t, other, "llm", 1, 1)
+	s, c := f.Session(idle())
+	other, away := f.Session(idle())
+	third, _ := f.Session(idle())
+	for _, c := range []*embedtest.Client{c, away} {
+		require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, tick, "the session lists its own range")
+	}
+	here, there, admin := totaled(t, s, "llm", 1, 1), totaled(t, other, "llm", 1, 1), totaled(t, third, "llm", 1, 1)
 	for _, lim := range []*concurrency.KeyedLimiter{here, there} { // each compares the limits, before they change
 		require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx))
 	}
+	c.ResetRequests()
+	away.ResetRequests()
 	for i := range 60 {
 		lim, next := here, there
 		if i%2 == 1 {
@@ -173,12 +180,17 @@ func TestPeerP8LostWakeup(t *testing.T) {
 			require.NoError(t, granted(t, w, "the permit was released").Release(ctx))
 			continue
 		}
-		require.NoError(t, lim.Key(key).SetLimit(ctx, 2))
-		require.NoError(t, lim.Total().SetLimit(ctx, 2))
+		require.NoError(t, admin.Key(key).SetLimit(ctx, 2))
+		require.NoError(t, admin.Total().SetLimit(ctx, 2))
 		require.NoError(t, granted(t, w, "both limits were raised").Release(ctx))
-		require.NoError(t, lim.ClearLimit(ctx, key))
-		require.NoError(t, lim.Total().SetLimit(ctx, 1))
+		require.NoError(t, admin.ClearLimit(ctx, key))
+		require.NoError(t, admin.Total().SetLimit(ctx, 1))
 		require.NoError(t, p.Release(ctx))
+	}
+	for _, c := range []*embedtest.Client{c, away} {
+		n := c.Requests()
+		require.Positive(t, n["Watch.Send"])
+		require.LessOrEqual(t, n["Range"], n["Watch.Send"], "lists, beside watches: %v", n)
 	}
 	f.NoKeys("/queue/")
 }
