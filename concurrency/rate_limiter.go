@@ -44,10 +44,11 @@ func publicRate(r rate.Rate) Rate { return Rate{r.PerSecond, int(r.Burst)} }
 // A process begins without a token: a share that it gains is empty, since its former holder may have
 // used its tokens. So the first calls of a process wait, or are refused, for up to about a second.
 // If a process needs more shares, others that hold more than their part, or more than they use,
-// return some: it usually has its part within one to two seconds. If there are more processes than shares,
-// they take turns of a second, or of the time in which one share gives one token if that is longer. A process that is not called for ten seconds returns all of its shares. A process that
-// dies keeps its shares until its lease ends, and the fleet has so much less of the rate. The whole
-// burst is there only for a process that holds all shares.
+// return some: it usually has its part within one to two seconds. If there are more processes than
+// shares, they take turns of a second, or of the time in which one share gives one token if that is
+// longer. A process that is not called for a minute returns all of its shares. A process that dies
+// keeps its shares until its lease ends, and the fleet has so much less of the rate. The whole burst
+// is there only for a process that holds all shares.
 //
 // Options.Rate of the packages limithttp and limitgrpc has each request take a token.
 //
@@ -100,7 +101,7 @@ func checkRate(r Rate) error {
 
 // Allow takes a token if this process has one now. It returns nil if so: the caller may proceed. It
 // does no I/O and does not block. Calls of Wait that wait in this process come first. A process that
-// calls Allow less often than every ten seconds has no share at each call, and is always refused: use
+// calls Allow less often than once a minute has no share at each call, and is always refused: use
 // Wait there.
 //
 // Otherwise it returns

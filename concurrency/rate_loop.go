@@ -16,8 +16,9 @@ const (
 	// rateStep is how often a process with shares, or with calls that wait, reads the queue of
 	// shares and decides how many to ask for or to return.
 	rateStep = 500 * time.Millisecond
-	// rateIdle is how long a process keeps its shares without a call.
-	rateIdle = 10 * time.Second
+	// rateIdle is how long a process keeps its shares without a call. Meanwhile it reads the queue,
+	// so others that need the shares get them.
+	rateIdle = time.Minute
 )
 
 // rateAsk is one request for a share.

@@ -42,7 +42,7 @@ type Options struct {
 	// Share with a Rate.
 	//
 	// A process begins without a token: with a Wait of 0 its first calls are refused for about a
-	// second, and again after ten seconds without one. See the package's comment. Defaults to nil:
+	// second, and again after a minute without one. See the package's comment. Defaults to nil:
 	// no rate.
 	Rate *concurrency.RateLimiter
 	// Wait is at most how long a call waits for a permit and a token, together; 0 is not at all,

@@ -44,7 +44,7 @@ type Options struct {
 	// cannot be Share with a Rate.
 	//
 	// A process begins without a token: with a Wait of 0 its first requests are refused for about
-	// a second, and again after ten seconds without one. See the package's comment. Defaults to
+	// a second, and again after a minute without one. See the package's comment. Defaults to
 	// nil: no rate.
 	Rate *concurrency.RateLimiter
 	// Wait is at most how long a request waits for a permit and a token, together; 0 is not at
