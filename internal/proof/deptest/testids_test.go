@@ -41,7 +41,7 @@ func requiredIDs() []string {
 	add("L", "%d", 1, 10, 2, 7)
 	add("W", "%d", 6, 6)
 	add("W", "%d", 21, 21)
-	add("N", "%d", 1, 16, 8, 11)
+	add("N", "%d", 1, 16)
 	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
