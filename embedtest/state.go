@@ -89,8 +89,10 @@ func (c *Cluster) SetNoSpace(ctx context.Context, raised bool) error {
 		}
 		return c.everywhere(ctx, func(r *running) bool { return outOfSpace(r) })
 	}
-	for _, a := range r.etcd.Server.Alarms() { // each member may have raised one
-		if err := alarm(pb.AlarmRequest_DEACTIVATE, a.MemberID); err != nil {
+	// Each member may have raised one, and a request to raise one whose answer was lost may be
+	// applied before these.
+	for _, m := range r.etcd.Server.Cluster().Members() {
+		if err := alarm(pb.AlarmRequest_DEACTIVATE, uint64(m.ID)); err != nil {
 			return err
 		}
 	}
