@@ -139,6 +139,11 @@ func TestLostAfterTheHandler(t *testing.T) {
 		require.Equal(t, c.want, w.Code, name)
 		require.Equal(t, 1, reported, name)
 	}
+	w := httptest.NewRecorder()
+	flush := func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }
+	without := struct{ http.ResponseWriter }{w} // http.Flusher, as behind http.TimeoutHandler
+	stubbed(t, Options{}, lost, flush).ServeHTTP(without, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, 503, w.Code, "a flush that is not supported is no beginning")
 }
 
 // recorder keeps a status 1xx from becoming the response, as a server does.

@@ -7,10 +7,15 @@ import (
 )
 
 // read reads the body of a request, up to Buffer, and returns the body for the handler; nil is the
-// body as it is. net/http notices that a client has left only once the body is read.
+// body as it is. In HTTP/1 net/http notices that a client has left only once the body is read. In
+// HTTP/2 a body of unknown length is not read: its client may wait for the beginning of the response
+// before it sends more.
 func (c *config) read(r *http.Request) io.ReadCloser {
 	n := r.ContentLength
 	if c.Buffer < 0 || r.Body == nil || r.Body == http.NoBody || n == 0 || n > c.Buffer || r.Header.Get("Expect") != "" {
+		return nil
+	}
+	if n < 0 && r.ProtoMajor != 1 {
 		return nil
 	}
 	if n < 0 {

@@ -120,6 +120,54 @@ func TestBodiesArrive(t *testing.T) {
 	}
 }
 
+// TestFullDuplex: a client may wait for the beginning of the response before it sends more.
+func TestFullDuplex(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		buffer int64
+		server func(*httptest.Server)
+	}{
+		"HTTP/2":                        {0, http2},
+		"HTTP/1.1, with a Buffer of -1": {-1, func(*httptest.Server) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := newInstance(t, 1)
+			s := in.serve(options(func(o *limithttp.Options) { o.Buffer = c.buffer }), func(w http.ResponseWriter, r *http.Request) {
+				answer := http.NewResponseController(w)
+				_ = answer.EnableFullDuplex() // HTTP/2 needs none
+				for lines := bufio.NewReader(r.Body); ; {
+					line, err := lines.ReadString('\n')
+					if err != nil {
+						return
+					}
+					_, _ = io.WriteString(w, line)
+					_ = answer.Flush()
+				}
+			}, c.server)
+			body, send := io.Pipe()
+			go func() { _, _ = io.WriteString(send, "one\n") }()
+			resp, err := s.Client().Do(s.request(ctxT(t), http.MethodPost, "acme", body))
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			lines := bufio.NewReader(resp.Body)
+			for _, want := range []string{"one\n", "two\n", "three\n"} {
+				if want != "one\n" {
+					_, err := io.WriteString(send, want)
+					require.NoError(t, err)
+				}
+				line, err := lines.ReadString('\n')
+				require.NoError(t, err)
+				require.Equal(t, want, line)
+			}
+			require.NoError(t, send.Close())
+			_, err = lines.ReadByte()
+			require.ErrorIs(t, err, io.EOF)
+			in.holders("acme", 0)
+		})
+	}
+}
+
 // TestBodyThatIsTooLarge: the error of a body that is bounded in front of the middleware arrives at
 // the handler.
 func TestBodyThatIsTooLarge(t *testing.T) {
@@ -258,6 +306,31 @@ func TestUpgrade(t *testing.T) {
 	close(leave)
 	in.holders("acme", 0)
 	require.Equal(t, http.StatusOK, s.get("acme").StatusCode)
+}
+
+// TestUpgradeThenPanic: a handler that panics leaves its connection to others, and the connection its
+// permit until it is closed.
+func TestUpgradeThenPanic(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 1)
+	conns := make(chan net.Conn, 1)
+	s := in.serve(options(), func(w http.ResponseWriter, _ *http.Request) {
+		conn, _ := upgrade(t, w)
+		conns <- conn
+		panic(http.ErrAbortHandler)
+	})
+	_, r := s.dial()
+	conn := <-conns
+	for range 20 {
+		require.Equal(t, http.StatusTooManyRequests, s.get("acme").StatusCode, "the connection is open")
+	}
+	_, err := conn.Write([]byte("still open\n"))
+	require.NoError(t, err)
+	line, err := r.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "still open\n", line)
+	conn.Close()
+	in.holders("acme", 0)
 }
 
 // TestUpgradeLost: a lost permit ends the wait for a hijacked connection, which stays open.

@@ -111,9 +111,12 @@
 //
 // That a client of HTTP/1.1 which leaves is noticed while a large request waits: net/http looks for
 // that only once the body was read. Bodies of up to Options.Buffer are read before the request
-// waits. For a larger one, and one with Expect: 100-continue, the place in the queue is kept until
-// Wait has passed, and the permit is held while the handler reads the body: bound that by
-// http.Server.ReadTimeout.
+// waits, in the time that http.Server.ReadTimeout gives a client; Wait begins then. For a larger one,
+// and one with Expect: 100-continue, the place in the queue is kept until Wait has passed, and the
+// permit is held while the handler reads the body: ReadTimeout bounds that, too. In HTTP/2 a client
+// that leaves is noticed in any case, and a body of unknown length is not read before: its client
+// may wait for an answer before it sends more. A handler of HTTP/1 that does the same with
+// http.ResponseController.EnableFullDuplex needs a Buffer of -1.
 //
 // That a handler which never returns gives its permit to others: it holds it for as long as the
 // process lives. concurrency.MaxHold, in Options.Each, ends the permit and the handler's context.
@@ -124,12 +127,12 @@
 // # Hijacked connections
 //
 // After http.Hijacker or http.ResponseController.Hijack, as for a WebSocket, the permit is held
-// until the handler has returned and the connection is closed, in either order; ServeHTTP of the
-// Middleware returns then. A lost permit does not close the connection; ServeHTTP then returns
-// with the handler, except under Share, where the connection uses the share until it is closed.
-// The connection is of another type than the server's: its method NetConn returns that. Flush, 1xx
-// responses, HTTP/2, deadlines and sendfile are as without the Middleware; http.Pusher is not
-// passed on.
+// until the handler has returned or panicked and the connection is closed, in either order;
+// ServeHTTP of the Middleware returns then. A lost permit does not close the connection; ServeHTTP
+// then returns with the handler, except under Share, where the connection uses the share until it
+// is closed. The connection is of another type than the server's: its method NetConn returns that.
+// Flush, 1xx responses, HTTP/2, deadlines and sendfile are as without the Middleware; http.Pusher
+// and http.CloseNotifier are not passed on.
 //
 // # Where to put it
 //

@@ -35,11 +35,11 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		if body != nil {
 			own.Body = body
 		}
+		defer res.outlive(ctx, c.Outage == Share) // after a panic as well
 		next.ServeHTTP(res, own)
 		if own.MultipartForm != nil {
 			r.MultipartForm = own.MultipartForm // net/http removes the files of this one
 		}
-		res.outlive(ctx, c.Outage == Share)
 	})
 	if err == nil {
 		return

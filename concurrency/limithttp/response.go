@@ -3,6 +3,7 @@ package limithttp
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -44,10 +45,12 @@ func (w *response) ReadFrom(src io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, src)
 }
 
-// FlushError sends what is buffered. It returns an error of the server's.
+// FlushError sends what is buffered. It returns an error of the server's, such as
+// http.ErrNotSupported.
 func (w *response) FlushError() error {
-	w.begun = true
-	return http.NewResponseController(w.ResponseWriter).Flush()
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	w.begun = w.begun || !errors.Is(err, http.ErrNotSupported)
+	return err
 }
 
 // Flush is FlushError.
