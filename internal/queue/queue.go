@@ -104,8 +104,20 @@ func (q *Queue) Delete(key string, create int64) bool {
 		q.held--
 		q.used -= q.entries[at].Weight
 	}
-	q.entries = slices.Delete(q.entries, at, at+1)
+	q.remove(at)
 	return true
+}
+
+// remove closes the gap from its shorter side: most requests leave at the front, where a crowd
+// that waits behind them is not moved.
+func (q *Queue) remove(at int) {
+	if at > len(q.entries)/2 {
+		q.entries = slices.Delete(q.entries, at, at+1)
+		return
+	}
+	copy(q.entries[1:at+1], q.entries[:at])
+	q.entries[0] = Entry{}
+	q.entries = q.entries[1:]
 }
 
 // Admit admits the entries that fit and returns them, in order. The result is valid until the
