@@ -28,6 +28,10 @@ type Options struct {
 	// HeartbeatInterval and ElectionTimeout default to etcd's own, 100 ms and 1 s.
 	HeartbeatInterval, ElectionTimeout time.Duration
 
+	// Fsync makes members wait for the disk, as etcd does by default. Without it, what a killed
+	// process has written is kept as well; only a power failure would lose it. Defaults to false.
+	Fsync bool
+
 	Args []string // more flags for each member
 	Env  []string // in addition to our own
 }
@@ -125,8 +129,10 @@ func (c *Cluster) launch(m *member) error {
 		"--listen-peer-urls=http://" + m.peer, "--initial-advertise-peer-urls=http://" + m.peer,
 		"--initial-cluster=" + strings.Join(peers, ","),
 		"--log-level=warn", "--logger=zap",
-		"--unsafe-no-fsync", // what a killed process has written stays; only a power cut would take it
 		fmt.Sprintf("--socket-reuse-port=%t", ports.Held),
+	}
+	if !c.opts.Fsync {
+		args = append(args, "--unsafe-no-fsync")
 	}
 	if c.opts.HeartbeatInterval > 0 {
 		args = append(args, fmt.Sprintf("--heartbeat-interval=%d", c.opts.HeartbeatInterval.Milliseconds()))

@@ -36,6 +36,7 @@ func Main(args []string) int {
 	f.StringVar(&cfg.Logger, "logger", "", "")
 	f.BoolVar(&cfg.UnsafeNoFsync, "unsafe-no-fsync", false, "")
 	f.BoolVar(&cfg.SocketOpts.ReusePort, "socket-reuse-port", false, "")
+	f.Int64Var(&cfg.QuotaBackendBytes, "quota-backend-bytes", cfg.QuotaBackendBytes, "")
 	f.UintVar(&cfg.TickMs, "heartbeat-interval", cfg.TickMs, "")
 	f.UintVar(&cfg.ElectionMs, "election-timeout", cfg.ElectionMs, "")
 	if err := f.Parse(args); err != nil {
