@@ -17,6 +17,7 @@ RACING      ?= 4
 FUZZTIME    ?= 20s
 BENCH       ?= .
 BENCHTIME   ?= 1s
+ROUNDS      ?= 3
 ARGS        ?=
 PARTS       ?= race etcd37 stall chaos chaos-processes mutants compat model fuzz
 FILE        ?=
@@ -154,10 +155,20 @@ fuzz: ## Run every fuzz target for FUZZTIME
 	done
 
 .PHONY: bench
-bench: ## Run all benchmarks, one package at a time (BENCH=regexp BENCHTIME=1s)
+bench: ## Measure etcdkit beside its peers in one table: etcd's Mutex, locks on Redis, x/sync; minutes (ROUNDS=3 BENCHTIME=1s ARGS="-json")
+	@$(patiently) go -C bench build -o ../bin/bench .
+	@bin/bench -out bin/bench.jsonl -rounds $(ROUNDS) -benchtime $(BENCHTIME) $(ARGS) table
+
+.PHONY: microbench
+microbench: ## Run the Go benchmarks of all packages, one package at a time (BENCH=regexp BENCHTIME=1s)
 	@dirs=$$($(call holding,Benchmark)); \
-		if [[ -z $$dirs ]]; then echo "bench: there are no benchmarks yet" >&2; exit; fi; \
+		if [[ -z $$dirs ]]; then echo "microbench: there are no benchmarks yet" >&2; exit; fi; \
 		go test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem -timeout=30m $$dirs
+
+.PHONY: bench-test
+bench-test: ## Vet and test the benchmark itself, a module of its own
+	@$(patiently) go -C bench vet ./...
+	@$(RERUN) go -C bench test -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: fmt
 fmt: ## Format all Go files

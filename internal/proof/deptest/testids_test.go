@@ -102,10 +102,11 @@ func testFuncs(tr *tree) map[string]bool {
 	return names
 }
 
-// allTests are the tests of this module and of integration, by which documents name them.
+// allTests are the tests of this module, of integration and of bench, by which documents name them.
 func allTests(t *testing.T) map[string]bool {
 	names := testFuncs(repository(t))
 	maps.Copy(names, testFuncs(readTree(t, os.DirFS("../../../integration"))))
+	maps.Copy(names, testFuncs(readTree(t, os.DirFS("../../../bench"))))
 	return names
 }
 

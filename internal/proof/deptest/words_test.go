@@ -155,7 +155,7 @@ func unknownPaths(page string, tr *tree) (found []string) {
 func TestPagesNameWhatExists(t *testing.T) {
 	ours := repository(t)
 	known := map[string]bool{"TestName": true, "NewCtxClient": true} // any test; of etcd's client
-	for _, tr := range []*tree{ours, readTree(t, os.DirFS("../../../integration"))} {
+	for _, tr := range []*tree{ours, readTree(t, os.DirFS("../../../integration")), readTree(t, os.DirFS("../../../bench"))} {
 		for _, f := range tr.files {
 			ast.Inspect(f.ast, func(n ast.Node) bool {
 				switch n := n.(type) {

@@ -1,0 +1,121 @@
+// The command bench measures etcdkit beside its peers: see docs/benchmarks.md.
+//
+//	bench [flags] table   the table of `make bench`
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/etcdkit/etcdkit/bench/measure"
+	"github.com/etcdkit/etcdkit/bench/servers"
+	"github.com/etcdkit/etcdkit/bench/work"
+)
+
+func main() {
+	servers.Main()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags of the command.
+type options struct {
+	rounds int
+	each   time.Duration
+	dir    string
+	out    string
+	json   bool
+	only   string
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.IntVar(&o.rounds, "rounds", 3, "how often each cell is measured")
+	f.DurationVar(&o.each, "benchtime", time.Second, "how long a cell is measured in each round")
+	f.StringVar(&o.dir, "dir", os.TempDir(), "where the servers write: a disk, not memory")
+	f.StringVar(&o.out, "out", "", "the file for the JSON lines; none if empty")
+	f.BoolVar(&o.json, "json", false, "print the JSON lines instead of the table")
+	f.StringVar(&o.only, "only", "", "a regular expression: only groups with such a name")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	what := f.Arg(0)
+	if f.NArg() != 1 || what != "table" {
+		return fmt.Errorf("what to run is %q; it is table", f.Args())
+	}
+	if o.rounds < 1 || o.each <= 0 {
+		return errors.New("-rounds and -benchtime must be positive")
+	}
+	return measureAll(ctx, o, stdout, stderr)
+}
+
+func measureAll(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
+	dir, err := os.MkdirTemp(o.dir, "etcdkit-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	redis, err := servers.StartRedis(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer redis.Close()
+	fsync, err := servers.Fsync(dir)
+	if err != nil {
+		return err
+	}
+	groups, err := selected(work.Table(work.Setup{Dir: dir, For: o.each, Redis: redis}), o.only)
+	if err != nil {
+		return err
+	}
+	p := newProgress(stderr, o.rounds, len(groups))
+	results, err := measure.Run(ctx, groups, o.rounds, p.step)
+	p.end()
+	if err != nil {
+		return err
+	}
+	var verdicts []measure.Verdict
+	for _, g := range groups {
+		for _, c := range g.Compare {
+			verdicts = append(verdicts, results.Judge(c))
+		}
+	}
+	m := machine(redis.Version, fsync, o)
+	return report(o, m, results, verdicts, stdout, stderr)
+}
+
+func report(o options, m measure.Machine, r *measure.Results, verdicts []measure.Verdict, stdout, stderr io.Writer) error {
+	if o.out != "" {
+		if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+			return err
+		}
+		f, err := os.Create(o.out)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(measure.Lines(f, m, r, verdicts), f.Close()); err != nil {
+			return err
+		}
+		fmt.Fprintln(stderr, "JSON lines:", o.out)
+	}
+	if o.json {
+		return measure.Lines(stdout, m, r, verdicts)
+	}
+	return measure.Table(stdout, m, r, verdicts)
+}

@@ -1,0 +1,162 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/etcdkit/etcdkit/bench/measure"
+	"github.com/etcdkit/etcdkit/bench/servers"
+)
+
+// newEnv starts the servers of a test.
+func newEnv(t *testing.T) *Env {
+	t.Helper()
+	etcd, err := servers.StartEtcd(t.Context(), t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Close)
+	redis, err := servers.StartRedis(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Close)
+	return &Env{Etcd: etcd, Redis: redis, For: 50 * time.Millisecond}
+}
+
+// Each contender keeps to the limit, its operations are counted, and only those that use etcd have
+// figures of it.
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	for _, l := range []Lock{
+		Mutex(), Ours("ours", nil), EtcdMutex(), Ideal(),
+		Redislock(servers.Always), Redislock(servers.Everysec), Redsync(servers.Always), Redsync(servers.Everysec),
+	} {
+		t.Run(l.Name, func(t *testing.T) {
+			s, err := e.crowd(t.Context(), l, Crowd{Processes: 3, Limit: 1})
+			if missing, ok := errors.AsType[measure.Unavailable](err); ok {
+				t.Skip(missing)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s[measure.Rate] <= 0 || s[measure.WaitMedian] <= 0 || s[measure.PassMedian] <= 0 {
+				t.Errorf("%v", s)
+			}
+			if _, ofEtcd := s[measure.Reads]; ofEtcd != (l.queue != nil) {
+				t.Errorf("figures of etcd: %v", s)
+			}
+			exclusive(t, e, l)
+		})
+	}
+}
+
+// exclusive fails if two processes have the only permit.
+func exclusive(t *testing.T, e *Env, l Lock) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	locks, end, err := e.open(ctx, l, name(), 3, 1)
+	defer end()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inside atomic.Int32
+	var wg sync.WaitGroup
+	for _, acquire := range locks {
+		wg.Go(func() {
+			for range 3 {
+				release, err := acquire(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d processes have the permit", n)
+				}
+				time.Sleep(time.Millisecond)
+				inside.Add(-1)
+				if err := release(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestInTurn(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	samples, err := e.InTurn([]string{"a", "b"}, []Lock{Ours("ours", nil), Bare()}).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range samples {
+		if s[measure.EachTime] <= 0 {
+			t.Errorf("sample %d: %v", i, s)
+		}
+	}
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	for _, c := range []measure.Cell{
+		e.Requests("ours", 8), e.BareRequests("bare", 8), e.RedisRequests("Redis", servers.Always, 8), e.Replay("replay"),
+	} {
+		t.Run(c.IDs[0], func(t *testing.T) {
+			samples, err := c.Run(t.Context())
+			if missing, ok := errors.AsType[measure.Unavailable](err); ok {
+				t.Skip(missing)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := samples[0]; s[measure.Rate] <= 0 && s[measure.EachTime] <= 0 {
+				t.Errorf("%v", s)
+			}
+		})
+	}
+}
+
+// A failed operation fails the cell, instead of counting.
+func TestFailedOperation(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	broken := errors.New("broken")
+	ops := []op{func(context.Context, *caller) error { return broken }}
+	if _, err := e.drive(t.Context(), ops, after(0)); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every comparison is of cells that the table has.
+func TestTableIsWhole(t *testing.T) {
+	t.Parallel()
+	for _, g := range Table(Setup{dry: true}) {
+		cells, end, err := g.Cells(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := map[string]bool{"": true}
+		for _, c := range cells {
+			for _, id := range c.IDs {
+				if known[id] {
+					t.Errorf("%s: two cells are called %s", g.Name, id)
+				}
+				known[id] = true
+			}
+		}
+		for _, c := range g.Compare {
+			if !known[c.Of] || !known[c.Against] {
+				t.Errorf("%s: a comparison of %q with %q", g.Name, c.Of, c.Against)
+			}
+		}
+		end()
+	}
+}
