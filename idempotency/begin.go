@@ -47,31 +47,49 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 	if err := key.check(s.opts.SingleTenant); err != nil {
 		return nil, nil, err
 	}
-	set, err := s.opts.settings(opts)
+	set, err := s.set, error(nil)
+	if len(opts) > 0 {
+		if set, err = s.opts.settings(opts); err != nil {
+			return nil, nil, err
+		}
+	}
+	payloads, err := contents(payload, set.also)
 	if err != nil {
 		return nil, nil, err
 	}
-	print, err := s.prints(payload, set)
-	if err != nil {
-		return nil, nil, err
+	entry, print := s.keys.Entry(key.Scope, key.Op, key.ID), s.present(payloads)
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case s.sess.Accepting().Err() != nil:
+		return nil, nil, ErrClosed
 	}
-	bound, stop := set.waitBound()
-	defer stop()
-	c := &call{store: s, key: key, entry: s.keys.Entry(key.Scope, key.Op, key.ID), print: print, set: set, bound: bound, outer: ctx, since: time.Now()}
-	ctx, cancel := s.sess.Open(ctx)
-	defer cancel()
-	if err := c.ended(ctx); err != nil {
-		return nil, nil, err
-	}
-	if within, ok := FromContext(c.outer); ok && within.store == s && within.entry.Ref == c.entry.Ref && within.Err() == nil {
+	if within, ok := FromContext(ctx); ok && within.store == s && within.entry.Ref == entry.Ref && within.Err() == nil {
 		return nil, nil, invalid("%v: Begin within its own attempt would wait for itself", key)
 	}
+	// Most replays end here, so nothing is prepared that only the others need.
+	if rec := s.cache.get(entry.Ref); rec != nil && rec.print.agree(print) {
+		s.count.add(&s.count.Cached, 1)
+		return nil, rec, nil
+	}
+	c := &call{store: s, key: key, entry: entry, print: s.complete(print, payloads), set: set, outer: ctx, since: time.Now()}
+	return c.begin(ctx)
+}
+
+// begin is Begin for a call whose outcome is not in the cache.
+func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
+	s := c.store
+	bound, stop := c.set.waitBound()
+	defer stop()
+	c.bound = bound
+	ctx, cancel := s.sess.Open(ctx)
+	defer cancel()
 	for {
 		if rec := s.cache.get(c.entry.Ref); rec != nil {
 			s.count.add(&s.count.Cached, 1)
 			return c.replay(rec)
 		}
-		f, lead := s.join(c.entry.Ref, print)
+		f, lead := s.join(c.entry.Ref, c.print)
 		if lead {
 			a, rec, err := c.lead(ctx, f)
 			if a == nil {
@@ -100,7 +118,7 @@ type call struct {
 	key   Key
 	entry keyspace.Entry
 	print prints
-	set   settings
+	set   *settings
 	bound context.Context // ends after the option Wait
 	outer context.Context // the caller's
 	seen  bool            // the key had, or has, a record or a claim

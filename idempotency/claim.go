@@ -28,7 +28,7 @@ type claim struct {
 	store  *Store
 	key    Key
 	entry  keyspace.Entry
-	set    settings
+	set    *settings
 	child  []byte // the payload's hash, for child keys
 	flight *flight
 	epoch  epoch

@@ -2,7 +2,9 @@ package idempotency_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,5 +42,25 @@ func TestConflictOfAFailure(t *testing.T) {
 		require.ErrorIs(t, do(), idempotency.ErrFailed)
 		require.Empty(t, f.Keys("/claim"))
 		require.Empty(t, f.Keys("effect"))
+	}
+}
+
+// A []byte is returned as encoding/json would return it, however its JSON is written.
+func TestBytesAsJSON(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	for i, text := range []string{`"AAEC"`, `""`, `null`, `"AA\u0045C"`, ` "AAEC" `, `"AA\nEC"`, "\"AA\nEC\"", `"AA"`, `"`, ``, `[0,1]`, `{}`, `"AAEC`, `"AA-_"`, `"AAECAw=="`} {
+		k := key(fmt.Sprint(i))
+		require.NoError(t, begin(t, a, k).Commit(ctxT(t), []byte(text)))
+		var want []byte
+		bad := json.Unmarshal([]byte(text), &want)
+		res, err := idempotency.Do(ctxT(t), a.Store, k, "payload", func(context.Context, *idempotency.Attempt) ([]byte, error) { return nil, errors.New("runs again") })
+		if bad != nil {
+			require.ErrorIs(t, err, idempotency.ErrUnreadable, "%q", text)
+			continue
+		}
+		require.NoError(t, err, "%q", text)
+		require.Equal(t, want, res.Value, "%q", text)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
+	"hash"
 	"slices"
+	"sync"
 
 	"github.com/etcdkit/etcdkit/internal/canonical"
 )
@@ -28,35 +30,51 @@ type prints struct {
 // agree reports whether a call with the prints q is for the request with the prints p. The two
 // hashes of p may have been made with different secrets: an attempt that takes over keeps also.
 func (p prints) agree(q prints) bool {
-	return slices.ContainsFunc(q.all(), func(q prints) bool { return bytes.Equal(p.payload, q.payload) }) &&
-		(p.also == nil || q.also == nil || slices.ContainsFunc(q.all(), func(q prints) bool { return bytes.Equal(p.also, q.also) }))
+	payload := func(q prints) bool { return bytes.Equal(p.payload, q.payload) }
+	also := func(q prints) bool { return bytes.Equal(p.also, q.also) }
+	return (payload(q) || slices.ContainsFunc(q.old, payload)) &&
+		(p.also == nil || q.also == nil || also(q) || slices.ContainsFunc(q.old, also))
 }
 
-func (p prints) all() []prints { return append([]prints{p}, p.old...) }
+// content is what is hashed of the payloads of a call.
+type content struct{ payload, also compared }
 
-// prints hashes the payloads of a call.
-func (s *Store) prints(payload any, set settings) (p prints, err error) {
-	print, err := s.print(payload)
-	if err != nil {
-		return p, err
+// compared is a payload in the form in which it is compared; the zero value is none.
+type compared struct {
+	kind byte
+	text []byte
+}
+
+// contents returns what the hashes of a call are made of. It returns ErrInvalid for a payload that
+// another one could be mistaken for: see CheckJSON and canonical.Value.
+func contents(payload, also any) (c content, err error) {
+	if c.payload, err = form(payload); err == nil && also != nil {
+		c.also, err = form(also)
 	}
-	also := func([]byte) []byte { return nil }
-	if set.also != nil {
-		if also, err = s.print(set.also); err != nil {
-			return p, err
-		}
+	return c, err
+}
+
+// present returns the fingerprints by the present Secret, without what only a new attempt and a
+// mismatch need.
+func (s *Store) present(c content) prints {
+	return prints{payload: s.hashes.sum(c.payload), also: s.hashes.sum(c.also)}
+}
+
+// complete returns the fingerprints p with what present leaves out.
+func (s *Store) complete(p prints, c content) prints {
+	p.child = p.payload
+	if len(s.opts.Secret) > 0 {
+		p.child = newHashes(nil).sum(c.payload)
 	}
-	p.payload, p.also, p.child = print(s.opts.Secret), also(s.opts.Secret), print(nil)
 	for _, secret := range s.opts.OldSecrets {
-		p.old = append(p.old, prints{payload: print(secret), also: also(secret)})
+		h := newHashes(secret)
+		p.old = append(p.old, prints{payload: h.sum(c.payload), also: h.sum(c.also)})
 	}
-	return p, nil
+	return p
 }
 
-// print returns a function that hashes a payload with a secret, or without one if that is empty.
-// It returns ErrInvalid for a payload that another one could be mistaken for: see CheckJSON and
-// canonical.Value.
-func (s *Store) print(payload any) (hash func(secret []byte) []byte, err error) {
+// form returns the form in which a payload is compared.
+func form(payload any) (compared, error) {
 	kind, text := byte('b'), []byte(nil)
 	switch p := payload.(type) {
 	case nil:
@@ -68,31 +86,50 @@ func (s *Store) print(payload any) (hash func(secret []byte) []byte, err error) 
 		kind, text = 'f', p[:]
 	case JSON:
 		if p.text == nil {
-			return nil, invalid("the payload is a JSON that NewJSON did not return")
+			return compared{}, invalid("the payload is a JSON that NewJSON did not return")
 		}
 		kind, text = 'j', p.text
 	case json.RawMessage:
 		b, err := canonical.JSON(p)
 		if err != nil {
-			return nil, invalid("the payload is not JSON that can be compared: %w", err)
+			return compared{}, invalid("the payload is not JSON that can be compared: %w", err)
 		}
 		kind, text = 'j', b
 	default:
 		b, err := canonical.Value(p)
 		if err != nil {
-			return nil, invalid("the payload cannot be compared by its JSON: %w", err)
+			return compared{}, invalid("the payload cannot be compared by its JSON: %w", err)
 		}
 		kind, text = 'j', b
 	}
-	return func(secret []byte) []byte {
-		h := sha256.New()
+	return compared{kind, text}, nil
+}
+
+// hashes makes fingerprints with one secret, or without one if that is empty. It is safe for
+// concurrent use.
+type hashes struct{ free sync.Pool } // of hash.Hash
+
+func newHashes(secret []byte) *hashes {
+	return &hashes{sync.Pool{New: func() any {
 		if len(secret) > 0 {
-			h = hmac.New(sha256.New, secret)
+			return hmac.New(sha256.New, secret)
 		}
-		h.Write([]byte{printVersion, kind})
-		h.Write(text)
-		return h.Sum([]byte{printVersion})
-	}, nil
+		return sha256.New()
+	}}}
+}
+
+// sum returns the fingerprint of a payload, nil for none.
+func (s *hashes) sum(c compared) []byte {
+	if c.kind == 0 {
+		return nil
+	}
+	h := s.free.Get().(hash.Hash)
+	defer s.free.Put(h)
+	h.Reset()
+	out := append(make([]byte, 0, 1+sha256.Size), printVersion, c.kind)
+	h.Write(out)
+	h.Write(c.text)
+	return h.Sum(out[:1])
 }
 
 // JSON is a JSON text in the form in which payloads are compared. As a payload it equals the

@@ -238,23 +238,23 @@ func AlsoCompare(payload any) Option { return func(s *settings) { s.also = paylo
 func OnPanic(a Action) Option { return func(s *settings) { s.OnPanic = a } }
 
 // waits reports whether a duplicate waits at all.
-func (s settings) waits() bool { return !s.hasWait || s.wait > 0 }
+func (s *settings) waits() bool { return !s.hasWait || s.wait > 0 }
 
 // waitBound returns a context that ends after the option Wait, if a duplicate waits.
-func (s settings) waitBound() (context.Context, context.CancelFunc) {
+func (s *settings) waitBound() (context.Context, context.CancelFunc) {
 	if s.wait == 0 {
 		return context.Background(), func() {}
 	}
 	return context.WithTimeout(context.Background(), s.wait)
 }
 
-func (o Options) settings(opts []Option) (settings, error) {
-	s := settings{Options: o}
+func (o Options) settings(opts []Option) (*settings, error) {
+	s := &settings{Options: o}
 	for i, f := range opts {
 		if f == nil {
 			return s, invalid("Option %d is nil", i+1)
 		}
-		f(&s)
+		f(s)
 	}
 	if s.OnError == nil {
 		s.OnError = func(error) Action { return Forget }

@@ -28,6 +28,8 @@ type Store struct {
 	name   string
 	keys   keyspace.Store
 	opts   Options
+	set    *settings // of a call without options
+	hashes *hashes   // with opts.Secret
 	log    *zap.Logger
 
 	work   *pool
@@ -64,12 +66,16 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 	if err != nil {
 		return nil, fmt.Errorf("idempotency: new store %q: %w", name, err)
 	}
+	set, err := o.settings(nil)
+	if err != nil {
+		return nil, fmt.Errorf("idempotency: new store %q: %w", name, err)
+	}
 	sess := engine.Of(s)
 	if sess.Context().Err() != nil {
 		return nil, fmt.Errorf("idempotency: new store %q: %w", name, ErrClosed)
 	}
 	st := &Store{
-		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o,
+		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o, set: set, hashes: newHashes(o.Secret),
 		log:  sess.Log().With(zap.String("store", name)),
 		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess),
 		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},

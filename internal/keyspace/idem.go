@@ -20,7 +20,9 @@ func (s Space) Stores() string { return s.root + "idem/" }
 func (s Space) Store(name string) Store { return Store{Range: s.Stores() + escape(name) + "/"} }
 
 // Records is the range of all records and claims of the store.
-func (s Store) Records() string { return s.Range + "r/" }
+func (s Store) Records() string { return s.Range + records }
+
+const records = "r/"
 
 // Scope is the range of the records and claims of one scope.
 func (s Store) Scope(scope string) string { return s.Records() + hashScope(scope) + "/" }
@@ -31,15 +33,20 @@ func (s Store) Results() string { return s.Range + "b/" }
 // Entry returns the keys of one idempotency key. Scope, operation and ID belong to the customers
 // of the caller, so they are hashed.
 func (s Store) Entry(scope, op, id string) Entry {
-	h := sha256.New()
+	var parts [3 * (8 + MaxName)]byte
+	hashed := parts[:0]
 	for _, part := range [...]string{scope, op, id} {
-		var size [8]byte
-		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
-		h.Write(size[:])
-		h.Write([]byte(part))
+		hashed = binary.BigEndian.AppendUint64(hashed, uint64(len(part)))
+		hashed = append(hashed, part...)
 	}
-	e, _ := s.Ref(hashScope(scope) + "/" + base64.RawURLEncoding.EncodeToString(h.Sum(nil)))
-	return e
+	sum, of := sha256.Sum256(hashed), sha256.Sum256([]byte(scope))
+	var key [256]byte // one string has them all
+	b := append(append(key[:0], s.Range...), records...)
+	before := len(b)
+	b = hex.AppendEncode(b, of[:scopeDigits/2])
+	b = base64.RawURLEncoding.AppendEncode(append(b, '/'), sum[:])
+	record := string(b)
+	return Entry{Ref: record[before:], Record: record, store: s.Range}
 }
 
 // Ref returns the keys of the entry with a reference that came from Entry.Ref.
@@ -48,7 +55,7 @@ func (s Store) Ref(ref string) (Entry, bool) {
 	if !ok || len(scope) != scopeDigits || len(hash) != hashDigits || escape(scope+hash) != scope+hash || strings.ContainsAny(ref, ".~") {
 		return Entry{}, false
 	}
-	return Entry{Ref: ref, Record: s.Records() + ref, results: s.Results() + hash + "/"}, true
+	return Entry{Ref: ref, Record: s.Records() + ref, store: s.Range}, true
 }
 
 // The lengths of the parts of a reference. They are fixed, so no entry's range contains
@@ -68,17 +75,19 @@ type Entry struct {
 	Ref    string // unique in the store
 	Record string // the record; as a range, the record and the claim
 
-	results string
+	store string // its range
 }
 
 // Claim exists while an attempt is under way, on its session's lease.
 func (e Entry) Claim() string { return e.Record + "/claim" }
 
 // Results is the range of the parts of a result that an attempt has written.
-func (e Entry) Results(token int64) string { return e.results + hex16(token) + "/" }
+func (e Entry) Results(token int64) string { return e.AllResults() + hex16(token) + "/" }
 
 // AllResults is the range of the parts of all attempts.
-func (e Entry) AllResults() string { return e.results }
+func (e Entry) AllResults() string {
+	return Store{Range: e.store}.Results() + e.Ref[scopeDigits+1:] + "/"
+}
 
 // Part is the key of one of them.
 func (e Entry) Part(token int64, n int) string { return e.Results(token) + hexN(uint64(n), 4) }

@@ -32,6 +32,7 @@ func TestEntries(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, x, back)
 	})
+	require.Equal(t, st.Records()+"5f161c9149882e0e/hSK4OVqhFyhEo-efm3u49S_pW4YfMYxbUwGXUzX76X8", st.Entry("scope", "op", "id").Record, "other releases find it there")
 	require.NotContains(t, st.Entry("SCOPE", "OP", "ID").Record, "ID")
 	require.NotEqual(t, st.Entry("a", "b", "c").Ref, st.Entry("ab", "", "c").Ref)
 	for n := range 300 {
