@@ -26,27 +26,45 @@ type Trust interface {
 	Deadline() time.Time
 }
 
-// Ends says how a life ends by itself.
+// Handle is what has a life, and says how that ends by itself.
+type Handle interface {
+	// LostCause returns the cause of a life whose trust has ended.
+	LostCause() error
+	// LateCause returns the cause of a life whose bound has passed.
+	LateCause() error
+	// Ended is called once, without a lock, when Err or the timer has ended the life with one
+	// of these causes; never after End or Lose.
+	Ended(cause error)
+}
+
+// Ends is a Handle of functions.
 type Ends struct {
-	// Lost returns the cause of a life whose trust has ended.
-	Lost func() error
-	// Late returns the cause of a life whose bound has passed.
-	Late func() error
-	// After is called once, without a lock, when Err or the timer has ended the life with
-	// one of these causes; never after End or Lose.
+	Lost  func() error // LostCause
+	Late  func() error // LateCause
 	After func(cause error)
 }
 
-// Life is safe for concurrent use.
+// LostCause implements Handle.
+func (e Ends) LostCause() error { return e.Lost() }
+
+// LateCause implements Handle.
+func (e Ends) LateCause() error { return e.Late() }
+
+// Ended implements Handle.
+func (e Ends) Ended(cause error) { e.After(cause) }
+
+// Life is safe for concurrent use once it has begun. It must not be copied.
 type Life struct {
 	trust  Trust
-	ends   Ends
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	lost   chan struct{}
+	handle Handle
+	parent context.Context // of ctx
 
 	mu     sync.Mutex
 	cause  error
+	isLost bool            // it was not ended by End
+	ctx    context.Context // nil until it is asked for, as are cancel and lost: many lives end before
+	cancel context.CancelCauseFunc
+	lost   chan struct{}
 	until  time.Time // of the bound, or zero
 	halted bool
 	timer  *time.Timer // nil before the first bound
@@ -54,16 +72,41 @@ type Life struct {
 
 // New returns a life without a bound. Its context is derived from ctx.
 func New(ctx context.Context, trust Trust, ends Ends) *Life {
-	l := &Life{trust: trust, ends: ends, lost: make(chan struct{})}
-	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	l := &Life{}
+	l.Begin(ctx, trust, &ends)
 	return l
 }
 
+// Begin is New for a life that is a part of its handle.
+func (l *Life) Begin(ctx context.Context, trust Trust, h Handle) {
+	l.parent, l.trust, l.handle = ctx, trust, h
+}
+
 // Context returns the context of the life, which ends when the life ends, with its cause.
-func (l *Life) Context() context.Context { return l.ctx }
+func (l *Life) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancelCause(l.parent)
+		if l.cause != nil {
+			l.cancel(l.cause)
+		}
+	}
+	return l.ctx
+}
 
 // Lost returns a channel that is closed when the life ends other than by End.
-func (l *Life) Lost() <-chan struct{} { return l.lost }
+func (l *Life) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+		if l.isLost {
+			close(l.lost)
+		}
+	}
+	return l.lost
+}
 
 // End ends the life with a cause, for its holder, and reports whether this call did. Cause
 // and the context change in one step: from then on Cause, Err and context.Cause of Context
@@ -85,7 +128,10 @@ func (l *Life) Lose(cause error) bool {
 func (l *Life) lose(cause error) bool {
 	ended := l.end(cause)
 	if ended {
-		close(l.lost)
+		l.isLost = true
+		if l.lost != nil {
+			close(l.lost)
+		}
 	}
 	return ended
 }
@@ -97,7 +143,9 @@ func (l *Life) end(cause error) bool {
 	}
 	l.cause = cause
 	l.disarm()
-	l.cancel(cause)
+	if l.ctx != nil {
+		l.cancel(cause)
+	}
 	return true
 }
 
@@ -118,8 +166,8 @@ func (l *Life) Err() error {
 	case cause != nil:
 		return cause
 	case !l.trust.Valid(): // checked before the bound: another may hold by now, which matters more
-		if cause := l.ends.Lost(); l.Lose(cause) {
-			l.ends.After(cause)
+		if cause := l.handle.LostCause(); l.Lose(cause) {
+			l.handle.Ended(cause)
 		}
 	case late:
 		l.pass()
@@ -191,11 +239,11 @@ func (l *Life) disarm() {
 
 // pass ends a life whose bound has passed, unless the bound was moved or halted meanwhile.
 func (l *Life) pass() {
-	cause := l.ends.Late()
+	cause := l.handle.LateCause()
 	l.mu.Lock()
 	ended := l.late() && l.lose(cause)
 	l.mu.Unlock()
 	if ended {
-		l.ends.After(cause)
+		l.handle.Ended(cause)
 	}
 }
