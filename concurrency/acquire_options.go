@@ -35,6 +35,7 @@ type request struct {
 	takeOver   bool
 
 	source  source                      // of a call through a Limiter
+	keeper  *keeper                     // that may keep the permit, or nil
 	entry   *entry                      // of a call for a permit of a KeyedLimiter
 	of      *ticket                     // in the queue of a total: the request at its key
 	total   int64                       // this program's, where there is one

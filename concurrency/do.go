@@ -14,7 +14,7 @@ func (p *Permit) do(ctx context.Context, fn func(context.Context, *Permit) error
 			err = withEnd(err, lost)
 		}
 	}()
-	if p.ticket.request.source != nil {
+	if p.source != nil {
 		work = NewContext(work, p)
 	}
 	return fn(work, p)

@@ -17,3 +17,6 @@ func AwaitView(ctx context.Context, s *Semaphore, revision int64) error {
 	_, err := s.queue.next(ctx, m, mirror.View{Revision: revision - 1})
 	return err
 }
+
+// KeyOf returns the key of a permit, without asking for its Guard.
+func KeyOf(p *Permit) string { return p.ticket.Key }

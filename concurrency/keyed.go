@@ -129,13 +129,13 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 // total, the token of a permit is that of its request in the total.
 func (l *KeyedLimiter) Key(key string) *Semaphore {
 	if err := keyspace.CheckID(key); err != nil {
-		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, base: l.base, invalid: invalid("the key %w", err)}, l.agreement, nil}
+		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, base: l.base, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}
 	}
 	q := l.own.known(queueKey{l.keys.KeyRange(key), l.total != nil}) // most calls are for few keys
 	if q == nil {
 		q = l.own.queue(l.base.sess, l.keys.Key(key), l.name+"/"+key, 0, l.base, l.total)
 	}
-	return &Semaphore{q, l.agreement, l.base}
+	return &Semaphore{q, l.agreement, l.base, nil}
 }
 
 // Total returns the semaphore of all keys together, for its Status, Watch, SetLimit and EvictToken.
@@ -143,9 +143,9 @@ func (l *KeyedLimiter) Key(key string) *Semaphore {
 // of it does.
 func (l *KeyedLimiter) Total() *Semaphore {
 	if l.total == nil {
-		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil}
+		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}
 	}
-	return &Semaphore{l.total, l.agreement.total, nil}
+	return &Semaphore{l.total, l.agreement.total, nil, nil}
 }
 
 // oneSided returns the error of a program with a total whose limiter in etcd has none, or the

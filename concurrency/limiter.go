@@ -34,7 +34,7 @@ func Single(s *Semaphore) Limiter {
 	if s == nil {
 		return single{}
 	}
-	return single{&Semaphore{s.queue, s.agreement, cmp.Or(s.source, source(s.queue))}}
+	return single{&Semaphore{s.queue, s.agreement, cmp.Or(s.source, source(s.queue)), s.keeper}}
 }
 
 type single struct{ sem *Semaphore }

@@ -21,38 +21,68 @@ import (
 // until it is released or lost, and never becomes valid again. It is safe for concurrent
 // use.
 type Permit struct {
-	queue  *sessionQueue
-	epoch  *engine.Epoch
-	ticket *ticket
-	token  int64
-	since  time.Time
-	life   *life.Life
-	within within // of Context, if the permit is of a Limiter
+	queue   *sessionQueue
+	epoch   *engine.Epoch
+	ticket  *ticket
+	token   int64
+	since   time.Time
+	maxHold time.Duration // or 0
+	source  source        // if it is of a Limiter
+	within  within        // of Context, then; its ctx is that of the call
+	life    life.Life
+	kept    *kept        // by which its key may serve the next caller of this process, or nil
+	fenced  atomic.Int32 // asked for or sealed, if kept is set
 
+	releasing atomic.Bool // Release was called
+	released  atomic.Bool // its holder has ended it
+	removed   func()      // to be called when its removal is confirmed
+	err       error       // the outcome of the release
+
+	mu      sync.Mutex      // of the rest, which is made when it is needed
 	asked   context.Context // of StopRequested
 	ask     context.CancelCauseFunc
-	closing sync.Once // asked ends with Close, too: from the first StopRequested on
-
-	releasing atomic.Bool   // Release was called
-	released  atomic.Bool   // its holder has ended it
-	removed   func()        // to be called when its removal is confirmed
-	done      chan struct{} // closed when the release is done
-	err       error         // its outcome
-	refused   chan error    // has an error of etcd's if it refuses the release for now
+	closing sync.Once     // asked ends with Close, too: from the first StopRequested on
+	over    bool          // the release is done
+	done    chan struct{} // closed then
+	refused chan error    // has an error of etcd's if it refuses the release for now
 }
 
 func newPermit(ctx context.Context, e *engine.Epoch, q *sessionQueue, c *ticket) *Permit {
-	p := &Permit{queue: q, epoch: e, ticket: c, token: c.Token, since: time.Now(), done: make(chan struct{}), refused: make(chan error, 1)}
-	ctx = context.WithoutCancel(ctx)
-	if c.request.source != nil {
-		p.within = within{ctx, p}
-		ctx = &p.within
-	}
-	p.life = life.New(ctx, e, life.Ends{Lost: p.lostWithSession, Late: p.heldTooLong, After: p.after})
-	p.asked, p.ask = context.WithCancelCause(p.Context())
+	p := &Permit{queue: q, epoch: e, ticket: c, token: c.Token, since: time.Now(), maxHold: c.request.maxHold, source: c.request.source}
+	p.begin(ctx)
 	p.last().sharing.permits.Add(c.slot.Weight)
+	if c.request.keeper != nil {
+		p.kept = c.request.keeper.hold(p)
+	}
 	return p
 }
+
+// begin starts the life of a permit for the call that gets it.
+func (p *Permit) begin(ctx context.Context) {
+	p.within = within{ctx, p}
+	p.life.Begin((*origin)(p), p.epoch, (*ends)(p))
+}
+
+// origin is the context of the call that has got a permit, without its end. If the permit is of a
+// Limiter, FromContext finds the permit in it.
+type origin Permit
+
+func (*origin) Deadline() (none time.Time, ok bool) { return none, false }
+func (*origin) Done() <-chan struct{}               { return nil }
+func (*origin) Err() error                          { return nil }
+func (o *origin) Value(key any) any {
+	if o.source == nil {
+		return o.within.Context.Value(key)
+	}
+	return o.within.Value(key)
+}
+
+// ends is a permit as its life knows it.
+type ends Permit
+
+func (e *ends) LostCause() error  { return (*Permit)(e).lostWithSession() }
+func (e *ends) LateCause() error  { return (*Permit)(e).heldTooLong() }
+func (e *ends) Ended(cause error) { (*Permit)(e).after(cause) }
 
 // last returns the queue whose limit a session's share is part of.
 func (p *Permit) last() *sessionQueue { return cmp.Or(p.queue.total, p.queue) }
@@ -70,7 +100,11 @@ func (p *Permit) heldFor(d time.Duration) {
 // register has the permit end with its epoch. It returns engine.ErrEpoch or ErrClosed if it is
 // too late for that, or a *LostError if others have ended the request already.
 func (p *Permit) register() error {
-	left, err := p.epoch.Hold(p.ticket.Ticket, held{p})
+	var holder engine.Holder = held{p}
+	if p.kept != nil {
+		holder = p.kept
+	}
+	left, err := p.epoch.Hold(p.ticket.Ticket, holder)
 	switch {
 	case err != nil:
 		return err
@@ -79,10 +113,15 @@ func (p *Permit) register() error {
 	case left.Asked != nil:
 		p.askToStepDown(*left.Asked)
 	}
-	if r := p.ticket.request; r.hasMaxHold {
-		_ = p.life.Bound(p.since.Add(r.maxHold))
-	}
+	p.bound()
 	return nil
+}
+
+// bound has the permit end by MaxHold.
+func (p *Permit) bound() {
+	if p.maxHold > 0 {
+		_ = p.life.Bound(p.since.Add(p.maxHold))
+	}
 }
 
 // held is a permit as its epoch knows it: an engine.Holder whose methods are not the
@@ -120,13 +159,29 @@ func (p *Permit) Err() error { return p.life.Err() }
 // resource that refuses every token below the greatest one it has seen is safe from former
 // holders. For a limit above 1 that rule would refuse valid holders: use Guard there. After
 // etcd was restored from a backup, tokens can repeat, see docs/operations.md.
-func (p *Permit) Token() int64 { return p.token }
+//
+// A permit whose Token was asked for is not kept, see SemaphoreOptions.Keep. If it is asked for first
+// after a Release that has kept the permit, Token returns 0.
+func (p *Permit) Token() int64 {
+	if !p.fence() {
+		return 0
+	}
+	return p.token
+}
 
 // Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while
 // the permit's key exists in etcd. This does not depend on clocks. The client of the Txn must
 // see the same keys as the session's client. A Txn without an operation is answered by one
 // member of etcd, which may be behind: give it a Then.
-func (p *Permit) Guard() clientv3.Cmp { return commit.Guard(p.ticket.Key, p.token) }
+//
+// A permit whose Guard was asked for is not kept, see SemaphoreOptions.Keep. If it is asked for first
+// after a Release that has kept the permit, the condition is never met.
+func (p *Permit) Guard() clientv3.Cmp {
+	if !p.fence() {
+		return clientv3.Compare(clientv3.CreateRevision(p.ticket.Key), "<", 0)
+	}
+	return commit.Guard(p.ticket.Key, p.token)
+}
 
 // Deadline returns the time until which the permit is trusted without another renewal: each
 // renewal of the session's lease moves it on, at most to the end of MaxHold.
@@ -140,7 +195,7 @@ func (p *Permit) lostWithSession() error {
 
 // heldTooLong returns the cause of a permit that MaxHold ends.
 func (p *Permit) heldTooLong() error {
-	return p.ticket.ending(ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.ticket.request.maxHold))
+	return p.ticket.ending(ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.maxHold))
 }
 
 // after follows an end by MaxHold, which releases the permit, or one that Err has found
@@ -148,6 +203,9 @@ func (p *Permit) heldTooLong() error {
 func (p *Permit) after(cause error) {
 	p.heldFor(time.Since(p.since))
 	if errors.Is(cause, ErrTooLong) {
+		if p.kept != nil {
+			p.kept.end()
+		}
 		p.epoch.Drop(p.ticket.Ticket)
 		p.epoch.Withdraw(p.ticket.Ticket, p.queue.refusal(p.ticket))
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // Release releases the permit and ends its context. The work that it protects must
-// have ended before. Release returns nil once etcd has confirmed the release.
-// Otherwise it returns
+// have ended before. Release returns nil once etcd has confirmed the release, or at once if the
+// permit is kept for the next call (SemaphoreOptions.Keep). Otherwise it returns
 //
 //   - a *LostError (ErrLost) if the permit had ended before the call, or if etcd
 //     reports that its key was gone before the release: the work may have overlapped
@@ -35,19 +35,23 @@ import (
 func (p *Permit) Release(ctx context.Context) error {
 	var why error
 	if p.releasing.CompareAndSwap(false, true) {
+		if p.kept != nil && p.kept.release(p) {
+			return nil
+		}
 		p.workEnded()
 		why = p.startRelease(ctx)
 	}
+	done, refused := p.outcome()
 	select {
-	case <-p.done:
+	case <-done:
 		return p.err
 	default:
 	}
 	select {
-	case <-p.done:
+	case <-done:
 		return p.err
-	case why = <-p.refused:
-		p.refused <- why // for the next call
+	case why = <-refused:
+		refused <- why // for the next call
 	case <-ctx.Done():
 		if !errors.Is(why, ctx.Err()) {
 			why = ctx.Err()
@@ -77,12 +81,15 @@ func (p *Permit) releaseAfterWork(ctx context.Context) error {
 // continues in the background.
 func (p *Permit) startRelease(ctx context.Context) error {
 	held := time.Since(p.since)
-	if p.Err() != nil || !p.life.End(p.ticket.ending(ErrReleased, "")) {
+	if !p.released.Load() && (p.Err() != nil || !p.life.End(p.ticket.ending(ErrReleased, ""))) {
 		lost, _ := errors.AsType[*LostError](p.Err())
 		p.finishRelease(lost.loss())
 		return nil
 	}
 	p.released.Store(true)
+	if p.kept != nil {
+		p.kept.end()
+	}
 	p.epoch.Deletes(p.ticket.Ticket)
 	p.removed = p.queue.removes(p.ticket)
 	stored := p.ticket.Stored
@@ -187,7 +194,8 @@ func (e *LostError) loss() error {
 // refusal reports to the callers of Release that etcd refuses it.
 func (p *Permit) refusal(err error) {
 	p.queue.refusal(p.ticket)(err)
-	p.refused <- err
+	_, refused := p.outcome()
+	refused <- err
 }
 
 func (p *Permit) unconfirmed(why error) *UnconfirmedError {
@@ -196,7 +204,30 @@ func (p *Permit) unconfirmed(why error) *UnconfirmedError {
 
 // finishRelease ends the release with what Release returns from now on.
 func (p *Permit) finishRelease(err error) {
-	p.err = err
 	p.epoch.Drop(p.ticket.Ticket)
-	close(p.done)
+	p.finish(err)
+}
+
+// finish ends the release for its callers.
+func (p *Permit) finish(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err, p.over = err, true
+	if p.done != nil {
+		close(p.done)
+	}
+}
+
+// outcome returns what shows that the release is done, after which err is its outcome, and that etcd
+// refuses it.
+func (p *Permit) outcome() (done <-chan struct{}, refused chan error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == nil {
+		p.done, p.refused = make(chan struct{}), make(chan error, 1)
+		if p.over {
+			close(p.done)
+		}
+	}
+	return p.done, p.refused
 }

@@ -54,15 +54,27 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 // ErrClosed when Close of the session begins to wait, and when the permit ends, as Context
 // does; the first of these counts. The permit itself stays valid until it is released or lost.
 func (p *Permit) StopRequested() context.Context {
+	asked, ask := p.stopping()
 	p.closing.Do(func() {
 		accept := p.epoch.Accepting()
-		stop := context.AfterFunc(accept, func() { p.ask(context.Cause(accept)) })
+		stop := context.AfterFunc(accept, func() { ask(context.Cause(accept)) })
 		context.AfterFunc(p.Context(), func() { stop() })
 	})
-	return p.asked
+	return asked
+}
+
+// stopping returns the context of StopRequested.
+func (p *Permit) stopping() (context.Context, context.CancelCauseFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked == nil {
+		p.asked, p.ask = context.WithCancelCause(p.Context())
+	}
+	return p.asked, p.ask
 }
 
 // askToStepDown ends the context of StopRequested.
 func (p *Permit) askToStepDown(n record.Notice) {
-	p.ask(&StepDownError{Name: p.queue.name, Token: p.token, Reason: noticeReason(n)})
+	_, ask := p.stopping()
+	ask(&StepDownError{Name: p.queue.name, Token: p.token, Reason: noticeReason(n)})
 }

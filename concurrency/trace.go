@@ -19,7 +19,8 @@ type Trace struct {
 	// Acquired is called when a permit was granted, before its caller has it.
 	Acquired func(AcquireInfo)
 	// Released is called when the holder has released a permit and etcd has confirmed
-	// that, which may be after Do or Release has returned.
+	// that, which may be after Do or Release has returned; or when it is kept, see
+	// SemaphoreOptions.Keep.
 	Released func(ReleaseInfo)
 	// Unconfirmed is called when the holder has released a valid permit and the
 	// session's lease has ended before etcd has confirmed that. It is no loss. A permit

@@ -54,7 +54,7 @@ func (r *request) nested(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		if p := w.permit; p.ticket.request.source == r.source && p.Err() == nil {
+		if p := w.permit; p.source == r.source && p.Err() == nil {
 			return invalid("the context has a permit of this limiter already, %q (token %d): two calls that hold one permit each could wait for each other; to take a second permit all the same, pass a context without the first", p.queue.name, p.token)
 		}
 		ctx = w.Context

@@ -172,6 +172,10 @@ func (q *Queue) Waiters() []Entry { return q.entries[q.held:] }
 // the limit.
 func (q *Queue) Used() int64 { return q.used }
 
+// Asked reports whether a request waits, or whether the entries do not fit the limit together: it was
+// lowered, or is not known.
+func (q *Queue) Asked() bool { return !q.known || q.held < len(q.entries) || q.used > q.limit }
+
 // Keep removes the mark of a try from the entries for which lasting returns true: they hold, and
 // are not about to be removed.
 func (q *Queue) Keep(lasting func(token int64) bool) {

@@ -1,0 +1,143 @@
+package concurrency
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// keepIdle is how long a permit is kept idle at most. A try of another process that is refused
+	// because of it writes nothing, so this process does not learn of it (trap W16).
+	keepIdle = 100 * time.Millisecond
+	// keepProof is how long etcd's answer that no request waits is good for (trap W17).
+	keepProof = time.Second
+	// keepLook is the time between two looks at idle permits.
+	keepLook = keepIdle / 4
+	// trustFor is how long a look at all clocks counts, by the monotonic one.
+	trustFor = time.Millisecond
+)
+
+// idleness is what decides whether a permit may stay in its process for the next caller.
+type idleness struct {
+	quiet   bool          // etcd has confirmed, less than keepProof ago, that no request waits
+	trusted bool          // the session's lease is
+	age     time.Duration // since etcd has granted the permit
+	idle    time.Duration // since its holder has released it; 0 if that is now
+}
+
+// stays reports whether a permit may stay for the next caller, by SemaphoreOptions.Keep. One time
+// counts for a permit, from its grant: no caller starts it again.
+func (i idleness) stays(keep time.Duration) bool {
+	return i.quiet && i.trusted && i.age < keep && i.idle < keepIdle
+}
+
+// keeper keeps the permits that the calls of one Semaphore have released. What callers share is
+// read by them and written only by the keeper's own goroutine: see watch. Each permit that is kept has
+// a word of its own, by which it goes from caller to caller.
+type keeper struct {
+	queue *sessionQueue
+	keep  time.Duration
+	base  time.Time // of the keeper's clock
+
+	quiet  atomic.Int64            // until when it is known that no request waits, by the keeper's clock
+	cells  atomic.Pointer[[]*kept] // all that have been idle
+	recent sync.Pool               // of those, the ones that this processor has used last: only hints
+	mu     sync.Mutex              // of changes of cells
+
+	watching  atomic.Bool   // watch runs
+	used      atomic.Int64  // when a permit was released to etcd, by the keeper's clock
+	notBefore atomic.Int64  // when watch may start again
+	pause     time.Duration // of watch, after requests have waited
+}
+
+func newKeeper(q *sessionQueue, keep time.Duration) *keeper {
+	k := &keeper{queue: q, keep: keep, base: time.Now(), pause: keepPause}
+	k.cells.Store(&[]*kept{})
+	return k
+}
+
+// now reads the keeper's clock, which is the monotonic one.
+func (k *keeper) now() time.Duration { return time.Since(k.base) }
+
+func (k *keeper) isQuiet(now time.Duration) bool { return now < time.Duration(k.quiet.Load()) }
+
+// isPlain reports whether a request may be granted any permit that is kept (trap W19).
+func (r *request) isPlain() bool { return r.weight == 1 && !r.hasID && r.note == "" }
+
+// hold returns what keeps the key of a permit that etcd has granted to one of the keeper's calls.
+func (k *keeper) hold(p *Permit) *kept {
+	c := &kept{
+		keeper: k, epoch: p.epoch, ticket: p.ticket, granted: k.now(), released: p.ticket.ending(ErrReleased, ""),
+	}
+	c.holder.Store(p)
+	return c
+}
+
+// maxKeep bounds SemaphoreOptions.Keep.
+const maxKeep = time.Hour
+
+func (o *SemaphoreOptions) check() error {
+	if o.Keep < 0 || o.Keep > maxKeep {
+		return invalid("Keep %v is not between 0 and %v", o.Keep, maxKeep)
+	}
+	return nil
+}
+
+// acquireKept is acquire by a permit that was kept, if there is one.
+func (s *Semaphore) acquireKept(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
+	if len(opts) == 0 && s.keeps() && s.source == nil {
+		if p := s.keeper.take(ctx, 0, nil); p != nil {
+			return p, nil
+		}
+	}
+	return s.acquire(ctx, try, opts)
+}
+
+// takeKept is acquireKept for a call with options. If there is none, that of etcd may be kept.
+func (s *Semaphore) takeKept(ctx context.Context, r *request) *Permit {
+	if !s.keeps() || !r.isPlain() {
+		return nil
+	}
+	r.keeper = s.keeper
+	return s.keeper.take(ctx, r.maxHold, r.source)
+}
+
+// keeps reports whether permits may be kept for the semaphore's calls.
+func (s *Semaphore) keeps() bool { return s != nil && s.keeper != nil }
+
+// take returns a permit that was kept, or nil if there is none to be had: then etcd is asked.
+func (k *keeper) take(ctx context.Context, maxHold time.Duration, of source) *Permit {
+	now := k.now()
+	if !k.isQuiet(now) || ctx.Err() != nil || k.queue.sess.Accepting().Err() != nil {
+		return nil
+	}
+	p := &Permit{queue: k.queue, maxHold: maxHold, source: of}
+	if c, ok := k.recent.Get().(*kept); ok && c.take(ctx, p, now) {
+		return p
+	}
+	for _, c := range *k.cells.Load() {
+		if c.take(ctx, p, now) {
+			return p
+		}
+	}
+	return nil
+}
+
+// list adds what has become idle for the first time.
+func (k *keeper) list(c *kept) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	cells := append(slices.Clone(*k.cells.Load()), c)
+	k.cells.Store(&cells)
+}
+
+// unlist forgets what was idle.
+func (k *keeper) unlist(c *kept) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	cells := slices.DeleteFunc(slices.Clone(*k.cells.Load()), func(o *kept) bool { return o == c })
+	k.cells.Store(&cells)
+}

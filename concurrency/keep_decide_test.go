@@ -1,0 +1,28 @@
+package concurrency
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhetherAPermitStays(t *testing.T) {
+	t.Parallel()
+	const keep = time.Second
+	for name, c := range map[string]struct {
+		at   idleness
+		want bool
+	}{
+		"at once":               {idleness{quiet: true, trusted: true}, true},
+		"idle":                  {idleness{quiet: true, trusted: true, idle: keepIdle - 1}, true},
+		"idle for too long":     {idleness{quiet: true, trusted: true, idle: keepIdle}, false},
+		"old":                   {idleness{quiet: true, trusted: true, age: keep - 1}, true},
+		"too old":               {idleness{quiet: true, trusted: true, age: keep}, false},
+		"others may wait":       {idleness{trusted: true}, false},
+		"the lease may be lost": {idleness{quiet: true}, false},
+	} {
+		require.Equal(t, c.want, c.at.stays(keep), name)
+	}
+	require.False(t, idleness{quiet: true, trusted: true}.stays(0), "off")
+}

@@ -1,0 +1,70 @@
+package concurrency_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+func TestKeepIsChecked(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.Session(idle())
+	for _, keep := range []time.Duration{-1, time.Hour + 1} {
+		_, err := concurrency.NewSemaphore(s, "x", 1, &concurrency.SemaphoreOptions{Keep: keep})
+		require.ErrorIs(t, err, concurrency.ErrInvalid)
+	}
+}
+
+// The callers of two processes that keep permits never hold more than the limit, and each key has one
+// holder at a time: what one holder writes where its key says is there until it releases.
+func TestKeptPermitsStayWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	const limit, callers, processes = 3, 4, 2
+	f := shared(t)
+	ctx, cancel := context.WithTimeout(ctxT(t), 2*time.Second)
+	defer cancel()
+	var holding, granted atomic.Int64
+	var holders sync.Map // by token, as the hooks report them
+	var all sync.WaitGroup
+	for process := range processes {
+		s, _ := f.Session(nil)
+		sm := keeping(t, s, "x", limit, 50*time.Millisecond)
+		for caller := range callers {
+			name := strconv.Itoa(process) + "/" + strconv.Itoa(caller)
+			all.Go(func() {
+				for ctx.Err() == nil {
+					p, err := sm.Acquire(ctx)
+					if err != nil {
+						return
+					}
+					if n := holding.Add(1); n > limit {
+						t.Errorf("%d permits are held", n)
+					}
+					if other, taken := holders.LoadOrStore(concurrency.KeyOf(p), name); taken {
+						t.Errorf("%s and %s hold the same key", name, other)
+					}
+					granted.Add(1)
+					if granted.Load()%7 == 0 {
+						time.Sleep(time.Millisecond)
+					}
+					holders.Delete(concurrency.KeyOf(p))
+					holding.Add(-1)
+					if err := p.Release(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	t.Logf("%d grants", granted.Load())
+	f.NoKeys("/light/")
+}

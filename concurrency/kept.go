@@ -1,0 +1,169 @@
+package concurrency
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// kept is the key of a permit that callers of one process may have one after the other. For its epoch
+// it is the holder of that key, from the grant to the end.
+type kept struct {
+	keeper   *keeper
+	epoch    *engine.Epoch
+	ticket   *ticket
+	granted  time.Duration // by the keeper's clock
+	released *LostError    // the cause of the end of each permit that its holder has released
+
+	// holder is the permit that has the key, nil while it is idle, and ended once that is so for good. It only changes by compare-and-swap, so each change has one author.
+	holder atomic.Pointer[Permit]
+	idle   atomic.Int64 // since when it was idle last, by the keeper's clock
+
+	// These belong to the caller that has set holder last.
+	trusted time.Duration // until when the clocks need not be looked at
+	listed  bool
+
+	_ [64]byte // other keys are used by other processors
+}
+
+// ended is the holder of a key that is deleted, or is about to be.
+var ended = new(Permit)
+
+// The states of Permit.fenced, which leaves the first one once. A key that was asked for is what a
+// fencing resource or a Txn knows its holder by, so it has no other holder (trap W18).
+const (
+	asked  = iota + 1 // for Token or Guard: the permit does not stay
+	sealed            // it has stayed: it shows its key no more
+)
+
+// fence reports whether a permit may show its token, and has it not kept from now on.
+func (p *Permit) fence() bool {
+	return p.kept == nil || p.fenced.CompareAndSwap(0, asked) || p.fenced.Load() == asked
+}
+
+// take gives the key to a permit for a call, if it is idle and may stay.
+func (c *kept) take(ctx context.Context, p *Permit, now time.Duration) bool {
+	if c.holder.Load() != nil {
+		return false
+	}
+	k := c.keeper
+	p.kept, p.epoch, p.ticket, p.token, p.since = c, c.epoch, c.ticket, c.ticket.Token, k.base.Add(now)
+	p.begin(ctx)
+	if !c.holder.CompareAndSwap(nil, p) {
+		return false
+	}
+	if !c.at(now, now-time.Duration(c.idle.Load())).stays(k.keep) {
+		c.drop(p)
+		return false
+	}
+	p.bound()
+	if acquired := k.queue.own.trace.Acquired; acquired != nil {
+		acquired(AcquireInfo{Name: k.queue.name, Token: p.token, Weight: 1, Waited: k.now() - now})
+	}
+	return true
+}
+
+// release is Release of a permit if it stays for the next caller. If not, nothing is released.
+func (c *kept) release(p *Permit) (stays bool) {
+	k := c.keeper
+	now := k.now()
+	if (p.maxHold > 0 || !c.isTrusted(now)) && p.Err() != nil || !p.life.End(c.released) {
+		return false
+	}
+	p.released.Store(true)
+	if !c.at(now, 0).stays(k.keep) || !p.fenced.CompareAndSwap(0, sealed) {
+		k.missed(now)
+		return false
+	}
+	c.idle.Store(int64(now))
+	if !c.listed {
+		c.listed = true
+		k.list(c)
+	}
+	if !c.holder.CompareAndSwap(p, nil) { // it was evicted or lost meanwhile
+		p.fenced.Store(0)
+		return false
+	}
+	if !k.isQuiet(now) { // since a moment ago: watch may have overlooked this one
+		c.drop(nil)
+	} else {
+		k.recent.Put(c)
+	}
+	p.finish(nil)
+	if released := k.queue.own.trace.Released; released != nil {
+		released(ReleaseInfo{Name: k.queue.name, Token: p.token, Held: now - p.since.Sub(k.base)})
+	}
+	return true
+}
+
+// at returns what decides over the key, for its holder.
+func (c *kept) at(now, idle time.Duration) idleness {
+	return idleness{quiet: c.keeper.isQuiet(now), trusted: c.isTrusted(now), age: now - c.granted, idle: idle}
+}
+
+// isTrusted reports whether the lease may be trusted. Its deadline cannot move back.
+func (c *kept) isTrusted(now time.Duration) bool {
+	if now < c.trusted {
+		return true
+	}
+	e := c.epoch
+	if !e.Trusted() {
+		return false
+	}
+	c.trusted = now + min(trustFor, time.Until(e.Deadline()))
+	return true
+}
+
+// end takes the key from whatever has it, and returns the permit that had it, or nil. Its removal is
+// the caller's concern.
+func (c *kept) end() *Permit {
+	p := c.holder.Swap(ended)
+	if p == ended {
+		return nil
+	}
+	c.keeper.unlist(c)
+	if p == nil {
+		c.keeper.queue.sharing.permits.Add(-1)
+	}
+	return p
+}
+
+// drop removes a key that is idle, or that a call has taken in vain, in the background.
+func (c *kept) drop(p *Permit) {
+	if !c.holder.CompareAndSwap(p, ended) {
+		return
+	}
+	k, e := c.keeper, c.epoch
+	k.unlist(c)
+	k.queue.sharing.permits.Add(-1)
+	e.Withdraw(c.ticket.Ticket, k.queue.refusal(c.ticket))
+	e.Drop(c.ticket.Ticket)
+}
+
+// Lose implements engine.Holder, as do the following methods.
+func (c *kept) Lose(cause, reason error) (report func()) {
+	if p := c.end(); p != nil {
+		return p.lose(c.ticket.ending(cause, reason.Error()))
+	}
+	return nil
+}
+
+// Evicted ends it.
+func (c *kept) Evicted(n record.Notice) (report func()) {
+	if p := c.end(); p != nil {
+		return p.lose(c.ticket.noticeError(&n))
+	}
+	return nil
+}
+
+// StepDown is for elections, which do not keep permits.
+func (c *kept) StepDown(record.Notice) {}
+
+// Released reports whether it is idle, too: Close need not wait for a caller.
+func (c *kept) Released() bool {
+	p := c.holder.Load()
+	return p == nil || p == ended || p.released.Load()
+}
