@@ -3,7 +3,9 @@ package concurrency_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -61,10 +63,14 @@ func BenchmarkContended(b *testing.B) {
 // BenchmarkUncontended acquires and releases a free permit, and beside it creates
 // and deletes a bare key on a lease, turn by turn in the same run, with fsync on.
 // The bare key has a name and a value as long as a permit's. x-bare is the ratio of
-// the medians of the two, early on and after 100,000 more without compaction.
+// the medians of the two, early on and after 100,000 more, or ETCDKIT_LIVES, without
+// compaction.
 func BenchmarkUncontended(b *testing.B) {
-	ctx := context.Background()
-	for _, before := range []int{0, 100_000} {
+	ctx, lives := context.Background(), 100_000
+	if s := os.Getenv("ETCDKIT_LIVES"); s != "" {
+		lives, _ = strconv.Atoi(s)
+	}
+	for _, before := range []int{0, lives} {
 		b.Run(fmt.Sprintf("after=%d", before), func(b *testing.B) {
 			c := embedtest.Start(b, &embedtest.Options{Fsync: true, QuotaBytes: 8 << 30})
 			s, err := concurrency.NewSession(ctx, c.NewClient(b, nil).Client, "bench", nil)
@@ -94,9 +100,9 @@ func BenchmarkUncontended(b *testing.B) {
 				require.NoError(b, err)
 			}
 			var warm sync.WaitGroup
-			for range 4 { // in parallel, for speed
+			for range 10 { // in parallel, for speed
 				warm.Go(func() {
-					for range before / 4 {
+					for range before / 10 {
 						ours()
 					}
 				})
