@@ -159,6 +159,11 @@ bench: ## Measure etcdkit beside its peers in one table: etcd's Mutex, locks on 
 	@$(patiently) go -C bench build -o ../bin/bench .
 	@bin/bench -out bin/bench.jsonl -rounds $(ROUNDS) -benchtime $(BENCHTIME) $(ARGS) table
 
+.PHONY: bench-scale
+bench-scale: ## The same over the number of waiting processes, limits, lengths of work, members and requests in flight; a quarter of an hour (ROUNDS=3 BENCHTIME=1s)
+	@$(patiently) go -C bench build -o ../bin/bench .
+	@bin/bench -out bin/bench-scale.jsonl -rounds $(ROUNDS) -benchtime $(BENCHTIME) $(ARGS) scale
+
 .PHONY: microbench
 microbench: ## Run the Go benchmarks of all packages, one package at a time (BENCH=regexp BENCHTIME=1s)
 	@dirs=$$($(call holding,Benchmark)); \

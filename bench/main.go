@@ -1,6 +1,7 @@
 // The command bench measures etcdkit beside its peers: see docs/benchmarks.md.
 //
 //	bench [flags] table   the table of `make bench`
+//	bench [flags] scale   the sweeps of `make bench-scale`
 package main
 
 import (
@@ -21,6 +22,7 @@ import (
 
 func main() {
 	servers.Main()
+	work.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -55,17 +57,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return err
 	}
-	what := f.Arg(0)
-	if f.NArg() != 1 || what != "table" {
-		return fmt.Errorf("what to run is %q; it is table", f.Args())
+	groups := map[string]func(work.Setup) []measure.Group{"table": work.Table, "scale": work.Scale}[f.Arg(0)]
+	if f.NArg() != 1 || groups == nil {
+		return fmt.Errorf("what to run is %q; it is table or scale", f.Args())
 	}
 	if o.rounds < 1 || o.each <= 0 {
 		return errors.New("-rounds and -benchtime must be positive")
 	}
-	return measureAll(ctx, o, stdout, stderr)
+	return measureAll(ctx, groups, o, stdout, stderr)
 }
 
-func measureAll(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
+func measureAll(ctx context.Context, all func(work.Setup) []measure.Group, o options, stdout, stderr io.Writer) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "etcdkit-bench-")
 	if err != nil {
 		return err
@@ -80,7 +82,7 @@ func measureAll(ctx context.Context, o options, stdout, stderr io.Writer) (err e
 	if err != nil {
 		return err
 	}
-	groups, err := selected(work.Table(work.Setup{Dir: dir, For: o.each, Redis: redis}), o.only)
+	groups, err := selected(all(work.Setup{Dir: dir, For: o.each, Redis: redis}), o.only)
 	if err != nil {
 		return err
 	}

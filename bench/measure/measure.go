@@ -39,10 +39,23 @@ const (
 	Capacity    Metric = "capacity"         // permits in use, of those that the limit allows, from 0 to 1
 )
 
+// worst reports whether the worst of all rounds counts, instead of the median.
+func (m Metric) worst() bool { return m == WaitLongest || m == IdleLongest || m == WorstPut }
+
+// Point is where a sample is in a plot.
+type Point struct {
+	Plot   string  `json:"plot"`
+	Series string  `json:"series"`
+	X      float64 `json:"x"`
+}
+
 // Cell is one thing to measure.
 type Cell struct {
-	// IDs name the samples that Run returns, such as "ours/64".
+	// IDs name the samples that Run returns, such as "waiting: ours, 64 processes". The part before
+	// the colon is the table that a sample is in.
 	IDs []string
+	// Points, where there are any, are those of the samples.
+	Points []Point
 	// Run measures once. The error of a contender that is not available is an Unavailable.
 	Run func(ctx context.Context) ([]Sample, error)
 }
@@ -69,6 +82,7 @@ type Comparison struct {
 // Group is the cells that are compared with each other, on servers of their own in each round.
 type Group struct {
 	Name    string
+	Rounds  int                                                             // in how many rounds it is measured at most; 0 is in all
 	Cells   func(ctx context.Context) (cells []Cell, end func(), err error) // for one round
 	Compare []Comparison
 }
@@ -78,13 +92,22 @@ type Results struct {
 	Samples map[string][]Sample // nil where a round has none
 	Missing map[string]string   // why a cell was not measured
 	Order   []string            // of the cells, as first measured
+	Points  map[string]Point    // of the cells that have one
+}
+
+// NewResults returns empty results.
+func NewResults() *Results {
+	return &Results{Samples: map[string][]Sample{}, Missing: map[string]string{}, Points: map[string]Point{}}
 }
 
 // Run measures all groups in rounds. progress is called before each cell.
 func Run(ctx context.Context, groups []Group, rounds int, progress func(round int, group, cell string)) (*Results, error) {
-	r := &Results{Samples: map[string][]Sample{}, Missing: map[string]string{}}
+	r := NewResults()
 	for round := range rounds {
 		for _, g := range groups {
+			if g.Rounds > 0 && round >= g.Rounds {
+				continue
+			}
 			if err := r.group(ctx, g, round, progress); err != nil {
 				return r, fmt.Errorf("%s, round %d: %w", g.Name, round+1, err)
 			}
@@ -100,9 +123,12 @@ func (r *Results) group(ctx context.Context, g Group, round int, progress func(i
 	}
 	defer end()
 	for _, c := range cells {
-		for _, id := range c.IDs {
+		for i, id := range c.IDs {
 			if !slices.Contains(r.Order, id) {
 				r.Order = append(r.Order, id)
+			}
+			if i < len(c.Points) {
+				r.Points[id] = c.Points[i]
 			}
 		}
 	}
@@ -157,7 +183,7 @@ func Quantile[T cmp.Ordered](all []T, q float64) T {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// Of returns the median of a cell's metric over all rounds.
+// Of returns the median of a cell's metric over all rounds, or the worst where the longest counts.
 func (r *Results) Of(id string, m Metric) (v float64, ok bool) {
 	var all []float64
 	for _, s := range r.Samples[id] {
@@ -165,7 +191,15 @@ func (r *Results) Of(id string, m Metric) (v float64, ok bool) {
 			all = append(all, v)
 		}
 	}
-	return Median(all), len(all) > 0
+	return m.over(all), len(all) > 0
+}
+
+// over combines the values of all rounds.
+func (m Metric) over(all []float64) float64 {
+	if m.worst() {
+		return Quantile(all, 1)
+	}
+	return Median(all)
 }
 
 // Metrics returns the medians of all metrics of a cell.
@@ -183,7 +217,7 @@ func (r *Results) Metrics(id string) Sample {
 type Verdict struct {
 	Comparison
 	Ratios  []float64 // one for each round
-	Ratio   float64   // their median
+	Ratio   float64   // their median, or the worst
 	Missing string    // why there is none
 }
 
@@ -219,7 +253,7 @@ func (r *Results) Judge(c Comparison) Verdict {
 		}
 		v.Ratios = append(v.Ratios, mine/base)
 	}
-	v.Ratio = Median(v.Ratios)
+	v.Ratio = c.Metric.over(v.Ratios)
 	if len(v.Ratios) == 0 {
 		v.Missing = cmp.Or(r.Missing[c.Of], r.Missing[c.Against], "not measured")
 	}

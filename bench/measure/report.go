@@ -14,6 +14,7 @@ type Line struct {
 	Machine *Machine `json:"machine,omitempty"`
 
 	Cell   string `json:"cell,omitempty"`
+	Point  *Point `json:"point,omitempty"`
 	Round  int    `json:"round,omitempty"` // from 1
 	Sample Sample `json:"sample,omitempty"`
 
@@ -49,7 +50,11 @@ func Lines(w io.Writer, m Machine, r *Results, verdicts []Verdict) error {
 	lines := []Line{{Machine: &m}}
 	for _, id := range r.Order {
 		for round, s := range r.Samples[id] {
-			lines = append(lines, Line{Cell: id, Round: round + 1, Sample: s})
+			l := Line{Cell: id, Round: round + 1, Sample: s}
+			if p, ok := r.Points[id]; ok {
+				l.Point = &p
+			}
+			lines = append(lines, l)
 		}
 		if missing := r.Missing[id]; missing != "" {
 			lines = append(lines, Line{Cell: id, Missing: missing})
@@ -74,7 +79,7 @@ func Lines(w io.Writer, m Machine, r *Results, verdicts []Verdict) error {
 func Read(r io.Reader) (Machine, *Results, []Line, error) {
 	var m Machine
 	var rest []Line
-	results := &Results{Samples: map[string][]Sample{}, Missing: map[string]string{}}
+	results := NewResults()
 	dec := json.NewDecoder(r)
 	for {
 		var l Line
@@ -93,6 +98,9 @@ func Read(r io.Reader) (Machine, *Results, []Line, error) {
 				results.Order = append(results.Order, l.Cell)
 			}
 			results.Samples[l.Cell] = append(results.Samples[l.Cell], l.Sample)
+			if l.Point != nil {
+				results.Points[l.Cell] = *l.Point
+			}
 		default:
 			rest = append(rest, l)
 		}
@@ -126,16 +134,16 @@ func Figure(v float64) string {
 
 // rows are the table's cells: ratios first.
 func rows(verdicts []Verdict) [][]string {
-	all := [][]string{{"work", "of", "against", "ratio", "spread", "target", "reached"}}
+	all := [][]string{{"work", "against", "ratio", "spread", "target", "reached"}}
 	for _, v := range verdicts {
-		row := []string{v.Work, short(v.Of), short(v.Name), "–", "", v.target(), ""}
+		row := []string{v.Work, short(v.Name), "–", "", v.target(), ""}
 		if v.Missing != "" {
-			row[6] = v.Missing
+			row[5] = v.Missing
 		} else {
-			row[3] = Figure(v.Ratio) + "×"
-			row[4] = Figure(Quantile(v.Ratios, 0)) + " … " + Figure(Quantile(v.Ratios, 1))
+			row[2] = Figure(v.Ratio) + "×"
+			row[3] = Figure(Quantile(v.Ratios, 0)) + " … " + Figure(Quantile(v.Ratios, 1))
 			if reached, known := v.Reached(); known {
-				row[6] = map[bool]string{true: "yes", false: "no"}[reached]
+				row[5] = map[bool]string{true: "yes", false: "no"}[reached]
 			}
 		}
 		all = append(all, row)

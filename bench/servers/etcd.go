@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,8 +36,9 @@ func Main() {
 
 // Etcd is a cluster of etcd servers in processes of their own.
 type Etcd struct {
-	*procs.Cluster
-	dir string
+	*procs.Cluster // nil of servers that another process runs
+	dir            string
+	at             []string
 
 	mu      sync.Mutex
 	clients []*clientv3.Client
@@ -59,17 +61,22 @@ func StartEtcd(ctx context.Context, dir string, members int) (*Etcd, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &Etcd{Cluster: c, dir: dir}, nil
+	return &Etcd{Cluster: c, dir: dir, at: c.Endpoints()}, nil
 }
+
+// Connect returns the servers at these addresses, which another process runs.
+func Connect(at []string) *Etcd { return &Etcd{at: at} }
+
+// At returns the addresses of the members.
+func (e *Etcd) At() []string { return e.at }
 
 // Process returns the client of process i, with connections of its own. Close closes it.
 func (e *Etcd) Process(i int) (*clientv3.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(e.clients) <= i {
-		at := e.Endpoints()
-		at = append(at[len(e.clients)%len(at):], at[:len(e.clients)%len(at)]...) // spread over the members
-		c, err := Dial(at...)
+		first := len(e.clients) % len(e.at) // spread over the members
+		c, err := Dial(append(slices.Clone(e.at[first:]), e.at[:first]...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -90,6 +97,9 @@ func (e *Etcd) Close() {
 		wg.Go(func() { _ = c.Close() })
 	}
 	wg.Wait()
+	if e.Cluster == nil {
+		return
+	}
 	e.Cluster.Close()
 	_ = os.RemoveAll(e.dir)
 }
@@ -108,7 +118,7 @@ func (c Counters) Sub(before Counters) Counters {
 // Counters reads the servers' metrics, summed over the members.
 func (e *Etcd) Counters(ctx context.Context) (Counters, error) {
 	var sum Counters
-	for _, at := range e.Endpoints() {
+	for _, at := range e.at {
 		err := metrics(ctx, at, map[string]func(float64){
 			"etcd_debugging_mvcc_events_total": func(v float64) { sum.Events += v },
 			"etcd_mvcc_range_total":            func(v float64) { sum.Reads += v },

@@ -127,13 +127,17 @@ func (e *Env) window(ctx context.Context, on *atomic.Bool, callers []*caller, re
 	}
 	done := done(callers)
 	sample := measure.Sample{measure.Rate: float64(done) / took.Seconds()}
-	if done > 0 {
-		used := after.Sub(before)
-		sample[measure.Events] = used.Events / float64(done)
-		sample[measure.Reads] = used.Reads / float64(done)
-		sample[measure.ServerCPU] = float64(used.CPU.Microseconds()) / float64(done)
-	}
+	fromEtcd(sample, after.Sub(before), done)
 	return sample, nil
+}
+
+// fromEtcd adds what the servers did for each operation.
+func fromEtcd(s measure.Sample, used servers.Counters, done int64) {
+	if done > 0 {
+		s[measure.Events] = used.Events / float64(done)
+		s[measure.Reads] = used.Reads / float64(done)
+		s[measure.ServerCPU] = float64(used.CPU.Microseconds()) / float64(done)
+	}
 }
 
 // times adds the distributions of waits and of passes.

@@ -9,5 +9,6 @@ import (
 
 func TestMain(m *testing.M) {
 	servers.Main() // the etcd of the tests is this program
+	Main()         // and so are the workers
 	embedtest.Main(m)
 }

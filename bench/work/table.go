@@ -7,6 +7,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/bench/measure"
 	"github.com/etcdkit/etcdkit/bench/servers"
+	"github.com/etcdkit/etcdkit/concurrency"
 )
 
 // Setup is what all groups share.
@@ -34,7 +35,7 @@ func (s Setup) on(members int, cells func(*Env) []measure.Cell) func(context.Con
 
 // Table returns the groups of `make bench`.
 func Table(s Setup) []measure.Group {
-	return []measure.Group{
+	groups := []measure.Group{
 		s.waiting(1, "waiting, limit 1", []int{8, 64, 256, 512}),
 		s.waiting(10, "waiting, limit 10", []int{64, 256, 512}),
 		s.large(),
@@ -43,6 +44,7 @@ func Table(s Setup) []measure.Group {
 		s.shared(),
 		s.newRequests(512),
 	}
+	return append(groups, s.idle()...)
 }
 
 // waiting compares more and more waiting processes with the fewest, and with etcd's Mutex.
@@ -113,16 +115,21 @@ func (s Setup) alone() measure.Group {
 	id := func(l Lock) string { return kind + ": " + l.Name }
 	pair := []Lock{Ours("ours", nil), Bare()}
 	redis := []Lock{Redislock(servers.Everysec), Redislock(servers.Always), Redsync(servers.Everysec), Redsync(servers.Always)}
+	kept := Ours("ours, Keep", &concurrency.SemaphoreOptions{Keep: time.Minute})
 	g := measure.Group{Name: kind, Cells: s.on(1, func(e *Env) []measure.Cell {
 		cells := []measure.Cell{e.InTurn([]string{id(pair[0]), id(pair[1])}, pair)}
 		for _, l := range redis {
 			cells = append(cells, e.InTurn([]string{id(l)}, []Lock{l}))
 		}
-		return cells
+		return append(cells, e.Repeated(id(kept), kept))
 	}), Compare: []measure.Comparison{{Work: kind + ", time", Of: id(pair[0]), Against: id(pair[1]), Name: pair[1].Name, Metric: measure.EachTime, Target: 1.12, AtMost: true}}}
 	for _, l := range redis {
 		g.Compare = append(g.Compare, measure.Comparison{Work: kind + ", time", Of: id(pair[0]), Against: id(l), Name: l.Name, Metric: measure.EachTime})
 	}
+	g.Compare = append(g.Compare, measure.Comparison{
+		Work: "acquire and release a kept permit (Keep), speed", Of: id(kept), Against: id(redis[0]), Name: redis[0].Name,
+		Metric: measure.EachTime, Inverse: true, Target: 1000,
+	})
 	return g
 }
 

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/bench/measure"
 	"github.com/etcdkit/etcdkit/bench/servers"
+	"github.com/etcdkit/etcdkit/concurrency"
 )
 
 // newEnv starts the servers of a test.
@@ -96,6 +98,13 @@ func TestInTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kept, err := e.Repeated("kept", Ours("kept", &concurrency.SemaphoreOptions{Keep: time.Minute})).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if each := kept[0][measure.EachTime]; each <= 0 || each > samples[1][measure.EachTime] {
+		t.Errorf("a kept permit takes %v µs, two writes %v µs", each, samples[1][measure.EachTime])
+	}
 	for i, s := range samples {
 		if s[measure.EachTime] <= 0 {
 			t.Errorf("sample %d: %v", i, s)
@@ -124,6 +133,46 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+func TestWorkers(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.For = 300 * time.Millisecond // a worker reports each 20 ms
+	for _, l := range mutexes {
+		t.Run(l.Name, func(t *testing.T) {
+			s, err := e.workers(t.Context(), t.TempDir(), l, Crowd{Processes: 3, Limit: 1})
+			if err != nil || s[measure.Rate] <= 0 {
+				t.Errorf("%v %v", s, err)
+			}
+		})
+	}
+	unknown := Lock{Name: "unknown", queue: func(string) string { return "/nobody" }}
+	if _, err := e.workers(t.Context(), t.TempDir(), unknown, Crowd{Processes: 3, Limit: 1}); err == nil || !strings.Contains(err.Error(), `there is no lock "unknown"`) {
+		t.Errorf("workers that end with an error: %v", err)
+	}
+}
+
+func TestScenes(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	for name, sc := range map[string]Scene{
+		"permanent holders": {Crowd: Crowd{Processes: 4, Limit: 3, Hold: time.Millisecond}, Permanent: 2},
+		"bursts and far":    {Crowd: Crowd{Processes: 4, Limit: 2, Hold: time.Millisecond}, Bursts: true, RTT: 5 * time.Millisecond},
+		"impatient":         {Crowd: Crowd{Processes: 6, Limit: 1, Hold: 5 * time.Millisecond}, Impatient: 20 * time.Millisecond},
+		"a limit raised":    {Crowd: Crowd{Processes: 6, Limit: 1, Hold: time.Minute}, during: more(3)},
+		"a session ends":    {Crowd: Crowd{Processes: 4, Limit: 3, Hold: time.Millisecond}, Permanent: 2, during: kill},
+	} {
+		t.Run(name, func(t *testing.T) {
+			samples, err := e.Scene(name, sc).Run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := samples[0]; s[measure.IdleLongest] <= 0 || s[measure.WorstPut] <= 0 {
+				t.Errorf("%v", s)
+			}
+		})
+	}
+}
+
 // A failed operation fails the cell, instead of counting.
 func TestFailedOperation(t *testing.T) {
 	t.Parallel()
@@ -135,10 +184,10 @@ func TestFailedOperation(t *testing.T) {
 	}
 }
 
-// Every comparison is of cells that the table has.
-func TestTableIsWhole(t *testing.T) {
+// Every comparison is of cells that there are, and no two cells have one name.
+func TestTablesAreWhole(t *testing.T) {
 	t.Parallel()
-	for _, g := range Table(Setup{dry: true}) {
+	for _, g := range append(Table(Setup{dry: true}), Scale(Setup{dry: true})...) {
 		cells, end, err := g.Cells(t.Context())
 		if err != nil {
 			t.Fatal(err)
