@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -33,4 +35,32 @@ func ExampleSemaphoreOptions_keep() {
 	// page 0
 	// page 1
 	// page 2
+}
+
+// The callers of a process pass their permits on, for a bounded time, also while other processes wait:
+// the limit is used while etcd is asked.
+func ExampleSemaphoreOptions_handover() {
+	ctx := context.Background()
+	sess, stop := session(ctx)
+	defer stop()
+
+	sem, err := concurrency.NewSemaphore(sess, "thumbnails", 2, &concurrency.SemaphoreOptions{Handover: 20 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var pages sync.WaitGroup
+	var done atomic.Int32
+	for range 100 {
+		pages.Go(func() {
+			if err := sem.Do(ctx, func(context.Context, *concurrency.Permit) error {
+				done.Add(1)
+				return nil
+			}); err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	pages.Wait()
+	fmt.Println("pages", done.Load())
+	// Output: pages 100
 }

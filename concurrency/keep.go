@@ -34,6 +34,10 @@ func (i idleness) stays(keep time.Duration) bool {
 	return i.quiet && i.trusted && i.age < keep && i.idle < keepIdle
 }
 
+// passes reports whether a permit may go to a call that waits in its process, by
+// SemaphoreOptions.Handover. The same one time counts.
+func (i idleness) passes(handover time.Duration) bool { return i.trusted && i.age < handover }
+
 // keeper keeps the permits that the calls of one Semaphore have released. What callers share is
 // read by them and written only by the keeper's own goroutine: see watch. Each permit that is kept has
 // a word of its own, by which it goes from caller to caller.
@@ -41,6 +45,9 @@ type keeper struct {
 	queue *sessionQueue
 	keep  time.Duration
 	base  time.Time // of the keeper's clock
+
+	handover time.Duration
+	line     line // empty without handover
 
 	quiet  atomic.Int64            // until when it is known that no request waits, by the keeper's clock
 	cells  atomic.Pointer[[]*kept] // all that have been idle
@@ -53,8 +60,12 @@ type keeper struct {
 	pause     time.Duration // of watch, after requests have waited
 }
 
-func newKeeper(q *sessionQueue, keep time.Duration) *keeper {
-	k := &keeper{queue: q, keep: keep, base: time.Now(), pause: keepPause}
+// newKeeper returns what keeps the permits of a semaphore with those options, or nil.
+func newKeeper(q *sessionQueue, o *SemaphoreOptions) *keeper {
+	if o.Keep == 0 && o.Handover == 0 {
+		return nil
+	}
+	k := &keeper{queue: q, keep: o.Keep, handover: o.Handover, base: time.Now(), pause: keepPause}
 	k.cells.Store(&[]*kept{})
 	return k
 }
@@ -74,16 +85,6 @@ func (k *keeper) hold(p *Permit) *kept {
 	}
 	c.holder.Store(p)
 	return c
-}
-
-// maxKeep bounds SemaphoreOptions.Keep.
-const maxKeep = time.Hour
-
-func (o *SemaphoreOptions) check() error {
-	if o.Keep < 0 || o.Keep > maxKeep {
-		return invalid("Keep %v is not between 0 and %v", o.Keep, maxKeep)
-	}
-	return nil
 }
 
 // acquireKept is acquire by a permit that was kept, if there is one.

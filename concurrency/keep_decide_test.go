@@ -26,3 +26,20 @@ func TestWhetherAPermitStays(t *testing.T) {
 	}
 	require.False(t, idleness{quiet: true, trusted: true}.stays(0), "off")
 }
+
+func TestWhetherAPermitPasses(t *testing.T) {
+	t.Parallel()
+	const handover = time.Second
+	for name, c := range map[string]struct {
+		at   idleness
+		want bool
+	}{
+		"at once, whether or not others wait": {idleness{trusted: true}, true},
+		"old":                                 {idleness{trusted: true, age: handover - 1}, true},
+		"too old":                             {idleness{quiet: true, trusted: true, age: handover}, false},
+		"the lease may be lost":               {idleness{quiet: true}, false},
+	} {
+		require.Equal(t, c.want, c.at.passes(handover), name)
+	}
+	require.False(t, idleness{quiet: true, trusted: true}.passes(0), "off")
+}

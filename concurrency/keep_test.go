@@ -13,30 +13,44 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-func TestKeepIsChecked(t *testing.T) {
+func TestKeepAndHandoverAreChecked(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	s, _ := f.Session(idle())
-	for _, keep := range []time.Duration{-1, time.Hour + 1} {
-		_, err := concurrency.NewSemaphore(s, "x", 1, &concurrency.SemaphoreOptions{Keep: keep})
+	for _, opts := range []concurrency.SemaphoreOptions{{Keep: -1}, {Keep: time.Hour + 1}, {Handover: -1}, {Handover: time.Minute + 1}} {
+		_, err := concurrency.NewSemaphore(s, "x", 1, &opts)
 		require.ErrorIs(t, err, concurrency.ErrInvalid)
 	}
 }
 
-// The callers of two processes that keep permits never hold more than the limit, and each key has one
-// holder at a time: what one holder writes where its key says is there until it releases.
+// The callers of two processes that keep permits, or pass them on, never hold more than the limit, and
+// each key has one holder at a time.
 func TestKeptPermitsStayWithinTheLimit(t *testing.T) {
 	t.Parallel()
+	for name, opts := range map[string]concurrency.SemaphoreOptions{
+		"Keep":     {Keep: 50 * time.Millisecond},
+		"Handover": {Handover: 20 * time.Millisecond},
+		"both":     {Keep: time.Second, Handover: 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stayWithinTheLimit(t, opts)
+		})
+	}
+}
+
+func stayWithinTheLimit(t *testing.T, opts concurrency.SemaphoreOptions) {
 	const limit, callers, processes = 3, 4, 2
 	f := shared(t)
-	ctx, cancel := context.WithTimeout(ctxT(t), 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctxT(t), 1500*time.Millisecond)
 	defer cancel()
 	var holding, granted atomic.Int64
 	var holders sync.Map // by token, as the hooks report them
 	var all sync.WaitGroup
 	for process := range processes {
 		s, _ := f.Session(nil)
-		sm := keeping(t, s, "x", limit, 50*time.Millisecond)
+		sm, err := concurrency.NewSemaphore(s, "x", limit, &opts)
+		require.NoError(t, err)
 		for caller := range callers {
 			name := strconv.Itoa(process) + "/" + strconv.Itoa(caller)
 			all.Go(func() {

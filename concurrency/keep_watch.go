@@ -21,6 +21,9 @@ const (
 
 // missed has the keeper watch, since a permit is released to etcd that might have stayed.
 func (k *keeper) missed(now time.Duration) {
+	if k.keep == 0 {
+		return
+	}
 	k.used.Store(int64(now))
 	if now < time.Duration(k.notBefore.Load()) || !k.watching.CompareAndSwap(false, true) {
 		return

@@ -50,51 +50,71 @@ func (c *kept) take(ctx context.Context, p *Permit, now time.Duration) bool {
 		return false
 	}
 	k := c.keeper
-	p.kept, p.epoch, p.ticket, p.token, p.since = c, c.epoch, c.ticket, c.ticket.Token, k.base.Add(now)
-	p.begin(ctx)
-	if !c.holder.CompareAndSwap(nil, p) {
+	if !c.give(ctx, nil, p, now) {
 		return false
 	}
 	if !c.at(now, now-time.Duration(c.idle.Load())).stays(k.keep) {
 		c.drop(p)
 		return false
 	}
-	p.bound()
 	if acquired := k.queue.own.trace.Acquired; acquired != nil {
 		acquired(AcquireInfo{Name: k.queue.name, Token: p.token, Weight: 1, Waited: k.now() - now})
 	}
 	return true
 }
 
-// release is Release of a permit if it stays for the next caller. If not, nothing is released.
-func (c *kept) release(p *Permit) (stays bool) {
+// give gives the key to a permit, from the one that has it or nil.
+func (c *kept) give(ctx context.Context, from, p *Permit, now time.Duration) bool {
+	p.kept, p.epoch, p.ticket, p.token, p.since = c, c.epoch, c.ticket, c.ticket.Token, c.keeper.base.Add(now)
+	p.begin(ctx)
+	if !c.holder.CompareAndSwap(from, p) {
+		return false
+	}
+	p.bound()
+	return true
+}
+
+// release is Release of a permit if it passes to a call in line, or stays for the next one. If not, nothing is released.
+func (c *kept) release(p *Permit) (stayed bool) {
 	k := c.keeper
 	now := k.now()
 	if (p.maxHold > 0 || !c.isTrusted(now)) && p.Err() != nil || !p.life.End(c.released) {
 		return false
 	}
 	p.released.Store(true)
-	if !c.at(now, 0).stays(k.keep) || !p.fenced.CompareAndSwap(0, sealed) {
+	stays := c.at(now, 0).stays(k.keep)
+	if !stays && k.line.length.Load() == 0 || !p.fenced.CompareAndSwap(0, sealed) {
 		k.missed(now)
 		return false
 	}
+	if !k.pass(c, p, now) && !(stays && c.rest(p, now)) {
+		p.fenced.Store(0)
+		k.missed(now)
+		return false
+	}
+	p.finish(nil)
+	if released := k.queue.own.trace.Released; released != nil {
+		released(ReleaseInfo{Name: k.queue.name, Token: p.token, Held: now - p.since.Sub(k.base)})
+	}
+	return true
+}
+
+// rest has the key idle, or removed if it may not stay any more. It returns false if it was evicted or
+// lost meanwhile.
+func (c *kept) rest(p *Permit, now time.Duration) bool {
+	k := c.keeper
 	c.idle.Store(int64(now))
 	if !c.listed {
 		c.listed = true
 		k.list(c)
 	}
-	if !c.holder.CompareAndSwap(p, nil) { // it was evicted or lost meanwhile
-		p.fenced.Store(0)
+	if !c.holder.CompareAndSwap(p, nil) {
 		return false
 	}
 	if !k.isQuiet(now) { // since a moment ago: watch may have overlooked this one
 		c.drop(nil)
 	} else {
 		k.recent.Put(c)
-	}
-	p.finish(nil)
-	if released := k.queue.own.trace.Released; released != nil {
-		released(ReleaseInfo{Name: k.queue.name, Token: p.token, Held: now - p.since.Sub(k.base)})
 	}
 	return true
 }

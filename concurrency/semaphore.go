@@ -7,7 +7,6 @@ import (
 	"iter"
 	"math"
 	"sync/atomic"
-	"time"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
@@ -47,39 +46,6 @@ type agreement struct {
 	keys    *keyCap // of a limiter, or nil
 }
 
-// SemaphoreOptions configure a Semaphore. nil means all defaults.
-type SemaphoreOptions struct {
-	// AdoptLimit accepts the limit that is stored in etcd, instead of failing with a
-	// *LimitMismatchError if it differs from this program's. This program's limit then counts only
-	// if none is stored. Set it in all programs if operators change the limit with SetLimit.
-	// Defaults to false.
-	AdoptLimit bool
-
-	// Keep lets a permit that is released stay with this Semaphore for its next call, for as long
-	// as no request waits: up to Keep after etcd has granted it, and idle for at most 100 ms. A
-	// call that gets such a permit sends nothing to etcd. As soon as this process sees a request
-	// that waits, of any process and weight, or a limit below what is in use, idle permits are
-	// released, and those in use when their holders release them. A kept permit is handed out
-	// only if etcd has confirmed within the last second that no request waits, and while the
-	// session's lease is trusted. Session.Close releases kept permits.
-	//
-	// A kept permit counts as held: Status shows it under this process, with the Token of the
-	// first grant, and EvictToken ends it. What changes for other processes is TryAcquire, Wait(0)
-	// and MaxWaiters(0), which may be refused because of a permit that is idle: a refused call writes
-	// nothing to etcd, so other processes do not learn of it. Limits hold as without Keep, and waiting
-	// requests are admitted in their order.
-	//
-	// A permit of Weight 1 without ID and Note is kept, for such calls, unless its Token or Guard
-	// was asked for: then its Release waits for etcd, as without Keep. After a Release that has
-	// kept the permit, Token returns 0 and the condition of Guard is never met, because the key in
-	// etcd may be another caller's by then.
-	//
-	// Each Semaphore value keeps permits for its own calls, so a program should have one value
-	// for a name. A KeyedLimiter, a Mutex and an Election do not keep permits.
-	// At most an hour. Defaults to 0: no permit is kept.
-	Keep time.Duration
-}
-
 // NewSemaphore returns the semaphore of that name. It does no I/O. The first call for a
 // permit stores the limit in etcd if none is stored; from then on the stored limit is in
 // force, and SetLimit changes it for all processes. Until a call for a permit has found the
@@ -89,7 +55,7 @@ type SemaphoreOptions struct {
 //
 // It returns ErrInvalid if the session is nil, the limit is below 0 or above math.MaxInt32,
 // or the name is empty, longer than 255 bytes, not valid UTF-8, or contains '/' or control
-// characters, or Keep is out of its bounds; and ErrClosed if the session is closed.
+// characters, or Keep or Handover is out of its bounds; and ErrClosed if the session is closed.
 func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*Semaphore, error) {
 	q, err := s.queue(keyspace.Semaphore, name, 0)
 	if err == nil && (limit < 0 || limit > math.MaxInt32) {
@@ -107,9 +73,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 	sem := &Semaphore{queue: q, agreement: &agreement{
 		stored: &q.limit, name: name, limit: int64(limit), adopt: opts.AdoptLimit,
 	}}
-	if opts.Keep > 0 {
-		sem.keeper = newKeeper(q, opts.Keep)
-	}
+	sem.keeper = newKeeper(q, opts)
 	return sem, nil
 }
 

@@ -98,7 +98,11 @@ func (q *sessionQueue) acquire(ctx context.Context, r request) (*Permit, error) 
 	}
 	bounded, cancel := r.bound(ctx)
 	defer cancel()
-	p, err := q.acquireWithin(bounded, r, begun)
+	within := q.acquireWithin
+	if r.hands() {
+		within = r.keeper.wait
+	}
+	p, err := within(bounded, r, begun)
 	if err == nil {
 		return p, nil
 	}
@@ -140,6 +144,9 @@ func (q *sessionQueue) acquireWithin(ctx context.Context, r request, begun time.
 			}
 			var p *Permit
 			if p, former, err = q.acquireOn(ctx, e, r, begun, round, former); err == nil {
+				if r.bid {
+					return p, nil
+				}
 				call(q.own.trace.Acquired, AcquireInfo{Name: q.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
 				return p, nil
 			}

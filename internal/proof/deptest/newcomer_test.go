@@ -35,7 +35,7 @@ func answers(etcd37 string) []answer {
 		{"when not to use this", "README.md", "Kubernetes control plane. Never"},
 		{"limits that operators change", "README.md", "AdoptLimit: true"},
 		{"limits that operators change", "docs/options.md", "`AdoptLimit`: set it wherever"},
-		{"limits that operators change", "concurrency/semaphore.go", "if operators change the limit with SetLimit"},
+		{"limits that operators change", "concurrency/semaphore_options.go", "if operators change the limit with SetLimit"},
 		{"limits that operators change", "examples/quickstart/worker/main.go", "AdoptLimit: true"},
 	}
 }
