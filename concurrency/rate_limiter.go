@@ -122,9 +122,9 @@ func (l *RateLimiter) Allow() error {
 // Calls in one process are served in their order; there is no order among processes.
 //
 // Otherwise it returns a *RateMismatchError (ErrLimitMismatch); ErrClosed; ErrTooMany; an error of
-// etcd's that keeps this process from acquiring a share; or ctx's error, joined with an
-// *UnavailableError (ErrUnavailable) if this process has no share and etcd does not answer. No token
-// is taken then.
+// etcd's that keeps this process from acquiring a share; or ctx's error. If the call has waited, that
+// is joined with an *UnavailableError (ErrUnavailable) if this process has no share and etcd does not
+// answer, and with a *RateExceededError (ErrRateExceeded) otherwise. No token is taken then.
 func (l *RateLimiter) Wait(ctx context.Context) error {
 	if err := l.shares.wait(ctx, l); err != nil {
 		return fmt.Errorf("wait for a token of %q: %w", l.name, err)

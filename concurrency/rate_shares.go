@@ -92,6 +92,7 @@ func (s *rateShares) wait(ctx context.Context, l *RateLimiter) error {
 	defer s.mu.Unlock()
 	if i := slices.Index(s.calls, c); i >= 0 {
 		s.calls = slices.Delete(s.calls, i, i+1)
+		s.demand.Add(time.Now()) // as a call of Allow that is refused
 		s.arm()
 	} else if err := <-c.done; err == nil { // it got its token as ctx ended
 		return nil

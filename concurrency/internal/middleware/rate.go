@@ -76,6 +76,9 @@ func (a *Admission) take(ctx context.Context, by time.Time) error {
 	if exceeded, ok := errors.AsType[*concurrency.RateExceededError](err); ok {
 		return waitEnded{err, exceeded}
 	}
+	if errors.Is(err, context.DeadlineExceeded) { // the wait ended before the call began
+		return a.Rate.Allow()
+	}
 	return err
 }
 
