@@ -56,7 +56,8 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 			return Result{}, err // nothing is under way
 		}
 		at := f.mod.Load()
-		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.Key), "=", 0), f.unraised(at)}, c.If...)
+		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.Key), "=", 0)}, c.If...)
+		together.common = &common{fenceAt{f.key, at}, f.unraised(at)}
 		sent := together.send(ctx, f.kv, cmps, then, c.Else)
 		together = Together{} // only the first try
 		if !sent.answered(ctx) {

@@ -49,6 +49,7 @@ type part struct {
 	subject         string
 	bytes           int
 	cmps            []clientv3.Cmp
+	common          *common // a further condition, or nil
 	then, otherwise []clientv3.Op
 	sent            chan struct{}
 	resp            *clientv3.TxnResponse
@@ -77,6 +78,8 @@ func (e sharedError) Error() string { return "sent together with others: " + e.c
 type Together struct {
 	Group   *Group
 	Subject string
+
+	common *common // a further condition, or nil
 }
 
 // txn commits a Txn, alone or by the group. It is not sent if ctx has ended; once it is sent,
@@ -86,13 +89,13 @@ func (t Together) txn(ctx, sent context.Context, kv clientv3.KV, cmps []clientv3
 	for _, op := range then {
 		bytes += len(op.ValueBytes())
 	}
-	p := &part{subject: t.Subject, bytes: bytes, cmps: cmps, then: then, otherwise: otherwise, sent: make(chan struct{})}
+	p := &part{subject: t.Subject, common: t.common, bytes: bytes, cmps: cmps, then: then, otherwise: otherwise, sent: make(chan struct{})}
 	alone := func() {
 		if p.err = ctx.Err(); p.err != nil {
 			p.err = unsentError{p.err}
 			return
 		}
-		p.resp, p.err = txn(sent, kv, cmps, then, otherwise)
+		p.resp, p.err = txn(sent, kv, p.conditions(), then, otherwise)
 	}
 	if t.Group == nil || bytes > groupBytes/4 {
 		alone()
@@ -117,20 +120,23 @@ func txn(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwi
 
 // send sends one request for all parts. Only the group's ctx ends it, not a caller's.
 func (g *Group) send(parts []*part) {
-	ops := make([]clientv3.Op, len(parts))
-	for i, p := range parts {
-		ops[i] = clientv3.OpTxn(p.cmps, p.then, p.otherwise)
+	all := bundles(parts)
+	ops := make([]clientv3.Op, len(all))
+	for i, b := range all {
+		ops[i] = b.op()
 	}
 	resp, err := txn(g.ctx, g.kv, nil, ops, nil)
 	switch classify(err) {
 	case refused, orphaned:
 		err = sharedError{err}
 	}
-	for i, p := range parts {
-		if p.err = err; err == nil {
-			p.resp = (*clientv3.TxnResponse)(resp.Responses[i].GetResponseTxn())
-			p.resp.Header = resp.Header
+	for i, b := range all {
+		for n, p := range b.parts {
+			if p.err = err; err == nil {
+				p.resp = b.response(resp.Responses[i].GetResponseTxn(), n)
+				p.resp.Header = resp.Header
+			}
+			close(p.sent)
 		}
-		close(p.sent)
 	}
 }
