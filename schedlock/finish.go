@@ -195,9 +195,10 @@ func (r *Run) trim() []clientv3.Op {
 		return nil
 	}
 	tick, _ := keys.ParseRun(r.claim.older[last])
+	record, floor := r.job.remaining(tick)
 	return []clientv3.Op{
-		clientv3.OpDelete(keys.Runs(), clientv3.WithRange(keys.Run(tick)+"\x00")),
-		clientv3.OpDelete(keys.Floors(), clientv3.WithRange(keys.Floor(tick))),
+		clientv3.OpDelete(record, clientv3.WithRange(keys.Run(tick)+"\x00")),
+		clientv3.OpDelete(floor, clientv3.WithRange(keys.Floor(tick))),
 		clientv3.OpPut(keys.Floor(tick), ""),
 	}
 }

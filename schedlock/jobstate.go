@@ -25,6 +25,7 @@ type job struct {
 	runs     map[int64]*Run       // by token: the active runs of this process
 	open     map[int64]record.Run // by token: ends of this process's runs that etcd has not confirmed
 	lockGone int64                // revision of the last deletion of the lock
+	floor    time.Time            // up to which records were removed, if events have shown that
 	changed  chan struct{}        // closed and replaced at each event
 	spares   []clientv3.LeaseID   // unused leases for cooldowns
 	caller   any                  // that made the last call for a tick: a Job, a wrapped job, or a gocron locker
@@ -131,6 +132,7 @@ func (l *Locker) resync() {
 		for _, r := range j.runs {
 			l.sess.Background(func() { _ = r.Check(r.claim.epoch.Context()) })
 		}
+		j.floor = time.Time{} // it may have been deleted
 		j.notify()
 		j.mu.Unlock()
 	}
@@ -174,6 +176,13 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 				r.lockLost()
 			}
 		}
+	case strings.HasPrefix(key, j.keys.Floors()):
+		switch tick, ok := j.keys.ParseFloor(key); {
+		case ok && !gone:
+			j.floor = tick
+		case tick.Equal(j.floor): // by hand: a run that raises the floor deletes the former one
+			j.floor = time.Time{}
+		}
 	case strings.HasPrefix(key, j.keys.Runs()):
 		r, ok := record.DecodeRun(ev.Kv.Value)
 		if ok && r.State == record.RunUnlocked {
@@ -198,4 +207,16 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 		j.runners[r.Lease] = true
 	}
 	j.notify()
+}
+
+// remaining returns the first names at which a record and a floor of the job may exist that are older
+// than a tick. Before them are the names of what was removed, all of which etcd visits until they are
+// compacted. What events have not shown yet is among the rest.
+func (j *job) remaining(tick time.Time) (record, floor string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.floor.IsZero() || !j.floor.Before(tick) {
+		return j.keys.Runs(), j.keys.Floors()
+	}
+	return j.keys.Run(j.floor) + "\x00", j.keys.Floor(j.floor)
 }

@@ -112,13 +112,14 @@ func (l *Locker) creation(j *job, c *claimed, p plan, r request) commit.Creation
 	if c.spare != 0 {
 		also = append(also, clientv3.OpPut(j.keys.Cooldown(), c.lock.Encode(), clientv3.WithLease(c.spare)))
 	}
+	first, _ := j.remaining(c.tick)
 	return commit.Creation{
 		Key: j.keys.Lock(), Value: c.lock.Encode(), If: ifs, Also: also,
 		Mine: func(v []byte) bool {
 			r, ok := record.DecodeLock(v)
 			return ok && r.Nonce == c.lock.Nonce && r.Lease == c.lock.Lease
 		},
-		Read: []clientv3.Op{clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
+		Read: []clientv3.Op{clientv3.OpGet(first, clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
 			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(l.opts.Keep)+1))},
 	}
 }
