@@ -17,8 +17,9 @@ import (
 )
 
 // BenchmarkDeadRuns shows what the names of a job's former runs, whose records are trimmed, cost its
-// next runs until compaction: the median of the runs after so many of them, and the first of these, before
-// which the process has seen no floor, since a client that is not a job deleted it. 43,200 are those of a job that runs once a minute for a month.
+// next runs until compaction: the median of the runs after so many of them, and the first of these.
+// Before that the process knows no floor: the last one was not deleted by a run. 43,200 are the runs
+// of a month of a job that runs once a minute.
 func BenchmarkDeadRuns(b *testing.B) {
 	ctx := context.Background()
 	etcd := embedtest.Start(b, &embedtest.Options{QuotaBytes: 8 << 30})
