@@ -20,3 +20,9 @@ func AwaitView(ctx context.Context, s *Semaphore, revision int64) error {
 
 // KeyOf returns the key of a permit, without asking for its Guard.
 func KeyOf(p *Permit) string { return p.ticket.Key }
+
+// Sleeps reports whether the waiting requests of a semaphore's session are far, and watch others.
+func Sleeps(s *Semaphore) bool {
+	way, _ := s.queue.waiters.now()
+	return way == asleep
+}

@@ -80,7 +80,7 @@ func (k *keeper) wait(ctx context.Context, r request, begun time.Time) (*Permit,
 	if ctx.Err() != nil && errors.Is(g.err, ctx.Err()) {
 		m := q.view.Join()
 		defer m.Leave()
-		return nil, q.waitEnded(ctx, m.Mirror, &ticket{queue: q, request: r})
+		return nil, q.waitEnded(ctx, q.seen(m.Mirror, &ticket{queue: q, request: r}))
 	}
 	return nil, g.err
 }

@@ -48,7 +48,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("new session in %q: %w", namespace, err)
 	}
-	own := &shared{trace: o.Trace, reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*base{}, rates: map[string]*rateShares{}}
+	own := &shared{horizon: horizons(ctx), trace: o.Trace, reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*base{}, rates: map[string]*rateShares{}}
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout,
 		Log:  o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner)),

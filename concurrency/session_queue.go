@@ -43,18 +43,32 @@ type sessionQueue struct {
 	strays  []mirror.Stray                 // those that a view has shown last
 	tries   map[int64]time.Time            // those that the last look has found, by token, and since when
 	filled  filling                        // where there is a total
+
+	waiters waiters
+	front   *mirror.Shared // what the waiters follow that have been far
+	horizon queue.Horizon
+	distant distant
 }
 
 // run keeps a mirror of the queue up to date until it is stopped. It lives as long as
 // its view, so that a caller that comes soon finds both.
 func (q *sessionQueue) run(m *mirror.Mirror) (stop context.CancelFunc) {
-	ctx, cancel := context.WithCancel(q.sess.Context())
 	source, keys := q.sess.Source(), q.keys.Range
+	return q.runs(m, func(ctx context.Context) { source.Follow(ctx, keys, 0, m) })
+}
+
+// runFront is run for the front part of the queue.
+func (q *sessionQueue) runFront(m *mirror.Mirror) (stop context.CancelFunc) {
+	return q.runs(m, func(ctx context.Context) { q.sess.Source().Front(ctx, m, q.waiters.newest) })
+}
+
+func (q *sessionQueue) runs(m *mirror.Mirror, follow func(context.Context)) (stop context.CancelFunc) {
+	ctx, cancel := context.WithCancel(q.sess.Context())
 	detach := func() {}
 	if q.base != nil {
 		detach = q.base.attach(m)
 	}
-	q.sess.Background(func() { source.Follow(ctx, keys, 0, m) })
+	q.sess.Background(func() { follow(ctx) })
 	return func() { cancel(); detach() }
 }
 
@@ -65,6 +79,7 @@ func (q *sessionQueue) reset() {
 	q.strays, q.filled = nil, filling{} // a revision may be that of another state by now
 	q.mu.Unlock()
 	q.view.Replace()
+	q.front.Replace()
 }
 
 // ticket is one request that this session has written, or is about to, in one queue.
@@ -79,6 +94,7 @@ type ticket struct {
 	strays         []mirror.Stray // those that its Txn reads
 	at             limit.Revs     // by which it was admitted
 	nonce          string         // of its value, and of that in the total's queue
+	came           func()         // is called when it waits
 	next           *nextTicket    // that in the total's queue, if one Txn has written both
 }
 
@@ -214,6 +230,8 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 			_, _ = q.sess.Remove(ctx, former.Stored)
 		}
 	}
+	came := q.waiters.comes()
+	defer came()
 	var admitted bool
 	if r.bounded {
 		c, admitted, err = q.enqueueBounded(ctx, e, r)
@@ -223,8 +241,10 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 	leave()
 	r.entry.landed()
 	if err == nil && !admitted && c.next == nil {
+		c.came = came
 		err = q.await(ctx, e, c, begun)
 	}
+	came()
 	last := c
 	if err == nil && q.total != nil {
 		last, err = q.joinTotal(ctx, e, c, begun)
@@ -240,66 +260,6 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 		return nil, c, err
 	}
 	return p, c, nil
-}
-
-// await waits until the request is admitted.
-func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) error {
-	m := q.view.Join()
-	defer m.Leave()
-	if end, ok := ctx.Deadline(); ok {
-		defer e.ProbeBefore(end)()
-	}
-	w := m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
-	reports := q.reports(ctx, m.Mirror, c, begun)
-	defer func() { reports() }()
-	var pause commit.Backoff
-	for {
-		select {
-		case outcome := <-w.Outcome():
-			switch outcome {
-			case mirror.Admitted:
-				c.at = limit.RevsOf(w.Limits())
-				if sure, err := q.confirm(ctx, c, w.UpTo()); sure {
-					return nil
-				} else if err != nil && ctx.Err() == nil {
-					e.Withdraw(c.Ticket, q.refusal(c))
-					return err
-				}
-				_ = pause.Wait(ctx, nil) // the view is out of date, or ctx has ended
-				w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
-				continue
-			case mirror.Gone:
-				defer q.gone(e, c) // not before: a notice that comes then is not kept
-				return q.whyGone(ctx, e, c, begun)
-			case mirror.TooHeavy:
-				e.Withdraw(c.Ticket, q.refusal(c))
-				b, _ := m.Brief(c.Key, c.Token, 0)
-				return tooHeavy(q.level(), c.slot.Weight, b.Limit)
-			case mirror.Damaged:
-				e.Withdraw(c.Ticket, q.refusal(c))
-				return limit.ErrUnreadable
-			}
-			// The limit is not set: it was deleted.
-			_, err := q.limit.InitRate(ctx, c.request.limit, c.request.rate)
-			if err == nil {
-				err = pause.Wait(ctx, nil)
-			}
-			if err != nil && ctx.Err() == nil {
-				e.Withdraw(c.Ticket, q.refusal(c))
-				return err
-			}
-			w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
-		case <-m.Replaced:
-			reports()
-			m.Next()
-			w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
-			reports = q.reports(ctx, m.Mirror, c, begun)
-		case <-ctx.Done():
-			m.Forget(w)
-			e.Withdraw(c.Ticket, q.refusal(c))
-			return q.waitEnded(ctx, m.Mirror, c)
-		}
-	}
 }
 
 // confirm reports whether a request is admitted that the view shows as admitted, given the weight

@@ -13,12 +13,14 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 // shared is what the primitives of a session share besides its lease.
 type shared struct {
 	trace       *Trace
 	reportEvery time.Duration
+	horizon     func(fixed bool) queue.Horizon
 
 	mu     sync.Mutex
 	queues map[queueKey]weak.Pointer[sessionQueue]
@@ -73,7 +75,10 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, name string, f
 		return q
 	}
 	q := &sessionQueue{sess: core, own: s, name: name, fixed: fixed, keys: keys, base: b, total: total, leases: map[clientv3.LeaseID]leaseSeen{}}
-	q.view = mirror.NewShared(keys, fixed, q.run)
+	q.view, q.front = mirror.NewShared(keys, fixed, q.run), mirror.NewResting(keys, fixed, q.runFront)
+	q.horizon = s.horizon(fixed > 0)
+	q.distant.changed = make(chan struct{}, 1)
+	q.waiters = waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
 	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Owner(), See: core.See}
 	if b != nil {
 		q.limit.Base = &b.Base

@@ -56,8 +56,11 @@ type WaitInfo struct {
 	Token  int64         // of the waiting request
 	Waited time.Duration // since the call
 	Limit  int
-	Ahead  int // number of requests before it, holders included
-	// Blocking are the holders, oldest first; at most the first ten.
+	// Ahead is the number of requests before it, holders included. While it is far from its admission,
+	// that is the number when it joined the queue, and so the greatest that is possible.
+	Ahead int
+	// Blocking are the holders, oldest first; at most the first ten. There are none while the request
+	// is far from its admission.
 	Blocking []Blocker
 }
 

@@ -11,10 +11,10 @@ import (
 )
 
 // waitEnded returns why a wait in the queue has ended without a permit, by Wait or by the
-// caller's ctx.
-func (q *sessionQueue) waitEnded(ctx context.Context, m *mirror.Mirror, c *ticket) error {
+// caller's ctx. full is how full the queue is, as far as the session knows.
+func (q *sessionQueue) waitEnded(ctx context.Context, full *FullError) error {
 	waited := context.Cause(ctx) == errWaited
-	full, unavailable := q.seen(m, c), q.unavailable()
+	unavailable := q.unavailable()
 	switch {
 	case unavailable != nil:
 		full.Level = q.level()
@@ -68,7 +68,7 @@ func (q *sessionQueue) seen(m *mirror.Mirror, c *ticket) *FullError {
 	if b.Waits {
 		full.Waiting--
 	}
-	if seen := q.limit.Seen(); b.Revision < c.Token && seen != nil { // the mirror knows nothing yet
+	if seen := q.limit.Seen(); seen != nil && (b.Revision == 0 || b.Revision < c.Token) { // the mirror knows nothing yet
 		full.Limit = int(seen.N)
 	}
 	return full

@@ -15,8 +15,9 @@ type Ticket struct {
 	Queue  string // the range of its queue's keys
 	Number int    // of its slot
 
-	left  Mail // guarded by the roll
-	freed bool // guarded by the slots
+	left  Mail          // guarded by the roll
+	wake  chan struct{} // likewise; closed by a notice, nil unless one is awaited
+	freed bool          // guarded by the slots
 }
 
 // keys are all keys that belong to the ticket.
@@ -138,6 +139,7 @@ func (r *roll) deliver(token int64, m Mail) map[*Ticket]Holder {
 	holding := map[*Ticket]Holder{}
 	for _, t := range r.written[token] {
 		t.left.add(m)
+		t.wakes()
 		if h := r.holders[t]; h != nil {
 			holding[t] = h
 		}
@@ -152,6 +154,29 @@ func (r *roll) deliver(token int64, m Mail) map[*Ticket]Holder {
 		e.until = r.begun
 	}
 	return holding
+}
+
+// Noticed returns a channel that is closed when the watch has brought a notice of a request.
+func (r *roll) Noticed(t *Ticket) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.wake == nil {
+		t.wake = make(chan struct{})
+		t.wakes()
+	}
+	return t.wake
+}
+
+// wakes closes the channel of a ticket that has a notice, once.
+func (t *Ticket) wakes() {
+	if t.wake == nil || t.left.Notice == nil {
+		return
+	}
+	select {
+	case <-t.wake:
+	default:
+		close(t.wake)
+	}
 }
 
 // Notice returns the notice of a request, or nil if the watch has brought none.

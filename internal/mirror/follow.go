@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -71,8 +72,12 @@ type Handler interface {
 // compacted revision, a member without a leader, an expired token) only delays it, until the
 // next list.
 func (s *Source) Follow(ctx context.Context, prefix string, from int64, h Handler) {
-	f := follower{source: s, prefix: prefix, handler: h, revision: from}
-	s.repeat(ctx, prefix, func(pause *commit.Backoff) error {
+	s.keep(ctx, &follower{source: s, prefix: prefix, handler: h, revision: from, read: s.all(prefix)})
+}
+
+// keep is Follow for a follower.
+func (s *Source) keep(ctx context.Context, f *follower) {
+	s.repeat(ctx, f.prefix, func(pause *commit.Backoff) error {
 		before := f.revision
 		err := f.follow(ctx)
 		if f.revision > before {
@@ -101,10 +106,23 @@ func (s *Source) repeat(ctx context.Context, prefix string, watch func(*commit.B
 	}
 }
 
+// all reads a range.
+func (s *Source) all(prefix string) func(context.Context) ([]*mvccpb.KeyValue, int64, error) {
+	return func(ctx context.Context) ([]*mvccpb.KeyValue, int64, error) {
+		resp, err := s.KV.Get(ctx, prefix, clientv3.WithPrefix())
+		if err != nil {
+			return nil, 0, err
+		}
+		return resp.Kvs, resp.Header.Revision, nil
+	}
+}
+
 type follower struct {
 	source   *Source
 	prefix   string
 	handler  Handler
+	filter   []clientv3.OpOption // of the watch
+	read     func(context.Context) (kvs []*mvccpb.KeyValue, revision int64, err error)
 	revision int64 // what h has seen
 
 	stale      int // lists in a row that were older
@@ -115,7 +133,7 @@ type follower struct {
 func (f *follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	events, stop, err := f.watch(ctx)
+	events, stop, err := f.source.watch(ctx, f.prefix, append(f.filter, clientv3.WithPrefix())...)
 	if err != nil {
 		return err
 	}
@@ -168,15 +186,15 @@ const leaving = 200 * time.Millisecond
 // watch creates the watch. clientv3's Watch returns when the server has created it, and has no
 // deadline of its own. If its ctx ends before that, clientv3 keeps the unused stream open until
 // the client is closed; so a watch that is no longer wanted gets a moment to be created.
-func (f *follower) watch(ctx context.Context) (clientv3.WatchChan, context.CancelFunc, error) {
+func (s *Source) watch(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.WatchChan, context.CancelFunc, error) {
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := func() { cancel(nil) }
 	late := time.AfterFunc(commit.CallTimeout, func() { cancel(errors.New("the watch was not created in time")) })
 	defer late.Stop()
 	defer context.AfterFunc(ctx, func() { late.Reset(leaving) })()
-	events := f.source.Watcher.Watch(metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(wctx),
-		"etcdkit-stream", strconv.FormatInt(f.source.stream.Load()%streams, 10)),
-		f.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	events := s.Watcher.Watch(metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(wctx),
+		"etcdkit-stream", strconv.FormatInt(s.stream.Load()%streams, 10)),
+		key, append(slices.Clip(opts), clientv3.WithCreatedNotify())...)
 	select {
 	case first, ok := <-events:
 		if !ok {
@@ -205,16 +223,16 @@ func (f *follower) list(ctx context.Context) error {
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
 	seen := max(f.revision, f.source.Met())
-	resp, err := f.source.KV.Get(ctx, f.prefix, clientv3.WithPrefix())
+	kvs, revision, err := f.read(ctx)
 	if err != nil {
 		return err
 	}
-	if resp.Header.Revision < seen && !f.rewound(seen) {
-		return fmt.Errorf("list of revision %d is older than %d, which was seen", resp.Header.Revision, seen)
+	if revision < seen && !f.rewound(seen) {
+		return fmt.Errorf("list of revision %d is older than %d, which was seen", revision, seen)
 	}
 	f.stale = 0
-	f.came(resp.Header.Revision)
-	f.handler.Reset(resp.Kvs, f.revision)
+	f.came(revision)
+	f.handler.Reset(kvs, f.revision)
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -25,7 +24,8 @@ type Mirror struct {
 	based    bool // a default counts where the queue has no limit of its own
 	revision int64
 	strays   map[string]int64 // mod revisions of the keys that are not requests
-	listed   int64            // revision of the last list
+	listed   int64            // up to which token the last list was complete
+	newer    int              // how many requests it has left out, which are newer
 	again    chan struct{}
 	waiting  map[string]*Waiter
 	unseen   map[string]*Waiter // those of them whose requests are newer than the view
@@ -80,7 +80,10 @@ func New(keys keyspace.Queue, fixed int64) *Mirror {
 }
 
 // Reset implements Handler.
-func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
+func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) { m.reset(kvs, revision, revision, 0) }
+
+// reset is Reset by a list of the requests up to a token, which has left out a number of newer ones.
+func (m *Mirror) reset(kvs []*mvccpb.KeyValue, revision, upTo int64, newer int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rewound := revision < m.revision
@@ -108,7 +111,7 @@ func (m *Mirror) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	}
 	m.queue.Reset(entries)
 	m.queue.Admit()
-	m.listed = revision
+	m.listed, m.newer = min(revision, upTo), newer
 	m.settle(revision, nil)
 	for _, w := range m.waiting {
 		if _, _, ok := m.queue.Position(w.key, w.create); rewound && !ok {
@@ -160,6 +163,8 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 			if known {
 				delete(m.requests, key)
 				m.queue.Delete(key, old.Create)
+			} else {
+				m.newer = max(0, m.newer-1)
 			}
 			continue
 		}
@@ -286,99 +291,6 @@ func (m *Mirror) finish(w *Waiter, o Outcome) {
 		w.upTo, w.limits = m.queue.UpTo(w.key, w.create), m.limits
 	}
 	w.outcome <- o
-}
-
-// View is one state of a queue.
-type View struct {
-	Revision int64
-	Limit    int64
-	Known    bool // whether a limit is stored and readable
-	Damaged  bool // whether the stored limit cannot be read
-	Limits   Limits
-	Used     int64 // weight of the holders, and of requests that may be holders
-	Through  int64 // greatest token ever admitted, as far as this view shows
-	Foreign  int   // keys in the range that are not ours, a damaged limit included
-	Holders  []Request
-	Waiters  []Request
-	Queue    queue.Queue
-}
-
-// Requests returns all requests, in order.
-func (v *View) Requests() []Request { return slices.Concat(v.Holders, v.Waiters) }
-
-// Without returns the view's queue as it would be without one request.
-func (v *View) Without(key string, token int64) queue.Queue {
-	q := v.Queue
-	q.Reset(slices.Concat(q.Holders(), q.Waiters()))
-	q.Delete(key, token)
-	q.Admit()
-	return q
-}
-
-// View returns the present state. Changed is closed at the next change.
-func (m *Mirror) View() (v View, changed <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v = View{Revision: m.revision, Limits: m.limits, Used: m.queue.Used(), Through: m.queue.Through(), Damaged: m.limits.InForce().Damaged, Foreign: len(m.strays)}
-	if v.Damaged {
-		v.Foreign++
-	}
-	v.Limit, v.Known = m.queue.Limit()
-	v.Queue = m.queue
-	v.Queue.Reset(slices.Concat(m.queue.Holders(), m.queue.Waiters()))
-	v.Holders = m.describe(m.queue.Holders())
-	v.Waiters = m.describe(m.queue.Waiters())
-	// A limit that was lowered just now may not yet say exactly which requests had been
-	// admitted before. Until it does, all that may have been count as holders. The same
-	// holds for all requests if the limit was deleted or cannot be read.
-	switch {
-	case !v.Known:
-		for _, r := range v.Waiters {
-			v.Used += r.Weight
-		}
-		v.Holders, v.Waiters = append(v.Holders, v.Waiters...), nil
-	default:
-		used := v.Used
-		for len(v.Waiters) > 0 && m.limits.mayHold(used, v.Waiters[0].Entry) {
-			used += v.Waiters[0].Weight
-			v.Holders, v.Waiters = append(v.Holders, v.Waiters[0]), v.Waiters[1:]
-		}
-		v.Used = used
-	}
-	return v, m.changed
-}
-
-// Brief is the state of a queue for the report to one waiter.
-type Brief struct {
-	Revision int64
-	Limit    int64
-	Used     int64 // weight of the holders
-	Waiting  int
-	Ahead    int  // number of requests before the waiter's
-	Waits    bool // whether the waiter's request is in the queue and not admitted
-	Holds    bool // whether it is admitted
-	Holders  []Request
-}
-
-// Brief returns the state for one request, with the first few holders. Its cost does not depend
-// on the length of the queue. Changed is closed at the next change.
-func (m *Mirror) Brief(key string, token int64, holders int) (b Brief, changed <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	first := m.queue.Holders()
-	b = Brief{Revision: m.revision, Used: m.queue.Used(), Waiting: len(m.queue.Waiters()), Holders: m.describe(first[:min(len(first), holders)])}
-	b.Limit, _ = m.queue.Limit()
-	ahead, admitted, ok := m.queue.Position(key, token)
-	b.Ahead, b.Waits, b.Holds = ahead, ok && !admitted, admitted
-	return b, m.changed
-}
-
-func (m *Mirror) describe(entries []queue.Entry) []Request {
-	out := make([]Request, 0, len(entries))
-	for _, e := range entries {
-		out = append(out, *m.requests[e.Key])
-	}
-	return out
 }
 
 // Read returns the state that a list shows, with the default limit as of the same revision.

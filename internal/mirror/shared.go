@@ -18,6 +18,7 @@ type Shared struct {
 	keys  keyspace.Queue
 	fixed int64
 	start func(*Mirror) (stop context.CancelFunc)
+	rests bool // it stops as soon as it is not used
 
 	mu       sync.Mutex
 	mirror   *Mirror // nil unless it runs
@@ -31,6 +32,11 @@ type Shared struct {
 // stored one. start runs a new mirror until it is stopped.
 func NewShared(keys keyspace.Queue, fixed int64, start func(*Mirror) (stop context.CancelFunc)) *Shared {
 	return &Shared{keys: keys, fixed: fixed, start: start}
+}
+
+// NewResting is NewShared for a mirror that stops as soon as it is not used.
+func NewResting(keys keyspace.Queue, fixed int64, start func(*Mirror) (stop context.CancelFunc)) *Shared {
+	return &Shared{keys: keys, fixed: fixed, start: start, rests: true}
 }
 
 // Use is the mirror as one caller uses it, from Join until Leave.
@@ -81,16 +87,50 @@ func (u *Use) Leave() {
 	if s.users--; s.users > 0 {
 		return
 	}
+	if s.rests {
+		s.halt()
+		return
+	}
 	var t *time.Timer
 	t = time.AfterFunc(lingers, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.linger == t && s.mirror != nil { // unused since
-			s.stop()
-			s.mirror, s.linger = nil, nil
+		if s.linger == t { // unused since
+			s.halt()
 		}
 	})
 	s.linger = t
+}
+
+// Rest stops the mirror now, unless it is used.
+func (s *Shared) Rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users == 0 {
+		s.halt()
+	}
+}
+
+// halt stops the mirror, which is not used. s.mu is held.
+func (s *Shared) halt() {
+	if s.linger != nil {
+		s.linger.Stop()
+	}
+	if s.mirror != nil {
+		s.stop()
+	}
+	s.mirror, s.linger = nil, nil
+}
+
+// Ahead returns how many requests are before one in the mirror. ok is false if no mirror runs that
+// shows it.
+func (s *Shared) Ahead(key string, token int64) (ahead int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mirror == nil {
+		return 0, false
+	}
+	return s.mirror.Ahead(key, token)
 }
 
 // Replace stops the mirror, because what it has seen is wrong. Those that use it find

@@ -51,14 +51,16 @@ func (m *Mirror) Wait(key string, token, weight int64, found Found) *Waiter {
 	return w
 }
 
-// Forget ends the wait.
-func (m *Mirror) Forget(w *Waiter) {
+// Forget ends the wait. It returns false if the outcome has come before.
+func (m *Mirror) Forget(w *Waiter) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.waiting[w.key] == w {
-		delete(m.waiting, w.key)
-		delete(m.unseen, w.key)
+	if m.waiting[w.key] != w {
+		return false
 	}
+	delete(m.waiting, w.key)
+	delete(m.unseen, w.key)
+	return true
 }
 
 // Gone reports whether a request that existed is gone, if the view is new enough to know. Changed

@@ -12,6 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 	"github.com/etcdkit/etcdkit/internal/proof/outcome"
+	line "github.com/etcdkit/etcdkit/internal/queue"
 )
 
 func fateOf(f fate, d time.Duration, m fakeetcd.Message) fakeetcd.Fate {
@@ -47,6 +48,9 @@ func (p *process) open(ctx context.Context) {
 	for p.session() == nil {
 		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		call := p.rec.Call(history.Event{Name: history.Open, Until: p.until(bounded)})
+		if p.sim.script.far {
+			bounded = line.WithHorizon(bounded, line.Tiny)
+		}
 		s, err := concurrency.NewSession(bounded, p.client.Client, "test", &concurrency.SessionOptions{TTL: p.sim.script.ttl, Margin: p.sim.script.margin, Prefix: prefix, Owner: p.name})
 		cancel()
 		if err != nil {

@@ -15,6 +15,7 @@ type script struct {
 	processes int
 	limit     int
 	total     int    // of the limiter; 0: it has none
+	far       bool   // a request is far as soon as another waits before it
 	key       string // of which most steps are
 	steps     []step
 }
@@ -134,6 +135,7 @@ func drawScript(t *rapid.T) script {
 	if rapid.Bool().Draw(t, "has a total") {
 		s.total = s.limit + rapid.IntRange(0, 2).Draw(t, "total")
 	}
+	s.far = rapid.Bool().Draw(t, "far")
 	s.key = rapid.SampledFrom([]string{"", "k"}).Draw(t, "most steps")
 	one := rapid.Custom(func(t *rapid.T) step { return drawStep(t, s) })
 	s.steps = rapid.SliceOfN(one, 5, 30).Draw(t, "steps")
@@ -189,7 +191,7 @@ func drawStep(t *rapid.T, s script) step {
 // String prints a script in lines that can be followed.
 func (s script) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d processes, limit %d, total %d, TTL %v, margin %v\n", s.processes, s.limit, s.total, s.ttl, s.margin)
+	fmt.Fprintf(&b, "%d processes, limit %d, total %d, TTL %v, margin %v, far %v\n", s.processes, s.limit, s.total, s.ttl, s.margin, s.far)
 	at := time.Duration(0)
 	for _, x := range s.steps {
 		at += x.pause

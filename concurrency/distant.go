@@ -1,0 +1,89 @@
+package concurrency
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// distant watches what concerns all far requests of a session in a queue: that one of their keys is
+// deleted, and that the limit changes. It does so while there is a guide, and a little longer.
+type distant struct {
+	changed chan struct{} // has a value when the limit may have changed
+
+	mu     sync.Mutex
+	own    string // the prefix of the keys that are watched
+	stop   context.CancelFunc
+	linger *time.Timer
+}
+
+// distantLingers is how long the watches run on without a guide: under contention the next one comes
+// soon.
+const distantLingers = 5 * time.Second
+
+// join is for a guide that begins, and leave for the same when it ends.
+func (d *distant) join() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.linger != nil {
+		d.linger.Stop()
+		d.linger = nil
+	}
+}
+
+func (d *distant) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var t *time.Timer
+	t = time.AfterFunc(distantLingers, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.linger == t {
+			d.end()
+			d.linger = nil
+		}
+	})
+	d.linger = t
+}
+
+func (d *distant) end() {
+	if d.stop != nil {
+		d.stop()
+	}
+	d.own, d.stop = "", nil
+}
+
+// follow watches the keys with a prefix, unless they are watched already, and the limit.
+func (d *distant) follow(q *sessionQueue, own string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.own == own {
+		return
+	}
+	d.end()
+	ctx, stop := context.WithCancel(q.sess.Context())
+	d.own, d.stop = own, stop
+	source := q.sess.Source()
+	q.sess.Background(func() {
+		source.Listen(ctx, own, func() {}, func(events []*clientv3.Event) {
+			for _, ev := range events {
+				q.waiters.wake(string(ev.Kv.Key))
+			}
+		}, clientv3.WithFilterPut())
+	})
+	if q.fixed > 0 {
+		return
+	}
+	q.sess.Background(func() {
+		source.Listen(ctx, q.keys.Limit, func() { signal(d.changed) }, func(events []*clientv3.Event) {
+			for _, ev := range events {
+				if ev.Type != clientv3.EventTypeDelete && string(ev.Kv.Key) == q.keys.Limit {
+					_, _, _ = q.limit.Learn(ev.Kv, nil)
+				}
+			}
+			signal(d.changed)
+		})
+	})
+}

@@ -1,0 +1,238 @@
+package concurrency
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/queue"
+)
+
+// guide decides when the waiting requests of a session follow their queue, as long as there are any. It
+// decides no admission: if it is late or mistaken, a request waits longer.
+type guide struct {
+	*sessionQueue
+	stop   func() // ends the watches of the requests before the first
+	first  *seat  // when it was last looked at
+	inVain bool   // it has followed the queue, and was far again
+}
+
+func (g *guide) run() {
+	ctx := g.sess.Context()
+	defer g.distant.leave()
+	defer func() { g.stop() }()
+	g.distant.join()
+	var pause commit.Backoff
+	for ctx.Err() == nil {
+		s := g.waiters.next()
+		if s == nil {
+			return
+		}
+		if s != g.first {
+			g.first, g.inVain = s, false
+		}
+		g.distant.follow(g.sessionQueue, s.ownKeys())
+		near, err := g.isNear(ctx, s)
+		switch {
+		case err != nil:
+			_ = pause.Wait(ctx, nil)
+		case near:
+			g.stop()
+			g.stop = func() {}
+			if g.inVain = g.near(ctx); g.inVain {
+				_ = pause.Wait(ctx, nil) // what the list has shown as near may be far for the view, again and again
+			} else {
+				pause.Reset()
+			}
+		}
+	}
+}
+
+// near has the requests follow the queue until none is left, or the first is far. It returns true if
+// the first was far from the beginning.
+func (g *guide) near(ctx context.Context) (inVain bool) {
+	inVain = true
+	m := g.front.Join()
+	defer m.Leave()
+	for {
+		s := g.waiters.first()
+		if s == nil {
+			return false
+		}
+		seen, changed := m.Seen()
+		if seen >= s.Token {
+			ahead, _ := m.Ahead(s.Key, s.Token) // for a request that is gone there is none
+			if !g.horizon.Stays(ahead, g.limitSeen()) {
+				g.waiters.become(asleep)
+				return inVain
+			}
+			g.waiters.become(front)
+			inVain = false
+			changed = nil
+		}
+		select {
+		case <-g.waiters.moot:
+		case <-changed:
+		case <-m.Replaced:
+			m.Next()
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+const (
+	// lookCrowd is up to how many requests a far one looks as often as its horizon says. In a
+	// longer queue it looks less often, so that all together cost etcd no more.
+	lookCrowd = 300
+	// listEvery is at which of these looks it lists what is before it. The others only count.
+	listEvery = 8
+	// listCost is what a list costs etcd for each request in the queue, about.
+	listCost = 2500 * time.Nanosecond
+)
+
+// isNear lists the requests before one, and waits until it is near. It returns false when they have to
+// be listed again.
+func (g *guide) isNear(ctx context.Context, s *seat) (near bool, err error) {
+	t, err := g.tail(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	h := g.horizon
+	if !g.inVain {
+		h = h.Few(t.limit.N)
+	}
+	w := watching{seat: s, left: h.Watch(t.before, t.limit.N), limit: t.limit.Revs.Own, requests: t.requests, enough: h.Watched - h.Gone, every: h.Look}
+	if t.near || w.left == nil {
+		return true, nil
+	}
+	gone, closed := make(chan string, h.Watched), make(chan struct{}, 1)
+	stop, err := g.sess.Source().Deletions(ctx, w.keys(), func(key string) {
+		select {
+		case gone <- key:
+		default: // it was created and deleted again
+		}
+	}, func(error) { signal(closed) })
+	if err != nil {
+		return false, err
+	}
+	g.stop() // not before the others exist: the end of the last watch of a stream closes it (trap W14)
+	g.stop = stop
+	renew := time.NewTimer(jitter(h.Renew))
+	defer renew.Stop()
+	for range listEvery {
+		again, err := w.verify(ctx, g.sessionQueue)
+		if again || err != nil {
+			return false, err
+		}
+		if next := g.sleepUntil(ctx, &w, gone, closed, renew.C); next != lookAgain {
+			return next == isNear, ctx.Err()
+		}
+	}
+	return false, nil
+}
+
+type afterSleep int
+
+const (
+	lookAgain afterSleep = iota
+	listAgain
+	isNear
+)
+
+// sleepUntil waits until there is something to do for a far request.
+func (g *guide) sleepUntil(ctx context.Context, w *watching, gone <-chan string, closed <-chan struct{}, renew <-chan time.Time) afterSleep {
+	look := time.NewTimer(jitter(w.period()))
+	defer look.Stop()
+	then := lookAgain
+	for len(w.left) > w.enough {
+		select {
+		case key := <-gone:
+			w.left = slices.DeleteFunc(w.left, func(e queue.Entry) bool { return e.Key == key })
+		case <-look.C:
+			return then
+		case <-g.distant.changed:
+			if !g.far(w.seat) {
+				return listAgain
+			}
+			look.Reset(rand.N(w.spread())) // all far requests of the queue have learned it at the same moment
+		case <-closed:
+			then = listAgain
+			look.Reset(rand.N(w.spread()))
+		case <-renew:
+			return listAgain
+		case <-g.waiters.moot:
+			if first, last := g.waiters.first(), g.waiters.last(); first != w.seat || !g.far(last) {
+				return listAgain
+			}
+		case <-ctx.Done():
+			return listAgain
+		}
+	}
+	return isNear
+}
+
+// watching is what a far request watches.
+type watching struct {
+	*seat
+	left     []queue.Entry // the requests that are not gone
+	enough   int           // when no more are left, the request may be near
+	limit    int64         // mod revision of the limit
+	requests int64         // in the queue
+	every    time.Duration // as a Horizon says
+}
+
+func (w *watching) keys() (keys []string) {
+	for _, e := range w.left {
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+// period is how long the request sleeps at most before it looks.
+func (w *watching) period() time.Duration {
+	n := max(1, float64(w.requests)/lookCrowd)
+	return time.Duration(float64(w.every) * n * n)
+}
+
+// spread is the time over which the far requests of a queue spread their lists if all have a
+// reason at the same moment: as long as the lists take etcd.
+func (w *watching) spread() time.Duration {
+	return time.Duration(w.requests*w.requests)*listCost + 1
+}
+
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
+
+// verify reads which of the watched requests exist. It is called when all watches exist: what was
+// deleted before, they do not report. again is set if there is a reason to list: the request is gone,
+// the limit has changed, or so many requests are gone that those which are watched may be among the last.
+func (w *watching) verify(ctx context.Context, q *sessionQueue) (again bool, err error) {
+	ops := []clientv3.Op{clientv3.OpGet(w.Key, clientv3.WithKeysOnly()), clientv3.OpGet(q.keys.Requests, clientv3.WithPrefix(), clientv3.WithCountOnly())}
+	for _, key := range w.keys() {
+		ops = append(ops, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+	}
+	if q.fixed == 0 {
+		ops = append(ops, clientv3.OpGet(q.keys.Limit, clientv3.WithKeysOnly()))
+	}
+	resp, err := q.readAll(ctx, w.seat, ops)
+	if err != nil {
+		return false, err
+	}
+	kv := func(i int) *mvccpb.KeyValue { return limit.First(resp.Responses[i]) }
+	own, requests := kv(0), resp.Responses[1].GetResponseRange().Count
+	var left []queue.Entry
+	for i, e := range w.left {
+		if kv := kv(2 + i); kv != nil && kv.CreateRevision == e.Create {
+			left = append(left, e)
+		}
+	}
+	w.left = left
+	return own == nil || own.CreateRevision != w.Token || requests < w.requests*3/4 ||
+		q.fixed == 0 && modOf(kv(len(ops)-1)) != w.limit, nil
+}

@@ -1,0 +1,81 @@
+package concurrency
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
+)
+
+// asleepIn is a guide whose first request is far in a queue of so many, and watches four others.
+func asleepIn(requests int64) (*guide, *watching) {
+	q := &sessionQueue{fixed: 1, horizon: queue.StoredLimit, view: mirror.NewShared(keyspace.Queue{}, 1, nil)}
+	q.waiters = waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
+	q.distant.changed = make(chan struct{}, 1)
+	s := &seat{ticket: &ticket{Key: "own", Token: 100, found: mirror.Found{Known: true, Ahead: 50}}}
+	q.waiters.seats = []*seat{s}
+	w := &watching{seat: s, requests: requests, enough: 2, every: time.Second}
+	for _, key := range []string{"a", "b", "c", "d"} {
+		w.left = append(w.left, queue.Entry{Key: key})
+	}
+	return &guide{sessionQueue: q}, w
+}
+
+// One row for each thing that ends the sleep of a far request: what it does then, and not later than when.
+func TestGuideSleeps(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		requests int64
+		do       func(g *guide, gone chan string, closed, moot chan struct{}, renew chan time.Time)
+		then     afterSleep
+		by       time.Duration // when, at the latest
+	}{
+		"nothing happens": {300, func(*guide, chan string, chan struct{}, chan struct{}, chan time.Time) {}, lookAgain, time.Second},
+		"nothing happens in a crowd (W15)": {1200, func(*guide, chan string, chan struct{}, chan struct{}, chan time.Time) {},
+			lookAgain, 16 * time.Second},
+		"one is gone (W9)": {300, func(_ *guide, gone chan string, _, _ chan struct{}, _ chan time.Time) { gone <- "b" }, lookAgain, time.Second},
+		"one is gone twice": {300, func(_ *guide, gone chan string, _, _ chan struct{}, _ chan time.Time) { gone <- "b"; gone <- "b" },
+			lookAgain, time.Second},
+		"two are gone (W9)": {300, func(_ *guide, gone chan string, _, _ chan struct{}, _ chan time.Time) { gone <- "b"; gone <- "d" }, isNear, 0},
+		"the limit changes (W11)": {2000, func(g *guide, _ chan string, _, _ chan struct{}, _ chan time.Time) { g.distant.changed <- struct{}{} },
+			lookAgain, 10 * time.Second},
+		"a limit that admits it": {300, func(g *guide, _ chan string, _, _ chan struct{}, _ chan time.Time) {
+			g.fixed = 51
+			g.distant.changed <- struct{}{}
+		}, listAgain, 0},
+		"a watch ends (W13)":        {300, func(_ *guide, _ chan string, closed, _ chan struct{}, _ chan time.Time) { closed <- struct{}{} }, listAgain, time.Second},
+		"the watches are old (W13)": {300, func(_ *guide, _ chan string, _, _ chan struct{}, renew chan time.Time) { renew <- time.Now() }, listAgain, 0},
+		"another is the first": {300, func(g *guide, _ chan string, _, moot chan struct{}, _ chan time.Time) {
+			g.waiters.seats = []*seat{{ticket: &ticket{Token: 50}}, g.waiters.seats[0]}
+			moot <- struct{}{}
+		}, listAgain, 0},
+		"one has come that is near": {300, func(g *guide, _ chan string, _, moot chan struct{}, _ chan time.Time) {
+			g.waiters.seats = append(g.waiters.seats, &seat{ticket: &ticket{Token: 200, found: mirror.Found{Known: true, Ahead: 2}}})
+			moot <- struct{}{}
+		}, listAgain, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, w := asleepIn(c.requests)
+				gone, closed, renew := make(chan string, 4), make(chan struct{}, 1), make(chan time.Time, 1)
+				c.do(g, gone, closed, g.waiters.moot, renew)
+				begun := time.Now()
+				require.Equal(t, c.then, g.sleepUntil(t.Context(), w, gone, closed, renew))
+				require.LessOrEqual(t, time.Since(begun), c.by)
+			})
+		})
+	}
+}
+
+// W12: an answer that is older than the request shows nothing of it.
+func TestTrapW12OldAnswer(t *testing.T) {
+	t.Parallel()
+	s := &seat{ticket: &ticket{Token: 120}}
+	require.ErrorIs(t, s.shownAt(110), errOld)
+	require.NoError(t, s.shownAt(120))
+}
