@@ -2,10 +2,13 @@ package concurrency
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // distant watches what concerns all far requests of a session in a queue: that one of their keys is
@@ -67,9 +70,9 @@ func (d *distant) follow(q *sessionQueue, own string) {
 	d.own, d.stop = own, stop
 	source := q.sess.Source()
 	q.sess.Background(func() {
-		source.Listen(ctx, own, func() {}, func(events []*clientv3.Event) {
+		source.Listen(ctx, own, func() { q.findGone(ctx, own) }, func(events []*clientv3.Event) {
 			for _, ev := range events {
-				q.waiters.wake(string(ev.Kv.Key))
+				q.waiters.wakeIf(func(s *seat) bool { return s.Key == string(ev.Kv.Key) })
 			}
 		}, clientv3.WithFilterPut())
 	})
@@ -85,5 +88,23 @@ func (d *distant) follow(q *sessionQueue, own string) {
 			}
 			signal(d.changed)
 		})
+	})
+}
+
+// findGone wakes the requests whose keys, which begin with own, are gone: from before the watch, which does not
+// report that.
+func (q *sessionQueue) findGone(ctx context.Context, own string) {
+	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
+		return q.sess.KV().Get(call, own, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	})
+	if err != nil {
+		return
+	}
+	there := map[string]int64{}
+	for _, kv := range resp.Kvs {
+		there[string(kv.Key)] = kv.CreateRevision
+	}
+	q.waiters.wakeIf(func(s *seat) bool {
+		return strings.HasPrefix(s.Key, own) && s.shownAt(resp.Header.Revision) == nil && there[s.Key] != s.Token
 	})
 }

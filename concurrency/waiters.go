@@ -152,12 +152,12 @@ func (w *waiters) newest() int64 {
 	return 0
 }
 
-// wake wakes the request with a key that may be gone.
-func (w *waiters) wake(key string) {
+// wakeIf wakes the requests whose keys may be gone.
+func (w *waiters) wakeIf(gone func(*seat) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.seats {
-		if s.Key == key {
+		if gone(s) {
 			signal(s.woken)
 		}
 	}
