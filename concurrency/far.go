@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
-// How requests wait that are far from their admission: design note 20.
+// How requests wait that are far from their admission: design note 21.
 
 // errMoved says that a request waits in another way now.
 var errMoved = errors.New("the request waits in another way")

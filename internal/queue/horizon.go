@@ -34,7 +34,7 @@ var (
 
 // window returns the weight before a request below which it is near.
 func (h Horizon) window(limit int64) int64 {
-	return h.Limits*limit + min(max(h.Least, limit), h.Most)
+	return max(0, h.Limits*limit+min(max(h.Least, limit), h.Most))
 }
 
 // Distance returns how many requests are before one that is far, at least: the window, those that it
