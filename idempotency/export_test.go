@@ -54,3 +54,12 @@ type pausable struct {
 func (e *pausable) Valid() bool { return !e.paused.Load() && e.epoch.Valid() }
 
 func (e *pausable) Why() (cause, reason error) { return ErrLost, errors.New("paused") }
+
+// ForgetCounts has a Store count the records of each scope again.
+func ForgetCounts(s *Store) {
+	s.scopes.mu.Lock()
+	defer s.scopes.mu.Unlock()
+	for _, t := range s.scopes.of {
+		t.at = moment{}
+	}
+}

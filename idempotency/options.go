@@ -73,9 +73,10 @@ type Options struct {
 	// in progress counts twice. Above it a new request of the scope is refused with a
 	// *ScopeFullError, so that one tenant cannot fill the store; requests that have a record
 	// continue, which includes replays and takeovers. It bounds the number of records, not their
-	// size. It is soft: a process uses a count for 0.1 ms per counted record, at least 10 ms and at
-	// most 10 s; meanwhile it adds the requests that it begins, and does not see those of other
-	// processes. A count is one more read for a new request. Defaults to 0, no bound.
+	// size. It is soft: a process uses a count for 0.1 ms per counted record or for 20 times as
+	// long as it took, whichever is longer, at least 10 ms and at most 10 s; meanwhile it adds the
+	// requests that it begins, and does not see those of other processes. A count is one more read
+	// for a new request. Defaults to 0, no bound.
 	MaxPerScope int
 	// NearQuota is the part of etcd's quota from which on no new request begins: it is
 	// refused with ErrNearQuota. Above 1 there is no such bound. Defaults to 0.9.

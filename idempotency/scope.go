@@ -11,14 +11,23 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
-// A count is used for usedPerKey for each counted key, within these bounds. etcd needs about half a
-// microsecond per key, so each process makes it count for half a percent of the time, whatever a tenant
-// sends.
+// A count is used for usedPerKey for each counted key, and for usedPerTook times as long as it took,
+// within these bounds. etcd needs about half a microsecond per key, so each process makes it count for
+// half a percent of the time, whatever a tenant sends. It also visits, and does not count, the names
+// that have expired since its last compaction: where these are many, a process counts a scope for 5 % of
+// the time.
 const (
-	usedPerKey = 100 * time.Microsecond
-	usedLeast  = 10 * time.Millisecond
-	usedMost   = 10 * time.Second
+	usedPerKey  = 100 * time.Microsecond
+	usedPerTook = 20
+	usedLeast   = 10 * time.Millisecond
+	usedMost    = 10 * time.Second
 )
+
+// usedFor is how long a process uses a count of n keys that took so long.
+func usedFor(n int64, took time.Duration) time.Duration {
+	perKey := time.Duration(min(n, int64(usedMost/usedPerKey))) * usedPerKey
+	return min(max(perKey, usedPerTook*took, usedLeast), usedMost)
+}
 
 // scopes has the number of records of each scope in which this process begins requests.
 type scopes struct {
@@ -32,10 +41,11 @@ type tally struct {
 	turn chan struct{} // held by the call that counts
 	n    int64         // keys, and the requests that this process has begun since
 	at   moment
+	took time.Duration
 }
 
 func (t *tally) fresh() bool {
-	return aged(t.at) < min(max(time.Duration(t.n)*usedPerKey, usedLeast), usedMost)
+	return aged(t.at) < usedFor(t.n, t.took)
 }
 
 // tally returns the tally of a scope, and removes old ones.
@@ -54,19 +64,31 @@ func (s *scopes) tally(scope string) *tally {
 	return t
 }
 
-// take takes a place for one more record, if the count is fresh or was asked for after the call had
-// come: if etcd answers slowly, the calls that wait for a count share it.
-func (s *scopes) take(t *tally, most int, came moment) (known, full bool) {
+// take takes a place for one more record, if the count is fresh.
+func (s *scopes) take(t *tally, most int) (known, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !t.fresh() && t.at.Before(came.Time) {
+	if !t.fresh() {
 		return false, false
 	}
+	return true, t.take(most)
+}
+
+// counted sets the count of a scope, and takes a place.
+func (s *scopes) counted(t *tally, n int64, asked moment, most int) (full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.n, t.at, t.took = n, asked, aged(asked)
+	return t.take(most)
+}
+
+// take takes a place, if there is one. scopes.mu is held.
+func (t *tally) take(most int) (full bool) {
 	if t.n >= int64(most) {
-		return true, true
+		return true
 	}
 	t.n++
-	return true, false
+	return false
 }
 
 // countScope reports whether the scope of a request has as many records as it may have. It returns an
@@ -77,14 +99,14 @@ func (c *call) countScope(ctx context.Context) (bool, error) {
 	if most == 0 {
 		return false, nil
 	}
-	t, came := s.scopes.tally(c.key.Scope), now()
+	t := s.scopes.tally(c.key.Scope)
 	select {
 	case t.turn <- struct{}{}:
 		defer func() { <-t.turn }()
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	if known, full := s.scopes.take(t, most, came); known {
+	if known, full := s.scopes.take(t, most); known {
 		return full, nil
 	}
 	var asked moment
@@ -95,11 +117,7 @@ func (c *call) countScope(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s.scopes.mu.Lock()
-	t.n, t.at = n, asked
-	s.scopes.mu.Unlock()
-	_, full := s.scopes.take(t, most, came)
-	return full, nil
+	return s.scopes.counted(t, n, asked, most), nil
 }
 
 // keysBelow counts the keys with a prefix, in a linearizable read.

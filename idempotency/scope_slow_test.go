@@ -24,7 +24,7 @@ func TestScopeCountsAreShared(t *testing.T) {
 	require.NoError(t, begin(t, in, key("first")).Commit(ctxT(t), nil))
 	inj := in.client.Inject(embedtest.Fault{Method: "Range", Times: -1, Do: embedtest.Pass, Before: func() { time.Sleep(slow) },
 		Match: func(_ string, msg any) bool { r, ok := msg.(*etcdserverpb.RangeRequest); return ok && r.CountOnly }})
-	forgotten()
+	idempotency.ForgetCounts(in.Store)
 	var wg sync.WaitGroup
 	for n := range calls {
 		wg.Go(func() {

@@ -15,9 +15,6 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// forgotten waits until a process counts again, which it does after 10 ms if there are so few.
-func forgotten() { time.Sleep(20 * time.Millisecond) }
-
 // A full scope refuses new requests, and nothing else: requests that have a record continue, and so do
 // other scopes.
 func TestScopeFull(t *testing.T) {
@@ -40,7 +37,7 @@ func TestScopeFull(t *testing.T) {
 	require.NoError(t, begin(t, a, key("done")).Commit(ctxT(t), []byte("x")))
 	begin(t, a, key("lost"))
 	busy := begin(t, a, key("busy")) // three records and two claims
-	forgotten()
+	idempotency.ForgetCounts(a.Store)
 	full(a, "new")
 	full(b, "new", idempotency.LikelyNew())
 	_, _, err := b.Begin(ctxT(t), idempotency.Key{Scope: "other", Op: "pay", ID: "new"}, "payload")
@@ -58,7 +55,7 @@ func TestScopeFull(t *testing.T) {
 	}
 	require.NoError(t, busy.Commit(ctxT(t), nil))
 	a.crash(t, f)
-	forgotten()
+	idempotency.ForgetCounts(b.Store)
 	for _, id := range []string{"more", "yet more"} {
 		require.NoError(t, begin(t, b, key(id)).Commit(ctxT(t), nil))
 	}
@@ -67,7 +64,7 @@ func TestScopeFull(t *testing.T) {
 	require.Equal(t, 2, at.Attempt())
 	full(b, "new")
 	require.NoError(t, at.Release(ctxT(t)))
-	forgotten()
+	idempotency.ForgetCounts(b.Store)
 	at = begin(t, b, key("new"))
 	full(b, "newer")
 	require.NoError(t, at.Commit(ctxT(t), nil))
@@ -115,7 +112,7 @@ func TestScopeFullAndFaults(t *testing.T) {
 	f := shared(t)
 	a := f.instance(nil, &idempotency.Options{MaxPerScope: 3, NearQuota: 2})
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), nil))
-	forgotten()
+	idempotency.ForgetCounts(a.Store)
 	a.client.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldRequest, Times: -1})
 	short, cancel := context.WithTimeout(ctxT(t), 200*time.Millisecond)
 	defer cancel()
