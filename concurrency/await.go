@@ -26,7 +26,9 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 		case front:
 			err = q.follow(ctx, e, c, begun, q.front.Join(), moved)
 		default:
-			err = q.follow(ctx, e, c, begun, q.view.Join(), moved)
+			if err = q.follow(ctx, e, c, begun, q.view.Join(), moved); err == errMoved { //nolint:errorlint // its own
+				q.view.Rest() // those that sleep do not come back to it
+			}
 		}
 		if err != errMoved { //nolint:errorlint // its own
 			return err

@@ -26,3 +26,9 @@ func Sleeps(s *Semaphore) bool {
 	way, _ := s.queue.waiters.now()
 	return way == asleep
 }
+
+// Follows reports whether the session of a semaphore follows the whole queue.
+func Follows(s *Semaphore) bool {
+	_, ok := s.queue.view.Strays()
+	return ok
+}

@@ -1,0 +1,45 @@
+package concurrency_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// A request that followed the queue because another of its session was near sleeps when that is served,
+// and its session follows the queue no longer. It would have every event twice when it becomes near.
+func TestSleepEndsTheView(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	holder := acquire(t, ctx, sem(t, s, "x", 1))
+	both, _ := f.tiny(nil)
+	sm := sem(t, both, "x", 1)
+	first := ask2(ctx, sm)
+	f.queued(2)
+	line := f.line(blind, 1, 3)
+	second := ask2(ctx, sm)
+	f.queued(6)
+	require.Eventually(t, func() bool { return concurrency.Follows(sm) }, soon, tick)
+	require.False(t, concurrency.Sleeps(sm), "the first request is near")
+
+	require.NoError(t, holder.Release(ctx))
+	holder = granted(t, first, "it is the first")
+	require.Eventually(t, func() bool { return concurrency.Sleeps(sm) }, soon, tick)
+	for range 300 { // without the rule, for 5 s; a pause of the process is one of these looks
+		if !concurrency.Follows(sm) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.False(t, concurrency.Follows(sm))
+	for _, w := range line {
+		require.NoError(t, holder.Release(ctx))
+		holder = granted(t, w.ch, "one after the other")
+	}
+	require.NoError(t, holder.Release(ctx))
+	require.NoError(t, granted(t, second, "the last").Release(ctx))
+}
