@@ -139,6 +139,7 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 			return ok && found.Nonce == nonce
 		},
 	}
+	tx.Together = c.together()
 	c.strays = q.counted()
 	tx.Read = q.tallies(c.strays)
 	if r.hasID {
@@ -150,6 +151,21 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 		tx.Else = []clientv3.Op{clientv3.OpGet(key)}
 	}
 	return tx
+}
+
+// together has the Txn of a request share a Raft entry with those of other queues. All its conditions
+// and counts are of its own queue, of what nothing in a group writes, and, for a request that joins a
+// total, of the other one of its two queues: trap S1. An election's is sent alone, because a request
+// to step down names a token only.
+func (c *ticket) together() commit.Together {
+	q := c.queue
+	if of := c.request.of; of != nil {
+		q = of.queue
+	}
+	if len(q.subjects) == 0 {
+		return commit.Together{}
+	}
+	return q.sess.Entering(q.subjects)
 }
 
 // admitted reports whether what was read in the Txn that wrote a request shows that it is

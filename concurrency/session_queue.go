@@ -35,6 +35,8 @@ type sessionQueue struct {
 	limiter *KeyedLimiter // whose total this is, or nil
 	sharing sharing       // of a semaphore or a total: this process's share of the limit without etcd
 
+	subjects []string // the queues to which the Txn of a request belongs; none if each is sent alone
+
 	invalid error // what every call returns, if the queue cannot exist
 
 	mu      sync.Mutex

@@ -3,6 +3,7 @@ package concurrency
 import (
 	"maps"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 	"weak"
@@ -80,6 +81,12 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, name string, f
 	q.distant.changed = make(chan struct{}, 1)
 	q.waiters = waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
 	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Owner(), See: core.See}
+	if !strings.HasPrefix(keys.Range, core.Space().Queues(keyspace.Election)) {
+		q.subjects = append(q.subjects, keys.Range)
+	}
+	if total != nil {
+		q.subjects = append(q.subjects, total.keys.Range)
+	}
 	if b != nil {
 		q.limit.Base = &b.Base
 	}

@@ -78,7 +78,7 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o, set: set, hashes: newHashes(o.Secret),
 		log:  sess.Log().With(zap.String("store", name)),
 		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess),
-		group: commit.NewGroup(sess.Context(), sess.Client(), sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},
+		group: commit.NewGroup(sess.Context(), sess.Client(), writesAtOnce, sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},
 		cache: cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}}, scopes: scopes{of: map[string]*tally{}},
 	}
 	st.space = space{store: st, room: math.MaxInt64}
@@ -96,9 +96,12 @@ func (s *Store) Options() Options {
 	return o
 }
 
+// writesAtOnce is how many requests with writes are under way before further writes are gathered.
+const writesAtOnce = 4
+
 // together lets a write at a key be sent in one Txn with writes at other keys.
 func (s *Store) together(e keyspace.Entry) commit.Together {
-	return commit.Together{Group: s.group, Subject: e.Ref}
+	return commit.Together{Group: s.group, Subjects: []string{e.Ref}}
 }
 
 // retain returns the pool of leases for outcomes that are kept for d.

@@ -14,9 +14,15 @@ import (
 // doubt reports whether an earlier call may have been applied, or may still be. If doubt is
 // true, an earlier copy can be the reason why the conditions are not met.
 func again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op, also ...class) (resp *clientv3.TxnResponse, doubt bool, err error) {
+	return Together{}.again(ctx, kv, cmps, then, otherwise, also...)
+}
+
+// again is again, the first time by the group.
+func (t Together) again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op, also ...class) (resp *clientv3.TxnResponse, doubt bool, err error) {
 	var pause Backoff
 	for {
-		resp, err := txn(ctx, kv, cmps, then, otherwise)
+		resp, err := t.txn(ctx, ctx, kv, cmps, then, otherwise)
+		t = Together{}
 		if err == nil {
 			return resp, doubt, nil
 		}
@@ -24,6 +30,9 @@ func again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, other
 		doubt = doubt || c == unanswered || c == answered
 		if c != busy && c != unanswered && !slices.Contains(also, c) {
 			return nil, doubt, err
+		}
+		if shared(err) {
+			continue
 		}
 		if err := pause.Wait(ctx, err); err != nil {
 			return nil, doubt, err

@@ -90,6 +90,9 @@ func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 		case unanswered:
 			doubt = true
 		}
+		if shared(err) {
+			continue
+		}
 		if err := pause.Wait(ctx, err); err != nil {
 			return Amending{}, err
 		}

@@ -91,6 +91,9 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 				}
 			}
 		}
+		if shared(err) {
+			continue
+		}
 		if err := pause.Wait(ctx, err); err != nil {
 			return Result{}, err // settled: nothing was created
 		}

@@ -2,8 +2,8 @@ package commit
 
 import "time"
 
-// GroupsAtOnce is how many requests are under way before others gather.
-const GroupsAtOnce = groupsAtOnce
+// GroupsAtOnce is how many requests are under way before others gather, in these tests.
+const GroupsAtOnce = 4
 
 // WaitUntilSent has parts wait for company however long that takes.
 func (g *Group) WaitUntilSent() { g.queue.Wait = time.Hour }

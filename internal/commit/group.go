@@ -2,7 +2,7 @@ package commit
 
 import (
 	"context"
-	"slices"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,39 +14,45 @@ import (
 // request, one Raft entry and one revision for all of them.
 //
 // etcd evaluates the compares of all parts before it applies any part. So no part may compare,
-// read or write a key that another part writes. Of parts with the same subject only one is in
+// read or write a key that another part writes. Of parts with a subject in common only one is in
 // a request; and no part of a group writes other keys that parts compare, such as a fence.
+//
+// A part does not wait for others while one with its subject waits or is under way: it is sent at
+// once, alone. So writes of one subject are no slower than without a group, and cannot meet in a
+// request.
 type Group struct {
 	kv    clientv3.KV
 	ctx   context.Context // ends requests that are under way
 	queue batch.Queue[*part]
+
+	mu   sync.Mutex
+	busy map[string]int // the parts that wait or are under way, by subject
 }
 
 const (
-	// groupsAtOnce is how many requests of a group are under way before further parts are
-	// gathered. With fewer, a handful of callers wait for each other without need; with
-	// more, fewer parts share a request.
-	groupsAtOnce = 4
 	// perGroup bounds the parts of one request. etcd accepts 128 operations in a Txn, and
 	// in each part 128 less the number of parts.
 	perGroup = 64
+	// perPart bounds the operations of a part that shares a request, far below what etcd accepts.
+	perPart = 32
 	// groupBytes bounds the values in one request. etcd accepts 1.5 MiB, keys included.
 	groupBytes = 256 << 10
 	// groupFor bounds how long a part waits for others, even if a request hangs.
 	groupFor = 100 * time.Millisecond
 )
 
-// NewGroup returns a group whose requests end with ctx. background starts a goroutine, or
+// NewGroup returns a group whose requests end with ctx. atOnce is how many are under way before
+// further parts are gathered: with fewer, a handful of callers wait for each other without need;
+// with more, fewer parts share a request. background starts a goroutine, or
 // returns false if none may be started any more.
-func NewGroup(ctx context.Context, kv clientv3.KV, background func(func()) bool) *Group {
-	g := &Group{kv: kv, ctx: ctx}
-	g.queue = batch.Queue[*part]{AtOnce: groupsAtOnce, Most: perGroup, Wait: groupFor, Fits: fits, Send: g.send, Go: background}
+func NewGroup(ctx context.Context, kv clientv3.KV, atOnce int, background func(func()) bool) *Group {
+	g := &Group{kv: kv, ctx: ctx, busy: map[string]int{}}
+	g.queue = batch.Queue[*part]{AtOnce: atOnce, Most: perGroup, Wait: groupFor, Fits: fits, Send: g.send, Go: background}
 	return g
 }
 
 // part is one caller's Txn and its result.
 type part struct {
-	subject         string
 	bytes           int
 	cmps            []clientv3.Cmp
 	common          *common // a further condition, or nil
@@ -61,7 +67,31 @@ func fits(with []*part, p *part) bool {
 	for _, w := range with {
 		bytes += w.bytes
 	}
-	return bytes <= groupBytes && !slices.ContainsFunc(with, func(w *part) bool { return w.subject == p.subject })
+	return bytes <= groupBytes
+}
+
+// begin records that a part with those subjects is on its way, and reports whether it is the only
+// one: whether it may wait for others.
+func (g *Group) begin(subjects []string) (only bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	only = true
+	for _, s := range subjects {
+		only = only && g.busy[s] == 0
+		g.busy[s]++
+	}
+	return only
+}
+
+// end is for a part that has its result.
+func (g *Group) end(subjects []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range subjects {
+		if g.busy[s]--; g.busy[s] == 0 {
+			delete(g.busy, s)
+		}
+	}
 }
 
 // sharedError wraps the refusal of a request that had parts of several callers. The reason may
@@ -73,11 +103,16 @@ type sharedError struct{ cause error }
 
 func (e sharedError) Error() string { return "sent together with others: " + e.cause.Error() }
 
+// shared reports whether a write was refused together with others. There is nothing to wait for
+// before it is sent alone.
+func shared(err error) bool { _, ok := err.(sharedError); return ok } //nolint:errorlint // it is never wrapped
+
 // Together says how a write may share a request with those of others: by which group, and what
-// its subject is. The zero value is sent alone.
+// its subjects are: what it writes, compares or reads of what parts of the group write. The zero
+// value is sent alone.
 type Together struct {
-	Group   *Group
-	Subject string
+	Group    *Group
+	Subjects []string
 
 	common *common // a further condition, or nil
 }
@@ -89,7 +124,7 @@ func (t Together) txn(ctx, sent context.Context, kv clientv3.KV, cmps []clientv3
 	for _, op := range then {
 		bytes += len(op.ValueBytes())
 	}
-	p := &part{subject: t.Subject, common: t.common, bytes: bytes, cmps: cmps, then: then, otherwise: otherwise, sent: make(chan struct{})}
+	p := &part{common: t.common, bytes: bytes, cmps: cmps, then: then, otherwise: otherwise, sent: make(chan struct{})}
 	alone := func() {
 		if p.err = ctx.Err(); p.err != nil {
 			p.err = unsentError{p.err}
@@ -97,7 +132,13 @@ func (t Together) txn(ctx, sent context.Context, kv clientv3.KV, cmps []clientv3
 		}
 		p.resp, p.err = txn(sent, kv, p.conditions(), then, otherwise)
 	}
-	if t.Group == nil || bytes > groupBytes/4 {
+	if t.Group == nil {
+		alone()
+		return p.resp, p.err
+	}
+	only := t.Group.begin(t.Subjects)
+	defer t.Group.end(t.Subjects)
+	if !only || bytes > groupBytes/4 || max(len(cmps), len(then), len(otherwise)) > perPart {
 		alone()
 		return p.resp, p.err
 	}

@@ -57,10 +57,16 @@ func Erase(ctx context.Context, kv clientv3.KV, key string, token int64, refused
 // while etcd refuses, since an operator may mend that, and returns an error only if ctx has ended. It
 // calls refused, if not nil, with the first error.
 func EraseWith(ctx context.Context, kv clientv3.KV, key string, token int64, with []clientv3.Op, refused func(error), also ...string) (Removal, error) {
+	return Together{}.EraseWith(ctx, kv, key, token, with, refused, also...)
+}
+
+// EraseWith is EraseWith, the first time by the group: see RemoveWith of Together.
+func (t Together) EraseWith(ctx context.Context, kv clientv3.KV, key string, token int64, with []clientv3.Op, refused func(error), also ...string) (Removal, error) {
 	pause := Backoff{Most: longPause}
 	doubt := false
 	for {
-		removal, err := RemoveWith(ctx, kv, key, token, with, also...)
+		removal, err := t.RemoveWith(ctx, kv, key, token, with, also...)
+		t = Together{}
 		if err == nil && removal == Absent && doubt {
 			return Vanished, nil
 		}
@@ -78,10 +84,25 @@ func EraseWith(ctx context.Context, kv clientv3.KV, key string, token int64, wit
 	}
 }
 
+// puts reports whether an operation may put.
+func puts(op clientv3.Op) bool {
+	if !op.IsTxn() {
+		return op.IsPut()
+	}
+	_, then, otherwise := op.Txn()
+	return slices.ContainsFunc(then, puts) || slices.ContainsFunc(otherwise, puts)
+}
+
 // RemoveWith is Remove with more puts, deletes and Txns in the same Txn. If the conditions of one of
 // those Txns do not hold, it returns Partial. With a put it does not pass while
 // etcd is out of space.
 func RemoveWith(ctx context.Context, kv clientv3.KV, key string, token int64, with []clientv3.Op, also ...string) (Removal, error) {
+	return Together{}.RemoveWith(ctx, kv, key, token, with, also...)
+}
+
+// RemoveWith is RemoveWith, the first time by the group. All parts of that must only delete: one that
+// puts would keep the others from passing while etcd is out of space.
+func (t Together) RemoveWith(ctx context.Context, kv clientv3.KV, key string, token int64, with []clientv3.Op, also ...string) (Removal, error) {
 	ops := make([]clientv3.Op, 0, 1+len(also)+len(with))
 	ops = append(ops, clientv3.OpDelete(key))
 	for _, k := range also {
@@ -90,10 +111,10 @@ func RemoveWith(ctx context.Context, kv clientv3.KV, key string, token int64, wi
 	}
 	ops = append(ops, with...)
 	var repeat []class
-	if !slices.ContainsFunc(with, clientv3.Op.IsPut) {
+	if !slices.ContainsFunc(with, puts) {
 		repeat = []class{answered} // "no space" is also the answer to the put that fills the quota
 	}
-	resp, doubt, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", token)}, ops, nil, repeat...)
+	resp, doubt, err := t.again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", token)}, ops, nil, repeat...)
 	gone := Absent
 	if doubt {
 		gone = Vanished

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -22,22 +23,50 @@ func (e *Epoch) notice(kv *mvccpb.KeyValue) {
 	} else {
 		return // a foreign key
 	}
-	for t, h := range e.roll.deliver(token, m) {
-		if m.Asked != nil {
-			h.StepDown(*m.Asked)
-			continue
+	holding := e.roll.deliver(token, m)
+	switch {
+	case m.Notice != nil && len(holding) > 1: // it does not say which of them
+		e.sess.Background(func() {
+			for t, h := range holding {
+				e.endIfGone(t, h, m.Notice)
+			}
+		})
+	case m.Notice != nil:
+		for t, h := range holding {
+			e.evicted(t, h, m.Notice)
 		}
-		report := h.Evicted(*m.Notice)
-		e.Drop(t)
-		e.Free(t)
-		if report != nil {
-			// Not here: this goroutine watches the presence key.
-			e.sess.Background(report)
+	default:
+		for _, h := range holding {
+			h.StepDown(*m.Asked)
 		}
 	}
 	e.sess.Background(func() {
 		_, _ = commit.Erase(e.ctx, e.sess.kv, string(kv.Key), kv.CreateRevision, nil)
 	})
+}
+
+// evicted ends the holder of a ticket by a notice. Hooks are not called here: this goroutine may be
+// the one that watches the presence key.
+func (e *Epoch) evicted(t *Ticket, h Holder, n *record.Notice) {
+	report := h.Evicted(*n)
+	e.Drop(t)
+	e.Free(t)
+	if report != nil {
+		e.sess.Background(report)
+	}
+}
+
+// endIfGone is evicted for a notice of an earlier release, which names a token only, if other holders
+// have that token: for the one whose key is gone.
+func (e *Epoch) endIfGone(t *Ticket, h Holder, n *record.Notice) {
+	kvs, err := e.sess.Get(e.ctx, t.Key)
+	switch {
+	case err != nil && e.ctx.Err() != nil: // it ends with the lease
+	case err == nil && len(kvs) == 1 && kvs[0].CreateRevision == t.Token:
+		e.roll.retract(t, n)
+	default:
+		e.evicted(t, h, n)
+	}
 }
 
 func decodeNotice(value []byte) *record.Notice {
@@ -60,9 +89,13 @@ func (e *Epoch) FindNotice(ctx context.Context, t *Ticket) (*record.Notice, erro
 		return n, nil
 	}
 	// It was written in the same Txn, but this session's watch may lag.
-	kvs, err := e.sess.Get(ctx, e.keys.Notice(t.Token))
-	if err == nil && len(kvs) > 0 {
-		return decodeNotice(kvs[0].Value), nil
+	found, err := e.sess.Read(ctx, e.keys.Notice(t.Token), clientv3.WithPrefix())
+	if err == nil {
+		for _, kv := range found.Kvs {
+			if n := decodeNotice(kv.Value); n.For(t.Key) {
+				return n, nil
+			}
+		}
 	}
 	n := e.Notice(t) // the watch has brought it meanwhile, and it was removed
 	if n != nil || err == nil || e.ctx.Err() != nil {

@@ -46,12 +46,25 @@ func (r Stored) with() (deletes []clientv3.Op) {
 
 // Remove removes a request: see commit.Remove.
 func (s *Session) Remove(ctx context.Context, r Stored) (commit.Removal, error) {
-	return commit.RemoveWith(ctx, s.kv, r.Key, r.Token, r.with(), r.Also...)
+	return s.leaving(r).RemoveWith(ctx, s.kv, r.Key, r.Token, r.with(), r.Also...)
 }
 
 // Erase is Remove that is repeated if etcd refuses it: see commit.Erase.
 func (s *Session) Erase(ctx context.Context, r Stored, refused func(error)) (commit.Removal, error) {
-	return commit.EraseWith(ctx, s.kv, r.Key, r.Token, r.with(), refused, r.Also...)
+	return s.leaving(r).EraseWith(ctx, s.kv, r.Key, r.Token, r.with(), refused, r.Also...)
+}
+
+// leaving has the removal of a request share a Raft entry with those of others. They may be in one
+// queue: each is conditional on its own keys alone, and whatever order their deletions have, the
+// requests that are left have the same one.
+func (s *Session) leaving(r Stored) commit.Together {
+	return commit.Together{Group: s.removals, Subjects: []string{r.Key}}
+}
+
+// Entering has the creation of a request share a Raft entry with those of others, in queues with
+// other subjects.
+func (s *Session) Entering(subjects []string) commit.Together {
+	return commit.Together{Group: s.creations, Subjects: subjects}
 }
 
 // EraseJoined removes the request in the other queue alone, for one whose first key was gone before
@@ -66,8 +79,12 @@ func (s *Session) EraseJoined(ctx context.Context, r Stored, refused func(error)
 // Evict removes a request of any session and leaves a notice for that session, in one Txn.
 // lease is the one in the request's key.
 func (s *Session) Evict(ctx context.Context, r Stored, lease int64, n record.Notice) (commit.Removal, error) {
-	notice := s.space.Session(lease).Notice(r.Token)
-	put := clientv3.OpPut(notice, n.Encode(), clientv3.WithLease(clientv3.LeaseID(lease)))
+	n.Key = r.Key
+	keys, on := s.space.Session(lease), clientv3.WithLease(clientv3.LeaseID(lease))
+	notice := keys.Notice(r.Token)
+	// Another request of that session may have the token, and a notice that it has not read yet.
+	put := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(notice), "=", 0)},
+		[]clientv3.Op{clientv3.OpPut(notice, n.Encode(), on)}, []clientv3.Op{clientv3.OpPut(keys.NoticeTo(r.Token, r.Key), n.Encode(), on)})
 	removal, err := commit.RemoveWith(ctx, s.kv, r.Key, r.Token, append(r.with(), put), r.Also...)
 	if err == nil && removal == commit.Orphaned {
 		// The key is on another lease than its name says, so no session waits for a notice.

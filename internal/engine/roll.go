@@ -29,9 +29,10 @@ type Mail struct {
 	Asked  *record.Notice // that it should step down
 }
 
-// add keeps what is new.
-func (m *Mail) add(n Mail) {
-	if n.Notice != nil {
+// take keeps what is new, of what is for this ticket.
+func (t *Ticket) take(n Mail) {
+	m := &t.left
+	if n.Notice != nil && n.Notice.For(t.Key) {
 		m.Notice = n.Notice
 	}
 	if m.Asked == nil { // the first request counts
@@ -57,8 +58,8 @@ type Holder interface {
 // are under one lock: a notice that arrives between the look for notices and the
 // registration of a permit would be lost otherwise, and the permit's context never end.
 //
-// A request is identified by its queue and its token. A notice names the token alone, and
-// is for each request that has it.
+// A request is identified by its queue and its token. A notice names its key as well; one that does
+// not is for each request that has the token.
 //
 // It keeps no notice that is for none of this session's requests, or for one that is gone.
 // So it needs no bound, by which others could push out the notice of a live request.
@@ -81,8 +82,22 @@ type roll struct {
 // early is kept until all creations before number until have ended: the request of a later
 // one has a greater token.
 type early struct {
-	Mail
+	mails []Mail
 	until int64
+}
+
+// keep keeps what has come: of what is for one request, the latest.
+func (e *early) keep(m Mail) {
+	for i, known := range e.mails {
+		if m.Notice == nil && known.Notice == nil {
+			return // the first request to step down counts
+		}
+		if m.Notice != nil && known.Notice != nil && m.Notice.Key == known.Notice.Key {
+			e.mails[i] = m
+			return
+		}
+	}
+	e.mails = append(e.mails, m)
 }
 
 func newRoll(remember func() bool) *roll {
@@ -108,7 +123,9 @@ func (r *roll) Written(t *Ticket, token int64) {
 	if t.Token = token; token != 0 {
 		r.written[token] = append(r.written[token], t)
 		if e := r.early[token]; e != nil {
-			t.left.add(e.Mail)
+			for _, m := range e.mails {
+				t.take(m)
+			}
 		}
 	}
 	if len(r.early) == 0 {
@@ -138,9 +155,9 @@ func (r *roll) deliver(token int64, m Mail) map[*Ticket]Holder {
 	defer r.mu.Unlock()
 	holding := map[*Ticket]Holder{}
 	for _, t := range r.written[token] {
-		t.left.add(m)
+		t.take(m)
 		t.wakes()
-		if h := r.holders[t]; h != nil {
+		if h := r.holders[t]; h != nil && (m.Notice == nil || m.Notice.For(t.Key)) {
 			holding[t] = h
 		}
 	}
@@ -150,7 +167,7 @@ func (r *roll) deliver(token int64, m Mail) map[*Ticket]Holder {
 			e = &early{}
 			r.early[token] = e
 		}
-		e.add(m)
+		e.keep(m)
 		e.until = r.begun
 	}
 	return holding
@@ -176,6 +193,15 @@ func (t *Ticket) wakes() {
 	case <-t.wake:
 	default:
 		close(t.wake)
+	}
+}
+
+// retract takes back a notice that has turned out to be for another request.
+func (r *roll) retract(t *Ticket, n *record.Notice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.left.Notice == n {
+		t.left.Notice = nil
 	}
 }
 

@@ -49,6 +49,10 @@ type Session struct {
 	nonces  atomic.Uint64 // the number of the latest Nonce
 	seen    atomic.Int64  // greatest revision of etcd that was ever met
 
+	// creations and removals gather what callers write at the same time. They are apart, since a
+	// put fails where etcd has no space, and all that is in one Txn with it.
+	creations, removals *commit.Group
+
 	// Asking and Requeue are for calls whose requests are gone: the reason is asked for, and
 	// they queue anew, a few at a time.
 	Asking, Requeue Turns
@@ -80,6 +84,10 @@ type Session struct {
 	closeErr error
 }
 
+// writesAtOnce is how many requests of a kind are under way before further ones are gathered. As many
+// callers are about what etcd's own batches of proposals serve as well.
+const writesAtOnce = 8
+
 // New takes a lease in etcd and starts a session. ctx bounds this call only. After an error
 // nothing is left in etcd that does not expire by itself.
 func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts Options) (*Session, error) {
@@ -95,6 +103,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
+	s.creations, s.removals = commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background), commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background)
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
 	opening, cancel := s.Open(ctx)
 	defer cancel()

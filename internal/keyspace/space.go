@@ -70,8 +70,16 @@ func (s Session) Alive() string { return s.Range + "alive" }
 // Notice is the key of the notice why the request with that token ended.
 func (s Session) Notice(token int64) string { return s.Range + "notice/" + hex16(token) }
 
+// NoticeTo is the key of another notice with that token: for the request with that key.
+func (s Session) NoticeTo(token int64, request string) string {
+	return s.Notice(token) + "/" + escape(request)
+}
+
 // ParseNotice returns the token of a notice key of this session.
 func (s Session) ParseNotice(key string) (token int64, ok bool) {
+	if at := len(s.Notice(0)); len(key) > at && key[at] == '/' {
+		key = key[:at]
+	}
 	return parseToken(key, s.Range+"notice/")
 }
 

@@ -101,7 +101,13 @@ type Notice struct {
 	Cause  string `json:"cause"`
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
+	// Key is that of the request. Other requests of the session may have its token. It is empty in a
+	// notice of a release that does not know that.
+	Key string `json:"key,omitempty"`
 }
+
+// For reports whether the notice is for the request with that key, as far as it says.
+func (r Notice) For(key string) bool { return r.Key == "" || r.Key == key }
 
 // The causes of a Notice.
 const (

@@ -76,7 +76,7 @@ var (
 	defaultName = regexp.MustCompile(`^(limiter/[^/]+)/default$`)
 	keyOfName   = regexp.MustCompile(`^(limiter/[^/]+)/key/[^/]+$`)
 	idName      = regexp.MustCompile(`^id/((?:sem|mutex|election)/[^/]+|limiter/[^/]+/key/[^/]+)/`)
-	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16}))$`)
+	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16})(?:/.+)?)$`)
 	jobName     = regexp.MustCompile(`^(job/[^/]+)/(?:(lock|hold|pause|settings)|(run|floor)/([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z))$`)
 	clockName   = regexp.MustCompile(`^clock/([0-9a-f]{16})$`)
 	recordName  = regexp.MustCompile(`^(idem/[^/]+/r/[0-9a-f]{16}/[A-Za-z0-9_-]{43})(/claim)?$`)

@@ -39,7 +39,7 @@ func requiredIDs() []string {
 	add("F", "%02d", 65, 68)
 	add("S", "%d", 1, 11)
 	add("L", "%d", 1, 10, 2)
-	add("W", "%d", 1, 21)
+	add("W", "%d", 1, 22)
 	add("N", "%d", 1, 16)
 	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)
