@@ -17,6 +17,7 @@ type distant struct {
 	changed chan struct{} // has a value when the limit may have changed
 
 	mu     sync.Mutex
+	guides int    // how many have joined: one may begin before the former has left
 	own    string // the prefix of the keys that are watched
 	stop   context.CancelFunc
 	linger *time.Timer
@@ -30,6 +31,7 @@ const distantLingers = 5 * time.Second
 func (d *distant) join() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.guides++
 	if d.linger != nil {
 		d.linger.Stop()
 		d.linger = nil
@@ -39,6 +41,9 @@ func (d *distant) join() {
 func (d *distant) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.guides--; d.guides > 0 {
+		return
+	}
 	var t *time.Timer
 	t = time.AfterFunc(distantLingers, func() {
 		d.mu.Lock()

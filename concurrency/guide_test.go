@@ -79,3 +79,24 @@ func TestTrapW12OldAnswer(t *testing.T) {
 	require.ErrorIs(t, s.shownAt(110), errOld)
 	require.NoError(t, s.shownAt(120))
 }
+
+// A guide begins while the former one ends. What both of them need stays watched until the last has ended.
+func TestDistantWhileGuidesChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := false
+		d := distant{own: "own", stop: func() { ended = true }}
+		d.join()
+		d.join()
+		d.leave()
+		time.Sleep(2 * distantLingers)
+		require.False(t, ended, "a guide needs it")
+		d.leave()
+		time.Sleep(distantLingers / 2)
+		require.False(t, ended, "the next guide comes soon")
+		d.join()
+		d.leave()
+		time.Sleep(2 * distantLingers)
+		require.True(t, ended)
+	})
+}
