@@ -77,7 +77,7 @@ func (d *distant) follow(q *sessionQueue, own string) {
 	q.sess.Background(func() {
 		source.Listen(ctx, own, func() { q.findGone(ctx, own) }, func(events []*clientv3.Event) {
 			for _, ev := range events {
-				q.waiters.wakeIf(func(s *seat) bool { return s.Key == string(ev.Kv.Key) })
+				q.waiters.wake(string(ev.Kv.Key))
 			}
 		}, clientv3.WithFilterPut())
 	})

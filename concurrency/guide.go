@@ -61,7 +61,7 @@ func (g *guide) near(ctx context.Context) (inVain bool) {
 	m := g.front.Join()
 	defer m.Leave()
 	for {
-		s := g.waiters.first()
+		s, _ := g.waiters.ends()
 		if s == nil {
 			return false
 		}
@@ -168,7 +168,7 @@ func (g *guide) sleepUntil(ctx context.Context, w *watching, gone <-chan string,
 		case <-renew:
 			return listAgain
 		case <-g.waiters.moot:
-			if first, last := g.waiters.first(), g.waiters.last(); first != w.seat || !g.far(last) {
+			if first, last := g.waiters.ends(); first != w.seat || !g.far(last) {
 				return listAgain
 			}
 		case <-ctx.Done():

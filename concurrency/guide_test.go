@@ -18,7 +18,7 @@ func asleepIn(requests int64) (*guide, *watching) {
 	q.waiters = waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
 	q.distant.changed = make(chan struct{}, 1)
 	s := &seat{ticket: &ticket{Key: "own", Token: 100, found: mirror.Found{Known: true, Ahead: 50}}}
-	q.waiters.seats = []*seat{s}
+	q.waiters.link(s)
 	w := &watching{seat: s, requests: requests, enough: 2, every: time.Second}
 	for _, key := range []string{"a", "b", "c", "d"} {
 		w.left = append(w.left, queue.Entry{Key: key})
@@ -51,11 +51,11 @@ func TestGuideSleeps(t *testing.T) {
 		"a watch ends (W13)":        {300, func(_ *guide, _ chan string, closed, _ chan struct{}, _ chan time.Time) { closed <- struct{}{} }, listAgain, time.Second},
 		"the watches are old (W13)": {300, func(_ *guide, _ chan string, _, _ chan struct{}, renew chan time.Time) { renew <- time.Now() }, listAgain, 0},
 		"another is the first": {300, func(g *guide, _ chan string, _, moot chan struct{}, _ chan time.Time) {
-			g.waiters.seats = []*seat{{ticket: &ticket{Token: 50}}, g.waiters.seats[0]}
+			g.waiters.link(&seat{ticket: &ticket{Token: 50}})
 			moot <- struct{}{}
 		}, listAgain, 0},
 		"one has come that is near": {300, func(g *guide, _ chan string, _, moot chan struct{}, _ chan time.Time) {
-			g.waiters.seats = append(g.waiters.seats, &seat{ticket: &ticket{Token: 200, found: mirror.Found{Known: true, Ahead: 2}}})
+			g.waiters.link(&seat{ticket: &ticket{Token: 200, found: mirror.Found{Known: true, Ahead: 2}}})
 			moot <- struct{}{}
 		}, listAgain, 0},
 	} {

@@ -1,18 +1,16 @@
 package concurrency
 
-import (
-	"cmp"
-	"slices"
-	"sync"
-)
+import "sync"
 
 // waiters are the waiting requests of one session in one queue. All of them wait in the same way:
 // while the first may be admitted soon they follow the queue, otherwise they sleep. So one watch serves
 // them all, and whichever fits is admitted by one event, however many wait.
 type waiters struct {
 	mu     sync.Mutex
-	seats  []*seat // by token
-	coming int     // how many requests are being written, which may be before all these
+	first  *seat            // the request with the lowest token; the others follow in their order
+	last   *seat            // that with the greatest one
+	byKey  map[string]*seat // the same requests
+	coming int              // how many requests are being written, which may be before all these
 	way    way
 	moved  chan struct{} // closed and replaced when way changes
 	moot   chan struct{} // has a value when the guide has to look at the requests again
@@ -22,6 +20,8 @@ type waiters struct {
 type seat struct {
 	*ticket
 	woken chan struct{} // has a value when its key may be gone
+
+	before, after *seat // of the waiters, by token
 }
 
 // way is how requests wait.
@@ -49,12 +49,11 @@ func (w *waiters) comes() (came func()) {
 func (w *waiters) enter(s *seat, far func(*seat) bool) (guide bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at, _ := slices.BinarySearchFunc(w.seats, s, func(a, b *seat) int { return cmp.Compare(a.Token, b.Token) })
-	w.seats = slices.Insert(w.seats, at, s)
+	w.link(s)
 	switch {
 	case w.way == whole:
 		return w.sleeps(far)
-	case at == 0 || !far(s):
+	case w.first == s || !far(s):
 		w.look()
 	}
 	return false
@@ -64,21 +63,61 @@ func (w *waiters) enter(s *seat, far func(*seat) bool) (guide bool) {
 func (w *waiters) leave(s *seat, far func(*seat) bool) (guide bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := slices.Index(w.seats, s)
-	w.seats = slices.Delete(w.seats, at, at+1)
+	was := w.first
+	w.unlink(s)
 	if w.way == whole {
 		return w.sleeps(far)
 	}
-	if at == 0 {
+	if was == s {
 		w.look()
 	}
 	return false
 }
 
+// link puts a request in its place. Most come in their order, so the search begins at the last. w.mu is held.
+func (w *waiters) link(s *seat) {
+	s.before = w.last
+	for s.before != nil && s.before.Token > s.Token {
+		s.before = s.before.before
+	}
+	if s.before == nil {
+		s.after, w.first = w.first, s
+	} else {
+		s.after, s.before.after = s.before.after, s
+	}
+	if s.after == nil {
+		w.last = s
+	} else {
+		s.after.before = s
+	}
+	if w.byKey == nil {
+		w.byKey = map[string]*seat{}
+	}
+	w.byKey[s.Key] = s
+}
+
+// unlink is the inverse of link. w.mu is held.
+func (w *waiters) unlink(s *seat) {
+	if s.before == nil {
+		w.first = s.after
+	} else {
+		s.before.after = s.after
+	}
+	if s.after == nil {
+		w.last = s.before
+	} else {
+		s.after.before = s.before
+	}
+	s.before, s.after = nil, nil
+	if w.byKey[s.Key] == s { // otherwise the key is that of a later request
+		delete(w.byKey, s.Key)
+	}
+}
+
 // sleeps has all requests sleep if the first is far. While others are being written it is not known
 // which is the first. w.mu is held.
 func (w *waiters) sleeps(far func(*seat) bool) bool {
-	if len(w.seats) == 0 || w.coming > 1 || !far(w.seats[0]) {
+	if w.first == nil || w.coming > 1 || !far(w.first) {
 		return false
 	}
 	w.move(asleep)
@@ -113,50 +152,45 @@ func (w *waiters) now() (way, <-chan struct{}) {
 	return w.way, w.moved
 }
 
-// first returns the first request, or nil.
-func (w *waiters) first() *seat {
+// ends returns the first request and the last one, or nil.
+func (w *waiters) ends() (first, last *seat) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.seats) == 0 {
-		return nil
-	}
-	return w.seats[0]
+	return w.first, w.last
 }
 
 // next returns the first request, for the guide. If there is none, the guide has ended.
 func (w *waiters) next() *seat {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.seats) == 0 {
+	if w.first == nil {
 		w.move(whole)
-		return nil
 	}
-	return w.seats[0]
-}
-
-// last returns the last request, or nil.
-func (w *waiters) last() *seat {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.seats) == 0 {
-		return nil
-	}
-	return w.seats[len(w.seats)-1]
+	return w.first
 }
 
 // newest returns the token of the last request, or 0.
 func (w *waiters) newest() int64 {
-	if s := w.last(); s != nil {
-		return s.Token
+	if _, last := w.ends(); last != nil {
+		return last.Token
 	}
 	return 0
+}
+
+// wake wakes the request with that key, which may be gone.
+func (w *waiters) wake(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := w.byKey[key]; s != nil {
+		signal(s.woken)
+	}
 }
 
 // wakeIf wakes the requests whose keys may be gone.
 func (w *waiters) wakeIf(gone func(*seat) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range w.seats {
+	for s := w.first; s != nil; s = s.after {
 		if gone(s) {
 			signal(s.woken)
 		}
