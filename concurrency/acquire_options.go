@@ -36,7 +36,7 @@ type request struct {
 
 	source  source                      // of a call through a Limiter
 	keeper  *keeper                     // that may keep the permit, or nil
-	bid     bool                        // for whichever call is first in its line
+	bid     *bid                        // for whichever call is first in its line, or nil
 	entry   *entry                      // of a call for a permit of a KeyedLimiter
 	of      *ticket                     // in the queue of a total: the request at its key
 	total   int64                       // this program's, where there is one

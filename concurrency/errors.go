@@ -214,6 +214,9 @@ type LostError struct {
 // Error names the permit, the cause and the reason.
 func (e *LostError) Error() string {
 	s := fmt.Sprintf("permit %q (token %d): %v", e.Name, e.Token, e.Cause)
+	if e.Token == 0 {
+		s = fmt.Sprintf("permit %q: %v", e.Name, e.Cause)
+	}
 	if e.Reason != "" {
 		s += ": " + e.Reason
 	}

@@ -32,3 +32,9 @@ func Follows(s *Semaphore) bool {
 	_, ok := s.queue.view.Strays()
 	return ok
 }
+
+// LimitOf returns the limit by which the permits of a semaphore pass.
+func LimitOf(s *Semaphore) int64 { return s.keeper.limit() }
+
+// LineOf returns how many calls wait in a semaphore's line.
+func LineOf(s *Semaphore) int { return int(s.keeper.line.length.Load()) }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
 // line is the calls of one process that wait for permits of a semaphore with Handover, in their
@@ -42,6 +44,7 @@ type grant struct {
 type bid struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	behind atomic.Pointer[FullError] // what was before it when it was written
 }
 
 // errSurplus ends a bid that no call in line needs.
@@ -49,7 +52,7 @@ var errSurplus = errors.New("no call waits for it any more")
 
 // hands reports whether a request waits in line.
 func (r *request) hands() bool {
-	return r.keeper != nil && r.keeper.handover > 0 && !r.bounded && !r.bid
+	return r.keeper != nil && r.keeper.handover > 0 && !r.bounded && r.bid == nil
 }
 
 // wait is acquireWithin in line.
@@ -64,6 +67,9 @@ func (k *keeper) wait(ctx context.Context, r request, begun time.Time) (*Permit,
 	}
 	w := &inLine{ctx: ctx, maxHold: r.maxHold, source: r.source, got: make(chan grant, 1)}
 	k.join(w, &r)
+	if now := k.now(); k.isQuiet(now) { // something may have become idle since the call looked
+		k.offer(now)
+	}
 	var g grant
 	select {
 	case g = <-w.got:
@@ -73,16 +79,35 @@ func (k *keeper) wait(ctx context.Context, r request, begun time.Time) (*Permit,
 		g.err = ErrClosed
 	}
 	if g.permit != nil {
-		call(q.own.trace.Acquired, AcquireInfo{Name: q.name, Token: g.permit.token, Weight: 1, Waited: time.Since(begun)})
-		return g.permit, nil
+		return k.granted(g.permit, begun), nil
 	}
-	k.leave(w)
+	if p := k.leave(w); p != nil { // granted at that moment
+		return k.granted(p, begun), nil
+	}
 	if ctx.Err() != nil && errors.Is(g.err, ctx.Err()) {
-		m := q.view.Join()
-		defer m.Leave()
-		return nil, q.waitEnded(ctx, q.seen(m.Mirror, &ticket{queue: q, request: r}))
+		return nil, q.waitEnded(ctx, k.behind())
 	}
 	return nil, g.err
+}
+
+// granted reports a permit to Trace.
+func (k *keeper) granted(p *Permit, begun time.Time) *Permit {
+	call(k.queue.own.trace.Acquired, AcquireInfo{Name: k.queue.name, Token: p.token, Weight: 1, Waited: time.Since(begun)})
+	return p
+}
+
+// behind describes the queue before the line: what etcd has counted when the oldest bid was written.
+func (k *keeper) behind() *FullError {
+	q, l := k.queue, &k.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.bids {
+		if full := b.behind.Load(); full != nil {
+			full := *full
+			return &full
+		}
+	}
+	return &FullError{Name: q.name, Limit: int(q.limitSeen())}
 }
 
 // join adds a call to the line.
@@ -96,6 +121,19 @@ func (k *keeper) join(w *inLine, r *request) {
 	k.ask(r)
 }
 
+// offer gives what is idle to the calls in line.
+func (k *keeper) offer(now time.Duration) {
+	for _, c := range *k.cells.Load() {
+		if k.line.length.Load() == 0 {
+			return
+		}
+		p := &Permit{queue: k.queue}
+		if c.holder.Load() == nil && c.give(context.Background(), nil, p, now) && c.vacate(p) && !k.pass(c, p, now) {
+			c.drop(p)
+		}
+	}
+}
+
 // ask starts bids for the calls in line. l.mu is held.
 func (k *keeper) ask(r *request) {
 	l, limit := &k.line, r.limit
@@ -105,7 +143,7 @@ func (k *keeper) ask(r *request) {
 	for len(l.bids) < min(l.waiting.Len(), int(max(1, limit))) {
 		b := &bid{}
 		b.ctx, b.cancel = context.WithCancelCause(k.queue.sess.Accepting())
-		of := request{doing: r.doing, weight: 1, limit: r.limit, prepare: r.prepare, keeper: k, bid: true}
+		of := request{doing: r.doing, weight: 1, limit: r.limit, prepare: r.prepare, keeper: k, bid: b}
 		if !k.queue.sess.Background(func() { k.run(b, of) }) {
 			return
 		}
@@ -140,9 +178,8 @@ func (l *line) take(at *list.Element) chan<- grant {
 	return w.got
 }
 
-// leave ends the wait of a call that needs no permit any more. If it was granted one meanwhile, the
-// next call in line has it.
-func (k *keeper) leave(w *inLine) {
+// leave ends the wait of a call. It returns the permit that the call was granted meanwhile, or nil.
+func (k *keeper) leave(w *inLine) *Permit {
 	l := &k.line
 	l.mu.Lock()
 	waits := w.place != nil
@@ -152,21 +189,23 @@ func (k *keeper) leave(w *inLine) {
 	}
 	l.mu.Unlock()
 	if waits {
-		return
+		return nil
 	}
 	select {
 	case g := <-w.got:
-		if g.permit != nil {
-			k.settle(g.permit)
-		}
+		return g.permit
 	default: // its error was taken from there
+		return nil
 	}
 }
 
-// settle is for a permit that has no caller: the first call in line has it, or it stays, or it is
-// released.
+// settle is for the permit of a bid: the first call in line has it, or it stays, or it is released.
 func (k *keeper) settle(p *Permit) {
 	now, c := k.now(), p.kept
+	if !c.vacate(p) { // lost, and so is its key
+		p.workEnded()
+		return
+	}
 	if !k.pass(c, p, now) && !(c.at(now, 0).stays(k.keep) && c.rest(p, now)) {
 		c.drop(p)
 	}
@@ -175,7 +214,12 @@ func (k *keeper) settle(p *Permit) {
 // pass gives a key to the first call in line.
 func (k *keeper) pass(c *kept, from *Permit, now time.Duration) bool {
 	l := &k.line
-	if l.length.Load() == 0 || !c.at(now, 0).passes(k.handover) {
+	if l.length.Load() == 0 {
+		return false
+	}
+	at := c.at(now, 0)
+	at.lowered = k.limit() < c.limit
+	if !at.passes(k.handover, k.keep) {
 		return false
 	}
 	l.mu.Lock()
@@ -189,9 +233,30 @@ func (k *keeper) pass(c *kept, from *Permit, now time.Duration) bool {
 	if !c.give(w.ctx, from, p, now) { // it was evicted or lost meanwhile
 		return false
 	}
+	p.bound()
 	l.take(first) <- grant{permit: p}
 	k.trimLater()
 	return true
+}
+
+// bidsStay is how long a bid stays in the queue that no call in line needs, at most: a call that comes
+// meanwhile needs no new one, but until then the bid counts as a waiting request.
+const bidsStay = keepIdle
+
+// limit returns the newest limit that the session has seen. Whatever way its requests wait, one of these
+// follows it.
+func (k *keeper) limit() int64 {
+	q := k.queue
+	n, rev := q.limitSeen(), int64(0)
+	if l := q.limit.Seen(); l != nil {
+		rev = l.Revs.Own
+	}
+	for _, m := range []*mirror.Shared{q.view, q.front} {
+		if l := m.Limit(); l.Rev > rev {
+			n, rev = l.Limit.Limit, l.Rev
+		}
+	}
+	return n
 }
 
 // trimLater has bids withdrawn that the line does not need, unless it needs them soon. l.mu is held.
@@ -201,7 +266,7 @@ func (k *keeper) trimLater() {
 		return
 	}
 	l.trims, l.most = true, l.waiting.Len()
-	time.AfterFunc(max(k.handover, keepLook), func() {
+	time.AfterFunc(min(max(k.handover, keepLook), bidsStay), func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.trims = false

@@ -26,6 +26,7 @@ type idleness struct {
 	trusted bool          // the session's lease is
 	age     time.Duration // since etcd has granted the permit
 	idle    time.Duration // since its holder has released it; 0 if that is now
+	lowered bool          // the limit is below that of the grant: it may be exceeded
 }
 
 // stays reports whether a permit may stay for the next caller, by SemaphoreOptions.Keep. One time
@@ -36,7 +37,12 @@ func (i idleness) stays(keep time.Duration) bool {
 
 // passes reports whether a permit may go to a call that waits in its process, by
 // SemaphoreOptions.Handover. The same one time counts.
-func (i idleness) passes(handover time.Duration) bool { return i.trusted && i.age < handover }
+//
+// Nor does any other process lose by a permit that passes while it might stay. A limit that is lowered
+// stops the calls in line, too.
+func (i idleness) passes(handover, keep time.Duration) bool {
+	return !i.lowered && (i.trusted && i.age < handover || i.stays(keep))
+}
 
 // keeper keeps the permits that the calls of one Semaphore have released. What callers share is
 // read by them and written only by the keeper's own goroutine: see watch. Each permit that is kept has
@@ -83,6 +89,7 @@ func (k *keeper) hold(p *Permit) *kept {
 	c := &kept{
 		keeper: k, epoch: p.epoch, ticket: p.ticket, granted: k.now(), released: p.ticket.ending(ErrReleased, ""),
 	}
+	c.limit, c.released.Token = k.limit(), 0
 	c.holder.Store(p)
 	return c
 }
@@ -112,7 +119,7 @@ func (s *Semaphore) keeps() bool { return s != nil && s.keeper != nil }
 // take returns a permit that was kept, or nil if there is none to be had: then etcd is asked.
 func (k *keeper) take(ctx context.Context, maxHold time.Duration, of source) *Permit {
 	now := k.now()
-	if !k.isQuiet(now) || ctx.Err() != nil || k.queue.sess.Accepting().Err() != nil {
+	if !k.isQuiet(now) || k.line.length.Load() > 0 || ctx.Err() != nil || k.queue.sess.Accepting().Err() != nil {
 		return nil
 	}
 	p := &Permit{queue: k.queue, maxHold: maxHold, source: of}

@@ -29,17 +29,20 @@ func TestWhetherAPermitStays(t *testing.T) {
 
 func TestWhetherAPermitPasses(t *testing.T) {
 	t.Parallel()
-	const handover = time.Second
+	const handover, keep = time.Second, time.Minute
 	for name, c := range map[string]struct {
 		at   idleness
 		want bool
 	}{
 		"at once, whether or not others wait": {idleness{trusted: true}, true},
 		"old":                                 {idleness{trusted: true, age: handover - 1}, true},
-		"too old":                             {idleness{quiet: true, trusted: true, age: handover}, false},
+		"too old, and others may wait":        {idleness{trusted: true, age: handover}, false},
+		"old, and no other waits":             {idleness{quiet: true, trusted: true, age: handover}, true},
+		"too old to be kept":                  {idleness{quiet: true, trusted: true, age: keep}, false},
 		"the lease may be lost":               {idleness{quiet: true}, false},
+		"the limit was lowered":               {idleness{quiet: true, trusted: true, lowered: true}, false},
 	} {
-		require.Equal(t, c.want, c.at.passes(handover), name)
+		require.Equal(t, c.want, c.at.passes(handover, keep), name)
 	}
-	require.False(t, idleness{quiet: true, trusted: true}.passes(0), "off")
+	require.False(t, idleness{quiet: true, trusted: true}.passes(0, 0), "off")
 }

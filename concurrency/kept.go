@@ -16,7 +16,8 @@ type kept struct {
 	epoch    *engine.Epoch
 	ticket   *ticket
 	granted  time.Duration // by the keeper's clock
-	released *LostError    // the cause of the end of each permit that its holder has released
+	limit    int64         // that was seen then
+	released *LostError    // the cause of the end of each permit that its holder has released; without a token, which may be the next holder's
 
 	// holder is the permit that has the key, nil while it is idle, and ended once that is so for good. It only changes by compare-and-swap, so each change has one author.
 	holder atomic.Pointer[Permit]
@@ -53,24 +54,32 @@ func (c *kept) take(ctx context.Context, p *Permit, now time.Duration) bool {
 	if !c.give(ctx, nil, p, now) {
 		return false
 	}
-	if !c.at(now, now-time.Duration(c.idle.Load())).stays(k.keep) {
+	if !c.at(now, now-time.Duration(c.idle.Load())).stays(k.keep) && c.vacate(p) {
 		c.drop(p)
 		return false
 	}
+	p.bound()
 	if acquired := k.queue.own.trace.Acquired; acquired != nil {
 		acquired(AcquireInfo{Name: k.queue.name, Token: p.token, Weight: 1, Waited: k.now() - now})
 	}
 	return true
 }
 
-// give gives the key to a permit, from the one that has it or nil.
+// give gives the key to a permit, from the one that has it or nil. The permit is not bound yet: that is
+// for the call that gets it.
 func (c *kept) give(ctx context.Context, from, p *Permit, now time.Duration) bool {
 	p.kept, p.epoch, p.ticket, p.token, p.since = c, c.epoch, c.ticket, c.ticket.Token, c.keeper.base.Add(now)
 	p.begin(ctx)
-	if !c.holder.CompareAndSwap(from, p) {
+	return c.holder.CompareAndSwap(from, p)
+}
+
+// vacate ends the life of a permit that has the key and no caller, so that nothing but the key's own end
+// can end the key from now on. It returns false if it was lost before.
+func (c *kept) vacate(p *Permit) bool {
+	if !p.life.End(c.released) {
 		return false
 	}
-	p.bound()
+	p.released.Store(true)
 	return true
 }
 
@@ -78,7 +87,11 @@ func (c *kept) give(ctx context.Context, from, p *Permit, now time.Duration) boo
 func (c *kept) release(p *Permit) (stayed bool) {
 	k := c.keeper
 	now := k.now()
-	if (p.maxHold > 0 || !c.isTrusted(now)) && p.Err() != nil || !p.life.End(c.released) {
+	cause := c.released
+	if p.fenced.Load() == asked {
+		cause = p.ticket.ending(ErrReleased, "")
+	}
+	if (p.maxHold > 0 || !c.isTrusted(now)) && p.Err() != nil || !p.life.End(cause) {
 		return false
 	}
 	p.released.Store(true)
@@ -111,9 +124,12 @@ func (c *kept) rest(p *Permit, now time.Duration) bool {
 	if !c.holder.CompareAndSwap(p, nil) {
 		return false
 	}
-	if !k.isQuiet(now) { // since a moment ago: watch may have overlooked this one
+	switch {
+	case !k.isQuiet(now): // since a moment ago: watch may have overlooked this one
 		c.drop(nil)
-	} else {
+	case k.line.length.Load() > 0: // likewise: a call that has found nothing idle
+		k.offer(now)
+	default:
 		k.recent.Put(c)
 	}
 	return true
@@ -151,7 +167,16 @@ func (c *kept) end() *Permit {
 	return p
 }
 
-// drop removes a key that is idle, or that a call has taken in vain, in the background.
+// endOf is end if that permit has the key. Otherwise the key has ended, or is another caller's by now.
+func (c *kept) endOf(p *Permit) bool {
+	if !c.holder.CompareAndSwap(p, ended) {
+		return false
+	}
+	c.keeper.unlist(c)
+	return true
+}
+
+// drop removes a key that is idle, or whose permit was vacated, in the background.
 func (c *kept) drop(p *Permit) {
 	if !c.holder.CompareAndSwap(p, ended) {
 		return

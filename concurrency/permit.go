@@ -203,11 +203,10 @@ func (p *Permit) heldTooLong() error {
 func (p *Permit) after(cause error) {
 	p.heldFor(time.Since(p.since))
 	if errors.Is(cause, ErrTooLong) {
-		if p.kept != nil {
-			p.kept.end()
+		if p.kept == nil || p.kept.endOf(p) {
+			p.epoch.Drop(p.ticket.Ticket)
+			p.epoch.Withdraw(p.ticket.Ticket, p.queue.refusal(p.ticket))
 		}
-		p.epoch.Drop(p.ticket.Ticket)
-		p.epoch.Withdraw(p.ticket.Ticket, p.queue.refusal(p.ticket))
 	}
 	call(p.queue.own.trace.Lost, cause.(*LostError))
 }

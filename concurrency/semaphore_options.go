@@ -19,9 +19,10 @@ type SemaphoreOptions struct {
 	// session's lease is trusted. Session.Close releases kept permits.
 	//
 	// A kept permit counts as held: Status shows it under this process, with the Token of the
-	// first grant, and EvictToken ends it. What changes for other processes is TryAcquire, Wait(0)
-	// and MaxWaiters(0), which may be refused because of a permit that is idle: a refused call writes
-	// nothing to etcd, so other processes do not learn of it. Limits hold as without Keep, and waiting
+	// first grant, and EvictToken ends it, whichever call has it by then. What changes is TryAcquire,
+	// Wait(0) and MaxWaiters(0) of other processes, and of this one for a Weight, an ID or a Note: they
+	// may be refused because of a permit that is idle, since a refused call writes nothing to etcd by
+	// which others would learn of it. Limits hold as without Keep, and waiting
 	// requests are admitted in their order.
 	//
 	// A permit of Weight 1 without ID and Note is kept, for such calls, unless its Token or Guard
@@ -38,13 +39,16 @@ type SemaphoreOptions struct {
 	// requests of other processes wait: up to Handover after etcd has granted the permit. That is
 	// one time for each grant; afterwards the permit is released to etcd, where the oldest request
 	// is next. So a limit is used while etcd is asked, for an order that is strict between
-	// processes no more: a request waits for up to Handover longer for each time that the permits
-	// before it were granted. The calls of one process are granted in their order.
+	// processes no more: each grant before a request can delay it by up to Handover and one hold.
+	// The calls of one process are granted in their order. Once this process has seen that the
+	// limit was lowered, permits that were granted before do not pass.
 	//
 	// Calls with a Weight of 1, without ID, Note and MaxWaiters, wait in line in this process. For
 	// all of them it has at most as many requests in etcd as the limit admits: Status and
-	// Trace.Waiting show those requests, and MaxWaiters of other calls counts them. TryAcquire does
-	// not wait in line. Which permits pass, and what Token and Guard show afterwards, is as for Keep.
+	// Trace.Waiting show those requests, and MaxWaiters of other calls counts them. One that no call
+	// needs any more, because the calls have given up, is removed after 0.1 seconds. TryAcquire and
+	// calls that are not plain in this way do not wait in line: they wait in etcd, while permits pass
+	// between the calls in line. Which permits pass, and what Token and Guard show afterwards, is as for Keep.
 	// The time begins with the grant: choose several times what a call holds its permit for, such
 	// as 20 ms for calls of 1 ms.
 	// At most a minute. Defaults to 0: permits do not pass between calls.

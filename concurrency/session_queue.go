@@ -162,7 +162,7 @@ func (q *sessionQueue) acquireWithin(ctx context.Context, r request, begun time.
 			}
 			var p *Permit
 			if p, former, err = q.acquireOn(ctx, e, r, begun, round, former); err == nil {
-				if r.bid {
+				if r.bid != nil {
 					return p, nil
 				}
 				call(q.own.trace.Acquired, AcquireInfo{Name: q.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
@@ -244,6 +244,9 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 	r.entry.landed()
 	if err == nil && !admitted && c.next == nil {
 		c.came = came
+		if full, ok := q.behind(c); ok && r.bid != nil {
+			r.bid.behind.Store(full)
+		}
 		err = q.await(ctx, e, c, begun)
 	}
 	came()

@@ -133,6 +133,18 @@ func (s *Shared) Ahead(key string, token int64) (ahead int, ok bool) {
 	return s.mirror.Ahead(key, token)
 }
 
+// Limit returns the limit that the mirror shows. Its revision is 0 if none is known, or if no mirror runs.
+func (s *Shared) Limit() Stored {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mirror == nil {
+		return Stored{}
+	}
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	return s.mirror.limits.InForce()
+}
+
 // Replace stops the mirror, because what it has seen is wrong. Those that use it find
 // Replaced closed.
 func (s *Shared) Replace() {

@@ -1,0 +1,180 @@
+package concurrency_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// lines returns a semaphore with Handover.
+func lines(t *testing.T, s *concurrency.Session, o concurrency.SemaphoreOptions) *concurrency.Semaphore {
+	t.Helper()
+	sm, err := concurrency.NewSemaphore(s, "x", 1, &o)
+	require.NoError(t, err)
+	return sm
+}
+
+// MaxHold is that of the call that gave it. A call gives up at the moment at which a permit passes to it:
+// whether it has the permit or not, its MaxHold does not end that of the next call in line.
+func TestMaxHoldOfACallThatGivesUp(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	for range 20 {
+		s, _ := f.Session(idle())
+		sm := lines(t, s, concurrency.SemaphoreOptions{Handover: 10 * time.Second})
+		first := acquire(t, ctx, sm)
+		wait, giveUp := context.WithCancel(ctx)
+		a := ask2(wait, sm, concurrency.MaxHold(20*time.Millisecond))
+		require.Eventually(t, func() bool { return concurrency.LineOf(sm) == 1 }, soon, tick)
+		b := ask2(ctx, sm)
+		require.Eventually(t, func() bool { return concurrency.LineOf(sm) == 2 }, soon, tick)
+		giveUp()
+		require.NoError(t, first.Release(ctx))
+		if got := <-a; got.err == nil {
+			if err := got.p.Release(ctx); err != nil {
+				require.ErrorIs(t, err, concurrency.ErrTooLong)
+			}
+		}
+		p := granted(t, b, "it is next")
+		time.Sleep(30 * time.Millisecond) // the other's MaxHold, which nothing shows if it has no effect
+		require.NoError(t, p.Err())
+		require.NoError(t, p.Release(ctx), "its key was there all the time")
+		require.NoError(t, s.Close(ctx))
+	}
+}
+
+// A key that is idle for too long is removed when a call finds it. No call had a permit then, so none is
+// reported as lost.
+func TestNoLossOfAPermitThatNobodyHad(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	var lost atomic.Int64
+	o := idle()
+	o.Trace = &concurrency.Trace{Lost: func(*concurrency.LostError) { lost.Add(1) }}
+	s, _ := f.Session(o)
+	sm := lines(t, s, concurrency.SemaphoreOptions{Keep: 20 * time.Millisecond})
+	const hold = 200 * time.Millisecond
+	for end := time.Now().Add(2 * hold); time.Now().Before(end); {
+		p, err := sm.Acquire(ctx, concurrency.MaxHold(hold))
+		require.NoError(t, err)
+		if err := p.Release(ctx); err != nil { // a pause of the process
+			require.ErrorIs(t, err, concurrency.ErrTooLong)
+			lost.Add(-1)
+		}
+	}
+	time.Sleep(hold + hold/4) // until MaxHold of the last one would have passed
+	require.Zero(t, lost.Load())
+}
+
+// A call in line whose wait ends says what etcd has counted for the line's request, and has nothing listed.
+func TestWaitInLineEnds(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	plain := sem(t, s, "x", 1)
+	acquire(t, ctx, plain)
+	const others = 20
+	for range others {
+		ask(t, ctx, plain)
+	}
+	f.queued(1 + others)
+	own, _ := f.Session(idle())
+	sm := lines(t, own, concurrency.SemaphoreOptions{Handover: time.Minute})
+	ask2(ctx, sm)
+	f.queued(2 + others)
+	require.Eventually(t, func() bool { return concurrency.Sleeps(sm) }, soon, tick)
+	_, err := sm.Acquire(ctx, concurrency.Wait(10*time.Millisecond))
+	full, ok := errors.AsType[*concurrency.FullError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, 1, full.Used)
+	require.Equal(t, others, full.Waiting)
+	require.False(t, concurrency.Follows(sm))
+	late, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, err = sm.Acquire(late)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "held 1, other waiters 20")
+}
+
+// The request of a line is removed when no call is left in it, however long permits may pass: others
+// count it as one that waits.
+func TestRequestOfAnEmptyLine(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	acquire(t, ctx, sem(t, s, "x", 1))
+	own, _ := f.Session(idle())
+	sm := lines(t, own, concurrency.SemaphoreOptions{Handover: time.Minute})
+	_, err := sm.Acquire(ctx, concurrency.Wait(100*time.Millisecond))
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	f.queued(1) // within less than Handover
+}
+
+// With Keep and Handover a permit that would stay goes to the calls that wait, also if its time to pass
+// beside requests of others is over: no later call has it before them.
+func TestLineBeforeLaterCalls(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, c := f.Session(idle())
+	sm := lines(t, s, concurrency.SemaphoreOptions{Keep: time.Hour, Handover: time.Millisecond})
+	kept := func() *concurrency.Permit { // a permit that would stay, and whose Handover is over
+		for {
+			p := acquire(t, ctx, sm)
+			require.NoError(t, p.Release(ctx))
+			c.ResetRequests()
+			p = acquire(t, ctx, sm)
+			if c.Requests()["Txn"] == 0 {
+				time.Sleep(2 * time.Millisecond)
+				return p
+			}
+			require.NoError(t, p.Release(ctx))
+		}
+	}
+	for range 20 {
+		p := kept()
+		held := make(chan struct{})
+		hold := c.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.Pass, Before: func() { <-held }, Match: func(_ string, msg any) bool {
+			r, ok := msg.(*etcdserverpb.TxnRequest)
+			return ok && len(r.Success) > 0
+		}})
+		first := ask2(ctx, sm) // its request in etcd is held up
+		require.Eventually(t, func() bool { return concurrency.LineOf(sm) == 1 }, soon, tick)
+		require.NoError(t, p.Release(ctx))
+		passed := concurrency.LineOf(sm) == 0
+		hold.Remove()
+		close(held)
+		require.NoError(t, granted(t, first, "it is next").Release(ctx))
+		if passed {
+			return
+		}
+	}
+	t.Error("no permit that could stay passed to the call in line, in 20 attempts")
+}
+
+// A limit of 0 stops the calls in line as well, however long permits may pass.
+func TestPauseStopsALine(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	sm := lines(t, s, concurrency.SemaphoreOptions{Handover: time.Minute})
+	p := acquire(t, ctx, sm)
+	waits := ask2(ctx, sm)
+	require.Eventually(t, func() bool { return concurrency.LineOf(sm) == 1 }, soon, tick)
+	f.queued(2) // it follows the queue, or is about to
+	other, _ := f.Session(idle())
+	operator := sem(t, other, "x", 1)
+	require.NoError(t, operator.SetLimit(ctx, 0))
+	require.Eventually(t, func() bool { return concurrency.LimitOf(sm) == 0 }, soon, tick)
+	require.NoError(t, p.Release(ctx))
+	require.Equal(t, 1, concurrency.LineOf(sm))
+	require.NoError(t, operator.SetLimit(ctx, 1))
+	require.NoError(t, granted(t, waits, "the limit is as before").Release(ctx))
+}
