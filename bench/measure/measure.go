@@ -8,7 +8,6 @@ package measure
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -98,62 +97,6 @@ type Results struct {
 // NewResults returns empty results.
 func NewResults() *Results {
 	return &Results{Samples: map[string][]Sample{}, Missing: map[string]string{}, Points: map[string]Point{}}
-}
-
-// Run measures all groups in rounds. progress is called before each cell.
-func Run(ctx context.Context, groups []Group, rounds int, progress func(round int, group, cell string)) (*Results, error) {
-	r := NewResults()
-	for round := range rounds {
-		for _, g := range groups {
-			if g.Rounds > 0 && round >= g.Rounds {
-				continue
-			}
-			if err := r.group(ctx, g, round, progress); err != nil {
-				return r, fmt.Errorf("%s, round %d: %w", g.Name, round+1, err)
-			}
-		}
-	}
-	return r, nil
-}
-
-func (r *Results) group(ctx context.Context, g Group, round int, progress func(int, string, string)) error {
-	cells, end, err := g.Cells(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	for _, c := range cells {
-		for i, id := range c.IDs {
-			if !slices.Contains(r.Order, id) {
-				r.Order = append(r.Order, id)
-			}
-			if i < len(c.Points) {
-				r.Points[id] = c.Points[i]
-			}
-		}
-	}
-	for _, c := range Turn(cells, round) {
-		progress(round, g.Name, c.IDs[0])
-		samples, err := c.Run(ctx)
-		if u, ok := err.(Unavailable); ok {
-			for _, id := range c.IDs {
-				r.Missing[id] = string(u)
-			}
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.IDs[0], err)
-		}
-		for i, id := range c.IDs {
-			all := r.Samples[id]
-			for len(all) <= round {
-				all = append(all, nil)
-			}
-			all[round] = samples[i]
-			r.Samples[id] = all
-		}
-	}
-	return nil
 }
 
 // Turn returns the order of a round: each starts with another cell, and every second one goes
@@ -254,8 +197,9 @@ func (r *Results) Judge(c Comparison) Verdict {
 		v.Ratios = append(v.Ratios, mine/base)
 	}
 	v.Ratio = c.Metric.over(v.Ratios)
+	v.Missing = cmp.Or(r.Missing[c.Of], r.Missing[c.Against])
 	if len(v.Ratios) == 0 {
-		v.Missing = cmp.Or(r.Missing[c.Of], r.Missing[c.Against], "not measured")
+		v.Missing = cmp.Or(v.Missing, "not measured")
 	}
 	return v
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMedian(t *testing.T) {
@@ -94,7 +95,7 @@ func TestMissingAndFailed(t *testing.T) {
 		t.Errorf("%v\n%s", err, &table)
 	}
 	broken := Cell{IDs: []string{"c"}, Run: func(context.Context) ([]Sample, error) { return nil, errors.New("broken") }}
-	if _, err := Run(t.Context(), []Group{group([]Cell{broken})}, 1, func(int, string, string) {}); err == nil || !strings.Contains(err.Error(), "c: broken") {
+	if _, err := Run(t.Context(), []Group{group([]Cell{broken})}, 1, func(int, string, string) {}); err == nil || !strings.Contains(err.Error(), "c, round 1: broken") {
 		t.Errorf("the error of a cell: %v", err)
 	}
 }
@@ -106,7 +107,7 @@ func TestLinesAreReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	var file, before, after bytes.Buffer
-	m := Machine{Date: "2026-01-02", CPU: "x", Cores: 2, Fsync: 0.5, Rounds: 2, Each: "1s"}
+	m := Machine{Date: "2026-01-02", CPU: "x", Cores: 2, Fsync: 0.5, Rounds: 2, Each: "1s", Note: "busy"}
 	if err := Lines(&file, m, r, []Verdict{r.Judge(compare)}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,5 +156,54 @@ func TestTables(t *testing.T) {
 			}
 			at = next
 		}
+	}
+}
+
+// A cell that fails, or does not end, says so in its row and is not measured again; the others are.
+func TestTheOthersAreMeasured(t *testing.T) {
+	defer func(limit, grace time.Duration) { cellLimit, cellGrace = limit, grace }(cellLimit, cellGrace)
+	cellLimit, cellGrace = 10*time.Millisecond, 10*time.Millisecond
+	runs := 0
+	broken := Cell{IDs: []string{"k: broken"}, Run: func(context.Context) ([]Sample, error) {
+		runs++
+		return nil, errors.New("no space | left\non the device")
+	}}
+	slow := Cell{IDs: []string{"k: slow"}, Run: func(ctx context.Context) ([]Sample, error) { <-ctx.Done(); return nil, ctx.Err() }}
+	free := make(chan struct{})
+	defer close(free)
+	stuck := Cell{IDs: []string{"k: stuck"}, Run: func(context.Context) ([]Sample, error) { <-free; return nil, nil }}
+	compare := Comparison{Of: "k: a", Against: "k: broken", Metric: Rate}
+	none := Group{Name: "none", Compare: []Comparison{{Of: "n: a"}}, Cells: func(context.Context) ([]Cell, func(), error) { return nil, nil, errors.New("no etcd") }}
+	r, err := Run(t.Context(), []Group{none, group([]Cell{broken, slow, stuck, fixed("k: a", 1, 2)})}, 2, func(int, string, string) {})
+	for _, want := range []string{"no space", "slow, round 1: not measured within 10ms", "did not end within 10ms", "none, round 1: no etcd"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error has no %q: %v", want, err)
+		}
+	}
+	if runs != 1 || len(r.Samples["k: a"]) != 2 {
+		t.Errorf("the cell that fails was measured %d times, the other one %d times", runs, len(r.Samples["k: a"]))
+	}
+	if v := r.Judge(compare); v.Missing != "failed: no space / left" {
+		t.Errorf("%+v", v)
+	}
+	if v := r.Judge(none.Compare[0]); v.Missing != "failed: no etcd" {
+		t.Errorf("%+v", v)
+	}
+	var file, before, after bytes.Buffer
+	_, _ = Lines(&file, Machine{}, r, nil), Table(&before, Machine{}, r, nil)
+	_, again, _, _ := Read(&file)
+	_ = Table(&after, Machine{}, again, nil)
+	if before.String() != after.String() || !strings.Contains(before.String(), "not measured within") {
+		t.Errorf("written\n%s\nread\n%s", &before, &after)
+	}
+}
+
+// Ctrl-C ends the run with its cause; nothing more is measured.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	first := Cell{IDs: []string{"k: a"}, Run: func(context.Context) ([]Sample, error) { cancel(); return nil, ctx.Err() }}
+	next := Cell{IDs: []string{"k: b"}, Run: func(context.Context) ([]Sample, error) { t.Error("measured"); return nil, nil }}
+	if _, err := Run(ctx, []Group{group([]Cell{first, next})}, 1, func(int, string, string) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -41,6 +41,20 @@ type Machine struct {
 	Fsync  float64 `json:"fsync_ms"` // median of a write of 4 KB and its fsync, where the servers write
 	Rounds int     `json:"rounds"`
 	Each   string  `json:"each"` // how long each cell is measured
+	Note   string  `json:"note,omitempty"`
+}
+
+// Caption says in a line what the figures are of.
+func (m Machine) Caption() string {
+	return fmt.Sprintf("%s; %s, %d cores; etcd %s, Redis %s; fsync %s ms; medians of %d × %s%s",
+		m.Date, m.CPU, m.Cores, m.Etcd, m.Redis, Figure(m.Fsync), m.Rounds, m.Each, m.note())
+}
+
+func (m Machine) note() string {
+	if m.Note == "" {
+		return ""
+	}
+	return "; " + m.Note
 }
 
 // Lines returns everything for machines, one JSON object a line.
@@ -93,6 +107,9 @@ func Read(r io.Reader) (Machine, *Results, []Line, error) {
 			m = *l.Machine
 		case l.Cell != "" && l.Missing != "":
 			results.Missing[l.Cell] = l.Missing
+			if len(results.Samples[l.Cell]) == 0 {
+				results.Order = append(results.Order, l.Cell)
+			}
 		case l.Cell != "":
 			if len(results.Samples[l.Cell]) == 0 {
 				results.Order = append(results.Order, l.Cell)
@@ -218,8 +235,8 @@ func (r *Results) kinds() (kinds []string, of map[string][]string) {
 
 // Table writes the report for people: ratios first, absolute figures after.
 func Table(w io.Writer, m Machine, r *Results, verdicts []Verdict) error {
-	fmt.Fprintf(w, "%s, %s, %d cores, %s, %s\netcd %s, Redis %s, fsync %s ms; %d rounds of %s each, medians\n\n",
-		m.Date, m.CPU, m.Cores, m.OS, m.Go, m.Etcd, m.Redis, Figure(m.Fsync), m.Rounds, m.Each)
+	fmt.Fprintf(w, "%s, %s, %d cores, %s, %s\netcd %s, Redis %s, fsync %s ms; %d rounds of %s each, medians%s\n\n",
+		m.Date, m.CPU, m.Cores, m.OS, m.Go, m.Etcd, m.Redis, Figure(m.Fsync), m.Rounds, m.Each, m.note())
 	if err := aligned(w, rows(verdicts)); err != nil {
 		return err
 	}
@@ -243,9 +260,11 @@ func aligned(w io.Writer, rows [][]string) error {
 
 // Markdown writes the same as tables of a page.
 func Markdown(w io.Writer, m Machine, r *Results, verdicts []Verdict) error {
-	fmt.Fprintf(w, "%s; %s, %d cores; %s, %s; etcd %s, Redis %s; a write of 4 KB with fsync takes %s ms; medians of %d rounds, each cell measured for %s.\n\n",
-		m.Date, m.CPU, m.Cores, m.OS, m.Go, m.Etcd, m.Redis, Figure(m.Fsync), m.Rounds, m.Each)
-	grid(w, rows(verdicts))
+	fmt.Fprintf(w, "%s; %s, %d cores; %s, %s; etcd %s, Redis %s; a write of 4 KB with fsync takes %s ms; medians of %d rounds, each cell measured for %s%s.\n\n",
+		m.Date, m.CPU, m.Cores, m.OS, m.Go, m.Etcd, m.Redis, Figure(m.Fsync), m.Rounds, m.Each, m.note())
+	if len(verdicts) > 0 {
+		grid(w, rows(verdicts))
+	}
 	kinds, of := r.kinds()
 	for _, kind := range kinds {
 		fmt.Fprintln(w)

@@ -22,7 +22,10 @@ type Scene struct {
 	Bursts    bool          // every now and then all holds are long
 	Impatient time.Duration // four of five callers give up within this time
 	RTT       time.Duration // of each process to etcd
-	// during happens while it is measured; without it the scene takes three times Env.For.
+	// Least is how long it is measured at least: longer than the bound that it is compared with, because
+	// a slot that is free at the end counts only up to there. It is measured for 3 × Env.For otherwise.
+	Least time.Duration
+	// during happens while it is measured; without it the callers only work on.
 	during func(ctx context.Context, s *stage) error
 }
 
@@ -97,7 +100,7 @@ func (s *stage) run(ctx context.Context) (sample measure.Sample, err error) {
 	}
 	s.slots.measure(true)
 	if s.during == nil {
-		err = after(3 * s.For)(ctx)
+		err = after(s.lasts())(ctx)
 	} else {
 		err = s.during(ctx, s)
 	}
@@ -111,6 +114,8 @@ func (s *stage) run(ctx context.Context) (sample measure.Sample, err error) {
 	}
 	return sample, err
 }
+
+func (s *stage) lasts() time.Duration { return max(3*s.For, s.Least) }
 
 // hold takes the permanent permits.
 func (s *stage) hold(ctx context.Context) (err error) {
@@ -239,7 +244,7 @@ func more(n int) func(context.Context, *stage) error {
 // until waits until so many permits were granted, or for a time after which the slots that are still
 // free count.
 func (s *stage) until(ctx context.Context, granted int64) error {
-	for late := time.Now().Add(settle); s.granted.Load() < granted && time.Now().Before(late); {
+	for late := time.Now().Add(max(settle, s.Least)); s.granted.Load() < granted && time.Now().Before(late); {
 		if err := after(time.Millisecond)(ctx); err != nil {
 			return err
 		}
@@ -253,7 +258,7 @@ func kill(ctx context.Context, s *stage) error {
 	if _, err := s.Etcd.Client().Revoke(ctx, s.holder.Lease()); err != nil {
 		return err
 	}
-	return after(3 * s.For)(ctx)
+	return after(s.lasts())(ctx)
 }
 
 // pause is how long a member stands still.
@@ -287,5 +292,5 @@ func stopMember(ctx context.Context, s *stage) error {
 	if err := member.Resume(); err != nil {
 		return err
 	}
-	return after(3 * s.For)(ctx)
+	return after(s.lasts())(ctx)
 }

@@ -36,8 +36,8 @@ func (e *Env) crowd(ctx context.Context, l Lock, w Crowd) (measure.Sample, error
 	if err != nil {
 		return nil, err
 	}
-	var released atomic.Int64 // when, at limit 1, as nanoseconds since begun
-	var granted atomic.Int64
+	var released atomic.Int64             // when, at limit 1, as nanoseconds since begun
+	var granted, held, holds atomic.Int64 // held is a sum of nanoseconds
 	begun := time.Now()
 	hold := func(acquire acquire) op {
 		return func(ctx context.Context, c *caller) error {
@@ -54,6 +54,10 @@ func (e *Env) crowd(ctx context.Context, l Lock, w Crowd) (measure.Sample, error
 			granted.Add(1)
 			if w.Hold > 0 {
 				time.Sleep(w.Hold)
+				if c.on.Load() { // a sleep takes longer than it is asked to, the more the shorter it is
+					held.Add(int64(time.Since(now)))
+					holds.Add(1)
+				}
 			}
 			released.Store(int64(time.Since(begun)))
 			return release(context.WithoutCancel(ctx))
@@ -72,8 +76,8 @@ func (e *Env) crowd(ctx context.Context, l Lock, w Crowd) (measure.Sample, error
 	if l.queue == nil {
 		withoutEtcd(s)
 	}
-	if w.Hold > 0 {
-		s[measure.Capacity] = s[measure.Rate] * w.Hold.Seconds() / float64(w.Limit)
+	if n := holds.Load(); n > 0 {
+		s[measure.Capacity] = s[measure.Rate] * time.Duration(held.Load()/n).Seconds() / float64(w.Limit)
 	}
 	return s, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/bench/measure"
 	"github.com/etcdkit/etcdkit/bench/servers"
+	"github.com/etcdkit/etcdkit/concurrency"
 )
 
 // The plots that the sweeps are drawn in.
@@ -66,7 +67,7 @@ func (s Setup) holds() measure.Group {
 	const kind = "work, limit 1, 8 processes with 4 callers each"
 	locks := append(modes(), Redislock(servers.Everysec), Redislock(servers.Always), Ideal())
 	return measure.Group{Name: kind, Cells: s.on(1, func(e *Env) (cells []measure.Cell) {
-		for _, hold := range []time.Duration{200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
+		for _, hold := range []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
 			for _, l := range locks {
 				w := Crowd{Processes: 8, Callers: 4, Limit: 1, Hold: hold}
 				cells = append(cells, at(PlotHold, l.Name, ms(hold), e.Cell(fmt.Sprintf("%s: %s, %v", kind, l.Name, hold), l, w)))
@@ -76,9 +77,12 @@ func (s Setup) holds() measure.Group {
 	})}
 }
 
+// handover is how long permits pass between the callers of one process.
+const handover = 20 * time.Millisecond
+
 // modes are our semaphore by its options.
 func modes() []Lock {
-	return []Lock{Ours("ours", nil)}
+	return []Lock{Ours("ours", nil), Ours("ours, Handover", &concurrency.SemaphoreOptions{Handover: handover})}
 }
 
 // inFlight sweeps idempotent requests.

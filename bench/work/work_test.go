@@ -36,7 +36,7 @@ func TestLocks(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	for _, l := range []Lock{
-		Mutex(), Ours("ours", nil), EtcdMutex(), Ideal(),
+		Mutex(), EtcdMutex(), Ideal(), modes()[0], modes()[1],
 		Redislock(servers.Always), Redislock(servers.Everysec), Redsync(servers.Always), Redsync(servers.Everysec),
 	} {
 		t.Run(l.Name, func(t *testing.T) {
