@@ -18,6 +18,7 @@ FUZZTIME    ?= 20s
 BENCH       ?= .
 BENCHTIME   ?= 1s
 ROUNDS      ?= 3
+NOTE        ?=
 ARGS        ?=
 PARTS       ?= race etcd37 stall chaos chaos-processes mutants compat model fuzz
 FILE        ?=
@@ -163,6 +164,19 @@ bench: ## Measure etcdkit beside its peers in one table: etcd's Mutex, locks on 
 bench-scale: ## The same over the number of waiting processes, limits, lengths of work, members and requests in flight; a quarter of an hour (ROUNDS=3 BENCHTIME=1s)
 	@$(patiently) go -C bench build -o ../bin/bench .
 	@bin/bench -out bin/bench-scale.jsonl -rounds $(ROUNDS) -benchtime $(BENCHTIME) $(ARGS) scale
+
+# Status 3: everything was written, and some rows say why they have no figures.
+.PHONY: bench-docs
+bench-docs: ## Run both, and write their tables and plots into docs/benchmarks.md (ROUNDS=3 BENCHTIME=1s NOTE="the machine was busy")
+	@$(patiently) go -C bench build -o ../bin/bench .
+	@bin/bench -out docs/benchmarks/table.jsonl -rounds $(ROUNDS) -benchtime $(BENCHTIME) -note '$(NOTE)' $(ARGS) table || [[ $$? == 3 ]]
+	@bin/bench -out docs/benchmarks/scale.jsonl -rounds $(ROUNDS) -benchtime $(BENCHTIME) -note '$(NOTE)' $(ARGS) scale || [[ $$? == 3 ]]
+	@bin/bench docs docs/benchmarks docs/benchmarks.md
+
+.PHONY: bench-page
+bench-page: ## Write the tables and plots into docs/benchmarks.md again, from docs/benchmarks/*.jsonl
+	@$(patiently) go -C bench build -o ../bin/bench .
+	@bin/bench docs docs/benchmarks docs/benchmarks.md
 
 .PHONY: microbench
 microbench: ## Run the Go benchmarks of all packages, one package at a time (BENCH=regexp BENCHTIME=1s)

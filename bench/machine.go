@@ -38,7 +38,7 @@ func machine(redis string, fsync time.Duration, o options) measure.Machine {
 	return measure.Machine{
 		Date: time.Now().UTC().Format("2006-01-02"), CPU: processor(), Cores: runtime.GOMAXPROCS(0),
 		OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Etcd: version.Version, Redis: redis,
-		Fsync: float64(fsync.Microseconds()) / 1e3, Rounds: o.rounds, Each: o.each.String(),
+		Fsync: float64(fsync.Microseconds()) / 1e3, Rounds: o.rounds, Each: o.each.String(), Note: o.note,
 	}
 }
 

@@ -2,6 +2,8 @@
 //
 //	bench [flags] table   the table of `make bench`
 //	bench [flags] scale   the sweeps of `make bench-scale`
+//	bench plots FILE DIR  the plots of a file of JSON lines
+//	bench docs DIR PAGE   the tables and plots of a page, of DIR's table.jsonl and scale.jsonl
 package main
 
 import (
@@ -13,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/etcdkit/etcdkit/bench/measure"
@@ -23,13 +26,19 @@ import (
 func main() {
 	servers.Main()
 	work.Main()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once, and the kernel its children
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
+		if errors.Is(err, errIncomplete) {
+			os.Exit(3)
+		}
 		os.Exit(1)
 	}
 }
+
+// errIncomplete is why the process ends with status 3: everything was written, some rows without figures.
+var errIncomplete = errors.New("some cells could not be measured")
 
 // options are the flags of the command.
 type options struct {
@@ -39,6 +48,7 @@ type options struct {
 	out    string
 	json   bool
 	only   string
+	note   string
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -51,15 +61,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f.StringVar(&o.out, "out", "", "the file for the JSON lines; none if empty")
 	f.BoolVar(&o.json, "json", false, "print the JSON lines instead of the table")
 	f.StringVar(&o.only, "only", "", "a regular expression: only groups with such a name")
+	f.StringVar(&o.note, "note", "", "what a reader must know of this run, such as that the machine is busy")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
 		return err
 	}
+	if f.Arg(0) == "plots" && f.NArg() == 3 {
+		return drawn(f.Arg(1), f.Arg(2), stdout)
+	}
+	if f.Arg(0) == "docs" && f.NArg() == 3 {
+		return documented(f.Arg(1), f.Arg(2))
+	}
 	groups := map[string]func(work.Setup) []measure.Group{"table": work.Table, "scale": work.Scale}[f.Arg(0)]
 	if f.NArg() != 1 || groups == nil {
-		return fmt.Errorf("what to run is %q; it is table or scale", f.Args())
+		return fmt.Errorf("what to run is %q; it is table, scale, plots FILE DIR, or docs DIR PAGE", f.Args())
 	}
 	if o.rounds < 1 || o.each <= 0 {
 		return errors.New("-rounds and -benchtime must be positive")
@@ -89,17 +106,26 @@ func measureAll(ctx context.Context, all func(work.Setup) []measure.Group, o opt
 	p := newProgress(stderr, o.rounds, len(groups))
 	results, err := measure.Run(ctx, groups, o.rounds, p.step)
 	p.end()
-	if err != nil {
+	if ctx.Err() != nil {
 		return err
 	}
-	var verdicts []measure.Verdict
+	if err != nil {
+		err = fmt.Errorf("%w:\n%w", errIncomplete, err)
+	}
+	if failed := report(o, machine(redis.Version, fsync, o), results, judged(groups, results), stdout, stderr); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// judged takes all ratios.
+func judged(groups []measure.Group, r *measure.Results) (verdicts []measure.Verdict) {
 	for _, g := range groups {
 		for _, c := range g.Compare {
-			verdicts = append(verdicts, results.Judge(c))
+			verdicts = append(verdicts, r.Judge(c))
 		}
 	}
-	m := machine(redis.Version, fsync, o)
-	return report(o, m, results, verdicts, stdout, stderr)
+	return verdicts
 }
 
 func report(o options, m measure.Machine, r *measure.Results, verdicts []measure.Verdict, stdout, stderr io.Writer) error {
