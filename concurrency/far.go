@@ -33,6 +33,21 @@ func horizons(ctx context.Context) func(fixed bool) queue.Horizon {
 	}
 }
 
+// comes counts a request that is about to be written, until came is called: it may be before all that
+// wait. A try cannot be, since it is written only where it need not wait.
+func (q *sessionQueue) comes(r request) (came func()) {
+	if r.bounded && r.maxWaiters == 0 {
+		return func() {}
+	}
+	counted := q.waiters.comes()
+	return func() {
+		counted()
+		if q.waiters.settles(q.far) {
+			q.guided()
+		}
+	}
+}
+
 // wait adds a request to those of the session that wait in this queue, until leave is called.
 func (q *sessionQueue) wait(c *ticket) (s *seat, leave func()) {
 	s = &seat{ticket: c, woken: make(chan struct{}, 1)}
@@ -98,18 +113,28 @@ func (q *sessionQueue) sleep(ctx context.Context, e *engine.Epoch, s *seat, begu
 			if q.isGone(ctx, s) {
 				return q.keyGone(ctx, e, s.ticket, begun)
 			}
+			if limit := q.limitSeen(); queue.TooHeavy(s.slot.Weight, limit) {
+				e.Withdraw(s.Ticket, q.refusal(s.ticket))
+				return tooHeavy(q.level(), s.slot.Weight, limit)
+			}
 		case <-report.C:
 			call(q.own.trace.Waiting, WaitInfo{Name: q.name, Token: s.Token, Waited: time.Since(begun), Limit: int(q.limitSeen()), Ahead: s.found.Ahead})
 			report.Reset(q.own.reportEvery)
 		case <-ctx.Done():
 			e.Withdraw(s.Ticket, q.refusal(s.ticket))
-			full, ok := q.behind(s.ticket)
-			if !ok {
-				full = &FullError{Name: q.name, Limit: int(q.limitSeen())}
-			}
-			return q.waitEnded(ctx, full)
+			return q.waitEnded(ctx, q.crowdBefore(s.ticket))
 		}
 	}
+}
+
+// crowdBefore describes the queue before a far request: as its Txn has counted it, if that shows it.
+// Otherwise heavy requests count like others: so many are before it that the limit is in use.
+func (q *sessionQueue) crowdBefore(c *ticket) *FullError {
+	if full, ok := q.behind(c); ok {
+		return full
+	}
+	limit := q.limitSeen()
+	return fullByCount(q.name, limit, max(limit, int64(c.found.Ahead)))
 }
 
 // isGone reports whether a request's key is gone.
@@ -151,6 +176,7 @@ func (q *sessionQueue) tail(ctx context.Context, s *seat) (t tail, err error) {
 	if q.fixed == 0 {
 		l, stored, err := q.limit.Learn(limit.First(resp.Responses[1]), nil)
 		t.limit, t.near = l, err != nil || !stored
+		q.waiters.wakeIf(func(s *seat) bool { return queue.TooHeavy(s.slot.Weight, l.N) })
 	}
 	found, there := resp.Responses[0].GetResponseRange(), false
 	for _, kv := range found.Kvs {

@@ -44,7 +44,7 @@ type grant struct {
 type bid struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	behind atomic.Pointer[FullError] // what was before it when it was written
+	before atomic.Pointer[FullError] // what was before it when it was written
 }
 
 // errSurplus ends a bid that no call in line needs.
@@ -96,18 +96,30 @@ func (k *keeper) granted(p *Permit, begun time.Time) *Permit {
 	return p
 }
 
-// behind describes the queue before the line: what etcd has counted when the oldest bid was written.
+// behind describes the queue before the line: as a bid sees it that is near, and otherwise what etcd has
+// counted when the oldest bid was written.
 func (k *keeper) behind() *FullError {
 	q, l := k.queue, &k.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var full FullError
 	for _, b := range l.bids {
-		if full := b.behind.Load(); full != nil {
-			full := *full
-			return &full
+		if before := b.before.Load(); before != nil {
+			full = *before
+			break
 		}
 	}
-	return &FullError{Name: q.name, Limit: int(q.limitSeen())}
+	if way, _ := q.waiters.now(); way == whole && full.Name != "" { // the bid follows the queue
+		m := q.view.Join()
+		defer m.Leave()
+		if seen := q.seen(m.Mirror, &ticket{queue: q}); !seen.unseen() {
+			return seen
+		}
+	}
+	if full.Name == "" {
+		full = FullError{Name: q.name, Limit: int(q.limitSeen())}
+	}
+	return &full
 }
 
 // join adds a call to the line.

@@ -232,7 +232,7 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 			_, _ = q.sess.Remove(ctx, former.Stored)
 		}
 	}
-	came := q.waiters.comes()
+	came := q.comes(r)
 	defer came()
 	var admitted bool
 	if r.bounded {
@@ -244,8 +244,8 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 	r.entry.landed()
 	if err == nil && !admitted && c.next == nil {
 		c.came = came
-		if full, ok := q.behind(c); ok && r.bid != nil {
-			r.bid.behind.Store(full)
+		if r.bid != nil {
+			r.bid.before.Store(q.crowdBefore(c))
 		}
 		err = q.await(ctx, e, c, begun)
 	}

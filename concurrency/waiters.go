@@ -52,11 +52,18 @@ func (w *waiters) enter(s *seat, far func(*seat) bool) (guide bool) {
 	w.link(s)
 	switch {
 	case w.way == whole:
-		return w.sleeps(far)
+		return w.sleeps(far, w.coming-1) // s itself
 	case w.first == s || !far(s):
 		w.look()
 	}
 	return false
+}
+
+// settles is for the end of another request's writing, likewise.
+func (w *waiters) settles(far func(*seat) bool) (guide bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.way == whole && w.sleeps(far, w.coming)
 }
 
 // leave removes a request that waits no more, likewise.
@@ -66,7 +73,7 @@ func (w *waiters) leave(s *seat, far func(*seat) bool) (guide bool) {
 	was := w.first
 	w.unlink(s)
 	if w.way == whole {
-		return w.sleeps(far)
+		return w.sleeps(far, w.coming)
 	}
 	if was == s {
 		w.look()
@@ -116,8 +123,8 @@ func (w *waiters) unlink(s *seat) {
 
 // sleeps has all requests sleep if the first is far. While others are being written it is not known
 // which is the first. w.mu is held.
-func (w *waiters) sleeps(far func(*seat) bool) bool {
-	if w.first == nil || w.coming > 1 || !far(w.first) {
+func (w *waiters) sleeps(far func(*seat) bool, others int) bool {
+	if w.first == nil || others > 0 || !far(w.first) {
 		return false
 	}
 	w.move(asleep)

@@ -1,0 +1,103 @@
+package concurrency_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+)
+
+// A limit is lowered below the weight of a request that sleeps: it fails, as one that follows the queue.
+func TestFarRequestTooHeavy(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	const limit = 4
+	s, _ := f.Session(idle())
+	for range limit {
+		acquire(t, ctx, sem(t, s, "x", limit))
+	}
+	f.line(blind, limit, int(blind.Distance(limit)))
+	own, _ := f.tiny(nil)
+	sm := sem(t, own, "x", limit)
+	heavy, light := ask2(ctx, sm, concurrency.Weight(limit)), ask2(ctx, sm)
+	require.Eventually(t, func() bool { return concurrency.Sleeps(sm) }, soon, tick)
+	require.NoError(t, sem(t, s, "x", limit).SetLimit(ctx, 2))
+	select {
+	case a := <-heavy:
+		require.ErrorIs(t, a.err, concurrency.ErrInvalid)
+	case <-time.After(soon):
+		t.Fatal("it waits for what it never gets")
+	}
+	require.Empty(t, light)
+}
+
+// A wait that ends far away knows that the limit is in use, whatever the weights before it: that is no
+// outage.
+func TestFarWaitBehindHeavyRequestsEnds(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	const limit = 2
+	s, _ := f.Session(idle())
+	plain := sem(t, s, "x", limit)
+	acquire(t, ctx, plain, concurrency.Weight(limit))
+	for range 8 {
+		ask2(ctx, plain, concurrency.Weight(2))
+	}
+	f.queued(9)
+	own, _ := f.tiny(nil)
+	sm := sem(t, own, "x", limit)
+	ask2(ctx, sm)
+	require.Eventually(t, func() bool { return concurrency.Sleeps(sm) }, soon, tick)
+	_, err := sm.Acquire(ctx, concurrency.Wait(200*time.Millisecond))
+	require.ErrorIs(t, err, concurrency.ErrFull)
+	require.NotErrorIs(t, err, concurrency.ErrUnavailable)
+	full, ok := errors.AsType[*concurrency.FullError](err)
+	require.True(t, ok)
+	require.Equal(t, limit, full.Used)
+	require.Positive(t, full.Waiting)
+}
+
+// A far request sleeps beside calls of its session whose requests are being written: beside tries at once,
+// beside others as soon as they are written.
+func TestFarRequestBesideOtherCalls(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		opts []concurrency.AcquireOption
+		then bool
+	}{"a try": {[]concurrency.AcquireOption{concurrency.Wait(0)}, false}, "a call that waits": {nil, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, ctx := shared(t), ctxT(t)
+			s, _ := f.Session(idle())
+			acquire(t, ctx, sem(t, s, "x", 1))
+			f.line(blind, 1, 4)
+			own, client := f.tiny(nil)
+			sm := sem(t, own, "x", 1)
+			_, err := sm.TryAcquire(ctx) // the limit is known from now on
+			require.ErrorIs(t, err, concurrency.ErrFull)
+			hang, resume := context.WithCancel(ctx)
+			defer resume()
+			reached, first := make(chan struct{}), atomic.Bool{}
+			for _, method := range []string{"Txn", "Range"} { // whichever its first request is
+				client.Inject(embedtest.Fault{Method: method, Times: 1, Do: embedtest.Pass, Before: func() { close(reached); <-hang.Done() },
+					Match: func(string, any) bool { return first.CompareAndSwap(false, true) }})
+			}
+			ask2(ctx, sm, c.opts...)
+			closed(t, reached, "it is being written")
+			ask2(ctx, sm)
+			f.queued(6)
+			if c.then {
+				require.Eventually(t, func() bool { return concurrency.Follows(sm) }, soon, tick)
+				require.False(t, concurrency.Sleeps(sm), "the other request may be before it")
+				resume()
+			}
+			require.Eventually(t, func() bool { return concurrency.Sleeps(sm) }, soon, tick)
+		})
+	}
+}
