@@ -74,8 +74,9 @@ type Options struct {
 	// *ScopeFullError, so that one tenant cannot fill the store; requests that have a record
 	// continue, which includes replays and takeovers. It bounds the number of records, not their
 	// size. It is soft: a process uses a count for 0.1 ms per counted record or for 20 times as
-	// long as it took, whichever is longer, at least 10 ms and at most 10 s; meanwhile it adds the
-	// requests that it begins, and does not see those of other processes. A count is one more read
+	// long as it took (as long, if the scope is full), whichever is longer, at least 10 ms and at
+	// most 10 s; meanwhile it adds the requests that it begins, and does not see those of other
+	// processes, nor records that are removed. A count is one more read
 	// for a new request. Defaults to 0, no bound.
 	MaxPerScope int
 	// NearQuota is the part of etcd's quota from which on no new request begins: it is

@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // within these bounds. etcd needs about half a microsecond per key, so each process makes it count for
 // half a percent of the time, whatever a tenant sends. It also visits, and does not count, the names
 // that have expired since its last compaction: where these are many, a process counts a scope for 5 % of
-// the time.
+// the time, and one that is full for up to half of it.
 const (
 	usedPerKey  = 100 * time.Microsecond
 	usedPerTook = 20
@@ -23,10 +24,16 @@ const (
 	usedMost    = 10 * time.Second
 )
 
-// usedFor is how long a process uses a count of n keys that took so long.
-func usedFor(n int64, took time.Duration) time.Duration {
+// usedFor is how long a process uses a count of n keys that took so long. One that shows a full scope
+// is used for no longer than it took, if that is longer than by its keys: it refuses requests that may
+// have room by now.
+func usedFor(n int64, took time.Duration, full bool) time.Duration {
 	perKey := time.Duration(min(n, int64(usedMost/usedPerKey))) * usedPerKey
-	return min(max(perKey, usedPerTook*took, usedLeast), usedMost)
+	times := time.Duration(usedPerTook)
+	if full {
+		times = 1
+	}
+	return min(max(perKey, times*took, usedLeast), usedMost)
 }
 
 // scopes has the number of records of each scope in which this process begins requests.
@@ -44,8 +51,8 @@ type tally struct {
 	took time.Duration
 }
 
-func (t *tally) fresh() bool {
-	return aged(t.at) < usedFor(t.n, t.took)
+func (t *tally) fresh(most int) bool {
+	return aged(t.at) < usedFor(t.n, t.took, t.n >= int64(most))
 }
 
 // tally returns the tally of a scope, and removes old ones.
@@ -55,7 +62,7 @@ func (s *scopes) tally(scope string) *tally {
 	t := s.of[scope]
 	if t == nil {
 		if len(s.of) >= s.sweep {
-			maps.DeleteFunc(s.of, func(_ string, t *tally) bool { return !t.fresh() && len(t.turn) == 0 })
+			maps.DeleteFunc(s.of, func(_ string, t *tally) bool { return !t.fresh(math.MaxInt) && len(t.turn) == 0 })
 			s.sweep = 2*len(s.of) + 64
 		}
 		t = &tally{turn: make(chan struct{}, 1)}
@@ -68,7 +75,7 @@ func (s *scopes) tally(scope string) *tally {
 func (s *scopes) take(t *tally, most int) (known, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !t.fresh() {
+	if !t.fresh(most) {
 		return false, false
 	}
 	return true, t.take(most)

@@ -22,6 +22,8 @@ func TestCountsAreSpaced(t *testing.T) {
 		{10, time.Minute, usedMost},
 		{1 << 62, 0, usedMost},
 	} {
-		assert.Equal(t, c.want, usedFor(c.n, c.took), "%d keys counted in %v", c.n, c.took)
+		assert.Equal(t, c.want, usedFor(c.n, c.took, false), "%d keys counted in %v", c.n, c.took)
 	}
+	assert.Equal(t, 300*time.Millisecond, usedFor(0, 300*time.Millisecond, true), "of a full scope")
+	assert.Equal(t, 100*time.Millisecond, usedFor(1000, time.Millisecond, true), "of a full scope")
 }
