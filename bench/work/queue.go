@@ -77,9 +77,15 @@ func (e *Env) crowd(ctx context.Context, l Lock, w Crowd) (measure.Sample, error
 		withoutEtcd(s)
 	}
 	if n := holds.Load(); n > 0 {
-		s[measure.Capacity] = s[measure.Rate] * time.Duration(held.Load()/n).Seconds() / float64(w.Limit)
+		s[measure.Capacity] = capacity(s[measure.Rate], time.Duration(held.Load()/n), w.Limit)
 	}
 	return s, nil
+}
+
+// capacity is the part of the permits that is in use. A hold that has begun before the window counts
+// whole, so that few long ones would come to more than all.
+func capacity(rate float64, held time.Duration, limit int) float64 {
+	return min(1, rate*held.Seconds()/float64(limit))
 }
 
 // open opens the lock in each process. end closes what was opened, also after an error.

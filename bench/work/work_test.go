@@ -58,6 +58,20 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+func TestCapacity(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate  float64
+		held  time.Duration
+		limit int
+		want  float64
+	}{{50, 10 * time.Millisecond, 1, 0.5}, {50, 10 * time.Millisecond, 2, 0.25}, {11, 100 * time.Millisecond, 1, 1}} {
+		if got := capacity(c.rate, c.held, c.limit); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // exclusive fails if two processes have the only permit.
 func exclusive(t *testing.T, e *Env, l Lock) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
