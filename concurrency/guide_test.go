@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,19 +85,19 @@ func TestTrapW12OldAnswer(t *testing.T) {
 func TestDistantWhileGuidesChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ended := false
-		d := distant{own: "own", stop: func() { ended = true }}
+		var ended atomic.Bool
+		d := distant{own: "own", stop: func() { ended.Store(true) }}
 		d.join()
 		d.join()
 		d.leave()
 		time.Sleep(2 * distantLingers)
-		require.False(t, ended, "a guide needs it")
+		require.False(t, ended.Load(), "a guide needs it")
 		d.leave()
 		time.Sleep(distantLingers / 2)
-		require.False(t, ended, "the next guide comes soon")
+		require.False(t, ended.Load(), "the next guide comes soon")
 		d.join()
 		d.leave()
 		time.Sleep(2 * distantLingers)
-		require.True(t, ended)
+		require.True(t, ended.Load())
 	})
 }
