@@ -193,9 +193,15 @@ func (q *sessionQueue) tail(ctx context.Context, s *seat) (t tail, err error) {
 // errOld says that an answer is older than the request for which it was asked.
 var errOld = errors.New("the answer is older than the request")
 
+// lookTimeout bounds one read of what is before a far request. Its turn may come meanwhile, so it is
+// shorter than commit.CallTimeout.
+const lookTimeout = 2 * time.Second
+
 // readAll reads linearizably, as of one revision that shows the request.
 func (q *sessionQueue) readAll(ctx context.Context, s *seat, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
+		call, cancel := context.WithTimeout(call, lookTimeout)
+		defer cancel()
 		return q.sess.KV().Txn(call).Then(ops...).Commit()
 	})
 	if err == nil {

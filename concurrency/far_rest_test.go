@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // A request that followed the queue because another of its session was near sleeps when that is served,
@@ -42,4 +44,25 @@ func TestSleepEndsTheView(t *testing.T) {
 	}
 	require.NoError(t, holder.Release(ctx))
 	require.NoError(t, granted(t, second, "the last").Release(ctx))
+}
+
+// etcd's answer to a read of what is before a far request never comes. The request reads again before
+// any other call to etcd would have ended, since its turn may have come.
+func TestFarReadIsBounded(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	holder := acquire(t, ctx, sem(t, s, "x", 1))
+	line := f.line(blind, 1, 3)
+	own, c := f.tiny(nil)
+	hang := c.Inject(embedtest.Fault{Method: "Txn", Match: readOf(line[2].key), Do: embedtest.HoldResponse})
+	ch := ask2(ctx, sem(t, own, "x", 1))
+	require.NoError(t, hang.WaitHit(ctx))
+	begun := time.Now()
+	for _, w := range append(line, sleeper{ch: ch}) {
+		require.NoError(t, holder.Release(ctx))
+		holder = granted(t, w.ch, "one after the other")
+	}
+	require.Less(t, time.Since(begun), commit.CallTimeout)
+	require.NoError(t, holder.Release(ctx))
 }

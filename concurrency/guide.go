@@ -21,46 +21,52 @@ type guide struct {
 	stop   func() // ends the watches of the requests before the first
 	first  *seat  // when it was last looked at
 	inVain bool   // it has followed the queue, and was far again
+	still  stillness
 }
+
+// vainPause bounds the pause after a request has followed the queue in vain.
+const vainPause = 200 * time.Millisecond
 
 func (g *guide) run() {
 	ctx := g.sess.Context()
 	defer g.distant.leave()
 	defer func() { g.stop() }()
 	g.distant.join()
-	var pause commit.Backoff
+	var failed commit.Backoff
+	vain := commit.Backoff{Most: vainPause}
 	for ctx.Err() == nil {
 		s := g.waiters.next()
 		if s == nil {
 			return
 		}
 		if s != g.first {
-			g.first, g.inVain = s, false
+			g.first, g.inVain, g.still = s, false, stillness{}
+			vain.Reset()
 		}
 		g.distant.follow(g.sessionQueue, s.ownKeys())
 		near, err := g.isNear(ctx, s)
-		switch {
-		case err != nil:
-			_ = pause.Wait(ctx, nil)
-		case near:
-			g.stop()
-			g.stop = func() {}
-			if g.inVain = g.near(ctx); g.inVain {
-				_ = pause.Wait(ctx, nil) // what the list has shown as near may be far for the view, again and again
-			} else {
-				pause.Reset()
-			}
+		if err != nil {
+			_ = failed.Wait(ctx, nil)
+			continue
+		}
+		failed.Reset()
+		if !near {
+			continue
+		}
+		g.stop()
+		g.stop = func() {}
+		if g.inVain = g.near(ctx); g.inVain {
+			_ = vain.Wait(ctx, nil) // what the list has shown as near may be far for the view, again and again
 		}
 	}
 }
 
 // near has the requests follow the queue until none is left, or the first is far. It returns true if
-// the first was far from the beginning.
+// g.first was far from the beginning.
 func (g *guide) near(ctx context.Context) (inVain bool) {
-	inVain = true
 	m := g.front.Join()
 	defer m.Leave()
-	for {
+	for followed := false; ; {
 		s, _ := g.waiters.ends()
 		if s == nil {
 			return false
@@ -70,10 +76,10 @@ func (g *guide) near(ctx context.Context) (inVain bool) {
 			ahead, _ := m.Ahead(s.Key, s.Token) // for a request that is gone there is none
 			if !g.horizon.Stays(ahead, g.limitSeen()) {
 				g.waiters.become(asleep)
-				return inVain
+				return s == g.first && !followed
 			}
 			g.waiters.become(front)
-			inVain = false
+			followed = true
 			changed = nil
 		}
 		select {
@@ -108,7 +114,8 @@ func (g *guide) isNear(ctx context.Context, s *seat) (near bool, err error) {
 	if !g.inVain {
 		h = h.Few(t.limit.N)
 	}
-	w := watching{seat: s, left: h.Watch(t.before, t.limit.N), limit: t.limit.Revs.Own, requests: t.requests, enough: h.Watched - h.Gone, every: h.Look}
+	w := watching{seat: s, left: h.Watch(t.before, t.limit.N), limit: t.limit.Revs.Own, requests: t.requests, still: &g.still, enough: h.Watched - h.Gone, every: h.Look}
+	w.still.see(t.requests)
 	if t.near || w.left == nil {
 		return true, nil
 	}
@@ -155,6 +162,9 @@ func (g *guide) sleepUntil(ctx context.Context, w *watching, gone <-chan string,
 		select {
 		case key := <-gone:
 			w.left = slices.DeleteFunc(w.left, func(e queue.Entry) bool { return e.Key == key })
+			if w.still.end() {
+				look.Reset(jitter(w.period()))
+			}
 		case <-look.C:
 			return then
 		case <-g.distant.changed:
@@ -168,7 +178,7 @@ func (g *guide) sleepUntil(ctx context.Context, w *watching, gone <-chan string,
 		case <-renew:
 			return listAgain
 		case <-g.waiters.moot:
-			if first, last := g.waiters.ends(); first != w.seat || !g.far(last) {
+			if first, last := g.waiters.ends(); first != w.seat || last.found.Known && !g.far(last) {
 				return listAgain
 			}
 		case <-ctx.Done():
@@ -185,8 +195,37 @@ type watching struct {
 	enough   int           // when no more are left, the request may be near
 	limit    int64         // mod revision of the limit
 	requests int64         // in the queue
+	still    *stillness
 	every    time.Duration // as a Horizon says
 }
+
+// stillness is for how many looks a queue has not changed, as far as they show.
+type stillness struct {
+	requests int64 // at the last look
+	looks    int
+}
+
+// see counts a look that has found so many requests.
+func (s *stillness) see(requests int64) {
+	if s.requests != requests {
+		*s = stillness{requests: requests}
+	}
+	s.looks++
+}
+
+// end is for a change of the queue. It returns whether there was none for long.
+func (s *stillness) end() bool {
+	was := s.looks
+	s.looks = 0
+	return was > stillLooks
+}
+
+// stillLooks is how many looks in a row find the same before the next ones are less often, and
+// stillPeriods how much less.
+const (
+	stillLooks   = 3
+	stillPeriods = 4
+)
 
 func (w *watching) keys() (keys []string) {
 	for _, e := range w.left {
@@ -198,7 +237,11 @@ func (w *watching) keys() (keys []string) {
 // period is how long the request sleeps at most before it looks.
 func (w *watching) period() time.Duration {
 	n := max(1, float64(w.requests)/lookCrowd)
-	return time.Duration(float64(w.every) * n * n)
+	n *= n
+	if w.still.looks > stillLooks {
+		n = max(n, stillPeriods)
+	}
+	return time.Duration(float64(w.every) * n)
 }
 
 // spread is the time over which the far requests of a queue spread their lists if all have a
@@ -232,7 +275,11 @@ func (w *watching) verify(ctx context.Context, q *sessionQueue) (again bool, err
 			left = append(left, e)
 		}
 	}
+	if len(left) < len(w.left) {
+		w.still.end()
+	}
 	w.left = left
+	w.still.see(requests)
 	return own == nil || own.CreateRevision != w.Token || requests < w.requests*3/4 ||
 		q.fixed == 0 && modOf(kv(len(ops)-1)) != w.limit, nil
 }

@@ -20,7 +20,7 @@ func asleepIn(requests int64) (*guide, *watching) {
 	q.distant.changed = make(chan struct{}, 1)
 	s := &seat{ticket: &ticket{Key: "own", Token: 100, found: mirror.Found{Known: true, Ahead: 50}}}
 	q.waiters.link(s)
-	w := &watching{seat: s, requests: requests, enough: 2, every: time.Second}
+	w := &watching{seat: s, requests: requests, still: &stillness{requests: requests}, enough: 2, every: time.Second}
 	for _, key := range []string{"a", "b", "c", "d"} {
 		w.left = append(w.left, queue.Entry{Key: key})
 	}
@@ -71,6 +71,47 @@ func TestGuideSleeps(t *testing.T) {
 			})
 		})
 	}
+}
+
+// How long a far request sleeps at most, after looks that have found so many requests. Where nothing
+// changes, a look is rare, and after a change it is not.
+func TestLooksInAQuietQueue(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		looks  []int64 // how many requests each has found
+		period time.Duration
+	}{
+		"at first":                       {[]int64{300}, time.Second},
+		"nothing has changed":            {[]int64{300, 300, 300}, time.Second},
+		"nothing has changed for long":   {[]int64{300, 300, 300, 300}, 4 * time.Second},
+		"nothing, among more":            {[]int64{450, 450, 450, 450}, 4 * time.Second},
+		"nothing, in a crowd (W15)":      {[]int64{1200, 1200, 1200, 1200}, 16 * time.Second},
+		"one has left":                   {[]int64{300, 300, 300, 300, 300, 299}, time.Second},
+		"one has come":                   {[]int64{300, 300, 300, 300, 300, 301}, time.Second},
+		"one has left, and then nothing": {[]int64{301, 300, 300, 300, 300}, 4 * time.Second},
+	} {
+		w := watching{still: &stillness{}, every: time.Second, requests: c.looks[0]}
+		for _, n := range c.looks {
+			w.still.see(n)
+		}
+		require.Equal(t, c.period, w.period(), name)
+	}
+}
+
+// One of the watched requests is gone, after nothing has happened for long: the next look comes soon.
+func TestLookAfterAChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, w := asleepIn(300)
+		for range 10 {
+			w.still.see(300)
+		}
+		gone := make(chan string, 1)
+		time.AfterFunc(10*time.Millisecond, func() { gone <- "b" })
+		begun := time.Now()
+		require.Equal(t, lookAgain, g.sleepUntil(t.Context(), w, gone, nil, nil))
+		require.LessOrEqual(t, time.Since(begun), 10*time.Millisecond+time.Second)
+	})
 }
 
 // W12: an answer that is older than the request shows nothing of it.
