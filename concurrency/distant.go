@@ -19,6 +19,7 @@ type distant struct {
 	mu     sync.Mutex
 	guides int    // how many have joined: one may begin before the former has left
 	own    string // the prefix of the keys that are watched
+	since  time.Time
 	stop   context.CancelFunc
 	linger *time.Timer
 }
@@ -63,19 +64,24 @@ func (d *distant) end() {
 	d.own, d.stop = "", nil
 }
 
-// follow watches the keys with a prefix, unless they are watched already, and the limit.
+// follow watches the keys with a prefix, unless they are watched already, and the limit. Watches that
+// are old are renewed (trap W13), and end when those of the keys exist that replace them (W14).
 func (d *distant) follow(q *sessionQueue, own string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.own == own {
+	if d.own == own && time.Since(d.since) < q.horizon.Renew/2 {
 		return
 	}
-	d.end()
 	ctx, stop := context.WithCancel(q.sess.Context())
-	d.own, d.stop = own, stop
+	former := func() {}
+	if d.stop != nil {
+		former = d.stop
+	}
+	context.AfterFunc(ctx, former) // if etcd is away until then
+	d.own, d.since, d.stop = own, time.Now(), stop
 	source := q.sess.Source()
 	q.sess.Background(func() {
-		source.Listen(ctx, own, func() { q.findGone(ctx, own) }, func(events []*clientv3.Event) {
+		source.Listen(ctx, own, func() { former(); q.findGone(ctx, own) }, func(events []*clientv3.Event) {
 			for _, ev := range events {
 				q.waiters.wake(string(ev.Kv.Key))
 			}

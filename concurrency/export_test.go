@@ -27,6 +27,15 @@ func Sleeps(s *Semaphore) bool {
 	return way == asleep
 }
 
+// OwnKeys returns the prefix of the keys of the first waiting request of a semaphore's session and of its
+// others, and LimitKey that of the limit.
+func OwnKeys(s *Semaphore) string {
+	first, _ := s.queue.waiters.ends()
+	return first.ownKeys()
+}
+
+func LimitKey(s *Semaphore) string { return s.queue.keys.Limit }
+
 // Follows reports whether the session of a semaphore follows the whole queue.
 func Follows(s *Semaphore) bool {
 	_, ok := s.queue.view.Strays()

@@ -66,3 +66,39 @@ func TestFarReadIsBounded(t *testing.T) {
 	require.Less(t, time.Since(begun), commit.CallTimeout)
 	require.NoError(t, holder.Release(ctx))
 }
+
+// W13: a request that waits for long renews the watches of its own keys and of the limit, whether it
+// sleeps or follows the queue. An old watch without events would search etcd's history after a lost
+// connection.
+func TestTrapW13OwnKeysWatchedAnew(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	holder := acquire(t, ctx, sem(t, s, "x", 1))
+	line := f.line(blind, 1, 2)
+	h := blind
+	h.Least, h.Most, h.Renew = 0, 0, 40*time.Millisecond
+	far, c := f.within(h, nil)
+	watches := func(key string) *embedtest.Injection {
+		return c.Inject(embedtest.Fault{Method: "Watch", Match: watchOf(key), Times: -1, Do: embedtest.Pass})
+	}
+	sm := sem(t, far, "x", 1)
+	limit := watches(concurrency.LimitKey(sm))
+	ch := ask2(ctx, sm)
+	require.Eventually(t, func() bool { return concurrency.Sleeps(sm) }, soon, tick)
+	own := watches(concurrency.OwnKeys(sm))
+	again := func(when string) {
+		l, o := limit.Hits(), own.Hits()
+		require.Eventually(t, func() bool { return limit.Hits() > l+1 && own.Hits() > o+1 }, soon, tick, when)
+	}
+	again("while it sleeps")
+	require.NoError(t, holder.Release(ctx))
+	holder = granted(t, line[0].ch, "the first")
+	require.Eventually(t, func() bool { return !concurrency.Sleeps(sm) }, soon, tick)
+	again("while it follows the queue")
+	require.LessOrEqual(t, c.OpenStreams()["Watch"], 1)
+	require.NoError(t, holder.Release(ctx))
+	holder = granted(t, line[1].ch, "the second")
+	require.NoError(t, holder.Release(ctx))
+	require.NoError(t, granted(t, ch, "the last").Release(ctx))
+}

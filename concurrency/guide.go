@@ -66,11 +66,14 @@ func (g *guide) run() {
 func (g *guide) near(ctx context.Context) (inVain bool) {
 	m := g.front.Join()
 	defer m.Leave()
+	renew := time.NewTicker(g.horizon.Renew)
+	defer renew.Stop()
 	for followed := false; ; {
 		s, _ := g.waiters.ends()
 		if s == nil {
 			return false
 		}
+		g.distant.follow(g.sessionQueue, s.ownKeys())
 		seen, changed := m.Seen()
 		if seen >= s.Token {
 			ahead, _ := m.Ahead(s.Key, s.Token) // for a request that is gone there is none
@@ -85,6 +88,7 @@ func (g *guide) near(ctx context.Context) (inVain bool) {
 		select {
 		case <-g.waiters.moot:
 		case <-changed:
+		case <-renew.C:
 		case <-m.Replaced:
 			m.Next()
 		case <-ctx.Done():
