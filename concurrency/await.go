@@ -50,12 +50,13 @@ func (q *sessionQueue) follow(ctx context.Context, e *engine.Epoch, c *ticket, b
 			switch outcome {
 			case mirror.Admitted:
 				c.at = limit.RevsOf(w.Limits())
-				if sure, err := q.confirm(ctx, c, w.UpTo()); sure {
+				if sure, err := q.confirm(ctx, c, w); sure {
 					return nil
 				} else if err != nil && ctx.Err() == nil {
 					e.Withdraw(c.Ticket, q.refusal(c))
 					return err
 				}
+				q.listAgain(m.Mirror, w)
 				_ = pause.Wait(ctx, nil) // the view is out of date, or ctx has ended
 				w = m.Wait(c.Key, c.Token, c.slot.Weight, c.found)
 				continue
@@ -72,6 +73,7 @@ func (q *sessionQueue) follow(ctx context.Context, e *engine.Epoch, c *ticket, b
 			// The limit is not set: it was deleted.
 			_, err := q.limit.InitRate(ctx, c.request.limit, c.request.rate)
 			if err == nil {
+				q.listAgain(m.Mirror, w)
 				err = pause.Wait(ctx, nil)
 			}
 			if err != nil && ctx.Err() == nil {
@@ -94,6 +96,13 @@ func (q *sessionQueue) follow(ctx context.Context, e *engine.Epoch, c *ticket, b
 			e.Withdraw(c.Ticket, q.refusal(c))
 			return q.waitEnded(ctx, q.seen(m.Mirror, c))
 		}
+	}
+}
+
+// listAgain has a view listed again whose limit may be out of date, if nothing else brings the limit to it.
+func (q *sessionQueue) listAgain(m *mirror.Mirror, w *mirror.Waiter) {
+	if w.Suggested() && q.base == nil {
+		m.ListAgain()
 	}
 }
 

@@ -36,6 +36,19 @@ func OwnKeys(s *Semaphore) string {
 
 func LimitKey(s *Semaphore) string { return s.queue.keys.Limit }
 
+// InFront returns how many requests are before the first waiting one of a semaphore's session in the front
+// of the queue that it follows, or -1.
+func InFront(s *Semaphore) int {
+	first, _ := s.queue.waiters.ends()
+	if first == nil {
+		return -1
+	}
+	if ahead, ok := s.queue.front.Ahead(first.Key, first.Token); ok {
+		return ahead
+	}
+	return -1
+}
+
 // Follows reports whether the session of a semaphore follows the whole queue.
 func Follows(s *Semaphore) bool {
 	_, ok := s.queue.view.Strays()

@@ -42,7 +42,7 @@ func (q *sessionQueue) comes(r request) (came func()) {
 	counted := q.waiters.comes()
 	return func() {
 		counted()
-		if q.waiters.settles(q.far) {
+		if q.waiters.settles(q.crowded) {
 			q.guided()
 		}
 	}
@@ -51,14 +51,14 @@ func (q *sessionQueue) comes(r request) (came func()) {
 // wait adds a request to those of the session that wait in this queue, until leave is called.
 func (q *sessionQueue) wait(c *ticket) (s *seat, leave func()) {
 	s = &seat{ticket: c, woken: make(chan struct{}, 1)}
-	if q.waiters.enter(s, q.far) {
+	if q.waiters.enter(s, q.crowded, q.far) {
 		q.guided()
 	}
 	if c.came != nil {
 		c.came()
 	}
 	return s, func() {
-		if q.waiters.leave(s, q.far) {
+		if q.waiters.leave(s, q.crowded) {
 			q.guided()
 		}
 	}
@@ -76,6 +76,19 @@ func (q *sessionQueue) guided() {
 // far reports whether a request is far, as far as the session knows. The requests at a key of a limiter
 // follow their queue: the caps of keys are small, and few wait at one key.
 func (q *sessionQueue) far(s *seat) bool {
+	return q.isBehind(s, func(limit int64) bool { return int64(s.found.Ahead) >= q.horizon.Distance(limit) })
+}
+
+// crowded reports whether a request, the first of so many of the session, is far, or near in a crowd.
+func (q *sessionQueue) crowded(s *seat, own int) bool {
+	return q.isBehind(s, func(limit int64) bool {
+		return int64(s.found.Ahead) >= q.horizon.Distance(limit) || q.horizon.Crowded(s.found.Ahead+1, own)
+	})
+}
+
+// isBehind reports whether a request may be far and is behind many others: as found, what its Txn has
+// counted, shows. If the session follows it already, it is so only if it is too far to continue.
+func (q *sessionQueue) isBehind(s *seat, found func(limit int64) bool) bool {
 	if q.base != nil || s.slot.Try {
 		return false
 	}
@@ -83,7 +96,7 @@ func (q *sessionQueue) far(s *seat) bool {
 	if ahead, ok := q.view.Ahead(s.Key, s.Token); ok {
 		return !q.horizon.Stays(ahead, limit)
 	}
-	return s.found.Known && int64(s.found.Ahead) >= q.horizon.Distance(limit)
+	return s.found.Known && found(limit)
 }
 
 // limitSeen returns the limit that the session has seen last.

@@ -6,9 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 // A request that followed the queue because another of its session was near sleeps when that is served,
@@ -18,7 +21,9 @@ func TestSleepEndsTheView(t *testing.T) {
 	f, ctx := shared(t), ctxT(t)
 	s, _ := f.Session(idle())
 	holder := acquire(t, ctx, sem(t, s, "x", 1))
-	both, _ := f.tiny(nil)
+	h := blind
+	h.Crowd = 100
+	both, _ := f.within(h, nil)
 	sm := sem(t, both, "x", 1)
 	first := ask2(ctx, sm)
 	f.queued(2)
@@ -101,4 +106,53 @@ func TestTrapW13OwnKeysWatchedAnew(t *testing.T) {
 	holder = granted(t, line[1].ch, "the second")
 	require.NoError(t, holder.Release(ctx))
 	require.NoError(t, granted(t, ch, "the last").Release(ctx))
+}
+
+// W3: a limit is lowered, and then a holder leaves. A process that follows the front of the queue sees
+// only the second, since the watch of the limit has lost the change. Its request is admitted by the new limit.
+func TestTrapW3LimitLoweredUnseen(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	others := sem(t, s, "x", 2)
+	holders := []*concurrency.Permit{acquire(t, ctx, others), acquire(t, ctx, others)}
+	near := queue.Horizon{Limits: 1000, Crowd: 1, Watched: 1, Gone: 1, Look: time.Hour, Renew: time.Hour}
+	own, c := f.within(near, nil)
+	sm := sem(t, own, "x", 2)
+	ch := ask2(ctx, sm)
+	require.Eventually(t, func() bool { return concurrency.InFront(sm) == 2 }, soon, tick)
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Times: -1, Do: embedtest.DropResponse, Match: func(_ string, msg any) bool {
+		r, ok := msg.(*etcdserverpb.WatchResponse)
+		return ok && len(r.Events) > 0 && string(r.Events[0].Kv.Key) == concurrency.LimitKey(sm)
+	}})
+	for c.Requests()["Txn"] > 0 { // the watch of the limit, which has just begun, has the queue listed again
+		c.ResetRequests()
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.NoError(t, others.SetLimit(ctx, 1))
+	require.NoError(t, lost.WaitHit(ctx))
+	require.NoError(t, holders[0].Release(ctx))
+	require.Eventually(t, func() bool { return concurrency.InFront(sm) == 1 || len(ch) > 0 }, soon, tick)
+	time.Sleep(50 * time.Millisecond)
+	require.Empty(t, ch, "the limit is 1, and the other one holds")
+	require.NoError(t, holders[1].Release(ctx))
+	require.NoError(t, granted(t, ch, "it is the next").Release(ctx))
+}
+
+// W3: a request follows the front of the queue, by a watch that does not bring the limit. A limit that is
+// raised admits it all the same.
+func TestTrapW3LimitRaisedUnseen(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	others := sem(t, s, "x", 1)
+	holder := acquire(t, ctx, others)
+	own, _ := f.within(queue.Horizon{Limits: 1000, Crowd: 1, Watched: 1, Gone: 1, Look: time.Hour, Renew: time.Hour}, nil)
+	sm := sem(t, own, "x", 1)
+	ch := ask2(ctx, sm)
+	require.Eventually(t, func() bool { return concurrency.InFront(sm) == 1 }, soon, tick)
+	time.Sleep(100 * time.Millisecond) // the watch of the limit has begun
+	require.NoError(t, others.SetLimit(ctx, 2))
+	require.NoError(t, granted(t, ch, "it fits the new limit").Release(ctx))
+	require.NoError(t, holder.Release(ctx))
 }

@@ -39,12 +39,17 @@ func (g *guide) run() {
 		if s == nil {
 			return
 		}
+		g.distant.follow(g.sessionQueue, s.ownKeys())
+		var near bool
+		var err error
 		if s != g.first {
 			g.first, g.inVain, g.still = s, false, stillness{}
 			vain.Reset()
+			near = !g.far(s)
 		}
-		g.distant.follow(g.sessionQueue, s.ownKeys())
-		near, err := g.isNear(ctx, s)
+		if !near {
+			near, err = g.isNear(ctx, s)
+		}
 		if err != nil {
 			_ = failed.Wait(ctx, nil)
 			continue
@@ -55,23 +60,37 @@ func (g *guide) run() {
 		}
 		g.stop()
 		g.stop = func() {}
-		if g.inVain = g.near(ctx); g.inVain {
-			_ = vain.Wait(ctx, nil) // what the list has shown as near may be far for the view, again and again
+		switch g.near(ctx) {
+		case followWhole:
+			return
+		case farAgain: // what the list has shown as near may be far for the view, again and again
+			g.inVain = true
+			_ = vain.Wait(ctx, nil)
+		case served:
+			g.inVain = false
 		}
 	}
 }
 
-// near has the requests follow the queue until none is left, or the first is far. It returns true if
-// g.first was far from the beginning.
-func (g *guide) near(ctx context.Context) (inVain bool) {
+type afterNear int
+
+const (
+	served      afterNear = iota // none is left, or the first is far, and was not before
+	farAgain                     // g.first was far from the beginning
+	followWhole                  // the requests need no guide any more
+)
+
+// near has the requests follow the front of the queue until none is left, or the first is far, or the
+// session has so many that the whole queue costs less.
+func (g *guide) near(ctx context.Context) afterNear {
 	m := g.front.Join()
 	defer m.Leave()
 	renew := time.NewTicker(g.horizon.Renew)
 	defer renew.Stop()
 	for followed := false; ; {
-		s, _ := g.waiters.ends()
+		s, last := g.waiters.ends()
 		if s == nil {
-			return false
+			return served
 		}
 		g.distant.follow(g.sessionQueue, s.ownKeys())
 		seen, changed := m.Seen()
@@ -79,7 +98,14 @@ func (g *guide) near(ctx context.Context) (inVain bool) {
 			ahead, _ := m.Ahead(s.Key, s.Token) // for a request that is gone there is none
 			if !g.horizon.Stays(ahead, g.limitSeen()) {
 				g.waiters.become(asleep)
-				return s == g.first && !followed
+				if s == g.first && !followed {
+					return farAgain
+				}
+				return served
+			}
+			if n := g.waiters.own(); last.found.Known && !g.horizon.Crowded(2*(last.found.Ahead+1), n) {
+				g.waiters.become(whole)
+				return followWhole
 			}
 			g.waiters.become(front)
 			followed = true
@@ -88,11 +114,13 @@ func (g *guide) near(ctx context.Context) (inVain bool) {
 		select {
 		case <-g.waiters.moot:
 		case <-changed:
+		case <-g.distant.changed:
+			m.ListAgain()
 		case <-renew.C:
 		case <-m.Replaced:
 			m.Next()
 		case <-ctx.Done():
-			return false
+			return served
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -267,13 +268,12 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 	return p, c, nil
 }
 
-// confirm reports whether a request is admitted that the view shows as admitted, given the weight
-// up to it that the view shows. A queue whose limits are all in its range needs no confirmation.
-// One with a default does: a watch may bring the end of an earlier request before a change of the
-// default that came first. The weight up to the request only falls, so the request is admitted as
-// of this one read if it fits the limit there.
-func (q *sessionQueue) confirm(ctx context.Context, c *ticket, upTo int64) (bool, error) {
-	if q.base == nil || q.total != nil { // the Txn by which it joins the total confirms it
+// confirm reports whether a request is admitted that the view shows as admitted. That needs no
+// confirmation where one watch brings the queue and its limit. Otherwise the end of an earlier request may
+// be seen before a change of the limit that came first. The weight up to the request only falls, so the
+// request is admitted as of this one read if it fits the limit there.
+func (q *sessionQueue) confirm(ctx context.Context, c *ticket, w *mirror.Waiter) (bool, error) {
+	if !w.Suggested() || q.total != nil { // the Txn by which it joins the total confirms it
 		return true, nil
 	}
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
@@ -283,8 +283,11 @@ func (q *sessionQueue) confirm(ctx context.Context, c *ticket, upTo int64) (bool
 		return false, err
 	}
 	q.sess.See(resp.Header.Revision)
-	own, base, key := limit.First(resp.Responses[0]), limit.First(resp.Responses[1]), limit.First(resp.Responses[2])
-	q.base.met(base)
+	own, base, key := limit.First(resp.Responses[0]), (*mvccpb.KeyValue)(nil), limit.First(resp.Responses[len(resp.Responses)-1])
+	if q.base != nil {
+		base = limit.First(resp.Responses[1])
+		q.base.met(base)
+	}
 	if key == nil || key.CreateRevision != c.Token {
 		return false, nil // the view is about to show that
 	}
@@ -292,7 +295,7 @@ func (q *sessionQueue) confirm(ctx context.Context, c *ticket, upTo int64) (bool
 	if err != nil || !stored {
 		return false, nil // likewise
 	}
-	return queue.Fits(0, upTo, seen.N) || own != nil && mirror.ReadStored(own).Through >= c.Token, nil
+	return queue.Fits(0, w.UpTo(), seen.N) || own != nil && mirror.ReadStored(own).Through >= c.Token, nil
 }
 
 // tooHeavy returns the error of a weight that a limit of that level, which is empty for a semaphore's,

@@ -46,13 +46,13 @@ func (w *waiters) comes() (came func()) {
 }
 
 // enter adds a waiting request. guide is set if its session needs a guide from now on.
-func (w *waiters) enter(s *seat, far func(*seat) bool) (guide bool) {
+func (w *waiters) enter(s *seat, crowded func(first *seat, own int) bool, far func(*seat) bool) (guide bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.link(s)
 	switch {
 	case w.way == whole:
-		return w.sleeps(far, w.coming-1) // s itself
+		return w.sleeps(crowded, w.coming-1) // s itself
 	case w.first == s || !far(s):
 		w.look()
 	}
@@ -60,20 +60,20 @@ func (w *waiters) enter(s *seat, far func(*seat) bool) (guide bool) {
 }
 
 // settles is for the end of another request's writing, likewise.
-func (w *waiters) settles(far func(*seat) bool) (guide bool) {
+func (w *waiters) settles(crowded func(*seat, int) bool) (guide bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.way == whole && w.sleeps(far, w.coming)
+	return w.way == whole && w.sleeps(crowded, w.coming)
 }
 
 // leave removes a request that waits no more, likewise.
-func (w *waiters) leave(s *seat, far func(*seat) bool) (guide bool) {
+func (w *waiters) leave(s *seat, crowded func(*seat, int) bool) (guide bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := w.first
 	w.unlink(s)
 	if w.way == whole {
-		return w.sleeps(far, w.coming)
+		return w.sleeps(crowded, w.coming)
 	}
 	if was == s {
 		w.look()
@@ -121,10 +121,10 @@ func (w *waiters) unlink(s *seat) {
 	}
 }
 
-// sleeps has all requests sleep if the first is far. While others are being written it is not known
-// which is the first. w.mu is held.
-func (w *waiters) sleeps(far func(*seat) bool, others int) bool {
-	if w.first == nil || others > 0 || !far(w.first) {
+// sleeps has all requests sleep, until a guide has looked, if the first is in a crowd. While others are
+// being written it is not known which is the first. w.mu is held.
+func (w *waiters) sleeps(crowded func(*seat, int) bool, others int) bool {
+	if w.first == nil || others > 0 || !crowded(w.first, len(w.byKey)) {
 		return false
 	}
 	w.move(asleep)
@@ -174,6 +174,13 @@ func (w *waiters) next() *seat {
 		w.move(whole)
 	}
 	return w.first
+}
+
+// own returns how many requests wait.
+func (w *waiters) own() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.byKey)
 }
 
 // newest returns the token of the last request, or 0.

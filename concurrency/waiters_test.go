@@ -24,13 +24,14 @@ func TestWaitersOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
 		far := func(*seat) bool { return false }
+		crowded := func(*seat, int) bool { return false }
 		var want []*seat
 		latest := map[string]*seat{}
 		for token := range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if len(want) > 0 && rapid.Bool().Draw(t, "one leaves") {
 				at := rapid.IntRange(0, len(want)-1).Draw(t, "which")
 				s := want[at]
-				w.leave(s, far)
+				w.leave(s, crowded)
 				want = slices.Delete(want, at, at+1)
 				if latest[s.Key] == s {
 					delete(latest, s.Key)
@@ -38,7 +39,7 @@ func TestWaitersOrder(t *testing.T) {
 			} else {
 				late := rapid.IntRange(0, 5).Draw(t, "late") // its answer
 				s := seatOf(fmt.Sprint("k", rapid.IntRange(0, 9).Draw(t, "key")), int64(10*(token-late)+late))
-				w.enter(s, far)
+				w.enter(s, crowded, far)
 				want, latest[s.Key] = append(want, s), s
 				slices.SortStableFunc(want, func(a, b *seat) int { return cmp.Compare(a.Token, b.Token) })
 			}

@@ -82,15 +82,30 @@ func (f *frontOf) wait(i int) *mirror.Waiter {
 	return f.mirror.Wait(f.slots[i], f.tokens[i], 1, mirror.Found{})
 }
 
-// W3: where the limit is stored, the front part is followed with it, by one watch.
-func TestFrontFollowsTheLimit(t *testing.T) {
+// shows waits until the mirror shows so many requests before one.
+func (f *frontOf) shows(i, before int) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool { ahead, ok := f.mirror.Ahead(f.slots[i], f.tokens[i]); return ok && ahead == before }, soon, time.Millisecond)
+}
+
+// W3: where the limit is stored, another watch brings it. So what the front part shows as admitted after a
+// deletion is to be confirmed, and after a change of the limit it is listed again, which confirms all.
+func TestFrontSuggests(t *testing.T) {
 	t.Parallel()
 	f := front(t, 0, 1, 4)
 	w := f.wait(2)
 	f.leave(0) // the view is up to date when it has seen this
-	require.Eventually(t, func() bool { ahead, ok := f.mirror.Ahead(f.slots[2], f.tokens[2]); return ok && ahead == 1 }, soon, time.Millisecond)
+	f.shows(2, 1)
 	f.setLimit(2)
+	f.mirror.ListAgain()
 	require.Equal(t, mirror.Admitted, testkit.Got(t, w.Outcome(), "it fits the new limit"))
+	require.False(t, w.Suggested(), "by a list")
+	w = f.wait(3)
+	f.shows(3, 2)
+	f.leave(1)
+	require.Equal(t, mirror.Admitted, testkit.Got(t, w.Outcome(), "it fits"))
+	require.True(t, w.Suggested(), "by a deletion")
+	require.EqualValues(t, 2, w.UpTo())
 }
 
 // A request that is newer than the list is neither gone nor admitted by it: the queue is listed again.
@@ -108,6 +123,7 @@ func TestFrontListsAgainForANewerRequest(t *testing.T) {
 			require.Empty(t, last.Outcome())
 			f.leave(1)
 			require.Equal(t, mirror.Admitted, testkit.Got(t, last.Outcome(), "it is the last"))
+			require.False(t, fixed > 0 && last.Suggested())
 		})
 	}
 }

@@ -22,9 +22,11 @@ type Mirror struct {
 	requests map[string]*Request // by key
 	limits   Limits
 	based    bool // a default counts where the queue has no limit of its own
+	front    bool // the watch brings no stored limit: only the last list shows it
 	revision int64
 	strays   map[string]int64 // mod revisions of the keys that are not requests
 	listed   int64            // up to which token the last list was complete
+	read     int64            // the revision of that list
 	newer    int              // how many requests it has left out, which are newer
 	again    chan struct{}
 	waiting  map[string]*Waiter
@@ -111,7 +113,7 @@ func (m *Mirror) reset(kvs []*mvccpb.KeyValue, revision, upTo int64, newer int) 
 	}
 	m.queue.Reset(entries)
 	m.queue.Admit()
-	m.listed, m.newer = min(revision, upTo), newer
+	m.listed, m.read, m.newer = min(revision, upTo), revision, newer
 	m.settle(revision, nil)
 	for _, w := range m.waiting {
 		if _, _, ok := m.queue.Position(w.key, w.create); rewound && !ok {
@@ -221,7 +223,7 @@ func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
 
 // SetBase takes over the default limit, unless a later one is known; its Rev is 0 as long as none
 // is. The default may be newer or older than the rest of the view. So a view with a default only
-// suggests: what it shows as admitted has to be confirmed, see Waiter.UpTo.
+// suggests: what it shows as admitted has to be confirmed, see Waiter.Suggested.
 func (m *Mirror) SetBase(base Stored) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,6 +234,9 @@ func (m *Mirror) SetBase(base Stored) {
 		m.settle(m.revision, nil)
 	}
 }
+
+// suggests reports whether the limit may be newer or older than the rest of the view.
+func (m *Mirror) suggests() bool { return m.based || m.front && m.revision > m.read }
 
 // limited has the queue admit by the limit that counts now.
 func (m *Mirror) limited() {
@@ -287,7 +292,7 @@ func (m *Mirror) deliver(w *Waiter) {
 func (m *Mirror) finish(w *Waiter, o Outcome) {
 	delete(m.waiting, w.key)
 	delete(m.unseen, w.key)
-	if m.based {
+	if w.suggested = m.suggests(); w.suggested {
 		w.upTo, w.limits = m.queue.UpTo(w.key, w.create), m.limits
 	}
 	w.outcome <- o

@@ -8,9 +8,11 @@ type Waiter struct {
 	create  int64
 	weight  int64
 	found   Found
-	upTo    int64
-	limits  Limits
 	outcome chan Outcome
+
+	suggested bool
+	upTo      int64
+	limits    Limits
 }
 
 // Found is what the Txn that wrote a request has read besides. A watch that has lost the event of
@@ -76,7 +78,7 @@ func (m *Mirror) Gone(key string, token int64) (gone bool, changed <-chan struct
 // the view is new enough to know.
 func (m *Mirror) missed(token int64) bool {
 	if m.revision >= token && m.listed < token { // or the watch has lost the event by which it came
-		m.listAgain()
+		m.ListAgain()
 	}
 	return m.listed >= token
 }
@@ -84,11 +86,15 @@ func (m *Mirror) missed(token int64) bool {
 // Outcome returns a channel that receives the outcome, once.
 func (w *Waiter) Outcome() <-chan Outcome { return w.outcome }
 
-// UpTo returns the weight of the request and of all before it when the outcome was found, in a mirror
-// with a default. It only falls afterwards.
+// Suggested reports whether the limit by which the outcome was found may be newer or older than the
+// rest of the view: another watch brings it. Then UpTo and Limits are known.
+func (w *Waiter) Suggested() bool { return w.suggested }
+
+// UpTo returns the weight of the request and of all before it when the outcome was found. It only falls
+// afterwards.
 func (w *Waiter) UpTo() int64 { return w.upTo }
 
-// Limits returns the records by which the outcome was found, in a mirror with a default.
+// Limits returns the records by which the outcome was found.
 func (w *Waiter) Limits() Limits { return w.limits }
 
 // outcome returns the outcome of a request, if the view is new enough to know: a view that has
@@ -100,7 +106,7 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 	case !ok:
 		return Gone, m.missed(w.create)
 	case admitted && m.doubts(w):
-		m.listAgain()
+		m.ListAgain()
 		return 0, false
 	case admitted:
 		return Admitted, true
@@ -116,8 +122,8 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 	return Unset, true
 }
 
-// listAgain requests a list, after which every waiter is checked again.
-func (m *Mirror) listAgain() {
+// ListAgain requests a list, after which every waiter is checked again.
+func (m *Mirror) ListAgain() {
 	select {
 	case m.again <- struct{}{}:
 	default:
