@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
+	"reflect"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -16,6 +17,7 @@ type ask struct {
 	weight   int
 	id       string
 	takeOver bool
+	shared   bool // its permit's key may serve other calls of the process: no note, and Token is not asked for
 
 	try, do    bool          // TryAcquire; Do
 	bound      time.Duration // of ctx
@@ -27,6 +29,7 @@ type ask struct {
 	effects int           // number of writes meanwhile
 	stuck   bool          // never releases it: MaxHold does
 	patient time.Duration // bound of Release; 0: its ctx has ended already
+	late    bool          // a write comes after the release
 
 	register Register // of an exclusive permit
 }
@@ -86,7 +89,10 @@ func (a ask) name() string {
 }
 
 func (a ask) options(note string) []concurrency.AcquireOption {
-	opts := []concurrency.AcquireOption{concurrency.Note(note)}
+	var opts []concurrency.AcquireOption
+	if !a.shared {
+		opts = append(opts, concurrency.Note(note))
+	}
 	if a.weight > 1 {
 		opts = append(opts, concurrency.Weight(a.weight))
 	}
@@ -116,8 +122,11 @@ func (a ask) run(ctx context.Context, p *Process, from asker) error {
 	if a.try {
 		e.Name = history.Try
 	}
-	if a.takeOver {
+	switch {
+	case a.takeOver:
 		e.Attr = map[string]string{"takeover": "yes"}
+	case a.shared:
+		e.Attr = map[string]string{"shared": "yes"}
 	}
 	call := p.rec.Call(e)
 	opts := a.options(call.Tag())
@@ -133,7 +142,7 @@ func (a ask) run(ctx context.Context, p *Process, from asker) error {
 		outcome.Return(call, err)
 		return err
 	}
-	belief := call.Granted(permit.Token())
+	belief := call.Granted(token(permit))
 	if !a.work(context.Background(), p, permit, belief) {
 		belief.End(outcome.Cause(permit.Err()))
 	}
@@ -145,9 +154,35 @@ func (a ask) run(ctx context.Context, p *Process, from asker) error {
 
 	back, cancel := context.WithTimeout(context.Background(), a.patient)
 	defer cancel()
-	return p.call(back, history.Event{Name: history.Release, Gate: a.gate, Token: permit.Token()}, func() error {
-		return permit.Release(back)
-	})
+	release := a.releases(back, p, permit)
+	err = permit.Release(back)
+	a.shows(release, permit)
+	outcome.Return(release, err)
+	if a.late && err == nil {
+		p.act(permit, a.gate, a.register)
+	}
+	return err
+}
+
+// token returns a permit's token without its method, by which a permit is not kept any more.
+func token(p *concurrency.Permit) int64 {
+	return reflect.ValueOf(p).Elem().FieldByName("token").Int()
+}
+
+// releases records that a release begins.
+func (a ask) releases(ctx context.Context, p *Process, permit *concurrency.Permit) *history.Call {
+	e := history.Event{Name: history.Release, Gate: a.gate, Until: deadline(ctx)}
+	if !a.shared {
+		e.Token = permit.Token()
+	}
+	return p.rec.Call(e)
+}
+
+// shows records whether a release has released a key that may be shared: if so, the permit shows its token.
+func (a ask) shows(release *history.Call, permit *concurrency.Permit) {
+	if a.shared {
+		release.Of(permit.Token())
+	}
 }
 
 // runDo is run for a permit that comes and goes around a function.
@@ -156,13 +191,13 @@ func (a ask) runDo(ctx context.Context, p *Process, from asker, call *history.Ca
 	var held *concurrency.Permit
 	err := from.do(ctx, func(ctx context.Context, permit *concurrency.Permit) error {
 		held = permit
-		belief := call.Granted(permit.Token())
+		belief := call.Granted(token(permit))
 		if !a.work(ctx, p, permit, belief) && permit.Err() != nil {
 			belief.End(outcome.Cause(permit.Err()))
 		}
 		belief.Check(permit)
 		belief.End(history.Released)
-		release = p.rec.Call(history.Event{Name: history.Release, Gate: a.gate, Token: permit.Token(), Until: deadline(ctx)})
+		release = a.releases(ctx, p, permit)
 		return nil
 	}, opts...)
 	if release == nil {
@@ -172,7 +207,9 @@ func (a ask) runDo(ctx context.Context, p *Process, from asker, call *history.Ca
 	// Do reports no release that is not confirmed yet; the permit does.
 	now, cancel := context.WithCancel(ctx)
 	cancel()
-	release.Done(held.Release(now), outcome.Definite)
+	released := held.Release(now)
+	a.shows(release, held)
+	release.Done(released, outcome.Definite)
 	return err
 }
 

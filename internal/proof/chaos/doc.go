@@ -10,7 +10,7 @@
 // # Adding a workload
 //
 // A Workload names operations on something that is under test: see semaphores.go,
-// keyed.go, mutexes.go, elections.go, jobs.go and requests.go. An Operation records itself in the
+// kept.go, keyed.go, mutexes.go, elections.go, jobs.go and requests.go. An Operation records itself in the
 // history, by its process's client, as package history describes. A new kind of event needs a checker: see package check.
 //
 // # Adding a nemesis

@@ -24,6 +24,9 @@ type semaphore struct {
 	heavy   int  // greatest weight asked for
 	ids     int  // number of IDs in use; 0: none
 	steady  bool // its limit is never changed, so a mismatch is a finding
+
+	keep, handover time.Duration
+	values         *values // of a semaphore with one of these; nil: each operation has its own
 }
 
 // Semaphores is the Workload for concurrency.Semaphore.
@@ -76,6 +79,9 @@ func (q semaphore) on(p *Process) (*concurrency.Semaphore, error) {
 			return l.Total(), nil
 		}
 		return l.Key(q.name), nil
+	}
+	if q.values != nil {
+		return q.values.on(s, q)
 	}
 	return concurrency.NewSemaphore(s, q.name, q.limit, &concurrency.SemaphoreOptions{AdoptLimit: !q.steady})
 }

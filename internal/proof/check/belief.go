@@ -19,6 +19,7 @@ import (
 //	          was in force when the last of them was admitted
 //	stale     a holder believed in a permit whose key had gone
 //	deadline  a permit was reported as held after its own deadline
+//	twice     two calls that share a key believed in it at once
 //	terminal  a permit that had ended was reported as held again
 //
 // The exceptions of the promise are excused, and listed with how long they lasted:
@@ -34,7 +35,7 @@ func (Belief) Name() string { return "belief" }
 // Check implements Checker.
 func (Belief) Check(h *history.History) []Finding {
 	v := join(h)
-	return v.beliefs(v.spans)
+	return append(v.beliefs(v.spans), v.twice()...)
 }
 
 func (v *view) beliefs(spans []history.Span) (f []Finding) {

@@ -402,7 +402,7 @@ func named(killers []string) (some []Checker) {
 }
 
 func everyCorruption() []corruption {
-	return slices.Concat(corruptions, corruptionsOfKeyed, corruptionsOfTotals, corruptionsOfJobs, corruptionsOfRequests)
+	return slices.Concat(corruptions, corruptionsOfKeyed, corruptionsOfTotals, corruptionsOfShared, corruptionsOfJobs, corruptionsOfRequests)
 }
 
 // TestCorruptedHistoriesAreRefused spoils random good histories in one way each. A

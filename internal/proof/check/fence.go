@@ -17,6 +17,9 @@ import (
 //	falls     two writes under a mutex were accepted, the later with the smaller token
 //	refused   a write was refused although the permit's key existed all the time
 //
+//	shown     a call was granted a key after another had used its token or guard: a write of
+//	          the former holder that is late would be accepted
+//
 // In mode token the register refuses a smaller token than the greatest it has seen.
 // That is right for a mutex only. Its rules: falls and refused, as above.
 //
@@ -46,6 +49,7 @@ func (v *view) registers(of func(gate string) bool) (f []Finding) {
 	}
 	for _, name := range names {
 		f = append(f, v.register(name, registers[name])...)
+		f = append(f, v.shown(registers[name])...)
 	}
 	return f
 }

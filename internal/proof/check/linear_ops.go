@@ -16,13 +16,14 @@ import (
 // gone before it was called is an operation of its own, and makes no sense then.
 // Without a tap, a permit that was not released may end at any time.
 //
-// A permit whose call did not return counts while it was admitted, as the tap shows.
+// A permit whose call did not return counts while it was admitted, as the tap shows; so does one whose
+// key several calls shared, once for all of them.
 // Without a tap it is left out: had it taken effect it could only have been in the
 // way of others. Limits come from the tap, or from the calls that set them.
 func (v *view) linearOps(name string) []porcupine.Operation {
 	b := &linearBuilder{view: v, name: name, clients: map[string]int{}}
 	for i := range v.spans {
-		if s := &v.spans[i]; s.Granted.Gate == name {
+		if s := &v.spans[i]; s.Granted.Gate == name && !v.shares(s) {
 			b.permit(s)
 		}
 	}
@@ -112,15 +113,24 @@ func (b *linearBuilder) confirmed(g history.Event) *history.Op {
 	return nil
 }
 
-// silent adds a permit whose call did not return: it took up room from when its
-// request was admitted until its key went.
+// silent adds a permit whose call did not return, or whose key several calls shared: it took up room
+// from when its request was admitted until its key went, and whenever a call believed in it.
 func (b *linearBuilder) silent(r *request) {
 	client := b.owner(r)
 	a := action{kind: "acquire", token: r.token, weight: r.parsed.weight}
-	b.add(client, a, b.notBefore(r.admitted), b.seen(r.admitted))
+	from, last := b.seen(r.admitted), int64(0)
+	if b.excuse(r) == "" {
+		for _, s := range b.sharers[r] {
+			from = min(from, s.From)
+			if s.Confirmed && s.To <= r.goneAt { // checker belief judges the others
+				last = max(last, s.To)
+			}
+		}
+	}
+	b.add(client, a, b.notBefore(r.admitted), from)
 	if r.gone != never {
 		a.kind = "end"
-		b.add(client, a, b.notBefore(r.gone), r.goneAt)
+		b.add(client, a, max(last, b.notBefore(r.gone)), r.goneAt)
 	}
 }
 

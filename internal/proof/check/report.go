@@ -41,7 +41,8 @@ const (
 	EffectRetries   = "second attempts" // at a tick whose run was lost
 	EffectAttempts  = "attempts at requests"
 	EffectReplays   = "replays of requests"
-	EffectExcused   = "excused" // findings that are documented exceptions
+	EffectShared    = "shared keys" // grants of a key that had served another call of the process
+	EffectExcused   = "excused"     // findings that are documented exceptions
 )
 
 // Judge runs the checkers on a history, and adds what the run has found itself, as
@@ -161,6 +162,7 @@ func effects(h *history.History) map[string]int64 {
 			if r.how == withNotice {
 				n[EffectEvictions]++
 			}
+			n[EffectShared] += int64(max(len(v.sharers[r])-1, 0))
 		}
 	}
 	for _, l := range v.leases {

@@ -83,6 +83,8 @@ type simCall struct {
 	until   int64
 	ended   bool
 	release int64 // op
+	shared  bool  // its key may serve other calls
+	used    bool  // its guard was
 }
 
 // simulate runs a number of steps and then brings everything to its end.
@@ -275,7 +277,12 @@ func (s *sim) call() {
 	if g.limit > 1 && s.pick(3) == 0 {
 		weight = 2
 	}
-	s.ask(s.clients[s.pick(len(s.clients))], g, weight, s.pick(3) == 0)
+	client := s.clients[s.pick(len(s.clients))]
+	if g == s.gates[0] && weight == 1 && s.pick(2) == 0 {
+		s.askShared(client, g)
+		return
+	}
+	s.ask(client, g, weight, s.pick(3) == 0)
 }
 
 // ask begins a call for a permit.
@@ -307,7 +314,11 @@ func (s *sim) put(c *simCall) *simReq {
 	r.token = s.rev + 1
 	both := c.gate.total != nil && !s.apart && c.gate.known && s.all(c.gate)+r.weight <= c.gate.limit && s.pick(2) > 0
 	c.gate.queue = append(c.gate.queue, r)
-	changes := []change{{key: r.key, lease: r.lease, value: record.Request{Nonce: "n", Owner: c.client.name, ID: c.id, Note: history.Tag(c.client.name, c.op)}.Encode()}}
+	rec := record.Request{Nonce: "n", Owner: c.client.name, ID: c.id, Note: history.Tag(c.client.name, c.op)}
+	if c.shared {
+		rec.Note = ""
+	}
+	changes := []change{{key: r.key, lease: r.lease, value: rec.Encode()}}
 	if c.id != "" {
 		changes = append(changes, change{key: "id/" + c.gate.name + "/" + c.id, lease: r.lease, value: "{}"})
 	}
@@ -464,6 +475,10 @@ func (s *sim) holds(c *simCall) {
 		s.end(c, history.HeldTooLong)
 		c.state = "done"
 	case 4:
+		if s.passesOn(c) && s.pick(3) > 0 {
+			s.passOn(c)
+			return
+		}
 		s.giveBack(c)
 	}
 }
@@ -475,7 +490,11 @@ func (s *sim) giveBack(c *simCall) {
 	}
 	s.ops++
 	c.release = s.ops
-	s.emit(history.Event{Kind: history.KindCall, Client: c.client.name, Op: c.release, Name: history.Release, Gate: c.gate.name, Token: c.token()})
+	e := history.Event{Kind: history.KindCall, Client: c.client.name, Op: c.release, Name: history.Release, Gate: c.gate.name}
+	if !c.shared {
+		e.Token = c.token()
+	}
+	s.emit(e)
 	c.state = "release"
 }
 
@@ -484,6 +503,7 @@ func (s *sim) effect(c *simCall) {
 	if !c.ended {
 		s.check(c)
 	}
+	c.used = true
 	if c.gate.name == "mutex/m" && s.pick(2) == 0 {
 		s.byToken(c)
 		return

@@ -18,7 +18,7 @@ import (
 //	early    a permit was granted before it could have been admitted
 //	weight   a permit was granted for a request of another weight
 //	token    a token is no create revision of a key, belongs to another's request,
-//	         was granted twice, or falls from one holder of a mutex to the next
+//	         was granted twice (but to calls that share its key), or falls from one holder of a mutex to the next
 //	time     a revision contradicts the clock: it was seen before it was asked for
 //	once     a request's key was written again, or shares its revision with another
 //	through  the limit's record has other holders than there were
@@ -99,7 +99,7 @@ func (v *view) neverAdmitted(s *history.Span, r *request) Finding {
 		}
 		room := l.n - r.parsed.weight
 		for _, o := range g.requests {
-			if o.token < r.token && o.gone > rev && v.spanOf[o] != nil {
+			if o.token < r.token && o.gone > rev && (v.spanOf[o] != nil || v.sharers[o] != nil) {
 				room -= o.parsed.weight
 			}
 		}
@@ -128,7 +128,7 @@ func (v *view) tokens() (f []Finding) {
 	for i := range v.spans {
 		s := &v.spans[i]
 		k := id{s.Granted.Gate, s.Granted.Token}
-		if o := seen[k]; o != nil {
+		if o := seen[k]; o != nil && !(v.shares(o) && v.shares(s)) {
 			f = append(f, bad("token", k.gate, s.From, "token %d was granted to %s and to %s", k.token, holder(o), holder(s)))
 			continue
 		}
@@ -136,6 +136,9 @@ func (v *view) tokens() (f []Finding) {
 		r := v.byToken[k]
 		if r == nil {
 			continue
+		}
+		if owner := v.owner(r); v.shares(s) && owner != s.Granted.Client {
+			f = append(f, bad("token", k.gate, s.From, "%s was granted token %d, which belongs to a request of %s", holder(s), k.token, owner))
 		}
 		if client, op, ok := history.ParseTag(r.rec.Note); ok && (client != s.Granted.Client || op != s.Granted.Op) {
 			f = append(f, bad("token", k.gate, s.From, "%s was granted token %d, which belongs to the request of %s", holder(s), k.token, r.rec.Note))

@@ -49,6 +49,9 @@ func (v *view) unexplained(r *request) string {
 	case disowned:
 		return "it was written again without a lease"
 	}
+	if v.believedAtEnd(r) {
+		return "it was deleted while a holder believed in it, one of several that shared the key"
+	}
 	span, op := v.spanOf[r], v.opOf[r]
 	switch {
 	case span != nil && v.released(r) <= r.goneAt:

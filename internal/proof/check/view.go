@@ -26,6 +26,7 @@ type view struct {
 	byToken   map[id]*request
 	opOf      map[*request]*history.Op
 	spanOf    map[*request]*history.Span
+	sharers   map[*request][]*history.Span // beliefs of calls that had its key one after the other
 	madeBy    map[*history.Op][]*request
 	untagged  map[string][]*request    // by gate
 	spanOp    map[string]*history.Span // by the tag of the call
@@ -54,7 +55,7 @@ type id struct {
 func join(h *history.History) *view {
 	v := &view{
 		store: replay(h), h: h, ops: h.Ops(), strikes: h.Nemeses(), healthy: never,
-		byToken: map[id]*request{}, opOf: map[*request]*history.Op{}, spanOf: map[*request]*history.Span{},
+		byToken: map[id]*request{}, opOf: map[*request]*history.Op{}, spanOf: map[*request]*history.Span{}, sharers: map[*request][]*history.Span{},
 		madeBy: map[*history.Op][]*request{}, untagged: map[string][]*request{},
 		spanOp: map[string]*history.Span{}, opByTag: map[string]*history.Op{}, releases: map[id][]*history.Op{}, lease: map[int64]string{},
 		setters: map[setter]int64{}, takers: map[string][]*history.Op{}, closers: map[string][]*history.Op{}, deaths: map[string][]*history.Op{},
@@ -131,7 +132,11 @@ func join(h *history.History) *view {
 	for _, s := range slices.Concat(pointers(v.spans), pointers(v.runs), pointers(v.tries)) {
 		tag := history.Tag(s.Granted.Client, s.Granted.Op)
 		v.spanOp[tag] = s
-		if r := v.byToken[id{s.Granted.Gate, s.Granted.Token}]; r != nil && v.spanOf[r] == nil {
+		switch r := v.byToken[id{s.Granted.Gate, s.Granted.Token}]; {
+		case r == nil:
+		case v.shares(s):
+			v.sharers[r] = append(v.sharers[r], s)
+		case v.spanOf[r] == nil:
 			v.spanOf[r] = s
 			if v.opOf[r] == nil {
 				v.opOf[r] = tags[tag]
@@ -169,7 +174,11 @@ func (v *view) index(op *history.Op) {
 	c := &op.Call
 	switch c.Name {
 	case history.Release:
-		for _, k := range v.ids(c.Gate, c.Token) {
+		token := c.Token
+		if token == 0 && op.Return != nil {
+			token = op.Return.Token // 0: the key serves on
+		}
+		for _, k := range v.ids(c.Gate, token) {
 			v.releases[k] = append(v.releases[k], op)
 		}
 	case history.SetLimit, history.SetDefault, history.ClearLimit:

@@ -48,6 +48,9 @@
 //   - A session's Owner is the name of the client that records for it, and the Note
 //     of a request is the Tag of its call: so a key is traced to its call even if
 //     its response was lost. Open and Close are calls too, with their Lease.
+//   - The key of a permit can serve several calls of its process (SemaphoreOptions.Keep and
+//     Handover). An acquire for such a permit has Attr["shared"], and no Note traces the key to
+//     it. The Token of a Release is then that of its return: 0 if the key serves on.
 //   - A returned Fail means that the caller has nothing; Cause is Full if it was
 //     refused for want of room. A SetLimit, Evict or Release whose answer did not
 //     come is Unknown. An acquire with TakeOver has Attr["takeover"]; of a Status, Rev

@@ -164,6 +164,9 @@ type Call struct {
 // traced to it: give it as the Note of a request. ParseTag undoes it.
 func (c *Call) Tag() string { return Tag(c.call.Client, c.call.Op) }
 
+// Of records with the return which permit the operation was about, if that is known only then.
+func (c *Call) Of(token int64) { c.call.Token = token }
+
 // Return records that the operation has returned: call it right after. Outcome is
 // required; name, gate, weight and ID are taken from the call.
 func (c *Call) Return(e Event) {
