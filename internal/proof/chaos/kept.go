@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -135,4 +136,30 @@ func (q semaphore) brief(r *rand.Rand) ask {
 		a.shared, a.weight = false, q.heavy
 	}
 	return a
+}
+
+// Probe implements Workload: more callers of the process than the limit admits get a permit each, most of
+// them one that another has had.
+func (k *Kept) Probe(ctx context.Context, p *Process) error {
+	if err := k.Semaphores.Probe(ctx, p); err != nil {
+		return err
+	}
+	for _, q := range k.all {
+		sem, err := q.on(p)
+		if err != nil {
+			return err
+		}
+		a := plain(q.gate(), 1, nil)
+		a.shared, a.effects, a.hold = true, 0, 5*time.Millisecond
+		errs := make([]error, q.limit+3)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { errs[i] = a.run(ctx, p, asker{acquire: sem.Acquire, try: sem.TryAcquire, do: sem.Do}) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("permits of %s: %w", q.name, err)
+		}
+	}
+	return nil
 }

@@ -70,7 +70,7 @@ func work(raw string) error {
 		return err
 	}
 	register := func(name string) chaos.Register { return remote{name, parent} }
-	workloads := []chaos.Workload{chaos.NewSemaphores(), chaos.NewMutexesOn(register), chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(0)}
+	workloads := []chaos.Workload{chaos.NewSemaphores(), chaos.NewKept(), chaos.NewMutexesOn(register), chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(0)}
 
 	faults, end := context.WithCancel(context.Background())
 	defer end()
