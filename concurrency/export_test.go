@@ -3,6 +3,7 @@ package concurrency
 import (
 	"context"
 
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
@@ -35,6 +36,9 @@ func OwnKeys(s *Semaphore) string {
 }
 
 func LimitKey(s *Semaphore) string { return s.queue.keys.Limit }
+
+// QueueOf returns the keys of a semaphore.
+func QueueOf(s *Semaphore) keyspace.Queue { return s.queue.keys }
 
 // InFront returns how many requests are before the first waiting one of a semaphore's session in the front
 // of the queue that it follows, or -1.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // sentTwice has etcd's client send a Txn once more by itself. Release sends the
@@ -76,6 +77,31 @@ func TestTrapL1RefusedAndUnderWay(t *testing.T) {
 	require.Len(t, f.Keys("queue/"), 1)
 	f.NoKeys("queue/")
 	f.NoKeys("/id/")
+}
+
+// Requests of many queues share a Txn, and so a revision. A late copy of such a Txn is more than one Txn can
+// remove.
+func TestSweepOfALargeTxn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a sweep: 5 s")
+	}
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.Session(brisk())
+	sm := sem(t, s, "x", 1)
+	const own = 10
+	queue := concurrency.QueueOf(sm)
+	var puts [2][]clientv3.Op
+	for i := range 150 {
+		key := queue.Slot(keyspace.Slot{Lease: int64(s.Lease()), Number: own + i, Weight: 1})
+		puts[i%2] = append(puts[i%2], clientv3.OpPut(key, "", clientv3.WithLease(s.Lease())))
+	}
+	_, err := c.Txn(ctx).Then(clientv3.OpTxn(nil, puts[0], nil), clientv3.OpTxn(nil, puts[1], nil)).Commit()
+	require.NoError(t, err)
+	require.Len(t, f.Keys("queue/"), 150)
+	f.NoKeys("queue/")
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 }
 
 // What is being made and released all the time is never swept.

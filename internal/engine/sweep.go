@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,7 +13,8 @@ import (
 )
 
 // sweeps removes, about once per TTL, the keys on the epoch's lease that belong to
-// none of its requests, until the epoch ends: those of one request in one Txn.
+// none of its requests, until the epoch ends: those of one request, if it is the only one of its Txn,
+// by one Txn.
 //
 // There should be no such thing. But clientv3 sends a Txn once more, unasked and
 // unseen, when a proxy or a stopping member answers it with "cancelled". The copy that
@@ -38,7 +40,7 @@ func (e *Epoch) sweep(ctx context.Context) {
 	if err != nil {
 		return // next time
 	}
-	found := map[int64][]string{} // by create revision: the keys of one request were written in one Txn
+	found := map[int64][]string{} // by create revision: the keys of one request were written in one Txn, maybe with others
 	for _, k := range resp.Keys {
 		key := string(k)
 		if !e.sess.space.Queued(key) || e.slots.owns(key) {
@@ -53,10 +55,19 @@ func (e *Epoch) sweep(ctx context.Context) {
 		token := kvs[0].CreateRevision
 		found[token] = append(found[token], key)
 	}
-	for token, keys := range found {
-		removal, err := e.sess.Remove(ctx, Stored{Key: keys[0], Token: token, Also: keys[1:]})
-		if err == nil && removal != commit.Absent {
-			e.sess.opts.Log.Warn("the session removed a late copy of an earlier request, which no call waits for", zap.Strings("keys", keys))
+	for token, all := range found {
+		for keys := range slices.Chunk(all, sweptAtOnce) {
+			removal, err := e.sess.Remove(ctx, Stored{Key: keys[0], Token: token, Also: keys[1:]})
+			switch {
+			case err != nil && ctx.Err() == nil:
+				e.sess.opts.Log.Warn("the session cannot remove a late copy of an earlier request, which no call waits for; it repeats that",
+					zap.Strings("keys", keys), zap.Error(e.sess.Explain(err)))
+			case err == nil && removal != commit.Absent:
+				e.sess.opts.Log.Warn("the session removed a late copy of an earlier request, which no call waits for", zap.Strings("keys", keys))
+			}
 		}
 	}
 }
+
+// sweptAtOnce bounds the keys that one Txn removes. etcd accepts 128 operations in a Txn.
+const sweptAtOnce = 64
