@@ -35,7 +35,7 @@ const (
 	perGroup = 64
 	// perPart bounds the operations of a part that shares a request, far below what etcd accepts.
 	perPart = 32
-	// groupBytes bounds the values in one request. etcd accepts 1.5 MiB, keys included.
+	// groupBytes bounds the keys and values in one request. etcd accepts 1.5 MiB.
 	groupBytes = 256 << 10
 	// groupFor bounds how long a part waits for others, even if a request hangs.
 	groupFor = 100 * time.Millisecond
@@ -68,6 +68,23 @@ func fits(with []*part, p *part) bool {
 		bytes += w.bytes
 	}
 	return bytes <= groupBytes
+}
+
+// bytesOf returns the length of the keys and values in a Txn.
+func bytesOf(cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (n int) {
+	for _, c := range cmps {
+		n += len(c.KeyBytes()) + len(c.ValueBytes())
+	}
+	for _, ops := range [...][]clientv3.Op{then, otherwise} {
+		for _, op := range ops {
+			if op.IsTxn() {
+				n += bytesOf(op.Txn())
+			} else {
+				n += len(op.KeyBytes()) + len(op.RangeBytes()) + len(op.ValueBytes())
+			}
+		}
+	}
+	return n
 }
 
 // begin records that a part with those subjects is on its way, and reports whether it is the only
@@ -120,10 +137,7 @@ type Together struct {
 // txn commits a Txn, alone or by the group. It is not sent if ctx has ended; once it is sent,
 // only the end of sent ends it.
 func (t Together) txn(ctx, sent context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	bytes := 0
-	for _, op := range then {
-		bytes += len(op.ValueBytes())
-	}
+	bytes := bytesOf(cmps, then, otherwise)
 	p := &part{common: t.common, bytes: bytes, cmps: cmps, then: then, otherwise: otherwise, sent: make(chan struct{})}
 	alone := func() {
 		if p.err = ctx.Err(); p.err != nil {

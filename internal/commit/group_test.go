@@ -320,3 +320,13 @@ func TestGroupWithoutSpace(t *testing.T) {
 	require.False(t, g.exists(g.prefix+"a"))
 	require.EqualValues(t, 1, g.get(g.prefix + "one").Kvs[0].Version)
 }
+
+func TestBytesOfATxn(t *testing.T) {
+	t.Parallel()
+	get := clientv3.OpGet("range", clientv3.WithRange("end"))                             // 8
+	put := clientv3.OpPut("key", "value")                                                 // 8
+	cmp := clientv3.Compare(clientv3.Value("key"), "=", "four")                           // 7
+	nested := clientv3.OpTxn([]clientv3.Cmp{cmp}, []clientv3.Op{put}, []clientv3.Op{get}) // 23
+	require.Equal(t, 7+8+23+8, commit.BytesOf([]clientv3.Cmp{cmp}, []clientv3.Op{put, nested}, []clientv3.Op{get}))
+	require.Zero(t, commit.BytesOf(nil, nil, nil))
+}

@@ -67,12 +67,12 @@ type PendingError struct {
 	cause    error
 }
 
-// Error names the key and the reason why the outcome is not known.
+// Error says why the outcome is not known.
 func (e *PendingError) Error() string {
 	return fmt.Sprintf("etcd has not confirmed the request: %v", e.cause)
 }
 
-// Unwrap returns that reason.
+// Unwrap returns the reason.
 func (e *PendingError) Unwrap() error { return e.cause }
 
 // Discard settles the creation and removes its keys. It repeats until that is done or ctx ends.
