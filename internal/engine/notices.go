@@ -23,26 +23,37 @@ func (e *Epoch) notice(kv *mvccpb.KeyValue) {
 	} else {
 		return // a foreign key
 	}
-	holding := e.roll.deliver(token, m)
-	switch {
-	case m.Notice != nil && len(holding) > 1: // it does not say which of them
-		e.sess.Background(func() {
-			for t, h := range holding {
-				e.endIfGone(t, h, m.Notice)
-			}
-		})
-	case m.Notice != nil:
-		for t, h := range holding {
-			e.evicted(t, h, m.Notice)
+	twins := e.roll.twins(token, m)
+	if len(twins) == 0 {
+		e.deliver(token, m)
+	}
+	e.sess.Background(func() {
+		for _, t := range twins {
+			e.deliverIfGone(t, *m.Notice)
 		}
-	default:
-		for _, h := range holding {
+		_, _ = commit.Erase(e.ctx, e.sess.kv, string(kv.Key), kv.CreateRevision, nil)
+	})
+}
+
+func (e *Epoch) deliver(token int64, m Mail) {
+	for t, h := range e.roll.deliver(token, m) {
+		if m.Notice != nil {
+			e.evicted(t, h, m.Notice)
+		} else {
 			h.StepDown(*m.Asked)
 		}
 	}
-	e.sess.Background(func() {
-		_, _ = commit.Erase(e.ctx, e.sess.kv, string(kv.Key), kv.CreateRevision, nil)
-	})
+}
+
+// deliverIfGone delivers a notice of an earlier release, which names no request, to one of several with
+// its token: if the key of that one is gone.
+func (e *Epoch) deliverIfGone(t *Ticket, n record.Notice) {
+	kvs, err := e.sess.Get(e.ctx, t.Key)
+	if err != nil && e.ctx.Err() != nil || err == nil && len(kvs) == 1 && kvs[0].CreateRevision == t.Token {
+		return // it ends with the lease, or it is another one
+	}
+	n.Key = t.Key
+	e.deliver(t.Token, Mail{Notice: &n})
 }
 
 // evicted ends the holder of a ticket by a notice. Hooks are not called here: this goroutine may be
@@ -53,19 +64,6 @@ func (e *Epoch) evicted(t *Ticket, h Holder, n *record.Notice) {
 	e.Free(t)
 	if report != nil {
 		e.sess.Background(report)
-	}
-}
-
-// endIfGone is evicted for a notice of an earlier release, which names a token only, if other holders
-// have that token: for the one whose key is gone.
-func (e *Epoch) endIfGone(t *Ticket, h Holder, n *record.Notice) {
-	kvs, err := e.sess.Get(e.ctx, t.Key)
-	switch {
-	case err != nil && e.ctx.Err() != nil: // it ends with the lease
-	case err == nil && len(kvs) == 1 && kvs[0].CreateRevision == t.Token:
-		e.roll.retract(t, n)
-	default:
-		e.evicted(t, h, n)
 	}
 }
 

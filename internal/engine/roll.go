@@ -196,13 +196,15 @@ func (t *Ticket) wakes() {
 	}
 }
 
-// retract takes back a notice that has turned out to be for another request.
-func (r *roll) retract(t *Ticket, n *record.Notice) {
+// twins returns the requests for each of which a notice may be, if it names none and there are several
+// with its token.
+func (r *roll) twins(token int64, m Mail) []*Ticket {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.left.Notice == n {
-		t.left.Notice = nil
+	if m.Notice == nil || m.Notice.Key != "" || len(r.written[token]) < 2 {
+		return nil
 	}
+	return slices.Clone(r.written[token])
 }
 
 // Notice returns the notice of a request, or nil if the watch has brought none.

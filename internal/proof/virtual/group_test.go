@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -440,20 +441,97 @@ func TestTrapW21EqualTokens(t *testing.T) {
 	}
 }
 
+// W21: two requests of one Txn, one of which holds and one waits. A former release evicts one of them: the
+// other one does as before.
+func TestTrapW21EqualTokensOfAWaiter(t *testing.T) {
+	t.Parallel()
+	for name, waiter := range map[string]bool{"the waiter is evicted": true, "the holder is evicted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 2, func(t *testing.T, on []*desk) {
+				d, operator := on[0], on[1]
+				d.stored(1)
+				theirs := make([]*concurrency.Permit, names)
+				for i := 1; i < names; i += 2 {
+					var err error
+					theirs[i], err = operator.named(i, 1).Acquire(t.Context())
+					require.NoError(t, err)
+				}
+				d.slowly(nil)
+				permits, errs := make([]*concurrency.Permit, names), make([]error, names)
+				var all sync.WaitGroup
+				for i := range names {
+					all.Go(func() { permits[i], errs[i] = d.named(i, 1).Acquire(context.Background()) })
+				}
+				time.Sleep(time.Second)
+				holder, waits := -1, -1
+				by := map[int64]int{}
+				for i := 0; i < names; i += 2 {
+					by[permits[i].Token()] = i
+				}
+				var tokens [names]int64
+				for i := 1; i < names; i += 2 {
+					tokens[i] = d.request(i).CreateRevision
+					if h, ok := by[tokens[i]]; ok {
+						holder, waits = h, i
+					}
+				}
+				require.GreaterOrEqual(t, holder, 0, "no two requests have one token")
+				gone := holder
+				if waiter {
+					gone = waits
+				}
+				evictedFormerly(d, operator, nil, gone)
+				time.Sleep(time.Second)
+				for i := 1; i < names; i += 2 {
+					require.NoError(t, theirs[i].Release(t.Context()))
+				}
+				all.Wait()
+				for i := range names {
+					switch {
+					case i == gone && waiter:
+						require.ErrorIs(t, errs[i], concurrency.ErrEvicted)
+					case i == gone:
+						require.NoError(t, errs[i])
+						require.ErrorIs(t, permits[i].Err(), concurrency.ErrEvicted)
+					default:
+						require.NoError(t, errs[i])
+						require.NoError(t, permits[i].Err(), "another one is evicted")
+						require.NoError(t, permits[i].Release(t.Context()))
+					}
+				}
+				d.nothingLeft()
+			})
+		})
+	}
+}
+
+// request returns the key of the session's request in a queue.
+func (d *desk) request(i int) *mvccpb.KeyValue {
+	d.t.Helper()
+	resp, err := d.client.Get(d.t.Context(), root+fmt.Sprintf("sem/s%d/queue/", i), clientv3.WithPrefix())
+	require.NoError(d.t, err)
+	for _, kv := range resp.Kvs {
+		if strings.Contains(string(kv.Key), fmt.Sprintf("%016x", int64(d.session.Lease()))) {
+			return kv
+		}
+	}
+	require.FailNow(d.t, "no request", "s%d", i)
+	return nil
+}
+
 func evicted(d, operator *desk, p *concurrency.Permit, i int) {
 	d.t.Helper()
 	require.NoError(d.t, operator.named(i, 1).EvictToken(d.t.Context(), p.Token(), fmt.Sprintf("reason %d.", i)))
 }
 
 // evictedFormerly is what a release does that knows no batches: its notice names a token only.
-func evictedFormerly(d, operator *desk, p *concurrency.Permit, i int) {
+func evictedFormerly(d, operator *desk, _ *concurrency.Permit, i int) {
 	d.t.Helper()
-	lease := d.session.Lease()
-	request := d.server.Keys(root + fmt.Sprintf("sem/s%d/queue/", i))
-	require.Len(d.t, request, 1)
-	notice := fmt.Sprintf("%ssession/%016x/notice/%016x", root, int64(lease), p.Token())
+	lease, request := d.session.Lease(), d.request(i)
+	notice := fmt.Sprintf("%ssession/%016x/notice/%016x", root, int64(lease), request.CreateRevision)
 	value := fmt.Sprintf(`{"v":1,"cause":"evicted","reason":"reason %d."}`, i)
 	_, err := operator.client.Txn(d.t.Context()).
-		Then(clientv3.OpDelete(request[0]), clientv3.OpPut(notice, value, clientv3.WithLease(lease))).Commit()
+		Then(clientv3.OpDelete(string(request.Key)), clientv3.OpPut(notice, value, clientv3.WithLease(lease))).Commit()
 	require.NoError(d.t, err)
 }
