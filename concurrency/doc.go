@@ -39,7 +39,8 @@
 // # Terms
 //
 // A session is a lease in etcd that this process keeps alive, with everything that is held on
-// it. A request is one call's place in a queue; it waits, or it holds a permit. The token of a
+// it. A request is one call's place in a queue; it waits, or it holds a permit. With
+// SemaphoreOptions.Keep and Handover one request serves several calls, one after the other. The token of a
 // request is its create revision in etcd; it shows the request's age, identifies it, and
 // serves as its fencing token. A notice is a message from another process that it has ended a
 // request of this process.

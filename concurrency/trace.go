@@ -38,7 +38,7 @@ type Trace struct {
 // AcquireInfo describes a granted permit.
 type AcquireInfo struct {
 	Name   string // of the queue
-	Token  int64
+	Token  int64  // of the request; with Keep or Handover several permits have it, one after the other
 	Weight int
 	Waited time.Duration // from the call to the grant
 }
@@ -46,7 +46,7 @@ type AcquireInfo struct {
 // ReleaseInfo describes a released permit.
 type ReleaseInfo struct {
 	Name  string
-	Token int64
+	Token int64         // as in AcquireInfo
 	Held  time.Duration // from the grant to the release
 }
 
