@@ -30,14 +30,17 @@ func TestUnavailableSaysWhichQueue(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			ctx := ctxT(t)
-			s, client := f.Session(idle())
+			waits := make(chan struct{}, 100)
+			o := idle()
+			o.Trace = &concurrency.Trace{Waiting: func(concurrency.WaitInfo) { waits <- struct{}{} }}
+			s, client := f.Session(o)
 			sm := sem(t, s, "x", 1)
 			if c.total >= 0 {
 				sm = totaled(t, s, "llm", c.limit, c.total).Key("a")
 			}
 			p := acquire(t, ctx, sm)
 			w := ask(t, ctx, sm, concurrency.Wait(4*time.Second))
-			require.Eventually(t, func() bool { st, err := sm.Status(ctx); return err == nil && len(st.Waiters) == 1 }, soon, tick)
+			got(t, waits, "the session has seen the queue")
 			client.Cut()
 			err := got(t, w, "Wait").err
 			client.Heal()
