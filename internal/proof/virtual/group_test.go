@@ -459,11 +459,16 @@ func TestTrapW21EqualTokensOfAWaiter(t *testing.T) {
 				}
 				d.slowly(nil)
 				permits, errs := make([]*concurrency.Permit, names), make([]error, names)
-				var all sync.WaitGroup
+				var free, waiting sync.WaitGroup
 				for i := range names {
+					all := &free
+					if i%2 == 1 {
+						all = &waiting
+					}
 					all.Go(func() { permits[i], errs[i] = d.named(i, 1).Acquire(context.Background()) })
 				}
 				time.Sleep(time.Second)
+				free.Wait()
 				holder, waits := -1, -1
 				by := map[int64]int{}
 				for i := 0; i < names; i += 2 {
@@ -486,7 +491,7 @@ func TestTrapW21EqualTokensOfAWaiter(t *testing.T) {
 				for i := 1; i < names; i += 2 {
 					require.NoError(t, theirs[i].Release(t.Context()))
 				}
-				all.Wait()
+				waiting.Wait()
 				for i := range names {
 					switch {
 					case i == gone && waiter:
