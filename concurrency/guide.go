@@ -165,8 +165,8 @@ func (g *guide) isNear(ctx context.Context, s *seat) (near bool, err error) {
 	g.stop = stop
 	renew := time.NewTimer(jitter(h.Renew))
 	defer renew.Stop()
-	for range listEvery {
-		again, err := w.verify(ctx, g.sessionQueue)
+	for n := range listEvery {
+		again, err := w.verify(ctx, g.sessionQueue, n > 0)
 		if again || err != nil {
 			return false, err
 		}
@@ -285,33 +285,41 @@ func (w *watching) spread() time.Duration {
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
 
 // verify reads which of the watched requests exist. It is called when all watches exist: what was
-// deleted before, they do not report. again is set if there is a reason to list: the request is gone,
-// the limit has changed, or so many requests are gone that those which are watched may be among the last.
-func (w *watching) verify(ctx context.Context, q *sessionQueue) (again bool, err error) {
-	ops := []clientv3.Op{clientv3.OpGet(w.Key, clientv3.WithKeysOnly()), clientv3.OpGet(q.keys.Requests, clientv3.WithPrefix(), clientv3.WithCountOnly())}
+// deleted before, they do not report. With more it reads what the list has shown as well; again is set if
+// that is a reason to list: the request is gone, the limit has changed, or so many requests are gone that
+// those which are watched may be among the last.
+func (w *watching) verify(ctx context.Context, q *sessionQueue, more bool) (again bool, err error) {
+	var ops []clientv3.Op
 	for _, key := range w.keys() {
 		ops = append(ops, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}
-	if q.fixed == 0 {
-		ops = append(ops, clientv3.OpGet(q.keys.Limit, clientv3.WithKeysOnly()))
+	if more {
+		ops = append(ops, clientv3.OpGet(w.Key, clientv3.WithKeysOnly()), clientv3.OpGet(q.keys.Requests, clientv3.WithPrefix(), clientv3.WithCountOnly()))
+		if q.fixed == 0 {
+			ops = append(ops, clientv3.OpGet(q.keys.Limit, clientv3.WithKeysOnly()))
+		}
 	}
 	resp, err := q.readAll(ctx, w.seat, ops)
 	if err != nil {
 		return false, err
 	}
 	kv := func(i int) *mvccpb.KeyValue { return limit.First(resp.Responses[i]) }
-	own, requests := kv(0), resp.Responses[1].GetResponseRange().Count
 	var left []queue.Entry
 	for i, e := range w.left {
-		if kv := kv(2 + i); kv != nil && kv.CreateRevision == e.Create {
+		if kv := kv(i); kv != nil && kv.CreateRevision == e.Create {
 			left = append(left, e)
 		}
 	}
-	if len(left) < len(w.left) {
+	n := len(w.left)
+	if len(left) < n {
 		w.still.end()
 	}
 	w.left = left
+	if !more {
+		return false, nil
+	}
+	own, requests := kv(n), resp.Responses[n+1].GetResponseRange().Count
 	w.still.see(requests)
 	return own == nil || own.CreateRevision != w.Token || requests < w.requests*3/4 ||
-		q.fixed == 0 && modOf(kv(len(ops)-1)) != w.limit, nil
+		q.fixed == 0 && modOf(kv(n+2)) != w.limit, nil
 }
