@@ -82,7 +82,7 @@ func (q *sessionQueue) far(s *seat) bool {
 // crowded reports whether a request, the first of so many of the session, is far, or near in a crowd.
 func (q *sessionQueue) crowded(s *seat, own int) bool {
 	return q.isBehind(s, func(limit int64) bool {
-		return int64(s.found.Ahead) >= q.horizon.Distance(limit) || q.horizon.Crowded(s.found.Ahead+1, own)
+		return int64(s.found.Ahead) >= q.horizon.Distance(limit) || q.horizon.Crowded(limit, s.found.Ahead+1, own)
 	})
 }
 

@@ -22,7 +22,7 @@ func TestSleepEndsTheView(t *testing.T) {
 	s, _ := f.Session(idle())
 	holder := acquire(t, ctx, sem(t, s, "x", 1))
 	h := blind
-	h.Crowd = 100
+	h.Large = 100
 	both, _ := f.within(h, nil)
 	sm := sem(t, both, "x", 1)
 	first := ask2(ctx, sm)

@@ -60,37 +60,23 @@ func (g *guide) run() {
 		}
 		g.stop()
 		g.stop = func() {}
-		switch g.near(ctx) {
-		case followWhole:
-			return
-		case farAgain: // what the list has shown as near may be far for the view, again and again
-			g.inVain = true
-			_ = vain.Wait(ctx, nil)
-		case served:
-			g.inVain = false
+		if g.inVain = g.near(ctx); g.inVain {
+			_ = vain.Wait(ctx, nil) // what the list has shown as near may be far for the view, again and again
 		}
 	}
 }
 
-type afterNear int
-
-const (
-	served      afterNear = iota // none is left, or the first is far, and was not before
-	farAgain                     // g.first was far from the beginning
-	followWhole                  // the requests need no guide any more
-)
-
-// near has the requests follow the front of the queue until none is left, or the first is far, or the
-// session has so many that the whole queue costs less.
-func (g *guide) near(ctx context.Context) afterNear {
+// near has the requests follow the front of the queue until none is left, or the first is far. It returns
+// true if g.first was far from the beginning.
+func (g *guide) near(ctx context.Context) (inVain bool) {
 	m := g.front.Join()
 	defer m.Leave()
 	renew := time.NewTicker(g.horizon.Renew)
 	defer renew.Stop()
 	for followed := false; ; {
-		s, last := g.waiters.ends()
+		s, _ := g.waiters.ends()
 		if s == nil {
-			return served
+			return false
 		}
 		g.distant.follow(g.sessionQueue, s.ownKeys())
 		seen, changed := m.Seen()
@@ -98,14 +84,12 @@ func (g *guide) near(ctx context.Context) afterNear {
 			ahead, _ := m.Ahead(s.Key, s.Token) // for a request that is gone there is none
 			if !g.horizon.Stays(ahead, g.limitSeen()) {
 				g.waiters.become(asleep)
-				if s == g.first && !followed {
-					return farAgain
-				}
-				return served
+				return s == g.first && !followed
 			}
-			if n := g.waiters.own(); last.found.Known && !g.horizon.Crowded(2*(last.found.Ahead+1), n) {
-				g.waiters.become(whole)
-				return followWhole
+			if m.Alone() && !g.deletionsAlone(2) { // the session has more requests by now
+				g.front.Replace()
+				m.Next()
+				continue
 			}
 			g.waiters.become(front)
 			followed = true
@@ -120,7 +104,7 @@ func (g *guide) near(ctx context.Context) afterNear {
 		case <-m.Replaced:
 			m.Next()
 		case <-ctx.Done():
-			return served
+			return false
 		}
 	}
 }

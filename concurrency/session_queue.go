@@ -62,7 +62,15 @@ func (q *sessionQueue) run(m *mirror.Mirror) (stop context.CancelFunc) {
 
 // runFront is run for the front part of the queue.
 func (q *sessionQueue) runFront(m *mirror.Mirror) (stop context.CancelFunc) {
-	return q.runs(m, func(ctx context.Context) { q.sess.Source().Front(ctx, m, q.waiters.newest) })
+	alone := q.deletionsAlone(1)
+	return q.runs(m, func(ctx context.Context) { q.sess.Source().Front(ctx, m, q.waiters.newest, alone) })
+}
+
+// deletionsAlone reports whether the session follows deletions alone in the front of a queue of so many
+// times as many requests as its newest one has found.
+func (q *sessionQueue) deletionsAlone(times int) bool {
+	_, last := q.waiters.ends()
+	return last != nil && last.found.Known && q.horizon.Crowded(q.limitSeen(), times*(last.found.Ahead+1), q.waiters.own())
 }
 
 func (q *sessionQueue) runs(m *mirror.Mirror, follow func(context.Context)) (stop context.CancelFunc) {

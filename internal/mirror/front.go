@@ -8,21 +8,25 @@ import (
 )
 
 // Front keeps m up to date with the front part of its queue: the requests up to a token, which upTo
-// returns before each list. Newer requests decide nothing for those, so they are not listed, and the
-// watch brings deletions only. It brings no stored limit either: the caller watches that, and calls
+// returns before each list. Newer requests decide nothing for those, so they are not listed. Where the
+// limit is fixed, nothing but a deletion admits a request, so the watch brings nothing else.
+//
+// With alone it brings deletions only, also where the limit is stored: the caller watches that, and calls
 // ListAgain when it has changed. What m shows as admitted after a deletion has to be confirmed then, see
 // Waiter.Suggested.
 //
 // A waiter with a newer request may wait there: it has the queue listed again.
-func (s *Source) Front(ctx context.Context, m *Mirror, upTo func() int64) {
+func (s *Source) Front(ctx context.Context, m *Mirror, upTo func() int64, alone bool) {
 	h := &front{Mirror: m}
 	f := &follower{source: s, prefix: m.keys.Range, handler: h, read: func(ctx context.Context) ([]*mvccpb.KeyValue, int64, error) {
 		return h.read(ctx, s.KV, upTo())
 	}}
+	if m.fixed > 0 || alone {
+		f.filter = []clientv3.OpOption{clientv3.WithFilterPut()}
+	}
 	m.mu.Lock()
-	m.front = m.fixed == 0
+	m.alone = m.fixed == 0 && alone
 	m.mu.Unlock()
-	f.filter = []clientv3.OpOption{clientv3.WithFilterPut()}
 	s.keep(ctx, f)
 }
 

@@ -27,8 +27,9 @@ type frontOf struct {
 	newest atomic.Int64 // the token of the newest waiter
 }
 
-// front writes a limit unless it is fixed, and so many requests, and follows the queue up to those that wait.
-func front(t *testing.T, fixed, limit int64, requests int) *frontOf {
+// front writes a limit unless it is fixed, and so many requests, and follows the queue up to those that wait,
+// maybe by deletions alone.
+func front(t *testing.T, fixed, limit int64, requests int, alone bool) *frontOf {
 	t.Helper()
 	f := &frontOf{fixture: newFixture(t, embedtest.Shared(t), nil)}
 	ctx := ctxT(t)
@@ -50,7 +51,7 @@ func front(t *testing.T, fixed, limit int64, requests int) *frontOf {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.source.Front(run, f.mirror, f.newest.Load)
+		f.source.Front(run, f.mirror, f.newest.Load, alone)
 	}()
 	t.Cleanup(func() { stop(); testkit.Closed(t, done, "it ends with its ctx") })
 	return f
@@ -88,11 +89,23 @@ func (f *frontOf) shows(i, before int) {
 	require.Eventually(f.t, func() bool { ahead, ok := f.mirror.Ahead(f.slots[i], f.tokens[i]); return ok && ahead == before }, soon, time.Millisecond)
 }
 
-// W3: where the limit is stored, another watch brings it. So what the front part shows as admitted after a
+// W3: where the limit is stored, the front part is followed with it, by one watch.
+func TestFrontFollowsTheLimit(t *testing.T) {
+	t.Parallel()
+	f := front(t, 0, 1, 4, false)
+	w := f.wait(2)
+	f.leave(0) // the view is up to date when it has seen this
+	f.shows(2, 1)
+	f.setLimit(2)
+	require.Equal(t, mirror.Admitted, testkit.Got(t, w.Outcome(), "it fits the new limit"))
+	require.False(t, w.Suggested())
+}
+
+// W3: with deletions alone, another watch brings the limit. So what the front part shows as admitted after a
 // deletion is to be confirmed, and after a change of the limit it is listed again, which confirms all.
 func TestFrontSuggests(t *testing.T) {
 	t.Parallel()
-	f := front(t, 0, 1, 4)
+	f := front(t, 0, 1, 4, true)
 	w := f.wait(2)
 	f.leave(0) // the view is up to date when it has seen this
 	f.shows(2, 1)
@@ -111,10 +124,13 @@ func TestFrontSuggests(t *testing.T) {
 // A request that is newer than the list is neither gone nor admitted by it: the queue is listed again.
 func TestFrontListsAgainForANewerRequest(t *testing.T) {
 	t.Parallel()
-	for name, fixed := range map[string]int64{"stored": 0, "fixed": 1} {
+	for name, c := range map[string]struct {
+		fixed int64
+		alone bool
+	}{"stored": {0, false}, "stored, deletions alone": {0, true}, "fixed": {1, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := front(t, fixed, 1, 4)
+			f := front(t, c.fixed, 1, 4, c.alone)
 			require.Equal(t, mirror.Admitted, testkit.Got(t, f.wait(0).Outcome(), "it is the first"))
 			last := f.wait(3)
 			f.leave(0)
@@ -123,7 +139,7 @@ func TestFrontListsAgainForANewerRequest(t *testing.T) {
 			require.Empty(t, last.Outcome())
 			f.leave(1)
 			require.Equal(t, mirror.Admitted, testkit.Got(t, last.Outcome(), "it is the last"))
-			require.False(t, fixed > 0 && last.Suggested())
+			require.False(t, last.Suggested() && (c.fixed > 0 || !c.alone))
 		})
 	}
 }

@@ -22,7 +22,7 @@ type Mirror struct {
 	requests map[string]*Request // by key
 	limits   Limits
 	based    bool // a default counts where the queue has no limit of its own
-	front    bool // the watch brings no stored limit: only the last list shows it
+	alone    bool // the watch brings deletions alone, and no stored limit: only the last list shows that
 	revision int64
 	strays   map[string]int64 // mod revisions of the keys that are not requests
 	listed   int64            // up to which token the last list was complete
@@ -236,7 +236,14 @@ func (m *Mirror) SetBase(base Stored) {
 }
 
 // suggests reports whether the limit may be newer or older than the rest of the view.
-func (m *Mirror) suggests() bool { return m.based || m.front && m.revision > m.read }
+func (m *Mirror) suggests() bool { return m.based || m.alone && m.revision > m.read }
+
+// Alone reports whether the watch brings deletions alone, although the limit is stored.
+func (m *Mirror) Alone() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.alone
+}
 
 // limited has the queue admit by the limit that counts now.
 func (m *Mirror) limited() {

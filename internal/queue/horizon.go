@@ -14,7 +14,8 @@ type Horizon struct {
 	Least  int64 // and beyond that the limit once more, but at least this
 	Most   int64 // and at most this
 
-	Crowd int64 // see Crowded
+	Large int64 // from this limit on, Crowded may be true
+	Crowd int64 // of so many requests for each own one
 
 	Watched int // how many requests a far one watches
 	Gone    int // how many of them have to be gone before it looks
@@ -30,8 +31,8 @@ const renew = 25 * time.Second
 // The horizons of queues with a stored limit, and of those with a fixed one, whose grants need no
 // confirmation.
 var (
-	StoredLimit = Horizon{Limits: 2, Least: 8, Most: 64, Crowd: 32, Watched: 4, Gone: 2, Look: time.Second, Renew: renew}
-	FixedLimit  = Horizon{Limits: 2, Least: 4, Most: 64, Crowd: 32, Watched: 4, Gone: 2, Look: time.Second, Renew: renew}
+	StoredLimit = Horizon{Limits: 2, Least: 8, Most: 64, Large: 32, Crowd: 32, Watched: 4, Gone: 2, Look: time.Second, Renew: renew}
+	FixedLimit  = Horizon{Limits: 2, Least: 4, Most: 64, Large: 32, Crowd: 32, Watched: 4, Gone: 2, Look: time.Second, Renew: renew}
 )
 
 // window returns the weight before a request below which it is near.
@@ -51,10 +52,12 @@ func (h Horizon) Stays(ahead int, limit int64) bool {
 	return int64(ahead) < max(2*h.window(limit), h.Distance(limit), 1)
 }
 
-// Crowded reports whether a session follows only the front of the queue while its requests are near,
-// given how many requests are in the queue and how many of those are its own. It lists the queue anew for
-// each of its requests then, in place of two events for each request of the queue.
-func (h Horizon) Crowded(requests, own int) bool { return int64(requests) >= h.Crowd*int64(own) }
+// Crowded reports whether a session whose requests are near follows only deletions in the front of the queue,
+// given the limit, how many requests are in the queue and how many of those are its own. Each of
+// its requests costs a list and a confirmation then, in place of two events for each request of the queue.
+func (h Horizon) Crowded(limit int64, requests, own int) bool {
+	return limit >= h.Large && int64(requests) >= h.Crowd*int64(own)
+}
 
 // Few returns the horizon of a request that has not looked in vain yet. At a limit of 1 requests go in
 // their order, unless their callers give up, so it is enough to watch the first one beyond the window.
@@ -107,4 +110,4 @@ func HorizonOf(ctx context.Context) (h Horizon, ok bool) {
 
 // Tiny is the smallest horizon by which a request wakes in time, if all go in their order: it watches
 // the one whose end admits it.
-var Tiny = Horizon{Limits: 1, Least: -1, Most: -1, Crowd: 1, Watched: 1, Gone: 1, Look: time.Second, Renew: renew}
+var Tiny = Horizon{Limits: 1, Least: -1, Most: -1, Large: 2, Crowd: 1, Watched: 1, Gone: 1, Look: time.Second, Renew: renew}
