@@ -85,7 +85,7 @@ func (q semaphore) dip(r *rand.Rand, bound time.Duration) Operation {
 func (q semaphore) burst(r *rand.Rand) Operation {
 	callers := make([][]ask, 1+r.IntN(3))
 	for i := range callers {
-		for range 3 + r.IntN(10) {
+		for range 2 + r.IntN(5) {
 			callers[i] = append(callers[i], q.brief(r))
 		}
 	}
