@@ -46,3 +46,14 @@ func TestWhetherAPermitPasses(t *testing.T) {
 	}
 	require.False(t, idleness{quiet: true, trusted: true}.passes(0, 0), "off")
 }
+
+// A key that is evicted at the moment at which its holder releases it is not listed as idle for ever.
+func TestEndedKeyIsNotListed(t *testing.T) {
+	t.Parallel()
+	k := &keeper{base: time.Now()}
+	k.cells.Store(&[]*kept{})
+	c := &kept{keeper: k}
+	c.holder.Store(ended)
+	require.False(t, c.rest(&Permit{}, 0))
+	require.Empty(t, *k.cells.Load())
+}

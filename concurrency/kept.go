@@ -122,6 +122,7 @@ func (c *kept) rest(p *Permit, now time.Duration) bool {
 		k.list(c)
 	}
 	if !c.holder.CompareAndSwap(p, nil) {
+		k.unlist(c) // what has ended it may have done so before it was listed
 		return false
 	}
 	switch {
