@@ -16,8 +16,10 @@ import (
 
 // Linear is C4: calls and returns alone, by porcupine. Is there an order of all
 // operations on a queue, in agreement with the clock, in which each makes sense for
-// a store that knows a limit and the holders? It knows nothing of queues, ranks and
-// revisions, so it finds what the other checkers might misunderstand together.
+// a store that knows a limit and the holders? It knows nothing of queues and ranks, so
+// it finds what the other checkers might misunderstand together. What the tap has seen
+// takes effect in the order of its revisions: a tap that was cut off sees hundreds of
+// changes at one moment, and their other orders are too many to try.
 //
 // Its rule:
 //
@@ -132,11 +134,15 @@ type action struct {
 	limit  int64
 	known  bool // of a limit
 	maybe  bool // or not: its caller did not learn
+
+	rev   int64 // at which the tap has seen it; 0 if it has not
+	place int   // among those that the tap has seen, from 1 on; 0 of the others
 }
 
 // holders is the model's state. Held lists the holders, by token.
 type holders struct {
 	limit, used, max int64
+	place            int // of the last action that the tap has seen
 	known            bool
 	held             string
 }
@@ -186,6 +192,11 @@ func (v *view) model(name string) porcupine.Model {
 
 // step takes an action, if the state allows it.
 func (s holders) step(a action, mutex bool) (holders, bool) {
+	if a.place > 0 {
+		if s.place++; a.place != s.place {
+			return s, false
+		}
+	}
 	switch a.kind {
 	case "acquire":
 		if !s.known || s.used+a.weight > s.limit || mutex && a.token <= s.max {

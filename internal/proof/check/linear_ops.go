@@ -1,6 +1,9 @@
 package check
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/anishathalye/porcupine"
 
 	"github.com/etcdkit/etcdkit/internal/proof/history"
@@ -38,9 +41,31 @@ func (v *view) linearOps(name string) []porcupine.Operation {
 		}
 	}
 	for _, l := range g.limits {
-		b.add("tap", action{kind: "limit", limit: l.n, known: l.known}, v.notBefore(l.rev), l.at)
+		b.add("tap", action{kind: "limit", limit: l.n, known: l.known, rev: l.rev}, v.notBefore(l.rev), l.at)
 	}
+	b.order()
 	return b.ops
+}
+
+// order gives what the tap has seen the places of its revisions. Of what one revision has done, a limit
+// and the ends of permits come first: they admit others.
+func (b *linearBuilder) order() {
+	rank := map[string]int{"limit": 0, "end": 1, "release": 1, "acquire": 2}
+	var seen []int
+	for i, op := range b.ops {
+		if op.Input.(action).rev != 0 {
+			seen = append(seen, i)
+		}
+	}
+	slices.SortStableFunc(seen, func(i, j int) int {
+		a, c := b.ops[i].Input.(action), b.ops[j].Input.(action)
+		return cmp.Or(cmp.Compare(a.rev, c.rev), cmp.Compare(rank[a.kind], rank[c.kind]), cmp.Compare(a.token, c.token))
+	})
+	for place, i := range seen {
+		a := b.ops[i].Input.(action)
+		a.place = place + 1
+		b.ops[i].Input = a
+	}
 }
 
 type linearBuilder struct {
@@ -71,9 +96,9 @@ func (b *linearBuilder) permit(s *history.Span) {
 	b.add(g.Client, a, called, s.From)
 
 	r := b.byToken[id{g.Gate, g.Token}]
-	gone := never
+	gone, rev := never, int64(0)
 	if r != nil {
-		gone = r.goneAt
+		gone, rev = r.goneAt, goneRev(r)
 	}
 	last := called // when it certainly existed
 	if s.Confirmed {
@@ -83,12 +108,12 @@ func (b *linearBuilder) permit(s *history.Span) {
 		last = called
 	}
 	release := b.confirmed(g)
-	a.kind = "end"
+	a.kind, a.rev = "end", rev
 	switch {
 	case release != nil && gone < release.Call.At:
 		b.add("etcd", a, last, gone)
 		if r == nil || b.excuse(r) == "" {
-			a.kind = "release"
+			a.kind, a.rev = "release", 0
 			b.add(g.Client, a, release.Call.At, release.Return.At)
 		}
 	case release != nil && r != nil && b.excuse(r) != "": // others may have been faster
@@ -113,11 +138,19 @@ func (b *linearBuilder) confirmed(g history.Event) *history.Op {
 	return nil
 }
 
+// goneRev returns the revision at which a request was deleted, or 0.
+func goneRev(r *request) int64 {
+	if r.gone == never {
+		return 0
+	}
+	return r.gone
+}
+
 // silent adds a permit whose call did not return, or whose key several calls shared: it took up room
 // from when its request was admitted until its key went, and whenever a call believed in it.
 func (b *linearBuilder) silent(r *request) {
 	client := b.owner(r)
-	a := action{kind: "acquire", token: r.token, weight: r.parsed.weight}
+	a := action{kind: "acquire", token: r.token, weight: r.parsed.weight, rev: r.admitted}
 	from, last := b.seen(r.admitted), int64(0)
 	if b.excuse(r) == "" {
 		for _, s := range b.sharers[r] {
@@ -129,7 +162,7 @@ func (b *linearBuilder) silent(r *request) {
 	}
 	b.add(client, a, b.notBefore(r.admitted), from)
 	if r.gone != never {
-		a.kind = "end"
+		a.kind, a.rev = "end", r.gone
 		b.add(client, a, max(last, b.notBefore(r.gone)), r.goneAt)
 	}
 }
