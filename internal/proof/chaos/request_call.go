@@ -166,6 +166,9 @@ func (o requestCall) record(call *history.Call, p *Process, res idempotency.Resu
 		}
 	case errors.As(err, &failure):
 		e.Cause, e.Token = history.FailedBefore, failure.Outcome.Token
+	case errors.Is(err, idempotency.ErrNotRecorded):
+		outcome.Return(call, err)
+		return err
 	case errors.Is(err, errRequest) || errors.Is(err, idempotency.ErrConflict):
 		e.Cause = "error"
 	case errors.Is(err, idempotency.ErrInProgress):

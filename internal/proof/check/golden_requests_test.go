@@ -263,6 +263,13 @@ var goldenRequests = []goldenCase{
 		t.finishesIt(t.attempts(0, 1))
 		t.passes(time.Second / 2)
 	}},
+	{"an outcome that its call has not confirmed expires soon", "", func(t *scenario) {
+		a := t.attempts(0, 1)
+		t.functionReturns(a, "done")
+		t.records(a)
+		t.emit(history.Event{Kind: history.KindReturn, Client: a.client.name, Op: a.call, Name: history.RequestDo, Gate: a.gate, Outcome: history.Fail})
+		t.passes(time.Second / 2)
+	}},
 	{"a lost attempt is forgotten too soon", "requests/kept", func(t *scenario) {
 		t.loses(t.attempts(0, 1))
 		t.passes(3 * time.Second / 2)

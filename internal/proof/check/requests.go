@@ -107,6 +107,14 @@ func (v *view) finish(name string, token int64) *history.Op {
 	return nil
 }
 
+// confirmed reports whether the call of a function has returned that its outcome is recorded. Otherwise
+// etcd may have received the outcome late, on a lease from before, and the process that would have
+// moved it to a fresh one may be gone.
+func (v *view) confirmed(start *history.Op) bool {
+	call := v.opByTag[start.Call.Attr["call"]]
+	return call == nil || call.Outcome() == history.OK
+}
+
 // finished returns when a function has returned, or 0.
 func (v *view) finished(name string, token int64) int64 {
 	if op := v.finish(name, token); op != nil {
@@ -210,6 +218,9 @@ func (v *view) keptRecord(n *idem, s *version) []Finding {
 		of, since = "unknown", span.To
 	case s.rec.State == record.AttemptWorking:
 		return nil // it was released late
+	}
+	if of == "retain" && !v.confirmed(start) {
+		return nil
 	}
 	least, err := time.ParseDuration(start.Call.Attr[of])
 	if of == "" {
