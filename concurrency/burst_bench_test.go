@@ -28,7 +28,7 @@ func BenchmarkBurst(b *testing.B) {
 				f := own(b, 1)
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 				opts, reported := traced(&concurrency.SessionOptions{TTL: 5 * time.Second, MaxPermits: calls})
-				opts.Trace.Lost = nil // Close ends more permits than its channel takes
+				opts.Hooks = reported.sessions().Hooks() // Close ends more permits than its channel takes
 				s, c := f.Session(opts)
 				other, _ := f.Session(nil)
 				if limit == 1 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 var done = func() context.Context { ctx, cancel := context.WithCancel(context.Background()); cancel(); return ctx }()
@@ -227,10 +228,10 @@ func TestSlowHooksDelayNoLoss(t *testing.T) {
 	gate := make(chan struct{})
 	reported := make(chan string, 100)
 	slow := func(what string) { reported <- what; <-gate }
-	opts := &concurrency.SessionOptions{Trace: &concurrency.Trace{
+	opts := &concurrency.SessionOptions{Hooks: testkit.Trace{
 		Lost:           func(*concurrency.LostError) { slow("lost") },
 		SessionRenewed: func(clientv3.LeaseID) { slow("renewed") },
-	}}
+	}.Hooks()}
 	s, _ := f.Session(opts)
 	sm := sem(t, s, "x", 5)
 	var held []*concurrency.Permit

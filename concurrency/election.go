@@ -45,9 +45,9 @@ func NewElection(s *Session, name string) (*Election, error) {
 func (el *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	r, err := candidate(opts)
 	if err != nil {
-		return nil, el.queue.failed(r.doing, err)
+		err = el.queue.failed(r.doing, err)
 	}
-	return el.campaign(ctx, r)
+	return el.campaign(ctx, r, err)
 }
 
 // candidate returns the request of a candidate with these options.
@@ -59,8 +59,8 @@ func candidate(opts []AcquireOption) (request, error) {
 	return r, err
 }
 
-func (el *Election) campaign(ctx context.Context, r request) (*Permit, error) {
-	term, err := el.queue.acquire(ctx, r)
+func (el *Election) campaign(ctx context.Context, r request, invalid error) (*Permit, error) {
+	term, err := el.queue.ask(ctx, r, invalid)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // One logger for the session and for etcd's client, in an outage of etcd. The client logs a
@@ -39,10 +40,10 @@ func ExampleSessionOptions_logger() {
 	sess, err := concurrency.NewSession(ctx, client.Client, "media", &concurrency.SessionOptions{
 		Logger: logger.Named("etcdkit"),
 		TTL:    3 * time.Second, Margin: time.Second, // here, for a short outage
-		Trace: &concurrency.Trace{
+		Hooks: testkit.Trace{
 			SessionLost:    func(clientv3.LeaseID, error) { lost <- struct{}{} },
 			SessionRenewed: func(clientv3.LeaseID) { renewed <- struct{}{} },
-		},
+		}.Hooks(),
 	})
 	if err != nil {
 		log.Fatal(err)

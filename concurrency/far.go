@@ -12,6 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // How requests wait that are far from their admission: design note 21.
@@ -131,7 +132,7 @@ func (q *sessionQueue) sleep(ctx context.Context, e *engine.Epoch, s *seat, begu
 				return tooHeavy(q.level(), s.slot.Weight, limit)
 			}
 		case <-report.C:
-			call(q.own.trace.Waiting, WaitInfo{Name: q.name, Token: s.Token, Waited: time.Since(begun), Limit: int(q.limitSeen()), Ahead: s.found.Ahead})
+			q.waits(ctx, s.ticket, observe.Waiting{Waited: time.Since(begun), Limit: int(q.limitSeen()), Ahead: s.found.Ahead})
 			report.Reset(q.own.reportEvery)
 		case <-ctx.Done():
 			e.Withdraw(s.Ticket, q.refusal(s.ticket))

@@ -12,7 +12,9 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // tiny starts a session of the smallest horizon.
@@ -362,9 +364,9 @@ func TestFarWaitEnds(t *testing.T) {
 	s, _ := f.Session(idle())
 	acquire(t, ctx, sem(t, s, "x", 1))
 	f.line(blind, 1, 3)
-	reports := make(chan concurrency.WaitInfo, 100)
+	reports := make(chan observe.Waiting, 100)
 	o := idle()
-	o.Trace = &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { reports <- i }}
+	o.Hooks = testkit.Trace{Waiting: func(i observe.Waiting) { reports <- i }}.Hooks()
 	late, _ := f.tiny(o)
 	ch := ask2(ctx, sem(t, late, "x", 1), concurrency.Wait(time.Second))
 	i := got(t, reports, "a report")

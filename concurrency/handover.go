@@ -79,21 +79,15 @@ func (k *keeper) wait(ctx context.Context, r request, begun time.Time) (*Permit,
 		g.err = ErrClosed
 	}
 	if g.permit != nil {
-		return k.granted(g.permit, begun), nil
+		return g.permit, nil
 	}
 	if p := k.leave(w); p != nil { // granted at that moment
-		return k.granted(p, begun), nil
+		return p, nil
 	}
 	if ctx.Err() != nil && errors.Is(g.err, ctx.Err()) {
 		return nil, q.waitEnded(ctx, k.behind())
 	}
 	return nil, g.err
-}
-
-// granted reports a permit to Trace.
-func (k *keeper) granted(p *Permit, begun time.Time) *Permit {
-	call(k.queue.own.trace.Acquired, AcquireInfo{Name: k.queue.name, Token: p.token, Weight: 1, Waited: time.Since(begun)})
-	return p
 }
 
 // behind describes the queue before the line: as a bid sees it that is near, and otherwise what etcd has

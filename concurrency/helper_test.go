@@ -122,12 +122,18 @@ func traced(o *concurrency.SessionOptions) (*concurrency.SessionOptions, events)
 		o = &concurrency.SessionOptions{}
 	}
 	e := events{make(chan clientv3.LeaseID, 100), make(chan clientv3.LeaseID, 100), make(chan *concurrency.LostError, 100)}
-	o.Trace = &concurrency.Trace{
+	trace := e.sessions()
+	trace.Lost = func(err *concurrency.LostError) { e.permit <- err }
+	o.Hooks = trace.Hooks()
+	return o, e
+}
+
+// sessions reports what becomes of a session alone.
+func (e events) sessions() testkit.Trace {
+	return testkit.Trace{
 		SessionLost:    func(id clientv3.LeaseID, _ error) { e.lost <- id },
 		SessionRenewed: func(id clientv3.LeaseID) { e.renewed <- id },
-		Lost:           func(err *concurrency.LostError) { e.permit <- err },
 	}
-	return o, e
 }
 
 func lock(t testing.TB, s *concurrency.Session, name string) *concurrency.Permit {

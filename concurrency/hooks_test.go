@@ -13,6 +13,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // T36: hooks may call the library, for the very semaphore that they report on and
@@ -48,14 +50,14 @@ func TestHooksMayCallBack(t *testing.T) {
 			ran <- what
 		}
 	}
-	s, _ = f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{
-		Waiting:        func(i concurrency.WaitInfo) { all("waiting", i.Name) },
-		Acquired:       func(i concurrency.AcquireInfo) { all("acquired", i.Name) },
-		Released:       func(i concurrency.ReleaseInfo) { all("released", i.Name) },
+	s, _ = f.Session(&concurrency.SessionOptions{Hooks: testkit.Trace{
+		Waiting:        func(i observe.Waiting) { all("waiting", i.Name) },
+		Acquired:       func(i observe.Call, _ observe.Outcome) { all("acquired", i.Name) },
+		Released:       func(i observe.Call, _ observe.Outcome) { all("released", i.Name) },
 		Lost:           func(e *concurrency.LostError) { all("lost", e.Name) },
 		SessionLost:    func(clientv3.LeaseID, error) { _, _ = sm.Status(ctx); _ = s.Lease(); ran <- "session lost" },
 		SessionRenewed: func(clientv3.LeaseID) { all("session renewed", "x") },
-	}})
+	}.Hooks()})
 	sm = sem(t, s, "x", 1)
 	within := func(what ...string) {
 		t.Helper()
@@ -157,7 +159,7 @@ func TestSlowLostHookHidesNoLoss(t *testing.T) {
 	defer close(gate)
 	s, _ := f.Session(&concurrency.SessionOptions{
 		TTL:   300 * time.Second, // neither a deadline nor a refresh can show it
-		Trace: &concurrency.Trace{Lost: func(*concurrency.LostError) { runs <- struct{}{}; <-gate }},
+		Hooks: testkit.Trace{Lost: func(*concurrency.LostError) { runs <- struct{}{}; <-gate }}.Hooks(),
 	})
 	other, _ := f.Session(nil)
 	sm, there := sem(t, s, "x", 2), sem(t, other, "x", 2)
@@ -173,21 +175,4 @@ func TestSlowLostHookHidesNoLoss(t *testing.T) {
 	closed(t, mu.Context().Done(), "the lease is lost while the hook runs, and the next one holds")
 	require.ErrorIs(t, mu.Err(), concurrency.ErrLost)
 	require.Greater(t, next.Token(), mu.Token())
-}
-
-// Each hook is read when its event happens: one that needs the session can be set after NewSession.
-func TestHooksThatAreSetLater(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
-	trace := &concurrency.Trace{}
-	opts := idle()
-	opts.Trace = trace
-	s, _ := f.Session(opts)
-	lost, renewed := make(chan clientv3.LeaseID, 1), make(chan clientv3.LeaseID, 1)
-	trace.SessionLost = func(lease clientv3.LeaseID, _ error) { lost <- lease }
-	trace.SessionRenewed = func(lease clientv3.LeaseID) { renewed <- lease }
-	first := s.Lease()
-	require.NoError(t, f.RevokeLease(ctxT(t), first))
-	require.Equal(t, first, got(t, lost, "SessionLost"))
-	require.NotEqual(t, first, got(t, renewed, "SessionRenewed"))
 }

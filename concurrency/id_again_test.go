@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // deletes matches a Txn that removes a request.
@@ -31,7 +32,7 @@ func TestIDOfALostLeaseIsOurs(t *testing.T) {
 	p := acquire(t, ctx, sem(t, other, "x", 1))
 	renewed := make(chan clientv3.LeaseID, 10)
 	s, c := f.Session(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: 2 * time.Second,
-		Trace: &concurrency.Trace{SessionRenewed: func(id clientv3.LeaseID) { renewed <- id }}})
+		Hooks: testkit.Trace{SessionRenewed: func(id clientv3.LeaseID) { renewed <- id }}.Hooks()})
 	w := ask(t, ctx, sem(t, s, "x", 1), concurrency.ID("job"))
 	// Renewals fail until the deadline. The old request cannot be removed either,
 	// until the new one has met it.

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 func TestIDIsHeldOnce(t *testing.T) {
@@ -194,7 +196,7 @@ func TestEvict(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	lost := make(chan *concurrency.LostError, 4)
-	a, _ := f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
+	a, _ := f.Session(&concurrency.SessionOptions{Hooks: testkit.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}.Hooks()})
 	admin, _ := f.Session(&concurrency.SessionOptions{Owner: "operator"})
 	sa, control := sem(t, a, "x", 1), sem(t, admin, "x", 1)
 	p := acquire(t, ctx, sa, concurrency.ID("holder"))
@@ -292,9 +294,9 @@ func TestWaitingIsReported(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	infos, begun := make(chan concurrency.WaitInfo, 100), time.Now()
+	infos, begun := make(chan observe.Waiting, 100), time.Now()
 	s, _ := f.Session(&concurrency.SessionOptions{ReportEvery: 20 * time.Millisecond,
-		Trace: &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { infos <- i }}})
+		Hooks: testkit.Trace{Waiting: func(i observe.Waiting) { infos <- i }}.Hooks()})
 	other, _ := f.Session(&concurrency.SessionOptions{Owner: "other"})
 	p := acquire(t, ctx, sem(t, other, "x", 1), concurrency.Note("busy"))
 	w := ask(t, ctx, sem(t, s, "x", 1))

@@ -96,6 +96,10 @@ func (k *keeper) hold(p *Permit) *kept {
 
 // acquireKept is acquire by a permit that was kept, if there is one.
 func (s *Semaphore) acquireKept(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
+	if s != nil && s.queue.sess.Hooks().On() {
+		r, err := s.request(ctx, try, opts)
+		return s.queue.observed(ctx, r, err, s.acquireAs)
+	}
 	if len(opts) == 0 && s.keeps() && s.source == nil {
 		if p := s.keeper.take(ctx, 0, nil); p != nil {
 			return p, nil

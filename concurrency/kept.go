@@ -7,6 +7,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // kept is the key of a permit that callers of one process may have one after the other. For its epoch
@@ -59,9 +60,6 @@ func (c *kept) take(ctx context.Context, p *Permit, now time.Duration) bool {
 		return false
 	}
 	p.bound()
-	if acquired := k.queue.own.trace.Acquired; acquired != nil {
-		acquired(AcquireInfo{Name: k.queue.name, Token: p.token, Weight: 1, Waited: k.now() - now})
-	}
 	return true
 }
 
@@ -106,9 +104,7 @@ func (c *kept) release(p *Permit) (stayed bool) {
 		return false
 	}
 	p.finish(nil)
-	if released := k.queue.own.trace.Released; released != nil {
-		released(ReleaseInfo{Name: k.queue.name, Token: p.token, Held: now - p.since.Sub(k.base)})
-	}
+	p.holdEnded(observe.Released, "", nil, now-p.since.Sub(k.base))
 	return true
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // KeyedLimiter limits how many permits requests of the same key hold at the same time, for any
@@ -107,7 +108,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 	l.base = own.base(core, l.keys.Default, o.Total > 0)
 	l.agreement = &agreement{stored: &l.base.Base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit,
 		keys: newKeyCap(core, l.keys, cmp.Or(o.MaxKeys, defaultMaxKeys))}
-	totals := own.queue(core, l.keys.Total(), name, 0, nil, nil)
+	totals := own.queue(core, l.keys.Total(), observe.Limiter, name, 0, nil, nil)
 	l.totals = &totals.limit
 	if o.Total > 0 {
 		l.total = totals
@@ -129,11 +130,11 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 // total, the token of a permit is that of its request in the total.
 func (l *KeyedLimiter) Key(key string) *Semaphore {
 	if err := keyspace.CheckID(key); err != nil {
-		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, base: l.base, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}
+		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, kind: observe.Limiter, base: l.base, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}
 	}
 	q := l.own.known(queueKey{l.keys.KeyRange(key), l.total != nil}) // most calls are for few keys
 	if q == nil {
-		q = l.own.queue(l.base.sess, l.keys.Key(key), l.name+"/"+key, 0, l.base, l.total)
+		q = l.own.queue(l.base.sess, l.keys.Key(key), observe.Limiter, l.name+"/"+key, 0, l.base, l.total)
 	}
 	return &Semaphore{q, l.agreement, l.base, nil}
 }
@@ -143,7 +144,7 @@ func (l *KeyedLimiter) Key(key string) *Semaphore {
 // of it does.
 func (l *KeyedLimiter) Total() *Semaphore {
 	if l.total == nil {
-		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}
+		return &Semaphore{&sessionQueue{sess: l.base.sess, own: l.own, name: l.name, kind: observe.Limiter, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}
 	}
 	return &Semaphore{l.total, l.agreement.total, nil, nil}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // A weight that can never be admitted is refused by an error that names the limit that is too low, and
@@ -49,7 +50,7 @@ func TestRequestsInTheTotalAreNamed(t *testing.T) {
 	ctx := ctxT(t)
 	names := make(chan string, 2)
 	opts := idle()
-	opts.Trace = &concurrency.Trace{Lost: func(e *concurrency.LostError) { names <- e.Name }}
+	opts.Hooks = testkit.Trace{Lost: func(e *concurrency.LostError) { names <- e.Name }}.Hooks()
 	s, _ := f.Session(opts)
 	lim := totaled(t, s, "llm", 2, 1)
 	p := acquire(t, ctx, lim.Key("a"), concurrency.ID("flow"))

@@ -54,7 +54,7 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 	}
 	var pause commit.Backoff
 	for {
-		term, err := el.campaign(ctx, r)
+		term, err := el.campaign(ctx, r, nil)
 		var evicted *LostError
 		switch {
 		case err == nil:

@@ -20,7 +20,7 @@ func TestEndedHoldersLeaveNothing(t *testing.T) {
 	f := shared(t)
 	lost := make(chan struct{})
 	o := idle()
-	o.Trace = &concurrency.Trace{SessionLost: func(clientv3.LeaseID, error) { close(lost) }}
+	o.Hooks = testkit.Trace{SessionLost: func(clientv3.LeaseID, error) { close(lost) }}.Hooks()
 	s, _ := f.Session(o)
 	ctx := ctxT(t)
 	m, err := concurrency.NewMutex(s, "m")

@@ -9,6 +9,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // T2: raising the limit wakes all who fit now.
@@ -206,7 +208,7 @@ func TestTrapS6LimitOfTheRequest(t *testing.T) {
 	ctx := ctxT(t)
 	waits := make(chan int64, 1)
 	opts := idle()
-	opts.Trace = &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { waits <- i.Token }}
+	opts.Hooks = testkit.Trace{Waiting: func(i observe.Waiting) { waits <- i.Token }}.Hooks()
 	s, c := f.Session(opts)
 	admin, _ := f.Session(nil)
 	sm, control := sem(t, s, "x", 2), sem(t, admin, "x", 2)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // lines returns a semaphore with Handover.
@@ -58,7 +59,7 @@ func TestNoLossOfAPermitThatNobodyHad(t *testing.T) {
 	f, ctx := shared(t), ctxT(t)
 	var lost atomic.Int64
 	o := idle()
-	o.Trace = &concurrency.Trace{Lost: func(*concurrency.LostError) { lost.Add(1) }}
+	o.Hooks = testkit.Trace{Lost: func(*concurrency.LostError) { lost.Add(1) }}.Hooks()
 	s, _ := f.Session(o)
 	sm := lines(t, s, concurrency.SemaphoreOptions{Keep: 20 * time.Millisecond})
 	const hold = 200 * time.Millisecond

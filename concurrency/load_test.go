@@ -9,6 +9,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/cost"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 type load = cost.Load
@@ -143,8 +145,8 @@ func TestLoadBudgetOfReports(t *testing.T) {
 	ctx := ctxT(t)
 	const holders, waiters, every = 2, 8, 200 * time.Millisecond
 	opts := &concurrency.SessionOptions{TTL: 300 * time.Second, ReportEvery: every}
-	reports := make(chan concurrency.WaitInfo, 10000)
-	opts.Trace = &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { reports <- i }}
+	reports := make(chan observe.Waiting, 10000)
+	opts.Hooks = testkit.Trace{Waiting: func(i observe.Waiting) { reports <- i }}.Hooks()
 	s, c := f.Session(opts)
 	for range holders {
 		holder, _ := f.Session(nil)

@@ -52,9 +52,9 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Perm
 		err = invalid("Weight(%d): the limit of a mutex is 1", r.weight)
 	}
 	if err != nil {
-		return nil, m.queue.failed(r.doing, err)
+		err = m.queue.failed(r.doing, err)
 	}
-	return m.queue.acquire(ctx, r)
+	return m.queue.ask(ctx, r, err)
 }
 
 // Do locks the mutex, runs fn and unlocks it, as Semaphore.Do does with a permit. If the

@@ -39,6 +39,7 @@ type Permit struct {
 	err       error       // the outcome of the release
 
 	mu      sync.Mutex      // of the rest, which is made when it is needed
+	hold    *holding        // with hooks
 	asked   context.Context // of StopRequested
 	ask     context.CancelCauseFunc
 	closing sync.Once     // asked ends with Close, too: from the first StopRequested on
@@ -144,8 +145,8 @@ func (h held) Released() bool                          { return h.p.released.Loa
 func (p *Permit) Context() context.Context { return p.life.Context() }
 
 // Lost returns a channel that is closed when the permit ends in any way but Release of this
-// permit. A loss that Release itself discovers is reported only by Release's error and by
-// Trace.
+// permit. A loss that Release itself discovers is reported only by Release's error and to
+// the hooks.
 func (p *Permit) Lost() <-chan struct{} { return p.life.Lost() }
 
 // Err returns nil while the permit is valid, and a *LostError with the cause after its end:
@@ -208,16 +209,17 @@ func (p *Permit) after(cause error) {
 			p.epoch.Withdraw(p.ticket.Ticket, p.queue.refusal(p.ticket))
 		}
 	}
-	call(p.queue.own.trace.Lost, cause.(*LostError))
+	p.holdLost(cause.(*LostError), time.Since(p.since))
 }
 
 // lose ends the permit here, in any way but the holder's own release. It returns what reports
-// that to Trace.Lost, for the caller to call once it holds nothing up by that, or nil if the
+// that to the hooks, for the caller to call once it holds nothing up by that, or nil if the
 // permit had ended before. Whether its key is gone is the caller's concern.
 func (p *Permit) lose(lost *LostError) (report func()) {
 	if !p.life.Lose(lost) {
 		return nil
 	}
-	p.heldFor(time.Since(p.since))
-	return func() { call(p.queue.own.trace.Lost, lost) }
+	held := time.Since(p.since)
+	p.heldFor(held)
+	return func() { p.holdLost(lost, held) }
 }

@@ -52,8 +52,8 @@ func publicRate(r rate.Rate) Rate { return Rate{r.PerSecond, int(r.Burst)} }
 //
 // Options.Rate of the packages limithttp and limitgrpc has each request take a token.
 //
-// The shares of a session count for SessionOptions.MaxPermits, and Trace reports them as permits of the
-// limiter's name.
+// The shares of a session count for SessionOptions.MaxPermits, and hooks see them as permits of the
+// limiter's name (observe.Rate).
 //
 // A RateLimiter is safe for concurrent use and need not be closed. All RateLimiter values of one
 // name on one session share one set of shares.

@@ -141,7 +141,7 @@ func (s *rateShares) ask(d rate.Division) {
 	s.asks = append(s.asks, a)
 	s.queue.sess.Background(func() {
 		defer cancel()
-		p, err := s.queue.acquire(ctx, request{doing: "acquire a share of", weight: 1, limit: d.Shares, rate: record.Rate(d.Rate)})
+		p, err := s.queue.ask(ctx, request{doing: "acquire a share of", weight: 1, limit: d.Shares, rate: record.Rate(d.Rate)}, nil)
 		s.answered(a, p, err)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // Release releases the permit and ends its context. The work that it protects must
@@ -33,6 +34,20 @@ import (
 // at the latest until etcd expires the lease. Release may be called again, and by several
 // goroutines at once: each call waits for the first release and returns its outcome.
 func (p *Permit) Release(ctx context.Context) error {
+	hooks := p.queue.sess.Hooks()
+	if !hooks.On() {
+		return p.release(ctx)
+	}
+	begun := time.Now()
+	ctx, span := hooks.Start(ctx, p.queue.call(observe.Release, p.ticket.slot.Weight, p.token))
+	err := p.release(ctx)
+	o := observe.Outcome{Err: err, Took: time.Since(begun), Token: p.token}
+	o.Result, o.Reason = endOfRelease(err, p.epoch.Context().Err() != nil)
+	span.End(o)
+	return err
+}
+
+func (p *Permit) release(ctx context.Context) error {
 	var why error
 	if p.releasing.CompareAndSwap(false, true) {
 		if p.kept != nil && p.kept.release(p) {
@@ -84,6 +99,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	if !p.released.Load() && (p.Err() != nil || !p.life.End(p.ticket.ending(ErrReleased, ""))) {
 		lost, _ := errors.AsType[*LostError](p.Err())
 		p.finishRelease(lost.loss())
+		p.overrun()
 		return nil
 	}
 	p.released.Store(true)
@@ -118,12 +134,12 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		}
 		// The lease has ended.
 		if lost := p.endedByOthers(); lost != nil {
-			p.conclude(lost)
+			p.conclude(lost, held)
 			return
 		}
 		unconfirmed := p.unconfirmed(p.epoch.WhyEnded())
 		p.finishRelease(unconfirmed)
-		call(p.queue.own.trace.Unconfirmed, unconfirmed)
+		p.holdEnded(observe.Unconfirmed, "", unconfirmed, held)
 	}
 	if p.epoch.Context().Err() != nil || !p.queue.sess.Background(again) {
 		again() // the lease has ended: nothing is left to do
@@ -141,7 +157,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		case err != nil:
 			return err
 		case n != nil:
-			p.conclude(p.ticket.noticeError(n))
+			p.conclude(p.ticket.noticeError(n), held)
 			return nil
 		}
 		if removal != commit.Partial {
@@ -154,7 +170,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 			}
 		}
 		if removal != commit.Vanished {
-			p.conclude(p.ticket.ending(ErrLost, "its key was gone before it was released"))
+			p.conclude(p.ticket.ending(ErrLost, "its key was gone before it was released"), held)
 			return nil
 		}
 	}
@@ -162,7 +178,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 	p.removed()
 	p.heldFor(held)
 	p.finishRelease(nil)
-	call(p.queue.own.trace.Released, ReleaseInfo{Name: p.queue.name, Token: p.token, Held: held})
+	p.holdEnded(observe.Released, "", nil, held)
 	return nil
 }
 
@@ -176,10 +192,10 @@ func (p *Permit) endedByOthers() *LostError {
 }
 
 // conclude ends the release of a permit whose key was gone.
-func (p *Permit) conclude(lost *LostError) {
+func (p *Permit) conclude(lost *LostError, held time.Duration) {
 	p.epoch.Free(p.ticket.Ticket) // not before: a notice that comes then is not kept
 	p.finishRelease(lost.loss())
-	call(p.queue.own.trace.Lost, lost)
+	p.holdLost(lost, held)
 }
 
 // loss returns e as the result of a release: nil if others have released the permit, by

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // A holder releases a permit that another process has just ended, before its watch has
@@ -20,7 +21,7 @@ func TestReleaseReadsItsNotice(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	lost := make(chan *concurrency.LostError, 10)
-	s, c := f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
+	s, c := f.Session(&concurrency.SessionOptions{Hooks: testkit.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}.Hooks()})
 	o, _ := f.Session(nil)
 	sm, other := sem(t, s, "x", 1), sem(t, o, "x", 1)
 	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond, "the session watches its range, and lists it")

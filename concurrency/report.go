@@ -9,15 +9,16 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
-// maxBlocking bounds the holders in one WaitInfo.
+// maxBlocking bounds the holders in one report.
 const maxBlocking = 10
 
-// reports calls Trace.Waiting for a waiting request: once when the mirror shows its place,
+// reports reports why a request waits: once when the mirror shows its place,
 // and then every SessionOptions.ReportEvery. stop ends that.
 func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun time.Time) (stop func()) {
-	if q.own.trace.Waiting == nil {
+	if !q.sess.Hooks().Listens() {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -37,16 +38,16 @@ func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket,
 			if ctx.Err() != nil || !b.Waits {
 				return
 			}
-			info := WaitInfo{Name: q.name, Token: c.Token, Waited: time.Since(begun), Limit: int(b.Limit), Ahead: b.Ahead}
+			info := observe.Waiting{Waited: time.Since(begun), Limit: int(b.Limit), Ahead: b.Ahead}
 			for _, r := range b.Holders {
-				blocker := Blocker{Request: describe(r)}
+				blocker := holder(describe(r))
 				if again { // most waits are over before
-					lease := q.leaseWithin(ctx, blocker.Lease)
+					lease := q.leaseWithin(ctx, clientv3.LeaseID(blocker.Lease))
 					blocker.Renewed, blocker.ExpiresBy = lease.renewed, lease.freesBy
 				}
 				info.Blocking = append(info.Blocking, blocker)
 			}
-			q.own.trace.Waiting(info)
+			q.waits(ctx, c, info)
 			again = true
 			select {
 			case <-time.After(q.own.reportEvery):
@@ -59,6 +60,11 @@ func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket,
 		close(done)
 	}
 	return func() { cancel(); <-done }
+}
+
+// holder returns a request as hooks see it.
+func holder(r Request) observe.Holder {
+	return observe.Holder{Token: r.Token, ID: r.ID, Owner: r.Owner, Note: r.Note, Weight: r.Weight, Lease: int64(r.Lease), Requested: r.Requested}
 }
 
 // leaseSeen is what etcd said about a lease, and when it was asked.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // passRevisions lets etcd use up revisions.
@@ -31,9 +33,9 @@ func TestRestoreFromABackup(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
-	waits := make(chan concurrency.WaitInfo, 100)
+	waits := make(chan observe.Waiting, 100)
 	before, _ := f.Session(&concurrency.SessionOptions{TTL: 5 * time.Second,
-		Trace: &concurrency.Trace{Waiting: func(i concurrency.WaitInfo) { waits <- i }}})
+		Hooks: testkit.Trace{Waiting: func(i observe.Waiting) { waits <- i }}.Hooks()})
 	kept := acquire(t, ctx, sem(t, before, "kept", 1))
 	gone := acquire(t, ctx, sem(t, before, "gone", 1))
 	b, err := f.Backup(ctx)

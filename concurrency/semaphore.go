@@ -143,7 +143,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Per
 // is not an error of Do: the work was done under a valid permit, and a caller that retries on
 // errors must not repeat it. The release continues in the background, and the permit counts
 // as held until etcd confirms it or the session's lease ends. To wait for the confirmation,
-// call p.Release after Do; Trace.Unconfirmed reports that it never came.
+// call p.Release after Do; hooks see that it never came (observe.Unconfirmed).
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return s.queue.failed("acquire", invalid("the function is nil"))
@@ -186,6 +186,11 @@ func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption)
 	if err != nil {
 		return nil, err
 	}
+	return s.acquireAs(ctx, r)
+}
+
+// acquireAs is acquire for a request that is valid.
+func (s *Semaphore) acquireAs(ctx context.Context, r request) (*Permit, error) {
 	if p := s.takeKept(ctx, &r); p != nil {
 		return p, nil
 	}

@@ -45,7 +45,7 @@ type SemaphoreOptions struct {
 	//
 	// Calls with a Weight of 1, without ID, Note and MaxWaiters, wait in line in this process. For
 	// all of them it has at most as many requests in etcd as the limit admits: Status and
-	// Trace.Waiting show those requests, and MaxWaiters of other calls counts them. One that no call
+	// observe.Waiting show those requests, and MaxWaiters of other calls counts them. One that no call
 	// needs any more, because the calls have given up, is removed after 0.1 seconds. TryAcquire and
 	// calls that are not plain in this way do not wait in line: they wait in etcd, while permits pass
 	// between the calls in line. Which permits pass, and what Token and Guard show afterwards, is as for Keep.

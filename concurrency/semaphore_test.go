@@ -12,6 +12,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // T28: the limit is reached exactly, not passed and not missed by one; with
@@ -63,9 +65,9 @@ func TestLimitIsExactForCallers(t *testing.T) {
 			f := shared(t)
 			ctx := ctxT(t)
 			waits := make(chan int64, 1)
-			s, _ := f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{
-				Waiting: func(i concurrency.WaitInfo) { waits <- i.Token },
-			}})
+			s, _ := f.Session(&concurrency.SessionOptions{Hooks: testkit.Trace{
+				Waiting: func(i observe.Waiting) { waits <- i.Token },
+			}.Hooks()})
 			var acquire func(weight int) (*concurrency.Permit, error)
 			if tt.limit == 0 {
 				mu := mutex(t, s, "x")
@@ -167,7 +169,7 @@ func TestMaxHold(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	lost := make(chan *concurrency.LostError, 10)
-	s, _ := f.Session(&concurrency.SessionOptions{Trace: &concurrency.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}})
+	s, _ := f.Session(&concurrency.SessionOptions{Hooks: testkit.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}.Hooks()})
 	sm := sem(t, s, "x", 2)
 	stuck := acquire(t, ctx, sm, concurrency.MaxHold(50*time.Millisecond))
 	fine := acquire(t, ctx, sm)

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
@@ -48,11 +49,11 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("new session in %q: %w", namespace, err)
 	}
-	own := &shared{horizon: horizons(ctx), trace: o.Trace, reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*base{}, rates: map[string]*rateShares{}}
+	own := &shared{horizon: horizons(ctx), reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*base{}, rates: map[string]*rateShares{}}
+	log := o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner))
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout,
-		Log:  o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner)),
-		Lost: o.Trace.sessionLost, Renewed: o.Trace.sessionRenewed, Rewound: own.rewound,
+		Log: log, Hooks: hook.New(o.Hooks, namespace, log), Rewound: own.rewound,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new session in %q, client with Endpoints %v: %w", namespace, etcd.Endpoints(), err)
@@ -69,6 +70,10 @@ func (s *Session) Lease() clientv3.LeaseID { return engine.Of(s).Lease() }
 // NamespacePrefix returns the prefix of all keys of this session's namespace: a role in etcd
 // needs read and write permission for this range.
 func (s *Session) NamespacePrefix() string { return engine.Of(s).Space().Root() }
+
+// HookPanics returns how many calls of SessionOptions.Hooks have panicked since the session began. Each
+// panic is contained, and logged as a warning.
+func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 
 // Close ends the session. Calls that wait, and new ones, return ErrClosed at once. Close then
 // waits until all permits are released and all runs of schedlock and attempts of idempotency

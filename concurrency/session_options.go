@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // SessionOptions configure a Session. nil means all defaults.
@@ -48,7 +49,7 @@ type SessionOptions struct {
 	// how long a job's call in schedlock waits for the record of its run's end. Defaults to 2 s.
 	ReleaseTimeout time.Duration
 
-	// ReportEvery is the time between two calls of Trace.Waiting for one call that waits. Defaults
+	// ReportEvery is the time between two events observe.Waiting of one call that waits. Defaults
 	// to 10 s.
 	ReportEvery time.Duration
 
@@ -58,8 +59,10 @@ type SessionOptions struct {
 	// Defaults to no logging.
 	Logger *zap.Logger
 
-	// Trace has hooks for metrics and tests. Defaults to none.
-	Trace *Trace
+	// Hooks are called for each call on this session, also by schedlock and idempotency, and for the
+	// session's own events: see package observe. They are called in their order, and their ends in the
+	// reverse order. Defaults to none.
+	Hooks []observe.Hooks
 }
 
 // The bounds and defaults of SessionOptions.
@@ -94,9 +97,6 @@ func (o *SessionOptions) withDefaults() (SessionOptions, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
-	}
-	if c.Trace == nil {
-		c.Trace = new(Trace)
 	}
 	return c, c.check(shortest)
 }

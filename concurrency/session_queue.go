@@ -18,6 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // sessionQueue is one queue in etcd as one session uses it. All semaphores of a name, or
@@ -26,6 +27,7 @@ type sessionQueue struct {
 	sess  *engine.Session
 	own   *shared
 	name  string
+	kind  observe.Kind
 	fixed int64 // the limit if it is not stored in etcd: a mutex's
 	keys  keyspace.Queue
 	view  *mirror.Shared
@@ -171,10 +173,6 @@ func (q *sessionQueue) acquireWithin(ctx context.Context, r request, begun time.
 			}
 			var p *Permit
 			if p, former, err = q.acquireOn(ctx, e, r, begun, round, former); err == nil {
-				if r.bid != nil {
-					return p, nil
-				}
-				call(q.own.trace.Acquired, AcquireInfo{Name: q.name, Token: p.token, Weight: int(r.weight), Waited: time.Since(begun)})
 				return p, nil
 			}
 		}

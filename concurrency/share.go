@@ -53,6 +53,7 @@ func init() {
 		r, err := semaphore.(*Semaphore).request(ctx, false, options.([]AcquireOption))
 		return r.weight, err
 	}
+	share.Report = reportOutage
 }
 
 // shareOf returns the share of a limiter.

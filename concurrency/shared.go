@@ -3,7 +3,6 @@ package concurrency
 import (
 	"maps"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 	"weak"
@@ -15,11 +14,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // shared is what the primitives of a session share besides its lease.
 type shared struct {
-	trace       *Trace
 	reportEvery time.Duration
 	horizon     func(fixed bool) queue.Horizon
 
@@ -57,7 +56,12 @@ func (s *Session) queue(kind keyspace.Kind, name string, fixed int64) (*sessionQ
 		return nil, err
 	}
 	core, own := engine.Of(s), engine.Own(s)
-	return own.queue(core, core.Space().Queue(kind, name), name, fixed, nil, nil), nil
+	return own.queue(core, core.Space().Queue(kind, name), kinds[kind], name, fixed, nil, nil), nil
+}
+
+// kinds are the kinds of queues as hooks see them.
+var kinds = map[keyspace.Kind]observe.Kind{
+	keyspace.Semaphore: observe.Semaphore, keyspace.Mutex: observe.Mutex, keyspace.Election: observe.Election, keyspace.Rate: observe.Rate,
 }
 
 // known returns a queue that is in use, or nil.
@@ -68,20 +72,23 @@ func (s *shared) known(as queueKey) *sessionQueue {
 }
 
 // queue returns the queue with those keys.
-func (s *shared) queue(core *engine.Session, keys keyspace.Queue, name string, fixed int64, b *base, total *sessionQueue) *sessionQueue {
+func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.Kind, name string, fixed int64, b *base, total *sessionQueue) *sessionQueue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	as := queueKey{keys.Range, total != nil}
 	if q := s.queues[as].Value(); q != nil {
 		return q
 	}
-	q := &sessionQueue{sess: core, own: s, name: name, fixed: fixed, keys: keys, base: b, total: total, leases: map[clientv3.LeaseID]leaseSeen{}}
+	q := &sessionQueue{sess: core, own: s, name: name, kind: kind, fixed: fixed, keys: keys, base: b, total: total, leases: map[clientv3.LeaseID]leaseSeen{}}
 	q.view, q.front = mirror.NewShared(keys, fixed, q.run), mirror.NewResting(keys, fixed, q.runFront)
 	q.horizon = s.horizon(fixed > 0)
 	q.distant.changed = make(chan struct{}, 1)
 	q.waiters = waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
 	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Owner(), See: core.See}
-	if !strings.HasPrefix(keys.Range, core.Space().Queues(keyspace.Election)) {
+	if core.Hooks().On() {
+		q.limit.Changed = q.limitChanged
+	}
+	if kind != observe.Election {
 		q.subjects = append(q.subjects, keys.Range)
 	}
 	if total != nil {

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // A call that etcd stops answering says in which queue it waited: that of its key or of the total.
@@ -32,7 +34,7 @@ func TestUnavailableSaysWhichQueue(t *testing.T) {
 			ctx := ctxT(t)
 			waits := make(chan struct{}, 100)
 			o := idle()
-			o.Trace = &concurrency.Trace{Waiting: func(concurrency.WaitInfo) { waits <- struct{}{} }}
+			o.Hooks = testkit.Trace{Waiting: func(observe.Waiting) { waits <- struct{}{} }}.Hooks()
 			s, client := f.Session(o)
 			sm := sem(t, s, "x", 1)
 			if c.total >= 0 {

@@ -25,6 +25,7 @@ type Attempt struct {
 	life  *life.Life
 	stop  func() bool // of the watch over the epoch
 	calls calls       // outside of steps
+	seen  *execution  // with hooks
 
 	writing chan struct{}  // held by the writer of the record; it protects the next three
 	rec     record.Attempt // the record in etcd
@@ -42,12 +43,17 @@ type Attempt struct {
 // start starts the attempt and its clocks. Its context has the values of the caller's.
 func (c *claim) start(outer context.Context, token int64) *Attempt {
 	a := &Attempt{claim: c, token: token, rec: c.begun, mod: token, writing: make(chan struct{}, 1)}
-	ctx := context.WithValue(context.WithoutCancel(outer), attemptKey{}, a)
+	ctx := context.WithValue(context.WithoutCancel(a.observe(outer)), attemptKey{}, a)
 	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
 	a.flight.markHere(a.Attempt())
 	_ = a.life.Bound(time.Now().Add(a.set.MaxExecution))
+	if a.seen != nil {
+		context.AfterFunc(a.Context(), func() { a.seen.overAt.Store(int64(time.Since(a.seen.begun))) })
+	}
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
-		a.life.Lose(a.lostWithSession())
+		if cause := a.lostWithSession(); a.life.Lose(cause) {
+			a.executionLost(cause)
+		}
 		a.endFlight(nil) // duplicates in this process may take over, as those of other processes may
 	})
 	return a
@@ -129,6 +135,7 @@ func (a *Attempt) late() error {
 // within the session's margin, the attempt is left as lost; what the function commits after that
 // counts only if no other attempt has taken over.
 func (a *Attempt) overdue(cause error) {
+	a.executionLost(cause)
 	if !errors.Is(cause, ErrTooLong) {
 		return
 	}
@@ -146,6 +153,7 @@ func (a *Attempt) overdue(cause error) {
 			return
 		}
 		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", zap.Stringer("request", a.key))
+		a.overrun()
 		a.drop()
 		a.endFlight(nil)
 	})

@@ -36,7 +36,11 @@ import (
 // ctx bounds the call. If it ends, Begin returns ctx.Err(), not its cause. The attempt's context has
 // the values of ctx, and does not end with it.
 func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Outcome, error) {
-	a, out, err := s.begin(ctx, key, payload, opts)
+	begin := s.begin
+	if s.sess.Hooks().On() {
+		begin = s.beginSeen
+	}
+	a, out, err := begin(ctx, key, payload, opts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("idempotency: begin in store %q: %w", s.name, s.sess.Explain(err))
 	}

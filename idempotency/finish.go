@@ -80,6 +80,13 @@ type settlement struct {
 
 // finish writes the outcome, once.
 func (a *Attempt) finish(ctx context.Context, o *settlement) error {
+	if a.seen != nil {
+		return a.finishSeen(ctx, o)
+	}
+	return a.settle(ctx, o)
+}
+
+func (a *Attempt) settle(ctx context.Context, o *settlement) error {
 	if err := a.beginEnding(o); err != nil {
 		return a.about(endings[o.state].verb, err)
 	}
@@ -203,6 +210,7 @@ func (a *Attempt) settled(o *settlement, err error) {
 		a.life.Resume()
 		return
 	}
+	ended, why := endOfAttempt(o, err)
 	a.over = ErrSettled
 	a.final = err == nil && (o.state != "" || !o.gone && errors.Is(a.life.Cause(), ErrSettled))
 	if errors.Is(err, ErrFenced) {
@@ -227,6 +235,7 @@ func (a *Attempt) settled(o *settlement, err error) {
 	if done != nil {
 		s.cache.put(a.entry.Ref, done, o.since, a.set.Retain)
 	}
+	a.executed(ended, why, err)
 	s.work.give(a.work, err != nil || o.state == "")
 	a.endFlight(done)
 }

@@ -27,7 +27,7 @@ func TestEndedRequestsLeaveNothing(t *testing.T) {
 	}
 	f := shared(t)
 	lost := make(chan struct{})
-	in := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second, Trace: &concurrency.Trace{SessionLost: func(clientv3.LeaseID, error) { close(lost) }}},
+	in := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second, Hooks: testkit.Trace{SessionLost: func(clientv3.LeaseID, error) { close(lost) }}.Hooks()},
 		&idempotency.Options{CacheBytes: -1})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

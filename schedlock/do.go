@@ -41,7 +41,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOptio
 		err = invalid("the function is nil")
 	}
 	if err != nil {
-		return res, fmt.Errorf("run job %q: %w", name, err)
+		return res, l.refuse(ctx, name, r.tick, fmt.Errorf("run job %q: %w", name, err))
 	}
 	return l.do(ctx, name, fn, r)
 }
@@ -52,18 +52,19 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 	tick := r.tickAt(now)
 	res := Result{Job: name, Tick: tick}
 	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
-		return res, fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), invalid("the tick is %v in the future (Options.MaxSkew allows %v)", ahead.Round(time.Millisecond), l.opts.MaxSkew))
+		err := fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), invalid("the tick is %v in the future (Options.MaxSkew allows %v)", ahead.Round(time.Millisecond), l.opts.MaxSkew))
+		return res, l.refuse(ctx, name, tick, err)
 	}
 	if r.periodic && r.again.IsZero() {
 		r.again = tick.Add(r.every)
 	}
 	j := l.job(name)
 	if err := j.use(r.fingerprint()); err != nil {
-		return res, fmt.Errorf("run job %q: %w", name, err)
+		return res, l.refuse(ctx, name, tick, fmt.Errorf("run job %q: %w", name, err))
 	}
 	var lost error // of the previous attempt, if this call made it
 	for {
-		c, this, err := l.claim(ctx, j, tick, r)
+		c, this, err := l.claimSeen(ctx, j, tick, r)
 		if err != nil {
 			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
 		}

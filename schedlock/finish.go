@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // errNotStarted: the function was not started, because the session or the cooldown was lost after
@@ -53,7 +54,9 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req reque
 	}
 	r.outcome = Result{Job: j.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
 	r.began = time.Now()
-	r.life = life.New(ctx, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
+	within, span := l.sess.Hooks().Start(ctx, r.describe())
+	r.span = span
+	r.life = life.New(within, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
 	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.Lose(r.lostWithSession()) })
 	r.stopRequested = sync.OnceValue(func() context.Context {
 		ctx, cancel := l.sess.Open(r.Context())
@@ -72,6 +75,9 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req reque
 		l.sess.Background(func() { l.endCooldown(c, r.began, req.atLeast) })
 	}
 
+	if span != nil {
+		context.AfterFunc(r.Context(), func() { r.endedAt.Store(int64(time.Since(r.began))) })
+	}
 	outer, _ := ctx.Value(key{}).(*running)
 	work := context.WithValue(r.Context(), key{}, &running{r, outer})
 	r.call(work, ctx, fn)
@@ -92,6 +98,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 		}
 		r.finish(ctx, err)
 		r.outcome.Unconfirmed = r.unconfirmed()
+		r.report(true)
 		if done := r.locker.opts.Done; done != nil {
 			done(r.outcome, r.err) // the call does not return
 		}
@@ -105,6 +112,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 		r.err, r.outcome.Took = once(errors.Join(err, errDidNotReturn), r.Err()), time.Since(r.began)
 	}
 	r.outcome.Unconfirmed = r.unconfirmed()
+	r.report(false)
 }
 
 // overdue ends a run whose AtMost has passed. If the function does not return within the session's
@@ -123,6 +131,9 @@ func (r *Run) overdue(cause error) {
 			if r.finish(over, errDidNotReturn) {
 				r.locker.log.Warn("a run continues after AtMost, and its job is released: another run may overlap with it. Set AtMost above the longest time that the job takes",
 					zap.String("job", r.job.name), zap.Time("tick", r.claim.tick), zap.Duration("took", time.Since(r.began)))
+				if r.span != nil {
+					r.locker.sess.Hooks().Event(r.Context(), observe.Overrun{Call: r.span.Call, For: r.overran()})
+				}
 			}
 		case <-r.claim.epoch.Context().Done():
 		}

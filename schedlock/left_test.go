@@ -25,7 +25,7 @@ func TestEndedRunsLeaveNothing(t *testing.T) {
 	}
 	f := shared(t)
 	lost := make(chan struct{})
-	in := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second, Trace: &concurrency.Trace{SessionLost: func(clientv3.LeaseID, error) { close(lost) }}}, nil)
+	in := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second, Hooks: testkit.Trace{SessionLost: func(clientv3.LeaseID, error) { close(lost) }}.Hooks()}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	const jobs, each = 8, 250

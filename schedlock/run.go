@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -37,6 +38,9 @@ type Run struct {
 	atMost atomic.Int64 // from began, for the text of an error
 
 	stopRequested func() context.Context // makes the context at its first call
+
+	span    *hook.Span   // with hooks
+	endedAt atomic.Int64 // with hooks: when its context has ended, from began; 0 before
 }
 
 // Job returns the job's name.

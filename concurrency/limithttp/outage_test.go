@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // TestOutage: one of two processes is cut off from etcd. Under Closed it answers 503. Under Open it
@@ -28,7 +29,13 @@ func TestOutage(t *testing.T) {
 			t.Parallel()
 			f := testkit.Shared(t)
 			so := testkit.Quick
-			cut, whole := on(f, so(), 1), on(f, so(), 1)
+			seen, policies := so(), make(chan observe.OutagePolicy, 10)
+			seen.Hooks = []observe.Hooks{{Event: func(_ context.Context, e observe.Event) {
+				if e, ok := e.(observe.OutagePolicy); ok {
+					policies <- e
+				}
+			}}}
+			cut, whole := on(f, seen, 1), on(f, so(), 1)
 			changes := make(chan bool, 10)
 			var reported atomic.Int64
 			outage := func(o *limithttp.Options) {
@@ -67,6 +74,10 @@ func TestOutage(t *testing.T) {
 				}
 			}
 			require.True(t, testkit.Got(t, changes, "the outage begins"))
+			e := testkit.Got(t, policies, "hooks see it")
+			require.ErrorIs(t, e.Err, concurrency.ErrUnavailable)
+			e.Err = nil
+			require.Equal(t, observe.OutagePolicy{Namespace: "test", Kind: observe.Limiter, Name: "tenants", Policy: name, Active: true}, e)
 			require.GreaterOrEqual(t, reported.Load(), int64(5))
 
 			require.ErrorIs(t, testkit.Got(t, held, "the permit from before ends"), concurrency.ErrLost)
@@ -80,6 +91,9 @@ func TestOutage(t *testing.T) {
 				return re.StatusCode == http.StatusOK && re.Header.Get("Permitted") == ""
 			}, soon, 100*time.Millisecond, "requests get permits again")
 			require.False(t, testkit.Got(t, changes, "the outage ends"))
+			e = testkit.Got(t, policies, "hooks see it")
+			require.Positive(t, e.Lasted)
+			require.Equal(t, []any{false, name, nil}, []any{e.Active, e.Policy, e.Err})
 			p := whole.take("acme")
 			require.Equal(t, http.StatusTooManyRequests, a.get("acme").StatusCode, "the limit is that of both")
 			require.NoError(t, p.Release(ctxT(t)))

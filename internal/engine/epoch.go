@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/lease"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // Epoch is the life of a session on one lease. It ends when the lease is lost or
@@ -31,9 +32,19 @@ type Epoch struct {
 	*slots
 }
 
+// renewed returns what reports the renewals of a lease, or nil if there are no hooks.
+func (s *Session) renewed() func(id int64, age, ttl time.Duration) {
+	if !s.opts.Hooks.On() {
+		return nil
+	}
+	return func(id int64, age, ttl time.Duration) {
+		s.Post(observe.LeaseRenewed{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner, Lease: id, Age: age, TTL: ttl, Margin: s.opts.Margin})
+	}
+}
+
 // openEpoch takes a lease and raises its fence.
 func (s *Session) openEpoch(ctx context.Context) (*Epoch, error) {
-	l, err := lease.Grant(ctx, s.lease, lease.Options{TTL: s.opts.TTL, Margin: s.opts.Margin, Log: s.opts.Log, Later: s.later})
+	l, err := lease.Grant(ctx, s.lease, lease.Options{TTL: s.opts.TTL, Margin: s.opts.Margin, Log: s.opts.Log, Later: s.later, Renewed: s.renewed()})
 	if err != nil {
 		return nil, err
 	}

@@ -14,12 +14,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/lease"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
-// Options configure a Session. All fields are set but Lost and Renewed, which may be nil.
+// Options configure a Session. All fields are set but Hooks, which may be nil.
 type Options struct {
 	TTL            time.Duration
 	Margin         time.Duration
@@ -28,10 +30,7 @@ type Options struct {
 	ReleaseTimeout time.Duration // how long a call waits for etcd to confirm the end of its work
 	Log            *zap.Logger
 
-	// Lost is called when the lease is lost, after what it held has ended, and Renewed when
-	// there is a new one.
-	Lost    func(clientv3.LeaseID, error)
-	Renewed func(clientv3.LeaseID)
+	Hooks *hook.Set
 	// Rewound is called when etcd's history was taken back: what was seen has never been.
 	Rewound func()
 }
@@ -135,6 +134,12 @@ func (s *Session) Source() *mirror.Source { return s.source }
 
 // Log returns the session's logger.
 func (s *Session) Log() *zap.Logger { return s.opts.Log }
+
+// Hooks returns the session's hooks, nil if it has none.
+func (s *Session) Hooks() *hook.Set { return s.opts.Hooks }
+
+// Post reports an event of the session to its hooks, in the background. The caller may hold locks.
+func (s *Session) Post(e observe.Event) { s.opts.Hooks.Post(s.Background, e) }
 
 // Owner returns the name by which other processes see the session.
 func (s *Session) Owner() string { return s.opts.Owner }
@@ -271,15 +276,12 @@ func (s *Session) run(e *Epoch) {
 			}
 		})
 		s.opts.Log.Warn("the session lost its lease, and all permits, runs and attempts on it", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(s.Explain(cause)))
-		if s.opts.Lost != nil {
-			s.opts.Lost(clientv3.LeaseID(lost.ID()), cause)
-		}
+		since := time.Now()
+		s.Post(observe.SessionLost{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner, Lease: lost.ID(), Cause: cause})
 		if e = s.reopen(); e != nil {
 			s.become(e)
 			s.opts.Log.Info("the session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
-			if s.opts.Renewed != nil {
-				s.opts.Renewed(e.Lease())
-			}
+			s.Post(observe.SessionRecovered{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner, Lease: e.lease.ID(), After: time.Since(since)})
 		}
 	}
 }

@@ -31,6 +31,9 @@ type Options struct {
 	Log    *zap.Logger
 	// Later runs what is left to do after a failed Grant, with a context that bounds it.
 	Later func(func(ctx context.Context))
+	// Renewed is called after each acknowledged renewal, with the time from the sending of the one
+	// before to the answer, and the TTL. It must not block. It may be nil.
+	Renewed func(id int64, age, ttl time.Duration)
 
 	now func() Moment // defaults to Now
 }
@@ -43,6 +46,7 @@ type Lease struct {
 	now    func() Moment
 	log    *zap.Logger
 	window window
+	report func(id int64, age, ttl time.Duration) // Options.Renewed
 
 	ctx context.Context // ends when the lease is lost or closed, with the cause
 	end context.CancelCauseFunc
@@ -102,6 +106,7 @@ func start(api API, id, granted int64, sent Moment, o Options) *Lease {
 	l := &Lease{
 		api: api, id: id, now: o.now, log: o.Log.With(zap.String("lease", fmt.Sprintf("%016x", id))),
 		window: window{ttl: ttl, margin: o.Margin, deadline: sent.add(ttl - o.Margin)},
+		report: o.Renewed,
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	l.wg.Go(l.renew)

@@ -177,9 +177,14 @@ func (l *Lease) extend(a answer, sent Moment) bool {
 		l.log.Warn("renewal gave less than the granted TTL", zap.Duration("ttl", ttl))
 		return false
 	}
-	if !l.window.renewed(sent, l.now()) {
+	now, before := l.now(), l.window.until()
+	if !l.window.renewed(sent, now) {
 		l.Lose(ErrDeadline)
 		return false
+	}
+	if l.report != nil {
+		age := l.window.ttl - l.window.margin - before.Sub(now.Time) // the deadline counts from the sending
+		l.report(l.id, age, l.window.ttl)
 	}
 	return true
 }

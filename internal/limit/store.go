@@ -32,6 +32,9 @@ type Store struct {
 	Base *Base       // nil if only the queue's own limit counts
 	By   string      // the owner that changes it
 	See  func(int64) // is called with each revision that is met
+	// Changed is called when another limit is seen than before, unless it is that of Base. It must not
+	// block. It may be nil.
+	Changed func(from, to int64)
 
 	seen atomic.Pointer[seen]
 }
@@ -128,7 +131,13 @@ func (s *Store) saw(l *seen) {
 	s.See(max(l.Revs.Own, l.Revs.Base))
 	for {
 		last := s.seen.Load()
-		if last != nil && !l.Revs.after(last.Revs) || s.seen.CompareAndSwap(last, l) {
+		if last != nil && !l.Revs.after(last.Revs) {
+			return
+		}
+		if s.seen.CompareAndSwap(last, l) {
+			if s.Changed != nil && last != nil && last.N != l.N && last.Revs.Own != l.Revs.Own {
+				s.Changed(last.N, l.N)
+			}
 			return
 		}
 	}

@@ -94,7 +94,7 @@ func New(attempted string, s Settings) (*Admission, error) {
 		a.opts = append(a.opts, concurrency.MaxWaiters(s.MaxWaiters))
 	}
 	a.probe = []concurrency.AcquireOption{concurrency.Wait(min(cmp.Or(s.Wait, askEvery), askEvery))}
-	a.outage = outage{start: time.Now().Add(-maxTime), patience: s.Patience, changed: s.OnOutage}
+	a.outage = outage{start: time.Now().Add(-maxTime), patience: s.Patience, changed: s.OnOutage, policy: s.Outage}
 	if s.Outage == Share {
 		var err error
 		if a.share, err = share.Of(s.Limiter); err != nil {
@@ -197,7 +197,7 @@ func (a *Admission) before(ctx context.Context, key string, each []concurrency.A
 // lost that it got meanwhile. Such a request takes a token as well, as long as the process has some
 // without etcd.
 func (a *Admission) without(ctx context.Context, key string, each []concurrency.AcquireOption, by time.Time, err error, report func(error)) (work context.Context, end func() error, _ error) {
-	if !a.outage.learn(err, time.Now()) || ctx.Err() != nil {
+	if !a.outage.learn(err, time.Now(), a.Limiter.Key(key)) || ctx.Err() != nil {
 		return nil, nil, err
 	}
 	weight, bad := a.Check(ctx, a.Limiter.Key(key), slices.Concat(each, a.opts))

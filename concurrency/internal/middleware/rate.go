@@ -41,7 +41,7 @@ func (s *Settings) checkLimits() error {
 func (a *Admission) pass(ctx context.Context, report func(error)) error {
 	err := a.take(ctx, time.Now().Add(a.Wait))
 	switch {
-	case a.outage.learn(err, time.Now()) && a.Outage == Open && ctx.Err() == nil:
+	case a.outage.learn(err, time.Now(), a.Rate) && a.Outage == Open && ctx.Err() == nil:
 		report(fmt.Errorf("passed without a token (Options.Outage is Open): %w", err))
 		return nil
 	case a.outage.on.Load() && (err == nil || errors.Is(err, concurrency.ErrRateExceeded)):

@@ -6,6 +6,7 @@ package share
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // The way from package middleware into package concurrency, which sets them.
@@ -16,6 +17,10 @@ var (
 	// []concurrency.AcquireOption, or concurrency.ErrInvalid if the call would be refused without a
 	// request to etcd.
 	Check func(ctx context.Context, semaphore, options any) (weight int64, err error)
+	// Report reports to the hooks of a session that an outage policy decides from now on, because of err,
+	// or, if err is nil, that it does so no more, after that time. of is a *concurrency.Semaphore or
+	// *concurrency.RateLimiter of the session.
+	Report func(of any, policy string, err error, lasted time.Duration)
 )
 
 // Share is what one session knows of its share of one limit. It is safe for concurrent use.

@@ -4,11 +4,10 @@ import (
 	"context"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // openKit opens a session of this library for a process. Few requests wait in a run: so in every other
@@ -19,7 +18,7 @@ func openKit(ctx context.Context, p *Process, client *embedtest.Client) (Session
 	}
 	s, err := concurrency.NewSession(ctx, client.Client, namespace, &concurrency.SessionOptions{
 		TTL: p.plan.ttl, Margin: p.plan.margin, Prefix: p.Env.Prefix, Owner: p.Name,
-		MaxPermits: 64, ReportEvery: 300 * time.Millisecond, Trace: p.trace(),
+		MaxPermits: 64, ReportEvery: 300 * time.Millisecond, Hooks: p.hooks(),
 	})
 	if err != nil {
 		return nil, err
@@ -36,11 +35,25 @@ func (p *Process) Kit() (*concurrency.Session, error) {
 	return nil, errNoSession
 }
 
-// trace counts what becomes of sessions.
-func (p *Process) trace() *concurrency.Trace {
-	return &concurrency.Trace{
-		Waiting:        func(concurrency.WaitInfo) { p.Env.Stats.Add("reports of waiting", 1) },
-		SessionLost:    func(clientv3.LeaseID, error) { p.Env.Stats.Add("sessions lost", 1) },
-		SessionRenewed: func(clientv3.LeaseID) { p.Env.Stats.Add("sessions renewed", 1) },
-	}
+// hooks count what becomes of sessions and calls, and return the values of a context of their own.
+func (p *Process) hooks() []observe.Hooks {
+	count := func(what string) { p.Env.Stats.Add(what, 1) }
+	return []observe.Hooks{{
+		Start: func(ctx context.Context, c observe.Call) (context.Context, func(observe.Outcome)) {
+			count("calls that began: " + string(c.Op))
+			return context.WithValue(ctx, hookKey{}, c), func(observe.Outcome) { count("calls that ended: " + string(c.Op)) }
+		},
+		Event: func(_ context.Context, e observe.Event) {
+			switch e.(type) {
+			case observe.Waiting:
+				count("reports of waiting")
+			case observe.SessionLost:
+				count("sessions lost")
+			case observe.SessionRecovered:
+				count("sessions renewed")
+			}
+		},
+	}}
 }
+
+type hookKey struct{}

@@ -21,7 +21,7 @@ var (
 
 // requiredIDs lists what docs/tested-failures.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples to the protocol
-// (S: safety, L: liveness), to the index of requests and permits (W) and to limits by key (N), lessons of
+// (S: safety, L: liveness), to the index of requests and permits (W), to hooks (H) and to limits by key (N), lessons of
 // other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), and what attacks on a
 // finished version have found (A). Numbers that are left out belong to packages and modes that
 // do not exist yet.
@@ -40,6 +40,7 @@ func requiredIDs() []string {
 	add("S", "%d", 1, 11)
 	add("L", "%d", 1, 10, 2)
 	add("W", "%d", 1, 22)
+	add("H", "%d", 1, 3)
 	add("N", "%d", 1, 16)
 	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)

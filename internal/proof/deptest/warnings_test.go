@@ -44,7 +44,7 @@ func (tr *tree) texts() (warnings, others []string) {
 
 // warningBreaches compares the table of warnings in a section of a page with the warnings.
 func warningBreaches(page string, warnings, others []string) (found []string) {
-	_, section, _ := strings.Cut(page, "\n### What each warning means\n")
+	_, section, _ := strings.Cut(page, "\n## What each warning means\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var rows []string
 	for _, m := range warningRow.FindAllStringSubmatch(section, -1) {
@@ -83,7 +83,7 @@ func TestWarningsFail(t *testing.T) {
 		"internal/proof/x/x.go":   "package x\nfunc g() { log.Warn(\"f\") }\n",
 		"examples/fleet/fleet.go": "package main\nfunc g() { log.Warn(\"g\") }\n",
 	}).texts()
-	const head = "\n### What each warning means\n\n| warning | meaning | action |\n|---|---|---|\n"
+	const head = "\n## What each warning means\n\n| warning | meaning | action |\n|---|---|---|\n"
 	for page, breaches := range map[string]int{
 		head + "| `a is lost` | x | y |\n| `d ended` | x | y |\n": 0,
 		head + "| `d ended` | x | y |\n":                          1,

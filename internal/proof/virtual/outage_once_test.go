@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // A lease that is granted so late that trust in it has ended is granted anew: an outage of any
@@ -23,10 +24,10 @@ func TestOneOutageIsOneLoss(t *testing.T) {
 				var lost, renewed atomic.Int32
 				var err error
 				d.session, err = concurrency.NewSession(t.Context(), d.client.Client, "test", &concurrency.SessionOptions{Prefix: prefix, TTL: ttl, Margin: margin,
-					Trace: &concurrency.Trace{
+					Hooks: testkit.Trace{
 						SessionLost:    func(clientv3.LeaseID, error) { lost.Add(1) },
 						SessionRenewed: func(clientv3.LeaseID) { renewed.Add(1) },
-					}})
+					}.Hooks()})
 				require.NoError(t, err)
 				d.begun = time.Now()
 				time.Sleep(time.Second)

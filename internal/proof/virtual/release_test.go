@@ -12,6 +12,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // ends counts how permits have ended, and says when the last one did.
@@ -33,11 +35,11 @@ func (d *desk) traced(o concurrency.SessionOptions) *ends {
 		o.TTL, o.Margin = ttl, margin
 	}
 	o.Prefix = prefix
-	o.Trace = &concurrency.Trace{
+	o.Hooks = testkit.Trace{
 		Lost:        func(*concurrency.LostError) { e.add(&e.lost) },
-		Released:    func(concurrency.ReleaseInfo) { e.add(&e.released) },
+		Released:    func(observe.Call, observe.Outcome) { e.add(&e.released) },
 		Unconfirmed: func(*concurrency.UnconfirmedError) { e.add(&e.unconfirmed) },
-	}
+	}.Hooks()
 	_ = d.session.Close(d.t.Context())
 	var err error
 	d.session, err = concurrency.NewSession(d.t.Context(), d.client.Client, "test", &o)

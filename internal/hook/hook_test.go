@@ -1,0 +1,96 @@
+package hook
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/observe"
+)
+
+type key struct{}
+
+// H1: the context of a call has the values of the one that the hooks return, each after the other, and
+// the cancellation of the caller's.
+func TestContextOfStart(t *testing.T) {
+	t.Parallel()
+	add := func(text string, from func(context.Context) context.Context) observe.Hooks {
+		return observe.Hooks{Start: func(ctx context.Context, _ observe.Call) (context.Context, func(observe.Outcome)) {
+			before, _ := ctx.Value(key{}).(string)
+			return context.WithValue(from(ctx), key{}, before+text), nil
+		}}
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	set := New([]observe.Hooks{
+		add("a", func(ctx context.Context) context.Context { return ctx }),
+		add("b", context.WithoutCancel),
+		{Start: func(context.Context, observe.Call) (context.Context, func(observe.Outcome)) { return nil, nil }},
+		add("c", func(context.Context) context.Context { return context.WithValue(over, key{}, "") }),
+	}, "ns", zap.NewNop())
+	caller, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "-"))
+	ctx, span := set.Start(caller, observe.Call{Op: observe.Acquire})
+	require.Equal(t, "ns", span.Call.Namespace)
+	require.Equal(t, "-abc", ctx.Value(key{}))
+	require.NoError(t, ctx.Err())
+	require.Equal(t, caller, Outer(ctx))
+	require.Equal(t, caller, Outer(caller))
+	child, stop := context.WithCancel(ctx)
+	defer stop()
+	cancel()
+	<-child.Done()
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+}
+
+// H3: of several ends the first one counts, and the hooks end in the reverse order.
+func TestEndsOnce(t *testing.T) {
+	t.Parallel()
+	var ends []string
+	end := func(name string) observe.Hooks {
+		return observe.Hooks{Start: func(context.Context, observe.Call) (context.Context, func(observe.Outcome)) {
+			return nil, func(o observe.Outcome) { ends = append(ends, name+" "+string(o.Result)) }
+		}}
+	}
+	_, span := New([]observe.Hooks{end("a"), {}, end("b")}, "", zap.NewNop()).Start(context.Background(), observe.Call{})
+	span.End(observe.Outcome{Result: observe.Granted})
+	span.End(observe.Outcome{Result: observe.Lost})
+	require.Equal(t, []string{"b granted", "a granted"}, ends)
+	var none *Set
+	ctx, nothing := none.Start(context.Background(), observe.Call{})
+	nothing.End(observe.Outcome{})
+	none.Event(ctx, observe.SessionLost{})
+	none.Post(nil, observe.SessionLost{})
+	require.Zero(t, none.Panics())
+	require.False(t, none.On() || none.Listens())
+}
+
+// Posted events come in their order. Of the renewals that wait, one is left, with the greatest age.
+func TestPostsInOrder(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	var got []observe.Event
+	set := New([]observe.Hooks{{Event: func(_ context.Context, e observe.Event) { <-gate; got = append(got, e) }}}, "", zap.NewNop())
+	var wg sync.WaitGroup
+	background := func(f func()) bool { wg.Go(f); return true }
+	renewed := func(lease int64, age time.Duration) {
+		set.Post(background, observe.LeaseRenewed{Lease: lease, Age: age})
+	}
+	set.Post(background, observe.SessionRecovered{Lease: 1})
+	require.Eventually(t, func() bool { set.mu.Lock(); defer set.mu.Unlock(); return len(set.posts) == 0 }, 30*time.Second, time.Millisecond)
+	renewed(1, 3)
+	renewed(1, 9)
+	set.Post(background, observe.SessionLost{Lease: 1})
+	renewed(2, 5)
+	renewed(1, 4)
+	close(gate)
+	wg.Wait()
+	require.Equal(t, []observe.Event{
+		observe.SessionRecovered{Lease: 1}, observe.SessionLost{Lease: 1}, observe.LeaseRenewed{Lease: 2, Age: 5}, observe.LeaseRenewed{Lease: 1, Age: 9},
+	}, got)
+	set.Post(func(func()) bool { return false }, observe.SessionLost{})
+	require.Empty(t, set.posts, "after the session's end nothing is kept")
+}

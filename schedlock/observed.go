@@ -1,0 +1,124 @@
+package schedlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/etcdkit/etcdkit/observe"
+)
+
+// How calls and runs are reported to the hooks of the session.
+
+// claimSeen is claim as hooks see it.
+func (l *Locker) claimSeen(ctx context.Context, j *job, tick time.Time, r request) (*claimed, Result, error) {
+	begun := time.Now()
+	within, span := l.sess.Hooks().Start(ctx, observe.Call{Op: observe.Claim, Kind: observe.Job, Name: j.name, Tick: tick})
+	c, res, err := l.claim(within, j, tick, r)
+	if span != nil {
+		o := observe.Outcome{Err: err, Took: time.Since(begun), Tick: res.Tick}
+		if c != nil {
+			o.Token, o.Tick, o.Attempt = c.token, c.tick, c.attempt
+		}
+		o.Result, o.Reason = endOfClaim(c != nil, res.Outcome, err, ctx.Err())
+		span.End(o)
+	}
+	return c, res, err
+}
+
+// refuse reports a claim that is refused without a request to etcd, and returns its error.
+func (l *Locker) refuse(ctx context.Context, job string, tick time.Time, err error) error {
+	if _, span := l.sess.Hooks().Start(ctx, observe.Call{Op: observe.Claim, Kind: observe.Job, Name: job, Tick: tick}); span != nil {
+		o := observe.Outcome{Err: err, Tick: tick}
+		o.Result, o.Reason = endOfClaim(false, NotClaimed, err, nil)
+		span.End(o)
+	}
+	return err
+}
+
+// endOfClaim returns how a claim has ended that returns this outcome and err. ended is the error of the
+// caller's ctx.
+func endOfClaim(claimed bool, outcome Outcome, err, ended error) (observe.Result, observe.Reason) {
+	switch {
+	case claimed:
+		return observe.Granted, ""
+	case errors.Is(err, ErrInvalid):
+		return observe.Error, observe.Invalid
+	case errors.Is(err, ErrSettings):
+		return observe.Refused, observe.Mismatch
+	case errors.Is(err, ErrUnavailable):
+		return observe.GaveUp, observe.Unavailable
+	case ended != nil && errors.Is(err, context.DeadlineExceeded):
+		return observe.GaveUp, observe.Deadline
+	case ended != nil && errors.Is(err, ended):
+		return observe.GaveUp, observe.Canceled
+	case errors.Is(err, ErrClosed):
+		return observe.Error, observe.Closed
+	case err != nil:
+		return observe.Error, observe.Etcd
+	}
+	switch outcome {
+	case StillRunning:
+		return observe.Refused, observe.Busy
+	case Paused:
+		return observe.Refused, observe.Paused
+	case Late:
+		return observe.Refused, observe.Late
+	}
+	return observe.Refused, observe.Claimed
+}
+
+// describe describes the run for hooks.
+func (r *Run) describe() observe.Call {
+	return observe.Call{Op: observe.Run, Kind: observe.Job, Name: r.job.name, Tick: r.claim.tick, Attempt: r.claim.attempt, Token: r.claim.token}
+}
+
+// report reports the end of the run. panicked is set if the function has not returned.
+func (r *Run) report(panicked bool) {
+	if r.span == nil {
+		return
+	}
+	o := observe.Outcome{Err: r.err, Took: time.Since(r.began), Token: r.claim.token, Tick: r.claim.tick, Attempt: r.claim.attempt}
+	o.Result, o.Reason = endOfRun(r.outcome, r.err, panicked, r.claim.epoch.Context().Err() != nil)
+	if cause := r.life.Cause(); errors.Is(cause, ErrLost) || errors.Is(cause, ErrTooLong) {
+		r.locker.sess.Hooks().Event(r.Context(), observe.Overrun{Call: r.span.Call, For: r.overran()})
+	}
+	r.span.End(o)
+}
+
+// overran returns for how long the function has gone on after the end of the run.
+func (r *Run) overran() time.Duration {
+	if at := r.endedAt.Load(); at != 0 {
+		return max(0, time.Since(r.began)-time.Duration(at))
+	}
+	return 0
+}
+
+// endOfRun returns how a run has ended with this result and err. session is set if the session's lease
+// had ended.
+func endOfRun(res Result, err error, panicked, session bool) (observe.Result, observe.Reason) {
+	switch {
+	case res.Outcome == Lost && errors.Is(err, ErrUnlocked):
+		return observe.Lost, observe.Evicted
+	case res.Outcome == Lost && errors.Is(err, ErrClosed):
+		return observe.Lost, observe.Closed
+	case res.Outcome == Lost && session:
+		return observe.Lost, observe.SessionEnded
+	case res.Outcome == Lost:
+		return observe.Lost, observe.KeyGone
+	case panicked:
+		return observe.Failed, observe.Panic
+	case errors.Is(err, ErrTooLong):
+		return observe.Failed, observe.TooLong
+	case res.Outcome == Failed:
+		return observe.Failed, unconfirmed(res)
+	}
+	return observe.Done, unconfirmed(res)
+}
+
+func unconfirmed(res Result) observe.Reason {
+	if res.Unconfirmed != nil {
+		return observe.NotConfirmed
+	}
+	return ""
+}
