@@ -66,6 +66,23 @@ var fences = []fence{
 		planted: [2]string{"idempotency/store_test.go", module + "/schedlock"},
 	},
 	{
+		name: "observe imports the standard library alone",
+		why:  "hooks of all packages name its types, and a program that counts calls itself links nothing for them",
+		bans: func(f file, imp string) bool {
+			return f.dir == "observe" && !f.test && strings.Contains(imp, ".")
+		},
+		planted: [2]string{"observe/hooks.go", module + "/concurrency"},
+	},
+	{
+		name: "only otelkit imports OpenTelemetry, and of that the API alone",
+		why:  "a program chooses its SDK and exporters, and one without telemetry links none of it",
+		bans: func(f file, imp string) bool {
+			const otel = "go.opentelemetry.io/otel"
+			return !f.test && strings.HasPrefix(imp, otel) && (!within(f.dir, "observe/otelkit") || strings.HasPrefix(imp, otel+"/sdk") || strings.HasPrefix(imp, otel+"/exporters"))
+		},
+		planted: [2]string{"observe/otelkit/otelkit.go", "go.opentelemetry.io/otel/sdk/trace"},
+	},
+	{
 		name: "embedtest imports no other public package",
 		why:  "then the tests of all of them can use it without a cycle",
 		bans: func(f file, imp string) bool {

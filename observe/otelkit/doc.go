@@ -1,0 +1,43 @@
+// Package otelkit reports what hooks see to OpenTelemetry: durations and counts as metrics, calls as
+// spans. It uses OpenTelemetry's API alone; the program chooses SDK and exporters.
+//
+//	hooks, err := otelkit.New(nil) // the global providers
+//	sess, err := concurrency.NewSession(ctx, client, "payments", &concurrency.SessionOptions{
+//		Hooks: []observe.Hooks{hooks},
+//	})
+//
+// # Metrics
+//
+// Each operation has a histogram of its duration in seconds, with buckets from 1 ms to 300 s:
+// etcdkit.acquire.duration (also of campaigns), etcdkit.hold.duration (also of terms),
+// etcdkit.release.duration, etcdkit.claim.duration, etcdkit.run.duration, etcdkit.begin.duration,
+// etcdkit.execute.duration and etcdkit.record.duration. Their attributes are etcdkit.kind, etcdkit.name,
+// etcdkit.result and, if there is one, etcdkit.reason: the words of package observe.
+//
+//	etcdkit.active                   {call}     calls of an operation (etcdkit.op) that have begun and not ended
+//	etcdkit.job.delay                s          of a granted claim, after its fire time
+//	etcdkit.permit.lost              {permit}   by etcdkit.reason
+//	etcdkit.overrun.duration         s          work that continued after a loss
+//	etcdkit.session.lost             {session}
+//	etcdkit.session.recovered        {session}
+//	etcdkit.session.renewal.age      s          from the sending of one renewal to the answer to the next
+//	etcdkit.session.renewal.lateness 1          that age divided by the TTL
+//	etcdkit.limit.changes            {change}
+//	etcdkit.outage.active            {policy}   outage policies (etcdkit.policy) that decide now
+//
+// All have the attribute etcdkit.namespace. Keys, scopes, references, tokens and IDs are attributes of
+// spans, never of metrics. Names beyond Options.MaxNames are reported as "_other".
+//
+// # Spans
+//
+// Each call has a span, named after its operation ("etcdkit.acquire"), whose end is that of the call; the
+// span of a hold ends when the holder ended its work, not when etcd confirmed that. A hold, a run and
+// an execution are siblings of the call that was granted them, not its children, since that has ended.
+// Reports of waiting are events of the acquire's span. If the holder that is waited for has a Note that
+// begins with a text of Note, the span is linked to the holder's.
+//
+// # Not guaranteed
+//
+// A process that is killed ends no span and no active call. The metrics are those of one process: what
+// a whole fleet holds is not the sum of etcdkit.active, since processes that ended uncleanly are missing.
+package otelkit

@@ -1,0 +1,64 @@
+package otelkit
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/etcdkit/etcdkit/observe"
+)
+
+// event records an event.
+func (k *kit) event(ctx context.Context, e observe.Event) {
+	switch e := e.(type) {
+	case observe.Waiting:
+		waits(ctx, e)
+	case observe.PermitLost:
+		k.permitsLost.Add(ctx, 1, k.sets.of(labels{namespace: e.Namespace, kind: e.Kind, name: e.Name, reason: e.Reason}))
+	case observe.Overrun:
+		k.overrun.Record(ctx, e.For.Seconds(), k.sets.of(labels{namespace: e.Namespace, kind: e.Kind, name: e.Name, op: e.Op}))
+	case observe.SessionLost:
+		k.lost.Add(ctx, 1, k.sets.of(labels{namespace: e.Namespace}))
+	case observe.SessionRecovered:
+		k.recovered.Add(ctx, 1, k.sets.of(labels{namespace: e.Namespace}))
+	case observe.LeaseRenewed:
+		of := k.sets.of(labels{namespace: e.Namespace})
+		k.renewal.Record(ctx, e.Age.Seconds(), of)
+		k.lateness.Record(ctx, e.Age.Seconds()/e.TTL.Seconds(), of)
+	case observe.LimitChanged:
+		k.limitSet.Add(ctx, 1, k.sets.of(labels{namespace: e.Namespace, kind: e.Kind, name: e.Name}))
+	case observe.OutagePolicy:
+		one := int64(1)
+		if !e.Active {
+			one = -1
+		}
+		k.outages.Add(ctx, one, k.sets.of(labels{namespace: e.Namespace, kind: e.Kind, name: e.Name, policy: e.Policy}))
+	}
+}
+
+// waits adds a report of waiting to the span of the call that waits, with links to the spans of the
+// holders.
+func waits(ctx context.Context, w observe.Waiting) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	more := []attribute.KeyValue{attribute.Int("etcdkit.limit", w.Limit), attribute.Int("etcdkit.ahead", w.Ahead)}
+	if w.Level != "" {
+		more = append(more, attribute.String("etcdkit.level", w.Level))
+	}
+	var owners []string
+	for _, h := range w.Blocking {
+		owners = append(owners, h.Owner)
+		if holder, ok := spanOf(h.Note); ok && h.Renewed.IsZero() { // in the first report alone
+			span.AddLink(trace.Link{SpanContext: holder, Attributes: []attribute.KeyValue{
+				attribute.String("etcdkit.holder", h.Owner), attribute.Int64("etcdkit.token", h.Token),
+			}})
+		}
+	}
+	if owners != nil {
+		more = append(more, attribute.StringSlice("etcdkit.holders", owners))
+	}
+	span.AddEvent("etcdkit.waiting", trace.WithAttributes(more...))
+}
