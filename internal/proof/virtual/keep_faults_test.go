@@ -52,7 +52,7 @@ func (h *holdersOf) release(p *concurrency.Permit) {
 // left, and each process gets a permit.
 func TestKeepAndHandoverUnderFaults(t *testing.T) {
 	t.Parallel()
-	seeds := 8
+	seeds := 16
 	if testing.Short() {
 		seeds = 2
 	}
