@@ -13,9 +13,9 @@ import (
 // warningRow is a row of docs/operations.md: how a warning begins, what it means, what to do.
 var warningRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\|$")
 
-// texts returns the warnings of the product, as far as their text is written where they are
-// logged, and all other texts in it, by which the rest can be found.
-func (tr *tree) texts() (warnings, others []string) {
+// texts returns the lines of one level that the product logs, as far as their text is written where
+// they are logged, and all other texts in it, by which the rest can be found.
+func (tr *tree) texts(level string) (warnings, others []string) {
 	for _, f := range tr.files {
 		if f.test || !within(f.dir, append(public, "internal")...) {
 			continue
@@ -24,7 +24,7 @@ func (tr *tree) texts() (warnings, others []string) {
 			switch n := n.(type) {
 			case *ast.CallExpr:
 				sel, ok := n.Fun.(*ast.SelectorExpr)
-				if !ok || sel.Sel.Name != "Warn" || len(n.Args) == 0 {
+				if !ok || sel.Sel.Name != level || len(n.Args) == 0 {
 					break
 				}
 				if lit, ok := n.Args[0].(*ast.BasicLit); ok {
@@ -66,12 +66,34 @@ func warningBreaches(page string, warnings, others []string) (found []string) {
 // TestWarnings holds docs/operations.md to the warnings of the product: an operator who sees
 // one finds what it means.
 func TestWarnings(t *testing.T) {
-	warnings, others := repository(t).texts()
+	warnings, others := repository(t).texts("Warn")
 	if len(warnings) < 20 {
 		t.Errorf("only %d warnings were found", len(warnings))
 	}
 	for _, breach := range warningBreaches(pages(t)["docs/operations.md"], warnings, others) {
 		t.Errorf("docs/operations.md: %s", breach)
+	}
+}
+
+// TestLevels holds docs/operations.md to the lines of information, and the product to log no errors: what
+// ends a call is returned by it.
+func TestLevels(t *testing.T) {
+	_, section, _ := strings.Cut(pages(t)["docs/operations.md"], "\n## Levels of the log\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	lines, _ := repository(t).texts("Info")
+	if len(lines) == 0 {
+		t.Error("no line of information was found")
+	}
+	for _, line := range lines {
+		if !strings.Contains(section, "`"+line+"`") {
+			t.Errorf("docs/operations.md, Levels of the log: no mention of %q", line)
+		}
+	}
+	if n := strings.Count(section, "`") / 2; n != len(lines) {
+		t.Errorf("docs/operations.md, Levels of the log: %d texts, and the product has %d lines of information", n, len(lines))
+	}
+	if lines, _ := repository(t).texts("Error"); len(lines) > 0 {
+		t.Errorf("lines at the level of errors: %q", lines)
 	}
 }
 
@@ -82,7 +104,7 @@ func TestWarningsFail(t *testing.T) {
 		"concurrency/a_test.go":   "package concurrency\nfunc g() { log.Warn(\"e\") }\n",
 		"internal/proof/x/x.go":   "package x\nfunc g() { log.Warn(\"f\") }\n",
 		"examples/fleet/fleet.go": "package main\nfunc g() { log.Warn(\"g\") }\n",
-	}).texts()
+	}).texts("Warn")
 	const head = "\n## What each warning means\n\n| warning | meaning | action |\n|---|---|---|\n"
 	for page, breaches := range map[string]int{
 		head + "| `a is lost` | x | y |\n| `d ended` | x | y |\n": 0,
