@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,5 +82,5 @@ func (env *Env) Leave(ctx context.Context) (findings []string) {
 			findings = append(findings, p.Name+": close: "+err.Error())
 		}
 	}
-	return append(findings, leftGoroutines()...)
+	return slices.Concat(findings, leftGoroutines(), env.brackets.wrong())
 }

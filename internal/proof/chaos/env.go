@@ -52,6 +52,7 @@ type Env struct {
 	arms           atomic.Int64 // harms that could be late, so far
 	ids            []uint64     // member IDs
 	log            func(format string, args ...any)
+	brackets       brackets
 
 	life context.Context // of the whole run
 	end  context.CancelFunc

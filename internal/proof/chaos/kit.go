@@ -35,13 +35,14 @@ func (p *Process) Kit() (*concurrency.Session, error) {
 	return nil, errNoSession
 }
 
-// hooks count what becomes of sessions and calls, and return the values of a context of their own.
+// hooks count what becomes of sessions and calls, check that each call ends once, and return contexts of
+// their own.
 func (p *Process) hooks() []observe.Hooks {
 	count := func(what string) { p.Env.Stats.Add(what, 1) }
 	return []observe.Hooks{{
 		Start: func(ctx context.Context, c observe.Call) (context.Context, func(observe.Outcome)) {
-			count("calls that began: " + string(c.Op))
-			return context.WithValue(ctx, hookKey{}, c), func(observe.Outcome) { count("calls that ended: " + string(c.Op)) }
+			count("hooks: " + string(c.Op))
+			return context.WithValue(ctx, hookKey{}, c), p.Env.brackets.start(c)
 		},
 		Event: func(_ context.Context, e observe.Event) {
 			switch e.(type) {

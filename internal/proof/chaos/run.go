@@ -89,7 +89,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	stop()
 	watchers.Wait()
 	env.close()
-	for _, f := range append(findings, leftGoroutines()...) {
+	for _, f := range slices.Concat(findings, leftGoroutines(), env.brackets.wrong()) {
 		env.Recorder.Finding("left", false, f)
 	}
 	for _, d := range env.doubts() {
