@@ -64,7 +64,7 @@ func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket,
 
 // holder returns a request as hooks see it.
 func holder(r Request) observe.Holder {
-	return observe.Holder{Token: r.Token, ID: r.ID, Owner: r.Owner, Note: r.Note, Weight: r.Weight, Lease: int64(r.Lease), Requested: r.Requested}
+	return observe.Holder{Token: r.Token, ID: r.ID, Owner: r.Owner, Note: r.Note, Weight: r.Weight, Lease: int64(r.Lease), Requested: r.Requested, MaxHold: r.MaxHold}
 }
 
 // leaseSeen is what etcd said about a lease, and when it was asked.

@@ -28,6 +28,7 @@ type Holder struct {
 	Weight             int
 	Lease              int64
 	Requested          time.Time
+	MaxHold            time.Duration // 0 if there is no bound
 	Renewed, ExpiresBy time.Time
 }
 

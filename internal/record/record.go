@@ -40,6 +40,8 @@ type Request struct {
 	Of    string `json:"of,omitempty"`     // in the queue of a total: the request at its key
 	Note  string `json:"note,omitempty"`
 	AtMS  int64  `json:"at"` // by the wall clock of its process: for people only
+	// MaxHoldMS is how long its caller holds a permit at most, for people only; 0 if there is no bound.
+	MaxHoldMS int64 `json:"max_hold,omitempty"`
 }
 
 // Limit is the value of a semaphore's limit key.
@@ -133,6 +135,10 @@ func (r Request) Encode() string {
 	}
 	b = append(b, `,"at":`...)
 	b = strconv.AppendInt(b, r.AtMS, 10)
+	if r.MaxHoldMS != 0 {
+		b = append(b, `,"max_hold":`...)
+		b = strconv.AppendInt(b, r.MaxHoldMS, 10)
+	}
 	return string(append(b, '}'))
 }
 
