@@ -110,9 +110,9 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 		},
 		"refused: mismatch": {
 			do: func(t *testing.T, s two, ctx context.Context) {
-				_, err := s.other.Do(ctx, "x", nothing, schedlock.Every(time.Hour))
+				_, err := s.other.Do(ctx, "x", nothing, once, schedlock.Every(time.Hour))
 				require.NoError(t, err)
-				_, err = s.in.Do(ctx, "x", nothing, schedlock.Every(time.Minute))
+				_, err = s.in.Do(ctx, "x", nothing, schedlock.Tick(tick(2)), schedlock.Every(time.Minute))
 				require.ErrorIs(t, err, schedlock.ErrSettings)
 			},
 			want: []string{"claim: refused (mismatch)"},

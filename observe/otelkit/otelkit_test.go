@@ -47,7 +47,7 @@ func newKit(t *testing.T, so *concurrency.SessionOptions, o otelkit.Options) kit
 	o.MeterProvider, o.TracerProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(k.reader)), provider
 	hooks, err := otelkit.New(&o)
 	require.NoError(t, err)
-	so.Hooks = append(k.Hooks(), hooks)
+	so.Hooks = append([]observe.Hooks{hooks}, k.Hooks()...) // what the recorder has, the spans have
 	k.session, k.client = k.Session(so)
 	k.other, _ = k.Session(nil)
 	return k
