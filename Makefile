@@ -117,6 +117,13 @@ mutants: ## Take one rule after the other out of the product and show which chec
 	@$(patiently) go build -o bin/mutants ./internal/proof/mutants/cmd
 	@bin/mutants $(ARGS)
 
+.PHONY: alerts
+alerts: ## Check the alert rules of docs/observability and run their unit tests; needs promtool (Debian: apt install prometheus)
+	@command -v promtool >/dev/null || { \
+		echo "make alerts: promtool is not installed (Debian and Ubuntu: apt install prometheus; otherwise prometheus.io/download); nothing was checked." >&2; exit 1; }
+	@promtool check rules docs/observability/alerts.yaml
+	@promtool test rules docs/observability/alerts_test.yaml
+
 .PHONY: lint
 lint: export GOTOOLCHAIN := local
 lint: ## gofmt, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed

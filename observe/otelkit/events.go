@@ -24,6 +24,8 @@ func (k *kit) event(ctx context.Context, e observe.Event) {
 		k.recovered.Add(ctx, 1, k.sets.of(labels{namespace: e.Namespace}))
 	case observe.LeaseRenewed:
 		of := k.sets.of(labels{namespace: e.Namespace})
+		k.lost.Add(ctx, 0, of) // a counter that begins with 1 has not increased, for Prometheus
+		k.recovered.Add(ctx, 0, of)
 		k.renewal.Record(ctx, e.Age.Seconds(), of)
 		k.lateness.Record(ctx, e.Age.Seconds()/e.TTL.Seconds(), of)
 	case observe.LimitChanged:
