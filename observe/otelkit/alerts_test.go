@@ -2,8 +2,11 @@ package otelkit_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -100,4 +103,58 @@ func TestAlertsByPromtool(t *testing.T) {
 		out, err := exec.Command(promtool, args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
+}
+
+// dashboard is what a test needs of the dashboard of Grafana.
+type dashboard struct {
+	Panels []struct {
+		ID                 int
+		Title, Description string
+		Targets            []struct{ Expr string }
+	}
+}
+
+// Every metric of the dashboard is reported, each metric that is reported is in the dashboard or in an
+// alert, and each panel says which question it answers. Where promtool is installed, the queries are
+// checked.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/observability/dashboard.json")
+	require.NoError(t, err)
+	rules, err := os.ReadFile(rulesFile)
+	require.NoError(t, err)
+	var d dashboard
+	require.NoError(t, json.Unmarshal(text, &d))
+	names, seen, queries := reported(t), map[int]bool{}, "groups:\n  - name: dashboard\n    rules:\n"
+	for _, p := range d.Panels {
+		require.False(t, seen[p.ID], "the ID of panel %q", p.Title)
+		seen[p.ID] = true
+		require.NotEmpty(t, p.Description, p.Title)
+		require.NotEmpty(t, p.Targets, p.Title)
+		for _, target := range p.Targets {
+			metrics := regexp.MustCompile(`\b(etcdkit_[a-z_]+)\{`).FindAllStringSubmatch(target.Expr, -1)
+			require.NotEmpty(t, metrics, target.Expr)
+			for _, m := range metrics {
+				require.Contains(t, names, m[1])
+			}
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$namespace", "x").Replace(target.Expr)
+			require.NotContains(t, expr, "$", "a variable of the dashboard")
+			queries += fmt.Sprintf("      - {record: panel%d, expr: %q}\n", p.ID, expr)
+		}
+	}
+	for _, name := range names {
+		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
+		if !strings.Contains(string(text), base) && !strings.Contains(string(rules), base) {
+			require.Contains(t, []string{"etcdkit_release_duration_seconds", "etcdkit_claim_duration_seconds", "etcdkit_execute_duration_seconds", "etcdkit_session_renewal_age_seconds"}, base, "neither in the dashboard nor in an alert")
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is not installed: the queries were not checked")
+		return
+	}
+	file := filepath.Join(t.TempDir(), "queries.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(queries), 0o600))
+	out, err := exec.Command(promtool, "check", "rules", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
