@@ -78,7 +78,7 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 // lead runs fn for one term and then resigns, however fn ends. It reports whether to
 // campaign again.
 func (p *Permit) lead(ctx context.Context, fn func(context.Context, *Permit) error) (again bool, err error) {
-	work, cancel := context.WithCancelCause(ctx)
+	work, cancel := context.WithCancelCause(p.working(ctx))
 	requested := p.StopRequested()
 	stop := context.AfterFunc(requested, func() { cancel(context.Cause(requested)) })
 	defer func() {

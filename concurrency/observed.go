@@ -125,11 +125,22 @@ func (p *Permit) observe(ctx context.Context) {
 	h := p.hold
 	if h == nil {
 		p.hold = &holding{span: span}
+	} else {
+		h.span = span
 	}
 	p.mu.Unlock()
 	if h != nil {
 		p.reportEnd(span, *h.ended)
 	}
+}
+
+// working returns the ctx of work under the permit: that of the call that got it, with the values that hooks
+// have given the hold.
+func (p *Permit) working(ctx context.Context) context.Context {
+	if !p.queue.sess.Hooks().On() {
+		return ctx
+	}
+	return hook.With(ctx, p.within.Context)
 }
 
 // holdEnded reports that the holder has ended the hold, or that it was lost, after that time. Of several

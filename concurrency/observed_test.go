@@ -346,6 +346,17 @@ func TestContextsOfHooks(t *testing.T) {
 	ctx, cancel := context.WithCancel(ctxT(t))
 	p := acquire(t, ctx, sem(t, s, "x", 1))
 	require.Equal(t, "hold", p.Context().Value(key{}))
+	does, finish := context.WithCancel(ctxT(t))
+	require.ErrorIs(t, sem(t, s, "y", 1).Do(does, func(ctx context.Context, _ *concurrency.Permit) error {
+		require.Equal(t, "hold", ctx.Value(key{}))
+		finish()
+		<-ctx.Done()
+		return ctx.Err()
+	}), context.Canceled)
+	require.NoError(t, election(t, s, "e").Lead(ctxT(t), func(ctx context.Context, _ *concurrency.Permit) error {
+		require.Equal(t, "lead", ctx.Value(key{}))
+		return ctx.Err()
+	}))
 	require.NoError(t, p.Context().Err())
 	other, _ := f.Session(nil)
 	ch := ask(t, ctx, sem(t, s, "x", 1))

@@ -36,11 +36,14 @@ import (
 // ctx bounds the call. If it ends, Begin returns ctx.Err(), not its cause. The attempt's context has
 // the values of ctx, and does not end with it.
 func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Outcome, error) {
-	begin := s.begin
+	var a *Attempt
+	var out *Outcome
+	var err error
 	if s.sess.Hooks().On() {
-		begin = s.beginSeen
+		a, out, err = s.beginSeen(ctx, key, payload, opts)
+	} else {
+		a, out, err = s.begin(ctx, key, payload, opts)
 	}
-	a, out, err := begin(ctx, key, payload, opts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("idempotency: begin in store %q: %w", s.name, s.sess.Explain(err))
 	}

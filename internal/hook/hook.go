@@ -89,7 +89,7 @@ func (s *Set) Start(ctx context.Context, call observe.Call) (context.Context, *S
 		})
 	}
 	if values != ctx {
-		ctx = valued{ctx, values}
+		ctx = With(ctx, values)
 	}
 	return ctx, span
 }
@@ -185,6 +185,9 @@ func (s *Set) contain(which string, call func()) {
 	}()
 	call()
 }
+
+// With returns ctx with the values of another context.
+func With(ctx, values context.Context) context.Context { return valued{ctx, values} }
 
 // valued is a context with the values of another one.
 type valued struct {
