@@ -128,7 +128,10 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 		nonce = r.of.nonce // by which a request is found that one Txn has written with that at the key
 	}
 	c.nonce = nonce
-	value := record.Request{Nonce: nonce, Owner: q.sess.Owner(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli(), MaxHoldMS: r.maxHold.Milliseconds()}
+	value := record.Request{Nonce: nonce, Owner: q.sess.Owner(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli()}
+	if r.keeper == nil { // a kept request serves several calls, each with a bound of its own
+		value.MaxHoldMS = r.maxHold.Milliseconds()
+	}
 	if r.of != nil {
 		value.Of, value.ID = r.of.Key, r.of.request.id
 	}

@@ -485,25 +485,3 @@ func TestHoldEndsOnce(t *testing.T) {
 	rec.Settled(t)
 	require.Equal(t, 30, holds())
 }
-
-// MaxHold is stored with the request: Status and reports of waiting of other processes show it, for the key
-// and the total of a limiter too.
-func TestMaxHoldIsShown(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, _ := f.Session(idle())
-	other, _ := f.Session(nil)
-	lim, err := concurrency.NewKeyedLimiter(s, "llm", 2, &concurrency.KeyedLimiterOptions{Total: 3})
-	require.NoError(t, err)
-	acquire(t, ctx, lim.Key("a"), concurrency.MaxHold(time.Hour))
-	acquire(t, ctx, lim.Key("a"))
-	there, err := concurrency.NewKeyedLimiter(other, "llm", 2, &concurrency.KeyedLimiterOptions{Total: 3})
-	require.NoError(t, err)
-	for _, sm := range []*concurrency.Semaphore{there.Key("a"), there.Total()} {
-		st, err := sm.Status(ctx)
-		require.NoError(t, err)
-		require.Len(t, st.Holders, 2)
-		require.Equal(t, []time.Duration{time.Hour, 0}, []time.Duration{st.Holders[0].MaxHold, st.Holders[1].MaxHold})
-	}
-}

@@ -49,9 +49,9 @@ type Request struct {
 	// time of the grant is not stored, because a waiter that is admitted writes nothing:
 	// Watch shows it.
 	Requested time.Time
-	// MaxHold is that of the call that made the request: its holder releases the permit this long after
-	// the grant at the latest. 0 if the call gave none. A permit that passes from call to call
-	// (SemaphoreOptions.Keep and Handover) can have another one.
+	// MaxHold is the option MaxHold of the call, in whole milliseconds. It is 0 without the option,
+	// with the SemaphoreOptions Keep or Handover, by which a request serves several calls, and if the
+	// release of the request's program does not store it.
 	MaxHold time.Duration
 	// Renewed is when the request's session last renewed its lease, or up to a second before
 	// that. A live session renews three times per TTL. An old permit with a recent renewal is
@@ -81,8 +81,7 @@ func describe(r mirror.Request) Request {
 	record := r.Record()
 	return Request{
 		Token: r.Create, ID: record.ID, Owner: record.Owner, Note: record.Note,
-		Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Slot.Lease), Requested: time.UnixMilli(record.AtMS),
-		MaxHold: time.Duration(max(0, record.MaxHoldMS)) * time.Millisecond,
+		Weight: int(r.Weight), MaxHold: record.MaxHold(), Lease: clientv3.LeaseID(r.Slot.Lease), Requested: time.UnixMilli(record.AtMS),
 	}
 }
 

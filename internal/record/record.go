@@ -13,6 +13,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // version is what this release writes. A record of a greater version was changed in a way that
@@ -40,8 +41,17 @@ type Request struct {
 	Of    string `json:"of,omitempty"`     // in the queue of a total: the request at its key
 	Note  string `json:"note,omitempty"`
 	AtMS  int64  `json:"at"` // by the wall clock of its process: for people only
-	// MaxHoldMS is how long its caller holds a permit at most, for people only; 0 if there is no bound.
+	// MaxHoldMS is the option MaxHold of the call, or 0. It is for people only: the process of the
+	// request ends the permit.
 	MaxHoldMS int64 `json:"max_hold,omitempty"`
+}
+
+// MaxHold returns the stored bound of the permit, or 0 if there is none or it is out of range.
+func (r Request) MaxHold() time.Duration {
+	if r.MaxHoldMS < 0 || r.MaxHoldMS > math.MaxInt64/int64(time.Millisecond) {
+		return 0
+	}
+	return time.Duration(r.MaxHoldMS) * time.Millisecond
 }
 
 // Limit is the value of a semaphore's limit key.

@@ -2,8 +2,10 @@ package record
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -13,8 +15,8 @@ import (
 // rolling deploy. A line here is changed only together with the version.
 func TestGolden(t *testing.T) {
 	golden := map[string]string{
-		Request{Nonce: "n", AtMS: 7, MaxHoldMS: 9}.Encode():                                            `{"v":1,"nonce":"n","at":7,"max_hold":9}`,
 		Request{Nonce: "n", Owner: "h", ID: "i", Note: "x", AtMS: 7}.Encode():                          `{"v":1,"nonce":"n","holder":"h","id":"i","note":"x","at":7}`,
+		Request{Nonce: "n", AtMS: 7, MaxHoldMS: 1500}.Encode():                                         `{"v":1,"nonce":"n","at":7,"max_hold":1500}`,
 		Limit{Limit: 3, Nonce: "n", AtMS: 7, Rate: Rate{PerSecond: 0.1, Burst: 3}}.Encode():            `{"v":1,"limit":3,"nonce":"n","at":7,"rate":{"per_second":0.1,"burst":3}}`,
 		Limit{Limit: 3, Nonce: "n", By: "b", AtMS: 7, Through: 9, Previous: 2, Settled: true}.Encode(): `{"v":1,"limit":3,"nonce":"n","by":"b","at":7,"through":9,"previous":2,"settled":true}`,
 		ID{Slot: "s", Owner: "h", Lease: 5}.Encode():                                                   `{"v":1,"slot":"s","holder":"h","lease":5}`,
@@ -32,12 +34,22 @@ func TestGolden(t *testing.T) {
 func TestRequestByHand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z<>&"\\\x00-\x1f ]*`), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
-		r := Request{Nonce: text.Draw(t, "nonce"), Owner: text.Draw(t, "holder"), ID: text.Draw(t, "id"), Note: text.Draw(t, "note"), AtMS: rapid.Int64().Draw(t, "at"), MaxHoldMS: rapid.Int64().Draw(t, "max hold")}
+		r := Request{Nonce: text.Draw(t, "nonce"), Owner: text.Draw(t, "holder"), ID: text.Draw(t, "id"), Note: text.Draw(t, "note"), AtMS: rapid.Int64().Draw(t, "at"), MaxHoldMS: rapid.Int64().Draw(t, "max_hold")}
 		r.Version = version
 		want, err := json.Marshal(r)
 		require.NoError(t, err)
 		require.Equal(t, string(want), r.Encode())
 	})
+}
+
+// A bound that no release writes is no bound, and does not overflow.
+func TestMaxHoldIsWary(t *testing.T) {
+	for ms, want := range map[int64]time.Duration{0: 0, 1500: 1500 * time.Millisecond, -1: 0, math.MaxInt64: 0, math.MinInt64: 0} {
+		require.Equal(t, want, Request{MaxHoldMS: ms}.MaxHold(), ms)
+	}
+	r, ok := DecodeRequest([]byte(`{"v":1,"nonce":"n","at":7}`))
+	require.True(t, ok, "a release before the field has written it")
+	require.Zero(t, r.MaxHold())
 }
 
 func TestDecodeIsWary(t *testing.T) {
