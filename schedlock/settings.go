@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"strings"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // fingerprint returns the settings on which all users of a job in this process must agree.
@@ -27,7 +29,7 @@ func (r request) shared() string {
 }
 
 const (
-	period   = ", Every "
+	period   = record.Period
 	fireTime = "fire time like "
 )
 

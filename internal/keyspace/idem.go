@@ -16,6 +16,12 @@ type Store struct {
 // Stores is the range of all stores.
 func (s Space) Stores() string { return s.root + "idem/" }
 
+// ParseStore returns the name of the store to whose range a key belongs.
+func (s Space) ParseStore(key string) (name string, ok bool) {
+	name, _, ok = split(key, s.Stores())
+	return name, ok && CheckName(name) == nil
+}
+
 // Store returns the keys of a store. The name must have passed CheckName.
 func (s Space) Store(name string) Store { return Store{Range: s.Stores() + escape(name) + "/"} }
 

@@ -40,6 +40,21 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// The name of a store is found in each of its keys, and in no others.
+func TestParseStore(t *testing.T) {
+	s := space(t, "ns")
+	st := s.Store("a%")
+	for _, key := range []string{st.Entry("scope", "op", "id").Claim(), st.Results(), st.Range + "foreign"} {
+		name, ok := s.ParseStore(key)
+		require.True(t, ok, key)
+		require.Equal(t, "a%", name)
+	}
+	for _, key := range []string{s.Stores(), s.Stores() + "a", s.Stores() + "a%/r/", s.Stores() + "%2F/r/", s.Jobs() + "a/r/"} {
+		_, ok := s.ParseStore(key)
+		require.False(t, ok, key)
+	}
+}
+
 func FuzzParseEntry(f *testing.F) {
 	s, _ := New("/p", "ns")
 	st := s.Store("x")

@@ -192,9 +192,7 @@ func (s *Source) watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 	late := time.AfterFunc(commit.CallTimeout, func() { cancel(errors.New("the watch was not created in time")) })
 	defer late.Stop()
 	defer context.AfterFunc(ctx, func() { late.Reset(leaving) })()
-	events := s.Watcher.Watch(metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(wctx),
-		"etcdkit-stream", strconv.FormatInt(s.stream.Load()%streams, 10)),
-		key, append(slices.Clip(opts), clientv3.WithCreatedNotify())...)
+	events := s.Watcher.Watch(s.mark(wctx), key, append(slices.Clip(opts), clientv3.WithCreatedNotify())...)
 	select {
 	case first, ok := <-events:
 		if !ok {
@@ -209,6 +207,12 @@ func (s *Source) watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 	case <-wctx.Done():
 		return nil, nil, context.Cause(wctx)
 	}
+}
+
+// mark returns a ctx whose calls of the watcher use the present stream.
+func (s *Source) mark(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx),
+		"etcdkit-stream", strconv.FormatInt(s.stream.Load()%streams, 10))
 }
 
 func (f *follower) untilRefresh() time.Duration {

@@ -1,5 +1,10 @@
 package record
 
+import (
+	"strings"
+	"time"
+)
+
 // Run is the value of a run record: the claim of a tick, and later its history.
 type Run struct {
 	header
@@ -53,6 +58,17 @@ type Clock struct {
 	header
 	Owner string `json:"holder"`
 	AtMS  int64  `json:"at"`
+}
+
+// Period is what begins the period in the settings of a job, which are a text.
+const Period = ", Every "
+
+// PeriodOf returns the period in the settings of a job. ok is false if they have none, as those of a
+// job whose schedule is one of times of day.
+func PeriodOf(settings []byte) (d time.Duration, ok bool) {
+	_, text, _ := strings.Cut(string(settings), Period)
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d > 0
 }
 
 // Encode writes a record.

@@ -3,6 +3,7 @@ package record
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -67,4 +68,19 @@ func FuzzDecodeJob(f *testing.F) {
 		DecodeOperated(b)
 		DecodeClock(b)
 	})
+}
+
+// The period of a job's settings is read as schedlock writes it.
+func TestPeriodOf(t *testing.T) {
+	for settings, want := range map[string]time.Duration{
+		"AtMost 1m0s, AtLeast 0s, Retries 0":                                                                 0,
+		"AtMost 1m0s, AtLeast 0s, Retries 0" + Period + "1h30m0s":                                            90 * time.Minute,
+		"AtMost 1m0s, AtLeast 0s, Retries 0" + Period + "fire time like 2024-01-10T00:00:00.000Z (00000000)": 0,
+		Period + "-1s": 0,
+		"":             0,
+	} {
+		got, ok := PeriodOf([]byte(settings))
+		require.Equal(t, want > 0, ok, settings)
+		require.Equal(t, want, max(got, 0), settings)
+	}
 }

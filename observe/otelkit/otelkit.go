@@ -21,13 +21,17 @@ const scope = "github.com/etcdkit/etcdkit/observe/otelkit"
 
 // Options configure the hooks. nil means all defaults.
 type Options struct {
-	// MeterProvider and TracerProvider default to OpenTelemetry's global ones.
-	MeterProvider  metric.MeterProvider
+	// MeterProvider has the instruments. Defaults to OpenTelemetry's global one.
+	MeterProvider metric.MeterProvider
+
+	// TracerProvider has the tracer. Defaults to OpenTelemetry's global one.
 	TracerProvider trace.TracerProvider
+
 	// MaxNames bounds the values of etcdkit.name in metrics: names that are first seen after so many
 	// others are reported as "_other". At least 1. Defaults to 200.
 	MaxNames int
-	// Attributes are added to all metrics and spans.
+
+	// Attributes are added to all metrics and spans. Defaults to none.
 	Attributes []attribute.KeyValue
 }
 

@@ -21,11 +21,11 @@ type fence struct {
 
 var fences = []fence{
 	{
-		name: "internal packages import no public one",
-		why:  "the public packages are built from them, and the arrow must not turn",
+		name: "internal packages import no public one but observe",
+		why:  "the public packages are built from them, and the arrow must not turn; observe has types alone",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(f.dir, "internal") && !f.test && within(dir, public...)
+			return ok && within(f.dir, "internal") && !f.test && dir != "observe" && within(dir, public...)
 		},
 		planted: [2]string{"internal/queue/queue.go", module + "/concurrency"},
 	},
@@ -81,6 +81,14 @@ var fences = []fence{
 			return !f.test && strings.HasPrefix(imp, otel) && (!within(f.dir, "observe/otelkit") || strings.HasPrefix(imp, otel+"/sdk") || strings.HasPrefix(imp, otel+"/exporters"))
 		},
 		planted: [2]string{"observe/otelkit/otelkit.go", "go.opentelemetry.io/otel/sdk/trace"},
+	},
+	{
+		name: "only the exporter and the examples import Prometheus",
+		why:  "a program that publishes no metrics links none of it",
+		bans: func(f file, imp string) bool {
+			return !f.test && strings.HasPrefix(imp, "github.com/prometheus/") && !within(f.dir, "exporter", "examples")
+		},
+		planted: [2]string{"concurrency/session.go", "github.com/prometheus/client_golang/prometheus"},
 	},
 	{
 		name: "embedtest imports no other public package",

@@ -18,7 +18,7 @@ import (
 const module = "github.com/etcdkit/etcdkit"
 
 // public lists the folders that users import from.
-var public = []string{"concurrency", "embedtest", "idempotency", "schedlock"}
+var public = []string{"concurrency", "embedtest", "exporter", "idempotency", "observe", "schedlock"}
 
 // file is one parsed Go source file of the repository.
 type file struct {

@@ -1,0 +1,47 @@
+package exporter
+
+import (
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// clocks are the latest good measurements of the clocks of the live sessions, by lease.
+type clocks map[int64]measurement
+
+// measurement compares a time that a process has written with the time at which its change arrived.
+// The difference is the process's lead over the exporter, less the time that the change took. So of
+// several measurements the greatest is the best.
+type measurement struct {
+	lead int64
+	at   int64
+}
+
+// measuredFor is how long a measurement is preferred to later ones: a clock may be set meanwhile.
+const measuredFor = 120_000
+
+// measure measures the clock of the process that has just put a key.
+func (s *state) measure(kv *mvccpb.KeyValue, now int64) {
+	// All of these values have their time under the same name.
+	written, ok := record.DecodeClock(kv.Value)
+	key := string(kv.Key)
+	if !ok || written.AtMS <= 0 || !s.sessions[kv.Lease] {
+		return
+	}
+	// Of other keys, such as a lock, the time may be that of a simulation.
+	if key != s.space.Session(kv.Lease).Alive() && key != s.space.Clock(kv.Lease) && !s.space.Queued(key) {
+		return
+	}
+	lead := written.AtMS - now
+	if best, ok := s.clocks[kv.Lease]; !ok || lead > best.lead || now-best.at > measuredFor {
+		s.clocks[kv.Lease] = measurement{lead, now}
+	}
+}
+
+// skew returns the greatest difference.
+func (c clocks) skew() (most int64, ok bool) {
+	for _, m := range c {
+		most = max(most, m.lead, -m.lead)
+	}
+	return most, len(c) > 0
+}

@@ -1,0 +1,63 @@
+package exporter
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// descs are the metrics. The package's comment says what each means.
+type descs struct {
+	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, overdue, foreign *prometheus.Desc
+	limiterDefault, limiterKeys, limiterFull                                               *prometheus.Desc
+	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobLost, jobFailed                 *prometheus.Desc
+	requests                                                                               *prometheus.Desc
+	sessions, leases, keys, skew                                                           *prometheus.Desc
+	up, revision, answer, lists, dropped                                                   *prometheus.Desc
+
+	all []*prometheus.Desc
+}
+
+func newDescs(namespace string) (d descs) {
+	constant := prometheus.Labels{"namespace": namespace}
+	of := func(labels ...string) func(name, help string) *prometheus.Desc {
+		return func(name, help string) *prometheus.Desc {
+			desc := prometheus.NewDesc("etcdkit_"+name, help, labels, constant)
+			d.all = append(d.all, desc)
+			return desc
+		}
+	}
+	queue, limiter, job, request, namespaced := of("kind", "name"), of("name"), of("job_name"), of("store", "state"), of()
+
+	d.limit = queue("limit", "Limit of the queue.")
+	d.held = queue("held", "Weight of the requests that hold a permit.")
+	d.waiting = queue("waiting", "Requests that wait.")
+	d.waitingWeight = queue("waiting_weight", "Weight of the requests that wait.")
+	d.oldestWait = queue("oldest_wait_seconds", "Age of the oldest request that waits, by the clocks of its process and of the exporter; 0 if none waits.")
+	d.oldestHold = queue("oldest_hold_seconds", "Greatest possible age of the oldest hold; 0 if no request holds.")
+	d.maxHold = queue("oldest_hold_max_hold_seconds", "MaxHold of the request with the oldest hold, if it has one.")
+	d.overdue = queue("overdue_holders", "Requests that have held for longer than their MaxHold since the exporter saw the grant.")
+	d.foreign = queue("foreign_keys", "Keys in the range of the queue that another program has written, or that have no lease.")
+
+	d.limiterDefault = limiter("limiter_default_limit", "Limit of each key of the limiter that has none of its own.")
+	d.limiterKeys = limiter("limiter_keys", "Keys of the limiter with at least one request.")
+	d.limiterFull = limiter("limiter_full_keys", "Keys of the limiter at which a request of weight 1 would wait.")
+
+	d.jobRun = job("job_last_run_timestamp_seconds", "Start of the latest recorded attempt.")
+	d.jobSuccess = job("job_last_success_timestamp_seconds", "Latest recorded end of a run without an error.")
+	d.jobNext = job("job_next_fire_timestamp_seconds", "Fire time after the latest recorded one, while a live process runs the job by a period.")
+	d.jobRunning = job("job_running", "Whether a run of the job is active.")
+	d.jobPaused = job("job_paused", "Whether the job is paused.")
+	d.jobLost = job("job_lost_runs", "Kept records of runs whose process was lost.")
+	d.jobFailed = job("job_failed_runs", "Kept records of runs that failed.")
+
+	d.requests = request("requests", "Records of requests in the store, by state.")
+
+	d.sessions = namespaced("sessions", "Live sessions.")
+	d.leases = namespaced("leases", "Leases that have keys in the namespace.")
+	d.keys = namespaced("keys", "Keys in the namespace.")
+	d.skew = namespaced("clock_skew_seconds", "Greatest difference between a time that a live process has written and the time at which the exporter received it.")
+
+	d.up = namespaced("exporter_up", "Whether etcd has confirmed the published state lately.")
+	d.revision = namespaced("exporter_revision", "Revision of etcd that the published state has reached.")
+	d.answer = namespaced("exporter_last_answer_timestamp_seconds", "Time of etcd's latest answer about the namespace.")
+	d.lists = namespaced("exporter_lists_total", "Reads of the whole namespace.")
+	d.dropped = namespaced("exporter_series_dropped", "Series that are not published because there are more names than MaxNames.")
+	return d
+}

@@ -1,0 +1,136 @@
+package exporter_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+func nothing(context.Context, *schedlock.Run) error { return nil }
+
+// crash ends a session as if its process had died: nothing more is sent.
+func (f fixture) crash(s *concurrency.Session, c *embedtest.Client) {
+	f.T.Helper()
+	lease := s.Lease()
+	require.NoError(f.T, c.Close())
+	// The client's end may have ended the lease already.
+	if err := f.ExpireLease(ctxT(f.T), lease); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		require.NoError(f.T, err)
+	}
+}
+
+// The metrics of a job follow its History: runs that ended well, failed, are active, and were lost.
+func TestJob(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	l, err := schedlock.New(s, nil)
+	require.NoError(t, err)
+	e := f.export(s, nil)
+	const job = "internal/reports.Daily"
+	job1 := `job_name="` + job + `"`
+	tick := func(n int) schedlock.CallOption {
+		return schedlock.Tick(time.Now().Add(-time.Hour).Truncate(time.Minute).Add(time.Duration(n) * time.Second))
+	}
+	_, err = l.Do(ctx, job, nothing, tick(1))
+	require.NoError(t, err)
+	done, err := l.History(ctx, job)
+	require.NoError(t, err)
+	want := map[string]float64{
+		"job_last_success_timestamp_seconds": float64(done[0].End.UnixMilli()) / 1000, "job_last_run_timestamp_seconds": float64(done[0].Start.UnixMilli()) / 1000,
+		"job_running": 0, "job_paused": 0, "job_lost_runs": 0, "job_failed_runs": 0,
+	}
+	got := e.shows(of(job1, want))
+	require.NotContains(t, got, "job_next_fire_timestamp_seconds{"+job1+"}", "its period is not known")
+
+	_, err = l.Do(ctx, job, func(context.Context, *schedlock.Run) error { return errors.New("no") }, tick(2))
+	require.Error(t, err)
+	failed, err := l.History(ctx, job)
+	require.NoError(t, err)
+	want["job_failed_runs"], want["job_last_run_timestamp_seconds"] = 1, float64(failed[0].Start.UnixMilli())/1000
+	e.shows(of(job1, want))
+
+	o, c := f.Session(idle())
+	other, err := schedlock.New(o, nil)
+	require.NoError(t, err)
+	started := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := other.Do(ctx, job, func(ctx context.Context, _ *schedlock.Run) error { close(started); <-ctx.Done(); return nil }, tick(3))
+		ended <- err
+	}()
+	closed(t, started, "the run starts")
+	want["job_running"] = 1
+	active, err := l.History(ctx, job)
+	require.NoError(t, err)
+	want["job_last_run_timestamp_seconds"] = float64(active[0].Start.UnixMilli()) / 1000
+	e.shows(of(job1, want))
+	f.crash(o, c)
+	want["job_running"], want["job_lost_runs"] = 0, 1
+	e.shows(of(job1, want))
+	require.NoError(t, l.Pause(ctx, job, "why"))
+	want["job_paused"] = 1
+	e.shows(of(job1, want))
+	f.export(s, nil).shows(of(job1, want))
+	require.NoError(t, l.Resume(ctx, job))
+	want["job_paused"] = 0
+	e.shows(of(job1, want))
+}
+
+// The next fire time of a job is known while a process runs it by a period: it is the one after the latest
+// record, and so it passes if no process starts it.
+func TestNextFireTime(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	watcher, _ := f.Session(idle())
+	l, err := schedlock.New(s, nil)
+	require.NoError(t, err)
+	e := f.export(watcher, nil)
+	_, err = l.Do(ctx, "job", nothing, schedlock.Every(time.Hour))
+	require.NoError(t, err)
+	h, err := l.History(ctx, "job")
+	require.NoError(t, err)
+	const name = `job_next_fire_timestamp_seconds{job_name="job"}`
+	e.shows(map[string]float64{name: float64(h[0].Tick.Add(time.Hour).Unix())})
+	require.NoError(t, s.Close(ctx))
+	require.Eventually(t, func() bool { _, there := e.series()[name]; return !there }, soon, look, "no live process knows the period")
+	require.Contains(t, e.series(), `job_last_success_timestamp_seconds{job_name="job"}`)
+}
+
+// The latest success is known after its record was removed, and through another list.
+func TestLastSuccessOutlivesItsRecord(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	l, err := schedlock.New(s, &schedlock.Options{Keep: 1})
+	require.NoError(t, err)
+	_, err = l.Do(ctx, "job", nothing, schedlock.Tick(time.Now().Add(-time.Hour)))
+	require.NoError(t, err)
+	h, err := l.History(ctx, "job")
+	require.NoError(t, err)
+	want := map[string]float64{`job_last_success_timestamp_seconds{job_name="job"}`: float64(h[0].End.UnixMilli()) / 1000}
+	e := f.export(s, brief())
+	e.shows(want)
+	_, err = l.Do(ctx, "job", func(context.Context, *schedlock.Run) error { return errors.New("no") }, schedlock.Tick(time.Now().Add(-time.Minute)))
+	require.Error(t, err)
+	want[`job_failed_runs{job_name="job"}`] = 1
+	e.shows(want)
+	h, err = l.History(ctx, "job")
+	require.NoError(t, err)
+	require.Len(t, h, 1)
+	lists := e.series()["exporter_lists_total{}"]
+	require.Eventually(t, func() bool { return e.series()["exporter_lists_total{}"] > lists }, soon, look)
+	e.shows(want)
+}

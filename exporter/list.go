@@ -1,0 +1,126 @@
+package exporter
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// How many keys are read at once. Values are small, but for the records of requests, each of which
+// may contain a result of up to 128 KiB.
+const (
+	pageSize   = 1000
+	fewRecords = 32
+	manyAtOnce = 256
+	lightPage  = 1 << 20 // bytes of a page after which the next one may have twice as many records
+)
+
+// listing reads the keys of a namespace as of one revision, that of its first read.
+type listing struct {
+	kv       clientv3.KV
+	revision int64
+	page     int64
+	put      func(*mvccpb.KeyValue)
+}
+
+// list reads the namespace.
+func (e *Exporter) list(ctx context.Context) (fresh *state, revision int64, err error) {
+	fresh = newState(e.space)
+	now := e.now()
+	l := &listing{kv: e.kv, page: e.page, put: func(kv *mvccpb.KeyValue) { fresh.put(kv, now) }}
+	stores, end := e.space.Stores(), clientv3.GetPrefixRangeEnd(e.space.Root())
+	afterStores := clientv3.GetPrefixRangeEnd(stores)
+	if err := l.all(ctx, e.space.Root(), stores); err != nil {
+		return nil, 0, err
+	}
+	for from := stores; from != ""; {
+		if from, err = l.store(ctx, fresh, from, afterStores); err != nil {
+			return nil, 0, err
+		}
+	}
+	if err := l.all(ctx, afterStores, end); err != nil {
+		return nil, 0, err
+	}
+	fresh.revision = l.revision
+	return fresh, l.revision, nil
+}
+
+// store reads the keys of the first store in a range, without the values of parts of results. It
+// returns where the next one begins, or "".
+func (l *listing) store(ctx context.Context, fresh *state, from, end string) (next string, err error) {
+	resp, err := l.get(ctx, from, end, 1, clientv3.WithKeysOnly())
+	if err != nil || len(resp.Kvs) == 0 {
+		return "", err
+	}
+	first := string(resp.Kvs[0].Key)
+	name, ok := fresh.space.ParseStore(first)
+	if !ok {
+		l.put(resp.Kvs[0])
+		return first + "\x00", nil
+	}
+	keys := fresh.space.Store(name)
+	records, after, next := keys.Records(), clientv3.GetPrefixRangeEnd(keys.Records()), clientv3.GetPrefixRangeEnd(keys.Range)
+	if err = l.all(ctx, keys.Range, records, clientv3.WithKeysOnly()); err == nil {
+		err = l.records(ctx, records, after)
+	}
+	if err == nil {
+		err = l.all(ctx, after, next, clientv3.WithKeysOnly())
+	}
+	return next, err
+}
+
+// all reads a range, a full page at once.
+func (l *listing) all(ctx context.Context, from, end string, opts ...clientv3.OpOption) error {
+	return l.pages(ctx, from, end, l.page, l.page, opts...)
+}
+
+// records reads a range of records, as many at once as their size allows.
+func (l *listing) records(ctx context.Context, from, end string) error {
+	return l.pages(ctx, from, end, min(fewRecords, l.page), min(manyAtOnce, l.page))
+}
+
+// pages reads a range, so many keys at once at first, and at most.
+func (l *listing) pages(ctx context.Context, from, end string, page, most int64, opts ...clientv3.OpOption) error {
+	for {
+		resp, err := l.get(ctx, from, end, page, opts...)
+		if commit.TooLarge(err) {
+			if page == 1 { // its value cannot be read, and is not needed
+				resp, err = l.get(ctx, from, end, 1, clientv3.WithKeysOnly())
+			} else {
+				page = max(1, page/2)
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		size := 0
+		for _, kv := range resp.Kvs {
+			size += len(kv.Value)
+			l.put(kv)
+		}
+		if !resp.More {
+			return nil
+		}
+		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+		if size < lightPage {
+			page = min(2*page, most)
+		} else {
+			page = max(1, page/2)
+		}
+	}
+}
+
+// get reads the first keys of a range as of the revision of the listing.
+func (l *listing) get(ctx context.Context, from, end string, limit int64, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	resp, err := l.kv.Get(call, from, append([]clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(l.revision)}, opts...)...)
+	if err == nil && l.revision == 0 {
+		l.revision = resp.Header.Revision
+	}
+	return resp, err
+}
