@@ -108,8 +108,9 @@ func lockDataDir(tmp, name string, create int) (_ *dataDir, err error) {
 func (d *dataDir) path() string { return filepath.Join(d.tmp.Name(), d.name) }
 
 // remove removes the directory, with the lock file last, so that a sweep can complete the
-// removal if the process dies during it. On Windows a file must be closed before its removal.
-// Further calls do nothing.
+// removal if the process dies during it. The file is removed while it is locked: newDataDir, which
+// may be waiting for the lock, sees then that it is gone. On Windows a file must be closed before its
+// removal. Further calls do nothing.
 func (d *dataDir) remove() error {
 	if d.removed {
 		return nil
@@ -125,8 +126,11 @@ func (d *dataDir) remove() error {
 	if err != nil {
 		return fmt.Errorf("embedtest: remove data directory: %w", err)
 	}
+	if d.root.Remove(lockFile) != nil {
+		_ = d.lock.Close()
+		_ = d.root.Remove(lockFile)
+	}
 	_ = d.lock.Close()
-	_ = d.root.Remove(lockFile)
 	_ = d.root.Close()
 	if err := d.tmp.Remove(d.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("embedtest: remove data directory: %w", err)
