@@ -1,0 +1,195 @@
+// Package signals holds alert rules of Prometheus and dashboards of Grafana to the metrics that a package
+// publishes. Where promtool is installed, it checks their syntax as well and runs the unit tests of the
+// rules.
+package signals
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	notMetrics = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\b(by|on|without|ignoring|group_left|group_right) \([^)]*\)`)
+	metric     = regexp.MustCompile(`\betcdkit_\w+`)
+)
+
+// metricsIn returns the metrics of this library in a query: without the names of labels.
+func metricsIn(query string) []string {
+	return metric.FindAllString(notMetrics.ReplaceAllString(query, " "), -1)
+}
+
+type rule struct {
+	Alert, Expr string
+	Labels      map[string]string
+	Annotations struct{ Summary, Description string }
+}
+
+// Rules checks a file of alert rules and the file of its unit tests: every metric of this library in them is
+// one of the published ones, each alert says what is wrong and what to do, and has a test in which it fires
+// and one in which it is silent. It returns the metrics of the rules.
+func Rules(t testing.TB, rulesFile, testsFile string, published []string) (used []string) {
+	t.Helper()
+	var rules struct{ Groups []struct{ Rules []rule } }
+	read(t, rulesFile, &rules)
+	var tests struct {
+		Tests []struct {
+			Cases []struct {
+				Alert    string `yaml:"alertname"`
+				Expected []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	read(t, testsFile, &tests)
+	tested := map[string]map[bool]bool{}
+	for _, test := range tests.Tests {
+		for _, c := range test.Cases {
+			if tested[c.Alert] == nil {
+				tested[c.Alert] = map[bool]bool{}
+			}
+			tested[c.Alert][len(c.Expected) > 0] = true
+		}
+	}
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			found := metricsIn(r.Expr)
+			require.Subset(t, published, found, r.Alert)
+			used = append(used, found...)
+			require.Contains(t, []string{"warning", "critical"}, r.Labels["severity"], r.Alert)
+			require.NotEmpty(t, r.Annotations.Summary, r.Alert)
+			require.NotEmpty(t, r.Annotations.Description, r.Alert)
+			require.Equal(t, map[bool]bool{true: true, false: true}, tested[r.Alert], "%s: whether a test has it fire, and whether one has it silent", r.Alert)
+			delete(tested, r.Alert)
+		}
+	}
+	require.Empty(t, tested, "tests of alerts that do not exist")
+	require.NotEmpty(t, used)
+	promtool(t, "check", "rules", rulesFile)
+	promtool(t, "test", "rules", testsFile)
+	return used
+}
+
+// Dashboard checks a dashboard: every metric of this library in it is one of the published ones, each panel
+// says which question it answers, and the queries have no variable but the namespace and the interval. It
+// returns the metrics of the panels.
+func Dashboard(t testing.TB, file string, published []string) (used []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var d struct {
+		Panels []struct {
+			ID                 int
+			Title, Description string
+			Targets            []struct{ Expr string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &d))
+	ids, queries := map[int]bool{}, "groups:\n  - name: dashboard\n    rules:\n"
+	for _, p := range d.Panels {
+		require.False(t, ids[p.ID], "the ID of panel %q", p.Title)
+		ids[p.ID] = true
+		require.Contains(t, p.Description, "?", p.Title)
+		require.NotEmpty(t, p.Targets, p.Title)
+		for _, target := range p.Targets {
+			found := metricsIn(target.Expr)
+			require.NotEmpty(t, found, target.Expr)
+			require.Subset(t, published, found, p.Title)
+			used = append(used, found...)
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$namespace", "x").Replace(target.Expr)
+			require.NotContains(t, expr, "$", "a variable that the dashboard does not have")
+			queries += fmt.Sprintf("      - {record: panel%d, expr: %q}\n", p.ID, expr)
+		}
+	}
+	checked := filepath.Join(t.TempDir(), "queries.yaml")
+	require.NoError(t, os.WriteFile(checked, []byte(queries), 0o600))
+	promtool(t, "check", "rules", checked)
+	return used
+}
+
+// Shown checks that each published metric is used in a rule or a panel, but for those that are not meant to
+// be.
+func Shown(t testing.TB, published, used []string, except ...string) {
+	t.Helper()
+	base := func(name string) string {
+		for _, part := range []string{"_bucket", "_sum", "_count"} {
+			if s, ok := strings.CutSuffix(name, part); ok {
+				return s
+			}
+		}
+		return name
+	}
+	missing := map[string]bool{}
+	for _, name := range published {
+		missing[base(name)] = true
+	}
+	for _, name := range used {
+		delete(missing, base(name))
+	}
+	slices.Sort(except)
+	require.Equal(t, except, slices.Sorted(maps.Keys(missing)), "metrics in no panel and no alert")
+}
+
+func read(t testing.TB, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(text, into), file)
+}
+
+// promtool runs promtool, where it is installed.
+func promtool(t testing.TB, args ...string) {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Logf("promtool is not installed (`make alerts` says how to get it): not run: promtool %s", strings.Join(args, " "))
+		return
+	}
+	out, err := exec.Command(path, args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// Compose checks a file for Docker Compose: every file that it mounts exists and can be read, and Prometheus
+// finds the files of rules that its configuration names.
+func Compose(t testing.TB, file string) {
+	t.Helper()
+	var compose struct {
+		Services map[string]struct {
+			Image   string
+			Volumes []string
+		}
+	}
+	read(t, file, &compose)
+	inside := map[string]string{}
+	for name, s := range compose.Services {
+		require.NotEmpty(t, s.Image, name)
+		for _, v := range s.Volumes {
+			parts := strings.Split(v, ":")
+			require.Len(t, parts, 3, v)
+			source := filepath.Join(filepath.Dir(file), parts[0])
+			var content any
+			read(t, source, &content) // JSON is YAML, too
+			inside[parts[1]] = source
+		}
+	}
+	config := inside["/etc/prometheus/prometheus.yml"]
+	require.NotEmpty(t, config)
+	var prometheus struct {
+		RuleFiles []string `yaml:"rule_files"`
+	}
+	read(t, config, &prometheus)
+	for _, f := range prometheus.RuleFiles {
+		require.Contains(t, inside, f)
+	}
+	require.NotEmpty(t, prometheus.RuleFiles)
+	promtool(t, "check", "config", "--syntax-only", config)
+}
