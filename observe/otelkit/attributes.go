@@ -1,12 +1,14 @@
 package otelkit
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -36,6 +38,9 @@ type sets struct {
 	names map[string]struct{}
 	built map[labels]metric.MeasurementOption
 }
+
+// scratch is where the attributes of a span's end are put together: the span copies them.
+var scratch = sync.Pool{New: func() any { return new([]attribute.KeyValue) }}
 
 // known returns the name, or other if too many others came before it.
 func (s *sets) known(name string) string {
@@ -85,45 +90,42 @@ func (s *sets) of(l labels) metric.MeasurementOption {
 	return built
 }
 
-// ofCall returns the attributes of a span when its call begins.
+// ofCall returns the attributes that a span has from its beginning, for samplers: what the call is for.
 func (k *kit) ofCall(c observe.Call) []attribute.KeyValue {
-	all := append(make([]attribute.KeyValue, 0, len(k.sets.common)+10), k.sets.common...)
-	all = append(all, attribute.String("etcdkit.namespace", c.Namespace),
+	all := make([]attribute.KeyValue, 0, len(k.sets.common)+3)
+	return append(append(all, k.sets.common...), attribute.String("etcdkit.namespace", c.Namespace),
 		attribute.String("etcdkit.kind", string(c.Kind)), attribute.String("etcdkit.name", c.Name))
+}
+
+// describe gives a span its other attributes.
+func describe(span trace.Span, c observe.Call, o observe.Outcome) {
+	if !span.IsRecording() {
+		return
+	}
+	all := scratch.Get().(*[]attribute.KeyValue)
 	text := func(key, value string) {
 		if value != "" {
-			all = append(all, attribute.String("etcdkit."+key, value))
+			*all = append(*all, attribute.String(key, value))
 		}
 	}
 	number := func(key string, value int64) {
 		if value != 0 {
-			all = append(all, attribute.Int64("etcdkit."+key, value))
+			*all = append(*all, attribute.Int64(key, value))
 		}
 	}
-	text("key", c.Key)
-	text("operation", c.Operation)
-	text("scope", c.Scope)
-	text("ref", c.Ref)
-	number("weight", int64(c.Weight))
-	number("token", c.Token)
-	number("attempt", int64(c.Attempt))
+	text("etcdkit.key", c.Key)
+	text("etcdkit.operation", c.Operation)
+	text("etcdkit.scope", c.Scope)
+	text("etcdkit.ref", c.Ref)
+	number("etcdkit.weight", int64(c.Weight))
+	number("etcdkit.token", cmp.Or(o.Token, c.Token))
+	number("etcdkit.attempt", int64(cmp.Or(o.Attempt, c.Attempt)))
 	if !c.Tick.IsZero() {
-		text("tick", c.Tick.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+		text("etcdkit.tick", c.Tick.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 	}
-	return all
-}
-
-// ofOutcome returns the attributes of a span when its call ends.
-func ofOutcome(o observe.Outcome) []attribute.KeyValue {
-	all := []attribute.KeyValue{attribute.String("etcdkit.result", string(o.Result))}
-	if o.Reason != "" {
-		all = append(all, attribute.String("etcdkit.reason", string(o.Reason)))
-	}
-	if o.Token != 0 {
-		all = append(all, attribute.Int64("etcdkit.token", o.Token))
-	}
-	if o.Attempt != 0 {
-		all = append(all, attribute.Int("etcdkit.attempt", o.Attempt))
-	}
-	return all
+	text("etcdkit.result", string(o.Result))
+	text("etcdkit.reason", string(o.Reason))
+	span.SetAttributes(*all...)
+	*all = (*all)[:0]
+	scratch.Put(all)
 }

@@ -81,9 +81,9 @@ func (k *kit) start(ctx context.Context, c observe.Call) (context.Context, func(
 	return ctx, func(o observe.Outcome) {
 		k.active.Add(ctx, -1, active)
 		k.ended(ctx, c, o)
-		span.SetAttributes(ofOutcome(o)...)
+		describe(span, c, o)
 		if isError(o.Result) {
-			span.SetStatus(statusError, describe(o))
+			span.SetStatus(statusError, failure(o))
 		}
 		if isWork(c.Op) {
 			span.End(trace.WithTimestamp(begun.Add(o.Took)))
@@ -104,8 +104,8 @@ func isError(r observe.Result) bool {
 	return r == observe.Lost || r == observe.Error || r == observe.Failed
 }
 
-// describe describes the error of an outcome, for the status of a span.
-func describe(o observe.Outcome) string {
+// failure describes the error of an outcome, for the status of a span.
+func failure(o observe.Outcome) string {
 	if o.Err != nil {
 		return o.Err.Error()
 	}
