@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/hook"
 )
 
 // releaseWithin is how long the end of an outgoing call waits for etcd to confirm the release of its
 // permit. The release then continues in the background.
 const releaseWithin = 2 * time.Second
 
-// hold returns the context of a call under a permit, and what ends the call.
+// hold returns the context of a call under a permit, with the values that hooks have given the hold, and
+// what ends the call.
 func (a *Admission) hold(ctx context.Context, p *concurrency.Permit, report func(error)) (context.Context, func(), error) {
-	work, cancel := context.WithCancelCause(ctx)
+	work, cancel := context.WithCancelCause(hook.With(ctx, p.Context()))
 	unlink := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
 	leave := sync.OnceFunc(func() {
 		defer cancel(nil) // not before the release: work would end with another cause than the permit's
