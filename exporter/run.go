@@ -96,9 +96,6 @@ func (e *Exporter) replace(fresh *state, revision, asOf int64) {
 func (e *Exporter) received(resp clientv3.WatchResponse) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if resp.Header.Revision < e.revision {
-		return errors.New("etcd's history was taken back, or the member is behind")
-	}
 	// What happened while the watch was interrupted arrives late, and says nothing about clocks.
 	live, now := time.Since(e.answered) <= 2*e.opts.Probe, e.now()
 	for _, ev := range resp.Events {

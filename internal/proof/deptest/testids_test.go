@@ -21,8 +21,8 @@ var (
 
 // requiredIDs lists what docs/tested-failures.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples to the protocol
-// (S: safety, L: liveness), to the index of requests and permits (W), to hooks (H) and to limits by key (N), lessons of
-// other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), and what attacks on a
+// (S: safety, L: liveness), to the index of requests and permits (W), to hooks (H), to limits by key (N) and to a
+// picture of the fleet (O), lessons of other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), and what attacks on a
 // finished version have found (A). Numbers that are left out belong to packages and modes that
 // do not exist yet.
 func requiredIDs() []string {
@@ -42,6 +42,7 @@ func requiredIDs() []string {
 	add("W", "%d", 1, 22)
 	add("H", "%d", 1, 3)
 	add("N", "%d", 1, 16)
+	add("O", "%d", 1, 6)
 	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
