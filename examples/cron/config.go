@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 )
 
 // config is what the flags say.
@@ -15,6 +17,7 @@ type config struct {
 	ttl       time.Duration
 	period    time.Duration
 	timeout   time.Duration
+	metrics   string
 }
 
 func parseFlags(args []string, out io.Writer) (config, error) {
@@ -27,6 +30,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.DurationVar(&c.ttl, "ttl", 3*time.Second, "TTL of the workers' sessions, whole seconds")
 	f.DurationVar(&c.period, "period", 8*time.Second, "interval of the slowest jobs, from which all other times follow")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
+	metrics.Flag(f, &c.metrics)
 	f.Usage = func() {
 		fmt.Fprintln(out, "cron runs scheduled jobs in a fleet of processes with wrong clocks, kills, pauses and restarts\nthem, and counts from outside how often each fire time started.")
 		f.PrintDefaults()

@@ -26,7 +26,9 @@ func TestCron(t *testing.T) {
 	}
 	for try := 1; ; try++ {
 		var r outcome
-		status := progtest.New(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms").Result(&r)
+		p := progtest.New(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms", "-metrics", "127.0.0.1:0")
+		p.Stderr = progtest.Scrape(t, &p.Err, `etcdkit_job_last_run_timestamp_seconds\{job_name="heartbeat",namespace="cron-\w+"\}`, `etcdkit_sessions\{namespace="cron-\w+"\} [1-9]`)
+		status := p.Result(&r)
 		wrong := r.unlike(want)
 		switch {
 		case status == 0 && (wrong == "" || r.Excused > 0):
@@ -69,6 +71,12 @@ func (o outcome) unlike(faults int) (wrong string) {
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	progtest.New(t, "-workers", "3", "-skew", "500ms").Interrupted()
+}
+
+// An address of -metrics that is in use is refused before the run.
+func TestMetricsInUse(t *testing.T) {
+	t.Parallel()
+	progtest.New(t).MetricsInUse()
 }
 
 func TestEtcdThatIsNotThere(t *testing.T) {

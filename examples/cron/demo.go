@@ -14,26 +14,39 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// demo is one run.
-func demo(ctx context.Context, c config) (r *outcome, err error) {
+// demo is one run, with its etcd.
+func demo(ctx context.Context, c config) (*outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
 	defer cancel()
 	if !child.CanPause {
 		fmt.Fprintln(os.Stderr, "cron: processes cannot be paused on this system: that part is left out")
 	}
+	page, err := metrics.Listen(c.metrics, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer page.Close()
 	endpoints, stop, err := cluster.Open(ctx, c.endpoints)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
+	s := settings{Endpoints: endpoints, Namespace: "cron-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl, Margin: c.margin()}
+	if err := page.Publish(endpoints, s.Namespace); err != nil {
+		return nil, err
+	}
+	return experiment(ctx, c, s)
+}
+
+// experiment is one run on an etcd. It leaves no process and no key.
+func experiment(ctx context.Context, c config, s settings) (r *outcome, err error) {
 	begun := time.Now()
-	f, ctx := newFleet(ctx, c, settings{
-		Endpoints: endpoints, Namespace: "cron-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl, Margin: c.margin(),
-	})
+	f, ctx := newFleet(ctx, c, s)
 	defer f.fail(nil)
 	started := false
 	defer func() {
@@ -52,7 +65,7 @@ func demo(ctx context.Context, c config) (r *outcome, err error) {
 	started = true
 	faults := plannedFaults()
 	go watchStalls(ctx, f.log.add)
-	client, err := cluster.Dial(endpoints)
+	client, err := cluster.Dial(s.Endpoints)
 	if err != nil {
 		return nil, err
 	}

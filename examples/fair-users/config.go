@@ -6,6 +6,8 @@ import (
 	"io"
 	"regexp"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 )
 
 // config is the flags.
@@ -16,6 +18,7 @@ type config struct {
 	load      time.Duration
 	ttl       time.Duration
 	timeout   time.Duration
+	metrics   string
 	picture   string
 	only      *regexp.Regexp
 }
@@ -41,6 +44,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.DurationVar(&c.load, "load", 6*time.Second, "how long the users send requests, in each of the two ways")
 	f.DurationVar(&c.ttl, "ttl", 20*time.Second, "TTL of the gateways' sessions, whole seconds")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
+	metrics.Flag(f, &c.metrics)
 	f.StringVar(&c.picture, "picture", "", "write a picture of the waits to this SVG file")
 	only := f.String("only", "", "run only the parts whose names match this regular expression")
 	f.Usage = func() {

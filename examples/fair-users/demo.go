@@ -15,6 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/backend"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
 	"github.com/etcdkit/etcdkit/examples/internal/downstream"
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 	"github.com/etcdkit/etcdkit/examples/internal/waits"
 )
 
@@ -39,6 +40,11 @@ type demo struct {
 func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
 	defer cancel()
+	page, err := metrics.Listen(c.metrics, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer page.Close()
 	endpoints, stop, err := cluster.Open(ctx, c.endpoints)
 	if err != nil {
 		return nil, err
@@ -46,6 +52,9 @@ func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome,
 	defer stop()
 	d := &demo{config: c, proxy: backend.NewProxy(gateways, true), progress: progress, begun: time.Now(), events: map[backend.Event]int{}}
 	d.settings = settings{Endpoints: endpoints, Namespace: "fair-users-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl}
+	if err = page.Publish(endpoints, d.Namespace); err != nil {
+		return nil, err
+	}
 	d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
 	if err = d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err }); err != nil {
 		return nil, err

@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	progtest.Main(m, main)
 }
 
+// published is a metric that scrapes of a run with -metrics show.
+const published = `etcdkit_held\{kind="limiter_total",name="\w+",namespace="fair-users-\w+"\} [1-9]`
+
 // run is a run in this process; the gateways and the model are processes of their own.
 func run(t *testing.T, args ...string) outcome {
 	t.Helper()
@@ -26,6 +29,9 @@ func run(t *testing.T, args ...string) outcome {
 		c, err := parseFlags(args, io.Discard)
 		if err != nil {
 			return err
+		}
+		if c.metrics != "" {
+			progress = progtest.Scrape(t, progress, published)
 		}
 		o, err := demonstrate(t.Context(), c, progress)
 		if err == nil {
@@ -44,7 +50,7 @@ func TestFairUsers(t *testing.T) {
 		t.Skip("users send requests for 3 s in each of two ways: 15 s")
 	}
 	t.Parallel()
-	o := run(t, "-only", "queue|limit", "-load", "3s")
+	o := run(t, "-only", "queue|limit", "-load", "3s", "-metrics", "127.0.0.1:0")
 	if len(o.ways()) != 2 || len(o.ByUser.Users) != 20 || len(o.Steps) != 0 {
 		t.Errorf("%+v", o)
 	}
@@ -67,6 +73,12 @@ func TestInterrupt(t *testing.T) {
 	}
 	t.Parallel()
 	progtest.New(t).Interrupted()
+}
+
+// An address of -metrics that is in use is refused before the run.
+func TestMetricsInUse(t *testing.T) {
+	t.Parallel()
+	progtest.New(t).MetricsInUse()
 }
 
 func TestEtcdThatIsNotThere(t *testing.T) {

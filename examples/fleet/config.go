@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 )
 
 // step is the duration of one step of work.
@@ -23,6 +25,7 @@ type config struct {
 	timeline   string
 	history    string
 	timeout    time.Duration
+	metrics    string
 
 	sabotage string // set by tests: see sabotage.go
 }
@@ -41,6 +44,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.StringVar(&c.timeline, "timeline", "", "write a timeline of the run to this SVG file")
 	f.StringVar(&c.history, "history", "", "write all events to this file, one JSON object per line")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "fail if the run takes longer")
+	metrics.Flag(f, &c.metrics)
 	f.Usage = func() {
 		fmt.Fprintln(out, "fleet runs executions under one limit in many processes, makes executions and processes\nfail, and measures from outside whether the limit held.")
 		f.PrintDefaults()

@@ -29,7 +29,10 @@ func TestFleet(t *testing.T) {
 	}
 	t.Parallel()
 	picture := filepath.Join(t.TempDir(), "out.svg")
-	status, r := outcome(t, "", "-executions", "20", "-kill", "0.2", "-ttl", "2s", "-timeline", picture)
+	var r report
+	p := progtest.New(t, "-executions", "20", "-kill", "0.2", "-ttl", "2s", "-timeline", picture, "-metrics", "127.0.0.1:0")
+	p.Stderr = progtest.Scrape(t, &p.Err, `etcdkit_held\{kind="semaphore",name="executions",namespace="fleet-\w+"\} [1-9]`)
+	status := p.Result(&r)
 	if status != 0 || !r.OK || r.Succeeded != 20 || r.Peak > 5 || r.Peak < 2 || r.LeftBehind != 0 {
 		t.Errorf("status %d, %+v", status, r)
 	}
@@ -123,6 +126,12 @@ func TestHistoryOfAFailedRun(t *testing.T) {
 	if !bytes.Contains(written, []byte(evReady)) {
 		t.Errorf("%d bytes of history, stderr %s", len(written), &p.Err)
 	}
+}
+
+// An address of -metrics that is in use is refused before the run.
+func TestMetricsInUse(t *testing.T) {
+	t.Parallel()
+	progtest.New(t).MetricsInUse()
 }
 
 func TestEtcdThatIsNotThere(t *testing.T) {

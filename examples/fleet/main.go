@@ -34,6 +34,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/examples/internal/child"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 	"github.com/etcdkit/etcdkit/examples/internal/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
@@ -63,6 +64,11 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	if err := out.check(); err != nil {
 		return false, err
 	}
+	page, err := metrics.Listen(c.metrics, os.Stderr)
+	if err != nil {
+		return false, err
+	}
+	defer page.Close()
 	endpoints, stop, err := cluster.Open(ctx, c.endpoints)
 	if err != nil {
 		return false, err
@@ -72,6 +78,9 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	s := settings{
 		Endpoints: endpoints, Namespace: "fleet-" + strings.ToLower(rand.Text()[:8]), Limit: c.admits(),
 		TTL: c.ttl, Margin: c.margin(), MaxHold: c.maxHold(), Unchecked: c.sabotage == "unchecked",
+	}
+	if err := page.Publish(endpoints, s.Namespace); err != nil {
+		return false, err
 	}
 	watcher, err := observe(ctx, s)
 	if err != nil {

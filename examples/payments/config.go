@@ -6,6 +6,8 @@ import (
 	"io"
 	"regexp"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 )
 
 // config is the flags.
@@ -14,6 +16,7 @@ type config struct {
 	orders    int
 	ttl       time.Duration
 	timeout   time.Duration
+	metrics   string
 	only      *regexp.Regexp
 }
 
@@ -31,6 +34,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.IntVar(&c.orders, "orders", 12, "number of orders in each of the larger phases")
 	f.DurationVar(&c.ttl, "ttl", 5*time.Second, "TTL of the servers' sessions, whole seconds")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
+	metrics.Flag(f, &c.metrics)
 	only := f.String("only", "", "run only the phases whose names match this regular expression")
 	f.Usage = func() {
 		fmt.Fprintln(out, "payments sends each payment five times at once, to four servers, while servers and etcd's\nmembers fail, and reads from the provider's books how often it was charged.")

@@ -16,6 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
@@ -40,6 +41,11 @@ func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome,
 	defer cancel()
 	d := &demo{config: c}
 	begun := time.Now()
+	page, err := metrics.Listen(c.metrics, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer page.Close()
 	endpoints, own, stop, err := cluster.OpenMembers(ctx, c.endpoints, 3)
 	if err != nil {
 		return nil, err
@@ -50,6 +56,9 @@ func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome,
 		Endpoints: endpoints, Namespace: "payments-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl, Margin: c.margin(), Lifetime: lifetime,
 	})
 	defer d.Fail(nil)
+	if err = page.Publish(endpoints, d.Namespace); err != nil {
+		return nil, err
+	}
 	if d.etcd, err = cluster.Dial(endpoints); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	progtest.Main(m, main)
 }
 
+// published is a metric that scrapes of a run with -metrics show.
+const published = `etcdkit_requests\{namespace="payments-\w+",state="done",store="payments"\} [1-9]`
+
 // run is a run in this process; servers and provider are processes of their own.
 func run(t *testing.T, args ...string) outcome {
 	t.Helper()
@@ -27,6 +30,9 @@ func run(t *testing.T, args ...string) outcome {
 		c, err := parseFlags(args, io.Discard)
 		if err != nil {
 			return err
+		}
+		if c.metrics != "" {
+			progress = progtest.Scrape(t, progress, published)
 		}
 		o, err := demonstrate(t.Context(), c, progress)
 		if err == nil {
@@ -51,7 +57,7 @@ func TestPayments(t *testing.T) {
 	}
 	t.Parallel()
 	const only = "refused|wait$|out of service|client|body|server killed, |leader|no guard|each process|marker, store"
-	o := run(t, "-orders", "4", "-only", only)
+	o := run(t, "-orders", "4", "-only", only, "-metrics", "127.0.0.1:0")
 	if !o.OK || len(o.Violations) > 0 || len(o.Skipped) > 0 || len(o.Phases) != 8 || len(o.Others) != 3 {
 		t.Errorf("%d phases, %d other ways, skipped %q: %q", len(o.Phases), len(o.Others), o.Skipped, o.Violations)
 	}
@@ -86,6 +92,12 @@ func TestInterrupt(t *testing.T) {
 	}
 	t.Parallel()
 	progtest.New(t).Interrupted()
+}
+
+// An address of -metrics that is in use is refused before the run.
+func TestMetricsInUse(t *testing.T) {
+	t.Parallel()
+	progtest.New(t).MetricsInUse()
 }
 
 func TestEtcdThatIsNotThere(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"regexp"
 	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 )
 
 // config is the flags.
@@ -15,6 +17,7 @@ type config struct {
 	clients   int
 	ttl       time.Duration
 	timeout   time.Duration
+	metrics   string
 	timeline  string
 	only      *regexp.Regexp
 }
@@ -38,6 +41,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.IntVar(&c.clients, "clients", 40, "clients that send one request after the other")
 	f.DurationVar(&c.ttl, "ttl", 4*time.Second, "TTL of the instances' sessions, whole seconds")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
+	metrics.Flag(f, &c.metrics)
 	f.StringVar(&c.timeline, "timeline", "", "write a timeline of the run to this SVG file")
 	only := f.String("only", "", "run only the phases whose names match this regular expression")
 	f.Usage = func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/backend"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
 	"github.com/etcdkit/etcdkit/examples/internal/downstream"
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 	"github.com/etcdkit/etcdkit/examples/internal/waits"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
@@ -53,6 +54,11 @@ type mark struct {
 func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
 	defer cancel()
+	page, err := metrics.Listen(c.metrics, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer page.Close()
 	endpoints, own, stop, err := cluster.OpenMembers(ctx, c.endpoints, 1)
 	if err != nil {
 		return nil, err
@@ -60,6 +66,9 @@ func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome,
 	defer stop()
 	d := &demo{config: c, own: own, proxy: backend.NewProxy(instances, true), progress: progress, begun: hostclock.Now(), outages: map[string]bool{}}
 	d.settings = settings{Endpoints: endpoints, Namespace: "pods-" + strings.ToLower(rand.Text()[:8]), Limit: c.limit, TTL: c.ttl, Margin: c.margin()}
+	if err = page.Publish(endpoints, d.Namespace); err != nil {
+		return nil, err
+	}
 	d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
 	if err = d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err }); err != nil {
 		return nil, err

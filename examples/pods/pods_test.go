@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	progtest.Main(m, main)
 }
 
+// published is a metric that scrapes of a run with -metrics show.
+const published = `etcdkit_held\{kind="semaphore",name="search",namespace="pods-\w+"\} [1-9]`
+
 // run is a run in this process; the instances and the downstream service are processes of their own.
 func run(t *testing.T, args ...string) outcome {
 	t.Helper()
@@ -26,6 +29,9 @@ func run(t *testing.T, args ...string) outcome {
 		c, err := parseFlags(args, io.Discard)
 		if err != nil {
 			return err
+		}
+		if c.metrics != "" {
+			progress = progtest.Scrape(t, progress, published)
 		}
 		o, err := demonstrate(t.Context(), c, progress)
 		if err == nil {
@@ -49,7 +55,7 @@ func TestPods(t *testing.T) {
 		t.Skip("requests wait for 4 s, and a lease expires: 15 s")
 	}
 	t.Parallel()
-	kept(t, run(t, "-only", "burst|killed"), 3)
+	kept(t, run(t, "-only", "burst|killed", "-metrics", "127.0.0.1:0"), 3)
 }
 
 func TestLimitChanged(t *testing.T) {
@@ -108,6 +114,12 @@ func TestInterrupt(t *testing.T) {
 	}
 	t.Parallel()
 	progtest.New(t).Interrupted()
+}
+
+// An address of -metrics that is in use is refused before the run.
+func TestMetricsInUse(t *testing.T) {
+	t.Parallel()
+	progtest.New(t).MetricsInUse()
 }
 
 func TestEtcdThatIsNotThere(t *testing.T) {

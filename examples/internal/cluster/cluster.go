@@ -17,8 +17,8 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// Flag parses the command line of a program whose only flag is -endpoints, and returns its
-// value. If there are other arguments, Flag prints the usage and exits with status 2.
+// Flag defines the flag -endpoints beside those that are defined already, parses the command line,
+// and returns the value. If there are other arguments, Flag prints the usage and exits with status 2.
 func Flag() (endpoints string) {
 	flag.StringVar(&endpoints, "endpoints", "", "etcd endpoints, separated by commas (default: an embedded etcd)")
 	flag.Parse()

@@ -1,10 +1,11 @@
-// Package program is shared by the quickstart programs: the flag -endpoints, a client, and
-// simulated processes and work. Main and Processes show what a program of yours does when it
+// Package program is shared by the quickstart programs: the flags -endpoints and -metrics, a
+// client, and simulated processes and work. Main and Processes show what a program of yours does when it
 // starts and ends. Demo is the frame of the larger demos.
 package program
 
 import (
 	"context"
+	"flag"
 	"log"
 	"net"
 	"net/http"
@@ -17,21 +18,40 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/examples/internal/metrics"
 )
 
 // Func is a program. Its context ends on Ctrl-C and SIGTERM.
 type Func func(ctx context.Context, client *clientv3.Client) error
 
 // Main is the body of main: it runs the program on the etcd of the flag -endpoints, or on an
-// embedded one, and exits with status 1 if the program returns an error.
-func Main(run Func) {
+// embedded one, and exits with status 1 if the program returns an error. With the flag -metrics it
+// serves the state of the program's namespace meanwhile.
+func Main(namespace string, run Func) {
+	var addr string
+	metrics.Flag(flag.CommandLine, &addr)
 	endpoints := cluster.Flag()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := Run(ctx, endpoints, run)
+	err := serve(ctx, addr, endpoints, namespace, run)
 	cancel()
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// serve is Run with metrics at an address, which it refuses before it starts an etcd.
+func serve(ctx context.Context, addr, endpoints, namespace string, run Func) error {
+	page, err := metrics.Listen(addr, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	return Run(ctx, endpoints, func(ctx context.Context, client *clientv3.Client) error {
+		if err := page.Publish(client.Endpoints(), namespace); err != nil {
+			return err
+		}
+		return run(ctx, client)
+	})
 }
 
 // Run runs the program on the etcd at the endpoints, or on an embedded one if there are none.

@@ -20,7 +20,7 @@ import (
 
 var run = program.Processes("quickstart", schedule, "A", "B")
 
-func main() { program.Main(run) }
+func main() { program.Main("quickstart", run) }
 
 func schedule(ctx context.Context, process []*concurrency.Session) error {
 	begun := time.Now()

@@ -18,7 +18,7 @@ import (
 
 var run = program.Processes("quickstart", elect, "A", "B", "watcher")
 
-func main() { program.Main(run) }
+func main() { program.Main("quickstart", run) }
 
 func elect(ctx context.Context, process []*concurrency.Session) error {
 	a, b := process[0], process[1]

@@ -19,7 +19,7 @@ import (
 
 var run = program.Processes("quickstart", shop, "A", "B")
 
-func main() { program.Main(run) }
+func main() { program.Main("quickstart", run) }
 
 func shop(ctx context.Context, process []*concurrency.Session) error {
 	var charges atomic.Int64

@@ -16,7 +16,7 @@ import (
 
 var run = program.Processes("quickstart", migrate, "A", "B")
 
-func main() { program.Main(run) }
+func main() { program.Main("quickstart", run) }
 
 func migrate(ctx context.Context, process []*concurrency.Session) error {
 	var locks [2]*concurrency.Mutex

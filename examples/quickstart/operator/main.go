@@ -17,7 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-func main() { program.Main(run) }
+func main() { program.Main("evening", run) }
 
 func evening(ctx context.Context, sem *concurrency.Semaphore, lk *schedlock.Locker, st *idempotency.Store) error {
 	now, err := sem.Status(ctx)

@@ -22,7 +22,7 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/program"
 )
 
-func main() { program.Main(run) }
+func main() { program.Main("quickstart", run) }
 
 func run(ctx context.Context, client *clientv3.Client) error {
 	opening, cancel := context.WithTimeout(ctx, 5*time.Second) // without a deadline, NewSession waits for etcd

@@ -19,7 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/program"
 )
 
-func main() { program.Main(run) }
+func main() { program.Main("quickstart", run) }
 
 func run(sigterm context.Context, client *clientv3.Client) error {
 	opening, cancel := context.WithTimeout(sigterm, 5*time.Second) // without a deadline, NewSession waits for etcd

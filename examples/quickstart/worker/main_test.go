@@ -101,5 +101,31 @@ func TestOutageAndGracefulStop(t *testing.T) {
 	}
 }
 
+// With -metrics the program shows what it holds, and stops as without.
+func TestMetrics(t *testing.T) {
+	if !child.CanPause {
+		t.Skip("no SIGTERM here")
+	}
+	p := progtest.New(t, "-metrics", "127.0.0.1:0")
+	scraper := progtest.Scrape(t, &p.Err, `etcdkit_held\{kind="semaphore",name="render",namespace="quickstart"\} [1-3]`)
+	p.Stderr = scraper
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-scraper.Seen:
+	case <-time.After(time.Minute): // the scraper reports it
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, &p.Err)
+	}
+}
+
+// An address of -metrics that is in use is refused before the program starts.
+func TestMetricsInUse(t *testing.T) { progtest.New(t).MetricsInUse() }
+
 // F14: with no etcd there, the program ends by itself and says why.
 func TestWithoutEtcd(t *testing.T) { progtest.WithoutEtcd(t, run) }
