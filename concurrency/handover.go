@@ -225,7 +225,7 @@ func (k *keeper) pass(c *kept, from *Permit, now time.Duration) bool {
 	}
 	at := c.at(now, 0)
 	at.lowered = k.limit() < c.limit
-	if !at.passes(k.handover, k.keep) {
+	if !at.passes(k.handover, k.keep) || k.queue.view.Gone(c.ticket.Key, c.ticket.Token) {
 		return false
 	}
 	l.mu.Lock()

@@ -2,8 +2,12 @@ package concurrency
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
@@ -34,7 +38,8 @@ func (k *keeper) missed(now time.Duration) {
 }
 
 // watch follows the queue while permits are used. It alone lets permits stay, and it releases those
-// that have stayed for long enough, and all of them as soon as a request waits.
+// that have stayed for long enough, and all of them as soon as a request waits. It ends the keys that are
+// gone from etcd.
 func (k *keeper) watch() {
 	defer k.watching.Store(false)
 	defer k.stop()
@@ -49,8 +54,13 @@ func (k *keeper) watch() {
 	tick := time.NewTicker(keepLook)
 	defer tick.Stop()
 	answers := make(chan proof, 1)
+	var seen <-chan struct{}
 	for known, sent := first, first.sent; ; {
 		waits, listed, changed := m.Asked()
+		if seen != changed {
+			k.missing(m)
+			seen = changed
+		}
 		now := k.now()
 		switch {
 		case listed && waits || known.waits:
@@ -73,6 +83,10 @@ func (k *keeper) watch() {
 			if p.err != nil { // there is no other until the last one is no good any more
 				return
 			}
+			for _, c := range p.gone {
+				c.keyGone()
+			}
+			k.missing(m) // also those that the view does not show since before they were idle
 			known, sent, k.pause = p, p.sent, keepPause
 		case <-m.Replaced:
 			m.Next()
@@ -111,27 +125,57 @@ func (k *keeper) releaseIdle(then time.Duration) (used time.Duration) {
 	return used
 }
 
-// proof is etcd's answer to whether requests wait.
+// missing ends the keys that the view does not show any more.
+func (k *keeper) missing(m *mirror.Use) {
+	for _, c := range *k.cells.Load() {
+		if gone, _ := m.Gone(c.ticket.Key, c.ticket.Token); gone {
+			c.keyGone()
+		}
+	}
+}
+
+// proof is etcd's answer to whether requests wait, and whether the keys that have been idle are there.
 type proof struct {
 	sent  time.Duration // when it was asked, by the keeper's clock: the answer is no older
 	waits bool
+	gone  []*kept
 	err   error
 }
 
+// provable is how many keys are looked for beside the counts. If there are more, the queue is listed.
+const provable = 32
+
 // prove asks etcd. Counts show the answer where all requests have weight 1.
 func (k *keeper) prove(ctx context.Context) proof {
-	q := k.queue
+	q, cells := k.queue, *k.cells.Load()
 	p := proof{sent: k.now()}
-	t, _, err := q.count(ctx)
-	if err != nil {
-		return proof{p.sent, false, err}
+	var looks []clientv3.Op
+	if len(cells) <= provable {
+		for _, c := range cells {
+			looks = append(looks, clientv3.OpGet(c.ticket.Key, clientv3.WithKeysOnly()))
+		}
 	}
-	if t.others == 0 {
+	t, found, _, err := q.countAnd(ctx, looks)
+	if err != nil {
+		return proof{sent: p.sent, err: err}
+	}
+	for i := range found {
+		if kvs := found[i].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != cells[i].ticket.Token {
+			p.gone = append(p.gone, cells[i])
+		}
+	}
+	if t.others == 0 && len(cells) <= provable {
 		l, stored, err := q.limit.Learn(t.own, t.base)
 		p.waits, p.err = !stored || !queue.Fits(0, t.light, l.N), err
 		return p
 	}
 	v, err := q.read(ctx)
 	p.waits, p.err = v.Queue.Asked(), err
+	if err == nil && len(cells) > provable {
+		p.gone = slices.DeleteFunc(slices.Clone(cells), func(c *kept) bool {
+			_, _, there := v.Queue.Position(c.ticket.Key, c.ticket.Token)
+			return there
+		})
+	}
 	return p
 }

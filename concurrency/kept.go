@@ -150,18 +150,18 @@ func (c *kept) isTrusted(now time.Duration) bool {
 	return true
 }
 
-// end takes the key from whatever has it, and returns the permit that had it, or nil. Its removal is
-// the caller's concern.
-func (c *kept) end() *Permit {
-	p := c.holder.Swap(ended)
+// end takes the key from whatever has it, and returns the permit that had it, or nil. first is false if it
+// had ended before. Its removal is the caller's concern.
+func (c *kept) end() (p *Permit, first bool) {
+	p = c.holder.Swap(ended)
 	if p == ended {
-		return nil
+		return nil, false
 	}
 	c.keeper.unlist(c)
 	if p == nil {
 		c.keeper.queue.sharing.permits.Add(-1)
 	}
-	return p
+	return p, true
 }
 
 // endOf is end if that permit has the key. Otherwise the key has ended, or is another caller's by now.
@@ -185,9 +185,26 @@ func (c *kept) drop(p *Permit) {
 	e.Drop(c.ticket.Ticket)
 }
 
+// keyGone ends a key that is gone from etcd, and the permit that has it. No call gets it any more once
+// keyGone has returned; how the permit was lost is found out in the background.
+func (c *kept) keyGone() {
+	p, first := c.end()
+	if !first {
+		return
+	}
+	c.keeper.queue.sess.Background(func() {
+		if p != nil {
+			p.keyGone()
+			return
+		}
+		c.epoch.Drop(c.ticket.Ticket)
+		c.epoch.Free(c.ticket.Ticket)
+	})
+}
+
 // Lose implements engine.Holder, as do the following methods.
 func (c *kept) Lose(cause, reason error) (report func()) {
-	if p := c.end(); p != nil {
+	if p, _ := c.end(); p != nil {
 		return p.lose(c.ticket.ending(cause, reason.Error()))
 	}
 	return nil
@@ -195,7 +212,7 @@ func (c *kept) Lose(cause, reason error) (report func()) {
 
 // Evicted ends it.
 func (c *kept) Evicted(n record.Notice) (report func()) {
-	if p := c.end(); p != nil {
+	if p, _ := c.end(); p != nil {
 		return p.lose(c.ticket.noticeError(&n))
 	}
 	return nil

@@ -19,7 +19,7 @@ func TestLoadBudgetOfLimiters(t *testing.T) {
 	b := cost.New(ctx, t, f.Cluster)
 	s, c := f.Session(idle())
 	far, _ := f.Session(idle())
-	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, tick, "the session lists its own range")
+	b.Started(c)
 	lim, there := totaled(t, s, "with", 1, 2), totaled(t, far, "with", 1, 2)
 	plain, away := keyed(t, s, "without", 1), keyed(t, far, "without", 1)
 

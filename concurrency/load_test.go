@@ -34,7 +34,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	far, err := concurrency.NewSession(ctx, elsewhere.Client, "test", opts())
 	require.NoError(t, err)
 	defer far.Close(ctx)
-	require.Eventually(t, func() bool { return elsewhere.Requests()["Range"] == 1 }, soon, time.Millisecond)
+	b.Started(elsewhere)
 	sm, there := sem(t, s, "x", 2), sem(t, far, "x", 2)
 
 	var p, q *concurrency.Permit

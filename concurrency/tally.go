@@ -55,15 +55,22 @@ func (q *sessionQueue) tally(strays []mirror.Stray, read []*etcdserverpb.Respons
 
 // count reads a tally.
 func (q *sessionQueue) count(ctx context.Context) (t tally, revision int64, err error) {
+	t, _, revision, err = q.countAnd(ctx, nil)
+	return t, revision, err
+}
+
+// countAnd reads a tally and more, as of the same revision.
+func (q *sessionQueue) countAnd(ctx context.Context, more []clientv3.Op) (t tally, and []*etcdserverpb.ResponseOp, revision int64, err error) {
 	strays := q.counted()
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return q.sess.KV().Txn(call).Then(q.tallies(strays)...).Commit()
+		return q.sess.KV().Txn(call).Then(append(q.tallies(strays), more...)...).Commit()
 	})
 	if err != nil {
-		return t, 0, err
+		return t, nil, 0, err
 	}
 	q.sess.See(resp.Header.Revision)
-	return q.tally(strays, resp.Responses), resp.Header.Revision, nil
+	n := len(resp.Responses) - len(more)
+	return q.tally(strays, resp.Responses[:n]), resp.Responses[n:], resp.Header.Revision, nil
 }
 
 // crowd is how many requests the queue of a total may have for tries to look at their names, and to

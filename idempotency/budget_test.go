@@ -22,6 +22,7 @@ func TestLoadBudget(t *testing.T) {
 	opts := &idempotency.Options{NearQuota: 2} // the look at the quota comes when it comes
 	a, other := f.instance(quiet, opts), f.instance(quiet, opts)
 	bounded := f.instance(quiet, &idempotency.Options{NearQuota: 2, MaxPerScope: 1000})
+	b.Started(a.client, other.client, bounded.client)
 	for _, in := range []instance{a, other, bounded} { // the leases
 		k := key("warm" + in.sess.Owner())
 		if in == bounded {

@@ -21,6 +21,7 @@ func TestLoadBudget(t *testing.T) {
 	b := cost.New(ctx, t, f.Cluster)
 	first, second := f.instance(quiet, nil), f.instance(quiet, nil)
 	c := first.client
+	b.Started(c, second.client)
 	require.Eventually(t, func() bool { return len(first.Clocks()) == 1 && len(second.Clocks()) == 1 }, soon, time.Millisecond)
 	n := 0
 	at := func() schedlock.CallOption { n++; return schedlock.Tick(tick(n)) }
@@ -47,6 +48,7 @@ func TestLoadBudget(t *testing.T) {
 	require.Eventually(t, func() bool { // it has read what there is, and its own time is put, which is an entry, too
 		return len(late.Clocks()) == 2 && late.client.Requests()["Range"] >= 2 && len(first.Clocks()) == 2
 	}, soon, time.Millisecond)
+	b.Started(late.client)
 	b.Count("a call that has not seen the claim, or is refused for another reason", late.client, load{"Txn": 3}, 1, 0, do(late, schedlock.Claimed, schedlock.Tick(tick(n))))
 	require.NoError(t, late.sess.Close(ctx))
 	end := make(chan struct{})

@@ -133,6 +133,17 @@ func (s *Shared) Ahead(key string, token int64) (ahead int, ok bool) {
 	return s.mirror.Ahead(key, token)
 }
 
+// Gone reports whether the mirror shows that a request is gone. Without a mirror it is not known.
+func (s *Shared) Gone(key string, token int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mirror == nil {
+		return false
+	}
+	gone, _ := s.mirror.Gone(key, token)
+	return gone
+}
+
 // Limit returns the limit that the mirror shows. Its revision is 0 if none is known, or if no mirror runs.
 func (s *Shared) Limit() Stored {
 	s.mu.Lock()

@@ -45,6 +45,20 @@ func (t *Table) revision() int64 {
 	return rev
 }
 
+// Started waits until the session of each client has sent what it sends when it starts: the list of its own
+// range and the first renewal, which come after NewSession has returned.
+func (t *Table) Started(clients ...*embedtest.Client) {
+	t.tb.Helper()
+	for _, c := range clients {
+		for end := time.Now().Add(soon); c.Requests()["Range"] == 0 || c.Requests()["LeaseKeepAlive.Send"] == 0; {
+			if time.Now().After(end) {
+				t.tb.Fatalf("a session has sent no more than %v", c.Requests())
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
 // Count asserts what an operation costs: the requests of one client, and etcd's Raft
 // entries and revisions, exactly. It waits for requests that the operation leaves to the background.
 // Operations of one name cost the same.
