@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -85,35 +86,36 @@ func (k *keeper) wait(ctx context.Context, r request, begun time.Time) (*Permit,
 		return p, nil
 	}
 	if ctx.Err() != nil && errors.Is(g.err, ctx.Err()) {
-		return nil, q.waitEnded(ctx, k.behind())
+		if full := k.behind(); full != nil {
+			return nil, q.waitEnded(ctx, full)
+		}
 	}
 	return nil, g.err
 }
 
 // behind describes the queue before the line: as a bid sees it that is near, and otherwise what etcd has
-// counted when the oldest bid was written.
+// counted when the oldest bid was written. It is nil if etcd has answered no bid.
 func (k *keeper) behind() *FullError {
 	q, l := k.queue, &k.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var full FullError
+	var full *FullError
 	for _, b := range l.bids {
 		if before := b.before.Load(); before != nil {
-			full = *before
+			copied := *before
+			full = &copied
 			break
 		}
 	}
-	if way, _ := q.waiters.now(); way == whole && full.Name != "" { // the bid follows the queue
+	if way, _ := q.waiters.now(); way == whole && full != nil { // the bid follows the queue
 		m := q.view.Join()
 		defer m.Leave()
 		if seen := q.seen(m.Mirror, &ticket{queue: q}); !seen.unseen() {
+			seen.Waiting = max(0, seen.Waiting-len(l.bids)) // which are for this call, too
 			return seen
 		}
 	}
-	if full.Name == "" {
-		full = FullError{Name: q.name, Limit: int(q.limitSeen())}
-	}
-	return &full
+	return full
 }
 
 // join adds a call to the line.
@@ -125,6 +127,7 @@ func (k *keeper) join(w *inLine, r *request) {
 	l.most = max(l.most, l.waiting.Len())
 	l.length.Add(1)
 	k.ask(r)
+	k.trimLater()
 }
 
 // offer gives what is idle to the calls in line.
@@ -142,11 +145,8 @@ func (k *keeper) offer(now time.Duration) {
 
 // ask starts bids for the calls in line. l.mu is held.
 func (k *keeper) ask(r *request) {
-	l, limit := &k.line, r.limit
-	if seen := k.queue.limit.Seen(); seen != nil {
-		limit = seen.N
-	}
-	for len(l.bids) < min(l.waiting.Len(), int(max(1, limit))) {
+	l := &k.line
+	for len(l.bids) < l.needs(l.waiting.Len(), k.room(r.limit)) {
 		b := &bid{}
 		b.ctx, b.cancel = context.WithCancelCause(k.queue.sess.Accepting())
 		of := request{doing: r.doing, weight: 1, limit: r.limit, prepare: r.prepare, keeper: k, bid: b}
@@ -155,6 +155,17 @@ func (k *keeper) ask(r *request) {
 		}
 		l.bids = append(l.bids, b)
 	}
+}
+
+// needs returns how many bids so many calls need, under a limit.
+func (l *line) needs(calls int, limit int64) int { return min(calls, int(max(1, limit))) }
+
+// room returns the limit that the session has seen, or the one that is asked for.
+func (k *keeper) room(asked int64) int64 {
+	if k.queue.limit.Seen() == nil {
+		return asked
+	}
+	return k.limit()
 }
 
 // run is the life of a bid.
@@ -224,7 +235,13 @@ func (k *keeper) pass(c *kept, from *Permit, now time.Duration) bool {
 		return false
 	}
 	at := c.at(now, 0)
-	at.lowered = k.limit() < c.limit
+	k.limit()
+	at.lowered = k.lowered.Load() != c.lowered
+	if at.lowered {
+		l.mu.Lock()
+		k.trimLater() // bids above the new limit
+		l.mu.Unlock()
+	}
 	if !at.passes(k.handover, k.keep) || k.queue.view.Gone(c.ticket.Key, c.ticket.Token) {
 		return false
 	}
@@ -249,8 +266,8 @@ func (k *keeper) pass(c *kept, from *Permit, now time.Duration) bool {
 // meanwhile needs no new one, but until then the bid counts as a waiting request.
 const bidsStay = keepIdle
 
-// limit returns the newest limit that the session has seen. Whatever way its requests wait, one of these
-// follows it.
+// limit returns the newest limit that the session has seen, and counts how often it was lowered. Whatever
+// way its requests wait, one of these follows it.
 func (k *keeper) limit() int64 {
 	q := k.queue
 	n, rev := q.limitSeen(), int64(0)
@@ -262,13 +279,17 @@ func (k *keeper) limit() int64 {
 			n, rev = l.Limit.Limit, l.Rev
 		}
 	}
+	if n < k.seen.Swap(n) {
+		k.lowered.Add(1)
+	}
 	return n
 }
 
-// trimLater has bids withdrawn that the line does not need, unless it needs them soon. l.mu is held.
+// trimLater has bids withdrawn that the line does not need or the limit does not admit, unless it needs
+// them soon. l.mu is held.
 func (k *keeper) trimLater() {
 	l := &k.line
-	if l.trims || len(l.bids) <= l.waiting.Len() {
+	if l.trims || len(l.bids) <= l.needs(l.waiting.Len(), k.room(math.MaxInt32)) {
 		return
 	}
 	l.trims, l.most = true, l.waiting.Len()
@@ -276,7 +297,7 @@ func (k *keeper) trimLater() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.trims = false
-		for _, b := range l.bids[min(len(l.bids), l.most):] {
+		for _, b := range l.bids[min(len(l.bids), l.needs(l.most, k.room(math.MaxInt32))):] {
 			b.cancel(errSurplus)
 		}
 		k.trimLater()

@@ -26,7 +26,7 @@ type idleness struct {
 	trusted bool          // the session's lease is
 	age     time.Duration // since etcd has granted the permit
 	idle    time.Duration // since its holder has released it; 0 if that is now
-	lowered bool          // the limit is below that of the grant: it may be exceeded
+	lowered bool          // the limit was lowered since the grant: it may be exceeded
 }
 
 // stays reports whether a permit may stay for the next caller, by SemaphoreOptions.Keep. One time
@@ -53,9 +53,12 @@ type keeper struct {
 	base  time.Time // of the keeper's clock
 
 	handover time.Duration
-	line     line // empty without handover
+	line     line         // empty without handover
+	seen     atomic.Int64 // the limit that limit has returned last
+	lowered  atomic.Int64 // how often that was lower than the one before
 
 	quiet  atomic.Int64            // until when it is known that no request waits, by the keeper's clock
+	doubts atomic.Int64            // since when that has to be known: see doubt
 	cells  atomic.Pointer[[]*kept] // all that have been idle
 	recent sync.Pool               // of those, the ones that this processor has used last: only hints
 	mu     sync.Mutex              // of changes of cells
@@ -89,7 +92,8 @@ func (k *keeper) hold(p *Permit) *kept {
 	c := &kept{
 		keeper: k, epoch: p.epoch, ticket: p.ticket, granted: k.now(), released: p.ticket.ending(ErrReleased, ""),
 	}
-	c.limit, c.released.Token = k.limit(), 0
+	k.limit()
+	c.lowered, c.released.Token = k.lowered.Load(), 0
 	c.holder.Store(p)
 	return c
 }

@@ -67,7 +67,7 @@ func (k *keeper) watch() {
 			k.suspend(now)
 			return
 		case listed:
-			k.quiet.Store(int64(known.sent + keepProof))
+			k.confirm(known.sent)
 		}
 		if used := k.releaseIdle(now + keepLook); now-used > keepLinger {
 			return
@@ -93,6 +93,27 @@ func (k *keeper) watch() {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// confirm lets permits stay, since etcd has answered a question of that time.
+func (k *keeper) confirm(sent time.Duration) {
+	since := k.doubts.Load()
+	if int64(sent) < since {
+		return
+	}
+	k.quiet.Store(int64(sent + keepProof))
+	if k.doubts.Load() != since { // meanwhile
+		k.quiet.Store(0)
+	}
+}
+
+// doubt has nothing stay until etcd has been asked again: what this process has changed counts for its next
+// call.
+func (k *keeper) doubt() {
+	if k != nil {
+		k.doubts.Store(int64(k.now()))
+		k.stop()
 	}
 }
 

@@ -17,7 +17,7 @@ type kept struct {
 	epoch    *engine.Epoch
 	ticket   *ticket
 	granted  time.Duration // by the keeper's clock
-	limit    int64         // that was seen then
+	lowered  int64         // keeper.lowered then
 	released *LostError    // the cause of the end of each permit that its holder has released; without a token, which may be the next holder's
 
 	// holder is the permit that has the key, nil while it is idle, and ended once that is so for good. It only changes by compare-and-swap, so each change has one author.

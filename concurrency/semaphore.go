@@ -288,6 +288,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 	if s.queue.base == nil {
 		s.checked.Store(true) // this program agrees with the limit that it sets
 	}
+	s.keeper.doubt()
 	return nil
 }
 
@@ -351,7 +352,9 @@ func (s *Semaphore) Evict(ctx context.Context, id, reason string) error {
 // EvictToken is Evict for the request with this token, as Status shows it. It returns
 // ErrNotHeld if no live request has this token, and the other errors of Evict.
 func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) error {
-	return s.queue.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	err := s.queue.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	s.keeper.doubt()
+	return err
 }
 
 // ReleaseID releases the permit with this ID on behalf of its owner: the end of work that

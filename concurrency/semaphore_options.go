@@ -22,8 +22,8 @@ type SemaphoreOptions struct {
 	// first grant, and EvictToken ends it, whichever call has it by then. What changes is TryAcquire,
 	// Wait(0) and MaxWaiters(0) of other processes, and of this one for a Weight, an ID or a Note: they
 	// may be refused because of a permit that is idle, since a refused call writes nothing to etcd by
-	// which others would learn of it. Limits hold as without Keep, and waiting
-	// requests are admitted in their order.
+	// which others would learn of it. Idle permits count for SessionOptions.MaxPermits. Limits hold as
+	// without Keep, and waiting requests are admitted in their order.
 	//
 	// A permit of Weight 1 without ID and Note is kept, for such calls, unless its Token or Guard
 	// was asked for: then its Release waits for etcd, as without Keep. After a Release that has
@@ -41,12 +41,13 @@ type SemaphoreOptions struct {
 	// is next. So a limit is used while etcd is asked, for an order that is strict between
 	// processes no more: each grant before a request can delay it by up to Handover and one hold.
 	// The calls of one process are granted in their order. Once this process has seen that the
-	// limit was lowered, permits that were granted before do not pass.
+	// limit was lowered, permits that were granted before do not pass, whatever it is afterwards.
 	//
 	// Calls with a Weight of 1, without ID, Note and MaxWaiters, wait in line in this process. For
 	// all of them it has at most as many requests in etcd as the limit admits: Status and
 	// observe.Waiting show those requests, and MaxWaiters of other calls counts them. One that no call
-	// needs any more, because the calls have given up, is removed after 0.1 seconds. TryAcquire and
+	// needs any more, because the calls have given up, is removed after 0.1 seconds; so are those above a
+	// limit that was lowered, when a call joins or leaves the line next. TryAcquire and
 	// calls that are not plain in this way do not wait in line: they wait in etcd, while permits pass
 	// between the calls in line. Which permits pass, and what Token and Guard show afterwards, is as for Keep.
 	// The time begins with the grant: choose several times what a call holds its permit for, such
