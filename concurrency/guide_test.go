@@ -142,3 +142,16 @@ func TestDistantWhileGuidesChange(t *testing.T) {
 		require.True(t, ended.Load())
 	})
 }
+
+// W11: if all far requests of a queue have a reason to list at the same moment, their lists are spread over as
+// long as they take etcd: each of n requests lists the names of all.
+func TestListsAreSpread(t *testing.T) {
+	t.Parallel()
+	spread := func(n int64) time.Duration { return (&watching{requests: n}).spread() }
+	require.Positive(t, spread(0), "rand.N needs more than nothing")
+	for _, n := range []int64{64, 512, 4096} {
+		require.InDelta(t, 4, float64(spread(2*n))/float64(spread(n)), 0.1, "%d requests", n)
+	}
+	require.Greater(t, spread(512), 100*time.Millisecond)
+	require.Less(t, spread(512), 2*time.Second)
+}

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -114,4 +115,21 @@ func TestHorizonStays(t *testing.T) {
 	}
 	require.True(t, queue.Tiny.Stays(1, 1))
 	require.False(t, queue.Tiny.Stays(2, 1))
+}
+
+// What a far request may rely on, of either horizon. W9: one of the watched requests that gives up is no
+// reason to look, and half of them are enough, since the others may hold for long. W13: watches are renewed
+// while etcd still has their history, which a compaction every minute leaves. W15: whatever is lost, the next
+// look comes within a second in a queue that moves.
+func TestHorizonsOfProduction(t *testing.T) {
+	t.Parallel()
+	for name, h := range map[string]queue.Horizon{"stored": queue.StoredLimit, "fixed": queue.FixedLimit} {
+		require.Equal(t, h.Watched, 2*h.Gone, "%s (W9)", name)
+		require.Greater(t, h.Gone, 1, "%s (W9)", name)
+		require.LessOrEqual(t, h.Renew, 30*time.Second, "%s (W13)", name)
+		require.GreaterOrEqual(t, h.Renew, 10*time.Second, "%s: renewals are rare", name)
+		require.LessOrEqual(t, h.Look, time.Second, "%s (W15)", name)
+		require.Equal(t, queue.Horizon{Watched: 1, Gone: 1}, queue.Horizon{Watched: h.Few(1).Watched, Gone: h.Few(1).Gone}, "%s: at a limit of 1 requests go in their order", name)
+		require.Equal(t, h, h.Few(2), name)
+	}
 }
