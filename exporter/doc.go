@@ -43,6 +43,7 @@
 //	etcdkit_overdue_holders                  holders that have held for longer than their MaxHold
 //	etcdkit_foreign_keys                     keys that are not of this library or have no lease
 //
+// A permit that its process keeps (concurrency.SemaphoreOptions.Keep) counts as held, in use or not.
 // Requests of a limiter with a total that are admitted at their key count there as held. They wait or
 // hold in the total as well, so the two kinds must not be added up. The three metrics of holds are
 // those of the total then, and the kind limiter has none.
