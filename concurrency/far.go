@@ -175,16 +175,32 @@ type tail struct {
 	requests int64 // how many there are in all
 }
 
-// tail reads the requests before one, as many as show whether it is far.
-func (q *sessionQueue) tail(ctx context.Context, s *seat) (t tail, err error) {
+// mostForeign bounds how many foreign keys tail reads beside the requests.
+const mostForeign = 1024
+
+// tail reads the requests before one, as many as show whether it is far. Where foreign keys take the place
+// of requests in what was read, it reads more.
+func (q *sessionQueue) tail(ctx context.Context, s *seat) (tail, error) {
+	for {
+		room := q.foreign.Load()
+		t, foreign, cut, err := q.tailWithin(ctx, s, q.horizon.Distance(q.limitSeen())+1+room)
+		if err != nil || !cut || foreign <= room || room == mostForeign {
+			return t, err
+		}
+		q.foreign.Store(min(2*foreign, mostForeign))
+	}
+}
+
+// tailWithin is tail of so many keys. It returns how many of them were foreign, and whether there are more.
+func (q *sessionQueue) tailWithin(ctx context.Context, s *seat, most int64) (t tail, foreign int64, cut bool, err error) {
 	ops := []clientv3.Op{clientv3.OpGet(q.keys.Requests, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(s.Token),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(q.horizon.Distance(q.limitSeen())+1))}
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(most))}
 	if q.fixed == 0 {
 		ops = append(ops, clientv3.OpGet(q.keys.Limit))
 	}
 	resp, err := q.readAll(ctx, s, ops)
 	if err != nil {
-		return t, err
+		return t, 0, false, err
 	}
 	t.limit = limit.Limit{N: q.fixed}
 	if q.fixed == 0 {
@@ -198,10 +214,12 @@ func (q *sessionQueue) tail(ctx context.Context, s *seat) (t tail, err error) {
 			there = true
 		} else if slot, ok := q.keys.ParseSlot(string(kv.Key)); ok && kv.Lease != 0 {
 			t.before = append(t.before, queue.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Weight: slot.Weight})
+		} else {
+			foreign++
 		}
 	}
 	t.requests, t.near = found.Count, t.near || !there
-	return t, nil
+	return t, foreign, found.More, nil
 }
 
 // errOld says that an answer is older than the request for which it was asked.

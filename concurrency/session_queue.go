@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -50,6 +51,7 @@ type sessionQueue struct {
 	filled  filling                        // where there is a total
 
 	waiters waiters
+	foreign atomic.Int64   // how many foreign keys a far request reads beside the requests before it
 	front   *mirror.Shared // what the waiters follow that have been far
 	horizon queue.Horizon
 	distant distant
