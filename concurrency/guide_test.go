@@ -1,6 +1,8 @@
 package concurrency
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -114,6 +116,50 @@ func TestLookAfterAChange(t *testing.T) {
 	})
 }
 
+// W11: all far requests of a queue have a reason to list at the same moment. Their lists are spread over the
+// time that they take etcd, so that etcd is never asked for more than it can answer.
+func TestTrapW11ListsAreSpread(t *testing.T) {
+	t.Parallel()
+	const listOf2000 = 5 * time.Millisecond // what etcd needs, as measured
+	for name, reason := range map[string]func(g *guide, closed chan struct{}){
+		"the limit changes": func(g *guide, _ chan struct{}) { signal(g.distant.changed) },
+		"the watches end":   func(_ *guide, closed chan struct{}) { signal(closed) },
+	} {
+		for _, requests := range []int{300, 2000} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					list := listOf2000 * time.Duration(requests) / 2000
+					var mu sync.Mutex
+					var at []time.Duration // when they list
+					var all sync.WaitGroup
+					begun := time.Now()
+					for range requests {
+						all.Go(func() {
+							g, w := asleepIn(int64(requests))
+							w.every = time.Hour // what wakes it is the reason
+							closed := make(chan struct{}, 1)
+							reason(g, closed)
+							g.sleepUntil(t.Context(), w, nil, closed, nil)
+							mu.Lock()
+							defer mu.Unlock()
+							at = append(at, time.Since(begun))
+						})
+					}
+					all.Wait()
+					slices.Sort(at)
+					whole := time.Duration(requests) * list
+					require.LessOrEqual(t, at[requests-1], whole*11/10, "and no longer than that")
+					for part := range time.Duration(10) {
+						until, _ := slices.BinarySearch(at, (part+1)*whole/10)
+						from, _ := slices.BinarySearch(at, part*whole/10)
+						require.InDelta(t, requests/10, until-from, 0.8*float64(requests/10), "lists in each tenth of that time")
+					}
+				})
+			})
+		}
+	}
+}
+
 // W12: an answer that is older than the request shows nothing of it.
 func TestTrapW12OldAnswer(t *testing.T) {
 	t.Parallel()
@@ -141,17 +187,4 @@ func TestDistantWhileGuidesChange(t *testing.T) {
 		time.Sleep(2 * distantLingers)
 		require.True(t, ended.Load())
 	})
-}
-
-// W11: if all far requests of a queue have a reason to list at the same moment, their lists are spread over as
-// long as they take etcd: each of n requests lists the names of all.
-func TestListsAreSpread(t *testing.T) {
-	t.Parallel()
-	spread := func(n int64) time.Duration { return (&watching{requests: n}).spread() }
-	require.Positive(t, spread(0), "rand.N needs more than nothing")
-	for _, n := range []int64{64, 512, 4096} {
-		require.InDelta(t, 4, float64(spread(2*n))/float64(spread(n)), 0.1, "%d requests", n)
-	}
-	require.Greater(t, spread(512), 100*time.Millisecond)
-	require.Less(t, spread(512), 2*time.Second)
 }

@@ -117,19 +117,27 @@ func TestHorizonStays(t *testing.T) {
 	require.False(t, queue.Tiny.Stays(2, 1))
 }
 
-// What a far request may rely on, of either horizon. W9: one of the watched requests that gives up is no
-// reason to look, and half of them are enough, since the others may hold for long. W13: watches are renewed
-// while etcd still has their history, which a compaction every minute leaves. W15: whatever is lost, the next
-// look comes within a second in a queue that moves.
-func TestHorizonsOfProduction(t *testing.T) {
+// What the production horizons promise to those that wait and to etcd, whatever their numbers are.
+func TestProductionHorizons(t *testing.T) {
 	t.Parallel()
-	for name, h := range map[string]queue.Horizon{"stored": queue.StoredLimit, "fixed": queue.FixedLimit} {
-		require.Equal(t, h.Watched, 2*h.Gone, "%s (W9)", name)
-		require.Greater(t, h.Gone, 1, "%s (W9)", name)
-		require.LessOrEqual(t, h.Renew, 30*time.Second, "%s (W13)", name)
-		require.GreaterOrEqual(t, h.Renew, 10*time.Second, "%s: renewals are rare", name)
-		require.LessOrEqual(t, h.Look, time.Second, "%s (W15)", name)
-		require.Equal(t, queue.Horizon{Watched: 1, Gone: 1}, queue.Horizon{Watched: h.Few(1).Watched, Gone: h.Few(1).Gone}, "%s: at a limit of 1 requests go in their order", name)
-		require.Equal(t, h, h.Few(2), name)
+	for name, of := range map[string]queue.Horizon{"stored": queue.StoredLimit, "fixed": queue.FixedLimit} {
+		for _, limit := range []int64{1, 2, 10, 100} {
+			t.Run(name+", limit "+strconv.FormatInt(limit, 10), func(t *testing.T) {
+				t.Parallel()
+				h := of
+				if limit == 1 {
+					few := of.Few(limit)
+					require.Equal(t, []int{1, 1}, []int{few.Watched, few.Gone}, "one look per admission where requests go in their order")
+				} else {
+					require.Equal(t, of, of.Few(limit), "elsewhere the first sleep is no other")
+				}
+				require.Greater(t, h.Gone, 1, "W9: one request that gives up is no reason to list")
+				require.LessOrEqual(t, h.Gone, h.Watched/2, "W9: half of the watched ones may hold for long")
+				require.Positive(t, h.Look)
+				require.LessOrEqual(t, h.Look, time.Second, "W15: a slot stays idle for a second")
+				require.LessOrEqual(t, h.Renew, 30*time.Second, "W13: the history that a watch would read again")
+				require.Greater(t, h.Renew, 10*h.Look, "a renewal costs a list: it is rare beside the looks")
+			})
+		}
 	}
 }
