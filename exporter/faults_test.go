@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -30,13 +32,15 @@ func TestCompactionWhileCutOff(t *testing.T) {
 	require.NoError(t, err)
 	first := acquire(t, ctx, sm)
 	c := f.NewClient(t, nil)
-	e := f.exportOn(c.Client, f.namespace(s), &exporter.Options{Probe: 200 * time.Millisecond})
+	core, logs := observer.New(zap.WarnLevel)
+	e := f.exportOn(c.Client, f.namespace(s), &exporter.Options{Probe: 200 * time.Millisecond, Logger: zap.New(core)})
 	e.shows(of(queue("semaphore", "x"), map[string]float64{"held": 1, "waiting": 0}))
 	c.BlackHole()
 	w := f.ask(ctx, sm)
 	require.Eventually(t, func() bool { return e.series()["exporter_up{}"] == 0 }, soon, look)
 	require.NotContains(t, e.series(), "held{"+queue("semaphore", "x")+"}", "the state is not confirmed")
 	require.Contains(t, e.series(), "exporter_last_answer_timestamp_seconds{}")
+	require.Eventually(t, func() bool { return logs.Len() == 1 }, soon, look, "the watch has ended")
 	require.NoError(t, first.Release(ctx))
 	p := f.granted(w)
 	more := f.ask(ctx, sm)
