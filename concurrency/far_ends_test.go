@@ -3,6 +3,7 @@ package concurrency_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,7 +26,9 @@ func TestFarRequestTooHeavy(t *testing.T) {
 	f.line(blind, limit, int(blind.Distance(limit)))
 	own, _ := f.tiny(nil)
 	sm := sem(t, own, "x", limit)
+	before := len(f.Keys("queue/"))
 	heavy, light := ask2(ctx, sm, concurrency.Weight(limit)), ask2(ctx, sm)
+	f.queued(before + 2) // both have compared the limits
 	require.Eventually(t, func() bool { return concurrency.Sleeps(sm) }, soon, tick)
 	require.NoError(t, sem(t, s, "x", limit).SetLimit(ctx, 2))
 	select {
@@ -86,7 +89,9 @@ func TestFarRequestBesideOtherCalls(t *testing.T) {
 			reached, first := make(chan struct{}), atomic.Bool{}
 			for _, method := range []string{"Txn", "Range"} { // whichever its first request is
 				client.Inject(embedtest.Fault{Method: method, Times: 1, Do: embedtest.Pass, Before: func() { close(reached); <-hang.Done() },
-					Match: func(string, any) bool { return first.CompareAndSwap(false, true) }})
+					Match: func(_ string, msg any) bool { // the session's own requests are of other keys
+						return contains(fmt.Sprint(msg), "/x/") && first.CompareAndSwap(false, true)
+					}})
 			}
 			ask2(ctx, sm, c.opts...)
 			closed(t, reached, "it is being written")
