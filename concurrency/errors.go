@@ -65,7 +65,7 @@ var (
 	// ErrClosed: the session is closed, or its client is.
 	ErrClosed = engine.ErrClosed
 
-	// ErrStepDown: the holder of a term was requested to step down. The term has not
+	// ErrStepDown: the holder of a permit or a term was requested to release it. It has not
 	// ended. It always comes as a *StepDownError, as the cause of a context.
 	ErrStepDown = errors.New("requested to step down")
 
@@ -253,17 +253,17 @@ func (e *UnconfirmedError) Unwrap() error { return e.Cause }
 // Is reports whether target is ErrUnconfirmed.
 func (e *UnconfirmedError) Is(target error) bool { return target == ErrUnconfirmed }
 
-// StepDownError is the request that the holder of a term step down, see Election.StepDown.
-// errors.Is matches it with ErrStepDown.
+// StepDownError is the request that a holder release its permit, see Semaphore.RequestStop, or that a
+// leader step down, see Election.StepDown. errors.Is matches it with ErrStepDown.
 type StepDownError struct {
-	Name   string // of the election
-	Token  int64  // of the term
+	Name   string // of the queue
+	Token  int64  // of the permit or term
 	Reason string // for people: the process that asked, and its reason
 }
 
-// Error names the term and the reason.
+// Error names the permit and the reason.
 func (e *StepDownError) Error() string {
-	s := fmt.Sprintf("term %q (token %d): %v", e.Name, e.Token, ErrStepDown)
+	s := fmt.Sprintf("permit %q (token %d): %v", e.Name, e.Token, ErrStepDown)
 	if e.Reason != "" {
 		s += ": " + e.Reason
 	}

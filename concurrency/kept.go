@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -218,8 +219,22 @@ func (c *kept) Evicted(n record.Notice) (report func()) {
 	return nil
 }
 
-// StepDown is for elections, which do not keep permits.
-func (c *kept) StepDown(record.Notice) {}
+// StepDown has the key released: by the call that has it, or at once if it is idle.
+func (c *kept) StepDown(n record.Notice) {
+	for {
+		switch p := c.holder.Load(); {
+		case p == ended:
+			return
+		case p == nil:
+			c.drop(nil)
+		case p.fence():
+			p.askToStepDown(n)
+			return
+		default: // it is passing on, or becoming idle
+			runtime.Gosched()
+		}
+	}
+}
 
 // Released reports whether it is idle, too: Close need not wait for a caller.
 func (c *kept) Released() bool {

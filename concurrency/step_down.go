@@ -2,11 +2,14 @@ package concurrency
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -37,10 +40,7 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 		if asked = leading(q.describe(v)); !asked.Elected() {
 			return nil
 		}
-		n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Owner()}
-		key := q.sess.Space().Session(int64(asked.Lease)).StepDown(asked.Token)
-		put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(asked.Lease))
-		_, err = commit.PutBeside(ctx, q.sess.KV(), v.Holders[0].Key, asked.Token, put)
+		_, err = q.askToStop(ctx, v.Holders[0], reason)
 		return err
 	})
 	if err != nil {
@@ -49,9 +49,89 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 	return asked, nil
 }
 
+// RequestStop asks the holder with this token, as Status shows it, to finish its work and release its
+// permit: the context of its Permit.StopRequested ends, with a *StepDownError as its cause. Nothing
+// else changes: the permit stays valid until its holder releases it, and a holder that never checks
+// keeps it. A holder with SemaphoreOptions.Keep or Handover releases the permit too, instead of passing
+// it on. No other holder is asked: if the permit ends before the request arrives, the request has no
+// effect. The reason may be empty, or up to 1024 bytes of valid UTF-8.
+//
+// RequestStop returns as soon as etcd has stored the request; Watch shows when the permit has been
+// released. To end a permit without its holder's consent, use EvictToken.
+//
+// It returns ErrNotHeld if no live request holds a permit with this token; ErrInvalid, ErrClosed, ctx's
+// error or one of etcd's. After the last two the request may have been stored or not; RequestStop may
+// be called again: the first request that the holder receives gives the reason.
+func (s *Semaphore) RequestStop(ctx context.Context, token int64, reason string) error {
+	return s.queue.requestStop(ctx, token, reason)
+}
+
+// RequestStop asks the holder with this token to unlock the mutex, as Semaphore.RequestStop does. It
+// returns ErrNotHeld, ErrInvalid, ErrClosed, ctx's error or one of etcd's.
+func (m *Mutex) RequestStop(ctx context.Context, token int64, reason string) error {
+	return m.queue.requestStop(ctx, token, reason)
+}
+
+// RequestStop asks the leader whose term has this token to resign. It is StepDown for a leader that is
+// known: if another one leads, it returns ErrNotHeld. Its other errors are those of StepDown.
+func (el *Election) RequestStop(ctx context.Context, token int64, reason string) error {
+	return el.queue.requestStop(ctx, token, reason)
+}
+
+// requestStop is RequestStop of every kind of queue.
+func (q *sessionQueue) requestStop(ctx context.Context, token int64, reason string) error {
+	err := engine.CheckReason(reason)
+	if err == nil {
+		err = q.do(ctx, func(ctx context.Context) error {
+			r, holds, err := q.holderWith(ctx, token)
+			if err == nil && holds {
+				holds, err = q.askToStop(ctx, r, reason)
+			}
+			if err == nil && !holds {
+				err = ErrNotHeld
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return q.failed(fmt.Sprintf("request a stop of token %d in", token), err)
+	}
+	return nil
+}
+
+// holderWith finds the request that holds a permit with a token. A permit of the key of a limiter with a
+// total is held in the total, and its session knows it by the request at the key.
+func (q *sessionQueue) holderWith(ctx context.Context, token int64) (r mirror.Request, holds bool, err error) {
+	in := q
+	if q.total != nil {
+		in = q.total
+	}
+	v, err := in.read(ctx)
+	if err != nil {
+		return mirror.Request{}, false, err
+	}
+	at := slices.IndexFunc(v.Holders, func(r mirror.Request) bool { return r.Create == token })
+	if at < 0 {
+		return mirror.Request{}, false, nil
+	}
+	if in.limiter == nil {
+		return v.Holders[at], true, nil
+	}
+	o, found, err := in.atKey(ctx, v.Holders[at])
+	return o.Request, found && (in == q || o.queue == q), err
+}
+
+// askToStop stores the request that a holder release its permit, and reports whether it still held then.
+func (q *sessionQueue) askToStop(ctx context.Context, holder mirror.Request, reason string) (bool, error) {
+	n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Owner(), Key: holder.Key}
+	key := q.sess.Space().Session(holder.Slot.Lease).StepDown(holder.Create)
+	put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(clientv3.LeaseID(holder.Slot.Lease)))
+	return commit.PutBeside(ctx, q.sess.KV(), holder.Key, holder.Create, put)
+}
+
 // StopRequested returns a context that ends when the holder should finish its work and
-// release the permit: with a *StepDownError as its cause after Election.StepDown, with
-// ErrClosed when Close of the session begins to wait, and when the permit ends, as Context
+// release the permit: with a *StepDownError as its cause after RequestStop or Election.StepDown,
+// with ErrClosed when Close of the session begins to wait, and when the permit ends, as Context
 // does; the first of these counts. The permit itself stays valid until it is released or lost.
 func (p *Permit) StopRequested() context.Context {
 	asked, ask := p.stopping()

@@ -35,7 +35,7 @@ func (t *Ticket) take(n Mail) {
 	if n.Notice != nil && n.Notice.For(t.Key) {
 		m.Notice = n.Notice
 	}
-	if m.Asked == nil { // the first request counts
+	if m.Asked == nil && n.Asked != nil && n.Asked.For(t.Key) { // the first request counts
 		m.Asked = n.Asked
 	}
 }
@@ -89,7 +89,7 @@ type early struct {
 // keep keeps what has come: of what is for one request, the latest.
 func (e *early) keep(m Mail) {
 	for i, known := range e.mails {
-		if m.Notice == nil && known.Notice == nil {
+		if m.Notice == nil && known.Notice == nil && m.Asked.Key == known.Asked.Key {
 			return // the first request to step down counts
 		}
 		if m.Notice != nil && known.Notice != nil && m.Notice.Key == known.Notice.Key {
@@ -157,7 +157,7 @@ func (r *roll) deliver(token int64, m Mail) map[*Ticket]Holder {
 	for _, t := range r.written[token] {
 		t.take(m)
 		t.wakes()
-		if h := r.holders[t]; h != nil && (m.Notice == nil || m.Notice.For(t.Key)) {
+		if h := r.holders[t]; h != nil && (m.Notice == nil || m.Notice.For(t.Key)) && (m.Asked == nil || m.Asked.For(t.Key)) {
 			holding[t] = h
 		}
 	}

@@ -266,3 +266,37 @@ func TestRollEnds(t *testing.T) {
 	require.False(t, r.drop(released), "this one, too")
 	require.Zero(t, r.releasing())
 }
+
+// A request to step down is for one of two requests that one Txn has written, whether it comes before or
+// after their registration; one of an earlier release, without a key, is for each.
+func TestRollAsksOneOfTwins(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		key  string
+		a, b bool
+	}{"a": {"a", true, false}, "b": {"b", false, true}, "of an earlier release": {"", true, true}, "neither": {"c", false, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRoll(always)
+			a, b := &Ticket{Queue: "x"}, &Ticket{Queue: "y"}
+			a.Key, b.Key = "a", "b"
+			r.creates(a)
+			r.creates(b)
+			r.Written(a, 7)
+			first := Mail{Asked: &record.Notice{Key: c.key, Reason: "first"}}
+			r.deliver(7, first) // early for b
+			r.deliver(7, Mail{Asked: &record.Notice{Key: "b", Reason: "second"}})
+			r.Written(b, 7)
+			left, err := r.add(a, &fake{})
+			require.NoError(t, err)
+			require.Equal(t, c.a, left.Asked != nil)
+			left, err = r.add(b, &fake{})
+			require.NoError(t, err)
+			require.NotNil(t, left.Asked, "by one of the two")
+			require.Equal(t, c.b, left.Asked.Reason == "first")
+			holding := r.deliver(7, first)
+			require.Equal(t, c.a, holding[a] != nil)
+			require.Equal(t, c.b, holding[b] != nil)
+		})
+	}
+}
