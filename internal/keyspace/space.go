@@ -19,19 +19,41 @@ type Space struct {
 // New returns the space of a namespace below prefix. Services that share a prefix and a namespace
 // share their semaphores.
 func New(prefix, namespace string) (Space, error) {
-	trimmed := strings.TrimRight(prefix, "/")
-	if trimmed == "" {
-		return Space{}, fmt.Errorf("the Prefix %q is empty", prefix)
-	}
-	for part := range strings.SplitSeq(strings.TrimPrefix(trimmed, "/"), "/") {
-		if err := CheckName(part); err != nil {
-			return Space{}, fmt.Errorf("the Prefix %q: a part %w", prefix, err)
-		}
+	all, err := Namespaces(prefix)
+	if err != nil {
+		return Space{}, err
 	}
 	if err := CheckName(namespace); err != nil {
 		return Space{}, fmt.Errorf("the namespace %w", err)
 	}
-	return Space{root: trimmed + format + escape(namespace) + "/"}, nil
+	return Space{root: all + escape(namespace) + "/"}, nil
+}
+
+// Namespaces returns the prefix of all namespaces below prefix.
+func Namespaces(prefix string) (string, error) {
+	trimmed := strings.TrimRight(prefix, "/")
+	if trimmed == "" {
+		return "", fmt.Errorf("the Prefix %q is empty", prefix)
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(trimmed, "/"), "/") {
+		if err := CheckName(part); err != nil {
+			return "", fmt.Errorf("the Prefix %q: a part %w", prefix, err)
+		}
+	}
+	return trimmed + format, nil
+}
+
+// ParseNamespace returns the namespace to which a key below prefix belongs.
+func ParseNamespace(prefix, key string) (name string, space Space, ok bool) {
+	all, err := Namespaces(prefix)
+	if err != nil {
+		return "", Space{}, false
+	}
+	name, _, ok = split(key, all)
+	if !ok || CheckName(name) != nil {
+		return "", Space{}, false
+	}
+	return name, Space{root: all + escape(name) + "/"}, true
 }
 
 // Root is the prefix of all keys of the space, '/' included: the one range that a role in etcd

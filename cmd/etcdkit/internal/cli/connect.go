@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/term"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// connection is where etcd is, and what of it belongs to the services.
+type connection struct {
+	spec              clientv3.ConfigSpec
+	secure            clientv3.SecureConfig
+	user, password    string
+	timeout           time.Duration // of a request, or of a verb that does one thing
+	prefix, namespace string
+}
+
+// define defines the flags. Those that etcdctl has too have its names, meanings and defaults.
+func (c *connection) define(f *pflag.FlagSet) {
+	f.StringSliceVar(&c.spec.Endpoints, "endpoints", []string{"127.0.0.1:2379"}, "etcd's endpoints")
+	f.DurationVar(&c.spec.DialTimeout, "dial-timeout", 2*time.Second, "bound of the first connection to etcd")
+	f.DurationVar(&c.timeout, "command-timeout", 5*time.Second, "bound of a request to etcd")
+	f.DurationVar(&c.spec.KeepAliveTime, "keepalive-time", 2*time.Second, "time between two probes of the connection")
+	f.DurationVar(&c.spec.KeepAliveTimeout, "keepalive-timeout", 6*time.Second, "time without an answer after which a connection is closed")
+	f.StringVar(&c.secure.Cert, "cert", "", "file of the client's TLS certificate")
+	f.StringVar(&c.secure.Key, "key", "", "file of the client's TLS key")
+	f.StringVar(&c.secure.Cacert, "cacert", "", "file of the certificates by which etcd's is verified")
+	f.BoolVar(&c.secure.InsecureTransport, "insecure-transport", true, "no TLS, if neither a certificate nor https:// asks for it")
+	f.BoolVar(&c.secure.InsecureSkipVerify, "insecure-skip-tls-verify", false, "do not verify etcd's certificate (for tests)")
+	f.StringVar(&c.user, "user", "", "user name, or name:password; without a password a terminal is asked for it")
+	f.StringVar(&c.password, "password", "", "password of --user")
+	f.StringVar(&c.prefix, "prefix", keyspace.DefaultPrefix, "prefix of all keys: SessionOptions.Prefix of the services")
+	f.StringVarP(&c.namespace, "namespace", "N", "", "namespace of the services: the third argument of their NewSession")
+}
+
+// client connects to etcd. The caller closes it.
+func (c *connection) client(ctx context.Context) (*clientv3.Client, error) {
+	if len(c.spec.Endpoints) == 0 {
+		return nil, usageError{errors.New("--endpoints is empty")}
+	}
+	auth, err := c.auth()
+	if err != nil {
+		return nil, err
+	}
+	c.spec.Secure, c.spec.Auth = &c.secure, auth
+	config, err := clientv3.NewClientConfig(&c.spec, zap.NewNop())
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--cert, --key, --cacert: %w", err)}
+	}
+	config.Logger = zap.NewNop() // failures are reported as errors of the verb
+	client, err := clientv3.New(*config)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	return client, nil
+}
+
+// auth returns the user and password, asking a terminal for the latter.
+func (c *connection) auth() (*clientv3.AuthConfig, error) {
+	name, password, inline := strings.Cut(c.user, ":")
+	switch {
+	case name == "":
+		if c.password != "" || inline {
+			return nil, usageError{errors.New("--password is given without --user")}
+		}
+		return nil, nil
+	case c.password != "":
+		name, password = c.user, c.password
+	case !inline:
+		stdin := int(os.Stdin.Fd())
+		if !term.IsTerminal(stdin) {
+			return nil, usageError{fmt.Errorf("--user %s has no password, and there is no terminal to ask; set ETCDCTL_PASSWORD", name)}
+		}
+		fmt.Fprintf(os.Stderr, "password of %s: ", name)
+		typed, err := term.ReadPassword(stdin)
+		fmt.Fprintln(os.Stderr)
+		if err != nil {
+			return nil, err
+		}
+		password = string(typed)
+	}
+	return &clientv3.AuthConfig{Username: name, Password: password}, nil
+}
+
+// unreachable adds to an error which endpoints were tried.
+func (c *connection) unreachable(err error) error {
+	return fmt.Errorf("etcd at %s: %w", strings.Join(c.spec.Endpoints, ","), err)
+}
+
+// space returns the keys of the namespace.
+func (c *connection) space() (keyspace.Space, error) {
+	if c.namespace == "" {
+		return keyspace.Space{}, usageError{errors.New("--namespace is missing (or ETCDKIT_NAMESPACE): 'etcdkit ls' without it lists the namespaces")}
+	}
+	space, err := keyspace.New(c.prefix, c.namespace)
+	if err != nil {
+		return keyspace.Space{}, usageError{err}
+	}
+	return space, nil
+}
+
+// session opens a session for one verb, and runs fn with it. The session is closed, and its lease
+// revoked, before session returns. fn's ctx is bounded by --command-timeout unless the verb is long.
+func (a *app) session(ctx context.Context, verb string, fn func(context.Context, *concurrency.Session) error) error {
+	return a.open(ctx, verb, &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+		ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
+		defer cancel()
+		return fn(ctx, sess)
+	})
+}
+
+// open is session with options, and without a bound for fn.
+func (a *app) open(ctx context.Context, verb string, opts *concurrency.SessionOptions, fn func(context.Context, *concurrency.Session) error) (err error) {
+	if _, err := a.etcd.space(); err != nil {
+		return err
+	}
+	client, err := a.etcd.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	opts.Prefix = a.etcd.prefix
+	opts.Owner = cmp.Or(opts.Owner, owner(verb))
+	opening, cancel := context.WithTimeout(ctx, a.etcd.timeout)
+	defer cancel()
+	sess, err := concurrency.NewSession(opening, client, a.etcd.namespace, opts)
+	if err != nil {
+		return a.etcd.unreachable(err)
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = sess.Close(closing) // at worst its lease expires
+	}()
+	return fn(ctx, sess)
+}
+
+// owner is the name by which other processes see the session of a verb: who has done what an operator
+// finds in a notice or a record.
+func owner(verb string) string {
+	name := "?"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return fmt.Sprintf("etcdkit %s by %s@%s, process %d", verb, name, host, os.Getpid())
+}

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// The exit codes. Those from 64 on are of sysexits.h where it has one. `run` exits with the code of its
+// command otherwise, or with 128 and the number of the signal that has ended it.
+const (
+	exitOK          = 0
+	exitFailed      = 1  // not found, in another state, or an error of etcd's
+	exitUsage       = 64 // a flag or an argument is wrong; nothing was sent to etcd, or nothing was changed
+	exitUnreachable = 69 // etcd does not answer: it is not known whether something was changed
+	exitNotAcquired = 75 // no permit was granted; a repetition may succeed
+	exitLost        = 76 // the permit was lost while it was needed
+	exitDenied      = 77 // etcd refuses the user
+	exitNotRunnable = 126
+	exitNotFound    = 127
+)
+
+// usageError is a mistake in the flags or arguments.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// usage returns the error of flags or arguments that could not be parsed.
+func usage(cmd *cobra.Command, err error) error {
+	return usageError{fmt.Errorf("%w\nSee '%s --help'", err, cmd.CommandPath())}
+}
+
+// interrupted is the end of a verb by a signal.
+type interrupted struct{ syscall.Signal }
+
+func (i interrupted) Error() string { return "ended by a signal: " + i.Signal.String() }
+
+// exitError is an end with a code of its own, such as that of a command. Its error may be nil: then
+// nothing is reported.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// explain returns the exit code of an error, and its text for standard error, with what to do next.
+func explain(err error) (code int, text string) {
+	if err == nil {
+		return exitOK, ""
+	}
+	code, next := classify(err)
+	text = err.Error()
+	if next != "" && text != "" {
+		text = strings.TrimRight(text, ".") + "\n" + next
+	}
+	return code, text
+}
+
+// class is what a kind of error means for the caller of the command.
+type class struct {
+	code int
+	next string // what to do next, or ""
+	of   func(error) bool
+}
+
+// is returns whether an error is one of these.
+func is(targets ...error) func(error) bool {
+	return func(err error) bool {
+		for _, target := range targets {
+			if errors.Is(err, target) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// code returns whether an error has one of these codes of gRPC.
+func grpcCode(of ...codes.Code) func(error) bool {
+	return func(err error) bool {
+		var etcd rpctypes.EtcdError
+		var s interface{ GRPCStatus() *status.Status }
+		for _, code := range of {
+			if errors.As(err, &etcd) && etcd.Code() == code || errors.As(err, &s) && s.GRPCStatus().Code() == code {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// classes are the kinds of error; the first that fits counts.
+var classes = []class{
+	{exitUsage, "", func(err error) bool { var u usageError; return errors.As(err, &u) }},
+	{exitUsage, "", is(concurrency.ErrInvalid)},
+	{exitDenied, "The user of --user needs a role with read and write permission for the prefix of the namespace: see docs/operations.md, roles.",
+		func(err error) bool {
+			return grpcCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
+		}},
+	{exitLost, "", is(concurrency.ErrLost, concurrency.ErrReleased)},
+	{exitNotAcquired, "'etcdkit show NAME' lists the holders.", is(concurrency.ErrFull)},
+	{exitNotAcquired, "The ID is in use: 'etcdkit show NAME' names its owner.", is(concurrency.ErrHeld)},
+	{exitNotAcquired, "'etcdkit limit NAME N' changes the stored limit for all processes.", is(concurrency.ErrLimitMismatch)},
+	{exitFailed, "'etcdkit ls' lists the names that etcd has; --create stores a limit for a new one.", is(concurrency.ErrNoLimit)},
+	{exitFailed, "'etcdkit show NAME' lists the requests with their tokens and IDs.", is(concurrency.ErrNotHeld)},
+	{exitFailed, "'etcdkit jobs' lists the jobs.", is(schedlock.ErrUnknownJob)},
+	{exitFailed, "'etcdkit requests list STORE' lists the requests.", is(idempotency.ErrNotFound)},
+	{exitUnreachable, "Check --endpoints (ETCDCTL_ENDPOINTS) and --cacert; 'etcdkit doctor' shows what of etcd answers.",
+		func(err error) bool {
+			return is(concurrency.ErrUnavailable, context.DeadlineExceeded)(err) || grpcCode(codes.Unavailable, codes.DeadlineExceeded)(err)
+		}},
+}
+
+// classify returns the exit code of an error and what to do next.
+func classify(err error) (code int, next string) {
+	var own *exitError
+	if errors.As(err, &own) {
+		return own.code, ""
+	}
+	var by interrupted
+	if errors.As(err, &by) {
+		return 128 + int(by.Signal), ""
+	}
+	for _, c := range classes {
+		if c.of(err) {
+			return c.code, c.next
+		}
+	}
+	return exitFailed, ""
+}

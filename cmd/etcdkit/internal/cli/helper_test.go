@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+var update = flag.Bool("update", false, "write the transcripts into testdata")
+
+// fixture is a namespace, "test", of the shared etcd, below a prefix of its own.
+type fixture struct {
+	t      *testing.T
+	etcd   *embedtest.Cluster
+	prefix string
+	known  []known // words that differ from run to run
+	script strings.Builder
+}
+
+// known is a word that differs from run to run, and what a transcript shows in its place.
+type known struct{ text, as string }
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	etcd := embedtest.Shared(t)
+	f := &fixture{t: t, etcd: etcd, prefix: etcd.Prefix(t)}
+	for { // tokens are no numbers that a transcript has for another reason
+		resp, err := etcd.Client().Put(t.Context(), f.prefix, "")
+		require.NoError(t, err)
+		if resp.Header.Revision > 1000 {
+			break
+		}
+	}
+	_, err := etcd.Client().Delete(t.Context(), f.prefix)
+	require.NoError(t, err)
+	return f
+}
+
+// session starts a session of a service.
+func (f *fixture) session(owner string) *concurrency.Session {
+	f.t.Helper()
+	return testkit.SessionOn(f.t, f.etcd.NewClient(f.t, nil).Client, f.prefix, &concurrency.SessionOptions{Owner: owner})
+}
+
+// shows has a transcript show another word in place of one.
+func (f *fixture) shows(word any, as string) { f.known = append(f.known, known{fmt.Sprint(word), as}) }
+
+// real returns a line of a transcript with the words of this run.
+func (f *fixture) real(line string) string {
+	for _, k := range f.known {
+		line = strings.ReplaceAll(line, k.as, k.text)
+	}
+	return line
+}
+
+// result is what an execution of the command has returned and written.
+type result struct {
+	code     int
+	out, err string
+}
+
+// run executes the command.
+func (f *fixture) run(args ...string) result { return f.runWith(testkit.Context(f.t), args...) }
+
+func (f *fixture) runWith(ctx context.Context, args ...string) result {
+	var out, errs bytes.Buffer
+	args = append([]string{"--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}, args...)
+	code := execute(ctx, args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	return result{code, out.String(), errs.String()}
+}
+
+// shell executes a command line and appends it and its results to the transcript.
+func (f *fixture) shell(line string) result {
+	f.t.Helper()
+	r := f.run(words(f.t, f.real(line))...)
+	fmt.Fprintf(&f.script, "$ etcdkit %s\n%s%s", line, r.out, r.err)
+	if r.code != 0 {
+		fmt.Fprintf(&f.script, "[exit code %d]\n", r.code)
+	}
+	return r
+}
+
+// words splits a line at spaces; '…' quotes.
+func words(t *testing.T, line string) (out []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			out = append(out, part)
+		} else {
+			out = append(out, strings.Fields(part)...)
+		}
+	}
+	require.Zero(t, strings.Count(line, "'")%2, line)
+	return out
+}
+
+var patterns = []struct {
+	of *regexp.Regexp
+	as string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "2026-11-23T12:00:00Z"},
+	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "12:00:00"},
+	{regexp.MustCompile(`"revision":"\d+"`), `"revision":"4720"`},
+	{regexp.MustCompile(`"lease":"\d+"`), `"lease":"7587"`},
+	{regexp.MustCompile(`revision \d+`), "revision 4720"},
+	{regexp.MustCompile(`\b\d+s\b`), "2s"},
+	{regexp.MustCompile(` {2,}`), "  "},
+}
+
+// golden compares the transcript with testdata/NAME.golden.
+func (f *fixture) golden(name string) {
+	f.t.Helper()
+	got := f.script.String()
+	for _, k := range f.known {
+		got = regexp.MustCompile(`\b`+regexp.QuoteMeta(k.text)+`\b`).ReplaceAllLiteralString(got, k.as)
+	}
+	for _, p := range patterns {
+		got = p.of.ReplaceAllString(got, p.as)
+	}
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		require.NoError(f.t, os.MkdirAll("testdata", 0o755))
+		require.NoError(f.t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(f.t, err)
+	require.Equal(f.t, string(want), got, "go test ./cmd/etcdkit/internal/cli -update writes it again")
+}
+
+// permit returns a permit that was granted.
+func (f *fixture) permit(p *concurrency.Permit, err error) *concurrency.Permit {
+	f.t.Helper()
+	require.NoError(f.t, err)
+	return p
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// listedQueue is one line of `ls`.
+type listedQueue struct {
+	Kind     concurrency.QueueKind `json:"kind"`
+	Name     string                `json:"name"`
+	Stored   bool                  `json:"stored"`
+	Requests int                   `json:"requests"`
+}
+
+func (a *app) ls() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls",
+		Short: "List the queues of a namespace, or the namespaces",
+		Long: `List the semaphores, limiters, mutexes, elections and rate limiters that have something in etcd.
+Without --namespace, list the namespaces below --prefix.`,
+		Example: "etcdkit ls\netcdkit ls -N payments\netcdkit ls -N payments -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.etcd.namespace == "" {
+				return a.listNamespaces(cmd.Context())
+			}
+			return a.session(cmd.Context(), "ls", a.listQueues)
+		},
+	}
+}
+
+func (a *app) listQueues(ctx context.Context, sess *concurrency.Session) error {
+	queues := []listedQueue{}
+	for q, err := range sess.Queues(ctx) {
+		if err != nil {
+			return err
+		}
+		queues = append(queues, listedQueue{q.Kind, q.Name, q.Stored, q.Requests})
+	}
+	return a.print(struct {
+		schema
+		Queues []listedQueue `json:"queues"`
+	}{schemaOf("queues"), queues}, func(t *table) {
+		t.row("KIND/NAME", "REQUESTS")
+		for _, q := range queues {
+			t.row(subject{kind: q.Kind, name: q.Name}, q.Requests)
+		}
+	})
+}
+
+// listNamespaces reads one key of each namespace.
+func (a *app) listNamespaces(ctx context.Context) error {
+	root, err := keyspace.Namespaces(a.etcd.prefix)
+	if err != nil {
+		return usageError{err}
+	}
+	client, err := a.etcd.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
+	defer cancel()
+	names := []string{}
+	for from, end := root, clientv3.GetPrefixRangeEnd(root); ; {
+		resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+		if err != nil {
+			return a.etcd.unreachable(err)
+		}
+		if len(resp.Kvs) == 0 {
+			break
+		}
+		name, space, ok := keyspace.ParseNamespace(a.etcd.prefix, string(resp.Kvs[0].Key))
+		if !ok { // a foreign key
+			from = string(resp.Kvs[0].Key) + "\x00"
+			continue
+		}
+		names = append(names, name)
+		from = clientv3.GetPrefixRangeEnd(space.Root())
+	}
+	slices.Sort(names)
+	return a.print(struct {
+		schema
+		Namespaces []string `json:"namespaces"`
+	}{schemaOf("namespaces"), names}, func(t *table) {
+		t.row("NAMESPACE")
+		for _, name := range names {
+			t.row(name)
+		}
+	})
+}

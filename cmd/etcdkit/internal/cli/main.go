@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Streams are what a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Main executes the command with its arguments and returns its exit code. SIGINT and SIGTERM end it,
+// with the codes 130 and 143.
+func Main(args []string, std Streams) int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(interrupted{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return execute(ctx, args, std)
+}
+
+// execute is Main without signals.
+func execute(ctx context.Context, args []string, std Streams) int {
+	a := &app{std: std}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(std.In)
+	root.SetOut(std.Out)
+	root.SetErr(std.Err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !a.parsed {
+		err = usage(cmd, err)
+	}
+	var by interrupted
+	if err != nil && errors.As(context.Cause(ctx), &by) {
+		err = errors.Join(by, err)
+	}
+	code, text := explain(err)
+	if text != "" {
+		fmt.Fprintf(std.Err, "%s: %s\n", cmd.CommandPath(), text)
+	}
+	return code
+}
+
+// app is one execution of the command.
+type app struct {
+	std    Streams
+	etcd   connection
+	output string
+	yes    bool
+	parsed bool // flags and arguments are valid
+}
+
+// root returns the command with all of its verbs.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "etcdkit",
+		Short:         "Show and change what services keep in etcd with etcdkit, and run commands under its locks",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnvironment(cmd.Flags()); err != nil {
+				return err
+			}
+			if a.output != "table" && a.output != "json" {
+				return fmt.Errorf("--output %q: it is table or json", a.output)
+			}
+			a.parsed = true
+			return nil
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = false
+	flags := root.PersistentFlags()
+	a.etcd.define(flags)
+	flags.StringVarP(&a.output, "output", "o", "table", "format of the result: table or json")
+	flags.BoolVarP(&a.yes, "yes", "y", false, "do not ask before something is ended or deleted")
+	for _, verb := range verbs {
+		root.AddCommand(verb(a))
+	}
+	return root
+}
+
+// verbs are all verbs, in the order of the documentation.
+var verbs = []func(*app) *cobra.Command{
+	(*app).ls, (*app).show, (*app).limit, (*app).evict, (*app).elections,
+	(*app).version,
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+// crowd fills a semaphore with a limit of 2: two holders, and two requests that wait. It returns the
+// permits.
+func (f *fixture) crowd(name string) (held []*concurrency.Permit) {
+	ctx := testkit.Context(f.t)
+	owners := []string{"web-7", "web-9", "web-2", "web-3"}
+	for i, owner := range owners {
+		sm, err := concurrency.NewSemaphore(f.session(owner), name, 2, nil)
+		require.NoError(f.t, err)
+		if i < 2 {
+			held = append(held, f.permit(sm.Acquire(ctx, concurrency.Note("order "+owner), concurrency.ID(owner))))
+			f.shows(held[i].Token(), []string{"4711", "4712"}[i])
+			continue
+		}
+		go func() { _, _ = sm.Acquire(ctx) }()
+		for st, err := range sm.Watch(ctx) {
+			require.NoError(f.t, err)
+			if n := len(st.Waiters); n == i-1 {
+				f.shows(st.Waiters[n-1].Token, []string{"4713", "4714"}[i-2])
+				break
+			}
+		}
+	}
+	return held
+}
+
+func TestLs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.shell("ls")
+	f.crowd("charge")
+	ctx := testkit.Context(t)
+	s := f.session("web-7")
+	m, err := concurrency.NewMutex(s, "report")
+	require.NoError(t, err)
+	f.permit(m.Lock(ctx))
+	f.shell("ls")
+	f.shell("ls -N test")
+	f.shell("ls -N test -o json")
+	f.shell("ls -N other")
+	f.golden("ls")
+}
+
+func TestShow(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.crowd("charge")
+	f.shell("show -N test charge")
+	f.shell("show -N test semaphore/charge -o json")
+	f.shell("show -N test nothing")
+	f.shell("show -N test queue/charge")
+	f.shell("show charge")
+	f.golden("show")
+}
+
+// A name that two kinds have is no name, and says which to choose from.
+func TestShowAmbiguous(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	s := f.session("web-7")
+	m, err := concurrency.NewMutex(s, "x")
+	require.NoError(t, err)
+	f.permit(m.Lock(ctx))
+	sm, err := concurrency.NewSemaphore(s, "x", 3, nil)
+	require.NoError(t, err)
+	f.permit(sm.Acquire(ctx))
+	r := f.run("show", "-N", "test", "x")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.err, "semaphore/x, mutex/x")
+	require.Contains(t, f.run("show", "-N", "test", "mutex/x").out, "limit 1, used 1")
+	require.Contains(t, f.run("show", "-N", "test", "semaphore/x").out, "limit 3, used 1")
+}
+
+// Texts of other processes do not steer the operator's terminal.
+func TestTextsFromEtcdAreEscaped(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	sm, err := concurrency.NewSemaphore(f.session("web-7"), "charge", 3, nil)
+	require.NoError(t, err)
+	const nasty = "\x1b[2J\x1b]0;owned\x07\nfake row\t\u202e\u009b31m"
+	f.permit(sm.Acquire(testkit.Context(t), concurrency.Note(nasty)))
+	r := f.run("show", "-N", "test", "charge")
+	require.Zero(t, r.code, r.err)
+	require.Len(t, strings.Split(strings.TrimSpace(r.out), "\n"), 3, r.out)
+	require.False(t, strings.ContainsAny(r.out, "\x1b\x07\u202e\u009b"), "%q", r.out)
+	r = f.run("show", "-N", "test", "charge", "-o", "json")
+	var got shownQueue
+	require.NoError(t, json.Unmarshal([]byte(strings.NewReplacer(`"token":"`, `"x":"`, `"lease":"`, `"y":"`, `"revision":"`, `"z":"`).Replace(r.out)), &got))
+	require.Equal(t, nasty, got.Holders[0].Note)
+}
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.crowd("charge")
+	s := f.session("web-7")
+	l, err := concurrency.NewKeyedLimiter(s, "api", 5, &concurrency.KeyedLimiterOptions{Total: 200})
+	require.NoError(t, err)
+	ctx := testkit.Context(t)
+	f.permit(l.Key("tenant-7").Acquire(ctx))
+	f.shell("limit -N test charge")
+	f.shell("limit -N test charge 3")
+	f.shell("limit -N test charge 3 -o json")
+	f.shell("limit -N test charge 0")
+	f.shell("limit -N test charge 0 --yes")
+	f.shell("limit -N test limiter/api")
+	f.shell("limit -N test limiter/api 6")
+	f.shell("limit -N test limiter/api --total")
+	f.shell("limit -N test limiter/api --total 300")
+	f.shell("limit -N test limiter/api/tenant-7 20")
+	f.shell("limit -N test limiter/api/tenant-7 --clear")
+	f.shell("limit -N test rate/mail 50 --burst 10 --create")
+	f.shell("limit -N test rate/mail")
+	f.shell("limit -N test semaphore/chrage 3")
+	f.shell("limit -N test semaphore/new 3 --create")
+	f.shell("limit -N test charge three")
+	f.shell("limit -N test charge -- -1")
+	f.shell("limit -N test mutex/report 2")
+	f.golden("limit")
+}
+
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	held := f.crowd("charge")
+	go func() { // a holder that stops when it is asked
+		<-held[0].StopRequested().Done()
+		_ = held[0].Release(testkit.Context(t))
+	}()
+	f.shell("evict -N test charge 4711 --reason 'host is to be replaced'")
+	f.shell("evict -N test charge 4711 --yes --reason 'host is to be replaced'")
+	f.shell("evict -N test charge 4714 --yes") // the last waiter
+	f.shell("evict -N test charge 4712 --yes --wait 100ms")
+	require.NoError(t, held[1].Err())
+	f.shell("evict -N test charge 4712 --yes --force --reason stuck -o json")
+	testkit.Closed(t, held[1].Lost(), "it was evicted")
+	require.ErrorIs(t, held[1].Err(), concurrency.ErrEvicted)
+	require.ErrorContains(t, held[1].Err(), "stuck")
+	f.shell("evict -N test charge 4712 --yes")
+	f.shell("evict -N test charge none --yes")
+	f.golden("evict")
+}
+
+func TestElections(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	f.shell("elections -N test")
+	el, err := concurrency.NewElection(f.session("web-7"), "shard-7")
+	require.NoError(t, err)
+	term := f.permit(el.Campaign(ctx, concurrency.Note("10.0.0.7:8080")))
+	f.shows(term.Token(), "4711")
+	f.shell("elections -N test")
+	f.shell("elections -N test -o json")
+	f.shell("elections step-down -N test shard-7 --reason 'new release'")
+	f.shell("elections step-down -N test shard-7 --yes --reason 'new release'")
+	testkit.Closed(t, term.StopRequested().Done(), "it is asked")
+	f.shell("elections step-down -N test semaphore/shard-7 --yes")
+	f.golden("elections")
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// shownQueue is the state of a queue as JSON.
+type shownQueue struct {
+	schema
+	Kind     concurrency.QueueKind `json:"kind"`
+	Name     string                `json:"name"`
+	Key      string                `json:"key,omitempty"`
+	Limit    int                   `json:"limit"`
+	Stored   bool                  `json:"stored"`
+	Used     int                   `json:"used"`
+	Foreign  int                   `json:"foreign_keys"`
+	Revision number                `json:"revision"`
+	Holders  []shownRequest        `json:"holders"`
+	Waiters  []shownRequest        `json:"waiters"`
+}
+
+// shownRequest is a request as JSON.
+type shownRequest struct {
+	Token     number            `json:"token"`
+	Owner     string            `json:"owner"`
+	ID        string            `json:"id,omitempty"`
+	Note      string            `json:"note,omitempty"`
+	Weight    int               `json:"weight"`
+	Lease     number            `json:"lease"`
+	Requested time.Time         `json:"requested,omitzero"`
+	MaxHold   seconds           `json:"max_hold_seconds,omitempty"`
+	WaitsFor  concurrency.Level `json:"waits_for,omitempty"`
+	Renewed   time.Time         `json:"renewed,omitzero"`
+	ExpiresBy time.Time         `json:"expires_by,omitzero"`
+}
+
+func show(s subject, st concurrency.Status) shownQueue {
+	return shownQueue{
+		schemaOf("queue"), s.kind, s.name, s.key, st.Limit, st.Stored, st.Used, st.Foreign, number(st.Revision),
+		showRequests(st.Holders), showRequests(st.Waiters),
+	}
+}
+
+func showRequests(all []concurrency.Request) []shownRequest {
+	out := make([]shownRequest, 0, len(all))
+	for _, r := range all {
+		out = append(out, shownRequest{
+			number(r.Token), r.Owner, r.ID, r.Note, r.Weight, number(r.Lease), r.Requested.UTC(), seconds(r.MaxHold), r.WaitsFor,
+			r.Renewed.UTC(), r.ExpiresBy.UTC(),
+		})
+	}
+	return out
+}
+
+func (a *app) show() *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a queue: its limit, its holders, and its waiters in their order",
+		Long: `Show the limit, the holders and the waiters of a queue, in the order in which they are served.
+
+NAME is KIND/NAME as 'etcdkit ls' prints it, or the name alone if one kind has it. The key of a limiter
+is limiter/NAME/KEY; limiter/NAME is its total.
+
+RENEWED is the time since the request's session renewed its lease. EXPIRES is when the permit is free at
+the latest if the session does not renew again: a dead holder is one whose RENEWED is above a third of
+its TTL. With --watch, the state is printed again after each change, until the command is interrupted;
+with -o json as one line for each.`,
+		Example: "etcdkit show -N payments charge\netcdkit show -N payments limiter/api/tenant-7 -w -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			named, err := parseSubject(args[0])
+			if err != nil {
+				return err
+			}
+			if watch {
+				return a.watchQueue(cmd.Context(), named)
+			}
+			return a.session(cmd.Context(), "show", func(ctx context.Context, sess *concurrency.Session) error {
+				s, err := named.resolve(ctx, sess)
+				if err != nil {
+					return err
+				}
+				if s.kind == concurrency.KindRate {
+					return a.showRate(ctx, sess, s)
+				}
+				q, err := queueOf(sess, s)
+				if err != nil {
+					return err
+				}
+				st, err := q.Status(ctx, concurrency.CheckLeases())
+				if err != nil {
+					return err
+				}
+				return a.printQueue(s, st)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the state again after each change")
+	return cmd
+}
+
+// watchQueue prints each state until ctx ends.
+func (a *app) watchQueue(ctx context.Context, named subject) error {
+	return a.open(ctx, "show", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+		s, err := named.resolve(ctx, sess)
+		if err != nil {
+			return err
+		}
+		q, err := queueOf(sess, s)
+		if err != nil {
+			return err
+		}
+		for st, err := range q.Watch(ctx) {
+			if err != nil {
+				return err
+			}
+			if err := a.printQueue(s, st); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *app) printQueue(s subject, st concurrency.Status) error {
+	return a.print(show(s, st), func(t *table) {
+		limit := strconv.Itoa(st.Limit)
+		if !st.Stored && s.kind != concurrency.KindMutex && s.kind != concurrency.KindElection {
+			limit = "none stored"
+		} else if st.Limit == 0 {
+			limit = "0 (paused)"
+		}
+		t.line(fmt.Sprintf("%s: limit %s, used %d, %d waiting, revision %d", s, limit, st.Used, len(st.Waiters), st.Revision))
+		if st.Foreign > 0 {
+			t.line(fmt.Sprintf("%d foreign keys in its range: see docs/operations.md", st.Foreign))
+		}
+		if len(st.Holders)+len(st.Waiters) == 0 {
+			return
+		}
+		t.row("", "TOKEN", "OWNER", "WEIGHT", "AGE", "RENEWED", "EXPIRES", "ID", "NOTE")
+		now := time.Now()
+		for i, r := range append(append([]concurrency.Request{}, st.Holders...), st.Waiters...) {
+			place := "holds"
+			if n := i - len(st.Holders); n >= 0 {
+				place = "waits " + ordinal(n+1)
+			}
+			expires := "-"
+			if !r.ExpiresBy.IsZero() {
+				expires = r.ExpiresBy.UTC().Format(time.TimeOnly)
+			}
+			t.row(place, r.Token, r.Owner, r.Weight, ago(now, r.Requested), ago(now, r.Renewed), expires, or(r.ID), or(r.Note))
+		}
+	})
+}
+
+// showRate prints the state of a rate limiter.
+func (a *app) showRate(ctx context.Context, sess *concurrency.Session, s subject) error {
+	l, err := rateOf(sess, s)
+	if err != nil {
+		return err
+	}
+	st, err := l.Status(ctx)
+	if err != nil {
+		return err
+	}
+	type holder struct {
+		Owner   string    `json:"owner"`
+		Shares  int       `json:"shares"`
+		Waiting int       `json:"waiting_shares"`
+		Since   time.Time `json:"since,omitzero"`
+	}
+	holders := make([]holder, 0, len(st.Holders))
+	for _, h := range st.Holders {
+		holders = append(holders, holder{h.Owner, h.Shares, h.Waiting, h.Since.UTC()})
+	}
+	return a.print(struct {
+		schema
+		Name     string   `json:"name"`
+		Rate     float64  `json:"per_second"`
+		Burst    int      `json:"burst"`
+		Stored   bool     `json:"stored"`
+		Shares   int      `json:"shares"`
+		Revision number   `json:"revision"`
+		Holders  []holder `json:"holders"`
+	}{schemaOf("rate"), s.name, st.Rate.PerSecond, st.Rate.Burst, st.Stored, st.Shares, number(st.Revision), holders}, func(t *table) {
+		t.line(fmt.Sprintf("%s: %v per second, burst %d, in %d shares, revision %d", s, st.Rate.PerSecond, st.Rate.Burst, st.Shares, st.Revision))
+		if len(holders) == 0 {
+			return
+		}
+		t.row("OWNER", "SHARES", "WAITING", "AGE")
+		for _, h := range holders {
+			t.row(h.Owner, h.Shares, h.Waiting, ago(time.Now(), h.Since))
+		}
+	})
+}
+
+// ordinal returns 1st, 2nd, 3rd, 4th.
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return strconv.Itoa(n) + suffix
+}

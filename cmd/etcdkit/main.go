@@ -1,0 +1,12 @@
+// Command etcdkit shows and changes what etcdkit's services keep in etcd. docs/cli.md describes it.
+package main
+
+import (
+	"os"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}
