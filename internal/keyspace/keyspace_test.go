@@ -218,3 +218,23 @@ func TestNoticesOfASession(t *testing.T) {
 		require.False(t, space(t, "ns").Queued(s.StepDown(token)))
 	})
 }
+
+// Every key of a namespace shows its name, whatever characters that has; keys of other prefixes and forms
+// show none.
+func TestParseNamespace(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"payments", "a b", "é%", ".", ".."} {
+		s, err := New("/etcdkit/", name)
+		require.NoError(t, err)
+		got, space, ok := ParseNamespace("/etcdkit", s.Session(7).Alive())
+		require.True(t, ok, name)
+		require.Equal(t, name, got)
+		require.Equal(t, s, space)
+	}
+	for _, key := range []string{"", "/etcdkit/v1/", "/etcdkit/v1/x", "/etcdkit/v2/x/y", "/other/v1/x/y", "/etcdkit/v1//y", "/etcdkit/v1/%2f/y", "/etcdkit/v1/%00/y"} {
+		_, _, ok := ParseNamespace("/etcdkit", key)
+		require.False(t, ok, key)
+	}
+	_, _, ok := ParseNamespace("", "/v1/x/y")
+	require.False(t, ok)
+}

@@ -91,6 +91,14 @@ var fences = []fence{
 		planted: [2]string{"concurrency/session.go", "github.com/prometheus/client_golang/prometheus"},
 	},
 	{
+		name: "only the command imports libraries for command lines",
+		why:  "a service has flags of its own, and links none of it",
+		bans: func(f file, imp string) bool {
+			return !f.test && within(imp, "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term") && !within(f.dir, "cmd")
+		},
+		planted: [2]string{"concurrency/session.go", "github.com/spf13/cobra"},
+	},
+	{
 		name: "embedtest imports no other public package",
 		why:  "then the tests of all of them can use it without a cycle",
 		bans: func(f file, imp string) bool {

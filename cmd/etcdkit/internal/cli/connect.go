@@ -148,8 +148,8 @@ func (a *app) open(ctx context.Context, verb string, opts *concurrency.SessionOp
 	return fn(ctx, sess)
 }
 
-// owner is the name by which other processes see the session of a verb: who has done what an operator
-// finds in a notice or a record.
+// owner is the name by which other processes see the session of a verb. Notices and records have it, so
+// it names the verb, the user and the host.
 func owner(verb string) string {
 	name := "?"
 	if u, err := user.Current(); err == nil {

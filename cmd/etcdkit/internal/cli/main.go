@@ -49,8 +49,8 @@ func execute(ctx context.Context, args []string, std Streams) int {
 		err = usage(cmd, err)
 	}
 	var by interrupted
-	if err != nil && errors.As(context.Cause(ctx), &by) {
-		err = errors.Join(by, err)
+	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &by) {
+		err = by
 	}
 	code, text := explain(err)
 	if text != "" {
