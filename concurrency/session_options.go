@@ -19,7 +19,8 @@ import (
 // SessionOptions configure a Session. nil means all defaults.
 type SessionOptions struct {
 	// TTL is how long etcd keeps this process's permits after its last renewal: whole seconds,
-	// from 5 s to 300 s. With an explicit Margin it may be as short as 1 s; etcd may grant more,
+	// from 5 s to 24 h. A process that dies keeps its permits that long, so a service has hardly a reason
+	// for more than a minute. With an explicit Margin it may be as short as 1 s; etcd may grant more,
 	// at least about 1.5 of its election timeouts. Defaults to 15 s.
 	TTL time.Duration
 
@@ -69,7 +70,7 @@ type SessionOptions struct {
 const (
 	defaultTTL        = 15 * time.Second
 	shortTTL          = 5 * time.Second // below it, the margin must be chosen by hand
-	maxTTL            = 300 * time.Second
+	maxTTL            = 24 * time.Hour
 	leastMargin       = 1200 * time.Millisecond // by default
 	lowestMargin      = 10 * time.Millisecond   // below it a unit was forgotten
 	defaultMaxPermits = 4096

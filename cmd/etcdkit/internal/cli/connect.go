@@ -123,7 +123,13 @@ func (a *app) session(ctx context.Context, verb string, fn func(context.Context,
 }
 
 // open is session with options, and without a bound for fn.
-func (a *app) open(ctx context.Context, verb string, opts *concurrency.SessionOptions, fn func(context.Context, *concurrency.Session) error) (err error) {
+func (a *app) open(ctx context.Context, verb string, opts *concurrency.SessionOptions, fn func(context.Context, *concurrency.Session) error) error {
+	opts.Owner = cmp.Or(opts.Owner, owner(verb))
+	return a.connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error { return fn(ctx, sess) })
+}
+
+// connected is open for verbs that use the client as well.
+func (a *app) connected(ctx context.Context, opts *concurrency.SessionOptions, fn func(context.Context, *clientv3.Client, *concurrency.Session) error) error {
 	if _, err := a.etcd.space(); err != nil {
 		return err
 	}
@@ -133,7 +139,6 @@ func (a *app) open(ctx context.Context, verb string, opts *concurrency.SessionOp
 	}
 	defer client.Close()
 	opts.Prefix = a.etcd.prefix
-	opts.Owner = cmp.Or(opts.Owner, owner(verb))
 	opening, cancel := context.WithTimeout(ctx, a.etcd.timeout)
 	defer cancel()
 	sess, err := concurrency.NewSession(opening, client, a.etcd.namespace, opts)
@@ -145,7 +150,7 @@ func (a *app) open(ctx context.Context, verb string, opts *concurrency.SessionOp
 		defer cancel()
 		_ = sess.Close(closing) // at worst its lease expires
 	}()
-	return fn(ctx, sess)
+	return fn(ctx, client, sess)
 }
 
 // owner is the name by which other processes see the session of a verb. Notices and records have it, so

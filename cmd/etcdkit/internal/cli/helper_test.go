@@ -110,7 +110,9 @@ var patterns = []struct {
 	as string
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "2026-11-23T12:00:00Z"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), "2026-11-23 12:30:00"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "12:00:00"},
+	{regexp.MustCompile(`by \S+@\S+, process \d+`), "by ada@ci-3, process 4242"},
 	{regexp.MustCompile(`"revision":"\d+"`), `"revision":"4720"`},
 	{regexp.MustCompile(`"lease":"\d+"`), `"lease":"7587"`},
 	{regexp.MustCompile(`revision \d+`), "revision 4720"},

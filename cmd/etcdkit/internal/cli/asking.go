@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/observe"
+)
+
+// asking is what the verbs that acquire a permit have in common: of what kind, and how long they wait.
+type asking struct {
+	limit        int
+	lock, leader bool
+	wait         time.Duration
+	noWait       bool
+	id, note     string
+}
+
+func (q *asking) define(f *pflag.FlagSet) {
+	f.IntVar(&q.limit, "limit", 0, "acquire a permit of the semaphore NAME, whose stored limit must be N; 0 takes the stored limit as it is")
+	f.BoolVar(&q.lock, "lock", false, "lock the mutex NAME (the default)")
+	f.BoolVar(&q.leader, "leader", false, "become the leader of the election NAME")
+	f.DurationVar(&q.wait, "wait", 0, "wait so long at most (default: until it is granted)")
+	f.BoolVarP(&q.noWait, "no-wait", "n", false, "do not wait: exit with 75 if no permit is free")
+	f.StringVar(&q.id, "id", "", "ID of the request: at most one live request of NAME has it")
+	f.StringVar(&q.note, "note", "", "text for operators, stored with the request")
+}
+
+// check returns the kind, or an error if the flags contradict each other.
+func (q *asking) check(f *pflag.FlagSet) (concurrency.QueueKind, error) {
+	var given []string
+	for _, name := range []string{"limit", "lock", "leader"} {
+		if f.Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	switch {
+	case len(given) > 1:
+		return "", usageError{fmt.Errorf("%s exclude each other", strings.Join(given, " and "))}
+	case q.noWait && f.Changed("wait"):
+		return "", usageError{errors.New("--wait and --no-wait exclude each other")}
+	case q.limit < 0:
+		return "", usageError{fmt.Errorf("--limit %d is negative", q.limit)}
+	case f.Changed("wait") && q.wait <= 0:
+		return "", usageError{fmt.Errorf("--wait %v is not positive; --no-wait does not wait", q.wait)}
+	case f.Changed("limit"):
+		return concurrency.KindSemaphore, nil
+	case q.leader:
+		return concurrency.KindElection, nil
+	default:
+		return concurrency.KindMutex, nil
+	}
+}
+
+// options are those of the call.
+func (q *asking) options() (opts []concurrency.AcquireOption) {
+	if q.id != "" {
+		opts = append(opts, concurrency.ID(q.id))
+	}
+	if q.note != "" {
+		opts = append(opts, concurrency.Note(q.note))
+	}
+	switch {
+	case q.noWait:
+		opts = append(opts, concurrency.Wait(0))
+	case q.wait > 0:
+		opts = append(opts, concurrency.Wait(q.wait))
+	}
+	return opts
+}
+
+// acquire acquires the permit. ctx bounds the wait alone.
+func (q *asking) acquire(ctx context.Context, sess *concurrency.Session, kind concurrency.QueueKind, name string) (*concurrency.Permit, error) {
+	switch kind {
+	case concurrency.KindSemaphore:
+		sm, err := concurrency.NewSemaphore(sess, name, q.limit, &concurrency.SemaphoreOptions{AdoptLimit: q.limit == 0})
+		if err != nil {
+			return nil, err
+		}
+		return sm.Acquire(ctx, q.options()...)
+	case concurrency.KindElection:
+		el, err := concurrency.NewElection(sess, name)
+		if err != nil {
+			return nil, err
+		}
+		return el.Campaign(ctx, q.options()...)
+	default:
+		m, err := concurrency.NewMutex(sess, name)
+		if err != nil {
+			return nil, err
+		}
+		return m.Lock(ctx, q.options()...)
+	}
+}
+
+// waiting reports on standard error why a call waits: its place in the queue, and the holders, with
+// their ages and the latest times at which they expire.
+func (a *app) waiting(kind concurrency.QueueKind) observe.Hooks {
+	return observe.Hooks{Event: func(_ context.Context, e observe.Event) {
+		if w, ok := e.(observe.Waiting); ok {
+			fmt.Fprintln(a.std.Err, printable(waitingFor(kind, w, time.Now())))
+		}
+	}}
+}
+
+// mostBlocking is how many holders a report has at most.
+const mostBlocking = 10
+
+// waitingFor describes why a call waits.
+func waitingFor(kind concurrency.QueueKind, w observe.Waiting, now time.Time) string {
+	holders := len(w.Blocking)
+	text := fmt.Sprintf("waiting for %s/%s: ", kind, w.Name)
+	switch {
+	case holders == 0: // it is far from its admission
+		return text + fmt.Sprintf("at most %d requests before this one", w.Ahead)
+	case holders < mostBlocking:
+		text += fmt.Sprintf("%s in the queue, behind ", ordinal(max(1, w.Ahead-holders+1)))
+	default:
+		text += fmt.Sprintf("%d requests before this one, the oldest of ", w.Ahead)
+	}
+	for i, h := range w.Blocking {
+		if i > 0 {
+			text += ", "
+		}
+		if i == 2 && holders > 3 {
+			text += strconv.Itoa(holders-2) + " others"
+			break
+		}
+		text += h.Owner + " (" + brief(now.Sub(h.Requested))
+		if !h.ExpiresBy.IsZero() {
+			text += ", until " + h.ExpiresBy.UTC().Format(time.TimeOnly) + " UTC at the latest if it does not renew"
+		}
+		text += ")"
+	}
+	return text
+}

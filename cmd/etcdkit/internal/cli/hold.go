@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/observe"
+)
+
+// holdOwner begins the owner of a session that no process renews.
+const holdOwner = "etcdkit hold "
+
+func (a *app) hold() *cobra.Command {
+	var ask asking
+	var lasts time.Duration
+	cmd := &cobra.Command{
+		Use:   "hold NAME --id ID --for DURATION",
+		Short: "Acquire a permit that outlives the command, until 'etcdkit release' or the duration has passed",
+		Long: `Acquire a permit for the steps of a pipeline: it stays when the command has ended. 'etcdkit release NAME
+--id ID' releases it, on any machine.
+
+No process renews such a permit. It ends --for after its grant at the latest, whether the work has ended or
+not; a new leader of etcd extends it by up to that time. Nothing stops the work at its end, and no step is
+told: where that matters, use 'etcdkit run'. The ID is how the permit is found again; a second hold with
+the same ID exits with 75.
+
+The token and the time at which the permit ends are printed.`,
+		Example: "etcdkit hold -N deploy production --id deploy-42 --for 30m\netcdkit hold -N deploy staging --limit 3 --id build-7 --for 10m --wait 5m -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind, err := ask.check(cmd.Flags())
+			switch {
+			case err != nil:
+				return err
+			case kind == concurrency.KindElection:
+				return usageError{errors.New("--leader: a leader is a process; 'etcdkit run --leader' is one as long as its command runs")}
+			case ask.id == "":
+				return usageError{errors.New("--id is missing: 'etcdkit release' finds the permit by it")}
+			case lasts < 5*time.Second || lasts > 24*time.Hour || lasts%time.Second != 0:
+				return usageError{fmt.Errorf("--for %v is not a number of whole seconds from 5s to 24h", lasts)}
+			}
+			return a.keep(cmd.Context(), ask, kind, args[0], lasts)
+		},
+	}
+	ask.define(cmd.Flags())
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long the permit lasts at most (required)")
+	return cmd
+}
+
+// heldPermit is what `hold` prints as JSON.
+type heldPermit struct {
+	schema
+	Name  string    `json:"name"`
+	ID    string    `json:"id"`
+	Token number    `json:"token"`
+	Lease number    `json:"lease"`
+	Until time.Time `json:"until"`
+}
+
+// keep acquires a permit on a lease of its own, and leaves both in etcd.
+func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, name string, lasts time.Duration) error {
+	opts := &concurrency.SessionOptions{TTL: lasts, Owner: owner("hold"), Hooks: []observe.Hooks{a.waiting(kind)}}
+	return a.connected(ctx, opts, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
+		p, err := ask.acquire(ctx, sess, kind, name)
+		if err != nil {
+			return err
+		}
+		renewing, cancel := context.WithTimeout(ctx, a.etcd.timeout)
+		defer cancel()
+		renewed, err := client.KeepAliveOnce(renewing, sess.Lease()) // it has aged while the request waited
+		if err == nil {
+			err = p.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("renew the lease of %s/%s: %w", kind, name, err)
+		}
+		ends := time.Now().Add(time.Duration(renewed.TTL) * time.Second)
+		// Without its client the session can neither renew the lease nor revoke it.
+		_ = client.Close()
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = sess.Close(ended)
+		return a.print(heldPermit{schemaOf("hold"), fmt.Sprintf("%s/%s", kind, name), ask.id, number(p.Token()), number(renewed.ID), ends.UTC().Truncate(time.Second)}, func(t *table) {
+			t.line(fmt.Sprintf("%s/%s: token %d, held as %q until %s UTC", kind, name, p.Token(), ask.id, ends.UTC().Format(time.DateTime)))
+		})
+	})
+}
+
+func (a *app) release() *cobra.Command {
+	var id string
+	cmd := &cobra.Command{
+		Use:   "release NAME --id ID",
+		Short: "Release the permit with an ID, on behalf of its holder",
+		Long: `Release the permit with this ID: that of 'etcdkit hold', or of a program that has acquired it with an ID.
+The work must have ended. The holder's context ends, if it still runs. A request that waits is removed.
+
+If no live request has the ID, the command exits with 1: it was released before, or its time has passed,
+and the work may have overlapped with another holder's.`,
+		Example: "etcdkit release -N deploy production --id deploy-42",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			named, err := parseSubject(args[0])
+			if err == nil && id == "" {
+				err = usageError{errors.New("--id is missing")}
+			}
+			if err != nil {
+				return err
+			}
+			return a.connected(cmd.Context(), &concurrency.SessionOptions{Owner: owner("release")}, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
+				ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
+				defer cancel()
+				s, err := named.resolve(ctx, sess)
+				if err != nil {
+					return err
+				}
+				return a.releaseID(ctx, client, sess, s, id)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&id, "id", "", "ID of the permit (required)")
+	return cmd
+}
+
+// releaser is a queue whose permits have IDs.
+type releaser interface {
+	ReleaseID(ctx context.Context, id string) error
+}
+
+func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *concurrency.Session, s subject, id string) error {
+	q, err := queueOf(sess, s)
+	if err != nil {
+		return err
+	}
+	by, ok := q.(releaser)
+	if !ok {
+		return usageError{fmt.Errorf("%s: a term has no ID by which it is released; 'etcdkit evict' asks its leader to resign", s)}
+	}
+	st, err := q.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if err := by.ReleaseID(ctx, id); err != nil {
+		return err
+	}
+	for _, r := range append(st.Holders, st.Waiters...) {
+		if r.ID == id && strings.HasPrefix(r.Owner, holdOwner) { // no process has this lease
+			if _, err := client.Revoke(ctx, r.Lease); err != nil {
+				return fmt.Errorf("%s: released, but its lease could not be revoked, and expires: %w", s, err)
+			}
+		}
+	}
+	return a.print(struct {
+		schema
+		Name     string `json:"name"`
+		ID       string `json:"id"`
+		Released bool   `json:"released"`
+	}{schemaOf("released"), s.String(), id, true}, func(t *table) { t.line(fmt.Sprintf("%s: the permit %q is released", s, id)) })
+}

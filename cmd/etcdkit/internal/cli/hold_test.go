@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
+)
+
+// A permit of hold stays when the command has ended, is found by its ID, and leaves nothing when it is
+// released.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.shell("hold -N test production --id deploy-42 --for 30m")
+	st := f.status("production")
+	require.Len(t, st.Holders, 1)
+	require.Equal(t, "deploy-42", st.Holders[0].ID)
+	f.shows(st.Holders[0].Token, "4711")
+	f.shell("show -N test production")
+	f.shell("hold -N test production --id deploy-42 --for 30m --no-wait")
+	f.shell("hold -N test production --id deploy-43 --for 30m --no-wait")
+	f.shell("release -N test production --id deploy-43")
+	f.shell("release -N test production --id deploy-42")
+	f.shell("release -N test mutex/production --id deploy-42")
+	require.Empty(t, testkit.Keys(t, f.etcd, f.prefix, "mutex"), "no request is left")
+	leases, err := f.etcd.Client().Leases(testkit.Context(t))
+	require.NoError(t, err)
+	for _, l := range leases.Leases {
+		require.NotEqual(t, st.Holders[0].Lease, l.ID, "its lease is revoked")
+	}
+	r := f.shell("hold -N test staging --limit 3 --id build-7 --for 10m -o json")
+	var held struct{ Token string }
+	require.NoError(t, json.Unmarshal([]byte(r.out), &held))
+	f.shows(held.Token, "4720")
+	f.shell("hold -N test staging --limit 4 --id build-8 --for 10m")
+	f.shell("hold -N test production --for 30m")
+	f.shell("hold -N test production --id x --for 1s")
+	f.shell("hold -N test production --id x --for 30m --lock --limit 3")
+	f.shell("hold -N test production --id x --for 30m --leader")
+	f.golden("hold")
+}
+
+// status reads a mutex.
+func (f *fixture) status(name string) concurrency.Status {
+	f.t.Helper()
+	m, err := concurrency.NewMutex(f.session("test"), name)
+	require.NoError(f.t, err)
+	st, err := m.Status(testkit.Context(f.t), concurrency.CheckLeases())
+	require.NoError(f.t, err)
+	return st
+}
+
+// A permit that no step releases ends by itself, and the next one is admitted.
+func TestHoldEnds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.run("hold", "-N", "test", "x", "--id", "a", "--for", "5s")
+	require.Zero(t, r.code, r.err)
+	r = f.run("hold", "-N", "test", "x", "--id", "b", "--for", "5s", "--wait", "1m")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "waiting for mutex/x: 1st in the queue, behind etcdkit hold by ")
+	require.NotContains(t, r.err, "\x1b")
+	st := f.status("x")
+	require.Equal(t, "b", st.Holders[0].ID)
+	require.Greater(t, time.Until(st.Holders[0].ExpiresBy), 2*time.Second, "it counts from the grant")
+}
+
+// A wait that is interrupted leaves no request.
+func TestHoldIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.run("hold", "-N", "test", "x", "--id", "a", "--for", "30m")
+	require.Zero(t, r.code, r.err)
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	errs := &signalled{at: "waiting for mutex/x", do: func() { cancel(interrupted{syscall.SIGINT}) }}
+	args := []string{"hold", "x", "--id", "b", "--for", "30m", "-N", "test", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}
+	require.Equal(t, 130, execute(ctx, args, Streams{In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: errs}))
+	st := f.status("x")
+	require.Empty(t, st.Waiters)
+	require.Equal(t, "a", st.Holders[0].ID)
+}
+
+func TestWaitingFor(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	holder := func(name string, age time.Duration) observe.Holder {
+		return observe.Holder{Owner: name, Requested: now.Add(-age)}
+	}
+	sure := holder("web-7", 250*time.Second)
+	sure.ExpiresBy = now.Add(10 * time.Second)
+	many := make([]observe.Holder, 10)
+	for i := range many {
+		many[i] = holder("web", time.Minute)
+	}
+	for text, w := range map[string]observe.Waiting{
+		"waiting for semaphore/x: at most 500 requests before this one":                                                          {Ahead: 500},
+		"waiting for semaphore/x: 3rd in the queue, behind web-7 (4m10s, until 12:00:10 UTC at the latest if it does not renew)": {Ahead: 3, Blocking: []observe.Holder{sure}},
+		"waiting for semaphore/x: 1st in the queue, behind a (1s), b (2s), c (3s)":                                               {Ahead: 3, Blocking: []observe.Holder{holder("a", time.Second), holder("b", 2*time.Second), holder("c", 3*time.Second)}},
+		"waiting for semaphore/x: 1st in the queue, behind a (1s), a (1s), 2 others":                                             {Ahead: 4, Blocking: []observe.Holder{holder("a", time.Second), holder("a", time.Second), holder("a", time.Second), holder("a", time.Second)}},
+		"waiting for semaphore/x: 40 requests before this one, the oldest of web (1m0s), web (1m0s), 8 others":                   {Ahead: 40, Blocking: many},
+	} {
+		w.Name = "x"
+		require.Equal(t, text, waitingFor(concurrency.KindSemaphore, w, now))
+	}
+}
