@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	upstream "go.etcd.io/etcd/client/v3/concurrency"
 
@@ -234,7 +235,9 @@ func TestUpstreamMutexGoesRed(t *testing.T) {
 			l.waits(b)
 			finish := l.rec.Begin(history.Event{Name: "revoke", Lease: int64(b.sess.Lease())})
 			_, err := l.c.Client().Revoke(l.ctx(), b.sess.Lease())
-			require.NoError(l.t, err)
+			if !errors.Is(err, rpctypes.ErrLeaseNotFound) { // on a busy machine it has expired
+				require.NoError(l.t, err)
+			}
 			finish()
 			<-b.sess.Done()
 			time.Sleep(time.Second)
