@@ -27,6 +27,7 @@ OUT         ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ETCD37      := v3.7.3
 ETCD37MOD   := .ci/etcd37.mod
+ETCDCTL     := v3.6.16
 
 # Says so on stderr when a command, usually a cold build, is slow.
 patiently := .ci/patiently
@@ -144,6 +145,16 @@ chaos: ## Semaphores, mutexes, elections, jobs and requests on three members whi
 chaos-processes: ## The same with real servers of three etcd lines and real clients, killed and stopped (SEED=7 MINUTES=2, ARGS="-line 3.5")
 	@$(patiently) go build -o bin/chaos-processes ./internal/proof/chaos/processes/cmd
 	@bin/chaos-processes $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
+
+# etcdctl is built in a module of its own, since its module replaces others.
+.PHONY: referee
+referee: ## Show whether commands under etcdkit run overlap when processes, etcd or connections fail, beside etcdctl lock (ARGS="-rounds 4"); ten minutes; Linux only
+	@$(patiently) go build -o bin/etcdkit ./cmd/etcdkit
+	@$(patiently) go build -o bin/referee ./internal/proof/referee
+	@[[ -x bin/etcdctl ]] || { dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+		(cd "$$dir" && go mod init etcdctl && go get go.etcd.io/etcd/etcdctl/v3@$(ETCDCTL) && go build -o "$(CURDIR)/bin/etcdctl" go.etcd.io/etcd/etcdctl/v3) >/dev/null 2>&1 || \
+		echo "referee: etcdctl cannot be built, its rows are left out" >&2; }
+	@bin/referee $$([[ -x bin/etcdctl ]] && echo -etcdctl bin/etcdctl) $(ARGS)
 
 .PHONY: chaos-replay
 chaos-replay: ## Judge a recorded history again (FILE=.../history.jsonl, OUT=folder for pictures)

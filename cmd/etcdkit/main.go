@@ -5,8 +5,12 @@ import (
 	"os"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
 )
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == guard.Argument {
+		os.Exit(guard.Main())
+	}
 	os.Exit(cli.Main(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

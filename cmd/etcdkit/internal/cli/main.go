@@ -100,6 +100,6 @@ func (a *app) root() *cobra.Command {
 // verbs are all verbs, in the order of the documentation.
 var verbs = []func(*app) *cobra.Command{
 	(*app).ls, (*app).show, (*app).limit, (*app).evict, (*app).elections,
-	(*app).hold, (*app).release,
+	(*app).run, (*app).hold, (*app).release,
 	(*app).version,
 }

@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/observe"
+)
+
+// execution is what `run` is asked for.
+type execution struct {
+	ask      asking
+	kind     concurrency.QueueKind
+	name     string
+	command  []string
+	ttl      time.Duration
+	grace    time.Duration
+	maxHold  time.Duration
+	endLeft  bool
+	exitFile string
+}
+
+func (a *app) run() *cobra.Command {
+	var x execution
+	cmd := &cobra.Command{
+		Use:   "run NAME -- COMMAND [ARG...]",
+		Short: "Run a command under a permit, and have it dead before the permit is given to another",
+		Long: `Acquire a permit, run the command, and release the permit when the command and every process that it has
+started have ended.
+
+If the permit is lost, because etcd cannot be reached for instance, SIGTERM is sent to all of these
+processes and SIGKILL after --grace: before etcd can give the permit to another request. A guard process
+does the same if this one is killed or stopped. The exceptions: docs/cli.md, run. If an operator asks for
+the permit ('etcdkit evict', 'etcdkit elections step-down'), or --max-hold has passed, the processes are
+ended in the same way, and the permit is released when none is left.
+
+The command gets standard input, and the signals that this process gets. SIGINT while it waits for the
+permit withdraws the request. ^Z stops the command alone: the permit is kept, and SIGCONT to this process
+continues the command, if the permit has not been lost.
+
+The environment of the command has, besides its own: ETCDKIT_KIND, ETCDKIT_NAME, ETCDKIT_NAMESPACE;
+ETCDKIT_TOKEN, the fencing token; ETCDKIT_GUARD_KEY and ETCDKIT_GUARD_MOD_REVISION, for a Txn that takes
+effect only while the permit exists.
+
+The exit code is the command's, or 128 and the number of the signal that has ended it; 75 if no permit was
+granted, 76 if the permit was lost, 126 if the command cannot be executed, 127 if it is not found, and the
+codes of every verb. A command can exit with these codes itself: --exit-file says which it was.
+
+It runs on Linux only.`,
+		Example: "etcdkit run -N batch nightly-report -- ./report.sh\netcdkit run -N batch import --limit 3 --wait 30s -- import-file a.csv\netcdkit run -N batch mailer --leader --grace 10s -- ./mailer",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			defer func() { err = x.noteExit(err) }()
+			if at := cmd.ArgsLenAtDash(); at != 1 {
+				return usageError{errors.New("the command follows NAME and --, as in: etcdkit run NAME -- COMMAND")}
+			}
+			if x.kind, err = x.ask.check(cmd.Flags()); err != nil {
+				return err
+			}
+			x.name, x.command = args[0], args[1:]
+			return a.execute(cmd.Context(), x)
+		},
+	}
+	f := cmd.Flags()
+	x.ask.define(f)
+	f.DurationVar(&x.grace, "grace", 2*time.Second, "time between SIGTERM and SIGKILL")
+	f.DurationVar(&x.maxHold, "max-hold", 0, "end the command after so long, and then release the permit")
+	f.DurationVar(&x.ttl, "ttl", 0, "how long etcd keeps the permit after the last renewal (default: 15s, or what --grace needs)")
+	f.BoolVar(&x.endLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
+	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file")
+	return cmd
+}
+
+// electionTime is the part of the margin that covers an election of etcd's leader, and killTime the part
+// in which the kernel ends processes.
+const (
+	electionTime = 1200 * time.Millisecond
+	killTime     = 500 * time.Millisecond
+)
+
+// times returns the TTL and margin of the session, within which the grace fits.
+func (x execution) times() (ttl, margin time.Duration, err error) {
+	switch {
+	case x.grace < 0:
+		return 0, 0, usageError{fmt.Errorf("--grace %v is negative", x.grace)}
+	case x.maxHold < 0:
+		return 0, 0, usageError{fmt.Errorf("--max-hold %v is negative", x.maxHold)}
+	}
+	margin = electionTime + x.grace + killTime
+	least := (3*margin + time.Second - 1).Truncate(time.Second)
+	ttl = x.ttl
+	if ttl == 0 {
+		ttl = max(15*time.Second, least)
+	}
+	if ttl < least || ttl%time.Second != 0 {
+		return 0, 0, usageError{fmt.Errorf("--ttl %v is not a number of whole seconds, at least %v with --grace %v: a third of it ends the command in time", x.ttl, least, x.grace)}
+	}
+	return ttl, margin, nil
+}
+
+// execute acquires the permit and runs the command.
+func (a *app) execute(ctx context.Context, x execution) error {
+	ttl, margin, err := x.times()
+	if err != nil {
+		return err
+	}
+	renewed := make(chan struct{}, 1)
+	opts := &concurrency.SessionOptions{TTL: ttl, Margin: margin, Hooks: []observe.Hooks{a.waiting(x.kind), {Event: func(_ context.Context, e observe.Event) {
+		if _, ok := e.(observe.LeaseRenewed); ok {
+			select {
+			case renewed <- struct{}{}:
+			default:
+			}
+		}
+	}}}}
+	return a.open(ctx, "run", opts, func(ctx context.Context, sess *concurrency.Session) error {
+		p, err := x.ask.acquire(ctx, sess, x.kind, x.name)
+		if err != nil {
+			return err
+		}
+		releasing := context.WithoutCancel(ctx)
+		if ctx.Err() != nil { // interrupted at the moment of the grant
+			_ = p.Release(releasing)
+			return ctx.Err()
+		}
+		err = a.guarded(x, p, renewed)
+		if lost := (*concurrency.LostError)(nil); errors.As(p.Err(), &lost) {
+			return &exitError{exitLost, fmt.Errorf("%w: the command was ended", lost)}
+		}
+		bounded, cancel := context.WithTimeout(releasing, a.etcd.timeout)
+		defer cancel()
+		switch failed := p.Release(bounded); {
+		case errors.Is(failed, concurrency.ErrLost):
+			return &exitError{exitLost, fmt.Errorf("%w: its key was gone when the command had ended", failed)}
+		case failed != nil:
+			fmt.Fprintln(a.std.Err, "etcdkit run:", printable(failed.Error()))
+		}
+		return err
+	})
+}
+
+// guarded runs the command under the guard, until no process of it is left. It returns the command's exit
+// code as an error, nil for 0.
+func (a *app) guarded(x execution, p *concurrency.Permit, renewed <-chan struct{}) error {
+	say := func(format string, args ...any) {
+		fmt.Fprintf(a.std.Err, "etcdkit run: %s\n", printable(fmt.Sprintf(format, args...)))
+	}
+	g, err := guard.Start(guard.Command{Args: x.command, Env: x.environment(a, p), Grace: x.grace, EndLeft: x.endLeft}, p.Deadline())
+	if err != nil {
+		return &exitError{exitNotRunnable, err}
+	}
+	var overdue <-chan time.Time
+	if x.maxHold > 0 {
+		timer := time.NewTimer(x.maxHold)
+		defer timer.Stop()
+		overdue = timer.C
+	}
+	lost, asked := p.Context().Done(), p.StopRequested().Done()
+	var result error
+	for {
+		select {
+		case <-renewed:
+			g.Trust(p.Deadline())
+		case <-lost:
+			lost, asked = nil, nil
+			say("%v; ending the command", p.Err())
+			g.Stop()
+		case <-asked:
+			asked = nil
+			say("%v; ending the command", context.Cause(p.StopRequested()))
+			g.Stop()
+		case <-overdue:
+			say("the permit was held for %v (--max-hold); ending the command", x.maxHold)
+			g.Stop()
+		case e := <-g.Events():
+			switch {
+			case e.Empty:
+				return result
+			case e.Failed != nil:
+				result = &exitError{e.Failed.Code, errors.New(e.Failed.Text)}
+			case e.Exited != nil && e.Exited.ExitCode() != 0:
+				result = &exitError{e.Exited.ExitCode(), nil}
+			case e.Died:
+				result = &exitError{128 + 9, errors.New("the guard process was killed, so the command was killed")}
+			case e.Refused != "":
+				say("%s; the permit is kept until that process ends", e.Refused)
+			case len(e.Left) > 0:
+				say("the command has exited and left %s running: the permit is kept until they end (--end-left ends them)", names(e.Left))
+			}
+		}
+	}
+}
+
+// names lists processes.
+func names(all []guard.Process) string {
+	var out []string
+	for i, p := range all {
+		if i == 5 && len(all) > 6 {
+			return strings.Join(out, ", ") + fmt.Sprintf(" and %d others", len(all)-i)
+		}
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// environment is that of the command. A name appears once, so a nested run sees its own values.
+func (x execution) environment(a *app, p *concurrency.Permit) []string {
+	key := p.Guard()
+	own := []string{
+		"ETCDKIT_KIND=" + string(x.kind), "ETCDKIT_NAME=" + x.name, "ETCDKIT_NAMESPACE=" + a.etcd.namespace,
+		fmt.Sprintf("ETCDKIT_TOKEN=%d", p.Token()), "ETCDKIT_GUARD_KEY=" + string(key.Key),
+	}
+	if at, ok := key.TargetUnion.(*etcdserverpb.Compare_ModRevision); ok {
+		own = append(own, fmt.Sprintf("ETCDKIT_GUARD_MOD_REVISION=%d", at.ModRevision))
+	}
+	var all []string
+	for _, inherited := range os.Environ() {
+		name, _, _ := strings.Cut(inherited, "=")
+		if !contains(own, name+"=") {
+			all = append(all, inherited)
+		}
+	}
+	return append(all, own...)
+}
+
+// contains reports whether a variable with that prefix is there.
+func contains(env []string, prefix string) bool {
+	for _, v := range env {
+		if strings.HasPrefix(v, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// noteExit writes how the verb has ended into the exit file, and returns its error.
+func (x execution) noteExit(err error) error {
+	if x.exitFile == "" {
+		return err
+	}
+	code, _ := classify(err)
+	if err == nil {
+		code = exitOK
+	}
+	note := struct {
+		schema
+		Result string `json:"result"` // "command", or why there is no exit code of the command
+		Code   int    `json:"code"`
+	}{schemaOf("exit"), "command", code}
+	var own *exitError
+	var by interrupted
+	switch {
+	case err == nil, errors.As(err, &own) && own.err == nil:
+	case errors.As(err, &by):
+		note.Result = "interrupted"
+	default:
+		note.Result = results[code]
+		if note.Result == "" {
+			note.Result = "failed"
+		}
+	}
+	text, failed := json.Marshal(note)
+	if failed == nil {
+		failed = os.WriteFile(x.exitFile, append(text, '\n'), 0o600)
+	}
+	return errors.Join(err, failed)
+}
+
+// results name the exit codes that are not the command's.
+var results = map[int]string{
+	exitUsage: "usage", exitUnreachable: "unreachable", exitNotAcquired: "not-acquired", exitLost: "lost", exitDenied: "denied",
+	exitNotRunnable: "not-executable", exitNotFound: "not-found", 128 + 9: "guard-killed",
+}

@@ -1,0 +1,335 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+// program is the command as a process of its own.
+type program struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	out  *bufio.Reader
+	errs *lockedBuffer
+	done chan struct{}
+}
+
+// lockedBuffer may be read while a process writes it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// start starts `etcdkit run` with arguments.
+func (f *fixture) start(stdin io.Reader, args ...string) *program {
+	f.t.Helper()
+	self, err := os.Executable()
+	require.NoError(f.t, err)
+	p := &program{t: f.t, errs: &lockedBuffer{}, done: make(chan struct{})}
+	p.cmd = exec.Command(self, append([]string{"run", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix, "-N", "test"}, args...)...)
+	p.cmd.Env = append(os.Environ(), asCommand+"=1")
+	p.cmd.Stdin, p.cmd.Stderr = stdin, p.errs
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(f.t, err)
+	p.out = bufio.NewReader(out)
+	require.NoError(f.t, p.cmd.Start())
+	f.t.Cleanup(func() {
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		_ = p.cmd.Process.Kill() // its guard kills the rest
+	})
+	return p
+}
+
+// line returns the next line that the command has written.
+func (p *program) line() string {
+	p.t.Helper()
+	text := make(chan string, 1)
+	go func() {
+		s, _ := p.out.ReadString('\n')
+		text <- strings.TrimSpace(s)
+	}()
+	return testkit.Got(p.t, text, "a line of the command; stderr: "+p.errs.String())
+}
+
+// code waits for the end and returns the exit code.
+func (p *program) code() int {
+	p.t.Helper()
+	rest := make(chan struct{})
+	go func() { defer close(rest); _, _ = io.Copy(io.Discard, p.out) }()
+	testkit.Closed(p.t, rest, "its output has ended: no process of it is left; stderr: "+p.errs.String())
+	_ = p.cmd.Wait()
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// says waits for a text on standard error.
+func (p *program) says(text string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return strings.Contains(p.errs.String(), text) }, testkit.Soon, 10*time.Millisecond, "%s", text)
+}
+
+func TestRunExitCodes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	require.NoError(t, os.WriteFile(plain, []byte("no program"), 0o600))
+	for i, c := range []struct {
+		args   []string
+		code   int
+		errs   string
+		result string
+	}{
+		{[]string{"true"}, 0, "", `{"schema":"etcdkit.exit/v1","result":"command","code":0}`},
+		{[]string{"sh", "-c", "exit 3"}, 3, "", `"result":"command","code":3`},
+		{[]string{"sh", "-c", "exit 75"}, 75, "", `"result":"command","code":75`},
+		{[]string{"sh", "-c", "kill -TERM $$"}, 143, "", `"result":"command","code":143`},
+		{[]string{"etcdkit-no-such-program"}, 127, "executable file not found", `"result":"not-found","code":127`},
+		{[]string{plain}, 126, "permission denied", `"result":"not-executable","code":126`},
+	} {
+		exit := filepath.Join(dir, strconv.Itoa(i))
+		p := f.start(nil, append([]string{"x" + strconv.Itoa(i), "--exit-file", exit, "--"}, c.args...)...)
+		require.Equal(t, c.code, p.code(), "%v: %s", c.args, p.errs)
+		require.Contains(t, p.errs.String(), c.errs, c.args)
+		if c.errs == "" {
+			require.Empty(t, p.errs.String(), c.args)
+		}
+		note, err := os.ReadFile(exit)
+		require.NoError(t, err)
+		require.Contains(t, string(note), c.result)
+	}
+	require.Empty(t, testkit.Keys(t, f.etcd, f.prefix, ""), "nothing is left in etcd")
+}
+
+// Mistakes are found before anything is acquired.
+func TestRunUsage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for want, args := range map[string][]string{
+		"the command follows NAME and --":           {"x", "true"},
+		"requires at least 2 arg(s)":                {"x"},
+		"--limit and --leader exclude each other":   {"x", "--limit", "3", "--leader", "--", "true"},
+		"--wait and --no-wait exclude each other":   {"x", "-n", "--wait", "3s", "--", "true"},
+		"--ttl 5s is not a number of whole seconds": {"x", "--ttl", "5s", "--", "true"},
+		"at least 36s with --grace 10s":             {"x", "--ttl", "15s", "--grace", "10s", "--", "true"},
+		"--max-hold -1s is negative":                {"x", "--max-hold", "-1s", "--", "true"},
+		"contains '/'":                              {"a/b", "--", "true"},
+	} {
+		r := f.run(append([]string{"run", "-N", "test"}, args...)...)
+		require.Equal(t, exitUsage, r.code, "%v: %s", args, r.err)
+		require.Contains(t, r.err, want)
+	}
+}
+
+// The command gets standard input, the permit's values after inherited ones, and a nested one its own.
+func TestRunEnvironment(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	nested := fmt.Sprintf(`read in; echo "$in $ETCDKIT_KIND $ETCDKIT_NAME $ETCDKIT_NAMESPACE"; env | grep -c ^ETCDKIT_TOKEN=; echo $ETCDKIT_TOKEN; echo $ETCDKIT_GUARD_KEY $ETCDKIT_GUARD_MOD_REVISION
+%s=1 %s run --endpoints %s --prefix %s -N test inner --limit 2 -- sh -c 'echo $ETCDKIT_KIND $ETCDKIT_NAME; echo $ETCDKIT_TOKEN'`, asCommand, self, strings.Join(f.etcd.Endpoints(), ","), f.prefix)
+	p := f.start(strings.NewReader("hello\n"), "outer", "--", "sh", "-c", nested)
+	require.Equal(t, "hello mutex outer test", p.line())
+	require.Equal(t, "1", p.line())
+	outer, err := strconv.ParseInt(p.line(), 10, 64)
+	require.NoError(t, err)
+	key, mod, _ := strings.Cut(p.line(), " ")
+	require.Contains(t, key, f.prefix)
+	require.Equal(t, strconv.FormatInt(outer, 10), mod)
+	require.Equal(t, "semaphore inner", p.line())
+	inner, err := strconv.ParseInt(p.line(), 10, 64)
+	require.NoError(t, err)
+	require.Greater(t, inner, outer)
+	require.Zero(t, p.code(), p.errs.String())
+}
+
+// Permits are held until everything that the command has started has ended: background jobs and daemons.
+func TestRunWaitsForWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	p := f.start(nil, "x", "--", "sh", "-c", "(setsid cat "+fifo+" &) ; echo started; exit 5")
+	require.Equal(t, "started", p.line())
+	p.says("has exited and left cat (")
+	require.Len(t, f.status("x").Holders, 1, "it is not released")
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	require.Equal(t, 5, p.code())
+	require.Empty(t, f.status("x").Holders)
+
+	p = f.start(nil, "y", "--end-left", "--grace", "100ms", "--", "sh", "-c", "(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &) ; exit 5")
+	require.Equal(t, 5, p.code(), "it ends one that ignores SIGTERM")
+	require.Empty(t, f.status("y").Holders)
+}
+
+// Signals reach the command, and not the two processes around it.
+func TestRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.start(nil, "x", "--", "sh", "-c", "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done; trap 'exit 9' WINCH; echo ready; while :; do sleep 0.02; done")
+	require.Equal(t, "ready", p.line())
+	for name, s := range map[string]os.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2} {
+		require.NoError(t, p.cmd.Process.Signal(s))
+		require.Equal(t, name, p.line())
+	}
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGWINCH))
+	require.Equal(t, 9, p.code())
+}
+
+// A stopped command keeps its permit, and continues when it is asked to: the process that renews the
+// permit does not stop.
+func TestRunOfAStoppedCommand(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.start(nil, "x", "--", "sh", "-c", "echo $$; while :; do echo tick; sleep 0.05; done")
+	pid, err := strconv.Atoi(p.line())
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTSTP))
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	}, testkit.Soon, 10*time.Millisecond, "the command is stopped")
+	require.Len(t, f.status("x").Holders, 1)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && !strings.Contains(string(stat), ") T ")
+	}, testkit.Soon, 10*time.Millisecond, "it continues")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 143, p.code())
+}
+
+// A lost permit ends the command, ignored signals or not, and the exit code says so.
+func TestRunLosesItsPermit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	exit := filepath.Join(t.TempDir(), "exit")
+	p := f.start(nil, "x", "--grace", "100ms", "--exit-file", exit, "--", "sh", "-c", "trap '' TERM; echo started; while :; do sleep 1; done")
+	require.Equal(t, "started", p.line())
+	_, err := f.etcd.Client().Revoke(testkit.Context(t), f.status("x").Holders[0].Lease)
+	require.NoError(t, err)
+	require.Equal(t, exitLost, p.code())
+	require.Contains(t, p.errs.String(), `"x"`)
+	note, err := os.ReadFile(exit)
+	require.NoError(t, err)
+	require.Contains(t, string(note), `"result":"lost","code":76`)
+}
+
+// An operator's request ends the command, and the permit is released when it is dead.
+func TestRunIsAskedToStop(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dir := t.TempDir()
+	p := f.start(nil, "x", "--", "sh", "-c", "trap 'sleep 0.2; touch "+dir+"/cleaned; exit 4' TERM; echo started; while :; do sleep 0.02; done")
+	require.Equal(t, "started", p.line())
+	r := f.run("evict", "-N", "test", "mutex/x", strconv.FormatInt(f.status("x").Holders[0].Token, 10), "--yes", "--reason", "maintenance")
+	require.Zero(t, r.code, r.err)
+	require.FileExists(t, filepath.Join(dir, "cleaned"), "it had ended when the permit was released")
+	require.Equal(t, 4, p.code())
+	require.Contains(t, p.errs.String(), "maintenance")
+
+	p = f.start(nil, "y", "--max-hold", "200ms", "--", "sleep", "600")
+	require.Equal(t, 143, p.code())
+	require.Contains(t, p.errs.String(), "--max-hold")
+	require.Empty(t, f.status("y").Holders)
+}
+
+// A wait that is interrupted withdraws the request; one that is not granted exits with 75.
+func TestRunWaits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	m, err := concurrency.NewMutex(f.session("web-7"), "x")
+	require.NoError(t, err)
+	held := f.permit(m.Lock(testkit.Context(t)))
+	p := f.start(nil, "x", "-n", "--", "true")
+	require.Equal(t, exitNotAcquired, p.code())
+	p = f.start(nil, "x", "--wait", "50ms", "--", "true")
+	require.Equal(t, exitNotAcquired, p.code())
+	p = f.start(nil, "x", "--", "true")
+	p.says("waiting for mutex/x: 1st in the queue, behind web-7 (")
+	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+	require.Equal(t, 130, p.code())
+	require.Empty(t, f.status("x").Waiters)
+	p = f.start(nil, "x", "--", "echo", "done")
+	p.says("behind web-7")
+	require.NoError(t, held.Release(context.Background()))
+	require.Equal(t, "done", p.line())
+	require.Zero(t, p.code())
+}
+
+// The two processes around a command: when either is killed, or stopped at the deadline, the command and
+// all that it has started are killed before the permit is given to another.
+func TestRunWhenAProcessFails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		guard bool
+		by    syscall.Signal
+	}{
+		"the renewing process is killed":  {false, syscall.SIGKILL},
+		"the renewing process is stopped": {false, syscall.SIGSTOP},
+		"the guard is killed":             {true, syscall.SIGKILL},
+		"the guard is stopped":            {true, syscall.SIGSTOP},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			fifo := filepath.Join(t.TempDir(), "alive") // open as long as any process of the command lives
+			require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+			alive, err := syscall.Open(fifo, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
+			require.NoError(t, err)
+			defer func() { _ = syscall.Close(alive) }()
+			p := f.start(nil, "x", "--ttl", "6s", "--grace", "100ms", "--", "sh", "-c", "exec 7>"+fifo+"; (setsid sleep 600 &); trap '' TERM; echo $PPID; while :; do sleep 1; done")
+			guarding, err := strconv.Atoi(p.line())
+			require.NoError(t, err)
+			m, err := concurrency.NewMutex(f.session("next"), "x")
+			require.NoError(t, err)
+			lease := f.status("x").Holders[0].Lease
+			pid := p.cmd.Process.Pid
+			if c.guard {
+				pid = guarding
+			}
+			require.NoError(t, syscall.Kill(pid, c.by))
+			if c.guard && c.by == syscall.SIGSTOP { // what renews the permit works, so it has to end in another way
+				_, err := f.etcd.Client().Revoke(testkit.Context(t), lease)
+				require.NoError(t, err)
+				require.Equal(t, exitLost, p.code())
+			}
+			f.permit(m.Lock(testkit.Context(t)))
+			n, err := syscall.Read(alive, make([]byte, 1))
+			require.NoError(t, err, "a process of the command lives")
+			require.Zero(t, n)
+		})
+	}
+}

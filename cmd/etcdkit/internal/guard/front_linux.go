@@ -1,0 +1,230 @@
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Guarded is a command that runs under a guard. Its methods may be called by several goroutines at once.
+type Guarded struct {
+	grace   time.Duration
+	guard   *exec.Cmd
+	orders  *os.File
+	reports *os.File
+	events  chan Event
+	died    chan struct{} // closed when the guard has ended
+	over    chan struct{} // closed when no process is left
+
+	mu    sync.Mutex
+	trust trust
+}
+
+// slack is how much later than the guard the front process kills, if the guard does not.
+const slack = 50 * time.Millisecond
+
+// Start starts a guard, and the command under it. The command has ended at the deadline plus the grace, or
+// earlier, see Stop. This process must have no other children, becomes a subreaper, and catches the signals
+// that a terminal and an operator send; Events passes the command's events, and must be read until Empty.
+func Start(c Command, until time.Time) (*Guarded, error) {
+	if len(c.Args) == 0 {
+		return nil, errors.New("guard: there is no command")
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
+	}
+	theirs, orders, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = theirs.Close() }()
+	reports, theirReports, err := os.Pipe()
+	if err != nil {
+		_ = orders.Close()
+		return nil, err
+	}
+	defer func() { _ = theirReports.Close() }()
+	g := &Guarded{
+		grace: c.Grace, orders: orders, reports: reports, events: make(chan Event), died: make(chan struct{}), over: make(chan struct{}),
+		trust: trust{grace: c.Grace, until: boot(until)},
+	}
+	g.guard = exec.Command("/proc/self/exe", Argument)
+	g.guard.Stdin, g.guard.Stdout, g.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
+	g.guard.ExtraFiles = []*os.File{theirs, theirReports}
+	if err := g.guard.Start(); err != nil {
+		_, _ = orders.Close(), reports.Close()
+		return nil, err
+	}
+	go func() { defer close(g.died); _ = g.guard.Wait() }()
+	_ = json.NewEncoder(orders).Encode(order{Start: &c, Until: g.trust.until}) // a guard that has died is noticed below
+	go g.follow()
+	go g.forward()
+	return g, nil
+}
+
+// boot converts a deadline to the time since boot, by the clock that reaches it first.
+func boot(until time.Time) time.Duration {
+	now := time.Now()
+	left := min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
+	return time.Duration(sinceBoot()) + left
+}
+
+// Events returns what happens to the command.
+func (g *Guarded) Events() <-chan Event { return g.events }
+
+// Trust moves the deadline on. A deadline that is earlier than the present one changes nothing.
+func (g *Guarded) Trust(until time.Time) {
+	at := boot(until)
+	g.mu.Lock()
+	g.trust.until = max(g.trust.until, at)
+	g.mu.Unlock()
+	g.send(order{Until: at})
+}
+
+// Stop has the command end: SIGTERM now to every process that it has started, SIGKILL after the grace.
+func (g *Guarded) Stop() {
+	g.mu.Lock()
+	if g.trust.stop == 0 {
+		g.trust.stop = time.Duration(sinceBoot())
+	}
+	g.mu.Unlock()
+	g.send(order{Stop: true})
+}
+
+// Signal passes a signal on to the command; once it has exited, to all that it has left.
+func (g *Guarded) Signal(s syscall.Signal) { g.send(order{Signal: s}) }
+
+// send sends an order. A guard that does not read is stopped, or about to be killed; then the order is
+// dropped, since what is left to do is not the guard's.
+func (g *Guarded) send(o order) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return
+	}
+	_ = g.orders.SetWriteDeadline(time.Now().Add(slack))
+	_, _ = g.orders.Write(append(text, '\n'))
+}
+
+// follow passes the guard's reports on until no process is left.
+func (g *Guarded) follow() {
+	defer close(g.events)
+	defer close(g.over)
+	defer func() { _, _ = g.orders.Close(), g.reports.Close() }()
+	reports := make(chan Event)
+	quit := make(chan struct{})
+	defer close(quit)
+	go func() {
+		defer close(reports)
+		d := json.NewDecoder(g.reports)
+		for {
+			var e Event
+			if d.Decode(&e) != nil {
+				return
+			}
+			select {
+			case reports <- e:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	look := time.NewTicker(slack)
+	defer look.Stop()
+	for {
+		select {
+		case e, ok := <-reports:
+			if !ok { // the guard has died
+				g.killAll()
+				return
+			}
+			if e.Empty {
+				<-g.died
+				g.events <- e
+				return
+			}
+			g.events <- e
+		case <-look.C:
+			if g.late() {
+				g.killAll()
+				return
+			}
+		}
+	}
+}
+
+// late reports whether the guard should have killed the command and has not.
+func (g *Guarded) late() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s, _ := g.trust.at(time.Duration(sinceBoot()) - slack)
+	return s == kill
+}
+
+// killAll kills everything below this process, first what the guard was to kill, then the guard.
+func (g *Guarded) killAll() {
+	guard := g.guard.Process.Pid
+	refused := ""
+	for {
+		n, err := sendAll(os.Getpid(), unix.SIGKILL, guard)
+		if err != nil && refused != err.Error() {
+			refused = err.Error()
+			g.events <- Event{Refused: refused}
+		}
+		if n == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	_ = g.guard.Process.Kill()
+	<-g.died
+	for reap(nil) {
+		_, _ = sendAll(os.Getpid(), unix.SIGKILL)
+		time.Sleep(time.Millisecond)
+	}
+	g.events <- Event{Died: true}
+	g.events <- Event{Empty: true}
+}
+
+// forward passes signals on to the command that a terminal has not sent to it already.
+func (g *Guarded) forward() {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, caught...)
+	defer signal.Stop(signals)
+	for {
+		select {
+		case <-g.over:
+			return
+		case s := <-signals:
+			if s := s.(syscall.Signal); !fromTerminal(s) {
+				g.Signal(s)
+			}
+		}
+	}
+}
+
+// fromTerminal reports whether a terminal has sent a signal to the command too, which is in the process
+// group of this process. The sender of a signal is not known: a signal that another process sends to this
+// process alone, while it is in the foreground of its terminal, is taken for one of the terminal.
+func fromTerminal(s syscall.Signal) bool {
+	switch s {
+	case unix.SIGTTIN, unix.SIGTTOU:
+		return true // nothing is to be passed on
+	case unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGWINCH:
+	default:
+		return false
+	}
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = tty.Close() }()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}

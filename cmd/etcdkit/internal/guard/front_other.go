@@ -1,0 +1,32 @@
+//go:build !linux
+
+package guard
+
+import (
+	"errors"
+	"syscall"
+	"time"
+)
+
+// Guarded is a command that runs under a guard.
+type Guarded struct{}
+
+var errSystem = errors.New("this system has no way to find and end every process that a command starts (Linux has: subreapers and pidfds), so etcdkit run does not run here; etcdkit hold and release do")
+
+// Start returns an error: only Linux has what a guard needs.
+func Start(Command, time.Time) (*Guarded, error) { return nil, errSystem }
+
+// Main is the body of a guard.
+func Main() int { return 1 }
+
+// Events returns what happens to the command.
+func (g *Guarded) Events() <-chan Event { return nil }
+
+// Trust moves the deadline on.
+func (g *Guarded) Trust(time.Time) {}
+
+// Stop has the command end.
+func (g *Guarded) Stop() {}
+
+// Signal passes a signal on to the command.
+func (g *Guarded) Signal(syscall.Signal) {}

@@ -1,0 +1,104 @@
+package guard
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// Argument is the first argument of a process that is a guard. Main is its body.
+const Argument = "__guard"
+
+// Command is what a guard runs.
+type Command struct {
+	Args []string // the program and its arguments
+	Env  []string
+	Dir  string // the working directory; empty for that of this process
+
+	// Grace is the time between SIGTERM and SIGKILL.
+	Grace time.Duration
+	// EndLeft has what the command leaves behind ended when the command has exited. Otherwise it may run
+	// until the deadline.
+	EndLeft bool
+}
+
+// Status is how a command has ended.
+type Status struct {
+	Code   int            // the exit code, if Signal is 0
+	Signal syscall.Signal // that has ended it, or 0
+}
+
+// ExitCode is what a shell reports: the exit code, or 128 and the number of the signal.
+func (s Status) ExitCode() int {
+	if s.Signal != 0 {
+		return 128 + int(s.Signal)
+	}
+	return s.Code
+}
+
+// Process is a process that the command has started.
+type Process struct {
+	PID  int
+	Name string
+}
+
+func (p Process) String() string { return fmt.Sprintf("%s (%d)", p.Name, p.PID) }
+
+// Event is what happens to a command. One field is set.
+type Event struct {
+	Started int       // its process ID
+	Failed  *Failed   // it could not be started; Empty follows
+	Exited  *Status   // it has exited
+	Left    []Process // still run a second after it has exited
+	Refused string    // why a process cannot be ended
+	Died    bool      // the guard has died; everything is being killed, and no Exited follows
+	Empty   bool      // no process is left. This is the last event.
+}
+
+// Failed says why a command could not be started.
+type Failed struct {
+	Code int // 126 if it was found, 127 if not
+	Text string
+}
+
+// order is a message to the guard.
+type order struct {
+	Start  *Command       `json:",omitempty"`
+	Until  time.Duration  `json:",omitempty"` // since boot: the new deadline
+	Stop   bool           `json:",omitempty"`
+	Signal syscall.Signal `json:",omitempty"`
+}
+
+// trust decides what a guard does, by the time since boot.
+type trust struct {
+	grace   time.Duration
+	until   time.Duration // the deadline
+	stop    time.Duration // when the end was requested, or 0
+	gone    bool          // the front process has died
+	endLeft bool          // the command has exited, and what it has left is to be ended
+}
+
+// step is what is to be done to the processes.
+type step int
+
+const (
+	leave step = iota
+	terminate
+	kill
+)
+
+// at returns what is to be done at a time, and when to ask again at the latest.
+func (t trust) at(now time.Duration) (step, time.Duration) {
+	ends := t.until
+	if t.stop != 0 {
+		ends = min(ends, t.stop)
+	}
+	switch {
+	case t.gone || now >= ends+t.grace:
+		return kill, now
+	case now >= ends:
+		return terminate, ends + t.grace
+	default:
+		return leave, ends
+	}
+}

@@ -1,0 +1,221 @@
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files of a guard, beside the three that the command inherits.
+const (
+	ordersFile  = 3
+	reportsFile = 4
+)
+
+// caught are the signals that end or stop neither of the two processes: the command gets those that are
+// for it. They are caught and not ignored, since a program inherits what is ignored.
+var caught = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}
+
+// lookEvery bounds how late the guard looks at a clock: a timer does not count the time for which the
+// machine is suspended.
+const lookEvery = 100 * time.Millisecond
+
+// keeper is a guard at work.
+type keeper struct {
+	orders  chan order // closed when the front process is gone
+	reports *json.Encoder
+	child   int // the command's process, or 0 once it has exited
+	exited  time.Time
+	told    bool // Left was reported
+	refused string
+	trust   trust
+	done    step
+}
+
+// Main is the body of a guard. It returns when no process is left that the command has started.
+func Main() int {
+	runtime.LockOSThread() // the kernel sends SIGKILL to the command when the thread that has started it ends
+	unix.CloseOnExec(ordersFile)
+	unix.CloseOnExec(reportsFile)
+	dropped := make(chan os.Signal, 16)
+	signal.Notify(dropped, caught...)
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+	k := &keeper{orders: make(chan order), reports: json.NewEncoder(os.NewFile(reportsFile, "reports"))}
+	orders := json.NewDecoder(os.NewFile(ordersFile, "orders"))
+	var first order
+	if err := orders.Decode(&first); err != nil || first.Start == nil {
+		return 1 // the front process has ended before it asked for anything
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return k.failed(126, err)
+	}
+	go func() {
+		defer close(k.orders)
+		for {
+			var o order
+			if orders.Decode(&o) != nil {
+				return
+			}
+			k.orders <- o
+		}
+	}()
+	k.trust = trust{grace: first.Start.Grace, until: first.Until, endLeft: first.Start.EndLeft}
+	if code := k.start(first.Start); code != 0 {
+		return code
+	}
+	k.watch(children, dropped)
+	k.report(Event{Empty: true})
+	return 0
+}
+
+func (k *keeper) report(e Event) { _ = k.reports.Encode(e) } // the front process may be gone
+
+func (k *keeper) failed(code int, err error) int {
+	k.report(Event{Failed: &Failed{code, err.Error()}})
+	k.report(Event{Empty: true})
+	return code
+}
+
+// start starts the command, or reports why it cannot.
+func (k *keeper) start(c *Command) int {
+	if s, _ := k.trust.at(time.Duration(sinceBoot())); s != leave {
+		return k.failed(126, errors.New("the permit is not trusted any more"))
+	}
+	path, err := exec.LookPath(c.Args[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		code := 127
+		if errors.Is(err, fs.ErrPermission) {
+			code = 126
+		}
+		return k.failed(code, err)
+	}
+	k.child, err = syscall.ForkExec(path, c.Args, &syscall.ProcAttr{
+		Dir: c.Dir, Env: c.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	})
+	if err != nil {
+		code := 126
+		if errors.Is(err, fs.ErrNotExist) {
+			code = 127
+		}
+		return k.failed(code, &fs.PathError{Op: "exec", Path: path, Err: err})
+	}
+	k.report(Event{Started: k.child})
+	return 0
+}
+
+// watch returns when no process is left.
+func (k *keeper) watch(children, dropped <-chan os.Signal) {
+	for {
+		next := k.act()
+		if !reap(k.ended) {
+			return
+		}
+		timer := time.NewTimer(min(next, lookEvery))
+		select {
+		case o, ok := <-k.orders:
+			k.obey(o, ok)
+		case <-children:
+		case <-dropped:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// obey takes an order, or notes that the front process is gone.
+func (k *keeper) obey(o order, ok bool) {
+	switch {
+	case !ok:
+		k.trust.gone, k.orders = true, nil
+	case o.Stop:
+		if k.trust.stop == 0 {
+			k.trust.stop = time.Duration(sinceBoot())
+		}
+	case o.Until != 0:
+		k.trust.until = max(k.trust.until, o.Until)
+	case o.Signal != 0:
+		if k.act(); k.done != leave { // nothing continues a command whose time has passed
+			return
+		}
+		if k.child != 0 {
+			_ = unix.Kill(k.child, o.Signal) // it is not reaped yet, so the ID is its own
+		} else {
+			_, _ = sendAll(os.Getpid(), o.Signal)
+		}
+	}
+}
+
+// act does what is to be done now, and returns for how long nothing is.
+func (k *keeper) act() time.Duration {
+	if k.child == 0 && !k.told && time.Since(k.exited) >= time.Second {
+		k.told = true
+		k.reportLeft()
+	}
+	now := time.Duration(sinceBoot())
+	s, again := k.trust.at(now)
+	if s < k.done {
+		s = k.done // an end that has begun is final
+	}
+	switch {
+	case s == leave:
+		return again - now
+	case s == terminate && k.done != terminate:
+		k.done = terminate
+		_, err := sendAll(os.Getpid(), unix.SIGTERM)
+		k.refuse(err)
+		_, err = sendAll(os.Getpid(), unix.SIGCONT) // one that is stopped cannot end
+		k.refuse(err)
+	case s == kill:
+		k.done = kill
+		_, err := sendAll(os.Getpid(), unix.SIGKILL)
+		k.refuse(err)
+		return 5 * time.Millisecond // until none is left
+	}
+	return again - now
+}
+
+func (k *keeper) refuse(err error) {
+	if err != nil && k.refused != err.Error() {
+		k.refused = err.Error()
+		k.report(Event{Refused: k.refused})
+	}
+}
+
+// ended notes that a child has ended.
+func (k *keeper) ended(pid int, s unix.WaitStatus) {
+	if pid != k.child {
+		return
+	}
+	k.child, k.exited = 0, time.Now()
+	status := Status{Code: s.ExitStatus()}
+	if s.Signaled() {
+		status = Status{Signal: s.Signal()}
+	}
+	k.report(Event{Exited: &status})
+	if k.trust.endLeft && k.trust.stop == 0 {
+		k.trust.stop = time.Duration(sinceBoot())
+	}
+}
+
+func (k *keeper) reportLeft() {
+	all, err := descendants(os.Getpid())
+	if err != nil {
+		return
+	}
+	var left []Process
+	for _, p := range all {
+		left = append(left, Process{p.pid, p.name})
+	}
+	if len(left) > 0 {
+		k.report(Event{Left: left})
+	}
+}

@@ -1,0 +1,128 @@
+package guard
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// found is a process in /proc.
+type found struct {
+	pid, parent int
+	state       byte
+	started     string // the time of its start, by which a reused process ID is noticed
+	name        string
+}
+
+// descendants returns the processes below one that are not dead yet, and not one of these.
+func descendants(of int, without ...int) ([]found, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	below := map[int][]found{}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if p, ok := look(pid); ok {
+				below[p.parent] = append(below[p.parent], p)
+			}
+		}
+	}
+	var out []found
+	for next := below[of]; len(next) > 0; {
+		p := next[0]
+		next = append(next[1:], below[p.pid]...)
+		if p.state != 'Z' && p.state != 'X' && !slices.Contains(without, p.pid) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// look reads what /proc has of a process. See proc_pid_stat(5).
+func look(pid int) (p found, ok bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return p, false
+	}
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')') // a name may have parentheses
+	if open < 0 || end < open {
+		return p, false
+	}
+	fields := bytes.Fields(stat[end+1:])
+	if len(fields) < 20 {
+		return p, false
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	return found{pid: pid, parent: parent, state: fields[0][0], started: string(fields[19]), name: string(stat[open+1 : end])}, err == nil
+}
+
+// send sends a signal to a process that was found, and not to another one that has its ID by now. It
+// returns an error only if the process lives and may not be signalled.
+func send(p found, s unix.Signal) error {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if errors.Is(err, unix.ENOSYS) { // before Linux 5.3
+		if err = unix.Kill(p.pid, s); errors.Is(err, unix.ESRCH) {
+			return nil
+		}
+		return err
+	}
+	if err != nil {
+		return nil // it has ended
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if now, ok := look(p.pid); !ok || now.started != p.started {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, s, nil, 0); !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// sendAll sends a signal to all descendants, and returns how many there were and the first refusal.
+func sendAll(of int, s unix.Signal, without ...int) (n int, refused error) {
+	all, err := descendants(of, without...)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range all {
+		if err := send(p, s); err != nil && refused == nil {
+			refused = &os.SyscallError{Syscall: "send " + s.String() + " to " + Process{p.pid, p.name}.String(), Err: err}
+		}
+	}
+	return len(all), refused
+}
+
+// sinceBoot reads CLOCK_BOOTTIME, which runs while the machine is suspended and is the same for all
+// processes.
+func sinceBoot() (ns int64) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic(err) // every Linux has it
+	}
+	return t.Nano()
+}
+
+// reap takes the exit codes of children that have ended, and reports whether any child is left.
+func reap(ended func(pid int, s unix.WaitStatus)) (left bool) {
+	for {
+		var s unix.WaitStatus
+		pid, err := unix.Wait4(-1, &s, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return false // ECHILD
+		case pid == 0:
+			return true
+		default:
+			if ended != nil {
+				ended(pid, s)
+			}
+		}
+	}
+}
