@@ -1,0 +1,21 @@
+// Package console is a page in the browser for the operators of a namespace: what its queues, elections,
+// jobs and requests do now, why each request waits, and, if the program allows it, the actions by which an
+// operator ends that.
+//
+// # Guaranteed
+//
+// Without Options.Authorize the console changes nothing. With it, each read and each action is asked for.
+// An action is a POST from a page of the console itself: requests that another site has caused are refused
+// by the browser's Sec-Fetch-Site and Origin headers, and requests for a host that is not in Options.Hosts
+// are refused before anything else, which excludes DNS rebinding. Texts from etcd are escaped, and the
+// pages run no script and load nothing but the console's own files (Content-Security-Policy).
+//
+// All viewers share what is read from etcd: a page that is being looked at is read at most once a second,
+// and never for more than a tenth of the time, however many look at it. A page without viewers is not read.
+//
+// # Not guaranteed
+//
+// The console has no users and no passwords: Options.Authorize, or what the program puts around the
+// handler, decides which requests are an operator's. A page shows a moment that has passed: it says as of
+// when.
+package console

@@ -1,0 +1,205 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// policy is the Content-Security-Policy of every answer: nothing inline, nothing from elsewhere, in no
+// frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// formSize bounds the body of an action, in bytes.
+const formSize = 256 << 10
+
+// console is a handler.
+type console struct {
+	sess    *concurrency.Session
+	inner   *engine.Session
+	opts    Options
+	shared  shared
+	viewers chan struct{}
+	cross   *http.CrossOriginProtection
+	mux     *http.ServeMux
+	pages   map[string]*template.Template
+	now     func() time.Time
+}
+
+// Handler returns the console of a session's namespace. It can be mounted below any path, with
+// http.StripPrefix. It works until the session is closed, and needs no end of its own. It returns
+// ErrInvalid if the session is nil or an option is out of range.
+func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
+	o, err := opts.withDefaults()
+	if err == nil && sess == nil {
+		err = fmt.Errorf("%w: the session is nil", ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("new console: %w", err)
+	}
+	c := &console{
+		sess: sess, inner: engine.Of(sess), opts: o, viewers: make(chan struct{}, o.MaxViewers), cross: http.NewCrossOriginProtection(),
+		mux: http.NewServeMux(), pages: map[string]*template.Template{}, now: time.Now,
+	}
+	c.shared.session = c.inner.Context()
+	for path, page := range views {
+		t, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/"+page.template)
+		if err != nil {
+			return nil, fmt.Errorf("new console: %w", err)
+		}
+		c.pages[path] = t
+		pattern := "GET /" + path
+		if path == "" {
+			pattern += "{$}"
+		}
+		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.view(w, r, path, page) })
+	}
+	c.mux.HandleFunc("GET /static/{name}", c.static)
+	c.mux.HandleFunc("POST /action", c.act)
+	return c, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	if !c.opts.allows(r.Host) {
+		http.Error(w, fmt.Sprintf("This console is not at the host %q: Options.Hosts lists its names.", r.Host), http.StatusMisdirectedRequest)
+		return
+	}
+	select {
+	case c.viewers <- struct{}{}:
+		defer func() { <-c.viewers }()
+	default:
+		h.Set("Retry-After", "2")
+		http.Error(w, "Too many requests at the same time (Options.MaxViewers).", http.StatusServiceUnavailable)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if err := c.cross.Check(r); err != nil || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
+			http.Error(w, "An action has to come from a page of this console.", http.StatusForbidden)
+			return
+		}
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, formSize)
+	if r.URL.Path == "" { // below http.StripPrefix, without the slash at the end
+		path, _, _ := strings.Cut(r.RequestURI, "?")
+		w.Header().Set("Location", strings.TrimRight("/"+strings.TrimLeft(path, "/"), "/")+"/")
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	c.mux.ServeHTTP(w, r)
+}
+
+// static serves the style and the script.
+func (c *console) static(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-cache")
+	http.ServeFileFS(w, r, files, "static/"+r.PathValue("name"))
+}
+
+// frame is what every page has.
+type frame struct {
+	Title     string
+	Namespace string
+	AsOf      time.Time
+	Live      bool // the script reads it again
+	Data      any
+	Done      string // what an action has done, in words
+}
+
+// view answers with a page.
+func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v view) {
+	q := request{Request: r, console: c}
+	if err := c.opts.may(r, Action{Verb: Read, Name: v.subject(q)}); err != nil {
+		c.refuse(w, r, http.StatusForbidden, err)
+		return
+	}
+	data, asOf, err := v.read(q)
+	if err != nil {
+		c.refuse(w, r, status(err), err)
+		return
+	}
+	state, err := json.Marshal(data)
+	if err != nil {
+		c.refuse(w, r, http.StatusInternalServerError, err)
+		return
+	}
+	sum := sha256.Sum256(append(state, r.URL.RawQuery...))
+	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	w.Header().Set("ETag", tag)
+	w.Header().Set("X-As-Of", asOf.UTC().Format(time.RFC3339Nano))
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	page := frame{Title: v.title(q), Namespace: c.namespace(), AsOf: asOf, Live: v.live, Data: data, Done: done[Verb(r.FormValue("done"))]}
+	var out bytes.Buffer
+	if err := c.pages[path].Execute(&out, page); err != nil {
+		c.refuse(w, r, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = out.WriteTo(w)
+}
+
+// namespace is the name of the session's namespace, as its keys show it.
+func (c *console) namespace() string { return c.sess.NamespacePrefix() }
+
+// refuse answers with an error.
+func (c *console) refuse(w http.ResponseWriter, r *http.Request, code int, err error) {
+	if code >= http.StatusInternalServerError {
+		c.opts.Logger.Warn("the console could not answer", zap.String("path", r.URL.Path), zap.Error(err))
+	}
+	w.Header().Del("ETag")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_ = failure.Execute(w, frame{Title: http.StatusText(code), Namespace: c.namespace(), Data: err.Error()})
+}
+
+var failure = template.Must(template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/failure.html"))
+
+// notFound is an error of a page about something that etcd does not have.
+type notFound struct{ error }
+
+// badRequest is an error of a request that no page of the console makes.
+type badRequest struct{ error }
+
+// status returns the HTTP status of an error.
+func status(err error) int {
+	var missing notFound
+	var bad badRequest
+	var no forbidden
+	switch {
+	case errors.As(err, &no):
+		return http.StatusForbidden
+	case errors.As(err, &missing):
+		return http.StatusNotFound
+	case errors.As(err, &bad), errors.Is(err, concurrency.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, concurrency.ErrClosed):
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusBadGateway
+	}
+}

@@ -1,0 +1,119 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+)
+
+// ErrInvalid: an argument or an option is out of range.
+var ErrInvalid = errors.New("invalid argument")
+
+// Options configure a console. nil means all defaults.
+type Options struct {
+	// Hosts are the host names, without ports, by which the console is reached: requests with another
+	// Host header are refused. Defaults to localhost, 127.0.0.1 and [::1].
+	Hosts []string
+
+	// Authorize decides about each request. An error refuses it, with the error's text. It is called for
+	// reads with the Verb Read, and for each action that a page would offer and that is requested. It must
+	// be safe for concurrent use. Defaults to nil: everyone who reaches the console may read, and there are
+	// no actions.
+	Authorize func(*http.Request, Action) error
+
+	// Actor returns the name of the operator who makes a request, for the log and for the reasons that
+	// etcd stores. Defaults to the address of the client.
+	Actor func(*http.Request) string
+
+	// Logger receives each action, as information, and each failure, as a warning. Defaults to no logging.
+	Logger *zap.Logger
+
+	// MaxViewers bounds the requests that are answered at the same time; more of them get the status
+	// 503. Defaults to 64.
+	MaxViewers int
+}
+
+// Verb is what a request does.
+type Verb string
+
+// The verbs of a console.
+const (
+	Read        Verb = "read"
+	SetLimit    Verb = "set-limit"    // of a semaphore, of a limiter's default, or of its key
+	RequestStop Verb = "request-stop" // asks a holder to release its permit
+	Evict       Verb = "evict"        // ends a request at once
+	Pause       Verb = "pause"        // a job
+	Resume      Verb = "resume"
+	Unlock      Verb = "unlock"
+	Resolve     Verb = "resolve" // records the outcome of a request of unknown outcome
+	Delete      Verb = "delete"  // the record of a request
+)
+
+// Action is what Options.Authorize decides about.
+type Action struct {
+	Verb Verb
+	// Name is that of the queue, as semaphore/charge, of the job, as job/invoices, or of the store, as
+	// requests/orders. It is empty for a page that shows several of them.
+	Name string
+	// Target is the token of the request or the reference of the record; empty where there is none, and if
+	// it is not known yet, because a page asks whether to offer the action.
+	Target string
+}
+
+// withDefaults returns a checked copy in which nothing is left open.
+func (o *Options) withDefaults() (Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if len(c.Hosts) == 0 {
+		c.Hosts = []string{"localhost", "127.0.0.1", "[::1]"}
+	}
+	c.Hosts = slices.Clone(c.Hosts)
+	for i, host := range c.Hosts {
+		if host == "" || strings.ContainsAny(host, "/ ") || !strings.HasPrefix(host, "[") && strings.Contains(host, ":") {
+			return c, fmt.Errorf("%w: Hosts has %q, which is no host name without a port", ErrInvalid, host)
+		}
+		c.Hosts[i] = strings.ToLower(host)
+	}
+	if c.Actor == nil {
+		c.Actor = func(r *http.Request) string { return r.RemoteAddr }
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	switch {
+	case c.MaxViewers < 0:
+		return c, fmt.Errorf("%w: MaxViewers %d is negative", ErrInvalid, c.MaxViewers)
+	case c.MaxViewers == 0:
+		c.MaxViewers = 64
+	}
+	return c, nil
+}
+
+// allows reports whether a Host header names the console.
+func (o *Options) allows(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+		if strings.Contains(name, ":") {
+			host = "[" + name + "]"
+		}
+	}
+	return slices.Contains(o.Hosts, strings.ToLower(host))
+}
+
+// may reports whether a request may do something.
+func (o *Options) may(r *http.Request, a Action) error {
+	switch {
+	case o.Authorize != nil:
+		return o.Authorize(r, a)
+	case a.Verb == Read:
+		return nil
+	}
+	return errors.New("this console is read-only")
+}

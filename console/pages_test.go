@@ -1,0 +1,190 @@
+package console_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+// Each page shows what etcd has, below any path, and every link on it leads to a page.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	for _, below := range []string{"", "/ops/etcdkit"} {
+		t.Run("below "+below, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, below, &console.Options{Authorize: all})
+			sm := s.semaphore("web-7", "charge", 1)
+			p := s.acquire(sm, concurrency.Note("order 12"), concurrency.ID("a"))
+			s.wait(s.semaphore("web-9", "charge", 1), 1)
+			lim, err := concurrency.NewKeyedLimiter(s.session("web-7"), "api", 5, &concurrency.KeyedLimiterOptions{Total: 9})
+			require.NoError(t, err)
+			_, err = lim.Key("tenant/x").Acquire(testkit.Context(t))
+			require.NoError(t, err)
+			el, err := concurrency.NewElection(s.session("leader-1"), "shard")
+			require.NoError(t, err)
+			_, err = el.Campaign(testkit.Context(t), concurrency.Note("10.0.0.7"))
+			require.NoError(t, err)
+			s.job("invoices", errors.New("disk is full"))
+			ref := s.lose("orders", "K-1")
+			for path, texts := range map[string][]string{
+				"/":                                {"3 queues", "semaphore/charge", "1 request waits", "1 at their limit", "election/shard"},
+				"/queue?name=semaphore/charge":     {"Limit 1, 1 used; 1 waiting", "web-7", "order 12", "1st, behind <bdi>web-7</bdi>", fmt.Sprint(p.Token()), "do=evict", "do=request-stop", "do=set-limit"},
+				"/queue?name=limiter/api":          {"tenant/x", "Limit 9, 1 used"},
+				"/queue?name=limiter/api/tenant/x": {"Limit 5, 1 used"},
+				"/elections":                       {"shard", "leader-1", "10.0.0.7"},
+				"/jobs":                            {"invoices", "failed"},
+				"/job?name=invoices":               {"disk is full", "web-7", "do=pause"},
+				"/stores":                          {"orders"},
+				"/store?name=orders":               {string(ref), "POST /payments", "acme", "do=resolve"},
+				"/sessions":                        {"web-7", "web-9", "leader-1", "console"},
+				"/doctor":                          {"etcd answers", "this console&#39;s session is alive"},
+			} {
+				body := s.page(path)
+				for _, text := range texts {
+					require.Contains(t, body, text, path)
+				}
+				for _, link := range regexp.MustCompile(`(?:href|src|action)="([^"]*)"`).FindAllStringSubmatch(body, -1) {
+					to := strings.ReplaceAll(link[1], "&amp;", "&")
+					require.NotRegexp(t, `^(/|https?:)`, to, "a link is relative, so that any path will do")
+					if to == "action" {
+						continue
+					}
+					if strings.HasPrefix(to, "?") {
+						to = strings.TrimPrefix(strings.Split(path, "?")[0], "/") + to
+					}
+					a := s.get("/" + strings.TrimPrefix(to, "./"))
+					require.Equal(t, http.StatusOK, a.StatusCode, "%s: %s", path, to)
+				}
+			}
+			require.Equal(t, http.StatusNotFound, s.get("/job?name=none").StatusCode)
+			require.Equal(t, http.StatusNotFound, s.get("/elsewhere").StatusCode)
+			require.Equal(t, http.StatusBadRequest, s.get("/queue?name=x").StatusCode)
+			require.Equal(t, http.StatusBadRequest, s.get("/confirm?do=explode&name=x").StatusCode)
+			require.Equal(t, http.StatusMethodNotAllowed, s.get("/action").StatusCode)
+		})
+	}
+}
+
+// Without a slash at the end, the console sends the browser to its first page.
+func TestSubPathWithoutASlash(t *testing.T) {
+	t.Parallel()
+	f := testkit.Shared(t)
+	sess, _ := f.Session(nil)
+	h, err := console.Handler(sess, &console.Options{Hosts: []string{"example.com"}})
+	require.NoError(t, err)
+	for from, to := range map[string]string{"/ops": "/ops/", "//evil.example": "/evil.example/", "/ops?x=1": "/ops/"} {
+		r, err := http.NewRequest(http.MethodGet, "http://example.com"+from, nil)
+		require.NoError(t, err)
+		r.RequestURI, r.URL.Path = from, ""
+		w := recorded(h, r)
+		require.Equal(t, http.StatusSeeOther, w.Code)
+		require.Equal(t, to, w.Header().Get("Location"))
+	}
+}
+
+// An unchanged page is not sent again, and a changed one is.
+func TestETag(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	sm := s.semaphore("web-7", "charge", 3)
+	s.acquire(sm)
+	first := s.get("/queue?name=semaphore/charge")
+	tag := first.Header.Get("ETag")
+	require.NotEmpty(t, tag)
+	with := func(r *http.Request) { r.Header.Set("If-None-Match", tag) }
+	again := s.get("/queue?name=semaphore/charge", with)
+	require.Equal(t, http.StatusNotModified, again.StatusCode)
+	require.Empty(t, again.body)
+	require.NotEmpty(t, again.Header.Get("X-As-Of"))
+	s.acquire(sm)
+	require.Eventually(t, func() bool { return s.get("/queue?name=semaphore/charge", with).StatusCode == http.StatusOK }, testkit.Soon, testkit.Soon/1000)
+}
+
+// A session that is closed is an error that says so, not a page from before.
+func TestClosedSession(t *testing.T) {
+	t.Parallel()
+	f := testkit.Shared(t)
+	sess, _ := f.Session(nil)
+	h, err := console.Handler(sess, nil)
+	require.NoError(t, err)
+	require.NoError(t, sess.Close(testkit.Context(t)))
+	r, err := http.NewRequest(http.MethodGet, "http://localhost/", nil)
+	require.NoError(t, err)
+	w := recorded(h, r)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Contains(t, w.Body.String(), "closed")
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	_, err := console.Handler(nil, nil)
+	require.ErrorIs(t, err, console.ErrInvalid)
+	sess, _ := testkit.Shared(t).Session(nil)
+	for _, o := range []console.Options{{Hosts: []string{""}}, {Hosts: []string{"a/b"}}, {Hosts: []string{"a:80"}}, {MaxViewers: -1}} {
+		_, err = console.Handler(sess, &o)
+		require.ErrorIs(t, err, console.ErrInvalid)
+	}
+}
+
+// The actions of an operator, each with what it has done.
+func TestActions(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all, Actor: func(*http.Request) string { return "ada" }})
+	sm := s.semaphore("web-7", "charge", 2)
+	a, b := s.acquire(sm), s.acquire(sm)
+	act := func(do, name, target string, more ...string) answer {
+		form := url.Values{"do": {do}, "name": {name}, "target": {target}, "confirm": {name}}
+		for i := 0; i < len(more); i += 2 {
+			form.Set(more[i], more[i+1])
+		}
+		return s.post(form)
+	}
+	followed := func(r answer) string {
+		t.Helper()
+		require.Equal(t, http.StatusSeeOther, r.StatusCode, r.body)
+		return s.page("/" + r.Header.Get("Location"))
+	}
+	require.Contains(t, followed(act("set-limit", "semaphore/charge", "", "value", "7")), "Limit 7")
+	require.Contains(t, followed(act("request-stop", "semaphore/charge", fmt.Sprint(a.Token()), "reason", "deploy")), "was asked")
+	testkit.Closed(t, a.StopRequested().Done(), "it is asked")
+	require.NoError(t, a.Err())
+	require.Contains(t, followed(act("evict", "semaphore/charge", fmt.Sprint(b.Token()), "reason", "stuck")), "has ended")
+	testkit.Closed(t, b.Lost(), "it is evicted")
+	require.ErrorContains(t, b.Err(), "ada: stuck")
+	require.Equal(t, http.StatusConflict, act("evict", "semaphore/charge", fmt.Sprint(b.Token())).StatusCode)
+	require.Equal(t, http.StatusBadRequest, act("evict", "semaphore/charge", "x").StatusCode)
+	require.Equal(t, http.StatusBadRequest, act("set-limit", "mutex/x", "", "value", "7").StatusCode)
+	require.Equal(t, http.StatusBadRequest, act("set-limit", "semaphore/charge", "", "value", "-1").StatusCode)
+	require.Equal(t, http.StatusConflict, act("set-limit", "semaphore/chrage", "", "value", "7").StatusCode)
+
+	lim, err := concurrency.NewKeyedLimiter(s.session("web-7"), "api", 5, nil)
+	require.NoError(t, err)
+	_, err = lim.Key("x").Acquire(testkit.Context(t))
+	require.NoError(t, err)
+	followed(act("set-limit", "limiter/api", "", "value", "6"))
+	require.Contains(t, s.page("/queue?name=limiter/api/x"), "Limit 6")
+	followed(act("set-limit", "limiter/api/x", "", "value", "8"))
+	require.Contains(t, s.page("/queue?name=limiter/api/x"), "Limit 8")
+
+	s.job("invoices", nil)
+	require.Contains(t, followed(act("pause", "invoices", "", "reason", "month's end")), "month&#39;s end")
+	require.NotContains(t, followed(act("resume", "invoices", "")), "Paused by")
+	require.Equal(t, http.StatusBadGateway, act("unlock", "invoices", "", "reason", "x").StatusCode, "it neither runs nor cools down")
+
+	ref := s.lose("orders", "K-1")
+	require.Contains(t, followed(act("resolve", "orders", string(ref), "value", "failed", "reason", "no charge was made")), "No record is in this state")
+	require.Contains(t, s.page("/store?name=orders&state=3"), "no charge was made")
+	followed(act("delete", "orders", string(ref)))
+	require.NotContains(t, s.page("/store?name=orders&state=3"), string(ref))
+	require.Equal(t, http.StatusConflict, act("delete", "orders", string(ref)).StatusCode)
+}

@@ -1,0 +1,193 @@
+package console_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+func recorded(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// evicting is a form that would end a request.
+func evicting(p *concurrency.Permit) url.Values {
+	return url.Values{"do": {"evict"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "target": {fmt.Sprint(p.Token())}}
+}
+
+// A console without Authorize shows no action and makes none.
+func TestReadOnlyByDefault(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	p := s.acquire(s.semaphore("web-7", "charge", 1))
+	s.job("invoices", nil)
+	for _, path := range []string{"/queue?name=semaphore/charge", "/job?name=invoices", "/store?name=orders"} {
+		require.NotContains(t, s.page(path), "confirm?do=", path)
+	}
+	require.Equal(t, http.StatusForbidden, s.get("/confirm?do=evict&name=semaphore/charge&target=1").StatusCode)
+	a := s.post(evicting(p))
+	require.Equal(t, http.StatusForbidden, a.StatusCode)
+	require.Contains(t, a.body, "read-only")
+	require.NoError(t, p.Err())
+}
+
+// Authorize is asked for each page and each action, with its name and target.
+func TestAuthorize(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: func(r *http.Request, a console.Action) error {
+		switch {
+		case r.Header.Get("X-User") == "":
+			return errors.New("who are you?")
+		case a.Verb == console.Read && a.Name != "semaphore/secret", a.Verb == console.SetLimit && a.Name == "semaphore/charge":
+			return nil
+		}
+		return fmt.Errorf("%s of %s %s is not allowed", a.Verb, a.Name, a.Target)
+	}})
+	p := s.acquire(s.semaphore("web-7", "charge", 1))
+	user := func(r *http.Request) { r.Header.Set("X-User", "ada") }
+	for _, path := range []string{"/", "/queue?name=semaphore/charge", "/elections", "/jobs", "/job?name=x", "/stores", "/store?name=x", "/sessions", "/doctor", "/confirm?do=set-limit&name=semaphore/charge"} {
+		a := s.get(path)
+		require.Equal(t, http.StatusForbidden, a.StatusCode, path)
+		require.Contains(t, a.body, "who are you?")
+	}
+	body := s.get("/queue?name=semaphore/charge", user).body
+	require.Contains(t, body, "do=set-limit")
+	require.NotContains(t, body, "do=evict")
+	require.Equal(t, http.StatusForbidden, s.get("/queue?name=semaphore/secret", user).StatusCode)
+	a := s.post(evicting(p), user)
+	require.Equal(t, http.StatusForbidden, a.StatusCode)
+	require.Contains(t, a.body, fmt.Sprintf("evict of semaphore/charge %d is not allowed", p.Token()))
+	require.NoError(t, p.Err())
+	require.Equal(t, http.StatusSeeOther, s.post(url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "value": {"2"}}, user).StatusCode)
+}
+
+// A request that another site has caused, or that has no sign of where it comes from, changes nothing;
+// nor does one for a host that is not the console's, which is how DNS rebinding looks.
+func TestOtherSites(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	p := s.acquire(s.semaphore("web-7", "charge", 1))
+	for name, edit := range map[string]func(*http.Request){
+		"cross-site":          func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"same site":           func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
+		"another origin":      func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "http://evil.example") },
+		"no origin":           func(r *http.Request) { r.Header.Del("Sec-Fetch-Site") },
+		"rebound DNS":         func(r *http.Request) { r.Host = "evil.example"; r.Header.Set("Origin", "http://evil.example") },
+		"rebound DNS, a port": func(r *http.Request) { r.Host = "evil.example:80" },
+		"a host's prefix":     func(r *http.Request) { r.Host = "localhost.evil.example" },
+	} {
+		a := s.post(evicting(p), edit)
+		require.Contains(t, []int{http.StatusForbidden, http.StatusMisdirectedRequest}, a.StatusCode, name)
+		require.NoError(t, p.Err(), name)
+	}
+	require.Equal(t, http.StatusMisdirectedRequest, s.get("/", func(r *http.Request) { r.Host = "evil.example" }).StatusCode)
+	require.Equal(t, http.StatusOK, s.get("/", func(r *http.Request) { r.Host = "LOCALHOST:1234" }).StatusCode)
+	require.Equal(t, http.StatusOK, s.get("/", func(r *http.Request) { r.Host = "[::1]:1234" }).StatusCode)
+	require.Equal(t, http.StatusMethodNotAllowed, s.get("/action?"+evicting(p).Encode()).StatusCode, "no action by GET")
+	form := evicting(p)
+	form.Set("confirm", "charge")
+	require.Equal(t, http.StatusBadRequest, s.post(form).StatusCode, "the name was not typed")
+	require.NoError(t, p.Err())
+}
+
+// Every answer has the headers that keep a page from running or loading anything else.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	for _, path := range []string{"/", "/doctor", "/static/console.js", "/static/console.css", "/nothing", "/queue?name=x"} {
+		h := s.get(path).Header
+		require.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'", path)
+		require.NotContains(t, h.Get("Content-Security-Policy"), "unsafe", path)
+		require.Equal(t, "nosniff", h.Get("X-Content-Type-Options"), path)
+		require.Equal(t, "no-referrer", h.Get("Referrer-Policy"), path)
+		if !strings.HasPrefix(path, "/static") {
+			require.Equal(t, "no-store", h.Get("Cache-Control"), path)
+		}
+	}
+	body := s.page("/")
+	require.NotContains(t, body, "<style")
+	require.NotContains(t, body, " style=")
+	require.NotContains(t, body, " on")
+	for _, path := range []string{"/static/../handler.go", "/static/%2e%2e/templates/layout.html", "/static/", "/static/none", "/templates/layout.html"} {
+		require.NotEqual(t, http.StatusOK, s.get(path).StatusCode, path)
+	}
+}
+
+// Texts of other processes are text on every page that shows them.
+func TestTextsFromEtcdAreEscaped(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	const nasty = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>` + "\u202e{{.}}"
+	name := strings.ReplaceAll(nasty, "/", "-")
+	sm := s.semaphore(name, name, 1)
+	s.acquire(sm, concurrency.Note(nasty), concurrency.ID(nasty))
+	s.wait(sm, 1, concurrency.Note(nasty))
+	l := s.job(name, errors.New(nasty))
+	require.NoError(t, l.Pause(testkit.Context(t), name, nasty))
+	s.lose(name, "K-1")
+	for _, path := range []string{
+		"/", "/queue?name=" + url.QueryEscape("semaphore/"+name), "/jobs", "/job?name=" + url.QueryEscape(name), "/stores", "/store?name=" + url.QueryEscape(name), "/sessions",
+		"/confirm?do=evict&name=" + url.QueryEscape("semaphore/"+name) + "&target=" + url.QueryEscape(nasty), "/queue?name=" + url.QueryEscape(nasty), "/job?name=" + url.QueryEscape(nasty), "/?done=" + url.QueryEscape(nasty),
+	} {
+		body := s.get(path).body
+		require.NotContains(t, body, "<script>alert", path)
+		require.NotContains(t, body, "<img", path)
+		if !strings.HasPrefix(path, "/confirm") { // whose form has the name itself
+			require.NotContains(t, body, "\u202e", path)
+		}
+	}
+}
+
+// Values of any size are refused or shown, and harm nothing.
+func TestHugeValues(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	big := strings.Repeat("x", 1<<20)
+	a := s.post(url.Values{"do": {"evict"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "target": {"1"}, "reason": {big}})
+	require.Equal(t, http.StatusBadRequest, a.StatusCode)
+	for _, path := range []string{"/?page=99999999999999999999", "/?page=-1", "/?page=1000000", "/store?name=x&state=99"} {
+		require.Equal(t, http.StatusOK, s.get(path).StatusCode, path)
+	}
+	require.Equal(t, http.StatusBadRequest, s.get("/queue?name=semaphore/"+strings.Repeat("x", 5000)).StatusCode)
+}
+
+// More viewers than are allowed at the same time are told to come back.
+func TestMaxViewers(t *testing.T) {
+	t.Parallel()
+	hang, entered := make(chan struct{}), make(chan struct{}, 1)
+	s := open(t, "", &console.Options{MaxViewers: 1, Authorize: func(r *http.Request, _ console.Action) error {
+		if r.Header.Get("X-Hang") != "" {
+			entered <- struct{}{}
+			<-hang
+		}
+		return nil
+	}})
+	first := make(chan int, 1)
+	go func() {
+		r, _ := http.NewRequest(http.MethodGet, s.url+"/sessions", nil)
+		r.Header.Set("X-Hang", "1")
+		resp, err := s.http.Do(r)
+		if err == nil {
+			_ = resp.Body.Close()
+			first <- resp.StatusCode
+		}
+	}()
+	testkit.Got(t, entered, "the first viewer")
+	a := s.get("/")
+	require.Equal(t, http.StatusServiceUnavailable, a.StatusCode)
+	require.NotEmpty(t, a.Header.Get("Retry-After"))
+	close(hang)
+	require.Equal(t, http.StatusOK, testkit.Got(t, first, "the first answer"))
+}
