@@ -116,6 +116,8 @@ var patterns = []struct {
 	{regexp.MustCompile(`"revision":"\d+"`), `"revision":"4720"`},
 	{regexp.MustCompile(`"lease":"\d+"`), `"lease":"7587"`},
 	{regexp.MustCompile(`revision \d+`), "revision 4720"},
+	{regexp.MustCompile(`"(\w+_seconds)":[\d.e-]+`), `"${1}":0.5`},
+	{regexp.MustCompile(`(<1|\b\d{1,3})ms\b|\b\d+\.\d+s\b`), "20ms"},
 	{regexp.MustCompile(`\b\d+s\b`), "2s"},
 	{regexp.MustCompile(` {2,}`), "  "},
 }

@@ -101,5 +101,6 @@ func (a *app) root() *cobra.Command {
 var verbs = []func(*app) *cobra.Command{
 	(*app).ls, (*app).show, (*app).limit, (*app).evict, (*app).elections,
 	(*app).run, (*app).hold, (*app).release,
+	(*app).jobs,
 	(*app).version,
 }

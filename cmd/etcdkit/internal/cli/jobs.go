@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+func (a *app) jobs() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List scheduled jobs, show their runs, pause, resume and unlock them",
+		Long: `List the jobs of package schedlock with their states and their latest runs.
+
+STATE is running, cooling down (AtLeast keeps the job from starting) or idle, and paused beside one of
+these. NEXT is the next fire time. It is known for a job with a period while a process that uses the job
+lives; a schedule of times of day is known to the services alone.
+
+A run by hand needs the function of the job, which only its services have: see Job.Trigger.`,
+		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.session(cmd.Context(), "jobs", a.listJobs)
+		},
+	}
+	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), a.jobUnlock())
+	return cmd
+}
+
+// locker runs fn with a Locker on a session.
+func (a *app) locker(ctx context.Context, verb string, fn func(context.Context, *schedlock.Locker) error) error {
+	return a.session(ctx, verb, func(ctx context.Context, sess *concurrency.Session) error {
+		l, err := schedlock.New(sess, nil)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, l)
+	})
+}
+
+// shownJob is a job as JSON.
+type shownJob struct {
+	schema
+	Name        string      `json:"name"`
+	Running     bool        `json:"running"`
+	CoolingDown bool        `json:"cooling_down"`
+	Paused      *shownPause `json:"paused,omitempty"`
+	Settings    string      `json:"settings,omitempty"` // of the live processes that use it
+	Last        *shownRun   `json:"last,omitempty"`
+	Next        time.Time   `json:"next,omitzero"`
+}
+
+type shownPause struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+func showJob(st schedlock.Status, now time.Time) shownJob {
+	j := shownJob{schema: schemaOf("job"), Name: st.Job, Running: st.Running, CoolingDown: st.CoolingDown, Settings: st.Settings, Next: nextFire(st, now)}
+	if st.Paused != nil {
+		j.Paused = &shownPause{st.Paused.By, st.Paused.Reason, st.Paused.Since.UTC()}
+	}
+	if st.Last != nil {
+		r := showRun(*st.Last)
+		j.Last = &r
+	}
+	return j
+}
+
+// state returns the state in words.
+func (j shownJob) state() string {
+	state := "idle"
+	switch {
+	case j.Running:
+		state = "running"
+	case j.CoolingDown:
+		state = "cooling down"
+	}
+	if j.Paused != nil {
+		state = strings.TrimPrefix(state+", paused", "idle, ")
+	}
+	return state
+}
+
+// nextFire returns the first fire time that has not come and has no record, or the zero time if what is
+// stored does not show it.
+func nextFire(st schedlock.Status, now time.Time) time.Time {
+	period, ok := record.PeriodOf([]byte(st.Settings))
+	if !ok || period < time.Millisecond {
+		return time.Time{}
+	}
+	if st.Last != nil && st.Last.Tick.After(now) {
+		now = st.Last.Tick
+	}
+	return schedlock.Periods(period).Next(now.UTC())
+}
+
+func (a *app) listJobs(ctx context.Context, sess *concurrency.Session) error {
+	l, err := schedlock.New(sess, nil)
+	if err != nil {
+		return err
+	}
+	names, err := l.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	jobs := make([]shownJob, 0, len(names))
+	for _, name := range names {
+		st, err := l.Status(ctx, name)
+		if errors.Is(err, schedlock.ErrUnknownJob) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		jobs = append(jobs, showJob(st, time.Now()))
+	}
+	return a.print(struct {
+		schema
+		Jobs []shownJob `json:"jobs"`
+	}{schemaOf("jobs"), jobs}, func(t *table) {
+		t.row("JOB", "STATE", "LAST TICK", "OUTCOME", "OWNER", "NEXT", "PAUSED")
+		for _, j := range jobs {
+			last := shownRun{}
+			if j.Last != nil {
+				last = *j.Last
+			}
+			paused := ""
+			if j.Paused != nil {
+				paused = j.Paused.By + ": " + or(j.Paused.Reason)
+			}
+			t.row(j.Name, j.state(), instant(last.Tick), or(string(last.State)), or(last.Owner), instant(j.Next), or(paused))
+		}
+	})
+}
+
+// instant returns a time as text, in UTC; "-" if it is zero.
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.999Z07:00")
+}

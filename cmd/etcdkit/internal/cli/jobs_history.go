@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// shownRun is the record of a tick as JSON, or of ticks without one.
+type shownRun struct {
+	Tick    time.Time       `json:"tick"`
+	State   schedlock.State `json:"state"`
+	Attempt int             `json:"attempt,omitempty"`
+	Owner   string          `json:"owner,omitempty"`
+	Start   time.Time       `json:"start,omitzero"`
+	End     time.Time       `json:"end,omitzero"`
+	Took    *seconds        `json:"duration_seconds,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	By      string          `json:"unlocked_by,omitempty"`
+	Skipped *skippedTicks   `json:"skipped,omitempty"`
+}
+
+// skippedTicks are ticks of a job with a period that no process has started. Of them nothing is stored.
+type skippedTicks struct {
+	Count int       `json:"count"`
+	Until time.Time `json:"until"` // the latest of them
+}
+
+func showRun(r schedlock.Record) shownRun {
+	s := shownRun{Tick: r.Tick.UTC(), State: r.State, Attempt: r.Attempt, Owner: r.Owner, Start: r.Start.UTC(), Error: r.Error, By: r.By}
+	if !r.End.IsZero() {
+		s.End, s.Took = r.End.UTC(), new(seconds(max(0, r.End.Sub(r.Start))))
+	}
+	return s
+}
+
+// withSkipped adds to records, the latest first, the ticks between two of them that no process has
+// started, if the job has a period.
+func withSkipped(records []schedlock.Record, settings string) []shownRun {
+	out := make([]shownRun, 0, len(records))
+	period, known := record.PeriodOf([]byte(settings))
+	for i, r := range records {
+		out = append(out, showRun(r))
+		if !known || period < time.Millisecond || i+1 == len(records) {
+			continue
+		}
+		former := records[i+1]
+		first := schedlock.Periods(period).Next(former.Tick)
+		if n := int((r.Tick.Sub(first) + period - 1) / period); n > 0 {
+			last := first.Add(time.Duration(n-1) * period)
+			out = append(out, shownRun{Tick: first.UTC(), State: skipped, Error: why(former, last), Skipped: &skippedTicks{n, last.UTC()}})
+		}
+	}
+	return out
+}
+
+// skipped is the state of ticks that no process has started.
+const skipped schedlock.State = "skipped"
+
+// why says as much of the reason as is stored. until is the latest of the ticks.
+func why(former schedlock.Record, until time.Time) string {
+	if !former.End.IsZero() && !until.After(former.End) {
+		return "the run before was active"
+	}
+	return "not stored: the run before, a cooldown, a pause, or no process was alive"
+}
+
+func (a *app) jobHistory() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "history NAME",
+		Short: "Show the recorded runs of a job, the latest first",
+		Long: `Show the recorded runs of a job, the latest tick first.
+
+STATE is running, done, failed, lost (the process of the run died or was cut off), unlocked, or skipped.
+Nothing is stored of a skipped tick. If the job has a period, and a process that uses the job lives,
+ticks between two records that have none are shown as skipped.`,
+		Example: "etcdkit jobs history -N payments invoices\netcdkit jobs history -N payments invoices --limit 5 -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return usageError{fmt.Errorf("--limit %d is negative", limit)}
+			}
+			return a.locker(cmd.Context(), "jobs history", func(ctx context.Context, l *schedlock.Locker) error {
+				st, err := l.Status(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				records, err := l.History(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				runs := withSkipped(records, st.Settings)
+				if limit > 0 && len(runs) > limit {
+					runs = runs[:limit]
+				}
+				return a.print(struct {
+					schema
+					Name string     `json:"name"`
+					Runs []shownRun `json:"runs"`
+				}{schemaOf("runs"), args[0], runs}, func(t *table) { tableOfRuns(t, runs) })
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 0, "show so many at most; 0 shows all that are stored")
+	return cmd
+}
+
+func tableOfRuns(t *table, runs []shownRun) {
+	t.row("TICK", "STATE", "ATTEMPT", "OWNER", "START", "TOOK", "ERROR")
+	for _, r := range runs {
+		switch {
+		case r.Skipped != nil && r.Skipped.Count > 1:
+			t.row(instant(r.Tick), fmt.Sprintf("skipped, %d ticks", r.Skipped.Count), "-", "-", "-", "-", r.Error)
+		case r.Skipped != nil:
+			t.row(instant(r.Tick), r.State, "-", "-", "-", "-", r.Error)
+		default:
+			t.row(instant(r.Tick), r.State, r.Attempt, or(r.Owner), instant(r.Start), took(r), or(reasonOf(r)))
+		}
+	}
+}
+
+// took returns how long a run has lasted, "-" if that is not stored.
+func took(r shownRun) string {
+	switch {
+	case r.Took == nil:
+		return "-"
+	case *r.Took < seconds(time.Millisecond):
+		return "<1ms" // times are stored in milliseconds
+	}
+	return time.Duration(*r.Took).String()
+}
+
+// reasonOf returns the error of a run, with the operator who has unlocked it.
+func reasonOf(r shownRun) string {
+	if r.By == "" {
+		return r.Error
+	}
+	return fmt.Sprintf("%s (unlocked by %s)", or(r.Error), r.By)
+}
+
+func (a *app) jobWatch() *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch NAME",
+		Short: "Print each run of a job when it starts and when it ends",
+		Long: `Print each run of a job when it starts and when it ends, until the command is interrupted; with -o json
+as one line for each. Lost runs are not reported, since nothing is written then: see 'jobs history'.`,
+		Example: "etcdkit jobs watch -N payments invoices -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.open(cmd.Context(), "jobs watch", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+				l, err := schedlock.New(sess, nil)
+				if err != nil {
+					return err
+				}
+				for r, err := range l.Watch(ctx, args[0]) {
+					if err != nil {
+						return err
+					}
+					if err := a.printRun(args[0], showRun(r)); err != nil {
+						return err
+					}
+				}
+				return errors.New("the watch has ended")
+			})
+		},
+	}
+}
+
+// printRun prints one run of a stream.
+func (a *app) printRun(name string, r shownRun) error {
+	return a.print(struct {
+		schema
+		Name string `json:"name"`
+		shownRun
+	}{schemaOf("run"), name, r}, func(t *table) {
+		line := fmt.Sprintf("%s  %s  attempt %d by %s", instant(r.Tick), r.State, r.Attempt, or(r.Owner))
+		if !r.End.IsZero() {
+			line += ", took " + took(r)
+		}
+		if text := reasonOf(r); text != "" {
+			line += ": " + text
+		}
+		t.line(line)
+	})
+}

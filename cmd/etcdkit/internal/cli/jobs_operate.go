@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// errNoReason: an operator who finds the change must find out why it was made.
+var errNoReason = usageError{errors.New("--reason is missing")}
+
+func (a *app) jobPause() *cobra.Command {
+	var reason string
+	var early bool
+	cmd := &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Keep a job from starting, in all processes, until it is resumed",
+		Long: `Keep a job from starting, in all processes, until 'etcdkit jobs resume'. An active run continues. Ticks
+that come meanwhile are skipped.`,
+		Example: "etcdkit jobs pause -N payments invoices --reason 'database migration'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return errNoReason
+			}
+			return a.changeJob(cmd.Context(), "jobs pause", args[0], func(ctx context.Context, l *schedlock.Locker) error {
+				var opts []schedlock.PauseOption
+				if early {
+					opts = append(opts, schedlock.BeforeFirstRun())
+				}
+				err := l.Pause(ctx, args[0], reason, opts...)
+				if errors.Is(err, schedlock.ErrUnknownJob) {
+					err = fmt.Errorf("pause job %q: %w; if the name is right, add --before-first-run", args[0], schedlock.ErrUnknownJob)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who find the job paused (required)")
+	cmd.Flags().BoolVar(&early, "before-first-run", false, "accept a job of which nothing is in etcd")
+	return cmd
+}
+
+func (a *app) jobResume() *cobra.Command {
+	return &cobra.Command{
+		Use:     "resume NAME",
+		Short:   "Let a paused job start again, from its next tick on",
+		Example: "etcdkit jobs resume -N payments invoices",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeJob(cmd.Context(), "jobs resume", args[0], func(ctx context.Context, l *schedlock.Locker) error { return l.Resume(ctx, args[0]) })
+		},
+	}
+}
+
+func (a *app) jobUnlock() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "unlock NAME",
+		Short: "End the active run of a job by force, or its cooldown",
+		Long: `End the active run of a job, and its cooldown (AtLeast), so that the job can start again. The tick is not
+started again. The process of the run learns of it through a watch, possibly after another run has
+started: then the work of both overlaps, and only the run's guard excludes effects of the first.`,
+		Example: "etcdkit jobs unlock -N payments invoices --reason 'host is gone'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return errNoReason
+			}
+			if err := a.confirm(fmt.Sprintf("End the active run of job %s by force, even if its work then overlaps with the next run", args[0])); err != nil {
+				return err
+			}
+			return a.changeJob(cmd.Context(), "jobs unlock", args[0], func(ctx context.Context, l *schedlock.Locker) error { return l.Unlock(ctx, args[0], reason) })
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history of the job (required)")
+	return cmd
+}
+
+// changeJob changes a job, and prints its state.
+func (a *app) changeJob(ctx context.Context, verb, name string, change func(context.Context, *schedlock.Locker) error) error {
+	return a.locker(ctx, verb, func(ctx context.Context, l *schedlock.Locker) error {
+		if err := change(ctx, l); err != nil {
+			return err
+		}
+		st, err := l.Status(ctx, name)
+		if err != nil {
+			return fmt.Errorf("the change was made; %w", err)
+		}
+		j := showJob(st, time.Now())
+		return a.print(j, func(t *table) { t.line(name + ": " + j.state()) })
+	})
+}
