@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"slices"
 
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -61,31 +60,17 @@ func (a *app) listNamespaces(ctx context.Context) error {
 	if err != nil {
 		return usageError{err}
 	}
-	client, err := a.etcd.client(ctx)
+	var names []string
+	err = a.withClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		names, err = a.etcd.namesBelow(ctx, client, root, func(key string) (string, string, bool) {
+			name, space, ok := keyspace.ParseNamespace(a.etcd.prefix, key)
+			return name, space.Root(), ok
+		})
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
-	defer cancel()
-	names := []string{}
-	for from, end := root, clientv3.GetPrefixRangeEnd(root); ; {
-		resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithKeysOnly())
-		if err != nil {
-			return a.etcd.unreachable(err)
-		}
-		if len(resp.Kvs) == 0 {
-			break
-		}
-		name, space, ok := keyspace.ParseNamespace(a.etcd.prefix, string(resp.Kvs[0].Key))
-		if !ok { // a foreign key
-			from = string(resp.Kvs[0].Key) + "\x00"
-			continue
-		}
-		names = append(names, name)
-		from = clientv3.GetPrefixRangeEnd(space.Root())
-	}
-	slices.Sort(names)
 	return a.print(struct {
 		schema
 		Namespaces []string `json:"namespaces"`

@@ -102,5 +102,6 @@ var verbs = []func(*app) *cobra.Command{
 	(*app).ls, (*app).show, (*app).limit, (*app).evict, (*app).elections,
 	(*app).run, (*app).hold, (*app).release,
 	(*app).jobs,
+	(*app).jobs, (*app).requests,
 	(*app).version,
 }

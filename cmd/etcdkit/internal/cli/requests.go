@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+func (a *app) requests() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "requests",
+		Short: "List the stores of idempotent requests; list, show, resolve and delete their records",
+		Long: `List the stores of package idempotency in a namespace. KEYS counts records; an attempt in progress counts
+twice.
+
+The subcommands show and change the records of a store. A record is named by its reference, REF, which
+is a hash: the idempotency keys of clients are not stored.`,
+		Example: "etcdkit requests -N payments\netcdkit requests list -N payments orders --state unknown\netcdkit requests stats -N payments orders",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listStores(cmd.Context()) },
+	}
+	cmd.AddCommand(a.requestList(), a.requestStats(), a.requestGet(), a.requestResolve(), a.requestDelete())
+	return cmd
+}
+
+func (a *app) listStores(ctx context.Context) error {
+	space, err := a.etcd.space()
+	if err != nil {
+		return err
+	}
+	type store struct {
+		Name string `json:"name"`
+		Keys int64  `json:"keys"`
+	}
+	stores := []store{}
+	err = a.withClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		names, err := a.etcd.namesBelow(ctx, client, space.Stores(), func(key string) (string, string, bool) {
+			name, ok := space.ParseStore(key)
+			return name, space.Store(name).Range, ok
+		})
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			resp, err := client.Get(ctx, space.Store(name).Records(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil {
+				return a.etcd.unreachable(err)
+			}
+			stores = append(stores, store{name, resp.Count})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return a.print(struct {
+		schema
+		Stores []store `json:"stores"`
+	}{schemaOf("stores"), stores}, func(t *table) {
+		t.row("STORE", "KEYS")
+		for _, s := range stores {
+			t.row(s.Name, s.Keys)
+		}
+	})
+}
+
+// store runs fn with a store on a session, without a bound of its time.
+func (a *app) store(ctx context.Context, verb, name string, opts *idempotency.Options, fn func(context.Context, *idempotency.Store) error) error {
+	return a.open(ctx, verb, &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+		s, err := idempotency.NewStore(sess, name, opts)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, s)
+	})
+}
+
+// states are the states of requests as arguments and JSON have them, in the order of a report.
+var states = []struct {
+	name  string
+	state idempotency.State
+}{
+	{"in-progress", idempotency.InProgress}, {"unknown", idempotency.Unknown}, {"failed", idempotency.Failed},
+	{"done", idempotency.Done}, {"released", idempotency.Released}, {"unreadable", idempotency.Unreadable},
+}
+
+func nameOf(state idempotency.State) string {
+	for _, s := range states {
+		if s.state == state {
+			return s.name
+		}
+	}
+	return state.String()
+}
+
+func stateNamed(name string) (idempotency.State, error) {
+	var all []string
+	for _, s := range states {
+		if s.name == name {
+			return s.state, nil
+		}
+		all = append(all, s.name)
+	}
+	return 0, usageError{fmt.Errorf("--state %q is none of %s", name, strings.Join(all, ", "))}
+}
+
+// shownRecord is the record of a request as JSON.
+type shownRecord struct {
+	schema
+	Ref      idempotency.Ref `json:"ref"`
+	State    string          `json:"state"`
+	Scope    string          `json:"scope"`
+	Op       string          `json:"op"`
+	Attempt  int             `json:"attempt"`
+	Token    number          `json:"token"`
+	Owner    string          `json:"owner,omitempty"`
+	Started  time.Time       `json:"started,omitzero"`
+	Ended    time.Time       `json:"ended,omitzero"`
+	Failure  string          `json:"failure,omitempty"`
+	Bytes    int             `json:"result_bytes"`
+	Omitted  bool            `json:"result_omitted"`
+	Refuse   bool            `json:"refuse"`
+	Resolved string          `json:"resolved_by,omitempty"`
+	Revision number          `json:"revision"`
+}
+
+func showRecord(r idempotency.Record) shownRecord {
+	s := shownRecord{
+		schemaOf("request"), r.Ref, nameOf(r.State), r.Scope, r.Op, r.Attempt, number(r.Token), r.Owner, r.Started, r.Ended,
+		r.Failure, r.Bytes, r.Omitted, r.Refuse, r.Resolved, number(r.Revision),
+	}
+	if !r.Started.IsZero() {
+		s.Started = r.Started.UTC()
+	}
+	if !r.Ended.IsZero() {
+		s.Ended = r.Ended.UTC()
+	}
+	return s
+}

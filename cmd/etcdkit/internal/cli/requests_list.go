@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+func (a *app) requestList() *cobra.Command {
+	var state, scope, op string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list STORE",
+		Short: "List the requests of a store",
+		Long: `List the requests of a store, in no particular order.
+
+unknown is a request whose latest attempt was lost: its process died during the work. If its policy is
+Refuse, duplicates are refused until 'requests resolve'; otherwise the next duplicate repeats the work.
+released is a request whose function returned an error, so that the next duplicate repeats it.`,
+		Example: "etcdkit requests list -N payments orders --state unknown\netcdkit requests list -N payments orders --scope tenant-7 --limit 0 -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var f idempotency.Filter
+			var err error
+			if state != "" {
+				if f.State, err = stateNamed(state); err != nil {
+					return err
+				}
+			}
+			if limit < 0 {
+				return usageError{fmt.Errorf("--limit %d is negative", limit)}
+			}
+			if cmd.Flags().Changed("scope") {
+				f.Scope = &scope
+			}
+			found, more := []shownRecord{}, false
+			err = a.eachRequest(cmd.Context(), "requests list", args[0], f, func(r idempotency.Record) bool {
+				if op != "" && r.Op != op {
+					return true
+				}
+				if more = limit > 0 && len(found) == limit; more {
+					return false
+				}
+				found = append(found, showRecord(r))
+				return true
+			})
+			if err != nil {
+				return err
+			}
+			return a.print(struct {
+				schema
+				Requests []shownRecord `json:"requests"`
+				More     bool          `json:"more"`
+			}{schemaOf("requests"), found, more}, func(t *table) {
+				t.row("REF", "STATE", "SCOPE", "OP", "ATTEMPT", "OWNER", "STARTED", "FAILURE")
+				for _, r := range found {
+					t.row(r.Ref, r.State, or(r.Scope), or(r.Op), r.Attempt, or(r.Owner), instant(r.Started), or(r.Failure))
+				}
+				if more {
+					t.line(fmt.Sprintf("There are more than %d: --limit 0 lists all, --state, --scope and --op select.", limit))
+				}
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&state, "state", "", "only those that are in-progress, unknown, failed, done, released or unreadable")
+	f.StringVar(&scope, "scope", "", "only those of this scope, such as a tenant; no others are read")
+	f.StringVar(&op, "op", "", "only those of this operation")
+	f.IntVar(&limit, "limit", 100, "list so many at most; 0 lists all")
+	return cmd
+}
+
+// eachRequest calls fn for each request that f selects, until fn returns false, and shows progress.
+func (a *app) eachRequest(ctx context.Context, verb, name string, f idempotency.Filter, fn func(idempotency.Record) bool) error {
+	return a.store(ctx, verb, name, nil, func(ctx context.Context, s *idempotency.Store) error {
+		ctx, alive, cancel := a.patience(ctx)
+		defer cancel()
+		state := f.State
+		f.State = 0 // so that each record that is read shows that etcd answers
+		p, read := a.progress(), 0
+		defer p.end()
+		for r, err := range s.List(ctx, f) {
+			if err != nil {
+				if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+					err = fmt.Errorf("%w (%w)", err, cause)
+				}
+				return err
+			}
+			alive()
+			read++
+			p.set("%d requests read", read)
+			if (state == 0 || r.State == state) && !fn(r) {
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+func (a *app) requestStats() *cobra.Command {
+	return &cobra.Command{
+		Use:     "stats STORE",
+		Short:   "Count the requests of a store by state",
+		Long:    `Count the requests of a store by state. All records are read, 32 at a time; their results are read too.`,
+		Example: "etcdkit requests stats -N payments orders",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			counts := map[string]int{}
+			all, bytes := 0, 0
+			err := a.eachRequest(cmd.Context(), "requests stats", args[0], idempotency.Filter{}, func(r idempotency.Record) bool {
+				counts[nameOf(r.State)]++
+				all++
+				bytes += r.Bytes
+				return true
+			})
+			if err != nil {
+				return err
+			}
+			for _, s := range states {
+				counts[s.name] += 0
+			}
+			return a.print(struct {
+				schema
+				Name     string         `json:"name"`
+				Requests int            `json:"requests"`
+				Bytes    int            `json:"result_bytes"`
+				States   map[string]int `json:"states"`
+			}{schemaOf("request-stats"), args[0], all, bytes, counts}, func(t *table) {
+				for _, s := range states {
+					t.row(s.name, counts[s.name])
+				}
+				t.row("all", all)
+				t.row("bytes of results", bytes)
+			})
+		},
+	}
+}
