@@ -36,11 +36,9 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 // print writes a result: as JSON in one line, or as what table writes.
 func (a *app) print(value any, table func(t *table)) error {
 	if a.output == "json" {
-		line, err := json.Marshal(value)
-		if err == nil {
-			_, err = fmt.Fprintf(a.std.Out, "%s\n", line)
-		}
-		return err
+		to := json.NewEncoder(a.std.Out)
+		to.SetEscapeHTML(false) // it is read by people and jq
+		return to.Encode(value)
 	}
 	t := newTable(a.std.Out)
 	table(t)
@@ -87,6 +85,14 @@ func printable(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// count returns a number with what it counts: "1 job", "2 jobs".
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
 }
 
 // ago returns the time since t as text, to a second; "-" if t is zero.

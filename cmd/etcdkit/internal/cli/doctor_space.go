@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// probeTTL is the TTL of the session that doctor opens: the shortest that needs no Margin.
+const probeTTL = 5 * time.Second
+
+// session opens a session, as a service does. The checks after it use it.
+func (d *doctor) session(ctx context.Context) []finding {
+	asked := time.Now()
+	sess, err := concurrency.NewSession(ctx, d.client, d.app.etcd.namespace, &concurrency.SessionOptions{Prefix: d.app.etcd.prefix, Owner: owner("doctor"), TTL: probeTTL})
+	if code, _ := classify(err); code == exitDenied {
+		return one(levelFail, "The user cannot acquire anything in this namespace. Its role needs read and write permission for it: see docs/operations.md, roles.", "no session: %v", err)
+	}
+	if err != nil {
+		return one(levelFail, "", "no session: %v", err)
+	}
+	d.sess = sess
+	found := one(levelOK, "", "a session was opened in %s: the user may read and write the namespace", millis(time.Since(asked)))
+	ttl, err := d.client.TimeToLive(ctx, sess.Lease())
+	if err != nil {
+		return append(found, notMade("the TTL that etcd grants", err)...)
+	}
+	return append(found, granted(probeTTL, time.Duration(ttl.GrantedTTL)*time.Second)...)
+}
+
+// noSession is the finding of a check that needs a session, where none could be opened.
+func noSession() []finding { return one(levelWarn, "", "not examined: that needs a session") }
+
+// granted judges the TTL that etcd grants.
+func granted(asked, got time.Duration) []finding {
+	switch {
+	case got > asked:
+		return one(levelWarn, "etcd's election timeout is long: a dead holder's permit is free that much later.", "etcd grants a TTL of %v where %v was asked for", got, asked)
+	case got < asked:
+		return one(levelFail, "A holder would lose its permit before it expects that: use a server that grants what is asked for.", "etcd grants a TTL of %v where %v was asked for", got, asked)
+	}
+	return one(levelOK, "", "etcd grants the TTL that is asked for")
+}
+
+// presence reads the presence keys of the live sessions, without that of doctor.
+func (d *doctor) presence(ctx context.Context) (space keyspace.Space, alive []*mvccpb.KeyValue, err error) {
+	if space, err = d.app.etcd.space(); err != nil {
+		return space, nil, err
+	}
+	resp, err := d.client.Get(ctx, space.Root()+"session/", clientv3.WithPrefix())
+	if err != nil {
+		return space, nil, err
+	}
+	for _, kv := range resp.Kvs {
+		if kv.Lease != 0 && (d.sess == nil || kv.Lease != int64(d.sess.Lease())) && string(kv.Key) == space.Session(kv.Lease).Alive() {
+			alive = append(alive, kv)
+		}
+	}
+	return space, alive, nil
+}
+
+// sessions counts the live sessions.
+func (d *doctor) sessions(ctx context.Context) []finding {
+	_, alive, err := d.presence(ctx)
+	if err != nil {
+		return notMade("live sessions", err)
+	}
+	if len(alive) == 0 {
+		return one(levelWarn, "No service uses the namespace: check its name and --prefix.", "no live session")
+	}
+	oldest, by := d.now(), ""
+	for _, kv := range alive {
+		if s, ok := record.DecodeClock(kv.Value); ok && s.AtMS > 0 && time.UnixMilli(s.AtMS).Before(oldest) {
+			oldest, by = time.UnixMilli(s.AtMS), s.Owner
+		}
+	}
+	return one(levelOK, "", "%s, the oldest by %s for %s", count(len(alive), "live session", "live sessions"), or(by), ago(d.now(), oldest))
+}
+
+// beat is how often a process that runs jobs writes its time.
+const beat = time.Minute
+
+// clocks compares this machine's clock with the times that live processes have written last.
+func (d *doctor) clocks(ctx context.Context) []finding {
+	space, alive, err := d.presence(ctx)
+	if err != nil {
+		return notMade("clocks of live sessions", err)
+	}
+	resp, err := d.client.Get(ctx, space.Clocks(), clientv3.WithPrefix())
+	if err != nil {
+		return notMade("clocks of live sessions", err)
+	}
+	found := []finding{}
+	now := d.now()
+	for _, kv := range append(alive, resp.Kvs...) {
+		at, ok := record.DecodeClock(kv.Value)
+		if !ok || at.AtMS <= 0 {
+			continue
+		}
+		beats := strings.HasPrefix(string(kv.Key), space.Clocks())
+		if f := skew(at.Owner, time.UnixMilli(at.AtMS).Sub(now), beats); f != nil {
+			found = append(found, f...)
+		}
+	}
+	if len(found) == 0 {
+		return one(levelOK, "", "no clock is known to differ by more than %v; ahead is known of all sessions, behind of those that run jobs", tolerance)
+	}
+	return found
+}
+
+// tolerance is the difference of two clocks that is no finding: some of it is the way to etcd.
+const tolerance = 2 * time.Second
+
+// skew judges a time that a process has written. lead is that time, less the time of this machine. A
+// process that beats has written it within the last minute.
+func skew(by string, lead time.Duration, beats bool) []finding {
+	const advice = "Limits do not depend on clocks, but fire times of jobs and shown ages do. Check time synchronization on both machines."
+	switch behind := -lead - beat; {
+	case lead > tolerance:
+		return one(levelWarn, advice, "the clock of %s is ahead of this machine's by %s or more", or(by), brief(lead))
+	case beats && behind > 10*tolerance:
+		return one(levelWarn, advice, "the clock of %s is behind this machine's by %s or more, or it could not write for that long", or(by), brief(behind))
+	}
+	return nil
+}
+
+// queues looks for keys that are not etcdkit's in the ranges of queues.
+func (d *doctor) queues(ctx context.Context) (found []finding) {
+	if d.sess == nil {
+		return noSession()
+	}
+	n := 0
+	for q, err := range d.sess.Queues(ctx) {
+		if err != nil {
+			return append(found, notMade(fmt.Sprintf("queues, after %d", n), err)...)
+		}
+		n++
+		s := subject{kind: q.Kind, name: q.Name}
+		if q.Kind == concurrency.KindRate {
+			continue
+		}
+		of, err := queueOf(d.sess, s)
+		if err != nil {
+			return append(found, notMade(s.String(), err)...)
+		}
+		st, err := of.Status(ctx)
+		switch {
+		case err != nil:
+			return append(found, notMade(s.String(), err)...)
+		case st.Foreign > 0:
+			found = append(found, one(levelWarn, "Such a key never expires, and can hold up the queue: see docs/operations.md, and delete it with etcdctl.", "%s: %s", s, count(st.Foreign, "foreign key", "foreign keys"))...)
+		case st.Stored && st.Limit == 0:
+			found = append(found, one(levelWarn, fmt.Sprintf("Nothing is admitted; 'etcdkit limit %s N' admits again.", s), "%s: paused by a limit of 0, %d wait", s, len(st.Waiters))...)
+		}
+	}
+	return append(found, one(levelOK, "", "%s", count(n, "queue", "queues"))...)
+}
+
+// lostRuns looks for runs of jobs whose processes died.
+func (d *doctor) lostRuns(ctx context.Context) (found []finding) {
+	if d.sess == nil {
+		return noSession()
+	}
+	l, err := schedlock.New(d.sess, nil)
+	if err != nil {
+		return notMade("jobs", err)
+	}
+	names, err := l.Jobs(ctx)
+	if err != nil {
+		return notMade("jobs", err)
+	}
+	for _, name := range names {
+		st, err := l.Status(ctx, name)
+		if errors.Is(err, schedlock.ErrUnknownJob) {
+			continue
+		}
+		if err != nil {
+			return append(found, notMade("job "+name, err)...)
+		}
+		if p := st.Paused; p != nil {
+			found = append(found, one(levelWarn, "'etcdkit jobs resume' lets it start again.", "job %s: paused by %s for %s: %s", name, p.By, ago(d.now(), p.Since), or(p.Reason))...)
+		}
+		records, err := l.History(ctx, name)
+		if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
+			return append(found, notMade("job "+name, err)...)
+		}
+		if f := lost(name, records); f != nil {
+			found = append(found, f...)
+		}
+	}
+	return append(found, one(levelOK, "", "%s", count(len(names), "job", "jobs"))...)
+}
+
+// lost judges the history of a job, the latest run first.
+func lost(name string, records []schedlock.Record) []finding {
+	n := 0
+	for _, r := range records {
+		if r.State == schedlock.RunLost {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return one(levelWarn, "Their processes died or were cut off. Without Retries such a tick is not repeated; 'etcdkit jobs history' has the times and owners.", "job %s: %d of %d stored runs were lost", name, n, len(records))
+}
+
+// unknownRequests looks for requests whose attempts were lost.
+func (d *doctor) unknownRequests(ctx context.Context) (found []finding) {
+	if d.sess == nil {
+		return noSession()
+	}
+	space, err := d.app.etcd.space()
+	if err != nil {
+		return notMade("stores", err)
+	}
+	names, err := d.app.etcd.namesBelow(ctx, d.client, space.Stores(), func(key string) (string, string, bool) {
+		name, ok := space.ParseStore(key)
+		return name, space.Store(name).Range, ok
+	})
+	if err != nil {
+		return notMade("stores", err)
+	}
+	for _, name := range names {
+		s, err := idempotency.NewStore(d.sess, name, nil)
+		if err != nil {
+			return append(found, notMade("store "+name, err)...)
+		}
+		read, refused, open := 0, 0, 0
+		for r, err := range s.List(ctx, idempotency.Filter{}) {
+			if err != nil {
+				found = append(found, one(levelWarn, "'etcdkit requests stats' reads all of them, however long that takes.", "store %s: only %d requests could be read: %v", name, read, err)...)
+				break
+			}
+			read++
+			switch {
+			case r.State == idempotency.Unknown && r.Refuse:
+				refused++
+			case r.State == idempotency.Unknown:
+				open++
+			}
+		}
+		found = append(found, unknown(name, read, refused, open)...)
+	}
+	return append(found, one(levelOK, "", "%s of requests", count(len(names), "store", "stores"))...)
+}
+
+// unknown judges the requests of a store: how many were read, and of how many of these the outcome is
+// unknown, by their policies.
+func unknown(name string, read, refused, open int) []finding {
+	switch {
+	case refused > 0:
+		return one(levelWarn, "Their duplicates are refused until an operator finds out what was done: 'etcdkit requests list --state unknown', 'etcdkit requests resolve'.", "store %s: %d of %d requests have an unknown outcome", name, refused, read)
+	case open > 0:
+		return one(levelOK, "", "store %s: %d of %d requests were lost, and their next duplicates repeat them", name, open, read)
+	}
+	return nil
+}

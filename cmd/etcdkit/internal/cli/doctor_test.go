@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	for i, at := range f.etcd.Endpoints() {
+		f.shows(at, fmt.Sprintf("127.0.0.1:%d", 2379+i))
+	}
+	f.shell("doctor --slow 1m")
+	f.shell("doctor -N test --slow 1m")
+	s := f.session("web-7")
+	f.crowd("charge")
+	l := f.process("web-7")
+	_, err := l.Do(ctx, "invoices", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	dies := f.session("web-9")
+	other, err := schedlock.New(dies, nil)
+	require.NoError(t, err)
+	_, done := f.active(other, "sweep", schedlock.Tick(tick(0)))
+	_, err = f.etcd.Client().Revoke(ctx, dies.Lease())
+	require.NoError(t, err)
+	require.ErrorIs(t, testkit.Got(t, done, "it is lost"), schedlock.ErrLost)
+	f.lost("orders", order("1"))
+	space, err := keyspace.New(f.prefix, "test")
+	require.NoError(t, err)
+	ahead := record.Clock{Owner: "web-8", AtMS: time.Now().Add(3 * time.Hour).UnixMilli()}.Encode()
+	for key, value := range map[string]string{space.Queue(keyspace.Semaphore, "charge").Requests + "light/by-hand": "", space.Clock(1): ahead} {
+		_, err = f.etcd.Client().Put(ctx, key, value, clientv3.WithLease(s.Lease()))
+		require.NoError(t, err)
+	}
+	sem, err := concurrency.NewSemaphore(s, "mail", 1, nil)
+	require.NoError(t, err)
+	f.permit(sem.Acquire(ctx))
+	require.NoError(t, sem.SetLimit(ctx, 0))
+	f.shell("doctor -N test --slow 1m")
+	f.shell("doctor -N test --slow 1m -o json")
+	f.golden("doctor")
+}
+
+// findings are those of one execution, by their check.
+func findings(t *testing.T, r result) (all string, by map[string]string) {
+	t.Helper()
+	var got struct {
+		schema
+		Findings []finding
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.out), &got), "%s%s", r.out, r.err)
+	require.Equal(t, "etcdkit.doctor/v1", got.Schema)
+	by = map[string]string{}
+	for _, f := range got.Findings {
+		by[f.Check] += fmt.Sprintf("%s %s\n", f.Level, f.Text)
+	}
+	return r.out, by
+}
+
+// Members stop one by one: what still works is examined, and the exit code says how bad it is.
+func TestDoctorHalfDown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for members that do not answer")
+	}
+	t.Parallel()
+	etcd := embedtest.Start(t, &embedtest.Options{Members: 3})
+	f := &fixture{t: t, etcd: etcd, prefix: "/doctor"}
+	leader, err := etcd.WaitLeader(testkit.Context(t))
+	require.NoError(t, err)
+	order := []int{(leader + 1) % 3, leader, (leader + 2) % 3}
+	args := []string{"doctor", "-N", "test", "-o", "json", "--command-timeout", "5s", "--slow", "1m"}
+	r := f.run(args...)
+	require.Zero(t, r.code, r.out)
+
+	require.NoError(t, etcd.Stop(order[0]))
+	r = f.run(args...)
+	require.Zero(t, r.code, "a majority works: %s", r.out)
+	_, by := findings(t, r)
+	require.Contains(t, by["endpoint"], "WARN "+etcd.Endpoints()[order[0]])
+	require.Contains(t, by["majority"], "OK a majority answers")
+	require.Contains(t, by["session"], "OK a session was opened")
+
+	require.NoError(t, etcd.Stop(order[1]))
+	r = f.run(args...)
+	require.Equal(t, exitFailed, r.code, r.out)
+	_, by = findings(t, r)
+	require.Contains(t, by["majority"], "FAIL a read by a majority failed")
+	require.Empty(t, by["session"], "nothing of the namespace can be read")
+	require.Contains(t, by["endpoint"], "OK "+etcd.Endpoints()[order[2]])
+
+	require.NoError(t, etcd.Stop(order[2]))
+	r = f.run(args...)
+	require.Equal(t, exitUnreachable, r.code, r.out)
+}
+
+// Each finding stands alone: what the user may not do is one, and the others are made.
+func TestDoctorWithoutPermission(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, nil)
+	f := &fixture{t: t, etcd: etcd, prefix: "/doctor"}
+	ctx := testkit.Context(t)
+	require.NoError(t, etcd.AddUser(ctx, "app", "secret", "/doctor/v1/test/"))
+	require.NoError(t, etcd.AddUser(ctx, "other", "secret", "/doctor/v1/other/"))
+	require.NoError(t, etcd.EnableAuth(ctx, "root", "root"))
+	doctor := func(user string) result {
+		return f.run("doctor", "-N", "test", "-o", "json", "--slow", "1m", "--user", user)
+	}
+	r := doctor("app:secret")
+	require.Zero(t, r.code, r.out)
+	_, by := findings(t, r)
+	require.Contains(t, by["auth"], "OK users are checked")
+	require.Contains(t, by["session"], "OK a session was opened")
+
+	r = doctor("other:secret")
+	require.Equal(t, exitFailed, r.code, r.out)
+	_, by = findings(t, r)
+	require.Contains(t, by["endpoint"], "OK ")
+	require.Contains(t, by["majority"], "WARN may not read")
+	require.Contains(t, by["session"], "FAIL no session")
+	require.Contains(t, by["sessions"], "WARN live sessions")
+	require.Contains(t, by["queues"], "WARN not examined")
+
+	r = doctor("app:wrong")
+	require.Equal(t, exitFailed, r.code, r.out)
+	_, by = findings(t, r)
+	require.Contains(t, by["connection"], "FAIL etcd at ")
+}
+
+func TestDoctorNoSpace(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, nil)
+	f := &fixture{t: t, etcd: etcd, prefix: "/doctor"}
+	require.NoError(t, etcd.SetNoSpace(testkit.Context(t), true))
+	r := f.run("doctor", "-N", "test", "-o", "json", "--slow", "1m")
+	require.Equal(t, exitFailed, r.code, r.out)
+	_, by := findings(t, r)
+	require.Contains(t, by["endpoint"], "FAIL "+etcd.Endpoints()[0]+": alarm NOSPACE")
+	require.NoError(t, etcd.SetNoSpace(testkit.Context(t), false))
+}
+
+func TestDoctorInterrupted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interrupted{syscall.SIGINT})
+	require.Equal(t, 130, f.runWith(ctx, "doctor", "-N", "test").code)
+}
+
+func TestVerdicts(t *testing.T) {
+	status := func(cluster, leader uint64) answer {
+		st := &clientv3.StatusResponse{Leader: leader, Version: "3.6.16", Header: &pb.ResponseHeader{ClusterId: cluster}}
+		return answer{endpoint: "m", status: st, took: 2 * time.Second}
+	}
+	for name, c := range map[string]struct {
+		got  []finding
+		want level
+		text string
+	}{
+		"3.6 is good":          {version("m", "3.6.16"), "", ""},
+		"3.6 of the floor":     {version("m", "3.6.14"), "", ""},
+		"3.6 below it":         {version("m", "3.6.13"), levelFail, "older than 3.6.14"},
+		"3.5 below it":         {version("m", "3.5.9"), levelFail, "older than 3.5.33"},
+		"3.7 before release":   {version("m", "3.7.1-rc.0"), "", ""},
+		"3.4":                  {version("m", "3.4.40"), levelWarn, "not tested with"},
+		"4.0":                  {version("m", "4.0.0"), levelWarn, "not tested with"},
+		"no version":           {version("m", "Not decided"), levelWarn, "not known"},
+		"no alarm":             {alarms("m", nil), "", ""},
+		"out of space":         {alarms("m", []string{"memberID:1 alarm:NOSPACE "}), levelFail, "NOSPACE"},
+		"corrupt":              {alarms("m", []string{"memberID:1 alarm:CORRUPT "}), levelFail, "CORRUPT"},
+		"another alarm":        {alarms("m", []string{"etcdserver: no leader"}), levelWarn, "no leader"},
+		"much room":            {size("m", 100<<20, 50<<20, 2<<30), levelOK, "of a quota of 2048.0 MiB"},
+		"a large file":         {size("m", 1900<<20, 50<<20, 2<<30), levelWarn, "in use 50.0 MiB"},
+		"a full file":          {size("m", 1900<<20, 1800<<20, 2<<30), levelFail, "in use 1800.0 MiB"},
+		"no quota":             {size("m", 1900<<20, 1800<<20, 0), levelOK, "does not report its quota"},
+		"one cluster":          {agreement([]answer{status(1, 7), status(1, 7), {err: context.Canceled}}), "", ""},
+		"two clusters":         {agreement([]answer{status(1, 7), status(2, 7)}), levelFail, "of 2 clusters"},
+		"two leaders":          {agreement([]answer{status(1, 7), status(1, 8)}), levelWarn, "name 2 leaders"},
+		"a leader and none":    {agreement([]answer{status(1, 7), status(1, 0)}), "", ""},
+		"TTL as asked":         {granted(5*time.Second, 5*time.Second), levelOK, ""},
+		"TTL longer":           {granted(5*time.Second, 8*time.Second), levelWarn, "8s"},
+		"TTL shorter":          {granted(5*time.Second, 4*time.Second), levelFail, "4s"},
+		"clocks agree":         {skew("web-7", -30*time.Second, true), "", ""},
+		"a clock ahead":        {skew("web-7", 10*time.Second, false), levelWarn, "ahead of this machine's by 10s or more"},
+		"a clock behind":       {skew("web-7", -2*time.Minute, true), levelWarn, "behind this machine's by 1m0s or more"},
+		"a session's old time": {skew("web-7", -2*time.Hour, false), "", ""},
+		"no run lost":          {lost("j", []schedlock.Record{{State: schedlock.RunDone}}), "", ""},
+		"a run lost":           {lost("j", []schedlock.Record{{State: schedlock.RunDone}, {State: schedlock.RunLost}}), levelWarn, "1 of 2"},
+		"unknown and refused":  {unknown("s", 10, 2, 3), levelWarn, "2 of 10"},
+		"unknown and repeated": {unknown("s", 10, 0, 3), levelOK, "3 of 10"},
+		"slow":                 {status(1, 7).findings(time.Second), levelWarn, "slow"},
+	} {
+		var worst finding
+		for _, f := range c.got {
+			if worst.Level == "" || f.Level == levelFail || f.Level == levelWarn && worst.Level == levelOK {
+				worst = f
+			}
+		}
+		require.Equal(t, c.want, worst.Level, name)
+		require.Contains(t, worst.Text, c.text, name)
+		require.Equal(t, worst.Level == levelWarn || worst.Level == levelFail, worst.Advice != "", "%s: a finding says what to do", name)
+		require.False(t, strings.HasSuffix(worst.Text, "."), name)
+	}
+}
