@@ -117,11 +117,11 @@ var fences = []fence{
 		planted: [2]string{"concurrency/session.go", module + "/embedtest"},
 	},
 	{
-		name: "only tests import the conformance suites",
-		why:  "they import testing, and are no part of a user's program",
+		name: "only tests and the command import the conformance suites",
+		why:  "they import testing, and are no part of a user's program; the command tests a cluster with them (etcdkit conformance), and no program imports it",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(dir, conformance...) && !f.test && !within(f.dir, conformance...)
+			return ok && within(dir, conformance...) && !f.test && !within(f.dir, conformance...) && !within(f.dir, "cmd/etcdkit")
 		},
 		planted: [2]string{"idempotency/store.go", module + "/idempotency/conformance"},
 	},

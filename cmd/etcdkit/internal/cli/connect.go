@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -26,6 +27,10 @@ type connection struct {
 	user, password    string
 	timeout           time.Duration // of a request, or of a verb that does one thing
 	prefix, namespace string
+
+	once   sync.Once // of config
+	made   *clientv3.Config
+	failed error
 }
 
 // define defines the flags. Those that etcdctl has too have its names, meanings and defaults.
@@ -46,8 +51,14 @@ func (c *connection) define(f *pflag.FlagSet) {
 	f.StringVarP(&c.namespace, "namespace", "N", "", "namespace of the services: the third argument of their NewSession")
 }
 
-// client connects to etcd. The caller closes it.
-func (c *connection) client(ctx context.Context) (*clientv3.Client, error) {
+// config returns the configuration of a client. It asks for a password once, and may be called
+// concurrently.
+func (c *connection) config() (*clientv3.Config, error) {
+	c.once.Do(func() { c.made, c.failed = c.newConfig() })
+	return c.made, c.failed
+}
+
+func (c *connection) newConfig() (*clientv3.Config, error) {
 	if len(c.spec.Endpoints) == 0 {
 		return nil, usageError{errors.New("--endpoints is empty")}
 	}
@@ -61,6 +72,15 @@ func (c *connection) client(ctx context.Context) (*clientv3.Client, error) {
 		return nil, usageError{fmt.Errorf("--cert, --key, --cacert: %w", err)}
 	}
 	config.Logger = zap.NewNop() // failures are reported as errors of the verb
+	return config, nil
+}
+
+// client connects to etcd. The caller closes it.
+func (c *connection) client(context.Context) (*clientv3.Client, error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
 	client, err := clientv3.New(*config)
 	if err != nil {
 		return nil, c.unreachable(err)

@@ -25,9 +25,6 @@ func TestDoctor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := testkit.Context(t)
-	for i, at := range f.etcd.Endpoints() {
-		f.shows(at, fmt.Sprintf("127.0.0.1:%d", 2379+i))
-	}
 	f.shell("doctor --slow 1m")
 	f.shell("doctor -N test --slow 1m")
 	s := f.session("web-7")

@@ -43,6 +43,9 @@ func newFixture(t *testing.T) *fixture {
 			break
 		}
 	}
+	for i, at := range etcd.Endpoints() {
+		f.shows(at, fmt.Sprintf("127.0.0.1:%d", 2379+i))
+	}
 	_, err := etcd.Client().Delete(t.Context(), f.prefix)
 	require.NoError(t, err)
 	return f

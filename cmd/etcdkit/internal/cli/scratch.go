@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// scratch is a namespace that a verb makes for itself, below --prefix and with a random part, and removes
+// when it ends, for whatever reason.
+type scratch struct {
+	app       *app
+	config    clientv3.Config
+	namespace string
+	space     keyspace.Space
+	etcd      *clientv3.Client // of the verb itself
+
+	mu       sync.Mutex
+	clients  []*clientv3.Client
+	sessions []*concurrency.Session
+}
+
+// unique returns a name with a random part.
+func unique(verb string) string { return "etcdkit-" + verb + "-" + strings.ToLower(rand.Text()[:10]) }
+
+// scratch runs fn with a namespace of its own.
+func (a *app) scratch(ctx context.Context, verb string, fn func(context.Context, *scratch) error) (err error) {
+	config, err := a.etcd.config()
+	if err != nil {
+		return err
+	}
+	s := &scratch{app: a, config: *config, namespace: unique(verb)}
+	if s.space, err = keyspace.New(a.etcd.prefix, s.namespace); err != nil {
+		return usageError{err}
+	}
+	if s.etcd, err = a.etcd.client(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.remove(context.WithoutCancel(ctx))) }()
+	return fn(ctx, s)
+}
+
+// reach returns an error if etcd cannot be reached, or denies the user.
+func (a *app) reach(ctx context.Context) error {
+	return a.withClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		root, err := keyspace.Namespaces(a.etcd.prefix)
+		if err != nil {
+			return usageError{err}
+		}
+		if _, err := client.Get(ctx, root, clientv3.WithCountOnly()); err != nil {
+			return a.etcd.unreachable(err)
+		}
+		return nil
+	})
+}
+
+// session opens a session on a connection of its own: to etcd, another process.
+func (s *scratch) session(ctx context.Context, opts *concurrency.SessionOptions) (*concurrency.Session, error) {
+	client, err := clientv3.New(s.config)
+	if err != nil {
+		return nil, s.app.etcd.unreachable(err)
+	}
+	s.mu.Lock()
+	s.clients = append(s.clients, client)
+	s.mu.Unlock()
+	opts.Prefix = s.app.etcd.prefix
+	ctx, cancel := context.WithTimeout(ctx, s.app.etcd.timeout)
+	defer cancel()
+	sess, err := concurrency.NewSession(ctx, client, s.namespace, opts)
+	if err != nil {
+		return nil, s.app.etcd.unreachable(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions = append(s.sessions, sess)
+	return sess, nil
+}
+
+// remove closes the sessions, which revokes their leases, and deletes all keys of the namespace.
+func (s *scratch) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.app.etcd.timeout)
+	defer cancel()
+	soon, end := context.WithTimeout(ctx, s.app.etcd.timeout)
+	defer end()
+	var closing sync.WaitGroup
+	for _, sess := range s.sessions {
+		closing.Go(func() { _ = sess.Close(soon) }) // at worst its lease expires
+	}
+	closing.Wait()
+	for _, c := range s.clients {
+		_ = c.Close()
+	}
+	defer s.etcd.Close()
+	if _, err := s.etcd.Delete(ctx, s.space.Root(), clientv3.WithPrefix()); err != nil {
+		return fmt.Errorf("keys with the prefix %s may be left: delete them with etcdctl: %w", s.space.Root(), err)
+	}
+	return nil
+}
+
+// brisk are options of sessions whose losses are noticed soon.
+func brisk(owner string) *concurrency.SessionOptions {
+	return &concurrency.SessionOptions{TTL: 5 * time.Second, Owner: owner}
+}
