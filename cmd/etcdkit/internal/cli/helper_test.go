@@ -26,6 +26,7 @@ type fixture struct {
 	etcd   *embedtest.Cluster
 	prefix string
 	known  []known // words that differ from run to run
+	also   []pattern
 	script strings.Builder
 }
 
@@ -108,10 +109,13 @@ func words(t *testing.T, line string) (out []string) {
 	return out
 }
 
-var patterns = []struct {
+// pattern is text that differs from run to run, and what a transcript shows in its place.
+type pattern struct {
 	of *regexp.Regexp
 	as string
-}{
+}
+
+var patterns = []pattern{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "2026-11-23T12:00:00Z"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), "2026-11-23 12:30:00"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "12:00:00"},
@@ -136,7 +140,7 @@ func (f *fixture) golden(name string) {
 	for _, k := range f.known {
 		got = regexp.MustCompile(`\b`+regexp.QuoteMeta(k.text)+`\b`).ReplaceAllLiteralString(got, k.as)
 	}
-	for _, p := range patterns {
+	for _, p := range append(patterns[:len(patterns):len(patterns)], f.also...) {
 		got = p.of.ReplaceAllString(got, p.as)
 	}
 	path := filepath.Join("testdata", name+".golden")

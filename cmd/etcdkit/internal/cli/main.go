@@ -103,6 +103,6 @@ var verbs = []func(*app) *cobra.Command{
 	(*app).run, (*app).hold, (*app).release,
 	(*app).jobs,
 	(*app).jobs, (*app).requests,
-	(*app).doctor, (*app).export, (*app).conformance,
+	(*app).doctor, (*app).export, (*app).bench, (*app).conformance,
 	(*app).version,
 }

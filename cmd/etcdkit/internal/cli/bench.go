@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// benchOptions are the flags of `bench`.
+type benchOptions struct {
+	each    time.Duration
+	clients int
+}
+
+func (a *app) bench() *cobra.Command {
+	var o benchOptions
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure etcdkit on your own cluster",
+		Long: `Measure on your own cluster what an acquire, a contended lock, and a request that is done once cost, beside
+a bare write, which is what the disks and the network of the cluster cost.
+
+bench writes as fast as etcd answers, for --duration for each measurement: do not run it on a cluster
+whose services are in use. Its keys are below --prefix, in a namespace with a random name, and are
+removed at the end, also when the command is interrupted; etcd's file keeps its size until compaction and
+defragmentation.`,
+		Example: "etcdkit bench\netcdkit bench --yes --duration 10s --clients 32 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.clients < 1 || o.clients > 1000 || o.each <= 0 {
+				return usageError{errors.New("--clients is between 1 and 1000, and --duration is positive")}
+			}
+			if err := a.confirm(fmt.Sprintf("Write to etcd at %s as fast as it answers, for %v", strings.Join(a.etcd.spec.Endpoints, ","), time.Duration(len(workloads))*o.each)); err != nil {
+				return err
+			}
+			if err := a.reach(cmd.Context()); err != nil {
+				return err
+			}
+			return a.scratch(cmd.Context(), "bench", func(ctx context.Context, s *scratch) error { return a.measureAll(ctx, s, o) })
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&o.each, "duration", 5*time.Second, "how long each measurement lasts")
+	f.IntVar(&o.clients, "clients", 8, "how many sessions contend, each on a connection of its own")
+	return cmd
+}
+
+// measured is the result of one measurement as JSON.
+type measured struct {
+	Name    string  `json:"name"`
+	Clients int     `json:"clients"`
+	Count   int     `json:"count"`
+	Rate    float64 `json:"per_second"`
+	P50     seconds `json:"p50_seconds"`
+	P90     seconds `json:"p90_seconds"`
+	P99     seconds `json:"p99_seconds"`
+	Most    seconds `json:"max_seconds"`
+}
+
+// summarize returns the result of a measurement from how long each operation took.
+func summarize(name string, clients int, took []time.Duration, within time.Duration) measured {
+	slices.Sort(took)
+	at := func(percent int) seconds { // the least that so many percent do not exceed
+		if len(took) == 0 {
+			return 0
+		}
+		return seconds(took[max(0, (len(took)*percent+99)/100-1)])
+	}
+	m := measured{Name: name, Clients: clients, Count: len(took), P50: at(50), P90: at(90), P99: at(99), Most: at(100)}
+	if within > 0 {
+		m.Rate = float64(len(took)) / within.Seconds()
+	}
+	return m
+}
+
+// repeat executes an operation in some clients at the same time, and returns how long each took.
+func repeat(ctx context.Context, clients int, d time.Duration, op func(ctx context.Context, client, n int) error) (took []time.Duration, within time.Duration, err error) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began := time.Now()
+	for client := range clients {
+		all.Go(func() {
+			for n := 0; time.Since(began) < d && ctx.Err() == nil; n++ {
+				start := time.Now()
+				failed := op(ctx, client, n)
+				mu.Lock()
+				if failed == nil {
+					took = append(took, time.Since(start))
+				} else if err == nil {
+					err = failed
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return took, time.Since(began), err
+}
+
+// measureAll makes all measurements and prints them.
+func (a *app) measureAll(ctx context.Context, s *scratch, o benchOptions) error {
+	servers := s.servers(ctx)
+	p := a.progress()
+	defer p.end()
+	results := []measured{}
+	for _, w := range workloads {
+		clients := 1
+		if w.contended {
+			clients = o.clients
+		}
+		p.shown = time.Time{}
+		p.set("%d of %d: %s", len(results)+1, len(workloads), w.name)
+		op, err := w.prepare(ctx, s, clients)
+		if err != nil {
+			return err
+		}
+		took, within, err := repeat(ctx, clients, o.each, op)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		results = append(results, summarize(w.name, clients, took, within))
+	}
+	p.end()
+	return a.print(struct {
+		schema
+		Servers  []server   `json:"servers"`
+		Duration seconds    `json:"duration_seconds"`
+		Results  []measured `json:"results"`
+	}{schemaOf("bench"), servers, seconds(o.each), results}, func(t *table) {
+		for _, sv := range servers {
+			t.line(fmt.Sprintf("%s: etcd %s, %s, database %s", sv.Endpoint, or(sv.Version), sv.role(), mib(sv.Size)))
+		}
+		t.row("", "CLIENTS", "COUNT", "PER SECOND", "P50", "P90", "P99", "MAX")
+		for _, r := range results {
+			t.row(r.Name, r.Clients, r.Count, fmt.Sprintf("%.0f", r.Rate), r.P50.fine(), r.P90.fine(), r.P99.fine(), r.Most.fine())
+		}
+	})
+}
+
+// fine returns a duration in milliseconds with two digits behind the point.
+func (s seconds) fine() string {
+	return fmt.Sprintf("%.2fms", float64(s)/float64(time.Millisecond))
+}
