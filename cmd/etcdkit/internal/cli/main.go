@@ -94,6 +94,7 @@ func (a *app) root() *cobra.Command {
 	for _, verb := range verbs {
 		root.AddCommand(verb(a))
 	}
+	a.complete(root)
 	return root
 }
 

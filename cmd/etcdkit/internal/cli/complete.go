@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// completionTime bounds what a press of the tab key waits for etcd.
+const completionTime = 2 * time.Second
+
+// complete lets shells complete the names of queues, jobs and stores, and of namespaces, from etcd.
+func (a *app) complete(root *cobra.Command) {
+	jobs := func(s keyspace.Space) []listing {
+		return []listing{{"", s.Jobs(), func(key string) (string, string, bool) {
+			name, _, ok := s.ParseJob(key)
+			return name, s.Job(name).Range, ok
+		}}}
+	}
+	stores := func(s keyspace.Space) []listing {
+		return []listing{{"", s.Stores(), func(key string) (string, string, bool) {
+			name, ok := s.ParseStore(key)
+			return name, s.Store(name).Range, ok
+		}}}
+	}
+	elections := func(s keyspace.Space) []listing {
+		of := ofKind(s, keyspace.Election, concurrency.KindElection)
+		of.before = ""
+		return []listing{of}
+	}
+	for path, names := range map[string]func(keyspace.Space) []listing{
+		"show": queuesIn, "limit": queuesIn, "evict": queuesIn, "run": queuesIn, "hold": queuesIn, "release": queuesIn,
+		"elections step-down": elections,
+		"jobs history":        jobs, "jobs watch": jobs, "jobs pause": jobs, "jobs resume": jobs, "jobs unlock": jobs,
+		"requests list": stores, "requests stats": stores, "requests get": stores, "requests resolve": stores, "requests delete": stores,
+	} {
+		if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.CommandPath() == "etcdkit "+path {
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+				if len(args) > 0 {
+					return nil, cobra.ShellCompDirectiveDefault
+				}
+				return a.names(cmd, typed, names), cobra.ShellCompDirectiveNoFileComp
+			}
+		}
+	}
+	_ = root.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return a.names(cmd, typed, nil), cobra.ShellCompDirectiveNoFileComp
+	})
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// listing is a range of keys with names.
+type listing struct {
+	before string // of a completed name, such as "mutex/"
+	root   string
+	parse  func(key string) (name, all string, ok bool)
+}
+
+// queuesIn are the ranges of the queues.
+func queuesIn(s keyspace.Space) []listing {
+	limiters := listing{string(concurrency.KindLimiter) + "/", s.Limiters(), func(key string) (string, string, bool) {
+		name, ok := s.ParseLimiter(key)
+		return name, s.Limiter(name).Range, ok
+	}}
+	return []listing{
+		ofKind(s, keyspace.Semaphore, concurrency.KindSemaphore), limiters, ofKind(s, keyspace.Mutex, concurrency.KindMutex),
+		ofKind(s, keyspace.Election, concurrency.KindElection), ofKind(s, keyspace.Rate, concurrency.KindRate),
+	}
+}
+
+func ofKind(s keyspace.Space, kind keyspace.Kind, as concurrency.QueueKind) listing {
+	return listing{string(as) + "/", s.Queues(kind), func(key string) (string, string, bool) {
+		name, ok := s.ParseQueue(kind, key)
+		return name, s.Queue(kind, name).Range, ok
+	}}
+}
+
+// names returns the names in etcd that begin with what was typed: those of listings, or of namespaces
+// without them. It reads one key of each, and returns nothing if etcd does not answer, or a password
+// would have to be asked for.
+func (a *app) names(cmd *cobra.Command, typed string, in func(keyspace.Space) []listing) (found []string) {
+	if err := fromEnvironment(cmd.Flags()); err != nil || a.etcd.user != "" && a.etcd.password == "" && !strings.Contains(a.etcd.user, ":") {
+		return nil
+	}
+	var of []listing
+	if in == nil {
+		root, err := keyspace.Namespaces(a.etcd.prefix)
+		if err != nil {
+			return nil
+		}
+		of = []listing{{"", root, func(key string) (string, string, bool) {
+			name, space, ok := keyspace.ParseNamespace(a.etcd.prefix, key)
+			return name, space.Root(), ok
+		}}}
+	} else {
+		space, err := a.etcd.space()
+		if err != nil {
+			return nil
+		}
+		of = in(space)
+	}
+	client, err := a.etcd.client(cmd.Context())
+	if err != nil {
+		return nil
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	defer cancel()
+	for _, l := range of {
+		names, err := a.etcd.namesBelow(ctx, client, l.root, l.parse)
+		if err != nil {
+			return found
+		}
+		for _, name := range names {
+			if name = l.before + name; strings.HasPrefix(name, typed) && printable(name) == name {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// completed returns what a shell offers for a command line that ends in the last argument.
+func (f *fixture) completed(args ...string) string {
+	f.t.Helper()
+	args = append([]string{"__complete", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}, args...)
+	var out, errs writer
+	code := execute(f.t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	require.Zero(f.t, code, string(errs))
+	return strings.TrimSpace(string(out))
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	f.crowd("charge")
+	m, err := concurrency.NewMutex(f.session("web-7"), "charge")
+	require.NoError(t, err)
+	f.permit(m.Lock(ctx))
+	_, err = f.process("web-7").Do(ctx, "invoices", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	f.lost("orders", order("1"))
+	for line, want := range map[string]string{
+		"show -N test ":                "semaphore/charge\nmutex/charge\n:4",
+		"show -N test mu":              "mutex/charge\n:4",
+		"evict -N test mutex/":         "mutex/charge\n:4",
+		"jobs pause -N test ":          "invoices\n:4",
+		"requests list -N test ":       "orders\n:4",
+		"ls -N ":                       "test\n:4",
+		"ls -o ":                       "table\njson\n:4",
+		"elections step-down -N test ": ":4",
+		"show ":                        ":4", // without a namespace
+	} {
+		require.Equal(t, want, f.completed(strings.Split(line, " ")...), line)
+	}
+	require.Equal(t, ":4", f.completed("--endpoints", "127.0.0.1:1", "--user", "app", "show", "-N", "test", ""), "no password is asked for")
+	r := f.run("completion", "bash")
+	require.Zero(t, r.code)
+	require.Contains(t, r.out, "__start_etcdkit")
+}
