@@ -197,6 +197,10 @@ bench-page: ## Write the tables and plots into docs/benchmarks.md again, from do
 	@$(patiently) go -C bench build -o ../bin/bench .
 	@bin/bench docs docs/benchmarks docs/benchmarks.md
 
+.PHONY: cli-docs
+cli-docs: ## Write docs/cli.md from the command and the transcripts of its tests
+	@go test ./cmd/etcdkit/internal/cli -run 'TestReference' -update
+
 .PHONY: microbench
 microbench: ## Run the Go benchmarks of all packages, one package at a time (BENCH=regexp BENCHTIME=1s)
 	@dirs=$$($(call holding,Benchmark)); \

@@ -159,10 +159,11 @@ func (a *app) reportPromises(all []*kept) error {
 	err := a.print(promisesOf(all), func(t *table) {
 		t.row("PROMISE", "RESULT", "TOOK", "TEXT")
 		for _, k := range all {
-			t.row(k.Of+" "+k.Name, k.Result, fmt.Sprintf("%.1fs", time.Duration(k.Took).Seconds()), k.Text)
+			text := k.Text
 			if k.Error != "" {
-				t.row("", "", "", k.Error)
+				text += "; but: " + k.Error
 			}
+			t.row(k.Of+" "+k.Name, k.Result, fmt.Sprintf("%.1fs", time.Duration(k.Took).Seconds()), text)
 		}
 	})
 	if err == nil && broken > 0 {

@@ -142,9 +142,9 @@ func (d *doctor) report(found []finding) error {
 		Findings []finding `json:"findings"`
 	}{schemaOf("doctor"), worst, found}, func(t *table) {
 		for _, f := range found {
-			t.row(f.Level, f.Check, f.Text)
+			t.row(f.Level, f.Check+": "+f.Text)
 			if f.Advice != "" {
-				t.row("", "", f.Advice)
+				t.row("", f.Advice)
 			}
 		}
 	})

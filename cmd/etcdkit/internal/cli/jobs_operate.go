@@ -41,7 +41,7 @@ that come meanwhile are skipped.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who find the job paused (required)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for other operators (required)")
 	cmd.Flags().BoolVar(&early, "before-first-run", false, "accept a job of which nothing is in etcd")
 	return cmd
 }

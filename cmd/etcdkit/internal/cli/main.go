@@ -105,5 +105,5 @@ var verbs = []func(*app) *cobra.Command{
 	(*app).jobs,
 	(*app).jobs, (*app).requests,
 	(*app).doctor, (*app).export, (*app).bench, (*app).conformance,
-	(*app).version,
+	(*app).man, (*app).version,
 }

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) man() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the manual pages of all verbs into a directory",
+		Long: `Write the manual pages of all verbs into a directory, as etcdkit.1, etcdkit-show.1 and so on: for packages,
+or for 'man -M'.`,
+		Example: "etcdkit man /usr/local/share/man/man1",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pages := manuals(cmd.Root())
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			for name, text := range pages {
+				if err := os.WriteFile(filepath.Join(args[0], name), []byte(text), 0o644); err != nil { //nolint:gosec // for all users
+					return err
+				}
+			}
+			return a.print(struct {
+				schema
+				Pages int `json:"pages"`
+			}{schemaOf("man"), len(pages)}, func(t *table) { t.line(count(len(pages), "page", "pages") + " in " + args[0]) })
+		},
+	}
+}
+
+// manuals returns the manual pages of a tree of verbs by their file names.
+func manuals(root *cobra.Command) map[string]string {
+	pages := map[string]string{}
+	var add func(cmd *cobra.Command)
+	add = func(cmd *cobra.Command) {
+		pages[slug(cmd)+".1"] = manual(cmd)
+		for _, c := range verbsOf(cmd) {
+			add(c)
+		}
+	}
+	add(root)
+	return pages
+}
+
+// manual returns the manual page of a verb, in the macros of man(7).
+func manual(cmd *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %q 1 \"\" etcdkit \"etcdkit\"\n", strings.ToUpper(slug(cmd)))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(slug(cmd)), roff(cmd.Short))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(strings.TrimSuffix(cmd.UseLine(), " [flags]")))
+	if cmd.Long != "" {
+		fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n", roff(cmd.Long))
+	}
+	for _, s := range []struct {
+		name  string
+		flags []flagLine
+	}{{"OPTIONS", flagsOf(cmd.LocalNonPersistentFlags())}, {"OPTIONS OF ALL VERBS", flagsOf(cmd.Root().PersistentFlags())}} {
+		if len(s.flags) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, ".SH %s\n", s.name)
+		for _, f := range s.flags {
+			text := f.usage
+			if f.initial != "" {
+				text += "; default: " + f.initial
+			}
+			if f.variable != "" {
+				text += "; variable: " + f.variable
+			}
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(f.name), roff(text))
+		}
+	}
+	b.WriteString(".SH EXIT STATUS\n")
+	for _, c := range exitCodes {
+		code := fmt.Sprint(c.code)
+		if c.code > 128 {
+			code = "128+n"
+		}
+		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", code, roff(c.meaning))
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(cmd.Example))
+	}
+	if all := verbsOf(cmd); len(all) > 0 {
+		b.WriteString(".SH SEE ALSO\n")
+		for i, c := range all {
+			end := ","
+			if i == len(all)-1 {
+				end = ""
+			}
+			fmt.Fprintf(&b, ".BR %s (1)%s\n", roff(slug(c)), end)
+		}
+	}
+	return b.String()
+}
+
+// roff escapes a text: no line of it is a request, and empty lines part paragraphs.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", `\[u2026]`).Replace(strings.TrimSpace(text))
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		switch {
+		case line == "":
+			lines[i] = ".PP"
+		case line[0] == '.' || line[0] == '\'':
+			lines[i] = `\&` + line
+		}
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// exitCodes are the exit codes of all verbs, for the documentation.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "done"},
+	{exitFailed, "not found, in another state, or an error of etcd's"},
+	{exitUsage, "a flag or an argument is wrong, or a confirmation is missing: nothing was changed"},
+	{exitUnreachable, "etcd does not answer: it is not known whether something was changed"},
+	{exitNotAcquired, "no permit was granted; a repetition may succeed"},
+	{exitLost, "the permit was lost while it was needed"},
+	{exitDenied, "etcd refuses the user"},
+	{exitNotRunnable, "the command of run could not be started"},
+	{exitNotFound, "the command of run was not found"},
+	{128 + 15, "128 and the number of the signal that has ended the verb, such as 130 for ^C"},
+}
+
+// tree returns the command with all of its verbs, as it is executed.
+func tree() *cobra.Command {
+	root := (&app{}).root()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+// verbsOf returns the verbs below a command that a user sees, without help.
+func verbsOf(cmd *cobra.Command) (all []*cobra.Command) {
+	for _, c := range cmd.Commands() {
+		if !c.Hidden && c.Name() != "help" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// flagLine is one flag of a verb.
+type flagLine struct{ name, variable, initial, usage string }
+
+// flagsOf returns the flags that a verb defines, or that all verbs have.
+func flagsOf(flags *pflag.FlagSet) (all []flagLine) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "help" {
+			return
+		}
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		kind, usage := pflag.UnquoteUsage(f)
+		if kind != "" {
+			name += " " + kind
+		}
+		initial := f.DefValue
+		if slices.Contains([]string{"", "false", "[]"}, initial) {
+			initial = ""
+		}
+		all = append(all, flagLine{name, variable(f.Name), strings.Trim(initial, "[]"), usage})
+	})
+	return all
+}
+
+// markdown returns docs/cli.md. transcripts are examples, by the names of their files.
+func markdown(transcripts map[string]string) string {
+	root := tree()
+	var b strings.Builder
+	b.WriteString(`# The command etcdkit
+
+` + "`etcdkit`" + ` shows and changes what services keep in etcd with this library, and runs commands under its locks.
+Each verb is below with its flags and an example. This page is written from the command itself, and its
+examples are transcripts of tests: ` + "`make cli-docs`" + `.
+
+    go install github.com/etcdkit/etcdkit/cmd/etcdkit@latest
+
+`)
+	for _, verb := range verbsOf(root) {
+		fmt.Fprintf(&b, "- [%s](#%s): %s\n", verb.Name(), slug(verb), verb.Short)
+	}
+	b.WriteString(`
+## Connection and output
+
+Flags that etcdctl has too have its names, its meanings and its environment variables. All verbs have
+these flags:
+
+`)
+	writeFlags(&b, flagsOf(root.PersistentFlags()))
+	b.WriteString(`
+Results are written to standard output, and everything else to standard error. With ` + "`-o json`" + ` a result is
+one line of JSON, and a stream one line for each value. Each value has a member ` + "`schema`" + ` with its form and
+version, such as ` + "`etcdkit.queue/v1`" + `; a version keeps its members and may get more. Revisions, tokens and
+leases are strings, since readers of JSON lose digits of large numbers. Times are RFC 3339 in UTC, and
+durations are seconds.
+
+Verbs that end or delete something ask for confirmation on a terminal. Without a terminal they need
+` + "`--yes`" + `.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+`)
+	for _, c := range exitCodes {
+		code := fmt.Sprint(c.code)
+		if c.code > 128 {
+			code = "128+n"
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", code, c.meaning)
+	}
+	for _, verb := range verbsOf(root) {
+		writeVerb(&b, verb, 2)
+		for _, name := range slices.Sorted(maps.Keys(transcripts)) {
+			if name == verb.Name() || strings.HasPrefix(name, verb.Name()+"-") {
+				fmt.Fprintf(&b, "\n```console\n%s```\n", aligned(transcripts[name]))
+			}
+		}
+	}
+	return b.String()
+}
+
+// slug is the anchor of a verb's heading.
+func slug(verb *cobra.Command) string {
+	return strings.ReplaceAll(verb.CommandPath(), " ", "-")
+}
+
+// writeVerb writes a verb and the verbs below it.
+func writeVerb(b *strings.Builder, cmd *cobra.Command, depth int) {
+	fmt.Fprintf(b, "\n%s %s\n\n%s.\n", strings.Repeat("#", depth), cmd.CommandPath(), cmd.Short)
+	fmt.Fprintf(b, "\n    %s\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+	if cmd.Long != "" {
+		long := cmd.Long
+		if cmd.Name() == "completion" || cmd.HasParent() && cmd.Parent().Name() == "completion" {
+			long = indented(long) // of cobra, with lists and code
+		}
+		fmt.Fprintf(b, "\n%s\n", long)
+	}
+	if flags := flagsOf(cmd.LocalNonPersistentFlags()); len(flags) > 0 {
+		b.WriteString("\n")
+		writeFlags(b, flags)
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(b, "\n%s\n", indented(cmd.Example))
+	}
+	if cmd.Name() == "completion" {
+		return // its shells are in the usage
+	}
+	for _, c := range verbsOf(cmd) {
+		writeVerb(b, c, depth+1)
+	}
+}
+
+func indented(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
+}
+
+func writeFlags(b *strings.Builder, flags []flagLine) {
+	variables := slices.ContainsFunc(flags, func(f flagLine) bool { return f.variable != "" })
+	head, rule := "| flag | default | meaning |", "|---|---|---|"
+	if variables {
+		head, rule = "| flag | variable | default | meaning |", "|---|---|---|---|"
+	}
+	fmt.Fprintf(b, "%s\n%s\n", head, rule)
+	for _, f := range flags {
+		cells := []string{"`" + f.name + "`", "`" + f.variable + "`", "`" + f.initial + "`", strings.ReplaceAll(f.usage, "|", "\\|")}
+		if !variables {
+			cells = slices.Delete(cells, 1, 2)
+		}
+		fmt.Fprintf(b, "| %s |\n", strings.ReplaceAll(strings.Join(cells, " | "), "``", ""))
+	}
+}
+
+// longest is how much of a line of JSON is shown.
+const longest = 300
+
+// aligned returns a transcript with the columns of its tables aligned again.
+func aligned(transcript string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	for line := range strings.Lines(transcript) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "{") && len(line) > longest:
+			line = line[:longest] + "…"
+		case strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "{") || !strings.Contains(line, "  "):
+			_ = w.Flush()
+		default:
+			line = strings.ReplaceAll(line, "  ", "\t")
+		}
+		fmt.Fprintln(w, line)
+	}
+	_ = w.Flush()
+	return b.String()
+}

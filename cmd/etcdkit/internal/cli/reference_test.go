@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+const pageOfCommand = "../../../../docs/cli.md"
+
+// transcripts returns the golden files by their names.
+func transcripts(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.golden")
+	require.NoError(t, err)
+	all := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all[strings.TrimSuffix(filepath.Base(file), ".golden")] = string(text)
+	}
+	return all
+}
+
+// docs/cli.md is what the command says of itself.
+func TestReference(t *testing.T) {
+	want := markdown(transcripts(t))
+	if *update {
+		require.NoError(t, os.WriteFile(pageOfCommand, []byte(want), 0o600))
+	}
+	got, err := os.ReadFile(pageOfCommand)
+	require.NoError(t, err)
+	require.Equal(t, want, string(got), "make cli-docs writes it again")
+}
+
+// Each verb says what it does, has an example, and checks its arguments; each flag has a meaning.
+func TestVerbsAreDocumented(t *testing.T) {
+	flag := regexp.MustCompile(`(?:^| )--([a-z][a-z-]*)`)
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if cmd.Name() == "completion" {
+			return // of cobra
+		}
+		require.NotEmpty(t, cmd.Short, cmd.CommandPath())
+		require.False(t, strings.HasSuffix(cmd.Short, "."), "%s: a title has no full stop", cmd.CommandPath())
+		if cmd.HasParent() {
+			require.NotEmpty(t, cmd.Example, "%s has no example", cmd.CommandPath())
+			require.NotNil(t, cmd.Args, "%s does not check its arguments", cmd.CommandPath())
+		}
+		for line := range strings.Lines(cmd.Example) {
+			own, _, _ := strings.Cut(line, " -- ")
+			require.Contains(t, own, "etcdkit ", "an example of %s is no call", cmd.CommandPath())
+			for _, m := range flag.FindAllStringSubmatch(own, -1) {
+				named, _, err := cmd.Root().Find(strings.Fields(own[strings.Index(own, "etcdkit ")+8:]))
+				require.NoError(t, err, own)
+				require.True(t, named.Flags().Lookup(m[1]) != nil || cmd.Root().PersistentFlags().Lookup(m[1]) != nil, "%s: no flag --%s", own, m[1])
+			}
+		}
+		for _, f := range append(flagsOf(cmd.LocalNonPersistentFlags()), flagsOf(cmd.PersistentFlags())...) {
+			require.NotEmpty(t, f.usage, "%s %s", cmd.CommandPath(), f.name)
+		}
+		for _, c := range verbsOf(cmd) {
+			check(c)
+		}
+	}
+	check(tree())
+}
+
+func TestAligned(t *testing.T) {
+	got := aligned("$ etcdkit ls\nKIND/NAME  REQUESTS\nsemaphore/charge  4\n{\"a\":1}\nplain text\n  TOKEN  X\nholds  4711  1\n")
+	require.Equal(t, "$ etcdkit ls\nKIND/NAME         REQUESTS\nsemaphore/charge  4\n{\"a\":1}\nplain text\n       TOKEN  X\nholds  4711   1\n", got)
+	require.Len(t, []rune(strings.TrimSpace(aligned("{"+strings.Repeat("x", 1000)+"\n"))), longest+1)
+}
+
+func TestMan(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "man1")
+	f := newFixture(t)
+	f.shows(dir, "man1")
+	f.shell("man man1")
+	f.shell("man man1 -o json")
+	f.shell("man")
+	f.golden("man")
+	page, err := os.ReadFile(filepath.Join(dir, "etcdkit-jobs-pause.1"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), "\\-\\-before\\-first\\-run")
+	require.Contains(t, string(page), "invoices \\-\\-reason")
+	groff, err := exec.LookPath("groff")
+	if err != nil {
+		t.Skip("there is no groff to format the pages")
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for _, page := range pages {
+		out, err := exec.Command(groff, "-man", "-Tutf8", "-ww", "-z", page).CombinedOutput() //nolint:gosec,noctx // of this test
+		require.NoError(t, err, string(out))
+		require.Empty(t, string(out), page)
+	}
+}
+
+// No line of a text is a request of roff.
+func TestRoff(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain": "plain", "--yes": `\-\-yes`, ".so /etc/passwd": `\&.so /etc/passwd`, "'quoted'": `\&'quoted'`, `a\b`: `a\eb`, "one\n\ntwo": "one\n.PP\ntwo",
+	} {
+		require.Equal(t, want, roff(text), text)
+	}
+}
