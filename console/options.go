@@ -22,7 +22,7 @@ type Options struct {
 
 	// Authorize decides about each request. An error refuses it, with the error's text. It is called for
 	// reads with the Verb Read, and for each action that a page would offer and that is requested. It must
-	// be safe for concurrent use. Defaults to nil: everyone who reaches the console may read, and there are
+	// be safe for concurrent use. Defaults to nil: every request that reaches the console may read, and there are
 	// no actions.
 	Authorize func(*http.Request, Action) error
 

@@ -27,8 +27,8 @@ func (a *app) hold() *cobra.Command {
 --id ID' releases it, on any machine.
 
 No process renews such a permit. It ends --for after its grant at the latest, whether the work has ended or
-not; a new leader of etcd extends it by up to that time. Nothing stops the work at its end, and no step is
-told: where that matters, use 'etcdkit run'. The ID is how the permit is found again; a second hold with
+not; a new leader of etcd extends it by up to that time. Nothing stops the work at its end, and no step
+learns of it: where that matters, use 'etcdkit run'. The ID is how the permit is found again; a second hold with
 the same ID exits with 75.
 
 The token and the time at which the permit ends are printed.`,

@@ -102,8 +102,7 @@ func (a *app) root() *cobra.Command {
 var verbs = []func(*app) *cobra.Command{
 	(*app).ls, (*app).show, (*app).limit, (*app).evict, (*app).elections,
 	(*app).run, (*app).hold, (*app).release,
-	(*app).jobs,
 	(*app).jobs, (*app).requests,
-	(*app).doctor, (*app).export, (*app).bench, (*app).conformance,
+	(*app).console, (*app).doctor, (*app).export, (*app).bench, (*app).conformance,
 	(*app).man, (*app).version,
 }

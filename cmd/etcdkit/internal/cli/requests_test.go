@@ -94,7 +94,7 @@ func TestRequestsResolve(t *testing.T) {
 	resolved := func(id, token string) {
 		r, _, err := s.Get(ctx, s.Ref(order(id)))
 		require.NoError(t, err)
-		f.shows(r.Resolved, "etcdkit requests resolve by ann@desk, process 4242")
+		f.shows(r.Resolved, "etcdkit requests resolve by ada@ci-3, process 4242")
 		f.shows(r.Token, token)
 	}
 	r := f.shell("requests get -N test orders " + ref("5"))

@@ -40,9 +40,17 @@ started have ended.
 
 If the permit is lost, because etcd cannot be reached for instance, SIGTERM is sent to all of these
 processes and SIGKILL after --grace: before etcd can give the permit to another request. A guard process
-does the same if this one is killed or stopped. The exceptions: docs/cli.md, run. If an operator asks for
-the permit ('etcdkit evict', 'etcdkit elections step-down'), or --max-hold has passed, the processes are
-ended in the same way, and the permit is released when none is left.
+does the same if this one is killed or stopped. If an operator asks for the permit ('etcdkit evict',
+'etcdkit elections step-down'), or --max-hold has passed, the processes are ended in the same way, and the
+permit is released when none is left.
+
+Exceptions, in which processes can outlive the permit: this process and the guard are both killed at once
+(the command itself dies then, and not what it has started), or both are stopped; a process sleeps
+uninterruptibly in the kernel, or may not be signalled by this user, as a setuid program; another process
+works for the command, as the daemon that runs its container; a program forks and exits faster than /proc
+can be read. And those of every permit (docs/guarantees.md, exceptions): it is taken by force ('etcdkit
+evict --force'), its lease or presence key is removed by hand, a leader of etcd is stopped and continued,
+a machine is paused with its clocks.
 
 The command gets standard input, and the signals that this process gets. SIGINT while it waits for the
 permit withdraws the request. ^Z stops the command alone: the permit is kept, and SIGCONT to this process

@@ -129,6 +129,33 @@ func TestRunExitCodes(t *testing.T) {
 	require.Empty(t, testkit.Keys(t, f.etcd, f.prefix, ""), "nothing is left in etcd")
 }
 
+// TestRunTranscript is the example of the documentation.
+func TestRunTranscript(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	m, err := concurrency.NewMutex(f.session("web-7"), "nightly-report")
+	require.NoError(t, err)
+	show := func(line string) {
+		p := f.start(nil, words(t, line)...)
+		out, err := io.ReadAll(p.out)
+		require.NoError(t, err)
+		code := p.code()
+		fmt.Fprintf(&f.script, "$ etcdkit run -N test %s\n%s%s", line, out, p.errs)
+		if code != 0 {
+			fmt.Fprintf(&f.script, "[exit code %d]\n", code)
+		}
+	}
+	show("nightly-report -- sh -c 'echo working on $ETCDKIT_KIND/$ETCDKIT_NAME'")
+	show("import --limit 3 -- sh -c 'exit 3'")
+	show("nightly-report --max-hold 50ms -- sleep 60")
+	held := f.permit(m.Lock(testkit.Context(t)))
+	show("nightly-report --no-wait -- ./report.sh")
+	require.NoError(t, held.Release(testkit.Context(t)))
+	show("nightly-report -- no-such-program")
+	show("import --limit 4 -- ./import.sh")
+	f.golden("run")
+}
+
 // Mistakes are found before anything is acquired.
 func TestRunUsage(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/console"
+)
+
+func (a *app) console() *cobra.Command {
+	var listen string
+	var hosts []string
+	var write bool
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Serve a page in the browser that shows the namespace, and with --write changes it",
+		Long: `Serve package console until the command is interrupted, and print its address: queues with the reason why
+each request waits, elections, jobs, requests, sessions, and what is wrong.
+
+The address has a token; the browser keeps it as a cookie for this console alone. Without the token nothing
+is shown. The console is read-only without --write. It listens on the loopback interface: to reach it from
+elsewhere, use an SSH tunnel, or put package console into a program behind your own authentication. Other
+addresses need --host, the names by which browsers reach it; the connection is not encrypted.`,
+		Example: "etcdkit console -N payments\netcdkit console -N payments --listen 127.0.0.1:8080 --write",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkListen(listen, hosts); err != nil {
+				return err
+			}
+			return a.open(cmd.Context(), "console", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+				return a.serveConsole(ctx, sess, listen, hosts, write)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "address to listen on; port 0 takes any")
+	f.StringSliceVar(&hosts, "host", nil, "further host names by which browsers reach it")
+	f.BoolVar(&write, "write", false, "allow actions: limits, evictions, jobs, outcomes")
+	return cmd
+}
+
+// checkListen refuses an address that others can reach, unless its names are given.
+func checkListen(listen string, hosts []string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return usageError{fmt.Errorf("--listen %q: it is HOST:PORT", listen)}
+	}
+	ip := net.ParseIP(host)
+	if loopback := host == "localhost" || ip != nil && ip.IsLoopback(); !loopback && len(hosts) == 0 {
+		return usageError{fmt.Errorf("--listen %s can be reached from other machines, without encryption: add --host with the names by which browsers reach it, or listen on 127.0.0.1 and use a tunnel", listen)}
+	}
+	return nil
+}
+
+func (a *app) serveConsole(ctx context.Context, sess *concurrency.Session, listen string, hosts []string, write bool) error {
+	opts := &console.Options{Hosts: append([]string{"localhost", "127.0.0.1", "[::1]"}, hosts...), Actor: func(*http.Request) string { return sess.Owner() }}
+	if write {
+		opts.Authorize = func(*http.Request, console.Action) error { return nil }
+	}
+	h, err := console.Handler(sess, opts)
+	if err != nil {
+		return usageError{err}
+	}
+	lis, err := net.Listen("tcp", listen)
+	if err != nil {
+		return usageError{fmt.Errorf("--listen %s: %w", listen, err)}
+	}
+	token := rand.Text()
+	url := fmt.Sprintf("http://%s/?token=%s", lis.Addr(), token)
+	server := &http.Server{Handler: withToken(token, h), ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err = a.print(struct {
+		schema
+		URL   string `json:"url"`
+		Write bool   `json:"write"`
+	}{schemaOf("console"), url, write}, func(t *table) { t.line(url) })
+	if err != nil {
+		_ = lis.Close()
+		return err
+	}
+	if err := server.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil // it was interrupted, which is how it ends
+}
+
+// withToken lets requests pass that have the token: in the first address, and then in a cookie.
+func withToken(token string, h http.Handler) http.Handler {
+	same := func(s string) bool { return subtle.ConstantTimeCompare([]byte(s), []byte(token)) == 1 }
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Cookies of all ports of a host are the same, so the name has the port.
+		_, port, _ := net.SplitHostPort(r.Host)
+		name := "etcdkit-" + strings.Map(digit, port)
+		if same(r.URL.Query().Get("token")) {
+			http.SetCookie(w, &http.Cookie{Name: name, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			w.Header().Set("Referrer-Policy", "no-referrer")
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+			return
+		}
+		if c, err := r.Cookie(name); err != nil || !same(c.Value) {
+			http.Error(w, "The token is missing: open the address that 'etcdkit console' has printed.", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// digit keeps digits.
+func digit(r rune) rune {
+	if r < '0' || r > '9' {
+		return -1
+	}
+	return r
+}

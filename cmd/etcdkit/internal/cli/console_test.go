@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+// The console's first address has a token, without which nothing is shown, and a cookie carries it on.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.crowd("charge")
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	line, done := f.service(ctx, "console", "-N", "test")
+	at, err := url.Parse(line)
+	require.NoError(t, err)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Jar: jar}
+	get := func(c *http.Client, u string) (int, string, string) {
+		resp, err := c.Get(u)
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(body), resp.Request.URL.String()
+	}
+	root := "http://" + at.Host + "/"
+	for _, u := range []string{root, root + "?token=", root + "?token=x", root + "static/console.js"} {
+		code, body, _ := get(http.DefaultClient, u)
+		require.Equal(t, http.StatusForbidden, code, u)
+		require.NotContains(t, body, "charge")
+	}
+	code, body, to := get(browser, line)
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, body, "semaphore/charge")
+	require.Equal(t, root, to, "the token is not in the address any more")
+	code, body, _ = get(browser, root+"queue?name=semaphore/charge")
+	require.Equal(t, http.StatusOK, code)
+	require.NotContains(t, body, "confirm?do=", "it is read-only")
+
+	f.shows(at.Query().Get("token"), "S3FFR5VGXXMTKEDQ2XQV7OWBGO")
+	f.shows(at.Host, "127.0.0.1:41833")
+	fmt.Fprintf(&f.script, "$ etcdkit console -N test\n%s\n", line)
+	f.shell("console -N test --listen 0.0.0.0:8080")
+	f.shell("console -N test --listen 8080")
+	f.shell("console")
+	cancel(interrupted{syscall.SIGINT})
+	r := testkit.Got(t, done, "it ends")
+	require.Zero(t, r.code, r.err)
+	f.golden("console")
+}
+
+// With --write an action works, for a browser that has the token.
+func TestConsoleWrites(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.crowd("charge")
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	line, _ := f.service(ctx, "console", "-N", "test", "--write")
+	at, err := url.Parse(line)
+	require.NoError(t, err)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Jar: jar}
+	resp, err := browser.Get(line)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "value": {"9"}}
+	for _, c := range []*http.Client{http.DefaultClient, browser} {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at.Host+"/action", strings.NewReader(form.Encode()))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", "http://"+at.Host)
+		resp, err := c.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, c == browser, resp.StatusCode == http.StatusOK, resp.Status)
+	}
+	require.Contains(t, f.run("limit", "-N", "test", "charge").out, "9")
+}
