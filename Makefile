@@ -66,6 +66,11 @@ demo-limits: ## Share limits among real processes that are killed and paused, wh
 	@bin/pods $(ARGS)
 	@bin/fair-users $(ARGS)
 
+.PHONY: demo-console
+demo-console: ## Run a small shop with limits, jobs and payments, and serve the operators' page of it at a printed address, until ^C (ARGS="-listen 127.0.0.1:8080")
+	@$(patiently) go build -o bin/console ./examples/console
+	@bin/console $(ARGS)
+
 .PHONY: test
 test: ## Vet and run all tests; needs only Go
 	@$(patiently) go vet $(PKGS)

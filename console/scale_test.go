@@ -1,0 +1,78 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A queue of 10,000 waiters and 1,000 names: a page has a hundred rows, and fifty viewers cost what one
+// does. It prints what a page takes.
+func TestScale(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it writes 11,000 requests")
+	}
+	t.Parallel()
+	s := open(t, "", nil)
+	ctx := testkit.Context(t)
+	space, err := keyspace.New(s.Root, "test")
+	require.NoError(t, err)
+	const waiters, names, sessions = 10_000, 1_000, 4
+	client := s.NewClient(t, nil)
+	var puts []clientv3.Op
+	put := func(key, value string, lease clientv3.LeaseID) {
+		puts = append(puts, clientv3.OpPut(key, value, clientv3.WithLease(lease)))
+		if len(puts) == 100 {
+			_, err := client.Txn(ctx).Then(puts...).Commit()
+			require.NoError(t, err)
+			puts = nil
+		}
+	}
+	var leases []clientv3.LeaseID
+	for range sessions {
+		granted, err := client.Grant(ctx, 600)
+		require.NoError(t, err)
+		leases = append(leases, granted.ID)
+	}
+	request := record.Request{Nonce: "n", Owner: "web-7", Note: "order 12", AtMS: time.Now().UnixMilli()}.Encode()
+	crowd := space.Queue(keyspace.Semaphore, "crowd")
+	put(crowd.Limit, record.Limit{Limit: 10}.Encode(), 0)
+	for i := range waiters {
+		lease := leases[i%sessions]
+		put(crowd.Slot(keyspace.Slot{Lease: int64(lease), Number: i / sessions, Weight: 1}), request, lease)
+	}
+	for i := range names {
+		q := space.Queue(keyspace.Semaphore, fmt.Sprintf("name-%04d", i))
+		put(q.Limit, record.Limit{Limit: 10}.Encode(), 0)
+		put(q.Slot(keyspace.Slot{Lease: int64(leases[0]), Number: waiters + i, Weight: 1}), request, leases[0])
+	}
+	_, err = client.Txn(ctx).Then(puts...).Commit()
+	require.NoError(t, err)
+	for _, path := range []string{"/", "/queue?name=semaphore/crowd", "/queue?name=semaphore/crowd&page=50", "/queue?name=semaphore/name-0007"} {
+		began := time.Now()
+		body := s.page(path)
+		took := time.Since(began)
+		began = time.Now()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() { s.get(path, func(r *http.Request) { *r = *r.WithContext(context.WithoutCancel(ctx)) }) })
+		}
+		all.Wait()
+		t.Logf("%-40s %8v, %7d bytes; 50 viewers at once: %v", path, took.Round(time.Millisecond), len(body), time.Since(began).Round(time.Millisecond))
+		require.Less(t, len(body), 200_000, path)
+	}
+	require.Contains(t, s.page("/queue?name=semaphore/crowd"), "9990 waiting")
+	require.Contains(t, s.page("/queue?name=semaphore/crowd&page=50"), "5001 to 5100 of 9990")
+	require.Contains(t, s.page("/"), "1001 queues")
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// work runs the processes of the shop, each with a client and a session of its own, until ctx ends.
+func work(ctx context.Context, endpoints []string) error {
+	var all sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		all.Go(func() { errs[i] = process(ctx, endpoints, fmt.Sprintf("web-%d", i+1)) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// process is one process of the shop.
+func process(ctx context.Context, endpoints []string, name string) error {
+	client, err := cluster.Dial(endpoints)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	sess, err := concurrency.NewSession(ctx, client, "shop", &concurrency.SessionOptions{Owner: name})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = sess.Close(closing)
+	}()
+	charge, err := concurrency.NewSemaphore(sess, "charge", 3, &concurrency.SemaphoreOptions{AdoptLimit: true})
+	if err != nil {
+		return err
+	}
+	report, err := concurrency.NewMutex(sess, "report")
+	if err != nil {
+		return err
+	}
+	shard, err := concurrency.NewElection(sess, "shard-7")
+	if err != nil {
+		return err
+	}
+	api, err := concurrency.NewKeyedLimiter(sess, "api", 2, &concurrency.KeyedLimiterOptions{Total: 6, AdoptLimit: true})
+	if err != nil {
+		return err
+	}
+	jobs, err := schedlock.New(sess, nil)
+	if err != nil {
+		return err
+	}
+	orders, err := idempotency.NewStore(sess, "orders", &idempotency.Options{OnLost: idempotency.Refuse, Retain: time.Hour, RetainUnknown: time.Hour})
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	forever := func(do func(n int)) {
+		all.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				do(n)
+			}
+		})
+	}
+	for range 3 {
+		forever(func(n int) {
+			_ = charge.Do(ctx, some(time.Second), concurrency.Note(fmt.Sprintf("order %d", n)))
+		})
+		forever(func(int) {
+			_ = api.Key(tenants[rand.N(len(tenants))]).Do(ctx, some(300*time.Millisecond))
+		})
+	}
+	forever(func(int) {
+		_ = report.Do(ctx, some(5*time.Second), concurrency.Note("sales of today"))
+		sleep(ctx, time.Second)
+	})
+	forever(func(int) { _ = shard.Lead(ctx, some(time.Minute), concurrency.Note(name+".shop.example:8080")) })
+	forever(func(int) {
+		tick(ctx, jobs, "invoices", 5*time.Second, func(ctx context.Context) error { return some(time.Second)(ctx, nil) })
+		tick(ctx, jobs, "cleanup", 10*time.Second, func(context.Context) error {
+			if rand.N(2) == 0 {
+				return errors.New("the disk is full")
+			}
+			return nil
+		})
+		sleep(ctx, time.Second)
+	})
+	forever(func(n int) { pay(ctx, orders, fmt.Sprintf("%s-%d", name, n)); sleep(ctx, time.Second) })
+	all.Wait()
+	return nil
+}
+
+var tenants = []string{"acme", "globex", "initech", "umbrella"}
+
+// tick runs a job if its fire time has come, and does nothing if another process has run it.
+func tick(ctx context.Context, jobs *schedlock.Locker, name string, every time.Duration, do func(context.Context) error) {
+	_, _ = jobs.Do(ctx, name, func(ctx context.Context, _ *schedlock.Run) error { return do(ctx) }, schedlock.Every(every))
+}
+
+// pay executes a payment. One in ten is left with an unknown outcome, and one fails.
+func pay(ctx context.Context, orders *idempotency.Store, id string) {
+	key := idempotency.Key{Scope: tenants[rand.N(len(tenants))], Op: "POST /payments", ID: id}
+	a, _, err := orders.Begin(ctx, key, id)
+	if err != nil {
+		return
+	}
+	sleep(ctx, 200*time.Millisecond)
+	switch rand.N(10) {
+	case 0:
+		_ = a.Abandon(ctx)
+	case 1:
+		_ = a.Fail(ctx, "the card was declined", nil)
+	default:
+		_ = a.Commit(ctx, []byte(`{"charge":"`+id+`"}`))
+	}
+}
+
+// some returns work that takes a while, or until its context ends.
+func some(most time.Duration) func(context.Context, *concurrency.Permit) error {
+	return func(ctx context.Context, _ *concurrency.Permit) error {
+		sleep(ctx, most/2+rand.N(most))
+		return context.Cause(ctx)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
