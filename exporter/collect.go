@@ -1,9 +1,9 @@
 package exporter
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/etcdkit/etcdkit/internal/fleet"
 )
 
 // sample is one series.
@@ -23,7 +23,11 @@ func (e *Exporter) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It sends nothing to etcd: it computes the metrics from what
 // Run has received.
 func (e *Exporter) Collect(ch chan<- prometheus.Metric) {
-	for _, s := range e.samples() {
+	e.send(ch, e.samples())
+}
+
+func (e *Exporter) send(ch chan<- prometheus.Metric, samples []sample) {
+	for _, s := range samples {
 		kind := prometheus.GaugeValue
 		if s.desc == e.descs.lists {
 			kind = prometheus.CounterValue
@@ -32,34 +36,34 @@ func (e *Exporter) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (e *Exporter) samples() []sample {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	d, up := e.descs, e.up()
-	out := []sample{{d.up, number(up), nil}, {d.lists, float64(e.lists), nil}}
-	if e.state == nil {
+func (e *Exporter) samples() (out []sample) {
+	e.fleet.View(func(s *fleet.State, m fleet.Meta) { out = e.samplesOf(s, m) })
+	return out
+}
+
+func (e *Exporter) samplesOf(s *fleet.State, m fleet.Meta) []sample {
+	d := e.descs
+	out := []sample{{d.up, number(m.Up), nil}, {d.lists, float64(m.Lists), nil}}
+	if s == nil {
 		return out
 	}
-	answered := e.opts.Now().Add(-time.Since(e.answered))
-	out = append(out, sample{d.revision, float64(e.revision), nil}, sample{d.answer, seconds(answered.UnixMilli()), nil})
-	if !up {
+	out = append(out, sample{d.revision, float64(m.Revision), nil}, sample{d.answer, seconds(m.Answered.UnixMilli()), nil})
+	if !m.Up {
 		return out
 	}
-	now := e.now()
-	e.state.settle(now)
-	found, dropped := e.state.samples(d, now, e.opts.MaxNames)
+	found, dropped := samples(s, d, e.opts.Now().UnixMilli(), e.opts.MaxNames)
 	return append(append(out, found...), sample{d.dropped, float64(dropped), nil})
 }
 
 // samples returns the series of the namespace, and how many more there are.
-func (s *state) samples(d descs, now int64, most int) (out []sample, dropped int) {
+func samples(s *fleet.State, d descs, now int64, most int) (out []sample, dropped int) {
 	out = []sample{
-		{d.sessions, float64(len(s.sessions)), nil}, {d.leases, float64(len(s.leases)), nil}, {d.keys, float64(len(s.keys)), nil},
+		{d.sessions, float64(len(s.Sessions)), nil}, {d.leases, float64(s.Leases()), nil}, {d.keys, float64(s.Keys()), nil},
 	}
-	if ms, ok := s.clocks.skew(); ok {
+	if ms, ok := s.Skew(); ok {
 		out = append(out, sample{d.skew, seconds(ms), nil})
 	}
-	for _, subjects := range [...][]subject{s.queueSubjects(), s.jobSubjects(), s.storeSubjects()} {
+	for _, subjects := range [...][]subject{queueSubjects(s), jobSubjects(s), storeSubjects(s)} {
 		for i, sub := range firstOf(subjects) {
 			found := sub.samples(d, now)
 			if i < most {

@@ -3,7 +3,7 @@ package exporter
 import "regexp"
 
 // SetPage sets how many keys are read at once. It is called before Run.
-func (e *Exporter) SetPage(n int64) { e.page = n }
+func (e *Exporter) SetPage(n int64) { e.fleet.SetPage(n) }
 
 // Metrics returns the names of all metrics.
 func Metrics() (names []string) {

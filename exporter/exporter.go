@@ -1,35 +1,23 @@
 package exporter
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
 // Exporter is a prometheus.Collector of the state of one namespace. The caller registers it, and
 // calls Run. It is safe for concurrent use.
 type Exporter struct {
-	kv     clientv3.KV
-	space  keyspace.Space
-	opts   Options
-	source *mirror.Source
-	descs  descs
-	page   int64 // keys that are read at once
-
-	running atomic.Bool
-
-	mu       sync.Mutex
-	state    *state
-	revision int64     // up to which state is complete
-	answered time.Time // etcd's latest answer, by the monotonic clock of this process; zero before the first
-	lists    int64
-	silent   bool // the present failure has been logged
+	space keyspace.Space
+	opts  Options
+	descs descs
+	fleet *fleet.Fleet
 }
 
 // New returns a collector of the state of a namespace: the argument of concurrency.NewSession. It
@@ -48,10 +36,19 @@ func New(client *clientv3.Client, namespace string, opts *Options) (*Exporter, e
 		return nil, fmt.Errorf("new exporter: %w", invalid("%w", err))
 	}
 	return &Exporter{
-		kv: client.KV, space: space, opts: o, descs: newDescs(namespace), page: pageSize,
-		source: &mirror.Source{KV: client.KV, Watcher: client.Watcher, Log: o.Logger},
+		space: space, opts: o, descs: newDescs(namespace),
+		fleet: fleet.New(client.KV, client.Watcher, space, fleet.Options{Probe: o.Probe, Refresh: o.Refresh, Logger: o.Logger, Now: o.Now}),
 	}, nil
 }
 
-// now returns the time in milliseconds, which is how etcdkit stores times.
-func (e *Exporter) now() int64 { return e.opts.Now().UnixMilli() }
+// Run follows the namespace until ctx ends, and returns ctx's error. Every failure (a lost connection,
+// a compacted revision, a missing permission) is repeated with a growing pause and then the namespace
+// is read again; meanwhile etcdkit_exporter_up becomes 0. A second call while Run is active returns
+// ErrInvalid. After Run has returned, it may be called again.
+func (e *Exporter) Run(ctx context.Context) error {
+	err := e.fleet.Run(ctx)
+	if errors.Is(err, fleet.ErrActive) {
+		return fmt.Errorf("run exporter of %q: %w", e.space.Root(), invalid("Run is active already"))
+	}
+	return err
+}

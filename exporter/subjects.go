@@ -3,6 +3,8 @@ package exporter
 import (
 	"cmp"
 	"slices"
+
+	"github.com/etcdkit/etcdkit/internal/fleet"
 )
 
 // subject is one queue, job or store, as far as it decides which are published.
@@ -23,88 +25,88 @@ func firstOf(all []subject) []subject {
 // never sorts a queue in which no request waits, or holds, behind the others.
 const never = 1 << 62
 
-func (s *state) queueSubjects() (out []subject) {
-	add := func(kind, name string, n summary, samples func(d descs, now int64) []sample) {
-		out = append(out, subject{kind, name, cmp.Or(n.oldestWait, never), cmp.Or(n.oldestHold, never), samples})
+func queueSubjects(s *fleet.State) (out []subject) {
+	add := func(kind, name string, n fleet.Summary, samples func(d descs, now int64) []sample) {
+		out = append(out, subject{kind, name, cmp.Or(n.OldestWait, never), cmp.Or(n.OldestHold, never), samples})
 	}
-	for id, l := range s.queues {
-		kind := kinds[id.kind].label
-		add(kind, id.name, l.now, func(d descs, now int64) []sample { return l.samples(d, kind, id.name, now) })
+	for id, l := range s.Queues {
+		kind := id.Label()
+		add(kind, id.Name, l.Now, func(d descs, now int64) []sample { return samplesOfQueue(l, d, kind, id.Name, now) })
 	}
-	for name, lim := range s.limiters {
-		if lim.total != nil {
-			add("limiter_total", name, lim.total.now, func(d descs, now int64) []sample { return lim.total.samples(d, "limiter_total", name, now) })
+	for name, lim := range s.Limiters {
+		if lim.Total != nil {
+			add("limiter_total", name, lim.Total.Now, func(d descs, now int64) []sample { return samplesOfQueue(lim.Total, d, "limiter_total", name, now) })
 		}
-		var n summary
-		for _, l := range lim.keys {
-			if at := l.now.oldestWait; at != 0 && (n.oldestWait == 0 || at < n.oldestWait) {
-				n.oldestWait = at
+		var n fleet.Summary
+		for _, l := range lim.Keys {
+			if at := l.Now.OldestWait; at != 0 && (n.OldestWait == 0 || at < n.OldestWait) {
+				n.OldestWait = at
 			}
 		}
-		add("limiter", name, n, func(d descs, now int64) []sample { return lim.samples(d, name, now) })
+		add("limiter", name, n, func(d descs, now int64) []sample { return samplesOfLimiter(lim, d, name, now) })
 	}
 	return out
 }
 
-func (s *state) jobSubjects() (out []subject) {
-	for name, j := range s.jobs {
-		h := j.history()
-		out = append(out, subject{name: name, first: -int64(h.lost + h.failed), samples: func(d descs, _ int64) []sample { return j.samples(d, name, h) }})
+func jobSubjects(s *fleet.State) (out []subject) {
+	for name, j := range s.Jobs {
+		h := j.History()
+		out = append(out, subject{name: name, first: -int64(h.Lost + h.Failed), samples: func(d descs, _ int64) []sample { return samplesOfJob(j, d, name, h) }})
 	}
 	return out
 }
 
-func (s *state) storeSubjects() (out []subject) {
-	for name, st := range s.stores {
-		out = append(out, subject{name: name, first: -int64(st.count[unknown]), samples: func(d descs, _ int64) []sample { return st.samples(d, name) }})
+func storeSubjects(s *fleet.State) (out []subject) {
+	for name, st := range s.Stores {
+		out = append(out, subject{name: name, first: -int64(st.Count[fleet.Unknown]), samples: func(d descs, _ int64) []sample { return samplesOfStore(st, d, name) }})
 	}
 	return out
 }
 
-func (l *line) samples(d descs, kind, name string, now int64) []sample {
-	of, n := []string{kind, name}, l.now
-	out := n.both(d, of, now)
-	if n.known {
-		out = append(out, sample{d.limit, float64(n.limit), of})
+func samplesOfQueue(l *fleet.Queue, d descs, kind, name string, now int64) []sample {
+	of, n := []string{kind, name}, l.Now
+	out := both(n, d, of, now)
+	if n.Known {
+		out = append(out, sample{d.limit, float64(n.Limit), of})
 	}
-	return append(out, n.holds(d, of, now, n.overdue(now))...)
+	return append(out, holds(n, d, of, now, n.Overdue(now))...)
 }
 
 // both returns the metrics that queues and the sums over keys have.
-func (n summary) both(d descs, of []string, now int64) []sample {
+func both(n fleet.Summary, d descs, of []string, now int64) []sample {
 	return []sample{
-		{d.held, float64(n.used), of}, {d.waiting, float64(n.waiting), of}, {d.waitingWeight, float64(n.weight), of},
-		{d.oldestWait, age(now, n.oldestWait), of}, {d.foreign, float64(n.foreign), of},
+		{d.held, float64(n.Used), of}, {d.waiting, float64(n.Waiting), of}, {d.waitingWeight, float64(n.Weight), of},
+		{d.oldestWait, age(now, n.OldestWait), of}, {d.foreign, float64(n.Foreign), of},
 	}
 }
 
-func (n summary) holds(d descs, of []string, now int64, overdue int) []sample {
-	out := []sample{{d.oldestHold, age(now, n.oldestHold), of}, {d.overdue, float64(overdue), of}}
-	if n.maxHold > 0 {
-		out = append(out, sample{d.maxHold, seconds(n.maxHold), of})
+func holds(n fleet.Summary, d descs, of []string, now int64, overdue int) []sample {
+	out := []sample{{d.oldestHold, age(now, n.OldestHold), of}, {d.overdue, float64(overdue), of}}
+	if n.MaxHold > 0 {
+		out = append(out, sample{d.maxHold, seconds(n.MaxHold), of})
 	}
 	return out
 }
 
-func (lim *limiter) samples(d descs, name string, now int64) []sample {
-	of, n := []string{"limiter", name}, lim.sum(now)
-	out := append(n.both(d, of, now), sample{d.limiterKeys, float64(n.inUse), of[1:]}, sample{d.limiterFull, float64(n.full), of[1:]})
-	if lim.base.Rev != 0 && !lim.base.Damaged {
-		out = append(out, sample{d.limiterDefault, float64(lim.base.Limit.Limit), of[1:]})
+func samplesOfLimiter(lim *fleet.Limiter, d descs, name string, now int64) []sample {
+	of, n := []string{"limiter", name}, lim.Sum(now)
+	out := append(both(n.Summary, d, of, now), sample{d.limiterKeys, float64(n.InUse), of[1:]}, sample{d.limiterFull, float64(n.FullKeys), of[1:]})
+	if lim.Base.Rev != 0 && !lim.Base.Damaged {
+		out = append(out, sample{d.limiterDefault, float64(lim.Base.Limit.Limit), of[1:]})
 	}
-	if !n.hasTotal {
-		out = append(out, n.holds(d, of, now, n.overdue)...)
+	if !n.HasTotal {
+		out = append(out, holds(n.Summary, d, of, now, n.Late)...)
 	}
 	return out
 }
 
-func (j *job) samples(d descs, name string, h history) []sample {
+func samplesOfJob(j *fleet.Job, d descs, name string, h fleet.History) []sample {
 	of := []string{name}
 	out := []sample{
-		{d.jobRunning, number(j.lock != 0), of}, {d.jobPaused, number(j.paused), of},
-		{d.jobLost, float64(h.lost), of}, {d.jobFailed, float64(h.failed), of},
+		{d.jobRunning, number(j.Running()), of}, {d.jobPaused, number(j.Paused), of},
+		{d.jobLost, float64(h.Lost), of}, {d.jobFailed, float64(h.Failed), of},
 	}
-	for _, at := range [...]sample{{d.jobRun, seconds(h.lastRun), of}, {d.jobSuccess, seconds(j.success), of}, {d.jobNext, seconds(h.next), of}} {
+	for _, at := range [...]sample{{d.jobRun, seconds(h.LastRun), of}, {d.jobSuccess, seconds(j.Success), of}, {d.jobNext, seconds(h.Next), of}} {
 		if at.value > 0 {
 			out = append(out, at)
 		}
@@ -112,9 +114,9 @@ func (j *job) samples(d descs, name string, h history) []sample {
 	return out
 }
 
-func (st *store) samples(d descs, name string) (out []sample) {
-	for s := inProgress; s < stages; s++ {
-		out = append(out, sample{d.requests, float64(st.count[s]), []string{name, stageNames[s]}})
+func samplesOfStore(st *fleet.Store, d descs, name string) (out []sample) {
+	for s := fleet.InProgress; s < fleet.Stages; s++ {
+		out = append(out, sample{d.requests, float64(st.Count[s]), []string{name, s.String()}})
 	}
 	return out
 }

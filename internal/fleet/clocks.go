@@ -1,4 +1,4 @@
-package exporter
+package fleet
 
 import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -10,7 +10,7 @@ import (
 type clocks map[int64]measurement
 
 // measurement compares a time that a process has written with the time at which its change arrived.
-// The difference is the process's lead over the exporter, less the time that the change took. So of
+// The difference is the process's lead over this one, less the time that the change took. So of
 // several measurements the greatest is the best.
 type measurement struct {
 	lead int64
@@ -21,11 +21,11 @@ type measurement struct {
 const measuredFor = 120_000
 
 // measure measures the clock of the process that has just put a key.
-func (s *state) measure(kv *mvccpb.KeyValue, now int64) {
+func (s *State) measure(kv *mvccpb.KeyValue, now int64) {
 	// All of these values have their time under the same name.
 	written, ok := record.DecodeClock(kv.Value)
 	key := string(kv.Key)
-	if !ok || written.AtMS <= 0 || !s.sessions[kv.Lease] {
+	if !ok || written.AtMS <= 0 || !s.live(kv.Lease) {
 		return
 	}
 	// Of other keys, such as a lock, the time may be that of a simulation.
@@ -38,10 +38,21 @@ func (s *state) measure(kv *mvccpb.KeyValue, now int64) {
 	}
 }
 
-// skew returns the greatest difference.
-func (c clocks) skew() (most int64, ok bool) {
-	for _, m := range c {
+func (s *State) live(lease int64) bool {
+	_, ok := s.Sessions[lease]
+	return ok
+}
+
+// Lead returns by how much the clock of a session is ahead of this process's, if it was measured.
+func (s *State) Lead(lease int64) (ms int64, ok bool) {
+	m, ok := s.clocks[lease]
+	return m.lead, ok
+}
+
+// Skew returns the greatest difference.
+func (s *State) Skew() (most int64, ok bool) {
+	for _, m := range s.clocks {
 		most = max(most, m.lead, -m.lead)
 	}
-	return most, len(c) > 0
+	return most, len(s.clocks) > 0
 }

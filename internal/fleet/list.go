@@ -1,4 +1,4 @@
-package exporter
+package fleet
 
 import (
 	"context"
@@ -27,13 +27,13 @@ type listing struct {
 }
 
 // list reads the namespace.
-func (e *Exporter) list(ctx context.Context) (fresh *state, revision int64, err error) {
-	fresh = newState(e.space)
-	now := e.now()
-	l := &listing{kv: e.kv, page: e.page, put: func(kv *mvccpb.KeyValue) { fresh.put(kv, now) }}
-	stores, end := e.space.Stores(), clientv3.GetPrefixRangeEnd(e.space.Root())
+func (f *Fleet) list(ctx context.Context) (fresh *State, revision int64, err error) {
+	fresh = NewState(f.space, f.opts.Details)
+	now := f.now()
+	l := &listing{kv: f.kv, page: f.page, put: func(kv *mvccpb.KeyValue) { fresh.Put(kv, now) }}
+	stores, end := f.space.Stores(), clientv3.GetPrefixRangeEnd(f.space.Root())
 	afterStores := clientv3.GetPrefixRangeEnd(stores)
-	if err := l.all(ctx, e.space.Root(), stores); err != nil {
+	if err := l.all(ctx, f.space.Root(), stores); err != nil {
 		return nil, 0, err
 	}
 	for from := stores; from != ""; {
@@ -50,7 +50,7 @@ func (e *Exporter) list(ctx context.Context) (fresh *state, revision int64, err 
 
 // store reads the keys of the first store in a range, without the values of parts of results. It
 // returns where the next one begins, or "".
-func (l *listing) store(ctx context.Context, fresh *state, from, end string) (next string, err error) {
+func (l *listing) store(ctx context.Context, fresh *State, from, end string) (next string, err error) {
 	resp, err := l.get(ctx, from, end, 1, clientv3.WithKeysOnly())
 	if err != nil || len(resp.Kvs) == 0 {
 		return "", err

@@ -1,0 +1,131 @@
+package fleet
+
+import (
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Job is one job of schedlock.
+type Job struct {
+	queues  keyspace.Job
+	keys    int           // the number of its keys
+	lock    int64         // create revision of the lock, or 0
+	Paused  bool          // a pause is stored
+	Period  time.Duration // of its settings, or 0
+	Runs    map[int64]Run // by tick
+	Success int64         // latest end of a run without an error, or 0
+
+	// With Options.Details:
+
+	Pause    record.Pause // as far as it can be read
+	Settings string       // the settings in force
+}
+
+// Run is one record. State is "" if it cannot be read.
+type Run struct {
+	State string
+	Start int64
+	mod   int64
+	// More is what a page shows besides, with Options.Details.
+	More *record.Run
+}
+
+func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool) {
+	name, _, ok := s.space.ParseJob(key)
+	if !ok || keyspace.CheckJob(name) != nil {
+		return
+	}
+	j := s.Jobs[name]
+	if j == nil {
+		j = &Job{queues: s.space.Job(name), Runs: map[int64]Run{}}
+		s.Jobs[name] = j
+	}
+	j.change(key, kv, s.details)
+	switch {
+	case kv != nil && !known:
+		j.keys++
+	case kv == nil:
+		if j.keys--; j.keys == 0 {
+			delete(s.Jobs, name)
+		}
+	}
+}
+
+// change adds, replaces or removes a key of the job.
+func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool) {
+	switch key {
+	case j.queues.Lock():
+		if j.lock = 0; kv != nil {
+			j.lock = kv.CreateRevision
+		}
+	case j.queues.Pause():
+		j.Paused, j.Pause = kv != nil, record.Pause{}
+		if kv != nil && details {
+			j.Pause, _ = record.DecodePause(kv.Value)
+		}
+	case j.queues.Settings():
+		j.Period, j.Settings = 0, ""
+		if kv != nil {
+			j.Period, _ = record.PeriodOf(kv.Value)
+			if details {
+				j.Settings = record.Text(string(kv.Value))
+			}
+		}
+	default:
+		tick, ok := j.queues.ParseRun(key)
+		switch {
+		case !ok:
+		case kv == nil:
+			delete(j.Runs, tick.UnixMilli())
+		default:
+			r, ok := record.DecodeRun(kv.Value)
+			if !ok {
+				r = record.Run{}
+			}
+			of := Run{State: r.State, mod: kv.ModRevision, Start: r.StartMS}
+			if details {
+				of.More = &r
+			}
+			j.Runs[tick.UnixMilli()] = of
+			if r.State == record.RunDone {
+				j.Success = max(j.Success, r.EndMS)
+			}
+		}
+	}
+}
+
+// Running reports whether a run is active.
+func (j *Job) Running() bool { return j.lock != 0 }
+
+// Lost reports whether a run was lost: it is recorded as running, and the lock is not its own.
+func (j *Job) Lost(r Run) bool { return r.State == record.RunRunning && r.mod != j.lock }
+
+// History is what a job's records show.
+type History struct {
+	Lost, Failed int
+	LastRun      int64 // start of the latest attempt, or 0
+	Next         int64 // the fire time after the latest record, or 0
+}
+
+// History sums up the records.
+func (j *Job) History() (h History) {
+	latest := int64(-1)
+	for tick, r := range j.Runs {
+		switch {
+		case r.State == record.RunFailed:
+			h.Failed++
+		case j.Lost(r):
+			h.Lost++
+		}
+		h.LastRun = max(h.LastRun, r.Start)
+		latest = max(latest, tick)
+	}
+	if period := j.Period.Milliseconds(); latest >= 0 && period > 0 {
+		h.Next = latest - latest%period + period
+	}
+	return h
+}

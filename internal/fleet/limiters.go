@@ -1,0 +1,96 @@
+package fleet
+
+import (
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+)
+
+// Limiter is one KeyedLimiter.
+type Limiter struct {
+	queues keyspace.Limiter
+	Base   mirror.Stored // the default limit
+	Total  *Queue        // or nil
+	Keys   map[string]*Queue
+}
+
+func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
+	name, ok := s.space.ParseLimiter(key)
+	if !ok {
+		return
+	}
+	lim := s.Limiters[name]
+	if lim == nil {
+		lim = &Limiter{queues: s.space.Limiter(name), Keys: map[string]*Queue{}}
+		s.Limiters[name] = lim
+	}
+	if key == lim.queues.Default {
+		lim.Base = mirror.ReadStored(kv)
+		for _, l := range lim.Keys {
+			s.touch(l)
+		}
+	} else if of, ok := lim.queues.ParseKey(key); ok {
+		l := lim.Keys[of]
+		if l == nil {
+			l = &Queue{keys: func() keyspace.Queue { return lim.queues.Key(of) }, limiter: lim, details: s.details}
+			lim.Keys[of] = l
+		}
+		s.touch(l)
+		if l.change(key, kv, now); l.empty() {
+			delete(lim.Keys, of)
+			delete(s.dirty, l)
+		}
+	} else if total := lim.queues.Total(); strings.HasPrefix(key, total.Range) {
+		if lim.Total == nil {
+			lim.Total = &Queue{keys: func() keyspace.Queue { return total }, limiter: lim, isTotal: true, details: s.details}
+		}
+		s.touch(lim.Total)
+		if lim.Total.change(key, kv, now); lim.Total.empty() {
+			delete(s.dirty, lim.Total)
+			lim.Total = nil
+		}
+	}
+	if lim.Base.Rev == 0 && lim.Total == nil && len(lim.Keys) == 0 {
+		delete(s.Limiters, name)
+	}
+}
+
+// Sum is the state of a limiter's keys.
+type Sum struct {
+	Summary
+	InUse, FullKeys int // keys
+	HasTotal        bool
+	Late            int // requests that hold for longer than their MaxHold
+}
+
+// Sum adds up the keys. Of a limiter with a total, permits are held in the total.
+func (lim *Limiter) Sum(now int64) (out Sum) {
+	out.HasTotal = lim.Total != nil || lim.Base.Total
+	for _, l := range lim.Keys {
+		n := l.Now
+		out.Used += n.Used
+		out.Waiting += n.Waiting
+		out.Weight += n.Weight
+		out.Foreign += n.Foreign
+		if n.OldestWait != 0 && (out.OldestWait == 0 || n.OldestWait < out.OldestWait) {
+			out.OldestWait = n.OldestWait
+		}
+		if n.Used > 0 || n.Waiting > 0 {
+			out.InUse++
+			if n.Full {
+				out.FullKeys++
+			}
+		}
+		if out.HasTotal {
+			continue
+		}
+		out.Late += n.Overdue(now)
+		if n.OldestHold != 0 && (out.OldestHold == 0 || n.OldestHold < out.OldestHold) {
+			out.OldestHold, out.MaxHold = n.OldestHold, n.MaxHold
+		}
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package fleet
+
+import (
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// kinds are the kinds of queue, as labels, with their limit if that is not stored.
+var kinds = map[keyspace.Kind]struct {
+	label string
+	fixed int64
+}{
+	keyspace.Semaphore: {"semaphore", 0},
+	keyspace.Mutex:     {"mutex", 1},
+	keyspace.Election:  {"election", 1},
+	keyspace.Rate:      {"rate", 0},
+}
+
+// Queue is one queue.
+type Queue struct {
+	keys    func() keyspace.Queue
+	fixed   int64
+	limiter *Limiter // of which it is the total or a key, or nil
+	isTotal bool
+	limit   *mvccpb.KeyValue // the stored limit, or nil
+	entries map[string]*entry
+	from    int64 // the state before its first change since settle was confirmed then
+	details bool
+	order   []ranked // holders, then waiters, as of settle; with Options.Details
+	holders int      // of them
+	Now     Summary
+}
+
+// ranked is a request in the order of its queue.
+type ranked struct {
+	*entry
+	weight int64
+}
+
+// entry is one request, or a foreign key.
+type entry struct {
+	create, mod, lease int64
+	at, maxHold        int64   // as the request says
+	value              *[]byte // with Options.Details, unless it is too long to be read
+	since, seen        int64   // the earliest time of its grant, and when it was first seen to be granted; 0: it waits
+}
+
+// Summary is what is known of a queue as a whole. It changes only with the keys.
+type Summary struct {
+	Limit   int64
+	Known   bool // whether a limit is stored and readable
+	Full    bool // whether a request of weight 1 would wait
+	Used    int64
+	Waiting int
+	Weight  int64 // of those that wait
+	Foreign int
+
+	OldestWait int64 // when the oldest waiting request was made; 0: none waits
+	OldestHold int64 // the earliest time of the oldest grant; 0: none holds
+	MaxHold    int64 // of that request, or 0
+	ends       []int64
+}
+
+func (s *State) changeQueue(kind keyspace.Kind, key string, kv *mvccpb.KeyValue, now int64) {
+	name, ok := s.space.ParseQueue(kind, key)
+	if !ok {
+		return
+	}
+	id := QueueID{kind, name}
+	l := s.Queues[id]
+	if l == nil {
+		keys := s.space.Queue(kind, name)
+		l = &Queue{keys: func() keyspace.Queue { return keys }, fixed: kinds[kind].fixed, details: s.details}
+		s.Queues[id] = l
+	}
+	s.touch(l)
+	if l.change(key, kv, now); l.empty() {
+		delete(s.Queues, id)
+		delete(s.dirty, l)
+	}
+}
+
+// touch marks a queue that changes.
+func (s *State) touch(l *Queue) {
+	if !s.dirty[l] {
+		s.dirty[l] = true
+		l.from = s.asOf
+	}
+}
+
+// Touch marks all queues but those of limiters, for benchmarks.
+func (s *State) Touch() {
+	for _, l := range s.Queues {
+		s.touch(l)
+	}
+}
+
+func (l *Queue) empty() bool { return l.limit == nil && len(l.entries) == 0 }
+
+// change adds, replaces or removes a key of the queue.
+func (l *Queue) change(key string, kv *mvccpb.KeyValue, now int64) {
+	switch keys := l.keys(); {
+	case key == keys.Limit && l.fixed == 0:
+		l.limit = kv
+	case kv == nil:
+		delete(l.entries, key)
+	default:
+		if l.entries == nil {
+			l.entries = map[string]*entry{}
+		}
+		old := l.entries[key]
+		if old == nil || old.create != kv.CreateRevision {
+			old = &entry{at: now}
+		}
+		fresh := &entry{create: kv.CreateRevision, mod: kv.ModRevision, lease: kv.Lease, at: old.at, since: old.since, seen: old.seen}
+		if r, ok := record.DecodeRequest(kv.Value); ok && r.AtMS > 0 {
+			fresh.at, fresh.maxHold = r.AtMS, r.MaxHold().Milliseconds()
+		}
+		if l.details && len(kv.Value) <= record.MaxSize {
+			fresh.value = &kv.Value
+		}
+		l.entries[key] = fresh
+	}
+}
+
+// inherit takes over since when the requests of a queue hold.
+func (l *Queue) inherit(from *Queue) {
+	if l == nil || from == nil {
+		return
+	}
+	for key, now := range l.entries {
+		if old := from.entries[key]; old != nil && old.create == now.create {
+			now.since, now.seen = old.since, old.seen
+		}
+	}
+}
+
+// Settle computes which requests hold, in the queues that have changed.
+func (s *State) Settle(now int64) {
+	for l := range s.dirty {
+		l.settle(s.revision, now)
+	}
+	clear(s.dirty)
+}
+
+func (l *Queue) settle(revision, now int64) {
+	kvs := make([]*mvccpb.KeyValue, 0, len(l.entries)+1)
+	for key, e := range l.entries {
+		kvs = append(kvs, &mvccpb.KeyValue{Key: []byte(key), CreateRevision: e.create, ModRevision: e.mod, Lease: e.lease})
+	}
+	if l.limit != nil {
+		kvs = append(kvs, l.limit)
+	}
+	v := mirror.Read(l.keys(), l.fixed, l.base(), kvs, revision)
+	l.Now = Summary{
+		Limit: v.Limit, Known: v.Known, Used: v.Used, Waiting: len(v.Waiters), Foreign: v.Foreign,
+		Full: !v.Known || len(v.Waiters) > 0 || v.Used >= v.Limit,
+	}
+	if l.details {
+		l.order, l.holders = make([]ranked, 0, len(v.Holders)+len(v.Waiters)), len(v.Holders)
+		for _, r := range v.Requests() {
+			l.order = append(l.order, ranked{l.entries[r.Key], r.Weight})
+		}
+	}
+	for _, r := range v.Waiters {
+		l.Now.Weight += r.Weight
+		if at := l.entries[r.Key].at; l.Now.OldestWait == 0 || at < l.Now.OldestWait {
+			l.Now.OldestWait = at
+		}
+	}
+	for _, r := range v.Holders {
+		e := l.entries[r.Key]
+		if e.seen == 0 {
+			e.since, e.seen = min(max(e.at, l.from), now), now
+		}
+		if l.Now.OldestHold == 0 || e.since < l.Now.OldestHold {
+			l.Now.OldestHold, l.Now.MaxHold = e.since, e.maxHold
+		}
+		if e.maxHold > 0 {
+			l.Now.ends = append(l.Now.ends, e.seen+e.maxHold)
+		}
+	}
+}
+
+// base returns the default limit of the queue.
+func (l *Queue) base() mirror.Stored {
+	if l.limiter == nil || l.isTotal {
+		return mirror.Stored{}
+	}
+	return l.limiter.Base
+}
+
+// Overdue returns how many requests hold for longer than their MaxHold.
+func (s Summary) Overdue(now int64) (n int) {
+	for _, end := range s.ends {
+		if end < now {
+			n++
+		}
+	}
+	return n
+}
+
+// Label returns the kind of a queue as it is shown.
+func (id QueueID) Label() string { return kinds[id.Kind].label }
+
+// KindOf is the inverse of Label.
+func KindOf(label string) (keyspace.Kind, bool) {
+	for kind, of := range kinds {
+		if of.label == label {
+			return kind, true
+		}
+	}
+	return "", false
+}
+
+// Request is one request of a queue.
+type Request struct {
+	Token, Weight, Lease int64
+	Owner, ID, Note      string // with Options.Details
+	Requested            int64  // as the request says; if it cannot be read, when it was first seen
+	Since                int64  // the earliest time of the grant; 0: it waits
+	MaxHold              int64  // or 0
+}
+
+// Requests returns the holders and the waiters of a queue, in order, with Options.Details. most bounds
+// what is returned of each, and the waiters begin with the one at from.
+func (l *Queue) Requests(from, most int) (holders, waiters []Request) {
+	rest := l.order[l.holders:]
+	rest = rest[max(0, min(from, len(rest))):]
+	return describe(l.order[:min(l.holders, most)]), describe(rest[:min(most, len(rest))])
+}
+
+func describe(all []ranked) []Request {
+	out := make([]Request, len(all))
+	for i, e := range all {
+		out[i] = Request{Token: e.create, Weight: e.weight, Lease: e.lease, Requested: e.at, Since: e.since, MaxHold: e.maxHold}
+		if e.value != nil {
+			r, _ := record.DecodeRequest(*e.value)
+			out[i].Owner, out[i].ID, out[i].Note = r.Owner, r.ID, r.Note
+		}
+	}
+	return out
+}

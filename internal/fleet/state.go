@@ -1,0 +1,167 @@
+package fleet
+
+import (
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// State is what is shown of a namespace, as of one revision. It is not safe for concurrent
+// use. Times are in milliseconds.
+type State struct {
+	space    keyspace.Space
+	ranges   ranges
+	revision int64
+	asOf     int64 // the time of the answer that has confirmed it last, by this process's clock; 0: none has
+
+	keys    map[string]int64 // the lease of each key
+	leases  map[int64]int    // the number of keys of each lease
+	details bool             // values are kept as well
+	clocks  clocks
+
+	// Sessions are the live ones, by lease.
+	Sessions map[int64]Session
+	Queues   map[QueueID]*Queue
+	Limiters map[string]*Limiter
+	Jobs     map[string]*Job
+	Stores   map[string]*Store
+	dirty    map[*Queue]bool // the queues that have changed since settle
+}
+
+// QueueID identifies a queue that is not one of a limiter.
+type QueueID struct {
+	Kind keyspace.Kind
+	Name string
+}
+
+// Session is a live session.
+type Session struct {
+	Owner string // with Options.Details
+	Since int64  // when it began, by the clock of its process; 0: not known
+}
+
+// ranges are the parts of a namespace.
+type ranges struct {
+	kinds                  map[keyspace.Kind]string
+	limiters, jobs, stores string
+}
+
+// NewState returns the state of an empty namespace.
+func NewState(space keyspace.Space, details bool) *State {
+	s := &State{
+		space: space, keys: map[string]int64{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, details: details,
+		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, dirty: map[*Queue]bool{},
+		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores()},
+	}
+	for kind := range kinds {
+		s.ranges.kinds[kind] = space.Queues(kind)
+	}
+	return s
+}
+
+// Put adds a key or replaces its value, at a time.
+func (s *State) Put(kv *mvccpb.KeyValue, now int64) {
+	key := string(kv.Key)
+	old, known := s.keys[key]
+	if known && old != kv.Lease {
+		s.unlease(old)
+	}
+	if kv.Lease != 0 && (!known || old != kv.Lease) {
+		s.leases[kv.Lease]++
+	}
+	s.keys[key] = kv.Lease
+	if kv.Lease != 0 && key == s.space.Session(kv.Lease).Alive() {
+		var of Session
+		if s.details {
+			if r, ok := record.DecodeClock(kv.Value); ok {
+				of = Session{Owner: r.Owner, Since: r.AtMS}
+			}
+		}
+		s.Sessions[kv.Lease] = of
+		return
+	}
+	s.change(key, kv, known, now)
+}
+
+// remove removes a key.
+func (s *State) remove(key string) {
+	lease, known := s.keys[key]
+	if !known {
+		return
+	}
+	delete(s.keys, key)
+	s.unlease(lease)
+	if lease != 0 && key == s.space.Session(lease).Alive() {
+		delete(s.Sessions, lease)
+		delete(s.clocks, lease)
+		return
+	}
+	s.change(key, nil, true, 0)
+}
+
+func (s *State) unlease(lease int64) {
+	if s.leases[lease]--; s.leases[lease] <= 0 {
+		delete(s.leases, lease)
+	}
+}
+
+// change passes a change of a key on to its queue, job or store; nil removes the key. known says that
+// the key existed before.
+func (s *State) change(key string, kv *mvccpb.KeyValue, known bool, now int64) {
+	switch {
+	case strings.HasPrefix(key, s.ranges.limiters):
+		s.changeLimiter(key, kv, now)
+	case strings.HasPrefix(key, s.ranges.jobs):
+		s.changeJob(key, kv, known)
+	case strings.HasPrefix(key, s.ranges.stores):
+		s.changeStore(key, kv, known)
+	default:
+		for kind, in := range s.ranges.kinds {
+			if strings.HasPrefix(key, in) {
+				s.changeQueue(kind, key, kv, now)
+			}
+		}
+	}
+}
+
+// inherit takes over what an earlier state knows and a list does not show.
+func (s *State) inherit(from *State) {
+	for id, l := range s.Queues {
+		l.inherit(from.Queues[id])
+	}
+	for name, l := range s.Limiters {
+		old := from.Limiters[name]
+		if old == nil {
+			old = &Limiter{}
+		}
+		l.Total.inherit(old.Total)
+		for key, of := range l.Keys {
+			of.inherit(old.Keys[key])
+		}
+	}
+	for l := range s.dirty {
+		l.from = from.asOf
+	}
+	for name, j := range s.Jobs {
+		if old := from.Jobs[name]; old != nil {
+			j.Success = max(j.Success, old.Success)
+		}
+	}
+	for lease := range s.Sessions {
+		if m, ok := from.clocks[lease]; ok {
+			s.clocks[lease] = m
+		}
+	}
+}
+
+// Revision returns the revision of the state.
+func (s *State) Revision() int64 { return s.revision }
+
+// Keys returns how many keys the namespace has.
+func (s *State) Keys() int { return len(s.keys) }
+
+// Leases returns on how many leases its keys are.
+func (s *State) Leases() int { return len(s.leases) }
