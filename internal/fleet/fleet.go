@@ -1,6 +1,6 @@
 // Package fleet has the state of one namespace as etcd shows it: one list, page by page at one
-// revision, and one watch with progress probes. The exporter, the console and the command use it, so
-// that all of them show the same holders and the same ages. It writes nothing, and needs read
+// revision, and one watch with progress probes. The exporter uses it, and it has what pages need, so
+// that all of them can show the same holders and the same ages. It writes nothing, and needs read
 // permission alone.
 package fleet
 

@@ -1,0 +1,301 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// browser finds a Chromium, or skips the test.
+func browser(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("there is no Chromium: the console was not opened in a browser (Debian: apt-get install chromium)")
+	return ""
+}
+
+// tab is a page of a browser that is open at a console.
+type tab struct {
+	t        *testing.T
+	ctx      context.Context
+	url      string
+	broken   atomic.Bool // the server answers with 502, as a proxy whose backend is away
+	sess     *concurrency.Session
+	client   func() *concurrency.Session
+	mu       sync.Mutex
+	problems []string // what the browser has complained about
+}
+
+// openTab starts a browser at a console below /ops/.
+func openTab(t *testing.T) *tab {
+	t.Helper()
+	path := browser(t)
+	etcd := embedtest.Start(t, nil)
+	b := &tab{t: t}
+	b.client = func() *concurrency.Session { return b.session(etcd, "web-7") }
+	b.sess = b.session(etcd, "console")
+	h, err := console.Handler(b.sess, &console.Options{
+		Authorize: func(*http.Request, console.Action) error { return nil }, Actor: func(*http.Request) string { return "ada" },
+	})
+	require.NoError(t, err)
+	server := httptest.NewServer(http.StripPrefix("/ops", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b.broken.Load() {
+			http.Error(w, "the backend is away", http.StatusBadGateway)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})))
+	t.Cleanup(server.Close)
+	b.url = server.URL + "/ops/"
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute))
+	allocated, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, end := chromedp.NewContext(allocated)
+	t.Cleanup(end)
+	bounded, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	t.Cleanup(cancel)
+	b.ctx = bounded
+	chromedp.ListenTarget(ctx, func(e any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := e.(type) {
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.LevelError && !strings.Contains(e.Entry.Text, "502") {
+				b.problems = append(b.problems, e.Entry.Text+" "+e.Entry.URL)
+			}
+		case *runtime.EventExceptionThrown:
+			b.problems = append(b.problems, e.ExceptionDetails.Error())
+		}
+	})
+	b.do(log.Enable(), chromedp.EmulateViewport(1100, 800))
+	return b
+}
+
+func (b *tab) session(etcd *embedtest.Cluster, owner string) *concurrency.Session {
+	b.t.Helper()
+	s, err := concurrency.NewSession(b.t.Context(), etcd.NewClient(b.t, nil).Client, "shop", &concurrency.SessionOptions{Owner: owner})
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.Close(ctx)
+	})
+	return s
+}
+
+func (b *tab) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	require.NoError(b.t, chromedp.Run(b.ctx, actions...))
+}
+
+// open opens a page.
+func (b *tab) open(page string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.url+page), chromedp.WaitVisible("h1"))
+}
+
+// eval evaluates an expression of the page.
+func (b *tab) eval(expression string) (out string) {
+	b.t.Helper()
+	var v any
+	b.do(chromedp.Evaluate(expression, &v))
+	text, err := json.Marshal(v)
+	require.NoError(b.t, err)
+	return string(text)
+}
+
+// shows waits until the page has a text.
+func (b *tab) shows(text string) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return strings.Contains(b.eval("document.body.innerText"), text) }, time.Minute, 50*time.Millisecond, "%s", text)
+}
+
+// fine fails the test if the browser has complained.
+func (b *tab) fine(at string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Empty(b.t, b.problems, at)
+}
+
+// shot keeps a picture of the page, if CONSOLE_SHOTS names a folder.
+func (b *tab) shot(name string) {
+	dir := os.Getenv("CONSOLE_SHOTS")
+	if dir == "" {
+		return
+	}
+	var png []byte
+	b.do(chromedp.FullScreenshot(&png, 100))
+	require.NoError(b.t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
+}
+
+// accessible lists what an automatic check of a page finds: names of controls, structure, and contrast.
+const accessible = `(() => {
+  const bad = [];
+  const doc = document;
+  if (!doc.documentElement.lang) bad.push("no language");
+  if (doc.querySelectorAll("h1").length != 1) bad.push("not one h1");
+  if (!doc.querySelector("main")) bad.push("no main");
+  if (!doc.title) bad.push("no title");
+  for (const e of doc.querySelectorAll("input:not([type=hidden]), select, textarea")) if (!e.labels.length) bad.push("no label: " + e.name);
+  for (const e of doc.querySelectorAll("a, button")) if (!e.innerText.trim()) bad.push("no name: " + e.outerHTML);
+  for (const e of doc.querySelectorAll("table")) if (!e.caption) bad.push("no caption");
+  for (const e of doc.querySelectorAll("th")) if (!e.scope) bad.push("no scope: " + e.innerText);
+  for (const e of doc.querySelectorAll("nav")) if (!e.ariaLabel) bad.push("nav without a name");
+  const ids = [...doc.querySelectorAll("[id]")].map(e => e.id);
+  if (new Set(ids).size != ids.length) bad.push("an id twice");
+  const rgb = c => c.match(/[\d.]+/g).map(Number);
+  const light = c => { const [r, g, b] = rgb(c).map(v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (rgb(c).length < 4 || rgb(c)[3] > 0) return c; } return "rgb(255,255,255)"; };
+  for (const e of doc.querySelectorAll("body *")) {
+    if (![...e.childNodes].some(n => n.nodeType == 3 && n.data.trim()) || !e.checkVisibility()) continue;
+    const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) bad.push("contrast " + ((a + 0.05) / (b + 0.05)).toFixed(2) + ": " + e.outerHTML.slice(0, 80));
+  }
+  return bad;
+})()`
+
+// The console in a browser: each page and each action, below a path, without a violation of its
+// Content-Security-Policy; live, after a failure of the server as well; for a keyboard, a phone, light and
+// dark; and for reading, without JavaScript.
+func TestConsoleInABrowser(t *testing.T) {
+	b := openTab(t)
+	ctx := t.Context()
+	s := b.client()
+	charge, err := concurrency.NewSemaphore(s, "charge", 2, nil)
+	require.NoError(t, err)
+	first, err := charge.Acquire(ctx, concurrency.Note("order 12"))
+	require.NoError(t, err)
+	second, err := charge.Acquire(ctx, concurrency.Note("<b>order 13</b>"))
+	require.NoError(t, err)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { _, _ = charge.Acquire(waiting, concurrency.Note("order 14")) }()
+	lim, err := concurrency.NewKeyedLimiter(s, "api", 5, &concurrency.KeyedLimiterOptions{Total: 20})
+	require.NoError(t, err)
+	_, err = lim.Key("acme").Acquire(ctx)
+	require.NoError(t, err)
+	el, err := concurrency.NewElection(s, "shard-7")
+	require.NoError(t, err)
+	_, err = el.Campaign(ctx, concurrency.Note("10.0.0.7:8080"))
+	require.NoError(t, err)
+	jobs, err := schedlock.New(s, nil)
+	require.NoError(t, err)
+	full := errors.New("the disk is full")
+	_, err = jobs.Do(ctx, "cleanup", func(context.Context, *schedlock.Run) error { return full }, schedlock.Every(time.Minute))
+	require.ErrorIs(t, err, full)
+	orders, err := idempotency.NewStore(s, "orders", &idempotency.Options{OnLost: idempotency.Refuse})
+	require.NoError(t, err)
+	a, _, err := orders.Begin(ctx, idempotency.Key{Scope: "acme", Op: "POST /payments", ID: "K-1"}, nil)
+	require.NoError(t, err)
+	require.NoError(t, a.Abandon(ctx))
+
+	pages := map[string]string{
+		"": "semaphore/charge", "queue?name=semaphore/charge": "1st, behind web-7", "queue?name=limiter/api": "acme", "elections": "10.0.0.7:8080",
+		"jobs": "cleanup", "job?name=cleanup": "the disk is full", "stores": "orders", "store?name=orders": "POST /payments", "sessions": "web-7",
+		"doctor": "etcd answers", "confirm?do=pause&name=cleanup": "Keep the job from starting", "queue?name=semaphore/none": "No request waits",
+	}
+	names := map[string]string{"": "queues", "queue?name=semaphore/charge": "queue", "job?name=cleanup": "job", "store?name=orders": "requests", "confirm?do=pause&name=cleanup": "confirm"}
+	for _, scheme := range []string{"light", "dark"} {
+		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+		for page, text := range pages {
+			b.open(page)
+			b.shows(text)
+			require.Equal(t, "[]", b.eval(accessible), "%s, %s", page, scheme)
+			b.fine(page)
+			if name := names[page]; name != "" && scheme == "light" {
+				b.shot(name)
+			}
+		}
+	}
+	b.open("queue?name=semaphore/charge")
+	b.shot("queue-dark")
+	b.do(emulation.SetEmulatedMedia())
+
+	b.do(chromedp.EmulateViewport(360, 740))
+	for page := range pages {
+		b.open(page)
+		require.Equal(t, "true", b.eval("document.documentElement.scrollWidth <= 360"), "%s is wider than a phone", page)
+	}
+	b.open("queue?name=semaphore/charge")
+	b.shot("queue-phone")
+	b.do(chromedp.EmulateViewport(1100, 800))
+
+	// A page is live, also after its server was away.
+	b.open("queue?name=semaphore/charge")
+	b.do(chromedp.Evaluate("window.same = true", nil))
+	third, err := concurrency.NewMutex(s, "unused")
+	require.NoError(t, err)
+	require.NoError(t, first.Release(ctx))
+	b.shows("0 waiting")
+	b.broken.Store(true)
+	b.shows("not up to date")
+	require.NoError(t, charge.SetLimit(ctx, 7))
+	b.broken.Store(false)
+	b.shows("Limit 7")
+	require.Equal(t, "true", b.eval("window.same === true"), "the page was not loaded again")
+	require.Eventually(t, func() bool {
+		return !strings.Contains(b.eval("document.querySelector('#status').innerText"), "not up to date")
+	}, time.Minute, 50*time.Millisecond)
+	_ = third
+
+	// Actions, with the keyboard alone after the first link.
+	b.open("queue?name=semaphore/charge")
+	b.do(chromedp.Focus(fmt.Sprintf(`a[href*="do=evict"][href*="target=%d"]`, second.Token())), chromedp.KeyEvent("\r"), chromedp.WaitVisible("form"))
+	b.do(chromedp.SendKeys("input[name=reason]", "stuck"), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r"), chromedp.WaitVisible(".done"))
+	b.shows("The request has ended.")
+	<-second.Lost()
+	require.ErrorContains(t, second.Err(), "ada: stuck")
+	for _, c := range []struct{ link, fields, name, text string }{
+		{"queue?name=semaphore/charge|set-limit", "value=9", "semaphore/charge", "The limit is changed."},
+		{"job?name=cleanup|pause", "reason=moving", "cleanup", "The job is paused."},
+		{"job?name=cleanup|resume", "", "cleanup", "The job may start again"},
+		{"store?name=orders|resolve", "reason=not charged", "orders", "The outcome is recorded."},
+	} {
+		page, verb, _ := strings.Cut(c.link, "|")
+		b.open(page)
+		b.do(chromedp.Click(fmt.Sprintf(`a[href*="do=%s"]`, verb)), chromedp.WaitVisible("form"))
+		if name, value, ok := strings.Cut(c.fields, "="); ok {
+			b.do(chromedp.SetValue("input[name="+name+"]", value))
+		}
+		b.do(chromedp.SendKeys("input[name=confirm]", c.name), chromedp.Click("button"), chromedp.WaitVisible(".done"))
+		b.shows(c.text)
+	}
+	b.fine("the actions")
+
+	b.do(emulation.SetScriptExecutionDisabled(true))
+	for _, page := range []string{"", "queue?name=semaphore/charge", "jobs"} {
+		b.do(chromedp.Navigate(b.url+page), chromedp.WaitVisible("h1"))
+		var html string
+		b.do(chromedp.OuterHTML("html", &html))
+		require.Contains(t, html, "as of ", page)
+		require.NotContains(t, html, "NaN", page)
+	}
+}
