@@ -36,6 +36,7 @@ func (q *sessionQueue) ask(ctx context.Context, r request, invalid error) (*Perm
 func (q *sessionQueue) observed(ctx context.Context, r request, invalid error, acquire func(context.Context, request) (*Permit, error)) (p *Permit, err error) {
 	hooks, begun := q.sess.Hooks(), time.Now()
 	within, span := hooks.Start(ctx, q.call(observe.Acquire, r.weight, 0))
+	defer span.Unwind(begun) // ctx may be of the caller's own kind
 	if err = invalid; err == nil {
 		p, err = acquire(within, r)
 	}

@@ -27,6 +27,7 @@ func (s *Store) call(op observe.Op, key Key) observe.Call {
 func (s *Store) beginSeen(ctx context.Context, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
 	begun := time.Now()
 	within, span := s.sess.Hooks().Start(ctx, s.call(observe.Begin, key))
+	defer span.Unwind(begun) // a payload may have methods of its own
 	a, out, err := s.begin(within, key, payload, opts)
 	o := observe.Outcome{Err: err, Took: time.Since(begun)}
 	o.Result, o.Reason = endOfBegin(out != nil, err, ctx.Err())
@@ -147,6 +148,7 @@ func (a *Attempt) finishSeen(ctx context.Context, o *settlement) error {
 	c.Attempt, c.Token = a.Attempt(), a.token
 	late := a.interrupted()
 	ctx, span := hooks.Start(ctx, c)
+	defer span.Unwind(begun) // so may a Codec
 	err := a.settle(ctx, o)
 	out := observe.Outcome{Err: err, Took: time.Since(begun), Attempt: c.Attempt, Token: c.Token}
 	out.Result, out.Reason = endOfRecord(err)

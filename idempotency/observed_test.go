@@ -15,6 +15,11 @@ import (
 	"github.com/etcdkit/etcdkit/observe"
 )
 
+// panics is a payload whose method does.
+type panics struct{ A int }
+
+func (panics) MarshalJSON() ([]byte, error) { panic("of the payload") }
+
 // H1 to H3: the hooks see each outcome of each call and attempt once, and each begun call ends.
 func TestHooksSeeEachOutcome(t *testing.T) {
 	t.Parallel()
@@ -31,6 +36,12 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 		do    func(t *testing.T, s two, ctx context.Context)
 		want  []string
 	}{
+		"a payload that panics": {
+			do: func(t *testing.T, s two, ctx context.Context) {
+				require.PanicsWithValue(t, "of the payload", func() { _, _, _ = s.in.Begin(ctx, key("k"), panics{1}) })
+			},
+			want: []string{"begin: error (panic)"},
+		},
 		"done, and replayed": {
 			do: func(t *testing.T, s two, ctx context.Context) {
 				for range 2 {

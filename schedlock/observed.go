@@ -14,6 +14,7 @@ import (
 func (l *Locker) claimSeen(ctx context.Context, j *job, tick time.Time, r request) (*claimed, Result, error) {
 	begun := time.Now()
 	within, span := l.sess.Hooks().Start(ctx, observe.Call{Op: observe.Claim, Kind: observe.Job, Name: j.name, Tick: tick})
+	defer span.Unwind(begun) // a schedule is the caller's
 	c, res, err := l.claim(within, j, tick, r)
 	if span != nil {
 		o := observe.Outcome{Err: err, Took: time.Since(begun), Tick: res.Tick}

@@ -4,10 +4,12 @@ package hook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -112,6 +114,16 @@ func (s *Span) End(o observe.Outcome) {
 		s.set.contain("the end of Start", func() { end(o) })
 	}
 }
+
+// Unwind is deferred by a call that runs code of the caller's: it ends a call whose End was not reached,
+// because that code has panicked or has exited its goroutine. begun is when the call began.
+func (s *Span) Unwind(begun time.Time) {
+	if s != nil && !s.over.Load() {
+		s.End(observe.Outcome{Result: observe.Error, Reason: observe.Panic, Err: errUnwound, Took: time.Since(begun)})
+	}
+}
+
+var errUnwound = errors.New("the call has panicked, or its goroutine has exited")
 
 // Event reports an event that concerns the call of ctx.
 func (s *Set) Event(ctx context.Context, e observe.Event) {
