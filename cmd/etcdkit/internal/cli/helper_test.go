@@ -138,7 +138,11 @@ func (f *fixture) golden(name string) {
 	f.t.Helper()
 	got := f.script.String()
 	for _, k := range f.known {
-		got = regexp.MustCompile(`\b`+regexp.QuoteMeta(k.text)+`\b`).ReplaceAllLiteralString(got, k.as)
+		word := regexp.QuoteMeta(k.text)
+		if !strings.HasPrefix(k.text, "/") {
+			word = `\b` + word
+		}
+		got = regexp.MustCompile(word+`\b`).ReplaceAllLiteralString(got, k.as)
 	}
 	for _, p := range append(patterns[:len(patterns):len(patterns)], f.also...) {
 		got = p.of.ReplaceAllString(got, p.as)

@@ -58,6 +58,7 @@ func (f *fixture) start(stdin io.Reader, args ...string) *program {
 	p.cmd = exec.Command(self, append([]string{"run", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix, "-N", "test"}, args...)...)
 	p.cmd.Env = append(os.Environ(), asCommand+"=1")
 	p.cmd.Stdin, p.cmd.Stderr = stdin, p.errs
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // in an orphaned process group the kernel drops SIGTSTP
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(f.t, err)
 	p.out = bufio.NewReader(out)
