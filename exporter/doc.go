@@ -39,8 +39,8 @@
 //	etcdkit_waiting_weight                   their weight
 //	etcdkit_oldest_wait_seconds              age of the oldest of them, or 0
 //	etcdkit_oldest_hold_seconds              age of the oldest hold, or 0
-//	etcdkit_oldest_hold_max_hold_seconds     MaxHold of that request, if it has one
-//	etcdkit_overdue_holders                  holders that have held for longer than their MaxHold
+//	etcdkit_oldest_hold_max_hold_seconds     MaxHold of that request, if it has one that is stored
+//	etcdkit_overdue_holders                  holders that have held for longer than their stored MaxHold
 //	etcdkit_foreign_keys                     keys that are not of this library or have no lease
 //
 // A permit that its process keeps (concurrency.SemaphoreOptions.Keep) counts as held, in use or not.

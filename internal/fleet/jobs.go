@@ -19,6 +19,8 @@ type Job struct {
 	Runs    map[int64]Run // by tick
 	Success int64         // latest end of a run without an error, or 0
 
+	operated int64 // when it was paused or resumed last, or 0
+
 	// With Options.Details:
 
 	Pause    record.Pause // as far as it can be read
@@ -67,6 +69,12 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool) {
 		if kv != nil && details {
 			j.Pause, _ = record.DecodePause(kv.Value)
 		}
+	case j.queues.Operated():
+		if j.operated = 0; kv != nil {
+			if at, ok := record.DecodeOperated(kv.Value); ok {
+				j.operated = at.AtMS
+			}
+		}
 	case j.queues.Settings():
 		j.Period, j.Settings = 0, ""
 		if kv != nil {
@@ -108,7 +116,7 @@ func (j *Job) Lost(r Run) bool { return r.State == record.RunRunning && r.mod !=
 type History struct {
 	Lost, Failed int
 	LastRun      int64 // start of the latest attempt, or 0
-	Next         int64 // the fire time after the latest record, or 0
+	Next         int64 // the fire time after the latest record, and after the latest resumption, or 0
 }
 
 // History sums up the records.
@@ -125,6 +133,7 @@ func (j *Job) History() (h History) {
 		latest = max(latest, tick)
 	}
 	if period := j.Period.Milliseconds(); latest >= 0 && period > 0 {
+		latest = max(latest, j.operated) // no tick from before a resumption is started
 		h.Next = latest - latest%period + period
 	}
 	return h

@@ -120,8 +120,12 @@ func describe(span trace.Span, c observe.Call, o observe.Outcome) {
 	number("etcdkit.weight", int64(c.Weight))
 	number("etcdkit.token", cmp.Or(o.Token, c.Token))
 	number("etcdkit.attempt", int64(cmp.Or(o.Attempt, c.Attempt)))
-	if !c.Tick.IsZero() {
-		text("etcdkit.tick", c.Tick.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	tick := o.Tick // which a claim without a fire time knows at its end
+	if tick.IsZero() {
+		tick = c.Tick
+	}
+	if !tick.IsZero() {
+		text("etcdkit.tick", tick.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 	}
 	text("etcdkit.result", string(o.Result))
 	text("etcdkit.reason", string(o.Reason))
