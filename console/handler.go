@@ -11,12 +11,14 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 //go:embed templates static
@@ -40,6 +42,9 @@ type console struct {
 	mux     *http.ServeMux
 	pages   map[string]*template.Template
 	now     func() time.Time
+
+	mu   sync.Mutex
+	user *schedlock.Locker // or nil
 }
 
 // Handler returns the console of a session's namespace. It can be mounted below any path, with

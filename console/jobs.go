@@ -27,8 +27,20 @@ type jobList struct {
 // Pager returns the place in the table.
 func (l jobList) Pager() pager { return l.pager }
 
-// locker returns the jobs of the namespace.
-func (c *console) locker() (*schedlock.Locker, error) { return schedlock.New(c.sess, nil) }
+// locker returns the Locker of the console. There is one, made on first use: each has watches, and
+// publishes the time of its process, until the session ends.
+func (c *console) locker() (*schedlock.Locker, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.user == nil {
+		l, err := schedlock.New(c.sess, nil)
+		if err != nil {
+			return nil, err
+		}
+		c.user = l
+	}
+	return c.user, nil
+}
 
 func readJobs(q request) (any, time.Time, error) {
 	rows, asOf, err := read(q, "jobs", q.console.jobs)
