@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -35,6 +37,10 @@ func orderOf(r *http.Request) (order, error) {
 	o := order{Action{Verb(get("do")), get("name"), get("target")}, get("value"), strings.TrimSpace(get("reason")), get("confirm")}
 	if done[o.Verb] == "" {
 		return o, badRequest{fmt.Errorf("%q is no action", o.Verb)}
+	}
+	if !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, unicode.IsControl) {
+		// A browser would send another name than the one that the form has.
+		return o, badRequest{fmt.Errorf("the name %q is no text that a form can have; use the command", o.Name)}
 	}
 	if _, _, err := o.subject(); err != nil {
 		return o, err
@@ -101,7 +107,8 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	who := c.opts.Actor(r)
-	ctx, cancel := context.WithTimeout(r.Context(), actBound)
+	// A viewer that leaves does not end an action halfway.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actBound)
 	defer cancel()
 	err = c.do(ctx, o, who)
 	log := c.opts.Logger.With(zap.String("action", string(o.Verb)), zap.String("name", o.Name), zap.String("target", o.Target), zap.String("actor", who), zap.String("value", o.value), zap.String("reason", o.reason))

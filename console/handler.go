@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -109,9 +110,14 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, formSize)
 	if r.URL.Path == "" { // below http.StripPrefix, without the slash at the end
-		path, _, _ := strings.Cut(r.RequestURI, "?")
-		w.Header().Set("Location", strings.TrimRight("/"+strings.TrimLeft(path, "/"), "/")+"/")
+		below, _, _ := strings.Cut(r.RequestURI, "?")
+		w.Header().Set("Location", strings.TrimRight("/"+strings.TrimLeft(below, "/"), "/")+"/")
 		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean != "/" || strings.HasPrefix(r.URL.Path, "//") {
+		// The mux would redirect to the clean path, without the one below which the console is mounted.
+		http.NotFound(w, r)
 		return
 	}
 	c.mux.ServeHTTP(w, r)
@@ -178,8 +184,12 @@ func (c *console) refuse(w http.ResponseWriter, r *http.Request, code int, err e
 	}
 	w.Header().Del("ETag")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	f := frame{Title: http.StatusText(code), Data: err.Error()}
+	if c.opts.may(r, Action{Verb: Read}) == nil {
+		f.Namespace = c.namespace()
+	}
 	w.WriteHeader(code)
-	_ = failure.Execute(w, frame{Title: http.StatusText(code), Namespace: c.namespace(), Data: err.Error()})
+	_ = failure.Execute(w, f)
 }
 
 var failure = template.Must(template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/failure.html"))
