@@ -212,7 +212,7 @@ func status(err error) int {
 		return http.StatusNotFound
 	case errors.As(err, &bad), errors.Is(err, concurrency.ErrInvalid):
 		return http.StatusBadRequest
-	case errors.Is(err, concurrency.ErrClosed):
+	case errors.Is(err, concurrency.ErrClosed), errors.Is(err, errBusy):
 		return http.StatusServiceUnavailable
 	default:
 		return http.StatusBadGateway

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -12,7 +13,10 @@ const (
 	idlePart  = 9                // times as long as a read took, it is not repeated
 	readBound = 10 * time.Second // of one read
 	maxPages  = 512              // that are remembered
+	maxReads  = 64               // at the same time; they outlive the viewers that have left
 )
+
+var errBusy = errors.New("too many pages are being read at the same time")
 
 // shared is what has been read, for all viewers.
 type shared struct {
@@ -20,6 +24,7 @@ type shared struct {
 
 	mu    sync.Mutex
 	pages map[string]*reading
+	reads int // that have not ended
 }
 
 // reading is one page's state.
@@ -37,12 +42,22 @@ func (s *shared) get(ctx context.Context, key string, read func(context.Context)
 	s.mu.Lock()
 	r := s.pages[key]
 	if r == nil || r.expired(time.Now()) {
+		if s.reads >= maxReads {
+			s.mu.Unlock()
+			return nil, time.Time{}, errBusy
+		}
+		s.reads++
 		if s.pages == nil || len(s.pages) >= maxPages {
 			s.pages = map[string]*reading{}
 		}
 		r = &reading{done: make(chan struct{})}
 		s.pages[key] = r
-		go r.read(s.session, read)
+		go func() {
+			r.read(s.session, read)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.reads--
+		}()
 	}
 	s.mu.Unlock()
 	select {
