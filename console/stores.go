@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -135,6 +136,7 @@ func readStore(q request) (any, time.Time, error) {
 type sessionRow struct {
 	Owner, Lease string
 	Since        time.Time
+	Clock        string // compared with this process's, if it was measured
 }
 
 // sessionList is the list of the live sessions.
@@ -148,9 +150,30 @@ func readSessions(q request) (any, time.Time, error) {
 	return list, asOf, err
 }
 
+// skew describes the difference of a clock to this process's. What an event takes is part of it.
+func skew(ahead time.Duration) string {
+	switch ahead = ahead.Round(100 * time.Millisecond); {
+	case ahead > 0:
+		return fmt.Sprintf("%v ahead", ahead)
+	case ahead < 0:
+		return fmt.Sprintf("%v behind", -ahead)
+	}
+	return "agrees"
+}
+
 func (c *console) sessions(ctx context.Context) (list sessionList, err error) {
 	space := c.inner.Space()
 	root := space.Root() + "session/"
+	l, err := c.locker()
+	if err != nil {
+		return list, err
+	}
+	clocks := map[clientv3.LeaseID]string{}
+	for _, of := range l.Clocks() {
+		if of.Known {
+			clocks[of.Lease] = skew(of.Ahead)
+		}
+	}
 	for from := root; len(list.Sessions) < mostRead; {
 		resp, err := c.inner.Read(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(500))
 		if err != nil {
@@ -160,7 +183,7 @@ func (c *console) sessions(ctx context.Context) (list sessionList, err error) {
 			if kv.Lease == 0 || string(kv.Key) != space.Session(kv.Lease).Alive() {
 				continue
 			}
-			row := sessionRow{Lease: strconv.FormatInt(kv.Lease, 10)}
+			row := sessionRow{Lease: strconv.FormatInt(kv.Lease, 10), Clock: clocks[clientv3.LeaseID(kv.Lease)]}
 			if at, ok := record.DecodeClock(kv.Value); ok {
 				row.Owner, row.Since = at.Owner, time.UnixMilli(at.AtMS)
 			}
