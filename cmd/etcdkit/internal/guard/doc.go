@@ -13,11 +13,11 @@
 //
 // Not promised: an end of the command
 //   - if both processes are killed: then only the command itself dies with the guard, not what it has started;
-//   - if both are stopped and the command is not;
+//   - if both are stopped and the command is not, or one is killed and the other is stopped;
 //   - of a process in uninterruptible sleep, which no signal ends; or of one that this user may not signal,
 //     such as a setuid program: Event.Refused reports that;
 //   - of what another process starts on the command's behalf, such as a container of a daemon's;
-//   - of programs that fork and exit faster than the guard can read /proc.
+//   - in time, of a program whose processes fork and exit faster than the guard can kill orphans.
 //
 // On systems other than Linux, Start returns an error that says so.
 package guard

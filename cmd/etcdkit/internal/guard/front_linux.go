@@ -23,12 +23,19 @@ type Guarded struct {
 	died    chan struct{} // closed when the guard has ended
 	over    chan struct{} // closed when no process is left
 
+	refused string
+	exited  bool // Exited or Failed was passed on; only follow uses it
+
 	mu    sync.Mutex
 	trust trust
 }
 
-// slack is how much later than the guard the front process kills, if the guard does not.
-const slack = 50 * time.Millisecond
+// slack is how much later than the guard the front process kills, if the guard does not. A guard that has
+// not reported the end after patience has failed.
+const (
+	slack    = 50 * time.Millisecond
+	patience = time.Second
+)
 
 // Start starts a guard, and the command under it. The command has ended at the deadline plus the grace, or
 // earlier, see Stop. This process must have no other children, becomes a subreaper, and catches the signals
@@ -58,14 +65,17 @@ func Start(c Command, until time.Time) (*Guarded, error) {
 	g.guard = exec.Command("/proc/self/exe", Argument)
 	g.guard.Stdin, g.guard.Stdout, g.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
 	g.guard.ExtraFiles = []*os.File{theirs, theirReports}
+	signals := make(chan os.Signal, 16)
+	catch(signals) // before the command can be running
 	if err := g.guard.Start(); err != nil {
+		signal.Stop(signals)
 		_, _ = orders.Close(), reports.Close()
 		return nil, err
 	}
 	go func() { defer close(g.died); _ = g.guard.Wait() }()
-	_ = json.NewEncoder(orders).Encode(order{Start: &c, Until: g.trust.until}) // a guard that has died is noticed below
+	_ = json.NewEncoder(orders).Encode(order{Start: c.start(), Until: g.trust.until}) // a guard that has died is noticed below
 	go g.follow()
-	go g.forward()
+	go g.forward(signals)
 	return g, nil
 }
 
@@ -145,13 +155,19 @@ func (g *Guarded) follow() {
 				return
 			}
 			if e.Empty {
+				_ = g.guard.Process.Kill() // it has nothing left to do, and may be stopped
 				<-g.died
 				g.events <- e
 				return
 			}
+			g.exited = g.exited || e.Exited != nil || e.Failed != nil
 			g.events <- e
 		case <-look.C:
-			if g.late() {
+			if !g.late(slack) {
+				continue
+			}
+			look.Reset(slack / 10)
+			if g.kill() == 0 && (g.late(patience) || stopped(g.guard.Process.Pid)) {
 				g.killAll()
 				return
 			}
@@ -159,43 +175,42 @@ func (g *Guarded) follow() {
 	}
 }
 
-// late reports whether the guard should have killed the command and has not.
-func (g *Guarded) late() bool {
+// late reports whether the guard should have killed the command so long ago.
+func (g *Guarded) late(by time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s, _ := g.trust.at(time.Duration(sinceBoot()) - slack)
+	s, _ := g.trust.at(time.Duration(sinceBoot()) - by)
 	return s == kill
 }
 
-// killAll kills everything below this process, first what the guard was to kill, then the guard.
-func (g *Guarded) killAll() {
-	guard := g.guard.Process.Pid
-	refused := ""
-	for {
-		n, err := sendAll(os.Getpid(), unix.SIGKILL, guard)
-		if err != nil && refused != err.Error() {
-			refused = err.Error()
-			g.events <- Event{Refused: refused}
-		}
-		if n == 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
+// kill kills everything below this process but the guard, which is to report the end, and returns how many processes there were.
+func (g *Guarded) kill() int {
+	n, err := sendAll(os.Getpid(), unix.SIGKILL, g.guard.Process.Pid)
+	if err != nil && g.refused != err.Error() {
+		g.refused = err.Error()
+		g.events <- Event{Refused: g.refused}
 	}
+	return n
+}
+
+// killAll kills everything below this process: first what the guard was to kill, then the guard, whose
+// orphans become children of this process.
+func (g *Guarded) killAll() {
+	g.kill()
 	_ = g.guard.Process.Kill()
 	<-g.died
-	for reap(nil) {
-		_, _ = sendAll(os.Getpid(), unix.SIGKILL)
-		time.Sleep(time.Millisecond)
+	for p := pause(0); reap(nil); time.Sleep(p.next()) {
+		g.kill()
+		killOrphans(nil)
 	}
-	g.events <- Event{Died: true}
+	if !g.exited {
+		g.events <- Event{Died: true}
+	}
 	g.events <- Event{Empty: true}
 }
 
 // forward passes signals on to the command that a terminal has not sent to it already.
-func (g *Guarded) forward() {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, caught...)
+func (g *Guarded) forward(signals chan os.Signal) {
 	defer signal.Stop(signals)
 	for {
 		select {

@@ -51,7 +51,7 @@ type Event struct {
 	Exited  *Status   // it has exited
 	Left    []Process // still run a second after it has exited
 	Refused string    // why a process cannot be ended
-	Died    bool      // the guard has died; everything is being killed, and no Exited follows
+	Died    bool      // the guard has failed, everything has been killed, and how the command has ended is not known
 	Empty   bool      // no process is left. This is the last event.
 }
 
@@ -63,10 +63,40 @@ type Failed struct {
 
 // order is a message to the guard.
 type order struct {
-	Start  *Command       `json:",omitempty"`
+	Start  *start         `json:",omitempty"`
 	Until  time.Duration  `json:",omitempty"` // since boot: the new deadline
 	Stop   bool           `json:",omitempty"`
 	Signal syscall.Signal `json:",omitempty"`
+}
+
+// start is a Command in JSON, which has no strings that are not UTF-8. Arguments and file names may be any bytes.
+type start struct {
+	Args, Env [][]byte
+	Dir       []byte
+	Grace     time.Duration
+	EndLeft   bool
+}
+
+func (c Command) start() *start {
+	return &start{bytesOf(c.Args), bytesOf(c.Env), []byte(c.Dir), c.Grace, c.EndLeft}
+}
+
+func (s *start) command() Command {
+	return Command{stringsOf(s.Args), stringsOf(s.Env), string(s.Dir), s.Grace, s.EndLeft}
+}
+
+func bytesOf(all []string) (out [][]byte) {
+	for _, s := range all {
+		out = append(out, []byte(s))
+	}
+	return out
+}
+
+func stringsOf(all [][]byte) (out []string) {
+	for _, b := range all {
+		out = append(out, string(b))
+	}
+	return out
 }
 
 // trust decides what a guard does, by the time since boot.

@@ -24,6 +24,16 @@ const (
 // for it. They are caught and not ignored, since a program inherits what is ignored.
 var caught = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}
 
+// catch has signals sent to a channel. A signal that this process ignores from its start, as SIGHUP under
+// nohup, stays ignored: by the command as well.
+func catch(signals chan<- os.Signal) {
+	for _, s := range caught {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+}
+
 // lookEvery bounds how late the guard looks at a clock: a timer does not count the time for which the
 // machine is suspended.
 const lookEvery = 100 * time.Millisecond
@@ -38,6 +48,7 @@ type keeper struct {
 	refused string
 	trust   trust
 	done    step
+	pause   pause // between two attempts to kill
 }
 
 // Main is the body of a guard. It returns when no process is left that the command has started.
@@ -46,7 +57,7 @@ func Main() int {
 	unix.CloseOnExec(ordersFile)
 	unix.CloseOnExec(reportsFile)
 	dropped := make(chan os.Signal, 16)
-	signal.Notify(dropped, caught...)
+	catch(dropped)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	k := &keeper{orders: make(chan order), reports: json.NewEncoder(os.NewFile(reportsFile, "reports"))}
@@ -68,8 +79,9 @@ func Main() int {
 			k.orders <- o
 		}
 	}()
-	k.trust = trust{grace: first.Start.Grace, until: first.Until, endLeft: first.Start.EndLeft}
-	if code := k.start(first.Start); code != 0 {
+	c := first.Start.command()
+	k.trust = trust{grace: c.Grace, until: first.Until, endLeft: c.EndLeft}
+	if code := k.start(c); code != 0 {
 		return code
 	}
 	k.watch(children, dropped)
@@ -86,30 +98,30 @@ func (k *keeper) failed(code int, err error) int {
 }
 
 // start starts the command, or reports why it cannot.
-func (k *keeper) start(c *Command) int {
+func (k *keeper) start(c Command) int {
 	if s, _ := k.trust.at(time.Duration(sinceBoot())); s != leave {
 		return k.failed(126, errors.New("the permit is not trusted any more"))
 	}
 	path, err := exec.LookPath(c.Args[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
-		code := 127
-		if errors.Is(err, fs.ErrPermission) {
-			code = 126
-		}
-		return k.failed(code, err)
+		return k.failed(failure(err), err)
 	}
 	k.child, err = syscall.ForkExec(path, c.Args, &syscall.ProcAttr{
 		Dir: c.Dir, Env: c.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
-		code := 126
-		if errors.Is(err, fs.ErrNotExist) {
-			code = 127
-		}
-		return k.failed(code, &fs.PathError{Op: "exec", Path: path, Err: err})
+		return k.failed(failure(err), &fs.PathError{Op: "exec", Path: path, Err: err})
 	}
 	k.report(Event{Started: k.child})
 	return 0
+}
+
+// failure is the exit code for a command that was not found, or cannot be executed.
+func failure(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return 127
+	}
+	return 126
 }
 
 // watch returns when no process is left.
@@ -146,7 +158,9 @@ func (k *keeper) obey(o order, ok bool) {
 		if k.act(); k.done != leave { // nothing continues a command whose time has passed
 			return
 		}
-		if k.child != 0 {
+		if o.Signal == unix.SIGCONT { // a terminal has stopped its whole process group
+			resume(k.child)
+		} else if k.child != 0 {
 			_ = unix.Kill(k.child, o.Signal) // it is not reaped yet, so the ID is its own
 		} else {
 			_, _ = sendAll(os.Getpid(), o.Signal)
@@ -178,7 +192,8 @@ func (k *keeper) act() time.Duration {
 		k.done = kill
 		_, err := sendAll(os.Getpid(), unix.SIGKILL)
 		k.refuse(err)
-		return 5 * time.Millisecond // until none is left
+		killOrphans(k.ended)
+		return k.pause.next()
 	}
 	return again - now
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,7 @@ import (
 // found is a process in /proc.
 type found struct {
 	pid, parent int
+	group       int // the process group
 	state       byte
 	started     string // the time of its start, by which a reused process ID is noticed
 	name        string
@@ -58,30 +60,36 @@ func look(pid int) (p found, ok bool) {
 		return p, false
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
-	return found{pid: pid, parent: parent, state: fields[0][0], started: string(fields[19]), name: string(stat[open+1 : end])}, err == nil
+	group, other := strconv.Atoi(string(fields[2]))
+	return found{pid: pid, parent: parent, group: group, state: fields[0][0], started: string(fields[19]), name: string(stat[open+1 : end])}, err == nil && other == nil
+}
+
+// stopped reports whether a process is stopped by a signal.
+func stopped(pid int) bool {
+	p, ok := look(pid)
+	return ok && p.state == 'T'
 }
 
 // send sends a signal to a process that was found, and not to another one that has its ID by now. It
 // returns an error only if the process lives and may not be signalled.
 func send(p found, s unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
-	if errors.Is(err, unix.ENOSYS) { // before Linux 5.3
-		if err = unix.Kill(p.pid, s); errors.Is(err, unix.ESRCH) {
-			return nil
-		}
-		return err
+	if err == nil {
+		defer func() { _ = unix.Close(fd) }()
 	}
-	if err != nil {
-		return nil // it has ended
-	}
-	defer func() { _ = unix.Close(fd) }()
 	if now, ok := look(p.pid); !ok || now.started != p.started {
 		return nil
 	}
-	if err := unix.PidfdSendSignal(fd, s, nil, 0); !errors.Is(err, unix.ESRCH) {
-		return err
+	if err == nil {
+		err = unix.PidfdSendSignal(fd, s, nil, 0)
 	}
-	return nil
+	if err != nil && !errors.Is(err, unix.ESRCH) { // before Linux 5.3, out of files, or refused by a sandbox
+		err = unix.Kill(p.pid, s)
+	}
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
 }
 
 // sendAll sends a signal to all descendants, and returns how many there were and the first refusal.
@@ -96,6 +104,46 @@ func sendAll(of int, s unix.Signal, without ...int) (n int, refused error) {
 		}
 	}
 	return len(all), refused
+}
+
+// killOrphans kills processes that have lost their parent, for a moment without pause: a program that forks
+// and exits at once has another process before all of them can be listed, but it is an orphan by then, and a
+// child of the subreaper, which is this process. The caller alone reaps children, so their IDs are their own.
+func killOrphans(ended func(pid int, s unix.WaitStatus)) {
+	self := strconv.Itoa(os.Getpid())
+	for range 200 {
+		if !reap(ended) {
+			return
+		}
+		children, err := os.ReadFile("/proc/self/task/" + self + "/children")
+		if err != nil {
+			return // this kernel does not list them
+		}
+		for _, child := range bytes.Fields(children) {
+			if pid, err := strconv.Atoi(string(child)); err == nil {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+	}
+}
+
+// pause is the time between two attempts to kill, which are rare after a while: what still lives then may
+// not be signalled, or sleeps in the kernel.
+type pause int
+
+func (p *pause) next() time.Duration {
+	*p++
+	return min(time.Duration(1+*p/100)*time.Millisecond, lookEvery)
+}
+
+// resume continues the command, and what a terminal stops with it: the process group of this process.
+func resume(command int) {
+	all, _ := descendants(os.Getpid())
+	for _, p := range all {
+		if p.pid == command || p.group == unix.Getpgrp() {
+			_ = send(p, unix.SIGCONT)
+		}
+	}
 }
 
 // sinceBoot reads CLOCK_BOOTTIME, which runs while the machine is suspended and is the same for all
