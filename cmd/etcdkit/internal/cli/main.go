@@ -24,7 +24,11 @@ func Main(args []string, std Streams) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		if !signal.Ignored(s) { // a shell's background job ignores SIGINT, and so does what it runs
+			signal.Notify(signals, s)
+		}
+	}
 	defer signal.Stop(signals)
 	go func() {
 		select {

@@ -236,6 +236,28 @@ func TestRunPassesSignalsOn(t *testing.T) {
 	require.Equal(t, 9, p.code())
 }
 
+// A job that a script has started in the background is not ended by SIGINT, nor is its command.
+func TestRunInTheBackground(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &program{t: t, errs: &lockedBuffer{}, cmd: exec.Command("sh", "-c", `trap '' INT; exec "$@"`, "sh", self, "run", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix, "-N", "test", "x", "--", "sh", "-c", "kill -INT $$; echo lives; read x; exit 3")}
+	p.cmd.Env = append(os.Environ(), asCommand+"=1")
+	p.cmd.Stderr = p.errs
+	in, err := p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.out = bufio.NewReader(out)
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	require.Equal(t, "lives", p.line())
+	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, in.Close())
+	require.Equal(t, 3, p.code())
+}
+
 // A stopped command keeps its permit, and continues when it is asked to: the process that renews the
 // permit does not stop.
 func TestRunOfAStoppedCommand(t *testing.T) {
