@@ -79,18 +79,25 @@ func summarize(name string, clients int, took []time.Duration, within time.Durat
 	return m
 }
 
-// repeat executes an operation in some clients at the same time, and returns how long each took.
-func repeat(ctx context.Context, clients int, d time.Duration, op func(ctx context.Context, client, n int) error) (took []time.Duration, within time.Duration, err error) {
+// repeat executes an operation in some clients at the same time, and returns how long each took. An
+// operation lasts clients times the bound at most, since the last of a queue waits for all others. When
+// ctx ends, those under way have the bound to end by themselves: an interrupted one may write later.
+func repeat(ctx context.Context, clients int, d, bound time.Duration, op func(ctx context.Context, client, n int) error) (took []time.Duration, within time.Duration, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	calls, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	context.AfterFunc(ctx, func() { time.AfterFunc(bound, end) })
 	began := time.Now()
 	for client := range clients {
 		all.Go(func() {
 			for n := 0; time.Since(began) < d && ctx.Err() == nil; n++ {
 				start := time.Now()
-				failed := op(ctx, client, n)
+				call, done := context.WithTimeout(calls, time.Duration(clients)*bound)
+				failed := op(call, client, n)
+				done()
 				mu.Lock()
 				if failed == nil {
 					took = append(took, time.Since(start))
@@ -123,9 +130,12 @@ func (a *app) measureAll(ctx context.Context, s *scratch, o benchOptions) error 
 		if err != nil {
 			return err
 		}
-		took, within, err := repeat(ctx, clients, o.each, op)
+		took, within, err := repeat(ctx, clients, o.each, a.etcd.timeout, op)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		results = append(results, summarize(w.name, clients, took, within))
 	}

@@ -60,7 +60,7 @@ func TestSummarize(t *testing.T) {
 // An operation that fails ends the measurement with its error.
 func TestRepeatFails(t *testing.T) {
 	wrong := errors.New("wrong")
-	took, _, err := repeat(t.Context(), 3, time.Hour, func(ctx context.Context, client, n int) error {
+	took, _, err := repeat(t.Context(), 3, time.Hour, time.Hour, func(ctx context.Context, client, n int) error {
 		if client == 1 && n == 2 {
 			return wrong
 		}

@@ -100,11 +100,20 @@ func (s *scratch) remove(ctx context.Context) error {
 		_ = c.Close()
 	}
 	defer s.etcd.Close()
-	if _, err := s.etcd.Delete(ctx, s.space.Root(), clientv3.WithPrefix()); err != nil {
-		return fmt.Errorf("keys with the prefix %s may be left: delete them with etcdctl: %w", s.space.Root(), err)
+	for pass := 0; ; pass++ {
+		resp, err := s.etcd.Delete(ctx, s.space.Root(), clientv3.WithPrefix())
+		if err != nil {
+			return fmt.Errorf("keys with the prefix %s may be left: delete them with etcdctl: %w", s.space.Root(), err)
+		}
+		if pass > 0 && resp.Deleted == 0 {
+			return nil
+		}
+		time.Sleep(settling)
 	}
-	return nil
 }
+
+// settling is the time in which etcd executes what it has received of a client that is closed.
+const settling = 50 * time.Millisecond
 
 // brisk are options of sessions whose losses are noticed soon.
 func brisk(owner string) *concurrency.SessionOptions {
