@@ -57,6 +57,9 @@ var (
 	// ErrNotRunning: the job has no active run, and does not cool down.
 	ErrNotRunning = errors.New("job is not running")
 
+	// ErrInUse: the job runs, or a live process uses it, so that it cannot be forgotten.
+	ErrInUse = errors.New("job is in use")
+
 	// ErrSettings: the job is in use with other settings. It always comes as a *SettingsError.
 	ErrSettings = errors.New("job is in use with other settings")
 

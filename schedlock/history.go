@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -52,7 +53,7 @@ func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 	j := &job{name: name, keys: l.space.Job(name)}
 	kvs, err := l.read(ctx, j, clientv3.OpGet(j.keys.Lock()),
 		clientv3.OpGet(j.keys.Runs(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)), j.any())
-	if err == nil && len(kvs[2]) == 0 {
+	if err == nil && !j.exists(kvs[2]) {
 		err = ErrUnknownJob
 	}
 	if err != nil {
@@ -67,9 +68,18 @@ func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 	return out, nil
 }
 
-// any reads whether anything of the job is in etcd.
+// any reads the first keys of the job, for exists.
 func (j *job) any() clientv3.Op {
-	return clientv3.OpGet(j.keys.Range, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+	return clientv3.OpGet(j.keys.Range, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(2))
+}
+
+// exists reports whether something of the job is in etcd besides its floor, which alone is what Forget
+// has left.
+func (j *job) exists(first []*mvccpb.KeyValue) bool {
+	return slices.ContainsFunc(first, func(kv *mvccpb.KeyValue) bool {
+		_, floor := j.keys.ParseFloor(string(kv.Key))
+		return !floor
+	})
 }
 
 // Get returns the record of one tick. It returns ErrGone if etcd has none, also if nothing of the
@@ -150,7 +160,7 @@ func (l *Locker) status(ctx context.Context, name string) (Status, error) {
 	switch {
 	case err != nil:
 		return Status{}, err
-	case len(kvs[5]) == 0:
+	case !j.exists(kvs[5]):
 		return Status{}, ErrUnknownJob
 	}
 	out := Status{Job: name, Running: len(kvs[0]) > 0, CoolingDown: len(kvs[2]) > 0, Paused: pauseOf(kvs[3])}
@@ -235,6 +245,10 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 		}
 		for _, kv := range resp.Kvs {
 			name, _, ok := l.space.ParseJob(string(kv.Key))
+			if _, floor := l.space.Job(name).ParseFloor(string(kv.Key)); ok && floor {
+				first = string(kv.Key) + "\x00" // a floor alone is what Forget has left
+				continue
+			}
 			if ok && (len(names) == 0 || names[len(names)-1] != name) {
 				names = append(names, name)
 				first = clientv3.GetPrefixRangeEnd(l.space.Job(name).Range)

@@ -16,7 +16,7 @@ import (
 func (a *app) jobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List scheduled jobs, show their runs, pause, resume and unlock them",
+		Short: "List scheduled jobs, show their runs, pause, resume, unlock and forget them",
 		Long: `List the jobs of package schedlock with their states and their latest runs.
 
 STATE is running, cooling down (AtLeast keeps the job from starting) or idle, and paused beside one of
@@ -30,7 +30,7 @@ A run by hand needs the function of the job, which only its services have: see J
 			return a.session(cmd.Context(), "jobs", a.listJobs)
 		},
 	}
-	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), a.jobUnlock())
+	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), a.jobUnlock(), a.jobForget())
 	return cmd
 }
 

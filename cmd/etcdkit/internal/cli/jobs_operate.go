@@ -96,3 +96,32 @@ func (a *app) changeJob(ctx context.Context, verb, name string, change func(cont
 		return a.print(j, func(t *table) { t.line(name + ": " + j.state()) })
 	})
 }
+
+func (a *app) jobForget() *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget NAME",
+		Short: "Remove what a retired job has left in etcd",
+		Long: `Remove the records and the pause of a job that no process uses any more. It is refused while the job runs
+or cools down, and while a live process has its settings or has claimed one of its recorded ticks. A live
+process that uses the job and has claimed nothing yet cannot be known; for it the job is a new one.
+
+Late calls for the job's earlier ticks are refused for a day.`,
+		Example: "etcdkit jobs forget -N payments invoices-2024",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.confirm(fmt.Sprintf("Remove the records and the pause of job %s", args[0])); err != nil {
+				return err
+			}
+			return a.locker(cmd.Context(), "jobs forget", func(ctx context.Context, l *schedlock.Locker) error {
+				if err := l.Forget(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.print(struct {
+					schema
+					Name      string `json:"name"`
+					Forgotten bool   `json:"forgotten"`
+				}{schemaOf("job-forgotten"), args[0], true}, func(t *table) { t.line(args[0] + ": forgotten") })
+			})
+		},
+	}
+}

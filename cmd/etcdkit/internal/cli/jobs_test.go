@@ -105,6 +105,27 @@ func TestJobsUnlock(t *testing.T) {
 	f.golden("jobs-unlock")
 }
 
+func TestJobsForget(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	retired := f.session("web-7")
+	l, err := schedlock.New(retired, nil)
+	require.NoError(t, err)
+	_, err = l.Do(ctx, "invoices-2024", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	_, err = f.process("web-8").Do(ctx, "invoices", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	require.NoError(t, retired.Close(ctx))
+	f.shell("jobs -N test")
+	f.shell("jobs forget -N test invoices-2024")
+	f.shell("jobs forget -N test invoices-2024 --yes")
+	f.shell("jobs forget -N test invoices-2024 --yes")
+	f.shell("jobs forget -N test invoices --yes")
+	f.shell("jobs -N test")
+	f.golden("jobs-forget")
+}
+
 func TestJobsHistory(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
