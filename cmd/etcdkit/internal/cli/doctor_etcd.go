@@ -40,7 +40,9 @@ func (d *doctor) endpoints(ctx context.Context) (found []finding) {
 		}
 		found = append(found, a.findings(d.slow)...)
 	}
-	d.mute = answered == 0
+	if d.mute = answered == 0; d.mute {
+		return append(found, one(levelFail, "Check --endpoints (ETCDCTL_ENDPOINTS) and --cacert, and whether etcd runs.", "no endpoint answers")...)
+	}
 	return append(found, agreement(answers)...)
 }
 

@@ -106,6 +106,8 @@ func TestDoctorHalfDown(t *testing.T) {
 	require.NoError(t, etcd.Stop(order[2]))
 	r = f.run(args...)
 	require.Equal(t, exitUnreachable, r.code, r.out)
+	_, by = findings(t, r)
+	require.Contains(t, by["endpoint"], "FAIL no endpoint answers")
 }
 
 // Each finding stands alone: what the user may not do is one, and the others are made.

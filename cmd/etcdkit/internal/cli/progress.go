@@ -34,6 +34,7 @@ func (p *progress) set(format string, args ...any) {
 func (p *progress) end() {
 	if p.out != nil && !p.shown.IsZero() {
 		fmt.Fprint(p.out, "\r\x1b[K")
+		p.shown = time.Time{}
 	}
 }
 
