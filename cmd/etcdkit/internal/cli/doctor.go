@@ -164,6 +164,14 @@ func one(l level, advice, format string, args ...any) []finding {
 	return []finding{{Level: l, Text: fmt.Sprintf(format, args...), Advice: advice}}
 }
 
+// cutShort is the finding of a check that has read n of what it reads one by one when err came.
+func cutShort(ctx context.Context, n int, what string, err error) []finding {
+	if ctx.Err() != nil && n > 0 {
+		return one(levelWarn, "--command-timeout gives each check more time.", "only %d %s could be examined in time", n, what)
+	}
+	return notMade(what, err)
+}
+
 // notMade is the finding of a check that could not be made, or only in part.
 func notMade(what string, err error) []finding {
 	switch code, _ := classify(err); {

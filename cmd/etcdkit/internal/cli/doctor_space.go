@@ -143,28 +143,37 @@ func (d *doctor) queues(ctx context.Context) (found []finding) {
 	n := 0
 	for q, err := range d.sess.Queues(ctx) {
 		if err != nil {
-			return append(found, notMade(fmt.Sprintf("queues, after %d", n), err)...)
+			return append(found, cutShort(ctx, n, "queues", err)...)
+		}
+		s := subject{kind: q.Kind, name: q.Name}
+		if q.Kind != concurrency.KindRate {
+			f, err := d.queue(ctx, s)
+			if err != nil {
+				return append(found, cutShort(ctx, n, "queues", fmt.Errorf("%s: %w", s, err))...)
+			}
+			found = append(found, f...)
 		}
 		n++
-		s := subject{kind: q.Kind, name: q.Name}
-		if q.Kind == concurrency.KindRate {
-			continue
-		}
-		of, err := queueOf(d.sess, s)
-		if err != nil {
-			return append(found, notMade(s.String(), err)...)
-		}
-		st, err := of.Status(ctx)
-		switch {
-		case err != nil:
-			return append(found, notMade(s.String(), err)...)
-		case st.Foreign > 0:
-			found = append(found, one(levelWarn, "Such a key never expires, and can hold up the queue: see docs/operations.md, and delete it with etcdctl.", "%s: %s", s, count(st.Foreign, "foreign key", "foreign keys"))...)
-		case st.Stored && st.Limit == 0:
-			found = append(found, one(levelWarn, fmt.Sprintf("Nothing is admitted; 'etcdkit limit %s N' admits again.", s), "%s: paused by a limit of 0, %d wait", s, len(st.Waiters))...)
-		}
 	}
 	return append(found, one(levelOK, "", "%s", count(n, "queue", "queues"))...)
+}
+
+// queue examines one queue.
+func (d *doctor) queue(ctx context.Context, s subject) ([]finding, error) {
+	q, err := queueOf(d.sess, s)
+	if err != nil {
+		return nil, err
+	}
+	st, err := q.Status(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Foreign > 0:
+		return one(levelWarn, "Such a key never expires, and can hold up the queue: see docs/operations.md, and delete it with etcdctl.", "%s: %s", s, count(st.Foreign, "foreign key", "foreign keys")), nil
+	case st.Stored && st.Limit == 0:
+		return one(levelWarn, fmt.Sprintf("Nothing is admitted; 'etcdkit limit %s N' admits again.", s), "%s: paused by a limit of 0, %d wait", s, len(st.Waiters)), nil
+	}
+	return nil, nil
 }
 
 // lostRuns looks for runs of jobs whose processes died.
@@ -180,26 +189,30 @@ func (d *doctor) lostRuns(ctx context.Context) (found []finding) {
 	if err != nil {
 		return notMade("jobs", err)
 	}
-	for _, name := range names {
-		st, err := l.Status(ctx, name)
-		if errors.Is(err, schedlock.ErrUnknownJob) {
-			continue
-		}
+	for n, name := range names {
+		f, err := d.job(ctx, l, name)
 		if err != nil {
-			return append(found, notMade("job "+name, err)...)
+			return append(found, cutShort(ctx, n, "jobs", fmt.Errorf("job %s: %w", name, err))...)
 		}
-		if p := st.Paused; p != nil {
-			found = append(found, one(levelWarn, "'etcdkit jobs resume' lets it start again.", "job %s: paused by %s for %s: %s", name, p.By, ago(d.now(), p.Since), or(p.Reason))...)
-		}
-		records, err := l.History(ctx, name)
-		if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
-			return append(found, notMade("job "+name, err)...)
-		}
-		if f := lost(name, records); f != nil {
-			found = append(found, f...)
-		}
+		found = append(found, f...)
 	}
 	return append(found, one(levelOK, "", "%s", count(len(names), "job", "jobs"))...)
+}
+
+// job examines one job.
+func (d *doctor) job(ctx context.Context, l *schedlock.Locker, name string) (found []finding, err error) {
+	st, err := l.Status(ctx, name)
+	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) { // removed meanwhile
+		return nil, err
+	}
+	if p := st.Paused; p != nil {
+		found = one(levelWarn, "'etcdkit jobs resume' lets it start again.", "job %s: paused by %s for %s: %s", name, p.By, ago(d.now(), p.Since), or(p.Reason))
+	}
+	records, err := l.History(ctx, name)
+	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
+		return nil, err
+	}
+	return append(found, lost(name, records)...), nil
 }
 
 // lost judges the history of a job, the latest run first.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -161,6 +162,16 @@ func TestDoctorInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(interrupted{syscall.SIGINT})
 	require.Equal(t, 130, f.runWith(ctx, "doctor", "-N", "test").code)
+}
+
+// A check that runs out of time says how far it came, and is no failure of etcd's.
+func TestDoctorCutShort(t *testing.T) {
+	over, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	require.Equal(t, levelWarn, cutShort(over, 7, "queues", over.Err())[0].Level)
+	require.Equal(t, "only 7 queues could be examined in time", cutShort(over, 7, "queues", over.Err())[0].Text)
+	require.Equal(t, levelFail, cutShort(over, 0, "queues", over.Err())[0].Level, "etcd has not answered at all")
+	require.Equal(t, levelFail, cutShort(t.Context(), 7, "queues", errors.New("x"))[0].Level)
 }
 
 func TestVerdicts(t *testing.T) {

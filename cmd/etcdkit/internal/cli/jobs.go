@@ -27,7 +27,7 @@ A run by hand needs the function of the job, which only its services have: see J
 		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.session(cmd.Context(), "jobs", a.listJobs)
+			return a.open(cmd.Context(), "jobs", &concurrency.SessionOptions{}, a.listJobs)
 		},
 	}
 	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), a.jobUnlock(), a.jobForget())
@@ -108,18 +108,21 @@ func (a *app) listJobs(ctx context.Context, sess *concurrency.Session) error {
 	if err != nil {
 		return err
 	}
+	ctx, alive, cancel := a.patience(ctx) // there may be many
+	defer cancel()
 	names, err := l.Jobs(ctx)
 	if err != nil {
-		return err
+		return because(ctx, err)
 	}
 	jobs := make([]shownJob, 0, len(names))
 	for _, name := range names {
+		alive()
 		st, err := l.Status(ctx, name)
 		if errors.Is(err, schedlock.ErrUnknownJob) {
 			continue // removed meanwhile
 		}
 		if err != nil {
-			return err
+			return because(ctx, err)
 		}
 		jobs = append(jobs, showJob(st, time.Now()))
 	}

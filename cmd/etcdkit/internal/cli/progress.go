@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -46,4 +47,12 @@ func (a *app) patience(ctx context.Context) (_ context.Context, alive func(), ca
 		end(fmt.Errorf("no answer for %v: %w", a.etcd.timeout, context.DeadlineExceeded))
 	})
 	return ctx, func() { t.Reset(a.etcd.timeout) }, func() { t.Stop(); end(nil) }
+}
+
+// because adds to an error why its ctx has ended, if it has.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w (%w)", err, cause)
+	}
+	return err
 }

@@ -23,7 +23,7 @@ func TestPatience(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		require.ErrorIs(t, context.Cause(ctx), context.DeadlineExceeded)
-		code, text := explain(context.Cause(ctx))
+		code, text := explain(because(ctx, ctx.Err()))
 		require.Equal(t, exitUnreachable, code)
 		require.Contains(t, text, "no answer for 5s")
 	})

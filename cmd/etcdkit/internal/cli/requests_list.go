@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -85,10 +84,7 @@ func (a *app) eachRequest(ctx context.Context, verb, name string, f idempotency.
 		defer p.end()
 		for r, err := range s.List(ctx, f) {
 			if err != nil {
-				if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-					err = fmt.Errorf("%w (%w)", err, cause)
-				}
-				return err
+				return because(ctx, err)
 			}
 			alive()
 			read++
