@@ -104,7 +104,7 @@ func (a *app) root() *cobra.Command {
 
 // verbs are all verbs, in the order of the documentation.
 var verbs = []func(*app) *cobra.Command{
-	(*app).ls, (*app).show, (*app).limit, (*app).evict, (*app).elections,
+	(*app).ls, (*app).show, (*app).top, (*app).limit, (*app).evict, (*app).elections,
 	(*app).run, (*app).hold, (*app).release,
 	(*app).jobs, (*app).requests,
 	(*app).console, (*app).doctor, (*app).export, (*app).bench, (*app).conformance,

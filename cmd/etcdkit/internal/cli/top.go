@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+func (a *app) top() *cobra.Command {
+	var every time.Duration
+	var rows int
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show the busiest queues of a namespace, again and again",
+		Long: `Show the queues with the oldest waits first, then those with the most permits in use. On a terminal the table
+is drawn again every --every, until the command is interrupted; otherwise it is printed once. With -o json
+each state is one line.`,
+		Example: "etcdkit top -N payments\netcdkit top -N payments --every 10s --rows 50",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case every < 100*time.Millisecond:
+				return usageError{fmt.Errorf("--every %v is below a tenth of a second", every)}
+			case rows < 1:
+				return usageError{fmt.Errorf("--rows %d is below 1", rows)}
+			}
+			return a.open(cmd.Context(), "top", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+				return a.redraw(ctx, sess, every, rows)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "time between two tables")
+	cmd.Flags().IntVar(&rows, "rows", 20, "queues that are shown")
+	return cmd
+}
+
+// redraw prints the table, on a terminal until ctx ends.
+func (a *app) redraw(ctx context.Context, sess *concurrency.Session, every time.Duration, rows int) error {
+	out, live := a.std.Out, terminal(a.std.Out)
+	for {
+		reading, cancel := context.WithTimeout(ctx, a.etcd.timeout)
+		all, err := busiest(reading, sess)
+		cancel()
+		if err != nil {
+			return err
+		}
+		var drawn bytes.Buffer
+		a.std.Out = &drawn
+		err = a.printTop(all, rows)
+		a.std.Out = out
+		if live && a.output == "table" {
+			_, _ = io.WriteString(out, "\x1b[H\x1b[2J") // to the top, and clear: the whole table is written at once
+		}
+		if _, failed := drawn.WriteTo(out); err == nil {
+			err = failed
+		}
+		if err != nil || !live {
+			return err
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// busyQueue is a queue in the table.
+type busyQueue struct {
+	Name       string    `json:"name"`
+	Limit      int       `json:"limit"`
+	Used       int       `json:"used"`
+	Waiting    int       `json:"waiting"`
+	OldestWait time.Time `json:"oldest_wait,omitzero"`
+	OldestHold time.Time `json:"oldest_hold,omitzero"`
+	paused     bool
+}
+
+// statusesAtOnce is how many queues are read at the same time.
+const statusesAtOnce = 8
+
+// busiest reads all queues but rates, the oldest wait first.
+func busiest(ctx context.Context, sess *concurrency.Session) ([]busyQueue, error) {
+	var names []subject
+	for q, err := range sess.Queues(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if q.Kind != concurrency.KindRate {
+			names = append(names, subject{kind: q.Kind, name: q.Name})
+		}
+	}
+	all := make([]busyQueue, len(names))
+	var reading sync.WaitGroup
+	slots := make(chan struct{}, statusesAtOnce)
+	for i, name := range names {
+		slots <- struct{}{}
+		reading.Go(func() {
+			defer func() { <-slots }()
+			all[i] = busyOf(ctx, sess, name)
+		})
+	}
+	reading.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b busyQueue) int {
+		return cmp.Or(byAge(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+// busyOf reads one queue. Of one that cannot be read, such as a limiter without a total, the name is shown.
+func busyOf(ctx context.Context, sess *concurrency.Session, name subject) busyQueue {
+	b := busyQueue{Name: name.String()}
+	q, err := queueOf(sess, name)
+	if err != nil {
+		return b
+	}
+	st, err := q.Status(ctx)
+	if err != nil {
+		return b
+	}
+	b.Limit, b.Used, b.Waiting, b.paused = st.Limit, st.Used, len(st.Waiters), st.Stored && st.Limit == 0
+	for _, r := range st.Waiters {
+		b.OldestWait = earlier(b.OldestWait, r.Requested)
+	}
+	for _, r := range st.Holders {
+		b.OldestHold = earlier(b.OldestHold, r.Requested)
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if byAge(a, b) > 0 {
+		return b
+	}
+	return a
+}
+
+// byAge sorts earlier times first, and those that are not known last.
+func byAge(a, b time.Time) int {
+	switch {
+	case a.IsZero() && b.IsZero():
+		return 0
+	case a.IsZero():
+		return 1
+	case b.IsZero():
+		return -1
+	}
+	return a.Compare(b)
+}
+
+func (a *app) printTop(all []busyQueue, rows int) error {
+	shown := slices.Clone(all[:min(rows, len(all))])
+	for i := range shown {
+		shown[i].OldestWait, shown[i].OldestHold = shown[i].OldestWait.UTC(), shown[i].OldestHold.UTC()
+	}
+	now := time.Now()
+	return a.print(struct {
+		schema
+		AsOf   time.Time   `json:"as_of"`
+		Total  int         `json:"total"`
+		Queues []busyQueue `json:"queues"`
+	}{schemaOf("top"), now.UTC(), len(all), shown}, func(t *table) {
+		waiting := 0
+		for _, q := range all {
+			waiting += q.Waiting
+		}
+		t.line(fmt.Sprintf("%s UTC: %s, %s", now.UTC().Format(time.TimeOnly), count(len(all), "queue", "queues"), count(waiting, "request waits", "requests wait")))
+		t.row("KIND/NAME", "USED", "LIMIT", "WAITING", "OLDEST WAIT", "OLDEST HOLD")
+		for _, q := range shown {
+			limit := strconv.Itoa(q.Limit)
+			if q.paused {
+				limit = "paused"
+			}
+			t.row(q.Name, q.Used, limit, q.Waiting, ago(now, q.OldestWait), ago(now, q.OldestHold))
+		}
+	})
+}
