@@ -4,12 +4,12 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // descs are the metrics. The package's comment says what each means.
 type descs struct {
-	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, overdue, foreign *prometheus.Desc
-	limiterDefault, limiterKeys, limiterFull                                               *prometheus.Desc
-	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobLost, jobFailed                 *prometheus.Desc
-	requests                                                                               *prometheus.Desc
-	sessions, leases, keys, skew                                                           *prometheus.Desc
-	up, revision, answer, lists, dropped                                                   *prometheus.Desc
+	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, unbounded, overdue, foreign *prometheus.Desc
+	limiterDefault, limiterKeys, limiterFull                                                          *prometheus.Desc
+	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobLost, jobFailed                            *prometheus.Desc
+	requests                                                                                          *prometheus.Desc
+	sessions, leases, keys, skew                                                                      *prometheus.Desc
+	up, revision, answer, lists, dropped                                                              *prometheus.Desc
 
 	all []*prometheus.Desc
 }
@@ -32,6 +32,7 @@ func newDescs(namespace string) (d descs) {
 	d.oldestWait = queue("oldest_wait_seconds", "Age of the oldest request that waits, by the clocks of its process and of the exporter; 0 if none waits.")
 	d.oldestHold = queue("oldest_hold_seconds", "Greatest possible age of the oldest hold; 0 if no request holds.")
 	d.maxHold = queue("oldest_hold_max_hold_seconds", "MaxHold of the request with the oldest hold, if it has one.")
+	d.unbounded = queue("oldest_unbounded_hold_seconds", "Greatest possible age of the oldest hold without a stored MaxHold; 0 if there is none.")
 	d.overdue = queue("overdue_holders", "Requests that have held for longer than their MaxHold since the exporter saw the grant.")
 	d.foreign = queue("foreign_keys", "Keys in the range of the queue that another program has written, or that have no lease.")
 

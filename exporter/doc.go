@@ -40,6 +40,7 @@
 //	etcdkit_oldest_wait_seconds              age of the oldest of them, or 0
 //	etcdkit_oldest_hold_seconds              age of the oldest hold, or 0
 //	etcdkit_oldest_hold_max_hold_seconds     MaxHold of that request, if it has one that is stored
+//	etcdkit_oldest_unbounded_hold_seconds    age of the oldest hold without a stored MaxHold, or 0
 //	etcdkit_overdue_holders                  holders that have held for longer than their stored MaxHold
 //	etcdkit_foreign_keys                     keys that are not of this library or have no lease
 //

@@ -117,6 +117,7 @@ func TestAges(t *testing.T) {
 	near(t, 600, of("oldest_hold_seconds"), "from the request")
 	near(t, 600, of("oldest_wait_seconds"), "from the request")
 	require.Equal(t, 3600.0, of("oldest_hold_max_hold_seconds"))
+	require.Zero(t, of("oldest_unbounded_hold_seconds"))
 	require.Zero(t, of("overdue_holders"))
 
 	// An answer of etcd confirms that the request still waits, by the clock that was set.
@@ -140,4 +141,24 @@ func TestAges(t *testing.T) {
 	require.Zero(t, late.series()["overdue_holders{"+queue("semaphore", "x")+"}"])
 	require.NoError(t, next.Release(ctx))
 	e.shows(map[string]float64{"overdue_holders{" + queue("semaphore", "x") + "}": 0, "oldest_hold_seconds{" + queue("semaphore", "x") + "}": 0})
+}
+
+// The oldest hold without a MaxHold has an age of its own: an older one with a MaxHold does not hide it.
+func TestUnboundedHold(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	sm, err := concurrency.NewSemaphore(s, "x", 2, nil)
+	require.NoError(t, err)
+	acquire(t, ctx, sm, concurrency.MaxHold(time.Hour))
+	c := newClock()
+	e := f.export(s, &exporter.Options{Now: c.now, Probe: 200 * time.Millisecond})
+	of := func(name string) float64 { return e.series()[name+"{"+queue("semaphore", "x")+"}"] }
+	e.reaches(f)
+	acquire(t, ctx, sm)
+	e.reaches(f)
+	c.add(10 * time.Minute)
+	require.Equal(t, 3600.0, of("oldest_hold_max_hold_seconds"), "of the older one")
+	near(t, 600, of("oldest_unbounded_hold_seconds"), "of the other")
 }

@@ -81,7 +81,7 @@ func both(n fleet.Summary, d descs, of []string, now int64) []sample {
 }
 
 func holds(n fleet.Summary, d descs, of []string, now int64, overdue int) []sample {
-	out := []sample{{d.oldestHold, age(now, n.OldestHold), of}, {d.overdue, float64(overdue), of}}
+	out := []sample{{d.oldestHold, age(now, n.OldestHold), of}, {d.unbounded, age(now, n.Unbounded), of}, {d.overdue, float64(overdue), of}}
 	if n.MaxHold > 0 {
 		out = append(out, sample{d.maxHold, seconds(n.MaxHold), of})
 	}

@@ -88,6 +88,9 @@ func (lim *Limiter) Sum(now int64) (out Sum) {
 			continue
 		}
 		out.Late += n.Overdue(now)
+		if n.Unbounded != 0 && (out.Unbounded == 0 || n.Unbounded < out.Unbounded) {
+			out.Unbounded = n.Unbounded
+		}
 		if n.OldestHold != 0 && (out.OldestHold == 0 || n.OldestHold < out.OldestHold) {
 			out.OldestHold, out.MaxHold = n.OldestHold, n.MaxHold
 		}

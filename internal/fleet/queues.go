@@ -61,6 +61,7 @@ type Summary struct {
 	OldestWait int64 // when the oldest waiting request was made; 0: none waits
 	OldestHold int64 // the earliest time of the oldest grant; 0: none holds
 	MaxHold    int64 // of that request, or 0
+	Unbounded  int64 // as OldestHold, of the requests without a MaxHold
 	ends       []int64
 }
 
@@ -175,6 +176,9 @@ func (l *Queue) settle(revision, now int64) {
 		e := l.entries[r.Key]
 		if e.seen == 0 {
 			e.since, e.seen = min(max(e.at, l.from), now), now
+		}
+		if e.maxHold == 0 && (l.Now.Unbounded == 0 || e.since < l.Now.Unbounded) {
+			l.Now.Unbounded = e.since
 		}
 		if l.Now.OldestHold == 0 || e.since < l.Now.OldestHold {
 			l.Now.OldestHold, l.Now.MaxHold = e.since, e.maxHold
