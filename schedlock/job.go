@@ -89,6 +89,7 @@ func (j *Job) Next(t time.Time) time.Time {
 		})
 	}
 	j.begin.Do(func() {
+		j.locker.register(j)
 		if j.settings.misfire == Once || j.settings.retries > 0 {
 			j.locker.sess.Background(j.catchUp)
 		}

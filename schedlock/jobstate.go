@@ -32,6 +32,7 @@ type job struct {
 	former   any                  // the caller before, if it was another one
 	called   time.Time            // the tick of the last call
 	doubled  bool                 // two calls for one tick have been logged
+	asked    *Job                 // the one that runs what RequestRun asks for, or nil
 }
 
 // memory is the number of claims that are remembered of each job.
@@ -132,6 +133,9 @@ func (l *Locker) resync() {
 		for _, r := range j.runs {
 			l.sess.Background(func() { _ = r.Check(r.claim.epoch.Context()) })
 		}
+		if j.asked != nil {
+			l.sess.Background(func() { l.readRequested(j) })
+		}
 		j.floor = time.Time{} // it may have been deleted
 		j.notify()
 		j.mu.Unlock()
@@ -175,6 +179,10 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 			if ev.Kv.ModRevision > r.claim.token {
 				r.lockLost()
 			}
+		}
+	case key == j.keys.RequestedRun():
+		if !gone {
+			j.requested(ev.Kv)
 		}
 	case strings.HasPrefix(key, j.keys.Floors()):
 		switch tick, ok := j.keys.ParseFloor(key); {

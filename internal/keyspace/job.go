@@ -25,6 +25,9 @@ func (j Job) Cooldown() string { return j.Range + "hold" }
 // Pause exists while the job is paused.
 func (j Job) Pause() string { return j.Range + "pause" }
 
+// RequestedRun asks the processes that use the job to run it now, on a lease of its own.
+func (j Job) RequestedRun() string { return j.Range + "requested" }
+
 // Operated is put by each Pause and Resume, so that a late copy of one cannot undo the
 // next.
 func (j Job) Operated() string { return j.Range + "operated" }

@@ -36,7 +36,7 @@ func (a *app) complete(root *cobra.Command) {
 	for path, names := range map[string]func(keyspace.Space) []listing{
 		"show": queuesIn, "limit": queuesIn, "evict": queuesIn, "run": queuesIn, "hold": queuesIn, "release": queuesIn,
 		"elections step-down": elections,
-		"jobs history":        jobs, "jobs watch": jobs, "jobs pause": jobs, "jobs resume": jobs, "jobs unlock": jobs, "jobs forget": jobs,
+		"jobs history":        jobs, "jobs watch": jobs, "jobs pause": jobs, "jobs resume": jobs, "jobs unlock": jobs, "jobs forget": jobs, "jobs trigger": jobs,
 		"requests list": stores, "requests stats": stores, "requests get": stores, "requests resolve": stores, "requests delete": stores,
 	} {
 		if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.CommandPath() == "etcdkit "+path {

@@ -16,21 +16,19 @@ import (
 func (a *app) jobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List scheduled jobs, show their runs, pause, resume, unlock and forget them",
+		Short: "List scheduled jobs, show their runs, pause, resume, unlock, trigger and forget them",
 		Long: `List the jobs of package schedlock with their states and their latest runs.
 
 STATE is running, cooling down (AtLeast keeps the job from starting) or idle, and paused beside one of
 these. NEXT is the next fire time. It is known for a job with a period while a process that uses the job
-lives; a schedule of times of day is known to the services alone.
-
-A run by hand needs the function of the job, which only its services have: see Job.Trigger.`,
+lives; a schedule of times of day is known to the services alone.`,
 		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.open(cmd.Context(), "jobs", &concurrency.SessionOptions{}, a.listJobs)
 		},
 	}
-	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), a.jobUnlock(), a.jobForget())
+	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), a.jobUnlock(), a.jobTrigger(), a.jobForget())
 	return cmd
 }
 

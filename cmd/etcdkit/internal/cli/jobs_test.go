@@ -105,6 +105,23 @@ func TestJobsUnlock(t *testing.T) {
 	f.golden("jobs-unlock")
 }
 
+func TestJobsTrigger(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.process("web-7")
+	end := make(chan struct{})
+	job, err := l.Job("invoices", schedlock.Periods(24*time.Hour), func(context.Context, *schedlock.Run) error { <-end; return nil })
+	require.NoError(t, err)
+	job.Next(time.Now()) // as a cron library does
+	f.shell("jobs trigger -N test invoices")
+	require.NoError(t, l.Pause(testkit.Context(t), "invoices", "not yet", schedlock.BeforeFirstRun()))
+	f.shell("jobs trigger -N test invoices --wait 1s")
+	require.NoError(t, l.Resume(testkit.Context(t), "invoices"))
+	f.shell("jobs trigger -N test invoices --wait 1m --reason 'customer waits'")
+	close(end)
+	f.golden("jobs-trigger")
+}
+
 func TestJobsForget(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

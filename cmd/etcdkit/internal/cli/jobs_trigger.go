@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+func (a *app) jobTrigger() *cobra.Command {
+	var reason string
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "trigger NAME",
+		Short: "Ask the processes of a job to run it now, once",
+		Long: `Ask the processes of a job to run it now, once, as a tick of its own, and wait until one has started it. Its
+function is in the services: they must use the job through Locker.Job. If none starts it within --wait,
+because the job is paused, runs or cools down, or because no such process lives, the exit code is 75; a
+process that receives the request within a minute may start it later.`,
+		Example: "etcdkit jobs trigger -N payments invoices --reason 'customer waits'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.locker(cmd.Context(), "jobs trigger", func(ctx context.Context, l *schedlock.Locker) error {
+				tick, err := l.RequestRun(ctx, args[0], reason)
+				if err != nil {
+					return err
+				}
+				r, err := started(context.WithoutCancel(ctx), cmd.Context(), l, args[0], tick, wait)
+				if err != nil {
+					return err
+				}
+				return a.printRun(args[0], showRun(r))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the logs of the services")
+	cmd.Flags().DurationVar(&wait, "wait", 10*time.Second, "how long to wait for the start")
+	return cmd
+}
+
+// started waits until a tick has a record.
+func started(ctx, caller context.Context, l *schedlock.Locker, name string, tick time.Time, wait time.Duration) (schedlock.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	defer context.AfterFunc(caller, cancel)()
+	for {
+		r, err := l.Get(ctx, name, tick)
+		if err == nil || !errors.Is(err, schedlock.ErrGone) && ctx.Err() == nil {
+			return r, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			if err := caller.Err(); err != nil {
+				return r, err
+			}
+			return r, &exitError{exitNotAcquired, fmt.Errorf("job %s: no process has started it within %v; 'etcdkit jobs' shows whether it is paused or runs", name, wait)}
+		}
+	}
+}
