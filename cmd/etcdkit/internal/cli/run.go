@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -223,13 +222,11 @@ func names(all []guard.Process) string {
 
 // environment is that of the command. A name appears once, so a nested run sees its own values.
 func (x execution) environment(a *app, p *concurrency.Permit) []string {
-	key := p.Guard()
+	guard := p.Guard()
 	own := []string{
 		"ETCDKIT_KIND=" + string(x.kind), "ETCDKIT_NAME=" + x.name, "ETCDKIT_NAMESPACE=" + a.etcd.namespace,
-		fmt.Sprintf("ETCDKIT_TOKEN=%d", p.Token()), "ETCDKIT_GUARD_KEY=" + string(key.Key),
-	}
-	if at, ok := key.TargetUnion.(*etcdserverpb.Compare_ModRevision); ok {
-		own = append(own, fmt.Sprintf("ETCDKIT_GUARD_MOD_REVISION=%d", at.ModRevision))
+		fmt.Sprintf("ETCDKIT_TOKEN=%d", p.Token()), "ETCDKIT_GUARD_KEY=" + string(guard.KeyBytes()),
+		fmt.Sprintf("ETCDKIT_GUARD_MOD_REVISION=%d", p.Token()), // the guard compares with it
 	}
 	var all []string
 	for _, inherited := range os.Environ() {
