@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/cost"
 )
 
 func totaled(t testing.TB, s *concurrency.Session, name string, limit, total int) *concurrency.KeyedLimiter {
@@ -215,6 +216,7 @@ func TestKeyedLimiterTxns(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	s, c := f.Session(idle())
+	cost.New(ctx, t, f.Cluster).Started(c)
 	lim := totaled(t, s, "llm", 3, 4)
 	require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx), "it compares the limits")
 	txns := func(do func()) (int, int) {

@@ -128,6 +128,7 @@ var patterns = []pattern{
 	{regexp.MustCompile(`\b3\.\d\.\d+\b`), "3.6.16"},
 	{regexp.MustCompile(`\b2h59m\d+s\b`), "2h59m59s"},
 	{regexp.MustCompile(`\bterm \d+`), "term 2"},
+	{regexp.MustCompile(`\b\d+ live sessions`), "8 live sessions"}, // one that is being closed may count
 	{regexp.MustCompile(`\d+\.\d MiB`), "20.5 MiB"},
 	{regexp.MustCompile(`\b\d+s\b`), "2s"},
 	{regexp.MustCompile(` {2,}`), "  "},

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
@@ -18,6 +20,13 @@ func TestMain(m *testing.M) {
 	case os.Getenv(asCommand) != "":
 		_ = os.Unsetenv(asCommand)
 		os.Exit(Main(os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	}
+	// What this process ignores, as nohup and a script's background job have it, its children ignore too.
+	// They do not ignore what it catches.
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	embedtest.Main(m)
 }
