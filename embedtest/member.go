@@ -129,7 +129,7 @@ func (m *member) start() error {
 	if m.front != nil {
 		m.front.lift()
 	}
-	waitForForks()
+	m.waitForLocks()
 	r := &running{registered: make(chan struct{})}
 	r.ctx, r.end = context.WithCancelCause(context.Background())
 	if err := m.launch(r); err != nil {
