@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,9 +26,12 @@ type Opening struct {
 }
 
 // Open creates a watch and returns why it has ended. Its functions are called by this goroutine.
+//
+// etcd answers no probe while the first revision of a watch is still to come (progressIfSync of its
+// watchable store), which in a quiet etcd can take hours. So the watch begins with the revision before.
 func (s *Source) Open(ctx context.Context, o Opening) error {
 	marked := s.mark(ctx)
-	events, stop, err := s.watch(ctx, o.Prefix, clientv3.WithPrefix(), clientv3.WithRev(o.From), clientv3.WithProgressNotify(), clientv3.WithFragment())
+	events, stop, err := s.watch(ctx, o.Prefix, clientv3.WithPrefix(), clientv3.WithRev(max(o.From-1, 1)), clientv3.WithProgressNotify(), clientv3.WithFragment())
 	if err != nil {
 		return err
 	}
@@ -42,6 +46,7 @@ func (s *Source) Open(ctx context.Context, o Opening) error {
 			if err := ended(resp, ok); err != nil {
 				return err
 			}
+			resp.Events = slices.DeleteFunc(resp.Events, func(ev *clientv3.Event) bool { return ev.Kv.ModRevision < o.From })
 			answered, err = time.Now(), o.Received(resp)
 		case <-probes.C:
 			if time.Since(answered) > 3*o.Probe {

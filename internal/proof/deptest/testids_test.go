@@ -46,7 +46,7 @@ func requiredIDs() []string {
 	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
-	add("A", "%d", 1, 91)
+	add("A", "%d", 1, 92)
 	return ids
 }
 
