@@ -22,8 +22,8 @@ var (
 // requiredIDs lists what docs/tested-failures.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples to the protocol
 // (S: safety, L: liveness), to the index of requests and permits (W), to hooks (H), to limits by key (N) and to a
-// picture of the fleet (O), lessons of other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), and what attacks on a
-// finished version have found (A). Numbers that are left out belong to packages and modes that
+// picture of the fleet (O), lessons of other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), what a command under
+// a lock can outlive (R), what can reach a console (C), and what attacks on a finished version have found (A). Numbers that are left out belong to packages and modes that
 // do not exist yet.
 func requiredIDs() []string {
 	var ids []string
@@ -46,6 +46,8 @@ func requiredIDs() []string {
 	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
+	add("R", "%d", 1, 7)
+	add("C", "%d", 1, 2)
 	add("A", "%d", 1, 92)
 	return ids
 }
