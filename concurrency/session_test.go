@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -199,4 +200,38 @@ func TestSessionOptions(t *testing.T) {
 	_, err = concurrency.NewSession(done, c.Client, "test", nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, c.Requests(), "nothing was asked of etcd")
+}
+
+// A session that only reads, for tools, shows the state and takes no lease; what needs one fails at once.
+func TestSessionThatOnlyReads(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := testkit.Context(t)
+	holder, _ := f.Session(&concurrency.SessionOptions{Owner: "a"})
+	sm, err := concurrency.NewSemaphore(holder, "charge", 1, nil)
+	require.NoError(t, err)
+	p, err := sm.Acquire(ctx)
+	require.NoError(t, err)
+	c := f.NewClient(t, nil)
+	s, err := concurrency.NewSession(engine.Reader(ctx), c.Client, "test", &concurrency.SessionOptions{Prefix: f.Root, Owner: "b"})
+	require.NoError(t, err)
+	reader, err := concurrency.NewSemaphore(s, "charge", 0, &concurrency.SemaphoreOptions{AdoptLimit: true})
+	require.NoError(t, err)
+	st, err := reader.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, p.Token(), st.Holders[0].Token)
+	_, err = reader.Acquire(ctx)
+	require.ErrorIs(t, err, engine.ErrReader)
+	require.Zero(t, s.Lease())
+	require.NoError(t, s.Close(ctx))
+	_, err = reader.Status(ctx)
+	require.ErrorIs(t, err, concurrency.ErrClosed)
+	require.Zero(t, c.Requests()["LeaseGrant"], c.Requests())
+
+	cut := f.NewClient(t, nil)
+	cut.Cut()
+	soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	_, err = concurrency.NewSession(engine.Reader(soon), cut.Client, "test", &concurrency.SessionOptions{Prefix: f.Root})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

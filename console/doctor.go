@@ -51,9 +51,12 @@ func (c *console) examine(ctx context.Context) (all []finding, err error) {
 	if alarms, err := client.AlarmList(ctx); err == nil && len(alarms.Alarms) > 0 {
 		all = append(all, finding{"alarms", fmt.Sprint(alarms.Alarms), "With NOSPACE nothing new is acquired; permits are kept and released.", true})
 	}
-	if lease := c.sess.Lease(); lease == 0 {
+	switch {
+	case c.inner.Reads():
+		all = append(all, finding{Check: "session", Text: "this console only reads, and is no session"})
+	case c.sess.Lease() == 0:
 		all = append(all, finding{"session", "this console's session has no lease at the moment", "It takes a new one as soon as etcd grants it.", true})
-	} else {
+	default:
 		all = append(all, finding{Check: "session", Text: "this console's session is alive"})
 	}
 	return all, nil

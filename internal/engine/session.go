@@ -44,6 +44,7 @@ type Session struct {
 	opts    Options
 	space   keyspace.Space
 	lease   lease.API
+	reads   bool // without a lease: see Reader
 	source  *mirror.Source
 	nonces  atomic.Uint64 // the number of the latest Nonce
 	seen    atomic.Int64  // greatest revision of etcd that was ever met
@@ -88,7 +89,7 @@ type Session struct {
 const writesAtOnce = 8
 
 // New takes a lease in etcd and starts a session. ctx bounds this call only. After an error
-// nothing is left in etcd that does not expire by itself.
+// nothing is left in etcd that does not expire by itself. Reader says what a ctx of it changes.
 func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts Options) (*Session, error) {
 	s := &Session{
 		client: etcd, opts: opts, space: space,
@@ -106,6 +107,9 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
 	opening, cancel := s.Open(ctx)
 	defer cancel()
+	if s.reads = ctx.Value(readerKey{}) != nil; s.reads {
+		return s.openReader(opening)
+	}
 	e, err := s.openEpoch(opening)
 	if err != nil {
 		if s.accept.Err() != nil {
@@ -341,8 +345,11 @@ func (s *Session) become(e *Epoch) {
 }
 
 // Live returns the present epoch, and waits for one between two leases. It
-// returns ErrClosed, or ctx's error joined with why there is no lease.
+// returns ErrClosed, ctx's error joined with why there is no lease, or ErrReader.
 func (s *Session) Live(ctx context.Context) (*Epoch, error) {
+	if s.reads {
+		return nil, ErrReader
+	}
 	for {
 		s.mu.Lock()
 		e, turn := s.current, s.turn

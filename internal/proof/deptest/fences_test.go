@@ -30,11 +30,11 @@ var fences = []fence{
 		planted: [2]string{"internal/queue/queue.go", module + "/concurrency"},
 	},
 	{
-		name: "only concurrency, schedlock, idempotency and the console import the engine",
-		why:  "it is the inside of a Session, which these three build on, and of which the console shows what they do not: the stores, sessions and members of etcd; what the parts below it need, they are given",
+		name: "only concurrency, schedlock, idempotency, the console and the command import the engine",
+		why:  "it is the inside of a Session, which these three build on, and of which the console shows what they do not: the stores, sessions and members of etcd; verbs that only read start it without a lease; what the parts below it need, they are given",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(dir, "internal/engine") && !f.test && !slices.Contains([]string{"concurrency", "schedlock", "idempotency", "console"}, f.dir)
+			return ok && within(dir, "internal/engine") && !f.test && !slices.Contains([]string{"concurrency", "schedlock", "idempotency", "console", "cmd/etcdkit/internal/cli"}, f.dir)
 		},
 		planted: [2]string{"internal/mirror/mirror.go", module + "/internal/engine"},
 	},

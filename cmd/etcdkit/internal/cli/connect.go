@@ -12,9 +12,12 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"golang.org/x/term"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -115,6 +118,25 @@ func (c *connection) auth() (*clientv3.AuthConfig, error) {
 	return &clientv3.AuthConfig{Username: name, Password: password}, nil
 }
 
+// withReason adds to an error that etcd has not answered why there is no connection, if that is so. etcd's
+// client repeats requests that only read until their ctx ends, and forgets the reason; it does not repeat
+// this one.
+func withReason(client *clientv3.Client, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) || grpcCode(codes.Unavailable)(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(client.Ctx(), reasonTime)
+	defer cancel()
+	_, reason := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
+	if status.Code(reason) != codes.Unavailable {
+		return err
+	}
+	return fmt.Errorf("%w\n%w", err, reason)
+}
+
+// reasonTime bounds what a failed verb waits for its reason.
+const reasonTime = 500 * time.Millisecond
+
 // unreachable adds to an error which endpoints were tried.
 func (c *connection) unreachable(err error) error {
 	return fmt.Errorf("etcd at %s: %w", strings.Join(c.spec.Endpoints, ","), err)
@@ -163,14 +185,14 @@ func (a *app) connected(ctx context.Context, opts *concurrency.SessionOptions, f
 	defer cancel()
 	sess, err := concurrency.NewSession(opening, client, a.etcd.namespace, opts)
 	if err != nil {
-		return a.etcd.unreachable(err)
+		return a.etcd.unreachable(withReason(client, err))
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = sess.Close(closing) // at worst its lease expires
 	}()
-	return fn(ctx, client, sess)
+	return withReason(client, fn(ctx, client, sess))
 }
 
 // owner is the name by which other processes see the session of a verb. Notices and records have it, so

@@ -7,11 +7,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // The connection can be configured as etcdctl's, and a flag counts more than its variable.
@@ -58,13 +64,14 @@ func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	for _, verb := range []string{"ls", "show x", "limit x 3", "evict x 1 --yes", "elections"} {
+	for _, verb := range []string{"ls", "ls -N ''", "show x", "limit x 3", "evict x 1 --yes", "elections", "jobs", "jobs watch x", "requests", "requests list x", "console"} {
 		var out, errs bytes.Buffer
-		args := append(strings.Fields(verb), "--endpoints", l.Addr().String(), "-N", "test", "--command-timeout", "300ms")
+		args := append([]string{"-N", "test", "--endpoints", l.Addr().String(), "--command-timeout", "300ms"}, words(t, verb)...)
 		code := execute(testkit.Context(t), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		require.Equal(t, exitUnreachable, code, verb)
 		require.Contains(t, errs.String(), l.Addr().String(), verb)
 		require.Contains(t, errs.String(), "etcdkit doctor", verb)
+		require.Contains(t, errs.String(), "refused", verb)
 		require.Empty(t, out.String(), verb)
 	}
 }
@@ -89,6 +96,7 @@ func TestDenied(t *testing.T) {
 		require.Equal(t, exitDenied, r.code, "%s: %s", name, r.err)
 		require.Contains(t, r.err, "--user", name)
 		require.NotContains(t, r.err, "wrong", name)
+		require.Equal(t, name == "no permission", strings.Contains(r.err, "roles"), "%s: %s", name, r.err)
 	}
 	r := run("ls", "--user", "root", "--password", "secret")
 	require.Zero(t, r.code, r.err)
@@ -124,4 +132,87 @@ func (s *signalled) Write(p []byte) (int, error) {
 		s.do()
 	}
 	return n, err
+}
+
+// Verbs that change nothing need read permission alone, and take no lease.
+func TestReadOnlyUser(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, nil)
+	ctx := testkit.Context(t)
+	admin := etcd.Client()
+	_, err := admin.RoleAdd(ctx, "reader")
+	require.NoError(t, err)
+	const root = keyspace.DefaultPrefix + "/v1/test/"
+	_, err = admin.RoleGrantPermission(ctx, "reader", root, clientv3.GetPrefixRangeEnd(root), clientv3.PermissionType(clientv3.PermRead))
+	require.NoError(t, err)
+	_, err = admin.UserAdd(ctx, "reader", "secret")
+	require.NoError(t, err)
+	_, err = admin.UserGrantRole(ctx, "reader", "reader")
+	require.NoError(t, err)
+	require.NoError(t, etcd.AddUser(ctx, "guest", "secret", "/elsewhere/"))
+	require.NoError(t, etcd.EnableAuth(ctx, "root", "secret"))
+	fill(t, testkit.SessionOn(t, etcd.Client(), keyspace.DefaultPrefix, &concurrency.SessionOptions{Owner: "web-7"}))
+	leases := func() (ids []clientv3.LeaseID) {
+		resp, err := etcd.Client().Leases(ctx)
+		require.NoError(t, err)
+		for _, l := range resp.Leases {
+			ids = append(ids, l.ID)
+		}
+		return ids
+	}
+	before := leases()
+	run := func(verb, user string) result {
+		out := signalled{do: func() {}}
+		var errs bytes.Buffer
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if strings.Contains(verb, "-w") || verb == "console" { // it lasts until it is interrupted
+			out.at, out.do = "\n", func() { require.ElementsMatch(t, before, leases(), verb); cancel(interrupted{syscall.SIGINT}) }
+		}
+		args := append(strings.Fields(verb), "--endpoints", strings.Join(etcd.Endpoints(), ","), "-N", "test", "--user", user+":secret")
+		code := execute(ctx, args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		return result{code, out.String(), errs.String()}
+	}
+	for _, verb := range []string{
+		"ls", "top", "elections", "jobs", "requests", "console",
+		"show charge", "show charge -w", "show election/shard-7", "show limiter/api", "show limiter/api/tenant-7", "show rate/mail",
+		"limit charge", "limit limiter/api", "limit rate/mail",
+		"jobs history sweep", "requests list orders", "requests stats orders",
+	} {
+		r := run(verb, "reader")
+		require.Contains(t, []int{0, 130}, r.code, "%s: %s", verb, r.err)
+		require.NotEmpty(t, r.out, verb)
+		require.ElementsMatch(t, before, leases(), verb)
+		require.Equal(t, exitDenied, run(verb, "guest").code, verb)
+	}
+	require.Equal(t, exitDenied, run("jobs watch sweep", "guest").code)
+	for _, verb := range []string{"limit charge 3", "limit limiter/api/tenant-7 --clear", "evict charge 1 --yes", "elections step-down shard-7 --yes", "jobs pause sweep --reason x", "console --write"} {
+		require.Equal(t, exitDenied, run(verb, "reader").code, verb)
+	}
+}
+
+// fill leaves something of each kind in a namespace.
+func fill(t *testing.T, sess *concurrency.Session) {
+	ctx := testkit.Context(t)
+	held := func(_ *concurrency.Permit, err error) { require.NoError(t, err) }
+	sm, err := concurrency.NewSemaphore(sess, "charge", 2, nil)
+	require.NoError(t, err)
+	held(sm.Acquire(ctx))
+	el, err := concurrency.NewElection(sess, "shard-7")
+	require.NoError(t, err)
+	held(el.Campaign(ctx))
+	kl, err := concurrency.NewKeyedLimiter(sess, "api", 5, &concurrency.KeyedLimiterOptions{Total: 200})
+	require.NoError(t, err)
+	held(kl.Key("tenant-7").Acquire(ctx))
+	rl, err := concurrency.NewRateLimiter(sess, "mail", concurrency.Rate{PerSecond: 10, Burst: 1}, nil)
+	require.NoError(t, err)
+	require.NoError(t, rl.Wait(ctx))
+	l, err := schedlock.New(sess, nil)
+	require.NoError(t, err)
+	_, err = l.Do(ctx, "sweep", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Tick(time.Now().Truncate(time.Hour)), schedlock.Every(time.Hour))
+	require.NoError(t, err)
+	st, err := idempotency.NewStore(sess, "orders", nil)
+	require.NoError(t, err)
+	_, err = idempotency.Do(ctx, st, idempotency.Key{Scope: "t", Op: "pay", ID: "1"}, nil, func(context.Context, *idempotency.Attempt) (int, error) { return 7, nil })
+	require.NoError(t, err)
 }

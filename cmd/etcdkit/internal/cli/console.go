@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 func (a *app) console() *cobra.Command {
@@ -37,7 +38,11 @@ addresses need --host, the names by which browsers reach it; the connection is n
 			if err := checkListen(listen, hosts); err != nil {
 				return err
 			}
-			return a.open(cmd.Context(), "console", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+			ctx := cmd.Context()
+			if !write {
+				ctx = engine.Reader(ctx)
+			}
+			return a.open(ctx, "console", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 				return a.serveConsole(ctx, sess, listen, hosts, write)
 			})
 		},

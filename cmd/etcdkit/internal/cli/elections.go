@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 func (a *app) elections() *cobra.Command {
@@ -17,7 +18,7 @@ func (a *app) elections() *cobra.Command {
 		Example: "etcdkit elections -N payments\netcdkit elections step-down -N payments shard-7 --reason 'move to another zone'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.session(cmd.Context(), "elections", a.listElections)
+			return a.session(engine.Reader(cmd.Context()), "elections", a.listElections)
 		},
 	}
 	var reason string

@@ -112,9 +112,10 @@ func grpcCode(of ...codes.Code) func(error) bool {
 var classes = []class{
 	{exitUsage, "", func(err error) bool { var u usageError; return errors.As(err, &u) }},
 	{exitUsage, "", is(concurrency.ErrInvalid)},
-	{exitDenied, "The user of --user needs a role with read and write permission for the prefix of the namespace: see docs/operations.md, roles.",
+	{exitDenied, "Check --user and --password (ETCDCTL_USER, ETCDCTL_PASSWORD).", is(rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty)},
+	{exitDenied, "The user of --user needs a role for the prefix of the namespace; verbs that change nothing need read permission alone: see docs/operations.md, roles.",
 		func(err error) bool {
-			return grpcCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
+			return grpcCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
 		}},
 	{exitLost, "", is(concurrency.ErrLost, concurrency.ErrReleased)},
 	{exitNotAcquired, "'etcdkit show NAME' lists the holders.", is(concurrency.ErrFull)},

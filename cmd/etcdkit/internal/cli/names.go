@@ -17,7 +17,7 @@ func (a *app) withClient(ctx context.Context, fn func(context.Context, *clientv3
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
 	defer cancel()
-	return fn(ctx, client)
+	return withReason(client, fn(ctx, client))
 }
 
 // namesBelow returns the names in the keys below root, sorted. It reads one key of each name: parse

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // one runs fn with a store, bounded by --command-timeout.
@@ -34,7 +35,7 @@ encryption, cannot be read by this command.`,
 		Example: "etcdkit requests get -N payments orders c0535e4be2b79ffd/rE6fr...",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.one(cmd.Context(), "requests get", args[0], nil, func(ctx context.Context, s *idempotency.Store) error {
+			return a.one(engine.Reader(cmd.Context()), "requests get", args[0], nil, func(ctx context.Context, s *idempotency.Store) error {
 				r, out, err := s.Get(ctx, idempotency.Ref(args[1]))
 				if err != nil && (content || !errors.Is(err, idempotency.ErrUnreadable) || r.Ref == "") {
 					return err

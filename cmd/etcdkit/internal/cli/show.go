@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // shownQueue is the state of a queue as JSON.
@@ -72,7 +73,7 @@ is limiter/NAME/KEY; limiter/NAME is its total.
 RENEWED is the time since the request's session renewed its lease. EXPIRES is when the permit is free at
 the latest if the session does not renew again: a dead holder is one whose RENEWED is above a third of
 its TTL. With --watch, the state is printed again after each change, until the command is interrupted;
-with -o json as one line for each.`,
+with -o json as one line for each. Leases are not asked for then, so RENEWED and EXPIRES are "-".`,
 		Example: "etcdkit show -N payments charge\netcdkit show -N payments limiter/api/tenant-7 -w -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,9 +82,9 @@ with -o json as one line for each.`,
 				return err
 			}
 			if watch {
-				return a.watchQueue(cmd.Context(), named)
+				return a.watchQueue(engine.Reader(cmd.Context()), named)
 			}
-			return a.session(cmd.Context(), "show", func(ctx context.Context, sess *concurrency.Session) error {
+			return a.session(engine.Reader(cmd.Context()), "show", func(ctx context.Context, sess *concurrency.Session) error {
 				s, err := named.resolve(ctx, sess)
 				if err != nil {
 					return err

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 func (a *app) top() *cobra.Command {
@@ -34,7 +35,7 @@ each state is one line.`,
 			case rows < 1:
 				return usageError{fmt.Errorf("--rows %d is below 1", rows)}
 			}
-			return a.open(cmd.Context(), "top", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+			return a.open(engine.Reader(cmd.Context()), "top", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 				return a.redraw(ctx, sess, every, rows)
 			})
 		},

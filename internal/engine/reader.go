@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ErrReader: a session that only reads has no lease.
+var ErrReader = errors.New("the session only reads, and has no lease")
+
+type readerKey struct{}
+
+// Reader derives a ctx with which New starts a session without a lease, for tools that only read. It needs
+// read permission alone, writes nothing to etcd, and is not shown among the sessions. Calls that would
+// write on its lease return ErrReader.
+func Reader(ctx context.Context) context.Context { return context.WithValue(ctx, readerKey{}, true) }
+
+// Reads reports whether the session only reads.
+func (s *Session) Reads() bool { return s.reads }
+
+// openReader ends New for a session that only reads. One read shows that etcd answers and permits it.
+func (s *Session) openReader(ctx context.Context) (*Session, error) {
+	close(s.ran)
+	root := s.space.Root()
+	if _, err := s.Read(ctx, root, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(1), clientv3.WithKeysOnly()); err != nil {
+		s.refuse()
+		s.stop()
+		return nil, s.Explain(err)
+	}
+	return s, nil
+}
