@@ -85,10 +85,16 @@ func (c *connection) client(context.Context) (*clientv3.Client, error) {
 		return nil, err
 	}
 	client, err := clientv3.New(*config)
-	if err != nil {
-		return nil, c.unreachable(err)
+	if err == nil {
+		return client, nil
 	}
-	return client, nil
+	anyone := *config // a client without a user sends nothing when it is made
+	anyone.Username, anyone.Password = "", ""
+	if client, e := clientv3.New(anyone); e == nil {
+		err = withReason(client, err)
+		_ = client.Close()
+	}
+	return nil, c.unreachable(err)
 }
 
 // auth returns the user and password, asking a terminal for the latter.

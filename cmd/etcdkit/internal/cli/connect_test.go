@@ -64,7 +64,7 @@ func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	for _, verb := range []string{"ls", "ls -N ''", "show x", "limit x 3", "evict x 1 --yes", "elections", "jobs", "jobs watch x", "requests", "requests list x", "console"} {
+	for _, verb := range []string{"ls", "ls -N ''", "show x", "limit x 3", "evict x 1 --yes", "elections", "jobs", "jobs watch x", "requests", "requests list x", "console", "show x --user a:b --dial-timeout 300ms"} {
 		var out, errs bytes.Buffer
 		args := append([]string{"-N", "test", "--endpoints", l.Addr().String(), "--command-timeout", "300ms"}, words(t, verb)...)
 		code := execute(testkit.Context(t), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
