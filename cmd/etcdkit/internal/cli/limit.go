@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 // newLimit is what `limit` is asked to store.
 type newLimit struct {
 	number        string // "" reads
-	burst         int
+	burst         int // 0 keeps the stored one
 	create, clear bool
 	total         bool
 }
@@ -29,8 +30,8 @@ func (a *app) limit() *cobra.Command {
 nothing is admitted, and all waiters keep their places.
 
 NAME is semaphore/NAME; limiter/NAME for the default of all keys, with --total for the total of them;
-limiter/NAME/KEY for the limit of one key, which --clear removes; rate/NAME for a rate per second, with
---burst. Programs without AdoptLimit that start with another limit than the stored one return
+limiter/NAME/KEY for the limit of one key, which --clear removes; rate/NAME for a rate per second, whose
+burst is kept without --burst. Programs without AdoptLimit that start with another limit than the stored one return
 ErrLimitMismatch: see docs/operations.md, changing a limit.`,
 		Example: "etcdkit limit -N payments charge\netcdkit limit -N payments charge 20\netcdkit limit -N payments limiter/api/tenant-7 --clear\netcdkit limit -N payments rate/mail 50 --burst 10",
 		Args:    cobra.RangeArgs(1, 2),
@@ -42,7 +43,12 @@ ErrLimitMismatch: see docs/operations.md, changing a limit.`,
 			if len(args) == 2 {
 				n.number = args[1]
 			}
-			if n.number == "0" && !n.clear {
+			if cmd.Flags().Changed("burst") && n.burst < 1 {
+				return usageError{fmt.Errorf("--burst %d is below 1", n.burst)}
+			}
+			if zero, err := n.isZero(); err != nil {
+				return err
+			} else if zero {
 				if err := a.confirm(fmt.Sprintf("A limit of 0 pauses %s in all processes", args[0])); err != nil {
 					return err
 				}
@@ -64,7 +70,7 @@ ErrLimitMismatch: see docs/operations.md, changing a limit.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&n.burst, "burst", 1, "of a rate: how many at once after a quiet time")
+	f.IntVar(&n.burst, "burst", 0, "of a rate: how many at once after a quiet time (default the stored one, or 1)")
 	f.BoolVar(&n.create, "create", false, "store a limit for a name that has none")
 	f.BoolVar(&n.clear, "clear", false, "of limiter/NAME/KEY: remove the key's own limit")
 	f.BoolVar(&n.total, "total", false, "of limiter/NAME: the total of all keys")
@@ -103,6 +109,18 @@ func (a *app) changeLimit(ctx context.Context, sess *concurrency.Session, s subj
 	return a.printLimit(ctx, sess, s, n.total)
 }
 
+// isZero reports whether the number is 0, however it is written.
+func (n newLimit) isZero() (bool, error) {
+	if n.number == "" {
+		return false, nil
+	}
+	number, err := strconv.ParseFloat(n.number, 64)
+	if err != nil {
+		return false, usageError{fmt.Errorf("limit %q is not a number", n.number)}
+	}
+	return number == 0, nil
+}
+
 // check returns an error if the flags do not fit the kind.
 func (n newLimit) check(s subject) error {
 	switch {
@@ -110,6 +128,10 @@ func (n newLimit) check(s subject) error {
 		return usageError{fmt.Errorf("%s: the limit of a %s is 1 and cannot be changed", s, s.kind)}
 	case n.clear && (s.key == "" || n.number != ""):
 		return usageError{fmt.Errorf("%s: --clear is for limiter/NAME/KEY, without a number", s)}
+	case n.create && n.number == "":
+		return usageError{fmt.Errorf("%s: --create needs a number", s)}
+	case n.burst > 0 && (s.kind != concurrency.KindRate || n.number == ""):
+		return usageError{fmt.Errorf("%s: --burst is for rate/NAME, with a number", s)}
 	case n.total && (s.kind != concurrency.KindLimiter || s.key != ""):
 		return usageError{fmt.Errorf("%s: --total is for limiter/NAME", s)}
 	}
@@ -180,7 +202,12 @@ func (a *app) changeRate(ctx context.Context, sess *concurrency.Session, s subje
 		if err != nil {
 			return usageError{fmt.Errorf("rate %q is not a number", n.number)}
 		}
-		if err := l.SetRate(ctx, concurrency.Rate{PerSecond: rate, Burst: n.burst}, opts...); err != nil {
+		st, err := l.Status(ctx)
+		if err != nil {
+			return err
+		}
+		burst := cmp.Or(n.burst, st.Rate.Burst, 1)
+		if err := l.SetRate(ctx, concurrency.Rate{PerSecond: rate, Burst: burst}, opts...); err != nil {
 			return err
 		}
 	}
