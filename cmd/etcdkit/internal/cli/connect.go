@@ -65,6 +65,9 @@ func (c *connection) newConfig() (*clientv3.Config, error) {
 	if len(c.spec.Endpoints) == 0 {
 		return nil, usageError{errors.New("--endpoints is empty")}
 	}
+	if c.timeout <= 0 || c.spec.DialTimeout <= 0 {
+		return nil, usageError{errors.New("--command-timeout and --dial-timeout are positive")}
+	}
 	auth, err := c.auth()
 	if err != nil {
 		return nil, err

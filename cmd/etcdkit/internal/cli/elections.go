@@ -45,16 +45,19 @@ func (a *app) elections() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				st, err := el.Status(ctx)
+				if err != nil {
+					return err
+				}
 				asked, err := el.StepDown(ctx, reason)
 				if err != nil {
 					return err
 				}
-				return a.print(showLeader(named.name, asked, 0), func(t *table) {
-					if asked.Elected() {
-						t.line(fmt.Sprintf("election/%s: %s (token %d) was asked to step down", named.name, asked.Owner, asked.Token))
-					} else {
-						t.line(fmt.Sprintf("election/%s has no leader", named.name))
-					}
+				if !asked.Elected() {
+					return fmt.Errorf("election/%s has no leader, and no process was asked ('etcdkit elections' lists the elections)", named.name)
+				}
+				return a.print(showLeader(named.name, asked, len(st.Waiters)), func(t *table) {
+					t.line(fmt.Sprintf("election/%s: %s (token %d) was asked to step down", named.name, asked.Owner, asked.Token))
 				})
 			})
 		},

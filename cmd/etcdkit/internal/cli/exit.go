@@ -38,7 +38,17 @@ func (e usageError) Unwrap() error { return e.error }
 
 // usage returns the error of flags or arguments that could not be parsed.
 func usage(cmd *cobra.Command, err error) error {
-	return usageError{fmt.Errorf("%w\nSee '%s --help'", err, cmd.CommandPath())}
+	see := fmt.Sprintf("See '%s --help'", cmd.CommandPath())
+	if cmd.HasParent() { // cobra suggests verbs, and nothing below them
+		see = "Usage: " + strings.TrimSuffix(cmd.UseLine(), " [flags]") + "\n" + see
+		cmd.SuggestionsMinimumDistance = 2
+		if args := cmd.Flags().Args(); cmd.HasAvailableSubCommands() && len(args) > 0 {
+			for _, s := range cmd.SuggestionsFor(args[0]) {
+				see = fmt.Sprintf("Did you mean '%s %s'?\n%s", cmd.CommandPath(), s, see)
+			}
+		}
+	}
+	return usageError{fmt.Errorf("%w\n%s", err, see)}
 }
 
 // interrupted is the end of a verb by a signal.

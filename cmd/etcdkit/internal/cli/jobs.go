@@ -29,6 +29,7 @@ lives; a schedule of times of day is known to the services alone.`,
 			return a.open(engine.Reader(cmd.Context()), "jobs", &concurrency.SessionOptions{}, a.listJobs)
 		},
 	}
+	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List the jobs, as 'etcdkit jobs' does", Args: cobra.NoArgs, RunE: cmd.RunE, Example: "etcdkit jobs list -N payments"})
 	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), a.jobUnlock(), a.jobTrigger(), a.jobForget())
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 // newLimit is what `limit` is asked to store.
 type newLimit struct {
 	number        string // "" reads
-	burst         int // 0 keeps the stored one
+	burst         int    // 0 keeps the stored one
 	create, clear bool
 	total         bool
 }

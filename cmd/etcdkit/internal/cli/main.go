@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -58,7 +59,11 @@ func execute(ctx context.Context, args []string, std Streams) int {
 	}
 	code, text := explain(err)
 	if text != "" {
-		fmt.Fprintf(std.Err, "%s: %s\n", cmd.CommandPath(), text)
+		lines := strings.Split(text, "\n")
+		for i := range lines { // texts of other processes may be in it
+			lines[i] = printable(strings.ReplaceAll(lines[i], "\t", "  "))
+		}
+		fmt.Fprintf(std.Err, "%s: %s\n", cmd.CommandPath(), strings.Join(lines, "\n"))
 	}
 	return code
 }

@@ -1,13 +1,20 @@
 package cli
 
 import (
+	"bytes"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // asCommand has the test binary be the command.
@@ -29,4 +36,47 @@ func TestMain(m *testing.M) {
 		}
 	}
 	embedtest.Main(m)
+}
+
+// A wrong command line is refused before etcd is asked, with what would be right.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for line, text := range map[string]string{
+		"lss":                         "ls",
+		"jobs pasue x":                "Did you mean 'etcdkit jobs pause'?",
+		"elections stepdown x":        "Did you mean 'etcdkit elections step-down'?",
+		"show":                        "Usage: etcdkit show NAME",
+		"evict charge":                "Usage: etcdkit evict NAME TOKEN",
+		"requests list":               "Usage: etcdkit requests list STORE",
+		"completion foo":              `unknown command "foo"`,
+		"ls -N x --command-timeout 0": "--command-timeout",
+		"top -N x --rows 0":           "--rows",
+	} {
+		var out, errs bytes.Buffer
+		code := execute(testkit.Context(t), append(strings.Fields(line), "--endpoints", "127.0.0.1:1"), Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		require.Equal(t, exitUsage, code, line)
+		require.Contains(t, errs.String(), text, line)
+		require.NotContains(t, errs.String(), `\t`, line)
+		require.Empty(t, out.String(), line)
+	}
+}
+
+// The text of an error can be of another process: it does not steer the operator's terminal.
+func TestErrorsAreEscaped(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	m, err := concurrency.NewMutex(f.session("web-7"), "report")
+	require.NoError(t, err)
+	f.permit(m.Lock(ctx, concurrency.ID("deploy")))
+	resp, err := f.etcd.Client().Get(ctx, f.prefix, clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, kv := range resp.Kvs {
+		forged := strings.ReplaceAll(string(kv.Value), "web-7", `\u001b[2Jweb-7`)
+		_, err := f.etcd.Client().Put(ctx, string(kv.Key), forged, clientv3.WithLease(clientv3.LeaseID(kv.Lease)))
+		require.NoError(t, err)
+	}
+	r := f.run("hold", "-N", "test", "report", "--id", "deploy", "--for", "1m", "-n")
+	require.Equal(t, exitNotAcquired, r.code, r.err)
+	require.Contains(t, r.err, `\x1b[2Jweb-7`)
 }

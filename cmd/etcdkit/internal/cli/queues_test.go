@@ -62,6 +62,8 @@ func TestShow(t *testing.T) {
 	f.shell("show -N test nothing")
 	f.shell("show -N test queue/charge")
 	f.shell("show charge")
+	f.shell("show -N test rate/mail")
+	f.shell("show -N test rate/mail --watch")
 	f.golden("show")
 }
 
@@ -171,6 +173,7 @@ func TestElections(t *testing.T) {
 	f.shell("elections step-down -N test shard-7 --reason 'new release'")
 	f.shell("elections step-down -N test shard-7 --yes --reason 'new release'")
 	testkit.Closed(t, term.StopRequested().Done(), "it is asked")
+	f.shell("elections step-down -N test shard-8 --yes")
 	f.shell("elections step-down -N test semaphore/shard-7 --yes")
 	f.golden("elections")
 }

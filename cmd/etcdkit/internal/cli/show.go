@@ -115,6 +115,9 @@ func (a *app) watchQueue(ctx context.Context, named subject) error {
 		if err != nil {
 			return err
 		}
+		if s.kind == concurrency.KindRate {
+			return usageError{fmt.Errorf("%s: --watch is not for limits of a rate; 'etcdkit show %s' shows the present state", s, s)}
+		}
 		q, err := queueOf(sess, s)
 		if err != nil {
 			return err
@@ -192,7 +195,11 @@ func (a *app) showRate(ctx context.Context, sess *concurrency.Session, s subject
 		Revision number   `json:"revision"`
 		Holders  []holder `json:"holders"`
 	}{schemaOf("rate"), s.name, st.Rate.PerSecond, st.Rate.Burst, st.Stored, st.Shares, number(st.Revision), holders}, func(t *table) {
-		t.line(fmt.Sprintf("%s: %v per second, burst %d, in %d shares, revision %d", s, st.Rate.PerSecond, st.Rate.Burst, st.Shares, st.Revision))
+		if !st.Stored {
+			t.line(fmt.Sprintf("%s: no rate stored, revision %d", s, st.Revision))
+			return
+		}
+		t.line(fmt.Sprintf("%s: %v per second, burst %d, in %s, revision %d", s, st.Rate.PerSecond, st.Rate.Burst, count(st.Shares, "share", "shares"), st.Revision))
 		if len(holders) == 0 {
 			return
 		}
