@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -28,21 +29,21 @@ func (a *app) complete(root *cobra.Command) {
 			return name, s.Store(name).Range, ok
 		}}}
 	}
-	elections := func(s keyspace.Space) []listing {
-		of := ofKind(s, keyspace.Election, concurrency.KindElection)
-		of.before = ""
-		return []listing{of}
-	}
 	for path, names := range map[string]func(keyspace.Space) []listing{
-		"show": queuesIn, "limit": queuesIn, "evict": queuesIn, "run": queuesIn, "hold": queuesIn, "release": queuesIn,
-		"elections step-down": elections,
+		"show": queuesIn, "limit": queuesIn, "evict": queuesIn, "release": queuesIn, "run": nil, "hold": nil,
+		"elections step-down": namesOf(keyspace.Election),
 		"jobs history":        jobs, "jobs watch": jobs, "jobs pause": jobs, "jobs resume": jobs, "jobs unlock": jobs, "jobs forget": jobs, "jobs trigger": jobs,
 		"requests list": stores, "requests stats": stores, "requests get": stores, "requests resolve": stores, "requests delete": stores,
 	} {
 		if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.CommandPath() == "etcdkit "+path {
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-				if len(args) > 0 {
+				switch {
+				case len(args) > 0 && path == "run": // its command
 					return nil, cobra.ShellCompDirectiveDefault
+				case len(args) > 0:
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				case names == nil:
+					return a.names(cmd, typed, namesOf(wanted(cmd.Flags()))), cobra.ShellCompDirectiveNoFileComp
 				}
 				return a.names(cmd, typed, names), cobra.ShellCompDirectiveNoFileComp
 			}
@@ -75,6 +76,26 @@ func queuesIn(s keyspace.Space) []listing {
 		ofKind(s, keyspace.Semaphore, concurrency.KindSemaphore), limiters, ofKind(s, keyspace.Mutex, concurrency.KindMutex),
 		ofKind(s, keyspace.Election, concurrency.KindElection), ofKind(s, keyspace.Rate, concurrency.KindRate),
 	}
+}
+
+// namesOf are the names of one kind, without the kind.
+func namesOf(kind keyspace.Kind) func(keyspace.Space) []listing {
+	return func(s keyspace.Space) []listing {
+		of := ofKind(s, kind, "")
+		of.before = ""
+		return []listing{of}
+	}
+}
+
+// wanted returns the kind of queue that the flags of run or hold ask for.
+func wanted(f *pflag.FlagSet) keyspace.Kind {
+	switch {
+	case f.Changed("limit"):
+		return keyspace.Semaphore
+	case f.Changed("leader"):
+		return keyspace.Election
+	}
+	return keyspace.Mutex
 }
 
 func ofKind(s keyspace.Space, kind keyspace.Kind, as concurrency.QueueKind) listing {

@@ -36,6 +36,12 @@ func TestCompletion(t *testing.T) {
 		"show -N test ":                "semaphore/charge\nmutex/charge\n:4",
 		"show -N test mu":              "mutex/charge\n:4",
 		"evict -N test mutex/":         "mutex/charge\n:4",
+		"evict -N test charge ":        ":4", // a token is no file
+		"run -N test ":                 "charge\n:4",
+		"run -N test charge -- ":       ":0",
+		"hold -N test ":                "charge\n:4",
+		"hold --limit 2 -N test s":     ":4", // it takes no kind
+		"hold --leader -N test ":       ":4",
 		"jobs pause -N test ":          "invoices\n:4",
 		"requests list -N test ":       "orders\n:4",
 		"ls -N ":                       "test\n:4",

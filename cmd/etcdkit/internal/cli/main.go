@@ -46,9 +46,6 @@ func execute(ctx context.Context, args []string, std Streams) int {
 	a := &app{std: std}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(std.In)
-	root.SetOut(std.Out)
-	root.SetErr(std.Err)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.parsed {
 		err = usage(cmd, err)
@@ -95,7 +92,9 @@ func (a *app) root() *cobra.Command {
 			return nil
 		},
 	}
-	root.CompletionOptions.DisableDefaultCmd = false
+	root.SetIn(a.std.In)
+	root.SetOut(a.std.Out) // before complete: the verb completion keeps it
+	root.SetErr(a.std.Err)
 	flags := root.PersistentFlags()
 	a.etcd.define(flags)
 	flags.StringVarP(&a.output, "output", "o", "table", "format of the result: table or json")
