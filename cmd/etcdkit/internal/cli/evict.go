@@ -96,6 +96,9 @@ func end(ctx context.Context, q queue, s subject, token int64, reason string, fo
 	for st, err := range q.Watch(waiting) {
 		switch {
 		case err != nil && waiting.Err() != nil && ctx.Err() == nil:
+			if st, err := q.Status(ctx); err != nil || !has(st.Holders, token) { // without etcd, it is not known
+				return err
+			}
 			return &exitError{exitNotAcquired, fmt.Errorf("%s: the holder with token %d was asked to stop, and still holds after %v; --force ends the permit at once, and its work may then overlap with the next holder's", s, token, wait)}
 		case err != nil:
 			return err

@@ -152,7 +152,8 @@ func (a *app) jobWatch() *cobra.Command {
 		Use:   "watch NAME",
 		Short: "Print each run of a job when it starts and when it ends",
 		Long: `Print each run of a job when it starts and when it ends, until the command is interrupted; with -o json
-as one line for each. Lost runs are not reported, since nothing is written then: see 'jobs history'.`,
+as one line for each. Lost runs are not reported, since nothing is written then: see 'jobs history'.
+Standard error says when etcd does not answer.`,
 		Example: "etcdkit jobs watch -N payments invoices -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -161,15 +162,17 @@ as one line for each. Lost runs are not reported, since nothing is written then:
 				if err != nil {
 					return err
 				}
-				for r, err := range l.Watch(ctx, args[0]) {
-					if err != nil {
-						return err
+				return a.following(ctx, sess, func(ctx context.Context) error {
+					for r, err := range l.Watch(ctx, args[0]) {
+						if err != nil {
+							return err
+						}
+						if err := a.printRun(args[0], showRun(r)); err != nil {
+							return err
+						}
 					}
-					if err := a.printRun(args[0], showRun(r)); err != nil {
-						return err
-					}
-				}
-				return errors.New("the watch has ended")
+					return errors.New("the watch has ended")
+				})
 			})
 		},
 	}

@@ -29,7 +29,7 @@ process that receives the request within a minute may start it later.`,
 				if err != nil {
 					return err
 				}
-				r, err := started(context.WithoutCancel(ctx), cmd.Context(), l, args[0], tick, wait)
+				r, err := started(context.WithoutCancel(ctx), cmd.Context(), l, args[0], tick, wait, a.etcd.timeout)
 				if err != nil {
 					return err
 				}
@@ -42,8 +42,8 @@ process that receives the request within a minute may start it later.`,
 	return cmd
 }
 
-// started waits until a tick has a record.
-func started(ctx, caller context.Context, l *schedlock.Locker, name string, tick time.Time, wait time.Duration) (schedlock.Record, error) {
+// started waits until a tick has a record. bound is that of the last request.
+func started(ctx, caller context.Context, l *schedlock.Locker, name string, tick time.Time, wait, bound time.Duration) (schedlock.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(caller, cancel)()
@@ -56,6 +56,11 @@ func started(ctx, caller context.Context, l *schedlock.Locker, name string, tick
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 			if err := caller.Err(); err != nil {
+				return r, err
+			}
+			last, done := context.WithTimeout(caller, bound)
+			defer done()
+			if r, err := l.Get(last, name, tick); !errors.Is(err, schedlock.ErrGone) { // without etcd, it is not known
 				return r, err
 			}
 			return r, &exitError{exitNotAcquired, fmt.Errorf("job %s: no process has started it within %v; 'etcdkit jobs' shows whether it is paused or runs", name, wait)}

@@ -73,7 +73,8 @@ is limiter/NAME/KEY; limiter/NAME is its total.
 RENEWED is the time since the request's session renewed its lease. EXPIRES is when the permit is free at
 the latest if the session does not renew again: a dead holder is one whose RENEWED is above a third of
 its TTL. With --watch, the state is printed again after each change, until the command is interrupted;
-with -o json as one line for each. Leases are not asked for then, so RENEWED and EXPIRES are "-".`,
+with -o json as one line for each. Leases are not asked for then, so RENEWED and EXPIRES are "-".
+Standard error says when etcd does not answer.`,
 		Example: "etcdkit show -N payments charge\netcdkit show -N payments limiter/api/tenant-7 -w -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -122,15 +123,17 @@ func (a *app) watchQueue(ctx context.Context, named subject) error {
 		if err != nil {
 			return err
 		}
-		for st, err := range q.Watch(ctx) {
-			if err != nil {
-				return err
+		return a.following(ctx, sess, func(ctx context.Context) error {
+			for st, err := range q.Watch(ctx) {
+				if err != nil {
+					return err
+				}
+				if err := a.printQueue(s, st); err != nil {
+					return err
+				}
 			}
-			if err := a.printQueue(s, st); err != nil {
-				return err
-			}
-		}
-		return nil
+			return nil
+		})
 	})
 }
 

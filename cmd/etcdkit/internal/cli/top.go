@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"sync"
@@ -23,9 +22,10 @@ func (a *app) top() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show the busiest queues of a namespace, again and again",
-		Long: `Show the queues with the oldest waits first, then those with the most permits in use. On a terminal the table
-is drawn again every --every, until the command is interrupted; otherwise it is printed once. With -o json
-each state is one line.`,
+		Long: `Show the queues with the oldest waits first, then those with the most permits in use; rate limiters have
+no permits. On a terminal the table is drawn again every --every, until the command is interrupted; while
+etcd does not answer, the last one is kept, and says so. Without a terminal it is printed once, or every
+--every if that is given. With -o json each state is one line.`,
 		Example: "etcdkit top -N payments\netcdkit top -N payments --every 10s --rows 50",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +36,8 @@ each state is one line.`,
 				return usageError{fmt.Errorf("--rows %d is below 1", rows)}
 			}
 			return a.open(engine.Reader(cmd.Context()), "top", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
-				return a.redraw(ctx, sess, every, rows)
+				screen := terminal(a.std.Out) && a.output == "table"
+				return a.redraw(ctx, sess, every, rows, screen, screen || terminal(a.std.Out) || cmd.Flags().Changed("every"))
 			})
 		},
 	}
@@ -45,27 +46,35 @@ each state is one line.`,
 	return cmd
 }
 
-// redraw prints the table, on a terminal until ctx ends.
-func (a *app) redraw(ctx context.Context, sess *concurrency.Session, every time.Duration, rows int) error {
-	out, live := a.std.Out, terminal(a.std.Out)
+// redraw prints the table once, or again and again until ctx ends. On a screen it takes the place of the
+// one before.
+func (a *app) redraw(ctx context.Context, sess *concurrency.Session, every time.Duration, rows int, screen, again bool) error {
+	out := a.std.Out
+	var drawn []byte // the latest table
 	for {
 		reading, cancel := context.WithTimeout(ctx, a.etcd.timeout)
 		all, err := busiest(reading, sess)
 		cancel()
+		failed := ""
+		switch code, _ := classify(err); {
+		case err == nil:
+			var b bytes.Buffer
+			a.std.Out = &b
+			err = a.printTop(all, rows)
+			a.std.Out = out
+			drawn = b.Bytes()
+		case screen && drawn != nil && code == exitUnreachable && ctx.Err() == nil:
+			failed = fmt.Sprintf("%s UTC: etcd does not answer, and the table is out of date\n", time.Now().UTC().Format(time.TimeOnly))
+			err = nil
+		}
 		if err != nil {
 			return err
 		}
-		var drawn bytes.Buffer
-		a.std.Out = &drawn
-		err = a.printTop(all, rows)
-		a.std.Out = out
-		if live && a.output == "table" {
-			_, _ = io.WriteString(out, "\x1b[H\x1b[2J") // to the top, and clear: the whole table is written at once
+		table := append(slices.Clone(drawn), failed...)
+		if screen {
+			table = append([]byte("\x1b[H\x1b[2J"), table...) // to the top, and clear: the whole table is written at once
 		}
-		if _, failed := drawn.WriteTo(out); err == nil {
-			err = failed
-		}
-		if err != nil || !live {
+		if _, err := out.Write(table); err != nil || !again {
 			return err
 		}
 		select {

@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"context"
+	"io"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,4 +34,18 @@ func TestTop(t *testing.T) {
 	f.shell("top -N test --rows 1 -o json")
 	f.shell("top -N test --every 10ms")
 	f.golden("top")
+}
+
+// With --every, the states are a stream without a terminal too, one line each.
+func TestTopStream(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.crowd("charge")
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	const line = "{\"schema\":\"etcdkit.top/v1\""
+	out := &stage{acts: []act{{line, func() {}}, {"}\n" + line, func() { cancel(interrupted{syscall.SIGINT}) }}}}
+	args := []string{"top", "-N", "test", "-o", "json", "--every", "100ms", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}
+	require.Equal(t, 130, execute(ctx, args, Streams{In: strings.NewReader(""), Out: out, Err: io.Discard}))
+	require.NotContains(t, out.String(), "\x1b")
 }

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+// stage is a writer that calls a function for each text in turn, when it is first written after the text
+// before.
+type stage struct {
+	bytes.Buffer
+	seen int
+	acts []act
+}
+
+type act struct {
+	at string
+	do func()
+}
+
+func (s *stage) Write(p []byte) (int, error) {
+	n, err := s.Buffer.Write(p)
+	for len(s.acts) > 0 {
+		at := strings.Index(s.String()[s.seen:], s.acts[0].at)
+		if at < 0 {
+			break
+		}
+		s.seen += at + len(s.acts[0].at)
+		s.acts[0].do()
+		s.acts = s.acts[1:]
+	}
+	return n, err
+}
+
+// A verb that prints changes says when etcd is away, and when it is back.
+func TestFollowingThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, nil)
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	sm, err := concurrency.NewSemaphore(testkit.SessionOn(t, etcd.Client(), "/etcdkit", nil), "charge", 2, nil)
+	require.NoError(t, err)
+	_, err = sm.Acquire(ctx)
+	require.NoError(t, err)
+	out := &stage{acts: []act{{"semaphore/charge", func() { assert.NoError(t, etcd.Crash(0)) }}}}
+	errs := &stage{acts: []act{
+		{"etcd does not answer", func() { assert.NoError(t, etcd.Restart(ctx, 0)) }},
+		{"etcd answers again", func() { cancel(interrupted{syscall.SIGINT}) }},
+	}}
+	args := []string{"show", "-w", "-N", "test", "charge", "--endpoints", strings.Join(etcd.Endpoints(), ","), "--command-timeout", "300ms"}
+	require.Equal(t, 130, execute(ctx, args, Streams{In: strings.NewReader(""), Out: out, Err: errs}), errs.String())
+	require.Contains(t, errs.String(), "refused")
+}
+
+// The table on a screen survives an outage.
+func TestTopThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.crowd("charge")
+	c := f.etcd.NewClient(t, nil)
+	ctx, cancel := context.WithCancel(testkit.Context(t))
+	defer cancel()
+	sess := testkit.SessionOn(t, c.Client, f.prefix, nil)
+	const table = "semaphore/charge"
+	out := &stage{acts: []act{{table, c.Cut}, {"does not answer", c.Heal}, {table, cancel}}}
+	a := &app{std: Streams{Out: out}, output: "table", etcd: connection{timeout: 300 * time.Millisecond}}
+	require.ErrorIs(t, a.redraw(ctx, sess, time.Millisecond, 20, true, true), context.Canceled)
+	require.Empty(t, out.acts)
+}
+
+// If etcd does not answer at its end, evict does not claim that the holder still holds.
+func TestEvictThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, nil)
+	ctx := testkit.Context(t)
+	sm, err := concurrency.NewSemaphore(testkit.SessionOn(t, etcd.Client(), "/etcdkit", nil), "charge", 2, nil)
+	require.NoError(t, err)
+	p, err := sm.Acquire(ctx)
+	require.NoError(t, err)
+	crashed := make(chan error, 1)
+	go func() {
+		<-p.StopRequested().Done()
+		crashed <- etcd.Crash(0)
+	}()
+	var out, errs bytes.Buffer
+	args := []string{"evict", "-N", "test", "charge", strconv.FormatInt(p.Token(), 10), "--yes", "--wait", "1s", "--endpoints", strings.Join(etcd.Endpoints(), ","), "--command-timeout", "500ms"}
+	require.Equal(t, exitUnreachable, execute(ctx, args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs}), errs.String())
+	require.NoError(t, testkit.Got(t, crashed, "the holder is asked"))
+	require.NotContains(t, errs.String(), "still holds")
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
+)
+
+// following runs a verb that prints each change, and writes to standard error when etcd does not answer,
+// and when it answers again: without that, an outage looks like a state that does not change.
+func (a *app) following(ctx context.Context, sess *concurrency.Session, follow func(context.Context) error) error {
+	watching, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.vigil(watching, sess)
+	}()
+	err := follow(ctx)
+	stop()
+	<-done
+	return err
+}
+
+// vigil reads a key once in --command-timeout until ctx ends.
+func (a *app) vigil(ctx context.Context, sess *concurrency.Session) {
+	client, away := engine.Of(sess).Client(), time.Time{}
+	for {
+		select {
+		case <-time.After(a.etcd.timeout):
+		case <-ctx.Done():
+			return
+		}
+		asked := time.Now()
+		call, cancel := context.WithTimeout(ctx, a.etcd.timeout)
+		_, err := client.Get(call, sess.NamespacePrefix(), clientv3.WithKeysOnly())
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && away.IsZero():
+			away = asked
+			fmt.Fprintf(a.std.Err, "%s UTC: etcd does not answer, and what is shown may be out of date: %s\n", asked.UTC().Format(time.TimeOnly), printable(strings.ReplaceAll(withReason(client, err).Error(), "\n", ": ")))
+		case err == nil && !away.IsZero():
+			fmt.Fprintf(a.std.Err, "%s UTC: etcd answers again, after %s\n", asked.UTC().Format(time.TimeOnly), brief(time.Since(away)))
+			away = time.Time{}
+		}
+	}
+}
