@@ -18,7 +18,7 @@ func (a *app) elections() *cobra.Command {
 		Example: "etcdkit elections -N payments\netcdkit elections step-down -N payments shard-7 --reason 'move to another zone'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.session(engine.Reader(cmd.Context()), "elections", a.listElections)
+			return a.open(engine.Reader(cmd.Context()), "elections", &concurrency.SessionOptions{}, a.listElections)
 		},
 	}
 	var reason string
@@ -85,10 +85,13 @@ func showLeader(name string, l concurrency.Leader, candidates int) shownElection
 
 func (a *app) listElections(ctx context.Context, sess *concurrency.Session) error {
 	all := []shownElection{}
+	ctx, alive, cancel := a.patience(ctx) // there may be many
+	defer cancel()
 	for q, err := range sess.Queues(ctx) {
 		if err != nil {
-			return err
+			return because(ctx, err)
 		}
+		alive()
 		if q.Kind != concurrency.KindElection {
 			continue
 		}
@@ -98,7 +101,7 @@ func (a *app) listElections(ctx context.Context, sess *concurrency.Session) erro
 		}
 		st, err := el.Status(ctx)
 		if err != nil {
-			return err
+			return because(ctx, err)
 		}
 		l := concurrency.Leader{Revision: st.Revision}
 		if len(st.Holders) > 0 {

@@ -63,7 +63,7 @@ func started(ctx, caller context.Context, l *schedlock.Locker, name string, tick
 			if r, err := l.Get(last, name, tick); !errors.Is(err, schedlock.ErrGone) { // without etcd, it is not known
 				return r, err
 			}
-			return r, &exitError{exitNotAcquired, fmt.Errorf("job %s: no process has started it within %v; 'etcdkit jobs' shows whether it is paused or runs", name, wait)}
+			return r, &exitError{exitNotAcquired, fmt.Errorf("job %s: no process has started it within %v: it is paused, runs or cools down ('etcdkit jobs' shows that), or no live process has it by Locker.Job", name, wait)}
 		}
 	}
 }

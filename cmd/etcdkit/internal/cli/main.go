@@ -79,6 +79,13 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "etcdkit",
 		Short:         "Show and change what services keep in etcd with etcdkit, and run commands under its locks",
+		Long: `Show and change what services keep in etcd with etcdkit, and run commands under its locks.
+
+Flags that are given on each command line can be variables: those that etcdctl has too are ETCDCTL_ENDPOINTS,
+ETCDCTL_CACERT, ETCDCTL_USER and so on; ETCDKIT_NAMESPACE, ETCDKIT_PREFIX and ETCDKIT_OUTPUT are the others.
+
+Exit codes: 0 done, 1 not found or in another state, 64 wrong flag or argument, 69 etcd does not answer, 75 no
+permit was granted, 76 the permit was lost, 77 etcd refuses the user, 128+n ended by a signal.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {

@@ -100,3 +100,23 @@ func TestEvictThroughAnOutage(t *testing.T) {
 	require.NoError(t, testkit.Got(t, crashed, "the holder is asked"))
 	require.NotContains(t, errs.String(), "still holds")
 }
+
+// A slow etcd is no outage: verbs that read many names have --command-timeout for each answer.
+func TestManyNamesOnASlowEtcd(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	s := f.session("web-7")
+	for n := range 10 {
+		el, err := concurrency.NewElection(s, strconv.Itoa(n))
+		require.NoError(t, err)
+		f.permit(el.Campaign(ctx))
+	}
+	c := f.etcd.NewClient(t, nil)
+	sess := testkit.SessionOn(t, c.Client, f.prefix, nil)
+	c.Inject(embedtest.Fault{Method: "Range", Times: -1, Before: func() { time.Sleep(200 * time.Millisecond) }})
+	var out bytes.Buffer
+	a := &app{std: Streams{Out: &out}, output: "table", etcd: connection{timeout: time.Second}}
+	require.NoError(t, a.listElections(ctx, sess)) // it takes two seconds and more
+	require.Contains(t, out.String(), "web-7")
+}

@@ -94,6 +94,10 @@ func (a *app) eachRequest(ctx context.Context, verb, name string, f idempotency.
 				return nil
 			}
 		}
+		p.end()
+		if read == 0 && f.Scope == nil {
+			fmt.Fprintf(a.std.Err, "etcd has no request of store %q; 'etcdkit requests' lists the stores\n", name)
+		}
 		return nil
 	})
 }

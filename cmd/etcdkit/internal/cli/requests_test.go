@@ -82,6 +82,7 @@ func TestRequests(t *testing.T) {
 	f.shell("requests get -N test orders " + ref("2") + " -o json")
 	f.shell("requests get -N test orders " + ref("6"))
 	f.shell("requests get -N test orders K-1")
+	f.shell("requests list -N test ordres")
 	f.golden("requests")
 }
 

@@ -52,8 +52,8 @@ func (a *app) redraw(ctx context.Context, sess *concurrency.Session, every time.
 	out := a.std.Out
 	var drawn []byte // the latest table
 	for {
-		reading, cancel := context.WithTimeout(ctx, a.etcd.timeout)
-		all, err := busiest(reading, sess)
+		reading, alive, cancel := a.patience(ctx) // there may be many
+		all, err := busiest(reading, sess, alive)
 		cancel()
 		failed := ""
 		switch code, _ := classify(err); {
@@ -99,13 +99,14 @@ type busyQueue struct {
 // statusesAtOnce is how many queues are read at the same time.
 const statusesAtOnce = 8
 
-// busiest reads all queues but rates, the oldest wait first.
-func busiest(ctx context.Context, sess *concurrency.Session) ([]busyQueue, error) {
+// busiest reads all queues but rates, the oldest wait first, and calls alive after each answer.
+func busiest(ctx context.Context, sess *concurrency.Session, alive func()) ([]busyQueue, error) {
 	var names []subject
 	for q, err := range sess.Queues(ctx) {
 		if err != nil {
-			return nil, err
+			return nil, because(ctx, err)
 		}
+		alive()
 		if q.Kind != concurrency.KindRate {
 			names = append(names, subject{kind: q.Kind, name: q.Name})
 		}
@@ -118,11 +119,12 @@ func busiest(ctx context.Context, sess *concurrency.Session) ([]busyQueue, error
 		reading.Go(func() {
 			defer func() { <-slots }()
 			all[i] = busyOf(ctx, sess, name)
+			alive()
 		})
 	}
 	reading.Wait()
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, because(ctx, err)
 	}
 	slices.SortFunc(all, func(a, b busyQueue) int {
 		return cmp.Or(byAge(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
