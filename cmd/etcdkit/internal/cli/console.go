@@ -81,7 +81,7 @@ func (a *app) serveConsole(ctx context.Context, sess *concurrency.Session, liste
 		return usageError{fmt.Errorf("--listen %s: %w", listen, err)}
 	}
 	token := rand.Text()
-	url := fmt.Sprintf("http://%s/?token=%s", lis.Addr(), token)
+	url := fmt.Sprintf("http://%s/?token=%s", reachedAt(lis.Addr().String(), hosts), token)
 	server := &http.Server{Handler: withToken(token, h), ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
@@ -98,6 +98,16 @@ func (a *app) serveConsole(ctx context.Context, sess *concurrency.Session, liste
 		return err
 	}
 	return nil // it was interrupted, which is how it ends
+}
+
+// reachedAt returns a host and port that browsers may use: the console refuses all but hosts and the
+// loopback interface.
+func reachedAt(listens string, hosts []string) string {
+	host, port, _ := net.SplitHostPort(listens)
+	if ip := net.ParseIP(host); len(hosts) > 0 && !ip.IsLoopback() {
+		host = hosts[0]
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
 
 // withToken lets requests pass that have the token: in the first address, and then in a cookie.

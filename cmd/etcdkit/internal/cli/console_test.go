@@ -91,3 +91,24 @@ func TestConsoleWrites(t *testing.T) {
 	}
 	require.Contains(t, f.run("limit", "-N", "test", "charge").out, "9")
 }
+
+// The printed address has a host that the console does not refuse.
+func TestConsoleIsReachedAt(t *testing.T) {
+	t.Parallel()
+	for listens, want := range map[string]string{
+		"127.0.0.1:8080": "127.0.0.1:8080", "[::1]:8080": "[::1]:8080",
+		"0.0.0.0:8080": "ops.example:8080", "[::]:8080": "ops.example:8080", "10.0.0.1:8080": "ops.example:8080",
+	} {
+		require.Equal(t, want, reachedAt(listens, []string{"ops.example", "other"}))
+	}
+	require.Equal(t, "[::1]:80", reachedAt("0.0.0.0:80", []string{"[::1]"}))
+	require.Equal(t, "127.0.0.1:8080", reachedAt("127.0.0.1:8080", nil))
+	f := newFixture(t)
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	line, _ := f.service(ctx, "console", "-N", "test", "--listen", "0.0.0.0:0", "--host", "localhost")
+	resp, err := http.Get(line)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.NotEqual(t, http.StatusMisdirectedRequest, resp.StatusCode)
+}

@@ -42,6 +42,9 @@ former holder still works: only a fencing token or a guard excludes its effects.
 			if err != nil || token <= 0 {
 				return usageError{fmt.Errorf("token %q is not a positive number", args[1])}
 			}
+			if wait < 0 {
+				return usageError{fmt.Errorf("--wait %v is negative", wait)}
+			}
 			question := fmt.Sprintf("End the request with token %d of %s", token, args[0])
 			if force {
 				question += " by force, even if its work then overlaps with the next holder's"

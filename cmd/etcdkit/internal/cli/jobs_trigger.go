@@ -24,6 +24,9 @@ process that receives the request within a minute may start it later.`,
 		Example: "etcdkit jobs trigger -N payments invoices --reason 'customer waits'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if wait < 0 {
+				return usageError{fmt.Errorf("--wait %v is negative", wait)}
+			}
 			return a.locker(cmd.Context(), "jobs trigger", func(ctx context.Context, l *schedlock.Locker) error {
 				tick, err := l.RequestRun(ctx, args[0], reason)
 				if err != nil {

@@ -77,8 +77,8 @@ type app struct {
 // root returns the command with all of its verbs.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "etcdkit",
-		Short:         "Show and change what services keep in etcd with etcdkit, and run commands under its locks",
+		Use:   "etcdkit",
+		Short: "Show and change what services keep in etcd with etcdkit, and run commands under its locks",
 		Long: `Show and change what services keep in etcd with etcdkit, and run commands under its locks.
 
 Flags that are given on each command line can be variables: those that etcdctl has too are ETCDCTL_ENDPOINTS,

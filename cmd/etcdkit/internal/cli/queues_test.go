@@ -156,6 +156,7 @@ func TestEvict(t *testing.T) {
 	require.ErrorContains(t, held[1].Err(), "stuck")
 	f.shell("evict -N test charge 4712 --yes")
 	f.shell("evict -N test charge none --yes")
+	f.shell("evict -N test charge 4712 --yes --wait -1s")
 	f.golden("evict")
 }
 
