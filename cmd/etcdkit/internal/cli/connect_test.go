@@ -185,6 +185,10 @@ func TestReadOnlyUser(t *testing.T) {
 		require.ElementsMatch(t, before, leases(), verb)
 		require.Equal(t, exitDenied, run(verb, "guest").code, verb)
 	}
+	r := run("doctor", "reader")
+	require.Equal(t, exitFailed, r.code, r.err)
+	require.Contains(t, r.out, "no session")
+	require.Contains(t, r.out, "4 queues", "what needs no lease is examined")
 	require.Equal(t, exitDenied, run("jobs watch sweep", "guest").code)
 	for _, verb := range []string{"limit charge 3", "limit limiter/api/tenant-7 --clear", "evict charge 1 --yes", "elections step-down shard-7 --yes", "jobs pause sweep --reason x", "console --write"} {
 		require.Equal(t, exitDenied, run(verb, "reader").code, verb)

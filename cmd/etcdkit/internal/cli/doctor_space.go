@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -20,10 +21,14 @@ import (
 // probeTTL is the TTL of the session that doctor opens: the shortest that needs no Margin.
 const probeTTL = 5 * time.Second
 
-// session opens a session, as a service does. The checks after it use it.
+// session opens a session, as a service does. The checks after it use it, or one that only reads.
 func (d *doctor) session(ctx context.Context) []finding {
 	asked := time.Now()
-	sess, err := concurrency.NewSession(ctx, d.client, d.app.etcd.namespace, &concurrency.SessionOptions{Prefix: d.app.etcd.prefix, Owner: owner("doctor"), TTL: probeTTL})
+	opts := &concurrency.SessionOptions{Prefix: d.app.etcd.prefix, Owner: owner("doctor"), TTL: probeTTL}
+	sess, err := concurrency.NewSession(ctx, d.client, d.app.etcd.namespace, opts)
+	if err != nil { // the checks after it read
+		d.sess, _ = concurrency.NewSession(engine.Reader(ctx), d.client, d.app.etcd.namespace, opts)
+	}
 	if code, _ := classify(err); code == exitDenied {
 		return one(levelFail, "The user cannot acquire anything in this namespace. Its role needs read and write permission for it: see docs/operations.md, roles.", "no session: %v", err)
 	}
@@ -39,8 +44,8 @@ func (d *doctor) session(ctx context.Context) []finding {
 	return append(found, granted(probeTTL, time.Duration(ttl.GrantedTTL)*time.Second)...)
 }
 
-// noSession is the finding of a check that needs a session, where none could be opened.
-func noSession() []finding { return one(levelWarn, "", "not examined: that needs a session") }
+// noSession is the finding of a check where no session could be opened, not even one that only reads.
+func noSession() []finding { return one(levelWarn, "", "not examined: the namespace could not be read") }
 
 // granted judges the TTL that etcd grants.
 func granted(asked, got time.Duration) []finding {
