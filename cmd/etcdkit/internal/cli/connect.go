@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"golang.org/x/term"
@@ -88,16 +89,10 @@ func (c *connection) client(context.Context) (*clientv3.Client, error) {
 		return nil, err
 	}
 	client, err := clientv3.New(*config)
-	if err == nil {
-		return client, nil
+	if err != nil {
+		return nil, c.unreachable(withReasonOf(*config, err))
 	}
-	anyone := *config // a client without a user sends nothing when it is made
-	anyone.Username, anyone.Password = "", ""
-	if client, e := clientv3.New(anyone); e == nil {
-		err = withReason(client, err)
-		_ = client.Close()
-	}
-	return nil, c.unreachable(err)
+	return client, nil
 }
 
 // auth returns the user and password, asking a terminal for the latter.
@@ -127,7 +122,7 @@ func (c *connection) auth() (*clientv3.AuthConfig, error) {
 	return &clientv3.AuthConfig{Username: name, Password: password}, nil
 }
 
-// withReason adds to an error that etcd has not answered why there is no connection, if that is so. etcd's
+// withReason adds to an error that etcd has not answered that there is no connection, and why, or no leader. etcd's
 // client repeats requests that only read until their ctx ends, and forgets the reason; it does not repeat
 // this one.
 func withReason(client *clientv3.Client, err error) error {
@@ -136,11 +131,25 @@ func withReason(client *clientv3.Client, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(client.Ctx(), reasonTime)
 	defer cancel()
-	_, reason := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
-	if status.Code(reason) != codes.Unavailable {
+	st, reason := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
+	switch {
+	case reason == nil && st.Leader == 0:
+		reason = rpctypes.ErrNoLeader
+	case status.Code(reason) != codes.Unavailable:
 		return err
 	}
-	return fmt.Errorf("%w\n%w", err, reason)
+	return fmt.Errorf("%w: %w", err, reason)
+}
+
+// withReasonOf is withReason where there is no client: for those with a config.
+func withReasonOf(config clientv3.Config, err error) error {
+	config.Username, config.Password = "", "" // a client without a user sends nothing when it is made
+	client, e := clientv3.New(config)
+	if e != nil {
+		return err
+	}
+	defer client.Close()
+	return withReason(client, err)
 }
 
 // reasonTime bounds what a failed verb waits for its reason.

@@ -190,7 +190,7 @@ func TestReadOnlyUser(t *testing.T) {
 	require.Contains(t, r.out, "no session")
 	require.Contains(t, r.out, "4 queues", "what needs no lease is examined")
 	require.Equal(t, exitDenied, run("jobs watch sweep", "guest").code)
-	for _, verb := range []string{"limit charge 3", "limit limiter/api/tenant-7 --clear", "evict charge 1 --yes", "elections step-down shard-7 --yes", "jobs pause sweep --reason x", "console --write"} {
+	for _, verb := range []string{"limit charge 3", "limit limiter/api/tenant-7 --clear", "evict charge 1 --yes", "elections step-down shard-7 --yes", "jobs pause sweep --reason x", "console --write", "conformance --yes --only Limit", "bench --yes"} {
 		require.Equal(t, exitDenied, run(verb, "reader").code, verb)
 	}
 }

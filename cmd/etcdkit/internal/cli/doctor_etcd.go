@@ -29,6 +29,11 @@ func (d *doctor) endpoints(ctx context.Context) (found []finding) {
 		wg.Go(func() {
 			asked := time.Now()
 			st, err := d.client.Status(ctx, at)
+			if config, e := d.app.etcd.config(); err != nil && e == nil {
+				only := *config
+				only.Endpoints = []string{at}
+				err = withReasonOf(only, err)
+			}
 			answers[i] = answer{at, st, time.Since(asked), err}
 		})
 	}

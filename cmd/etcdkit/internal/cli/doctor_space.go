@@ -45,7 +45,9 @@ func (d *doctor) session(ctx context.Context) []finding {
 }
 
 // noSession is the finding of a check where no session could be opened, not even one that only reads.
-func noSession() []finding { return one(levelWarn, "", "not examined: the namespace could not be read") }
+func noSession() []finding {
+	return one(levelWarn, "", "not examined: the namespace could not be read")
+}
 
 // granted judges the TTL that etcd grants.
 func granted(asked, got time.Duration) []finding {

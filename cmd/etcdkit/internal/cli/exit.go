@@ -127,6 +127,7 @@ var classes = []class{
 		func(err error) bool {
 			return grpcCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
 		}},
+	{exitFailed, "etcd is out of space and refuses writes: see docs/operations.md, etcd is out of space.", is(rpctypes.ErrNoSpace)},
 	{exitLost, "", is(concurrency.ErrLost, concurrency.ErrReleased)},
 	{exitNotAcquired, "'etcdkit show NAME' lists the holders.", is(concurrency.ErrFull)},
 	{exitNotAcquired, "The ID is in use: 'etcdkit show NAME' names its owner.", is(concurrency.ErrHeld)},

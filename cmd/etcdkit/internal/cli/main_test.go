@@ -28,6 +28,11 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asCommand)
 		os.Exit(Main(os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 	}
+	for _, v := range os.Environ() { // the transcripts do not depend on the variables of a developer
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "ETCDCTL_") || strings.HasPrefix(name, "ETCDKIT_") {
+			_ = os.Unsetenv(name)
+		}
+	}
 	// What this process ignores, as nohup and a script's background job have it, its children ignore too.
 	// They do not ignore what it catches.
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {

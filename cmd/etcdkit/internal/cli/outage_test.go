@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -119,4 +120,44 @@ func TestManyNamesOnASlowEtcd(t *testing.T) {
 	a := &app{std: Streams{Out: &out}, output: "table", etcd: connection{timeout: time.Second}}
 	require.NoError(t, a.listElections(ctx, sess)) // it takes two seconds and more
 	require.Contains(t, out.String(), "web-7")
+}
+
+// Without space nothing was tested, so no promise is broken. What is next is said, and doctor examines the
+// namespace all the same.
+func TestNoSpace(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, &embedtest.Options{QuotaBytes: 2 << 20})
+	ctx := testkit.Context(t)
+	sm, err := concurrency.NewSemaphore(testkit.SessionOn(t, etcd.Client(), "/etcdkit", nil), "charge", 2, nil)
+	require.NoError(t, err)
+	_, err = sm.Acquire(ctx)
+	require.NoError(t, err)
+	for n := 0; err == nil; n++ {
+		_, err = etcd.Client().Put(ctx, "junk/"+strconv.Itoa(n), strings.Repeat("x", 100_000))
+	}
+	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+	for line, want := range map[string]string{
+		"conformance --yes --only Limit": "is out of space",
+		"limit charge 3":                 "is out of space",
+		"doctor":                         "1 queue\n",
+		"show charge":                    "used 1",
+	} {
+		var out bytes.Buffer
+		code := execute(ctx, append(strings.Fields(line), "-N", "test", "--endpoints", strings.Join(etcd.Endpoints(), ",")), Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		require.Equal(t, line == "show charge", code == exitOK, out.String())
+		require.Contains(t, out.String(), want, line)
+		require.NotContains(t, out.String(), "broken", line)
+	}
+}
+
+// Without a majority, a verb that reads says that there is no leader.
+func TestNoLeader(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, &embedtest.Options{Members: 3})
+	require.NoError(t, etcd.Stop(1))
+	require.NoError(t, etcd.Stop(2))
+	var out bytes.Buffer
+	code := execute(testkit.Context(t), []string{"ls", "-N", "test", "--endpoints", etcd.Endpoints()[0], "--command-timeout", "2s"}, Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	require.Equal(t, exitUnreachable, code)
+	require.Contains(t, out.String(), "no leader")
 }

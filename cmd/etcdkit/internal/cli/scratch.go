@@ -49,14 +49,16 @@ func (a *app) scratch(ctx context.Context, verb string, fn func(context.Context,
 	return fn(ctx, s)
 }
 
-// reach returns an error if etcd cannot be reached, or denies the user.
+// reach returns an error if etcd cannot be reached, denies the user, or refuses a write: no promise is broken
+// by that, and nothing can be measured.
 func (a *app) reach(ctx context.Context) error {
+	space, err := keyspace.New(a.etcd.prefix, unique("probe"))
+	if err != nil {
+		return usageError{err}
+	}
 	return a.withClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		root, err := keyspace.Namespaces(a.etcd.prefix)
-		if err != nil {
-			return usageError{err}
-		}
-		if _, err := client.Get(ctx, root, clientv3.WithCountOnly()); err != nil {
+		key := space.Root() + "probe" // etcd checks permissions and space for writes that are not made, too
+		if _, err := client.Txn(ctx).If(clientv3.Compare(clientv3.Version(key), "<", 0)).Then(clientv3.OpPut(key, "")).Commit(); err != nil {
 			return a.etcd.unreachable(err)
 		}
 		return nil

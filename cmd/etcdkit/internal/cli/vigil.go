@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -45,7 +44,7 @@ func (a *app) vigil(ctx context.Context, sess *concurrency.Session) {
 			return
 		case err != nil && away.IsZero():
 			away = asked
-			fmt.Fprintf(a.std.Err, "%s UTC: etcd does not answer, and what is shown may be out of date: %s\n", asked.UTC().Format(time.TimeOnly), printable(strings.ReplaceAll(withReason(client, err).Error(), "\n", ": ")))
+			fmt.Fprintf(a.std.Err, "%s UTC: etcd does not answer, and what is shown may be out of date: %s\n", asked.UTC().Format(time.TimeOnly), printable(withReason(client, err).Error()))
 		case err == nil && !away.IsZero():
 			fmt.Fprintf(a.std.Err, "%s UTC: etcd answers again, after %s\n", asked.UTC().Format(time.TimeOnly), brief(time.Since(away)))
 			away = time.Time{}
