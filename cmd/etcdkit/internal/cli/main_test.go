@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/signal"
 	"strings"
@@ -84,4 +85,19 @@ func TestErrorsAreEscaped(t *testing.T) {
 	r := f.run("hold", "-N", "test", "report", "--id", "deploy", "--for", "1m", "-n")
 	require.Equal(t, exitNotAcquired, r.code, r.err)
 	require.Contains(t, r.err, `\x1b[2Jweb-7`)
+}
+
+// The version is there as a table and as JSON; its values are of the build.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	std := Streams{In: strings.NewReader(""), Out: &out, Err: &errs}
+	require.Zero(t, execute(testkit.Context(t), []string{"version"}, std), errs.String())
+	require.Regexp(t, `(?m)^etcdkit +\S+\netcd client +\S+\nGo +go1\.\S+\n$`, out.String())
+	out.Reset()
+	require.Zero(t, execute(testkit.Context(t), []string{"version", "-o", "json"}, std), errs.String())
+	var v map[string]string
+	require.NoError(t, json.Unmarshal(out.Bytes(), &v))
+	require.Equal(t, "etcdkit.version/v1", v["schema"])
+	require.NotEmpty(t, v["version"])
 }

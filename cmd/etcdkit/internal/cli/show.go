@@ -73,7 +73,7 @@ is limiter/NAME/KEY; limiter/NAME is its total.
 RENEWED is the time since the request's session renewed its lease. EXPIRES is when the permit is free at
 the latest if the session does not renew again: a dead holder is one whose RENEWED is above a third of
 its TTL. With --watch, the state is printed again after each change, until the command is interrupted;
-with -o json as one line for each. Leases are not asked for then, so RENEWED and EXPIRES are "-".
+with -o json as one line for each. Leases are not asked for then, so both are "-".
 Standard error says when etcd does not answer.`,
 		Example: "etcdkit show -N payments charge\netcdkit show -N payments limiter/api/tenant-7 -w -o json",
 		Args:    cobra.ExactArgs(1),
@@ -152,7 +152,7 @@ func (a *app) printQueue(s subject, st concurrency.Status) error {
 		if len(st.Holders)+len(st.Waiters) == 0 {
 			return
 		}
-		t.row("", "TOKEN", "OWNER", "WEIGHT", "AGE", "RENEWED", "EXPIRES", "ID", "NOTE")
+		t.row("", "TOKEN", "OWNER", "WEIGHT", "AGE", "RENEWED", "EXPIRES (UTC)", "ID", "NOTE")
 		now := time.Now()
 		for i, r := range append(append([]concurrency.Request{}, st.Holders...), st.Waiters...) {
 			place := "holds"
