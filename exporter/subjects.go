@@ -50,6 +50,9 @@ func queueSubjects(s *fleet.State) (out []subject) {
 
 func jobSubjects(s *fleet.State) (out []subject) {
 	for name, j := range s.Jobs {
+		if j.Forgotten() {
+			continue
+		}
 		h := j.History()
 		out = append(out, subject{name: name, first: -int64(h.Lost + h.Failed), samples: func(d descs, _ int64) []sample { return samplesOfJob(j, d, name, h) }})
 	}

@@ -49,8 +49,9 @@ type Fleet struct {
 	answered time.Time // etcd's latest answer, by the monotonic clock of this process; zero before the first
 	lists    int64
 	version  int64
-	failure  error // of the latest attempt to follow, or nil
-	silent   bool  // the present failure has been logged
+	failure  error         // of the latest attempt to follow, or nil
+	silent   bool          // the present failure has been logged
+	moved    chan struct{} // closed at the next answer or failure; nil if no call waits for it
 }
 
 // New returns a Fleet that knows nothing yet: see Run. It sends nothing to etcd.
@@ -93,6 +94,39 @@ func (f *Fleet) View(fn func(s *State, m Meta)) {
 		f.state.Settle(f.now())
 	}
 	fn(f.state, m)
+}
+
+// Await waits until the state is complete up to a revision. It returns ctx's error, or, while nothing was
+// read yet, the error because of which that is so.
+func (f *Fleet) Await(ctx context.Context, revision int64) error {
+	for {
+		f.mu.Lock()
+		switch {
+		case f.state != nil && f.revision >= revision:
+			f.mu.Unlock()
+			return nil
+		case f.state == nil && f.failure != nil:
+			defer f.mu.Unlock()
+			return f.failure
+		case f.moved == nil:
+			f.moved = make(chan struct{})
+		}
+		moved := f.moved
+		f.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// wake wakes the calls of Await. f must be locked.
+func (f *Fleet) wake() {
+	if f.moved != nil {
+		close(f.moved)
+		f.moved = nil
+	}
 }
 
 // Meta returns how good the state is.

@@ -7,12 +7,14 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/internal/ticks"
 )
 
 // Job is one job of schedlock.
 type Job struct {
 	queues  keyspace.Job
 	keys    int           // the number of its keys
+	floors  int           // of them, those that Forget leaves
 	lock    int64         // create revision of the lock, or 0
 	Paused  bool          // a pause is stored
 	Period  time.Duration // of its settings, or 0
@@ -23,6 +25,7 @@ type Job struct {
 
 	// With Options.Details:
 
+	Cooling  bool         // AtLeast keeps it from starting
 	Pause    record.Pause // as far as it can be read
 	Settings string       // the settings in force
 }
@@ -47,13 +50,18 @@ func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool) {
 		s.Jobs[name] = j
 	}
 	j.change(key, kv, s.details)
+	n := 0
 	switch {
 	case kv != nil && !known:
-		j.keys++
+		n = 1
 	case kv == nil:
-		if j.keys--; j.keys == 0 {
-			delete(s.Jobs, name)
-		}
+		n = -1
+	}
+	if _, floor := j.queues.ParseFloor(key); floor {
+		j.floors += n
+	}
+	if j.keys += n; j.keys == 0 {
+		delete(s.Jobs, name)
 	}
 }
 
@@ -64,6 +72,8 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool) {
 		if j.lock = 0; kv != nil {
 			j.lock = kv.CreateRevision
 		}
+	case j.queues.Cooldown():
+		j.Cooling = kv != nil
 	case j.queues.Pause():
 		j.Paused, j.Pause = kv != nil, record.Pause{}
 		if kv != nil && details {
@@ -106,6 +116,9 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool) {
 	}
 }
 
+// Forgotten reports whether nothing of the job is left but what keeps its earlier ticks from being started.
+func (j *Job) Forgotten() bool { return j.keys == j.floors }
+
 // Running reports whether a run is active.
 func (j *Job) Running() bool { return j.lock != 0 }
 
@@ -132,9 +145,9 @@ func (j *Job) History() (h History) {
 		h.LastRun = max(h.LastRun, r.Start)
 		latest = max(latest, tick)
 	}
-	if period := j.Period.Milliseconds(); latest >= 0 && period > 0 {
+	if latest >= 0 && j.Period >= ticks.Smallest {
 		latest = max(latest, j.operated) // no tick from before a resumption is started
-		h.Next = latest - latest%period + period
+		h.Next = ticks.Next(j.Period, time.UnixMilli(latest)).UnixMilli()
 	}
 	return h
 }

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // The next fire time is after the latest record, and not before the job was resumed: no process starts a
@@ -24,4 +27,24 @@ func TestNextFireTime(t *testing.T) {
 		j := &Job{Period: c.period, Runs: map[int64]Run{10 * hour: {State: "done"}}, operated: c.operated}
 		require.Equal(t, c.next, j.History().Next, name)
 	}
+}
+
+// A job of which Forget has left its floor alone is forgotten, and used again it is not.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	space, err := keyspace.New("/etcdkit", "shop")
+	require.NoError(t, err)
+	s, keys := NewState(space, true), space.Job("invoices")
+	put := func(key string) { s.Put(&mvccpb.KeyValue{Key: []byte(key), CreateRevision: 1, ModRevision: 1}, 0) }
+	put(keys.Floor(time.Unix(60, 0)))
+	require.True(t, s.Jobs["invoices"].Forgotten())
+	put(keys.Cooldown())
+	put(keys.Cooldown())
+	require.False(t, s.Jobs["invoices"].Forgotten())
+	require.True(t, s.Jobs["invoices"].Cooling)
+	s.remove(keys.Cooldown())
+	require.True(t, s.Jobs["invoices"].Forgotten())
+	require.False(t, s.Jobs["invoices"].Cooling)
+	s.remove(keys.Floor(time.Unix(60, 0)))
+	require.Empty(t, s.Jobs)
 }

@@ -66,6 +66,15 @@ type Sum struct {
 	Late            int // requests that hold for longer than their MaxHold
 }
 
+// Requests returns how many requests the limiter has. One that is admitted at its key and waits for the
+// total counts once.
+func (lim *Limiter) Requests() (n int) {
+	for _, l := range lim.Keys {
+		n += l.Len()
+	}
+	return n
+}
+
 // Sum adds up the keys. Of a limiter with a total, permits are held in the total.
 func (lim *Limiter) Sum(now int64) (out Sum) {
 	out.HasTotal = lim.Total != nil || lim.Base.Total

@@ -99,6 +99,15 @@ func (s *State) Touch() {
 	}
 }
 
+// Len returns how many requests the queue has, and foreign keys.
+func (l *Queue) Len() int { return len(l.entries) }
+
+// Own reports whether the queue has a stored limit, in place of a limiter's default.
+func (l *Queue) Own() bool {
+	stored := mirror.ReadStored(l.limit)
+	return stored.Rev != 0 && !stored.Damaged && !stored.Inherit
+}
+
 func (l *Queue) empty() bool { return l.limit == nil && len(l.entries) == 0 }
 
 // change adds, replaces or removes a key of the queue.

@@ -68,6 +68,7 @@ func (f *Fleet) failed(ctx context.Context, err error) {
 	defer f.mu.Unlock()
 	if ctx.Err() == nil && !errors.Is(err, errRefresh) {
 		f.failure = err
+		f.wake()
 	}
 	if ctx.Err() != nil || f.silent || f.up() || errors.Is(err, errRefresh) || errors.Is(err, rpctypes.ErrCompacted) {
 		return
@@ -94,6 +95,7 @@ func (f *Fleet) replace(fresh *State, revision, asOf int64) {
 	f.answered, f.silent, f.failure = time.Now(), false, nil
 	f.lists++
 	f.version++
+	f.wake()
 }
 
 // received applies a response of the watch.
@@ -119,5 +121,6 @@ func (f *Fleet) received(resp clientv3.WatchResponse) error {
 	}
 	f.state.revision, f.state.asOf = f.revision, now
 	f.answered, f.failure = time.Now(), nil
+	f.wake()
 	return nil
 }

@@ -56,6 +56,13 @@ func ParseNamespace(prefix, key string) (name string, space Space, ok bool) {
 	return name, Space{root: all + escape(name) + "/"}, true
 }
 
+// Parts returns the prefix, without slashes at its end, and the namespace of the space.
+func (s Space) Parts() (prefix, namespace string) {
+	i := strings.LastIndexByte(strings.TrimSuffix(s.root, "/"), '/') + 1
+	namespace, _ = unescape(strings.TrimSuffix(s.root[i:], "/"))
+	return strings.TrimSuffix(s.root[:i], format), namespace
+}
+
 // Root is the prefix of all keys of the space, '/' included: the one range that a role in etcd
 // must be granted.
 func (s Space) Root() string { return s.root }

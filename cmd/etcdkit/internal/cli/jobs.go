@@ -11,6 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/internal/ticks"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -94,13 +95,13 @@ func (j shownJob) state() string {
 // stored does not show it.
 func nextFire(st schedlock.Status, now time.Time) time.Time {
 	period, ok := record.PeriodOf([]byte(st.Settings))
-	if !ok || period < time.Millisecond {
+	if !ok || period < ticks.Smallest {
 		return time.Time{}
 	}
 	if st.Last != nil && st.Last.Tick.After(now) {
 		now = st.Last.Tick
 	}
-	return schedlock.Periods(period).Next(now.UTC())
+	return ticks.Next(period, now)
 }
 
 func (a *app) listJobs(ctx context.Context, sess *concurrency.Session) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/internal/ticks"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -49,14 +50,12 @@ func withSkipped(records []schedlock.Record, settings string) []shownRun {
 	period, known := record.PeriodOf([]byte(settings))
 	for i, r := range records {
 		out = append(out, showRun(r))
-		if !known || period < time.Millisecond || i+1 == len(records) {
+		if !known || period < ticks.Smallest || i+1 == len(records) {
 			continue
 		}
 		former := records[i+1]
-		first := schedlock.Periods(period).Next(former.Tick)
-		if n := int((r.Tick.Sub(first) + period - 1) / period); n > 0 {
-			last := first.Add(time.Duration(n-1) * period)
-			out = append(out, shownRun{Tick: first.UTC(), State: skipped, Error: why(former, last), Skipped: &skippedTicks{n, last.UTC()}})
+		if no := ticks.Between(period, former.Tick, former.End, r.Tick); no.Count > 0 {
+			out = append(out, shownRun{Tick: no.First, State: skipped, Error: no.Why, Skipped: &skippedTicks{no.Count, no.Last}})
 		}
 	}
 	return out
@@ -64,14 +63,6 @@ func withSkipped(records []schedlock.Record, settings string) []shownRun {
 
 // skipped is the state of ticks that no process has started.
 const skipped schedlock.State = "skipped"
-
-// why says as much of the reason as is stored. until is the latest of the ticks.
-func why(former schedlock.Record, until time.Time) string {
-	if !former.End.IsZero() && !until.After(former.End) {
-		return "the run before was active"
-	}
-	return "not stored: the run before, a cooldown, a pause, or no process was alive"
-}
 
 func (a *app) jobHistory() *cobra.Command {
 	var limit int
