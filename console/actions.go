@@ -118,7 +118,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	log.Info("an action of the console")
-	c.shared.drop()
+	c.settle(ctx)
 	w.Header().Set("Location", o.back()+"&done="+url.QueryEscape(string(o.Verb)))
 	w.WriteHeader(http.StatusSeeOther)
 }
@@ -223,13 +223,13 @@ func confirmSubject(q request) string {
 	return q.name()
 }
 
-func readConfirm(q request) (any, time.Time, error) {
+func readConfirm(q request) (any, quality, error) {
 	o, err := orderOf(q.Request)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, quality{}, err
 	}
 	if err := q.console.opts.may(q.Request, o.action()); err != nil {
-		return nil, time.Time{}, forbidden{err}
+		return nil, quality{}, forbidden{err}
 	}
 	p := confirmation{Verb: o.Verb, Name: o.Name, Target: o.Target, Back: o.back()}
 	switch o.Verb {
@@ -250,7 +250,7 @@ func readConfirm(q request) (any, time.Time, error) {
 	case Delete:
 		p.Question, p.Button = "Delete the record: the next duplicate runs the request again.", "Delete"
 	}
-	return p, time.Now(), nil
+	return p, quality{asOf: time.Now()}, nil
 }
 
 // forbidden is a refusal of Authorize.

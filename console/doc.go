@@ -10,8 +10,10 @@
 // are refused before anything else, which excludes DNS rebinding. Texts from etcd are escaped, and the
 // pages run no script and load nothing but the console's own files (Content-Security-Policy).
 //
-// All viewers share what is read from etcd: a page that is being looked at is read at most once a second,
-// and never for more than a tenth of the time, however many look at it. A page without viewers is not read.
+// All viewers share one watch of the namespace, and each page is made of it at most once a second. What the
+// watch does not have (the remaining time of leases on the page of a queue, the records of a store, the members
+// of etcd) is read at most once a second, and never for more than a tenth of the time, however many look at it.
+// A minute after the last viewer nothing is followed, read or kept.
 //
 // # Not guaranteed
 //

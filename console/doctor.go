@@ -14,9 +14,9 @@ type finding struct {
 	Bad                 bool
 }
 
-func readDoctor(q request) (any, time.Time, error) {
-	all, asOf, err := read(q, "doctor", q.console.examine)
-	return all, asOf, err
+func readDoctor(q request) (any, quality, error) {
+	all, st, err := read(q, "doctor", q.console.examine)
+	return all, st, err
 }
 
 // slow is a read that takes too long.

@@ -12,7 +12,7 @@ import (
 // functions are those of the templates.
 var functions = template.FuncMap{
 	"text": text, "rfc": rfc, "now": time.Now, "clock": func(t time.Time) string { return t.UTC().Format(time.TimeOnly) },
-	"age": age, "moment": moment, "limit": limitText,
+	"age": age, "moment": moment,
 }
 
 // text returns a text from etcd with what is not visible escaped: control characters, and those that

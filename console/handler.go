@@ -19,6 +19,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -34,15 +35,16 @@ const formSize = 256 << 10
 
 // console is a handler.
 type console struct {
-	sess    *concurrency.Session
-	inner   *engine.Session
-	opts    Options
-	shared  shared
-	viewers chan struct{}
-	cross   *http.CrossOriginProtection
-	mux     *http.ServeMux
-	pages   map[string]*template.Template
-	now     func() time.Time
+	sess     *concurrency.Session
+	inner    *engine.Session
+	opts     Options
+	shared   shared
+	follower follower
+	viewers  chan struct{}
+	cross    *http.CrossOriginProtection
+	mux      *http.ServeMux
+	pages    map[string]*template.Template
+	now      func() time.Time
 
 	mu   sync.Mutex
 	user *schedlock.Locker // or nil
@@ -64,6 +66,10 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 		mux: http.NewServeMux(), pages: map[string]*template.Template{}, now: time.Now,
 	}
 	c.shared.session = c.inner.Context()
+	c.follower = follower{
+		sess: c.inner, unseen: unseenFor,
+		options: fleet.Options{Probe: probeEvery, Refresh: refreshEvery, Logger: o.Logger, Now: time.Now, Details: true},
+	}
 	for path, page := range views {
 		t, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/"+page.template)
 		if err != nil {
@@ -134,9 +140,11 @@ type frame struct {
 	Title     string
 	Namespace string
 	AsOf      time.Time
-	Live      bool // the script reads it again
-	Data      any
-	Done      string // what an action has done, in words
+	// Unconfirmed says why etcd has not confirmed what is shown since; "" if it has.
+	Unconfirmed string
+	Live        bool // the script reads it again
+	Data        any
+	Done        string // what an action has done, in words
 }
 
 // view answers with a page.
@@ -146,7 +154,7 @@ func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v vi
 		c.refuse(w, r, http.StatusForbidden, err)
 		return
 	}
-	data, asOf, err := v.read(q)
+	data, st, err := v.read(q)
 	if err != nil {
 		c.refuse(w, r, status(err), err)
 		return
@@ -156,15 +164,15 @@ func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v vi
 		c.refuse(w, r, http.StatusInternalServerError, err)
 		return
 	}
-	sum := sha256.Sum256(append(state, r.URL.RawQuery...))
+	sum := sha256.Sum256(append(append(state, st.unconfirmed...), r.URL.RawQuery...))
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	w.Header().Set("ETag", tag)
-	w.Header().Set("X-As-Of", asOf.UTC().Format(time.RFC3339Nano))
+	w.Header().Set("X-As-Of", st.asOf.UTC().Format(time.RFC3339Nano))
 	if r.Header.Get("If-None-Match") == tag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	page := frame{Title: v.title(q), Namespace: c.namespace(), AsOf: asOf, Live: v.live, Data: data, Done: done[Verb(r.FormValue("done"))]}
+	page := frame{Title: v.title(q), Namespace: c.namespace(), AsOf: st.asOf, Unconfirmed: st.unconfirmed, Live: v.live, Data: data, Done: done[Verb(r.FormValue("done"))]}
 	var out bytes.Buffer
 	if err := c.pages[path].Execute(&out, page); err != nil {
 		c.refuse(w, r, http.StatusInternalServerError, err)
@@ -184,7 +192,7 @@ func (c *console) refuse(w http.ResponseWriter, r *http.Request, code int, err e
 	}
 	w.Header().Del("ETag")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	f := frame{Title: http.StatusText(code), Data: err.Error()}
+	f := frame{Title: http.StatusText(code), Data: err.Error(), Live: code >= http.StatusInternalServerError && r.Method == http.MethodGet}
 	if c.opts.may(r, Action{Verb: Read}) == nil {
 		f.Namespace = c.namespace()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -22,9 +23,11 @@ import (
 // site is a console at an address of its own.
 type site struct {
 	testkit.Fixture
-	t    *testing.T
-	url  string
-	http *http.Client
+	t       *testing.T
+	url     string
+	http    *http.Client
+	handler http.Handler
+	etcd    *embedtest.Client // of the console
 }
 
 // all allows everything.
@@ -34,7 +37,7 @@ func all(*http.Request, console.Action) error { return nil }
 func open(t *testing.T, below string, opts *console.Options) *site {
 	t.Helper()
 	f := testkit.Shared(t)
-	s, _ := f.Session(&concurrency.SessionOptions{Owner: "console"})
+	s, etcd := f.Session(&concurrency.SessionOptions{Owner: "console"})
 	h, err := console.Handler(s, opts)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
@@ -43,7 +46,7 @@ func open(t *testing.T, below string, opts *console.Options) *site {
 	t.Cleanup(server.Close)
 	client := server.Client()
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &site{f, t, server.URL + below, client}
+	return &site{f, t, server.URL + below, client, h, etcd}
 }
 
 // answer is a response that was read.

@@ -1,33 +1,36 @@
 package console
 
 import (
-	"context"
-	"errors"
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/internal/ticks"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // jobRow is a job in the list.
 type jobRow struct {
 	Name, State, Outcome, Owner string
-	Tick                        time.Time
+	Tick, Next                  time.Time
 	Bad                         bool
 	Lost, Failed                int
 }
 
 // jobList is the list of jobs.
 type jobList struct {
-	Total int
-	Jobs  []jobRow
+	Jobs []jobRow
 	pager
 }
 
 // Pager returns the place in the table.
 func (l jobList) Pager() pager { return l.pager }
 
-// locker returns the Locker of the console. There is one, made on first use: each has watches, and
+// locker returns the Locker of the console's actions. There is one, made on first use: each has watches, and
 // publishes the time of its process, until the session ends.
 func (c *console) locker() (*schedlock.Locker, error) {
 	c.mu.Lock()
@@ -42,133 +45,212 @@ func (c *console) locker() (*schedlock.Locker, error) {
 	return c.user, nil
 }
 
-func readJobs(q request) (any, time.Time, error) {
-	rows, asOf, err := read(q, "jobs", q.console.jobs)
+func readJobs(q request) (any, quality, error) {
+	rows, st, err := look(q, "jobs", jobsOf)
 	if err != nil {
-		return nil, asOf, err
+		return nil, st, err
 	}
-	l := jobList{Total: len(rows)}
-	l.Jobs, l.pager = paged(q, rows)
-	return l, asOf, nil
+	var l jobList
+	l.Jobs, l.pager = paged(q, rows, "page")
+	return l, st, nil
 }
 
-func (c *console) jobs(ctx context.Context) (rows []jobRow, err error) {
-	l, err := c.locker()
-	if err != nil {
-		return nil, err
-	}
-	names, err := l.Jobs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names[:min(mostRead, len(names))] {
-		st, records, err := jobOf(ctx, l, name)
-		if errors.Is(err, schedlock.ErrUnknownJob) {
-			continue // it has gone meanwhile
+// jobsOf returns the jobs by name.
+func jobsOf(s *fleet.State) (rows []jobRow) {
+	for name, j := range s.Jobs {
+		if j.Forgotten() {
+			continue
 		}
-		if err != nil {
-			return nil, err
+		h := j.History()
+		row := jobRow{Name: name, State: stateOf(j), Lost: h.Lost, Failed: h.Failed}
+		if next := nextOf(j, 1); len(next) > 0 {
+			row.Next = next[0]
 		}
-		row := jobRow{Name: name, State: stateOf(st)}
-		if st.Last != nil {
-			row.Tick, row.Outcome, row.Owner, row.Bad = st.Last.Tick, string(st.Last.State), st.Last.Owner, bad(st.Last.State)
-		}
-		for _, r := range records {
-			switch r.State {
-			case schedlock.RunLost:
-				row.Lost++
-			case schedlock.RunFailed:
-				row.Failed++
-			}
+		if runs := runsOf(j); len(runs) > 0 {
+			row.Tick, row.Outcome, row.Owner, row.Bad = runs[0].Tick, runs[0].State, runs[0].Owner, runs[0].Bad
 		}
 		rows = append(rows, row)
 	}
-	return rows, nil
-}
-
-func jobOf(ctx context.Context, l *schedlock.Locker, name string) (schedlock.Status, []schedlock.Record, error) {
-	st, err := l.Status(ctx, name)
-	if err != nil {
-		return st, nil, err
-	}
-	records, err := l.History(ctx, name)
-	return st, records, err
+	slices.SortFunc(rows, func(a, b jobRow) int { return strings.Compare(a.Name, b.Name) })
+	return rows
 }
 
 // stateOf returns the state of a job in words.
-func stateOf(st schedlock.Status) string {
-	var is []string
-	if st.Running {
-		is = append(is, "running")
+func stateOf(j *fleet.Job) string {
+	state := "idle"
+	switch {
+	case j.Running():
+		state = "running"
+	case j.Cooling:
+		state = "cooling down"
 	}
-	if st.CoolingDown {
-		is = append(is, "cooling down")
+	if j.Paused {
+		state = strings.TrimPrefix(state+", paused", "idle, ")
 	}
-	if st.Paused != nil {
-		is = append(is, "paused")
-	}
-	if len(is) == 0 {
-		return "idle"
-	}
-	return strings.Join(is, ", ")
+	return state
 }
 
-func bad(s schedlock.State) bool { return s == schedlock.RunLost || s == schedlock.RunFailed }
+// nextOf returns fire times that have not come and have no record, if the job has a period.
+func nextOf(j *fleet.Job, n int) (next []time.Time) {
+	if j.Period < ticks.Smallest {
+		return nil
+	}
+	after := time.Now()
+	for tick := range j.Runs {
+		if t := time.UnixMilli(tick); t.After(after) {
+			after = t
+		}
+	}
+	for range n {
+		after = ticks.Next(j.Period, after)
+		next = append(next, after)
+	}
+	return next
+}
 
-// runRow is a recorded run.
+// runRow is a recorded run, or ticks that no process has started.
 type runRow struct {
 	Tick, Start             time.Time
 	State, Owner, Error, By string
 	Took                    string
 	Attempt                 int
-	Bad                     bool
+	Bad, Skipped            bool
+
+	end time.Time
+}
+
+// runsOf returns the recorded runs, the latest tick first. Records that cannot be read are left out.
+func runsOf(j *fleet.Job) (rows []runRow) {
+	for tick, run := range j.Runs {
+		r := run.More
+		if run.State == "" || r == nil {
+			continue
+		}
+		row := runRow{
+			Tick: time.UnixMilli(tick), State: run.State, Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt,
+			Start: when(r.StartMS), end: when(r.EndMS), Took: "–",
+		}
+		if j.Lost(run) {
+			row.State = string(schedlock.RunLost)
+		}
+		row.Bad = row.State == string(schedlock.RunLost) || row.State == record.RunFailed
+		if !row.end.IsZero() {
+			row.Took = max(0, row.end.Sub(row.Start)).Round(time.Millisecond).String()
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b runRow) int { return b.Tick.Compare(a.Tick) })
+	return rows
+}
+
+// withSkipped adds the ticks between two records that no process has started.
+func withSkipped(rows []runRow, period time.Duration) (out []runRow) {
+	for i, r := range rows {
+		out = append(out, r)
+		if period < ticks.Smallest || i+1 == len(rows) {
+			continue
+		}
+		no := ticks.Between(period, rows[i+1].Tick, rows[i+1].end, r.Tick)
+		if no.Count == 0 {
+			continue
+		}
+		row := runRow{Tick: no.First, State: "skipped", Error: no.Why, Skipped: true, Took: "–"}
+		if no.Count > 1 {
+			row.State = fmt.Sprintf("skipped, %d ticks", no.Count)
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// processRow is what one process has run.
+type processRow struct {
+	Owner                    string
+	Runs, Done, Failed, Lost int
+	Latest                   time.Time
+}
+
+// processesOf sums up runs by process, the one that started a run last first.
+func processesOf(rows []runRow) (out []processRow) {
+	by := map[string]*processRow{}
+	for _, r := range rows {
+		p := by[r.Owner]
+		if p == nil {
+			p = &processRow{Owner: r.Owner}
+			by[r.Owner] = p
+		}
+		p.Runs++
+		switch r.State {
+		case record.RunDone:
+			p.Done++
+		case record.RunFailed:
+			p.Failed++
+		case string(schedlock.RunLost):
+			p.Lost++
+		}
+		if r.Start.After(p.Latest) {
+			p.Latest = r.Start
+		}
+	}
+	for _, p := range by {
+		out = append(out, *p)
+	}
+	slices.SortFunc(out, func(a, b processRow) int {
+		return cmp.Or(b.Latest.Compare(a.Latest), strings.Compare(a.Owner, b.Owner))
+	})
+	return out[:min(pageSize, len(out))]
+}
+
+// jobView is what is shown of a job.
+type jobView struct {
+	Name, State, Settings string
+	Known                 bool // it has something in etcd
+	Paused                *record.Pause
+	PausedSince           time.Time
+	Locked                bool
+	Ticks                 []time.Time // the next ones
+	Processes             []processRow
+	runs                  []runRow
 }
 
 // jobPage is the page of a job.
 type jobPage struct {
-	Name, State, Settings string
-	Paused                *schedlock.Pause
-	Locked                bool
-	Total                 int
-	Runs                  []runRow
-	May                   map[string]bool
+	jobView
+	Runs []runRow
+	May  map[string]bool
 	pager
 }
 
 // Pager returns the place in the table.
 func (p jobPage) Pager() pager { return p.pager }
 
-// jobState is what is read of a job.
-type jobState struct {
-	status  schedlock.Status
-	records []schedlock.Record
-}
+// shownTicks is how many of the next fire times are shown.
+const shownTicks = 5
 
-func readJob(q request) (any, time.Time, error) {
+func readJob(q request) (any, quality, error) {
 	name := q.name()
-	state, asOf, err := read(q, "job/"+name, func(ctx context.Context) (s jobState, err error) {
-		l, err := q.console.locker()
-		if err == nil {
-			s.status, s.records, err = jobOf(ctx, l, name)
+	view, st, err := look(q, "job/"+name, func(s *fleet.State) (v jobView) {
+		j := s.Jobs[name]
+		if j == nil || j.Forgotten() {
+			return v
 		}
-		return s, err
+		runs := runsOf(j)
+		v = jobView{
+			Name: name, State: stateOf(j), Settings: j.Settings, Known: true, Locked: j.Running() || j.Cooling,
+			Ticks: nextOf(j, shownTicks), Processes: processesOf(runs), runs: withSkipped(runs, j.Period),
+		}
+		if pause := j.Pause; j.Paused {
+			v.Paused, v.PausedSince = &pause, when(pause.AtMS)
+		}
+		return v
 	})
-	if errors.Is(err, schedlock.ErrUnknownJob) {
-		err = notFound{err}
+	if err == nil && !view.Known {
+		err = notFound{fmt.Errorf("job %q: %w", name, schedlock.ErrUnknownJob)}
 	}
 	if err != nil {
-		return nil, asOf, err
+		return nil, st, err
 	}
-	st := state.status
-	p := jobPage{Name: name, State: stateOf(st), Settings: st.Settings, Paused: st.Paused, Locked: st.Running || st.CoolingDown, Total: len(state.records), May: q.offers("job/"+name, Pause, Resume, Unlock)}
-	records, place := paged(q, state.records)
-	p.pager = place
-	for _, r := range records {
-		row := runRow{Tick: r.Tick, Start: r.Start, State: string(r.State), Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt, Bad: bad(r.State), Took: "–"}
-		if !r.End.IsZero() {
-			row.Took = max(0, r.End.Sub(r.Start)).Round(time.Millisecond).String()
-		}
-		p.Runs = append(p.Runs, row)
-	}
-	return p, asOf, nil
+	p := jobPage{jobView: view, May: q.offers("job/"+name, Pause, Resume, Unlock)}
+	p.Runs, p.pager = paged(q, view.runs, "page")
+	return p, st, nil
 }

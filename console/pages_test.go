@@ -37,9 +37,9 @@ func TestPages(t *testing.T) {
 			s.job("invoices", errors.New("disk is full"))
 			ref := s.lose("orders", "K-1")
 			for path, texts := range map[string][]string{
-				"/":                                {"3 queues", "semaphore/charge", "1 request waits", "1 at their limit", "election/shard"},
+				"/":                                {"semaphore/charge", "1 at their limit", "the oldest for", "election/shard", "5 per key, 9 in total", "<strong class=\"bad\">1</strong></li>\n<li><a href=\"sessions\">"},
 				"/queue?name=semaphore/charge":     {"Limit 1, 1 used; 1 waiting", "web-7", "order 12", "1st, behind <bdi>web-7</bdi>", fmt.Sprint(p.Token()), "do=evict", "do=request-stop", "do=set-limit"},
-				"/queue?name=limiter/api":          {"tenant/x", "Limit 9, 1 used"},
+				"/queue?name=limiter/api":          {"tenant/x", "Limit 5 for each key", "1 key in use, 1 used", "Limit 9, 1 used"},
 				"/queue?name=limiter/api/tenant/x": {"Limit 5, 1 used"},
 				"/elections":                       {"shard", "leader-1", "10.0.0.7"},
 				"/jobs":                            {"invoices", "failed"},

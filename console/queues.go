@@ -3,15 +3,14 @@ package console
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/fleet"
 )
 
 // subject is a queue, as KIND/NAME or limiter/NAME/KEY.
@@ -80,138 +79,6 @@ func (c *console) limiter(s subject) (*concurrency.KeyedLimiter, error) {
 	return concurrency.NewKeyedLimiter(c.sess, s.name, 0, &concurrency.KeyedLimiterOptions{AdoptLimit: true, Total: 1})
 }
 
-// queueRow is a queue in the overview.
-type queueRow struct {
-	Name                   string
-	Requests               int
-	Read                   bool // the rest is known
-	Limit, Used, Waiting   int
-	Stored, Full           bool
-	OldestWait, OldestHold time.Time
-}
-
-// limitText shows the limit of a queue.
-func limitText(r queueRow) string {
-	switch {
-	case !r.Read || !r.Stored && r.Limit == 0:
-		return "–"
-	case r.Limit == 0:
-		return "0, paused"
-	}
-	return strconv.Itoa(r.Limit)
-}
-
-// overview is the first page.
-type overview struct {
-	Total, Waiting, Saturated, Unread int
-	Queues                            []queueRow
-	pager
-}
-
-// Pager returns the place in the table.
-func (o overview) Pager() pager { return o.pager }
-
-// Bounds of the overview.
-const (
-	mostNames = 10_000 // that are listed
-	mostRead  = 2_000  // whose state is read
-	atOnce    = 8
-)
-
-func readQueues(q request) (any, time.Time, error) {
-	rows, asOf, err := read(q, "queues", q.console.rows)
-	if err != nil {
-		return nil, asOf, err
-	}
-	o := overview{Total: len(rows)}
-	for _, r := range rows {
-		o.Waiting += r.Waiting
-		if r.Full {
-			o.Saturated++
-		}
-		if !r.Read {
-			o.Unread++
-		}
-	}
-	o.Queues, o.pager = paged(q, rows)
-	return o, asOf, nil
-}
-
-// rows reads all queues, and the states of the first ones.
-func (c *console) rows(ctx context.Context) (rows []queueRow, err error) {
-	var all []subject
-	for q, err := range c.sess.Queues(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, subject{kind: q.Kind, name: q.Name})
-		rows = append(rows, queueRow{Name: all[len(all)-1].String(), Requests: q.Requests})
-		if len(rows) == mostNames {
-			break
-		}
-	}
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
-	for i := range rows[:min(mostRead, len(rows))] {
-		if all[i].kind == concurrency.KindRate {
-			continue
-		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			c.fill(ctx, all[i], &rows[i])
-		})
-	}
-	wg.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(rows, func(a, b queueRow) int {
-		return cmp.Or(compareAges(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
-	})
-	return rows, nil
-}
-
-// compareAges sorts earlier times first, and those that are not known last.
-func compareAges(a, b time.Time) int {
-	switch {
-	case a.IsZero() && b.IsZero():
-		return 0
-	case a.IsZero():
-		return 1
-	case b.IsZero():
-		return -1
-	}
-	return a.Compare(b)
-}
-
-// fill reads the state of a queue. One that cannot be read is shown by its name.
-func (c *console) fill(ctx context.Context, s subject, r *queueRow) {
-	of, err := c.of(s)
-	if err != nil {
-		return
-	}
-	st, err := of.Status(ctx)
-	if err != nil {
-		return
-	}
-	r.Read, r.Stored, r.Limit, r.Used, r.Waiting = true, st.Stored, st.Limit, st.Used, len(st.Waiters)
-	if s.kind == concurrency.KindMutex || s.kind == concurrency.KindElection {
-		r.Limit = 1
-	}
-	r.Full = r.Waiting > 0
-	r.OldestWait, r.OldestHold = oldest(st.Waiters), oldest(st.Holders)
-}
-
-func oldest(all []concurrency.Request) (t time.Time) {
-	for _, r := range all {
-		if t.IsZero() || r.Requested.Before(t) {
-			t = r.Requested
-		}
-	}
-	return t
-}
-
 // requestRow is a request in the table of a queue.
 type requestRow struct {
 	Place                         string // of a waiter
@@ -229,148 +96,123 @@ func rowOf(r concurrency.Request) requestRow {
 	}
 }
 
-// queueState is what is read of a queue.
-type queueState struct {
-	status   concurrency.Status
-	keys     []keyRow
-	keyCount int
-	hasTotal bool
-}
-
 // keyRow is a key of a limiter.
 type keyRow struct {
-	Name, Key string
-	Requests  int
-	Stored    bool
-	Limit     int
+	Name, Key  string
+	Own        bool // its limit is not the default
+	Limit      string
+	Used       int64
+	Waiting    int
+	OldestWait time.Time
+}
+
+// keyList is what is shown of the keys of a limiter.
+type keyList struct {
+	Default  string // limit of a key, "" if none is stored
+	HasTotal bool
+	InUse    int // keys with a request
+	Used     int64
+	Waiting  int
+	keys     []keyRow
 }
 
 // queuePage is the page of a queue.
 type queuePage struct {
 	Name, Limit            string
-	Stored, Paused         bool
+	Stored, Paused, Limits bool
 	Used, Waiting, Foreign int
 	Holders, Waiters       []requestRow
 	HolderCount            int
 	Blocker                *requestRow
-	Keys                   []keyRow
-	KeyCount               int
+	Keys                   *keyPage
 	May                    map[string]bool
 	pager
 }
 
+// keyPage is the part of a limiter's page that shows its keys.
+type keyPage struct {
+	keyList
+	Rows []keyRow
+	pager
+}
+
+// Pager returns the place in the table.
+func (p keyPage) Pager() pager { return p.pager }
+
 // Pager returns the place in the table.
 func (p queuePage) Pager() pager { return p.pager }
 
-func readQueue(q request) (any, time.Time, error) {
+func readQueue(q request) (any, quality, error) {
 	s, err := parse(q.name())
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, quality{}, err
 	}
-	state, asOf, err := read(q, "queue/"+s.String(), func(ctx context.Context) (queueState, error) { return q.console.readQueue(ctx, s) })
+	p := queuePage{Name: s.String(), Limits: s.kind != concurrency.KindMutex && s.kind != concurrency.KindElection, May: q.offers(s.String(), RequestStop, Evict, SetLimit)}
+	p.May[string(SetLimit)] = p.May[string(SetLimit)] && p.Limits
+	if s.kind == concurrency.KindLimiter && s.key == "" {
+		list, st, err := look(q, "keys/"+s.name, func(state *fleet.State) keyList { return keysOf(s, state.Limiters[s.name]) })
+		if err != nil {
+			return nil, st, err
+		}
+		p.Keys = &keyPage{keyList: list}
+		p.Keys.Rows, p.Keys.pager = paged(q, list.keys, "keys")
+		if !list.HasTotal {
+			return p, st, nil
+		}
+	}
+	state, st, err := read(q, "queue/"+s.String(), func(ctx context.Context) (concurrency.Status, error) {
+		of, err := q.console.of(s)
+		if err != nil {
+			return concurrency.Status{}, err
+		}
+		return of.Status(ctx, concurrency.CheckLeases())
+	})
 	if err != nil {
-		return nil, asOf, err
+		return nil, st, err
 	}
-	st := state.status
-	p := queuePage{
-		Name: s.String(), Limit: strconv.Itoa(st.Limit), Stored: st.Stored || s.kind == concurrency.KindMutex || s.kind == concurrency.KindElection,
-		Paused: st.Stored && st.Limit == 0, Used: st.Used, Waiting: len(st.Waiters), Foreign: st.Foreign, HolderCount: len(st.Holders),
-		Keys: state.keys, KeyCount: state.keyCount, May: q.offers(s.String(), RequestStop, Evict, SetLimit),
-	}
-	if s.kind == concurrency.KindMutex || s.kind == concurrency.KindElection {
-		p.May[string(SetLimit)] = false
-	}
+	p.fill(q, state)
+	return p, st, nil
+}
+
+// fill adds the requests of a queue.
+func (p *queuePage) fill(q request, st concurrency.Status) {
+	p.Limit, p.Stored, p.Paused = strconv.Itoa(st.Limit), st.Stored || !p.Limits, st.Stored && st.Limit == 0
+	p.Used, p.Waiting, p.Foreign, p.HolderCount = st.Used, len(st.Waiters), st.Foreign, len(st.Holders)
 	for _, r := range st.Holders[:min(pageSize, len(st.Holders))] {
 		p.Holders = append(p.Holders, rowOf(r))
 	}
 	if len(p.Holders) > 0 {
 		p.Blocker = &p.Holders[0]
 	}
-	waiters, place := paged(q, st.Waiters)
+	waiters, place := paged(q, st.Waiters, "page")
 	p.pager = place
 	for i, r := range waiters {
 		row := rowOf(r)
 		row.Place = ordinal(place.From + i)
 		p.Waiters = append(p.Waiters, row)
 	}
-	return p, asOf, nil
 }
 
-func (c *console) readQueue(ctx context.Context, s subject) (out queueState, err error) {
-	of, err := c.of(s)
-	if err != nil {
-		return out, err
+// keysOf returns the keys of a limiter, those first in which the most requests wait, then those with the most
+// permits in use.
+func keysOf(s subject, of *fleet.Limiter) (out keyList) {
+	if of == nil {
+		return out
 	}
-	out.status, err = of.Status(ctx, concurrency.CheckLeases())
-	if s.kind == concurrency.KindLimiter && s.key == "" {
-		if errors.Is(err, concurrency.ErrInvalid) {
-			err = nil // it has no total
-		}
-		if err == nil {
-			out.keys, out.keyCount, err = c.keys(ctx, s)
-		}
+	sum := of.Sum(time.Now().UnixMilli())
+	out = keyList{HasTotal: sum.HasTotal, InUse: sum.InUse, Used: sum.Used, Waiting: sum.Waiting}
+	if of.Base.Rev != 0 && !of.Base.Damaged {
+		out.Default = strconv.FormatInt(of.Base.Limit.Limit, 10)
 	}
-	return out, err
-}
-
-// keys reads the keys of a limiter with the most requests.
-func (c *console) keys(ctx context.Context, s subject) (rows []keyRow, n int, err error) {
-	l, err := c.limiter(s)
-	if err != nil {
-		return nil, 0, err
+	for key, l := range of.Keys {
+		row := keyRow{Name: subject{s.kind, s.name, key}.String(), Key: key, Own: l.Own(), Limit: "–", Used: l.Now.Used, Waiting: l.Now.Waiting, OldestWait: when(l.Now.OldestWait)}
+		if l.Now.Known {
+			row.Limit = strconv.FormatInt(l.Now.Limit, 10)
+		}
+		out.keys = append(out.keys, row)
 	}
-	for k, err := range l.Keys(ctx) {
-		if err != nil {
-			return nil, 0, err
-		}
-		n++
-		rows = append(rows, keyRow{subject{s.kind, s.name, k.Key}.String(), k.Key, k.Requests, k.Stored, k.Limit})
-		if len(rows) > 4*pageSize {
-			rows = hottest(rows)
-		}
-	}
-	return hottest(rows), n, nil
-}
-
-// hottest returns the keys with the most requests.
-func hottest(rows []keyRow) []keyRow {
-	slices.SortStableFunc(rows, func(a, b keyRow) int { return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Key, b.Key)) })
-	return rows[:min(pageSize, len(rows))]
-}
-
-// electionRow is an election.
-type electionRow struct {
-	Name, Leader, Note string
-	Requested          time.Time
-	Candidates         int
-}
-
-func readElections(q request) (any, time.Time, error) {
-	rows, asOf, err := read(q, "elections", func(ctx context.Context) ([]electionRow, error) {
-		var rows []electionRow
-		for e, err := range q.console.sess.Queues(ctx) {
-			if err != nil {
-				return nil, err
-			}
-			if e.Kind != concurrency.KindElection || len(rows) == mostRead {
-				continue
-			}
-			el, err := concurrency.NewElection(q.console.sess, e.Name)
-			if err != nil {
-				return nil, err
-			}
-			st, err := el.Status(ctx)
-			if err != nil {
-				return nil, err
-			}
-			row := electionRow{Name: e.Name, Candidates: len(st.Waiters)}
-			if len(st.Holders) > 0 {
-				h := st.Holders[0]
-				row.Leader, row.Note, row.Requested = h.Owner, h.Note, h.Requested
-			}
-			rows = append(rows, row)
-		}
-		return rows, nil
+	slices.SortFunc(out.keys, func(a, b keyRow) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Key, b.Key))
 	})
-	return rows, asOf, err
+	return out
 }

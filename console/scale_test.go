@@ -74,5 +74,5 @@ func TestScale(t *testing.T) {
 	}
 	require.Contains(t, s.page("/queue?name=semaphore/crowd"), "9990 waiting")
 	require.Contains(t, s.page("/queue?name=semaphore/crowd&page=50"), "5001 to 5100 of 9990")
-	require.Contains(t, s.page("/"), "1001 queues")
+	require.Contains(t, s.page("/"), "1 to 100 of 1001")
 }

@@ -36,9 +36,9 @@ type reading struct {
 	err   error
 }
 
-// get returns what read has returned lately, by key, or has it read. All callers that come meanwhile get
-// the same result. The read does not end with the caller's ctx.
-func (s *shared) get(ctx context.Context, key string, read func(context.Context) (any, error)) (any, time.Time, error) {
+// get returns what read has returned lately, by key, or has it read, at most once in every. All callers that
+// come meanwhile get the same result. The read does not end with the caller's ctx.
+func (s *shared) get(ctx context.Context, key string, every time.Duration, read func(context.Context) (any, error)) (any, time.Time, error) {
 	s.mu.Lock()
 	r := s.pages[key]
 	if r == nil || r.expired(time.Now()) {
@@ -53,7 +53,7 @@ func (s *shared) get(ctx context.Context, key string, read func(context.Context)
 		r = &reading{done: make(chan struct{})}
 		s.pages[key] = r
 		go func() {
-			r.read(s.session, read)
+			r.read(s.session, every, read)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.reads--
@@ -85,12 +85,12 @@ func (r *reading) expired(now time.Time) bool {
 	}
 }
 
-func (r *reading) read(session context.Context, read func(context.Context) (any, error)) {
+func (r *reading) read(session context.Context, every time.Duration, read func(context.Context) (any, error)) {
 	ctx, cancel := context.WithTimeout(session, readBound)
 	defer cancel()
 	r.asOf = time.Now()
 	r.value, r.err = read(ctx)
 	now := time.Now()
-	r.until = now.Add(max(readEvery, idlePart*now.Sub(r.asOf)))
+	r.until = now.Add(max(every, idlePart*now.Sub(r.asOf)))
 	close(r.done)
 }

@@ -19,7 +19,7 @@ func TestReadsAreBounded(t *testing.T) {
 	var ended sync.WaitGroup
 	begin := func(i int) error {
 		ended.Add(1)
-		_, _, err := s.get(gone, fmt.Sprint(i), func(context.Context) (any, error) { defer ended.Done(); <-release; return i, nil })
+		_, _, err := s.get(gone, fmt.Sprint(i), readEvery, func(context.Context) (any, error) { defer ended.Done(); <-release; return i, nil })
 		if err == errBusy { //nolint:errorlint // as it is
 			ended.Done()
 		}
@@ -34,7 +34,7 @@ func TestReadsAreBounded(t *testing.T) {
 	close(release)
 	ended.Wait()
 	for { // until the last one is counted
-		v, _, err := s.get(t.Context(), "again", func(context.Context) (any, error) { return "read", nil })
+		v, _, err := s.get(t.Context(), "again", readEvery, func(context.Context) (any, error) { return "read", nil })
 		if err == nil {
 			require.Equal(t, "read", v)
 			return

@@ -1,56 +1,74 @@
 package console
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/internal/fleet"
 )
 
 // storeRow is a store of requests.
 type storeRow struct {
-	Name string
-	Keys int64
+	Name   string
+	Counts []stateRow // by state, in the order of the page
 }
 
-func readStores(q request) (any, time.Time, error) {
-	rows, asOf, err := read(q, "stores", q.console.stores)
-	return rows, asOf, err
+// storeList is the list of the stores.
+type storeList struct {
+	States []string
+	Stores []storeRow
+	pager
 }
 
-// stores lists the stores, by one key of each.
-func (c *console) stores(ctx context.Context) (rows []storeRow, err error) {
-	space := c.inner.Space()
-	root := space.Stores()
-	for from := root; len(rows) < mostRead; {
-		resp, err := c.inner.Read(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(1), clientv3.WithKeysOnly())
-		if err != nil {
-			return nil, err
-		}
-		if len(resp.Kvs) == 0 {
-			break
-		}
-		key := string(resp.Kvs[0].Key)
-		name, ok := space.ParseStore(key)
-		if !ok { // a foreign key
-			from = key + "\x00"
-			continue
-		}
-		from = clientv3.GetPrefixRangeEnd(space.Store(name).Range)
-		count, err := c.inner.Read(ctx, space.Store(name).Records(), clientv3.WithPrefix(), clientv3.WithCountOnly())
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, storeRow{name, count.Count})
+// Pager returns the place in the table.
+func (l storeList) Pager() pager { return l.pager }
+
+func readStores(q request) (any, quality, error) {
+	rows, st, err := look(q, "stores", storesOf)
+	if err != nil {
+		return nil, st, err
 	}
-	return rows, nil
+	var l storeList
+	for _, s := range shownStates {
+		l.States = append(l.States, s.String())
+	}
+	l.Stores, l.pager = paged(q, rows, "page")
+	return l, st, nil
 }
+
+// counted are the counts of a state as Store.List has it. What a lost attempt has done is unknown; if the next
+// duplicate may take it over, that needs no operator.
+var counted = map[idempotency.State][]fleet.Stage{
+	idempotency.Unknown: {fleet.Unknown, fleet.Orphaned}, idempotency.InProgress: {fleet.InProgress}, idempotency.Failed: {fleet.Failed},
+	idempotency.Unreadable: {fleet.Unreadable}, idempotency.Released: {fleet.Released}, idempotency.Done: {fleet.Done},
+}
+
+// storesOf returns the stores, those with the most requests of unknown outcome first.
+func storesOf(s *fleet.State) (rows []storeRow) {
+	for name, st := range s.Stores {
+		row := storeRow{Name: name}
+		for _, state := range shownStates {
+			n := 0
+			for _, stage := range counted[state] {
+				n += st.Count[stage]
+			}
+			row.Counts = append(row.Counts, stateRow{Value: int(state), Label: state.String(), Count: n, Bad: st.Count[counted[state][0]] > 0 && wants(state)})
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b storeRow) int {
+		return cmp.Or(cmp.Compare(b.Counts[0].Count, a.Counts[0].Count), strings.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+// wants reports whether requests in a state want an operator.
+func wants(s idempotency.State) bool { return s == idempotency.Unknown || s == idempotency.Unreadable }
 
 // store returns a store.
 func (c *console) store(name string) (*idempotency.Store, error) {
@@ -62,6 +80,8 @@ type stateRow struct {
 	Value   int
 	Label   string
 	Current bool
+	Count   int
+	Bad     bool
 }
 
 // recordRow is a record.
@@ -90,14 +110,14 @@ type storeState struct {
 // shownStates are the states in the order of the page: those first that want an operator.
 var shownStates = []idempotency.State{idempotency.Unknown, idempotency.InProgress, idempotency.Failed, idempotency.Unreadable, idempotency.Released, idempotency.Done}
 
-func readStore(q request) (any, time.Time, error) {
+func readStore(q request) (any, quality, error) {
 	name := q.name()
 	n, _ := strconv.Atoi(q.URL.Query().Get("state"))
 	state := idempotency.State(n)
 	if !slices.Contains(shownStates, state) {
 		state = shownStates[0]
 	}
-	found, asOf, err := read(q, "store/"+strconv.Itoa(int(state))+"/"+name, func(ctx context.Context) (out storeState, err error) {
+	found, st, err := read(q, "store/"+strconv.Itoa(int(state))+"/"+name, func(ctx context.Context) (out storeState, err error) {
 		s, err := q.console.store(name)
 		if err != nil {
 			return out, err
@@ -116,85 +136,18 @@ func readStore(q request) (any, time.Time, error) {
 		return out, nil
 	})
 	if err != nil {
-		return nil, asOf, err
+		return nil, st, err
 	}
 	p := storePage{Name: name, Cut: found.cut, May: q.offers("requests/"+name, Resolve, Delete)}
 	for _, s := range shownStates {
-		p.States = append(p.States, stateRow{int(s), s.String(), s == state})
+		p.States = append(p.States, stateRow{Value: int(s), Label: s.String(), Current: s == state})
 	}
 	for _, r := range found.records {
 		p.Records = append(p.Records, recordRow{
 			Ref: string(r.Ref), State: r.State.String(), Op: r.Op, Scope: r.Scope, Owner: r.Owner, Failure: r.Failure, Attempt: r.Attempt,
-			Started: r.Started, Ended: r.Ended, Bad: r.State == idempotency.Unknown || r.State == idempotency.Unreadable,
+			Started: r.Started, Ended: r.Ended, Bad: wants(r.State),
 			Unknown: r.State == idempotency.Unknown, Deletable: r.State != idempotency.InProgress,
 		})
 	}
-	return p, asOf, nil
-}
-
-// sessionRow is a live session.
-type sessionRow struct {
-	Owner, Lease string
-	Since        time.Time
-	Clock        string // compared with this process's, if it was measured
-}
-
-// sessionList is the list of the live sessions.
-type sessionList struct {
-	Sessions []sessionRow
-	Cut      bool
-}
-
-func readSessions(q request) (any, time.Time, error) {
-	list, asOf, err := read(q, "sessions", q.console.sessions)
-	return list, asOf, err
-}
-
-// skew describes the difference of a clock to this process's. What an event takes is part of it.
-func skew(ahead time.Duration) string {
-	switch ahead = ahead.Round(100 * time.Millisecond); {
-	case ahead > 0:
-		return fmt.Sprintf("%v ahead", ahead)
-	case ahead < 0:
-		return fmt.Sprintf("%v behind", -ahead)
-	}
-	return "agrees"
-}
-
-func (c *console) sessions(ctx context.Context) (list sessionList, err error) {
-	space := c.inner.Space()
-	root := space.Root() + "session/"
-	l, err := c.locker()
-	if err != nil {
-		return list, err
-	}
-	clocks := map[clientv3.LeaseID]string{}
-	for _, of := range l.Clocks() {
-		if of.Known {
-			clocks[of.Lease] = skew(of.Ahead)
-		}
-	}
-	for from := root; len(list.Sessions) < mostRead; {
-		resp, err := c.inner.Read(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(500))
-		if err != nil {
-			return list, err
-		}
-		for _, kv := range resp.Kvs {
-			if kv.Lease == 0 || string(kv.Key) != space.Session(kv.Lease).Alive() {
-				continue
-			}
-			row := sessionRow{Lease: strconv.FormatInt(kv.Lease, 10), Clock: clocks[clientv3.LeaseID(kv.Lease)]}
-			if at, ok := record.DecodeClock(kv.Value); ok {
-				row.Owner, row.Since = at.Owner, time.UnixMilli(at.AtMS)
-			}
-			list.Sessions = append(list.Sessions, row)
-		}
-		if !resp.More {
-			break
-		}
-		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
-		list.Cut = len(list.Sessions) >= mostRead
-	}
-	slices.SortStableFunc(list.Sessions, func(a, b sessionRow) int { return compareAges(a.Since, b.Since) })
-	return list, nil
+	return p, st, nil
 }

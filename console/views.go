@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 )
@@ -17,9 +16,9 @@ type request struct {
 // name is the name that the page is about.
 func (q request) name() string { return q.URL.Query().Get("name") }
 
-// page is the number of the page of a table, from 0 on.
-func (q request) page() int {
-	n, err := strconv.Atoi(q.URL.Query().Get("page"))
+// page is the number of the page of a table, from 0 on, by the parameter that has it.
+func (q request) page(param string) int {
+	n, err := strconv.Atoi(q.URL.Query().Get(param))
 	if err != nil || n < 0 || n > 1<<20 {
 		return 0
 	}
@@ -27,12 +26,17 @@ func (q request) page() int {
 }
 
 // read returns what a function reads, shared with all other viewers of what has that key.
-func read[T any](q request, key string, fn func(context.Context) (T, error)) (out T, asOf time.Time, err error) {
-	v, asOf, err := q.console.shared.get(q.Context(), key, func(ctx context.Context) (any, error) { return fn(ctx) })
+func read[T any](q request, key string, fn func(context.Context) (T, error)) (out T, st quality, err error) {
+	return readFor(q, key, readEvery, fn)
+}
+
+// readFor returns what a function reads, at most once in every.
+func readFor[T any](q request, key string, every time.Duration, fn func(context.Context) (T, error)) (out T, st quality, err error) {
+	v, asOf, err := q.console.shared.get(q.Context(), key, every, func(ctx context.Context) (any, error) { return fn(ctx) })
 	if err != nil {
-		return out, asOf, err
+		return out, quality{asOf: asOf}, err
 	}
-	return v.(T), asOf, nil
+	return v.(T), quality{asOf: asOf}, nil
 }
 
 // offers returns which of some actions a page offers.
@@ -50,7 +54,7 @@ type view struct {
 	live     bool
 	title    func(request) string
 	subject  func(request) string // the name that Authorize is asked about
-	read     func(request) (any, time.Time, error)
+	read     func(request) (any, quality, error)
 }
 
 func fixed(s string) func(request) string { return func(request) string { return s } }
@@ -60,7 +64,7 @@ func named(prefix string) func(request) string {
 
 // views are the pages, by path.
 var views = map[string]view{
-	"":          {"queues.html", true, fixed("Queues"), fixed(""), readQueues},
+	"":          {"overview.html", true, fixed("Overview"), fixed(""), readOverview},
 	"queue":     {"queue.html", true, named(""), named(""), readQueue},
 	"elections": {"elections.html", true, fixed("Elections"), fixed(""), readElections},
 	"jobs":      {"jobs.html", true, fixed("Jobs"), fixed(""), readJobs},
@@ -77,7 +81,7 @@ const pageSize = 100
 
 // pager is the place in a table of several pages.
 type pager struct {
-	From, To       int // rows, from 1 on
+	From, To, Of   int // rows, from 1 on
 	Back, Next     bool
 	BackTo, NextTo string
 }
@@ -85,19 +89,17 @@ type pager struct {
 // More reports whether there is another page.
 func (p pager) More() bool { return p.Back || p.Next }
 
-// paged returns the rows of the page that is asked for, and its place.
-func paged[T any](q request, all []T) ([]T, pager) {
-	n := min(q.page(), max(0, len(all)-1)/pageSize)
+// paged returns the rows of the page that is asked for, and its place. param is the parameter that has the
+// number of the page.
+func paged[T any](q request, all []T, param string) ([]T, pager) {
+	n := min(q.page(param), max(0, len(all)-1)/pageSize)
 	from := n * pageSize
 	to := min(len(all), from+pageSize)
-	p := pager{From: min(from+1, len(all)), To: to, Back: n > 0, Next: to < len(all)}
+	p := pager{From: min(from+1, len(all)), To: to, Of: len(all), Back: n > 0, Next: to < len(all)}
 	link := func(n int) string {
-		values := url.Values{"page": {strconv.Itoa(n)}}
-		for _, key := range []string{"name", "state"} {
-			if v := q.URL.Query().Get(key); v != "" {
-				values.Set(key, v)
-			}
-		}
+		values := q.URL.Query()
+		values.Del("done")
+		values.Set(param, strconv.Itoa(n))
 		return "?" + values.Encode()
 	}
 	p.BackTo, p.NextTo = link(n-1), link(n+1)

@@ -2,8 +2,10 @@
 // sends the ETag of what it shows, so an unchanged page costs no bytes. A page works without it.
 "use strict";
 (() => {
-  const main = document.querySelector("main[data-live]");
+  const root = document.documentElement;
+  const main = document.querySelector("main");
   const status = document.querySelector("#status");
+  let skew = Date.parse(root.dataset.now) - Date.now();
   const ages = () => {
     for (const t of document.querySelectorAll("time[data-age]")) {
       const s = Math.max(0, Math.floor((Date.now() + skew - Date.parse(t.dateTime)) / 1000));
@@ -11,12 +13,35 @@
       t.textContent = h > 0 ? `${h} h ${m} m` : m > 0 ? `${m} m ${s % 60} s` : `${s} s`;
     }
   };
-  let skew = Date.parse(document.documentElement.dataset.now) - Date.now();
   setInterval(ages, 1000);
-  if (!main) return;
-  let tag = null, wait = 2000, asOf = document.documentElement.dataset.asOf;
-  const clock = (t) => new Date(t).toLocaleTimeString();
+
+  // What an action has done is shown for a while, and not again when the page is loaded again.
+  const done = main.querySelector(".done");
+  const doneUntil = Date.now() + 8000;
+  if (done) {
+    const clean = new URL(location.href);
+    clean.searchParams.delete("done");
+    history.replaceState(null, "", clean);
+  }
+  if (!("live" in main.dataset)) return;
+
+  let tag = null, wait = 2000, asOf = root.dataset.asOf;
+  const clock = (t) => new Date(t).toISOString().slice(11, 19) + " UTC";
+  const since = () => asOf && !asOf.startsWith("0001") ? `as of ${clock(asOf)}` : "";
   const say = (text, bad) => { status.textContent = text; status.classList.toggle("bad", bad); };
+
+  // The element that has the focus keeps it, by where it leads; a text that is selected is not replaced.
+  const show = (fresh) => {
+    const at = document.activeElement, selection = getSelection();
+    if (!selection.isCollapsed && main.contains(selection.anchorNode)) return false;
+    const href = main.contains(at) ? at.getAttribute("href") : null;
+    const left = [...main.querySelectorAll(".scroll")].map((e) => e.scrollLeft);
+    main.replaceChildren(...fresh.childNodes);
+    if (done && Date.now() < doneUntil) main.querySelector("h1").after(done);
+    main.querySelectorAll(".scroll").forEach((e, i) => { e.scrollLeft = left[i] || 0; });
+    if (href) main.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus({ preventScroll: true });
+    return true;
+  };
   const read = async () => {
     try {
       const headers = tag ? { "If-None-Match": tag } : {};
@@ -28,15 +53,17 @@
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const fresh = page.querySelector("main");
         skew = Date.parse(page.documentElement.dataset.now) - Date.now();
-        if (fresh && !main.contains(document.activeElement)) main.replaceChildren(...fresh.childNodes);
-        else tag = null; // shown at the next read
+        document.title = page.title;
+        if (!fresh || !show(fresh)) tag = null; // shown at the next read
         ages();
+      } else if (done && Date.now() >= doneUntil) {
+        done.remove();
       }
       wait = 2000;
-      say(`as of ${clock(asOf)}`, false);
+      say(since(), false);
     } catch (e) {
       wait = Math.min(30000, wait * 2);
-      say(`as of ${clock(asOf)}: not up to date, ${e.message}; next try in ${wait / 1000} s`, true);
+      say(`${since()}${since() && ": "}not up to date, ${e.message}; next try in ${wait / 1000} s`, true);
     }
   };
   const loop = async () => {

@@ -1,0 +1,55 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// electionRow is an election.
+type electionRow struct {
+	Name, Leader, Note string
+	Requested          time.Time
+	Candidates         int
+}
+
+// electionList is the list of the elections.
+type electionList struct {
+	Elections []electionRow
+	pager
+}
+
+// Pager returns the place in the table.
+func (l electionList) Pager() pager { return l.pager }
+
+func readElections(q request) (any, quality, error) {
+	rows, st, err := look(q, "elections", electionsOf)
+	if err != nil {
+		return nil, st, err
+	}
+	var l electionList
+	l.Elections, l.pager = paged(q, rows, "page")
+	return l, st, nil
+}
+
+// electionsOf returns the elections, those without a leader first.
+func electionsOf(s *fleet.State) (rows []electionRow) {
+	for id, of := range s.Queues {
+		if id.Kind != keyspace.Election {
+			continue
+		}
+		row := electionRow{Name: id.Name, Candidates: of.Now.Waiting}
+		if holders, _ := of.Requests(0, 1); len(holders) > 0 {
+			row.Leader, row.Note, row.Requested = holders[0].Owner, holders[0].Note, when(holders[0].Requested)
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b electionRow) int {
+		return cmp.Or(min(1, len(a.Leader))-min(1, len(b.Leader)), strings.Compare(a.Name, b.Name))
+	})
+	return rows
+}

@@ -1,0 +1,145 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/fleet"
+)
+
+// Bounds of the watch.
+const (
+	probeEvery   = time.Second // how often etcd is asked whether all changes have come
+	refreshEvery = time.Hour   // after which the namespace is listed again
+	unseenFor    = time.Minute // without a viewer, after which the watch ends
+)
+
+// follower has the state of the namespace by one watch for all viewers, while a page is read.
+type follower struct {
+	sess    *engine.Session
+	options fleet.Options
+	unseen  time.Duration
+
+	mu     sync.Mutex
+	fleet  *fleet.Fleet // or nil
+	looked time.Time
+}
+
+// follow returns what follows the namespace, and begins to follow it if no page was read lately. It returns
+// nil after the session was closed.
+func (f *follower) follow() *fleet.Fleet {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looked = time.Now()
+	if f.fleet != nil && f.sess.Context().Err() == nil {
+		return f.fleet
+	}
+	client := f.sess.Client()
+	of := fleet.New(client.KV, client.Watcher, f.sess.Space(), f.options)
+	ctx, stop := context.WithCancel(f.sess.Context())
+	if !f.sess.Background(func() { _ = of.Run(ctx) }) {
+		stop()
+		return nil
+	}
+	f.sess.Background(func() {
+		defer stop()
+		f.wait(ctx)
+	})
+	f.fleet = of
+	return of
+}
+
+// wait returns when no page was read for a while, or ctx has ended. Then nothing is kept of the namespace.
+func (f *follower) wait(ctx context.Context) {
+	for left := f.unseen; left > 0; left = f.left() {
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// left returns how long the watch is kept if no page is read. If that is nothing, it has ended.
+func (f *follower) left() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	left := f.unseen - time.Since(f.looked)
+	if left <= 0 {
+		f.fleet = nil
+	}
+	return left
+}
+
+// active returns what follows the namespace now, or nil.
+func (f *follower) active() *fleet.Fleet {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fleet
+}
+
+// quality is the time as of which a page is true, and why etcd does not confirm it any more.
+type quality struct {
+	asOf        time.Time
+	unconfirmed string // why etcd has not confirmed it since; "" if it has
+}
+
+// seen is a part of the state.
+type seen[T any] struct {
+	value T
+	quality
+}
+
+// look returns a part of the state of the namespace, shared with all other viewers of what has that key.
+func look[T any](q request, key string, fn func(*fleet.State) T) (T, quality, error) {
+	s, _, err := read(q, key, func(ctx context.Context) (s seen[T], err error) {
+		of := q.console.follower.follow()
+		if of == nil {
+			return s, concurrency.ErrClosed
+		}
+		if err := of.Await(ctx, 1); err != nil {
+			return s, notRead(of, q.console.sess.NamespacePrefix(), err)
+		}
+		of.View(func(state *fleet.State, m fleet.Meta) { s = seen[T]{fn(state), qualityOf(m)} })
+		return s, nil
+	})
+	return s.value, s.quality, err
+}
+
+// notRead is the error of a namespace of which nothing is known yet.
+func notRead(of *fleet.Fleet, prefix string, err error) error {
+	if failure := of.Meta().Failure; failure != nil {
+		err = failure
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		err = errors.New("it is large, or etcd is slow; this page is read again")
+	}
+	return fmt.Errorf("%s was not read yet: %w", prefix, err)
+}
+
+func qualityOf(m fleet.Meta) quality {
+	s := quality{asOf: m.Answered}
+	if !m.Up {
+		s.unconfirmed = fmt.Sprintf("etcd has not answered since %s UTC", m.Answered.UTC().Format(time.TimeOnly))
+		if m.Failure != nil {
+			s.unconfirmed += ": " + m.Failure.Error()
+		}
+	}
+	return s
+}
+
+// settle has all pages show what an action has changed.
+func (c *console) settle(ctx context.Context) {
+	if of := c.follower.active(); of != nil {
+		ctx, cancel := context.WithTimeout(ctx, 2*probeEvery)
+		defer cancel()
+		if resp, err := c.inner.Read(ctx, c.inner.Space().Root()); err == nil {
+			_ = of.Await(ctx, resp.Header.Revision)
+		}
+	}
+	c.shared.drop()
+}

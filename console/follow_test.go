@@ -1,0 +1,67 @@
+package console_test
+
+import (
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+// following counts the watches of consoles.
+func following() int {
+	b := make([]byte, 16<<20)
+	return strings.Count(string(b[:runtime.Stack(b, true)]), "fleet.(*Fleet).Run(")
+}
+
+// A console follows its namespace by one watch while pages are read, whoever reads them, and by none
+// otherwise. The first reader after that sees what has changed meanwhile.
+func TestFollowsForViewersOnly(t *testing.T) {
+	require.Eventually(t, func() bool { return following() == 0 }, testkit.Soon, 10*time.Millisecond, "other tests have ended")
+	s := open(t, "", nil)
+	sm := s.semaphore("web-7", "charge", 3)
+	s.acquire(sm)
+	require.Zero(t, following(), "no page was read")
+	console.SetUnseen(s.handler, time.Second)
+	require.Eventually(t, func() bool {
+		require.Contains(t, s.page("/"), "semaphore/charge")
+		s.page("/jobs")
+		s.page("/elections")
+		return following() == 1
+	}, testkit.Soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return following() == 0 }, testkit.Soon, 10*time.Millisecond)
+	s.acquire(s.semaphore("web-7", "refund", 3))
+	require.Contains(t, s.page("/"), "semaphore/refund")
+}
+
+// Of a namespace that etcd does not confirm, the last state is shown, and that it is not confirmed; nothing is
+// shown of one that was never read. Both end by themselves.
+func TestNotConfirmed(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	s.acquire(s.semaphore("web-7", "charge", 3))
+	s.etcd.Cut()
+	first := s.get("/")
+	require.Equal(t, http.StatusBadGateway, first.StatusCode)
+	require.Contains(t, first.body, "was not read yet")
+	require.Contains(t, first.body, "data-live", "the page is read again")
+	s.etcd.Heal()
+	shown := func(path, text string) func() bool {
+		return func() bool { a := s.get(path); return a.StatusCode == http.StatusOK && strings.Contains(a.body, text) }
+	}
+	require.Eventually(t, shown("/", "semaphore/charge"), testkit.Soon, 50*time.Millisecond)
+	require.NotContains(t, s.page("/"), "Not confirmed")
+	tag := s.get("/").Header.Get("ETag")
+	s.etcd.Cut()
+	require.Eventually(t, shown("/", "Not confirmed: etcd has not answered since"), testkit.Soon, 50*time.Millisecond)
+	stale := s.get("/")
+	require.Contains(t, stale.body, "semaphore/charge", "the last state")
+	require.NotEqual(t, tag, stale.Header.Get("ETag"), "that it is not confirmed is a change of the page")
+	s.etcd.Heal()
+	require.Eventually(t, func() bool { return !strings.Contains(s.page("/"), "Not confirmed") }, testkit.Soon, 50*time.Millisecond)
+}

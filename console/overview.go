@@ -1,0 +1,215 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// queueRow is a queue in the overview.
+type queueRow struct {
+	Name                   string
+	Requests               int
+	Read                   bool // the rest is known; of rate limiters it is not
+	Limit                  string
+	Used                   int64
+	Waiting                int
+	Full, Paused           bool
+	OldestWait, OldestHold time.Time
+}
+
+// totals is what wants an operator in all of a namespace.
+type totals struct {
+	Queues, Waiting, Saturated, Paused, Overdue, Leaderless int
+	LostRuns, FailedRuns, PausedJobs                        int
+	UnknownRequests                                         int
+	Sessions, Foreign                                       int
+	OldestWait                                              time.Time
+}
+
+// overview is the first page.
+type overview struct {
+	totals
+	Rows       []queueRow
+	Namespaces []string // the other ones
+	pager
+}
+
+// Pager returns the place in the table.
+func (o overview) Pager() pager { return o.pager }
+
+// busy is what is shown of the queues of a namespace.
+type busy struct {
+	totals totals
+	rows   []queueRow
+}
+
+func readOverview(q request) (any, quality, error) {
+	all, st, err := look(q, "overview", busiest)
+	if err != nil {
+		return nil, st, err
+	}
+	o := overview{totals: all.totals}
+	o.Rows, o.pager = paged(q, all.rows, "page")
+	names, _, err := readFor(q, "namespaces", time.Minute, q.console.namespaces)
+	if err == nil { // a role may permit this namespace alone
+		o.Namespaces = names
+	}
+	return o, st, nil
+}
+
+// busiest returns all queues, those with the oldest waits first.
+func busiest(s *fleet.State) (out busy) {
+	n := &out.totals
+	now := time.Now().UnixMilli()
+	for id, of := range s.Queues {
+		row := rowOfQueue(id, of)
+		if id.Kind == keyspace.Election && of.Now.Used == 0 {
+			n.Leaderless++
+		}
+		n.Foreign += of.Now.Foreign
+		n.Overdue += of.Now.Overdue(now)
+		out.rows = append(out.rows, row)
+	}
+	for name, of := range s.Limiters {
+		row, sum := rowOfLimiter(name, of, now)
+		n.Foreign += sum.Foreign
+		n.Overdue += sum.Late
+		if of.Total != nil {
+			n.Foreign += of.Total.Now.Foreign
+			n.Overdue += of.Total.Now.Overdue(now)
+		}
+		out.rows = append(out.rows, row)
+	}
+	slices.SortFunc(out.rows, func(a, b queueRow) int {
+		return cmp.Or(compareAges(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
+	})
+	for _, r := range out.rows {
+		n.Waiting += r.Waiting
+		if r.Full {
+			n.Saturated++
+		}
+		if r.Paused {
+			n.Paused++
+		}
+	}
+	if n.Queues = len(out.rows); n.Queues > 0 {
+		n.OldestWait = out.rows[0].OldestWait
+	}
+	for _, j := range s.Jobs {
+		h := j.History()
+		n.LostRuns += h.Lost
+		n.FailedRuns += h.Failed
+		if j.Paused {
+			n.PausedJobs++
+		}
+	}
+	for _, st := range s.Stores {
+		n.UnknownRequests += st.Count[fleet.Unknown]
+	}
+	n.Sessions = len(s.Sessions)
+	return out
+}
+
+func rowOfQueue(id fleet.QueueID, of *fleet.Queue) queueRow {
+	kind := concurrency.QueueKind(id.Label())
+	row := queueRow{Name: subject{kind: kind, name: id.Name}.String(), Requests: of.Len(), Limit: "–"}
+	if kind == concurrency.KindRate { // its holders are processes with shares
+		return row
+	}
+	row.fill(of.Now)
+	return row
+}
+
+func (r *queueRow) fill(n fleet.Summary) {
+	r.Read, r.Used, r.Waiting, r.OldestWait, r.OldestHold = true, n.Used, n.Waiting, when(n.OldestWait), when(n.OldestHold)
+	if n.Known {
+		r.Limit, r.Paused = strconv.FormatInt(n.Limit, 10), n.Limit == 0
+	}
+	r.Full = r.Waiting > 0
+}
+
+// rowOfLimiter sums up a limiter. A request waits at its key, and then, where there is a total, at the total;
+// it holds in the last one of them.
+func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Sum) {
+	sum := of.Sum(now)
+	n := sum.Summary
+	n.Known, n.Limit = of.Base.Rev != 0 && !of.Base.Damaged, of.Base.Limit.Limit
+	row := queueRow{Name: subject{kind: concurrency.KindLimiter, name: name}.String(), Requests: of.Requests()}
+	row.fill(n)
+	if n.Known {
+		row.Limit += " per key"
+	}
+	if total := of.Total; total != nil {
+		row.Used, row.Waiting, row.OldestHold = total.Now.Used, row.Waiting+total.Now.Waiting, when(total.Now.OldestHold)
+		if at := when(total.Now.OldestWait); compareAges(at, row.OldestWait) < 0 {
+			row.OldestWait = at
+		}
+		if total.Now.Known {
+			row.Limit += ", " + strconv.FormatInt(total.Now.Limit, 10) + " in total"
+			row.Paused = row.Paused || total.Now.Limit == 0
+		}
+		row.Full = row.Waiting > 0
+	}
+	return row, sum
+}
+
+// when returns a stored time.
+func when(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// compareAges sorts earlier times first, and those that are not known last.
+func compareAges(a, b time.Time) int {
+	switch {
+	case a.IsZero() && b.IsZero():
+		return 0
+	case a.IsZero():
+		return 1
+	case b.IsZero():
+		return -1
+	}
+	return a.Compare(b)
+}
+
+// mostNamespaces bounds how many other namespaces are named.
+const mostNamespaces = 200
+
+// namespaces lists the other namespaces below the same prefix, by one key of each.
+func (c *console) namespaces(ctx context.Context) (names []string, err error) {
+	prefix, own := c.inner.Space().Parts()
+	root, err := keyspace.Namespaces(prefix)
+	if err != nil {
+		return nil, err
+	}
+	for from := root; len(names) < mostNamespaces; {
+		resp, err := c.inner.Read(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+		if err != nil {
+			return nil, err
+		}
+		if len(resp.Kvs) == 0 {
+			break
+		}
+		key := string(resp.Kvs[0].Key)
+		name, space, ok := keyspace.ParseNamespace(prefix, key)
+		if !ok { // a foreign key
+			from = key + "\x00"
+			continue
+		}
+		if from = clientv3.GetPrefixRangeEnd(space.Root()); name != own {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,120 @@
+package console
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// filled is a state that a test fills.
+type filled struct {
+	*fleet.State
+	space keyspace.Space
+	rev   int64
+	t     *testing.T
+}
+
+func fill(t *testing.T) *filled {
+	t.Helper()
+	space, err := keyspace.New("/etcdkit", "shop")
+	require.NoError(t, err)
+	return &filled{fleet.NewState(space, true), space, 0, t}
+}
+
+// put writes a key, and returns its revision.
+func (f *filled) put(key, value string, lease int64) int64 {
+	f.rev++
+	f.Put(&mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: f.rev, ModRevision: f.rev, Lease: lease}, 1000)
+	return f.rev
+}
+
+// request writes a request of a queue, made so many seconds after the epoch.
+func (f *filled) request(q keyspace.Queue, n int, at int64) {
+	f.put(q.Slot(keyspace.Slot{Lease: 7, Number: n, Weight: 1}), record.Request{Nonce: "n", Owner: fmt.Sprint("web-", n), Note: "10.0.0.7", AtMS: at * 1000}.Encode(), 7)
+}
+
+// The overview counts what wants an operator. A request of a limiter with a total waits at its key or at the
+// total, and counts once.
+func TestOverviewFigures(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	charge := f.space.Queue(keyspace.Semaphore, "charge")
+	f.put(charge.Limit, record.Limit{Limit: 1}.Encode(), 0)
+	f.request(charge, 1, 50)
+	f.request(charge, 2, 60)
+	f.put(f.space.Queue(keyspace.Semaphore, "paused").Limit, record.Limit{Limit: 0}.Encode(), 0)
+	f.put(f.space.Queue(keyspace.Election, "shard").Range+"stray", "x", 0)
+	lim := f.space.Limiter("api")
+	f.put(lim.Default, record.Limit{Limit: 2, Total: true}.Encode(), 0)
+	f.put(lim.Total().Limit, record.Limit{Limit: 1}.Encode(), 0)
+	for n := range 3 { // two are admitted at the key, of which one holds and one waits for the total; the third waits at its key
+		f.request(lim.Key("acme"), n, int64(10+n))
+		if n < 2 {
+			f.request(lim.Total(), n, int64(10+n))
+		}
+	}
+	job := f.space.Job("invoices")
+	f.put(job.Run(time.Unix(600, 0)), record.Run{State: record.RunRunning, Attempt: 1, Owner: "web-7", StartMS: 600_000}.Encode(), 0)
+	f.put(job.Pause(), record.Pause{By: "ada"}.Encode(), 0)
+	f.put(f.space.Job("gone").Floor(time.Unix(600, 0)), "", 0)
+	f.put(f.space.Store("orders").Entry("acme", "POST /payments", "K-1").Record, string(record.Attempt{State: record.AttemptWorking, Refuse: true, Number: 1}.Encode()), 0)
+	f.put(f.space.Session(7).Alive(), record.Clock{Owner: "web-7", AtMS: 1}.Encode(), 7)
+	f.Settle(100_000)
+
+	got := busiest(f.State)
+	n := got.totals
+	require.Equal(t, []int{4, 3, 2, 1, 1, 1, 1, 1, 1}, []int{n.Queues, n.Waiting, n.Saturated, n.Paused, n.Leaderless, n.LostRuns, n.PausedJobs, n.Sessions, n.Foreign})
+	require.Equal(t, 1, n.UnknownRequests)
+	require.Equal(t, time.Unix(11, 0), n.OldestWait, "of the one that waits for the total")
+	require.Equal(t, queueRow{
+		Name: "limiter/api", Requests: 3, Read: true, Limit: "2 per key, 1 in total", Used: 1, Waiting: 2, Full: true, OldestWait: time.Unix(11, 0), OldestHold: got.rows[0].OldestHold,
+	}, got.rows[0])
+	keys := keysOf(subject{kind: "limiter", name: "api"}, f.Limiters["api"])
+	require.Equal(t, []any{"2", true, 1, 1}, []any{keys.Default, keys.HasTotal, keys.InUse, keys.Waiting})
+	require.Equal(t, []any{"acme", int64(2), 1, false}, []any{keys.keys[0].Key, keys.keys[0].Used, keys.keys[0].Waiting, keys.keys[0].Own})
+	require.Len(t, jobsOf(f.State), 1, "of a forgotten job there is nothing to show")
+	require.Equal(t, []electionRow{{Name: "shard"}}, electionsOf(f.State))
+}
+
+// The page of a job shows recorded and skipped ticks, what each process has run, and the next fire times.
+func TestJobView(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	keys := f.space.Job("invoices")
+	run := func(minute int64, r record.Run) {
+		r.Attempt, r.StartMS = 1, minute*60_000
+		f.put(keys.Run(time.Unix(minute*60, 0)), r.Encode(), 0)
+	}
+	run(0, record.Run{State: record.RunDone, Owner: "a", EndMS: 25 * 60_000})
+	run(30, record.Run{State: record.RunFailed, Owner: "b", EndMS: 31 * 60_000, Error: "disk is full"})
+	run(50, record.Run{State: record.RunRunning, Owner: "a"})
+	f.put(keys.Run(time.Unix(3600, 0)), "no JSON", 0)
+	f.put(keys.Settings(), "AtMost 1m"+record.Period+"10m0s", 7)
+	f.put(keys.Cooldown(), "", 7)
+	j := f.Jobs["invoices"]
+	require.Equal(t, "cooling down", stateOf(j))
+	var shown []string
+	for _, r := range withSkipped(runsOf(j), j.Period) {
+		shown = append(shown, fmt.Sprintf("%s %s %s %s", r.Tick.UTC().Format("15:04"), r.State, r.Owner, r.Error))
+	}
+	require.Equal(t, []string{
+		"00:50 lost a ", "00:40 skipped  not stored: the run before, a cooldown, a pause, or no process was alive", "00:30 failed b disk is full",
+		"00:10 skipped, 2 ticks  the run before was active", "00:00 done a ",
+	}, shown)
+	require.Equal(t, []processRow{{"a", 2, 1, 0, 1, time.Unix(3000, 0)}, {"b", 1, 0, 1, 0, time.Unix(1800, 0)}}, processesOf(runsOf(j)))
+	now := time.Now()
+	next := nextOf(j, 3)
+	require.Len(t, next, 3)
+	require.True(t, next[0].After(now) && next[0].Before(now.Add(11*time.Minute)) && next[0].Unix()%600 == 0, "%v", next[0])
+	require.Equal(t, 20*time.Minute, next[2].Sub(next[0]))
+	f.put(keys.Pause(), record.Pause{By: "ada"}.Encode(), 0)
+	f.put(keys.Lock(), "", 7)
+	require.Equal(t, "running, paused", stateOf(f.Jobs["invoices"]))
+}
