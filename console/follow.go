@@ -96,15 +96,18 @@ type seen[T any] struct {
 }
 
 // look returns a part of the state of the namespace, shared with all other viewers of what has that key.
-func look[T any](q request, key string, fn func(*fleet.State) T) (T, quality, error) {
-	s, _, err := read(q, key, func(ctx context.Context) (s seen[T], err error) {
-		of := q.console.follower.follow()
-		if of == nil {
-			return s, concurrency.ErrClosed
-		}
-		if err := of.Await(ctx, 1); err != nil {
-			return s, notRead(of, q.console.sess.NamespacePrefix(), err)
-		}
+func look[T any](q request, key string, fn func(*fleet.State) T) (found T, _ quality, err error) {
+	of := q.console.follower.follow()
+	if of == nil {
+		return found, quality{}, concurrency.ErrClosed
+	}
+	// It is awaited here, since what took long is read again seldom.
+	ctx, cancel := context.WithTimeout(q.Context(), readBound)
+	defer cancel()
+	if err := of.Await(ctx, 1); err != nil {
+		return found, quality{}, notRead(of, q.console.sess.NamespacePrefix(), err)
+	}
+	s, _, err := read(q, key, func(context.Context) (s seen[T], err error) {
 		of.View(func(state *fleet.State, m fleet.Meta) { s = seen[T]{fn(state), qualityOf(m)} })
 		return s, nil
 	})

@@ -91,6 +91,10 @@ func (r *reading) read(session context.Context, every time.Duration, read func(c
 	r.asOf = time.Now()
 	r.value, r.err = read(ctx)
 	now := time.Now()
-	r.until = now.Add(max(every, idlePart*now.Sub(r.asOf)))
+	pause := every
+	if r.err == nil { // after a failure its viewers are shown soon that it is over
+		pause = max(pause, idlePart*now.Sub(r.asOf))
+	}
+	r.until = now.Add(pause)
 	close(r.done)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -41,4 +43,30 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 		require.ErrorIs(t, err, errBusy)
 	}
+}
+
+// A read that took long is repeated seldom, and one that failed soon.
+func TestReadsAfterAFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := shared{session: t.Context()}
+		n := 0
+		read := func(err error) (any, error) {
+			v, _, err := s.get(t.Context(), "page", readEvery, func(context.Context) (any, error) { time.Sleep(5 * time.Second); n++; return n, err })
+			return v, err
+		}
+		_, err := read(context.DeadlineExceeded)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(readEvery + time.Millisecond)
+		for range 4 {
+			v, err := read(nil)
+			require.NoError(t, err)
+			require.Equal(t, 2, v)
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(6 * time.Second)
+		v, err := read(nil)
+		require.NoError(t, err)
+		require.Equal(t, 3, v)
+	})
 }
