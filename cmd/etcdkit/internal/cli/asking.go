@@ -81,10 +81,17 @@ func (q *asking) acquire(ctx context.Context, sess *concurrency.Session, kind co
 	switch kind {
 	case concurrency.KindSemaphore:
 		sm, err := concurrency.NewSemaphore(sess, name, q.limit, &concurrency.SemaphoreOptions{AdoptLimit: q.limit == 0})
+		if err == nil && q.limit == 0 {
+			err = stored(ctx, sm, name)
+		}
 		if err != nil {
 			return nil, err
 		}
-		return sm.Acquire(ctx, q.options()...)
+		p, err := sm.Acquire(ctx, q.options()...)
+		if differs := (*concurrency.LimitMismatchError)(nil); errors.As(err, &differs) {
+			return nil, &exitError{exitNotAcquired, fmt.Errorf("acquire %q: its stored limit is %d, and --limit asks for %d\n--limit 0 takes the stored limit as it is; 'etcdkit limit NAME N' changes it for all processes.", name, differs.Stored, differs.Wanted)}
+		}
+		return p, err
 	case concurrency.KindElection:
 		el, err := concurrency.NewElection(sess, name)
 		if err != nil {
@@ -98,6 +105,15 @@ func (q *asking) acquire(ctx context.Context, sess *concurrency.Session, kind co
 		}
 		return m.Lock(ctx, q.options()...)
 	}
+}
+
+// stored returns an error if a semaphore has no stored limit: an acquire would store the one that it asks for.
+func stored(ctx context.Context, sm *concurrency.Semaphore, name string) error {
+	st, err := sm.Status(ctx)
+	if err == nil && !st.Stored {
+		err = fmt.Errorf("acquire %q with --limit 0, which takes the stored limit: %w", name, concurrency.ErrNoLimit)
+	}
+	return err
 }
 
 // waiting reports on standard error why a call waits: its place in the queue, and the holders, with
@@ -118,6 +134,8 @@ func waitingFor(kind concurrency.QueueKind, w observe.Waiting, now time.Time) st
 	holders := len(w.Blocking)
 	text := fmt.Sprintf("waiting for %s/%s: ", kind, w.Name)
 	switch {
+	case w.Limit == 0:
+		return text + "it is paused by a limit of 0 ('etcdkit limit' changes it)"
 	case holders == 0: // it is far from its admission
 		return text + fmt.Sprintf("at most %d requests before this one", w.Ahead)
 	case holders < mostBlocking:

@@ -132,7 +132,7 @@ var classes = []class{
 	{exitNotAcquired, "'etcdkit show NAME' lists the holders.", is(concurrency.ErrFull)},
 	{exitNotAcquired, "The ID is in use: 'etcdkit show NAME' names its owner.", is(concurrency.ErrHeld)},
 	{exitNotAcquired, "'etcdkit limit NAME N' changes the stored limit for all processes.", is(concurrency.ErrLimitMismatch)},
-	{exitFailed, "'etcdkit ls' lists the names that etcd has; --create stores a limit for a new one.", is(concurrency.ErrNoLimit)},
+	{exitFailed, "'etcdkit ls' lists the names that etcd has; 'etcdkit limit NAME N --create' stores a limit for a new one.", is(concurrency.ErrNoLimit)},
 	{exitFailed, "'etcdkit show NAME' lists the requests with their tokens and IDs.", is(concurrency.ErrNotHeld)},
 	{exitFailed, "'etcdkit jobs' lists the jobs.", is(schedlock.ErrUnknownJob)},
 	{exitFailed, "'etcdkit requests list STORE' lists the requests.", is(idempotency.ErrNotFound)},

@@ -66,6 +66,7 @@ type heldPermit struct {
 
 // keep acquires a permit on a lease of its own, and leaves both in etcd.
 func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, name string, lasts time.Duration) error {
+	survivePipes()
 	opts := &concurrency.SessionOptions{TTL: lasts, Owner: owner("hold"), Hooks: []observe.Hooks{a.waiting(kind)}}
 	return a.connected(ctx, opts, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 		p, err := ask.acquire(ctx, sess, kind, name)

@@ -71,6 +71,7 @@ func TestHoldEnds(t *testing.T) {
 	require.Contains(t, r.err, "waiting for mutex/x: 1st in the queue, behind etcdkit hold by ")
 	require.NotContains(t, r.err, "\x1b")
 	st := f.status("x")
+	require.Len(t, st.Holders, 1, "%s%s%+v", r.out, r.err, st)
 	require.Equal(t, "b", st.Holders[0].ID)
 	require.Greater(t, time.Until(st.Holders[0].ExpiresBy), 2*time.Second, "it counts from the grant")
 }
@@ -109,8 +110,12 @@ func TestWaitingFor(t *testing.T) {
 		"waiting for semaphore/x: 1st in the queue, behind a (1s), b (2s), c (3s)":                                               {Ahead: 3, Blocking: []observe.Holder{holder("a", time.Second), holder("b", 2*time.Second), holder("c", 3*time.Second)}},
 		"waiting for semaphore/x: 1st in the queue, behind a (1s), a (1s), 2 others":                                             {Ahead: 4, Blocking: []observe.Holder{holder("a", time.Second), holder("a", time.Second), holder("a", time.Second), holder("a", time.Second)}},
 		"waiting for semaphore/x: 40 requests before this one, the oldest of web (1m0s), web (1m0s), 8 others":                   {Ahead: 40, Blocking: many},
+		"waiting for semaphore/x: it is paused by a limit of 0 ('etcdkit limit' changes it)":                                     {Ahead: 1, Blocking: []observe.Holder{sure}},
 	} {
 		w.Name = "x"
+		if w.Limit = 2; strings.Contains(text, "paused") {
+			w.Limit = 0
+		}
 		require.Equal(t, text, waitingFor(concurrency.KindSemaphore, w, now))
 	}
 }

@@ -19,14 +19,17 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Main executes the command with its arguments and returns its exit code. SIGINT and SIGTERM end it,
-// with the codes 130 and 143.
+// ending are the signals that end a command.
+var ending = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+
+// Main executes the command with its arguments and returns its exit code. A signal that ends it withdraws what
+// it waits for; its code is 128 and the number of the signal.
 func Main(args []string, std Streams) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		if !signal.Ignored(s) { // a shell's background job ignores SIGINT, and so does what it runs
+	for _, s := range ending {
+		if !signal.Ignored(s) { // as a shell's background job ignores SIGINT, and nohup's program SIGHUP
 			signal.Notify(signals, s)
 		}
 	}
@@ -64,6 +67,10 @@ func execute(ctx context.Context, args []string, std Streams) int {
 	}
 	return code
 }
+
+// survivePipes has a verb outlive the reader of its messages: what it holds is worth more than they are.
+// Without it, a write to a pipe that was closed ends the process. A command that the verb starts is not affected.
+func survivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // app is one execution of the command.
 type app struct {

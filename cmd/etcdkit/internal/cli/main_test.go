@@ -23,8 +23,8 @@ const asCommand = "ETCDKIT_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) == 2 && os.Args[1] == guard.Argument:
-		os.Exit(guard.Main())
+	case len(os.Args) > 1 && os.Args[1] == guard.Argument:
+		os.Exit(guard.Main(os.Args[2:]))
 	case os.Getenv(asCommand) != "":
 		_ = os.Unsetenv(asCommand)
 		os.Exit(Main(os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))

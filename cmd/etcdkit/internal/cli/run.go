@@ -51,9 +51,12 @@ can be read. And those of every permit (docs/guarantees.md, exceptions): it is t
 evict --force'), its lease or presence key is removed by hand, a leader of etcd is stopped and continued,
 a machine is paused with its clocks.
 
-The command gets standard input, and the signals that this process gets. SIGINT while it waits for the
-permit withdraws the request. ^Z stops the command alone: the permit is kept, and SIGCONT to this process
-continues the command, if the permit has not been lost.
+The command gets standard input, the open files that this process was started with, and the signals that
+this process gets; one that is stopped is continued by SIGINT, SIGTERM, SIGHUP and SIGQUIT, to end. ^C and ^\
+of a terminal reach the command by themselves and are not passed on; nor is such a signal of 'kill', while
+this process is in the foreground of its terminal: send SIGTERM. These four signals, while this process waits
+for the permit, withdraw the request. ^Z stops the command alone: the permit is kept, and SIGCONT to this
+process continues the command, if the permit has not been lost.
 
 The environment of the command has, besides its own: ETCDKIT_KIND, ETCDKIT_NAME, ETCDKIT_NAMESPACE;
 ETCDKIT_TOKEN, the fencing token; ETCDKIT_GUARD_KEY and ETCDKIT_GUARD_MOD_REVISION, for a Txn that takes
@@ -75,6 +78,12 @@ It runs on Linux only.`,
 				return err
 			}
 			x.name, x.command = args[0], args[1:]
+			if _, _, err := x.times(); err != nil {
+				return err
+			}
+			if err := x.clearExitFile(); err != nil {
+				return err
+			}
 			return a.execute(cmd.Context(), x)
 		},
 	}
@@ -84,7 +93,7 @@ It runs on Linux only.`,
 	f.DurationVar(&x.maxHold, "max-hold", 0, "end the command after so long, and then release the permit")
 	f.DurationVar(&x.ttl, "ttl", 0, "how long etcd keeps the permit after the last renewal (default: 15s, or what --grace needs)")
 	f.BoolVar(&x.endLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
-	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file")
+	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file, which is emptied at the start")
 	return cmd
 }
 
@@ -95,6 +104,9 @@ const (
 	killTime     = 500 * time.Millisecond
 )
 
+// longestTTL is the greatest TTL of a session.
+const longestTTL = 24 * time.Hour
+
 // times returns the TTL and margin of the session, within which the grace fits.
 func (x execution) times() (ttl, margin time.Duration, err error) {
 	switch {
@@ -103,14 +115,17 @@ func (x execution) times() (ttl, margin time.Duration, err error) {
 	case x.maxHold < 0:
 		return 0, 0, usageError{fmt.Errorf("--max-hold %v is negative", x.maxHold)}
 	}
+	if most := longestTTL/3 - electionTime - killTime; x.grace > most {
+		return 0, 0, usageError{fmt.Errorf("--grace %v is above %v: the TTL of the permit is three times as long, and at most %v", x.grace, most, longestTTL)}
+	}
 	margin = electionTime + x.grace + killTime
 	least := (3*margin + time.Second - 1).Truncate(time.Second)
 	ttl = x.ttl
 	if ttl == 0 {
 		ttl = max(15*time.Second, least)
 	}
-	if ttl < least || ttl%time.Second != 0 {
-		return 0, 0, usageError{fmt.Errorf("--ttl %v is not a number of whole seconds, at least %v with --grace %v: a third of it ends the command in time", x.ttl, least, x.grace)}
+	if ttl < least || ttl > longestTTL || ttl%time.Second != 0 {
+		return 0, 0, usageError{fmt.Errorf("--ttl %v is not a number of whole seconds, at least %v with --grace %v, and at most %v: a third of it ends the command in time", x.ttl, least, x.grace, longestTTL)}
 	}
 	return ttl, margin, nil
 }
@@ -121,6 +136,7 @@ func (a *app) execute(ctx context.Context, x execution) error {
 	if err != nil {
 		return err
 	}
+	survivePipes()
 	renewed := make(chan struct{}, 1)
 	opts := &concurrency.SessionOptions{TTL: ttl, Margin: margin, Hooks: []observe.Hooks{a.waiting(x.kind), {Event: func(_ context.Context, e observe.Event) {
 		if _, ok := e.(observe.LeaseRenewed); ok {
@@ -246,6 +262,19 @@ func contains(env []string, prefix string) bool {
 		}
 	}
 	return false
+}
+
+// clearExitFile empties the exit file, so that it is not that of an earlier run; or returns an error, before
+// anything is acquired, if it cannot be written.
+func (x *execution) clearExitFile() error {
+	if x.exitFile == "" {
+		return nil
+	}
+	if err := os.WriteFile(x.exitFile, nil, 0o600); err != nil {
+		x.exitFile = ""
+		return usageError{fmt.Errorf("--exit-file cannot be written: %w", err)}
+	}
+	return nil
 }
 
 // noteExit writes how the verb has ended into the exit file, and returns its error.

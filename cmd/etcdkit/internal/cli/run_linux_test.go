@@ -154,6 +154,7 @@ func TestRunTranscript(t *testing.T) {
 	require.NoError(t, held.Release(testkit.Context(t)))
 	show("nightly-report -- no-such-program")
 	show("import --limit 4 -- ./import.sh")
+	show("imports --limit 0 -- ./import.sh")
 	f.golden("run")
 }
 
@@ -170,6 +171,9 @@ func TestRunUsage(t *testing.T) {
 		"at least 36s with --grace 10s":             {"x", "--ttl", "15s", "--grace", "10s", "--", "true"},
 		"--max-hold -1s is negative":                {"x", "--max-hold", "-1s", "--", "true"},
 		"contains '/'":                              {"a/b", "--", "true"},
+		"--grace 1000h0m0s is above 7h59m58.3s":     {"x", "--grace", "1000h", "--", "true"},
+		"and at most 24h0m0s":                       {"x", "--ttl", "25h", "--", "true"},
+		"--exit-file cannot be written: open /none": {"x", "--exit-file", "/none/exit", "--", "true"},
 	} {
 		r := f.run(append([]string{"run", "-N", "test"}, args...)...)
 		require.Equal(t, exitUsage, r.code, "%v: %s", args, r.err)
@@ -236,6 +240,94 @@ func TestRunPassesSignalsOn(t *testing.T) {
 	require.Equal(t, 9, p.code())
 }
 
+// The signals that end a program withdraw a request that waits.
+func TestRunWithdraws(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	m, err := concurrency.NewMutex(f.session("web-7"), "x")
+	require.NoError(t, err)
+	f.permit(m.Lock(testkit.Context(t)))
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		p := f.start(nil, "x", "--", "true")
+		p.says("behind web-7")
+		require.NoError(t, p.cmd.Process.Signal(s))
+		require.Equal(t, 128+int(s), p.code(), p.errs)
+		require.Empty(t, f.status("x").Waiters, "%v", s)
+		require.NotContains(t, p.errs.String(), "goroutine")
+	}
+}
+
+// A limit of 0 takes the stored one. Without one nothing is stored; one of 0 is a pause, and the report says so.
+func TestRunWithoutALimit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, verb := range [][]string{{"run", "-N", "test", "x", "--limit", "0", "--", "true"}, {"hold", "-N", "test", "x", "--limit", "0", "--id", "a", "--for", "10s"}} {
+		r := f.run(verb...)
+		require.Equal(t, exitFailed, r.code, r.err)
+		require.Contains(t, r.err, "no limit is stored")
+		require.Contains(t, r.err, "etcdkit limit NAME N --create")
+		require.Empty(t, testkit.Keys(t, f.etcd, f.prefix, ""), "nothing is stored")
+	}
+	sm, err := concurrency.NewSemaphore(f.session("web-7"), "x", 2, nil)
+	require.NoError(t, err)
+	require.NoError(t, f.permit(sm.Acquire(testkit.Context(t))).Release(testkit.Context(t)))
+	p := f.start(nil, "x", "--limit", "0", "--", "echo", "done")
+	require.Equal(t, "done", p.line())
+	require.Zero(t, p.code(), p.errs)
+	require.NoError(t, sm.SetLimit(testkit.Context(t), 0))
+	p = f.start(nil, "x", "--limit", "0", "--", "echo", "done")
+	p.says("waiting for semaphore/x: it is paused by a limit of 0")
+	require.NoError(t, sm.SetLimit(testkit.Context(t), 1))
+	require.Equal(t, "done", p.line())
+	require.Zero(t, p.code(), p.errs)
+}
+
+// The reader of its messages may go away: the permit is kept, and the command is not affected.
+func TestRunOutlivesItsReader(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, read.Close())
+	done := filepath.Join(t.TempDir(), "done")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &program{t: t, errs: &lockedBuffer{}, cmd: exec.Command(self, "run", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix, "-N", "test", "x", "--", "sh", "-c", "(setsid sh -c 'sleep 2; touch "+done+"' &); yes | head -n 1; exit 5")}
+	p.cmd.Env = append(os.Environ(), asCommand+"=1")
+	p.cmd.Stderr = write
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.out = bufio.NewReader(out)
+	require.NoError(t, p.cmd.Start())
+	require.NoError(t, write.Close())
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	require.Equal(t, "y", p.line(), "a pipe of the command's own ends its writer as always")
+	require.Equal(t, 5, p.code())
+	require.FileExists(t, done, "what was left, and reported to nobody, ran to its end")
+}
+
+// The command has the files that its caller has opened for it, at their places.
+func TestRunPassesFilesOn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dir := t.TempDir()
+	script := fmt.Sprintf(`exec "$@" 3>%[1]s/three 4>%[1]s/four 9>%[1]s/nine`, dir)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command("sh", "-c", script, "sh", self, "run", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix, "-N", "test", "x", "--",
+		"sh", "-c", "echo three >&3; echo four >&4; echo nine >&9; readlink /proc/$$/fd/* 2>/dev/null; true")
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	var errs, out bytes.Buffer
+	cmd.Stderr, cmd.Stdout = &errs, &out
+	require.NoError(t, cmd.Run(), "%s", &errs)
+	for _, name := range []string{"three", "four", "nine"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, name+"\n", string(text))
+	}
+	require.Equal(t, 2, strings.Count(out.String(), "pipe:"), "of pipes it has its standard output and error, and none of the guard's")
+}
+
 // A job that a script has started in the background is not ended by SIGINT, nor is its command.
 func TestRunInTheBackground(t *testing.T) {
 	t.Parallel()
@@ -277,8 +369,13 @@ func TestRunOfAStoppedCommand(t *testing.T) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err == nil && !strings.Contains(string(stat), ") T ")
 	}, testkit.Soon, 10*time.Millisecond, "it continues")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTSTP))
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	}, testkit.Soon, 10*time.Millisecond, "it is stopped again")
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 143, p.code())
+	require.Equal(t, 143, p.code(), "a stopped command is continued to end")
 }
 
 // A lost permit ends the command, ignored signals or not, and the exit code says so.

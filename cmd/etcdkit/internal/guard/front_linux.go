@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -62,9 +64,15 @@ func Start(c Command, until time.Time) (*Guarded, error) {
 		grace: c.Grace, orders: orders, reports: reports, events: make(chan Event), died: make(chan struct{}), over: make(chan struct{}),
 		trust: trust{grace: c.Grace, until: boot(until)},
 	}
-	g.guard = exec.Command("/proc/self/exe", Argument)
+	others := inherited()
+	defer func() {
+		for _, f := range others {
+			_ = f.Close() // also nil
+		}
+	}()
+	g.guard = exec.Command("/proc/self/exe", Argument, strconv.Itoa(3+len(others)))
 	g.guard.Stdin, g.guard.Stdout, g.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
-	g.guard.ExtraFiles = []*os.File{theirs, theirReports}
+	g.guard.ExtraFiles = append(slices.Clone(others), theirs, theirReports)
 	signals := make(chan os.Signal, 16)
 	catch(signals) // before the command can be running
 	if err := g.guard.Start(); err != nil {
@@ -77,6 +85,27 @@ func Start(c Command, until time.Time) (*Guarded, error) {
 	go g.follow()
 	go g.forward(signals)
 	return g, nil
+}
+
+// mostFiles bounds the descriptors that a command inherits.
+const mostFiles = 1024
+
+// inherited returns copies of the files, from descriptor 3 on, that this process was started with, at their
+// places: all others are closed when a program is executed.
+func inherited() (files []*os.File) {
+	for fd := 3; fd < mostFiles; fd++ {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue
+		}
+		copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, mostFiles)
+		if err != nil {
+			continue
+		}
+		files = slices.Grow(files, fd-2-len(files))[:fd-2]
+		files[fd-3] = os.NewFile(uintptr(copied), "inherited")
+	}
+	return files
 }
 
 // boot converts a deadline to the time since boot, by the clock that reaches it first.
@@ -229,12 +258,17 @@ func (g *Guarded) forward(signals chan os.Signal) {
 // process alone, while it is in the foreground of its terminal, is taken for one of the terminal.
 func fromTerminal(s syscall.Signal) bool {
 	switch s {
-	case unix.SIGTTIN, unix.SIGTTOU:
+	case unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE:
 		return true // nothing is to be passed on
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGWINCH:
 	default:
 		return false
 	}
+	return foreground()
+}
+
+// foreground reports whether this process is in the foreground of its terminal.
+func foreground() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
 		return false

@@ -17,7 +17,7 @@ var errSystem = errors.New("this system has no way to find and end every process
 func Start(Command, time.Time) (*Guarded, error) { return nil, errSystem }
 
 // Main is the body of a guard.
-func Main() int { return 1 }
+func Main([]string) int { return 1 }
 
 // Events returns what happens to the command.
 func (g *Guarded) Events() <-chan Event { return nil }

@@ -8,21 +8,25 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// The files of a guard, beside the three that the command inherits.
-const (
-	ordersFile  = 3
-	reportsFile = 4
-)
+// filesOf returns the two files of a guard, which follow those that the command inherits.
+func filesOf(args []string) (orders, reports int, err error) {
+	if len(args) != 1 {
+		return 0, 0, errors.New("guard: it is started by etcdkit run alone")
+	}
+	orders, err = strconv.Atoi(args[0])
+	return orders, orders + 1, err
+}
 
 // caught are the signals that end or stop neither of the two processes: the command gets those that are
 // for it. They are caught and not ignored, since a program inherits what is ignored.
-var caught = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}
+var caught = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGPIPE}
 
 // catch has signals sent to a channel. A signal that this process ignores from its start, as SIGHUP under
 // nohup, stays ignored: by the command as well.
@@ -46,22 +50,30 @@ type keeper struct {
 	exited  time.Time
 	told    bool // Left was reported
 	refused string
-	trust   trust
-	done    step
-	pause   pause // between two attempts to kill
+	// background says that the terminal has stopped the command because it is in the background.
+	background bool
+
+	trust trust
+	done  step
+	pause pause // between two attempts to kill
 }
 
-// Main is the body of a guard. It returns when no process is left that the command has started.
-func Main() int {
+// Main is the body of a guard, with the arguments after Argument. It returns when no process is left that the
+// command has started.
+func Main(args []string) int {
 	runtime.LockOSThread() // the kernel sends SIGKILL to the command when the thread that has started it ends
+	ordersFile, reportsFile, err := filesOf(args)
+	if err != nil {
+		return 126
+	}
 	unix.CloseOnExec(ordersFile)
 	unix.CloseOnExec(reportsFile)
 	dropped := make(chan os.Signal, 16)
 	catch(dropped)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
-	k := &keeper{orders: make(chan order), reports: json.NewEncoder(os.NewFile(reportsFile, "reports"))}
-	orders := json.NewDecoder(os.NewFile(ordersFile, "orders"))
+	k := &keeper{orders: make(chan order), reports: json.NewEncoder(os.NewFile(uintptr(reportsFile), "reports"))}
+	orders := json.NewDecoder(os.NewFile(uintptr(ordersFile), "orders"))
 	var first order
 	if err := orders.Decode(&first); err != nil || first.Start == nil {
 		return 1 // the front process has ended before it asked for anything
@@ -131,12 +143,19 @@ func (k *keeper) watch(children, dropped <-chan os.Signal) {
 		if !reap(k.ended) {
 			return
 		}
+		if k.background && k.done == leave && k.child != 0 && foreground() {
+			k.background = false
+			resume(k.child)
+		}
 		timer := time.NewTimer(min(next, lookEvery))
 		select {
 		case o, ok := <-k.orders:
 			k.obey(o, ok)
 		case <-children:
-		case <-dropped:
+		case s := <-dropped:
+			// A shell that brings the job to the foreground continues it only if this process group has stopped,
+			// and of it the command alone has.
+			k.background = k.background || s == unix.SIGTTIN || s == unix.SIGTTOU
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -159,13 +178,22 @@ func (k *keeper) obey(o order, ok bool) {
 			return
 		}
 		if o.Signal == unix.SIGCONT { // a terminal has stopped its whole process group
+			k.background = false
 			resume(k.child)
 		} else if k.child != 0 {
 			_ = unix.Kill(k.child, o.Signal) // it is not reaped yet, so the ID is its own
+			if ends(o.Signal) && stopped(k.child) {
+				resume(k.child) // a signal takes effect when it continues
+			}
 		} else {
 			_, _ = sendAll(os.Getpid(), o.Signal)
 		}
 	}
+}
+
+// ends reports whether a signal asks a command to end.
+func ends(s syscall.Signal) bool {
+	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
 }
 
 // act does what is to be done now, and returns for how long nothing is.

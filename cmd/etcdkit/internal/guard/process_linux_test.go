@@ -27,8 +27,8 @@ const soon = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) == 2 && os.Args[1] == Argument:
-		os.Exit(Main())
+	case len(os.Args) > 1 && os.Args[1] == Argument:
+		os.Exit(Main(os.Args[2:]))
 	case os.Getenv(asFront) != "":
 		_ = os.Unsetenv(asFront)
 		os.Exit(frontMain())
