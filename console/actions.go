@@ -2,10 +2,13 @@ package console
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,25 +19,29 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // done says what an action has done.
 var done = map[Verb]string{
 	SetLimit: "The limit is changed.", RequestStop: "The holder was asked to release its permit; it keeps it until it does.",
 	Evict: "The request has ended.", Pause: "The job is paused.", Resume: "The job may start again, from its next tick on.",
-	Unlock: "The job is unlocked.", Resolve: "The outcome is recorded.", Delete: "The record is deleted.",
+	Unlock: "The job is unlocked.", Trigger: "The job was started.", Resolve: "The outcome is recorded.", Delete: "The record is deleted.",
 }
 
 // order is an action that is requested.
 type order struct {
 	Action
-	value, reason, confirm string
+	value, reason, result, confirm string
 }
+
+// total is the target of an action that changes the total of a limiter.
+const total = "total"
 
 // orderOf reads the action of a form or of a link to one.
 func orderOf(r *http.Request) (order, error) {
 	get := r.FormValue
-	o := order{Action{Verb(get("do")), get("name"), get("target")}, get("value"), strings.TrimSpace(get("reason")), get("confirm")}
+	o := order{Action{Verb(get("do")), get("name"), get("target")}, get("value"), strings.TrimSpace(get("reason")), get("result"), get("confirm")}
 	if done[o.Verb] == "" {
 		return o, badRequest{fmt.Errorf("%q is no action", o.Verb)}
 	}
@@ -67,7 +74,7 @@ func (o order) subject() (subject, string, error) {
 func (o order) action() Action {
 	a := o.Action
 	switch o.Verb {
-	case Pause, Resume, Unlock:
+	case Pause, Resume, Unlock, Trigger:
 		a.Name = "job/" + a.Name
 	case Resolve, Delete:
 		a.Name = "requests/" + a.Name
@@ -77,15 +84,20 @@ func (o order) action() Action {
 
 // back is the page that shows what the action is about.
 func (o order) back() string {
-	page := map[Verb]string{Pause: "job", Resume: "job", Unlock: "job", Resolve: "store", Delete: "store"}[o.Verb]
+	page := map[Verb]string{Pause: "job", Resume: "job", Unlock: "job", Trigger: "job", Resolve: "store", Delete: "store"}[o.Verb]
 	if page == "" {
 		page = "queue"
 	}
 	return page + "?" + url.Values{"name": {o.Name}}.Encode()
 }
 
-// actBound bounds an action.
-const actBound = 10 * time.Second
+// Bounds of an action.
+const (
+	actBound   = 10 * time.Second
+	startBound = 5 * time.Second // for the start of a job
+	mostReason = 800             // bytes; etcdkit stores 1024, with the name of the operator
+	mostActor  = 128             // bytes
+)
 
 // act executes an action and sends the browser to the page that shows it.
 func (c *console) act(w http.ResponseWriter, r *http.Request) {
@@ -102,16 +114,18 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, r, http.StatusForbidden, err)
 		return
 	}
-	if o.confirm != o.Name {
-		c.refuse(w, r, http.StatusBadRequest, fmt.Errorf("the name was not typed as it is: %q", o.Name))
+	if wrong := o.mistake(); wrong != "" {
+		p := o.confirmation()
+		p.Alert = wrong + " Nothing was changed."
+		c.render(w, r, "confirm", http.StatusBadRequest, frame{Title: confirmTitle(request{Request: r, console: c}), Namespace: c.namespace(), Data: p})
 		return
 	}
-	who := c.opts.Actor(r)
+	actor := cut(c.opts.Actor(r), mostActor)
 	// A viewer that leaves does not end an action halfway.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actBound)
 	defer cancel()
-	err = c.do(ctx, o, who)
-	log := c.opts.Logger.With(zap.String("action", string(o.Verb)), zap.String("name", o.Name), zap.String("target", o.Target), zap.String("actor", who), zap.String("value", o.value), zap.String("reason", o.reason))
+	err = c.do(ctx, o, actor)
+	log := c.opts.Logger.With(zap.String("action", string(o.Verb)), zap.String("name", o.Name), zap.String("target", o.Target), zap.String("actor", actor), zap.String("value", cut(o.value, mostReason)), zap.String("reason", o.reason))
 	if err != nil {
 		log.Warn("an action of the console failed", zap.Error(err))
 		c.refuse(w, r, actStatus(err), err)
@@ -119,31 +133,79 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 	log.Info("an action of the console")
 	c.settle(ctx)
-	w.Header().Set("Location", o.back()+"&done="+url.QueryEscape(string(o.Verb)))
+	w.Header().Set("Location", o.back()+"&done="+c.did(o.Verb))
 	w.WriteHeader(http.StatusSeeOther)
 }
 
+// cut returns at most so many bytes of a text, as valid UTF-8.
+func cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, "�")
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// remembered is for how long the page after an action says what it has done.
+const remembered = time.Minute
+
+// deed is an action that was made.
+type deed struct {
+	verb Verb
+	at   time.Time
+}
+
+// did notes an action, and returns by what the page after it finds it again: a link from elsewhere does not show
+// that something was done.
+func (c *console) did(v Verb) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.deeds, func(_ string, d deed) bool { return time.Since(d.at) > remembered })
+	key := rand.Text()
+	c.deeds[key] = deed{v, time.Now()}
+	return key
+}
+
+// done returns what an action has done, in words.
+func (c *console) done(key string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d, ok := c.deeds[key]; ok && time.Since(d.at) <= remembered {
+		return done[d.verb]
+	}
+	return ""
+}
+
+// changed is an error of an action whose page no longer shows what is.
+type changed struct{ error }
+
 // actStatus returns the HTTP status of an action that failed.
 func actStatus(err error) int {
-	if errors.Is(err, concurrency.ErrNotHeld) || errors.Is(err, concurrency.ErrNoLimit) || errors.Is(err, idempotency.ErrConflict) || errors.Is(err, idempotency.ErrNotFound) || errors.Is(err, idempotency.ErrInProgress) {
+	var other changed
+	is := func(targets ...error) bool {
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+	}
+	switch {
+	case is(schedlock.ErrUnknownJob, concurrency.ErrNoLimit, idempotency.ErrNotFound):
+		return http.StatusNotFound
+	case errors.As(err, &other), is(concurrency.ErrNotHeld, schedlock.ErrNotRunning, idempotency.ErrConflict, idempotency.ErrInProgress, idempotency.ErrUnreadable):
 		return http.StatusConflict
+	case is(idempotency.ErrInvalid, idempotency.ErrTooLarge):
+		return http.StatusBadRequest
 	}
 	return status(err)
 }
 
 // do executes an action.
-func (c *console) do(ctx context.Context, o order, who string) error {
+func (c *console) do(ctx context.Context, o order, actor string) error {
 	s, name, err := o.subject()
 	if err != nil {
 		return err
 	}
-	reason := "console, " + who
+	reason := "console, " + actor
 	if o.reason != "" {
 		reason += ": " + o.reason
 	}
 	switch o.Verb {
 	case SetLimit:
-		return c.setLimit(ctx, s, o.value)
+		return c.setLimit(ctx, s, o)
 	case RequestStop, Evict:
 		token, err := strconv.ParseInt(o.Target, 10, 64)
 		if err != nil {
@@ -157,17 +219,19 @@ func (c *console) do(ctx context.Context, o order, who string) error {
 			return of.EvictToken(ctx, token, reason)
 		}
 		return of.RequestStop(ctx, token, reason)
-	case Pause, Resume, Unlock:
+	case Pause, Resume, Unlock, Trigger:
 		l, err := c.locker()
 		switch {
 		case err != nil:
 			return err
+		case o.Verb == Trigger:
+			return trigger(ctx, l, name, reason)
 		case o.Verb == Pause:
 			return l.Pause(ctx, name, reason)
 		case o.Verb == Resume:
 			return l.Resume(ctx, name)
 		}
-		return l.Unlock(ctx, name, reason)
+		return unlock(ctx, l, name, o.Target, reason)
 	default:
 		st, err := c.store(name)
 		switch {
@@ -175,8 +239,10 @@ func (c *console) do(ctx context.Context, o order, who string) error {
 			return err
 		case o.Verb == Delete:
 			return st.Delete(ctx, idempotency.Ref(o.Target))
-		case o.value == "failed":
-			return st.Resolve(ctx, idempotency.Ref(o.Target), idempotency.HasFailed(reason))
+		case o.value == "failed": // duplicates get this text
+			return st.Resolve(ctx, idempotency.Ref(o.Target), idempotency.HasFailed(o.reason))
+		case o.value == "done":
+			return st.Resolve(ctx, idempotency.Ref(o.Target), idempotency.WasDone([]byte(o.result)))
 		case o.value == "not-done":
 			return st.Resolve(ctx, idempotency.Ref(o.Target), idempotency.NotDone())
 		}
@@ -184,15 +250,15 @@ func (c *console) do(ctx context.Context, o order, who string) error {
 	}
 }
 
-func (c *console) setLimit(ctx context.Context, s subject, value string) error {
-	n, err := strconv.Atoi(value)
+func (c *console) setLimit(ctx context.Context, s subject, o order) error {
+	n, err := strconv.Atoi(o.value)
 	if err != nil {
-		return badRequest{fmt.Errorf("%q is no limit", value)}
+		return badRequest{fmt.Errorf("%q is no limit", o.value)}
 	}
 	if s.kind != concurrency.KindSemaphore && s.kind != concurrency.KindLimiter {
 		return badRequest{fmt.Errorf("%s: its limit cannot be changed", s)}
 	}
-	if s.kind == concurrency.KindLimiter && s.key == "" {
+	if s.kind == concurrency.KindLimiter && s.key == "" && o.Target != total {
 		l, err := c.limiter(s)
 		if err != nil {
 			return err
@@ -206,51 +272,44 @@ func (c *console) setLimit(ctx context.Context, s subject, value string) error {
 	return of.SetLimit(ctx, n)
 }
 
-// confirmation is the page that asks before an action.
-type confirmation struct {
-	Verb                                Verb
-	Name, Target, Question, Button      string
-	Back, Value                         string
-	Number, Outcome, Reason, MustReason bool
-}
-
-func confirmTitle(q request) string { return string(Verb(q.FormValue("do"))) + " " + q.name() }
-
-func confirmSubject(q request) string {
-	if o, err := orderOf(q.Request); err == nil {
-		return o.action().Name
-	}
-	return q.name()
-}
-
-func readConfirm(q request) (any, quality, error) {
-	o, err := orderOf(q.Request)
+// unlock ends the run that the page has shown, by its tick, or a cooldown. A run that begins between the look
+// at the job and its end is ended as well: Unlock has no condition.
+func unlock(ctx context.Context, l *schedlock.Locker, name, tick, reason string) error {
+	records, err := l.History(ctx, name)
 	if err != nil {
-		return nil, quality{}, err
+		return err
 	}
-	if err := q.console.opts.may(q.Request, o.action()); err != nil {
-		return nil, quality{}, forbidden{err}
+	active := ""
+	for _, r := range records {
+		if r.State == schedlock.RunActive {
+			active = tickText(r.Tick)
+		}
 	}
-	p := confirmation{Verb: o.Verb, Name: o.Name, Target: o.Target, Back: o.back()}
-	switch o.Verb {
-	case SetLimit:
-		p.Question, p.Button, p.Number = "Change the limit for all processes, at once. 0 pauses: nothing is admitted. Of a limiter without a key it is the default of all keys.", "Change the limit", true
-	case RequestStop:
-		p.Question, p.Button, p.Reason = fmt.Sprintf("Ask the holder with token %s to finish its work and release its permit. A holder that does not watch for that keeps it.", text(o.Target)), "Ask to stop", true
-	case Evict:
-		p.Question, p.Button, p.Reason = fmt.Sprintf("End the request with token %s at once. If it holds a permit, the next request may be admitted while its work still runs.", text(o.Target)), "End it", true
-	case Pause:
-		p.Question, p.Button, p.Reason, p.MustReason = "Keep the job from starting, in all processes, until it is resumed. An active run is not affected.", "Pause", true, true
-	case Resume:
-		p.Question, p.Button = "Let the job start again, from its next tick on.", "Resume"
-	case Unlock:
-		p.Question, p.Button, p.Reason, p.MustReason = "End the active run by force, or a cooldown. Another run may start while its work still runs.", "Unlock", true, true
-	case Resolve:
-		p.Question, p.Button, p.Outcome, p.Reason = "Record what the lost attempt has done. Find that out first: duplicates get this outcome. A result can be recorded with 'etcdkit requests resolve'.", "Record the outcome", true, true
-	case Delete:
-		p.Question, p.Button = "Delete the record: the next duplicate runs the request again.", "Delete"
+	switch {
+	case active == tick:
+		return l.Unlock(ctx, name, reason)
+	case active == "":
+		return changed{fmt.Errorf("the run of %s has ended meanwhile; nothing was unlocked", tick)}
 	}
-	return p, quality{asOf: time.Now()}, nil
+	return changed{fmt.Errorf("another run is active by now, that of %s; nothing was unlocked", active)}
+}
+
+// tickText is a tick as links and forms have it.
+func tickText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// trigger has a job run now, and waits until a process has started it.
+func trigger(ctx context.Context, l *schedlock.Locker, name, reason string) error {
+	tick, err := l.RequestRun(ctx, name, reason)
+	if err != nil {
+		return err
+	}
+	for bound := time.Now().Add(startBound); time.Now().Before(bound); {
+		if _, err := l.Get(ctx, name, tick); !errors.Is(err, schedlock.ErrGone) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return changed{fmt.Errorf("no process has started job %q within %v: it is paused, runs or cools down, or no live process has it by Locker.Job; one that receives the request within a minute may start it later", name, startBound)}
 }
 
 // forbidden is a refusal of Authorize.

@@ -46,8 +46,9 @@ type console struct {
 	pages    map[string]*template.Template
 	now      func() time.Time
 
-	mu   sync.Mutex
-	user *schedlock.Locker // or nil
+	mu    sync.Mutex
+	user  *schedlock.Locker // or nil
+	deeds map[string]deed   // actions that were made lately
 }
 
 // Handler returns the console of a session's namespace. It can be mounted below any path, with
@@ -63,7 +64,7 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	}
 	c := &console{
 		sess: sess, inner: engine.Of(sess), opts: o, viewers: make(chan struct{}, o.MaxViewers), cross: http.NewCrossOriginProtection(),
-		mux: http.NewServeMux(), pages: map[string]*template.Template{}, now: time.Now,
+		mux: http.NewServeMux(), pages: map[string]*template.Template{}, now: time.Now, deeds: map[string]deed{},
 	}
 	c.shared.session = c.inner.Context()
 	c.follower = follower{
@@ -172,13 +173,19 @@ func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v vi
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	page := frame{Title: v.title(q), Namespace: c.namespace(), AsOf: st.asOf, Unconfirmed: st.unconfirmed, Live: v.live, Data: data, Done: done[Verb(r.FormValue("done"))]}
+	page := frame{Title: v.title(q), Namespace: c.namespace(), AsOf: st.asOf, Unconfirmed: st.unconfirmed, Live: v.live, Data: data, Done: c.done(r.FormValue("done"))}
+	c.render(w, r, path, http.StatusOK, page)
+}
+
+// render answers with a page.
+func (c *console) render(w http.ResponseWriter, r *http.Request, path string, code int, page frame) {
 	var out bytes.Buffer
 	if err := c.pages[path].Execute(&out, page); err != nil {
 		c.refuse(w, r, http.StatusInternalServerError, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
 	_, _ = out.WriteTo(w)
 }
 

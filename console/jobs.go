@@ -208,6 +208,7 @@ type jobView struct {
 	Paused                *record.Pause
 	PausedSince           time.Time
 	Locked                bool
+	Active                string      // tick of the active run, or ""
 	Ticks                 []time.Time // the next ones
 	Processes             []processRow
 	runs                  []runRow
@@ -239,6 +240,11 @@ func readJob(q request) (any, quality, error) {
 			Name: name, State: stateOf(j), Settings: j.Settings, Known: true, Locked: j.Running() || j.Cooling,
 			Ticks: nextOf(j, shownTicks), Processes: processesOf(runs), runs: withSkipped(runs, j.Period),
 		}
+		for tick, run := range j.Runs {
+			if run.State == record.RunRunning && !j.Lost(run) {
+				v.Active = tickText(time.UnixMilli(tick))
+			}
+		}
 		if pause := j.Pause; j.Paused {
 			v.Paused, v.PausedSince = &pause, when(pause.AtMS)
 		}
@@ -250,7 +256,7 @@ func readJob(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	p := jobPage{jobView: view, May: q.offers("job/"+name, Pause, Resume, Unlock)}
+	p := jobPage{jobView: view, May: q.offers("job/"+name, Pause, Resume, Unlock, Trigger)}
 	p.Runs, p.pager = paged(q, view.runs, "page")
 	return p, st, nil
 }

@@ -50,6 +50,7 @@ const (
 	Pause       Verb = "pause"        // a job
 	Resume      Verb = "resume"
 	Unlock      Verb = "unlock"
+	Trigger     Verb = "trigger" // asks the processes of a job to run it now
 	Resolve     Verb = "resolve" // records the outcome of a request of unknown outcome
 	Delete      Verb = "delete"  // the record of a request
 )
@@ -60,8 +61,9 @@ type Action struct {
 	// Name is that of the queue, as semaphore/charge, of the job, as job/invoices, or of the store, as
 	// requests/orders. It is empty for a page that shows several of them.
 	Name string
-	// Target is the token of the request or the reference of the record; empty where there is none, and if
-	// it is not known yet, because a page asks whether to offer the action.
+	// Target is the token of the request, the reference of the record, the tick of the run that Unlock ends,
+	// or "total" where SetLimit changes the total of a limiter; empty where there is none, and if it is not
+	// known yet, because a page asks whether to offer the action.
 	Target string
 }
 

@@ -165,7 +165,7 @@ func TestActions(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, act("evict", "semaphore/charge", "x").StatusCode)
 	require.Equal(t, http.StatusBadRequest, act("set-limit", "mutex/x", "", "value", "7").StatusCode)
 	require.Equal(t, http.StatusBadRequest, act("set-limit", "semaphore/charge", "", "value", "-1").StatusCode)
-	require.Equal(t, http.StatusConflict, act("set-limit", "semaphore/chrage", "", "value", "7").StatusCode)
+	require.Equal(t, http.StatusNotFound, act("set-limit", "semaphore/chrage", "", "value", "7").StatusCode)
 
 	lim, err := concurrency.NewKeyedLimiter(s.session("web-7"), "api", 5, nil)
 	require.NoError(t, err)
@@ -179,12 +179,12 @@ func TestActions(t *testing.T) {
 	s.job("invoices", nil)
 	require.Contains(t, followed(act("pause", "invoices", "", "reason", "month's end")), "month&#39;s end")
 	require.NotContains(t, followed(act("resume", "invoices", "")), "Paused by")
-	require.Equal(t, http.StatusBadGateway, act("unlock", "invoices", "", "reason", "x").StatusCode, "it neither runs nor cools down")
+	require.Equal(t, http.StatusConflict, act("unlock", "invoices", "", "reason", "x").StatusCode, "it neither runs nor cools down")
 
 	ref := s.lose("orders", "K-1")
 	require.Contains(t, followed(act("resolve", "orders", string(ref), "value", "failed", "reason", "no charge was made")), "No record is in this state")
 	require.Contains(t, s.page("/store?name=orders&state=3"), "no charge was made")
 	followed(act("delete", "orders", string(ref)))
 	require.NotContains(t, s.page("/store?name=orders&state=3"), string(ref))
-	require.Equal(t, http.StatusConflict, act("delete", "orders", string(ref)).StatusCode)
+	require.Equal(t, http.StatusNotFound, act("delete", "orders", string(ref)).StatusCode)
 }

@@ -77,7 +77,9 @@ func TestReadsGather(t *testing.T) {
 			}
 			if fault.Do == embedtest.Pass {
 				require.Equal(t, 2, b.client.Requests()["Range"])
-				require.Equal(t, 2, b.client.Requests()["Txn"], "of 64 keys at most")
+				txns := b.client.Requests()["Txn"]
+				require.GreaterOrEqual(t, txns, 2, "of 64 keys at most")
+				require.LessOrEqual(t, txns, 6, "of many keys; one that fails is sent again, and a slot that becomes free early sends few")
 			}
 		})
 	}

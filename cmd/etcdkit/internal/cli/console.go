@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
@@ -29,7 +30,8 @@ func (a *app) console() *cobra.Command {
 each request waits, elections, jobs, requests, sessions, and what is wrong.
 
 The address has a token; the browser keeps it as a cookie for this console alone. Without the token nothing
-is shown. The console is read-only without --write. It listens on the loopback interface: to reach it from
+is shown. A link elsewhere may lead to a page; a form elsewhere changes nothing. The console is read-only
+without --write; with it each action is a line on standard error. It listens on the loopback interface: to reach it from
 elsewhere, use an SSH tunnel, or put package console into a program behind your own authentication. Other
 addresses need --host, the names by which browsers reach it; the connection is not encrypted.`,
 		Example: "etcdkit console -N payments\netcdkit console -N payments --listen 127.0.0.1:8080 --write",
@@ -68,7 +70,7 @@ func checkListen(listen string, hosts []string) error {
 }
 
 func (a *app) serveConsole(ctx context.Context, sess *concurrency.Session, listen string, hosts []string, write bool) error {
-	opts := &console.Options{Hosts: append([]string{"localhost", "127.0.0.1", "[::1]"}, hosts...), Actor: func(*http.Request) string { return sess.Owner() }}
+	opts := &console.Options{Hosts: append([]string{"localhost", "127.0.0.1", "[::1]"}, hosts...), Actor: func(*http.Request) string { return sess.Owner() }, Logger: lines(a.std.Err, zap.InfoLevel)}
 	if write {
 		opts.Authorize = func(*http.Request, console.Action) error { return nil }
 	}
@@ -118,7 +120,7 @@ func withToken(token string, h http.Handler) http.Handler {
 		_, port, _ := net.SplitHostPort(r.Host)
 		name := "etcdkit-" + strings.Map(digit, port)
 		if same(r.URL.Query().Get("token")) {
-			http.SetCookie(w, &http.Cookie{Name: name, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			http.SetCookie(w, &http.Cookie{Name: name, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode}) // with Strict, a link in a chat would lead to a page without the cookie
 			w.Header().Set("Referrer-Policy", "no-referrer")
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"syscall"
@@ -69,7 +70,7 @@ func TestConsoleWrites(t *testing.T) {
 	f.crowd("charge")
 	ctx, cancel := context.WithCancelCause(testkit.Context(t))
 	defer cancel(nil)
-	line, _ := f.service(ctx, "console", "-N", "test", "--write")
+	line, done := f.service(ctx, "console", "-N", "test", "--write")
 	at, err := url.Parse(line)
 	require.NoError(t, err)
 	jar, err := cookiejar.New(nil)
@@ -90,6 +91,16 @@ func TestConsoleWrites(t *testing.T) {
 		require.Equal(t, c == browser, resp.StatusCode == http.StatusOK, resp.Status)
 	}
 	require.Contains(t, f.run("limit", "-N", "test", "charge").out, "9")
+	cancel(interrupted{syscall.SIGINT})
+	logged := testkit.Got(t, done, "it ends").err
+	require.Contains(t, logged, "an action of the console")
+	require.Contains(t, logged, `"action": "set-limit", "name": "semaphore/charge"`)
+
+	w := httptest.NewRecorder()
+	withToken("secret", http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost:8080/?token=secret", nil))
+	cookie := w.Result().Cookies()[0]
+	require.Equal(t, http.SameSiteLaxMode, cookie.SameSite, "a link in a chat leads to a page, and not to a refusal")
+	require.True(t, cookie.HttpOnly)
 }
 
 // The printed address has a host that the console does not refuse.

@@ -41,7 +41,7 @@ standard error.`,
 				return err
 			}
 			defer client.Close()
-			exp, err := exporter.New(client, a.etcd.namespace, &exporter.Options{Prefix: a.etcd.prefix, MaxNames: names, Logger: warnings(a.std.Err)})
+			exp, err := exporter.New(client, a.etcd.namespace, &exporter.Options{Prefix: a.etcd.prefix, MaxNames: names, Logger: lines(a.std.Err, zap.WarnLevel)})
 			if errors.Is(err, exporter.ErrInvalid) {
 				return usageError{err}
 			}
@@ -56,11 +56,11 @@ standard error.`,
 	return cmd
 }
 
-// warnings returns a logger that writes warnings as lines.
-func warnings(to io.Writer) *zap.Logger {
+// lines returns a logger that writes lines, of a level and above.
+func lines(to io.Writer, level zapcore.Level) *zap.Logger {
 	config := zap.NewProductionEncoderConfig()
 	config.EncodeTime = zapcore.ISO8601TimeEncoder
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.Lock(zapcore.AddSync(to)), zap.WarnLevel))
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.Lock(zapcore.AddSync(to)), level))
 }
 
 // serve runs the exporter and serves its metrics until ctx ends.

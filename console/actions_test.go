@@ -1,0 +1,221 @@
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// submit sends the form of an action, with the name typed.
+func (s *site) submit(do, name, target string, more ...string) answer {
+	s.t.Helper()
+	form := url.Values{"do": {do}, "name": {name}, "target": {target}, "confirm": {name}}
+	for i := 0; i < len(more); i += 2 {
+		form.Set(more[i], more[i+1])
+	}
+	return s.post(form)
+}
+
+// followed returns the page to which an action that was made leads.
+func (s *site) followed(a answer) string {
+	s.t.Helper()
+	require.Equal(s.t, http.StatusSeeOther, a.StatusCode, a.body)
+	return s.page("/" + a.Header.Get("Location"))
+}
+
+// link returns where the link of an action on a page leads.
+func (s *site) link(page, do string) url.Values {
+	s.t.Helper()
+	m := regexp.MustCompile(`href="confirm\?(do=` + do + `[^"]*)"`).FindStringSubmatch(s.page(page))
+	require.NotNil(s.t, m, "%s has no link to %s", page, do)
+	values, err := url.ParseQuery(html.UnescapeString(m[1]))
+	require.NoError(s.t, err)
+	return values
+}
+
+// A job is started by hand in the process that has it, and a run that the page has shown is unlocked: no
+// other one.
+func TestActionsOnARun(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all, Actor: func(*http.Request) string { return strings.Repeat("ä", 600) }})
+	l, err := schedlock.New(s.session("web-7"), nil)
+	require.NoError(t, err)
+	started, end := make(chan *schedlock.Run, 3), make(chan struct{}, 3)
+	job, err := l.Job("invoices", schedlock.Periods(24*time.Hour), func(ctx context.Context, r *schedlock.Run) error {
+		started <- r
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, s.submit("trigger", "invoices", "").StatusCode, "nothing of it is in etcd")
+	job.Next(time.Now())
+	end <- struct{}{}
+	_, err = job.Trigger(testkit.Context(t))
+	require.NoError(t, err)
+	testkit.Got(t, started, "the run that makes the job known")
+
+	require.NotEmpty(t, s.link("/job?name=invoices", "trigger"))
+	require.Contains(t, s.followed(s.submit("trigger", "invoices", "", "reason", "a customer waits")), "The job was started.")
+	testkit.Got(t, started, "the run that the console has started")
+	first := s.link("/job?name=invoices", "unlock").Get("target")
+	require.NotEmpty(t, first)
+	require.NotContains(t, s.page("/job?name=invoices"), "do=trigger", "it runs")
+	again := s.submit("trigger", "invoices", "")
+	require.Equal(t, http.StatusConflict, again.StatusCode)
+	require.Contains(t, again.body, "no process has started job")
+	end <- struct{}{}
+	require.Eventually(t, func() bool { return !strings.Contains(s.page("/job?name=invoices"), "do=unlock") }, testkit.Soon, 10*time.Millisecond)
+	ended := s.submit("unlock", "invoices", first, "reason", "stuck")
+	require.Equal(t, http.StatusConflict, ended.StatusCode)
+	require.Contains(t, ended.body, "has ended meanwhile")
+
+	s.followed(s.submit("trigger", "invoices", ""))
+	testkit.Got(t, started, "another run")
+	other := s.submit("unlock", "invoices", first, "reason", "stuck")
+	require.Equal(t, http.StatusConflict, other.StatusCode)
+	require.Contains(t, other.body, "another run is active by now")
+	require.Equal(t, http.StatusConflict, s.submit("unlock", "invoices", "", "reason", "stuck").StatusCode, "that is for a cooldown")
+	second := s.link("/job?name=invoices", "unlock").Get("target")
+	require.NotEqual(t, first, second)
+	require.Contains(t, s.followed(s.submit("unlock", "invoices", second, "reason", strings.Repeat("ü", 266))), "The job is unlocked.")
+	require.Equal(t, http.StatusNotFound, s.submit("pause", "invioces", "", "reason", "x").StatusCode)
+	require.Equal(t, http.StatusNotFound, s.submit("trigger", "invioces", "").StatusCode)
+}
+
+// Limits of a limiter: the default, the total, and that of a key. Names that etcd does not have are not
+// created by a typo.
+func TestLimitsOfALimiter(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	lim, err := concurrency.NewKeyedLimiter(s.session("web-7"), "api", 5, &concurrency.KeyedLimiterOptions{Total: 9})
+	require.NoError(t, err)
+	_, err = lim.Key("x").Acquire(testkit.Context(t))
+	require.NoError(t, err)
+	body := s.page("/queue?name=limiter/api")
+	require.Contains(t, body, "Change the default limit")
+	require.Contains(t, body, "Change the total")
+	require.Contains(t, s.page("/confirm?do=set-limit&name=limiter/api&target=total"), "Change the total of all keys")
+	require.Contains(t, s.page("/confirm?do=set-limit&name=limiter/api"), "Change the default limit")
+	shown := s.followed(s.submit("set-limit", "limiter/api", "total", "value", "12"))
+	require.Contains(t, shown, "Limit 12, 1 used")
+	require.Contains(t, shown, "Limit 5 for each key")
+	shown = s.followed(s.submit("set-limit", "limiter/api", "", "value", "6"))
+	require.Contains(t, shown, "Limit 12, 1 used")
+	require.Contains(t, shown, "Limit 6 for each key")
+	s.followed(s.submit("set-limit", "limiter/api/x", "", "value", "2"))
+	require.Regexp(t, `<td class="n">2, its own</td>`, s.page("/queue?name=limiter/api"))
+	before := len(s.Keys(""))
+	for _, name := range []string{"limiter/apl", "semaphore/chrage"} {
+		require.Equal(t, http.StatusNotFound, s.submit("set-limit", name, "", "value", "6").StatusCode, name)
+	}
+	require.Equal(t, http.StatusNotFound, s.submit("set-limit", "limiter/apl", "total", "value", "6").StatusCode)
+	for _, do := range []string{"evict", "request-stop"} {
+		require.Equal(t, http.StatusConflict, s.submit(do, "mutex/none", "7", "reason", "x").StatusCode, do)
+	}
+	require.Len(t, s.Keys(""), before, "nothing is written")
+}
+
+// Of a request of unknown outcome an operator records that it was done, with its result.
+func TestResolveWithAResult(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	ref := s.lose("orders", "K-1")
+	form := s.page("/confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)))
+	require.Contains(t, form, `<textarea name="result"`)
+	require.Contains(t, s.submit("resolve", "orders", string(ref), "value", "done", "result", "{").body, "The result is no JSON.")
+	require.Contains(t, s.submit("resolve", "orders", string(ref), "value", "failed").body, "The reason is missing.")
+	require.Equal(t, http.StatusBadRequest, s.submit("resolve", "orders", string(ref), "value", "maybe").StatusCode)
+	big := `"` + strings.Repeat("x", 129<<10) + `"`
+	require.Equal(t, http.StatusBadRequest, s.submit("resolve", "orders", string(ref), "value", "done", "result", big).StatusCode)
+	s.followed(s.submit("resolve", "orders", string(ref), "value", "done", "result", `{"charge":7}`))
+	st, err := idempotency.NewStore(s.session("web-8"), "orders", &idempotency.Options{OnLost: idempotency.Refuse})
+	require.NoError(t, err)
+	out, err := idempotency.Do(testkit.Context(t), st, idempotency.Key{Scope: "acme", Op: "POST /payments", ID: "K-1"}, nil, func(context.Context, *idempotency.Attempt) (map[string]int, error) {
+		t.Error("it is done again")
+		return nil, nil
+	})
+	require.NoError(t, err)
+	got, err := json.Marshal(out)
+	require.NoError(t, err)
+	require.Contains(t, string(got), "7")
+	require.Equal(t, http.StatusConflict, s.submit("resolve", "orders", string(ref), "value", "not-done").StatusCode)
+	require.Equal(t, http.StatusNotFound, s.submit("delete", "odrers", string(ref)).StatusCode)
+}
+
+// A form with a mistake is shown again, with what was filled in and what is wrong; nothing is changed.
+func TestMistakesInAForm(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	s.job("invoices", nil)
+	before := s.Values("")
+	for want, form := range map[string][]string{
+		"The name was not typed as it is. Nothing was changed.": {"reason", "month&#39;s end", "confirm", "invoice"},
+		"The reason is missing.":                                {"reason", "  "},
+		"The reason has 801 bytes, more than 800.":              {"reason", strings.Repeat("x", 801)},
+		"The reason has characters that are not text.":          {"reason", "a\x00b"},
+		"The reason has characters that are not text. ":         {"reason", "a\xffb"},
+	} {
+		a := s.submit("pause", "invoices", "", form...)
+		require.Equal(t, http.StatusBadRequest, a.StatusCode)
+		require.Contains(t, a.body, `role="alert"`)
+		require.Contains(t, a.body, want)
+		require.Contains(t, a.body, `<button type="submit">Pause`)
+		if form[0] == "reason" && len(form[1]) < 20 && !strings.ContainsAny(form[1], "\x00\xff ") {
+			require.Contains(t, a.body, form[1], "what was typed is kept")
+		}
+	}
+	for _, value := range []string{"", "x", "-1", "2147483648", "1e3"} {
+		require.Contains(t, s.submit("set-limit", "semaphore/x", "", "value", value).body, "The limit is not a number", value)
+	}
+	require.Equal(t, before, s.Values(""))
+}
+
+// That something was done is shown after it was done, and not because a link says so.
+func TestDoneIsNotForged(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	s.acquire(s.semaphore("web-7", "charge", 3))
+	for _, key := range []string{"evict", "set-limit", "x"} {
+		require.NotContains(t, s.page("/?done="+key), `class="done"`)
+	}
+	require.Contains(t, s.followed(s.submit("set-limit", "semaphore/charge", "", "value", "4")), "The limit is changed.")
+}
+
+// Each action is logged with the operator, and so is one that fails.
+func TestActionsAreLogged(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	s := open(t, "", &console.Options{Authorize: all, Actor: func(*http.Request) string { return "ada" }, Logger: zap.New(core)})
+	p := s.acquire(s.semaphore("web-7", "charge", 3))
+	token := fmt.Sprint(p.Token())
+	s.followed(s.submit("evict", "semaphore/charge", token, "reason", "stuck"))
+	require.Equal(t, http.StatusConflict, s.submit("evict", "semaphore/charge", token, "reason", "stuck").StatusCode)
+	fields := map[string]any{"action": "evict", "name": "semaphore/charge", "target": token, "actor": "ada", "value": "", "reason": "stuck"}
+	require.Equal(t, fields, logs.FilterMessage("an action of the console").All()[0].ContextMap())
+	failed := logs.FilterMessage("an action of the console failed").All()
+	require.Len(t, failed, 1)
+	got := failed[0].ContextMap()
+	require.NotEmpty(t, got["error"])
+	delete(got, "error")
+	require.Equal(t, fields, got)
+}

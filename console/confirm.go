@@ -1,0 +1,111 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// confirmation is the page that asks before an action.
+type confirmation struct {
+	Verb                                 Verb
+	Name, Target, Question, Button, Back string
+	Number, Outcome, Reason, MustReason  bool
+	Alert                                string // what was wrong with the form
+	Value, ReasonText, ResultText, Typed string // as they were filled in
+	NotDone, HasFailed, WasDone          bool
+}
+
+// need is what the form of an action has, beside the name.
+type need struct {
+	question, button string
+	reason           bool // it must have one
+}
+
+// needs are the forms, by action.
+var needs = map[Verb]need{
+	SetLimit:    {"Change the limit for all processes, at once. 0 pauses: nothing is admitted.", "Change the limit", false},
+	RequestStop: {"Ask the holder with token %s to finish its work and release its permit. A holder that does not watch for that keeps it.", "Ask to stop", false},
+	Evict:       {"End the request with token %s at once. If it holds a permit, the next request may be admitted while its work still runs.", "End it", false},
+	Pause:       {"Keep the job from starting, in all processes, until it is resumed. An active run is not affected.", "Pause", true},
+	Resume:      {"Let the job start again, from its next tick on.", "Resume", false},
+	Unlock:      {"End the active run of %s by force. Another run may start while its work still runs. If another run is active by then, nothing is done.", "Unlock", true},
+	Trigger:     {"Ask the processes of the job to run it now, once, as a tick of its own.", "Run now", false},
+	Resolve:     {"Record what the lost attempt has done. Find that out first: duplicates get this outcome.", "Record the outcome", false},
+	Delete:      {"Delete the record: the next duplicate runs the request again.", "Delete", false},
+}
+
+// confirmation returns the form of an action.
+func (o order) confirmation() confirmation {
+	n := needs[o.Verb]
+	p := confirmation{
+		Verb: o.Verb, Name: o.Name, Target: o.Target, Question: n.question, Button: n.button, Back: o.back(), MustReason: n.reason,
+		Value: o.value, ReasonText: o.reason, ResultText: o.result, Typed: o.confirm, HasFailed: o.value == "failed", WasDone: o.value == "done",
+	}
+	p.Number, p.Outcome = o.Verb == SetLimit, o.Verb == Resolve
+	p.Reason = o.Verb != SetLimit && o.Verb != Resume && o.Verb != Delete
+	s, _, _ := o.subject()
+	switch {
+	case o.Verb == Unlock && o.Target == "":
+		p.Question = "End the cooldown, so that the job may start again at once. If a run is active by then, nothing is done."
+	case o.Verb == RequestStop, o.Verb == Evict, o.Verb == Unlock:
+		p.Question = fmt.Sprintf(n.question, text(o.Target))
+	case o.Verb == SetLimit && s.kind == concurrency.KindLimiter && o.Target == total:
+		p.Question = "Change the total of all keys, for all processes, at once. 0 pauses: nothing is admitted."
+	case o.Verb == SetLimit && s.kind == concurrency.KindLimiter && s.key == "":
+		p.Question = "Change the default limit, of each key that has none of its own, for all processes, at once. 0 pauses: nothing is admitted."
+	}
+	return p
+}
+
+func confirmTitle(q request) string { return string(Verb(q.FormValue("do"))) + " " + q.name() }
+
+func confirmSubject(q request) string {
+	if o, err := orderOf(q.Request); err == nil {
+		return o.action().Name
+	}
+	return q.name()
+}
+
+func readConfirm(q request) (any, quality, error) {
+	o, err := orderOf(q.Request)
+	if err != nil {
+		return nil, quality{}, err
+	}
+	if err := q.console.opts.may(q.Request, o.action()); err != nil {
+		return nil, quality{}, forbidden{err}
+	}
+	return o.confirmation(), quality{asOf: time.Now()}, nil
+}
+
+// mistake returns what is wrong with a form that was filled in, or "".
+func (o order) mistake() string {
+	needs := needs[o.Verb]
+	failed := o.Verb == Resolve && o.value == "failed"
+	switch {
+	case o.confirm != o.Name:
+		return "The name was not typed as it is."
+	case (needs.reason || failed) && o.reason == "":
+		return "The reason is missing."
+	case len(o.reason) > mostReason:
+		return fmt.Sprintf("The reason has %d bytes, more than %d.", len(o.reason), mostReason)
+	case strings.ContainsFunc(o.reason, unicode.IsControl) || !utf8.ValidString(o.reason):
+		return "The reason has characters that are not text."
+	case o.Verb == SetLimit && !limitLike(o.value):
+		return "The limit is not a number from 0 to 2147483647."
+	case o.Verb == Resolve && o.value == "done" && !json.Valid([]byte(o.result)):
+		return "The result is no JSON."
+	}
+	return ""
+}
+
+func limitLike(value string) bool {
+	n, err := strconv.ParseInt(value, 10, 32)
+	return err == nil && n >= 0
+}
