@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -14,12 +13,12 @@ import (
 
 // confirmation is the page that asks before an action.
 type confirmation struct {
-	Verb                                 Verb
-	Name, Target, Question, Button, Back string
-	Number, Outcome, Reason, MustReason  bool
-	Alert                                string // what was wrong with the form
-	Value, ReasonText, ResultText, Typed string // as they were filled in
-	NotDone, HasFailed, WasDone          bool
+	Verb                                           Verb
+	Name, Target, Question, Button, Back           string
+	Reference, Number, Outcome, Reason, MustReason bool
+	Alert                                          string // what was wrong with the form
+	Value, ReasonText, ResultText, Typed           string // as they were filled in
+	NotDone, HasFailed, WasDone                    bool
 }
 
 // need is what the form of an action has, beside the name.
@@ -50,6 +49,7 @@ func (o order) confirmation() confirmation {
 	}
 	p.Number, p.Outcome = o.Verb == SetLimit, o.Verb == Resolve
 	p.Reason = o.Verb != SetLimit && o.Verb != Resume && o.Verb != Delete
+	p.Reference = o.Verb == Resolve || o.Verb == Delete
 	s, _, _ := o.subject()
 	switch {
 	case o.Verb == Unlock && o.Target == "":
@@ -81,7 +81,7 @@ func readConfirm(q request) (any, quality, error) {
 	if err := q.console.opts.may(q.Request, o.action()); err != nil {
 		return nil, quality{}, forbidden{err}
 	}
-	return o.confirmation(), quality{asOf: time.Now()}, nil
+	return o.confirmation(), quality{}, nil
 }
 
 // mistake returns what is wrong with a form that was filled in, or "".

@@ -23,6 +23,7 @@ type queueRow struct {
 	Used                   int64
 	Waiting                int
 	Full, Paused           bool
+	Election               bool // its waiters are candidates that wait for as long as the leader leads
 	OldestWait, OldestHold time.Time
 }
 
@@ -90,9 +91,12 @@ func busiest(s *fleet.State) (out busy) {
 		out.rows = append(out.rows, row)
 	}
 	slices.SortFunc(out.rows, func(a, b queueRow) int {
-		return cmp.Or(compareAges(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(last(a.Election)-last(b.Election), compareAges(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
 	})
 	for _, r := range out.rows {
+		if r.Election {
+			continue
+		}
 		n.Waiting += r.Waiting
 		if r.Full {
 			n.Saturated++
@@ -101,7 +105,7 @@ func busiest(s *fleet.State) (out busy) {
 			n.Paused++
 		}
 	}
-	if n.Queues = len(out.rows); n.Queues > 0 {
+	if n.Queues = len(out.rows); n.Waiting > 0 {
 		n.OldestWait = out.rows[0].OldestWait
 	}
 	for _, j := range s.Jobs {
@@ -126,7 +130,16 @@ func rowOfQueue(id fleet.QueueID, of *fleet.Queue) queueRow {
 		return row
 	}
 	row.fill(of.Now)
+	row.Election = kind == concurrency.KindElection
 	return row
+}
+
+// last sorts what is so behind the others.
+func last(so bool) int {
+	if so {
+		return 1
+	}
+	return 0
 }
 
 func (r *queueRow) fill(n fleet.Summary) {

@@ -51,6 +51,9 @@ func TestOverviewFigures(t *testing.T) {
 	f.request(charge, 2, 60)
 	f.put(f.space.Queue(keyspace.Semaphore, "paused").Limit, record.Limit{Limit: 0}.Encode(), 0)
 	f.put(f.space.Queue(keyspace.Election, "shard").Range+"stray", "x", 0)
+	for n := range 2 { // its candidate has waited for longest, which is as it should be
+		f.request(f.space.Queue(keyspace.Election, "led"), n, int64(1+n))
+	}
 	lim := f.space.Limiter("api")
 	f.put(lim.Default, record.Limit{Limit: 2, Total: true}.Encode(), 0)
 	f.put(lim.Total().Limit, record.Limit{Limit: 1}.Encode(), 0)
@@ -70,7 +73,7 @@ func TestOverviewFigures(t *testing.T) {
 
 	got := busiest(f.State)
 	n := got.totals
-	require.Equal(t, []int{4, 3, 2, 1, 1, 1, 1, 1, 1}, []int{n.Queues, n.Waiting, n.Saturated, n.Paused, n.Leaderless, n.LostRuns, n.PausedJobs, n.Sessions, n.Foreign})
+	require.Equal(t, []int{5, 3, 2, 1, 1, 1, 1, 1, 1}, []int{n.Queues, n.Waiting, n.Saturated, n.Paused, n.Leaderless, n.LostRuns, n.PausedJobs, n.Sessions, n.Foreign})
 	require.Equal(t, 1, n.UnknownRequests)
 	require.Equal(t, time.Unix(11, 0), n.OldestWait, "of the one that waits for the total")
 	require.Equal(t, queueRow{
@@ -80,7 +83,7 @@ func TestOverviewFigures(t *testing.T) {
 	require.Equal(t, []any{"2", true, 1, 1}, []any{keys.Default, keys.HasTotal, keys.InUse, keys.Waiting})
 	require.Equal(t, []any{"acme", int64(2), 1, false}, []any{keys.keys[0].Key, keys.keys[0].Used, keys.keys[0].Waiting, keys.keys[0].Own})
 	require.Len(t, jobsOf(f.State), 1, "of a forgotten job there is nothing to show")
-	require.Equal(t, []electionRow{{Name: "shard"}}, electionsOf(f.State))
+	require.Equal(t, []electionRow{{Name: "shard"}, {Name: "led", Leader: "web-0", Note: "10.0.0.7", Requested: time.Unix(1, 0), Candidates: 1}}, electionsOf(f.State))
 }
 
 // The page of a job shows recorded and skipped ticks, what each process has run, and the next fire times.
