@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,7 @@ type tab struct {
 	ctx      context.Context
 	url      string
 	broken   atomic.Bool // the server answers with 502, as a proxy whose backend is away
+	etcd     *embedtest.Cluster
 	sess     *concurrency.Session
 	client   func() *concurrency.Session
 	mu       sync.Mutex
@@ -58,7 +60,7 @@ func openTab(t *testing.T) *tab {
 	t.Helper()
 	path := browser(t)
 	etcd := embedtest.Start(t, nil)
-	b := &tab{t: t}
+	b := &tab{t: t, etcd: etcd}
 	b.client = func() *concurrency.Session { return b.session(etcd, "web-7") }
 	b.sess = b.session(etcd, "console")
 	h, err := console.Handler(b.sess, &console.Options{
@@ -211,6 +213,19 @@ func TestConsoleInABrowser(t *testing.T) {
 	full := errors.New("the disk is full")
 	_, err = jobs.Do(ctx, "cleanup", func(context.Context, *schedlock.Run) error { return full }, schedlock.Every(time.Minute))
 	require.ErrorIs(t, err, full)
+	reporting := make(chan struct{}, 1)
+	report, err := jobs.Job("report", schedlock.Periods(24*time.Hour), func(ctx context.Context, _ *schedlock.Run) error {
+		select {
+		case reporting <- struct{}{}: // the first run, which makes the job known
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	require.NoError(t, err)
+	report.Next(time.Now()) // as a cron library does
+	_, err = report.Trigger(ctx)
+	require.NoError(t, err)
 	orders, err := idempotency.NewStore(s, "orders", &idempotency.Options{OnLost: idempotency.Refuse})
 	require.NoError(t, err)
 	a, _, err := orders.Begin(ctx, idempotency.Key{Scope: "acme", Op: "POST /payments", ID: "K-1"}, nil)
@@ -278,6 +293,11 @@ func TestConsoleInABrowser(t *testing.T) {
 		{"job?name=cleanup|pause", "reason=moving", "cleanup", "The job is paused."},
 		{"job?name=cleanup|resume", "", "cleanup", "The job may start again"},
 		{"store?name=orders|resolve", "reason=not charged", "orders", "The outcome is recorded."},
+		{"store?name=orders&state=5|delete", "", "orders", "The record is deleted."},
+		{"queue?name=semaphore/charge|request-stop", "reason=deploy", "semaphore/charge", "was asked to release its permit"},
+		{"queue?name=limiter/api|set-limit", "value=4", "limiter/api", "The limit is changed."},
+		{"job?name=report|trigger", "reason=a customer waits", "report", "The job was started."},
+		{"job?name=report|unlock", "reason=stuck", "report", "The job is unlocked."},
 	} {
 		page, verb, _ := strings.Cut(c.link, "|")
 		b.open(page)
@@ -288,6 +308,15 @@ func TestConsoleInABrowser(t *testing.T) {
 		b.do(chromedp.SendKeys("input[name=confirm]", c.name), chromedp.Click("button"), chromedp.WaitVisible(".done"))
 		b.shows(c.text)
 	}
+	// A mistake is shown in the form, which keeps what was typed.
+	b.open("confirm?do=pause&name=cleanup")
+	b.do(chromedp.SetValue("input[name=reason]", "moving"), chromedp.SendKeys("input[name=confirm]", "cleanip\r"), chromedp.WaitVisible("[role=alert]"))
+	b.shows("The name was not typed as it is.")
+	require.Equal(t, `"moving"`, b.eval("document.querySelector('input[name=reason]').value"))
+	require.Equal(t, "[]", b.eval(accessible))
+	b.mu.Lock()
+	b.problems = slices.DeleteFunc(b.problems, func(p string) bool { return strings.Contains(p, "400 (Bad Request)") })
+	b.mu.Unlock()
 	b.fine("the actions")
 
 	b.do(emulation.SetScriptExecutionDisabled(true))
@@ -298,4 +327,50 @@ func TestConsoleInABrowser(t *testing.T) {
 		require.Contains(t, html, "as of ", page)
 		require.NotContains(t, html, "NaN", page)
 	}
+}
+
+// A queue of 10,000 waiters is a page of a hundred rows, which stays live and has others behind it.
+func TestConsoleOfACrowd(t *testing.T) {
+	b := openTab(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	crowd, err := concurrency.NewSession(ctx, b.etcd.NewClient(t, nil).Client, "shop", &concurrency.SessionOptions{Owner: "crowd", MaxPermits: 20_000, TTL: 60 * time.Second})
+	require.NoError(t, err)
+	sm, err := concurrency.NewSemaphore(crowd, "crowd", 1, nil)
+	require.NoError(t, err)
+	held, err := sm.Acquire(ctx)
+	require.NoError(t, err)
+	const waiters = 10_000
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+		_ = crowd.Close(ctx)
+	})
+	for range waiters {
+		all.Go(func() {
+			if p, err := sm.Acquire(ctx); err == nil {
+				<-ctx.Done()
+				_ = p.Release(context.WithoutCancel(ctx))
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		st, err := sm.Status(ctx)
+		return err == nil && len(st.Waiters) == waiters
+	}, 3*time.Minute, 200*time.Millisecond)
+	b.open("queue?name=semaphore/crowd")
+	b.shows("1 to 100 of 10000")
+	require.Equal(t, "100", b.eval("document.querySelectorAll('table')[1].tBodies[0].rows.length"))
+	require.Equal(t, "[]", b.eval(accessible))
+	took := b.eval("Math.round(performance.getEntriesByType('navigation')[0].duration)")
+	t.Logf("a page of 10,000 waiters took %s ms in the browser", took)
+	b.do(chromedp.Evaluate("window.same = true", nil))
+	require.NoError(t, held.Release(ctx))
+	b.shows("9999 waiting")
+	require.Equal(t, "true", b.eval("window.same === true"), "the page was not loaded again")
+	b.do(chromedp.Click(`nav[aria-label="Pages of the table"] a`))
+	b.shows("101 to 200 of 9999")
+	b.open("")
+	b.shows("semaphore/crowd")
+	b.fine("the crowd")
 }
