@@ -76,13 +76,13 @@ func (q *asking) options() (opts []concurrency.AcquireOption) {
 	return opts
 }
 
-// acquire acquires the permit. ctx bounds the wait alone.
-func (q *asking) acquire(ctx context.Context, sess *concurrency.Session, kind concurrency.QueueKind, name string) (*concurrency.Permit, error) {
+// acquire acquires the permit. ctx bounds the wait alone, and bound a read before it.
+func (q *asking) acquire(ctx context.Context, sess *concurrency.Session, kind concurrency.QueueKind, name string, bound time.Duration) (*concurrency.Permit, error) {
 	switch kind {
 	case concurrency.KindSemaphore:
 		sm, err := concurrency.NewSemaphore(sess, name, q.limit, &concurrency.SemaphoreOptions{AdoptLimit: q.limit == 0})
 		if err == nil && q.limit == 0 {
-			err = stored(ctx, sm, name)
+			err = stored(ctx, sm, name, bound)
 		}
 		if err != nil {
 			return nil, err
@@ -108,7 +108,9 @@ func (q *asking) acquire(ctx context.Context, sess *concurrency.Session, kind co
 }
 
 // stored returns an error if a semaphore has no stored limit: an acquire would store the one that it asks for.
-func stored(ctx context.Context, sm *concurrency.Semaphore, name string) error {
+func stored(ctx context.Context, sm *concurrency.Semaphore, name string, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
 	st, err := sm.Status(ctx)
 	if err == nil && !st.Stored {
 		err = fmt.Errorf("acquire %q with --limit 0, which takes the stored limit: %w", name, concurrency.ErrNoLimit)

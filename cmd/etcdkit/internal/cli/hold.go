@@ -69,7 +69,7 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 	survivePipes()
 	opts := &concurrency.SessionOptions{TTL: lasts, Owner: owner("hold"), Hooks: []observe.Hooks{a.waiting(kind)}}
 	return a.connected(ctx, opts, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
-		p, err := ask.acquire(ctx, sess, kind, name)
+		p, err := ask.acquire(ctx, sess, kind, name, a.etcd.timeout)
 		if err != nil {
 			return err
 		}

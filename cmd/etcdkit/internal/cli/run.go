@@ -147,7 +147,7 @@ func (a *app) execute(ctx context.Context, x execution) error {
 		}
 	}}}}
 	return a.open(ctx, "run", opts, func(ctx context.Context, sess *concurrency.Session) error {
-		p, err := x.ask.acquire(ctx, sess, x.kind, x.name)
+		p, err := x.ask.acquire(ctx, sess, x.kind, x.name, a.etcd.timeout)
 		if err != nil {
 			return err
 		}
