@@ -43,6 +43,7 @@ func behind(on []*desk, h *line.Horizon, limit, requests int) (*sleeper, *crowd)
 	d := on[1]
 	d.t.Helper()
 	d.close(time.Second)
+	time.Sleep(time.Second) // until the stream of the former session's watches has ended
 	f := &sleeper{desk: d, watches: map[int64]aliveWatch{}, oldest: map[string]time.Duration{}}
 	d.client.Inject(f.meet)
 	ctx := d.t.Context()
