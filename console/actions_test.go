@@ -162,6 +162,31 @@ func TestResolveWithAResult(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.submit("delete", "odrers", string(ref)).StatusCode)
 }
 
+// The records of a store have pages, of any state.
+func TestPagesOfRecords(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	st, err := idempotency.NewStore(s.session("web-7"), "orders", nil)
+	require.NoError(t, err)
+	for n := range 205 {
+		_, err := idempotency.Do(testkit.Context(t), st, idempotency.Key{Scope: "acme", Op: "POST /payments", ID: fmt.Sprint(n)}, nil, func(context.Context, *idempotency.Attempt) (int, error) { return n, nil })
+		require.NoError(t, err)
+	}
+	seen := map[string]bool{}
+	ref := regexp.MustCompile(`<th scope="row"><code>([^<]*)</code>`)
+	for page, caption := range []string{"Records 1 to 100<", "Records 101 to 200<", "Records 201 to 205<"} {
+		body := s.page(fmt.Sprintf("/store?name=orders&state=%d&page=%d", idempotency.Done, page))
+		require.Contains(t, body, caption)
+		require.Equal(t, page > 0, strings.Contains(body, ">Earlier<"))
+		require.Equal(t, page < 2, strings.Contains(body, ">Later<"))
+		for _, m := range ref.FindAllStringSubmatch(body, -1) {
+			seen[m[1]] = true
+		}
+	}
+	require.Len(t, seen, 205)
+	require.Contains(t, s.page("/store?name=orders&page=7"), "No record is in this state")
+}
+
 // A form with a mistake is shown again, with what was filled in and what is wrong; nothing is changed.
 func TestMistakesInAForm(t *testing.T) {
 	t.Parallel()

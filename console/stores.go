@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,14 +98,47 @@ type storePage struct {
 	Name    string
 	States  []stateRow
 	Records []recordRow
-	Cut     bool // there are more
+	Cut     bool // there are more than are paged
 	May     map[string]bool
+	pager
 }
+
+// Pager returns the place in the table.
+func (p storePage) Pager() pager { return p.pager }
 
 // storeState is what is read of a store in one state.
 type storeState struct {
-	records []idempotency.Record
-	cut     bool
+	records []idempotency.Record // of one page
+	more    bool
+}
+
+// mostPages bounds how far the records of a store can be paged: a list has no place to begin at but its start.
+const mostPages = 50
+
+// records reads a page of the records in a state.
+func (c *console) records(ctx context.Context, name string, state idempotency.State, page int) (out storeState, err error) {
+	s, err := c.store(name)
+	if err != nil {
+		return out, err
+	}
+	before := page * pageSize
+	for r, err := range s.List(ctx, idempotency.Filter{State: state}) {
+		switch {
+		case err != nil && len(out.records) > 0 && ctx.Err() != nil: // a long list
+			out.more = true
+			return out, nil
+		case err != nil:
+			return out, err
+		case before > 0:
+			before--
+		case len(out.records) == pageSize:
+			out.more = true
+			return out, nil
+		default:
+			out.records = append(out.records, r)
+		}
+	}
+	return out, nil
 }
 
 // shownStates are the states in the order of the page: those first that want an operator.
@@ -117,28 +151,15 @@ func readStore(q request) (any, quality, error) {
 	if !slices.Contains(shownStates, state) {
 		state = shownStates[0]
 	}
-	found, st, err := read(q, "store/"+strconv.Itoa(int(state))+"/"+name, func(ctx context.Context) (out storeState, err error) {
-		s, err := q.console.store(name)
-		if err != nil {
-			return out, err
-		}
-		for r, err := range s.List(ctx, idempotency.Filter{State: state}) {
-			switch {
-			case err != nil && len(out.records) > 0 && ctx.Err() != nil: // a long list
-				return storeState{out.records, true}, nil
-			case err != nil:
-				return out, err
-			case len(out.records) == pageSize:
-				return storeState{out.records, true}, nil
-			}
-			out.records = append(out.records, r)
-		}
-		return out, nil
-	})
+	page := min(q.page("page"), mostPages-1)
+	key := fmt.Sprintf("store/%d/%d/%s", state, page, name)
+	found, st, err := read(q, key, func(ctx context.Context) (storeState, error) { return q.console.records(ctx, name, state, page) })
 	if err != nil {
 		return nil, st, err
 	}
-	p := storePage{Name: name, Cut: found.cut, May: q.offers("requests/"+name, Resolve, Delete)}
+	p := storePage{Name: name, May: q.offers("requests/"+name, Resolve, Delete)}
+	p.pager = placed(q, "page", page, len(found.records), found.more && page < mostPages-1)
+	p.Cut = found.more && page == mostPages-1
 	for _, s := range shownStates {
 		p.States = append(p.States, stateRow{Value: int(s), Label: s.String(), Current: s == state})
 	}

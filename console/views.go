@@ -95,7 +95,15 @@ func paged[T any](q request, all []T, param string) ([]T, pager) {
 	n := min(q.page(param), max(0, len(all)-1)/pageSize)
 	from := n * pageSize
 	to := min(len(all), from+pageSize)
-	p := pager{From: min(from+1, len(all)), To: to, Of: len(all), Back: n > 0, Next: to < len(all)}
+	p := placed(q, param, n, to-from, to < len(all))
+	p.Of = len(all)
+	return all[from:to], p
+}
+
+// placed returns the place of the nth page, from 0 on, with so many rows.
+func placed(q request, param string, n, rows int, more bool) pager {
+	from := n * pageSize
+	p := pager{From: min(from+1, from+rows), To: from + rows, Back: n > 0, Next: more}
 	link := func(n int) string {
 		values := q.URL.Query()
 		values.Del("done")
@@ -103,5 +111,5 @@ func paged[T any](q request, all []T, param string) ([]T, pager) {
 		return "?" + values.Encode()
 	}
 	p.BackTo, p.NextTo = link(n-1), link(n+1)
-	return all[from:to], p
+	return p
 }
