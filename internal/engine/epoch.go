@@ -56,9 +56,7 @@ func (s *Session) openEpoch(ctx context.Context) (*Epoch, error) {
 		return nil, err
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	accept, forget := s.Open(e.ctx)
-	e.accept = accept
-	context.AfterFunc(e.ctx, forget)
+	e.accept = accepting(e.ctx, s.accept)
 	s.Background(func() {
 		<-l.Context().Done()
 		e.end(ErrLost, l.Cause())
@@ -66,6 +64,15 @@ func (s *Session) openEpoch(ctx context.Context) (*Epoch, error) {
 	s.Background(e.sweeps)
 	s.Background(func() { s.source.Follow(e.ctx, e.keys.Range, e.fence.Born(), e) })
 	return e, nil
+}
+
+// accepting returns a context that ends with an epoch's or, with ErrClosed as its cause, with the
+// session's. Nothing else ends it: it has no cause but these two, however they meet.
+func accepting(epoch, session context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(epoch)
+	stop := context.AfterFunc(session, func() { cancel(ErrClosed) })
+	context.AfterFunc(epoch, func() { stop() })
+	return ctx
 }
 
 // end ends the epoch and all its permits. The first cause counts. Hooks are
