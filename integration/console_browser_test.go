@@ -133,10 +133,14 @@ func (b *tab) eval(expression string) (out string) {
 	return string(text)
 }
 
-// shows waits until the page has a text.
+// shows waits until the page has a text. While one page follows another there is nothing to ask.
 func (b *tab) shows(text string) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return strings.Contains(b.eval("document.body.innerText"), text) }, time.Minute, 50*time.Millisecond, "%s", text)
+	require.Eventually(b.t, func() bool {
+		var shown string
+		err := chromedp.Run(b.ctx, chromedp.Evaluate("document.body.innerText", &shown))
+		return err == nil && strings.Contains(shown, text)
+	}, time.Minute, 50*time.Millisecond, "%s", text)
 }
 
 // fine fails the test if the browser has complained.

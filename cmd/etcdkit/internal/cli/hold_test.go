@@ -64,16 +64,18 @@ func (f *fixture) status(name string) concurrency.Status {
 func TestHoldEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	begun := time.Now()
 	r := f.run("hold", "-N", "test", "x", "--id", "a", "--for", "5s")
 	require.Zero(t, r.code, r.err)
-	r = f.run("hold", "-N", "test", "x", "--id", "b", "--for", "5s", "--wait", "1m")
+	r = f.run("hold", "-N", "test", "x", "--id", "b", "--for", "10m", "--wait", "1m")
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.err, "waiting for mutex/x: 1st in the queue, behind etcdkit hold by ")
 	require.NotContains(t, r.err, "\x1b")
 	st := f.status("x")
 	require.Len(t, st.Holders, 1, "%s%s%+v", r.out, r.err, st)
 	require.Equal(t, "b", st.Holders[0].ID)
-	require.Greater(t, time.Until(st.Holders[0].ExpiresBy), 2*time.Second, "it counts from the grant")
+	granted := begun.Add(5 * time.Second) // or later
+	require.Greater(t, st.Holders[0].ExpiresBy, granted.Add(10*time.Minute-2*time.Second), "it counts from the grant")
 }
 
 // A wait that is interrupted leaves no request.
