@@ -102,7 +102,7 @@ const (
 // act executes an action and sends the browser to the page that shows it.
 func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
-		c.refuse(w, r, http.StatusBadRequest, err)
+		c.refuse(w, r, status(badRequest{err}), err)
 		return
 	}
 	o, err := orderOf(r)

@@ -215,12 +215,17 @@ type notFound struct{ error }
 // badRequest is an error of a request that no page of the console makes.
 type badRequest struct{ error }
 
+func (e badRequest) Unwrap() error { return e.error }
+
 // status returns the HTTP status of an error.
 func status(err error) int {
 	var missing notFound
 	var bad badRequest
 	var no forbidden
+	var huge *http.MaxBytesError
 	switch {
+	case errors.As(err, &huge):
+		return http.StatusRequestEntityTooLarge
 	case errors.As(err, &no):
 		return http.StatusForbidden
 	case errors.As(err, &missing):

@@ -157,7 +157,7 @@ func TestHugeValues(t *testing.T) {
 	s := open(t, "", &console.Options{Authorize: all})
 	big := strings.Repeat("x", 1<<20)
 	a := s.post(url.Values{"do": {"evict"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "target": {"1"}, "reason": {big}})
-	require.Equal(t, http.StatusBadRequest, a.StatusCode)
+	require.Equal(t, http.StatusRequestEntityTooLarge, a.StatusCode)
 	for _, path := range []string{"/?page=99999999999999999999", "/?page=-1", "/?page=1000000", "/store?name=x&state=99"} {
 		require.Equal(t, http.StatusOK, s.get(path).StatusCode, path)
 	}
