@@ -29,8 +29,8 @@ func (a *app) console() *cobra.Command {
 		Long: `Serve package console until the command is interrupted, and print its address: queues with the reason why
 each request waits, elections, jobs, requests, sessions, and what is wrong.
 
-The address has a token; the browser keeps it as a cookie for this console alone. Without the token nothing
-is shown. A link elsewhere may lead to a page; a form elsewhere changes nothing. The console is read-only
+The address has a token, without which nothing is shown. The browser keeps it as a cookie, for a path that this
+console alone has: programs at other ports of this machine do not get it. A link elsewhere may lead to a page; a form elsewhere changes nothing. The console is read-only
 without --write; with it each action is a line on standard error. It listens on the loopback interface: to reach it from
 elsewhere, use an SSH tunnel, or put package console into a program behind your own authentication. Other
 addresses need --host, the names by which browsers reach it; the connection is not encrypted.`,
@@ -84,7 +84,7 @@ func (a *app) serveConsole(ctx context.Context, sess *concurrency.Session, liste
 	}
 	token := rand.Text()
 	url := fmt.Sprintf("http://%s/?token=%s", reachedAt(lis.Addr().String(), hosts), token)
-	server := &http.Server{Handler: withToken(token, h), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: withToken(token, "/"+strings.ToLower(rand.Text()[:10]), h), ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	err = a.print(struct {
@@ -112,17 +112,19 @@ func reachedAt(listens string, hosts []string) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
 
-// withToken lets requests pass that have the token: in the first address, and then in a cookie.
-func withToken(token string, h http.Handler) http.Handler {
+// withToken lets requests pass that have the token: in the first address, and then in a cookie. It serves h below a
+// path. Browsers send the cookies of a host to all of its ports, but only those of the path.
+func withToken(token, below string, h http.Handler) http.Handler {
+	h = http.StripPrefix(below, h)
 	same := func(s string) bool { return subtle.ConstantTimeCompare([]byte(s), []byte(token)) == 1 }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Cookies of all ports of a host are the same, so the name has the port.
+		// A console at another port must not replace it, so the name has the port.
 		_, port, _ := net.SplitHostPort(r.Host)
 		name := "etcdkit-" + strings.Map(digit, port)
 		if same(r.URL.Query().Get("token")) {
-			http.SetCookie(w, &http.Cookie{Name: name, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode}) // with Strict, a link in a chat would lead to a page without the cookie
+			http.SetCookie(w, &http.Cookie{Name: name, Value: token, Path: below + "/", HttpOnly: true, SameSite: http.SameSiteLaxMode}) // with Strict, a link in a chat would lead to a page without the cookie
 			w.Header().Set("Referrer-Policy", "no-referrer")
-			http.Redirect(w, r, "/", http.StatusSeeOther)
+			http.Redirect(w, r, below+"/", http.StatusSeeOther)
 			return
 		}
 		if c, err := r.Cookie(name); err != nil || !same(c.Value) {

@@ -46,10 +46,16 @@ func TestConsole(t *testing.T) {
 	code, body, to := get(browser, line)
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, body, "semaphore/charge")
-	require.Equal(t, root, to, "the token is not in the address any more")
-	code, body, _ = get(browser, root+"queue?name=semaphore/charge")
+	require.Regexp(t, "^"+root+"[a-z0-9]{10}/$", to, "the token is not in the address any more")
+	code, body, _ = get(browser, to+"queue?name=semaphore/charge")
 	require.Equal(t, http.StatusOK, code)
 	require.NotContains(t, body, "confirm?do=", "it is read-only")
+	// Another program on this machine, at a port of its own, to which a link has led.
+	got := make(chan []*http.Cookie, 1)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Cookies() }))
+	defer other.Close()
+	get(browser, other.URL+"/queue?name=semaphore/charge")
+	require.Empty(t, <-got, "it gets no token")
 
 	f.shows(at.Query().Get("token"), "S3FFR5VGXXMTKEDQ2XQV7OWBGO")
 	f.shows(at.Host, "127.0.0.1:41833")
@@ -79,9 +85,10 @@ func TestConsoleWrites(t *testing.T) {
 	resp, err := browser.Get(line)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
+	action := resp.Request.URL.String() + "action"
 	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "value": {"9"}}
 	for _, c := range []*http.Client{http.DefaultClient, browser} {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at.Host+"/action", strings.NewReader(form.Encode()))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, action, strings.NewReader(form.Encode()))
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Origin", "http://"+at.Host)
@@ -97,10 +104,11 @@ func TestConsoleWrites(t *testing.T) {
 	require.Contains(t, logged, `"action": "set-limit", "name": "semaphore/charge"`)
 
 	w := httptest.NewRecorder()
-	withToken("secret", http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost:8080/?token=secret", nil))
+	withToken("secret", "/below", http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost:8080/?token=secret", nil))
 	cookie := w.Result().Cookies()[0]
 	require.Equal(t, http.SameSiteLaxMode, cookie.SameSite, "a link in a chat leads to a page, and not to a refusal")
 	require.True(t, cookie.HttpOnly)
+	require.Equal(t, "/below/", cookie.Path)
 }
 
 // The printed address has a host that the console does not refuse.
