@@ -36,6 +36,8 @@ func TestShop(t *testing.T) {
 			shows(ctx, t, "http://"+lis.Addr().String()+"/"+page, text)
 		}
 	}
+	for !triggered(ctx, t, "http://"+lis.Addr().String()+"/action") { // it may run just then
+	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -61,4 +63,22 @@ func shows(ctx context.Context, t *testing.T, url, text string) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// triggered has a job run by the form of its page, and reports whether a process has started it.
+func triggered(ctx context.Context, t *testing.T, url string) bool {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("do=trigger&name=cleanup&confirm=cleanup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	resp, err := http.DefaultClient.Do(r) // it shows the page of the job
+	if err != nil {
+		t.Fatalf("no process starts a job by hand: %v", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return err == nil && strings.Contains(string(body), "The job was started.")
 }

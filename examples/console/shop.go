@@ -86,27 +86,31 @@ func process(ctx context.Context, endpoints []string, name string) error {
 		sleep(ctx, time.Second)
 	})
 	forever(func(int) { _ = shard.Lead(ctx, some(time.Minute), concurrency.Note(name+".shop.example:8080")) })
-	forever(func(int) {
-		tick(ctx, jobs, "invoices", 5*time.Second, func(ctx context.Context) error { return some(time.Second)(ctx, nil) })
-		tick(ctx, jobs, "cleanup", 10*time.Second, func(context.Context) error {
-			if rand.N(2) == 0 {
-				return errors.New("the disk is full")
-			}
-			return nil
-		})
-		sleep(ctx, time.Second)
+	invoices, err := jobs.Job("invoices", schedlock.Periods(5*time.Second), func(ctx context.Context, _ *schedlock.Run) error { return some(time.Second)(ctx, nil) })
+	if err != nil {
+		return err
+	}
+	cleanup, err := jobs.Job("cleanup", schedlock.Periods(10*time.Second), func(context.Context, *schedlock.Run) error {
+		if rand.N(2) == 0 {
+			return errors.New("the disk is full")
+		}
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for _, job := range []*schedlock.Job{invoices, cleanup} { // as a cron library does
+		forever(func(int) {
+			sleep(ctx, time.Until(job.Next(time.Now())))
+			_, _ = job.RunContext(ctx)
+		})
+	}
 	forever(func(n int) { pay(ctx, orders, fmt.Sprintf("%s-%d", name, n)); sleep(ctx, time.Second) })
 	all.Wait()
 	return nil
 }
 
 var tenants = []string{"acme", "globex", "initech", "umbrella"}
-
-// tick runs a job if its fire time has come, and does nothing if another process has run it.
-func tick(ctx context.Context, jobs *schedlock.Locker, name string, every time.Duration, do func(context.Context) error) {
-	_, _ = jobs.Do(ctx, name, func(ctx context.Context, _ *schedlock.Run) error { return do(ctx) }, schedlock.Every(every))
-}
 
 // pay executes a payment. One in ten is left with an unknown outcome, and one fails.
 func pay(ctx context.Context, orders *idempotency.Store, id string) {
