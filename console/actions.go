@@ -38,10 +38,11 @@ type order struct {
 // total is the target of an action that changes the total of a limiter.
 const total = "total"
 
-// orderOf reads the action of a form or of a link to one.
+// orderOf reads the action of a form or of a link to one. What an operator types comes from a form alone: a link
+// that filled it in would be one key from the action.
 func orderOf(r *http.Request) (order, error) {
-	get := r.FormValue
-	o := order{Action{Verb(get("do")), get("name"), get("target")}, get("value"), strings.TrimSpace(get("reason")), get("result"), get("confirm")}
+	get, typed := r.FormValue, r.PostFormValue
+	o := order{Action{Verb(get("do")), get("name"), get("target")}, typed("value"), strings.TrimSpace(typed("reason")), typed("result"), typed("confirm")}
 	if done[o.Verb] == "" {
 		return o, badRequest{fmt.Errorf("%q is no action", o.Verb)}
 	}
@@ -49,10 +50,25 @@ func orderOf(r *http.Request) (order, error) {
 		// A browser would send another name than the one that the form has.
 		return o, badRequest{fmt.Errorf("the name %q is no text that a form can have; use the command", o.Name)}
 	}
-	if _, _, err := o.subject(); err != nil {
-		return o, err
+	s, _, err := o.subject()
+	if err == nil && !o.targeted(s) {
+		err = badRequest{fmt.Errorf("%q is no target of %s", o.Target, o.Verb)}
 	}
-	return o, nil
+	return o, err
+}
+
+// targeted reports whether the target is one that the action has, in its one form: Authorize is asked about it.
+func (o order) targeted(s subject) bool {
+	switch o.Verb {
+	case SetLimit:
+		return o.Target == "" || o.Target == total && s.kind == concurrency.KindLimiter && s.key == ""
+	case RequestStop, Evict:
+		token, err := strconv.ParseInt(o.Target, 10, 64)
+		return err == nil && token > 0 && strconv.FormatInt(token, 10) == o.Target
+	case Pause, Resume, Trigger:
+		return o.Target == ""
+	}
+	return true
 }
 
 // subject returns the queue, or the name of the job or store, that an action is about. Links have the
@@ -128,7 +144,10 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	log := c.opts.Logger.With(zap.String("action", string(o.Verb)), zap.String("name", o.Name), zap.String("target", o.Target), zap.String("actor", actor), zap.String("value", cut(o.value, mostReason)), zap.String("reason", o.reason))
 	if err != nil {
 		log.Warn("an action of the console failed", zap.Error(err))
-		c.refuse(w, r, actStatus(err), err)
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w; etcd has not confirmed the action within %v, and whether it is done is not known: look before you repeat it", err, actBound)
+		}
+		c.refuseTo(w, r, actStatus(err), err, o.back())
 		return
 	}
 	log.Info("an action of the console")

@@ -184,7 +184,7 @@ func TestPagesOfRecords(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 205)
-	require.Contains(t, s.page("/store?name=orders&page=7"), "No record is in this state")
+	require.Contains(t, s.page("/store?name=orders&page=7"), "No further record is in this state")
 }
 
 // A form with a mistake is shown again, with what was filled in and what is wrong; nothing is changed.
@@ -205,6 +205,7 @@ func TestMistakesInAForm(t *testing.T) {
 		require.Contains(t, a.body, `role="alert"`)
 		require.Contains(t, a.body, want)
 		require.Contains(t, a.body, `<button type="submit">Pause`)
+		require.Contains(t, a.body, "<h1><bdi>pause invoices</bdi></h1>")
 		if form[0] == "reason" && len(form[1]) < 20 && !strings.ContainsAny(form[1], "\x00\xff ") {
 			require.Contains(t, a.body, form[1], "what was typed is kept")
 		}

@@ -32,6 +32,15 @@ func TestRedirectsStayBelowThePath(t *testing.T) {
 		to := w.Header().Get("Location")
 		require.True(t, to == "" || to == "/ops/", "%s leads to %s", path, to)
 		require.Equal(t, want, w.Code, path)
+		if path == "" {
+			continue
+		}
+		w = httptest.NewRecorder()
+		http.StripPrefix("/ops/", h).ServeHTTP(w, r)
+		require.Empty(t, w.Header().Get("Location"), path)
+		if !strings.HasPrefix(path, "//") { // of which that prefix takes both
+			require.Equal(t, want, w.Code, "%s below a prefix with a slash", path)
+		}
 	}
 }
 
@@ -58,4 +67,75 @@ func TestKeysThatFormsCannotHave(t *testing.T) {
 		require.Equal(t, 400, s.get("/confirm?do=set-limit&name="+url.QueryEscape(name)).StatusCode, "%q", key)
 		require.Equal(t, 400, s.post(url.Values{"do": {"set-limit"}, "name": {name}, "confirm": {name}, "value": {"5"}}).StatusCode, "%q", key)
 	}
+}
+
+// A name and a target have one form each, so a rule of Authorize about one of them cannot be passed by another
+// form of it.
+func TestNamesHaveOneForm(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: func(_ *http.Request, a console.Action) error {
+		if a.Name == "limiter/secret" || a.Verb == console.SetLimit && a.Target == "" || a.Target == "7" {
+			return errors.New("not this one")
+		}
+		return nil
+	}})
+	sess := s.session("web-7")
+	for _, name := range []string{"secret", "open"} {
+		lim, err := concurrency.NewKeyedLimiter(sess, name, 5, &concurrency.KeyedLimiterOptions{Total: 9})
+		require.NoError(t, err)
+		_, err = lim.Key("acme").Acquire(testkit.Context(t))
+		require.NoError(t, err)
+	}
+	s.acquire(s.semaphore("web-7", "charge", 1))
+	require.Equal(t, 403, s.get("/queue?name=limiter/secret").StatusCode)
+	for _, name := range []string{"limiter/secret/", "limiter//secret", "limiter/", "/limiter/secret", "semaphore/"} {
+		require.Equal(t, 400, s.get("/queue?name="+name).StatusCode, name)
+		require.Equal(t, 400, s.post(url.Values{"do": {"set-limit"}, "name": {name}, "confirm": {name}, "value": {"0"}, "target": {"total"}}).StatusCode, name)
+	}
+	for _, c := range []struct{ verb, name, target string }{
+		{"set-limit", "semaphore/charge", "total"}, {"set-limit", "limiter/open/acme", "total"}, {"set-limit", "limiter/open", "all"},
+		{"evict", "semaphore/charge", "07"}, {"evict", "semaphore/charge", "+7"}, {"request-stop", "semaphore/charge", ""},
+		{"pause", "invoices", "x"}, {"trigger", "invoices", "x"},
+	} {
+		form := url.Values{"do": {c.verb}, "name": {c.name}, "target": {c.target}, "confirm": {c.name}, "value": {"3"}, "reason": {"r"}}
+		require.Equal(t, 400, s.post(form).StatusCode, "%v", c)
+		require.Equal(t, 400, s.get("/confirm?"+form.Encode()).StatusCode, "%v", c)
+	}
+	body := s.page("/queue?name=limiter/open")
+	require.Contains(t, body, "target=total", "who may change the total alone is offered that")
+	require.NotContains(t, body, "Change the default limit")
+}
+
+// A link fills in nothing that an operator is to type: it would be one key from the action.
+func TestLinksFillInNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	s.acquire(s.semaphore("web-7", "charge", 3))
+	s.job("invoices", nil)
+	ref := s.lose("orders", "K-1")
+	for _, link := range []string{
+		"do=set-limit&name=semaphore/charge&value=4711&confirm=semaphore/charge", "do=pause&name=invoices&reason=4711&confirm=invoices",
+		"do=resolve&name=orders&target=" + string(ref) + "&value=done&result=4711&confirm=orders",
+	} {
+		body := s.page("/confirm?" + link)
+		require.NotContains(t, body, "4711")
+		require.NotContains(t, body, " selected")
+		require.Contains(t, body, `<input name="confirm" required autocomplete="off" value="">`)
+	}
+	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "value": {"4711"}}
+	r, err := http.NewRequestWithContext(testkit.Context(t), http.MethodPost, s.url+"/action?confirm=semaphore/charge", strings.NewReader(form.Encode()))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	require.Equal(t, 400, s.do(r).StatusCode)
+}
+
+// A name that is not all visible is typed as it is shown.
+func TestNamesAreTypedAsShown(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	s.acquire(s.semaphore("web-7", "a\u200bb", 3))
+	require.Contains(t, s.page("/confirm?do=set-limit&name=semaphore/a%E2%80%8Bb"), `semaphore/a\u200bb</strong>`)
+	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/a\u200bb"}, "value": {"5"}, "confirm": {`semaphore/a\u200bb`}}
+	require.Contains(t, s.followed(s.post(form)), "The limit is changed.")
 }

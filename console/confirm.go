@@ -64,7 +64,7 @@ func (o order) confirmation() confirmation {
 	return p
 }
 
-func confirmTitle(q request) string { return string(Verb(q.FormValue("do"))) + " " + q.name() }
+func confirmTitle(q request) string { return q.FormValue("do") + " " + q.FormValue("name") }
 
 func confirmSubject(q request) string {
 	if o, err := orderOf(q.Request); err == nil {
@@ -89,7 +89,7 @@ func (o order) mistake() string {
 	needs := needs[o.Verb]
 	failed := o.Verb == Resolve && o.value == "failed"
 	switch {
-	case o.confirm != o.Name:
+	case o.confirm != o.Name && o.confirm != text(o.Name): // what is not visible is typed as it is shown
 		return "The name was not typed as it is."
 	case (needs.reason || failed) && o.reason == "":
 		return "The reason is missing."

@@ -13,7 +13,10 @@
 // All viewers share one watch of the namespace, and each page is made of it at most once a second. What the
 // watch does not have (the remaining time of leases on the page of a queue, the records of a store, the members
 // of etcd) is read at most once a second, and never for more than a tenth of the time, however many look at it.
-// A minute after the last viewer nothing is followed, read or kept.
+// A minute after the last viewer nothing is followed, read or kept, but for the schedlock.Locker of the first action
+// on a job, which lives as long as the session.
+//
+// While etcd does not answer, a page shows what was read last, and since when that is not confirmed.
 //
 // # Not guaranteed
 //

@@ -3,6 +3,8 @@ package console
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,18 +16,42 @@ type finding struct {
 	Bad                 bool
 }
 
+// findings are what the doctor has found.
+type findings []finding
+
+// urgent has an operator see soon that what was wrong is over.
+func (all findings) urgent() bool {
+	return slices.ContainsFunc(all, func(f finding) bool { return f.Bad })
+}
+
 func readDoctor(q request) (any, quality, error) {
 	all, st, err := read(q, "doctor", q.console.examine)
 	return all, st, err
 }
 
-// slow is a read that takes too long.
-const slow = 500 * time.Millisecond
+const (
+	slow     = 500 * time.Millisecond // a read that takes longer takes too long
+	askBound = 2 * time.Second        // of each question that the doctor asks
+)
 
-// examine looks at what this session can know.
-func (c *console) examine(ctx context.Context) (all []finding, err error) {
+// examine looks at what this session can know. One member that hangs keeps nothing from the others.
+func (c *console) examine(ctx context.Context) (all findings, _ error) {
+	client := c.inner.Client()
+	endpoints := client.Endpoints()
+	members := make([]finding, len(endpoints))
+	var asked sync.WaitGroup
+	for i, endpoint := range endpoints {
+		asked.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, askBound)
+			defer cancel()
+			st, err := client.Status(ctx, endpoint)
+			members[i] = member(endpoint, st, err)
+		})
+	}
+	bounded, cancel := context.WithTimeout(ctx, askBound)
+	defer cancel()
 	began := time.Now()
-	_, err = c.inner.Read(ctx, c.inner.Space().Root(), clientv3.WithCountOnly())
+	_, err := c.inner.Read(bounded, c.inner.Space().Root(), clientv3.WithCountOnly())
 	took := time.Since(began).Round(100 * time.Microsecond)
 	switch {
 	case err != nil:
@@ -35,20 +61,10 @@ func (c *console) examine(ctx context.Context) (all []finding, err error) {
 	default:
 		all = append(all, finding{Check: "majority", Text: "etcd answers"})
 	}
-	client := c.inner.Client()
-	for _, endpoint := range client.Endpoints() {
-		st, err := client.Status(ctx, endpoint)
-		if err != nil {
-			all = append(all, finding{"endpoint", fmt.Sprintf("%s: %v", endpoint, err), "This member does not answer; a majority is enough.", true})
-			continue
-		}
-		f := finding{Check: "endpoint", Text: fmt.Sprintf("%s: etcd %s", endpoint, st.Version)}
-		if len(st.Errors) > 0 {
-			f.Text, f.Advice, f.Bad = fmt.Sprintf("%s: %v", f.Text, st.Errors), "See docs/operations.md, etcd's quota.", true
-		}
-		all = append(all, f)
-	}
-	if alarms, err := client.AlarmList(ctx); err == nil && len(alarms.Alarms) > 0 {
+	alarms, err := client.AlarmList(bounded)
+	asked.Wait()
+	all = append(all, members...)
+	if err == nil && len(alarms.Alarms) > 0 {
 		all = append(all, finding{"alarms", fmt.Sprint(alarms.Alarms), "With NOSPACE nothing new is acquired; permits are kept and released.", true})
 	}
 	switch {
@@ -60,4 +76,16 @@ func (c *console) examine(ctx context.Context) (all []finding, err error) {
 		all = append(all, finding{Check: "session", Text: "this console's session is alive"})
 	}
 	return all, nil
+}
+
+// member is the finding about a member of etcd.
+func member(endpoint string, st *clientv3.StatusResponse, err error) finding {
+	if err != nil {
+		return finding{"endpoint", fmt.Sprintf("%s: %v", endpoint, err), "This member does not answer; a majority is enough.", true}
+	}
+	f := finding{Check: "endpoint", Text: fmt.Sprintf("%s: etcd %s", endpoint, st.Version)}
+	if len(st.Errors) > 0 {
+		f.Text, f.Advice, f.Bad = fmt.Sprintf("%s: %v", f.Text, st.Errors), "See docs/operations.md, etcd's quota.", true
+	}
+	return f
 }

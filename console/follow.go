@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/fleet"
@@ -24,6 +27,7 @@ type follower struct {
 	sess    *engine.Session
 	options fleet.Options
 	unseen  time.Duration
+	ended   func() // is called when the watch has ended
 
 	mu     sync.Mutex
 	fleet  *fleet.Fleet // or nil
@@ -72,6 +76,7 @@ func (f *follower) left() time.Duration {
 	left := f.unseen - time.Since(f.looked)
 	if left <= 0 {
 		f.fleet = nil
+		f.ended()
 	}
 	return left
 }
@@ -81,6 +86,18 @@ func (f *follower) active() *fleet.Fleet {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fleet
+}
+
+// outage says since when etcd has not answered, or "" if it answers or nothing of the namespace is known.
+func (f *follower) outage() string {
+	of := f.active()
+	if of == nil {
+		return ""
+	}
+	if m := of.Meta(); !m.Answered.IsZero() {
+		return qualityOf(m).unconfirmed
+	}
+	return ""
 }
 
 // quality is the time as of which a page is true, and why etcd does not confirm it any more.
@@ -102,7 +119,7 @@ func look[T any](q request, key string, fn func(*fleet.State) T) (found T, _ qua
 		return found, quality{}, concurrency.ErrClosed
 	}
 	// It is awaited here, since what took long is read again seldom.
-	ctx, cancel := context.WithTimeout(q.Context(), readBound)
+	ctx, cancel := context.WithTimeout(q.Context(), firstWait)
 	defer cancel()
 	if err := of.Await(ctx, 1); err != nil {
 		return found, quality{}, notRead(of, q.console.sess.NamespacePrefix(), err)
@@ -119,7 +136,7 @@ func notRead(of *fleet.Fleet, prefix string, err error) error {
 	if failure := of.Meta().Failure; failure != nil {
 		err = failure
 	} else if errors.Is(err, context.DeadlineExceeded) {
-		err = errors.New("it is large, or etcd is slow; this page is read again")
+		err = errSlow
 	}
 	return fmt.Errorf("%s was not read yet: %w", prefix, err)
 }
@@ -127,12 +144,19 @@ func notRead(of *fleet.Fleet, prefix string, err error) error {
 func qualityOf(m fleet.Meta) quality {
 	s := quality{asOf: m.Answered}
 	if !m.Up {
-		s.unconfirmed = fmt.Sprintf("etcd has not answered since %s UTC", m.Answered.UTC().Format(time.TimeOnly))
-		if m.Failure != nil {
-			s.unconfirmed += ": " + m.Failure.Error()
-		}
+		s.unconfirmed = unanswered(m.Answered, m.Failure)
 	}
 	return s
+}
+
+// unanswered says since when etcd has not answered, and why, if that is known: the end of a read is no reason.
+func unanswered(since time.Time, err error) string {
+	text := fmt.Sprintf("etcd has not answered since %s UTC", since.UTC().Format(time.TimeOnly))
+	code := grpcstatus.Code(err)
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || code == codes.Canceled || code == codes.DeadlineExceeded {
+		return text
+	}
+	return text + ": " + err.Error()
 }
 
 // settle has all pages show what an action has changed.

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -64,4 +65,43 @@ func TestNotConfirmed(t *testing.T) {
 	require.NotEqual(t, tag, stale.Header.Get("ETag"), "that it is not confirmed is a change of the page")
 	s.etcd.Heal()
 	require.Eventually(t, func() bool { return !strings.Contains(s.page("/"), "Not confirmed") }, testkit.Soon, 50*time.Millisecond)
+}
+
+// Pages that read etcd show what was read last, too. The doctor tells the outage, and soon that it is over.
+func TestPagesDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	s.acquire(s.semaphore("web-7", "charge", 3))
+	s.lose("orders", "K-1")
+	pages := map[string]string{"/queue?name=semaphore/charge": "web-7", "/store?name=orders": "POST /payments", "/": "semaphore/charge", "/doctor": "etcd answers"}
+	for path, text := range pages {
+		require.Contains(t, s.page(path), text)
+	}
+	s.etcd.BlackHole()
+	delete(pages, "/doctor")
+	for path, text := range pages {
+		require.Eventually(t, func() bool { return strings.Contains(s.page(path), "Not confirmed: etcd has not answered since") }, testkit.Soon, 50*time.Millisecond, path)
+		require.Contains(t, s.page(path), text)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/doctor"), "No majority") }, testkit.Soon, 50*time.Millisecond)
+	s.etcd.Heal()
+	for path := range pages {
+		require.Eventually(t, func() bool { return !strings.Contains(s.page(path), "Not confirmed") }, testkit.Soon, 50*time.Millisecond, path)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/doctor"), "etcd answers") }, testkit.Soon, 50*time.Millisecond)
+}
+
+// A member that accepts connections and says nothing does not make the others look as if they did not answer.
+func TestDoctorWithAMemberThatHangs(t *testing.T) {
+	t.Parallel()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer lis.Close()
+	s := open(t, "", nil)
+	good := s.etcd.Endpoints()[0]
+	s.etcd.SetEndpoints("http://"+lis.Addr().String(), good)
+	defer s.etcd.SetEndpoints(good)
+	body := s.page("/doctor")
+	require.Contains(t, body, good+": etcd 3.")
+	require.Equal(t, 1, strings.Count(body, "This member does not answer"))
 }

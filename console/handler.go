@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -68,7 +69,7 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	}
 	c.shared.session = c.inner.Context()
 	c.follower = follower{
-		sess: c.inner, unseen: unseenFor,
+		sess: c.inner, unseen: unseenFor, ended: c.shared.drop,
 		options: fleet.Options{Probe: probeEvery, Refresh: refreshEvery, Logger: o.Logger, Now: time.Now, Details: true},
 	}
 	for path, page := range views {
@@ -116,11 +117,17 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, formSize)
-	if r.URL.Path == "" { // below http.StripPrefix, without the slash at the end
-		below, _, _ := strings.Cut(r.RequestURI, "?")
+	if below := asked(r); r.URL.Path == "" && !strings.HasSuffix(below, "/") { // below http.StripPrefix, without the slash at the end
 		w.Header().Set("Location", strings.TrimRight("/"+strings.TrimLeft(below, "/"), "/")+"/")
 		w.WriteHeader(http.StatusSeeOther)
 		return
+	}
+	if !strings.HasPrefix(r.URL.Path, "/") { // below http.StripPrefix with a slash at its end
+		rooted := *r
+		at := *r.URL
+		at.Path, at.RawPath = "/"+at.Path, ""
+		rooted.URL = &at
+		r = &rooted
 	}
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean != "/" || strings.HasPrefix(r.URL.Path, "//") {
 		// The mux would redirect to the clean path, without the one below which the console is mounted.
@@ -128,6 +135,15 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.mux.ServeHTTP(w, r)
+}
+
+// asked returns the path of a request before http.StripPrefix.
+func asked(r *http.Request) string {
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil && u.IsAbs() {
+		return u.EscapedPath()
+	}
+	below, _, _ := strings.Cut(r.RequestURI, "?")
+	return below
 }
 
 // static serves the style and the script.
@@ -155,10 +171,14 @@ func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v vi
 		c.refuse(w, r, http.StatusForbidden, err)
 		return
 	}
+	c.follower.follow()
 	data, st, err := v.read(q)
 	if err != nil {
 		c.refuse(w, r, status(err), err)
 		return
+	}
+	if st.unconfirmed == "" {
+		st.unconfirmed = c.follower.outage()
 	}
 	state, err := json.Marshal(data)
 	if err != nil {
@@ -169,12 +189,23 @@ func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v vi
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Set("X-As-Of", st.asOf.UTC().Format(time.RFC3339Nano))
-	if r.Header.Get("If-None-Match") == tag {
+	if matches(r.Header.Get("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	page := frame{Title: v.title(q), Namespace: c.namespace(), AsOf: st.asOf, Unconfirmed: st.unconfirmed, Live: v.live, Data: data, Done: c.done(r.FormValue("done"))}
 	c.render(w, r, path, http.StatusOK, page)
+}
+
+// matches reports whether an If-None-Match has a tag, by the weak comparison of RFC 9110, 13.1.2: a proxy that
+// compresses pages makes their tags weak.
+func matches(header, tag string) bool {
+	for one := range strings.SplitSeq(header, ",") {
+		if strings.TrimPrefix(strings.TrimSpace(one), "W/") == tag {
+			return true
+		}
+	}
+	return false
 }
 
 // render answers with a page.
@@ -192,14 +223,25 @@ func (c *console) render(w http.ResponseWriter, r *http.Request, path string, co
 // namespace is the name of the session's namespace, as its keys show it.
 func (c *console) namespace() string { return c.sess.NamespacePrefix() }
 
+// refusal is what is shown in place of a page.
+type refusal struct {
+	Text string
+	Back string // a further link, or ""
+}
+
 // refuse answers with an error.
 func (c *console) refuse(w http.ResponseWriter, r *http.Request, code int, err error) {
+	c.refuseTo(w, r, code, err, "")
+}
+
+// refuseTo is refuse, with a link.
+func (c *console) refuseTo(w http.ResponseWriter, r *http.Request, code int, err error, back string) {
 	if code >= http.StatusInternalServerError {
 		c.opts.Logger.Warn("the console could not answer", zap.String("path", r.URL.Path), zap.Error(err))
 	}
 	w.Header().Del("ETag")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	f := frame{Title: http.StatusText(code), Data: err.Error(), Live: code >= http.StatusInternalServerError && r.Method == http.MethodGet}
+	f := frame{Title: http.StatusText(code), Data: refusal{err.Error(), back}, Live: code >= http.StatusInternalServerError && r.Method == http.MethodGet}
 	if c.opts.may(r, Action{Verb: Read}) == nil {
 		f.Namespace = c.namespace()
 	}

@@ -17,6 +17,7 @@ import (
 type jobRow struct {
 	Name, State, Outcome, Owner string
 	Tick, Next                  time.Time
+	Overdue                     time.Time // since when no process starts it, or zero
 	Bad                         bool
 	Lost, Failed                int
 }
@@ -62,7 +63,7 @@ func jobsOf(s *fleet.State) (rows []jobRow) {
 			continue
 		}
 		h := j.History()
-		row := jobRow{Name: name, State: stateOf(j), Lost: h.Lost, Failed: h.Failed}
+		row := jobRow{Name: name, State: stateOf(j), Lost: h.Lost, Failed: h.Failed, Overdue: overdueSince(j, time.Now())}
 		if next := nextOf(j, 1); len(next) > 0 {
 			row.Next = next[0]
 		}
@@ -90,9 +91,22 @@ func stateOf(j *fleet.Job) string {
 	return state
 }
 
-// nextOf returns fire times that have not come and have no record, if the job has a period.
+// overdueAfter is how long a tick may go without a start before the job counts as one that no process starts.
+const overdueAfter = 30 * time.Second
+
+// overdueSince returns the first fire time since the latest record that no process has started, if that has come a
+// while ago and nothing that is stored keeps the job from starting; or zero.
+func overdueSince(j *fleet.Job, now time.Time) time.Time {
+	next := when(j.History().Next)
+	if j.Paused || j.Running() || j.Cooling || next.IsZero() || now.Sub(next) < overdueAfter {
+		return time.Time{}
+	}
+	return next
+}
+
+// nextOf returns fire times that have not come and have no record, if the job has a period and is not paused.
 func nextOf(j *fleet.Job, n int) (next []time.Time) {
-	if j.Period < ticks.Smallest {
+	if j.Period < ticks.Smallest || j.Paused {
 		return nil
 	}
 	after := time.Now()
@@ -163,6 +177,16 @@ func withSkipped(rows []runRow, period time.Duration) (out []runRow) {
 	return out
 }
 
+// skippedSince is the row of the ticks since the latest record that no process has started.
+func skippedSince(latest runRow, period time.Duration, since, now time.Time) runRow {
+	no := ticks.Between(period, since.Add(-period), latest.end, now)
+	row := runRow{Tick: no.First, State: "skipped", Error: "no process has started the job since", Skipped: true, Bad: true, Took: "–"}
+	if no.Count > 1 {
+		row.State = fmt.Sprintf("skipped, %d ticks", no.Count)
+	}
+	return row
+}
+
 // processRow is what one process has run.
 type processRow struct {
 	Owner                    string
@@ -210,6 +234,7 @@ type jobView struct {
 	Locked                bool
 	Active                string      // tick of the active run, or ""
 	Ticks                 []time.Time // the next ones
+	Overdue               time.Time   // since when no process starts it, or zero
 	Processes             []processRow
 	runs                  []runRow
 }
@@ -238,12 +263,15 @@ func readJob(q request) (any, quality, error) {
 		runs := runsOf(j)
 		v = jobView{
 			Name: name, State: stateOf(j), Settings: j.Settings, Known: true, Locked: j.Running() || j.Cooling,
-			Ticks: nextOf(j, shownTicks), Processes: processesOf(runs), runs: withSkipped(runs, j.Period),
+			Ticks: nextOf(j, shownTicks), Overdue: overdueSince(j, time.Now()), Processes: processesOf(runs), runs: withSkipped(runs, j.Period),
 		}
 		for tick, run := range j.Runs {
 			if run.State == record.RunRunning && !j.Lost(run) {
 				v.Active = tickText(time.UnixMilli(tick))
 			}
+		}
+		if !v.Overdue.IsZero() && len(runs) > 0 {
+			v.runs = append([]runRow{skippedSince(runs[0], j.Period, v.Overdue, time.Now())}, v.runs...)
 		}
 		if pause := j.Pause; j.Paused {
 			v.Paused, v.PausedSince = &pause, when(pause.AtMS)

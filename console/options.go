@@ -59,11 +59,13 @@ const (
 type Action struct {
 	Verb Verb
 	// Name is that of the queue, as semaphore/charge, of the job, as job/invoices, or of the store, as
-	// requests/orders. It is empty for a page that shows several of them.
+	// requests/orders. It is empty for a page that shows several of them. What exists has one name: others
+	// are refused.
 	Name string
 	// Target is the token of the request, the reference of the record, the tick of the run that Unlock ends,
-	// or "total" where SetLimit changes the total of a limiter; empty where there is none, and if it is not
-	// known yet, because a page asks whether to offer the action.
+	// or "total" where SetLimit changes the total of a limiter. It is empty where there is none: for a cooldown
+	// that Unlock ends, and where SetLimit changes another limit than a total. It is empty as well when
+	// a page asks whether to offer an action on its requests, records or run.
 	Target string
 }
 
@@ -78,8 +80,8 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	c.Hosts = slices.Clone(c.Hosts)
 	for i, host := range c.Hosts {
-		if host == "" || strings.ContainsAny(host, "/ ") || !strings.HasPrefix(host, "[") && strings.Contains(host, ":") {
-			return c, fmt.Errorf("%w: Hosts has %q, which is no host name without a port", ErrInvalid, host)
+		if !isHost(host) {
+			return c, fmt.Errorf("%w: Hosts has %q, which is no host name without a port; an IPv6 address is in brackets, and there are no patterns", ErrInvalid, host)
 		}
 		c.Hosts[i] = strings.ToLower(host)
 	}
@@ -96,6 +98,15 @@ func (o *Options) withDefaults() (Options, error) {
 		c.MaxViewers = 64
 	}
 	return c, nil
+}
+
+// isHost reports whether a Host header may have that name.
+func isHost(host string) bool {
+	if v6, ok := strings.CutPrefix(host, "["); ok {
+		v6, ok = strings.CutSuffix(v6, "]")
+		return ok && strings.Contains(v6, ":") && net.ParseIP(v6) != nil
+	}
+	return host != "" && !strings.ContainsAny(host, "/ ,:*?@#[]") && !strings.HasSuffix(host, ".")
 }
 
 // allows reports whether a Host header names the console.

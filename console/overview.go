@@ -22,18 +22,20 @@ type queueRow struct {
 	Limit                  string
 	Used                   int64
 	Waiting                int
-	Full, Paused           bool
+	Full                   bool // its limit is reached; of a limiter, that of a key or the total
+	Paused                 bool
 	Election               bool // its waiters are candidates that wait for as long as the leader leads
+	Overdue, Foreign       int
 	OldestWait, OldestHold time.Time
 }
 
 // totals is what wants an operator in all of a namespace.
 type totals struct {
-	Queues, Waiting, Saturated, Paused, Overdue, Leaderless int
-	LostRuns, FailedRuns, PausedJobs                        int
-	UnknownRequests                                         int
-	Sessions, Foreign                                       int
-	OldestWait                                              time.Time
+	Queues, Waiting, Crowded, Full, Paused, Overdue, Leaderless int // elections count in Queues and Leaderless alone
+	LostRuns, FailedRuns, PausedJobs, OverdueJobs               int
+	UnknownRequests                                             int
+	Sessions, Foreign                                           int
+	OldestWait                                                  time.Time
 }
 
 // overview is the first page.
@@ -60,6 +62,9 @@ func readOverview(q request) (any, quality, error) {
 	}
 	o := overview{totals: all.totals}
 	o.Rows, o.pager = paged(q, all.rows, "page")
+	ctx, cancel := context.WithTimeout(q.Context(), patience) // they are a courtesy
+	defer cancel()
+	q.Request = q.WithContext(ctx)
 	names, _, err := readFor(q, "namespaces", time.Minute, q.console.namespaces)
 	if err == nil { // a role may permit this namespace alone
 		o.Namespaces = names
@@ -76,17 +81,15 @@ func busiest(s *fleet.State) (out busy) {
 		if id.Kind == keyspace.Election && of.Now.Used == 0 {
 			n.Leaderless++
 		}
-		n.Foreign += of.Now.Foreign
-		n.Overdue += of.Now.Overdue(now)
+		row.Foreign, row.Overdue = of.Now.Foreign, of.Now.Overdue(now)
 		out.rows = append(out.rows, row)
 	}
 	for name, of := range s.Limiters {
 		row, sum := rowOfLimiter(name, of, now)
-		n.Foreign += sum.Foreign
-		n.Overdue += sum.Late
+		row.Foreign, row.Overdue = sum.Foreign, sum.Late
 		if of.Total != nil {
-			n.Foreign += of.Total.Now.Foreign
-			n.Overdue += of.Total.Now.Overdue(now)
+			row.Foreign += of.Total.Now.Foreign
+			row.Overdue += of.Total.Now.Overdue(now)
 		}
 		out.rows = append(out.rows, row)
 	}
@@ -94,12 +97,17 @@ func busiest(s *fleet.State) (out busy) {
 		return cmp.Or(last(a.Election)-last(b.Election), compareAges(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
 	})
 	for _, r := range out.rows {
+		n.Foreign += r.Foreign
+		n.Overdue += r.Overdue
 		if r.Election {
 			continue
 		}
 		n.Waiting += r.Waiting
-		if r.Full {
-			n.Saturated++
+		if r.Waiting > 0 {
+			n.Crowded++
+		}
+		if r.Full && !r.Paused {
+			n.Full++
 		}
 		if r.Paused {
 			n.Paused++
@@ -109,11 +117,17 @@ func busiest(s *fleet.State) (out busy) {
 		n.OldestWait = out.rows[0].OldestWait
 	}
 	for _, j := range s.Jobs {
+		if j.Forgotten() {
+			continue
+		}
 		h := j.History()
 		n.LostRuns += h.Lost
 		n.FailedRuns += h.Failed
 		if j.Paused {
 			n.PausedJobs++
+		}
+		if !overdueSince(j, time.UnixMilli(now)).IsZero() {
+			n.OverdueJobs++
 		}
 	}
 	for _, st := range s.Stores {
@@ -147,7 +161,7 @@ func (r *queueRow) fill(n fleet.Summary) {
 	if n.Known {
 		r.Limit, r.Paused = strconv.FormatInt(n.Limit, 10), n.Limit == 0
 	}
-	r.Full = r.Waiting > 0
+	r.Full = n.Full
 }
 
 // rowOfLimiter sums up a limiter. A request waits at its key, and then, where there is a total, at the total;
@@ -158,6 +172,7 @@ func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Su
 	n.Known, n.Limit = of.Base.Rev != 0 && !of.Base.Damaged, of.Base.Limit.Limit
 	row := queueRow{Name: subject{kind: concurrency.KindLimiter, name: name}.String(), Requests: of.Requests()}
 	row.fill(n)
+	row.Full = sum.FullKeys > 0
 	if n.Known {
 		row.Limit += " per key"
 	}
@@ -170,7 +185,7 @@ func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Su
 			row.Limit += ", " + strconv.FormatInt(total.Now.Limit, 10) + " in total"
 			row.Paused = row.Paused || total.Now.Limit == 0
 		}
-		row.Full = row.Waiting > 0
+		row.Full = row.Full || total.Now.Full
 	}
 	return row, sum
 }

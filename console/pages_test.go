@@ -37,8 +37,8 @@ func TestPages(t *testing.T) {
 			s.job("invoices", errors.New("disk is full"))
 			ref := s.lose("orders", "K-1")
 			for path, texts := range map[string][]string{
-				"/":                                {"semaphore/charge", "1 at their limit", "the oldest for", "election/shard", "5 per key, 9 in total", "<strong class=\"bad\">1</strong></li>\n<li><a href=\"sessions\">"},
-				"/queue?name=semaphore/charge":     {"Limit 1, 1 used; 1 waiting", "web-7", "order 12", "1st, behind <bdi>web-7</bdi>", fmt.Sprint(p.Token()), "do=evict", "do=request-stop", "do=set-limit"},
+				"/":                                {"semaphore/charge", "1 at its limit", "in 1 queue, the oldest for", "election/shard", "5 per key, 9 in total", "<strong class=\"bad\">1</strong></li>\n<li><a href=\"sessions\">"},
+				"/queue?name=semaphore/charge":     {"Limit 1, 1 used; 1 waiting", "web-7", "order 12", "1st, behind <bdi>web-7</bdi>, which has held for at most <time", fmt.Sprint(p.Token()), "do=evict", "do=request-stop", "do=set-limit"},
 				"/queue?name=limiter/api":          {"tenant/x", "Limit 5 for each key", "1 key in use, 1 used", "Limit 9, 1 used"},
 				"/queue?name=limiter/api/tenant/x": {"Limit 5, 1 used"},
 				"/elections":                       {"shard", "leader-1", "10.0.0.7"},
@@ -82,8 +82,8 @@ func TestSubPathWithoutASlash(t *testing.T) {
 	sess, _ := f.Session(nil)
 	h, err := console.Handler(sess, &console.Options{Hosts: []string{"example.com"}})
 	require.NoError(t, err)
-	for from, to := range map[string]string{"/ops": "/ops/", "//evil.example": "/evil.example/", "/ops?x=1": "/ops/"} {
-		r, err := http.NewRequest(http.MethodGet, "http://example.com"+from, nil)
+	for from, to := range map[string]string{"/ops": "/ops/", "//evil.example": "/evil.example/", "/ops?x=1": "/ops/", "http://localhost/ops": "/ops/"} {
+		r, err := http.NewRequest(http.MethodGet, "http://example.com/", nil)
 		require.NoError(t, err)
 		r.RequestURI, r.URL.Path = from, ""
 		w := recorded(h, r)
@@ -106,6 +106,9 @@ func TestETag(t *testing.T) {
 	require.Equal(t, http.StatusNotModified, again.StatusCode)
 	require.Empty(t, again.body)
 	require.NotEmpty(t, again.Header.Get("X-As-Of"))
+	for _, tags := range []string{"W/" + tag, `"x", ` + tag, `"x",W/` + tag + `, "y"`} { // as a proxy that compresses sends it
+		require.Equal(t, http.StatusNotModified, s.get("/queue?name=semaphore/charge", func(r *http.Request) { r.Header.Set("If-None-Match", tags) }).StatusCode, tags)
+	}
 	s.acquire(sm)
 	require.Eventually(t, func() bool { return s.get("/queue?name=semaphore/charge", with).StatusCode == http.StatusOK }, testkit.Soon, testkit.Soon/1000)
 }
@@ -130,7 +133,7 @@ func TestOptions(t *testing.T) {
 	_, err := console.Handler(nil, nil)
 	require.ErrorIs(t, err, console.ErrInvalid)
 	sess, _ := testkit.Shared(t).Session(nil)
-	for _, o := range []console.Options{{Hosts: []string{""}}, {Hosts: []string{"a/b"}}, {Hosts: []string{"a:80"}}, {MaxViewers: -1}} {
+	for _, o := range []console.Options{{Hosts: []string{""}}, {Hosts: []string{"a/b"}}, {Hosts: []string{"a:80"}}, {Hosts: []string{"*.example.com"}}, {Hosts: []string{"a,b"}}, {Hosts: []string{"a."}}, {Hosts: []string{"[nonsense"}}, {Hosts: []string{"[a:b]"}}, {MaxViewers: -1}} {
 		_, err = console.Handler(sess, &o)
 		require.ErrorIs(t, err, console.ErrInvalid)
 	}
@@ -187,4 +190,64 @@ func TestActions(t *testing.T) {
 	followed(act("delete", "orders", string(ref)))
 	require.NotContains(t, s.page("/store?name=orders&state=3"), string(ref))
 	require.Equal(t, http.StatusNotFound, act("delete", "orders", string(ref)).StatusCode)
+}
+
+// The page of a key says for which of its two limits a request waits, and names no holder of the key to one that
+// waits for the total.
+func TestWaitersOfAKey(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	sess := s.session("web-7")
+	lim, err := concurrency.NewKeyedLimiter(sess, "api", 3, &concurrency.KeyedLimiterOptions{Total: 2})
+	require.NoError(t, err)
+	for _, key := range []string{"hog", "acme"} {
+		s.acquire(lim.Key(key))
+	}
+	for n := range 3 { // two wait for the total, and one for the key
+		s.wait(lim.Key("acme"), n+1)
+	}
+	body := s.page("/queue?name=limiter/api/acme")
+	require.Contains(t, body, "Limit 3, 3 used, of which 2 by requests that wait for the total; 3 waiting")
+	require.Equal(t, 2, strings.Count(body, `admitted at its key, waits for the <a href="queue?name=limiter%2fapi">total</a>`))
+	require.Equal(t, 1, strings.Count(body, "<td>1st, behind <bdi>web-7</bdi>"))
+	for n := range 3 {
+		s.wait(lim.Key("globex"), n+1)
+	}
+	s.wait(lim.Key("globex"), 4)
+	body = s.page("/queue?name=limiter/api/globex")
+	require.Contains(t, body, "<td>1st, behind requests that wait for the total</td>")
+	require.NotContains(t, body, "The oldest holder is")
+}
+
+// A paused queue names no holder: its requests wait for the limit.
+func TestWaitersOfAPausedQueue(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	sm := s.semaphore("web-7", "charge", 1)
+	s.acquire(sm)
+	require.NoError(t, sm.SetLimit(testkit.Context(t), 0))
+	s.wait(sm, 1)
+	body := s.page("/queue?name=semaphore/charge")
+	require.Contains(t, body, "<td>1st, paused by a limit of 0</td>")
+	require.NotContains(t, body, "behind")
+	require.NotContains(t, body, "The oldest holder is")
+	require.Contains(t, s.page("/"), "1 paused")
+	require.NotContains(t, s.page("/"), "at its limit", "it is paused")
+}
+
+// Holders have pages, as waiters do.
+func TestPagesOfHolders(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	sm := s.semaphore("web-7", "charge", 200)
+	var held []*concurrency.Permit
+	for range 102 {
+		held = append(held, s.acquire(sm))
+	}
+	first, second := s.page("/queue?name=semaphore/charge"), s.page("/queue?name=semaphore/charge&holders=1")
+	require.Contains(t, first, "1 to 100 of 102")
+	require.Contains(t, first, "holders=1")
+	require.Contains(t, second, "101 to 102 of 102")
+	require.NotContains(t, first, fmt.Sprintf("target=%d", held[101].Token()))
+	require.Contains(t, second, fmt.Sprintf("target=%d", held[101].Token()))
 }

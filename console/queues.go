@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ func parse(text string) (subject, error) {
 		s.name, s.key, _ = strings.Cut(rest, "/")
 	}
 	kinds := []concurrency.QueueKind{concurrency.KindSemaphore, concurrency.KindLimiter, concurrency.KindMutex, concurrency.KindElection, concurrency.KindRate}
-	if !ok || s.name == "" || !slices.Contains(kinds, s.kind) {
+	if !ok || s.name == "" || !slices.Contains(kinds, s.kind) || s.String() != text { // a name has one form: Authorize is asked about it
 		return s, badRequest{fmt.Errorf("%q names no queue", text)}
 	}
 	return s, nil
@@ -83,15 +84,16 @@ func (c *console) limiter(s subject) (*concurrency.KeyedLimiter, error) {
 type requestRow struct {
 	Place                         string // of a waiter
 	Owner, ID, Note               string
-	Level                         string // at which a request of a limiter waits
+	ForTotal                      bool // it is admitted at its key, and waits for the total
 	Weight                        int
 	Token                         string
 	Requested, Renewed, ExpiresBy time.Time
+	Held                          time.Time // not earlier: the time of a grant is not stored
 }
 
 func rowOf(r concurrency.Request) requestRow {
 	return requestRow{
-		Owner: r.Owner, ID: r.ID, Note: r.Note, Level: string(r.WaitsFor), Weight: r.Weight, Token: strconv.FormatInt(r.Token, 10),
+		Owner: r.Owner, ID: r.ID, Note: r.Note, ForTotal: r.WaitsFor == concurrency.LevelTotal, Weight: r.Weight, Token: strconv.FormatInt(r.Token, 10),
 		Requested: r.Requested, Renewed: r.Renewed.Truncate(time.Second), ExpiresBy: r.ExpiresBy.Truncate(time.Second),
 	}
 }
@@ -121,13 +123,24 @@ type queuePage struct {
 	Name, Limit            string
 	Stored, Paused, Limits bool
 	Used, Waiting, Foreign int
-	Holders, Waiters       []requestRow
-	HolderCount            int
-	Blocker                *requestRow
+	ForTotal               int    // of Used, by requests at a key that wait for the total
+	Total                  string // the name of the total for which they wait
+	Holders                holderPage
+	Waiters                []requestRow
+	Blocker                *requestRow // the oldest holder, if one of the waiters waits for it
 	Keys                   *keyPage
 	May                    map[string]bool
 	pager
 }
+
+// holderPage is the part of a queue's page that shows its holders.
+type holderPage struct {
+	Rows []requestRow
+	pager
+}
+
+// Pager returns the place in the table.
+func (p holderPage) Pager() pager { return p.pager }
 
 // keyPage is the part of a limiter's page that shows its keys.
 type keyPage struct {
@@ -149,7 +162,11 @@ func readQueue(q request) (any, quality, error) {
 	}
 	p := queuePage{Name: s.String(), Limits: s.kind != concurrency.KindMutex && s.kind != concurrency.KindElection, May: q.offers(s.String(), RequestStop, Evict, SetLimit)}
 	p.May[string(SetLimit)] = p.May[string(SetLimit)] && p.Limits
+	if s.kind == concurrency.KindLimiter {
+		p.Total = subject{kind: s.kind, name: s.name}.String()
+	}
 	if s.kind == concurrency.KindLimiter && s.key == "" {
+		p.May[total] = q.console.opts.may(q.Request, Action{Verb: SetLimit, Name: p.Name, Target: total}) == nil
 		list, st, err := look(q, "keys/"+s.name, func(state *fleet.State) keyList { return keysOf(s, state.Limiters[s.name]) })
 		if err != nil {
 			return nil, st, err
@@ -170,26 +187,69 @@ func readQueue(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	p.fill(q, state)
+	held, _, err := look(q, "held/"+s.String(), func(state *fleet.State) map[int64]int64 { return heldSince(s, state) })
+	if err != nil {
+		held = nil // then the time of the request bounds that of the grant
+	}
+	p.fill(q, state, held)
 	return p, st, nil
 }
 
-// fill adds the requests of a queue.
-func (p *queuePage) fill(q request, st concurrency.Status) {
-	p.Limit, p.Stored, p.Paused = strconv.Itoa(st.Limit), st.Stored || !p.Limits, st.Stored && st.Limit == 0
-	p.Used, p.Waiting, p.Foreign, p.HolderCount = st.Used, len(st.Waiters), st.Foreign, len(st.Holders)
-	for _, r := range st.Holders[:min(pageSize, len(st.Holders))] {
-		p.Holders = append(p.Holders, rowOf(r))
+// heldSince returns the earliest times of the grants of a queue's holders, by their tokens.
+func heldSince(s subject, state *fleet.State) map[int64]int64 {
+	var of *fleet.Queue
+	if lim := state.Limiters[s.name]; s.kind == concurrency.KindLimiter && lim != nil {
+		if of = lim.Total; of == nil {
+			of = lim.Keys[s.key]
+		}
+	} else if kind, ok := fleet.KindOf(string(s.kind)); ok {
+		of = state.Queues[fleet.QueueID{Kind: kind, Name: s.name}]
 	}
-	if len(p.Holders) > 0 {
-		p.Blocker = &p.Holders[0]
+	if of == nil {
+		return nil
+	}
+	held := map[int64]int64{}
+	holders, _ := of.Requests(math.MaxInt, math.MaxInt) // no waiters
+	for _, r := range holders {
+		held[r.Token] = r.Since
+	}
+	return held
+}
+
+// fill adds the requests of a queue.
+func (p *queuePage) fill(q request, st concurrency.Status, held map[int64]int64) {
+	holder := func(r concurrency.Request) requestRow {
+		row := rowOf(r)
+		if row.Held = when(held[r.Token]); row.Held.IsZero() {
+			row.Held = r.Requested
+		}
+		return row
+	}
+	p.Limit, p.Stored, p.Paused = strconv.Itoa(st.Limit), st.Stored || !p.Limits, st.Stored && st.Limit == 0
+	p.Used, p.Waiting, p.Foreign = st.Used, len(st.Waiters), st.Foreign
+	holders, place := paged(q, st.Holders, "holders")
+	p.Holders.pager = place
+	for _, r := range holders {
+		p.Holders.Rows = append(p.Holders.Rows, holder(r))
 	}
 	waiters, place := paged(q, st.Waiters, "page")
 	p.pager = place
-	for i, r := range waiters {
+	n := 0 // of those that wait here
+	for i, r := range st.Waiters {
 		row := rowOf(r)
-		row.Place = ordinal(place.From + i)
-		p.Waiters = append(p.Waiters, row)
+		if row.ForTotal {
+			p.ForTotal += r.Weight
+		} else {
+			n++
+			row.Place = ordinal(n)
+		}
+		if first := place.From - 1; i >= first && i < first+len(waiters) {
+			p.Waiters = append(p.Waiters, row)
+		}
+	}
+	if n > 0 && len(st.Holders) > 0 && !p.Paused {
+		oldest := holder(st.Holders[0])
+		p.Blocker = &oldest
 	}
 }
 

@@ -21,7 +21,7 @@ func TestReadsAreBounded(t *testing.T) {
 	var ended sync.WaitGroup
 	begin := func(i int) error {
 		ended.Add(1)
-		_, _, err := s.get(gone, fmt.Sprint(i), readEvery, func(context.Context) (any, error) { defer ended.Done(); <-release; return i, nil })
+		_, err := s.get(gone, fmt.Sprint(i), readEvery, func(context.Context) (any, error) { defer ended.Done(); <-release; return i, nil })
 		if err == errBusy { //nolint:errorlint // as it is
 			ended.Done()
 		}
@@ -36,9 +36,9 @@ func TestReadsAreBounded(t *testing.T) {
 	close(release)
 	ended.Wait()
 	for { // until the last one is counted
-		v, _, err := s.get(t.Context(), "again", readEvery, func(context.Context) (any, error) { return "read", nil })
+		v, err := s.get(t.Context(), "again", readEvery, func(context.Context) (any, error) { return "read", nil })
 		if err == nil {
-			require.Equal(t, "read", v)
+			require.Equal(t, "read", v.value)
 			return
 		}
 		require.ErrorIs(t, err, errBusy)
@@ -51,9 +51,9 @@ func TestReadsAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := shared{session: t.Context()}
 		n := 0
-		read := func(err error) (any, error) {
-			v, _, err := s.get(t.Context(), "page", readEvery, func(context.Context) (any, error) { time.Sleep(5 * time.Second); n++; return n, err })
-			return v, err
+		read := func(fails error) (any, error) {
+			v, err := s.get(t.Context(), "page", readEvery, func(context.Context) (any, error) { time.Sleep(4 * time.Second); n++; return n, fails })
+			return v.value, err
 		}
 		_, err := read(context.DeadlineExceeded)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -65,8 +65,77 @@ func TestReadsAfterAFailure(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		time.Sleep(6 * time.Second)
+		_, err = read(nil)
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second)
 		v, err := read(nil)
 		require.NoError(t, err)
 		require.Equal(t, 3, v)
+	})
+}
+
+// What was read before is returned if the next read fails or takes long, with the time of it, and a later read
+// replaces it.
+func TestReadsDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := shared{session: t.Context()}
+		begun := time.Now()
+		read := func(value string, takes time.Duration, err error) (found, error) {
+			return s.get(t.Context(), "page", readEvery, func(context.Context) (any, error) { time.Sleep(takes); return value, err })
+		}
+		f, err := read("first", 0, nil)
+		require.NoError(t, err)
+		require.Equal(t, found{"first", begun, nil}, f)
+		for range 3 {
+			time.Sleep(readEvery + time.Millisecond)
+			f, err = read("", 0, errBusy)
+			require.NoError(t, err)
+			require.Equal(t, found{"first", begun, errBusy}, f)
+		}
+		time.Sleep(readEvery + time.Millisecond)
+		asked := time.Now()
+		f, err = read("slow", 5*time.Second, nil)
+		require.NoError(t, err)
+		require.Equal(t, found{"first", begun, errBusy}, f)
+		require.Equal(t, patience, time.Since(asked))
+		f, err = read("never called", 0, nil)
+		require.NoError(t, err)
+		require.Equal(t, found{"first", begun, errBusy}, f, "those after it do not wait as well")
+		require.Equal(t, patience, time.Since(asked))
+		time.Sleep(5 * time.Second)
+		f, err = read("never called", 0, nil)
+		require.NoError(t, err)
+		require.Equal(t, found{"slow", asked, nil}, f)
+		time.Sleep(idlePart * 5 * time.Second)
+		f, err = read("late", 5*time.Second, nil)
+		require.NoError(t, err)
+		require.Equal(t, found{"slow", asked, nil}, f, "etcd has answered until now")
+		time.Sleep(5 * time.Second)
+	})
+}
+
+// hurry is a value that is read again soon.
+type hurry bool
+
+func (h hurry) urgent() bool { return bool(h) }
+
+// What shows that something is wrong is read again soon, however long it took.
+func TestUrgentReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := shared{session: t.Context()}
+		read := func(h hurry) any {
+			f, err := s.get(t.Context(), "page", readEvery, func(context.Context) (any, error) { time.Sleep(4 * time.Second); return h, nil })
+			require.NoError(t, err)
+			return f.value
+		}
+		require.Equal(t, hurry(true), read(true))
+		time.Sleep(readEvery + time.Millisecond)
+		read(false) // begins the next one, and waits for a moment
+		time.Sleep(4 * time.Second)
+		require.Equal(t, hurry(false), read(true))
+		time.Sleep(30 * time.Second)
+		require.Equal(t, hurry(false), read(true), "it took long, so it is not read again yet")
 	})
 }

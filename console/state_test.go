@@ -73,7 +73,7 @@ func TestOverviewFigures(t *testing.T) {
 
 	got := busiest(f.State)
 	n := got.totals
-	require.Equal(t, []int{5, 3, 2, 1, 1, 1, 1, 1, 1}, []int{n.Queues, n.Waiting, n.Saturated, n.Paused, n.Leaderless, n.LostRuns, n.PausedJobs, n.Sessions, n.Foreign})
+	require.Equal(t, []int{5, 3, 2, 2, 1, 1, 1, 1, 1, 1}, []int{n.Queues, n.Waiting, n.Crowded, n.Full, n.Paused, n.Leaderless, n.LostRuns, n.PausedJobs, n.Sessions, n.Foreign})
 	require.Equal(t, 1, n.UnknownRequests)
 	require.Equal(t, time.Unix(11, 0), n.OldestWait, "of the one that waits for the total")
 	require.Equal(t, queueRow{
@@ -117,7 +117,15 @@ func TestJobView(t *testing.T) {
 	require.Len(t, next, 3)
 	require.True(t, next[0].After(now) && next[0].Before(now.Add(11*time.Minute)) && next[0].Unix()%600 == 0, "%v", next[0])
 	require.Equal(t, 20*time.Minute, next[2].Sub(next[0]))
+	require.Zero(t, overdueSince(j, now), "it cools down")
+	j.Cooling = false
+	require.Zero(t, overdueSince(j, time.Unix(4229, 0)), "its tick has just come")
+	require.Equal(t, time.Unix(4200, 0), overdueSince(j, time.Unix(4230, 0)).UTC().Local())
+	row := skippedSince(runsOf(j)[0], j.Period, time.Unix(4200, 0), time.Unix(6001, 0))
+	require.Equal(t, []any{time.Unix(4200, 0).UTC(), "skipped, 4 ticks", true}, []any{row.Tick.UTC(), row.State, row.Bad})
 	f.put(keys.Pause(), record.Pause{By: "ada"}.Encode(), 0)
+	require.Empty(t, nextOf(j, 3), "no tick starts")
+	require.Zero(t, overdueSince(j, now))
 	f.put(keys.Lock(), "", 7)
 	require.Equal(t, "running, paused", stateOf(f.Jobs["invoices"]))
 }

@@ -32,11 +32,15 @@ func read[T any](q request, key string, fn func(context.Context) (T, error)) (ou
 
 // readFor returns what a function reads, at most once in every.
 func readFor[T any](q request, key string, every time.Duration, fn func(context.Context) (T, error)) (out T, st quality, err error) {
-	v, asOf, err := q.console.shared.get(q.Context(), key, every, func(ctx context.Context) (any, error) { return fn(ctx) })
+	f, err := q.console.shared.get(q.Context(), key, every, func(ctx context.Context) (any, error) { return fn(ctx) })
 	if err != nil {
-		return out, quality{asOf: asOf}, err
+		return out, quality{}, err
 	}
-	return v.(T), quality{asOf: asOf}, nil
+	st = quality{asOf: f.asOf}
+	if f.late != nil {
+		st.unconfirmed = unanswered(f.asOf, f.late)
+	}
+	return f.value.(T), st, nil
 }
 
 // offers returns which of some actions a page offers.

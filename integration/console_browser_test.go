@@ -279,6 +279,16 @@ func TestConsoleInABrowser(t *testing.T) {
 	require.NoError(t, charge.SetLimit(ctx, 7))
 	b.broken.Store(false)
 	b.shows("Limit 7")
+	// A text that is selected stays, and the time as of which it is true.
+	b.do(chromedp.Evaluate("getSelection().selectAllChildren(document.querySelector('main p'))", nil))
+	b.shows("kept as it is while a text is selected")
+	kept := b.eval("document.querySelector('#as-of').innerText")
+	require.NoError(t, charge.SetLimit(ctx, 8))
+	time.Sleep(3 * time.Second)
+	require.Contains(t, b.eval("document.querySelector('main').innerText"), "Limit 7")
+	require.Equal(t, kept, b.eval("document.querySelector('#as-of').innerText"))
+	b.do(chromedp.Evaluate("getSelection().removeAllRanges()", nil))
+	b.shows("Limit 8")
 	require.Equal(t, "true", b.eval("window.same === true"), "the page was not loaded again")
 	require.Eventually(t, func() bool {
 		return !strings.Contains(b.eval("document.querySelector('#status').innerText"), "not up to date")

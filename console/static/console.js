@@ -27,8 +27,12 @@
 
   let tag = null, wait = 2000, asOf = root.dataset.asOf;
   const clock = (t) => new Date(t).toISOString().slice(11, 19) + " UTC";
-  const since = () => asOf && !asOf.startsWith("0001") ? `as of ${clock(asOf)}` : "";
-  const say = (text, bad) => { status.textContent = text; status.classList.toggle("bad", bad); };
+  // The time moves on silently; what is wrong is announced, once.
+  const say = (trouble) => {
+    document.querySelector("#as-of").textContent = asOf && !asOf.startsWith("0001") ? `as of ${clock(asOf)}` : "";
+    if (status.textContent !== trouble) status.textContent = trouble;
+    status.classList.toggle("bad", trouble !== "");
+  };
 
   // The element that has the focus keeps it, by where it leads; a text that is selected is not replaced.
   const show = (fresh) => {
@@ -47,23 +51,27 @@
       const headers = tag ? { "If-None-Match": tag } : {};
       const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "error", signal: AbortSignal.timeout(15000) });
       if (answer.status !== 304 && !answer.ok) throw new Error(`status ${answer.status}`);
-      asOf = answer.headers.get("X-As-Of");
       tag = answer.headers.get("ETag");
+      let held = false; // the page is not replaced now
       if (answer.status === 200) {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const fresh = page.querySelector("main");
         skew = Date.parse(page.documentElement.dataset.now) - Date.now();
+        if (!fresh || !page.documentElement.dataset.asOf) throw new Error("the answer is not from the console");
         document.title = page.title;
-        if (!fresh || !show(fresh)) tag = null; // shown at the next read
+        held = !show(fresh);
         ages();
       } else if (done && Date.now() >= doneUntil) {
         done.remove();
       }
+      if (held) tag = null; // shown at the next read
+      else asOf = answer.headers.get("X-As-Of");
       wait = 2000;
-      say(since(), false);
+      say(held ? "kept as it is while a text is selected" : "");
     } catch (e) {
       wait = Math.min(30000, wait * 2);
-      say(`${since()}${since() && ": "}not up to date, ${e.message}; next try in ${wait / 1000} s`, true);
+      tag = null;
+      say(`not up to date, ${e.message}; next try in ${wait / 1000} s`);
     }
   };
   const loop = async () => {
