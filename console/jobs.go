@@ -91,17 +91,13 @@ func stateOf(j *fleet.Job) string {
 	return state
 }
 
-// overdueAfter is how long a tick may go without a start before the job counts as one that no process starts.
-const overdueAfter = 30 * time.Second
-
 // overdueSince returns the first fire time since the latest record that no process has started, if that has come a
 // while ago and nothing that is stored keeps the job from starting; or zero.
 func overdueSince(j *fleet.Job, now time.Time) time.Time {
-	next := when(j.History().Next)
-	if j.Paused || j.Running() || j.Cooling || next.IsZero() || now.Sub(next) < overdueAfter {
+	if j.Paused || j.Running() || j.Cooling {
 		return time.Time{}
 	}
-	return next
+	return ticks.Unstarted(when(j.History().Next), now)
 }
 
 // nextOf returns fire times that have not come and have no record, if the job has a period and is not paused.

@@ -17,6 +17,18 @@ func At(period time.Duration, t time.Time) time.Time {
 // Next returns the first fire time after t, in UTC.
 func Next(period time.Duration, t time.Time) time.Time { return At(period, t).Add(period) }
 
+// late is how long a tick may go without a start before something is wrong with the processes of its job.
+const late = 30 * time.Second
+
+// Unstarted returns the fire time that is due next, if it has come a while ago: no process starts the job. Otherwise
+// it returns zero, as for a zero time.
+func Unstarted(due, now time.Time) time.Time {
+	if due.IsZero() || now.Sub(due) < late {
+		return time.Time{}
+	}
+	return due
+}
+
 // Skipped are fire times between two records that have none.
 type Skipped struct {
 	Count       int

@@ -58,3 +58,13 @@ func TestBetween(t *testing.T) {
 		require.Equal(t, c.active, got.Why == "the run before was active", name)
 	}
 }
+
+// A tick counts as one that no process starts when it has been due for a while.
+func TestUnstarted(t *testing.T) {
+	t.Parallel()
+	due := at("10:00:00")
+	require.Zero(t, ticks.Unstarted(time.Time{}, due), "no tick is known")
+	require.Zero(t, ticks.Unstarted(due, at("09:59:00")))
+	require.Zero(t, ticks.Unstarted(due, at("10:00:29")), "a process may be about to start it")
+	require.Equal(t, due, ticks.Unstarted(due, at("10:00:30")))
+}

@@ -31,7 +31,7 @@ whose services are in use. Its keys are below --prefix, in a namespace with a ra
 removed at the end, also when the command is interrupted; etcd's file keeps its size until compaction and
 defragmentation.`,
 		Example: "etcdkit bench\netcdkit bench --yes --duration 10s --clients 32 -o json",
-		Args:    cobra.NoArgs,
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.clients < 1 || o.clients > 1000 || o.each <= 0 {
 				return usageError{errors.New("--clients is between 1 and 1000, and --duration is positive")}

@@ -44,7 +44,7 @@ write permission for --prefix. All promises together send a few thousand request
 
 The exit code is 1 if a promise is broken.`,
 		Example: "etcdkit conformance --list\netcdkit conformance --yes\netcdkit conformance --yes --only Limit,Order,Guard",
-		Args:    cobra.NoArgs,
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.promises(only, d)
 			if err != nil {

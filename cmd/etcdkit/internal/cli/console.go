@@ -35,7 +35,7 @@ without --write; with it each action is a line on standard error. It listens on 
 elsewhere, use an SSH tunnel, or put package console into a program behind your own authentication. Other
 addresses need --host, the names by which browsers reach it; the connection is not encrypted.`,
 		Example: "etcdkit console -N payments\netcdkit console -N payments --listen 127.0.0.1:8080 --write",
-		Args:    cobra.NoArgs,
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkListen(listen, hosts); err != nil {
 				return err

@@ -71,7 +71,7 @@ Each finding is OK, WARN or FAIL. A check that the user may not make, or that et
 --command-timeout, is a finding, and the others are made. doctor opens one session and closes it, and
 changes nothing else. The exit code is 0 if nothing has failed, 1 if something has, and 69 if no endpoint answers.`,
 		Example: "etcdkit doctor -N payments\netcdkit doctor --endpoints etcd-1:2379,etcd-2:2379,etcd-3:2379 -o json",
-		Args:    cobra.NoArgs,
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := d.examine(cmd.Context())
 			if err := cmd.Context().Err(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/internal/ticks"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -215,11 +216,43 @@ func (d *doctor) job(ctx context.Context, l *schedlock.Locker, name string) (fou
 	if p := st.Paused; p != nil {
 		found = one(levelWarn, "'etcdkit jobs resume' lets it start again.", "job %s: paused by %s for %s: %s", name, p.By, ago(d.now(), p.Since), or(p.Reason))
 	}
+	since, err := d.unstarted(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	if !since.IsZero() {
+		found = append(found, one(levelWarn, "The processes that have the job are stopped, busy, or do not reach etcd, although one of them has a live session.",
+			"job %s: no process has started it since its tick of %s", name, instant(since))...)
+	}
 	records, err := l.History(ctx, name)
 	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
 		return nil, err
 	}
 	return append(found, lost(name, records)...), nil
+}
+
+// unstarted returns the first fire time since the latest record and since the latest resumption, if no process has
+// started it for a while and nothing that is stored keeps the job from starting; or zero.
+func (d *doctor) unstarted(ctx context.Context, st schedlock.Status) (since time.Time, err error) {
+	period, ok := record.PeriodOf([]byte(st.Settings))
+	if !ok || period < ticks.Smallest || st.Last == nil || st.Running || st.CoolingDown || st.Paused != nil {
+		return since, nil
+	}
+	space, err := d.app.etcd.space()
+	if err != nil {
+		return since, err
+	}
+	resp, err := d.client.Get(ctx, space.Job(st.Job).Operated())
+	if err != nil {
+		return since, err
+	}
+	latest := st.Last.Tick
+	for _, kv := range resp.Kvs {
+		if at, ok := record.DecodeOperated(kv.Value); ok && time.UnixMilli(at.AtMS).After(latest) {
+			latest = time.UnixMilli(at.AtMS)
+		}
+	}
+	return ticks.Unstarted(ticks.Next(period, latest), d.now()), nil
 }
 
 // lost judges the history of a job, the latest run first.

@@ -229,3 +229,31 @@ func TestVerdicts(t *testing.T) {
 		require.False(t, strings.HasSuffix(worst.Text, "."), name)
 	}
 }
+
+// A job of a live process that no process starts is a finding; one that is paused, or that was just resumed, is none.
+func TestDoctorOfAJobThatIsNotStarted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	l := f.process("web-7")
+	_, err := l.Do(ctx, "invoices", nothing, schedlock.Every(time.Minute))
+	require.NoError(t, err)
+	a := &app{}
+	a.etcd.prefix, a.etcd.namespace = f.prefix, "test"
+	now := time.Now()
+	d := &doctor{app: a, client: f.etcd.Client(), now: func() time.Time { return now }}
+	finds := func() string {
+		t.Helper()
+		found, err := d.job(ctx, l, "invoices")
+		require.NoError(t, err)
+		return fmt.Sprint(found)
+	}
+	require.NotContains(t, finds(), "no process has started it")
+	now = now.Add(2 * time.Minute)
+	require.Contains(t, finds(), "job invoices: no process has started it since its tick of ")
+	require.NoError(t, l.Pause(ctx, "invoices", "moving"))
+	require.NotContains(t, finds(), "no process has started it")
+	require.NoError(t, l.Resume(ctx, "invoices"))
+	now = time.Now()
+	require.NotContains(t, finds(), "no process has started it", "it was just resumed")
+}

@@ -28,7 +28,7 @@ func (a *app) elections() *cobra.Command {
 		Long: `Ask the leader to release its term; the command does not wait for that. A successor is never asked.
 'etcdkit evict --force' ends a term without the leader's consent.`,
 		Example: "etcdkit elections step-down -N payments shard-7 --yes --reason 'move to another zone'",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := parseSubject(args[0])
 			if err == nil && named.kind != "" && named.kind != concurrency.KindElection {

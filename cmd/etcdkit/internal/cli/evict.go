@@ -32,7 +32,7 @@ the holder does not, evict ends with the code 75, and nothing has changed.
 With --force the permit is taken from a holder at once. Then the next request may be admitted while the
 former holder still works: only a fencing token or a guard excludes its effects.`,
 		Example: "etcdkit evict -N payments charge 4711 --reason 'stuck since 12:00'\netcdkit evict -N payments mutex/report 4711 --force --yes --reason 'host is gone'",
-		Args:    cobra.ExactArgs(2),
+		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := parseSubject(args[0])
 			if err != nil {

@@ -31,7 +31,7 @@ example while etcd does not answer; the exporter connects again by itself.
 Read permission for the namespace is enough, and one process for each namespace. Warnings are written to
 standard error.`,
 		Example: "etcdkit export -N payments\netcdkit export -N payments --listen :9464",
-		Args:    cobra.NoArgs,
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := a.etcd.space(); err != nil {
 				return err

@@ -33,7 +33,7 @@ the same ID exits with 75.
 
 The token and the time at which the permit ends are printed.`,
 		Example: "etcdkit hold -N deploy production --id deploy-42 --for 30m\netcdkit hold -N deploy staging --limit 3 --id build-7 --for 10m --wait 5m -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := ask.check(cmd.Flags())
 			switch {
@@ -105,7 +105,7 @@ The work must have ended. The holder's context ends, if it still runs. A request
 If no live request has the ID, the command exits with 1: it was released before, or its time has passed,
 and the work may have overlapped with another holder's.`,
 		Example: "etcdkit release -N deploy production --id deploy-42",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := parseSubject(args[0])
 			if err == nil && id == "" {

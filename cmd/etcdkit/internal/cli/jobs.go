@@ -22,7 +22,7 @@ func (a *app) jobs() *cobra.Command {
 		Long: `List the jobs of package schedlock with their states and their latest runs.
 
 STATE is running, cooling down (AtLeast keeps the job from starting) or idle, and paused beside one of
-these. NEXT is the next fire time. It is known for a job with a period while a process that uses the job
+these. NEXT is the next fire time, if the job is not paused. It is known for a job with a period while a process that uses the job
 lives; a schedule of times of day is known to the services alone.`,
 		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
 		Args:    cobra.NoArgs,
@@ -30,7 +30,7 @@ lives; a schedule of times of day is known to the services alone.`,
 			return a.open(engine.Reader(cmd.Context()), "jobs", &concurrency.SessionOptions{}, a.listJobs)
 		},
 	}
-	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List the jobs, as 'etcdkit jobs' does", Args: cobra.NoArgs, RunE: cmd.RunE, Example: "etcdkit jobs list -N payments"})
+	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List the jobs, as 'etcdkit jobs' does", Args: arguments(0, 0), RunE: cmd.RunE, Example: "etcdkit jobs list -N payments"})
 	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), a.jobUnlock(), a.jobTrigger(), a.jobForget())
 	return cmd
 }
@@ -95,7 +95,7 @@ func (j shownJob) state() string {
 // stored does not show it.
 func nextFire(st schedlock.Status, now time.Time) time.Time {
 	period, ok := record.PeriodOf([]byte(st.Settings))
-	if !ok || period < ticks.Smallest {
+	if !ok || period < ticks.Smallest || st.Paused != nil {
 		return time.Time{}
 	}
 	if st.Last != nil && st.Last.Tick.After(now) {

@@ -75,7 +75,7 @@ STATE is running, done, failed, lost (the process of the run died or was cut off
 Nothing is stored of a skipped tick. If the job has a period, and a process that uses the job lives,
 ticks between two records that have none are shown as skipped.`,
 		Example: "etcdkit jobs history -N payments invoices\netcdkit jobs history -N payments invoices --limit 5 -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
 				return usageError{fmt.Errorf("--limit %d is negative", limit)}
@@ -146,7 +146,7 @@ func (a *app) jobWatch() *cobra.Command {
 as one line for each. Lost runs are not reported, since nothing is written then: see 'jobs history'.
 Standard error says when etcd does not answer.`,
 		Example: "etcdkit jobs watch -N payments invoices -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.open(engine.Reader(cmd.Context()), "jobs watch", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 				l, err := schedlock.New(sess, nil)

@@ -23,7 +23,7 @@ func (a *app) jobPause() *cobra.Command {
 		Long: `Keep a job from starting, in all processes, until 'etcdkit jobs resume'. An active run continues. Ticks
 that come meanwhile are skipped.`,
 		Example: "etcdkit jobs pause -N payments invoices --reason 'database migration'",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
 				return errNoReason
@@ -51,7 +51,7 @@ func (a *app) jobResume() *cobra.Command {
 		Use:     "resume NAME",
 		Short:   "Let a paused job start again, from its next tick on",
 		Example: "etcdkit jobs resume -N payments invoices",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.changeJob(cmd.Context(), "jobs resume", args[0], func(ctx context.Context, l *schedlock.Locker) error { return l.Resume(ctx, args[0]) })
 		},
@@ -67,7 +67,7 @@ func (a *app) jobUnlock() *cobra.Command {
 started again. The process of the run learns of it through a watch, possibly after another run has
 started: then the work of both overlaps, and only the run's guard excludes effects of the first.`,
 		Example: "etcdkit jobs unlock -N payments invoices --reason 'host is gone'",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
 				return errNoReason
@@ -107,7 +107,7 @@ process that uses the job and has claimed nothing yet cannot be known; for it th
 
 Late calls for the job's earlier ticks are refused for a day.`,
 		Example: "etcdkit jobs forget -N payments invoices-2024",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.confirm(fmt.Sprintf("Remove the records and the pause of job %s", args[0])); err != nil {
 				return err

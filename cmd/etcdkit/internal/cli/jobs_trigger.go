@@ -22,7 +22,7 @@ function is in the services: they must use the job through Locker.Job. If none s
 because the job is paused, runs or cools down, or because no such process lives, the exit code is 75; a
 process that receives the request within a minute may start it later.`,
 		Example: "etcdkit jobs trigger -N payments invoices --reason 'customer waits'",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wait < 0 {
 				return usageError{fmt.Errorf("--wait %v is negative", wait)}

@@ -34,7 +34,7 @@ limiter/NAME/KEY for the limit of one key, which --clear removes; rate/NAME for 
 burst is kept without --burst. Programs without AdoptLimit that start with another limit than the stored one return
 ErrLimitMismatch: see docs/operations.md, changing a limit.`,
 		Example: "etcdkit limit -N payments charge\netcdkit limit -N payments charge 20\netcdkit limit -N payments limiter/api/tenant-7 --clear\netcdkit limit -N payments rate/mail 50 --burst 10",
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := parseSubject(args[0])
 			if err != nil {

@@ -26,7 +26,7 @@ func (a *app) ls() *cobra.Command {
 		Long: `List the semaphores, limiters, mutexes, elections and rate limiters that have something in etcd.
 Without --namespace, list the namespaces below --prefix.`,
 		Example: "etcdkit ls\netcdkit ls -N payments\netcdkit ls -N payments -o json",
-		Args:    cobra.NoArgs,
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.etcd.namespace == "" {
 				return a.listNamespaces(cmd.Context())

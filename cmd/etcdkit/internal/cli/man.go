@@ -16,7 +16,7 @@ func (a *app) man() *cobra.Command {
 		Long: `Write the manual pages of all verbs into a directory, as etcdkit.1, etcdkit-show.1 and so on: for packages,
 or for 'man -M'.`,
 		Example: "etcdkit man /usr/local/share/man/man1",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pages := manuals(cmd.Root())
 			if err := os.MkdirAll(args[0], 0o755); err != nil {

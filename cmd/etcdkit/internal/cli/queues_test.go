@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -177,4 +179,25 @@ func TestElections(t *testing.T) {
 	f.shell("elections step-down -N test shard-8 --yes")
 	f.shell("elections step-down -N test semaphore/shard-7 --yes")
 	f.golden("elections")
+}
+
+// Of a key of a limiter with a total, show says which requests are admitted at the key and wait for the total.
+func TestShowOfAKey(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx, cancel := context.WithCancel(testkit.Context(t))
+	defer cancel()
+	l, err := concurrency.NewKeyedLimiter(f.session("web-7"), "api", 2, &concurrency.KeyedLimiterOptions{Total: 1})
+	require.NoError(t, err)
+	acme := l.Key("acme")
+	f.permit(acme.Acquire(ctx))
+	for n := range 2 { // one waits for the total, and the next one for the key
+		go func() { _, _ = acme.Acquire(ctx) }()
+		require.Eventually(t, func() bool { st, err := acme.Status(ctx); return err == nil && len(st.Waiters) == n+1 }, testkit.Soon, time.Millisecond)
+	}
+	out := f.run("show", "-N", "test", "limiter/api/acme").out
+	require.Regexp(t, `(?m)^holds +\d`, out)
+	require.Regexp(t, `(?m)^waits for the total +\d`, out)
+	require.Regexp(t, `(?m)^waits 1st +\d`, out)
+	require.NotContains(t, out, "2nd")
 }

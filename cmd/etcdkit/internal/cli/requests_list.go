@@ -22,7 +22,7 @@ unknown is a request whose latest attempt was lost: its process died during the 
 Refuse, duplicates are refused until 'requests resolve'; otherwise the next duplicate repeats the work.
 released is a request whose function returned an error, so that the next duplicate repeats it.`,
 		Example: "etcdkit requests list -N payments orders --state unknown\netcdkit requests list -N payments orders --scope tenant-7 --limit 0 -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var f idempotency.Filter
 			var err error
@@ -108,7 +108,7 @@ func (a *app) requestStats() *cobra.Command {
 		Short:   "Count the requests of a store by state",
 		Long:    `Count the requests of a store by state. All records are read, 32 at a time; their results are read too.`,
 		Example: "etcdkit requests stats -N payments orders",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			counts := map[string]int{}
 			all, bytes := 0, 0

@@ -33,7 +33,7 @@ func (a *app) requestGet() *cobra.Command {
 its content with --show-result alone. A result that the services store through a Codec, such as an
 encryption, cannot be read by this command.`,
 		Example: "etcdkit requests get -N payments orders c0535e4be2b79ffd/rE6fr...",
-		Args:    cobra.ExactArgs(2),
+		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.one(engine.Reader(cmd.Context()), "requests get", args[0], nil, func(ctx context.Context, s *idempotency.Store) error {
 				r, out, err := s.Get(ctx, idempotency.Ref(args[1]))
@@ -109,7 +109,7 @@ without a Codec: if the services have one, resolve such requests in a program wi
 
 The outcome is kept for --retain, which should be Options.Retain of the services.`,
 		Example: "etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --not-done\necho '{\"charge\":7}' | etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --done - --yes",
-		Args:    cobra.ExactArgs(2),
+		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what, text, err := n.read(cmd, a.std.In)
 			if err == nil {
@@ -174,7 +174,7 @@ func (a *app) requestDelete() *cobra.Command {
 		Long: `Delete the record of a request that is not in progress. The next duplicate does the work again, also if it
 was done. Processes that have the outcome in their cache may replay it for Options.CacheFor.`,
 		Example: "etcdkit requests delete -N payments orders c0535e4be2b79ffd/rE6fr...",
-		Args:    cobra.ExactArgs(2),
+		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.confirm(fmt.Sprintf("Delete request %s of store %s, so that the next duplicate does the work again", args[1], args[0])); err != nil {
 				return err

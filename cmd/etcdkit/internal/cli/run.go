@@ -68,7 +68,7 @@ codes of every verb. A command can exit with these codes itself: --exit-file say
 
 It runs on Linux only.`,
 		Example: "etcdkit run -N batch nightly-report -- ./report.sh\netcdkit run -N batch import --limit 3 --wait 30s -- import-file a.csv\netcdkit run -N batch mailer --leader --grace 10s -- ./mailer",
-		Args:    cobra.MinimumNArgs(2),
+		Args:    arguments(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			defer func() { err = x.noteExit(err) }()
 			if at := cmd.ArgsLenAtDash(); at != 1 {

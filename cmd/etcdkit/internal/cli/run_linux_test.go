@@ -164,7 +164,7 @@ func TestRunUsage(t *testing.T) {
 	f := newFixture(t)
 	for want, args := range map[string][]string{
 		"the command follows NAME and --":           {"x", "true"},
-		"requires at least 2 arg(s)":                {"x"},
+		"COMMAND is missing":                {"x"},
 		"--limit and --leader exclude each other":   {"x", "--limit", "3", "--leader", "--", "true"},
 		"--wait and --no-wait exclude each other":   {"x", "-n", "--wait", "3s", "--", "true"},
 		"--ttl 5s is not a number of whole seconds": {"x", "--ttl", "5s", "--", "true"},

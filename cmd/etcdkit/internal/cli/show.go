@@ -68,7 +68,8 @@ func (a *app) show() *cobra.Command {
 		Long: `Show the limit, the holders and the waiters of a queue, in the order in which they are served.
 
 NAME is KIND/NAME as 'etcdkit ls' prints it, or the name alone if one kind has it. The key of a limiter
-is limiter/NAME/KEY; limiter/NAME is its total.
+is limiter/NAME/KEY; limiter/NAME is its total. A request that waits for the total is admitted at its key, and
+uses the key's limit.
 
 RENEWED is the time since the request's session renewed its lease. EXPIRES is when the permit is free at
 the latest if the session does not renew again: a dead holder is one whose RENEWED is above a third of
@@ -76,7 +77,7 @@ its TTL. With --watch, the state is printed again after each change, until the c
 with -o json as one line for each. Leases are not asked for then, so both are "-".
 Standard error says when etcd does not answer.`,
 		Example: "etcdkit show -N payments charge\netcdkit show -N payments limiter/api/tenant-7 -w -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := parseSubject(args[0])
 			if err != nil {
@@ -154,10 +155,16 @@ func (a *app) printQueue(s subject, st concurrency.Status) error {
 		}
 		t.row("", "TOKEN", "OWNER", "WEIGHT", "AGE", "RENEWED", "EXPIRES (UTC)", "ID", "NOTE")
 		now := time.Now()
+		waits := 0
 		for i, r := range append(append([]concurrency.Request{}, st.Holders...), st.Waiters...) {
 			place := "holds"
-			if n := i - len(st.Holders); n >= 0 {
-				place = "waits " + ordinal(n+1)
+			switch {
+			case i < len(st.Holders):
+			case r.WaitsFor == concurrency.LevelTotal: // it is admitted at its key
+				place = "waits for the total"
+			default:
+				waits++
+				place = "waits " + ordinal(waits)
 			}
 			expires := "-"
 			if !r.ExpiresBy.IsZero() {

@@ -22,12 +22,12 @@ func (a *app) top() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show the busiest queues of a namespace, again and again",
-		Long: `Show the queues with the oldest waits first, then those with the most permits in use; rate limiters have
-no permits. On a terminal the table is drawn again every --every, until the command is interrupted; while
+		Long: `Show the queues with the oldest waits first, then those with the most permits in use, and elections last:
+their candidates wait for as long as the leader leads. Rate limiters have no permits. On a terminal the table is drawn again every --every, until the command is interrupted; while
 etcd does not answer, the last one is kept, and says so. Without a terminal it is printed once, or every
 --every if that is given. With -o json each state is one line.`,
 		Example: "etcdkit top -N payments\netcdkit top -N payments --every 10s --rows 50",
-		Args:    cobra.NoArgs,
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case every < 100*time.Millisecond:
@@ -94,12 +94,13 @@ type busyQueue struct {
 	OldestWait time.Time `json:"oldest_wait,omitzero"`
 	OldestHold time.Time `json:"oldest_hold,omitzero"`
 	paused     bool
+	election   bool // its waiters are candidates that wait for as long as the leader leads
 }
 
 // statusesAtOnce is how many queues are read at the same time.
 const statusesAtOnce = 8
 
-// busiest reads all queues but rates, the oldest wait first, and calls alive after each answer.
+// busiest reads all queues but rates, the oldest wait first and elections last, and calls alive after each answer.
 func busiest(ctx context.Context, sess *concurrency.Session, alive func()) ([]busyQueue, error) {
 	var names []subject
 	for q, err := range sess.Queues(ctx) {
@@ -126,15 +127,21 @@ func busiest(ctx context.Context, sess *concurrency.Session, alive func()) ([]bu
 	if err := ctx.Err(); err != nil {
 		return nil, because(ctx, err)
 	}
+	last := func(q busyQueue) int {
+		if q.election {
+			return 1
+		}
+		return 0
+	}
 	slices.SortFunc(all, func(a, b busyQueue) int {
-		return cmp.Or(byAge(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(last(a)-last(b), byAge(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
 	})
 	return all, nil
 }
 
 // busyOf reads one queue. Of one that cannot be read, such as a limiter without a total, the name is shown.
 func busyOf(ctx context.Context, sess *concurrency.Session, name subject) busyQueue {
-	b := busyQueue{Name: name.String()}
+	b := busyQueue{Name: name.String(), election: name.kind == concurrency.KindElection}
 	q, err := queueOf(sess, name)
 	if err != nil {
 		return b

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,6 +31,18 @@ func TestTop(t *testing.T) {
 	l, err := concurrency.NewKeyedLimiter(s, "api", 5, nil) // without a total
 	require.NoError(t, err)
 	f.permit(l.Key("tenant-7").Acquire(ctx))
+	for _, owner := range []string{"web-7", "web-8"} { // the one that waits is a candidate, which is last
+		e, err := concurrency.NewElection(f.session(owner), "shard")
+		require.NoError(t, err)
+		if owner == "web-7" {
+			f.permit(e.Campaign(ctx))
+			continue
+		}
+		waiting, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() { _, _ = e.Campaign(waiting) }()
+		require.Eventually(t, func() bool { st, err := e.Status(ctx); return err == nil && len(st.Waiters) == 1 }, testkit.Soon, time.Millisecond)
+	}
 	f.shell("top -N test")
 	f.shell("top -N test --rows 1 -o json")
 	f.shell("top -N test --every 10ms")

@@ -13,7 +13,7 @@ func (a *app) version() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of the command",
 		Example: "etcdkit version -o json",
-		Args:    cobra.NoArgs,
+		Args:    arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {
 				schema
