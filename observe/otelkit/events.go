@@ -2,6 +2,7 @@ package otelkit
 
 import (
 	"context"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -39,8 +40,12 @@ func (k *kit) event(ctx context.Context, e observe.Event) {
 	}
 }
 
-// waits adds a report of waiting to the span of the call that waits, with links to the spans of the
-// holders.
+// linkedKey is the key of a context's *atomic.Bool: whether the span of the call has its links. Reports of one
+// call come again and again, and a link is added for good.
+type linkedKey struct{}
+
+// waits adds a report of waiting to the span of the call that waits, and with the first one that names holders
+// links to their spans.
 func waits(ctx context.Context, w observe.Waiting) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -50,10 +55,12 @@ func waits(ctx context.Context, w observe.Waiting) {
 	if w.Level != "" {
 		more = append(more, attribute.String("etcdkit.level", w.Level))
 	}
+	linked, _ := ctx.Value(linkedKey{}).(*atomic.Bool)
+	links := linked != nil && len(w.Blocking) > 0 && !linked.Swap(true)
 	var owners []string
 	for _, h := range w.Blocking {
 		owners = append(owners, h.Owner)
-		if holder, ok := spanOf(h.Note); ok && h.Renewed.IsZero() { // in the first report alone
+		if holder, ok := spanOf(h.Note); ok && links {
 			span.AddLink(trace.Link{SpanContext: holder, Attributes: []attribute.KeyValue{
 				attribute.String("etcdkit.holder", h.Owner), attribute.Int64("etcdkit.token", h.Token),
 			}})

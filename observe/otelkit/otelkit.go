@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -78,6 +79,9 @@ func (k *kit) start(ctx context.Context, c observe.Call) (context.Context, func(
 	ctx, span := k.tracer.Start(ctx, "etcdkit."+string(c.Op), trace.WithAttributes(k.ofCall(c)...))
 	active := k.sets.of(labels{namespace: c.Namespace, kind: c.Kind, name: c.Name, op: c.Op})
 	k.active.Add(ctx, 1, active)
+	if span.IsRecording() && !isWork(c.Op) {
+		ctx = context.WithValue(ctx, linkedKey{}, new(atomic.Bool))
+	}
 	return ctx, func(o observe.Outcome) {
 		k.active.Add(ctx, -1, active)
 		k.ended(ctx, c, o)

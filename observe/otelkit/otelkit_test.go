@@ -272,6 +272,26 @@ func TestSpansOfHolderAndWaiter(t *testing.T) {
 	require.GreaterOrEqual(t, len(waiter.Events()), 2)
 }
 
+// A call has one link to the span of a holder, also if etcd has never said when that was renewed.
+func TestLinksOnce(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	hooks, err := otelkit.New(&otelkit.Options{TracerProvider: tracer, MeterProvider: sdkmetric.NewMeterProvider()})
+	require.NoError(t, err)
+	holder, root := tracer.Tracer("test").Start(t.Context(), "holder")
+	defer root.End()
+	call := observe.Call{Op: observe.Acquire, Name: "x"}
+	ctx, end := hooks.Start(t.Context(), call)
+	hooks.Event(ctx, observe.Waiting{}) // far behind, nothing is known of the holders
+	for range 3 {
+		hooks.Event(ctx, observe.Waiting{Blocking: []observe.Holder{{Token: 7, Note: otelkit.Note(holder)}}})
+	}
+	end(observe.Outcome{})
+	require.Len(t, spans.Ended()[0].Links(), 1)
+	require.Len(t, spans.Ended()[0].Events(), 4)
+}
+
 // Names beyond the bound are one name in metrics. Spans have them.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
