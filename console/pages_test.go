@@ -38,7 +38,7 @@ func TestPages(t *testing.T) {
 			ref := s.lose("orders", "K-1")
 			for path, texts := range map[string][]string{
 				"/":                                {"semaphore/charge", "1 at its limit", "in 1 queue, the oldest for", "election/shard", "5 per key, 9 in total", "<strong class=\"bad\">1</strong></li>\n<li><a href=\"sessions\">"},
-				"/queue?name=semaphore/charge":     {"Limit 1, 1 used; 1 waiting", "web-7", "order 12", "1st, behind <bdi>web-7</bdi>, which has held for at most <time", fmt.Sprint(p.Token()), "do=evict", "do=request-stop", "do=set-limit"},
+				"/queue?name=semaphore/charge":     {"Limit 1, 1 used; 1 waiting", "web-7", "order 12", "1st, behind <bdi>web-7</bdi>, held at most <time", fmt.Sprint(p.Token()), "do=evict", "do=request-stop", "do=set-limit"},
 				"/queue?name=limiter/api":          {"tenant/x", "Limit 5 for each key", "1 key in use, 1 used", "Limit 9, 1 used"},
 				"/queue?name=limiter/api/tenant/x": {"Limit 5, 1 used"},
 				"/elections":                       {"shard", "leader-1", "10.0.0.7"},
@@ -209,13 +209,13 @@ func TestWaitersOfAKey(t *testing.T) {
 	body := s.page("/queue?name=limiter/api/acme")
 	require.Contains(t, body, "Limit 3, 3 used, of which 2 by requests that wait for the total; 3 waiting")
 	require.Equal(t, 2, strings.Count(body, `admitted at its key, waits for the <a href="queue?name=limiter%2fapi">total</a>`))
-	require.Equal(t, 1, strings.Count(body, "<td>1st, behind <bdi>web-7</bdi>"))
+	require.Equal(t, 1, strings.Count(body, ">1st, behind <bdi>web-7</bdi>"))
 	for n := range 3 {
 		s.wait(lim.Key("globex"), n+1)
 	}
 	s.wait(lim.Key("globex"), 4)
 	body = s.page("/queue?name=limiter/api/globex")
-	require.Contains(t, body, "<td>1st, behind requests that wait for the total</td>")
+	require.Contains(t, body, ">1st, behind requests that wait for the total</td>")
 	require.NotContains(t, body, "The oldest holder is")
 }
 
@@ -228,7 +228,7 @@ func TestWaitersOfAPausedQueue(t *testing.T) {
 	require.NoError(t, sm.SetLimit(testkit.Context(t), 0))
 	s.wait(sm, 1)
 	body := s.page("/queue?name=semaphore/charge")
-	require.Contains(t, body, "<td>1st, paused by a limit of 0</td>")
+	require.Contains(t, body, ">1st, paused by a limit of 0</td>")
 	require.NotContains(t, body, "behind")
 	require.NotContains(t, body, "The oldest holder is")
 	require.Contains(t, s.page("/"), "1 paused")
