@@ -27,3 +27,34 @@ func TestArguments(t *testing.T) {
 		require.Contains(t, r.err, "Usage: etcdkit "+args[0])
 	}
 }
+
+// What a script or a person gets wrong easily is refused, with what would be right.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for want, c := range map[string]struct {
+		code int
+		args []string
+	}{
+		"etcdkit limit: N is empty": {exitUsage, []string{"limit", "semaphore/x", ""}}, // the variable of a script
+		"etcdkit run: mutex/a: the name is given without its kind: --lock a\n":                      {exitUsage, []string{"run", "mutex/a", "--", "true"}},
+		"etcdkit hold: semaphore/a: the name is given without its kind: --limit a\n":                {exitUsage, []string{"hold", "semaphore/a", "--id", "x", "--for", "1m"}},
+		"etcdkit run: limiter/a: a limiter has no permit to acquire here":                           {exitUsage, []string{"run", "limiter/a", "--", "true"}},
+		"etcdkit show: semaphore/chrage: etcd has nothing of that name":                             {exitFailed, []string{"show", "semaphore/chrage"}},
+		"etcdkit show: limiter/api: no total is stored ('etcdkit show limiter/api/KEY' shows a key": {exitFailed, []string{"show", "limiter/api"}},
+		"etcdkit jobs watch: read status of job \"invoices\": no such job\n'etcdkit jobs' lists":    {exitFailed, []string{"jobs", "watch", "invoices"}},
+		"etcdkit limit: set rate of \"mail\": ":                                                     {exitUsage, []string{"limit", "rate/mail", "0", "--create"}},
+		"'etcdkit limit KIND/NAME N --create' stores a limit for a new one.":                        {exitFailed, []string{"limit", "semaphore/x", "3"}},
+		"etcdkit help: \"nosuch\" is no verb":                                                       {exitUsage, []string{"help", "nosuch"}},
+	} {
+		args := c.args
+		if args[0] != "help" {
+			args = append([]string{"-N", "test"}, args...)
+		}
+		r := f.run(args...)
+		require.Equal(t, c.code, r.code, "%v: %s", c.args, r.err)
+		require.Contains(t, r.err, want)
+		require.NotContains(t, r.err, "CreateLimit")
+	}
+	require.Contains(t, f.run("help", "jobs", "watch").out, "Print each run of a job")
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -31,6 +33,22 @@ func (q *asking) define(f *pflag.FlagSet) {
 	f.BoolVarP(&q.noWait, "no-wait", "n", false, "do not wait: exit with 75 if no permit is free")
 	f.StringVar(&q.id, "id", "", "ID of the request: at most one live request of NAME has it")
 	f.StringVar(&q.note, "note", "", "text for operators, stored with the request")
+}
+
+// acquiredBy are the flags by which the kinds are chosen that have permits to acquire.
+var acquiredBy = map[concurrency.QueueKind]string{concurrency.KindSemaphore: "--limit", concurrency.KindMutex: "--lock", concurrency.KindElection: "--leader"}
+
+// checkName refuses a name with its kind, as other verbs take it: the flags name the kind.
+func checkName(name string) error {
+	kind, rest, ok := strings.Cut(name, "/")
+	if !ok || !slices.Contains(kinds, concurrency.QueueKind(kind)) {
+		return nil
+	}
+	flag, ok := acquiredBy[concurrency.QueueKind(kind)]
+	if !ok {
+		return usageError{fmt.Errorf("%s: a %s has no permit to acquire here, only a semaphore, a mutex and an election", name, kind)}
+	}
+	return usageError{fmt.Errorf("%s: the name is given without its kind: %s %s", name, flag, rest)}
 }
 
 // check returns the kind, or an error if the flags contradict each other.
@@ -76,6 +94,15 @@ func (q *asking) options() (opts []concurrency.AcquireOption) {
 	return opts
 }
 
+// acquire acquires the permit, and says while it waits when etcd does not answer.
+func (a *app) acquire(ctx context.Context, sess *concurrency.Session, ask asking, kind concurrency.QueueKind, name string) (p *concurrency.Permit, err error) {
+	_ = a.following(ctx, sess, func(ctx context.Context) error {
+		p, err = ask.acquire(ctx, sess, kind, name, a.etcd.timeout)
+		return err
+	})
+	return p, err
+}
+
 // acquire acquires the permit. ctx bounds the wait alone, and bound a read before it.
 func (q *asking) acquire(ctx context.Context, sess *concurrency.Session, kind concurrency.QueueKind, name string, bound time.Duration) (*concurrency.Permit, error) {
 	switch kind {
@@ -118,14 +145,48 @@ func stored(ctx context.Context, sm *concurrency.Semaphore, name string, bound t
 	return err
 }
 
-// waiting reports on standard error why a call waits: its place in the queue, and the holders, with
+// waitReports reports on standard error why a call waits: its place in the queue, and the holders, with
 // their ages and the latest times at which they expire.
-func (a *app) waiting(kind concurrency.QueueKind) observe.Hooks {
-	return observe.Hooks{Event: func(_ context.Context, e observe.Event) {
+type waitReports struct {
+	app  *app
+	kind concurrency.QueueKind
+	sess atomic.Pointer[concurrency.Session] // of the call
+}
+
+func (r *waitReports) hooks() observe.Hooks {
+	return observe.Hooks{Event: func(ctx context.Context, e observe.Event) {
 		if w, ok := e.(observe.Waiting); ok {
-			fmt.Fprintln(a.std.Err, printable(waitingFor(kind, w, time.Now())))
+			w.Blocking = slices.Clone(w.Blocking) // other hooks have it as well
+			r.bound(ctx, w)
+			fmt.Fprintln(r.app.std.Err, printable(waitingFor(r.kind, w, time.Now())))
 		}
 	}}
+}
+
+// bound adds until when each holder has its permit at the latest. The first report of a call has no such times,
+// since most waits of a program are over before the second one.
+func (r *waitReports) bound(ctx context.Context, w observe.Waiting) {
+	sess := r.sess.Load()
+	if sess == nil || !slices.ContainsFunc(w.Blocking, func(h observe.Holder) bool { return h.ExpiresBy.IsZero() }) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.app.etcd.timeout)
+	defer cancel()
+	q, err := queueOf(sess, subject{kind: r.kind, name: w.Name})
+	if err != nil {
+		return
+	}
+	st, err := q.Status(ctx, concurrency.CheckLeases())
+	if err != nil {
+		return
+	}
+	for i, h := range w.Blocking {
+		for _, now := range st.Holders {
+			if now.Token == h.Token {
+				w.Blocking[i].ExpiresBy = now.ExpiresBy
+			}
+		}
+	}
 }
 
 // mostBlocking is how many holders a report has at most.

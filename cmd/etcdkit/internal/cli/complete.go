@@ -51,6 +51,7 @@ func (a *app) complete(root *cobra.Command) {
 	}
 	root.InitDefaultCompletionCmd()
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
+		cmd.Example = "source <(etcdkit completion bash)\netcdkit completion zsh > \"${fpath[1]}/_etcdkit\""
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // without it, each argument is accepted
 	}
 	_ = root.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {

@@ -57,7 +57,7 @@ The exit code is 1 if a promise is broken.`,
 					}
 				})
 			}
-			if err := a.confirm(fmt.Sprintf("Test %d promises on etcd at %s, below prefixes of their own", len(all), strings.Join(a.etcd.spec.Endpoints, ","))); err != nil {
+			if err := a.confirm(cmd.Context(), fmt.Sprintf("Test %d promises on etcd at %s, below prefixes of their own", len(all), strings.Join(a.etcd.spec.Endpoints, ","))); err != nil {
 				return err
 			}
 			if err := a.reach(cmd.Context()); err != nil {
@@ -101,7 +101,7 @@ func (a *app) promises(only []string, d time.Duration) (all []*kept, err error) 
 	prefix := strings.TrimRight(a.etcd.prefix, "/") + "/" + unique("conformance") + "/"
 	for _, p := range conformance.Promises() {
 		add("idempotency", p.Name, p.Text, func(ctx context.Context) error {
-			config, err := a.etcd.config()
+			config, err := a.etcd.config(ctx)
 			if err != nil {
 				return err
 			}

@@ -57,19 +57,19 @@ func (c *connection) define(f *pflag.FlagSet) {
 
 // config returns the configuration of a client. It asks for a password once, and may be called
 // concurrently.
-func (c *connection) config() (*clientv3.Config, error) {
-	c.once.Do(func() { c.made, c.failed = c.newConfig() })
+func (c *connection) config(ctx context.Context) (*clientv3.Config, error) {
+	c.once.Do(func() { c.made, c.failed = c.newConfig(ctx) })
 	return c.made, c.failed
 }
 
-func (c *connection) newConfig() (*clientv3.Config, error) {
+func (c *connection) newConfig(ctx context.Context) (*clientv3.Config, error) {
 	if len(c.spec.Endpoints) == 0 {
 		return nil, usageError{errors.New("--endpoints is empty")}
 	}
 	if c.timeout <= 0 || c.spec.DialTimeout <= 0 {
 		return nil, usageError{errors.New("--command-timeout and --dial-timeout are positive")}
 	}
-	auth, err := c.auth()
+	auth, err := c.auth(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func (c *connection) newConfig() (*clientv3.Config, error) {
 }
 
 // client connects to etcd. The caller closes it.
-func (c *connection) client(context.Context) (*clientv3.Client, error) {
-	config, err := c.config()
+func (c *connection) client(ctx context.Context) (*clientv3.Client, error) {
+	config, err := c.config(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (c *connection) client(context.Context) (*clientv3.Client, error) {
 }
 
 // auth returns the user and password, asking a terminal for the latter.
-func (c *connection) auth() (*clientv3.AuthConfig, error) {
+func (c *connection) auth(ctx context.Context) (*clientv3.AuthConfig, error) {
 	name, password, inline := strings.Cut(c.user, ":")
 	switch {
 	case name == "":
@@ -112,12 +112,15 @@ func (c *connection) auth() (*clientv3.AuthConfig, error) {
 			return nil, usageError{fmt.Errorf("--user %s has no password, and there is no terminal to ask; set ETCDCTL_PASSWORD", name)}
 		}
 		fmt.Fprintf(os.Stderr, "password of %s: ", name)
-		typed, err := term.ReadPassword(stdin)
+		typed, err := typed(ctx, stdin, func() (string, error) {
+			secret, err := term.ReadPassword(stdin)
+			return string(secret), err
+		})
 		fmt.Fprintln(os.Stderr)
 		if err != nil {
 			return nil, err
 		}
-		password = string(typed)
+		password = typed
 	}
 	return &clientv3.AuthConfig{Username: name, Password: password}, nil
 }

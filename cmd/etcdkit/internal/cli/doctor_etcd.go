@@ -29,7 +29,7 @@ func (d *doctor) endpoints(ctx context.Context) (found []finding) {
 		wg.Go(func() {
 			asked := time.Now()
 			st, err := d.client.Status(ctx, at)
-			if config, e := d.app.etcd.config(); err != nil && e == nil {
+			if config, e := d.app.etcd.config(ctx); err != nil && e == nil {
 				only := *config
 				only.Endpoints = []string{at}
 				err = withReasonOf(only, err)

@@ -35,7 +35,7 @@ func (a *app) elections() *cobra.Command {
 				err = usageError{fmt.Errorf("%q is no election", args[0])}
 			}
 			if err == nil {
-				err = a.confirm(fmt.Sprintf("Ask the leader of %s to step down", named.name))
+				err = a.confirm(cmd.Context(), fmt.Sprintf("Ask the leader of %s to step down", named.name))
 			}
 			if err != nil {
 				return err

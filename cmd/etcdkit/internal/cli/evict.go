@@ -49,7 +49,7 @@ former holder still works: only a fencing token or a guard excludes its effects.
 			if force {
 				question += " by force, even if its work then overlaps with the next holder's"
 			}
-			if err := a.confirm(question); err != nil {
+			if err := a.confirm(cmd.Context(), question); err != nil {
 				return err
 			}
 			return a.open(cmd.Context(), "evict", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {

@@ -78,12 +78,18 @@ func explain(err error) (code int, text string) {
 		return exitOK, ""
 	}
 	code, next := classify(err)
-	text = err.Error()
+	text = inShell.Replace(err.Error())
 	if next != "" && text != "" {
 		text = strings.TrimRight(text, ".") + "\n" + next
 	}
 	return code, text
 }
+
+// inShell replaces advice for programs.
+var inShell = strings.NewReplacer(
+	"; TakeOver would evict it", "",
+	": if the name is right, pass CreateLimit", "",
+)
 
 // class is what a kind of error means for the caller of the command.
 type class struct {
@@ -123,7 +129,7 @@ var classes = []class{
 	{exitUsage, "", func(err error) bool { var u usageError; return errors.As(err, &u) }},
 	{exitUsage, "", is(concurrency.ErrInvalid)},
 	{exitDenied, "Check --user and --password (ETCDCTL_USER, ETCDCTL_PASSWORD).", is(rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty)},
-	{exitDenied, "The user of --user needs a role for the prefix of the namespace; verbs that change nothing need read permission alone: see docs/operations.md, roles.",
+	{exitDenied, "The user of --user needs a role for the prefix of the namespace; for verbs that change nothing, read in place of readwrite is enough: see docs/operations.md, roles.",
 		func(err error) bool {
 			return grpcCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
 		}},
@@ -132,7 +138,7 @@ var classes = []class{
 	{exitNotAcquired, "'etcdkit show NAME' lists the holders.", is(concurrency.ErrFull)},
 	{exitNotAcquired, "The ID is in use: 'etcdkit show NAME' names its owner.", is(concurrency.ErrHeld)},
 	{exitNotAcquired, "'etcdkit limit NAME N' changes the stored limit for all processes.", is(concurrency.ErrLimitMismatch)},
-	{exitFailed, "'etcdkit ls' lists the names that etcd has; 'etcdkit limit NAME N --create' stores a limit for a new one.", is(concurrency.ErrNoLimit)},
+	{exitFailed, "'etcdkit ls' lists the names that etcd has; 'etcdkit limit KIND/NAME N --create' stores a limit for a new one.", is(concurrency.ErrNoLimit)},
 	{exitFailed, "'etcdkit show NAME' lists the requests with their tokens and IDs.", is(concurrency.ErrNotHeld)},
 	{exitFailed, "'etcdkit jobs' lists the jobs.", is(schedlock.ErrUnknownJob)},
 	{exitFailed, "'etcdkit requests list STORE' lists the requests.", is(idempotency.ErrNotFound)},

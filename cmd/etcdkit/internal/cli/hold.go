@@ -31,7 +31,10 @@ not; a new leader of etcd extends it by up to that time. Nothing stops the work 
 learns of it: where that matters, use 'etcdkit run'. The ID is how the permit is found again; a second hold with
 the same ID exits with 75.
 
-The token and the time at which the permit ends are printed.`,
+An interrupted hold leaves no request. One that is killed while it waits leaves its request, which may be granted
+later and then lasts up to --for: 'etcdkit release' with its ID removes it.
+
+The token and the time at which the permit ends are printed. If they cannot be, the permit is released.`,
 		Example: "etcdkit hold -N deploy production --id deploy-42 --for 30m\netcdkit hold -N deploy staging --limit 3 --id build-7 --for 10m --wait 5m -o json",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,6 +48,9 @@ The token and the time at which the permit ends are printed.`,
 				return usageError{errors.New("--id is missing: 'etcdkit release' finds the permit by it")}
 			case lasts < 5*time.Second || lasts > 24*time.Hour || lasts%time.Second != 0:
 				return usageError{fmt.Errorf("--for %v is not a number of whole seconds from 5s to 24h", lasts)}
+			}
+			if err := checkName(args[0]); err != nil {
+				return err
 			}
 			return a.keep(cmd.Context(), ask, kind, args[0], lasts)
 		},
@@ -67,10 +73,17 @@ type heldPermit struct {
 // keep acquires a permit on a lease of its own, and leaves both in etcd.
 func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, name string, lasts time.Duration) error {
 	survivePipes()
-	opts := &concurrency.SessionOptions{TTL: lasts, Owner: owner("hold"), Hooks: []observe.Hooks{a.waiting(kind)}}
+	reports := &waitReports{app: a, kind: kind}
+	opts := &concurrency.SessionOptions{TTL: lasts, Owner: owner("hold"), Hooks: []observe.Hooks{reports.hooks()}}
 	return a.connected(ctx, opts, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
-		p, err := ask.acquire(ctx, sess, kind, name, a.etcd.timeout)
+		reports.sess.Store(sess)
+		p, err := a.acquire(ctx, sess, ask, kind, name)
 		if err != nil {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			if sess.Close(closing) != nil { // its lease is not revoked, and would last as long as the permit
+				fmt.Fprintf(a.std.Err, "etcdkit hold: etcd has not confirmed that the request is withdrawn: it may be granted later, and last %v. 'etcdkit release %s/%s --id %s' removes it.\n", lasts, kind, printable(name), printable(ask.id))
+			}
 			return err
 		}
 		renewing, cancel := context.WithTimeout(ctx, a.etcd.timeout)
@@ -88,9 +101,25 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = sess.Close(ended)
-		return a.print(heldPermit{schemaOf("hold"), fmt.Sprintf("%s/%s", kind, name), ask.id, number(p.Token()), number(renewed.ID), ends.UTC().Truncate(time.Second)}, func(t *table) {
+		err = a.print(heldPermit{schemaOf("hold"), fmt.Sprintf("%s/%s", kind, name), ask.id, number(p.Token()), number(renewed.ID), ends.UTC().Truncate(time.Second)}, func(t *table) {
 			t.line(fmt.Sprintf("%s/%s: token %d, held as %q until %s UTC", kind, name, p.Token(), ask.id, ends.UTC().Format(time.DateTime)))
 		})
+		if err != nil { // its caller takes that for a permit that it does not have
+			err = fmt.Errorf("the permit was granted, but its token cannot be printed: %w", err)
+			if failed := a.revoke(ctx, renewed.ID); failed != nil {
+				return fmt.Errorf("%w; it is held as %q until 'etcdkit release' or %s UTC, since its lease cannot be revoked: %w", err, ask.id, ends.UTC().Format(time.DateTime), failed)
+			}
+			return fmt.Errorf("%w; it is released", err)
+		}
+		return nil
+	})
+}
+
+// revoke ends a lease by a connection of its own.
+func (a *app) revoke(ctx context.Context, lease clientv3.LeaseID) error {
+	return a.withClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Revoke(ctx, lease)
+		return err
 	})
 }
 

@@ -69,7 +69,7 @@ func TestHoldEnds(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	r = f.run("hold", "-N", "test", "x", "--id", "b", "--for", "10m", "--wait", "1m")
 	require.Zero(t, r.code, r.err)
-	require.Contains(t, r.err, "waiting for mutex/x: 1st in the queue, behind etcdkit hold by ")
+	require.Regexp(t, `waiting for mutex/x: 1st in the queue, behind etcdkit hold by .* \(\w+, until [0-9:]+ UTC at the latest if it does not renew\)`, r.err, "in the first report")
 	require.NotContains(t, r.err, "\x1b")
 	st := f.status("x")
 	require.Len(t, st.Holders, 1, "%s%s%+v", r.out, r.err, st)
@@ -120,4 +120,20 @@ func TestWaitingFor(t *testing.T) {
 		}
 		require.Equal(t, text, waitingFor(concurrency.KindSemaphore, w, now))
 	}
+}
+
+// full is an output that cannot be written.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A permit of which the caller learns no token is not kept.
+func TestHoldThatCannotBePrinted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var errs bytes.Buffer
+	args := []string{"hold", "x", "--id", "a", "--for", "30m", "-N", "test", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}
+	require.Equal(t, exitFailed, execute(testkit.Context(t), args, Streams{In: strings.NewReader(""), Out: full{}, Err: &errs}))
+	require.Contains(t, errs.String(), "its token cannot be printed: no space left on device; it is released")
+	require.Empty(t, f.status("x").Holders)
 }

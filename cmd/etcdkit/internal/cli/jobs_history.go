@@ -153,6 +153,11 @@ Standard error says when etcd does not answer.`,
 				if err != nil {
 					return err
 				}
+				bounded, cancel := context.WithTimeout(ctx, a.etcd.timeout)
+				defer cancel()
+				if _, err := l.Status(bounded, args[0]); err != nil { // such as a name that is misspelled
+					return err
+				}
 				return a.following(ctx, sess, func(ctx context.Context) error {
 					for r, err := range l.Watch(ctx, args[0]) {
 						if err != nil {

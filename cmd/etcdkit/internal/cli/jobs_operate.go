@@ -72,7 +72,7 @@ started: then the work of both overlaps, and only the run's guard excludes effec
 			if reason == "" {
 				return errNoReason
 			}
-			if err := a.confirm(fmt.Sprintf("End the active run of job %s by force, even if its work then overlaps with the next run", args[0])); err != nil {
+			if err := a.confirm(cmd.Context(), fmt.Sprintf("End the active run of job %s by force, even if its work then overlaps with the next run", args[0])); err != nil {
 				return err
 			}
 			return a.changeJob(cmd.Context(), "jobs unlock", args[0], func(ctx context.Context, l *schedlock.Locker) error { return l.Unlock(ctx, args[0], reason) })
@@ -109,7 +109,7 @@ Late calls for the job's earlier ticks are refused for a day.`,
 		Example: "etcdkit jobs forget -N payments invoices-2024",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.confirm(fmt.Sprintf("Remove the records and the pause of job %s", args[0])); err != nil {
+			if err := a.confirm(cmd.Context(), fmt.Sprintf("Remove the records and the pause of job %s", args[0])); err != nil {
 				return err
 			}
 			return a.locker(cmd.Context(), "jobs forget", func(ctx context.Context, l *schedlock.Locker) error {

@@ -78,6 +78,7 @@ func TestJobs(t *testing.T) {
 	f.shows(st.Paused.By, "etcdkit jobs pause by ada@ci-3, process 4242")
 	f.shell("jobs pause -N test new --reason 'not yet' --before-first-run")
 	f.shell("jobs -N test")
+	f.shell("jobs list -N test")
 	f.shell("jobs -N test -o json")
 	f.shell("jobs resume -N test invoices")
 	f.shell("jobs resume -N test import -o json")
@@ -217,6 +218,8 @@ func TestJobsWatch(t *testing.T) {
 	f := newFixture(t)
 	l := f.process("web-7")
 	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	_, err := l.Do(ctx, "sweep", nothing, schedlock.Tick(tick(-1001)))
+	require.NoError(t, err, "the job is known")
 	read, write := io.Pipe()
 	done := make(chan result, 1)
 	go func() {
@@ -236,8 +239,9 @@ func TestJobsWatch(t *testing.T) {
 		_, err := l.Do(ctx, "sweep", nothing, schedlock.Tick(tick(-1000+n)))
 		require.NoError(t, err)
 	}
-	_, err := l.Do(ctx, "sweep", nothing, schedlock.Tick(tick(5)))
+	_, err = l.Do(ctx, "sweep", nothing, schedlock.Tick(tick(5)))
 	require.NoError(t, err)
+	f.script.WriteString("$ etcdkit jobs watch -N test sweep -o json\n")
 	var states []schedlock.State
 	for len(states) < 2 {
 		var r struct {
@@ -246,10 +250,12 @@ func TestJobsWatch(t *testing.T) {
 			Tick  time.Time
 			State schedlock.State
 		}
-		require.NoError(t, json.Unmarshal([]byte(testkit.Got(t, lines, "a line")), &r))
+		line := testkit.Got(t, lines, "a line")
+		require.NoError(t, json.Unmarshal([]byte(line), &r))
 		require.Equal(t, []string{"etcdkit.run/v1", "sweep"}, []string{r.Schema, r.Name})
 		if r.Tick.Equal(tick(5)) {
 			states = append(states, r.State)
+			f.script.WriteString(line + "\n")
 		}
 	}
 	require.Equal(t, []schedlock.State{schedlock.RunActive, schedlock.RunDone}, states)
@@ -257,4 +263,5 @@ func TestJobsWatch(t *testing.T) {
 	r := testkit.Got(t, done, "it ends")
 	require.Equal(t, 130, r.code)
 	require.Contains(t, r.err, "ended by a signal: interrupt")
+	f.golden("jobs-watch")
 }

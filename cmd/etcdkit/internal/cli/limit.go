@@ -27,7 +27,7 @@ func (a *app) limit() *cobra.Command {
 		Use:   "limit NAME [N]",
 		Short: "Show the stored limit of a queue, or change it for all processes",
 		Long: `Show the stored limit, or change it for all processes at once. A lowered limit ends no permit. 0 pauses:
-nothing is admitted, and all waiters keep their places.
+nothing is admitted, and all waiters keep their places. A rate is above 0.
 
 NAME is semaphore/NAME; limiter/NAME for the default of all keys, with --total for the total of them;
 limiter/NAME/KEY for the limit of one key, which --clear removes; rate/NAME for a rate per second, whose
@@ -41,15 +41,17 @@ ErrLimitMismatch: see docs/operations.md, changing a limit.`,
 				return err
 			}
 			if len(args) == 2 {
-				n.number = args[1]
+				if n.number = args[1]; n.number == "" { // as of a variable of a script that is not set
+					return usageError{errors.New("N is empty")}
+				}
 			}
 			if cmd.Flags().Changed("burst") && n.burst < 1 {
 				return usageError{fmt.Errorf("--burst %d is below 1", n.burst)}
 			}
 			if zero, err := n.isZero(); err != nil {
 				return err
-			} else if zero {
-				if err := a.confirm(fmt.Sprintf("A limit of 0 pauses %s in all processes", args[0])); err != nil {
+			} else if zero && named.kind != concurrency.KindRate { // which cannot be 0
+				if err := a.confirm(cmd.Context(), fmt.Sprintf("A limit of 0 pauses %s in all processes", args[0])); err != nil {
 					return err
 				}
 			}
@@ -174,9 +176,10 @@ func (a *app) printLimit(ctx context.Context, sess *concurrency.Session, s subje
 	return a.print(struct {
 		schema
 		Name   string `json:"name"`
+		Total  bool   `json:"total,omitempty"`
 		Stored bool   `json:"stored"`
 		Limit  int    `json:"limit"`
-	}{schemaOf("limit"), what, st.Stored, st.Limit}, func(t *table) {
+	}{schemaOf("limit"), s.String(), total, st.Stored, st.Limit}, func(t *table) {
 		if st.Stored {
 			t.row(what, st.Limit)
 		} else {

@@ -89,10 +89,12 @@ func (a *app) root() *cobra.Command {
 		Long: `Show and change what services keep in etcd with etcdkit, and run commands under its locks.
 
 Flags that are given on each command line can be variables: those that etcdctl has too are ETCDCTL_ENDPOINTS,
-ETCDCTL_CACERT, ETCDCTL_USER and so on; ETCDKIT_NAMESPACE, ETCDKIT_PREFIX and ETCDKIT_OUTPUT are the others.
+ETCDCTL_CACERT, ETCDCTL_USER and so on; ETCDKIT_NAMESPACE, ETCDKIT_PREFIX and ETCDKIT_OUTPUT are the others. A
+flag counts more than its variable.
 
-Exit codes: 0 done, 1 not found or in another state, 64 wrong flag or argument, 69 etcd does not answer, 75 no
-permit was granted, 76 the permit was lost, 77 etcd refuses the user, 128+n ended by a signal.`,
+Exit codes: 0 done, 1 not found, in another state, or the result cannot be printed, 64 wrong flag or argument, 69 etcd does not answer, 75 no
+permit was granted, 76 the permit was lost, 77 etcd refuses the user, 128+n ended by a signal: console and export,
+which have no other end, exit with 0 then.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -106,6 +108,7 @@ permit was granted, 76 the permit was lost, 77 etcd refuses the user, 128+n ende
 			return nil
 		},
 	}
+	root.SetHelpCommand(helpOf(root))
 	root.SetIn(a.std.In)
 	root.SetOut(a.std.Out) // before complete: the verb completion keeps it
 	root.SetErr(a.std.Err)
@@ -127,4 +130,31 @@ var verbs = []func(*app) *cobra.Command{
 	(*app).jobs, (*app).requests,
 	(*app).console, (*app).doctor, (*app).export, (*app).bench, (*app).conformance,
 	(*app).man, (*app).version,
+}
+
+// helpOf returns the verb help, which refuses what is no verb.
+func helpOf(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [VERB]",
+		Short: "Show the help of a verb",
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if of, _, err := root.Find(args); err == nil {
+				for _, c := range of.Commands() {
+					if c.IsAvailableCommand() {
+						names = append(names, c.Name())
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			of, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError{fmt.Errorf("%q is no verb; 'etcdkit --help' lists them", strings.Join(args, " "))}
+			}
+			of.InitDefaultHelpFlag()
+			return of.Help()
+		},
+	}
 }

@@ -14,7 +14,7 @@ func (a *app) man() *cobra.Command {
 		Use:   "man DIR",
 		Short: "Write the manual pages of all verbs into a directory",
 		Long: `Write the manual pages of all verbs into a directory, as etcdkit.1, etcdkit-show.1 and so on: for packages,
-or for 'man -M'.`,
+or for 'man -M', which takes the directory above one named man1.`,
 		Example: "etcdkit man /usr/local/share/man/man1",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -115,10 +115,10 @@ func TestManyNamesOnASlowEtcd(t *testing.T) {
 	}
 	c := f.etcd.NewClient(t, nil)
 	sess := testkit.SessionOn(t, c.Client, f.prefix, nil)
-	c.Inject(embedtest.Fault{Method: "Range", Times: -1, Before: func() { time.Sleep(200 * time.Millisecond) }})
+	c.Inject(embedtest.Fault{Method: "Range", Times: -1, Before: func() { time.Sleep(400 * time.Millisecond) }})
 	var out bytes.Buffer
-	a := &app{std: Streams{Out: &out}, output: "table", etcd: connection{timeout: time.Second}}
-	require.NoError(t, a.listElections(ctx, sess)) // it takes two seconds and more
+	a := &app{std: Streams{Out: &out}, output: "table", etcd: connection{timeout: 3 * time.Second}}
+	require.NoError(t, a.listElections(ctx, sess)) // it takes four seconds and more
 	require.Contains(t, out.String(), "web-7")
 }
 

@@ -25,7 +25,7 @@ var exitCodes = []struct {
 	{exitDenied, "etcd refuses the user"},
 	{exitNotRunnable, "the command of run could not be started"},
 	{exitNotFound, "the command of run was not found"},
-	{128 + 15, "128 and the number of the signal that has ended the verb, such as 130 for ^C"},
+	{128 + 15, "128 and the number of the signal that has ended the verb, such as 130 for ^C; 0 for console and export, which have no other end"},
 }
 
 // tree returns the command with all of its verbs, as it is executed.

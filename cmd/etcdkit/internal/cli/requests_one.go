@@ -113,7 +113,7 @@ The outcome is kept for --retain, which should be Options.Retain of the services
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what, text, err := n.read(cmd, a.std.In)
 			if err == nil {
-				err = a.confirm(fmt.Sprintf("Record that request %s of store %s %s", args[1], args[0], text))
+				err = a.confirm(cmd.Context(), fmt.Sprintf("Record that request %s of store %s %s", args[1], args[0], text))
 			}
 			if err != nil {
 				return err
@@ -176,7 +176,7 @@ was done. Processes that have the outcome in their cache may replay it for Optio
 		Example: "etcdkit requests delete -N payments orders c0535e4be2b79ffd/rE6fr...",
 		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.confirm(fmt.Sprintf("Delete request %s of store %s, so that the next duplicate does the work again", args[1], args[0])); err != nil {
+			if err := a.confirm(cmd.Context(), fmt.Sprintf("Delete request %s of store %s, so that the next duplicate does the work again", args[1], args[0])); err != nil {
 				return err
 			}
 			return a.one(cmd.Context(), "requests delete", args[0], nil, func(ctx context.Context, s *idempotency.Store) error {

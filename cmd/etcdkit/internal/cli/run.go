@@ -77,6 +77,9 @@ It runs on Linux only.`,
 			if x.kind, err = x.ask.check(cmd.Flags()); err != nil {
 				return err
 			}
+			if err := checkName(args[0]); err != nil {
+				return err
+			}
 			x.name, x.command = args[0], args[1:]
 			if _, _, err := x.times(); err != nil {
 				return err
@@ -93,7 +96,7 @@ It runs on Linux only.`,
 	f.DurationVar(&x.maxHold, "max-hold", 0, "end the command after so long, and then release the permit")
 	f.DurationVar(&x.ttl, "ttl", 0, "how long etcd keeps the permit after the last renewal (default: 15s, or what --grace needs)")
 	f.BoolVar(&x.endLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
-	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file, which is emptied at the start")
+	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file, which is emptied at the start, unless a flag or an argument is wrong")
 	return cmd
 }
 
@@ -138,7 +141,8 @@ func (a *app) execute(ctx context.Context, x execution) error {
 	}
 	survivePipes()
 	renewed := make(chan struct{}, 1)
-	opts := &concurrency.SessionOptions{TTL: ttl, Margin: margin, Hooks: []observe.Hooks{a.waiting(x.kind), {Event: func(_ context.Context, e observe.Event) {
+	reports := &waitReports{app: a, kind: x.kind}
+	opts := &concurrency.SessionOptions{TTL: ttl, Margin: margin, Hooks: []observe.Hooks{reports.hooks(), {Event: func(_ context.Context, e observe.Event) {
 		if _, ok := e.(observe.LeaseRenewed); ok {
 			select {
 			case renewed <- struct{}{}:
@@ -147,7 +151,8 @@ func (a *app) execute(ctx context.Context, x execution) error {
 		}
 	}}}}
 	return a.open(ctx, "run", opts, func(ctx context.Context, sess *concurrency.Session) error {
-		p, err := x.ask.acquire(ctx, sess, x.kind, x.name, a.etcd.timeout)
+		reports.sess.Store(sess)
+		p, err := a.acquire(ctx, sess, x.ask, x.kind, x.name)
 		if err != nil {
 			return err
 		}

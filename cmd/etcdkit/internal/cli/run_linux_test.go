@@ -164,7 +164,7 @@ func TestRunUsage(t *testing.T) {
 	f := newFixture(t)
 	for want, args := range map[string][]string{
 		"the command follows NAME and --":           {"x", "true"},
-		"COMMAND is missing":                {"x"},
+		"COMMAND is missing":                        {"x"},
 		"--limit and --leader exclude each other":   {"x", "--limit", "3", "--leader", "--", "true"},
 		"--wait and --no-wait exclude each other":   {"x", "-n", "--wait", "3s", "--", "true"},
 		"--ttl 5s is not a number of whole seconds": {"x", "--ttl", "5s", "--", "true"},
@@ -265,7 +265,7 @@ func TestRunWithoutALimit(t *testing.T) {
 		r := f.run(verb...)
 		require.Equal(t, exitFailed, r.code, r.err)
 		require.Contains(t, r.err, "no limit is stored")
-		require.Contains(t, r.err, "etcdkit limit NAME N --create")
+		require.Contains(t, r.err, "etcdkit limit KIND/NAME N --create")
 		require.Empty(t, testkit.Keys(t, f.etcd, f.prefix, ""), "nothing is stored")
 	}
 	sm, err := concurrency.NewSemaphore(f.session("web-7"), "x", 2, nil)

@@ -34,7 +34,7 @@ func unique(verb string) string { return "etcdkit-" + verb + "-" + strings.ToLow
 
 // scratch runs fn with a namespace of its own.
 func (a *app) scratch(ctx context.Context, verb string, fn func(context.Context, *scratch) error) (err error) {
-	config, err := a.etcd.config()
+	config, err := a.etcd.config(ctx)
 	if err != nil {
 		return err
 	}

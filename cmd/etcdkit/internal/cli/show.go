@@ -102,12 +102,27 @@ Standard error says when etcd does not answer.`,
 				if err != nil {
 					return err
 				}
+				if err := hasAny(s, st); err != nil {
+					return err
+				}
 				return a.printQueue(s, st)
 			})
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the state again after each change")
 	return cmd
+}
+
+// hasAny returns an error if etcd has nothing of a queue that has a stored limit if it is in use. A mutex or election
+// that no request uses has nothing in etcd.
+func hasAny(s subject, st concurrency.Status) error {
+	switch {
+	case st.Stored || len(st.Holders)+len(st.Waiters)+st.Foreign > 0:
+		return nil
+	case s.kind == concurrency.KindLimiter && s.key == "":
+		return fmt.Errorf("%s: no total is stored ('etcdkit show %s/KEY' shows a key, 'etcdkit limit %s' the default)", s, s, s)
+	}
+	return fmt.Errorf("%s: %w", s, errNothing)
 }
 
 // watchQueue prints each state until ctx ends.

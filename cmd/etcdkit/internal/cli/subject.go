@@ -67,4 +67,6 @@ func (s subject) resolve(ctx context.Context, sess *concurrency.Session) (subjec
 	return subject{}, usageError{fmt.Errorf("%q has more than one kind: name one of %s", s.name, strings.Join(found, ", "))}
 }
 
+var errNothing = errors.New("etcd has nothing of that name: no limit and no request ('etcdkit ls' lists what it has)")
+
 var errNoQueue = errors.New("etcd has no queue of that name in this namespace; a mutex or election without requests leaves nothing there ('etcdkit ls' lists the others)")

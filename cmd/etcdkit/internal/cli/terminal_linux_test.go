@@ -23,7 +23,7 @@ type screen struct {
 	shown  *lockedBuffer
 }
 
-// terminal starts a shell in which $RUN is `etcdkit run`.
+// terminal starts a shell in which $RUN is `etcdkit run`, and $LIMIT `etcdkit limit`.
 func (f *fixture) terminal() *screen {
 	f.t.Helper()
 	self, err := os.Executable()
@@ -43,7 +43,11 @@ func (f *fixture) terminal() *screen {
 	if path, err := exec.LookPath("bash"); err == nil { // it sends no SIGCONT to a job that runs, as it takes this one for
 		cmd = exec.Command(path, "--norc", "-i")
 	}
-	cmd.Env = append(os.Environ(), asCommand+"=1", "ENV=", "PS1=$ ", fmt.Sprintf("RUN=%s run --endpoints %s --prefix %s -N test", self, strings.Join(f.etcd.Endpoints(), ","), f.prefix))
+	cmd.Env = append(os.Environ(), asCommand+"=1", "ENV=", "PS1=$ ")
+	for _, verb := range []string{"run", "limit"} {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s %s --endpoints %s --prefix %s -N test", strings.ToUpper(verb), self, verb, strings.Join(f.etcd.Endpoints(), ","), f.prefix))
+	}
+
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(f.t, cmd.Start())
@@ -106,4 +110,19 @@ func TestRunOnATerminal(t *testing.T) {
 	require.Eventually(t, func() bool { return len(f.status("x").Holders) == 0 }, testkit.Soon, 10*time.Millisecond, "%s", s.shown)
 	s.types("echo code=$?\n")
 	require.Equal(t, "130", s.shows(`code=(\d+)`))
+}
+
+// ^C ends a question, and the terminal shows again what is typed.
+func TestQuestionsEndWithASignal(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.terminal()
+	for n, c := range [][2]string{{"semaphore/x 0", `pauses semaphore/x in all processes\? \[y/N\] `}, {"semaphore/x --user reader", `password of reader: `}} {
+		s.types("$LIMIT " + c[0] + "\n")
+		s.shows(c[1])
+		s.types("\x03")
+		s.shows(fmt.Sprintf(`(?s)(ended by a signal: interrupt.*?\$ .*?){%d}$`, n+1)) // it is the shell that reads now
+		s.types(fmt.Sprintf("echo code%d=$?\n", n))
+		require.Equal(t, "130", s.shows(fmt.Sprintf(`code%d=(\d+)`, n)), "%s", s.shown)
+	}
 }

@@ -25,7 +25,7 @@ func (a *app) top() *cobra.Command {
 		Long: `Show the queues with the oldest waits first, then those with the most permits in use, and elections last:
 their candidates wait for as long as the leader leads. Rate limiters have no permits. On a terminal the table is drawn again every --every, until the command is interrupted; while
 etcd does not answer, the last one is kept, and says so. Without a terminal it is printed once, or every
---every if that is given. With -o json each state is one line.`,
+--every if that is given; standard error says when etcd does not answer. With -o json each state is one line.`,
 		Example: "etcdkit top -N payments\netcdkit top -N payments --every 10s --rows 50",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,6 +66,12 @@ func (a *app) redraw(ctx context.Context, sess *concurrency.Session, every time.
 		case screen && drawn != nil && code == exitUnreachable && ctx.Err() == nil:
 			failed = fmt.Sprintf("%s UTC: etcd does not answer, and the table is out of date\n", time.Now().UTC().Format(time.TimeOnly))
 			err = nil
+		case again && drawn != nil && code == exitUnreachable && ctx.Err() == nil: // a stream has one state on each line
+			fmt.Fprintf(a.std.Err, "%s UTC: etcd does not answer: %s\n", time.Now().UTC().Format(time.TimeOnly), printable(err.Error()))
+			if err := pausing(ctx, every); err != nil {
+				return err
+			}
+			continue
 		}
 		if err != nil {
 			return err
@@ -77,11 +83,19 @@ func (a *app) redraw(ctx context.Context, sess *concurrency.Session, every time.
 		if _, err := out.Write(table); err != nil || !again {
 			return err
 		}
-		select {
-		case <-time.After(every):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pausing(ctx, every); err != nil {
+			return err
 		}
+	}
+}
+
+// pausing waits, and returns ctx's error if that ends first.
+func pausing(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -62,3 +62,19 @@ func TestTopStream(t *testing.T) {
 	require.Equal(t, 130, execute(ctx, args, Streams{In: strings.NewReader(""), Out: out, Err: io.Discard}))
 	require.NotContains(t, out.String(), "\x1b")
 }
+
+// A stream outlives an outage of etcd, of which standard error tells.
+func TestTopStreamDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.crowd("charge")
+	c := f.etcd.NewClient(t, nil)
+	sess := testkit.SessionOn(t, c.Client, f.prefix, nil)
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	const line = "{\"schema\":\"etcdkit.top/v1\""
+	errs := &stage{acts: []act{{"etcd does not answer", func() { c.Heal() }}}}
+	out := &stage{acts: []act{{line, c.Cut}, {"}\n" + line, func() { cancel(interrupted{syscall.SIGINT}) }}}}
+	a := &app{std: Streams{Out: out, Err: errs}, output: "json", etcd: connection{timeout: time.Second}}
+	require.ErrorIs(t, a.redraw(ctx, sess, 100*time.Millisecond, 5, false, true), context.Canceled)
+}
