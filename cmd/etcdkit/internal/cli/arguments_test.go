@@ -45,6 +45,11 @@ func TestMistakes(t *testing.T) {
 		"etcdkit jobs watch: read status of job \"invoices\": no such job\n'etcdkit jobs' lists":    {exitFailed, []string{"jobs", "watch", "invoices"}},
 		"etcdkit limit: set rate of \"mail\": ":                                                     {exitUsage, []string{"limit", "rate/mail", "0", "--create"}},
 		"'etcdkit limit KIND/NAME N --create' stores a limit for a new one.":                        {exitFailed, []string{"limit", "semaphore/x", "3"}},
+		"etcdkit conformance: --duration 0s is not positive":                                        {exitUsage, []string{"conformance", "--duration", "0", "--yes"}},
+		"etcdkit conformance: --only is empty":                                                      {exitUsage, []string{"conformance", "--only", "", "--yes"}},
+		"etcdkit doctor: --slow -1s is not positive":                                                {exitUsage, []string{"doctor", "--slow", "-1s"}},
+		"etcdkit requests resolve: --done: /dev/zero has more than 1048576 bytes":                   {exitUsage, []string{"requests", "resolve", "orders", "x/y", "--done", "/dev/zero", "--yes"}},
+		"etcdkit requests resolve: --done -: it is empty":                                           {exitUsage, []string{"requests", "resolve", "orders", "x/y", "--done", "-", "--yes"}},
 		"etcdkit help: \"nosuch\" is no verb":                                                       {exitUsage, []string{"help", "nosuch"}},
 	} {
 		args := c.args

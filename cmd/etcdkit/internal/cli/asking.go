@@ -100,6 +100,9 @@ func (a *app) acquire(ctx context.Context, sess *concurrency.Session, ask asking
 		p, err = ask.acquire(ctx, sess, kind, name, a.etcd.timeout)
 		return err
 	})
+	if errors.Is(err, concurrency.ErrLost) || errors.Is(err, concurrency.ErrReleased) { // no permit: it was waiting
+		err = &exitError{exitNotAcquired, fmt.Errorf("the request was removed before it was granted: %w", err)}
+	}
 	return p, err
 }
 

@@ -46,6 +46,12 @@ The exit code is 1 if a promise is broken.`,
 		Example: "etcdkit conformance --list\netcdkit conformance --yes\netcdkit conformance --yes --only Limit,Order,Guard",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case d <= 0:
+				return usageError{fmt.Errorf("--duration %v is not positive", d)}
+			case len(only) == 0 && cmd.Flags().Changed("only"): // as of a variable of a script that is not set
+				return usageError{errors.New("--only is empty")}
+			}
 			all, err := a.promises(only, d)
 			if err != nil {
 				return err

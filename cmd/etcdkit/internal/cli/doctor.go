@@ -65,7 +65,7 @@ func (a *app) doctor() *cobra.Command {
 		Short: "Examine etcd and a namespace: what is wrong, what it means, what to do",
 		Long: `Examine the cluster (each endpoint of --endpoints, its version, leader, alarms and size; whether a majority
 answers) and, with --namespace, what the services keep in it: whether the user may use it, the TTL that
-etcd grants, live sessions and their clocks, foreign keys, lost runs, and requests of unknown outcome.
+etcd grants, live sessions and their clocks, foreign keys, lost runs, jobs that no process starts, and requests of unknown outcome.
 
 Each finding is OK, WARN or FAIL. A check that the user may not make, or that etcd does not answer within
 --command-timeout, is a finding, and the others are made. doctor opens one session and closes it, and
@@ -73,6 +73,9 @@ changes nothing else. The exit code is 0 if nothing has failed, 1 if something h
 		Example: "etcdkit doctor -N payments\netcdkit doctor --endpoints etcd-1:2379,etcd-2:2379,etcd-3:2379 -o json",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if d.slow <= 0 {
+				return usageError{fmt.Errorf("--slow %v is not positive", d.slow)}
+			}
 			found := d.examine(cmd.Context())
 			if err := cmd.Context().Err(); err != nil {
 				return err

@@ -314,7 +314,7 @@ func (d *doctor) unknownRequests(ctx context.Context) (found []finding) {
 func unknown(name string, read, refused, open int) []finding {
 	switch {
 	case refused > 0:
-		return one(levelWarn, "Their duplicates are refused until an operator finds out what was done: 'etcdkit requests list --state unknown', 'etcdkit requests resolve'.", "store %s: %d of %d requests have an unknown outcome", name, refused, read)
+		return one(levelWarn, "Their duplicates are refused until an operator finds out what was done: 'etcdkit requests list STORE --state unknown', 'etcdkit requests resolve'.", "store %s: %d of %d requests have an unknown outcome", name, refused, read)
 	case open > 0:
 		return one(levelOK, "", "store %s: %d of %d requests were lost, and their next duplicates repeat them", name, open, read)
 	}

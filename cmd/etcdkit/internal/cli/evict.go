@@ -27,7 +27,7 @@ func (a *app) evict() *cobra.Command {
 
 A waiter is removed from the queue. A holder is asked to stop, and evict waits until it has released its
 permit: 'etcdkit run' ends its command then, and a program stops if it watches Permit.StopRequested. If
-the holder does not, evict ends with the code 75, and nothing has changed.
+the holder does not, evict ends with the code 75: the holder stays asked, and may still release its permit.
 
 With --force the permit is taken from a holder at once. Then the next request may be admitted while the
 former holder still works: only a fencing token or a guard excludes its effects.`,

@@ -179,7 +179,7 @@ func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *conc
 	if err := by.ReleaseID(ctx, id); err != nil {
 		return err
 	}
-	for _, r := range append(st.Holders, st.Waiters...) {
+	for _, r := range st.Holders { // the process of one that waits may live, and would queue anew on another lease
 		if r.ID == id && strings.HasPrefix(r.Owner, holdOwner) { // no process has this lease
 			if _, err := client.Revoke(ctx, r.Lease); err != nil {
 				return fmt.Errorf("%s: released, but its lease could not be revoked, and expires: %w", s, err)

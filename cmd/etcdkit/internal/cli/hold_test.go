@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -136,4 +137,18 @@ func TestHoldThatCannotBePrinted(t *testing.T) {
 	require.Equal(t, exitFailed, execute(testkit.Context(t), args, Streams{In: strings.NewReader(""), Out: full{}, Err: &errs}))
 	require.Contains(t, errs.String(), "its token cannot be printed: no space left on device; it is released")
 	require.Empty(t, f.status("x").Holders)
+}
+
+// A request that is removed while it waits has never had a permit: its exit code is not that of a lost one.
+func TestHoldIsRemovedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.run("hold", "-N", "test", "x", "--id", "a", "--for", "30m")
+	require.Zero(t, r.code, r.err)
+	errs := &signalled{at: "waiting for mutex/x", do: sync.OnceFunc(func() {
+		require.Zero(t, f.run("release", "-N", "test", "x", "--id", "b").code)
+	})}
+	args := []string{"hold", "x", "--id", "b", "--for", "30m", "-N", "test", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}
+	require.Equal(t, exitNotAcquired, execute(testkit.Context(t), args, Streams{In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: errs}))
+	require.Contains(t, errs.String(), "the request was removed before it was granted")
 }

@@ -108,7 +108,8 @@ prefix of the namespace: ls, show, top, elections, jobs, jobs history, jobs watc
 requests stats, requests get, limit without a number, export, and console without --write.
 
 Verbs that end or delete something ask for confirmation on a terminal. Without a terminal they need
-` + "`--yes`" + `.
+` + "`--yes`" + `. release, which is for
+scripts, does not ask: an ID is known to its caller.
 
 ## Exit codes
 

@@ -94,6 +94,9 @@ type resolution struct {
 	retain       time.Duration
 }
 
+// mostResult bounds what is read of a result, in bytes: etcd takes no larger request.
+const mostResult = 1 << 20
+
 func (a *app) requestResolve() *cobra.Command {
 	var n resolution
 	cmd := &cobra.Command{
@@ -102,7 +105,7 @@ func (a *app) requestResolve() *cobra.Command {
 		Long: `Record the outcome of a request of unknown outcome: one whose process died during the work.
 
 --done FILE: it was done, with the content of FILE as its result: JSON for idempotency.Do, the bytes of
-Response.Encode for idemhttp, those of Encode for idemgrpc; - is standard input. The result is stored
+Response.Encode for idemhttp, those of Encode for idemgrpc; - is standard input. It is not empty. The result is stored
 without a Codec: if the services have one, resolve such requests in a program with the same Options.
 --failed TEXT: it failed for good; duplicates get this failure. The text is stored in plain text.
 --not-done: nothing was done; the next duplicate does the work.
@@ -156,13 +159,26 @@ func (n resolution) read(cmd *cobra.Command, stdin io.Reader) (idempotency.Resol
 	case n.notDone:
 		return idempotency.NotDone(), "was not done, so that the next duplicate does the work", nil
 	}
-	read := func() ([]byte, error) { return os.ReadFile(n.done) }
+	read := func() ([]byte, error) {
+		f, err := os.Open(n.done)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		return io.ReadAll(io.LimitReader(f, mostResult+1))
+	}
 	if n.done == "-" {
-		read = func() ([]byte, error) { return io.ReadAll(stdin) }
+		read = func() ([]byte, error) { return io.ReadAll(io.LimitReader(stdin, mostResult+1)) }
 	}
 	result, err := read()
+	if len(result) > mostResult {
+		err = fmt.Errorf("%s has more than %d bytes", n.done, mostResult)
+	}
 	if err != nil {
 		return idempotency.Resolution{}, "", usageError{fmt.Errorf("--done: %w", err)}
+	}
+	if len(result) == 0 { // as of a producer in a pipe that has failed
+		return idempotency.Resolution{}, "", usageError{fmt.Errorf("--done %s: it is empty; duplicates would get an empty result", n.done)}
 	}
 	return idempotency.WasDone(result), fmt.Sprintf("was done, with a result of %d bytes", len(result)), nil
 }

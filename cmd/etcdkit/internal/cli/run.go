@@ -51,14 +51,14 @@ can be read. And those of every permit (docs/guarantees.md, exceptions): it is t
 evict --force'), its lease or presence key is removed by hand, a leader of etcd is stopped and continued,
 a machine is paused with its clocks.
 
-The command gets standard input, the open files that this process was started with, and the signals that
-this process gets; one that is stopped is continued by SIGINT, SIGTERM, SIGHUP and SIGQUIT, to end. ^C and ^\
+The command gets standard input, the open files that this process was started with, and what this process
+gets of SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP and SIGCONT; one that is stopped is continued by SIGINT, SIGTERM, SIGHUP and SIGQUIT, to end. ^C and ^\
 of a terminal reach the command by themselves and are not passed on; nor is such a signal of 'kill', while
 this process is in the foreground of its terminal: send SIGTERM. These four signals, while this process waits
 for the permit, withdraw the request. ^Z stops the command alone: the permit is kept, and SIGCONT to this
 process continues the command, if the permit has not been lost.
 
-The environment of the command has, besides its own: ETCDKIT_KIND, ETCDKIT_NAME, ETCDKIT_NAMESPACE;
+The environment of the command has, besides its own: ETCDKIT_KIND, ETCDKIT_NAME, ETCDKIT_NAMESPACE, ETCDKIT_PREFIX;
 ETCDKIT_TOKEN, the fencing token; ETCDKIT_GUARD_KEY and ETCDKIT_GUARD_MOD_REVISION, for a Txn that takes
 effect only while the permit exists.
 
@@ -245,7 +245,7 @@ func names(all []guard.Process) string {
 func (x execution) environment(a *app, p *concurrency.Permit) []string {
 	guard := p.Guard()
 	own := []string{
-		"ETCDKIT_KIND=" + string(x.kind), "ETCDKIT_NAME=" + x.name, "ETCDKIT_NAMESPACE=" + a.etcd.namespace,
+		"ETCDKIT_KIND=" + string(x.kind), "ETCDKIT_NAME=" + x.name, "ETCDKIT_NAMESPACE=" + a.etcd.namespace, "ETCDKIT_PREFIX=" + a.etcd.prefix,
 		fmt.Sprintf("ETCDKIT_TOKEN=%d", p.Token()), "ETCDKIT_GUARD_KEY=" + string(guard.KeyBytes()),
 		fmt.Sprintf("ETCDKIT_GUARD_MOD_REVISION=%d", p.Token()), // the guard compares with it
 	}
