@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -306,26 +307,46 @@ func TestRunOutlivesItsReader(t *testing.T) {
 	require.FileExists(t, done, "what was left, and reported to nobody, ran to its end")
 }
 
-// The command has the files that its caller has opened for it, at their places.
+// The command has the files that its caller has opened for it, at their places, and no others: the same as
+// without etcdkit.
 func TestRunPassesFilesOn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	dir := t.TempDir()
-	script := fmt.Sprintf(`exec "$@" 3>%[1]s/three 4>%[1]s/four 9>%[1]s/nine`, dir)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command("sh", "-c", script, "sh", self, "run", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix, "-N", "test", "x", "--",
-		"sh", "-c", "echo three >&3; echo four >&4; echo nine >&9; readlink /proc/$$/fd/* 2>/dev/null; true")
-	cmd.Env = append(os.Environ(), asCommand+"=1")
-	var errs, out bytes.Buffer
-	cmd.Stderr, cmd.Stdout = &errs, &out
-	require.NoError(t, cmd.Run(), "%s", &errs)
+	dir := t.TempDir()
+	// open runs a command with files of the caller's, and returns the files that it has.
+	open := func(by ...string) (files []string) {
+		script := fmt.Sprintf(`exec "$@" 3>%[1]s/three 4>%[1]s/four 9>%[1]s/nine`, dir)
+		cmd := exec.Command("sh", append(append([]string{"-c", script, "sh"}, by...),
+			"sh", "-c", "echo three >&3; echo four >&4; echo nine >&9; exec ls -l /proc/self/fd")...)
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		var errs, out bytes.Buffer
+		cmd.Stderr, cmd.Stdout = &errs, &out
+		require.NoError(t, cmd.Run(), "%s", &errs)
+		for line := range strings.Lines(out.String()) {
+			before, target, ok := strings.Cut(strings.TrimSpace(line), " -> ")
+			if !ok || strings.HasPrefix(target, "/proc/") { // the directory that ls reads
+				continue
+			}
+			if kind, _, ok := strings.Cut(target, ":["); ok {
+				target = kind // each run has pipes of its own
+			}
+			files = append(files, before[strings.LastIndexByte(before, ' ')+1:]+" "+target)
+		}
+		slices.Sort(files)
+		return files
+	}
+	alone := open()
+	for _, want := range []string{"1 pipe", "2 pipe", "3 " + dir + "/three", "4 " + dir + "/four", "9 " + dir + "/nine"} {
+		require.Contains(t, alone, want)
+	}
+	require.Equal(t, alone, open(self, "run", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix, "-N", "test", "x", "--"))
 	for _, name := range []string{"three", "four", "nine"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.Equal(t, name+"\n", string(text))
 	}
-	require.Equal(t, 2, strings.Count(out.String(), "pipe:"), "of pipes it has its standard output and error, and none of the guard's")
 }
 
 // A job that a script has started in the background is not ended by SIGINT, nor is its command.
