@@ -41,6 +41,7 @@ type doctor struct {
 	client *clientv3.Client
 	now    func() time.Time
 	slow   time.Duration
+	old    int64                // how many revisions are too many to be kept
 	sess   *concurrency.Session // of the check "session", or nil
 	mute   bool                 // no endpoint answers
 	cut    bool                 // no majority answers, without which nothing of a namespace can be read
@@ -48,7 +49,7 @@ type doctor struct {
 
 // checks are the checks of the cluster and, if one is named, of a namespace.
 func (d *doctor) checks() []check {
-	all := []check{{"endpoint", d.endpoints}, {"auth", d.auth}, {"majority", d.majority}}
+	all := []check{{"endpoint", d.endpoints}, {"auth", d.auth}, {"majority", d.majority}, {"compaction", d.compaction}, {"leases", d.leases}}
 	if d.app.etcd.namespace == "" {
 		return append(all, check{"namespace", func(context.Context) []finding {
 			return one(levelWarn, "Add --namespace to examine what the services keep in it; 'etcdkit ls' lists the namespaces.", "not examined")
@@ -59,12 +60,12 @@ func (d *doctor) checks() []check {
 }
 
 func (a *app) doctor() *cobra.Command {
-	d := &doctor{app: a, now: time.Now}
+	d := &doctor{app: a, now: time.Now, old: manyRevisions}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine etcd and a namespace: what is wrong, what it means, what to do",
-		Long: `Examine the cluster (each endpoint of --endpoints, its version, leader, alarms and size; whether a majority
-answers) and, with --namespace, what the services keep in it: whether the user may use it, the TTL that
+		Long: `Examine the cluster (each endpoint of --endpoints, its version, leader, alarms and size; whether users are
+checked, a majority answers, old revisions are compacted; how many leases there are) and, with --namespace, what the services keep in it: whether the user may use it, the TTL that
 etcd grants, live sessions and their clocks, foreign keys, lost runs, jobs that no process starts, and requests of unknown outcome.
 
 Each finding is OK, WARN or FAIL. A check that the user may not make, or that etcd does not answer within

@@ -161,14 +161,19 @@ func agreement(answers []answer) (found []finding) {
 	return nil
 }
 
+// key is one that the user may read: of the namespace, or the beginning of all of them.
+func (d *doctor) key() (string, error) {
+	if space, err := d.app.etcd.space(); err == nil {
+		return space.Root(), nil
+	}
+	return keyspace.Namespaces(d.app.etcd.prefix)
+}
+
 // majority reads with a majority, as each admission does.
 func (d *doctor) majority(ctx context.Context) []finding {
 	const times = 5
 	var least, most time.Duration
-	key, err := keyspace.Namespaces(d.app.etcd.prefix)
-	if space, e := d.app.etcd.space(); e == nil {
-		key = space.Root()
-	}
+	key, err := d.key()
 	if err != nil {
 		return one(levelFail, "Correct --prefix.", "%v", err)
 	}

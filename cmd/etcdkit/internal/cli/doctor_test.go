@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -25,6 +27,10 @@ import (
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	f.also = []pattern{ // a cluster of the user's has any number of revisions
+		{regexp.MustCompile(`(OK|WARN)  compaction: .*\n(  Each acquire .*\n)?`), "OK  compaction: fewer than 200000 revisions are kept\n"},
+		{regexp.MustCompile(`"level":"(OK|WARN)","check":"compaction",[^}]*`), `"level":"OK","check":"compaction","text":"fewer than 200000 revisions are kept"`},
+	}
 	ctx := testkit.Context(t)
 	f.shell("doctor --slow 1m")
 	f.shell("doctor -N test --slow 1m")
@@ -128,6 +134,8 @@ func TestDoctorWithoutPermission(t *testing.T) {
 	_, by := findings(t, r)
 	require.Contains(t, by["auth"], "OK users are checked")
 	require.Contains(t, by["session"], "OK a session was opened")
+	require.Contains(t, by["compaction"], "OK ")
+	require.Contains(t, by["leases"], "OK ")
 
 	r = doctor("other:secret")
 	require.Equal(t, exitFailed, r.code, r.out)
@@ -154,6 +162,30 @@ func TestDoctorNoSpace(t *testing.T) {
 	_, by := findings(t, r)
 	require.Contains(t, by["endpoint"], "FAIL "+etcd.Endpoints()[0]+": alarm NOSPACE")
 	require.NoError(t, etcd.SetNoSpace(testkit.Context(t), false))
+}
+
+// etcd is asked whether it still has an old revision.
+func TestDoctorCompaction(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, nil)
+	ctx := testkit.Context(t)
+	a := &app{}
+	a.etcd.prefix = "/doctor"
+	d := &doctor{app: a, client: etcd.Client(), old: 10}
+	require.Equal(t, levelOK, d.compaction(ctx)[0].Level, "there are not so many")
+	var at int64
+	for range 20 {
+		resp, err := etcd.Client().Put(ctx, "/doctor/x", "")
+		require.NoError(t, err)
+		at = resp.Header.Revision
+	}
+	require.Equal(t, levelWarn, d.compaction(ctx)[0].Level)
+	_, err := etcd.Client().Compact(ctx, at-10)
+	require.NoError(t, err)
+	require.Equal(t, levelWarn, d.compaction(ctx)[0].Level, "the revision that was compacted to is kept")
+	_, err = etcd.Client().Compact(ctx, at-9)
+	require.NoError(t, err)
+	require.Equal(t, levelOK, d.compaction(ctx)[0].Level)
 }
 
 func TestDoctorInterrupted(t *testing.T) {
@@ -215,6 +247,12 @@ func TestVerdicts(t *testing.T) {
 		"a run lost":           {lost("j", []schedlock.Record{{State: schedlock.RunDone}, {State: schedlock.RunLost}}), levelWarn, "1 of 2"},
 		"unknown and refused":  {unknown("s", 10, 2, 3), levelWarn, "2 of 10"},
 		"unknown and repeated": {unknown("s", 10, 0, 3), levelOK, "3 of 10"},
+		"few revisions":        {history(1000, nil, 1000), levelOK, "fewer than 1000"},
+		"compacted":            {history(1000, rpctypes.ErrCompacted, 5000), levelOK, "are compacted"},
+		"not compacted":        {history(1000, nil, 5000), levelWarn, "more than 1000"},
+		"history not readable": {history(1000, rpctypes.ErrPermissionDenied, 5000), levelWarn, "old revisions"},
+		"one lease":            {leased(1), levelOK, "1 lease in"},
+		"many leases":          {leased(30_000), levelWarn, "30000 leases"},
 		"slow":                 {status(1, 7).findings(time.Second), levelWarn, "slow"},
 	} {
 		var worst finding

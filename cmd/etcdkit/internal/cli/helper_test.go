@@ -129,8 +129,9 @@ var patterns = []pattern{
 	{regexp.MustCompile(`\b2h59m\d+s\b`), "2h59m59s"},
 	{regexp.MustCompile(`\bterm \d+`), "term 2"},
 	{regexp.MustCompile(`\b\d+ live sessions`), "8 live sessions"}, // one that is being closed may count
+	{regexp.MustCompile(`\b\d+ leases? in`), "14 leases in"},
 	{regexp.MustCompile(`\d+\.\d MiB`), "20.5 MiB"},
-	{regexp.MustCompile(`\b\d+s\b`), "2s"},
+	{regexp.MustCompile(`(  |oldest by \S+ for )\d+s\b`), "${1}2s"}, // measured: others are of flags and settings
 	{regexp.MustCompile(` {2,}`), "  "},
 }
 
