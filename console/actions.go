@@ -62,9 +62,9 @@ func (o order) targeted(s subject) bool {
 	switch o.Verb {
 	case SetLimit:
 		return o.Target == "" || o.Target == total && s.kind == concurrency.KindLimiter && s.key == ""
-	case RequestStop, Evict:
+	case RequestStop, Evict, Unlock:
 		token, err := strconv.ParseInt(o.Target, 10, 64)
-		return err == nil && token > 0 && strconv.FormatInt(token, 10) == o.Target
+		return err == nil && token > 0 && strconv.FormatInt(token, 10) == o.Target || o.Verb == Unlock && o.Target == ""
 	case Pause, Resume, Trigger:
 		return o.Target == ""
 	}
@@ -291,30 +291,18 @@ func (c *console) setLimit(ctx context.Context, s subject, o order) error {
 	return of.SetLimit(ctx, n)
 }
 
-// unlock ends the run that the page has shown, by its tick, or a cooldown. A run that begins between the look
-// at the job and its end is ended as well: Unlock has no condition.
-func unlock(ctx context.Context, l *schedlock.Locker, name, tick, reason string) error {
-	records, err := l.History(ctx, name)
-	if err != nil {
-		return err
-	}
-	active := ""
-	for _, r := range records {
-		if r.State == schedlock.RunActive {
-			active = tickText(r.Tick)
-		}
-	}
+// unlock ends the run that the page has shown, by its token, or a cooldown, if there is none.
+func unlock(ctx context.Context, l *schedlock.Locker, name, target, reason string) error {
+	token, _ := strconv.ParseInt(target, 10, 64) // it is checked, or empty
+	err := l.Unlock(ctx, name, reason, schedlock.OnlyRun(token))
 	switch {
-	case active == tick:
-		return l.Unlock(ctx, name, reason)
-	case active == "":
-		return changed{fmt.Errorf("the run of %s has ended meanwhile; nothing was unlocked", tick)}
+	case !errors.Is(err, schedlock.ErrNotRunning):
+		return err
+	case token == 0:
+		return changed{errors.New("the job does not cool down any more, or a run is active by now; nothing was unlocked")}
 	}
-	return changed{fmt.Errorf("another run is active by now, that of %s; nothing was unlocked", active)}
+	return changed{fmt.Errorf("the run with token %d has ended meanwhile; nothing was unlocked, also if another run is active by now", token)}
 }
-
-// tickText is a tick as links and forms have it.
-func tickText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // trigger has a job run now, and waits until a process has started it.
 func trigger(ctx context.Context, l *schedlock.Locker, name, reason string) error {

@@ -34,7 +34,7 @@ var needs = map[Verb]need{
 	Evict:       {"End the request with token %s at once. If it holds a permit, the next request may be admitted while its work still runs.", "End it", false},
 	Pause:       {"Keep the job from starting, in all processes, until it is resumed. An active run is not affected.", "Pause", true},
 	Resume:      {"Let the job start again, from its next tick on.", "Resume", false},
-	Unlock:      {"End the active run of %s by force. Another run may start while its work still runs. If another run is active by then, nothing is done.", "Unlock", true},
+	Unlock:      {"End the run with token %s by force. Another run may start while its work still runs. If that run has ended by then, nothing is done.", "Unlock", true},
 	Trigger:     {"Ask the processes of the job to run it now, once, as a tick of its own.", "Run now", false},
 	Resolve:     {"Record what the lost attempt has done. Find that out first: duplicates get this outcome.", "Record the outcome", false},
 	Delete:      {"Delete the record: the next duplicate runs the request again.", "Delete", false},

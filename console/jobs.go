@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,6 +125,7 @@ type runRow struct {
 	State, Owner, Error, By string
 	Took                    string
 	Attempt                 int
+	Token                   int64 // while it is active
 	Bad, Skipped            bool
 
 	end time.Time
@@ -140,8 +142,11 @@ func runsOf(j *fleet.Job) (rows []runRow) {
 			Tick: time.UnixMilli(tick), State: run.State, Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt,
 			Start: when(r.StartMS), end: when(r.EndMS), Took: "–",
 		}
-		if j.Lost(run) {
+		switch {
+		case j.Lost(run):
 			row.State = string(schedlock.RunLost)
+		case run.State == record.RunRunning:
+			row.Token = j.Token()
 		}
 		row.Bad = row.State == string(schedlock.RunLost) || row.State == record.RunFailed
 		if !row.end.IsZero() {
@@ -228,7 +233,7 @@ type jobView struct {
 	Paused                *record.Pause
 	PausedSince           time.Time
 	Locked                bool
-	Active                string      // tick of the active run, or ""
+	Active                string      // token of the active run, or ""
 	Ticks                 []time.Time // the next ones
 	Overdue               time.Time   // since when no process starts it, or zero
 	Processes             []processRow
@@ -261,10 +266,8 @@ func readJob(q request) (any, quality, error) {
 			Name: name, State: stateOf(j), Settings: j.Settings, Known: true, Locked: j.Running() || j.Cooling,
 			Ticks: nextOf(j, shownTicks), Overdue: overdueSince(j, time.Now()), Processes: processesOf(runs), runs: withSkipped(runs, j.Period),
 		}
-		for tick, run := range j.Runs {
-			if run.State == record.RunRunning && !j.Lost(run) {
-				v.Active = tickText(time.UnixMilli(tick))
-			}
+		if j.Running() {
+			v.Active = strconv.FormatInt(j.Token(), 10)
 		}
 		if !v.Overdue.IsZero() && len(runs) > 0 {
 			v.runs = append([]runRow{skippedSince(runs[0], j.Period, v.Overdue, time.Now())}, v.runs...)

@@ -62,7 +62,7 @@ type Action struct {
 	// requests/orders. It is empty for a page that shows several of them. What exists has one name: others
 	// are refused.
 	Name string
-	// Target is the token of the request, the reference of the record, the tick of the run that Unlock ends,
+	// Target is the token of the request, or of the run that Unlock ends, the reference of the record,
 	// or "total" where SetLimit changes the total of a limiter. It is empty where there is none: for a cooldown
 	// that Unlock ends, and where SetLimit changes another limit than a total. It is empty as well when
 	// a page asks whether to offer an action on its requests, records or run.

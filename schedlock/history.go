@@ -38,6 +38,7 @@ type Record struct {
 	Tick    time.Time
 	State   State
 	Attempt int
+	Token   int64  // the run's fencing token while it is active, otherwise 0
 	Owner   string // the process that started it
 	Start   time.Time
 	End     time.Time // zero if none is recorded
@@ -113,8 +114,11 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 	}
 	if ended, ok := j.open[kv.ModRevision]; ok && r.State == record.RunRunning {
 		out.State, out.End, out.Error = RunUnconfirmed, time.UnixMilli(ended.EndMS), ended.Error
-	} else if r.State == record.RunRunning && (len(lock) == 0 || lock[0].CreateRevision != kv.ModRevision) {
+	} else if r.State == record.RunRunning && tokenOf(lock) != kv.ModRevision {
 		out.State = RunLost
+	}
+	if out.State == RunActive {
+		out.Token = kv.ModRevision
 	}
 	return out, true
 }
@@ -124,6 +128,7 @@ type Status struct {
 	Job     string
 	Last    *Record // of the latest tick, or nil
 	Running bool    // a run is active
+	Token   int64   // its fencing token, or 0
 	// CoolingDown reports whether AtLeast keeps the job from starting.
 	CoolingDown bool
 	Paused      *Pause // or nil
@@ -163,7 +168,7 @@ func (l *Locker) status(ctx context.Context, name string) (Status, error) {
 	case !j.exists(kvs[5]):
 		return Status{}, ErrUnknownJob
 	}
-	out := Status{Job: name, Running: len(kvs[0]) > 0, CoolingDown: len(kvs[2]) > 0, Paused: pauseOf(kvs[3])}
+	out := Status{Job: name, Running: len(kvs[0]) > 0, Token: tokenOf(kvs[0]), CoolingDown: len(kvs[2]) > 0, Paused: pauseOf(kvs[3])}
 	if len(kvs[1]) > 0 {
 		if r, ok := j.record(kvs[1][0], kvs[0]); ok {
 			out.Last = &r

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -99,21 +100,39 @@ func (l *Locker) known(ctx context.Context, name string) error {
 	return err
 }
 
+// UnlockOption configures a call of Unlock.
+type UnlockOption func(*unlocking)
+
+type unlocking struct{ only *int64 }
+
+// OnlyRun lets Unlock end only the run with this token, the one that the caller has looked at
+// (Status.Token, Record.Token); with the token 0, only a cooldown. If another run is active by then,
+// or none, Unlock returns ErrNotRunning and changes nothing.
+func OnlyRun(token int64) UnlockOption { return func(u *unlocking) { u.only = &token } }
+
 // Unlock ends the active run of a job by force, with a reason, and lets the job start again. The
 // run's context ends with ErrUnlocked when its process receives the event, possibly after another
 // run has started. Unlock ends a cooldown (AtLeast), too. The tick is not started again, whatever
-// Retries allows. Unlock returns ErrNotRunning if the job neither runs nor cools down, and
-// ErrInvalid if the name or the reason is out of range. After ErrClosed, ctx's error or an error of
-// etcd's the run may be ended or not.
-func (l *Locker) Unlock(ctx context.Context, name, reason string) error {
+// Retries allows. Which run is active can change between the look at it and the call: pass OnlyRun.
+// Unlock returns ErrNotRunning if the job neither runs nor cools down, or if OnlyRun excludes what it
+// does, and ErrInvalid if the name, the reason or an option is out of range. After ErrClosed, ctx's
+// error or an error of etcd's the run may be ended or not.
+func (l *Locker) Unlock(ctx context.Context, name, reason string, opts ...UnlockOption) error {
+	var u unlocking
+	for i, o := range opts {
+		if o == nil {
+			return fmt.Errorf("unlock job %q: %w", name, invalid("Option %d is nil", i+1))
+		}
+		o(&u)
+	}
 	err := cmp.Or(engine.CheckReason(reason), checkName(name))
 	if err == nil {
-		err = l.unlock(ctx, name, reason)
+		err = l.unlock(ctx, name, reason, u)
 	}
 	return l.about("unlock", name, err)
 }
 
-func (l *Locker) unlock(ctx context.Context, name, reason string) error {
+func (l *Locker) unlock(ctx context.Context, name, reason string, u unlocking) error {
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	keys := l.space.Job(name)
@@ -124,7 +143,7 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 		return err
 	}
 	lock, cooldown := kvs[0], kvs[1]
-	if len(lock) == 0 && len(cooldown) == 0 {
+	if len(lock) == 0 && len(cooldown) == 0 || u.only != nil && tokenOf(lock) != *u.only {
 		return ErrNotRunning
 	}
 	if len(cooldown) > 0 {
@@ -135,7 +154,7 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 			return nil
 		}
 	}
-	token := lock[0].CreateRevision
+	token := tokenOf(lock)
 	// The run record was written with the lock. The tick is read from its key, not from the lock's
 	// value, which may be damaged: the tick must not start again in any case.
 	run, err := l.get(ctx, func() []clientv3.Op {
@@ -156,4 +175,12 @@ func (l *Locker) unlock(ctx context.Context, name, reason string) error {
 		return ErrNotRunning
 	}
 	return joinEnd(ctx, err)
+}
+
+// tokenOf returns the token of the run that has the lock, or 0.
+func tokenOf(lock []*mvccpb.KeyValue) int64 {
+	if len(lock) == 0 {
+		return 0
+	}
+	return lock[0].CreateRevision
 }

@@ -217,6 +217,49 @@ func TestPauseAndResumeAtTheSameTime(t *testing.T) {
 	require.Nil(t, st.Paused)
 }
 
+// With OnlyRun, Unlock ends the run that the caller has looked at, or nothing.
+func TestUnlockOnlyRun(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	unlock := func(token int64) error { return b.Unlock(ctx, "job", "for a test", schedlock.OnlyRun(token)) }
+	token := func() int64 {
+		t.Helper()
+		st, err := b.Status(ctx, "job")
+		require.NoError(t, err)
+		return st.Token
+	}
+	end := make(chan struct{}, 1)
+	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)), schedlock.AtLeast(time.Minute))
+	first := got(t, started, "it starts")
+	require.Equal(t, first.Token(), token())
+	h, err := b.History(ctx, "job")
+	require.NoError(t, err)
+	require.Equal(t, first.Token(), h[0].Token)
+	require.ErrorIs(t, unlock(0), schedlock.ErrNotRunning, "it does not only cool down")
+	end <- struct{}{}
+	got(t, done, "it ends")
+	require.Zero(t, token())
+	require.ErrorIs(t, unlock(first.Token()), schedlock.ErrNotRunning, "it has ended")
+	st, err := b.Status(ctx, "job")
+	require.NoError(t, err)
+	require.True(t, st.CoolingDown, "the cooldown is not ended either")
+	require.NoError(t, unlock(0))
+
+	started, done = do(ctx, a.Locker, "job", end, schedlock.Tick(tick(2)), schedlock.AtLeast(time.Minute))
+	second := got(t, started, "another one starts")
+	require.ErrorIs(t, unlock(first.Token()), schedlock.ErrNotRunning)
+	require.ErrorIs(t, unlock(0), schedlock.ErrNotRunning)
+	require.NoError(t, second.Check(ctx), "it goes on")
+	require.NoError(t, unlock(second.Token()))
+	require.ErrorIs(t, got(t, done, "it is lost").err, schedlock.ErrUnlocked)
+	h, err = b.History(ctx, "job")
+	require.NoError(t, err)
+	require.Equal(t, []any{schedlock.RunUnlocked, int64(0), int64(0)}, []any{h[0].State, h[0].Token, h[1].Token})
+	require.ErrorIs(t, b.Unlock(ctx, "job", "", nil), schedlock.ErrInvalid)
+}
+
 // A lock whose value is damaged is unlocked like any other, and its tick stays closed.
 func TestUnlockDamaged(t *testing.T) {
 	t.Parallel()

@@ -122,6 +122,9 @@ func (j *Job) Forgotten() bool { return j.keys == j.floors }
 // Running reports whether a run is active.
 func (j *Job) Running() bool { return j.lock != 0 }
 
+// Token is that of the active run, or 0.
+func (j *Job) Token() int64 { return j.lock }
+
 // Lost reports whether a run was lost: it is recorded as running, and the lock is not its own.
 func (j *Job) Lost(r Run) bool { return r.State == record.RunRunning && r.mod != j.lock }
 

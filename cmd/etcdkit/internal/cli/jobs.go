@@ -51,6 +51,7 @@ type shownJob struct {
 	schema
 	Name        string      `json:"name"`
 	Running     bool        `json:"running"`
+	Token       number      `json:"token,omitempty"` // of the active run
 	CoolingDown bool        `json:"cooling_down"`
 	Paused      *shownPause `json:"paused,omitempty"`
 	Settings    string      `json:"settings,omitempty"` // of the live processes that use it
@@ -65,7 +66,7 @@ type shownPause struct {
 }
 
 func showJob(st schedlock.Status, now time.Time) shownJob {
-	j := shownJob{schema: schemaOf("job"), Name: st.Job, Running: st.Running, CoolingDown: st.CoolingDown, Settings: st.Settings, Next: nextFire(st, now)}
+	j := shownJob{schema: schemaOf("job"), Name: st.Job, Running: st.Running, Token: number(st.Token), CoolingDown: st.CoolingDown, Settings: st.Settings, Next: nextFire(st, now)}
 	if st.Paused != nil {
 		j.Paused = &shownPause{st.Paused.By, st.Paused.Reason, st.Paused.Since.UTC()}
 	}

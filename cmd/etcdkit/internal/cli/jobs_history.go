@@ -20,6 +20,7 @@ type shownRun struct {
 	Tick    time.Time       `json:"tick"`
 	State   schedlock.State `json:"state"`
 	Attempt int             `json:"attempt,omitempty"`
+	Token   number          `json:"token,omitempty"` // while it is active
 	Owner   string          `json:"owner,omitempty"`
 	Start   time.Time       `json:"start,omitzero"`
 	End     time.Time       `json:"end,omitzero"`
@@ -36,7 +37,7 @@ type skippedTicks struct {
 }
 
 func showRun(r schedlock.Record) shownRun {
-	s := shownRun{Tick: r.Tick.UTC(), State: r.State, Attempt: r.Attempt, Owner: r.Owner, Start: r.Start.UTC(), Error: r.Error, By: r.By}
+	s := shownRun{Tick: r.Tick.UTC(), State: r.State, Attempt: r.Attempt, Token: number(r.Token), Owner: r.Owner, Start: r.Start.UTC(), Error: r.Error, By: r.By}
 	if !r.End.IsZero() {
 		s.End, s.Took = r.End.UTC(), new(seconds(max(0, r.End.Sub(r.Start))))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -60,26 +61,79 @@ func (a *app) jobResume() *cobra.Command {
 
 func (a *app) jobUnlock() *cobra.Command {
 	var reason string
+	var token int64
 	cmd := &cobra.Command{
 		Use:   "unlock NAME",
 		Short: "End the active run of a job by force, or its cooldown",
 		Long: `End the active run of a job, and its cooldown (AtLeast), so that the job can start again. The tick is not
 started again. The process of the run learns of it through a watch, possibly after another run has
-started: then the work of both overlaps, and only the run's guard excludes effects of the first.`,
-		Example: "etcdkit jobs unlock -N payments invoices --reason 'host is gone'",
+started: then the work of both overlaps, and only the run's guard excludes effects of the first.
+
+Only the run that the question names is ended, or the one with --token: 'etcdkit jobs -o json' and 'etcdkit
+jobs history -o json' have the token of an active run. If that run has ended by then, nothing is changed and
+the exit code is 1. With --yes, --token is required while a run is active; a cooldown has none.`,
+		Example: "etcdkit jobs unlock -N payments invoices --reason 'host is gone'\netcdkit jobs unlock -N payments invoices --token 4711 --yes --reason 'host is gone'",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if reason == "" {
+			switch {
+			case reason == "":
 				return errNoReason
+			case cmd.Flags().Changed("token") && token <= 0:
+				return usageError{fmt.Errorf("--token %d is not positive", token)}
 			}
-			if err := a.confirm(cmd.Context(), fmt.Sprintf("End the active run of job %s by force, even if its work then overlaps with the next run", args[0])); err != nil {
-				return err
-			}
-			return a.changeJob(cmd.Context(), "jobs unlock", args[0], func(ctx context.Context, l *schedlock.Locker) error { return l.Unlock(ctx, args[0], reason) })
+			return a.unlock(cmd.Context(), args[0], reason, token)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history of the job (required)")
+	cmd.Flags().Int64Var(&token, "token", 0, "token of the run: another one is not ended")
 	return cmd
+}
+
+// unlock ends a run that is active, the one with a token if it is not 0, or a cooldown: what was confirmed, and
+// nothing that has begun since.
+func (a *app) unlock(ctx context.Context, name, reason string, token int64) error {
+	var st schedlock.Status
+	var run schedlock.Record
+	err := a.locker(engine.Reader(ctx), "jobs unlock", func(ctx context.Context, l *schedlock.Locker) (err error) {
+		if st, err = l.Status(ctx, name); err != nil || !st.Running {
+			return err
+		}
+		records, err := l.History(ctx, name)
+		for _, r := range records {
+			if r.Token == st.Token {
+				run = r
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	active := fmt.Sprintf("the run of job %s with token %d, tick %s, started by %s at %s", name, st.Token, instant(run.Tick), or(run.Owner), instant(run.Start))
+	switch {
+	case token != 0 && token != st.Token && st.Token != 0:
+		return fmt.Errorf("unlock job %q: the run with token %d is not active; nothing was changed. Active is %s", name, token, active)
+	case token != 0 && token != st.Token:
+		return fmt.Errorf("unlock job %q: the run with token %d is not active; nothing was changed", name, token)
+	case !st.Running && !st.CoolingDown:
+		return fmt.Errorf("unlock job %q: %w", name, schedlock.ErrNotRunning)
+	case st.Running && token == 0 && (a.yes || !terminal(a.std.In)):
+		return usageError{fmt.Errorf("%s, is active: to end it, add --token %d and --yes", active, st.Token)}
+	}
+	question := "End the cooldown of job " + name + ", so that it may start again at once"
+	if st.Running {
+		question = "End " + active + ", by force, even if its work then overlaps with the next run"
+	}
+	if err := a.confirm(ctx, question); err != nil {
+		return err
+	}
+	return a.changeJob(ctx, "jobs unlock", name, func(ctx context.Context, l *schedlock.Locker) error {
+		err := l.Unlock(ctx, name, reason, schedlock.OnlyRun(st.Token))
+		if errors.Is(err, schedlock.ErrNotRunning) {
+			err = fmt.Errorf("unlock job %q: what was to be ended has ended by itself; nothing was changed", name)
+		}
+		return err
+	})
 }
 
 // changeJob changes a job, and prints its state.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,6 +76,7 @@ func TestJobs(t *testing.T) {
 	f.shell("jobs pause -N test import --reason 'disk is full' -o json")
 	st, err = l.Status(ctx, "import")
 	require.NoError(t, err)
+	f.shows(st.Token, "4711")
 	f.shows(st.Paused.By, "etcdkit jobs pause by ada@ci-3, process 4242")
 	f.shell("jobs pause -N test new --reason 'not yet' --before-first-run")
 	f.shell("jobs -N test")
@@ -94,11 +96,25 @@ func TestJobsUnlock(t *testing.T) {
 	ctx := testkit.Context(t)
 	l := f.process("web-7")
 	_, done := f.active(l, "import", schedlock.Tick(tick(1)))
+	st, err := l.Status(ctx, "import")
+	require.NoError(t, err)
+	f.shows(st.Token, "4711")
+	f.shows(st.Token-1, "4700")
 	f.shell("jobs unlock -N test import --reason 'host is gone'")
 	f.shell("jobs unlock -N test import --yes")
 	f.shell("jobs unlock -N test import --yes --reason 'host is gone'")
+	f.shell("jobs unlock -N test import --token 4700 --yes --reason 'host is gone'")
+	now, err := l.Status(ctx, "import")
+	require.NoError(t, err)
+	require.Equal(t, st.Token, now.Token, "none of these has ended it")
+	f.shell("jobs unlock -N test import --token 4711 --yes --reason 'host is gone'")
 	require.ErrorIs(t, testkit.Got(t, done, "the run ends"), schedlock.ErrUnlocked)
+	f.shell("jobs unlock -N test import --token 4711 --yes --reason 'host is gone'")
 	f.shell("jobs unlock -N test import --yes --reason 'host is gone'")
+	_, err = l.Do(ctx, "report", nothing, schedlock.Tick(tick(1)), schedlock.AtLeast(time.Hour))
+	require.NoError(t, err)
+	f.shell("jobs unlock -N test report --reason 'once more'")
+	f.shell("jobs unlock -N test report --yes --reason 'once more'")
 	records, err := l.History(ctx, "import")
 	require.NoError(t, err)
 	f.shows(records[0].By, "etcdkit jobs unlock by ada@ci-3, process 4242")
@@ -216,6 +232,7 @@ func TestNextFire(t *testing.T) {
 func TestJobsWatch(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	f.also = []pattern{{regexp.MustCompile(`"token":"\d+"`), `"token":"4711"`}}
 	l := f.process("web-7")
 	ctx, cancel := context.WithCancelCause(testkit.Context(t))
 	_, err := l.Do(ctx, "sweep", nothing, schedlock.Tick(tick(-1001)))
