@@ -60,7 +60,8 @@ type KeyedLimiterOptions struct {
 	MaxKeys int
 	// AdoptLimit accepts the default limit and the total that are stored in etcd, instead of failing
 	// with a *LimitMismatchError if they differ from this program's. See SemaphoreOptions.AdoptLimit.
-	// Defaults to false.
+	// Whether there is a total has to be the same all the same, except for Status and Watch, which show
+	// what is stored. Defaults to false.
 	AdoptLimit bool
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"testing"
 	"time"
@@ -307,4 +308,42 @@ func TestTrapN5Blame(t *testing.T) {
 		require.NoError(t, p.Release(ctx))
 	}
 	f.NoKeys("/queue/")
+}
+
+// An operator need not know whether a limiter has a total: one that adopts what is stored shows the holders
+// and waiters of a key, and asks and ends the right ones, also if there is none.
+func TestAdoptedTotalThatIsNone(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	admin, _ := f.Session(idle())
+	plain, err := concurrency.NewKeyedLimiter(s, "api", 1, nil)
+	require.NoError(t, err)
+	adopting, err := concurrency.NewKeyedLimiter(admin, "api", 0, &concurrency.KeyedLimiterOptions{AdoptLimit: true, Total: 1})
+	require.NoError(t, err)
+	by := adopting.Key("a")
+	p := acquire(t, ctx, plain.Key("a"))
+	second := ask(t, ctx, plain.Key("a"))
+	next, stop := iter.Pull2(by.Watch(ctx))
+	defer stop()
+	seen, err, _ := next()
+	require.NoError(t, err)
+	st, err := by.Status(ctx)
+	require.NoError(t, err)
+	for _, st := range []concurrency.Status{st, seen} {
+		require.Len(t, st.Holders, 1)
+		require.Equal(t, p.Token(), st.Holders[0].Token)
+		require.Len(t, st.Waiters, 1)
+		require.Empty(t, st.Waiters[0].WaitsFor)
+	}
+	require.NoError(t, by.RequestStop(ctx, p.Token(), "drain"))
+	closed(t, p.StopRequested().Done(), "it is asked")
+	require.NoError(t, p.Release(ctx))
+	p = granted(t, second, "the next")
+	for len(seen.Holders) != 1 || seen.Holders[0].Token != p.Token() {
+		seen, err, _ = next()
+		require.NoError(t, err)
+	}
+	require.NoError(t, by.EvictToken(ctx, p.Token(), ""))
+	lostBy(t, p, concurrency.ErrEvicted)
 }

@@ -2,6 +2,7 @@ package concurrency_test
 
 import (
 	"context"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -81,7 +82,7 @@ func TestRequestStop(t *testing.T) {
 				break
 			}
 		}
-		require.ErrorIs(t, by.RequestStop(ctx, waiter, ""), concurrency.ErrNotHeld)
+		require.ErrorIs(t, by.RequestStop(ctx, waiter+1, ""), concurrency.ErrNotHeld)
 		require.ErrorIs(t, keyed(admin, 5).Key("other").RequestStop(ctx, a.Token(), ""), concurrency.ErrNotHeld)
 		require.NoError(t, by.RequestStop(ctx, a.Token(), ""))
 		closed(t, a.StopRequested().Done(), "it is asked")
@@ -141,4 +142,138 @@ func TestRequestStopOfKeptPermits(t *testing.T) {
 		require.NoError(t, by.RequestStop(ctx, st.Holders[0].Token, "drain"))
 		require.NoError(t, acquire(t, ctx, by).Release(ctx))
 	})
+}
+
+// A request that waits is withdrawn by its own process: its call ends as after Evict, nothing of it is
+// left in etcd, and the holder before it and the waiter behind it are not concerned.
+func TestRequestStopOfWaiters(t *testing.T) {
+	t.Parallel()
+	type lock = func(context.Context, ...concurrency.AcquireOption) (*concurrency.Permit, error)
+	type queue interface {
+		stoppable
+		Status(context.Context, ...concurrency.StatusOption) (concurrency.Status, error)
+	}
+	keyed := func(total int) func(testing.TB, *concurrency.Session) *concurrency.KeyedLimiter {
+		return func(t testing.TB, s *concurrency.Session) *concurrency.KeyedLimiter {
+			l, err := concurrency.NewKeyedLimiter(s, "api", 1, &concurrency.KeyedLimiterOptions{Total: total})
+			require.NoError(t, err)
+			return l
+		}
+	}
+	at := func(total int, key string) func(testing.TB, *concurrency.Session) (queue, lock) {
+		return func(t testing.TB, s *concurrency.Session) (queue, lock) {
+			k := keyed(total)(t, s).Key(key)
+			return k, k.Acquire
+		}
+	}
+	for name, c := range map[string]struct {
+		first, open func(testing.TB, *concurrency.Session) (queue, lock) // open asks behind first, or behind itself
+		name        string
+	}{
+		"semaphore": {nil, func(t testing.TB, s *concurrency.Session) (queue, lock) { q := sem(t, s, "x", 1); return q, q.Acquire }, "x"},
+		"mutex":     {nil, func(t testing.TB, s *concurrency.Session) (queue, lock) { q := mutex(t, s, "x"); return q, q.Lock }, "x"},
+		"election": {nil, func(t testing.TB, s *concurrency.Session) (queue, lock) {
+			q := election(t, s, "x")
+			return q, q.Campaign
+		}, "x"},
+		"key":               {nil, at(0, "a"), "api/a"},
+		"key of total":      {nil, at(5, "a"), "api/a"},
+		"key, in the total": {at(1, "b"), at(1, "a"), "api/a"},
+		"total, by its waiters": {at(1, "b"), func(t testing.TB, s *concurrency.Session) (queue, lock) {
+			l := keyed(1)(t, s)
+			return l.Total(), l.Key(rand.Text()).Acquire
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, ctx := shared(t), ctxT(t)
+			if c.first == nil {
+				c.first = c.open
+			}
+			begin := func(open func(testing.TB, *concurrency.Session) (queue, lock), waiters int, q queue) <-chan answer {
+				s, _ := f.Session(idle())
+				_, l := open(t, s)
+				ch := make(chan answer, 1)
+				go func() {
+					p, err := l(ctx)
+					ch <- answer{p, err}
+				}()
+				require.Eventually(t, func() bool {
+					st, err := q.Status(ctx)
+					return len(ch) > 0 || err == nil && len(st.Waiters) == waiters
+				}, soon, tick, "it waits")
+				return ch
+			}
+			admin, _ := f.Session(&concurrency.SessionOptions{Owner: "admin"})
+			q, _ := c.open(t, admin)
+			holder := granted(t, begin(c.first, 1<<30, q), "the first")
+			asked := begin(c.open, 1, q)
+			behind := begin(c.open, 2, q)
+			st, err := q.Status(ctx)
+			require.NoError(t, err)
+			token := st.Waiters[0].Token
+			require.NoError(t, q.RequestStop(ctx, token, "deploy"))
+			a := got(t, asked, "it waits no longer")
+			var lost *concurrency.LostError
+			require.ErrorAs(t, a.err, &lost)
+			require.ErrorIs(t, a.err, concurrency.ErrEvicted)
+			if c.name != "" {
+				require.Equal(t, c.name, lost.Name)
+			}
+			require.Equal(t, "by admin: deploy", lost.Reason)
+			require.Eventually(t, func() bool { st, err = q.Status(ctx); return err == nil && len(st.Waiters) == 1 }, soon, tick, "its key is removed")
+			require.ErrorIs(t, q.RequestStop(ctx, token, "again"), concurrency.ErrNotHeld)
+			require.NoError(t, holder.StopRequested().Err())
+			require.NoError(t, holder.Release(ctx))
+			next := granted(t, behind, "the one behind it")
+			require.NoError(t, next.StopRequested().Err())
+			require.NoError(t, next.Release(ctx))
+		})
+	}
+}
+
+// A request that sleeps far behind is withdrawn as well.
+func TestRequestStopOfAFarWaiter(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	by := sem(t, s, "x", 1)
+	holder := acquire(t, ctx, by)
+	line := f.line(blind, 1, 4)
+	require.True(t, line[3].far)
+	st, err := by.Status(ctx)
+	require.NoError(t, err)
+	require.NoError(t, by.RequestStop(ctx, st.Waiters[3].Token, ""))
+	require.ErrorIs(t, got(t, line[3].ch, "it waits no longer").err, concurrency.ErrEvicted)
+	f.queued(4)
+	require.NoError(t, holder.Release(ctx))
+	require.NoError(t, granted(t, line[0].ch, "the next").Release(ctx))
+}
+
+// A request that is admitted while it is asked to stop either never holds, or is asked as a holder: here its
+// process learns of both at the same time.
+func TestRequestStopOfAWaiterThatIsAdmitted(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	by := sem(t, s, "x", 1)
+	for range 8 {
+		holder := acquire(t, ctx, by)
+		other, client := f.Session(idle())
+		asked := ask(t, ctx, sem(t, other, "x", 1))
+		st, err := by.Status(ctx)
+		require.NoError(t, err)
+		client.Cut()
+		require.NoError(t, by.RequestStop(ctx, st.Waiters[0].Token, "deploy"))
+		require.NoError(t, holder.Release(ctx))
+		client.Heal()
+		a := got(t, asked, "its process hears of it")
+		if a.err != nil {
+			require.ErrorIs(t, a.err, concurrency.ErrEvicted)
+			continue
+		}
+		closed(t, a.p.StopRequested().Done(), "it is asked as a holder")
+		require.NoError(t, a.p.Err(), "its permit was not taken")
+		require.NoError(t, a.p.Release(ctx))
+	}
 }

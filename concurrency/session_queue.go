@@ -19,6 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -251,6 +252,9 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 	}
 	leave()
 	r.entry.landed()
+	if err == nil && (!admitted || q.total != nil) {
+		defer e.WhileWaiting(c.Ticket, func(n record.Notice) { cancel(c.ending(ErrEvicted, noticeReason(n))) })()
+	}
 	if err == nil && !admitted && c.next == nil {
 		c.came = came
 		if r.bid != nil {
@@ -264,6 +268,9 @@ func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r requ
 		last, err = q.joinTotal(ctx, e, c, begun)
 	}
 	if err != nil {
+		if asked, ok := context.Cause(ctx).(*LostError); ok { //nolint:errorlint // its own
+			err = asked
+		}
 		return nil, cmp.Or(c, former), cmp.Or(e.Refuses(caller), err)
 	}
 	// An answer that comes after the lease's deadline is no permit.

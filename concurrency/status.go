@@ -126,8 +126,8 @@ func (q *sessionQueue) state(ctx context.Context) (st Status, err error) {
 			st = q.describe(v)
 			return err
 		}
-		v, all, err := q.both(ctx)
-		st = q.describeBoth(v, all)
+		v, all, shared, err := q.both(ctx)
+		st = q.describeBoth(v, all, shared)
 		return err
 	})
 	return st, err

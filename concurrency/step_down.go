@@ -49,31 +49,36 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 	return asked, nil
 }
 
-// RequestStop asks the holder with this token, as Status shows it, to finish its work and release its
-// permit: the context of its Permit.StopRequested ends, with a *StepDownError as its cause. Nothing
-// else changes: the permit stays valid until its holder releases it, and a holder that never checks
-// keeps it. A holder with SemaphoreOptions.Keep or Handover releases the permit too, instead of passing
-// it on. No other holder is asked: if the permit ends before the request arrives, the request has no
-// effect. The reason may be empty, or up to 1024 bytes of valid UTF-8.
+// RequestStop asks the request with this token, as Status shows it, to end, and leaves it to its process
+// to do so. A holder is asked to finish its work and release its permit: the context of its
+// Permit.StopRequested ends, with a *StepDownError as its cause. Nothing else changes: the permit stays
+// valid until its holder releases it, and a holder that never checks keeps it. A holder with
+// SemaphoreOptions.Keep or Handover releases the permit too, instead of passing it on. A request that
+// waits is withdrawn, and its call returns a *LostError that matches ErrEvicted; one that is admitted
+// meanwhile is asked as a holder. So RequestStop never takes a permit from a holder. No other request is
+// asked: if this one ends before the request arrives, there is no effect. The reason may be empty, or up
+// to 1024 bytes of valid UTF-8.
 //
 // RequestStop returns as soon as etcd has stored the request; Watch shows when the permit has been
 // released. To end a permit without its holder's consent, use EvictToken.
 //
-// It returns ErrNotHeld if no live request holds a permit with this token; ErrInvalid, ErrClosed, ctx's
-// error or one of etcd's. After the last two the request may have been stored or not; RequestStop may
-// be called again: the first request that the holder receives gives the reason.
+// It returns ErrNotHeld if no live request has this token; ErrInvalid, ErrClosed, ctx's error or one of
+// etcd's. After the last two the request may have been stored or not; RequestStop may be called again:
+// the first request that arrives gives the reason.
 func (s *Semaphore) RequestStop(ctx context.Context, token int64, reason string) error {
 	return s.queue.requestStop(ctx, token, reason)
 }
 
-// RequestStop asks the holder with this token to unlock the mutex, as Semaphore.RequestStop does. It
-// returns ErrNotHeld, ErrInvalid, ErrClosed, ctx's error or one of etcd's.
+// RequestStop asks the request with this token to unlock the mutex, or to wait no longer, as
+// Semaphore.RequestStop does. It returns ErrNotHeld, ErrInvalid, ErrClosed, ctx's error or one of etcd's.
 func (m *Mutex) RequestStop(ctx context.Context, token int64, reason string) error {
 	return m.queue.requestStop(ctx, token, reason)
 }
 
-// RequestStop asks the leader whose term has this token to resign. It is StepDown for a leader that is
-// known: if another one leads, it returns ErrNotHeld. Its other errors are those of StepDown.
+// RequestStop asks the leader whose term has this token to resign, or the candidate with this token to
+// withdraw, as Semaphore.RequestStop does. It is StepDown for a leader that is known: another one is
+// never asked. It returns ErrNotHeld if no live request has this token. Its other errors are those of
+// StepDown.
 func (el *Election) RequestStop(ctx context.Context, token int64, reason string) error {
 	return el.queue.requestStop(ctx, token, reason)
 }
@@ -83,11 +88,16 @@ func (q *sessionQueue) requestStop(ctx context.Context, token int64, reason stri
 	err := engine.CheckReason(reason)
 	if err == nil {
 		err = q.do(ctx, func(ctx context.Context) error {
-			r, holds, err := q.holderWith(ctx, token)
-			if err == nil && holds {
-				holds, err = q.askToStop(ctx, r, reason)
+			r, live, err := q.holderWith(ctx, token)
+			if err == nil && !live {
+				var waiter owner
+				waiter, live, err = q.withToken(ctx, token)
+				r = waiter.Request
 			}
-			if err == nil && !holds {
+			if err == nil && live {
+				live, err = q.askToStop(ctx, r, reason)
+			}
+			if err == nil && !live {
 				err = ErrNotHeld
 			}
 			return err
@@ -121,12 +131,12 @@ func (q *sessionQueue) holderWith(ctx context.Context, token int64) (r mirror.Re
 	return o.Request, found && (in == q || o.queue == q), err
 }
 
-// askToStop stores the request that a holder release its permit, and reports whether it still held then.
-func (q *sessionQueue) askToStop(ctx context.Context, holder mirror.Request, reason string) (bool, error) {
-	n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Owner(), Key: holder.Key}
-	key := q.sess.Space().Session(holder.Slot.Lease).StepDown(holder.Create)
-	put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(clientv3.LeaseID(holder.Slot.Lease)))
-	return commit.PutBeside(ctx, q.sess.KV(), holder.Key, holder.Create, put)
+// askToStop stores that a request is asked to end, and reports whether it was live then.
+func (q *sessionQueue) askToStop(ctx context.Context, r mirror.Request, reason string) (bool, error) {
+	n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Owner(), Key: r.Key}
+	key := q.sess.Space().Session(r.Slot.Lease).StepDown(r.Create)
+	put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(clientv3.LeaseID(r.Slot.Lease)))
+	return commit.PutBeside(ctx, q.sess.KV(), r.Key, r.Create, put)
 }
 
 // StopRequested returns a context that ends when the holder should finish its work and

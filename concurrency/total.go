@@ -294,7 +294,7 @@ func (q *sessionQueue) refusedBy(full *FullError) *FullError {
 	if l, stored, err := q.total.limit.Learn(n.own, n.base); err != nil || stored && n.others == 0 && n.light <= l.N {
 		return full // no request waits for the total
 	}
-	at, all, err := q.both(ctx)
+	at, all, _, err := q.both(ctx)
 	if err != nil || !slices.ContainsFunc(at.Holders, func(r mirror.Request) bool { return q.nextOf(all.Holders, r) == nil }) {
 		return full
 	}
@@ -303,27 +303,31 @@ func (q *sessionQueue) refusedBy(full *FullError) *FullError {
 	return full
 }
 
-// both returns the queue of a key and that of the total, as of one revision.
-func (q *sessionQueue) both(ctx context.Context) (at, all mirror.View, err error) {
+// both returns the queue of a key and that of the total, as of one revision. shared is false if the stored
+// default says that the keys share no total: then a limiter that adopts what is stored has none either.
+func (q *sessionQueue) both(ctx context.Context) (at, all mirror.View, shared bool, err error) {
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
 		return q.sess.KV().Txn(call).Then(clientv3.OpGet(q.keys.Range, clientv3.WithPrefix()),
 			clientv3.OpGet(q.base.Key), clientv3.OpGet(q.total.keys.Range, clientv3.WithPrefix())).Commit()
 	})
 	if err != nil {
-		return at, all, err
+		return at, all, false, err
 	}
 	revision, base := resp.Header.Revision, mirror.ReadStored(limit.First(resp.Responses[1]))
 	q.sess.See(revision)
 	at = mirror.Read(q.keys, 0, base, resp.Responses[0].GetResponseRange().Kvs, revision)
 	all = mirror.Read(q.total.keys, 0, mirror.Stored{}, resp.Responses[2].GetResponseRange().Kvs, revision)
-	return at, all, nil
+	return at, all, base.Rev == 0 || base.Damaged || base.Limit.Total, nil
 }
 
 // describeBoth describes the queue of a key. Its holders are the requests that hold in the total, and
 // have the tokens of their permits; those that wait there are the first of its waiters, and use the
 // limit of the key.
-func (q *sessionQueue) describeBoth(at, all mirror.View) Status {
+func (q *sessionQueue) describeBoth(at, all mirror.View, shared bool) Status {
 	st := q.describe(at)
+	if !shared {
+		return st
+	}
 	for i := range st.Waiters {
 		st.Waiters[i].WaitsFor = LevelKey
 	}

@@ -55,9 +55,12 @@ func (q *sessionQueue) watchBoth(ctx context.Context) iter.Seq2[Status, error] {
 // bothNow reads both queues, and ends with ErrClosed if the session is closed.
 func (q *sessionQueue) bothNow(ctx context.Context) (st Status, in joined, err error) {
 	err = q.do(ctx, func(ctx context.Context) error {
-		at, all, err := q.both(ctx)
-		st, in = q.describeBoth(at, all), joined{at: at}
+		at, all, shared, err := q.both(ctx)
+		st, in = q.describeBoth(at, all, shared), joined{at: at}
 		for _, r := range at.Holders {
+			if !shared {
+				break
+			}
 			if t := q.nextOf(all.Holders, r); t != nil {
 				in.requests = slices.Insert(in.requests, in.held, *t)
 				in.held++

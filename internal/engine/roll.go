@@ -17,6 +17,7 @@ type Ticket struct {
 
 	left  Mail          // guarded by the roll
 	wake  chan struct{} // likewise; closed by a notice, nil unless one is awaited
+	asked func()        // likewise; called when it is asked to stop while it waits, nil unless it waits
 	freed bool          // guarded by the slots
 }
 
@@ -157,6 +158,7 @@ func (r *roll) deliver(token int64, m Mail) map[*Ticket]Holder {
 	for _, t := range r.written[token] {
 		t.take(m)
 		t.wakes()
+		t.stops()
 		if h := r.holders[t]; h != nil && (m.Notice == nil || m.Notice.For(t.Key)) && (m.Asked == nil || m.Asked.For(t.Key)) {
 			holding[t] = h
 		}
@@ -193,6 +195,27 @@ func (t *Ticket) wakes() {
 	case <-t.wake:
 	default:
 		close(t.wake)
+	}
+}
+
+// WhileWaiting has stop called when another session asks that a waiting request stop, until waited is
+// called; stop must not block. What is asked after that is for the holder, see Hold.
+func (r *roll) WhileWaiting(t *Ticket, stop func(record.Notice)) (waited func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.asked = func() { stop(*t.left.Asked) }
+	t.stops()
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		t.asked = nil
+	}
+}
+
+// stops ends the wait of a ticket that is asked to stop.
+func (t *Ticket) stops() {
+	if t.asked != nil && t.left.Asked != nil {
+		t.asked()
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,49 +23,83 @@ func (a *app) elections() *cobra.Command {
 		},
 	}
 	var reason string
+	var token int64
 	down := &cobra.Command{
 		Use:   "step-down NAME",
 		Short: "Ask the leader of an election to release its term",
-		Long: `Ask the leader to release its term; the command does not wait for that. A successor is never asked.
-'etcdkit evict --force' ends a term without the leader's consent.`,
+		Long: `Ask the leader to release its term; the command does not wait for that. Only the leader that the question
+names is asked, or the one with --token, as 'etcdkit elections' prints it: never a successor. With --yes and
+without --token, that is whoever leads when the command begins.
+
+'etcdkit evict' asks the same and waits; its --force ends a term without the leader's consent.`,
 		Example: "etcdkit elections step-down -N payments shard-7 --yes --reason 'move to another zone'",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := parseSubject(args[0])
-			if err == nil && named.kind != "" && named.kind != concurrency.KindElection {
-				err = usageError{fmt.Errorf("%q is no election", args[0])}
-			}
-			if err == nil {
-				err = a.confirm(cmd.Context(), fmt.Sprintf("Ask the leader of %s to step down", named.name))
-			}
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case named.kind != "" && named.kind != concurrency.KindElection:
+				return usageError{fmt.Errorf("%q is no election", args[0])}
+			case cmd.Flags().Changed("token") && token <= 0:
+				return usageError{fmt.Errorf("--token %d is not positive", token)}
 			}
-			return a.session(cmd.Context(), "step-down", func(ctx context.Context, sess *concurrency.Session) error {
-				el, err := concurrency.NewElection(sess, named.name)
-				if err != nil {
-					return err
-				}
-				st, err := el.Status(ctx)
-				if err != nil {
-					return err
-				}
-				asked, err := el.StepDown(ctx, reason)
-				if err != nil {
-					return err
-				}
-				if !asked.Elected() {
-					return fmt.Errorf("election/%s has no leader, and no process was asked ('etcdkit elections' lists the elections)", named.name)
-				}
-				return a.print(showLeader(named.name, asked, len(st.Waiters)), func(t *table) {
-					t.line(fmt.Sprintf("election/%s: %s (token %d) was asked to step down", named.name, asked.Owner, asked.Token))
-				})
-			})
+			return a.stepDown(cmd.Context(), named.name, token, reason)
 		},
 	}
+	down.Flags().Int64Var(&token, "token", 0, "token of the leader's term: no other leader is asked")
 	down.Flags().StringVar(&reason, "reason", "", "why, for the leader and its log")
 	cmd.AddCommand(down)
 	return cmd
+}
+
+// stepDown asks the present leader to step down, the one with a token if it is not 0.
+func (a *app) stepDown(ctx context.Context, name string, token int64, reason string) error {
+	var leader concurrency.Leader
+	candidates := 0
+	err := a.open(engine.Reader(ctx), "step-down", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+		el, err := concurrency.NewElection(sess, name)
+		if err != nil {
+			return err
+		}
+		st, err := el.Status(ctx)
+		leader, candidates = leaderOf(st), len(st.Waiters)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !leader.Elected():
+		return fmt.Errorf("election/%s has no leader, and no process was asked ('etcdkit elections' lists the elections)", name)
+	case token != 0 && token != leader.Token:
+		return fmt.Errorf("election/%s: token %d is not the leader's, and no process was asked; %s leads, with token %d", name, token, leader.Owner, leader.Token)
+	}
+	if err := a.confirm(ctx, fmt.Sprintf("Ask %s, which leads election/%s with token %d, to step down", leader.Owner, name, leader.Token)); err != nil {
+		return err
+	}
+	return a.session(ctx, "step-down", func(ctx context.Context, sess *concurrency.Session) error {
+		el, err := concurrency.NewElection(sess, name)
+		if err != nil {
+			return err
+		}
+		if err := el.RequestStop(ctx, leader.Token, reason); errors.Is(err, concurrency.ErrNotHeld) {
+			return fmt.Errorf("election/%s: the term of %s with token %d has ended by itself, and no process was asked", name, leader.Owner, leader.Token)
+		} else if err != nil {
+			return err
+		}
+		return a.print(showLeader(name, leader, candidates), func(t *table) {
+			t.line(fmt.Sprintf("election/%s: %s (token %d) was asked to step down", name, leader.Owner, leader.Token))
+		})
+	})
+}
+
+// leaderOf returns the leader of an election.
+func leaderOf(st concurrency.Status) concurrency.Leader {
+	if len(st.Holders) == 0 {
+		return concurrency.Leader{Revision: st.Revision}
+	}
+	h := st.Holders[0]
+	return concurrency.Leader{Token: h.Token, Owner: h.Owner, Note: h.Note, Lease: h.Lease, Requested: h.Requested, Revision: st.Revision}
 }
 
 // shownElection is an election as JSON.
@@ -103,12 +138,7 @@ func (a *app) listElections(ctx context.Context, sess *concurrency.Session) erro
 		if err != nil {
 			return because(ctx, err)
 		}
-		l := concurrency.Leader{Revision: st.Revision}
-		if len(st.Holders) > 0 {
-			h := st.Holders[0]
-			l = concurrency.Leader{Token: h.Token, Owner: h.Owner, Note: h.Note, Lease: h.Lease, Requested: h.Requested, Revision: st.Revision}
-		}
-		all = append(all, showLeader(q.Name, l, len(st.Waiters)))
+		all = append(all, showLeader(q.Name, leaderOf(st), len(st.Waiters)))
 	}
 	return a.print(struct {
 		schema

@@ -11,26 +11,23 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// stopper asks a holder to release its permit.
-type stopper interface {
-	RequestStop(ctx context.Context, token int64, reason string) error
-}
-
 func (a *app) evict() *cobra.Command {
 	var reason string
 	var force bool
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "evict NAME TOKEN",
-		Short: "End one request of a queue: ask a holder to release its permit, or with --force end it at once",
-		Long: `End the request with this token, as 'etcdkit show' prints it.
+		Short: "End one request of a queue: its process is asked to, or with --force it is removed at once",
+		Long: `Ask for the end of the request with this token, as 'etcdkit show' prints it, and wait for it.
 
-A waiter is removed from the queue. A holder is asked to stop, and evict waits until it has released its
-permit: 'etcdkit run' ends its command then, and a program stops if it watches Permit.StopRequested. If
-the holder does not, evict ends with the code 75: the holder stays asked, and may still release its permit.
+Its process is asked. A waiter withdraws its request. A holder finishes its work and releases its permit:
+'etcdkit run' ends its command then, and a program stops if it watches Permit.StopRequested. No permit is
+taken from anybody, also if the waiter is admitted meanwhile. If the request has not ended after --wait,
+the code is 75: it stays asked, and may still end.
 
-With --force the permit is taken from a holder at once. Then the next request may be admitted while the
-former holder still works: only a fencing token or a guard excludes its effects.`,
+With --force the request is removed at once, whatever its process does. If it holds a permit, the next
+request may be admitted while the former holder still works: only a fencing token or a guard excludes its
+effects.`,
 		Example: "etcdkit evict -N payments charge 4711 --reason 'stuck since 12:00'\netcdkit evict -N payments mutex/report 4711 --force --yes --reason 'host is gone'",
 		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,9 +42,9 @@ former holder still works: only a fencing token or a guard excludes its effects.
 			if wait < 0 {
 				return usageError{fmt.Errorf("--wait %v is negative", wait)}
 			}
-			question := fmt.Sprintf("End the request with token %d of %s", token, args[0])
+			question := fmt.Sprintf("Ask the request with token %d of %s to end", token, args[0])
 			if force {
-				question += " by force, even if its work then overlaps with the next holder's"
+				question = fmt.Sprintf("Remove the request with token %d of %s by force, even if its work then overlaps with the next holder's", token, args[0])
 			}
 			if err := a.confirm(cmd.Context(), question); err != nil {
 				return err
@@ -77,39 +74,62 @@ former holder still works: only a fencing token or a guard excludes its effects.
 	}
 	f := cmd.Flags()
 	f.StringVar(&reason, "reason", "", "why, for the owner of the request and its log")
-	f.BoolVar(&force, "force", false, "end the permit of a holder without its consent")
-	f.DurationVar(&wait, "wait", 30*time.Second, "how long to wait for the release of a holder that was asked")
+	f.BoolVar(&force, "force", false, "remove the request without asking its process, and with it the permit of a holder")
+	f.DurationVar(&wait, "wait", 30*time.Second, "how long to wait for the end of a request that was asked")
 	return cmd
 }
 
-// end ends a request.
+// end has a request end: with its consent, or by force.
 func end(ctx context.Context, q queue, s subject, token int64, reason string, force bool, wait time.Duration) error {
-	st, err := q.Status(ctx)
-	if err != nil {
-		return err
-	}
-	if force || !has(st.Holders, token) {
+	if force {
 		return q.EvictToken(ctx, token, reason)
 	}
-	if err := q.(stopper).RequestStop(ctx, token, reason); err != nil {
+	if err := q.RequestStop(ctx, token, reason); err != nil {
 		return err
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	for st, err := range q.Watch(waiting) {
-		switch {
-		case err != nil && waiting.Err() != nil && ctx.Err() == nil:
-			if st, err := q.Status(ctx); err != nil || !has(st.Holders, token) { // without etcd, it is not known
-				return err
-			}
-			return &exitError{exitNotAcquired, fmt.Errorf("%s: the holder with token %d was asked to stop, and still holds after %v; --force ends the permit at once, and its work may then overlap with the next holder's", s, token, wait)}
-		case err != nil:
+	for waiting.Err() == nil {
+		if ended, err := endsSoon(waiting, q, token); ended || err != nil && waiting.Err() == nil {
 			return err
-		case !has(st.Holders, token):
-			return nil
 		}
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return stillThere(ctx, q, s, token, wait)
+}
+
+// endsSoon follows a queue for a second, and reports whether a request has ended. The watch of an election
+// shows no change of its candidates, but each one begins with all of them.
+func endsSoon(ctx context.Context, q queue, token int64) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for st, err := range q.Watch(ctx) {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return false, nil
+		case err != nil:
+			return false, err
+		case !has(st.Holders, token) && !has(st.Waiters, token):
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// stillThere returns what a request does that was asked to end and has not, or nil if it has.
+func stillThere(ctx context.Context, q queue, s subject, token int64, wait time.Duration) error {
+	st, err := q.Status(ctx)
+	switch {
+	case err != nil: // without etcd, it is not known
+		return err
+	case has(st.Holders, token):
+		return &exitError{exitNotAcquired, fmt.Errorf("%s: the holder with token %d was asked to stop, and still holds after %v; --force ends the permit at once, and its work may then overlap with the next holder's", s, token, wait)}
+	case has(st.Waiters, token):
+		return &exitError{exitNotAcquired, fmt.Errorf("%s: the waiter with token %d was asked to withdraw, and still waits after %v: its process may be gone or stopped, and then its lease ends the request; --force removes it at once, also if it holds a permit by then", s, token, wait)}
+	}
+	return nil
 }
 
 func has(all []concurrency.Request, token int64) bool {

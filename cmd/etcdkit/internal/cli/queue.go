@@ -12,6 +12,7 @@ import (
 type queue interface {
 	Status(ctx context.Context, opts ...concurrency.StatusOption) (concurrency.Status, error)
 	Watch(ctx context.Context) iter.Seq2[concurrency.Status, error]
+	RequestStop(ctx context.Context, token int64, reason string) error
 	EvictToken(ctx context.Context, token int64, reason string) error
 }
 
@@ -65,7 +66,7 @@ func semaphoreOf(sess *concurrency.Session, s subject) (*concurrency.Semaphore, 
 	return l.Key(s.key), nil
 }
 
-// limiterOf returns a limiter by the limits that are stored.
+// limiterOf returns a limiter by the limits that are stored, with a total or without.
 func limiterOf(sess *concurrency.Session, s subject) (*concurrency.KeyedLimiter, error) {
 	return concurrency.NewKeyedLimiter(sess, s.name, 0, &concurrency.KeyedLimiterOptions{AdoptLimit: true, Total: 1})
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -157,9 +158,54 @@ func TestEvict(t *testing.T) {
 	require.ErrorIs(t, held[1].Err(), concurrency.ErrEvicted)
 	require.ErrorContains(t, held[1].Err(), "stuck")
 	f.shell("evict -N test charge 4712 --yes")
+	m, err := concurrency.NewMutex(f.session("web-7"), "report")
+	require.NoError(t, err)
+	f.permit(m.Lock(testkit.Context(t)))
+	c := f.etcd.NewClient(t, nil)
+	stopped, err := concurrency.NewMutex(testkit.SessionOn(t, c.Client, f.prefix, nil), "report")
+	require.NoError(t, err)
+	go func() { _, _ = stopped.Lock(testkit.Context(t)) }()
+	f.shows(f.waiter(m).Token, "4720")
+	c.Cut()
+	f.shell("evict -N test mutex/report 4720 --yes --wait 100ms") // its process cannot hear of it
+	f.shell("evict -N test mutex/report 4720 --yes --force")
 	f.shell("evict -N test charge none --yes")
 	f.shell("evict -N test charge 4712 --yes --wait -1s")
 	f.golden("evict")
+}
+
+// waiter waits for one that waits.
+func (f *fixture) waiter(q queue) (waits concurrency.Request) {
+	require.Eventually(f.t, func() bool {
+		st, err := q.Status(testkit.Context(f.t))
+		if err == nil && len(st.Waiters) == 1 {
+			waits = st.Waiters[0]
+		}
+		return waits.Token != 0
+	}, testkit.Soon, time.Millisecond, "it waits")
+	return waits
+}
+
+// A candidate withdraws when it is asked to, and the leader leads on.
+func TestEvictACandidate(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	el, err := concurrency.NewElection(f.session("web-7"), "shard-7")
+	require.NoError(t, err)
+	term := f.permit(el.Campaign(testkit.Context(t)))
+	withdrawn := make(chan error, 1)
+	go func() {
+		other, err := concurrency.NewElection(f.session("web-9"), "shard-7")
+		if err == nil {
+			_, err = other.Campaign(testkit.Context(t))
+		}
+		withdrawn <- err
+	}()
+	token := strconv.FormatInt(f.waiter(election{el}).Token, 10)
+	require.Equal(t, 0, f.run("evict", "-N", "test", "election/shard-7", token, "--yes", "--reason", "too old").code)
+	require.ErrorIs(t, testkit.Got(t, withdrawn, "it has withdrawn"), concurrency.ErrEvicted)
+	require.NoError(t, term.StopRequested().Err())
+	require.NoError(t, term.Err())
 }
 
 func TestElections(t *testing.T) {
@@ -176,6 +222,8 @@ func TestElections(t *testing.T) {
 	f.shell("elections step-down -N test shard-7 --reason 'new release'")
 	f.shell("elections step-down -N test shard-7 --yes --reason 'new release'")
 	testkit.Closed(t, term.StopRequested().Done(), "it is asked")
+	f.shell("elections step-down -N test shard-7 --token 4711 --yes")
+	f.shell("elections step-down -N test shard-7 --token 4705 --yes")
 	f.shell("elections step-down -N test shard-8 --yes")
 	f.shell("elections step-down -N test semaphore/shard-7 --yes")
 	f.golden("elections")
