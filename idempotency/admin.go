@@ -129,12 +129,43 @@ func (s *Store) find(ctx context.Context, ref Ref) (keyspace.Entry, state, error
 	return e, st, err
 }
 
+// ChangeOption configures a call of Delete or Resolve.
+type ChangeOption func(*change)
+
+type change struct{ only *int64 }
+
+// OnlyRevision lets Delete or Resolve change a record only as it is at that revision, which is the
+// Record.Revision that the caller has looked at: if another attempt has begun or ended since, they
+// return ErrConflict and change nothing.
+func OnlyRevision(revision int64) ChangeOption {
+	return func(c *change) { c.only = &revision }
+}
+
+// allow returns ErrConflict if the options exclude a record, and ErrInvalid for an option that is nil.
+func allow(opts []ChangeOption, st state) error {
+	var c change
+	for i, o := range opts {
+		if o == nil {
+			return invalid("Option %d is nil", i+1)
+		}
+		o(&c)
+	}
+	if c.only != nil && *c.only != st.mod() {
+		return fmt.Errorf("%w: the record has changed since revision %d; its revision is %d", ErrConflict, *c.only, st.mod())
+	}
+	return nil
+}
+
 // Delete deletes the record of a request in any state but InProgress: the next call runs the
-// function. Other processes may replay a deleted outcome for CacheFor. It returns ErrInProgress, as
-// an *InProgressError, ErrNotFound, ErrInvalid, ErrClosed, ErrConflict if the record has changed
+// function. Other processes may replay a deleted outcome for CacheFor. What the record says can
+// change between the look at it and the call: pass OnlyRevision. Delete returns ErrInProgress, as an
+// *InProgressError, ErrNotFound, ErrInvalid, ErrClosed, ErrConflict if the record has changed
 // meanwhile, ctx's error or one of etcd's; after the last two the record may be deleted or not.
-func (s *Store) Delete(ctx context.Context, ref Ref) error {
+func (s *Store) Delete(ctx context.Context, ref Ref, opts ...ChangeOption) error {
 	e, st, err := s.find(ctx, ref)
+	if err == nil {
+		err = allow(opts, st)
+	}
 	if err == nil {
 		_, err = s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
 			func(kv *mvccpb.KeyValue) bool { return kv == nil })
@@ -188,20 +219,24 @@ func HasFailed(failure string) Resolution {
 // kept.
 func NotDone() Resolution { return Resolution{state: record.AttemptReleased} }
 
-// Resolve records the outcome of a request in state Unknown. It returns ErrInProgress, as an
+// Resolve records the outcome of a request in state Unknown. Another attempt can be lost between the
+// look at the record and the call: pass OnlyRevision. Resolve returns ErrInProgress, as an
 // *InProgressError, if an attempt is in progress; ErrConflict if the request is in another state, or
 // changes meanwhile; ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than 128 KiB,
 // ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two the outcome may be
 // recorded or not.
-func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution) error {
-	return s.about(ctx, "resolve record "+string(ref), s.resolve(ctx, ref, what))
+func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution, opts ...ChangeOption) error {
+	return s.about(ctx, "resolve record "+string(ref), s.resolve(ctx, ref, what, opts))
 }
 
-func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution) error {
+func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []ChangeOption) error {
 	if what.state == "" {
 		return invalid("the Resolution is empty (WasDone, HasFailed or NotDone)")
 	}
 	e, st, err := s.find(ctx, ref)
+	if err == nil {
+		err = allow(opts, st)
+	}
 	switch {
 	case err != nil:
 		return err

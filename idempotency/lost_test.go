@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +107,11 @@ func TestRefuseAndResolve(t *testing.T) {
 				found = append(found, r)
 			}
 			require.Len(t, found, 2)
-			require.NoError(t, b.Resolve(ctxT(t), unknown.Ref, tt.resolution))
+			seen := found[slices.IndexFunc(found, func(r idempotency.Record) bool { return r.Ref == unknown.Ref })]
+			require.ErrorIs(t, b.Resolve(ctxT(t), unknown.Ref, tt.resolution, idempotency.OnlyRevision(seen.Revision-1)), idempotency.ErrConflict)
+			require.ErrorIs(t, b.Resolve(ctxT(t), unknown.Ref, tt.resolution, nil), idempotency.ErrInvalid)
+			require.NoError(t, b.Resolve(ctxT(t), unknown.Ref, tt.resolution, idempotency.OnlyRevision(seen.Revision)))
+			require.ErrorIs(t, b.Delete(ctxT(t), unknown.Ref, idempotency.OnlyRevision(seen.Revision)), idempotency.ErrConflict, "it was resolved since")
 			r, rec, err := b.Get(ctxT(t), unknown.Ref)
 			require.NoError(t, err)
 			require.Equal(t, tt.state, r.State)

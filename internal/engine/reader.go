@@ -7,20 +7,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrReader: a session that only reads has no lease.
-var ErrReader = errors.New("the session only reads, and has no lease")
+// ErrReader: a call needs the lease of a session that has none.
+var ErrReader = errors.New("the session has no lease: it can acquire nothing")
 
 type readerKey struct{}
 
-// Reader derives a ctx with which New starts a session without a lease, for tools that only read. It needs
-// read permission alone, writes nothing to etcd, and is not shown among the sessions. Calls that would
-// write on its lease return ErrReader.
+// Reader derives a ctx with which New starts a session without a lease, for tools that read, and change what
+// others have written. It writes nothing itself, so it needs read permission alone until a call changes
+// something, works while etcd has no space for a lease, and is not shown among the sessions. Calls that
+// would write on its lease return ErrReader.
 func Reader(ctx context.Context) context.Context { return context.WithValue(ctx, readerKey{}, true) }
 
-// Reads reports whether the session only reads.
+// Reads reports whether the session has no lease.
 func (s *Session) Reads() bool { return s.reads }
 
-// openReader ends New for a session that only reads. One read shows that etcd answers and permits it.
+// openReader ends New for a session without a lease. One read shows that etcd answers and permits it.
 func (s *Session) openReader(ctx context.Context) (*Session, error) {
 	close(s.ran)
 	root := s.space.Root()

@@ -49,7 +49,7 @@ func evening(ctx context.Context, sem *concurrency.Semaphore, lk *schedlock.Lock
 		}
 		fmt.Printf("%s of %s: outcome %s\n", r.Op, r.Scope, r.State)
 		// The provider's books say that the customer was charged.
-		if err := st.Resolve(ctx, r.Ref, idempotency.WasDone([]byte(`"charge 1"`))); err != nil {
+		if err := st.Resolve(ctx, r.Ref, idempotency.WasDone([]byte(`"charge 1"`)), idempotency.OnlyRevision(r.Revision)); err != nil {
 			return err
 		}
 	}

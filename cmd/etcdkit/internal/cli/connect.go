@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
@@ -185,13 +186,13 @@ func (a *app) session(ctx context.Context, verb string, fn func(context.Context,
 	})
 }
 
-// open is session with options, and without a bound for fn.
+// open is session with options, and without a bound for fn. The session has no lease: it can acquire nothing.
 func (a *app) open(ctx context.Context, verb string, opts *concurrency.SessionOptions, fn func(context.Context, *concurrency.Session) error) error {
 	opts.Owner = cmp.Or(opts.Owner, owner(verb))
-	return a.connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error { return fn(ctx, sess) })
+	return a.connected(engine.Reader(ctx), opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error { return fn(ctx, sess) })
 }
 
-// connected is open for verbs that use the client as well.
+// connected is open for verbs that use the client as well, or whose session needs a lease.
 func (a *app) connected(ctx context.Context, opts *concurrency.SessionOptions, fn func(context.Context, *clientv3.Client, *concurrency.Session) error) error {
 	if _, err := a.etcd.space(); err != nil {
 		return err

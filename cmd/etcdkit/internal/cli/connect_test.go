@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -190,8 +191,10 @@ func TestReadOnlyUser(t *testing.T) {
 	require.Contains(t, r.out, "no session")
 	require.Contains(t, r.out, "4 queues", "what needs no lease is examined")
 	require.Equal(t, exitDenied, run("jobs watch sweep", "guest").code)
-	for _, verb := range []string{"limit charge 3", "limit limiter/api/tenant-7 --clear", "evict charge 1 --yes", "elections step-down shard-7 --yes", "jobs pause sweep --reason x", "console --write", "conformance --yes --only Limit", "bench --yes"} {
-		require.Equal(t, exitDenied, run(verb, "reader").code, verb)
+	token := regexp.MustCompile(`"token":"(\d+)"`).FindStringSubmatch(run("show charge -o json", "reader").out)[1]
+	for _, verb := range []string{"limit charge 3", "limit limiter/api/tenant-7 9", "evict charge " + token + " --yes", "evict charge " + token + " --yes --force", "elections step-down shard-7 --yes", "jobs pause sweep --reason x", "console --write", "conformance --yes --only Limit", "bench --yes"} {
+		r := run(verb, "reader")
+		require.Equal(t, exitDenied, r.code, "%s: %s%s", verb, r.out, r.err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -44,7 +45,7 @@ addresses need --host, the names by which browsers reach it; the connection is n
 			if !write {
 				ctx = engine.Reader(ctx)
 			}
-			return a.open(ctx, "console", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+			return a.connected(ctx, &concurrency.SessionOptions{Owner: owner("console")}, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
 				return a.serveConsole(ctx, sess, listen, hosts, write)
 			})
 		},

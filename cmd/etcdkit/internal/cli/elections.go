@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 func (a *app) elections() *cobra.Command {
@@ -19,7 +18,7 @@ func (a *app) elections() *cobra.Command {
 		Example: "etcdkit elections -N payments\netcdkit elections step-down -N payments shard-7 --reason 'move to another zone'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.open(engine.Reader(cmd.Context()), "elections", &concurrency.SessionOptions{}, a.listElections)
+			return a.open(cmd.Context(), "elections", &concurrency.SessionOptions{}, a.listElections)
 		},
 	}
 	var reason string
@@ -57,7 +56,7 @@ without --token, that is whoever leads when the command begins.
 func (a *app) stepDown(ctx context.Context, name string, token int64, reason string) error {
 	var leader concurrency.Leader
 	candidates := 0
-	err := a.open(engine.Reader(ctx), "step-down", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+	err := a.open(ctx, "step-down", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 		el, err := concurrency.NewElection(sess, name)
 		if err != nil {
 			return err

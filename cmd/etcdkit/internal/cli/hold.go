@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -143,7 +145,7 @@ and the work may have overlapped with another holder's.`,
 			if err != nil {
 				return err
 			}
-			return a.connected(cmd.Context(), &concurrency.SessionOptions{Owner: owner("release")}, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
+			return a.connected(engine.Reader(cmd.Context()), &concurrency.SessionOptions{Owner: owner("release")}, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 				ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
 				defer cancel()
 				s, err := named.resolve(ctx, sess)
@@ -176,15 +178,20 @@ func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *conc
 	if err != nil {
 		return err
 	}
-	if err := by.ReleaseID(ctx, id); err != nil {
-		return err
-	}
+	err = by.ReleaseID(ctx, id)
 	for _, r := range st.Holders { // the process of one that waits may live, and would queue anew on another lease
-		if r.ID == id && strings.HasPrefix(r.Owner, holdOwner) { // no process has this lease
-			if _, err := client.Revoke(ctx, r.Lease); err != nil {
-				return fmt.Errorf("%s: released, but its lease could not be revoked, and expires: %w", s, err)
-			}
+		if r.ID != id || !strings.HasPrefix(r.Owner, holdOwner) || err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
+			continue
 		}
+		// No process has this lease, and needs a notice, for which etcd may have no space.
+		if _, failed := client.Revoke(ctx, r.Lease); err == nil && failed != nil {
+			return fmt.Errorf("%s: released, but its lease could not be revoked, and expires: %w", s, failed)
+		} else if failed == nil {
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
 	}
 	return a.print(struct {
 		schema

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -132,6 +134,19 @@ func TestNoSpace(t *testing.T) {
 	require.NoError(t, err)
 	_, err = sm.Acquire(ctx)
 	require.NoError(t, err)
+	execs := func(line string) (code int, out string) {
+		var both bytes.Buffer
+		code = execute(ctx, append(strings.Fields(line), "-N", "test", "--endpoints", strings.Join(etcd.Endpoints(), ",")), Streams{In: strings.NewReader(""), Out: &both, Err: &both})
+		return code, both.String()
+	}
+	code, out := execs("hold production --id deploy-42 --for 5m")
+	require.Zero(t, code, out)
+	store, err := idempotency.NewStore(testkit.SessionOn(t, etcd.Client(), "/etcdkit", nil), "orders", nil)
+	require.NoError(t, err)
+	_, err = idempotency.Do(ctx, store, order("1"), "payload", func(context.Context, *idempotency.Attempt) (int, error) { return 7, nil })
+	require.NoError(t, err)
+	r, _, err := store.Get(ctx, store.Ref(order("1")))
+	require.NoError(t, err)
 	for n := 0; err == nil; n++ {
 		_, err = etcd.Client().Put(ctx, "junk/"+strconv.Itoa(n), strings.Repeat("x", 100_000))
 	}
@@ -139,15 +154,21 @@ func TestNoSpace(t *testing.T) {
 	for line, want := range map[string]string{
 		"conformance --yes --only Limit": "is out of space",
 		"limit charge 3":                 "is out of space",
-		"doctor":                         "1 queue\n",
+		"doctor":                         "2 queues\n",
 		"show charge":                    "used 1",
 	} {
-		var out bytes.Buffer
-		code := execute(ctx, append(strings.Fields(line), "-N", "test", "--endpoints", strings.Join(etcd.Endpoints(), ",")), Streams{In: strings.NewReader(""), Out: &out, Err: &out})
-		require.Equal(t, line == "show charge", code == exitOK, out.String())
-		require.Contains(t, out.String(), want, line)
-		require.NotContains(t, out.String(), "broken", line)
+		code, out := execs(line)
+		require.Equal(t, line == "show charge", code == exitOK, out)
+		require.Contains(t, out, want, line)
+		require.NotContains(t, out, "broken", line)
 	}
+	// What only frees something works.
+	for _, line := range []string{"release production --id deploy-42", fmt.Sprintf("requests delete orders %s --revision %d --yes", r.Ref, r.Revision)} {
+		code, out := execs(line)
+		require.Zero(t, code, out)
+	}
+	_, out = execs("show mutex/production")
+	require.Contains(t, out, "used 0")
 }
 
 // Without a majority, a verb that reads says that there is no leader.

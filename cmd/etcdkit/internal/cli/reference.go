@@ -103,7 +103,8 @@ version, such as ` + "`etcdkit.queue/v1`" + `; a version keeps its members and m
 leases are strings, since readers of JSON lose digits of large numbers. Times are RFC 3339 in UTC, and
 durations are seconds.
 
-Verbs that change nothing take no lease, write nothing to etcd, and need read permission alone for the
+Only 'run', 'hold', 'console --write', 'bench' and 'conformance' open a session with a lease. Verbs that
+change nothing write nothing to etcd, and need read permission alone for the
 prefix of the namespace: ls, show, top, elections, jobs, jobs history, jobs watch, requests, requests list,
 requests stats, requests get, limit without a number, export, and console without --write.
 

@@ -119,7 +119,7 @@ type shownRecord struct {
 	Scope    string          `json:"scope"`
 	Op       string          `json:"op"`
 	Attempt  int             `json:"attempt"`
-	Token    number          `json:"token"`
+	Token    number          `json:"token,omitzero"` // of an attempt that has ended
 	Owner    string          `json:"owner,omitempty"`
 	Started  time.Time       `json:"started,omitzero"`
 	Ended    time.Time       `json:"ended,omitzero"`

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // one runs fn with a store, bounded by --command-timeout.
@@ -35,7 +35,7 @@ encryption, cannot be read by this command.`,
 		Example: "etcdkit requests get -N payments orders c0535e4be2b79ffd/rE6fr...",
 		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.one(engine.Reader(cmd.Context()), "requests get", args[0], nil, func(ctx context.Context, s *idempotency.Store) error {
+			return a.one(cmd.Context(), "requests get", args[0], nil, func(ctx context.Context, s *idempotency.Store) error {
 				r, out, err := s.Get(ctx, idempotency.Ref(args[1]))
 				if err != nil && (content || !errors.Is(err, idempotency.ErrUnreadable) || r.Ref == "") {
 					return err
@@ -68,12 +68,15 @@ func (a *app) printRecord(r shownRecord, out *idempotency.Outcome, content bool)
 		t.row("scope", or(r.Scope))
 		t.row("op", or(r.Op))
 		t.row("attempt", r.Attempt)
-		t.row("token", int64(r.Token))
+		if r.Token != 0 {
+			t.row("token", int64(r.Token))
+		}
 		t.row("owner", or(r.Owner))
 		t.row("started", instant(r.Started))
 		t.row("ended", instant(r.Ended))
 		t.row("failure", or(r.Failure))
 		t.row("resolved by", or(r.Resolved))
+		t.row("revision", int64(r.Revision))
 		switch {
 		case r.Omitted:
 			t.row("result", "not kept")
@@ -97,8 +100,47 @@ type resolution struct {
 // mostResult bounds what is read of a result, in bytes: etcd takes no larger request.
 const mostResult = 1 << 20
 
+// examined is the record of a request that is to be changed, as it was when somebody looked at it.
+type examined struct {
+	store, ref string
+	revision   int64 // that was given, or 0
+}
+
+// define adds the flag of the revision.
+func (e *examined) define(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&e.revision, "revision", 0, "revision of the record that was examined: it is not changed if it has another one")
+}
+
+// confirmed asks whether a record is to be changed, as it is now, and returns its revision. Without a terminal,
+// the revision must have been given.
+func (a *app) confirmed(ctx context.Context, e examined, verb, question string) (idempotency.ChangeOption, error) {
+	if e.revision < 0 {
+		return nil, usageError{fmt.Errorf("--revision %d is not positive", e.revision)}
+	}
+	var r idempotency.Record
+	err := a.one(ctx, verb, e.store, nil, func(ctx context.Context, s *idempotency.Store) (err error) {
+		r, _, err = s.Get(ctx, idempotency.Ref(e.ref))
+		if errors.Is(err, idempotency.ErrUnreadable) && r.Ref != "" {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := fmt.Sprintf("request %s of store %s is %s, attempt %d by %s, revision %d", e.ref, e.store, nameOf(r.State), r.Attempt, or(r.Owner), r.Revision)
+	switch {
+	case e.revision != 0 && e.revision != r.Revision:
+		return nil, fmt.Errorf("%s: it has changed since revision %d; nothing was changed", now, e.revision)
+	case e.revision == 0 && (a.yes || !terminal(a.std.In)):
+		return nil, usageError{fmt.Errorf("%s: to change it, add --revision %d and --yes", now, r.Revision)}
+	}
+	return idempotency.OnlyRevision(r.Revision), a.confirm(ctx, strings.ToUpper(now[:1])+now[1:]+". "+question)
+}
+
 func (a *app) requestResolve() *cobra.Command {
 	var n resolution
+	var which examined
 	cmd := &cobra.Command{
 		Use:   "resolve STORE REF (--done FILE | --failed TEXT | --not-done)",
 		Short: "Record what a lost attempt has done, as its operator has found out",
@@ -110,19 +152,25 @@ without a Codec: if the services have one, resolve such requests in a program wi
 --failed TEXT: it failed for good; duplicates get this failure. The text is stored in plain text.
 --not-done: nothing was done; the next duplicate does the work.
 
-The outcome is kept for --retain, which should be Options.Retain of the services.`,
-		Example: "etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --not-done\necho '{\"charge\":7}' | etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --done - --yes",
+The outcome is kept for --retain, which should be Options.Retain of the services.
+
+Only the attempt that the question names gets the outcome, or the one with --revision, as 'etcdkit requests get'
+prints it: if another attempt has begun since, nothing is changed and the exit code is 1. With --yes, --revision
+is required.`,
+		Example: "etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --not-done\necho '{\"charge\":7}' | etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --done - --revision 4712 --yes",
 		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what, text, err := n.read(cmd, a.std.In)
-			if err == nil {
-				err = a.confirm(cmd.Context(), fmt.Sprintf("Record that request %s of store %s %s", args[1], args[0], text))
+			if err != nil {
+				return err
 			}
+			which.store, which.ref = args[0], args[1]
+			only, err := a.confirmed(cmd.Context(), which, "requests resolve", "Record that it "+text)
 			if err != nil {
 				return err
 			}
 			return a.one(cmd.Context(), "requests resolve", args[0], &idempotency.Options{Retain: n.retain}, func(ctx context.Context, s *idempotency.Store) error {
-				if err := s.Resolve(ctx, idempotency.Ref(args[1]), what); err != nil {
+				if err := s.Resolve(ctx, idempotency.Ref(args[1]), what, only); err != nil {
 					return err
 				}
 				r, _, err := s.Get(ctx, idempotency.Ref(args[1]))
@@ -133,6 +181,7 @@ The outcome is kept for --retain, which should be Options.Retain of the services
 			})
 		},
 	}
+	which.define(cmd)
 	f := cmd.Flags()
 	f.StringVar(&n.done, "done", "", "it was done, with the content of this file as its result; - is standard input")
 	f.StringVar(&n.failed, "failed", "", "it failed for good, with this text")
@@ -184,19 +233,25 @@ func (n resolution) read(cmd *cobra.Command, stdin io.Reader) (idempotency.Resol
 }
 
 func (a *app) requestDelete() *cobra.Command {
-	return &cobra.Command{
+	var which examined
+	cmd := &cobra.Command{
 		Use:   "delete STORE REF",
 		Short: "Delete the record of a request: the next duplicate does the work again",
 		Long: `Delete the record of a request that is not in progress. The next duplicate does the work again, also if it
-was done. Processes that have the outcome in their cache may replay it for Options.CacheFor.`,
+was done. Processes that have the outcome in their cache may replay it for Options.CacheFor.
+
+Only what the question names is deleted, or the record with --revision, as 'etcdkit requests get' prints it: if
+it has changed since, nothing is deleted and the exit code is 1. With --yes, --revision is required.`,
 		Example: "etcdkit requests delete -N payments orders c0535e4be2b79ffd/rE6fr...",
 		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.confirm(cmd.Context(), fmt.Sprintf("Delete request %s of store %s, so that the next duplicate does the work again", args[1], args[0])); err != nil {
+			which.store, which.ref = args[0], args[1]
+			only, err := a.confirmed(cmd.Context(), which, "requests delete", "Delete the record, so that the next duplicate does the work again")
+			if err != nil {
 				return err
 			}
 			return a.one(cmd.Context(), "requests delete", args[0], nil, func(ctx context.Context, s *idempotency.Store) error {
-				if err := s.Delete(ctx, idempotency.Ref(args[1])); err != nil {
+				if err := s.Delete(ctx, idempotency.Ref(args[1]), only); err != nil {
 					return err
 				}
 				return a.print(struct {
@@ -207,4 +262,6 @@ was done. Processes that have the outcome in their cache may replay it for Optio
 			})
 		},
 	}
+	which.define(cmd)
+	return cmd
 }

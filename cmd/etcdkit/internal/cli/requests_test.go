@@ -92,11 +92,16 @@ func TestRequestsResolve(t *testing.T) {
 	s := f.orders()
 	ctx := testkit.Context(t)
 	ref := func(id string) string { return string(s.Ref(order(id))) }
-	resolved := func(id, token string) {
+	resolved := func(id string) {
 		r, _, err := s.Get(ctx, s.Ref(order(id)))
 		require.NoError(t, err)
 		f.shows(r.Resolved, "etcdkit requests resolve by ada@ci-3, process 4242")
-		f.shows(r.Token, token)
+	}
+	revision := func(id, as string) string { // the flag
+		r, _, err := s.Get(ctx, s.Ref(order(id)))
+		require.NoError(t, err)
+		f.shows(r.Revision, as)
+		return " --revision " + as
 	}
 	r := f.shell("requests get -N test orders " + ref("5"))
 	require.Contains(t, r.out, "unknown")
@@ -104,27 +109,34 @@ func TestRequestsResolve(t *testing.T) {
 	f.shell("requests resolve -N test orders " + ref("5") + " --not-done")
 	f.shell("requests resolve -N test orders " + ref("5") + " --not-done --failed 'card declined'")
 	f.shell("requests resolve -N test orders " + ref("5") + " --yes --done no-such-file")
-	f.shell("requests resolve -N test orders " + ref("5") + " --yes --done testdata/result.json -o json")
-	resolved("5", "4713")
-	f.shell("requests resolve -N test orders " + ref("5") + " --yes --not-done")
-	f.shell("requests resolve -N test orders " + ref("4") + " --yes --not-done")
+	f.shows("4729", "4729") // of an earlier attempt
+	f.shell("requests resolve -N test orders " + ref("5") + " --yes --not-done --revision 4729")
+	examined := revision("5", "4721")
+	f.shell("requests resolve -N test orders " + ref("5") + examined + " --yes --done testdata/result.json -o json")
+	resolved("5")
+	f.shell("requests resolve -N test orders " + ref("5") + examined + " --yes --not-done")
+	f.shell("requests resolve -N test orders " + ref("5") + revision("5", "4722") + " --yes --not-done")
+	f.shell("requests resolve -N test orders " + ref("4") + revision("4", "4723") + " --yes --not-done")
 	f.lost("orders", order("7"))
-	f.shell("requests resolve -N test orders " + ref("7") + " --yes --failed 'card declined'")
-	resolved("7", "4714")
+	f.shell("requests resolve -N test orders " + ref("7") + revision("7", "4724") + " --yes --failed 'card declined'")
+	resolved("7")
 	f.lost("orders", order("8"))
-	f.shell("requests resolve -N test orders " + ref("8") + " --yes --not-done")
-	resolved("8", "4715")
+	f.shell("requests resolve -N test orders " + ref("8") + revision("8", "4725") + " --yes --not-done")
+	resolved("8")
 	_, out, err := s.Begin(ctx, order("5"), "payload")
 	require.NoError(t, err)
 	require.Equal(t, `{"charge":7}`, strings.TrimSpace(string(out.Value)), "a duplicate gets what was resolved")
 	_, out, err = s.Begin(ctx, order("7"), "payload")
 	require.NoError(t, err)
 	require.Equal(t, "card declined", out.Failure)
+	examined = revision("8", "4726")
 	require.Equal(t, 2, f.begin(s, order("8")).Attempt(), "a duplicate does the work")
+	f.shell("requests delete -N test orders " + ref("8") + examined + " --yes")
 	f.shell("requests delete -N test orders " + ref("1"))
 	f.shell("requests delete -N test orders " + ref("1") + " --yes")
+	f.shell("requests delete -N test orders " + ref("1") + revision("1", "4727") + " --yes")
 	f.shell("requests delete -N test orders " + ref("1") + " --yes")
-	f.shell("requests delete -N test orders " + ref("4") + " --yes")
+	f.shell("requests delete -N test orders " + ref("4") + revision("4", "4728") + " --yes")
 	f.begin(f.storeOf("web-8", "orders", nil), order("1")) // a process that has not cached the outcome
 	f.golden("requests-resolve")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -142,7 +143,7 @@ func (a *app) execute(ctx context.Context, x execution) error {
 	survivePipes()
 	renewed := make(chan struct{}, 1)
 	reports := &waitReports{app: a, kind: x.kind}
-	opts := &concurrency.SessionOptions{TTL: ttl, Margin: margin, Hooks: []observe.Hooks{reports.hooks(), {Event: func(_ context.Context, e observe.Event) {
+	opts := &concurrency.SessionOptions{Owner: owner("run"), TTL: ttl, Margin: margin, Hooks: []observe.Hooks{reports.hooks(), {Event: func(_ context.Context, e observe.Event) {
 		if _, ok := e.(observe.LeaseRenewed); ok {
 			select {
 			case renewed <- struct{}{}:
@@ -150,7 +151,7 @@ func (a *app) execute(ctx context.Context, x execution) error {
 			}
 		}
 	}}}}
-	return a.open(ctx, "run", opts, func(ctx context.Context, sess *concurrency.Session) error {
+	return a.connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
 		reports.sess.Store(sess)
 		p, err := a.acquire(ctx, sess, x.ask, x.kind, x.name)
 		if err != nil {
