@@ -7,12 +7,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// arguments permits from least to most arguments; most below 0 stands for any number. Its errors name what is
-// missing, as the verb's usage calls it, or what is too much.
+// arguments permits from least to most arguments, of which any may follow "--": a name may begin with "-". Its
+// errors name what is missing, as the verb's usage calls it, or what is too much. most below 0 stands for any
+// number, the words of a command: that is what "--" separates from the arguments before it.
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
-		case cmd.ArgsLenAtDash() == 0 && least > 0:
+		case most < 0 && cmd.ArgsLenAtDash() == 0:
 			return fmt.Errorf("%s is missing", named(cmd, 0))
 		case len(args) < least:
 			return fmt.Errorf("%s is missing", named(cmd, len(args)))

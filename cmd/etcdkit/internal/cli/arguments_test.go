@@ -5,6 +5,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // What is missing is named as the usage calls it.
@@ -25,6 +30,33 @@ func TestArguments(t *testing.T) {
 		require.Equal(t, exitUsage, r.code)
 		require.Contains(t, r.err, strings.ReplaceAll(want, " \n", "\n"))
 		require.Contains(t, r.err, "Usage: etcdkit "+args[0])
+	}
+}
+
+// A name may begin with "-": it follows "--".
+func TestNamesThatBeginWithADash(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.session("web-7")
+	l, err := schedlock.New(s, nil)
+	require.NoError(t, err)
+	_, err = l.Do(testkit.Context(t), "-n", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	store, err := idempotency.NewStore(s, "-st", nil)
+	require.NoError(t, err)
+	f.begin(store, order("1"))
+	q, err := concurrency.NewSemaphore(s, "-q", 1, nil)
+	require.NoError(t, err)
+	f.permit(q.Acquire(testkit.Context(t)))
+	for args, want := range map[string]string{
+		"jobs pause --reason x -- -n": "paused",
+		"jobs history -- -n":          "done",
+		"requests stats -- -st":       "in-progress       1",
+		"show -- -q":                  "used 1",
+	} {
+		r := f.run(append([]string{"-N", "test"}, strings.Fields(args)...)...)
+		require.Zero(t, r.code, "%s: %s", args, r.err)
+		require.Contains(t, r.out, want, args)
 	}
 }
 
