@@ -94,9 +94,11 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, a browser sends the console's own forms with "Origin: null"
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if r.Header.Get("Sec-Fetch-Dest") != "" { // without it, the browser would ignore the header with an error: the connection is not encrypted
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
 	h.Set("Cache-Control", "no-store")
 	if !c.opts.allows(r.Host) {
 		http.Error(w, fmt.Sprintf("This console is not at the host %q: Options.Hosts lists its names.", r.Host), http.StatusMisdirectedRequest)
@@ -112,7 +114,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		if err := c.cross.Check(r); err != nil || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
-			http.Error(w, "An action has to come from a page of this console.", http.StatusForbidden)
+			c.refuse(w, r, http.StatusForbidden, elsewhere(r))
 			return
 		}
 	}
@@ -135,6 +137,11 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.mux.ServeHTTP(w, r)
+}
+
+// elsewhere is the refusal of a form that is not from a page of the console, with what the browser has said of it.
+func elsewhere(r *http.Request) error {
+	return fmt.Errorf("nothing was changed: an action has to come from a page of this console, and the browser has sent Origin %q and Sec-Fetch-Site %q to the host %q; a proxy in between has to pass the Host header on", r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"), r.Host)
 }
 
 // asked returns the path of a request before http.StripPrefix.

@@ -88,9 +88,14 @@ func TestOtherSites(t *testing.T) {
 		"rebound DNS":         func(r *http.Request) { r.Host = "evil.example"; r.Header.Set("Origin", "http://evil.example") },
 		"rebound DNS, a port": func(r *http.Request) { r.Host = "evil.example:80" },
 		"a host's prefix":     func(r *http.Request) { r.Host = "localhost.evil.example" },
+		"a proxy's own host":  func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "http://ops.example") },
 	} {
 		a := s.post(evicting(p), edit)
 		require.Contains(t, []int{http.StatusForbidden, http.StatusMisdirectedRequest}, a.StatusCode, name)
+		if a.StatusCode == http.StatusForbidden {
+			require.Contains(t, a.body, "an action has to come from a page of this console", name)
+			require.Contains(t, a.body, `<a href="./">Overview</a>`, "a way back")
+		}
 		require.NoError(t, p.Err(), name)
 	}
 	require.Equal(t, http.StatusMisdirectedRequest, s.get("/", func(r *http.Request) { r.Host = "evil.example" }).StatusCode)
@@ -112,11 +117,15 @@ func TestHeaders(t *testing.T) {
 		require.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'", path)
 		require.NotContains(t, h.Get("Content-Security-Policy"), "unsafe", path)
 		require.Equal(t, "nosniff", h.Get("X-Content-Type-Options"), path)
-		require.Equal(t, "no-referrer", h.Get("Referrer-Policy"), path)
+		require.Equal(t, "same-origin", h.Get("Referrer-Policy"), path)
+		require.Empty(t, h.Get("Cross-Origin-Opener-Policy"), path)
 		if !strings.HasPrefix(path, "/static") {
 			require.Equal(t, "no-store", h.Get("Cache-Control"), path)
 		}
 	}
+	// Browsers heed Cross-Origin-Opener-Policy where they send Sec-Fetch-Dest, and report an error elsewhere.
+	trusted := s.get("/", func(r *http.Request) { r.Header.Set("Sec-Fetch-Dest", "document") })
+	require.Equal(t, "same-origin", trusted.Header.Get("Cross-Origin-Opener-Policy"))
 	body := s.page("/")
 	require.NotContains(t, body, "<style")
 	require.NotContains(t, body, " style=")

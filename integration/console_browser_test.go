@@ -55,7 +55,7 @@ type tab struct {
 	problems []string // what the browser has complained about
 }
 
-// openTab starts a browser at a console below /ops/.
+// openTab starts a browser at a console below /ops/, which it reaches at 127.0.0.1 and as ops.test.
 func openTab(t *testing.T) *tab {
 	t.Helper()
 	path := browser(t)
@@ -64,6 +64,7 @@ func openTab(t *testing.T) *tab {
 	b.client = func() *concurrency.Session { return b.session(etcd, "web-7") }
 	b.sess = b.session(etcd, "console")
 	h, err := console.Handler(b.sess, &console.Options{
+		Hosts:     []string{"127.0.0.1", "ops.test"},
 		Authorize: func(*http.Request, console.Action) error { return nil }, Actor: func(*http.Request) string { return "ada" },
 	})
 	require.NoError(t, err)
@@ -76,7 +77,8 @@ func openTab(t *testing.T) *tab {
 	})))
 	t.Cleanup(server.Close)
 	b.url = server.URL + "/ops/"
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(userData(t)), chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.Flag("host-resolver-rules", "MAP ops.test 127.0.0.1"))
 	allocated, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
 	ctx, end := chromedp.NewContext(allocated)
@@ -98,6 +100,17 @@ func openTab(t *testing.T) *tab {
 	})
 	b.do(log.Enable(), chromedp.EmulateViewport(1100, 800))
 	return b
+}
+
+// userData returns a folder for a browser, which is removed when the last of its processes has left it alone.
+func userData(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "console-browser-")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, time.Minute, 50*time.Millisecond)
+	})
+	return dir
 }
 
 func (b *tab) session(etcd *embedtest.Cluster, owner string) *concurrency.Session {
@@ -341,6 +354,22 @@ func TestConsoleInABrowser(t *testing.T) {
 		require.Contains(t, html, "as of ", page)
 		require.NotContains(t, html, "NaN", page)
 	}
+}
+
+// An action works without encryption, at a name that is not the loopback interface's: there, browsers send no
+// Sec-Fetch-Site, and an Origin only as far as the Referrer-Policy allows it.
+func TestConsoleWithoutEncryption(t *testing.T) {
+	b := openTab(t)
+	charge, err := concurrency.NewSemaphore(b.client(), "charge", 2, nil)
+	require.NoError(t, err)
+	_, err = charge.Acquire(t.Context())
+	require.NoError(t, err)
+	b.url = strings.Replace(b.url, "127.0.0.1", "ops.test", 1)
+	b.open("confirm?do=set-limit&name=semaphore/charge")
+	require.Equal(t, "false", b.eval("isSecureContext"))
+	b.do(chromedp.SetValue("input[name=value]", "7"), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r"), chromedp.WaitVisible(".done"))
+	b.shows("Limit 7")
+	b.fine("the action")
 }
 
 // A queue of 10,000 waiters is a page of a hundred rows, which stays live and has others behind it.

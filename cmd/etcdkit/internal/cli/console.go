@@ -124,7 +124,6 @@ func withToken(token, below string, h http.Handler) http.Handler {
 		name := "etcdkit-" + strings.Map(digit, port)
 		if same(r.URL.Query().Get("token")) {
 			http.SetCookie(w, &http.Cookie{Name: name, Value: token, Path: below + "/", HttpOnly: true, SameSite: http.SameSiteLaxMode}) // with Strict, a link in a chat would lead to a page without the cookie
-			w.Header().Set("Referrer-Policy", "no-referrer")
 			http.Redirect(w, r, below+"/", http.StatusSeeOther)
 			return
 		}
