@@ -119,7 +119,7 @@ func (q *asking) acquire(ctx context.Context, sess *concurrency.Session, kind co
 		}
 		p, err := sm.Acquire(ctx, q.options()...)
 		if differs := (*concurrency.LimitMismatchError)(nil); errors.As(err, &differs) {
-			return nil, &exitError{exitNotAcquired, fmt.Errorf("acquire %q: its stored limit is %d, and --limit asks for %d\n--limit 0 takes the stored limit as it is; 'etcdkit limit NAME N' changes it for all processes.", name, differs.Stored, differs.Wanted)}
+			return nil, usageError{fmt.Errorf("acquire %q: its stored limit is %d, and --limit asks for %d\n--limit 0 takes the stored limit as it is; 'etcdkit limit NAME N' changes it for all processes.", name, differs.Stored, differs.Wanted)}
 		}
 		return p, err
 	case concurrency.KindElection:

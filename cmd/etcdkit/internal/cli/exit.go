@@ -137,7 +137,7 @@ var classes = []class{
 	{exitLost, "", is(concurrency.ErrLost, concurrency.ErrReleased)},
 	{exitNotAcquired, "'etcdkit show NAME' lists the holders.", is(concurrency.ErrFull)},
 	{exitNotAcquired, "The ID is in use: 'etcdkit show NAME' names its owner.", is(concurrency.ErrHeld)},
-	{exitNotAcquired, "'etcdkit limit NAME N' changes the stored limit for all processes.", is(concurrency.ErrLimitMismatch)},
+	{exitUsage, "'etcdkit limit NAME N' changes the stored limit for all processes.", is(concurrency.ErrLimitMismatch)},
 	{exitFailed, "'etcdkit ls' lists the names that etcd has; 'etcdkit limit KIND/NAME N --create' stores a limit for a new one.", is(concurrency.ErrNoLimit)},
 	{exitFailed, "'etcdkit show NAME' lists the requests with their tokens and IDs.", is(concurrency.ErrNotHeld)},
 	{exitFailed, "'etcdkit jobs' lists the jobs.", is(schedlock.ErrUnknownJob)},

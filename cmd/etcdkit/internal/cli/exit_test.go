@@ -30,7 +30,7 @@ func TestExitCodes(t *testing.T) {
 		"bad argument":                {fmt.Errorf("x: %w", concurrency.ErrInvalid), exitUsage},
 		"full":                        {&concurrency.FullError{Name: "x"}, exitNotAcquired},
 		"held":                        {&concurrency.HeldError{}, exitNotAcquired},
-		"mismatch":                    {&concurrency.LimitMismatchError{}, exitNotAcquired},
+		"mismatch":                    {&concurrency.LimitMismatchError{}, exitUsage},
 		"lost":                        {&concurrency.LostError{Cause: concurrency.ErrEvicted}, exitLost},
 		"no answer":                   {&concurrency.UnavailableError{}, exitUnreachable},
 		"no answer and ctx":           {errors.Join(context.DeadlineExceeded, &concurrency.UnavailableError{}), exitUnreachable},

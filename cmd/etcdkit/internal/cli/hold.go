@@ -58,7 +58,7 @@ The token and the time at which the permit ends are printed. If they cannot be, 
 		},
 	}
 	ask.define(cmd.Flags())
-	cmd.Flags().DurationVar(&lasts, "for", 0, "how long the permit lasts at most (required)")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long the permit lasts at most, from 5s to 24h (required)")
 	return cmd
 }
 
@@ -74,7 +74,7 @@ type heldPermit struct {
 
 // keep acquires a permit on a lease of its own, and leaves both in etcd.
 func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, name string, lasts time.Duration) error {
-	survivePipes()
+	a.surviveReader()
 	reports := &waitReports{app: a, kind: kind}
 	opts := &concurrency.SessionOptions{TTL: lasts, Owner: owner("hold"), Hooks: []observe.Hooks{reports.hooks()}}
 	return a.connected(ctx, opts, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -25,60 +26,78 @@ var ending = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscal
 // Main executes the command with its arguments and returns its exit code. A signal that ends it withdraws what
 // it waits for; its code is 128 and the number of the signal.
 func Main(args []string, std Streams) int {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
+	a := &app{std: std}
+	ctx, stop := a.catch(context.Background())
+	defer stop()
+	return a.main(ctx, args)
+}
+
+// catch returns a ctx that is canceled by the first signal that ends a command, until a.uncatch or stop is called.
+func (a *app) catch(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	for _, s := range ending {
 		if !signal.Ignored(s) { // as a shell's background job ignores SIGINT, and nohup's program SIGHUP
 			signal.Notify(signals, s)
 		}
 	}
-	defer signal.Stop(signals)
+	done := make(chan struct{})
 	go func() {
-		select {
-		case s := <-signals:
+		defer close(done)
+		if s, ok := <-signals; ok {
 			cancel(interrupted{s.(syscall.Signal)})
-		case <-ctx.Done():
 		}
 	}()
-	return execute(ctx, args, std)
+	a.uncatch = sync.OnceFunc(func() {
+		signal.Stop(signals)
+		close(signals) // after a signal that it has already
+		<-done
+	})
+	return ctx, func() { a.uncatch(); cancel(nil) }
 }
 
 // execute is Main without signals.
 func execute(ctx context.Context, args []string, std Streams) int {
-	a := &app{std: std}
+	return (&app{std: std, uncatch: func() {}}).main(ctx, args)
+}
+
+func (a *app) main(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	defer func() { a.messages.close() }()
 	if err != nil && !a.parsed {
 		err = usage(cmd, err)
 	}
-	var by interrupted
-	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &by) {
-		err = by
-	}
-	code, text := explain(err)
+	code, text := explain(orInterrupted(ctx, err))
 	if text != "" {
 		lines := strings.Split(text, "\n")
 		for i := range lines { // texts of other processes may be in it
 			lines[i] = printable(strings.ReplaceAll(lines[i], "\t", "  "))
 		}
-		fmt.Fprintf(std.Err, "%s: %s\n", cmd.CommandPath(), strings.Join(lines, "\n"))
+		fmt.Fprintf(a.std.Err, "%s: %s\n", cmd.CommandPath(), strings.Join(lines, "\n"))
 	}
 	return code
 }
 
-// survivePipes has a verb outlive the reader of its messages: what it holds is worth more than they are.
-// Without it, a write to a pipe that was closed ends the process. A command that the verb starts is not affected.
-func survivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+// orInterrupted returns the signal that has canceled ctx, if err is of that, and otherwise err.
+func orInterrupted(ctx context.Context, err error) error {
+	var by interrupted
+	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &by) {
+		return by
+	}
+	return err
+}
 
 // app is one execution of the command.
 type app struct {
-	std    Streams
-	etcd   connection
-	output string
-	yes    bool
-	parsed bool // flags and arguments are valid
+	std      Streams
+	messages *messages // what std.Err is after surviveReader; nil before
+	uncatch  func()    // no signal cancels the ctx of the verb any more; those that came before have
+	etcd     connection
+	output   string
+	yes      bool
+	parsed   bool // flags and arguments are valid
 }
 
 // root returns the command with all of its verbs.

@@ -18,7 +18,7 @@ var exitCodes = []struct {
 }{
 	{exitOK, "done"},
 	{exitFailed, "not found, in another state, or an error of etcd's"},
-	{exitUsage, "a flag or an argument is wrong, or a confirmation is missing: nothing was changed"},
+	{exitUsage, "a flag or an argument is wrong, --limit is not the stored limit, or a confirmation is missing: nothing was changed"},
 	{exitUnreachable, "etcd does not answer: it is not known whether something was changed"},
 	{exitNotAcquired, "no permit was granted; a repetition may succeed"},
 	{exitLost, "the permit was lost while it was needed"},

@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +28,13 @@ type execution struct {
 	maxHold  time.Duration
 	endLeft  bool
 	exitFile string
+
+	end *cutOff // why etcdkit has ended the command, or nil
+}
+
+// cutOff is why a command was ended, as the exit file has it.
+type cutOff struct {
+	by, reason string
 }
 
 func (a *app) run() *cobra.Command {
@@ -47,17 +54,21 @@ permit is released when none is left.
 Exceptions, in which processes can outlive the permit: this process and the guard are both killed at once
 (the command itself dies then, and not what it has started), or both are stopped; a process sleeps
 uninterruptibly in the kernel, or may not be signalled by this user, as a setuid program; another process
-works for the command, as the daemon that runs its container; a program forks and exits faster than /proc
-can be read. And those of every permit (docs/guarantees.md, exceptions): it is taken by force ('etcdkit
-evict --force'), its lease or presence key is removed by hand, a leader of etcd is stopped and continued,
-a machine is paused with its clocks.
+works for the command, as the daemon that runs its container; a process has entered another PID namespace
+('nsenter'), whose init gets what it leaves behind; a program forks and exits faster than /proc can be read.
+And those of every permit (docs/guarantees.md, exceptions): it is taken by force ('etcdkit evict --force'),
+its lease or presence key is removed by hand, a leader of etcd is stopped and continued, a machine is paused
+with its clocks.
 
-The command gets standard input, the open files that this process was started with, and what this process
-gets of SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP and SIGCONT; one that is stopped is continued by SIGINT, SIGTERM, SIGHUP and SIGQUIT, to end. ^C and ^\
-of a terminal reach the command by themselves and are not passed on; nor is such a signal of 'kill', while
-this process is in the foreground of its terminal: send SIGTERM. These four signals, while this process waits
-for the permit, withdraw the request. ^Z stops the command alone: the permit is kept, and SIGCONT to this
-process continues the command, if the permit has not been lost.
+The command gets standard input and the open files that this process was started with. It gets once each
+SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP and SIGCONT that this process gets, also
+if a terminal or a supervisor has sent it to the whole process group. While this process waits for the permit,
+the first four withdraw the request; later they continue a stopped command too, to end. ^Z stops the command
+alone, and the permit is kept: the shell shows no prompt, ^C ends the command, and SIGCONT to this process
+continues it, if the permit has not been lost. Signals that are ignored at the start stay ignored if they are
+SIGHUP, SIGINT, SIGTSTP, SIGTTIN or SIGTTOU; the command has the defaults of others.
+
+Messages on standard error delay nothing: if their reader does not read, they are dropped.
 
 The environment of the command has, besides its own: ETCDKIT_KIND, ETCDKIT_NAME, ETCDKIT_NAMESPACE, ETCDKIT_PREFIX;
 ETCDKIT_TOKEN, the fencing token; ETCDKIT_GUARD_KEY and ETCDKIT_GUARD_MOD_REVISION, for a Txn that takes
@@ -65,13 +76,22 @@ effect only while the permit exists.
 
 The exit code is the command's, or 128 and the number of the signal that has ended it; 75 if no permit was
 granted, 76 if the permit was lost, 126 if the command cannot be executed, 127 if it is not found, and the
-codes of every verb. A command can exit with these codes itself: --exit-file says which it was.
+codes of every verb: 64 also if --limit differs from the stored limit.
 
-It runs on Linux only.`,
+A command can exit with these codes itself. --exit-file says which it was, as one line of JSON with these members:
+  schema    etcdkit.exit/v1
+  result    command: code is the command's. Or why it is not: interrupted (by a signal, before the command
+            was started), usage, unreachable, not-acquired, lost, denied, not-executable, not-found,
+            guard-killed (the command was killed too, and how it ended is not known), failed
+  code      the exit code
+  ended_by  if etcdkit has ended the command: max-hold, request (evict, step-down) or lost
+  reason    of a request or a loss
+
+It runs on Linux only, with the /proc of its own PID namespace.`,
 		Example: "etcdkit run -N batch nightly-report -- ./report.sh\netcdkit run -N batch import --limit 3 --wait 30s -- import-file a.csv\netcdkit run -N batch mailer --leader --grace 10s -- ./mailer",
 		Args:    arguments(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			defer func() { err = x.noteExit(err) }()
+			defer func() { a.noteExit(x, orInterrupted(cmd.Context(), err)) }()
 			if at := cmd.ArgsLenAtDash(); at != 1 {
 				return usageError{errors.New("the command follows NAME and --, as in: etcdkit run NAME -- COMMAND")}
 			}
@@ -88,7 +108,7 @@ It runs on Linux only.`,
 			if err := x.clearExitFile(); err != nil {
 				return err
 			}
-			return a.execute(cmd.Context(), x)
+			return a.execute(cmd.Context(), &x)
 		},
 	}
 	f := cmd.Flags()
@@ -97,7 +117,7 @@ It runs on Linux only.`,
 	f.DurationVar(&x.maxHold, "max-hold", 0, "end the command after so long, and then release the permit")
 	f.DurationVar(&x.ttl, "ttl", 0, "how long etcd keeps the permit after the last renewal (default: 15s, or what --grace needs)")
 	f.BoolVar(&x.endLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
-	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file, which is emptied at the start, unless a flag or an argument is wrong")
+	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file, which is emptied at the start, unless a flag, an argument or a variable is wrong")
 	return cmd
 }
 
@@ -135,12 +155,15 @@ func (x execution) times() (ttl, margin time.Duration, err error) {
 }
 
 // execute acquires the permit and runs the command.
-func (a *app) execute(ctx context.Context, x execution) error {
+func (a *app) execute(ctx context.Context, x *execution) error {
 	ttl, margin, err := x.times()
 	if err != nil {
 		return err
 	}
-	survivePipes()
+	if err := guard.Supported(); err != nil {
+		return &exitError{exitNotRunnable, err}
+	}
+	a.surviveReader()
 	renewed := make(chan struct{}, 1)
 	reports := &waitReports{app: a, kind: x.kind}
 	opts := &concurrency.SessionOptions{Owner: owner("run"), TTL: ttl, Margin: margin, Hooks: []observe.Hooks{reports.hooks(), {Event: func(_ context.Context, e observe.Event) {
@@ -157,42 +180,64 @@ func (a *app) execute(ctx context.Context, x execution) error {
 		if err != nil {
 			return err
 		}
-		releasing := context.WithoutCancel(ctx)
-		if ctx.Err() != nil { // interrupted at the moment of the grant
-			_ = p.Release(releasing)
-			return ctx.Err()
-		}
-		err = a.guarded(x, p, renewed)
+		err = a.guarded(ctx, x, p, renewed)
 		if lost := (*concurrency.LostError)(nil); errors.As(p.Err(), &lost) {
 			return &exitError{exitLost, fmt.Errorf("%w: the command was ended", lost)}
 		}
-		bounded, cancel := context.WithTimeout(releasing, a.etcd.timeout)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.etcd.timeout)
 		defer cancel()
 		switch failed := p.Release(bounded); {
 		case errors.Is(failed, concurrency.ErrLost):
 			return &exitError{exitLost, fmt.Errorf("%w: its key was gone when the command had ended", failed)}
 		case failed != nil:
-			fmt.Fprintln(a.std.Err, "etcdkit run:", printable(failed.Error()))
+			a.say("%v", failed)
 		}
 		return err
 	})
 }
 
+// say writes a message of run to standard error.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.std.Err, "etcdkit run: %s\n", printable(fmt.Sprintf(format, args...)))
+}
+
+// start starts the command under its guard, unless a signal has come before: from then on the signals are the
+// command's.
+func (a *app) start(ctx context.Context, x *execution, p *concurrency.Permit) (*guard.Guarded, error) {
+	g, err := guard.Start(ctx, guard.Command{Args: x.command, Env: x.environment(a, p), Grace: x.grace, EndLeft: x.endLeft}, p.Deadline(), func() error {
+		a.uncatch()
+		return ctx.Err()
+	})
+	var killed *guard.KilledError
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return g, err
+	case errors.As(err, &killed) && slices.Contains(ending, os.Signal(killed.Signal)): // one to the process group
+		return nil, interrupted{killed.Signal}
+	default:
+		return nil, &exitError{exitNotRunnable, err}
+	}
+}
+
 // guarded runs the command under the guard, until no process of it is left. It returns the command's exit
 // code as an error, nil for 0.
-func (a *app) guarded(x execution, p *concurrency.Permit, renewed <-chan struct{}) error {
-	say := func(format string, args ...any) {
-		fmt.Fprintf(a.std.Err, "etcdkit run: %s\n", printable(fmt.Sprintf(format, args...)))
-	}
-	g, err := guard.Start(guard.Command{Args: x.command, Env: x.environment(a, p), Grace: x.grace, EndLeft: x.endLeft}, p.Deadline())
+func (a *app) guarded(ctx context.Context, x *execution, p *concurrency.Permit, renewed <-chan struct{}) error {
+	g, err := a.start(ctx, x, p)
 	if err != nil {
-		return &exitError{exitNotRunnable, err}
+		return err
 	}
 	var overdue <-chan time.Time
 	if x.maxHold > 0 {
 		timer := time.NewTimer(x.maxHold)
 		defer timer.Stop()
 		overdue = timer.C
+	}
+	end := func(by, reason, why string) {
+		g.Stop()
+		if x.end == nil {
+			x.end = &cutOff{by, reason}
+		}
+		a.say("%s; ending the command", why)
 	}
 	lost, asked := p.Context().Done(), p.StopRequested().Done()
 	var result error
@@ -202,15 +247,13 @@ func (a *app) guarded(x execution, p *concurrency.Permit, renewed <-chan struct{
 			g.Trust(p.Deadline())
 		case <-lost:
 			lost, asked = nil, nil
-			say("%v; ending the command", p.Err())
-			g.Stop()
+			end("lost", p.Err().Error(), p.Err().Error())
 		case <-asked:
 			asked = nil
-			say("%v; ending the command", context.Cause(p.StopRequested()))
-			g.Stop()
+			why := context.Cause(p.StopRequested())
+			end("request", stopReason(why), why.Error())
 		case <-overdue:
-			say("the permit was held for %v (--max-hold); ending the command", x.maxHold)
-			g.Stop()
+			end("max-hold", "", fmt.Sprintf("the permit was held for %v (--max-hold)", x.maxHold))
 		case e := <-g.Events():
 			switch {
 			case e.Empty:
@@ -220,14 +263,27 @@ func (a *app) guarded(x execution, p *concurrency.Permit, renewed <-chan struct{
 			case e.Exited != nil && e.Exited.ExitCode() != 0:
 				result = &exitError{e.Exited.ExitCode(), nil}
 			case e.Died:
-				result = &exitError{128 + 9, errors.New("the guard process was killed, so the command was killed")}
+				result = &exitError{128 + 9, errors.New("the guard process was killed or stopped, so the command was killed; how it ended is not known")}
+			case e.Stopped:
+				a.say("the command is stopped, and the permit is kept: 'kill -CONT %[1]d' continues it; 'kill %[1]d', or ^C in the foreground, ends it", os.Getpid())
+			case e.Refused != "" && p.Err() != nil:
+				a.say("%s; the permit is lost, so another request may get it while that process runs", e.Refused)
 			case e.Refused != "":
-				say("%s; the permit is kept until that process ends", e.Refused)
+				a.say("%s; the permit is kept until that process ends", e.Refused)
 			case len(e.Left) > 0:
-				say("the command has exited and left %s running: the permit is kept until they end (--end-left ends them)", names(e.Left))
+				a.say("the command has exited and left %s running: the permit is kept until they end (--end-left ends them)", names(e.Left))
 			}
 		}
 	}
+}
+
+// stopReason returns the reason of a request to stop.
+func stopReason(cause error) string {
+	var asked *concurrency.StepDownError
+	if errors.As(cause, &asked) {
+		return asked.Reason
+	}
+	return cause.Error()
 }
 
 // names lists processes.
@@ -240,84 +296,4 @@ func names(all []guard.Process) string {
 		out = append(out, p.String())
 	}
 	return strings.Join(out, ", ")
-}
-
-// environment is that of the command. A name appears once, so a nested run sees its own values.
-func (x execution) environment(a *app, p *concurrency.Permit) []string {
-	guard := p.Guard()
-	own := []string{
-		"ETCDKIT_KIND=" + string(x.kind), "ETCDKIT_NAME=" + x.name, "ETCDKIT_NAMESPACE=" + a.etcd.namespace, "ETCDKIT_PREFIX=" + a.etcd.prefix,
-		fmt.Sprintf("ETCDKIT_TOKEN=%d", p.Token()), "ETCDKIT_GUARD_KEY=" + string(guard.KeyBytes()),
-		fmt.Sprintf("ETCDKIT_GUARD_MOD_REVISION=%d", p.Token()), // the guard compares with it
-	}
-	var all []string
-	for _, inherited := range os.Environ() {
-		name, _, _ := strings.Cut(inherited, "=")
-		if !contains(own, name+"=") {
-			all = append(all, inherited)
-		}
-	}
-	return append(all, own...)
-}
-
-// contains reports whether a variable with that prefix is there.
-func contains(env []string, prefix string) bool {
-	for _, v := range env {
-		if strings.HasPrefix(v, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// clearExitFile empties the exit file, so that it is not that of an earlier run; or returns an error, before
-// anything is acquired, if it cannot be written.
-func (x *execution) clearExitFile() error {
-	if x.exitFile == "" {
-		return nil
-	}
-	if err := os.WriteFile(x.exitFile, nil, 0o600); err != nil {
-		x.exitFile = ""
-		return usageError{fmt.Errorf("--exit-file cannot be written: %w", err)}
-	}
-	return nil
-}
-
-// noteExit writes how the verb has ended into the exit file, and returns its error.
-func (x execution) noteExit(err error) error {
-	if x.exitFile == "" {
-		return err
-	}
-	code, _ := classify(err)
-	if err == nil {
-		code = exitOK
-	}
-	note := struct {
-		schema
-		Result string `json:"result"` // "command", or why there is no exit code of the command
-		Code   int    `json:"code"`
-	}{schemaOf("exit"), "command", code}
-	var own *exitError
-	var by interrupted
-	switch {
-	case err == nil, errors.As(err, &own) && own.err == nil:
-	case errors.As(err, &by):
-		note.Result = "interrupted"
-	default:
-		note.Result = results[code]
-		if note.Result == "" {
-			note.Result = "failed"
-		}
-	}
-	text, failed := json.Marshal(note)
-	if failed == nil {
-		failed = os.WriteFile(x.exitFile, append(text, '\n'), 0o600)
-	}
-	return errors.Join(err, failed)
-}
-
-// results name the exit codes that are not the command's.
-var results = map[int]string{
-	exitUsage: "usage", exitUnreachable: "unreachable", exitNotAcquired: "not-acquired", exitLost: "lost", exitDenied: "denied",
-	exitNotRunnable: "not-executable", exitNotFound: "not-found", 128 + 9: "guard-killed",
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
@@ -53,6 +54,14 @@ func (b *lockedBuffer) String() string {
 // start starts `etcdkit run` with arguments.
 func (f *fixture) start(stdin io.Reader, args ...string) *program {
 	f.t.Helper()
+	p := f.prepare(stdin, args...)
+	p.begin()
+	return p
+}
+
+// prepare returns the program that start starts.
+func (f *fixture) prepare(stdin io.Reader, args ...string) *program {
+	f.t.Helper()
 	self, err := os.Executable()
 	require.NoError(f.t, err)
 	p := &program{t: f.t, errs: &lockedBuffer{}, done: make(chan struct{})}
@@ -63,12 +72,16 @@ func (f *fixture) start(stdin io.Reader, args ...string) *program {
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(f.t, err)
 	p.out = bufio.NewReader(out)
-	require.NoError(f.t, p.cmd.Start())
-	f.t.Cleanup(func() {
+	return p
+}
+
+func (p *program) begin() {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Start())
+	p.t.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		_ = p.cmd.Process.Kill() // its guard kills the rest
 	})
-	return p
 }
 
 // line returns the next line that the command has written.
@@ -129,6 +142,12 @@ func TestRunExitCodes(t *testing.T) {
 		require.Contains(t, string(note), c.result)
 	}
 	require.Empty(t, testkit.Keys(t, f.etcd, f.prefix, ""), "nothing is left in etcd")
+
+	gone := filepath.Join(dir, "gone")
+	require.NoError(t, os.Mkdir(gone, 0o700))
+	p := f.start(nil, "gone", "--exit-file", filepath.Join(gone, "exit"), "--", "rm", "-r", gone)
+	require.Zero(t, p.code(), "the exit code is the command's")
+	require.Contains(t, p.errs.String(), `no such file or directory; the result is "command", with the exit code 0`)
 }
 
 // TestRunTranscript is the example of the documentation.
@@ -307,6 +326,83 @@ func TestRunOutlivesItsReader(t *testing.T) {
 	require.FileExists(t, done, "what was left, and reported to nobody, ran to its end")
 }
 
+// A reader of its messages that does not read delays neither the end of the command nor the release.
+func TestRunDoesNotWaitForItsReader(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for name, args := range map[string][]string{
+		"x": {"--max-hold", "200ms"},
+		"y": {}, // ended by evict
+	} {
+		read, write, err := os.Pipe()
+		require.NoError(t, err)
+		defer read.Close()
+		fillPipe(t, write)
+		p := f.prepare(nil, append(append([]string{name, "--grace", "100ms"}, args...), "--", "sh", "-c", "trap '' TERM; echo started; while :; do sleep 0.02; done")...)
+		p.cmd.Stderr = write
+		p.begin()
+		require.NoError(t, write.Close())
+		require.Equal(t, "started", p.line())
+		if len(args) == 0 {
+			r := f.run("evict", "-N", "test", "mutex/"+name, strconv.FormatInt(f.status(name).Holders[0].Token, 10), "--yes", "--reason", "maintenance")
+			require.Zero(t, r.code, r.err)
+		}
+		require.Equal(t, 137, p.code())
+		require.Empty(t, f.status(name).Holders)
+	}
+}
+
+// fillPipe writes to a pipe until it is full.
+func fillPipe(t *testing.T, pipe *os.File) {
+	t.Helper()
+	require.NoError(t, pipe.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err := pipe.Write(make([]byte, 1<<20))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// A signal at the moment of the grant withdraws the request or reaches the command, and is never lost.
+func TestRunIsInterruptedAtTheGrant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	watch := f.etcd.Client().Watch(testkit.Context(t), f.prefix, clientv3.WithPrefix())
+	for i := range 24 {
+		for _, group := range []bool{false, true} {
+			name := fmt.Sprintf("x%d-%v", i, group)
+			p := f.start(nil, name, "--", "sh", "-c", "sleep 2; echo survived")
+			for granted := false; !granted; {
+				resp := testkit.Got(t, watch, "the key of the request")
+				for _, ev := range resp.Events {
+					granted = granted || strings.Contains(string(ev.Kv.Key), "/"+name+"/")
+				}
+			}
+			time.Sleep(time.Duration(i) * 2 * time.Millisecond) // the moment is what is tested
+			to := p.cmd.Process.Pid
+			if group {
+				to = -to
+			}
+			require.NoError(t, syscall.Kill(to, syscall.SIGTERM))
+			require.Equal(t, 143, p.code(), "%s: %s", name, p.errs)
+			require.Empty(t, f.status(name).Holders)
+		}
+	}
+}
+
+// A process whose /proc does not show its command's processes refuses to run one.
+func TestRunWithAForeignProc(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("unshare", "-pf", "true").CombinedOutput(); err != nil {
+		t.Skipf("this user may not create a PID namespace: %s", out)
+	}
+	f := newFixture(t)
+	p := f.prepare(nil, "x", "--", "true")
+	unshare, err := exec.LookPath("unshare")
+	require.NoError(t, err)
+	p.cmd.Path, p.cmd.Args = unshare, append([]string{"unshare", "-pf", p.cmd.Path}, p.cmd.Args[1:]...)
+	p.begin()
+	require.Equal(t, exitNotRunnable, p.code())
+	require.Contains(t, p.errs.String(), "another PID namespace")
+}
+
 // The command has the files that its caller has opened for it, at their places, and no others: the same as
 // without etcdkit.
 func TestRunPassesFilesOn(t *testing.T) {
@@ -420,18 +516,25 @@ func TestRunIsAskedToStop(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	dir := t.TempDir()
-	p := f.start(nil, "x", "--", "sh", "-c", "trap 'sleep 0.2; touch "+dir+"/cleaned; exit 4' TERM; echo started; while :; do sleep 0.02; done")
+	exit := filepath.Join(dir, "exit")
+	p := f.start(nil, "x", "--exit-file", exit, "--", "sh", "-c", "trap 'sleep 0.2; touch "+dir+"/cleaned; exit 4' TERM; echo started; while :; do sleep 0.02; done")
 	require.Equal(t, "started", p.line())
 	r := f.run("evict", "-N", "test", "mutex/x", strconv.FormatInt(f.status("x").Holders[0].Token, 10), "--yes", "--reason", "maintenance")
 	require.Zero(t, r.code, r.err)
 	require.FileExists(t, filepath.Join(dir, "cleaned"), "it had ended when the permit was released")
 	require.Equal(t, 4, p.code())
 	require.Contains(t, p.errs.String(), "maintenance")
+	note, err := os.ReadFile(exit)
+	require.NoError(t, err)
+	require.Regexp(t, `"result":"command","code":4,"ended_by":"request","reason":".*maintenance"`, string(note))
 
-	p = f.start(nil, "y", "--max-hold", "200ms", "--", "sleep", "600")
-	require.Equal(t, 143, p.code())
+	p = f.start(nil, "y", "--exit-file", exit, "--max-hold", "200ms", "--", "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.02; done")
+	require.Zero(t, p.code())
 	require.Contains(t, p.errs.String(), "--max-hold")
 	require.Empty(t, f.status("y").Holders)
+	note, err = os.ReadFile(exit)
+	require.NoError(t, err)
+	require.Contains(t, string(note), `"result":"command","code":0,"ended_by":"max-hold"}`)
 }
 
 // A wait that is interrupted withdraws the request; one that is not granted exits with 75.
@@ -445,10 +548,14 @@ func TestRunWaits(t *testing.T) {
 	require.Equal(t, exitNotAcquired, p.code())
 	p = f.start(nil, "x", "--wait", "50ms", "--", "true")
 	require.Equal(t, exitNotAcquired, p.code())
-	p = f.start(nil, "x", "--", "true")
+	exit := filepath.Join(t.TempDir(), "exit")
+	p = f.start(nil, "x", "--exit-file", exit, "--", "true")
 	p.says("waiting for mutex/x: 1st in the queue, behind web-7 (")
 	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
 	require.Equal(t, 130, p.code())
+	note, err := os.ReadFile(exit)
+	require.NoError(t, err)
+	require.Contains(t, string(note), `"result":"interrupted","code":130`)
 	require.Empty(t, f.status("x").Waiters)
 	p = f.start(nil, "x", "--", "echo", "done")
 	p.says("behind web-7")

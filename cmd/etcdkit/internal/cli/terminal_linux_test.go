@@ -112,6 +112,42 @@ func TestRunOnATerminal(t *testing.T) {
 	require.Equal(t, "130", s.shows(`code=(\d+)`))
 }
 
+// ^Z stops the command, and says so; ^C then ends it.
+func TestRunIsStoppedByItsTerminal(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.terminal()
+	s.types("$RUN x -- sh -c 'echo pid=$$; while :; do sleep 0.02; done'\n")
+	pid := s.shows(`pid=(\d+)`)
+	s.types("\x1a")
+	s.stopped(pid, true)
+	s.shows("the command is stopped, and the permit is kept")
+	s.types("\x03")
+	s.shows(`\$ $`)
+	s.types("echo code=$?\n")
+	require.Equal(t, "130", s.shows(`code=(\d+)`))
+}
+
+// Under `stty tostop` the messages of a job in the background stop nothing, and --max-hold ends the command.
+func TestRunInTheBackgroundOfATerminal(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.terminal()
+	s.types("stty tostop; $RUN --max-hold 500ms x -- sleep 600 & \n")
+	s.shows(`held for 500ms \(--max-hold\); ending the command`)
+	s.types("wait $!; echo code=$?\n")
+	require.Equal(t, "143", s.shows(`code=(\d+)`))
+}
+
+// A command that is killed leaves the modes of the terminal as they were.
+func TestRunRestoresTheTerminal(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.terminal()
+	s.types("$RUN --grace 100ms --max-hold 500ms x -- sh -c 'trap : TERM; stty raw -echo; while :; do sleep 0.02; done'; stty -a\n")
+	s.shows(`(?s)ending the command.*[; ]icanon`)
+}
+
 // ^C ends a question, and the terminal shows again what is typed.
 func TestQuestionsEndWithASignal(t *testing.T) {
 	t.Parallel()

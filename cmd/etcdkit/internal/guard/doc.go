@@ -17,7 +17,10 @@
 //   - of a process in uninterruptible sleep, which no signal ends; or of one that this user may not signal,
 //     such as a setuid program: Event.Refused reports that;
 //   - of what another process starts on the command's behalf, such as a container of a daemon's;
+//   - of what a process leaves behind that has entered another PID namespace, as by nsenter(1);
+//   - of a process that /proc does not show (mounted with hidepid), which is one that this user may not
+//     signal: without a report;
 //   - in time, of a program whose processes fork and exit faster than the guard can kill orphans.
 //
-// On systems other than Linux, Start returns an error that says so.
+// On systems other than Linux, and with the /proc of another PID namespace, Supported returns an error that says so.
 package guard

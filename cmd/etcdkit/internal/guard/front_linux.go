@@ -1,11 +1,12 @@
 package guard
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,91 +22,149 @@ type Guarded struct {
 	guard   *exec.Cmd
 	orders  *os.File
 	reports *os.File
+	decoder *json.Decoder // of reports
 	events  chan Event
 	died    chan struct{} // closed when the guard has ended
 	over    chan struct{} // closed when no process is left
 
-	refused string
-	exited  bool // Exited or Failed was passed on; only follow uses it
+	// Only follow uses these.
+	refused  string
+	exited   bool      // Exited or Failed was passed on
+	alone    time.Time // since when no process but the guard was left, after its time
+	terminal modes
 
 	mu    sync.Mutex
 	trust trust
 }
 
 // slack is how much later than the guard the front process kills, if the guard does not. A guard that has
-// not reported the end after patience has failed.
+// not reported the end for patience after the last process has ended has failed.
 const (
 	slack    = 50 * time.Millisecond
 	patience = time.Second
 )
 
+// Supported returns an error if /proc does not show what a command starts.
+func Supported() error {
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return errors.New("/proc is not mounted, or is that of another PID namespace: the processes that a command starts cannot be found there; mount it for this namespace ('unshare --mount-proc')")
+	}
+	return nil
+}
+
 // Start starts a guard, and the command under it. The command has ended at the deadline plus the grace, or
 // earlier, see Stop. This process must have no other children, becomes a subreaper, and catches the signals
 // that a terminal and an operator send; Events passes the command's events, and must be read until Empty.
-func Start(c Command, until time.Time) (*Guarded, error) {
+//
+// Start calls begin when the guard is ready and the signals are caught: from then on they are the command's.
+// If begin returns an error, or ctx ends before, the command is not started and Start returns the error; a
+// *KilledError if a signal ends the guard before.
+func Start(ctx context.Context, c Command, until time.Time, begin func() error) (*Guarded, error) {
 	if len(c.Args) == 0 {
 		return nil, errors.New("guard: there is no command")
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
-	theirs, orders, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = theirs.Close() }()
-	reports, theirReports, err := os.Pipe()
-	if err != nil {
-		_ = orders.Close()
-		return nil, err
-	}
-	defer func() { _ = theirReports.Close() }()
 	g := &Guarded{
-		grace: c.Grace, orders: orders, reports: reports, events: make(chan Event), died: make(chan struct{}), over: make(chan struct{}),
+		grace: c.Grace, events: make(chan Event), died: make(chan struct{}), over: make(chan struct{}), terminal: modesOfTerminal(),
 		trust: trust{grace: c.Grace, until: boot(until)},
 	}
-	others := inherited()
-	defer func() {
-		for _, f := range others {
-			_ = f.Close() // also nil
-		}
-	}()
-	g.guard = exec.Command("/proc/self/exe", Argument, strconv.Itoa(3+len(others)))
-	g.guard.Stdin, g.guard.Stdout, g.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
-	g.guard.ExtraFiles = append(slices.Clone(others), theirs, theirReports)
-	signals := make(chan os.Signal, 16)
-	catch(signals) // before the command can be running
-	if err := g.guard.Start(); err != nil {
-		signal.Stop(signals)
-		_, _ = orders.Close(), reports.Close()
+	if err := g.spawn(); err != nil {
 		return nil, err
 	}
-	go func() { defer close(g.died); _ = g.guard.Wait() }()
-	_ = json.NewEncoder(orders).Encode(order{Start: c.start(), Until: g.trust.until}) // a guard that has died is noticed below
+	err := g.ready(ctx)
+	signals := make(chan os.Signal, 16)
+	if err == nil {
+		catch(signals) // for the rest of this process: what comes after the command has ended ends nothing either
+		err = begin()
+	}
+	if err != nil {
+		_, _, _ = g.guard.Process.Kill(), g.orders.Close(), g.reports.Close()
+		<-g.died
+		return nil, err
+	}
+	_ = json.NewEncoder(g.orders).Encode(order{Start: c.start(), Until: g.trust.until}) // a guard that has died is noticed below
 	go g.follow()
 	go g.forward(signals)
 	return g, nil
 }
 
-// mostFiles bounds the descriptors that a command inherits.
-const mostFiles = 1024
-
-// inherited returns copies of the files, from descriptor 3 on, that this process was started with, at their
-// places: all others are closed when a program is executed.
-func inherited() (files []*os.File) {
-	for fd := 3; fd < mostFiles; fd++ {
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		if err != nil || flags&unix.FD_CLOEXEC != 0 {
-			continue
-		}
-		copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, mostFiles)
-		if err != nil {
-			continue
-		}
-		files = slices.Grow(files, fd-2-len(files))[:fd-2]
-		files[fd-3] = os.NewFile(uintptr(copied), "inherited")
+// spawn starts the guard.
+func (g *Guarded) spawn() error {
+	theirs, orders, err := os.Pipe()
+	if err != nil {
+		return err
 	}
-	return files
+	defer func() { _ = theirs.Close() }()
+	reports, theirReports, err := os.Pipe()
+	if err != nil {
+		_ = orders.Close()
+		return err
+	}
+	defer func() { _ = theirReports.Close() }()
+	g.orders, g.reports, g.decoder = orders, reports, json.NewDecoder(reports)
+	others, err := inherited()
+	defer func() { // the command has them; also nil
+		for _, f := range others {
+			_ = f.Close()
+		}
+	}()
+	if err == nil {
+		g.guard = exec.Command("/proc/self/exe", Argument, strconv.Itoa(3+len(others)))
+		g.guard.Stdin, g.guard.Stdout, g.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
+		g.guard.ExtraFiles = append(slices.Clone(others), theirs, theirReports)
+		err = g.guard.Start()
+	}
+	if err != nil {
+		_, _ = orders.Close(), reports.Close()
+		return err
+	}
+	go func() { defer close(g.died); _ = g.guard.Wait() }()
+	return nil
+}
+
+// ready waits until the guard catches signals.
+func (g *Guarded) ready(ctx context.Context) error {
+	first := make(chan error, 1)
+	go func() {
+		var e Event
+		first <- g.decoder.Decode(&e)
+	}()
+	select {
+	case err := <-first:
+		if err == nil {
+			return nil
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-g.died
+	if s, ok := g.guard.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		return &KilledError{s.Signal()}
+	}
+	return fmt.Errorf("the guard process has failed (%v), so the command was not started", g.guard.ProcessState)
+}
+
+// inherited returns the files, from descriptor 3 on, that this process was started with, at their places: all
+// others are closed when a program is executed.
+func inherited() (files []*os.File, err error) {
+	open, err := os.ReadDir("/proc/self/fd")
+	for _, e := range open {
+		fd, other := strconv.Atoi(e.Name())
+		if other != nil || fd < 3 {
+			continue
+		}
+		flags, closed := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if closed != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue
+		}
+		if more := fd - 2 - len(files); more > 0 {
+			files = append(files, make([]*os.File, more)...)
+		}
+		files[fd-3] = os.NewFile(uintptr(fd), "inherited")
+	}
+	return files, err
 }
 
 // boot converts a deadline to the time since boot, by the clock that reaches it first.
@@ -137,8 +196,14 @@ func (g *Guarded) Stop() {
 	g.send(order{Stop: true})
 }
 
-// Signal passes a signal on to the command; once it has exited, to all that it has left.
-func (g *Guarded) Signal(s syscall.Signal) { g.send(order{Signal: s}) }
+// Signal passes a signal on to the command that this process has got, and once it has exited to all that it has
+// left: to those that have not got it by themselves, as members of the process group that it was sent to.
+func (g *Guarded) Signal(s syscall.Signal) {
+	if stopped(g.guard.Process.Pid) { // with its process group
+		_ = g.guard.Process.Signal(unix.SIGCONT)
+	}
+	g.send(order{Signal: s})
+}
 
 // send sends an order. A guard that does not read is stopped, or about to be killed; then the order is
 // dropped, since what is left to do is not the guard's.
@@ -161,10 +226,9 @@ func (g *Guarded) follow() {
 	defer close(quit)
 	go func() {
 		defer close(reports)
-		d := json.NewDecoder(g.reports)
 		for {
 			var e Event
-			if d.Decode(&e) != nil {
+			if g.decoder.Decode(&e) != nil {
 				return
 			}
 			select {
@@ -189,6 +253,13 @@ func (g *Guarded) follow() {
 				g.events <- e
 				return
 			}
+			if e.Refused != "" {
+				g.refuse(e.Refused)
+				continue
+			}
+			if e.Exited != nil && e.Exited.Signal != 0 {
+				g.terminal.restore()
+			}
 			g.exited = g.exited || e.Exited != nil || e.Failed != nil
 			g.events <- e
 		case <-look.C:
@@ -196,7 +267,14 @@ func (g *Guarded) follow() {
 				continue
 			}
 			look.Reset(slack / 10)
-			if g.kill() == 0 && (g.late(patience) || stopped(g.guard.Process.Pid)) {
+			if g.kill() > 0 {
+				g.alone = time.Time{}
+				continue
+			}
+			if g.alone.IsZero() {
+				g.alone = time.Now()
+			}
+			if time.Since(g.alone) > patience || stopped(g.guard.Process.Pid) {
 				g.killAll()
 				return
 			}
@@ -215,11 +293,18 @@ func (g *Guarded) late(by time.Duration) bool {
 // kill kills everything below this process but the guard, which is to report the end, and returns how many processes there were.
 func (g *Guarded) kill() int {
 	n, err := sendAll(os.Getpid(), unix.SIGKILL, g.guard.Process.Pid)
-	if err != nil && g.refused != err.Error() {
-		g.refused = err.Error()
-		g.events <- Event{Refused: g.refused}
+	if err != nil {
+		g.refuse(err.Error())
 	}
 	return n
+}
+
+// refuse reports once why a process cannot be ended, of what both processes find.
+func (g *Guarded) refuse(why string) {
+	if g.refused != why {
+		g.refused = why
+		g.events <- Event{Refused: why}
+	}
 }
 
 // killAll kills everything below this process: first what the guard was to kill, then the guard, whose
@@ -232,48 +317,23 @@ func (g *Guarded) killAll() {
 		g.kill()
 		killOrphans(nil)
 	}
+	g.terminal.restore()
 	if !g.exited {
 		g.events <- Event{Died: true}
 	}
 	g.events <- Event{Empty: true}
 }
 
-// forward passes signals on to the command that a terminal has not sent to it already.
-func (g *Guarded) forward(signals chan os.Signal) {
-	defer signal.Stop(signals)
+// forward passes on to the command what this process gets, but what is of no use to it.
+func (g *Guarded) forward(signals <-chan os.Signal) {
 	for {
 		select {
 		case <-g.over:
 			return
 		case s := <-signals:
-			if s := s.(syscall.Signal); !fromTerminal(s) {
-				g.Signal(s)
+			if s != unix.SIGTTIN && s != unix.SIGTTOU && s != unix.SIGPIPE {
+				g.Signal(s.(syscall.Signal))
 			}
 		}
 	}
-}
-
-// fromTerminal reports whether a terminal has sent a signal to the command too, which is in the process
-// group of this process. The sender of a signal is not known: a signal that another process sends to this
-// process alone, while it is in the foreground of its terminal, is taken for one of the terminal.
-func fromTerminal(s syscall.Signal) bool {
-	switch s {
-	case unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE:
-		return true // nothing is to be passed on
-	case unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGWINCH:
-	default:
-		return false
-	}
-	return foreground()
-}
-
-// foreground reports whether this process is in the foreground of its terminal.
-func foreground() bool {
-	tty, err := os.Open("/dev/tty")
-	if err != nil {
-		return false
-	}
-	defer func() { _ = tty.Close() }()
-	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
 }

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"syscall"
 	"time"
@@ -13,8 +14,13 @@ type Guarded struct{}
 
 var errSystem = errors.New("this system has no way to find and end every process that a command starts (Linux has: subreapers and pidfds), so etcdkit run does not run here; etcdkit hold and release do")
 
-// Start returns an error: only Linux has what a guard needs.
-func Start(Command, time.Time) (*Guarded, error) { return nil, errSystem }
+// Supported returns an error: only Linux has what a guard needs.
+func Supported() error { return errSystem }
+
+// Start returns an error.
+func Start(context.Context, Command, time.Time, func() error) (*Guarded, error) {
+	return nil, errSystem
+}
 
 // Main is the body of a guard.
 func Main([]string) int { return 1 }
@@ -30,3 +36,6 @@ func (g *Guarded) Stop() {}
 
 // Signal passes a signal on to the command.
 func (g *Guarded) Signal(syscall.Signal) {}
+
+// WriteInBackground changes nothing: a process without a command may stop.
+func WriteInBackground() {}

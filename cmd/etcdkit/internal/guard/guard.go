@@ -46,13 +46,22 @@ func (p Process) String() string { return fmt.Sprintf("%s (%d)", p.Name, p.PID) 
 
 // Event is what happens to a command. One field is set.
 type Event struct {
+	Ready   bool      // the guard waits for the command; Start takes this event
 	Started int       // its process ID
 	Failed  *Failed   // it could not be started; Empty follows
 	Exited  *Status   // it has exited
+	Stopped bool      // a terminal, or a signal as of one, has stopped it
 	Left    []Process // still run a second after it has exited
 	Refused string    // why a process cannot be ended
-	Died    bool      // the guard has failed, everything has been killed, and how the command has ended is not known
+	Died    bool      // the guard was killed or stopped, everything has been killed, and how the command has ended is not known
 	Empty   bool      // no process is left. This is the last event.
+}
+
+// KilledError is that a signal has ended the guard before it started the command.
+type KilledError struct{ Signal syscall.Signal }
+
+func (e *KilledError) Error() string {
+	return fmt.Sprintf("the guard process was ended by a signal (%v), so the command was not started", e.Signal)
 }
 
 // Failed says why a command could not be started.

@@ -24,20 +24,6 @@ func filesOf(args []string) (orders, reports int, err error) {
 	return orders, orders + 1, err
 }
 
-// caught are the signals that end or stop neither of the two processes: the command gets those that are
-// for it. They are caught and not ignored, since a program inherits what is ignored.
-var caught = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGPIPE}
-
-// catch has signals sent to a channel. A signal that this process ignores from its start, as SIGHUP under
-// nohup, stays ignored: by the command as well.
-func catch(signals chan<- os.Signal) {
-	for _, s := range caught {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
-}
-
 // lookEvery bounds how late the guard looks at a clock: a timer does not count the time for which the
 // machine is suspended.
 const lookEvery = 100 * time.Millisecond
@@ -50,6 +36,7 @@ type keeper struct {
 	exited  time.Time
 	told    bool // Left was reported
 	refused string
+	relay   relay
 	// background says that the terminal has stopped the command because it is in the background.
 	background bool
 
@@ -68,11 +55,12 @@ func Main(args []string) int {
 	}
 	unix.CloseOnExec(ordersFile)
 	unix.CloseOnExec(reportsFile)
-	dropped := make(chan os.Signal, 16)
-	catch(dropped)
+	own := make(chan os.Signal, 16)
+	catch(own)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	k := &keeper{orders: make(chan order), reports: json.NewEncoder(os.NewFile(uintptr(reportsFile), "reports"))}
+	k.report(Event{Ready: true})
 	orders := json.NewDecoder(os.NewFile(uintptr(ordersFile), "orders"))
 	var first order
 	if err := orders.Decode(&first); err != nil || first.Start == nil {
@@ -96,7 +84,7 @@ func Main(args []string) int {
 	if code := k.start(c); code != 0 {
 		return code
 	}
-	k.watch(children, dropped)
+	k.watch(children, own)
 	k.report(Event{Empty: true})
 	return 0
 }
@@ -124,6 +112,7 @@ func (k *keeper) start(c Command) int {
 	if err != nil {
 		return k.failed(failure(err), &fs.PathError{Op: "exec", Path: path, Err: err})
 	}
+	k.relay = newRelay(time.Now())
 	k.report(Event{Started: k.child})
 	return 0
 }
@@ -137,7 +126,7 @@ func failure(err error) int {
 }
 
 // watch returns when no process is left.
-func (k *keeper) watch(children, dropped <-chan os.Signal) {
+func (k *keeper) watch(children, own <-chan os.Signal) {
 	for {
 		next := k.act()
 		if !reap(k.ended) {
@@ -147,12 +136,16 @@ func (k *keeper) watch(children, dropped <-chan os.Signal) {
 			k.background = false
 			resume(k.child)
 		}
-		timer := time.NewTimer(min(next, lookEvery))
+		for s, ok := k.relay.due(time.Now()); ok; s, ok = k.relay.due(time.Now()) {
+			k.pass(s)
+		}
+		timer := time.NewTimer(min(next, lookEvery, k.relay.next(time.Now())))
 		select {
 		case o, ok := <-k.orders:
 			k.obey(o, ok)
 		case <-children:
-		case s := <-dropped:
+		case s := <-own:
+			k.relay.got(s.(syscall.Signal), time.Now())
 			// A shell that brings the job to the foreground continues it only if this process group has stopped,
 			// and of it the command alone has.
 			k.background = k.background || s == unix.SIGTTIN || s == unix.SIGTTOU
@@ -174,26 +167,36 @@ func (k *keeper) obey(o order, ok bool) {
 	case o.Until != 0:
 		k.trust.until = max(k.trust.until, o.Until)
 	case o.Signal != 0:
-		if k.act(); k.done != leave { // nothing continues a command whose time has passed
-			return
-		}
-		if o.Signal == unix.SIGCONT { // a terminal has stopped its whole process group
-			k.background = false
-			resume(k.child)
-		} else if k.child != 0 {
-			_ = unix.Kill(k.child, o.Signal) // it is not reaped yet, so the ID is its own
-			if ends(o.Signal) && stopped(k.child) {
-				resume(k.child) // a signal takes effect when it continues
-			}
-		} else {
-			_, _ = sendAll(os.Getpid(), o.Signal)
-		}
+		k.relay.ask(o.Signal, time.Now())
 	}
 }
 
-// ends reports whether a signal asks a command to end.
-func ends(s syscall.Signal) bool {
-	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
+// pass passes a signal on to those that have not got it.
+func (k *keeper) pass(s passed) {
+	if k.act(); k.done != leave { // nothing continues a command whose time has passed
+		return
+	}
+	if s.signal == unix.SIGCONT { // a terminal has stopped its whole process group
+		k.background = false
+		resume(k.child)
+		return
+	}
+	has := func(group int) bool { return s.group && group == unix.Getpgrp() }
+	if k.child == 0 {
+		left, _ := descendants(os.Getpid())
+		for _, p := range left {
+			if !has(p.group) {
+				_ = send(p, s.signal)
+			}
+		}
+		return
+	}
+	if group, err := unix.Getpgid(k.child); err != nil || !has(group) {
+		_ = unix.Kill(k.child, s.signal) // it is not reaped yet, so the ID is its own
+	}
+	if ends(s.signal) && stopped(k.child) {
+		resume(k.child) // a signal takes effect when it continues
+	}
 }
 
 // act does what is to be done now, and returns for how long nothing is.
@@ -233,9 +236,15 @@ func (k *keeper) refuse(err error) {
 	}
 }
 
-// ended notes that a child has ended.
+// ended notes that a child has ended, or stopped.
 func (k *keeper) ended(pid int, s unix.WaitStatus) {
-	if pid != k.child {
+	switch {
+	case pid != k.child:
+		return
+	case s.Stopped():
+		if s.StopSignal() != unix.SIGSTOP { // of a process that slows it down, or a debugger
+			k.report(Event{Stopped: true})
+		}
 		return
 	}
 	k.child, k.exited = 0, time.Now()

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -45,7 +46,7 @@ func frontMain() int {
 	grace := flag.Duration("grace", 0, "")
 	endLeft := flag.Bool("end-left", false, "")
 	flag.Parse()
-	g, err := Start(Command{Args: flag.Args(), Env: os.Environ(), Grace: *grace, EndLeft: *endLeft}, time.Unix(0, *until))
+	g, err := Start(context.Background(), Command{Args: flag.Args(), Env: os.Environ(), Grace: *grace, EndLeft: *endLeft}, time.Unix(0, *until), func() error { return nil })
 	if err != nil {
 		panic(err)
 	}
@@ -74,6 +75,7 @@ type run struct {
 	endLeft bool
 	stdin   io.Reader
 	wrap    []string // a program that executes the front process
+	group   bool     // with a process group of its own
 	args    []string
 }
 
@@ -116,6 +118,7 @@ func (r run) start(t *testing.T) *front {
 	f.cmd.Env = append(os.Environ(), asFront+"=1", "ALIVE="+fifo)
 	f.cmd.Stdin, f.cmd.Stdout, f.cmd.Stderr = r.stdin, theirs, os.Stderr
 	f.cmd.ExtraFiles = []*os.File{orders, events}
+	f.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: r.group}
 	require.NoError(t, f.cmd.Start())
 	_, _, _ = orders.Close(), events.Close(), theirs.Close()
 	for _, file := range []*os.File{reports, out} {
@@ -386,7 +389,7 @@ func TestContinue(t *testing.T) {
 // A signal that is ignored, as under nohup, is ignored by the command.
 func TestIgnoredSignals(t *testing.T) {
 	t.Parallel()
-	f := run{until: time.Hour, wrap: []string{"sh", "-c", `trap '' HUP; exec "$@"`, "sh"}, args: sh("kill -HUP $$; echo lives; exit 3")}.start(t)
+	f := run{until: time.Hour, wrap: []string{"sh", "-c", `trap '' HUP INT TSTP; exec "$@"`, "sh"}, args: sh("kill -HUP $$; kill -INT $$; kill -TSTP $$; echo lives; exit 3")}.start(t)
 	require.Equal(t, "lives", f.line())
 	require.Equal(t, &Status{Code: 3}, f.rest()[1].Exited)
 }

@@ -156,11 +156,11 @@ func sinceBoot() (ns int64) {
 	return t.Nano()
 }
 
-// reap takes the exit codes of children that have ended, and reports whether any child is left.
+// reap takes what has become of children that have ended or stopped, and reports whether any child is left.
 func reap(ended func(pid int, s unix.WaitStatus)) (left bool) {
 	for {
 		var s unix.WaitStatus
-		pid, err := unix.Wait4(-1, &s, unix.WNOHANG, nil)
+		pid, err := unix.Wait4(-1, &s, unix.WNOHANG|unix.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:

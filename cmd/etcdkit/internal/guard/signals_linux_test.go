@@ -1,0 +1,91 @@
+package guard
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// The command gets each signal once, whether it was sent to the front process or to the process group.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	began := time.Now()
+	at := func(d time.Duration) time.Time { return began.Add(time.Second + d) }
+	for name, c := range map[string]struct {
+		own   time.Duration // when the guard has got the signal, -1h: never
+		asked time.Duration // when the front process asks for it
+		now   time.Duration
+		ok    bool
+		group bool
+	}{
+		"to the front process":                   {-time.Hour, 0, together, true, false},
+		"perhaps to the group":                   {-time.Hour, 0, together - ms, false, false},
+		"to the group":                           {0, 1 * ms, 1 * ms, true, true},
+		"to the group, and the front was faster": {5 * ms, 0, 5 * ms, true, true},
+		"to the group, and the front was slow":   {0, 900 * ms, 900 * ms, true, true},
+		"to the group before, now to the front":  {0, 1100 * ms, 1200 * ms, true, false},
+		"before the command was started":         {-time.Second, -990 * ms, -890 * ms, true, false},
+	} {
+		r := newRelay(began)
+		if c.own != -time.Hour {
+			r.got(unix.SIGINT, at(c.own))
+		}
+		r.ask(unix.SIGINT, at(c.asked))
+		s, ok := r.due(at(c.now))
+		require.Equal(t, c.ok, ok, name)
+		require.Equal(t, c.group, s.group && ok, name)
+		if !ok {
+			require.Equal(t, at(c.asked+together).Sub(at(c.now)), r.next(at(c.now)), name)
+		}
+	}
+	r := newRelay(began)
+	r.ask(unix.SIGTSTP, at(0))
+	r.ask(unix.SIGCONT, at(1))
+	_, ok := r.due(at(1))
+	require.False(t, ok, "the order is kept")
+	s, _ := r.due(at(together))
+	require.Equal(t, unix.SIGTSTP, s.signal)
+	s, _ = r.due(at(together))
+	require.Equal(t, unix.SIGCONT, s.signal, "it may be to this process alone, as for a shell")
+}
+
+// A signal to the process group reaches the command once, and one that has a group of its own too.
+func TestSignalToTheGroup(t *testing.T) {
+	t.Parallel()
+	const counts = `trap 'echo int' INT; trap 'echo usr' USR1; trap 'exit 0' TERM; sleep 0.5; echo $$; while :; do sleep 0.02; done`
+	for name, args := range map[string][]string{
+		"in it":     {"bash", "-c", `exec 7>"$ALIVE"; ` + counts},
+		"not in it": {"setsid", "bash", "-c", `exec 7>"$ALIVE"; ` + counts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := run{until: time.Hour, group: true, args: args}.start(t)
+			f.number()
+			for range 3 {
+				require.NoError(t, syscall.Kill(-f.cmd.Process.Pid, unix.SIGINT))
+				require.Equal(t, "int", f.line())
+				require.NoError(t, f.cmd.Process.Signal(unix.SIGUSR1))
+				require.Equal(t, "usr", f.line(), "and not a second SIGINT")
+			}
+			require.NoError(t, f.cmd.Process.Signal(unix.SIGTERM))
+			f.dead(soon)
+		})
+	}
+}
+
+// A guard that has been stopped with the process group goes on when the front process does.
+func TestTheGroupIsStopped(t *testing.T) {
+	t.Parallel()
+	f := run{until: time.Hour, group: true, args: sh("echo $PPID; exec sleep 600")}.start(t)
+	guard := f.number()
+	require.NoError(t, syscall.Kill(-f.cmd.Process.Pid, unix.SIGSTOP))
+	state(t, guard, true)
+	require.NoError(t, f.cmd.Process.Signal(unix.SIGCONT))
+	state(t, guard, false)
+	require.NoError(t, f.cmd.Process.Signal(unix.SIGTERM))
+	f.dead(soon)
+}
