@@ -62,16 +62,22 @@ func New(kv clientv3.KV, watcher clientv3.Watcher, space keyspace.Space, o Optio
 // SetPage sets how many keys are read at once, for tests. It is called before Run.
 func (f *Fleet) SetPage(n int64) { f.page = n }
 
-// Read returns the state of a namespace from one list, without a watch. It returns etcd's error or ctx's.
-func Read(ctx context.Context, kv clientv3.KV, space keyspace.Space, now time.Time) (*State, error) {
+// Read returns the state of a namespace from one list, without a watch: of what has one of the prefixes, or of
+// all. It returns etcd's error or ctx's.
+func Read(ctx context.Context, kv clientv3.KV, space keyspace.Space, now time.Time, prefixes ...string) (*State, error) {
 	f := New(kv, nil, space, Options{Details: true, Logger: zap.NewNop(), Now: func() time.Time { return now }})
-	s, _, err := f.list(ctx)
+	s, _, err := f.list(ctx, prefixes...)
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", space.Root(), err)
 	}
 	s.asOf = now.UnixMilli()
 	s.Settle(s.asOf)
 	return s, nil
+}
+
+// Queues returns the prefixes of all queues but those of rates, for Read.
+func Queues(space keyspace.Space) []string {
+	return []string{space.Queues(keyspace.Semaphore), space.Queues(keyspace.Mutex), space.Queues(keyspace.Election), space.Limiters()}
 }
 
 // Meta says how good a state is.

@@ -26,11 +26,20 @@ type listing struct {
 	put      func(*mvccpb.KeyValue)
 }
 
-// list reads the namespace.
-func (f *Fleet) list(ctx context.Context) (fresh *State, revision int64, err error) {
+// list reads the namespace, or what has one of the prefixes, none of which is that of a store.
+func (f *Fleet) list(ctx context.Context, prefixes ...string) (fresh *State, revision int64, err error) {
 	fresh = NewState(f.space, f.opts.Details)
 	now := f.now()
 	l := &listing{kv: f.kv, page: f.page, put: func(kv *mvccpb.KeyValue) { fresh.Put(kv, now) }}
+	for _, prefix := range prefixes {
+		if err := l.all(ctx, prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {
+			return nil, 0, err
+		}
+	}
+	if prefixes != nil {
+		fresh.revision = l.revision
+		return fresh, l.revision, nil
+	}
 	stores, end := f.space.Stores(), clientv3.GetPrefixRangeEnd(f.space.Root())
 	afterStores := clientv3.GetPrefixRangeEnd(stores)
 	if err := l.all(ctx, f.space.Root(), stores); err != nil {

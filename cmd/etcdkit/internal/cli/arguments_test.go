@@ -69,20 +69,20 @@ func TestMistakes(t *testing.T) {
 		args []string
 	}{
 		"etcdkit limit: N is empty": {exitUsage, []string{"limit", "semaphore/x", ""}}, // the variable of a script
-		"etcdkit run: mutex/a: the name is given without its kind: --lock a\n":                      {exitUsage, []string{"run", "mutex/a", "--", "true"}},
-		"etcdkit hold: semaphore/a: the name is given without its kind: --limit a\n":                {exitUsage, []string{"hold", "semaphore/a", "--id", "x", "--for", "1m"}},
-		"etcdkit run: limiter/a: a limiter has no permit to acquire here":                           {exitUsage, []string{"run", "limiter/a", "--", "true"}},
-		"etcdkit show: semaphore/chrage: etcd has nothing of that name":                             {exitFailed, []string{"show", "semaphore/chrage"}},
-		"etcdkit show: limiter/api: no total is stored ('etcdkit show limiter/api/KEY' shows a key": {exitFailed, []string{"show", "limiter/api"}},
-		"etcdkit jobs watch: read status of job \"invoices\": no such job\n'etcdkit jobs' lists":    {exitFailed, []string{"jobs", "watch", "invoices"}},
-		"etcdkit limit: set rate of \"mail\": ":                                                     {exitUsage, []string{"limit", "rate/mail", "0", "--create"}},
-		"'etcdkit limit KIND/NAME N --create' stores a limit for a new one.":                        {exitFailed, []string{"limit", "semaphore/x", "3"}},
-		"etcdkit conformance: --duration 0s is not positive":                                        {exitUsage, []string{"conformance", "--duration", "0", "--yes"}},
-		"etcdkit conformance: --only is empty":                                                      {exitUsage, []string{"conformance", "--only", "", "--yes"}},
-		"etcdkit doctor: --slow -1s is not positive":                                                {exitUsage, []string{"doctor", "--slow", "-1s"}},
-		"etcdkit requests resolve: --done: /dev/zero has more than 1048576 bytes":                   {exitUsage, []string{"requests", "resolve", "orders", "x/y", "--done", "/dev/zero", "--yes"}},
-		"etcdkit requests resolve: --done -: it is empty":                                           {exitUsage, []string{"requests", "resolve", "orders", "x/y", "--done", "-", "--yes"}},
-		"etcdkit help: \"nosuch\" is no verb":                                                       {exitUsage, []string{"help", "nosuch"}},
+		"etcdkit run: mutex/a: the name is given without its kind: --lock a\n":                   {exitUsage, []string{"run", "mutex/a", "--", "true"}},
+		"etcdkit hold: semaphore/a: the name is given without its kind: --limit a\n":             {exitUsage, []string{"hold", "semaphore/a", "--id", "x", "--for", "1m"}},
+		"etcdkit run: limiter/a: a limiter has no permit to acquire here":                        {exitUsage, []string{"run", "limiter/a", "--", "true"}},
+		"etcdkit show: semaphore/chrage: etcd has nothing of that name":                          {exitFailed, []string{"show", "semaphore/chrage"}},
+		"etcdkit show: limiter/api: etcd has nothing of that name":                               {exitFailed, []string{"show", "limiter/api"}},
+		"etcdkit jobs watch: read status of job \"invoices\": no such job\n'etcdkit jobs' lists": {exitFailed, []string{"jobs", "watch", "invoices"}},
+		"etcdkit limit: set rate of \"mail\": ":                                                  {exitUsage, []string{"limit", "rate/mail", "0", "--create"}},
+		"'etcdkit limit KIND/NAME N --create' stores a limit for a new one.":                     {exitFailed, []string{"limit", "semaphore/x", "3"}},
+		"etcdkit conformance: --duration 0s is not positive":                                     {exitUsage, []string{"conformance", "--duration", "0", "--yes"}},
+		"etcdkit conformance: --only is empty":                                                   {exitUsage, []string{"conformance", "--only", "", "--yes"}},
+		"etcdkit doctor: --slow -1s is not positive":                                             {exitUsage, []string{"doctor", "--slow", "-1s"}},
+		"etcdkit requests resolve: --done: /dev/zero has more than 1048576 bytes":                {exitUsage, []string{"requests", "resolve", "orders", "x/y", "--done", "/dev/zero", "--yes"}},
+		"etcdkit requests resolve: --done -: it is empty":                                        {exitUsage, []string{"requests", "resolve", "orders", "x/y", "--done", "-", "--yes"}},
+		"etcdkit help: \"nosuch\" is no verb":                                                    {exitUsage, []string{"help", "nosuch"}},
 	} {
 		args := c.args
 		if args[0] != "help" {

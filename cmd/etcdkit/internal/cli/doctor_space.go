@@ -143,45 +143,37 @@ func skew(by string, lead time.Duration, beats bool) []finding {
 	return nil
 }
 
-// queues looks for keys that are not etcdkit's in the ranges of queues.
+// queues looks for keys that are not etcdkit's in the ranges of queues, and for queues that admit nothing.
 func (d *doctor) queues(ctx context.Context) (found []finding) {
 	if d.sess == nil {
 		return noSession()
 	}
-	n := 0
-	for q, err := range d.sess.Queues(ctx) {
-		if err != nil {
-			return append(found, cutShort(ctx, n, "queues", err)...)
-		}
-		s := subject{kind: q.Kind, name: q.Name}
-		if q.Kind != concurrency.KindRate {
-			f, err := d.queue(ctx, s)
-			if err != nil {
-				return append(found, cutShort(ctx, n, "queues", fmt.Errorf("%s: %w", s, err))...)
-			}
-			found = append(found, f...)
-		}
-		n++
-	}
-	return append(found, one(levelOK, "", "%s", count(n, "queue", "queues"))...)
-}
-
-// queue examines one queue.
-func (d *doctor) queue(ctx context.Context, s subject) ([]finding, error) {
-	q, err := queueOf(d.sess, s)
+	state, err := d.app.queues(ctx, d.sess)
 	if err != nil {
-		return nil, err
+		return notMade("queues", err)
 	}
-	st, err := q.Status(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case st.Foreign > 0:
-		return one(levelWarn, "Such a key never expires, and can hold up the queue: see docs/operations.md, and delete it with etcdctl.", "%s: %s", s, count(st.Foreign, "foreign key", "foreign keys")), nil
-	case st.Stored && st.Limit == 0:
-		return one(levelWarn, fmt.Sprintf("Nothing is admitted; 'etcdkit limit %s N' admits again.", s), "%s: paused by a limit of 0, %d wait", s, len(st.Waiters)), nil
+	for name, l := range state.Limiters {
+		if l.Base.Rev != 0 && l.Base.Limit.Limit == 0 && !l.Base.Damaged {
+			found = append(found, one(levelWarn, fmt.Sprintf("'etcdkit limit limiter/%s N' admits again.", name), "limiter/%s: its keys are paused by a default limit of 0", name)...)
+		}
 	}
-	return nil, nil
+	all := busiest(state)
+	for _, q := range all {
+		if l := state.Limiters[q.of.name]; q.of.key != "" && !l.Keys[q.of.key].Own() {
+			q.Paused = false // it has the default
+		}
+		limit := q.Name
+		if q.of.kind == concurrency.KindLimiter && q.of.key == "" {
+			limit += " --total"
+		}
+		switch {
+		case q.foreign > 0:
+			found = append(found, one(levelWarn, "Such a key never expires, and can hold up the queue: see docs/operations.md, and delete it with etcdctl.", "%s: %s", q.Name, count(q.foreign, "foreign key", "foreign keys"))...)
+		case q.Paused:
+			found = append(found, one(levelWarn, fmt.Sprintf("Nothing is admitted; 'etcdkit limit %s N' admits again.", limit), "%s: paused by a limit of 0, %d wait", q.Name, q.Waiting)...)
+		}
+	}
+	return append(found, one(levelOK, "", "%s", count(len(all), "queue", "queues"))...)
 }
 
 // lostRuns looks for runs of jobs whose processes died.

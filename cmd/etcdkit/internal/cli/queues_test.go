@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -227,6 +228,43 @@ func TestElections(t *testing.T) {
 	f.shell("elections step-down -N test shard-8 --yes")
 	f.shell("elections step-down -N test semaphore/shard-7 --yes")
 	f.golden("elections")
+}
+
+// A limiter is shown with its keys, the one with the oldest wait first, and a key without a total as what it is: its
+// holders hold, and are asked before they are ended.
+func TestShowOfALimiter(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	s := f.session("web-7")
+	l, err := concurrency.NewKeyedLimiter(s, "api", 2, nil)
+	require.NoError(t, err)
+	f.permit(l.Key("tenant-1").Acquire(ctx))
+	p := f.permit(l.Key("tenant-7").Acquire(ctx, concurrency.Weight(2)))
+	f.shows(p.Token(), "4711")
+	waits, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { _, _ = l.Key("tenant-7").Acquire(waits) }()
+	f.shows(f.waiter(l.Key("tenant-7")).Token, "4712")
+	require.NoError(t, l.Key("tenant-9").SetLimit(ctx, 0))
+	_, err = f.etcd.Client().Put(ctx, engine.Of(s).Space().Limiter("api").Key("tenant-1").Requests+"foreign", "")
+	require.NoError(t, err)
+	f.shell("show -N test limiter/api")
+	f.shell("show -N test limiter/api --keys 1")
+	f.shell("show -N test limiter/api -o json")
+	f.shell("show -N test limiter/api/tenant-7")
+	f.shell("show -N test limiter/apy")
+	f.shell("top -N test")
+	require.Contains(t, f.run("doctor", "-N", "test").out, "queues: limiter/api/tenant-1: 1 foreign key")
+	require.Regexp(t, `queues: limiter/api/tenant-9: paused by a limit of 0, 0 wait\n.*'etcdkit limit limiter/api/tenant-9 N'`, f.run("doctor", "-N", "test").out)
+	go func() {
+		<-p.StopRequested().Done()
+		_ = p.Release(ctx)
+	}()
+	f.shell("evict -N test limiter/api/tenant-7 4711 --yes")
+	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
+	require.NotErrorIs(t, p.Err(), concurrency.ErrEvicted)
+	f.golden("show-limiter")
 }
 
 // Of a key of a limiter with a total, show says which requests are admitted at the key and wait for the total.

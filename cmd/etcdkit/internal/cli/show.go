@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/fleet"
 )
 
 // shownQueue is the state of a queue as JSON.
@@ -25,6 +26,14 @@ type shownQueue struct {
 	Revision number                `json:"revision"`
 	Holders  []shownRequest        `json:"holders"`
 	Waiters  []shownRequest        `json:"waiters"`
+	*shownKeys
+}
+
+// shownKeys are the keys of a limiter as JSON.
+type shownKeys struct {
+	Default int64       `json:"default"`
+	Total   int         `json:"keys_total"` // how many keys have a request or a limit
+	Keys    []busyQueue `json:"keys"`       // the busiest
 }
 
 // shownRequest is a request as JSON.
@@ -45,7 +54,7 @@ type shownRequest struct {
 func show(s subject, st concurrency.Status) shownQueue {
 	return shownQueue{
 		schemaOf("queue"), s.kind, s.name, s.key, st.Limit, st.Stored, st.Used, st.Foreign, number(st.Revision),
-		showRequests(st.Holders), showRequests(st.Waiters),
+		showRequests(st.Holders), showRequests(st.Waiters), nil,
 	}
 }
 
@@ -62,14 +71,15 @@ func showRequests(all []concurrency.Request) []shownRequest {
 
 func (a *app) show() *cobra.Command {
 	var watch bool
+	var keys int
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a queue: its limit, its holders, and its waiters in their order",
 		Long: `Show the limit, the holders and the waiters of a queue, in the order in which they are served.
 
 NAME is KIND/NAME as 'etcdkit ls' prints it, or the name alone if one kind has it. The key of a limiter
-is limiter/NAME/KEY; limiter/NAME is its total. A request that waits for the total is admitted at its key, and
-uses the key's limit.
+is limiter/NAME/KEY; limiter/NAME is its total, if it has one, and its busiest keys, --keys of them. A request that
+waits for the total is admitted at its key, and uses the key's limit.
 
 RENEWED is the time since the request's session renewed its lease. EXPIRES is when the permit is free at
 the latest if the session does not renew again: a dead holder is one whose RENEWED is above a third of
@@ -83,10 +93,13 @@ Standard error says when etcd does not answer.`,
 			if err != nil {
 				return err
 			}
-			if watch {
-				return a.watchQueue(engine.Reader(cmd.Context()), named)
+			if keys < 0 {
+				return usageError{fmt.Errorf("--keys %d is negative", keys)}
 			}
-			return a.session(engine.Reader(cmd.Context()), "show", func(ctx context.Context, sess *concurrency.Session) error {
+			if watch {
+				return a.watchQueue(cmd.Context(), named)
+			}
+			return a.session(cmd.Context(), "show", func(ctx context.Context, sess *concurrency.Session) error {
 				s, err := named.resolve(ctx, sess)
 				if err != nil {
 					return err
@@ -102,25 +115,29 @@ Standard error says when etcd does not answer.`,
 				if err != nil {
 					return err
 				}
-				if err := hasAny(s, st); err != nil {
+				var of *fleet.Limiter
+				if s.kind == concurrency.KindLimiter && s.key == "" {
+					if of, err = a.limiter(ctx, sess, s.name); err != nil {
+						return err
+					}
+				}
+				if err := hasAny(s, st); err != nil && of == nil {
 					return err
 				}
-				return a.printQueue(s, st)
+				return a.printQueue(s, st, of, keys)
 			})
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the state again after each change")
+	cmd.Flags().IntVar(&keys, "keys", 20, "keys of a limiter that are shown")
 	return cmd
 }
 
 // hasAny returns an error if etcd has nothing of a queue that has a stored limit if it is in use. A mutex or election
 // that no request uses has nothing in etcd.
 func hasAny(s subject, st concurrency.Status) error {
-	switch {
-	case st.Stored || len(st.Holders)+len(st.Waiters)+st.Foreign > 0:
+	if st.Stored || len(st.Holders)+len(st.Waiters)+st.Foreign > 0 {
 		return nil
-	case s.kind == concurrency.KindLimiter && s.key == "":
-		return fmt.Errorf("%s: no total is stored ('etcdkit show %s/KEY' shows a key, 'etcdkit limit %s' the default)", s, s, s)
 	}
 	return fmt.Errorf("%s: %w", s, errNothing)
 }
@@ -144,7 +161,7 @@ func (a *app) watchQueue(ctx context.Context, named subject) error {
 				if err != nil {
 					return err
 				}
-				if err := a.printQueue(s, st); err != nil {
+				if err := a.printQueue(s, st, nil, 0); err != nil {
 					return err
 				}
 			}
@@ -153,41 +170,84 @@ func (a *app) watchQueue(ctx context.Context, named subject) error {
 	})
 }
 
-func (a *app) printQueue(s subject, st concurrency.Status) error {
-	return a.print(show(s, st), func(t *table) {
-		limit := strconv.Itoa(st.Limit)
-		if !st.Stored && s.kind != concurrency.KindMutex && s.kind != concurrency.KindElection {
-			limit = "none stored"
-		} else if st.Limit == 0 {
-			limit = "0 (paused)"
-		}
-		t.line(fmt.Sprintf("%s: limit %s, used %d, %d waiting, revision %d", s, limit, st.Used, len(st.Waiters), st.Revision))
-		if st.Foreign > 0 {
-			t.line(fmt.Sprintf("%d foreign keys in its range: see docs/operations.md", st.Foreign))
-		}
-		if len(st.Holders)+len(st.Waiters) == 0 {
-			return
-		}
-		t.row("", "TOKEN", "OWNER", "WEIGHT", "AGE", "RENEWED", "EXPIRES (UTC)", "ID", "NOTE")
-		now := time.Now()
-		waits := 0
-		for i, r := range append(append([]concurrency.Request{}, st.Holders...), st.Waiters...) {
-			place := "holds"
-			switch {
-			case i < len(st.Holders):
-			case r.WaitsFor == concurrency.LevelTotal: // it is admitted at its key
-				place = "waits for the total"
-			default:
-				waits++
-				place = "waits " + ordinal(waits)
-			}
-			expires := "-"
-			if !r.ExpiresBy.IsZero() {
-				expires = r.ExpiresBy.UTC().Format(time.TimeOnly)
-			}
-			t.row(place, r.Token, r.Owner, r.Weight, ago(now, r.Requested), ago(now, r.Renewed), expires, or(r.ID), or(r.Note))
+// limiter reads a limiter with its keys, or nil if etcd has none of that name.
+func (a *app) limiter(ctx context.Context, sess *concurrency.Session, name string) (*fleet.Limiter, error) {
+	state, err := a.queues(ctx, sess, engine.Of(sess).Space().Limiter(name).Range)
+	if err != nil {
+		return nil, err
+	}
+	return state.Limiters[name], nil
+}
+
+// printQueue prints a queue, and of a limiter so many of its keys.
+func (a *app) printQueue(s subject, st concurrency.Status, of *fleet.Limiter, keys int) error {
+	shown := show(s, st)
+	if of != nil {
+		all := busyKeys(s.name, of)
+		shown.shownKeys = &shownKeys{of.Base.Limit.Limit, len(all), append([]busyQueue{}, all[:min(keys, len(all))]...)}
+	}
+	return a.print(shown, func(t *table) {
+		tableOf(t, s, st)
+		if of != nil {
+			shown.tableOf(t)
 		}
 	})
+}
+
+// tableOf writes the default and the keys of a limiter.
+func (k *shownKeys) tableOf(t *table) {
+	t.line(fmt.Sprintf("default of a key %d, %s with a request or a limit", k.Default, count(k.Total, "key", "keys")))
+	if len(k.Keys) == 0 {
+		return
+	}
+	t.row("KIND/NAME", "USED", "LIMIT", "WAITING", "OLDEST WAIT", "OLDEST HOLD")
+	now := time.Now()
+	for _, q := range k.Keys {
+		t.row(q.Name, q.Used, q.limit(), q.Waiting, ago(now, q.OldestWait), ago(now, q.OldestHold))
+	}
+	if more := k.Total - len(k.Keys); more > 0 {
+		t.line(fmt.Sprintf("and %d more (--keys)", more))
+	}
+}
+
+// tableOf writes the requests of a queue.
+func tableOf(t *table, s subject, st concurrency.Status) {
+	limit := strconv.Itoa(st.Limit)
+	if !st.Stored && s.kind != concurrency.KindMutex && s.kind != concurrency.KindElection {
+		limit = "none stored"
+	} else if st.Limit == 0 {
+		limit = "0 (paused)"
+	}
+	if s.kind == concurrency.KindLimiter && s.key == "" && !st.Stored {
+		t.line(fmt.Sprintf("%s: no total, revision %d", s, st.Revision))
+	} else {
+		t.line(fmt.Sprintf("%s: limit %s, used %d, %d waiting, revision %d", s, limit, st.Used, len(st.Waiters), st.Revision))
+	}
+	if st.Foreign > 0 {
+		t.line(fmt.Sprintf("%s in its range: see docs/operations.md", count(st.Foreign, "foreign key", "foreign keys")))
+	}
+	if len(st.Holders)+len(st.Waiters) == 0 {
+		return
+	}
+	t.row("", "TOKEN", "OWNER", "WEIGHT", "AGE", "RENEWED", "EXPIRES (UTC)", "ID", "NOTE")
+	now := time.Now()
+	waits := 0
+	for i, r := range append(append([]concurrency.Request{}, st.Holders...), st.Waiters...) {
+		place := "holds"
+		switch {
+		case i < len(st.Holders):
+		case r.WaitsFor == concurrency.LevelTotal: // it is admitted at its key
+			place = "waits for the total"
+		default:
+			waits++
+			place = "waits " + ordinal(waits)
+		}
+		expires := "-"
+		if !r.ExpiresBy.IsZero() {
+			expires = r.ExpiresBy.UTC().Format(time.TimeOnly)
+		}
+		t.row(place, r.Token, r.Owner, r.Weight, ago(now, r.Requested), ago(now, r.Renewed), expires, or(r.ID), or(r.Note))
+	}
 }
 
 // showRate prints the state of a rate limiter.

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/fleet"
 )
 
 func (a *app) top() *cobra.Command {
@@ -23,7 +22,8 @@ func (a *app) top() *cobra.Command {
 		Use:   "top",
 		Short: "Show the busiest queues of a namespace, again and again",
 		Long: `Show the queues with the oldest waits first, then those with the most permits in use, and elections last:
-their candidates wait for as long as the leader leads. Rate limiters have no permits. On a terminal the table is drawn again every --every, until the command is interrupted; while
+their candidates wait for as long as the leader leads. Of a limiter, each key is a queue, and its total is one: a
+request that waits for the total uses a permit of its key. Rate limiters have no permits. On a terminal the table is drawn again every --every, until the command is interrupted; while
 etcd does not answer, the last one is kept, and says so. Without a terminal it is printed once, or every
 --every if that is given; standard error says when etcd does not answer. With -o json each state is one line.`,
 		Example: "etcdkit top -N payments\netcdkit top -N payments --every 10s --rows 50",
@@ -35,7 +35,7 @@ etcd does not answer, the last one is kept, and says so. Without a terminal it i
 			case rows < 1:
 				return usageError{fmt.Errorf("--rows %d is below 1", rows)}
 			}
-			return a.open(engine.Reader(cmd.Context()), "top", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+			return a.open(cmd.Context(), "top", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 				screen := terminal(a.std.Out) && a.output == "table"
 				return a.redraw(ctx, sess, every, rows, screen, screen || terminal(a.std.Out) || cmd.Flags().Changed("every"))
 			})
@@ -52,15 +52,13 @@ func (a *app) redraw(ctx context.Context, sess *concurrency.Session, every time.
 	out := a.std.Out
 	var drawn []byte // the latest table
 	for {
-		reading, alive, cancel := a.patience(ctx) // there may be many
-		all, err := busiest(reading, sess, alive)
-		cancel()
+		state, err := a.queues(ctx, sess)
 		failed := ""
 		switch code, _ := classify(err); {
 		case err == nil:
 			var b bytes.Buffer
 			a.std.Out = &b
-			err = a.printTop(all, rows)
+			err = a.printTop(busiest(state), rows)
 			a.std.Out = out
 			drawn = b.Bytes()
 		case screen && drawn != nil && code == exitUnreachable && ctx.Err() == nil:
@@ -102,83 +100,79 @@ func pausing(ctx context.Context, d time.Duration) error {
 // busyQueue is a queue in the table.
 type busyQueue struct {
 	Name       string    `json:"name"`
-	Limit      int       `json:"limit"`
-	Used       int       `json:"used"`
+	Limit      int64     `json:"limit"`
+	Stored     bool      `json:"stored"` // whether there is a limit; that of a key may be the limiter's default
+	Paused     bool      `json:"paused"` // by a limit of 0
+	Used       int64     `json:"used"`
 	Waiting    int       `json:"waiting"`
 	OldestWait time.Time `json:"oldest_wait,omitzero"`
 	OldestHold time.Time `json:"oldest_hold,omitzero"`
-	paused     bool
-	election   bool // its waiters are candidates that wait for as long as the leader leads
+	of         subject
+	foreign    int
 }
 
-// statusesAtOnce is how many queues are read at the same time.
-const statusesAtOnce = 8
+func busy(of subject, q fleet.Summary) busyQueue {
+	return busyQueue{
+		of.String(), q.Limit, q.Known, q.Known && q.Limit == 0, q.Used, q.Waiting, atMillis(q.OldestWait), atMillis(q.OldestHold), of, q.Foreign,
+	}
+}
 
-// busiest reads all queues but rates, the oldest wait first and elections last, and calls alive after each answer.
-func busiest(ctx context.Context, sess *concurrency.Session, alive func()) ([]busyQueue, error) {
-	var names []subject
-	for q, err := range sess.Queues(ctx) {
-		if err != nil {
-			return nil, because(ctx, err)
+// atMillis is a time in milliseconds, none if that is 0.
+func atMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// limit is the limit in a table.
+func (b busyQueue) limit() string {
+	switch {
+	case b.Paused:
+		return "paused"
+	case !b.Stored:
+		return "-"
+	}
+	return strconv.FormatInt(b.Limit, 10)
+}
+
+// last reports whether the queue is an election: its candidates wait for as long as the leader leads.
+func (b busyQueue) last() int {
+	if b.of.kind == concurrency.KindElection {
+		return 1
+	}
+	return 0
+}
+
+// busiest returns the queues of a namespace, the keys and totals of limiters among them, the oldest wait first and
+// elections last. A request that waits for the total of a limiter waits there, and uses a permit of its key.
+func busiest(s *fleet.State) (all []busyQueue) {
+	for id, q := range s.Queues {
+		all = append(all, busy(subject{kind: concurrency.QueueKind(id.Label()), name: id.Name}, q.Now))
+	}
+	for name, l := range s.Limiters {
+		if l.Total != nil {
+			all = append(all, busy(subject{kind: concurrency.KindLimiter, name: name}, l.Total.Now))
 		}
-		alive()
-		if q.Kind != concurrency.KindRate {
-			names = append(names, subject{kind: q.Kind, name: q.Name})
-		}
+		all = append(all, busyKeys(name, l)...)
 	}
-	all := make([]busyQueue, len(names))
-	var reading sync.WaitGroup
-	slots := make(chan struct{}, statusesAtOnce)
-	for i, name := range names {
-		slots <- struct{}{}
-		reading.Go(func() {
-			defer func() { <-slots }()
-			all[i] = busyOf(ctx, sess, name)
-			alive()
-		})
+	sortBusy(all)
+	return all
+}
+
+// busyKeys returns the keys of a limiter.
+func busyKeys(name string, l *fleet.Limiter) (all []busyQueue) {
+	for key, q := range l.Keys {
+		all = append(all, busy(subject{kind: concurrency.KindLimiter, name: name, key: key}, q.Now))
 	}
-	reading.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, because(ctx, err)
-	}
-	last := func(q busyQueue) int {
-		if q.election {
-			return 1
-		}
-		return 0
-	}
+	sortBusy(all)
+	return all
+}
+
+func sortBusy(all []busyQueue) {
 	slices.SortFunc(all, func(a, b busyQueue) int {
-		return cmp.Or(last(a)-last(b), byAge(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.last()-b.last(), byAge(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
 	})
-	return all, nil
-}
-
-// busyOf reads one queue. Of one that cannot be read, such as a limiter without a total, the name is shown.
-func busyOf(ctx context.Context, sess *concurrency.Session, name subject) busyQueue {
-	b := busyQueue{Name: name.String(), election: name.kind == concurrency.KindElection}
-	q, err := queueOf(sess, name)
-	if err != nil {
-		return b
-	}
-	st, err := q.Status(ctx)
-	if err != nil {
-		return b
-	}
-	b.Limit, b.Used, b.Waiting, b.paused = st.Limit, st.Used, len(st.Waiters), st.Stored && st.Limit == 0
-	for _, r := range st.Waiters {
-		b.OldestWait = earlier(b.OldestWait, r.Requested)
-	}
-	for _, r := range st.Holders {
-		b.OldestHold = earlier(b.OldestHold, r.Requested)
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if byAge(a, b) > 0 {
-		return b
-	}
-	return a
 }
 
 // byAge sorts earlier times first, and those that are not known last.
@@ -195,10 +189,7 @@ func byAge(a, b time.Time) int {
 }
 
 func (a *app) printTop(all []busyQueue, rows int) error {
-	shown := slices.Clone(all[:min(rows, len(all))])
-	for i := range shown {
-		shown[i].OldestWait, shown[i].OldestHold = shown[i].OldestWait.UTC(), shown[i].OldestHold.UTC()
-	}
+	shown := all[:min(rows, len(all))]
 	now := time.Now()
 	return a.print(struct {
 		schema
@@ -213,11 +204,7 @@ func (a *app) printTop(all []busyQueue, rows int) error {
 		t.line(fmt.Sprintf("%s UTC: %s, %s", now.UTC().Format(time.TimeOnly), count(len(all), "queue", "queues"), count(waiting, "request waits", "requests wait")))
 		t.row("KIND/NAME", "USED", "LIMIT", "WAITING", "OLDEST WAIT", "OLDEST HOLD")
 		for _, q := range shown {
-			limit := strconv.Itoa(q.Limit)
-			if q.paused {
-				limit = "paused"
-			}
-			t.row(q.Name, q.Used, limit, q.Waiting, ago(now, q.OldestWait), ago(now, q.OldestHold))
+			t.row(q.Name, q.Used, q.limit(), q.Waiting, ago(now, q.OldestWait), ago(now, q.OldestHold))
 		}
 	})
 }
