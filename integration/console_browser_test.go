@@ -372,6 +372,96 @@ func TestConsoleWithoutEncryption(t *testing.T) {
 	b.fine("the action")
 }
 
+// A page that is not up to date looks like that, wherever it is scrolled to, also on a phone: its ages stop, it is
+// grey, and the title says so.
+func TestConsoleIsAway(t *testing.T) {
+	b := openTab(t)
+	charge, err := concurrency.NewSemaphore(b.client(), "charge", 200, nil)
+	require.NoError(t, err)
+	for range 60 {
+		_, err = charge.Acquire(t.Context())
+		require.NoError(t, err)
+	}
+	b.do(chromedp.EmulateViewport(360, 740))
+	b.open("queue?name=semaphore/charge")
+	b.shows("60 used")
+	b.broken.Store(true)
+	b.shows("not up to date, status 502")
+	const ages = "[...document.querySelectorAll('time[data-age]')].map(e => e.innerText)"
+	stopped, shown := b.eval(ages), b.eval("document.querySelector('#status').innerText")
+	for _, y := range []string{"0", "document.body.scrollHeight"} {
+		require.Equal(t, "true", b.eval(`(() => {
+			scrollTo(0, `+y+`);
+			const at = document.querySelector("#status").getBoundingClientRect();
+			return at.height > 0 && at.top >= 0 && at.bottom <= innerHeight;
+		})()`), "scrolled to %s", y)
+	}
+	require.Equal(t, `"Not up to date – semaphore/charge – etcdkit"`, b.eval("document.title"))
+	require.Equal(t, "true", b.eval("getComputedStyle(document.querySelector('td')).color === getComputedStyle(document.querySelector('caption')).color"))
+	require.Equal(t, "[]", b.eval(accessible))
+	require.Eventually(t, func() bool { return b.eval("document.querySelector('#status').innerText") != shown }, time.Minute, 50*time.Millisecond, "it is tried again, seconds later")
+	require.Equal(t, stopped, b.eval(ages))
+	b.broken.Store(false)
+	require.Eventually(t, func() bool { return b.eval("document.title") == `"semaphore/charge – etcdkit"` }, time.Minute, 50*time.Millisecond)
+	require.Equal(t, `""`, b.eval("document.querySelector('#status').innerText"))
+	require.Equal(t, "false", b.eval("document.querySelector('main').classList.contains('stale')"))
+	require.NotEqual(t, stopped, b.eval(ages))
+	b.fine("the outage")
+}
+
+// Live updates can be paused, wait for the pointer, and leave the focus where it is.
+func TestConsoleUpdatesLeaveAlone(t *testing.T) {
+	b := openTab(t)
+	ctx := t.Context()
+	charge, err := concurrency.NewSemaphore(b.client(), "charge", 2, nil)
+	require.NoError(t, err)
+	held, err := charge.Acquire(ctx)
+	require.NoError(t, err)
+	const shown = "document.querySelector('main').innerText"
+	b.do(chromedp.EmulateViewport(420, 740))
+	b.open("queue?name=semaphore/charge")
+	b.do(chromedp.Click("#pause"))
+	b.shows("updates are paused")
+	require.NoError(t, charge.SetLimit(ctx, 3))
+	b.do(chromedp.Evaluate(`document.dispatchEvent(new Event("visibilitychange"))`, nil)) // upon which it would read
+	var now string
+	require.Eventually(t, func() bool {
+		b.do(chromedp.Evaluate("fetch(location.href).then(r => r.text())", &now, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+		return strings.Contains(now, "Limit 3")
+	}, time.Minute, 50*time.Millisecond)
+	require.Contains(t, b.eval(shown), "Limit 2")
+	require.Equal(t, "[]", b.eval(accessible))
+	b.do(chromedp.Click("#pause"))
+	b.shows("Limit 3")
+
+	b.do(chromedp.Evaluate(`document.querySelector("main").dispatchEvent(new Event("pointerdown"))`, nil))
+	require.NoError(t, charge.SetLimit(ctx, 4))
+	b.shows("kept as it is while the pointer is down")
+	require.Contains(t, b.eval(shown), "Limit 3")
+	b.do(chromedp.Evaluate(`dispatchEvent(new Event("pointerup"))`, nil))
+	b.shows("Limit 4")
+
+	b.do(chromedp.Focus(".scroll[tabindex='0']"))
+	require.NoError(t, charge.SetLimit(ctx, 5))
+	b.shows("Limit 5")
+	require.Equal(t, `"scroll"`, b.eval("document.activeElement.className"), "a table that is scrolled by keys")
+	require.Contains(t, b.eval("document.activeElement.ariaLabel"), "Holders")
+	second, err := charge.Acquire(ctx)
+	require.NoError(t, err)
+	link := fmt.Sprintf(`a[href*="do=evict"][href*="target=%d"]`, second.Token())
+	b.do(chromedp.Focus(link))
+	require.NoError(t, charge.SetLimit(ctx, 6))
+	b.shows("Limit 6")
+	require.Equal(t, "true", b.eval("document.activeElement.matches('"+link+"')"))
+	require.NoError(t, second.Release(ctx))
+	b.shows("1 used")
+	require.Equal(t, `"scroll"`, b.eval("document.activeElement.className"), "the link's table")
+	require.NoError(t, held.Release(ctx))
+	b.shows("0 used")
+	require.Equal(t, `"main"`, b.eval("document.activeElement.id"), "the content")
+	b.fine("the updates")
+}
+
 // A queue of 10,000 waiters is a page of a hundred rows, which stays live and has others behind it.
 func TestConsoleOfACrowd(t *testing.T) {
 	b := openTab(t)

@@ -4,16 +4,6 @@
 (() => {
   const root = document.documentElement;
   const main = document.querySelector("main");
-  const status = document.querySelector("#status");
-  let skew = Date.parse(root.dataset.now) - Date.now();
-  const ages = () => {
-    for (const t of document.querySelectorAll("time[data-age]")) {
-      const s = Math.max(0, Math.floor((Date.now() + skew - Date.parse(t.dateTime)) / 1000));
-      const h = Math.floor(s / 3600), m = Math.floor(s % 3600 / 60);
-      t.textContent = h > 0 ? `${h} h ${m} m` : m > 0 ? `${m} m ${s % 60} s` : `${s} s`;
-    }
-  };
-  setInterval(ages, 1000);
 
   // What an action has done is shown for a while, and not again when the page is loaded again.
   const done = main.querySelector(".done");
@@ -25,59 +15,129 @@
   }
   if (!("live" in main.dataset)) return;
 
-  let tag = null, wait = 2000, asOf = root.dataset.asOf;
-  const clock = (t) => new Date(t).toISOString().slice(11, 19) + " UTC";
+  const status = document.querySelector("#status"), pause = document.querySelector("#pause");
+  let tag = null, wait = 2000, title = document.title;
+  let asOf = root.dataset.asOf; // of what is shown
+  let skew = Date.parse(root.dataset.now) - Date.now();
+  let reading = 0; // since when an answer is awaited, or 0
+  let trouble = ""; // why what is shown is not confirmed
+  let held = ""; // why it is not replaced
+
+  // An age moves on while the page is up to date. Otherwise it is that of the time as of which the page is true.
+  const ages = () => {
+    const confirmed = Date.parse(asOf), now = Date.now() + skew;
+    const at = !(confirmed > 0) ? now : trouble || held || "unconfirmed" in main.dataset ? confirmed : Math.min(now, confirmed + 10000);
+    for (const t of main.querySelectorAll("time[data-age]")) {
+      const s = Math.max(0, Math.floor((at - Date.parse(t.dateTime)) / 1000));
+      const h = Math.floor(s / 3600), m = Math.floor(s % 3600 / 60);
+      t.textContent = h > 0 ? `${h} h ${m} m` : m > 0 ? `${m} m ${s % 60} s` : `${s} s`;
+    }
+  };
   // The time moves on silently; what is wrong is announced, once.
-  const say = (trouble) => {
-    document.querySelector("#as-of").textContent = asOf && !asOf.startsWith("0001") ? `as of ${clock(asOf)}` : "";
-    if (status.textContent !== trouble) status.textContent = trouble;
+  const say = () => {
+    const text = trouble ? `not up to date, ${trouble}` : held;
+    document.querySelector("#as-of").textContent = Date.parse(asOf) > 0 ? `as of ${new Date(asOf).toISOString().slice(11, 19)} UTC` : "";
+    if (status.textContent !== text) status.textContent = text;
     status.classList.toggle("bad", trouble !== "");
+    main.classList.toggle("stale", trouble !== "");
+    document.title = trouble ? `Not up to date – ${title}` : title;
+    ages();
   };
 
-  // The element that has the focus keeps it, by where it leads; a text that is selected is not replaced.
-  const show = (fresh) => {
-    const at = document.activeElement, selection = getSelection();
-    if (!selection.isCollapsed && main.contains(selection.anchorNode)) return false;
-    const href = main.contains(at) ? at.getAttribute("href") : null;
-    const left = [...main.querySelectorAll(".scroll")].map((e) => e.scrollLeft);
-    main.replaceChildren(...fresh.childNodes);
-    if (done && Date.now() < doneUntil) main.querySelector("h1").after(done);
-    main.querySelectorAll(".scroll").forEach((e, i) => { e.scrollLeft = left[i] || 0; });
-    if (href) main.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus({ preventScroll: true });
-    return true;
+  // Why the page stays as it is now, or "".
+  let pressed = false;
+  main.addEventListener("pointerdown", () => { pressed = true; });
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = false; });
+  const paused = () => pause.getAttribute("aria-pressed") === "true";
+  const holds = () => {
+    const selection = getSelection();
+    if (paused()) return "updates are paused";
+    if (pressed) return "kept as it is while the pointer is down";
+    return !selection.isCollapsed && main.contains(selection.anchorNode) ? "kept as it is while a text is selected" : "";
   };
+
+  // A table that is wider than the page is scrolled by keys.
+  const tables = () => [...main.querySelectorAll(".scroll")];
+  const scrolled = () => {
+    for (const e of tables()) {
+      if (e.scrollWidth <= e.clientWidth) {
+        for (const name of ["tabindex", "role", "aria-label"]) e.removeAttribute(name);
+        continue;
+      }
+      e.tabIndex = 0;
+      e.setAttribute("role", "region");
+      e.setAttribute("aria-label", e.querySelector("caption").textContent);
+    }
+  };
+  // The focus stays where it is: on the link that leads to the same place, else on its table, else on the content.
+  const focus = (href, nth) => {
+    const to = href !== null && main.querySelector(`a[href="${CSS.escape(href)}"]`) || tables()[nth] || main;
+    if (to.tabIndex < 0) to.tabIndex = -1;
+    to.focus({ preventScroll: true });
+  };
+  const show = (fresh) => {
+    const at = document.activeElement, focused = main.contains(at), href = at.getAttribute("href");
+    const nth = tables().indexOf(at.closest(".scroll"));
+    const left = tables().map((e) => e.scrollLeft);
+    main.replaceChildren(...fresh.childNodes);
+    main.toggleAttribute("data-unconfirmed", "unconfirmed" in fresh.dataset);
+    if (done && Date.now() < doneUntil) main.querySelector("h1").after(done);
+    scrolled();
+    tables().forEach((e, i) => { e.scrollLeft = left[i] || 0; });
+    if (focused) focus(href, nth);
+  };
+
   const read = async () => {
+    if (reading || paused()) return;
+    reading = Date.now();
     try {
       const headers = tag ? { "If-None-Match": tag } : {};
       const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "error", signal: AbortSignal.timeout(15000) });
       if (answer.status !== 304 && !answer.ok) throw new Error(`status ${answer.status}`);
       tag = answer.headers.get("ETag");
-      let held = false; // the page is not replaced now
+      held = "";
       if (answer.status === 200) {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const fresh = page.querySelector("main");
-        skew = Date.parse(page.documentElement.dataset.now) - Date.now();
         if (!fresh || !page.documentElement.dataset.asOf) throw new Error("the answer is not from the console");
-        document.title = page.title;
-        held = !show(fresh);
-        ages();
+        skew = Date.parse(page.documentElement.dataset.now) - Date.now();
+        title = page.title;
+        held = holds();
+        if (!held) show(fresh);
       } else if (done && Date.now() >= doneUntil) {
         done.remove();
       }
       if (held) tag = null; // shown at the next read
       else asOf = answer.headers.get("X-As-Of");
       wait = 2000;
-      say(held ? "kept as it is while a text is selected" : "");
+      trouble = "";
     } catch (e) {
       wait = Math.min(30000, wait * 2);
       tag = null;
-      say(`not up to date, ${e.message}; next try in ${wait / 1000} s`);
+      trouble = `${e.message}; next try in ${wait / 1000} s`;
     }
+    reading = 0;
+    say();
   };
   const loop = async () => {
     if (!document.hidden) await read();
     setTimeout(loop, wait);
   };
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    pause.setAttribute("aria-pressed", String(!paused()));
+    held = holds();
+    say();
+    read();
+  });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) read(); });
+  addEventListener("resize", scrolled);
+  setInterval(() => {
+    if (reading && Date.now() - reading > 5000 && !trouble) {
+      trouble = "the console has not answered yet";
+      say();
+    } else ages();
+  }, 1000);
+  scrolled();
   setTimeout(loop, wait);
 })();
