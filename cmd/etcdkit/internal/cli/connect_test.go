@@ -40,6 +40,17 @@ func TestEnvironment(t *testing.T) {
 	r = ls("-o", "table", "-N", "other")
 	require.Zero(t, r.code, r.err)
 	require.Equal(t, "KIND/NAME  REQUESTS\n", r.out)
+	for _, flag := range []string{"--cacert", "--cert", "--key", "--endpoints", "--user", "-N"} {
+		r = ls(flag, "")
+		require.Equal(t, exitUsage, r.code, flag)
+		require.Contains(t, r.err, "is empty", flag)
+	}
+	t.Setenv("ETCDCTL_DISCOVERY_SRV", "example.com")
+	r = ls()
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.err, "ETCDCTL_DISCOVERY_SRV")
+	require.Zero(t, ls("--endpoints", strings.Join(f.etcd.Endpoints(), ",")).code, "the cluster is given")
+	t.Setenv("ETCDCTL_DISCOVERY_SRV", "")
 	t.Setenv("ETCDCTL_COMMAND_TIMEOUT", "soon")
 	r = ls()
 	require.Equal(t, exitUsage, r.code)
@@ -65,7 +76,7 @@ func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	for _, verb := range []string{"ls", "ls -N ''", "show x", "limit x 3", "evict x 1 --yes", "elections", "jobs", "jobs watch x", "requests", "requests list x", "console", "show x --user a:b --dial-timeout 300ms"} {
+	for _, verb := range []string{"ls", "show x", "limit x 3", "evict x 1 --yes", "elections", "jobs", "jobs watch x", "requests", "requests list x", "console", "show x --user a:b --dial-timeout 300ms"} {
 		var out, errs bytes.Buffer
 		args := append([]string{"-N", "test", "--endpoints", l.Addr().String(), "--command-timeout", "300ms"}, words(t, verb)...)
 		code := execute(testkit.Context(t), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})

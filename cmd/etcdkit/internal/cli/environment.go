@@ -26,6 +26,28 @@ func variable(flag string) string {
 	return ours[flag]
 }
 
+// notEmpty are the flags that are as good as absent if they are empty: a script whose variable is not set would talk to
+// another cluster, without encryption, or about another namespace.
+var notEmpty = []string{"endpoints", "cacert", "cert", "key", "user", "namespace"}
+
+// discovery are the variables by which etcdctl finds its endpoints in DNS, which this command does not.
+var discovery = []string{"ETCDCTL_DISCOVERY_SRV", "ETCDCTL_DISCOVERY_SRV_NAME"}
+
+// checkConnection refuses what would select another cluster, or another protection of it, than its user means.
+func checkConnection(flags *pflag.FlagSet) error {
+	for _, name := range notEmpty {
+		if f := flags.Lookup(name); f != nil && f.Changed && (f.Value.String() == "" || f.Value.String() == "[]") {
+			return fmt.Errorf("--%s is empty, as of a variable that is not set: leave it out if that is meant", name)
+		}
+	}
+	for _, name := range discovery {
+		if os.Getenv(name) != "" && !flags.Changed("endpoints") {
+			return fmt.Errorf("environment variable %s is set, and etcdkit does not look for endpoints in DNS: give --endpoints", name)
+		}
+	}
+	return nil
+}
+
 // fromEnvironment sets the flags that were not given from their environment variables.
 func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {

@@ -24,7 +24,7 @@ func (a *app) ls() *cobra.Command {
 		Use:   "ls",
 		Short: "List the queues of a namespace, or the namespaces",
 		Long: `List the semaphores, limiters, mutexes, elections and rate limiters that have something in etcd.
-Without --namespace, list the namespaces below --prefix.`,
+Without --namespace, list the namespaces below --prefix; where ETCDKIT_NAMESPACE is set, set it empty for that.`,
 		Example: "etcdkit ls\netcdkit ls -N payments\netcdkit ls -N payments -o json",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -97,6 +97,10 @@ these flags:
 `)
 	writeFlags(&b, flagsOf(root.PersistentFlags()))
 	b.WriteString(`
+An empty variable counts as absent; a flag of the connection that is given and empty is an error. etcdctl's flags
+that are not here have no meaning here, and their variables are ignored, but for ETCDCTL_DISCOVERY_SRV: if it is
+set, --endpoints must be given, since etcdkit does not look for endpoints in DNS.
+
 Results are written to standard output, and everything else to standard error. With ` + "`-o json`" + ` a result is
 one line of JSON, and a stream one line for each value. Each value has a member ` + "`schema`" + ` with its form and
 version, such as ` + "`etcdkit.queue/v1`" + `; a version keeps its members and may get more. Revisions, tokens and
