@@ -89,6 +89,9 @@ func explain(err error) (code int, text string) {
 var inShell = strings.NewReplacer(
 	"; TakeOver would evict it", "",
 	": if the name is right, pass CreateLimit", "",
+	": set Username and Password in the clientv3.Config of this client", "",
+	"is not a reference (Store.Ref, Record.Ref)", "is no reference; 'etcdkit requests list STORE' prints them",
+	"\n", "; ", // of errors that were joined: what is next is the last line
 )
 
 // class is what a kind of error means for the caller of the command.
@@ -129,7 +132,7 @@ var classes = []class{
 	{exitUsage, "", func(err error) bool { var u usageError; return errors.As(err, &u) }},
 	{exitUsage, "", is(concurrency.ErrInvalid)},
 	{exitDenied, "Check --user and --password (ETCDCTL_USER, ETCDCTL_PASSWORD).", is(rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty)},
-	{exitDenied, "The user of --user needs a role for the prefix of the namespace; for verbs that change nothing, read in place of readwrite is enough: see docs/operations.md, roles.",
+	{exitDenied, "The role of --user must cover the prefix of the namespace; for verbs that change nothing, read is enough: see docs/operations.md, roles.",
 		func(err error) bool {
 			return grpcCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
 		}},

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/internal/ticks"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -27,7 +26,7 @@ lives; a schedule of times of day is known to the services alone.`,
 		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.open(engine.Reader(cmd.Context()), "jobs", &concurrency.SessionOptions{}, a.listJobs)
+			return a.open(cmd.Context(), "jobs", &concurrency.SessionOptions{}, a.listJobs)
 		},
 	}
 	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List the jobs, as 'etcdkit jobs' does", Args: arguments(0, 0), RunE: cmd.RunE, Example: "etcdkit jobs list -N payments"})

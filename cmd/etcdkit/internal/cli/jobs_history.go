@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/internal/ticks"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -81,7 +80,7 @@ ticks between two records that have none are shown as skipped.`,
 			if limit < 0 {
 				return usageError{fmt.Errorf("--limit %d is negative", limit)}
 			}
-			return a.locker(engine.Reader(cmd.Context()), "jobs history", func(ctx context.Context, l *schedlock.Locker) error {
+			return a.locker(cmd.Context(), "jobs history", func(ctx context.Context, l *schedlock.Locker) error {
 				st, err := l.Status(ctx, args[0])
 				if err != nil {
 					return err
@@ -149,7 +148,7 @@ Standard error says when etcd does not answer.`,
 		Example: "etcdkit jobs watch -N payments invoices -o json",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.open(engine.Reader(cmd.Context()), "jobs watch", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+			return a.open(cmd.Context(), "jobs watch", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 				l, err := schedlock.New(sess, nil)
 				if err != nil {
 					return err

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -94,7 +93,7 @@ the exit code is 1. With --yes, --token is required while a run is active; a coo
 func (a *app) unlock(ctx context.Context, name, reason string, token int64) error {
 	var st schedlock.Status
 	var run schedlock.Record
-	err := a.locker(engine.Reader(ctx), "jobs unlock", func(ctx context.Context, l *schedlock.Locker) (err error) {
+	err := a.locker(ctx, "jobs unlock", func(ctx context.Context, l *schedlock.Locker) (err error) {
 		if st, err = l.Status(ctx, name); err != nil || !st.Running {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // newLimit is what `limit` is asked to store.
@@ -55,11 +54,7 @@ ErrLimitMismatch: see docs/operations.md, changing a limit.`,
 					return err
 				}
 			}
-			ctx := cmd.Context()
-			if n.number == "" && !n.clear {
-				ctx = engine.Reader(ctx)
-			}
-			return a.session(ctx, "limit", func(ctx context.Context, sess *concurrency.Session) error {
+			return a.session(cmd.Context(), "limit", func(ctx context.Context, sess *concurrency.Session) error {
 				s, err := named.resolve(ctx, sess)
 				if err != nil && n.create && errors.Is(err, errNoQueue) {
 					err = usageError{fmt.Errorf("%s: with --create, name the kind too, as semaphore/%s", named.name, named.name)}

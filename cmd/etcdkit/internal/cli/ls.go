@@ -7,7 +7,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
@@ -31,7 +30,7 @@ Without --namespace, list the namespaces below --prefix; where ETCDKIT_NAMESPACE
 			if a.etcd.namespace == "" {
 				return a.listNamespaces(cmd.Context())
 			}
-			return a.session(engine.Reader(cmd.Context()), "ls", a.listQueues)
+			return a.session(cmd.Context(), "ls", a.listQueues)
 		},
 	}
 }
