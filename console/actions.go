@@ -117,16 +117,15 @@ const (
 
 // act executes an action and sends the browser to the page that shows it.
 func (c *console) act(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil {
-		c.refuse(w, r, status(badRequest{err}), err)
-		return
-	}
 	o, err := orderOf(r)
 	if err != nil {
 		c.refuse(w, r, status(err), err)
 		return
 	}
+	actor := cut(c.opts.Actor(r), mostActor)
+	fields := []zap.Field{zap.String("action", string(o.Verb)), zap.String("name", cut(o.Name, mostReason)), zap.String("target", cut(o.Target, mostReason)), zap.String("actor", actor), zap.String("value", cut(o.value, mostReason)), zap.String("reason", cut(o.reason, mostReason))}
 	if err := c.opts.may(r, o.action()); err != nil {
+		c.logRefusal(r, err, fields...)
 		c.refuse(w, r, http.StatusForbidden, err)
 		return
 	}
@@ -136,12 +135,11 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		c.render(w, r, "confirm", http.StatusBadRequest, frame{Title: confirmTitle(request{Request: r, console: c}), Namespace: c.namespace(), Data: p})
 		return
 	}
-	actor := cut(c.opts.Actor(r), mostActor)
 	// A viewer that leaves does not end an action halfway.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actBound)
 	defer cancel()
 	err = c.do(ctx, o, actor)
-	log := c.opts.Logger.With(zap.String("action", string(o.Verb)), zap.String("name", o.Name), zap.String("target", o.Target), zap.String("actor", actor), zap.String("value", cut(o.value, mostReason)), zap.String("reason", o.reason))
+	log := c.opts.Logger.With(fields...)
 	if err != nil {
 		log.Warn("an action of the console failed", zap.Error(err))
 		if ctx.Err() != nil {

@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -245,4 +246,34 @@ func TestActionsAreLogged(t *testing.T) {
 	require.NotEmpty(t, got["error"])
 	delete(got, "error")
 	require.Equal(t, fields, got)
+}
+
+// Each action that is refused is logged, as a warning, with who has asked for what; a flood of them is not.
+func TestRefusedActionsAreLogged(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	s := open(t, "", &console.Options{Authorize: func(_ *http.Request, a console.Action) error {
+		if a.Verb == console.Evict {
+			return errors.New("ask the owner")
+		}
+		return nil
+	}, Actor: func(*http.Request) string { return "ada" }, Logger: zap.New(core)})
+	require.Equal(t, http.StatusForbidden, s.submit("evict", "semaphore/charge", "7", "reason", "stuck").StatusCode)
+	form := url.Values{"do": {"evict"}, "name": {"semaphore/charge"}, "target": {"7"}}
+	require.Equal(t, http.StatusForbidden, s.post(form, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }).StatusCode)
+	require.Equal(t, http.StatusMisdirectedRequest, s.post(form, func(r *http.Request) { r.Host = "evil.example" }).StatusCode)
+	refused := logs.FilterMessage("an action of the console was refused").All()
+	require.Len(t, refused, 3)
+	for i, want := range []string{"ask the owner", `Sec-Fetch-Site "cross-site"`, `not at the host "evil.example"`} {
+		require.Equal(t, zap.WarnLevel, refused[i].Level)
+		require.Contains(t, refused[i].ContextMap()["error"], want)
+		require.NotEmpty(t, refused[i].ContextMap()["from"])
+	}
+	require.Equal(t, "evict semaphore/charge 7 ada stuck", fmt.Sprint(refused[0].ContextMap()["action"], " ", refused[0].ContextMap()["name"], " ", refused[0].ContextMap()["target"], " ", refused[0].ContextMap()["actor"], " ", refused[0].ContextMap()["reason"]))
+	began := time.Now()
+	for range 300 {
+		s.post(form, func(r *http.Request) { r.Host = "evil.example" })
+	}
+	seconds := int(time.Since(began)/time.Second) + 2
+	require.LessOrEqual(t, logs.FilterMessage("an action of the console was refused").Len(), 10*seconds)
 }

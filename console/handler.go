@@ -9,14 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"net/http"
-	"net/url"
-	"path"
+	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -27,18 +28,12 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// policy is the Content-Security-Policy of every answer: nothing inline, nothing from elsewhere, in no
-// frame.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-
-// formSize bounds the body of an action, in bytes.
-const formSize = 256 << 10
-
 // console is a handler.
 type console struct {
 	sess     *concurrency.Session
 	inner    *engine.Session
 	opts     Options
+	refusals *zap.Logger // of actions
 	shared   shared
 	follower follower
 	viewers  chan struct{}
@@ -67,6 +62,9 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 		sess: sess, inner: engine.Of(sess), opts: o, viewers: make(chan struct{}, o.MaxViewers), cross: http.NewCrossOriginProtection(),
 		mux: http.NewServeMux(), pages: map[string]*template.Template{}, now: time.Now, deeds: map[string]deed{},
 	}
+	c.refusals = o.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, mostRefusals, 0)
+	}))
 	c.shared.session = c.inner.Context()
 	c.follower = follower{
 		sess: c.inner, unseen: unseenFor, ended: c.shared.drop,
@@ -89,74 +87,15 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	return c, nil
 }
 
-// ServeHTTP implements http.Handler.
-func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin") // with no-referrer, a browser sends the console's own forms with "Origin: null"
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if r.Header.Get("Sec-Fetch-Dest") != "" { // without it, the browser would ignore the header with an error: the connection is not encrypted
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	}
-	h.Set("Cache-Control", "no-store")
-	if !c.opts.allows(r.Host) {
-		http.Error(w, fmt.Sprintf("This console is not at the host %q: Options.Hosts lists its names.", r.Host), http.StatusMisdirectedRequest)
-		return
-	}
-	select {
-	case c.viewers <- struct{}{}:
-		defer func() { <-c.viewers }()
-	default:
-		h.Set("Retry-After", "2")
-		http.Error(w, "Too many requests at the same time (Options.MaxViewers).", http.StatusServiceUnavailable)
-		return
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		if err := c.cross.Check(r); err != nil || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
-			c.refuse(w, r, http.StatusForbidden, elsewhere(r))
-			return
-		}
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, formSize)
-	if below := asked(r); r.URL.Path == "" && !strings.HasSuffix(below, "/") { // below http.StripPrefix, without the slash at the end
-		w.Header().Set("Location", strings.TrimRight("/"+strings.TrimLeft(below, "/"), "/")+"/")
-		w.WriteHeader(http.StatusSeeOther)
-		return
-	}
-	if !strings.HasPrefix(r.URL.Path, "/") { // below http.StripPrefix with a slash at its end
-		rooted := *r
-		at := *r.URL
-		at.Path, at.RawPath = "/"+at.Path, ""
-		rooted.URL = &at
-		r = &rooted
-	}
-	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean != "/" || strings.HasPrefix(r.URL.Path, "//") {
-		// The mux would redirect to the clean path, without the one below which the console is mounted.
+// static serves the style, the script and the icon.
+func (c *console) static(w http.ResponseWriter, r *http.Request) {
+	file := "static/" + r.PathValue("name")
+	if _, err := fs.Stat(files, file); err != nil {
 		http.NotFound(w, r)
 		return
 	}
-	c.mux.ServeHTTP(w, r)
-}
-
-// elsewhere is the refusal of a form that is not from a page of the console, with what the browser has said of it.
-func elsewhere(r *http.Request) error {
-	return fmt.Errorf("nothing was changed: an action has to come from a page of this console, and the browser has sent Origin %q and Sec-Fetch-Site %q to the host %q; a proxy in between has to pass the Host header on", r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"), r.Host)
-}
-
-// asked returns the path of a request before http.StripPrefix.
-func asked(r *http.Request) string {
-	if u, err := url.ParseRequestURI(r.RequestURI); err == nil && u.IsAbs() {
-		return u.EscapedPath()
-	}
-	below, _, _ := strings.Cut(r.RequestURI, "?")
-	return below
-}
-
-// static serves the style and the script.
-func (c *console) static(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache")
-	http.ServeFileFS(w, r, files, "static/"+r.PathValue("name"))
+	http.ServeFileFS(w, r, files, file)
 }
 
 // frame is what every page has.
@@ -275,6 +214,8 @@ func status(err error) int {
 	switch {
 	case errors.As(err, &huge):
 		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout
 	case errors.As(err, &no):
 		return http.StatusForbidden
 	case errors.As(err, &missing):

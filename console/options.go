@@ -20,21 +20,24 @@ type Options struct {
 	// Host header are refused. Defaults to localhost, 127.0.0.1 and [::1].
 	Hosts []string
 
-	// Authorize decides about each request. An error refuses it, with the error's text. It is called for
-	// reads with the Verb Read, and for each action that a page would offer and that is requested. It must
+	// Authorize decides about each page and each action. An error refuses it, with the error's text. It is called for
+	// pages with the Verb Read, and for each action that a page would offer and that is requested. It is not
+	// called for the style, the script and the icon of the console, which are the same everywhere. It must
 	// be safe for concurrent use. Defaults to nil: every request that reaches the console may read, and there are
 	// no actions.
 	Authorize func(*http.Request, Action) error
 
 	// Actor returns the name of the operator who makes a request, for the log and for the reasons that
-	// etcd stores. Defaults to the address of the client.
+	// etcd stores. It is called for actions that Authorize refuses, too. Defaults to the address of the client.
 	Actor func(*http.Request) string
 
-	// Logger receives each action, as information, and each failure, as a warning. Defaults to no logging.
+	// Logger receives each action, as information, and each failure and each action that is refused, as a
+	// warning: of those that are refused, ten in a second at most. Defaults to no logging.
 	Logger *zap.Logger
 
 	// MaxViewers bounds the requests that are answered at the same time; more of them get the status
-	// 503. Defaults to 64.
+	// 503. A request counts while its answer is made: not while a client sends its form or receives the
+	// answer, for which the http.Server should have timeouts. Defaults to 64.
 	MaxViewers int
 }
 

@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -133,6 +135,7 @@ func TestHeaders(t *testing.T) {
 	for _, path := range []string{"/static/../handler.go", "/static/%2e%2e/templates/layout.html", "/static/", "/static/none", "/templates/layout.html"} {
 		require.NotEqual(t, http.StatusOK, s.get(path).StatusCode, path)
 	}
+	require.Equal(t, http.StatusNotFound, s.get("/static/index.html").StatusCode)
 }
 
 // Texts of other processes are text on every page that shows them.
@@ -202,4 +205,94 @@ func TestMaxViewers(t *testing.T) {
 	require.NotEmpty(t, a.Header.Get("Retry-After"))
 	release()
 	require.Equal(t, http.StatusOK, testkit.Got(t, first, "the first answer"))
+}
+
+// sending is a body that is sent as slowly as its reader waits.
+type sending struct {
+	begun    chan struct{}
+	deadline chan time.Time // of the reader
+}
+
+func (b *sending) Read([]byte) (int, error) {
+	close(b.begun)
+	<-b.deadline
+	return 0, os.ErrDeadlineExceeded
+}
+
+// Close implements io.Closer.
+func (b *sending) Close() error { return nil }
+
+// connection is a writer that has a deadline.
+type connection struct {
+	*httptest.ResponseRecorder
+	until []time.Time
+}
+
+// SetReadDeadline is what http.ResponseController calls.
+func (c *connection) SetReadDeadline(t time.Time) error {
+	c.until = append(c.until, t)
+	return nil
+}
+
+// A slow sender of a form keeps no place of a viewer, and is not waited for without an end.
+func TestSlowForms(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{MaxViewers: 1, Authorize: all})
+	slow := &sending{begun: make(chan struct{}), deadline: make(chan time.Time)}
+	r := httptest.NewRequest(http.MethodPost, "http://localhost/action", slow)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	w := &connection{ResponseRecorder: httptest.NewRecorder()}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		s.handler.ServeHTTP(w, r)
+	}()
+	testkit.Closed(t, slow.begun, "the form is read")
+	require.Equal(t, http.StatusOK, s.get("/").StatusCode, "the place is free")
+	close(slow.deadline)
+	testkit.Closed(t, answered, "the slow one is answered")
+	require.Equal(t, http.StatusRequestTimeout, w.Code)
+	require.Equal(t, "close", w.Header().Get("Connection"))
+	require.Len(t, w.until, 1)
+	require.WithinDuration(t, time.Now(), w.until[0], time.Minute)
+
+	form := strings.NewReader(url.Values{"do": {"pause"}, "name": {"none"}, "confirm": {"none"}, "reason": {"x"}}.Encode())
+	r = httptest.NewRequest(http.MethodPost, "http://localhost/action", form)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	w = &connection{ResponseRecorder: httptest.NewRecorder()}
+	s.handler.ServeHTTP(w, r)
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.Len(t, w.until, 2)
+	require.Zero(t, w.until[1], "the action has the time that it needs")
+}
+
+// receiving is a writer whose client does not read yet.
+type receiving struct {
+	*httptest.ResponseRecorder
+	begun, proceed chan struct{}
+}
+
+func (w *receiving) Write(b []byte) (int, error) {
+	close(w.begun)
+	<-w.proceed
+	return w.ResponseRecorder.Write(b)
+}
+
+// A slow receiver of a page keeps no place of a viewer.
+func TestSlowReceivers(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{MaxViewers: 1})
+	w := &receiving{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/sessions", nil))
+	}()
+	testkit.Closed(t, w.begun, "the page is sent")
+	require.Equal(t, http.StatusOK, s.get("/").StatusCode, "the place is free")
+	close(w.proceed)
+	testkit.Closed(t, answered, "the slow one has its page")
+	require.Contains(t, w.Body.String(), "Sessions")
 }

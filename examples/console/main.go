@@ -49,7 +49,7 @@ func shop(ctx context.Context, client *clientv3.Client, lis net.Listener) error 
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: page, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: page, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	working, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)

@@ -85,7 +85,7 @@ func (a *app) serveConsole(ctx context.Context, sess *concurrency.Session, liste
 	}
 	token := rand.Text()
 	url := fmt.Sprintf("http://%s/?token=%s", reachedAt(lis.Addr().String(), hosts), token)
-	server := &http.Server{Handler: withToken(token, "/"+strings.ToLower(rand.Text()[:10]), h), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: withToken(token, "/"+strings.ToLower(rand.Text()[:10]), h), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	err = a.print(struct {

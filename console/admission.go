@@ -1,0 +1,145 @@
+package console
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// policy is the Content-Security-Policy of every answer: nothing inline, nothing from elsewhere, in no
+// frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// Bounds of a request.
+const (
+	formSize     = 256 << 10 // bytes of the body of an action
+	formBound    = 5 * time.Second
+	mostRefusals = 10 // actions whose refusals are logged, in a second
+)
+
+// ServeHTTP implements http.Handler.
+func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, a browser sends the console's own forms with "Origin: null"
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if r.Header.Get("Sec-Fetch-Dest") != "" { // without it, the browser would ignore the header with an error: the connection is not encrypted
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
+	h.Set("Cache-Control", "no-store")
+	if !c.opts.allows(r.Host) {
+		err := fmt.Errorf("this console is not at the host %q: Options.Hosts lists its names", r.Host)
+		if !reads(r) {
+			c.logRefusal(r, err)
+		}
+		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+		return
+	}
+	form := readForm(w, r)
+	answer := &held{ResponseWriter: w}
+	select {
+	case c.viewers <- struct{}{}:
+		c.route(answer, r, form)
+	default:
+		h.Set("Retry-After", "2")
+		http.Error(answer, "Too many requests at the same time (Options.MaxViewers).", http.StatusServiceUnavailable)
+	}
+	answer.send()
+}
+
+// readForm reads the form of an action, before the action takes the place of a viewer: a slow sender would keep it.
+func readForm(w http.ResponseWriter, r *http.Request) error {
+	if reads(r) {
+		return nil
+	}
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(formBound)) // below a writer that has none, those of the server are left
+	r.Body = http.MaxBytesReader(w, r.Body, formSize)
+	if err := r.ParseForm(); err != nil {
+		w.Header().Set("Connection", "close") // else the server would wait for the rest
+		return badRequest{fmt.Errorf("read the form: %w", err)}
+	}
+	_ = connection.SetReadDeadline(time.Time{})
+	return nil
+}
+
+// reads reports whether a request asks for a page.
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
+// held is an answer that is sent when its request has left the place of a viewer: a slow receiver would keep it.
+type held struct {
+	http.ResponseWriter // for its header
+	code                int
+	body                bytes.Buffer
+}
+
+func (h *held) WriteHeader(code int)        { h.code = code }
+func (h *held) Write(b []byte) (int, error) { return h.body.Write(b) }
+
+func (h *held) send() {
+	if h.code != 0 {
+		h.ResponseWriter.WriteHeader(h.code)
+	}
+	_, _ = h.body.WriteTo(h.ResponseWriter)
+}
+
+// route answers a request that has the place of a viewer, and gives the place up. form is the failure of readForm.
+func (c *console) route(w http.ResponseWriter, r *http.Request, form error) {
+	defer func() { <-c.viewers }()
+	if !reads(r) {
+		if err := c.cross.Check(r); err != nil || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
+			err = elsewhere(r)
+			c.logRefusal(r, err)
+			c.refuse(w, r, http.StatusForbidden, err)
+			return
+		}
+	}
+	if form != nil {
+		c.refuse(w, r, status(form), form)
+		return
+	}
+	if below := asked(r); r.URL.Path == "" && !strings.HasSuffix(below, "/") { // below http.StripPrefix, without the slash at the end
+		w.Header().Set("Location", strings.TrimRight("/"+strings.TrimLeft(below, "/"), "/")+"/")
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	if !strings.HasPrefix(r.URL.Path, "/") { // below http.StripPrefix with a slash at its end
+		rooted := *r
+		at := *r.URL
+		at.Path, at.RawPath = "/"+at.Path, ""
+		rooted.URL = &at
+		r = &rooted
+	}
+	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean != "/" || strings.HasPrefix(r.URL.Path, "//") {
+		// The mux would redirect to the clean path, without the one below which the console is mounted.
+		http.NotFound(w, r)
+		return
+	}
+	c.mux.ServeHTTP(w, r)
+}
+
+// elsewhere is the refusal of a form that is not from a page of the console, with what the browser has said of it.
+func elsewhere(r *http.Request) error {
+	return fmt.Errorf("nothing was changed: an action has to come from a page of this console, and the browser has sent Origin %q and Sec-Fetch-Site %q to the host %q; a proxy in between has to pass the Host header on", r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"), r.Host)
+}
+
+// logRefusal logs an action that was refused.
+func (c *console) logRefusal(r *http.Request, err error, fields ...zap.Field) {
+	c.refusals.Warn("an action of the console was refused", append(fields, zap.String("path", r.URL.Path), zap.String("from", r.RemoteAddr), zap.Error(err))...)
+}
+
+// asked returns the path of a request before http.StripPrefix.
+func asked(r *http.Request) string {
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil && u.IsAbs() {
+		return u.EscapedPath()
+	}
+	below, _, _ := strings.Cut(r.RequestURI, "?")
+	return below
+}
