@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/internal/proof/procs"
 )
 
@@ -29,11 +31,12 @@ var phases = []phase{
 	{name: "renewing process SIGKILLed", strike: signalled(renewing, syscall.SIGKILL)},
 	{name: "renewing process SIGSTOPped", strike: signalled(renewing, syscall.SIGSTOP)},
 	{name: "guard SIGKILLed", strike: signalled(guarding, syscall.SIGKILL), guard: true},
-	{name: "guard SIGSTOPped, then SIGTERM", strike: guardStopped, guard: true},
+	{name: "guard SIGSTOPped, and connection cut", strike: guardStopped, guard: true},
 	{name: "connection to etcd cut", strike: cut},
 	{name: "etcd's leader SIGKILLed, and restarted", strike: leaderKilled, lasts: 4 * time.Second},
 	{name: "etcd's leader SIGSTOPped for 4 s", strike: leaderStopped, lasts: 8 * time.Second, excepted: true},
 	{name: "all of etcd SIGSTOPped for 12 s", strike: allStopped},
+	{name: "lease revoked by hand", strike: leaseRevoked, excepted: true},
 }
 
 func none(context.Context, *procs.Cluster, []*contender) (func(context.Context) error, error) {
@@ -82,15 +85,12 @@ func guarding(c *contender) (int, error) {
 	return 0, fmt.Errorf("process %d has no child", c.cmd.Process.Pid)
 }
 
-// guardStopped stops the guard, and has the wrapper end its command.
+// guardStopped stops the guard, and then has the trust of its front process end.
 func guardStopped(ctx context.Context, c *procs.Cluster, first []*contender) (func(context.Context) error, error) {
 	if _, err := signalled(guarding, syscall.SIGSTOP)(ctx, c, first); err != nil {
 		return nil, err
 	}
-	return signalled(func(c *contender) (int, error) {
-		close(c.cut) // so that its trust ends while the guard is stopped
-		return c.cmd.Process.Pid, nil
-	}, syscall.SIGCONT)(ctx, c, first)
+	return cut(ctx, c, first)
 }
 
 // cut silences the connections of the first wrappers.
@@ -120,6 +120,23 @@ func leaderStopped(ctx context.Context, c *procs.Cluster, _ []*contender) (func(
 
 func allStopped(ctx context.Context, c *procs.Cluster, _ []*contender) (func(context.Context) error, error) {
 	return pause(ctx, 12*time.Second, c.Member(0), c.Member(1), c.Member(2))
+}
+
+// leaseRevoked revokes the leases of the first requests.
+func leaseRevoked(ctx context.Context, c *procs.Cluster, first []*contender) (func(context.Context) error, error) {
+	for _, f := range first {
+		resp, err := c.Client().Get(ctx, f.queue, clientv3.WithFirstCreate()...)
+		if err == nil && len(resp.Kvs) == 0 {
+			err = fmt.Errorf("etcd has no request below %s", f.queue)
+		}
+		if err == nil {
+			_, err = c.Client().Revoke(ctx, clientv3.LeaseID(resp.Kvs[0].Lease))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 // pause stops processes for a while.

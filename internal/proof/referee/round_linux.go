@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/procs"
 )
 
@@ -23,18 +26,28 @@ type wrapper struct {
 	name    string
 	guarded bool
 	line    func(endpoints, name string, command ...string) []string
+	queue   func(name string) string // the prefix of its requests
 }
+
+// namespace is that of etcdkit's names.
+const namespace = "referee"
 
 func etcdkitRun(binary string) wrapper {
 	return wrapper{"etcdkit run", true, func(endpoints, name string, command ...string) []string {
-		return append([]string{binary, "run", "--endpoints", endpoints, "-N", "referee", "--lock", "--ttl", "6s", "--grace", "200ms", name, "--"}, command...)
+		return append([]string{binary, "run", "--endpoints", endpoints, "-N", namespace, "--lock", "--ttl", "6s", "--grace", "200ms", name, "--"}, command...)
+	}, func(name string) string {
+		space, err := keyspace.New(keyspace.DefaultPrefix, namespace)
+		if err != nil {
+			panic(err) // both are constants
+		}
+		return space.Queue(keyspace.Mutex, name).Requests
 	}}
 }
 
 func etcdctlLock(binary string) wrapper {
 	return wrapper{"etcdctl lock", false, func(endpoints, name string, command ...string) []string {
 		return append([]string{binary, "lock", "--endpoints", endpoints, "--ttl", "6", name, "--"}, command...)
-	}}
+	}, func(name string) string { return name + "/" }}
 }
 
 // outcome is what the rounds of one phase and wrapper have shown.
@@ -115,7 +128,11 @@ func batch(ctx context.Context, c *procs.Cluster, dir string, p phase, w wrapper
 	if err := begin(seconds, "second", 50*time.Millisecond); err != nil {
 		return nil, err
 	}
-	time.Sleep(500 * time.Millisecond) // most of them wait by then; none has to
+	for i, second := range seconds {
+		if err := second.waits(ctx, c, firsts[i]); err != nil {
+			return nil, err
+		}
+	}
 	mend, err := p.strike(ctx, c, firsts)
 	if err != nil {
 		return nil, err
@@ -138,13 +155,14 @@ func batch(ctx context.Context, c *procs.Cluster, dir string, p phase, w wrapper
 
 // contender is a wrapper with its command.
 type contender struct {
-	cmd  *exec.Cmd
-	dir  string
-	role string
-	link *link
-	cut  chan struct{} // closed to silence its connections
-	done chan struct{}
-	log  *os.File
+	cmd   *exec.Cmd
+	dir   string
+	role  string
+	queue string // the prefix of its request and that of the other one
+	link  *link
+	cut   chan struct{} // closed to silence its connections
+	done  chan struct{}
+	log   *os.File
 }
 
 // begin starts a wrapper.
@@ -158,6 +176,7 @@ func begin(ctx context.Context, cluster *procs.Cluster, w wrapper, dir, role str
 		return nil, err
 	}
 	name := strings.ReplaceAll(filepath.Base(filepath.Dir(dir))+"-"+filepath.Base(dir), "/", "-")
+	c.queue = w.queue(name)
 	line := w.line(strings.Join(c.link.endpoints(), ","), name, self)
 	if c.log, err = os.Create(filepath.Join(dir, role+".log")); err != nil {
 		return nil, err
@@ -170,6 +189,23 @@ func begin(ctx context.Context, cluster *procs.Cluster, w wrapper, dir, role str
 	}
 	go func() { defer close(c.done); _ = c.cmd.Wait() }()
 	return c, nil
+}
+
+// waits returns when its request is behind that of the first one, or the first one has ended.
+func (c *contender) waits(ctx context.Context, cluster *procs.Cluster, first *contender) error {
+	for {
+		resp, err := cluster.Client().Get(ctx, c.queue, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil || resp.Count > 1 {
+			return err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-first.done:
+			return nil
+		case <-c.done: // started reports why
+			return nil
+		}
+	}
 }
 
 var errEnded = errors.New("has ended without its command")
