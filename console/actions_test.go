@@ -176,7 +176,7 @@ func TestPagesOfRecords(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	ref := regexp.MustCompile(`<th scope="row"><code>([^<]*)</code>`)
-	for page, caption := range []string{"Records 1 to 100<", "Records 101 to 200<", "Records 201 to 205<"} {
+	for page, caption := range []string{"Records 1 to 100 of 205<", "Records 101 to 200 of 205<", "Records 201 to 205 of 205<"} {
 		body := s.page(fmt.Sprintf("/store?name=orders&state=%d&page=%d", idempotency.Done, page))
 		require.Contains(t, body, caption)
 		require.Equal(t, page > 0, strings.Contains(body, ">Earlier<"))
@@ -186,7 +186,8 @@ func TestPagesOfRecords(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 205)
-	require.Contains(t, s.page("/store?name=orders&page=7"), "No further record is in this state")
+	require.Contains(t, s.page("/store?name=orders&page=7"), "No record is in this state")
+	require.Contains(t, s.page("/store?name=ordres"), "etcd has nothing of a store of this name")
 }
 
 // A form with a mistake is shown again, with what was filled in and what is wrong; nothing is changed.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -17,11 +18,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A queue of 10,000 waiters and 1,000 names: a page has a hundred rows, and fifty viewers cost what one
-// does. It prints what a page takes.
+// A queue of 10,000 waiters, 1,000 names and a store of 50,000 requests, three of which are of unknown outcome: a
+// page has a hundred rows, and fifty viewers cost what one does. It prints what a page takes.
 func TestScale(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it writes 11,000 requests")
+		t.Skip("it writes 61,000 requests")
 	}
 	t.Parallel()
 	s := open(t, "", nil)
@@ -57,9 +58,19 @@ func TestScale(t *testing.T) {
 		put(q.Limit, record.Limit{Limit: 10}.Encode(), 0)
 		put(q.Slot(keyspace.Slot{Lease: int64(leases[0]), Number: waiters + i, Weight: 1}), request, leases[0])
 	}
+	const requests, unknown = 50_000, 3
+	store := space.Store("orders")
+	for i := range requests {
+		r := record.Attempt{State: record.AttemptDone, Number: 1, Owner: "web-7", Scope: "acme", Op: "POST /payments"}
+		if i%(requests/unknown) == requests/unknown-1 {
+			r.State, r.Refuse = record.AttemptWorking, true
+		}
+		put(store.Entry("acme", "POST /payments", fmt.Sprint(i)).Record, r.Encode(), leases[0])
+	}
 	_, err = client.Txn(ctx).Then(puts...).Commit()
 	require.NoError(t, err)
-	for _, path := range []string{"/", "/queue?name=semaphore/crowd", "/queue?name=semaphore/crowd&page=50", "/queue?name=semaphore/name-0007"} {
+	for _, path := range []string{"/", "/queue?name=semaphore/crowd", "/queue?name=semaphore/crowd&page=50", "/queue?name=semaphore/name-0007",
+		"/store?name=orders", "/store?name=orders&state=" + fmt.Sprint(int(idempotency.Done)) + "&page=400"} {
 		began := time.Now()
 		body := s.page(path)
 		took := time.Since(began)
@@ -75,4 +86,5 @@ func TestScale(t *testing.T) {
 	require.Contains(t, s.page("/queue?name=semaphore/crowd"), "9990 waiting")
 	require.Contains(t, s.page("/queue?name=semaphore/crowd&page=50"), "5001 to 5100 of 9990")
 	require.Contains(t, s.page("/"), "1 to 100 of 1001")
+	require.Contains(t, s.page("/store?name=orders"), "Records 1 to 3 of 3")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -98,7 +99,7 @@ type storePage struct {
 	Name    string
 	States  []stateRow
 	Records []recordRow
-	Cut     bool // there are more than are paged
+	Known   bool // whether etcd has anything of it
 	May     map[string]bool
 	pager
 }
@@ -106,37 +107,53 @@ type storePage struct {
 // Pager returns the place in the table.
 func (p storePage) Pager() pager { return p.pager }
 
-// storeState is what is read of a store in one state.
+// storeState is what the namespace shows of a store.
 type storeState struct {
-	records []idempotency.Record // of one page
-	more    bool
+	known  bool
+	counts map[idempotency.State]int
+	refs   []string // of the records in one state
+	sort   sync.Once
 }
 
-// mostPages bounds how far the records of a store can be paged: a list has no place to begin at but its start.
-const mostPages = 50
+// sorted returns the references in an order that does not change.
+func (s *storeState) sorted() []string {
+	s.sort.Do(func() { slices.Sort(s.refs) })
+	return s.refs
+}
 
-// records reads a page of the records in a state.
-func (c *console) records(ctx context.Context, name string, state idempotency.State, page int) (out storeState, err error) {
+// storeOf returns a store, with the references of its records in a state.
+func storeOf(s *fleet.State, name string, state idempotency.State) *storeState {
+	st := s.Stores[name]
+	if st == nil {
+		return &storeState{}
+	}
+	out := &storeState{known: true, counts: map[idempotency.State]int{}}
+	for state, stages := range counted {
+		for _, stage := range stages {
+			out.counts[state] += st.Count[stage]
+		}
+	}
+	if out.counts[state] > 0 {
+		out.refs = st.Refs(counted[state]...)
+	}
+	return out
+}
+
+// records reads the records with these references, as far as they are in a state still.
+func (c *console) records(ctx context.Context, name string, state idempotency.State, refs []string) (out []idempotency.Record, err error) {
 	s, err := c.store(name)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	before := page * pageSize
-	for r, err := range s.List(ctx, idempotency.Filter{State: state}) {
-		switch {
-		case err != nil && len(out.records) > 0 && ctx.Err() != nil: // a long list
-			out.more = true
-			return out, nil
-		case err != nil:
-			return out, err
-		case before > 0:
-			before--
-		case len(out.records) == pageSize:
-			out.more = true
-			return out, nil
-		default:
-			out.records = append(out.records, r)
+	f := idempotency.Filter{State: state, Refs: []idempotency.Ref{}}
+	for _, ref := range refs {
+		f.Refs = append(f.Refs, idempotency.Ref(ref))
+	}
+	for r, err := range s.List(ctx, f) {
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, r)
 	}
 	return out, nil
 }
@@ -151,19 +168,26 @@ func readStore(q request) (any, quality, error) {
 	if !slices.Contains(shownStates, state) {
 		state = shownStates[0]
 	}
-	page := min(q.page("page"), mostPages-1)
-	key := fmt.Sprintf("store/%d/%d/%s", state, page, name)
-	found, st, err := read(q, key, func(ctx context.Context) (storeState, error) { return q.console.records(ctx, name, state, page) })
+	page := q.page("page")
+	of, st, err := look(q, fmt.Sprintf("store/%d/%s", state, name), func(s *fleet.State) *storeState { return storeOf(s, name, state) })
 	if err != nil {
 		return nil, st, err
 	}
-	p := storePage{Name: name, May: q.offers("requests/"+name, Resolve, Delete)}
-	p.pager = placed(q, "page", page, len(found.records), found.more && page < mostPages-1)
-	p.Cut = found.more && page == mostPages-1
-	for _, s := range shownStates {
-		p.States = append(p.States, stateRow{Value: int(s), Label: s.String(), Current: s == state})
+	refs, place := paged(q, of.sorted(), "page")
+	var found []idempotency.Record
+	if len(refs) > 0 {
+		found, st, err = read(q, fmt.Sprintf("records/%d/%d/%s", state, page, name), func(ctx context.Context) ([]idempotency.Record, error) {
+			return q.console.records(ctx, name, state, refs)
+		})
+		if err != nil {
+			return nil, st, err
+		}
 	}
-	for _, r := range found.records {
+	p := storePage{Name: name, May: q.offers("requests/"+name, Resolve, Delete), Known: of.known, pager: place}
+	for _, s := range shownStates {
+		p.States = append(p.States, stateRow{Value: int(s), Label: s.String(), Current: s == state, Count: of.counts[s]})
+	}
+	for _, r := range found {
 		p.Records = append(p.Records, recordRow{
 			Ref: string(r.Ref), State: r.State.String(), Op: r.Op, Scope: r.Scope, Owner: r.Owner, Failure: r.Failure, Attempt: r.Attempt,
 			Started: r.Started, Ended: r.Ended, Bad: wants(r.State),

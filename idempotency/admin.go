@@ -114,12 +114,21 @@ func (s *Store) closed() error {
 	return nil
 }
 
-func (s *Store) find(ctx context.Context, ref Ref) (keyspace.Entry, state, error) {
+// entry returns the keys of a record.
+func (s *Store) entry(ref Ref) (keyspace.Entry, error) {
 	e, ok := s.keys.Ref(string(ref))
 	if !ok {
-		return e, state{}, invalid("%q is not a reference (Store.Ref, Record.Ref)", string(ref))
+		return e, invalid("%q is not a reference (Store.Ref, Record.Ref)", string(ref))
 	}
-	if err := s.closed(); err != nil {
+	return e, nil
+}
+
+func (s *Store) find(ctx context.Context, ref Ref) (keyspace.Entry, state, error) {
+	e, err := s.entry(ref)
+	if err == nil {
+		err = s.closed()
+	}
+	if err != nil {
 		return e, state{}, err
 	}
 	st, err := s.read(ctx, e, true)

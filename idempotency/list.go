@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -19,18 +20,28 @@ type Filter struct {
 	Scope *string
 	// State selects the records in that state. Defaults to 0, all states.
 	State State
+	// Refs selects these records, in this order, and no others are read. One that does not exist is
+	// left out; one that is no reference is ErrInvalid. Scope has to be nil. Defaults to nil, all records.
+	Refs []Ref
 }
 
-// pageSize is how many keys are read at once. What a Record shows is in front of the result, in
-// one value of up to 128 KiB, so a page has 4 MiB at most.
-const pageSize = 32
+// How many keys are read at once. What a Record shows is in front of the result, in one value of up to
+// 128 KiB, so a page of the first size has 4 MiB at most.
+const (
+	pageSize  = 32
+	mostAPage = 256
+	lightPage = 1 << 20 // bytes of a page up to which the next one is larger
+)
 
-// List returns the records that f selects, in no particular order. It reads page by page, at most
-// 32 records at once, and fewer if the client does not accept such answers
-// (clientv3.Config.MaxCallRecvMsgSize); a record that changes meanwhile may be listed or not. If it
-// fails, it yields ErrClosed, an error of etcd's or ctx's, or one of the client's for a record
-// larger than it accepts, and ends.
+// List returns the records that f selects, without Refs in no particular order. It reads page by page,
+// 32 records at once, up to 256 while they are small, and fewer if the client does not accept such
+// answers (clientv3.Config.MaxCallRecvMsgSize); a record that changes meanwhile may be listed or not.
+// If it fails, it yields ErrInvalid, ErrClosed, an error of etcd's or ctx's, or one of the client's for
+// a record larger than it accepts, and ends.
 func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
+	if f.Refs != nil {
+		return s.listRefs(ctx, f)
+	}
 	return func(yield func(Record, error) bool) {
 		from := s.keys.Records()
 		if f.Scope != nil {
@@ -92,6 +103,77 @@ func (l *listing) next(ctx context.Context) (records []Record, err error) {
 	}
 	if l.done = !resp.More; resp.More {
 		l.from = string(kvs[len(kvs)-1].Key) + "\x00"
+	}
+	l.size(resp.Kvs)
+	return records, nil
+}
+
+// size sets how many keys are read at once after a page.
+func (l *listing) size(page []*mvccpb.KeyValue) {
+	bytes := 0
+	for _, kv := range page {
+		bytes += len(kv.Value)
+	}
+	if bytes <= lightPage {
+		l.page = min(2*l.page, mostAPage)
+	} else {
+		l.page = max(min(l.page, pageSize), l.page/2)
+	}
+}
+
+// listRefs is List of the records with these references.
+func (s *Store) listRefs(ctx context.Context, f Filter) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		var err error
+		if f.Scope != nil {
+			err = invalid("Filter has a Scope and Refs")
+		}
+		for left, page := f.Refs, pageSize; len(left) > 0 && err == nil; {
+			refs := left[:min(page, len(left))]
+			var records []Record
+			if records, err = s.getAll(ctx, refs); commit.TooLarge(err) && len(refs) > 1 {
+				page, err = len(refs)/2, nil
+				continue
+			}
+			left = left[len(refs):]
+			for _, r := range records {
+				if (f.State == 0 || r.State == f.State) && !yield(r, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(Record{}, s.about(ctx, "list records", err))
+		}
+	}
+}
+
+// getAll returns those of some records that exist, as of one revision.
+func (s *Store) getAll(ctx context.Context, refs []Ref) (records []Record, err error) {
+	if err := s.closed(); err != nil {
+		return nil, err
+	}
+	entries, ops := make([]keyspace.Entry, len(refs)), make([]clientv3.Op, 0, 2*len(refs))
+	for i, ref := range refs {
+		if entries[i], err = s.entry(ref); err != nil {
+			return nil, err
+		}
+		ops = append(ops, clientv3.OpGet(entries[i].Record), clientv3.OpGet(entries[i].Claim(), clientv3.WithKeysOnly()))
+	}
+	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return s.client.Txn(call).Then(ops...).Commit()
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range entries {
+		var st state
+		for _, r := range resp.Responses[2*i : 2*i+2] {
+			st.take(r.GetResponseRange().Kvs, e)
+		}
+		if st.kv != nil {
+			records = append(records, describe(e, st))
+		}
 	}
 	return records, nil
 }

@@ -61,3 +61,39 @@ func TestListOfLargeResults(t *testing.T) {
 		})
 	}
 }
+
+// Refs reads some records, in the order of the references, and says what is wrong with those that cannot be any.
+func TestListOfRefs(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	var refs []idempotency.Ref
+	for n := range 70 {
+		k := key(fmt.Sprint(n))
+		if at := begin(t, a, k); n%2 == 0 {
+			require.NoError(t, at.Commit(ctxT(t), nil))
+		}
+		refs = append([]idempotency.Ref{a.Ref(k)}, refs...)
+	}
+	list := func(filter idempotency.Filter) (found []idempotency.Ref, err error) {
+		for r, e := range a.List(ctxT(t), filter) {
+			if err = e; e == nil {
+				found = append(found, r.Ref)
+			}
+		}
+		return found, err
+	}
+	found, err := list(idempotency.Filter{Refs: append([]idempotency.Ref{a.Ref(key("none"))}, refs...)})
+	require.NoError(t, err)
+	require.Equal(t, refs, found)
+	found, err = list(idempotency.Filter{Refs: refs, State: idempotency.InProgress})
+	require.NoError(t, err)
+	require.Len(t, found, 35)
+	found, err = list(idempotency.Filter{Refs: []idempotency.Ref{}})
+	require.NoError(t, err)
+	require.Empty(t, found)
+	_, err = list(idempotency.Filter{Refs: []idempotency.Ref{"x"}})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	_, err = list(idempotency.Filter{Refs: refs, Scope: new("tenant")})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+}

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"slices"
+
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -45,6 +47,16 @@ func (r request) stage() Stage {
 		return InProgress
 	}
 	return r.record
+}
+
+// Refs returns the references of the requests in some stages, in no particular order.
+func (st *Store) Refs(stages ...Stage) (refs []string) {
+	for ref, r := range st.requests {
+		if slices.Contains(stages, r.stage()) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
 }
 
 func (s *State) changeStore(key string, kv *mvccpb.KeyValue, known bool) {

@@ -105,7 +105,7 @@ func (a *app) requestStats() *cobra.Command {
 	return &cobra.Command{
 		Use:     "stats STORE",
 		Short:   "Count the requests of a store by state",
-		Long:    `Count the requests of a store by state. All records are read, 32 at a time; their results are read too.`,
+		Long:    `Count the requests of a store by state. All records are read, page by page; their results are read too.`,
 		Example: "etcdkit requests stats -N payments orders",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
