@@ -33,6 +33,7 @@ var done = map[Verb]string{
 type order struct {
 	Action
 	value, reason, result, confirm string
+	revision                       int64 // of the record that the form has shown, or 0
 }
 
 // total is the target of an action that changes the total of a limiter.
@@ -42,7 +43,13 @@ const total = "total"
 // that filled it in would be one key from the action.
 func orderOf(r *http.Request) (order, error) {
 	get, typed := r.FormValue, r.PostFormValue
-	o := order{Action{Verb(get("do")), get("name"), get("target")}, typed("value"), strings.TrimSpace(typed("reason")), typed("result"), typed("confirm")}
+	o := order{Action{Verb(get("do")), get("name"), get("target")}, typed("value"), strings.TrimSpace(typed("reason")), typed("result"), typed("confirm"), 0}
+	if shown := typed("revision"); shown != "" {
+		var err error
+		if o.revision, err = strconv.ParseInt(shown, 10, 64); err != nil {
+			return o, badRequest{fmt.Errorf("%q is no revision", shown)}
+		}
+	}
 	if done[o.Verb] == "" {
 		return o, badRequest{fmt.Errorf("%q is no action", o.Verb)}
 	}
@@ -130,9 +137,15 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if wrong := o.mistake(); wrong != "" {
-		p := o.confirmation()
+		q := request{Request: r, console: c}
+		at, err := q.examine(o)
+		if err != nil {
+			c.refuse(w, r, status(err), err)
+			return
+		}
+		p := o.confirmation(at)
 		p.Alert = wrong + " Nothing was changed."
-		c.render(w, r, "confirm", http.StatusBadRequest, frame{Title: confirmTitle(request{Request: r, console: c}), Namespace: c.namespace(), Data: p})
+		c.render(w, r, "confirm", http.StatusBadRequest, frame{Title: confirmTitle(q), Namespace: c.namespace(), AsOf: at.asOf, Data: p})
 		return
 	}
 	// A viewer that leaves does not end an action halfway.
@@ -251,17 +264,23 @@ func (c *console) do(ctx context.Context, o order, actor string) error {
 		return unlock(ctx, l, name, o.Target, reason)
 	default:
 		st, err := c.store(name)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
+		}
+		ref := idempotency.Ref(o.Target)
+		var shown []idempotency.ChangeOption
+		if o.revision != 0 {
+			shown = append(shown, idempotency.OnlyRevision(o.revision))
+		}
+		switch {
 		case o.Verb == Delete:
-			return st.Delete(ctx, idempotency.Ref(o.Target))
+			return st.Delete(ctx, ref, shown...)
 		case o.value == "failed": // duplicates get this text
-			return st.Resolve(ctx, idempotency.Ref(o.Target), idempotency.HasFailed(o.reason))
+			return st.Resolve(ctx, ref, idempotency.HasFailed(o.reason), shown...)
 		case o.value == "done":
-			return st.Resolve(ctx, idempotency.Ref(o.Target), idempotency.WasDone([]byte(o.result)))
+			return st.Resolve(ctx, ref, idempotency.WasDone([]byte(o.result)), shown...)
 		case o.value == "not-done":
-			return st.Resolve(ctx, idempotency.Ref(o.Target), idempotency.NotDone())
+			return st.Resolve(ctx, ref, idempotency.NotDone(), shown...)
 		}
 		return badRequest{fmt.Errorf("%q is no outcome", o.value)}
 	}
@@ -272,9 +291,6 @@ func (c *console) setLimit(ctx context.Context, s subject, o order) error {
 	if err != nil {
 		return badRequest{fmt.Errorf("%q is no limit", o.value)}
 	}
-	if s.kind != concurrency.KindSemaphore && s.kind != concurrency.KindLimiter {
-		return badRequest{fmt.Errorf("%s: its limit cannot be changed", s)}
-	}
 	if s.kind == concurrency.KindLimiter && s.key == "" && o.Target != total {
 		l, err := c.limiter(s)
 		if err != nil {
@@ -282,11 +298,19 @@ func (c *console) setLimit(ctx context.Context, s subject, o order) error {
 		}
 		return l.SetDefault(ctx, n)
 	}
-	of, err := c.semaphore(s)
+	of, err := c.limited(s)
 	if err != nil {
 		return err
 	}
 	return of.SetLimit(ctx, n)
+}
+
+// limited returns a queue whose limit can be changed.
+func (c *console) limited(s subject) (*concurrency.Semaphore, error) {
+	if s.kind != concurrency.KindSemaphore && s.kind != concurrency.KindLimiter {
+		return nil, badRequest{fmt.Errorf("%s: its limit cannot be changed", s)}
+	}
+	return c.semaphore(s)
 }
 
 // unlock ends the run that the page has shown, by its token, or a cooldown, if there is none.

@@ -13,12 +13,13 @@ import (
 
 // confirmation is the page that asks before an action.
 type confirmation struct {
-	Verb                                           Verb
-	Name, Target, Question, Button, Back           string
-	Reference, Number, Outcome, Reason, MustReason bool
-	Alert                                          string // what was wrong with the form
-	Value, ReasonText, ResultText, Typed           string // as they were filled in
-	NotDone, HasFailed, WasDone                    bool
+	Verb                                 Verb
+	Name, Target, Question, Button, Back string
+	Facts                                []fact
+	Revision                             int64 // of the record, or 0
+	Number, Outcome, Reason, MustReason  bool
+	Alert                                string // what was wrong with the form
+	Value, ReasonText, ResultText, Typed string // as they were filled in
 }
 
 // need is what the form of an action has, beside the name.
@@ -31,7 +32,7 @@ type need struct {
 var needs = map[Verb]need{
 	SetLimit:    {"Change the limit for all processes, at once. 0 pauses: nothing is admitted.", "Change the limit", false},
 	RequestStop: {"Ask the holder with token %s to finish its work and release its permit. A holder that does not watch for that keeps it.", "Ask to stop", false},
-	Evict:       {"End the request with token %s at once. If it holds a permit, the next request may be admitted while its work still runs.", "End it", false},
+	Evict:       {"End the request with token %s at once. The next request may be admitted while its work still runs.", "End it", false},
 	Pause:       {"Keep the job from starting, in all processes, until it is resumed. An active run is not affected.", "Pause", true},
 	Resume:      {"Let the job start again, from its next tick on.", "Resume", false},
 	Unlock:      {"End the run with token %s by force. Another run may start while its work still runs. If that run has ended by then, nothing is done.", "Unlock", true},
@@ -40,20 +41,22 @@ var needs = map[Verb]need{
 	Delete:      {"Delete the record: the next duplicate runs the request again.", "Delete", false},
 }
 
-// confirmation returns the form of an action.
-func (o order) confirmation() confirmation {
+// confirmation returns the form of an action on a target as it is now.
+func (o order) confirmation(at target) confirmation {
 	n := needs[o.Verb]
 	p := confirmation{
 		Verb: o.Verb, Name: o.Name, Target: o.Target, Question: n.question, Button: n.button, Back: o.back(), MustReason: n.reason,
-		Value: o.value, ReasonText: o.reason, ResultText: o.result, Typed: o.confirm, HasFailed: o.value == "failed", WasDone: o.value == "done",
+		Facts: at.facts, Revision: at.revision, Value: o.value, ReasonText: o.reason, ResultText: o.result, Typed: o.confirm,
 	}
 	p.Number, p.Outcome = o.Verb == SetLimit, o.Verb == Resolve
 	p.Reason = o.Verb != SetLimit && o.Verb != Resume && o.Verb != Delete
-	p.Reference = o.Verb == Resolve || o.Verb == Delete
 	s, _, _ := o.subject()
 	switch {
 	case o.Verb == Unlock && o.Target == "":
 		p.Question = "End the cooldown, so that the job may start again at once. If a run is active by then, nothing is done."
+	case o.Verb == Evict && at.waits:
+		p.Question = fmt.Sprintf("Remove the waiting request with token %s. If it holds a permit by then, the next request may be admitted while its work still runs.", text(o.Target))
+		p.Button = "Remove it"
 	case o.Verb == RequestStop, o.Verb == Evict, o.Verb == Unlock:
 		p.Question = fmt.Sprintf(n.question, text(o.Target))
 	case o.Verb == SetLimit && s.kind == concurrency.KindLimiter && o.Target == total:
@@ -81,7 +84,8 @@ func readConfirm(q request) (any, quality, error) {
 	if err := q.console.opts.may(q.Request, o.action()); err != nil {
 		return nil, quality{}, forbidden{err}
 	}
-	return o.confirmation(), quality{}, nil
+	at, err := q.examine(o)
+	return o.confirmation(at), quality{asOf: at.asOf}, err
 }
 
 // mistake returns what is wrong with a form that was filled in, or "".
@@ -91,6 +95,8 @@ func (o order) mistake() string {
 	switch {
 	case o.confirm != o.Name && o.confirm != text(o.Name): // what is not visible is typed as it is shown
 		return "The name was not typed as it is."
+	case o.Verb == Resolve && o.value == "":
+		return "The outcome is missing."
 	case (needs.reason || failed) && o.reason == "":
 		return "The reason is missing."
 	case len(o.reason) > mostReason:

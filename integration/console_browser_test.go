@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -245,14 +246,17 @@ func TestConsoleInABrowser(t *testing.T) {
 	require.NoError(t, err)
 	orders, err := idempotency.NewStore(s, "orders", &idempotency.Options{OnLost: idempotency.Refuse})
 	require.NoError(t, err)
-	a, _, err := orders.Begin(ctx, idempotency.Key{Scope: "acme", Op: "POST /payments", ID: "K-1"}, nil)
+	key := idempotency.Key{Scope: "acme", Op: "POST /payments", ID: "K-1"}
+	ref := orders.Ref(key)
+	a, _, err := orders.Begin(ctx, key, nil)
 	require.NoError(t, err)
 	require.NoError(t, a.Abandon(ctx))
 
 	pages := map[string]string{
 		"": "semaphore/charge", "queue?name=semaphore/charge": "1st, behind web-7", "queue?name=limiter/api": "acme", "elections": "10.0.0.7:8080",
 		"jobs": "cleanup", "job?name=cleanup": "the disk is full", "stores": "orders", "store?name=orders": "POST /payments", "sessions": "web-7",
-		"doctor": "etcd answers", "confirm?do=pause&name=cleanup": "Keep the job from starting", "queue?name=semaphore/none": "No request waits",
+		"doctor": "etcd answers", fmt.Sprintf("confirm?do=evict&name=semaphore/charge&target=%d", second.Token()): "<b>order 13</b>",
+		"confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)): "choose what the lost attempt has done", "confirm?do=pause&name=cleanup": "Keep the job from starting", "queue?name=semaphore/none": "No request waits",
 	}
 	names := map[string]string{"": "queues", "queue?name=semaphore/charge": "queue", "job?name=cleanup": "job", "store?name=orders": "requests", "confirm?do=pause&name=cleanup": "confirm"}
 	for _, scheme := range []string{"light", "dark"} {
@@ -319,7 +323,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		{"queue?name=semaphore/charge|set-limit", "value=9", "semaphore/charge", "The limit is changed."},
 		{"job?name=cleanup|pause", "reason=moving", "cleanup", "The job is paused."},
 		{"job?name=cleanup|resume", "", "cleanup", "The job may start again"},
-		{"store?name=orders|resolve", "reason=not charged", "orders", "The outcome is recorded."},
+		{"store?name=orders|resolve", "value=not-done&reason=not charged", "orders", "The outcome is recorded."},
 		{"store?name=orders&state=5|delete", "", "orders", "The record is deleted."},
 		{"queue?name=semaphore/charge|request-stop", "reason=deploy", "semaphore/charge", "was asked to release its permit"},
 		{"queue?name=limiter/api|set-limit", "value=4", "limiter/api", "The limit is changed."},
@@ -329,12 +333,21 @@ func TestConsoleInABrowser(t *testing.T) {
 		page, verb, _ := strings.Cut(c.link, "|")
 		b.open(page)
 		b.do(chromedp.Click(fmt.Sprintf(`a[href*="do=%s"]`, verb)), chromedp.WaitVisible("form"))
-		if name, value, ok := strings.Cut(c.fields, "="); ok {
-			b.do(chromedp.SetValue("input[name="+name+"]", value))
+		for field := range strings.SplitSeq(c.fields, "&") {
+			if name, value, ok := strings.Cut(field, "="); ok {
+				b.do(chromedp.SetValue("form [name="+name+"]", value))
+			}
 		}
 		b.do(chromedp.SendKeys("input[name=confirm]", c.name), chromedp.Click("button"), chromedp.WaitVisible(".done"))
 		b.shows(c.text)
 	}
+	// No outcome is recorded that was not chosen.
+	lost, _, err := orders.Begin(ctx, key, nil)
+	require.NoError(t, err)
+	require.NoError(t, lost.Abandon(ctx))
+	b.open("confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)))
+	b.do(chromedp.SendKeys("input[name=confirm]", "orders\r"))
+	require.Equal(t, "true", b.eval("document.querySelector('select').matches(':invalid') && location.pathname.endsWith('/confirm')"))
 	// A mistake is shown in the form, which keeps what was typed.
 	b.open("confirm?do=pause&name=cleanup")
 	b.do(chromedp.SetValue("input[name=reason]", "moving"), chromedp.SendKeys("input[name=confirm]", "cleanip\r"), chromedp.WaitVisible("[role=alert]"))
