@@ -130,12 +130,25 @@ func TestLinksFillInNothing(t *testing.T) {
 	require.Equal(t, 400, s.do(r).StatusCode)
 }
 
-// A name that is not all visible is typed as it is shown.
+// A name that is not all visible is shown so that it differs from others, and typed as it is shown.
 func TestNamesAreTypedAsShown(t *testing.T) {
 	t.Parallel()
 	s := open(t, "", &console.Options{Authorize: all})
-	s.acquire(s.semaphore("web-7", "a\u200bb", 3))
-	require.Contains(t, s.page("/confirm?do=set-limit&name=semaphore/a%E2%80%8Bb"), `semaphore/a\u200bb</strong>`)
-	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/a\u200bb"}, "value": {"5"}, "confirm": {`semaphore/a\u200bb`}}
-	require.Contains(t, s.followed(s.post(form)), "The limit is changed.")
+	sess := s.session("web-7")
+	for name, shown := range map[string]string{
+		"a\u200bb": `a\u200bb`, "charge\u034f": `charge\u034f`, "charge\ufe0f": `charge\ufe0f`, "\u3164": `\u3164`, "\u2800": `\u2800`, "\u115f": `\u115f`, "\uffa0": `\uffa0`,
+		"a\u00a0b": `a\u00a0b`, "a\u3000b": `a\u3000b`, "\U000e0100": `\U000e0100`, " charge": " charge", "charge ": `charge\u0020`, "charge  x": `charge \u0020x`, "a b": "a b", "  ": ` \u0020`,
+		"a\u0301\u0302": "a\u0301\u0302", "a" + strings.Repeat("\u0301", 4): "a\u0301\u0301" + `\u0301\u0301`, "\u200b\u0301": `\u200b\u0301`,
+		"ด้วย": "ด้วย", "नमस्ते": "नमस्ते", "\u00e9": "\u00e9", "日本 🚀": "日本 🚀",
+	} {
+		sm, err := concurrency.NewSemaphore(sess, name, 3, nil)
+		require.NoError(t, err)
+		s.acquire(sm, concurrency.Note(" \u20e3"))
+		name, shown := "semaphore/"+name, "semaphore/"+shown
+		require.Contains(t, s.page("/queue?name="+url.QueryEscape(name)), "<h1><bdi>"+shown+"</bdi></h1>")
+		require.Contains(t, s.page("/confirm?do=set-limit&name="+url.QueryEscape(name)), ">"+shown+"</strong>")
+		form := url.Values{"do": {"set-limit"}, "name": {name}, "value": {"5"}, "confirm": {shown}}
+		require.Contains(t, s.followed(s.post(form)), "The limit is changed.", shown)
+	}
+	require.Contains(t, s.page("/queue?name=semaphore/a+b"), `<bdi>\u0020\u20e3</bdi>`, "a note that begins so")
 }

@@ -15,25 +15,42 @@ var functions = template.FuncMap{
 	"age": age, "moment": moment,
 }
 
-// text returns a text from etcd with what is not visible escaped: control characters, and those that
-// change the direction of the text around them.
+// mostMarks is how many combining marks a character has: a pile of them would cover the lines above.
+const mostMarks = 2
+
+// text returns a text from etcd with what is not visible escaped: control characters, those that change the direction
+// of the text around them, those that a browser draws as nothing or as a space, spaces that a page leaves out, and
+// marks that do not belong to a character.
 func text(s string) string {
-	if strings.IndexFunc(s, hidden) < 0 {
-		return s
-	}
 	var b strings.Builder
-	for _, r := range s {
-		if hidden(r) {
+	last, marks := ' ', mostMarks
+	for i, r := range s {
+		switch mark := unicode.In(r, unicode.Mn, unicode.Me); {
+		case r == ' ' && (last == ' ' || i+1 == len(s)):
+			b.WriteString(`\u0020`)
+			marks = mostMarks
+		case hidden(r), mark && marks == mostMarks:
 			q := strconv.QuoteRuneToASCII(r)
 			b.WriteString(q[1 : len(q)-1])
-		} else {
+			marks = mostMarks
+		case mark:
 			b.WriteRune(r)
+			marks++
+		default:
+			b.WriteRune(r)
+			marks = 0
 		}
+		last = r
 	}
 	return b.String()
 }
 
-func hidden(r rune) bool { return !unicode.IsGraphic(r) || r == unicode.ReplacementChar }
+// hidden reports whether a character is not visible wherever it is.
+func hidden(r rune) bool {
+	const brailleBlank = '\u2800'
+	return !unicode.IsGraphic(r) || r == unicode.ReplacementChar || r == brailleBlank ||
+		r != ' ' && unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
 
 func rfc(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
