@@ -447,7 +447,7 @@ func TestConsoleUpdatesLeaveAlone(t *testing.T) {
 	b.do(chromedp.Click("#pause"))
 	b.shows("Limit 3")
 
-	b.do(chromedp.Evaluate(`document.querySelector("main").dispatchEvent(new Event("pointerdown"))`, nil))
+	b.do(chromedp.Evaluate(`document.querySelector("main").dispatchEvent(new PointerEvent("pointerdown"))`, nil))
 	require.NoError(t, charge.SetLimit(ctx, 4))
 	b.shows("kept as it is while the pointer is down")
 	require.Contains(t, b.eval(shown), "Limit 3")

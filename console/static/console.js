@@ -46,8 +46,8 @@
 
   // Why the page stays as it is now, or "".
   let pressed = false;
-  main.addEventListener("pointerdown", () => { pressed = true; });
-  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = false; });
+  main.addEventListener("pointerdown", (e) => { pressed = e.button === 0; });
+  for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => { pressed = false; });
   const paused = () => pause.getAttribute("aria-pressed") === "true";
   const holds = () => {
     const selection = getSelection();
