@@ -8,6 +8,9 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // finding is one line of the doctor's page.
@@ -36,6 +39,9 @@ const (
 
 // examine looks at what this session can know. One member that hangs keeps nothing from the others.
 func (c *console) examine(ctx context.Context) (all findings, _ error) {
+	if c.inner.Context().Err() != nil {
+		return nil, concurrency.ErrClosed
+	}
 	client := c.inner.Client()
 	endpoints := client.Endpoints()
 	members := make([]finding, len(endpoints))
@@ -54,8 +60,10 @@ func (c *console) examine(ctx context.Context) (all findings, _ error) {
 	_, err := c.inner.Read(bounded, c.inner.Space().Root(), clientv3.WithCountOnly())
 	took := time.Since(began).Round(100 * time.Microsecond)
 	switch {
+	case commit.Denied(err):
+		all = append(all, finding{"permission", err.Error(), "etcd answers, and does not let this user read the namespace: it needs a role, see docs/operations.md, roles.", true})
 	case err != nil:
-		all = append(all, finding{"majority", err.Error(), "No majority of etcd answers, or this user may not read: nothing can be acquired.", true})
+		all = append(all, finding{"majority", err.Error(), "No majority of etcd answers: nothing can be acquired.", true})
 	case took > slow:
 		all = append(all, finding{"majority", fmt.Sprintf("a read took %v", took), "Every acquire takes at least that long.", true})
 	default:

@@ -11,6 +11,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 )
@@ -151,7 +152,11 @@ func qualityOf(m fleet.Meta) quality {
 
 // unanswered says since when etcd has not answered, and why, if that is known: the end of a read is no reason.
 func unanswered(since time.Time, err error) string {
-	text := fmt.Sprintf("etcd has not answered since %s UTC", since.UTC().Format(time.TimeOnly))
+	at := since.UTC().Format(time.TimeOnly)
+	if commit.Denied(err) {
+		return fmt.Sprintf("etcd has not let this console read since %s UTC: %v", at, err)
+	}
+	text := fmt.Sprintf("etcd has not answered since %s UTC", at)
 	code := grpcstatus.Code(err)
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || code == codes.Canceled || code == codes.DeadlineExceeded {
 		return text

@@ -3,6 +3,7 @@ package console_test
 import (
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -73,6 +76,7 @@ func TestPagesDuringAnOutage(t *testing.T) {
 	s := open(t, "", nil)
 	s.acquire(s.semaphore("web-7", "charge", 3))
 	s.lose("orders", "K-1")
+	s.acquire(s.semaphore("web-8", "refund", 3))
 	pages := map[string]string{"/queue?name=semaphore/charge": "web-7", "/store?name=orders": "POST /payments", "/": "semaphore/charge", "/doctor": "etcd answers"}
 	for path, text := range pages {
 		require.Contains(t, s.page(path), text)
@@ -83,6 +87,10 @@ func TestPagesDuringAnOutage(t *testing.T) {
 		require.Eventually(t, func() bool { return strings.Contains(s.page(path), "Not confirmed: etcd has not answered since") }, testkit.Soon, 50*time.Millisecond, path)
 		require.Contains(t, s.page(path), text)
 	}
+	require.Eventually(t, func() bool { // nobody had opened it
+		a := s.get("/queue?name=semaphore/refund")
+		return a.StatusCode == http.StatusOK && strings.Contains(a.body, "web-8") && strings.Contains(a.body, "Not confirmed: etcd has not answered since")
+	}, testkit.Soon, 50*time.Millisecond)
 	require.Eventually(t, func() bool { return strings.Contains(s.page("/doctor"), "No majority") }, testkit.Soon, 50*time.Millisecond)
 	s.etcd.Heal()
 	for path := range pages {
@@ -104,4 +112,39 @@ func TestDoctorWithAMemberThatHangs(t *testing.T) {
 	body := s.page("/doctor")
 	require.Contains(t, body, good+": etcd 3.")
 	require.Equal(t, 1, strings.Count(body, "This member does not answer"))
+}
+
+// What does not exist is not shown as if it were calm.
+func TestUnusedNames(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	require.Contains(t, s.page("/"), "No service has used this namespace")
+	require.Contains(t, s.page("/queue?name=semaphore/charge"), "etcd has nothing of a queue of this name")
+	require.Contains(t, s.page("/store?name=orders"), "etcd has nothing of a store of this name")
+	require.NotContains(t, s.page("/queue?name=mutex/report"), "etcd has nothing", "an idle one has nothing there")
+	s.acquire(s.semaphore("web-7", "charge", 3))
+	require.Eventually(t, func() bool { return !strings.Contains(s.page("/"), "No service has used") }, testkit.Soon, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return !strings.Contains(s.page("/queue?name=semaphore/charge"), "etcd has nothing") }, testkit.Soon, 50*time.Millisecond)
+}
+
+// The console's own session is marked, and one that only reads says that it has none.
+func TestOwnSession(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	require.Regexp(t, `<bdi>console</bdi> \(this console\)`, s.page("/sessions"))
+	sess, err := concurrency.NewSession(engine.Reader(testkit.Context(t)), s.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: s.Root})
+	require.NoError(t, err)
+	h, err := console.Handler(sess, nil)
+	require.NoError(t, err)
+	read := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil))
+		return w
+	}
+	body := read("/sessions").Body.String()
+	require.Contains(t, body, "<bdi>console</bdi>")
+	require.NotContains(t, body, "this console)")
+	require.Contains(t, body, "This console reads alone, and has none.")
+	require.NoError(t, sess.Close(testkit.Context(t)))
+	require.Equal(t, http.StatusServiceUnavailable, read("/doctor").Code)
 }

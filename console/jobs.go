@@ -144,7 +144,7 @@ func runsOf(j *fleet.Job) (rows []runRow) {
 		}
 		switch {
 		case j.Lost(run):
-			row.State = string(schedlock.RunLost)
+			row.State, row.Error = string(schedlock.RunLost), cmp.Or(r.Error, "its session has ended: its process died, was cut off from etcd, or was paused for too long")
 		case run.State == record.RunRunning:
 			row.Token = j.Token()
 		}

@@ -48,7 +48,7 @@ type Verb string
 const (
 	Read        Verb = "read"
 	SetLimit    Verb = "set-limit"    // of a semaphore, of a limiter's default, or of its key
-	RequestStop Verb = "request-stop" // asks a holder to release its permit
+	RequestStop Verb = "request-stop" // asks a holder to release its permit, or a waiter to withdraw
 	Evict       Verb = "evict"        // ends a request at once
 	Pause       Verb = "pause"        // a job
 	Resume      Verb = "resume"

@@ -42,6 +42,9 @@ type totals struct {
 type overview struct {
 	totals
 	Rows       []queueRow
+	Unused     bool // no service has left anything in the namespace
+	Prefix     string
+	Namespace  string
 	Namespaces []string // the other ones
 	pager
 }
@@ -53,6 +56,7 @@ func (o overview) Pager() pager { return o.pager }
 type busy struct {
 	totals totals
 	rows   []queueRow
+	unused bool // no service has left anything
 }
 
 func readOverview(q request) (any, quality, error) {
@@ -60,7 +64,8 @@ func readOverview(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	o := overview{totals: all.totals}
+	o := overview{totals: all.totals, Unused: all.unused, Prefix: q.console.inner.Space().Root()}
+	_, o.Namespace = q.console.inner.Space().Parts()
 	o.Rows, o.pager = paged(q, all.rows, "page")
 	ctx, cancel := context.WithTimeout(q.Context(), patience) // they are a courtesy
 	defer cancel()
@@ -134,6 +139,7 @@ func busiest(s *fleet.State) (out busy) {
 		n.UnknownRequests += st.Count[fleet.Unknown]
 	}
 	n.Sessions = len(s.Sessions)
+	out.unused = len(out.rows)+len(s.Jobs)+len(s.Stores) == 0
 	return out
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 )
@@ -184,6 +186,9 @@ func readQueue(q request) (any, quality, error) {
 		}
 		return of.Status(ctx, concurrency.CheckLeases())
 	})
+	if err != nil && q.Context().Err() == nil {
+		state, st, err = q.seen(s, err)
+	}
 	if err != nil {
 		return nil, st, err
 	}
@@ -195,15 +200,61 @@ func readQueue(q request) (any, quality, error) {
 	return p, st, nil
 }
 
+// seen returns what the namespace shows of a queue, in place of its state with the leases, which could not be read: in
+// an outage of etcd, that is what was seen last.
+func (q request) seen(s subject, failed error) (concurrency.Status, quality, error) {
+	found, st, err := look(q, "seen/"+s.String(), func(state *fleet.State) *concurrency.Status { return statusOf(queueIn(s, state)) })
+	if err != nil || found == nil {
+		return concurrency.Status{}, st, failed
+	}
+	if st.unconfirmed == "" {
+		st.unconfirmed = "the leases of the holders were not read: " + failed.Error()
+	}
+	return *found, st, nil
+}
+
+// queueIn returns a queue, or nil.
+func queueIn(s subject, state *fleet.State) *fleet.Queue {
+	if s.kind != concurrency.KindLimiter {
+		kind, _ := fleet.KindOf(string(s.kind))
+		return state.Queues[fleet.QueueID{Kind: kind, Name: s.name}]
+	}
+	switch lim := state.Limiters[s.name]; {
+	case lim == nil:
+		return nil
+	case s.key == "":
+		return lim.Total
+	default:
+		return lim.Keys[s.key]
+	}
+}
+
+// statusOf returns the state of a queue without its leases, or nil if there is none.
+func statusOf(of *fleet.Queue) *concurrency.Status {
+	if of == nil {
+		return nil
+	}
+	holders, waiters := of.Requests(0, math.MaxInt)
+	return &concurrency.Status{
+		Limit: int(of.Now.Limit), Stored: of.Now.Known, Used: int(of.Now.Used), Foreign: of.Now.Foreign,
+		Holders: requestsOf(holders), Waiters: requestsOf(waiters),
+	}
+}
+
+func requestsOf(all []fleet.Request) (out []concurrency.Request) {
+	for _, r := range all {
+		out = append(out, concurrency.Request{
+			Token: r.Token, Owner: r.Owner, ID: r.ID, Note: r.Note, Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Lease), Requested: when(r.Requested),
+		})
+	}
+	return out
+}
+
 // heldSince returns the earliest times of the grants of a queue's holders, by their tokens.
 func heldSince(s subject, state *fleet.State) map[int64]int64 {
-	var of *fleet.Queue
-	if lim := state.Limiters[s.name]; s.kind == concurrency.KindLimiter && lim != nil {
-		if of = lim.Total; of == nil {
-			of = lim.Keys[s.key]
-		}
-	} else if kind, ok := fleet.KindOf(string(s.kind)); ok {
-		of = state.Queues[fleet.QueueID{Kind: kind, Name: s.name}]
+	of := queueIn(s, state)
+	if lim := state.Limiters[s.name]; s.kind == concurrency.KindLimiter && lim != nil && lim.Total != nil {
+		of = lim.Total // where its permits are held
 	}
 	if of == nil {
 		return nil

@@ -20,6 +20,7 @@ type sessionRow struct {
 // sessionList is the list of the live sessions.
 type sessionList struct {
 	Sessions []sessionRow
+	Own      int64 // the lease of the console's own session, or 0
 	pager
 }
 
@@ -31,7 +32,7 @@ func readSessions(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	var l sessionList
+	l := sessionList{Own: int64(q.console.sess.Lease())}
 	l.Sessions, l.pager = paged(q, rows, "page")
 	return l, st, nil
 }

@@ -20,7 +20,7 @@ const (
 
 var (
 	errBusy = errors.New("too many pages are being read at the same time")
-	errSlow = errors.New("it is large, or etcd does not answer; this page is read again")
+	errSlow = errors.New("it is large, or etcd does not answer; read this page again")
 )
 
 // shared is what has been read, for all viewers.

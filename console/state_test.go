@@ -1,12 +1,14 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -86,6 +88,14 @@ func TestOverviewFigures(t *testing.T) {
 	require.Equal(t, []electionRow{{Name: "shard"}, {Name: "led", Leader: "web-0", Note: "10.0.0.7", Requested: time.Unix(1, 0), Candidates: 1}}, electionsOf(f.State))
 }
 
+// A refusal is no outage.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(3600, 0)
+	require.Equal(t, "etcd has not answered since 01:00:00 UTC", unanswered(at, context.DeadlineExceeded))
+	require.Contains(t, unanswered(at, rpctypes.ErrPermissionDenied), "etcd has not let this console read since 01:00:00 UTC: etcdserver: permission denied")
+}
+
 // The page of a job shows recorded and skipped ticks, what each process has run, and the next fire times.
 func TestJobView(t *testing.T) {
 	t.Parallel()
@@ -108,7 +118,7 @@ func TestJobView(t *testing.T) {
 		shown = append(shown, fmt.Sprintf("%s %s %s %s", r.Tick.UTC().Format("15:04"), r.State, r.Owner, r.Error))
 	}
 	require.Equal(t, []string{
-		"00:50 lost a ", "00:40 skipped  not stored: the run before, a cooldown, a pause, or no process was alive", "00:30 failed b disk is full",
+		"00:50 lost a its session has ended: its process died, was cut off from etcd, or was paused for too long", "00:40 skipped  not stored: the run before, a cooldown, a pause, or no process was alive", "00:30 failed b disk is full",
 		"00:10 skipped, 2 ticks  the run before was active", "00:00 done a ",
 	}, shown)
 	require.Equal(t, []processRow{{"a", 2, 1, 0, 1, time.Unix(3000, 0)}, {"b", 1, 0, 1, 0, time.Unix(1800, 0)}}, processesOf(runsOf(j)))

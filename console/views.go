@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -33,6 +34,9 @@ func read[T any](q request, key string, fn func(context.Context) (T, error)) (ou
 // readFor returns what a function reads, at most once in every.
 func readFor[T any](q request, key string, every time.Duration, fn func(context.Context) (T, error)) (out T, st quality, err error) {
 	f, err := q.console.shared.get(q.Context(), key, every, func(ctx context.Context) (any, error) { return fn(ctx) })
+	if outage := q.console.follower.outage(); errors.Is(err, errSlow) && outage != "" {
+		err = errors.New(outage)
+	}
 	if err != nil {
 		return out, quality{}, err
 	}
