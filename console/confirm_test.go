@@ -37,7 +37,7 @@ func TestConfirmationShowsTheTarget(t *testing.T) {
 	token := fmt.Sprint(held.Token())
 	for _, do := range []string{"evict", "request-stop"} {
 		facts := s.facts(do, "semaphore/charge", token)
-		require.Regexp(t, `^[\d:]+ UTC, \d+ s ago$`, facts["Holds a permit, at most since"])
+		require.Regexp(t, `^[\d:]+ UTC, \d+ s ago$`, facts["Holds its permit since, at the earliest"])
 		require.Regexp(t, `^[\d:]+ UTC, \d+ s ago$`, facts["Renewed"])
 		require.Regexp(t, `^[\d:]+ UTC$`, facts["Free at the latest, if its process is dead"])
 		require.Equal(t, []string{"web-7", "order <12>", "a", "1"}, []string{facts["Process"], facts["Note"], facts["ID"], facts["Weight"]})

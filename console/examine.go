@@ -125,7 +125,7 @@ func (q request) examineRequest(ctx context.Context, t *target, s subject, token
 		if since.IsZero() {
 			since = r.Requested // which bounds the time of the grant
 		}
-		t.since("Holds a permit, at most since", since)
+		t.since("Holds its permit since, at the earliest", since)
 	case r.WaitsFor == concurrency.LevelTotal:
 		t.since("Admitted at its key, waits for the total since", r.Requested)
 	default:
