@@ -104,7 +104,10 @@ func (d *doctor) examine(ctx context.Context) (found []finding) {
 	defer client.Close()
 	d.client = client
 	defer d.close(ctx)
+	p := d.app.progress()
+	defer p.end()
 	for _, c := range d.checks() {
+		p.set("examining: %s", c.name)
 		if !d.mute && !d.cut && ctx.Err() == nil {
 			found = append(found, d.make(ctx, c)...)
 		}

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 func (a *app) elections() *cobra.Command {
@@ -118,27 +122,19 @@ func showLeader(name string, l concurrency.Leader, candidates int) shownElection
 }
 
 func (a *app) listElections(ctx context.Context, sess *concurrency.Session) error {
-	all := []shownElection{}
-	ctx, alive, cancel := a.patience(ctx) // there may be many
-	defer cancel()
-	for q, err := range sess.Queues(ctx) {
-		if err != nil {
-			return because(ctx, err)
-		}
-		alive()
-		if q.Kind != concurrency.KindElection {
-			continue
-		}
-		el, err := concurrency.NewElection(sess, q.Name)
-		if err != nil {
-			return err
-		}
-		st, err := el.Status(ctx)
-		if err != nil {
-			return because(ctx, err)
-		}
-		all = append(all, showLeader(q.Name, leaderOf(st), len(st.Waiters)))
+	state, err := a.queues(ctx, sess, engine.Of(sess).Space().Queues(keyspace.Election))
+	if err != nil {
+		return err
 	}
+	all := []shownElection{}
+	for id, q := range state.Queues {
+		l := concurrency.Leader{Revision: state.Revision()}
+		if holders, _ := q.Requests(0, 1); len(holders) > 0 {
+			l.Owner, l.Token, l.Note, l.Requested = holders[0].Owner, holders[0].Token, holders[0].Note, atMillis(holders[0].Requested)
+		}
+		all = append(all, showLeader(id.Name, l, q.Now.Waiting))
+	}
+	slices.SortFunc(all, func(a, b shownElection) int { return strings.Compare(a.Name, b.Name) })
 	return a.print(struct {
 		schema
 		Elections []shownElection `json:"elections"`

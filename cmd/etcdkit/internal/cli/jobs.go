@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,18 +116,21 @@ func (a *app) listJobs(ctx context.Context, sess *concurrency.Session) error {
 	if err != nil {
 		return because(ctx, err)
 	}
-	jobs := make([]shownJob, 0, len(names))
-	for _, name := range names {
+	jobs := make([]shownJob, len(names))
+	err = a.readEach(len(names), "jobs", func(i int) error {
+		st, err := l.Status(ctx, names[i])
+		if err == nil {
+			jobs[i] = showJob(st, time.Now())
+		} else if errors.Is(err, schedlock.ErrUnknownJob) { // removed meanwhile
+			err = nil
+		}
 		alive()
-		st, err := l.Status(ctx, name)
-		if errors.Is(err, schedlock.ErrUnknownJob) {
-			continue // removed meanwhile
-		}
-		if err != nil {
-			return because(ctx, err)
-		}
-		jobs = append(jobs, showJob(st, time.Now()))
+		return err
+	})
+	if err != nil {
+		return because(ctx, err)
 	}
+	jobs = slices.DeleteFunc(jobs, func(j shownJob) bool { return j.Name == "" })
 	return a.print(struct {
 		schema
 		Jobs []shownJob `json:"jobs"`

@@ -48,7 +48,14 @@ func (a *app) queues(ctx context.Context, sess *concurrency.Session, prefixes ..
 	if prefixes == nil {
 		prefixes = fleet.Queues(s.Space())
 	}
-	state, err := fleet.Read(ctx, answering{s.KV(), alive}, s.Space(), time.Now(), prefixes...)
+	p, pages := a.progress(), 0
+	defer p.end()
+	answered := func() {
+		alive()
+		pages++
+		p.set("%d pages of queues read", pages)
+	}
+	state, err := fleet.Read(ctx, answering{s.KV(), answered}, s.Space(), time.Now(), prefixes...)
 	return state, because(ctx, err)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // stage is a writer that calls a function for each text in turn, when it is first written after the text
@@ -109,19 +110,22 @@ func TestManyNamesOnASlowEtcd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := testkit.Context(t)
-	s := f.session("web-7")
-	for n := range 10 {
-		el, err := concurrency.NewElection(s, strconv.Itoa(n))
+	l, err := schedlock.New(f.session("web-7"), nil)
+	require.NoError(t, err)
+	const jobs = 80
+	for n := range jobs {
+		_, err := l.Do(ctx, strconv.Itoa(n), nothing, schedlock.Tick(tick(0)))
 		require.NoError(t, err)
-		f.permit(el.Campaign(ctx))
 	}
 	c := f.etcd.NewClient(t, nil)
 	sess := testkit.SessionOn(t, c.Client, f.prefix, nil)
-	c.Inject(embedtest.Fault{Method: "Range", Times: -1, Before: func() { time.Sleep(400 * time.Millisecond) }})
+	c.Inject(embedtest.Fault{Method: "Txn", Times: -1, Before: func() { time.Sleep(400 * time.Millisecond) }})
 	var out bytes.Buffer
 	a := &app{std: Streams{Out: &out}, output: "table", etcd: connection{timeout: 3 * time.Second}}
-	require.NoError(t, a.listElections(ctx, sess)) // it takes four seconds and more
-	require.Contains(t, out.String(), "web-7")
+	began := time.Now()
+	require.NoError(t, a.listJobs(ctx, sess))
+	require.Greater(t, time.Since(began), a.etcd.timeout, "or this shows nothing")
+	require.Equal(t, jobs+1, strings.Count(out.String(), "\n"))
 }
 
 // Without space nothing was tested, so no promise is broken. What is next is said, and doctor examines the

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -37,6 +39,41 @@ func (p *progress) end() {
 		fmt.Fprint(p.out, "\r\x1b[K")
 		p.shown = time.Time{}
 	}
+}
+
+// readsAtOnce is how many of many names are read at the same time.
+const readsAtOnce = 8
+
+// readEach calls read for each number below n, several at the same time, and shows on a terminal how far it has come.
+// After an error it begins no further one, and returns the first.
+func (a *app) readEach(n int, what string, read func(i int) error) error {
+	p := a.progress()
+	defer p.end()
+	var mu sync.Mutex
+	var failed error
+	done := 0
+	var reading sync.WaitGroup
+	slots := make(chan struct{}, readsAtOnce)
+	for i := range n {
+		slots <- struct{}{}
+		mu.Lock()
+		if failed != nil {
+			mu.Unlock()
+			break
+		}
+		p.set("%d of %d %s read", done, n, what)
+		mu.Unlock()
+		reading.Go(func() {
+			err := read(i)
+			<-slots
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			failed = cmp.Or(failed, err)
+		})
+	}
+	reading.Wait()
+	return failed
 }
 
 // patience returns a ctx that ends if alive is not called for --command-timeout: for work that may take
