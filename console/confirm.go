@@ -31,7 +31,7 @@ type need struct {
 // needs are the forms, by action.
 var needs = map[Verb]need{
 	SetLimit:    {"Change the limit for all processes, at once. 0 pauses: nothing is admitted.", "Change the limit", false},
-	RequestStop: {"Ask the process of the request with token %s to end it. A holder finishes its work and releases its permit, if it watches for that; a waiter withdraws. Nothing is taken from anybody.", "Ask to stop", false},
+	RequestStop: {"Ask the holder with token %s to finish its work and release its permit. A holder that does not watch for that keeps it.", "Ask to stop", false},
 	Evict:       {"End the request with token %s at once. The next request may be admitted while its work still runs.", "End it", false},
 	Pause:       {"Keep the job from starting, in all processes, until it is resumed. An active run is not affected.", "Pause", true},
 	Resume:      {"Let the job start again, from its next tick on.", "Resume", false},
@@ -57,6 +57,9 @@ func (o order) confirmation(at target) confirmation {
 	case o.Verb == Evict && at.waits:
 		p.Question = fmt.Sprintf("Remove the waiting request with token %s. If it holds a permit by then, the next request may be admitted while its work still runs.", text(o.Target))
 		p.Button = "Remove it"
+	case o.Verb == RequestStop && at.waits:
+		p.Question = fmt.Sprintf("Ask the process of the waiting request with token %s to withdraw it. If it holds a permit by then, it is asked to release that; no permit is revoked.", text(o.Target))
+		p.Button = "Ask to withdraw"
 	case o.Verb == RequestStop, o.Verb == Evict, o.Verb == Unlock:
 		p.Question = fmt.Sprintf(n.question, text(o.Target))
 	case o.Verb == SetLimit && s.kind == concurrency.KindLimiter && o.Target == total:

@@ -325,7 +325,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		{"job?name=cleanup|resume", "", "cleanup", "The job may start again"},
 		{"store?name=orders|resolve", "value=not-done&reason=not charged", "orders", "The outcome is recorded."},
 		{"store?name=orders&state=5|delete", "", "orders", "The record is deleted."},
-		{"queue?name=semaphore/charge|request-stop", "reason=deploy", "semaphore/charge", "was asked to release its permit"},
+		{"queue?name=semaphore/charge|request-stop", "reason=deploy", "semaphore/charge", "The request was asked to end"},
 		{"queue?name=limiter/api|set-limit", "value=4", "limiter/api", "The limit is changed."},
 		{"job?name=report|trigger", "reason=a customer waits", "report", "The job was started."},
 		{"job?name=report|unlock", "reason=stuck", "report", "The job is unlocked."},
