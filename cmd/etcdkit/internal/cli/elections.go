@@ -90,7 +90,7 @@ func (a *app) stepDown(ctx context.Context, name string, token int64, reason str
 		} else if err != nil {
 			return err
 		}
-		return a.print(showLeader(name, leader, candidates), func(t *table) {
+		return a.printChange(showLeader(name, leader, candidates), func(t *table) {
 			t.line(fmt.Sprintf("election/%s: %s (token %d) was asked to step down", name, leader.Owner, leader.Token))
 		})
 	})

@@ -63,7 +63,7 @@ effects.`,
 				if err := end(ctx, q, s, token, reason, force, wait); err != nil {
 					return err
 				}
-				return a.print(struct {
+				return a.printChange(struct {
 					schema
 					Name  string `json:"name"`
 					Token number `json:"token"`

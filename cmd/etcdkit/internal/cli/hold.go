@@ -193,7 +193,7 @@ func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *conc
 	if err != nil {
 		return err
 	}
-	return a.print(struct {
+	return a.printChange(struct {
 		schema
 		Name     string `json:"name"`
 		ID       string `json:"id"`

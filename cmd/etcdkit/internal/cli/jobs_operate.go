@@ -33,7 +33,12 @@ that come meanwhile are skipped.`,
 				if early {
 					opts = append(opts, schedlock.BeforeFirstRun())
 				}
+				before, _ := l.Status(ctx, args[0]) // Pause says what is wrong
 				err := l.Pause(ctx, args[0], reason, opts...)
+				if p := before.Paused; err == nil && p != nil {
+					fmt.Fprintf(a.std.Err, "%s was paused before, by %s since %s: %s. This pause takes the place of that one; one resume ends it.\n",
+						printable(args[0]), printable(p.By), instant(p.Since), printable(or(p.Reason)))
+				}
 				if errors.Is(err, schedlock.ErrUnknownJob) {
 					err = fmt.Errorf("pause job %q: %w; if the name is right, add --before-first-run", args[0], schedlock.ErrUnknownJob)
 				}
@@ -146,7 +151,7 @@ func (a *app) changeJob(ctx context.Context, verb, name string, change func(cont
 			return fmt.Errorf("the change was made; %w", err)
 		}
 		j := showJob(st, time.Now())
-		return a.print(j, func(t *table) { t.line(name + ": " + j.state()) })
+		return a.printChange(j, func(t *table) { t.line(name + ": " + j.state()) })
 	})
 }
 
@@ -169,7 +174,7 @@ Late calls for the job's earlier ticks are refused for a day.`,
 				if err := l.Forget(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.print(struct {
+				return a.printChange(struct {
 					schema
 					Name      string `json:"name"`
 					Forgotten bool   `json:"forgotten"`

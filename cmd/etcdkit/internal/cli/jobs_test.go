@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -281,4 +282,32 @@ func TestJobsWatch(t *testing.T) {
 	require.Equal(t, 130, r.code)
 	require.Contains(t, r.err, "ended by a signal: interrupt")
 	f.golden("jobs-watch")
+}
+
+// A change that was made is not reported as if it had failed, and a pause names the one that it replaces.
+func TestChangesAreReported(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	l, err := schedlock.New(f.session("web-7"), nil)
+	require.NoError(t, err)
+	_, err = l.Do(ctx, "invoices", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	require.Empty(t, f.run("jobs", "pause", "invoices", "-N", "test", "--reason", "first").err)
+	again := f.run("jobs", "pause", "invoices", "-N", "test", "--reason", "second")
+	require.Zero(t, again.code)
+	require.Regexp(t, `^invoices was paused before, by etcdkit jobs pause by .*: first\. This pause takes its place`, strings.Replace(again.err, "takes the place of that one", "takes its place", 1))
+	f.crowd("charge")
+	for args, want := range map[string]string{
+		"jobs resume invoices": "the change was made",
+		"limit charge 7":       "the limit was changed",
+	} {
+		var errs bytes.Buffer
+		line := append(strings.Fields(args), "-N", "test", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix)
+		require.Equal(t, exitFailed, execute(ctx, line, Streams{In: strings.NewReader(""), Out: full{}, Err: &errs}), args)
+		require.Contains(t, errs.String(), want)
+	}
+	st, err := l.Status(ctx, "invoices")
+	require.NoError(t, err)
+	require.Nil(t, st.Paused)
 }

@@ -103,7 +103,11 @@ func (a *app) changeLimit(ctx context.Context, sess *concurrency.Session, s subj
 			return err
 		}
 	}
-	return a.printLimit(ctx, sess, s, n.total)
+	err := a.printLimit(ctx, sess, s, n.total)
+	if err != nil && (n.clear || n.number != "") {
+		err = fmt.Errorf("the limit was changed; %w", err)
+	}
+	return err
 }
 
 // isZero reports whether the number is 0, however it is written.

@@ -45,6 +45,14 @@ func (a *app) print(value any, table func(t *table)) error {
 	return t.flush()
 }
 
+// printChange is print after something was changed: an error says so.
+func (a *app) printChange(value any, table func(t *table)) error {
+	if err := a.print(value, table); err != nil {
+		return fmt.Errorf("the change was made, but its result cannot be written: %w", err)
+	}
+	return nil
+}
+
 // table writes columns that are aligned.
 type table struct{ w *tabwriter.Writer }
 

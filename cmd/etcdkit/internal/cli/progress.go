@@ -14,14 +14,15 @@ import (
 // anything else it shows nothing.
 type progress struct {
 	out   io.Writer // nil without a terminal
-	shown time.Time
+	shown time.Time // or since when it could be
+	drawn bool
 }
 
 func (a *app) progress() *progress {
 	if !terminal(a.std.Err) {
 		return &progress{}
 	}
-	return &progress{out: a.std.Err}
+	return &progress{out: a.std.Err, shown: time.Now()} // what is quick shows nothing
 }
 
 // set replaces the line, at most ten times a second.
@@ -29,15 +30,15 @@ func (p *progress) set(format string, args ...any) {
 	if p.out == nil || time.Since(p.shown) < 100*time.Millisecond {
 		return
 	}
-	p.shown = time.Now()
+	p.shown, p.drawn = time.Now(), true
 	fmt.Fprintf(p.out, "\r\x1b[K"+format, args...)
 }
 
 // end erases the line.
 func (p *progress) end() {
-	if p.out != nil && !p.shown.IsZero() {
+	if p.drawn {
 		fmt.Fprint(p.out, "\r\x1b[K")
-		p.shown = time.Time{}
+		p.drawn = false
 	}
 }
 

@@ -177,7 +177,10 @@ is required.`,
 				if err != nil {
 					return fmt.Errorf("the outcome is recorded; %w", err)
 				}
-				return a.printRecord(showRecord(r), nil, false)
+				if err := a.printRecord(showRecord(r), nil, false); err != nil {
+					return fmt.Errorf("the outcome is recorded; %w", err)
+				}
+				return nil
 			})
 		},
 	}
@@ -254,7 +257,7 @@ it has changed since, nothing is deleted and the exit code is 1. With --yes, --r
 				if err := s.Delete(ctx, idempotency.Ref(args[1]), only); err != nil {
 					return err
 				}
-				return a.print(struct {
+				return a.printChange(struct {
 					schema
 					Ref     string `json:"ref"`
 					Deleted bool   `json:"deleted"`

@@ -156,11 +156,16 @@ func (a *app) watchQueue(ctx context.Context, named subject) error {
 		if err != nil {
 			return err
 		}
+		shown := false
 		return a.following(ctx, sess, func(ctx context.Context) error {
 			for st, err := range q.Watch(ctx) {
 				if err != nil {
 					return err
 				}
+				if err := hasAny(s, st); err != nil && !shown {
+					fmt.Fprintf(a.std.Err, "%v; it is followed from its first request on\n", err)
+				}
+				shown = true
 				if err := a.printQueue(s, st, nil, 0); err != nil {
 					return err
 				}

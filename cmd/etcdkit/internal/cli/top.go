@@ -5,11 +5,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
@@ -23,7 +26,7 @@ func (a *app) top() *cobra.Command {
 		Short: "Show the busiest queues of a namespace, again and again",
 		Long: `Show the queues with the oldest waits first, then those with the most permits in use, and elections last:
 their candidates wait for as long as the leader leads. Of a limiter, each key is a queue, and its total is one: a
-request that waits for the total uses a permit of its key. Rate limiters have no permits. On a terminal the table is drawn again every --every, until the command is interrupted; while
+request that waits for the total uses a permit of its key. Rate limiters have no permits. On a terminal the table is drawn again every --every, until ^C ends the command, with as many rows as fit; while
 etcd does not answer, the last one is kept, and says so. Without a terminal it is printed once, or every
 --every if that is given; standard error says when etcd does not answer. With -o json each state is one line.`,
 		Example: "etcdkit top -N payments\netcdkit top -N payments --every 10s --rows 50",
@@ -76,7 +79,11 @@ func (a *app) redraw(ctx context.Context, sess *concurrency.Session, every time.
 		}
 		table := append(slices.Clone(drawn), failed...)
 		if screen {
-			table = append([]byte("\x1b[H\x1b[2J"), table...) // to the top, and clear: the whole table is written at once
+			width, height := 0, 0
+			if f, ok := out.(*os.File); ok {
+				width, height, _ = term.GetSize(int(f.Fd()))
+			}
+			table = append([]byte("\x1b[H\x1b[2J"), fit(table, width, height)...) // to the top, and clear: the whole table is written at once
 		}
 		if _, err := out.Write(table); err != nil || !again {
 			return err
@@ -85,6 +92,23 @@ func (a *app) redraw(ctx context.Context, sess *concurrency.Session, every time.
 			return err
 		}
 	}
+}
+
+// fit returns what of a table a terminal has room for, with the line on which the cursor stays: else its first rows,
+// which are the busiest, would scroll away. 0 is a size that is not known.
+func fit(table []byte, width, height int) []byte {
+	lines := strings.SplitAfter(string(table), "\n")
+	lines = lines[:len(lines)-1] // what follows the last line end
+	if height > 1 && len(lines) >= height {
+		hidden := len(lines) - (height - 2)
+		lines = append(lines[:height-2], fmt.Sprintf("and %s; a larger terminal has room for them\n", count(hidden, "line more", "lines more")))
+	}
+	for i, line := range lines {
+		if r := []rune(line); width > 0 && len(r) > width+1 {
+			lines[i] = string(r[:width]) + "\n"
+		}
+	}
+	return []byte(strings.Join(lines, ""))
 }
 
 // pausing waits, and returns ctx's error if that ends first.
