@@ -79,6 +79,9 @@ func explain(err error) (code int, text string) {
 	}
 	code, next := classify(err)
 	text = inShell.Replace(err.Error())
+	if code != exitUsage { // whose lines are this command's own; others are of errors that were joined
+		text = strings.ReplaceAll(text, "\n", "; ")
+	}
 	if next != "" && text != "" {
 		text = strings.TrimRight(text, ".") + "\n" + next
 	}
@@ -91,7 +94,6 @@ var inShell = strings.NewReplacer(
 	": if the name is right, pass CreateLimit", "",
 	": set Username and Password in the clientv3.Config of this client", "",
 	"is not a reference (Store.Ref, Record.Ref)", "is no reference; 'etcdkit requests list STORE' prints them",
-	"\n", "; ", // of errors that were joined: what is next is the last line
 )
 
 // class is what a kind of error means for the caller of the command.
