@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"regexp"
 	"strings"
@@ -44,6 +45,11 @@ func TestEnvironment(t *testing.T) {
 		r = ls(flag, "")
 		require.Equal(t, exitUsage, r.code, flag)
 		require.Contains(t, r.err, "is empty", flag)
+	}
+	for line, want := range map[string]string{"show ": "semaphore/charge\n:4\n", "show --endpoints 127.0.0.1:1 ": ":4\n"} {
+		var out bytes.Buffer
+		require.Zero(t, execute(testkit.Context(t), append([]string{"__complete"}, strings.Split(line, " ")...), Streams{In: strings.NewReader(""), Out: &out, Err: io.Discard}))
+		require.Equal(t, want, out.String(), "%s: of one cluster", line)
 	}
 	t.Setenv("ETCDCTL_DISCOVERY_SRV", "example.com")
 	r = ls()

@@ -118,6 +118,9 @@ which have no other end, exit with 0 then.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Name() == cobra.ShellCompRequestCmd {
+				return nil // it parses the flags of its verb itself, and a.names reads their variables after that
+			}
 			if err := cmp.Or(checkConnection(cmd.Flags()), fromEnvironment(cmd.Flags())); err != nil {
 				return err
 			}
