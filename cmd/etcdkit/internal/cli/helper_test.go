@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,6 +95,19 @@ func (f *fixture) shell(line string) result {
 		fmt.Fprintf(&f.script, "[exit code %d]\n", r.code)
 	}
 	return r
+}
+
+// stream executes a command line that prints until a signal ends it, which one of acts sends. It appends the line and
+// its results to the transcript.
+func (f *fixture) stream(line string, acts func(interrupt func()) []act) {
+	f.t.Helper()
+	ctx, cancel := context.WithCancelCause(testkit.Context(f.t))
+	defer cancel(nil)
+	out, errs := &stage{acts: acts(func() { cancel(interrupted{syscall.SIGINT}) })}, &bytes.Buffer{}
+	args := append([]string{"--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}, words(f.t, f.real(line))...)
+	require.Equal(f.t, 130, execute(ctx, args, Streams{In: strings.NewReader(""), Out: out, Err: errs}), errs)
+	require.NotContains(f.t, out.String(), "\x1b")
+	fmt.Fprintf(&f.script, "$ etcdkit %s\n%s%s[exit code 130]\n", line, out, errs)
 }
 
 // words splits a line at spaces; '…' quotes.

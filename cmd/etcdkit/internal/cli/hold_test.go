@@ -44,6 +44,7 @@ func TestHold(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.out), &held))
 	f.shows(held.Token, "4720")
 	f.shell("hold -N test staging --limit 4 --id build-8 --for 10m")
+	f.shell("release -N test staging --id build-7 -o json")
 	f.shell("hold -N test production --for 30m")
 	f.shell("hold -N test production --id x --for 1s")
 	f.shell("hold -N test production --id x --for 30m --lock --limit 3")

@@ -154,7 +154,7 @@ func TestJobsForget(t *testing.T) {
 	require.NoError(t, retired.Close(ctx))
 	f.shell("jobs -N test")
 	f.shell("jobs forget -N test invoices-2024")
-	f.shell("jobs forget -N test invoices-2024 --yes")
+	f.shell("jobs forget -N test invoices-2024 --yes -o json")
 	f.shell("jobs forget -N test invoices-2024 --yes")
 	f.shell("jobs forget -N test invoices --yes")
 	f.shell("jobs -N test")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -51,6 +52,7 @@ func TestLs(t *testing.T) {
 	require.NoError(t, err)
 	f.permit(m.Lock(ctx))
 	f.shell("ls")
+	f.shell("ls -o json")
 	f.shell("ls -N test")
 	f.shell("ls -N test -o json")
 	f.shell("ls -N other")
@@ -69,6 +71,22 @@ func TestShow(t *testing.T) {
 	f.shell("show -N test rate/mail")
 	f.shell("show -N test rate/mail --watch")
 	f.golden("show")
+}
+
+// Each state of a stream has its time.
+func TestShowWatch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, format := range []string{"", " -o json"} {
+		m, err := concurrency.NewMutex(f.session("web-7"), "report")
+		require.NoError(t, err)
+		p := f.permit(m.Lock(testkit.Context(t)))
+		f.shows(p.Token(), "4711")
+		f.stream("show -N test mutex/report -w"+format, func(interrupt func()) []act {
+			return []act{{"report", func() { assert.NoError(t, p.Release(testkit.Context(t))) }}, {"report", interrupt}}
+		})
+	}
+	f.golden("show-watch")
 }
 
 // A name that two kinds have is no name, and says which to choose from.
@@ -133,6 +151,7 @@ func TestLimit(t *testing.T) {
 	f.shell("limit -N test rate/mail")
 	f.shell("limit -N test rate/mail 60")
 	f.shell("limit -N test rate/mail --burst 5")
+	f.shell("limit -N test rate/mail -o json")
 	f.shell("limit -N test semaphore/chrage 3")
 	f.shell("limit -N test semaphore/new 3 --create")
 	f.shell("limit -N test charge three")

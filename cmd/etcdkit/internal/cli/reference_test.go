@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,6 +39,23 @@ func TestReference(t *testing.T) {
 	got, err := os.ReadFile(pageOfCommand)
 	require.NoError(t, err)
 	require.Equal(t, want, string(got), "make cli-docs writes it again")
+}
+
+// Each form of JSON is in a transcript, and so in docs/cli.md, but for that of a file which run writes, and the first lines of
+// verbs that serve until they are ended.
+func TestEverySchemaIsDocumented(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	shown := strings.Join(slices.Collect(maps.Values(transcripts(t))), "")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`schemaOf\("([^"]+)"\)`).FindAllStringSubmatch(string(text), -1) {
+			if !slices.Contains([]string{"console", "export", "exit"}, m[1]) {
+				require.True(t, strings.Contains(shown, `"etcdkit.`+m[1]+`/v1"`), "%s: no transcript has %s", file, m[0])
+			}
+		}
+	}
 }
 
 // Each verb says what it does, has an example, and checks its arguments; each flag has a meaning.

@@ -134,7 +134,7 @@ func TestRequestsResolve(t *testing.T) {
 	f.shell("requests delete -N test orders " + ref("8") + examined + " --yes")
 	f.shell("requests delete -N test orders " + ref("1"))
 	f.shell("requests delete -N test orders " + ref("1") + " --yes")
-	f.shell("requests delete -N test orders " + ref("1") + revision("1", "4727") + " --yes")
+	f.shell("requests delete -N test orders " + ref("1") + revision("1", "4727") + " --yes -o json")
 	f.shell("requests delete -N test orders " + ref("1") + " --yes")
 	f.shell("requests delete -N test orders " + ref("4") + revision("4", "4728") + " --yes")
 	f.begin(f.storeOf("web-8", "orders", nil), order("1")) // a process that has not cached the outcome

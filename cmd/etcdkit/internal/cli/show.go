@@ -24,6 +24,7 @@ type shownQueue struct {
 	Used     int                   `json:"used"`
 	Foreign  int                   `json:"foreign_keys"`
 	Revision number                `json:"revision"`
+	AsOf     time.Time             `json:"as_of"`
 	Holders  []shownRequest        `json:"holders"`
 	Waiters  []shownRequest        `json:"waiters"`
 	*shownKeys
@@ -51,9 +52,9 @@ type shownRequest struct {
 	ExpiresBy time.Time         `json:"expires_by,omitzero"`
 }
 
-func show(s subject, st concurrency.Status) shownQueue {
+func show(s subject, st concurrency.Status, asOf time.Time) shownQueue {
 	return shownQueue{
-		schemaOf("queue"), s.kind, s.name, s.key, st.Limit, st.Stored, st.Used, st.Foreign, number(st.Revision),
+		schemaOf("queue"), s.kind, s.name, s.key, st.Limit, st.Stored, st.Used, st.Foreign, number(st.Revision), asOf.UTC(),
 		showRequests(st.Holders), showRequests(st.Waiters), nil,
 	}
 }
@@ -186,13 +187,13 @@ func (a *app) limiter(ctx context.Context, sess *concurrency.Session, name strin
 
 // printQueue prints a queue, and of a limiter so many of its keys.
 func (a *app) printQueue(s subject, st concurrency.Status, of *fleet.Limiter, keys int) error {
-	shown := show(s, st)
+	shown := show(s, st, time.Now())
 	if of != nil {
 		all := busyKeys(s.name, of)
 		shown.shownKeys = &shownKeys{of.Base.Limit.Limit, len(all), append([]busyQueue{}, all[:min(keys, len(all))]...)}
 	}
 	return a.print(shown, func(t *table) {
-		tableOf(t, s, st)
+		tableOf(t, s, st, shown.AsOf)
 		if of != nil {
 			shown.tableOf(t)
 		}
@@ -216,7 +217,7 @@ func (k *shownKeys) tableOf(t *table) {
 }
 
 // tableOf writes the requests of a queue.
-func tableOf(t *table, s subject, st concurrency.Status) {
+func tableOf(t *table, s subject, st concurrency.Status, asOf time.Time) {
 	limit := strconv.Itoa(st.Limit)
 	if !st.Stored && s.kind != concurrency.KindMutex && s.kind != concurrency.KindElection {
 		limit = "none stored"
@@ -224,9 +225,9 @@ func tableOf(t *table, s subject, st concurrency.Status) {
 		limit = "0 (paused)"
 	}
 	if s.kind == concurrency.KindLimiter && s.key == "" && !st.Stored {
-		t.line(fmt.Sprintf("%s: no total, revision %d", s, st.Revision))
+		t.line(fmt.Sprintf("%s: no total, revision %d, at %s UTC", s, st.Revision, asOf.Format(time.TimeOnly)))
 	} else {
-		t.line(fmt.Sprintf("%s: limit %s, used %d, %d waiting, revision %d", s, limit, st.Used, len(st.Waiters), st.Revision))
+		t.line(fmt.Sprintf("%s: limit %s, used %d, %d waiting, revision %d, at %s UTC", s, limit, st.Used, len(st.Waiters), st.Revision, asOf.Format(time.TimeOnly)))
 	}
 	if st.Foreign > 0 {
 		t.line(fmt.Sprintf("%s in its range: see docs/operations.md", count(st.Foreign, "foreign key", "foreign keys")))
@@ -235,7 +236,6 @@ func tableOf(t *table, s subject, st concurrency.Status) {
 		return
 	}
 	t.row("", "TOKEN", "OWNER", "WEIGHT", "AGE", "RENEWED", "EXPIRES (UTC)", "ID", "NOTE")
-	now := time.Now()
 	waits := 0
 	for i, r := range append(append([]concurrency.Request{}, st.Holders...), st.Waiters...) {
 		place := "holds"
@@ -251,7 +251,7 @@ func tableOf(t *table, s subject, st concurrency.Status) {
 		if !r.ExpiresBy.IsZero() {
 			expires = r.ExpiresBy.UTC().Format(time.TimeOnly)
 		}
-		t.row(place, r.Token, r.Owner, r.Weight, ago(now, r.Requested), ago(now, r.Renewed), expires, or(r.ID), or(r.Note))
+		t.row(place, r.Token, r.Owner, r.Weight, ago(asOf, r.Requested), ago(asOf, r.Renewed), expires, or(r.ID), or(r.Note))
 	}
 }
 

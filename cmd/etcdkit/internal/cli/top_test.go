@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,13 +53,11 @@ func TestTopStream(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.crowd("charge")
-	ctx, cancel := context.WithCancelCause(testkit.Context(t))
-	defer cancel(nil)
-	const line = "{\"schema\":\"etcdkit.top/v1\""
-	out := &stage{acts: []act{{line, func() {}}, {"}\n" + line, func() { cancel(interrupted{syscall.SIGINT}) }}}}
-	args := []string{"top", "-N", "test", "-o", "json", "--every", "100ms", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}
-	require.Equal(t, 130, execute(ctx, args, Streams{In: strings.NewReader(""), Out: out, Err: io.Discard}))
-	require.NotContains(t, out.String(), "\x1b")
+	f.stream("top -N test --every 1s -o json", func(interrupt func()) []act {
+		const line = "{\"schema\":\"etcdkit.top/v1\""
+		return []act{{line, func() {}}, {"}\n" + line, interrupt}}
+	})
+	f.golden("top-every")
 }
 
 // A stream outlives an outage of etcd, of which standard error tells.
