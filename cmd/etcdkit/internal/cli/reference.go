@@ -128,15 +128,45 @@ scripts, does not ask: an ID is known to its caller.
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", code, c.meaning)
 	}
+	b.WriteString(`
+## Forms of JSON
+
+The members of each form that the transcripts show. One without a kind is a text, and one without a value may be
+absent.
+
+| schema | members |
+|---|---|
+`)
+	forms := schemasIn(transcripts)
+	for _, name := range slices.Sorted(maps.Keys(forms)) {
+		fmt.Fprintf(&b, "| `%s` | %v |\n", name, forms[name])
+	}
+	examples := examplesIn(root, transcripts)
 	for _, verb := range verbsOf(root) {
-		writeVerb(&b, verb, 2)
-		for _, name := range slices.Sorted(maps.Keys(transcripts)) {
-			if name == verb.Name() || strings.HasPrefix(name, verb.Name()+"-") {
-				fmt.Fprintf(&b, "\n```console\n%s```\n", aligned(transcripts[name]))
-			}
-		}
+		writeVerb(&b, verb, 2, examples)
 	}
 	return b.String()
+}
+
+// examplesIn returns the parts of transcripts, by the paths of the verbs that they execute. The executions of one verb
+// in one transcript are one part.
+func examplesIn(root *cobra.Command, transcripts map[string]string) map[string][]string {
+	examples := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(transcripts)) {
+		parts := map[string]string{}
+		path := ""
+		for line := range strings.Lines(transcripts[name]) {
+			if call, ok := strings.CutPrefix(line, "$ etcdkit "); ok {
+				verb, _, _ := root.Find(strings.Fields(call))
+				path = verb.CommandPath()
+			}
+			parts[path] += line
+		}
+		for path, part := range parts {
+			examples[path] = append(examples[path], part)
+		}
+	}
+	return examples
 }
 
 // slug is the anchor of a verb's heading.
@@ -144,8 +174,8 @@ func slug(verb *cobra.Command) string {
 	return strings.ReplaceAll(verb.CommandPath(), " ", "-")
 }
 
-// writeVerb writes a verb and the verbs below it.
-func writeVerb(b *strings.Builder, cmd *cobra.Command, depth int) {
+// writeVerb writes a verb with its examples, and the verbs below it.
+func writeVerb(b *strings.Builder, cmd *cobra.Command, depth int, examples map[string][]string) {
 	fmt.Fprintf(b, "\n%s %s\n\n%s.\n", strings.Repeat("#", depth), cmd.CommandPath(), cmd.Short)
 	fmt.Fprintf(b, "\n    %s\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 	if cmd.Long != "" {
@@ -162,11 +192,14 @@ func writeVerb(b *strings.Builder, cmd *cobra.Command, depth int) {
 	if cmd.Example != "" {
 		fmt.Fprintf(b, "\n%s\n", indented(cmd.Example))
 	}
+	for _, part := range examples[cmd.CommandPath()] {
+		fmt.Fprintf(b, "\n```console\n%s```\n", aligned(part))
+	}
 	if cmd.Name() == "completion" {
 		return // its shells are in the usage
 	}
 	for _, c := range verbsOf(cmd) {
-		writeVerb(b, c, depth+1)
+		writeVerb(b, c, depth+1, examples)
 	}
 }
 
@@ -191,7 +224,7 @@ func writeFlags(b *strings.Builder, flags []flagLine) {
 }
 
 // longest is how much of a line of JSON is shown.
-const longest = 300
+const longest = 800
 
 // aligned returns a transcript with the columns of its tables aligned again.
 func aligned(transcript string) string {
