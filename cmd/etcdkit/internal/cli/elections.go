@@ -32,7 +32,7 @@ func (a *app) elections() *cobra.Command {
 		Short: "Ask the leader of an election to release its term",
 		Long: `Ask the leader to release its term; the command does not wait for that. Only the leader that the question
 names is asked, or the one with --token, as 'etcdkit elections' prints it: never a successor. With --yes and
-without --token, that is whoever leads when the command begins.
+without --token, that is the process that leads when the command begins.
 
 'etcdkit evict' asks the same and waits; its --force ends a term without the leader's consent.`,
 		Example: "etcdkit elections step-down -N payments shard-7 --yes --reason 'move to another zone'",

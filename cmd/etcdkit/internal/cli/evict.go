@@ -22,7 +22,7 @@ func (a *app) evict() *cobra.Command {
 
 Its process is asked. A waiter withdraws its request. A holder finishes its work and releases its permit:
 'etcdkit run' ends its command then, and a program stops if it watches Permit.StopRequested. No permit is
-taken from anybody, also if the waiter is admitted meanwhile. If the request has not ended after --wait,
+taken from a holder, also if the waiter is admitted meanwhile. If the request has not ended after --wait,
 the code is 75: it stays asked, and may still end.
 
 With --force the request is removed at once, whatever its process does. If it holds a permit, the next

@@ -100,7 +100,7 @@ type resolution struct {
 // mostResult bounds what is read of a result, in bytes: etcd takes no larger request.
 const mostResult = 1 << 20
 
-// examined is the record of a request that is to be changed, as it was when somebody looked at it.
+// examined is the record of a request that is to be changed, as it was when its operator looked at it.
 type examined struct {
 	store, ref string
 	revision   int64 // that was given, or 0
