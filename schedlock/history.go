@@ -135,7 +135,8 @@ type Status struct {
 	Settings    string // the settings in force, as a text for operators
 }
 
-// Pause says which process paused a job, why and when.
+// Pause says which process paused a job, why and when. Its fields are zero if the stored pause cannot be read: the
+// job is paused all the same.
 type Pause struct {
 	By     string // SessionOptions.Owner of its session
 	Reason string
@@ -147,7 +148,10 @@ func pauseOf(kvs []*mvccpb.KeyValue) *Pause {
 	if len(kvs) == 0 {
 		return nil
 	}
-	p, _ := record.DecodePause(kvs[0].Value)
+	p, ok := record.DecodePause(kvs[0].Value)
+	if !ok {
+		return &Pause{}
+	}
 	return &Pause{By: p.By, Reason: p.Reason, Since: time.UnixMilli(p.AtMS)}
 }
 

@@ -205,7 +205,11 @@ func (d *doctor) job(ctx context.Context, l *schedlock.Locker, name string) (fou
 	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) { // removed meanwhile
 		return nil, err
 	}
-	if p := st.Paused; p != nil {
+	switch p := st.Paused; {
+	case p == nil:
+	case p.By == "":
+		found = one(levelWarn, "The record is damaged, or of a later release. 'etcdkit jobs resume' lets the job start again.", "job %s: paused, and the record of that cannot be read", name)
+	default:
 		found = one(levelWarn, "'etcdkit jobs resume' lets it start again.", "job %s: paused by %s for %s: %s", name, p.By, ago(d.now(), p.Since), or(p.Reason))
 	}
 	since, err := d.unstarted(ctx, st)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -144,6 +145,7 @@ var classes = []class{
 	{exitNotAcquired, "The ID is in use: 'etcdkit show NAME' names its owner.", is(concurrency.ErrHeld)},
 	{exitUsage, "'etcdkit limit NAME N' changes the stored limit for all processes.", is(concurrency.ErrLimitMismatch)},
 	{exitFailed, "'etcdkit ls' lists the names that etcd has; 'etcdkit limit KIND/NAME N --create' stores a limit for a new one.", is(concurrency.ErrNoLimit)},
+	{exitFailed, "Of a later release, it is changed by a later etcdkit. Otherwise delete the queue's key 'limit' with etcdctl, and store it again with 'etcdkit limit KIND/NAME N --create'.", is(limit.ErrUnreadable)},
 	{exitFailed, "'etcdkit show NAME' lists the requests with their tokens and IDs.", is(concurrency.ErrNotHeld)},
 	{exitFailed, "'etcdkit jobs' lists the jobs.", is(schedlock.ErrUnknownJob)},
 	{exitFailed, "'etcdkit requests list STORE' lists the requests.", is(idempotency.ErrNotFound)},

@@ -52,7 +52,7 @@ standard error.`,
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:9464", "address at which metrics are served")
-	cmd.Flags().IntVar(&names, "max-names", 1000, "publish so many queues, jobs and stores at most, each")
+	cmd.Flags().IntVar(&names, "max-names", 1000, "publish so many queues, jobs and stores at most, each; etcdkit_exporter_series_dropped counts the series of the others")
 	return cmd
 }
 

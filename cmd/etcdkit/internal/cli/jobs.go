@@ -142,7 +142,11 @@ func (a *app) listJobs(ctx context.Context, sess *concurrency.Session) error {
 				last = *j.Last
 			}
 			paused := ""
-			if j.Paused != nil {
+			switch {
+			case j.Paused == nil:
+			case j.Paused.By == "":
+				paused = "by a record that cannot be read"
+			default:
 				paused = j.Paused.By + ": " + or(j.Paused.Reason)
 			}
 			t.row(j.Name, j.state(), instant(last.Tick), or(string(last.State)), or(last.Owner), instant(j.Next), or(paused))

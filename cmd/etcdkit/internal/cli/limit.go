@@ -125,7 +125,7 @@ func (n newLimit) isZero() (bool, error) {
 // check returns an error if the flags do not fit the kind.
 func (n newLimit) check(s subject) error {
 	switch {
-	case s.kind == concurrency.KindMutex || s.kind == concurrency.KindElection:
+	case s.fixed():
 		return usageError{fmt.Errorf("%s: the limit of a %s is 1 and cannot be changed", s, s.kind)}
 	case n.clear && (s.key == "" || n.number != ""):
 		return usageError{fmt.Errorf("%s: --clear is for limiter/NAME/KEY, without a number", s)}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -87,6 +88,37 @@ func TestShowWatch(t *testing.T) {
 		})
 	}
 	f.golden("show-watch")
+}
+
+// Of a mutex that no request uses etcd has nothing, and a limiter without a total is followed by its keys: show says so.
+func TestShowOfNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.run("show", "-N", "test", "mutex/reprot", "-o", "json")
+	require.Zero(t, r.code)
+	require.Contains(t, r.out, `"stored":false`)
+	require.Contains(t, r.err, "mutex/reprot: etcd has nothing of that name")
+	for name, says := range map[string]string{"limiter/api": "no total is stored", "semaphore/chrage": "it is followed from its first request on"} {
+		f.stream("show -w -N test "+name, func(interrupt func()) []act { return []act{{name, interrupt}} })
+		require.Contains(t, f.script.String(), says)
+	}
+}
+
+// Values that cannot be read are shown as what they are.
+func TestDamagedValues(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	space := engine.Of(f.session("web-7")).Space()
+	for _, key := range []string{space.Job("sweep").Pause(), space.Queue(keyspace.Semaphore, "charge").Limit} {
+		_, err := f.etcd.Client().Put(ctx, key, "garbage")
+		require.NoError(t, err)
+	}
+	require.Regexp(t, `(?m)^sweep +paused .*by a record that cannot be read$`, f.run("jobs", "-N", "test").out)
+	require.Contains(t, f.run("doctor", "-N", "test").out, "job sweep: paused, and the record of that cannot be read")
+	r := f.run("limit", "-N", "test", "semaphore/charge", "5")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "delete the queue's key 'limit' with etcdctl")
 }
 
 // A name that two kinds have is no name, and says which to choose from.

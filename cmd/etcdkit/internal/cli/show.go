@@ -54,7 +54,7 @@ type shownRequest struct {
 
 func show(s subject, st concurrency.Status, asOf time.Time) shownQueue {
 	return shownQueue{
-		schemaOf("queue"), s.kind, s.name, s.key, st.Limit, st.Stored, st.Used, st.Foreign, number(st.Revision), asOf.UTC(),
+		schemaOf("queue"), s.kind, s.name, s.key, st.Limit, st.Stored && !s.fixed(), st.Used, st.Foreign, number(st.Revision), asOf.UTC(),
 		showRequests(st.Holders), showRequests(st.Waiters), nil,
 	}
 }
@@ -122,7 +122,9 @@ Standard error says when etcd does not answer.`,
 						return err
 					}
 				}
-				if err := hasAny(s, st); err != nil && of == nil {
+				if err := hasAny(s, st); err != nil && s.fixed() {
+					fmt.Fprintf(a.std.Err, "%v; it is free, or the name is wrong\n", err)
+				} else if err != nil && of == nil {
 					return err
 				}
 				return a.printQueue(s, st, of, keys)
@@ -134,10 +136,9 @@ Standard error says when etcd does not answer.`,
 	return cmd
 }
 
-// hasAny returns an error if etcd has nothing of a queue that has a stored limit if it is in use. A mutex or election
-// that no request uses has nothing in etcd.
+// hasAny returns an error if etcd has nothing of a queue. Of a mutex or election without requests it has nothing.
 func hasAny(s subject, st concurrency.Status) error {
-	if st.Stored || len(st.Holders)+len(st.Waiters)+st.Foreign > 0 {
+	if st.Stored && !s.fixed() || len(st.Holders)+len(st.Waiters)+st.Foreign > 0 {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", s, errNothing)
@@ -163,7 +164,9 @@ func (a *app) watchQueue(ctx context.Context, named subject) error {
 				if err != nil {
 					return err
 				}
-				if err := hasAny(s, st); err != nil && !shown {
+				if err := hasAny(s, st); err != nil && !shown && s.kind == concurrency.KindLimiter && s.key == "" {
+					fmt.Fprintf(a.std.Err, "%s: no total is stored, which --watch follows; %s/KEY follows a key\n", s, s)
+				} else if err != nil && !shown {
 					fmt.Fprintf(a.std.Err, "%v; it is followed from its first request on\n", err)
 				}
 				shown = true
@@ -219,7 +222,7 @@ func (k *shownKeys) tableOf(t *table) {
 // tableOf writes the requests of a queue.
 func tableOf(t *table, s subject, st concurrency.Status, asOf time.Time) {
 	limit := strconv.Itoa(st.Limit)
-	if !st.Stored && s.kind != concurrency.KindMutex && s.kind != concurrency.KindElection {
+	if !st.Stored {
 		limit = "none stored"
 	} else if st.Limit == 0 {
 		limit = "0 (paused)"

@@ -27,6 +27,11 @@ func (s subject) String() string {
 	return fmt.Sprintf("%s/%s", s.kind, s.name)
 }
 
+// fixed reports whether the limit is 1 and is not stored. Of such a queue etcd has its requests alone.
+func (s subject) fixed() bool {
+	return s.kind == concurrency.KindMutex || s.kind == concurrency.KindElection
+}
+
 // parseSubject reads an argument.
 func parseSubject(arg string) (subject, error) {
 	kind, rest, ok := strings.Cut(arg, "/")

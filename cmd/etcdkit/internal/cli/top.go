@@ -125,7 +125,7 @@ func pausing(ctx context.Context, d time.Duration) error {
 type busyQueue struct {
 	Name       string    `json:"name"`
 	Limit      int64     `json:"limit"`
-	Stored     bool      `json:"stored"` // whether there is a limit; that of a key may be the limiter's default
+	Stored     bool      `json:"stored"` // whether a limit is stored; that of a key may be the limiter's default
 	Paused     bool      `json:"paused"` // by a limit of 0
 	Used       int64     `json:"used"`
 	Waiting    int       `json:"waiting"`
@@ -137,7 +137,7 @@ type busyQueue struct {
 
 func busy(of subject, q fleet.Summary) busyQueue {
 	return busyQueue{
-		of.String(), q.Limit, q.Known, q.Known && q.Limit == 0, q.Used, q.Waiting, atMillis(q.OldestWait), atMillis(q.OldestHold), of, q.Foreign,
+		of.String(), q.Limit, q.Known && !of.fixed(), q.Known && q.Limit == 0, q.Used, q.Waiting, atMillis(q.OldestWait), atMillis(q.OldestHold), of, q.Foreign,
 	}
 }
 
@@ -154,7 +154,7 @@ func (b busyQueue) limit() string {
 	switch {
 	case b.Paused:
 		return "paused"
-	case !b.Stored:
+	case !b.Stored && !b.of.fixed():
 		return "-"
 	}
 	return strconv.FormatInt(b.Limit, 10)
