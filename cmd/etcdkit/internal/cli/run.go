@@ -210,10 +210,12 @@ func (a *app) start(ctx context.Context, x *execution, p *concurrency.Permit) (*
 	})
 	var killed *guard.KilledError
 	switch {
-	case err == nil, ctx.Err() != nil:
-		return g, err
+	case err == nil:
+		return g, nil
 	case errors.As(err, &killed) && slices.Contains(ending, os.Signal(killed.Signal)): // one to the process group
 		return nil, interrupted{killed.Signal}
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	default:
 		return nil, &exitError{exitNotRunnable, err}
 	}

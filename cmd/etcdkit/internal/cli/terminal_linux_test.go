@@ -117,7 +117,7 @@ func TestRunIsStoppedByItsTerminal(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	s := f.terminal()
-	s.types("$RUN x -- sh -c 'echo pid=$$; while :; do sleep 0.02; done'\n")
+	s.types("$RUN x -- sh -c 'echo pid=$$; exec sleep 600'\n")
 	pid := s.shows(`pid=(\d+)`)
 	s.types("\x1a")
 	s.stopped(pid, true)

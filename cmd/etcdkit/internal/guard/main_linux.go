@@ -176,10 +176,9 @@ func (k *keeper) pass(s passed) {
 	if k.act(); k.done != leave { // nothing continues a command whose time has passed
 		return
 	}
-	if s.signal == unix.SIGCONT { // a terminal has stopped its whole process group
-		k.background = false
-		resume(k.child)
-		return
+	k.background = k.background && s.signal != unix.SIGCONT
+	if s.signal == unix.SIGCONT || ends(s.signal) { // which has no effect before
+		defer resume(k.child)
 	}
 	has := func(group int) bool { return s.group && group == unix.Getpgrp() }
 	if k.child == 0 {
@@ -193,9 +192,6 @@ func (k *keeper) pass(s passed) {
 	}
 	if group, err := unix.Getpgid(k.child); err != nil || !has(group) {
 		_ = unix.Kill(k.child, s.signal) // it is not reaped yet, so the ID is its own
-	}
-	if ends(s.signal) && stopped(k.child) {
-		resume(k.child) // a signal takes effect when it continues
 	}
 }
 

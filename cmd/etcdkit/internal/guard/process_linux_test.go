@@ -386,6 +386,17 @@ func TestContinue(t *testing.T) {
 	state(t, command, false)
 }
 
+// A signal to end continues what a terminal has stopped, also if the command itself is not stopped.
+func TestEndContinues(t *testing.T) {
+	t.Parallel()
+	f := run{until: time.Hour, args: sh("trap '' INT; sleep 600 & echo $!; wait")}.start(t)
+	job := f.number()
+	require.NoError(t, syscall.Kill(job, syscall.SIGSTOP))
+	state(t, job, true)
+	require.NoError(t, f.cmd.Process.Signal(syscall.SIGINT))
+	state(t, job, false)
+}
+
 // A signal that is ignored, as under nohup, is ignored by the command.
 func TestIgnoredSignals(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ func (r *relay) due(now time.Time) (s passed, ok bool) {
 	s = r.asked[0]
 	own := r.own[s.signal]
 	s.group = own.Sub(r.began) > together && own.After(s.at.Add(-late))
-	if !s.group && s.signal != unix.SIGCONT && now.Sub(s.at) < together {
+	if !s.group && now.Sub(s.at) < together {
 		return s, false
 	}
 	r.asked = r.asked[1:]

@@ -136,11 +136,12 @@ func (p *pause) next() time.Duration {
 	return min(time.Duration(1+*p/100)*time.Millisecond, lookEvery)
 }
 
-// resume continues the command, and what a terminal stops with it: the process group of this process.
+// resume continues the command, if it is stopped, and what a terminal stops with it: the process group of this
+// process. A command may not be stopped itself, since it waits for a stopped process that it has started with vfork.
 func resume(command int) {
 	all, _ := descendants(os.Getpid())
 	for _, p := range all {
-		if p.pid == command || p.group == unix.Getpgrp() {
+		if p.state == 'T' && (p.pid == command || p.group == unix.Getpgrp()) {
 			_ = send(p, unix.SIGCONT)
 		}
 	}
