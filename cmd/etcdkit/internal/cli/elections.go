@@ -132,7 +132,9 @@ func (a *app) listElections(ctx context.Context, sess *concurrency.Session) erro
 		if holders, _ := q.Requests(0, 1); len(holders) > 0 {
 			l.Owner, l.Token, l.Note, l.Requested = holders[0].Owner, holders[0].Token, holders[0].Note, atMillis(holders[0].Requested)
 		}
-		all = append(all, showLeader(id.Name, l, q.Now.Waiting))
+		if l.Elected() || q.Now.Waiting > 0 { // else it has foreign keys alone
+			all = append(all, showLeader(id.Name, l, q.Now.Waiting))
+		}
 	}
 	slices.SortFunc(all, func(a, b shownElection) int { return strings.Compare(a.Name, b.Name) })
 	return a.print(struct {

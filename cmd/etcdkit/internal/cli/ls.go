@@ -30,19 +30,26 @@ Without --namespace, list the namespaces below --prefix; where ETCDKIT_NAMESPACE
 			if a.etcd.namespace == "" {
 				return a.listNamespaces(cmd.Context())
 			}
-			return a.session(cmd.Context(), "ls", a.listQueues)
+			return a.open(cmd.Context(), "ls", &concurrency.SessionOptions{}, a.listQueues)
 		},
 	}
 }
 
 func (a *app) listQueues(ctx context.Context, sess *concurrency.Session) error {
+	ctx, alive, cancel := a.patience(ctx) // there may be many
+	defer cancel()
+	p := a.progress()
+	defer p.end()
 	queues := []listedQueue{}
 	for q, err := range sess.Queues(ctx) {
 		if err != nil {
-			return err
+			return because(ctx, err)
 		}
+		alive()
 		queues = append(queues, listedQueue{q.Kind, q.Name, q.Stored, q.Requests})
+		p.set("%d queues read", len(queues))
 	}
+	p.end()
 	return a.print(struct {
 		schema
 		Queues []listedQueue `json:"queues"`

@@ -20,40 +20,46 @@ func (a *app) withClient(ctx context.Context, fn func(context.Context, *clientv3
 		return err
 	}
 	defer client.Close()
-	ctx, alive, cancel := a.patience(ctx)
+	ctx, answered, cancel := a.reading(ctx)
 	defer cancel()
-	client.KV = answering{client.KV, alive}
+	client.KV = answering{client.KV, answered}
 	return withReason(client, because(ctx, fn(ctx, client)))
 }
 
-// answering is an etcd that calls alive after each answer to a read.
+// reading is patience for reads of many keys. answered is called with the number of keys in each answer; a terminal
+// shows their sum.
+func (a *app) reading(ctx context.Context) (_ context.Context, answered func(keys int), cancel func()) {
+	ctx, alive, stop := a.patience(ctx)
+	p, read := a.progress(), 0
+	answered = func(keys int) {
+		alive()
+		read += keys
+		p.set("%d keys read", read)
+	}
+	return ctx, answered, func() { stop(); p.end() }
+}
+
+// answering is an etcd that reports each answer to a read.
 type answering struct {
 	clientv3.KV
-	alive func()
+	answered func(keys int)
 }
 
 func (k answering) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	resp, err := k.KV.Get(ctx, key, opts...)
 	if err == nil {
-		k.alive()
+		k.answered(len(resp.Kvs))
 	}
 	return resp, err
 }
 
 // queues reads the queues of a session's namespace, and ends if etcd has not answered for --command-timeout.
 func (a *app) queues(ctx context.Context, sess *concurrency.Session, prefixes ...string) (*fleet.State, error) {
-	ctx, alive, cancel := a.patience(ctx) // there may be many
+	ctx, answered, cancel := a.reading(ctx)
 	defer cancel()
 	s := engine.Of(sess)
 	if prefixes == nil {
 		prefixes = fleet.Queues(s.Space())
-	}
-	p, pages := a.progress(), 0
-	defer p.end()
-	answered := func() {
-		alive()
-		pages++
-		p.set("%d pages of queues read", pages)
 	}
 	state, err := fleet.Read(ctx, answering{s.KV(), answered}, s.Space(), time.Now(), prefixes...)
 	return state, because(ctx, err)

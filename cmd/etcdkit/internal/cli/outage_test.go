@@ -128,6 +128,29 @@ func TestManyNamesOnASlowEtcd(t *testing.T) {
 	require.Equal(t, jobs+1, strings.Count(out.String(), "\n"))
 }
 
+// The listing of all kinds of queue takes longer than --command-timeout, which bounds each answer.
+func TestLsOnASlowEtcd(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.crowd("charge")
+	s := f.session("web-7")
+	m, err := concurrency.NewMutex(s, "report")
+	require.NoError(t, err)
+	f.permit(m.Lock(testkit.Context(t)))
+	el, err := concurrency.NewElection(s, "shard")
+	require.NoError(t, err)
+	f.permit(el.Campaign(testkit.Context(t)))
+	c := f.etcd.NewClient(t, nil)
+	sess := testkit.SessionOn(t, c.Client, f.prefix, nil)
+	c.Inject(embedtest.Fault{Method: "Range", Times: -1, Before: func() { time.Sleep(800 * time.Millisecond) }})
+	var out bytes.Buffer
+	a := &app{std: Streams{Out: &out}, output: "table", etcd: connection{timeout: 3 * time.Second}}
+	began := time.Now()
+	require.NoError(t, a.listQueues(testkit.Context(t), sess))
+	require.Greater(t, time.Since(began), a.etcd.timeout, "or this shows nothing")
+	require.Contains(t, out.String(), "election/shard")
+}
+
 // Without space nothing was tested, so no promise is broken. What is next is said, and doctor examines the
 // namespace all the same.
 func TestNoSpace(t *testing.T) {
