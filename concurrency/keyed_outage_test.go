@@ -2,6 +2,7 @@ package concurrency_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -33,8 +34,9 @@ func TestKeyedLimiterWaitersOutliveTheirWatches(t *testing.T) {
 			t.Parallel()
 			const keys = 500
 			f, ctx := own(t, 1), ctxT(t)
-			s, c := f.Session(&concurrency.SessionOptions{MaxPermits: 2 * keys})
-			other, _ := f.Session(&concurrency.SessionOptions{MaxPermits: 2 * keys})
+			// A thousand calls at once keep a busy machine for longer than a short TTL lasts.
+			s, c := f.Session(&concurrency.SessionOptions{TTL: time.Minute, MaxPermits: 2 * keys})
+			other, _ := f.Session(&concurrency.SessionOptions{TTL: time.Minute, MaxPermits: 2 * keys})
 			lease := s.Lease()
 			lim, there := keyed(t, s, "llm", 1), keyed(t, other, "llm", 1)
 			theirs, ours := make([]*concurrency.Permit, keys), make([]<-chan answer, keys)

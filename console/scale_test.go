@@ -69,6 +69,7 @@ func TestScale(t *testing.T) {
 	}
 	_, err = client.Txn(ctx).Then(puts...).Commit()
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.get("/").StatusCode == http.StatusOK }, testkit.Soon, 10*time.Millisecond, "the namespace is listed")
 	for _, path := range []string{"/", "/queue?name=semaphore/crowd", "/queue?name=semaphore/crowd&page=50", "/queue?name=semaphore/name-0007",
 		"/store?name=orders", "/store?name=orders&state=" + fmt.Sprint(int(idempotency.Done)) + "&page=400"} {
 		began := time.Now()

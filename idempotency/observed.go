@@ -176,13 +176,16 @@ func endOfRecord(err error) (observe.Result, observe.Reason) {
 	return observe.Error, kindOf(err)
 }
 
-// overrun reports that the work has gone on after the end of the attempt's context.
+// overrun reports that the work has gone on after the end of the attempt's context. That may have ended so recently
+// that its time is not known yet.
 func (a *Attempt) overrun() {
 	e := a.seen
 	if e == nil {
 		return
 	}
+	over := time.Duration(0)
 	if at := e.overAt.Load(); at != 0 {
-		a.store.sess.Hooks().Event(a.Context(), observe.Overrun{Call: e.span.Call, For: max(0, time.Since(e.begun)-time.Duration(at))})
+		over = max(0, time.Since(e.begun)-time.Duration(at))
 	}
+	a.store.sess.Hooks().Event(a.Context(), observe.Overrun{Call: e.span.Call, For: over})
 }
