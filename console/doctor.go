@@ -9,7 +9,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
@@ -39,9 +38,6 @@ const (
 
 // examine looks at what this session can know. One member that hangs keeps nothing from the others.
 func (c *console) examine(ctx context.Context) (all findings, _ error) {
-	if c.inner.Context().Err() != nil {
-		return nil, concurrency.ErrClosed
-	}
 	client := c.inner.Client()
 	endpoints := client.Endpoints()
 	members := make([]finding, len(endpoints))

@@ -13,7 +13,7 @@ import (
 // electionRow is an election.
 type electionRow struct {
 	Name, Leader, Note string
-	Requested          time.Time
+	Since              time.Time // the earliest time of its grant
 	Candidates         int
 }
 
@@ -44,7 +44,7 @@ func electionsOf(s *fleet.State) (rows []electionRow) {
 		}
 		row := electionRow{Name: id.Name, Candidates: of.Now.Waiting}
 		if holders, _ := of.Requests(0, 1); len(holders) > 0 {
-			row.Leader, row.Note, row.Requested = holders[0].Owner, holders[0].Note, when(holders[0].Requested)
+			row.Leader, row.Note, row.Since = holders[0].Owner, holders[0].Note, when(holders[0].Since)
 		}
 		rows = append(rows, row)
 	}

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/fleet"
@@ -117,7 +116,7 @@ type seen[T any] struct {
 func look[T any](q request, key string, fn func(*fleet.State) T) (found T, _ quality, err error) {
 	of := q.console.follower.follow()
 	if of == nil {
-		return found, quality{}, concurrency.ErrClosed
+		return found, quality{}, errClosed
 	}
 	// It is awaited here, since what took long is read again seldom.
 	ctx, cancel := context.WithTimeout(q.Context(), firstWait)

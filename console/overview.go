@@ -46,6 +46,7 @@ type overview struct {
 	Prefix     string
 	Namespace  string
 	Namespaces []string // the other ones
+	Omitted    bool     // there are more of them
 	pager
 }
 
@@ -72,7 +73,8 @@ func readOverview(q request) (any, quality, error) {
 	q.Request = q.WithContext(ctx)
 	names, _, err := readFor(q, "namespaces", time.Minute, q.console.namespaces)
 	if err == nil { // a role may permit this namespace alone
-		o.Namespaces = names
+		o.Omitted = len(names) > mostNamespaces
+		o.Namespaces = names[:min(len(names), mostNamespaces)]
 	}
 	return o, st, nil
 }
@@ -220,14 +222,14 @@ func compareAges(a, b time.Time) int {
 // mostNamespaces bounds how many other namespaces are named.
 const mostNamespaces = 200
 
-// namespaces lists the other namespaces below the same prefix, by one key of each.
+// namespaces lists the other namespaces below the same prefix, by one key of each, up to one more than are named.
 func (c *console) namespaces(ctx context.Context) (names []string, err error) {
 	prefix, own := c.inner.Space().Parts()
 	root, err := keyspace.Namespaces(prefix)
 	if err != nil {
 		return nil, err
 	}
-	for from := root; len(names) < mostNamespaces; {
+	for from := root; len(names) <= mostNamespaces; {
 		resp, err := c.inner.Read(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 		if err != nil {
 			return nil, err

@@ -8,12 +8,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Each page shows what etcd has, below any path, and every link on it leads to a page.
@@ -113,19 +116,44 @@ func TestETag(t *testing.T) {
 	require.Eventually(t, func() bool { return s.get("/queue?name=semaphore/charge", with).StatusCode == http.StatusOK }, testkit.Soon, testkit.Soon/1000)
 }
 
-// A session that is closed is an error that says so, not a page from before.
+// A session that is closed is an error that says so, in place of a page from before.
 func TestClosedSession(t *testing.T) {
 	t.Parallel()
 	f := testkit.Shared(t)
 	sess, _ := f.Session(nil)
 	h, err := console.Handler(sess, nil)
 	require.NoError(t, err)
+	paths := []string{"/", "/doctor", "/queue?name=semaphore/charge", "/store?name=orders"}
+	read := func(path string) (int, string) {
+		r, err := http.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+		require.NoError(t, err)
+		w := recorded(h, r)
+		return w.Code, w.Body.String()
+	}
+	for _, path := range paths {
+		code, _ := read(path)
+		require.Equal(t, http.StatusOK, code, path)
+	}
 	require.NoError(t, sess.Close(testkit.Context(t)))
-	r, err := http.NewRequest(http.MethodGet, "http://localhost/", nil)
-	require.NoError(t, err)
-	w := recorded(h, r)
-	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.Contains(t, w.Body.String(), "closed")
+	for _, path := range paths {
+		code, body := read(path)
+		require.Equal(t, http.StatusServiceUnavailable, code, path)
+		require.Contains(t, body, "the program has closed its session", path)
+	}
+}
+
+// So many other namespaces are named, and that there are more.
+func TestOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	client := s.NewClient(t, nil)
+	for i := range 201 {
+		space, err := keyspace.New(s.Root, fmt.Sprintf("other-%03d", i))
+		require.NoError(t, err)
+		_, err = client.Put(testkit.Context(t), space.Queue(keyspace.Semaphore, "charge").Limit, record.Limit{Limit: 1}.Encode())
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/"), "other-199</bdi>, and more.") }, testkit.Soon, 10*time.Millisecond, "on a busy machine they are read later")
 }
 
 func TestOptions(t *testing.T) {

@@ -112,6 +112,7 @@ type keyRow struct {
 
 // keyList is what is shown of the keys of a limiter.
 type keyList struct {
+	Known    bool   // etcd has something of the limiter
 	Default  string // limit of a key, "" if none is stored
 	HasTotal bool
 	InUse    int // keys with a request
@@ -124,6 +125,7 @@ type keyList struct {
 type queuePage struct {
 	Name, Limit            string
 	Stored, Paused, Limits bool
+	Idle                   bool // nothing is in etcd, as of any mutex and election that is not in use
 	Used, Waiting, Foreign int
 	ForTotal               int    // of Used, by requests at a key that wait for the total
 	Total                  string // the name of the total for which they wait
@@ -278,6 +280,7 @@ func (p *queuePage) fill(q request, st concurrency.Status, held map[int64]int64)
 	}
 	p.Limit, p.Stored, p.Paused = strconv.Itoa(st.Limit), st.Stored || !p.Limits, st.Stored && st.Limit == 0
 	p.Used, p.Waiting, p.Foreign = st.Used, len(st.Waiters), st.Foreign
+	p.Idle = !p.Limits && p.Used+p.Waiting+p.Foreign == 0
 	holders, place := paged(q, st.Holders, "holders")
 	p.Holders.pager = place
 	for _, r := range holders {
@@ -311,7 +314,7 @@ func keysOf(s subject, of *fleet.Limiter) (out keyList) {
 		return out
 	}
 	sum := of.Sum(time.Now().UnixMilli())
-	out = keyList{HasTotal: sum.HasTotal, InUse: sum.InUse, Used: sum.Used, Waiting: sum.Waiting}
+	out = keyList{Known: true, HasTotal: sum.HasTotal, InUse: sum.InUse, Used: sum.Used, Waiting: sum.Waiting}
 	if of.Base.Rev != 0 && !of.Base.Damaged {
 		out.Default = strconv.FormatInt(of.Base.Limit.Limit, 10)
 	}

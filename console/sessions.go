@@ -21,6 +21,7 @@ type sessionRow struct {
 type sessionList struct {
 	Sessions []sessionRow
 	Own      int64 // the lease of the console's own session, or 0
+	Reads    bool  // the console only reads, and has no session
 	pager
 }
 
@@ -32,7 +33,7 @@ func readSessions(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	l := sessionList{Own: int64(q.console.sess.Lease())}
+	l := sessionList{Own: int64(q.console.sess.Lease()), Reads: q.console.inner.Reads()}
 	l.Sessions, l.pager = paged(q, rows, "page")
 	return l, st, nil
 }

@@ -3,8 +3,11 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
 )
 
 // Bounds of what is read for the viewers.
@@ -21,6 +24,8 @@ const (
 var (
 	errBusy = errors.New("too many pages are being read at the same time")
 	errSlow = errors.New("it is large, or etcd does not answer; read this page again")
+	// errClosed is the end of the console with its session.
+	errClosed = fmt.Errorf("the program has closed its session, and this console has ended with it: %w", concurrency.ErrClosed)
 )
 
 // shared is what has been read, for all viewers.
@@ -34,9 +39,10 @@ type shared struct {
 
 // readings are those of one page.
 type readings struct {
-	last   *reading // maybe under way
-	good   *reading // the last one before it that has succeeded, or nil
-	failed error    // the failure of one between the two, or nil
+	asked  time.Time // when it was requested last
+	last   *reading  // maybe under way
+	good   *reading  // the last one before it that has succeeded, or nil
+	failed error     // the failure of one between the two, or nil
 }
 
 // reading is one page's state.
@@ -64,7 +70,8 @@ type found struct {
 func (s *shared) get(ctx context.Context, key string, every time.Duration, read func(context.Context) (any, error)) (found, error) {
 	s.mu.Lock()
 	p := s.pages[key]
-	if now := time.Now(); p.last == nil || p.last.expired(now) {
+	now := time.Now()
+	if p.last == nil || p.last.expired(now) {
 		if p.last != nil {
 			if p.failed = p.last.err; p.failed == nil {
 				p.good = p.last
@@ -75,12 +82,8 @@ func (s *shared) get(ctx context.Context, key string, every time.Duration, read 
 			return p.good.instead(errBusy)
 		}
 		s.reads++
-		if s.pages == nil || len(s.pages) >= maxPages {
-			s.pages = map[string]readings{}
-		}
 		r := &reading{done: make(chan struct{}), asOf: now}
 		p.last = r
-		s.pages[key] = p
 		go func() {
 			r.read(s.session, every, read)
 			s.mu.Lock()
@@ -88,6 +91,8 @@ func (s *shared) get(ctx context.Context, key string, every time.Duration, read 
 			s.reads--
 		}()
 	}
+	p.asked = now
+	s.remember(key, p)
 	s.mu.Unlock()
 	wait := firstWait
 	if p.good != nil {
@@ -108,6 +113,24 @@ func (s *shared) get(ctx context.Context, key string, every time.Duration, read 
 		return found{}, context.Cause(ctx)
 	}
 	return p.good.instead(p.failed)
+}
+
+// remember keeps the readings of a page, in place of those of the page that was requested least recently if there
+// are too many. s must be locked.
+func (s *shared) remember(key string, p readings) {
+	if s.pages == nil {
+		s.pages = map[string]readings{}
+	}
+	if s.pages[key] = p; len(s.pages) <= maxPages {
+		return
+	}
+	oldest := key
+	for other, of := range s.pages {
+		if of.asked.Before(s.pages[oldest].asked) {
+			oldest = other
+		}
+	}
+	delete(s.pages, oldest)
 }
 
 // instead returns an older reading in place of one that is not there, or why it is not if there is no older one.

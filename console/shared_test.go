@@ -115,6 +115,34 @@ func TestReadsDuringAnOutage(t *testing.T) {
 	})
 }
 
+// Above the bound, the page that was requested least recently is forgotten, and no other one.
+func TestForgetsTheLeastRecentPage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := shared{session: t.Context()}
+		reads := map[string]int{}
+		read := func(key string) {
+			time.Sleep(time.Millisecond)
+			_, err := s.get(t.Context(), key, time.Hour, func(context.Context) (any, error) { reads[key]++; return key, nil })
+			require.NoError(t, err)
+		}
+		read("viewed")
+		read("left")
+		for i := range maxPages - 2 {
+			read(fmt.Sprint(i))
+		}
+		read("viewed")
+		read("new")
+		require.Len(t, s.pages, maxPages)
+		require.NotContains(t, s.pages, "left")
+		read("viewed")
+		read("0")
+		require.Equal(t, []int{1, 1, 1}, []int{reads["viewed"], reads["new"], reads["0"]}, "they were remembered")
+		read("left")
+		require.Equal(t, 2, reads["left"])
+	})
+}
+
 // hurry is a value that is read again soon.
 type hurry bool
 

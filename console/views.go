@@ -33,6 +33,9 @@ func read[T any](q request, key string, fn func(context.Context) (T, error)) (ou
 
 // readFor returns what a function reads, at most once in every.
 func readFor[T any](q request, key string, every time.Duration, fn func(context.Context) (T, error)) (out T, st quality, err error) {
+	if q.console.inner.Context().Err() != nil {
+		return out, quality{}, errClosed // and no older reading: it would look like an outage of etcd
+	}
 	f, err := q.console.shared.get(q.Context(), key, every, func(ctx context.Context) (any, error) { return fn(ctx) })
 	if outage := q.console.follower.outage(); errors.Is(err, errSlow) && outage != "" {
 		err = errors.New(outage)
