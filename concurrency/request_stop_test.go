@@ -21,7 +21,6 @@ type stoppable interface {
 func TestRequestStop(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	ctx := ctxT(t)
 	s, _ := f.Session(idle())
 	admin, _ := f.Session(&concurrency.SessionOptions{Owner: "admin"})
 	keyed := func(s *concurrency.Session, total int) *concurrency.KeyedLimiter {
@@ -71,6 +70,7 @@ func TestRequestStop(t *testing.T) {
 	}
 	t.Run("others", func(t *testing.T) {
 		t.Parallel()
+		ctx := ctxT(t) // it may begin long after the test around it
 		two, by := sem(t, s, "two", 2), sem(t, admin, "two", 2)
 		a, b := acquire(t, ctx, two), acquire(t, ctx, two)
 		third := ask(t, ctx, two)
