@@ -47,7 +47,7 @@ func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 		if f.Scope != nil {
 			from = s.keys.Scope(*f.Scope)
 		}
-		l := listing{store: s, from: from, end: clientv3.GetPrefixRangeEnd(from), page: pageSize}
+		l := listing{store: s, span: keyspace.NewSpan(from, clientv3.GetPrefixRangeEnd(from)), page: pageSize}
 		for !l.done {
 			records, err := l.next(ctx)
 			for _, r := range records {
@@ -65,10 +65,10 @@ func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 
 // listing reads a range of records.
 type listing struct {
-	store     *Store
-	from, end string // what is left of the range
-	page      int64  // how many keys to read at once
-	done      bool
+	store *Store
+	span  *keyspace.Span
+	page  int64 // how many keys to read at once
+	done  bool
 }
 
 // next returns the records of the next page.
@@ -101,8 +101,10 @@ func (l *listing) next(ctx context.Context) (records []Record, err error) {
 			records = append(records, describe(e, st))
 		}
 	}
-	if l.done = !resp.More; resp.More {
-		l.from = string(kvs[len(kvs)-1].Key) + "\x00"
+	if resp.More {
+		l.span.Advance(string(kvs[0].Key), string(kvs[len(kvs)-1].Key))
+	} else {
+		l.done = l.span.Finish()
 	}
 	l.size(resp.Kvs)
 	return records, nil
@@ -179,9 +181,10 @@ func (s *Store) getAll(ctx context.Context, refs []Ref) (records []Record, err e
 }
 
 func (l *listing) get(ctx context.Context) (*clientv3.GetResponse, error) {
+	from, end := l.span.Range()
 	for {
 		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-			return l.store.client.Get(call, l.from, clientv3.WithRange(l.end), clientv3.WithLimit(l.page))
+			return l.store.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(l.page))
 		})
 		if !commit.TooLarge(err) || l.page == 1 {
 			return resp, err

@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // How many keys are read at once. Values are small, but for the records of requests, each of which
@@ -93,7 +94,9 @@ func (l *listing) records(ctx context.Context, from, end string) error {
 
 // pages reads a range, so many keys at once at first, and at most.
 func (l *listing) pages(ctx context.Context, from, end string, page, most int64, opts ...clientv3.OpOption) error {
+	span := keyspace.NewSpan(from, end)
 	for {
+		from, end := span.Range()
 		resp, err := l.get(ctx, from, end, page, opts...)
 		if commit.TooLarge(err) {
 			if page == 1 { // its value cannot be read, and is not needed
@@ -111,10 +114,11 @@ func (l *listing) pages(ctx context.Context, from, end string, page, most int64,
 			size += len(kv.Value)
 			l.put(kv)
 		}
-		if !resp.More {
+		if resp.More {
+			span.Advance(string(resp.Kvs[0].Key), string(resp.Kvs[len(resp.Kvs)-1].Key))
+		} else if span.Finish() {
 			return nil
 		}
-		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
 		if size < lightPage {
 			page = min(2*page, most)
 		} else {
