@@ -166,10 +166,10 @@ func (d *doctor) queues(ctx context.Context) (found []finding) {
 		if q.of.kind == concurrency.KindLimiter && q.of.key == "" {
 			limit += " --total"
 		}
-		switch {
-		case q.foreign > 0:
+		if q.foreign > 0 {
 			found = append(found, one(levelWarn, "Such a key never expires, and can hold up the queue: see docs/operations.md, and delete it with etcdctl.", "%s: %s", q.Name, count(q.foreign, "foreign key", "foreign keys"))...)
-		case q.Paused:
+		}
+		if q.Paused {
 			found = append(found, one(levelWarn, fmt.Sprintf("Nothing is admitted; 'etcdkit limit %s N' admits again.", limit), "%s: paused by a limit of 0, %d wait", q.Name, q.Waiting)...)
 		}
 	}

@@ -299,8 +299,9 @@ func TestChangesAreReported(t *testing.T) {
 	require.Regexp(t, `^invoices was paused before, by etcdkit jobs pause by .*: first\. This pause takes its place`, strings.Replace(again.err, "takes the place of that one", "takes its place", 1))
 	f.crowd("charge")
 	for args, want := range map[string]string{
-		"jobs resume invoices": "the change was made",
-		"limit charge 7":       "the limit was changed",
+		"jobs resume invoices":       "the change was made",
+		"limit charge 7":             "the limit was changed",
+		"limit rate/mail 7 --create": "the limit was changed",
 	} {
 		var errs bytes.Buffer
 		line := append(strings.Fields(args), "-N", "test", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix)

@@ -83,9 +83,15 @@ func (a *app) changeLimit(ctx context.Context, sess *concurrency.Session, s subj
 	if n.create {
 		opts = append(opts, concurrency.CreateLimit())
 	}
+	show := func() error { return a.printLimit(ctx, sess, s, n.total) }
 	switch {
 	case s.kind == concurrency.KindRate:
-		return a.changeRate(ctx, sess, s, n, opts)
+		if n.number != "" {
+			if err := changeRate(ctx, sess, s, n, opts); err != nil {
+				return err
+			}
+		}
+		show = func() error { return a.showRate(ctx, sess, s) }
 	case n.clear:
 		l, err := limiterOf(sess, s)
 		if err != nil {
@@ -103,7 +109,7 @@ func (a *app) changeLimit(ctx context.Context, sess *concurrency.Session, s subj
 			return err
 		}
 	}
-	err := a.printLimit(ctx, sess, s, n.total)
+	err := show()
 	if err != nil && (n.clear || n.number != "") {
 		err = fmt.Errorf("the limit was changed; %w", err)
 	}
@@ -182,9 +188,18 @@ func (a *app) printLimit(ctx context.Context, sess *concurrency.Session, s subje
 		if st.Stored {
 			t.row(what, st.Limit)
 		} else {
-			t.row(what, "none stored")
+			t.row(what, noLimit(st))
 		}
 	})
+}
+
+// noLimit is what is shown of a queue without a limit. One that is damaged, or of a later release, is among the keys
+// that cannot be read.
+func noLimit(st concurrency.Status) string {
+	if st.Foreign > 0 {
+		return "none stored that can be read"
+	}
+	return "none stored"
 }
 
 // unusedKey is a key that no program uses, by which the default limit is read.
@@ -194,24 +209,19 @@ func rateOf(sess *concurrency.Session, s subject) (*concurrency.RateLimiter, err
 	return concurrency.NewRateLimiter(sess, s.name, concurrency.Rate{PerSecond: 1, Burst: 1}, &concurrency.RateLimiterOptions{AdoptRate: true})
 }
 
-func (a *app) changeRate(ctx context.Context, sess *concurrency.Session, s subject, n newLimit, opts []concurrency.SetLimitOption) error {
+func changeRate(ctx context.Context, sess *concurrency.Session, s subject, n newLimit, opts []concurrency.SetLimitOption) error {
+	rate, err := strconv.ParseFloat(n.number, 64)
+	if err != nil {
+		return usageError{fmt.Errorf("rate %q is not a number", n.number)}
+	}
 	l, err := rateOf(sess, s)
 	if err != nil {
 		return err
 	}
-	if n.number != "" {
-		rate, err := strconv.ParseFloat(n.number, 64)
-		if err != nil {
-			return usageError{fmt.Errorf("rate %q is not a number", n.number)}
-		}
-		st, err := l.Status(ctx)
-		if err != nil {
-			return err
-		}
-		burst := cmp.Or(n.burst, st.Rate.Burst, 1)
-		if err := l.SetRate(ctx, concurrency.Rate{PerSecond: rate, Burst: burst}, opts...); err != nil {
-			return err
-		}
+	st, err := l.Status(ctx)
+	if err != nil {
+		return err
 	}
-	return a.showRate(ctx, sess, s)
+	burst := cmp.Or(n.burst, st.Rate.Burst, 1)
+	return l.SetRate(ctx, concurrency.Rate{PerSecond: rate, Burst: burst}, opts...)
 }

@@ -116,6 +116,9 @@ func TestDamagedValues(t *testing.T) {
 	}
 	require.Regexp(t, `(?m)^sweep +paused .*by a record that cannot be read$`, f.run("jobs", "-N", "test").out)
 	require.Contains(t, f.run("doctor", "-N", "test").out, "job sweep: paused, and the record of that cannot be read")
+	for _, verb := range []string{"limit", "show"} {
+		require.Contains(t, f.run(verb, "-N", "test", "semaphore/charge").out, "none stored that can be read", verb)
+	}
 	r := f.run("limit", "-N", "test", "semaphore/charge", "5")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "delete the queue's key 'limit' with etcdctl")
@@ -306,8 +309,12 @@ func TestShowOfALimiter(t *testing.T) {
 	f.shell("show -N test limiter/api/tenant-7")
 	f.shell("show -N test limiter/apy")
 	f.shell("top -N test")
-	require.Contains(t, f.run("doctor", "-N", "test").out, "queues: limiter/api/tenant-1: 1 foreign key")
-	require.Regexp(t, `queues: limiter/api/tenant-9: paused by a limit of 0, 0 wait\n.*'etcdkit limit limiter/api/tenant-9 N'`, f.run("doctor", "-N", "test").out)
+	_, err = f.etcd.Client().Put(ctx, engine.Of(s).Space().Limiter("api").Key("tenant-9").Requests+"foreign", "")
+	require.NoError(t, err)
+	examined := f.run("doctor", "-N", "test").out
+	require.Contains(t, examined, "queues: limiter/api/tenant-1: 1 foreign key")
+	require.Contains(t, examined, "queues: limiter/api/tenant-9: 1 foreign key")
+	require.Regexp(t, `queues: limiter/api/tenant-9: paused by a limit of 0, 0 wait\n.*'etcdkit limit limiter/api/tenant-9 N'`, examined)
 	go func() {
 		<-p.StopRequested().Done()
 		_ = p.Release(ctx)

@@ -223,7 +223,7 @@ func (k *shownKeys) tableOf(t *table) {
 func tableOf(t *table, s subject, st concurrency.Status, asOf time.Time) {
 	limit := strconv.Itoa(st.Limit)
 	if !st.Stored {
-		limit = "none stored"
+		limit = noLimit(st)
 	} else if st.Limit == 0 {
 		limit = "0 (paused)"
 	}
