@@ -161,9 +161,13 @@ func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
 	return out, l.about("read status of", name, err)
 }
 
+// lastRuns is how many of the last keys of runs are read for the latest record: it is the first that can be read, since
+// a foreign or damaged one after it hides no run.
+const lastRuns = 4
+
 func (l *Locker) status(ctx context.Context, name string) (Status, error) {
 	j := &job{name: name, keys: l.space.Job(name)}
-	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)}
+	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(lastRuns)}
 	kvs, err := l.read(ctx, j, clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
 		clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any())
 	switch {
@@ -173,9 +177,10 @@ func (l *Locker) status(ctx context.Context, name string) (Status, error) {
 		return Status{}, ErrUnknownJob
 	}
 	out := Status{Job: name, Running: len(kvs[0]) > 0, Token: tokenOf(kvs[0]), CoolingDown: len(kvs[2]) > 0, Paused: pauseOf(kvs[3])}
-	if len(kvs[1]) > 0 {
-		if r, ok := j.record(kvs[1][0], kvs[0]); ok {
+	for _, kv := range kvs[1] {
+		if r, ok := j.record(kv, kvs[0]); ok {
 			out.Last = &r
+			break
 		}
 	}
 	if len(kvs[4]) > 0 {

@@ -54,6 +54,17 @@ func (j Job) ParseRun(key string) (time.Time, bool) { return parseTick(key, j.Ru
 // ParseFloor returns the tick of a floor's key.
 func (j Job) ParseFloor(key string) (time.Time, bool) { return parseTick(key, j.Floors()) }
 
+// Owns reports whether a key is one of the job's. Another key in its range is foreign.
+func (j Job) Owns(key string) bool {
+	switch key {
+	case j.Lock(), j.Cooldown(), j.Pause(), j.RequestedRun(), j.Operated(), j.Settings():
+		return true
+	}
+	_, run := j.ParseRun(key)
+	_, floor := j.ParseFloor(key)
+	return run || floor
+}
+
 func parseTick(key, before string) (time.Time, bool) {
 	rest, ok := strings.CutPrefix(key, before)
 	t, err := time.Parse(layout, rest)

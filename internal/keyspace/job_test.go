@@ -69,7 +69,9 @@ func TestJobsDoNotMeet(t *testing.T) {
 		a, b := name.Draw(t, "a"), name.Draw(t, "b")
 		at := instants().Draw(t, "at")
 		ja, jb := s.Job(a), s.Job(b)
-		for _, key := range []string{jb.Lock(), jb.Cooldown(), jb.Pause(), jb.Settings(), jb.Run(at), jb.Floor(at)} {
+		for _, key := range []string{jb.Lock(), jb.Cooldown(), jb.Pause(), jb.Settings(), jb.RequestedRun(), jb.Operated(), jb.Run(at), jb.Floor(at)} {
+			require.True(t, jb.Owns(key))
+			require.False(t, jb.Owns(key+"x"))
 			require.Equal(t, a == b, inRange(key, ja.Range), "%s, %s", key, ja.Range)
 			require.True(t, inRange(key, s.Jobs()))
 			got, _, ok := s.ParseJob(key)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -189,12 +191,18 @@ func (d *doctor) lostRuns(ctx context.Context) (found []finding) {
 	if err != nil {
 		return notMade("jobs", err)
 	}
-	for n, name := range names {
-		f, err := d.job(ctx, l, name)
-		if err != nil {
-			return append(found, cutShort(ctx, n, "jobs", fmt.Errorf("job %s: %w", name, err))...)
+	each := make([][]finding, len(names))
+	var examined atomic.Int64
+	err = d.app.readEach(len(names), "jobs", func(i int) (err error) {
+		if each[i], err = d.job(ctx, l, names[i]); err != nil {
+			return fmt.Errorf("job %s: %w", names[i], err)
 		}
-		found = append(found, f...)
+		examined.Add(1)
+		return nil
+	})
+	found = slices.Concat(each...)
+	if err != nil {
+		return append(found, cutShort(ctx, int(examined.Load()), "jobs", err)...)
 	}
 	return append(found, one(levelOK, "", "%s", count(len(names), "job", "jobs"))...)
 }
@@ -212,6 +220,13 @@ func (d *doctor) job(ctx context.Context, l *schedlock.Locker, name string) (fou
 	default:
 		found = one(levelWarn, "'etcdkit jobs resume' lets it start again.", "job %s: paused by %s for %s: %s", name, p.By, ago(d.now(), p.Since), or(p.Reason))
 	}
+	foreign, err := d.foreignKeys(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if foreign > 0 {
+		found = append(found, one(levelWarn, "Such a key never expires: see docs/operations.md, and delete it with etcdctl.", "job %s: %s", name, count(foreign, "foreign key", "foreign keys"))...)
+	}
 	since, err := d.unstarted(ctx, st)
 	if err != nil {
 		return nil, err
@@ -225,6 +240,25 @@ func (d *doctor) job(ctx context.Context, l *schedlock.Locker, name string) (fou
 		return nil, err
 	}
 	return append(found, lost(name, records)...), nil
+}
+
+// foreignKeys counts the keys in the range of a job that are not etcdkit's.
+func (d *doctor) foreignKeys(ctx context.Context, job string) (n int, err error) {
+	space, err := d.app.etcd.space()
+	if err != nil {
+		return 0, err
+	}
+	keys := space.Job(job)
+	resp, err := d.client.Get(ctx, keys.Range, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, err
+	}
+	for _, kv := range resp.Kvs {
+		if !keys.Owns(string(kv.Key)) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // unstarted returns the first fire time since the latest record and since the latest resumption, if no process has

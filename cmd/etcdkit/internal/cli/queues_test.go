@@ -15,6 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // crowd fills a semaphore with a limit of 2: two holders, and two requests that wait. It returns the
@@ -119,6 +120,15 @@ func TestDamagedValues(t *testing.T) {
 	for _, verb := range []string{"limit", "show"} {
 		require.Contains(t, f.run(verb, "-N", "test", "semaphore/charge").out, "none stored that can be read", verb)
 	}
+	l := f.process("web-8")
+	_, err := l.Do(ctx, "invoices", nothing, schedlock.Tick(tick(0)))
+	require.NoError(t, err)
+	for _, foreign := range []string{"2099-11-25T20:00:00.000Zzz", "by-hand"} {
+		_, err := f.etcd.Client().Put(ctx, space.Job("invoices").Runs()+foreign, "")
+		require.NoError(t, err)
+	}
+	require.Regexp(t, "(?m)^invoices .* done ", f.run("jobs", "-N", "test").out, "foreign keys hide no run")
+	require.Contains(t, f.run("doctor", "-N", "test").out, "job invoices: 2 foreign keys")
 	r := f.run("limit", "-N", "test", "semaphore/charge", "5")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "delete the queue's key 'limit' with etcdctl")
