@@ -207,7 +207,7 @@ func (a *app) connected(ctx context.Context, opts *concurrency.SessionOptions, f
 	defer cancel()
 	sess, err := concurrency.NewSession(opening, client, a.etcd.namespace, opts)
 	if err != nil {
-		return a.etcd.unreachable(withReason(client, err))
+		return withReason(client, err) // it names the endpoints
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

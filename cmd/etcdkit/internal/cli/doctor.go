@@ -44,7 +44,7 @@ type doctor struct {
 	old    int64                // how many revisions are too many to be kept
 	sess   *concurrency.Session // of the check "session", or nil
 	mute   bool                 // no endpoint answers
-	cut    bool                 // no majority answers, without which nothing of a namespace can be read
+	cut    bool                 // nothing in etcd can be read: no majority answers, or no user is given where users are checked
 }
 
 // checks are the checks of the cluster and, if one is named, of a namespace.
@@ -181,7 +181,9 @@ func cutShort(ctx context.Context, n int, what string, err error) []finding {
 
 // notMade is the finding of a check that could not be made, or only in part.
 func notMade(what string, err error) []finding {
-	switch code, _ := classify(err); {
+	switch code, next := classify(err); {
+	case noUser(err):
+		return one(levelWarn, next, "%s: %v", what, err)
 	case code == exitDenied:
 		return one(levelWarn, "The user may not read it; a user with more permissions can make this check.", "%s: %v", what, err)
 	case code == exitUnreachable || errors.Is(err, context.DeadlineExceeded):

@@ -200,6 +200,9 @@ func (d *doctor) auth(ctx context.Context) []finding {
 	st, err := d.client.AuthStatus(ctx)
 	code, _ := classify(err)
 	switch {
+	case noUser(err):
+		d.cut = true // each check of what is in etcd would say the same
+		return one(levelFail, "Add --user (ETCDCTL_USER), and its password. Nothing else can be examined without it.", "users are checked, and no user is given")
 	case code == exitDenied:
 		return one(levelOK, "", "users are checked")
 	case err != nil:

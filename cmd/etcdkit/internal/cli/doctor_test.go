@@ -146,6 +146,13 @@ func TestDoctorWithoutPermission(t *testing.T) {
 	require.Contains(t, by["sessions"], "WARN live sessions")
 	require.Contains(t, by["queues"], "WARN not examined")
 
+	r = f.run("doctor", "-N", "test", "-o", "json", "--slow", "1m")
+	require.Equal(t, exitFailed, r.code, r.out)
+	all, by := findings(t, r)
+	require.Contains(t, by["auth"], "FAIL users are checked, and no user is given")
+	require.Empty(t, by["session"], "no user has been asked for")
+	require.NotContains(t, all, "The user may not")
+
 	r = doctor("app:wrong")
 	require.Equal(t, exitFailed, r.code, r.out)
 	_, by = findings(t, r)

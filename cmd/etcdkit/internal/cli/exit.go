@@ -97,6 +97,9 @@ var inShell = strings.NewReplacer(
 	"is not a reference (Store.Ref, Record.Ref)", "is no reference; 'etcdkit requests list STORE' prints them",
 )
 
+// noUser reports whether etcd checks users, and a request has none.
+func noUser(err error) bool { return errors.Is(err, rpctypes.ErrUserEmpty) }
+
 // class is what a kind of error means for the caller of the command.
 type class struct {
 	code int
@@ -134,7 +137,7 @@ func grpcCode(of ...codes.Code) func(error) bool {
 var classes = []class{
 	{exitUsage, "", func(err error) bool { var u usageError; return errors.As(err, &u) }},
 	{exitUsage, "", is(concurrency.ErrInvalid)},
-	{exitDenied, "Check --user and --password (ETCDCTL_USER, ETCDCTL_PASSWORD).", is(rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty)},
+	{exitDenied, "Check --user and --password (ETCDCTL_USER, ETCDCTL_PASSWORD).", func(err error) bool { return noUser(err) || errors.Is(err, rpctypes.ErrAuthFailed) }},
 	{exitDenied, "The role of --user must cover the prefix of the namespace; for verbs that change nothing, read is enough: see docs/operations.md, roles.",
 		func(err error) bool {
 			return grpcCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
