@@ -30,11 +30,12 @@ func (a *app) console() *cobra.Command {
 		Long: `Serve package console until the command is interrupted, and print its address: queues with the reason why
 each request waits, elections, jobs, requests, sessions, and what is wrong.
 
-The address has a token, without which nothing is shown. The browser keeps it as a cookie, for a path that this
-console alone has: programs at other ports of this machine do not get it. A link elsewhere may lead to a page; a form elsewhere changes nothing. The console is read-only
-without --write; with it each action is a line on standard error. It listens on the loopback interface: to reach it from
-elsewhere, use an SSH tunnel, or put package console into a program behind your own authentication. Other
-addresses need --host, the names by which browsers reach it; the connection is not encrypted.`,
+The address has a token, without which nothing is shown. The browser keeps it as a cookie, for a path that
+this console alone has: programs at other ports of this machine do not get it. A link elsewhere may lead to
+a page; a form elsewhere changes nothing. The console is read-only without --write; with it each action is a
+line on standard error. It listens on the loopback interface: to reach it from elsewhere, use an SSH tunnel,
+or put package console into a program behind your own authentication. Other addresses need --host, the names
+by which browsers reach it; the connection is not encrypted.`,
 		Example: "etcdkit console -N payments\netcdkit console -N payments --listen 127.0.0.1:8080 --write",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -65,8 +65,9 @@ func (a *app) doctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine etcd and a namespace: what is wrong, what it means, what to do",
 		Long: `Examine the cluster (each endpoint of --endpoints, its version, leader, alarms and size; whether users are
-checked, a majority answers, old revisions are compacted; how many leases there are) and, with --namespace, what the services keep in it: whether the user may use it, the TTL that
-etcd grants, live sessions and their clocks, foreign keys, lost runs, jobs that no process starts, and requests of unknown outcome.
+checked, a majority answers, old revisions are compacted; how many leases there are) and, with --namespace,
+what the services keep in it: whether the user may use it, the TTL that etcd grants, live sessions and their
+clocks, foreign keys, lost runs, jobs that no process starts, and requests of unknown outcome.
 
 Each finding is OK, WARN or FAIL. A check that the user may not make, or that etcd does not answer within
 --command-timeout, is a finding, and the others are made. doctor opens one session and closes it, and

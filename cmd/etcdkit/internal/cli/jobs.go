@@ -22,8 +22,8 @@ func (a *app) jobs() *cobra.Command {
 		Long: `List the jobs of package schedlock with their states and their latest runs.
 
 STATE is running, cooling down (AtLeast keeps the job from starting) or idle, and paused beside one of
-these. NEXT is the next fire time, if the job is not paused. It is known for a job with a period while a process that uses the job
-lives; a schedule of times of day is known to the services alone.`,
+these. NEXT is the next fire time, if the job is not paused. It is known for a job with a period while a
+process that uses the job lives; a schedule of times of day is known to the services alone.`,
 		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

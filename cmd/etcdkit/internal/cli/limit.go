@@ -30,8 +30,9 @@ nothing is admitted, and all waiters keep their places. A rate is above 0.
 
 NAME is semaphore/NAME; limiter/NAME for the default of all keys, with --total for the total of them;
 limiter/NAME/KEY for the limit of one key, which --clear removes; rate/NAME for a rate per second, whose
-burst is kept without --burst. With -o json a rate is printed as 'etcdkit show' prints it. Programs without AdoptLimit that start with another limit than the stored one return
-ErrLimitMismatch: see docs/operations.md, changing a limit.`,
+burst is kept without --burst. With -o json a rate is printed as 'etcdkit show' prints it. Programs without
+AdoptLimit that start with another limit than the stored one return ErrLimitMismatch: see
+docs/operations.md, changing a limit.`,
 		Example: "etcdkit limit -N payments charge\netcdkit limit -N payments charge 20\netcdkit limit -N payments limiter/api/tenant-7 --clear\netcdkit limit -N payments rate/mail 50 --burst 10",
 		Args:    arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,10 +25,12 @@ func (a *app) top() *cobra.Command {
 		Use:   "top",
 		Short: "Show the busiest queues of a namespace, again and again",
 		Long: `Show the queues with the oldest waits first, then those with the most permits in use, and elections last:
-their candidates wait for as long as the leader leads. Of a limiter, each key is a queue, and its total is one: a
-request that waits for the total uses a permit of its key. Rate limiters have no permits. On a terminal the table is drawn again every --every, until ^C ends the command, with as many rows as fit; while
+their candidates wait for as long as the leader leads. Of a limiter, each key is a queue, and its total is
+one: a request that waits for the total uses a permit of its key. Rate limiters have no permits. On a
+terminal the table is drawn again every --every, until ^C ends the command, with as many rows as fit; while
 etcd does not answer, the last one is kept, and says so. Without a terminal it is printed once, or every
---every if that is given; standard error says when etcd does not answer. With -o json each state is one line.`,
+--every if that is given; standard error says when etcd does not answer. With -o json each state is one
+line.`,
 		Example: "etcdkit top -N payments\netcdkit top -N payments --every 10s --rows 50",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
