@@ -87,7 +87,7 @@ func TestPagesDuringAnOutage(t *testing.T) {
 		require.Eventually(t, func() bool { return strings.Contains(s.page(path), "Not confirmed: etcd has not answered since") }, testkit.Soon, 50*time.Millisecond, path)
 		require.Contains(t, s.page(path), text)
 	}
-	require.Eventually(t, func() bool { // nobody had opened it
+	require.Eventually(t, func() bool { // no viewer had opened it
 		a := s.get("/queue?name=semaphore/refund")
 		return a.StatusCode == http.StatusOK && strings.Contains(a.body, "web-8") && strings.Contains(a.body, "Not confirmed: etcd has not answered since")
 	}, testkit.Soon, 50*time.Millisecond)

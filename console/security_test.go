@@ -125,7 +125,7 @@ func TestHeaders(t *testing.T) {
 			require.Equal(t, "no-store", h.Get("Cache-Control"), path)
 		}
 	}
-	// Browsers heed Cross-Origin-Opener-Policy where they send Sec-Fetch-Dest, and report an error elsewhere.
+	// Browsers apply Cross-Origin-Opener-Policy where they send Sec-Fetch-Dest, and report an error elsewhere.
 	trusted := s.get("/", func(r *http.Request) { r.Header.Set("Sec-Fetch-Dest", "document") })
 	require.Equal(t, "same-origin", trusted.Header.Get("Cross-Origin-Opener-Policy"))
 	body := s.page("/")
