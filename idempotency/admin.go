@@ -228,8 +228,10 @@ func HasFailed(failure string) Resolution {
 // kept.
 func NotDone() Resolution { return Resolution{state: record.AttemptReleased} }
 
-// Resolve records the outcome of a request in state Unknown. Another attempt can be lost between the
-// look at the record and the call: pass OnlyRevision. Resolve returns ErrInProgress, as an
+// Resolve records the outcome of a request in state Unknown. It is kept for Retain, and at least as long
+// as RetainUnknown of the store that has begun the request, so an operator's store needs no options of
+// the service's but its Codec. Another attempt can be lost between the look at the record and the call:
+// pass OnlyRevision. Resolve returns ErrInProgress, as an
 // *InProgressError, if an attempt is in progress; ErrConflict if the request is in another state, or
 // changes meanwhile; ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than 128 KiB,
 // ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two the outcome may be
@@ -267,7 +269,11 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []Ch
 		r.Body, r.Codec, r.Size, r.Error = stored, codec, len(stored), record.Text(what.text)
 	}
 	text := r.Encode()
-	pool := s.retain(s.opts.Retain)
+	unknown, err := s.keptUnknown(ctx, st)
+	if err != nil {
+		return err
+	}
+	pool := s.retain(max(s.opts.Retain, unknown))
 	lease, err := pool.take(ctx, 1)
 	if err != nil {
 		return err
@@ -278,6 +284,18 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []Ch
 		return err
 	}
 	return s.prolong(ctx, pool, lease, commit.Amending{Mod: mod}, kept{entry: e, text: text})
+}
+
+// keptUnknown returns for how long the store that has begun a request keeps it with an unknown outcome, which is no
+// shorter than its Retain: the lease of the record shows it. It returns 0 if that has expired.
+func (s *Store) keptUnknown(ctx context.Context, st state) (time.Duration, error) {
+	call, done := commit.Call(ctx)
+	defer done()
+	resp, err := s.client.TimeToLive(call, clientv3.LeaseID(st.kv.Lease))
+	if err != nil {
+		return 0, err
+	}
+	return outlived(time.Duration(resp.GrantedTTL) * time.Second), nil
 }
 
 // Count returns the number of records in the store; an attempt in progress counts twice. It

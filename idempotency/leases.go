@@ -62,6 +62,11 @@ func newWork(sess *engine.Session, d time.Duration) *pool {
 	return &pool{sess: sess, ttl: max(d*3/2, 2*sess.TTL()) + time.Second}
 }
 
+// outlived returns by how much the records of a lease of newWork outlive their process, at least, by its TTL.
+func outlived(ttl time.Duration) time.Duration {
+	return min(max(ttl-time.Second, 0)*2/3, maxDuration)
+}
+
 // class rounds a retention up by less than a twentieth, so that similar durations share leases.
 func class(d time.Duration) time.Duration {
 	s := math.Ceil(d.Seconds())

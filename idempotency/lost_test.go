@@ -64,6 +64,23 @@ func TestTakeOver(t *testing.T) {
 	require.EqualValues(t, 1, b.Stats().TakenOver+c.Stats().TakenOver)
 }
 
+// An outcome that an operator's store records is kept as long as the service would have kept it, though the two
+// have other options: for RetainUnknown, which no Retain exceeds.
+func TestResolvedForTheService(t *testing.T) {
+	t.Parallel()
+	const days = 10 * 24 * time.Hour
+	for _, what := range []idempotency.Resolution{idempotency.WasDone([]byte("1")), idempotency.HasFailed("declined")} {
+		f := own(t)
+		service, operator := f.instance(nil, &idempotency.Options{Retain: days, RetainUnknown: 2 * days}), f.instance(nil, nil)
+		begin(t, service, key("1"), idempotency.OnLost(idempotency.Refuse))
+		service.crash(t, f)
+		require.NoError(t, operator.Resolve(ctxT(t), operator.Ref(key("1")), what))
+		kept := f.keptFor("/r/", 1)
+		require.GreaterOrEqual(t, kept, 2*days)
+		require.Less(t, kept, 3*days)
+	}
+}
+
 // Refuse, of the first or of the later caller: after a crash the function does not run until an operator
 // calls Resolve. The record is listed, with the session of the lost attempt.
 func TestRefuseAndResolve(t *testing.T) {

@@ -72,9 +72,9 @@ func (a *app) listStores(ctx context.Context) error {
 }
 
 // store runs fn with a store on a session, without a bound of its time.
-func (a *app) store(ctx context.Context, verb, name string, opts *idempotency.Options, fn func(context.Context, *idempotency.Store) error) error {
+func (a *app) store(ctx context.Context, verb, name string, fn func(context.Context, *idempotency.Store) error) error {
 	return a.open(ctx, verb, &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
-		s, err := idempotency.NewStore(sess, name, opts)
+		s, err := idempotency.NewStore(sess, name, nil)
 		if err != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ released is a request whose function returned an error, so that the next duplica
 
 // eachRequest calls fn for each request that f selects, until fn returns false, and shows progress.
 func (a *app) eachRequest(ctx context.Context, verb, name string, f idempotency.Filter, fn func(idempotency.Record) bool) error {
-	return a.store(ctx, verb, name, nil, func(ctx context.Context, s *idempotency.Store) error {
+	return a.store(ctx, verb, name, func(ctx context.Context, s *idempotency.Store) error {
 		ctx, alive, cancel := a.patience(ctx)
 		defer cancel()
 		state := f.State

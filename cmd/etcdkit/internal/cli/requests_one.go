@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -16,8 +15,8 @@ import (
 )
 
 // one runs fn with a store, bounded by --command-timeout.
-func (a *app) one(ctx context.Context, verb, name string, opts *idempotency.Options, fn func(context.Context, *idempotency.Store) error) error {
-	return a.store(ctx, verb, name, opts, func(ctx context.Context, s *idempotency.Store) error {
+func (a *app) one(ctx context.Context, verb, name string, fn func(context.Context, *idempotency.Store) error) error {
+	return a.store(ctx, verb, name, func(ctx context.Context, s *idempotency.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
 		defer cancel()
 		return fn(ctx, s)
@@ -35,7 +34,7 @@ encryption, cannot be read by this command.`,
 		Example: "etcdkit requests get -N payments orders c0535e4be2b79ffd/rE6fr...",
 		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.one(cmd.Context(), "requests get", args[0], nil, func(ctx context.Context, s *idempotency.Store) error {
+			return a.one(cmd.Context(), "requests get", args[0], func(ctx context.Context, s *idempotency.Store) error {
 				r, out, err := s.Get(ctx, idempotency.Ref(args[1]))
 				if err != nil && (content || !errors.Is(err, idempotency.ErrUnreadable) || r.Ref == "") {
 					return err
@@ -94,7 +93,6 @@ func (a *app) printRecord(r shownRecord, out *idempotency.Outcome, content bool)
 type resolution struct {
 	done, failed string
 	notDone      bool
-	retain       time.Duration
 }
 
 // mostResult bounds what is read of a result, in bytes: etcd takes no larger request.
@@ -118,7 +116,7 @@ func (a *app) confirmed(ctx context.Context, e examined, verb, question string) 
 		return nil, usageError{fmt.Errorf("--revision %d is not positive", e.revision)}
 	}
 	var r idempotency.Record
-	err := a.one(ctx, verb, e.store, nil, func(ctx context.Context, s *idempotency.Store) (err error) {
+	err := a.one(ctx, verb, e.store, func(ctx context.Context, s *idempotency.Store) (err error) {
 		r, _, err = s.Get(ctx, idempotency.Ref(e.ref))
 		if errors.Is(err, idempotency.ErrUnreadable) && r.Ref != "" {
 			err = nil
@@ -152,7 +150,8 @@ without a Codec: if the services have one, resolve such requests in a program wi
 --failed TEXT: it failed for good; duplicates get this failure. The text is stored in plain text.
 --not-done: nothing was done; the next duplicate does the work.
 
-The outcome is kept for --retain, which should be Options.Retain of the services.
+The outcome is kept as long as a request of unknown outcome is, from now on: for Options.RetainUnknown of the
+services, which is no shorter than their Retain.
 
 Only the attempt that the question names gets the outcome, or the one with --revision, as 'etcdkit requests get'
 prints it: if another attempt has begun since, nothing is changed and the exit code is 1. With --yes, --revision
@@ -169,7 +168,7 @@ is required.`,
 			if err != nil {
 				return err
 			}
-			return a.one(cmd.Context(), "requests resolve", args[0], &idempotency.Options{Retain: n.retain}, func(ctx context.Context, s *idempotency.Store) error {
+			return a.one(cmd.Context(), "requests resolve", args[0], func(ctx context.Context, s *idempotency.Store) error {
 				if err := s.Resolve(ctx, idempotency.Ref(args[1]), what, only); err != nil {
 					return err
 				}
@@ -189,7 +188,6 @@ is required.`,
 	f.StringVar(&n.done, "done", "", "it was done, with the content of this file as its result; - is standard input")
 	f.StringVar(&n.failed, "failed", "", "it failed for good, with this text")
 	f.BoolVar(&n.notDone, "not-done", false, "nothing was done: the next duplicate does the work")
-	f.DurationVar(&n.retain, "retain", 24*time.Hour, "how long the outcome is kept")
 	return cmd
 }
 
@@ -253,7 +251,7 @@ it has changed since, nothing is deleted and the exit code is 1. With --yes, --r
 			if err != nil {
 				return err
 			}
-			return a.one(cmd.Context(), "requests delete", args[0], nil, func(ctx context.Context, s *idempotency.Store) error {
+			return a.one(cmd.Context(), "requests delete", args[0], func(ctx context.Context, s *idempotency.Store) error {
 				if err := s.Delete(ctx, idempotency.Ref(args[1]), only); err != nil {
 					return err
 				}
