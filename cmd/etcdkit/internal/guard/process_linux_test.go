@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +25,15 @@ import (
 // asFront has the test binary be a front process.
 const asFront = "ETCDKIT_TEST_FRONT"
 
+// headless has the test binary be a process whose main thread has ended, until SIGTERM.
+const headless = "ETCDKIT_TEST_HEADLESS"
+
+func init() {
+	if os.Getenv(headless) != "" {
+		runtime.LockOSThread() // the main goroutine stays on the main thread
+	}
+}
+
 // soon bounds what happens without a deadline; an hour is a deadline that no test reaches.
 const soon = 20 * time.Second
 
@@ -33,6 +44,18 @@ func TestMain(m *testing.M) {
 	case os.Getenv(asFront) != "":
 		_ = os.Unsetenv(asFront)
 		os.Exit(frontMain())
+	case os.Getenv(headless) != "":
+		terms := make(chan os.Signal, 1)
+		signal.Notify(terms, syscall.SIGTERM)
+		go func() {
+			for p, _ := look(os.Getpid()); p.state != 'Z'; p, _ = look(os.Getpid()) {
+				time.Sleep(time.Millisecond)
+			}
+			fmt.Println("headless")
+			<-terms
+			os.Exit(7)
+		}()
+		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 	}
 	os.Exit(m.Run())
 }
@@ -323,6 +346,17 @@ func TestStdinPasses(t *testing.T) {
 	f := run{until: time.Hour, stdin: strings.NewReader("hello\n"), args: sh("read x; echo $x")}.start(t)
 	require.Equal(t, "hello", f.line())
 	require.Equal(t, &Status{}, f.rest()[1].Exited)
+}
+
+// A process whose main thread has ended lives as long as its other threads: it is asked to end as any other is.
+func TestWithoutItsMainThread(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	f := run{until: time.Hour, grace: soon, args: append(sh(headless+`=1 exec "$0"`), self)}.start(t)
+	require.Equal(t, "headless", f.line())
+	f.order("stop")
+	require.Equal(t, &Status{Code: 7}, f.rest()[1].Exited)
 }
 
 // What a command leaves behind is reported, and no end is reported before it has ended.

@@ -16,9 +16,13 @@ type found struct {
 	pid, parent int
 	group       int // the process group
 	state       byte
+	threads     int
 	started     string // the time of its start, by which a reused process ID is noticed
 	name        string
 }
+
+// dead reports whether a process has ended. One whose main thread has ended is in state Z too, as long as it has others.
+func (p found) dead() bool { return p.state == 'X' || p.state == 'Z' && p.threads <= 1 }
 
 // descendants returns the processes below one that are not dead yet, and not one of these.
 func descendants(of int, without ...int) ([]found, error) {
@@ -38,7 +42,7 @@ func descendants(of int, without ...int) ([]found, error) {
 	for next := below[of]; len(next) > 0; {
 		p := next[0]
 		next = append(next[1:], below[p.pid]...)
-		if p.state != 'Z' && p.state != 'X' && !slices.Contains(without, p.pid) {
+		if !p.dead() && !slices.Contains(without, p.pid) {
 			out = append(out, p)
 		}
 	}
@@ -60,8 +64,10 @@ func look(pid int) (p found, ok bool) {
 		return p, false
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
-	group, other := strconv.Atoi(string(fields[2]))
-	return found{pid: pid, parent: parent, group: group, state: fields[0][0], started: string(fields[19]), name: string(stat[open+1 : end])}, err == nil && other == nil
+	group, groupErr := strconv.Atoi(string(fields[2]))
+	threads, threadsErr := strconv.Atoi(string(fields[17]))
+	p = found{pid: pid, parent: parent, group: group, state: fields[0][0], threads: threads, started: string(fields[19]), name: string(stat[open+1 : end])}
+	return p, err == nil && groupErr == nil && threadsErr == nil
 }
 
 // stopped reports whether a process is stopped by a signal.
