@@ -146,13 +146,9 @@ func (l *Locker) unlock(ctx context.Context, name, reason string, u unlocking) e
 	if len(lock) == 0 && len(cooldown) == 0 || u.only != nil && tokenOf(lock) != *u.only {
 		return ErrNotRunning
 	}
-	if len(cooldown) > 0 {
-		if _, err := commit.Remove(ctx, l.client, keys.Cooldown(), cooldown[0].CreateRevision); err != nil {
-			return joinEnd(ctx, err)
-		}
-		if len(lock) == 0 {
-			return nil
-		}
+	if len(lock) == 0 {
+		removal, err := commit.Remove(ctx, l.client, keys.Cooldown(), cooldown[0].CreateRevision)
+		return unlocked(ctx, removal, err)
 	}
 	token := tokenOf(lock)
 	// The run record was written with the lock. The tick is read from its key, not from the lock's
@@ -163,15 +159,20 @@ func (l *Locker) unlock(ctx context.Context, name, reason string, u unlocking) e
 	if err != nil {
 		return err
 	}
-	var puts []clientv3.Op
+	then := []clientv3.Op{clientv3.OpDelete(keys.Cooldown())} // if the run is active still
 	for _, kv := range run[0] {
 		rec, _ := record.DecodeRun(kv.Value)
 		rec.State, rec.Attempt = record.RunUnlocked, max(rec.Attempt, 1)
 		rec.EndMS, rec.Error, rec.By = l.opts.Now().UnixMilli(), reason, l.sess.Owner()
-		puts = append(puts, clientv3.OpPut(string(kv.Key), rec.Encode()))
+		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
 	}
-	removal, err := commit.RemoveWith(ctx, l.client, keys.Lock(), token, puts)
-	if err == nil && removal == commit.Absent {
+	removal, err := commit.RemoveWith(ctx, l.client, keys.Lock(), token, then)
+	return unlocked(ctx, removal, err)
+}
+
+// unlocked returns the error of an Unlock by what has become of its key.
+func unlocked(ctx context.Context, r commit.Removal, err error) error {
+	if err == nil && r == commit.Absent {
 		return ErrNotRunning
 	}
 	return joinEnd(ctx, err)
