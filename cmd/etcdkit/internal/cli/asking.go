@@ -26,7 +26,7 @@ type asking struct {
 }
 
 func (q *asking) define(f *pflag.FlagSet) {
-	f.IntVar(&q.limit, "limit", 0, "acquire a permit of the semaphore NAME, whose stored limit must be N; 0 takes the stored limit as it is")
+	f.IntVar(&q.limit, "limit", 0, "acquire a permit of the semaphore NAME with the limit N: it is stored for a new name, and must be the stored one of another; 0 takes the stored limit as it is")
 	f.BoolVar(&q.lock, "lock", false, "lock the mutex NAME (the default)")
 	f.BoolVar(&q.leader, "leader", false, "become the leader of the election NAME")
 	f.DurationVar(&q.wait, "wait", 0, "wait so long at most (default: until it is granted)")

@@ -3,12 +3,16 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 func (a *app) evict() *cobra.Command {
@@ -22,7 +26,8 @@ func (a *app) evict() *cobra.Command {
 
 Its process is asked. A waiter withdraws its request. A holder finishes its work and releases its permit:
 'etcdkit run' ends its command then, and a program stops if it watches Permit.StopRequested. No permit is
-taken from a holder, also if the waiter is admitted meanwhile. If the request has not ended after --wait,
+taken from a holder, also if the waiter is admitted meanwhile. No process has a permit of 'etcdkit hold':
+'etcdkit release' ends that. If the request has not ended after --wait,
 the code is 75: it stays asked, and may still end.
 
 With --force the request is removed at once, whatever its process does. If it holds a permit, the next
@@ -49,7 +54,7 @@ effects.`,
 			if err := a.confirm(cmd.Context(), question); err != nil {
 				return err
 			}
-			return a.open(cmd.Context(), "evict", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+			return a.connected(engine.Reader(cmd.Context()), &concurrency.SessionOptions{Owner: owner("evict")}, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 				ctx, cancel := context.WithTimeout(ctx, wait+a.etcd.timeout)
 				defer cancel()
 				s, err := named.resolve(ctx, sess)
@@ -60,7 +65,19 @@ effects.`,
 				if err != nil {
 					return err
 				}
-				if err := end(ctx, q, s, token, reason, force, wait); err != nil {
+				st, err := q.Status(ctx)
+				if err != nil {
+					return err
+				}
+				named := func(r concurrency.Request) bool { return r.Token == token }
+				if force {
+					err = endLease(ctx, client, s, st.Holders, named, q.EvictToken(ctx, token, reason))
+				} else if i := slices.IndexFunc(st.Holders, named); i >= 0 && strings.HasPrefix(st.Holders[i].Owner, holdOwner) {
+					err = fmt.Errorf("%s: the permit with token %d is held by no process that could be asked; when its work has ended: etcdkit release %s --id %s; --force ends it at once", s, token, printable(s.String()), printable(st.Holders[i].ID))
+				} else {
+					err = ask(ctx, q, s, token, reason, wait)
+				}
+				if err != nil {
 					return err
 				}
 				return a.printChange(struct {
@@ -79,11 +96,8 @@ effects.`,
 	return cmd
 }
 
-// end has a request end: with its consent, or by force.
-func end(ctx context.Context, q queue, s subject, token int64, reason string, force bool, wait time.Duration) error {
-	if force {
-		return q.EvictToken(ctx, token, reason)
-	}
+// ask has a request end with the consent of its process.
+func ask(ctx context.Context, q queue, s subject, token int64, reason string, wait time.Duration) error {
 	if err := q.RequestStop(ctx, token, reason); err != nil {
 		return err
 	}
@@ -133,10 +147,5 @@ func stillThere(ctx context.Context, q queue, s subject, token int64, wait time.
 }
 
 func has(all []concurrency.Request, token int64) bool {
-	for _, r := range all {
-		if r.Token == token {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(r concurrency.Request) bool { return r.Token == token })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +17,11 @@ import (
 	"github.com/etcdkit/etcdkit/observe"
 )
 
-// holdOwner begins the owner of a session that no process renews.
-const holdOwner = "etcdkit hold "
+// How owners begin.
+const (
+	holdOwner = "etcdkit hold " // of a session that no process renews
+	runOwner  = "etcdkit run "  // of one whose permit is released when a command has ended
+)
 
 func (a *app) hold() *cobra.Command {
 	var ask asking
@@ -29,9 +33,11 @@ func (a *app) hold() *cobra.Command {
 --id ID' releases it, on any machine.
 
 No process renews such a permit. It ends --for after its grant at the latest, whether the work has ended or
-not; a new leader of etcd extends it by up to that time. Nothing stops the work at its end, and no step
+not; a new leader of etcd extends it by up to that time, and etcd's shortest lease, of one and a half times its
+election timeout, may be longer. Nothing stops the work at its end, and no step
 learns of it: where that matters, use 'etcdkit run'. The ID is how the permit is found again; a second hold with
-the same ID exits with 75.
+the same ID exits with 75. Of two attempts of one pipeline, each has an ID of its own, or passes its token to
+release.
 
 An interrupted hold leaves no request. One that is killed while it waits leaves its request, which may be granted
 later and then lasts up to --for: 'etcdkit release' with its ID removes it.
@@ -79,23 +85,21 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 	opts := &concurrency.SessionOptions{TTL: lasts, Owner: owner("hold"), Hooks: []observe.Hooks{reports.hooks()}}
 	return a.connected(ctx, opts, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 		reports.sess.Store(sess)
+		var renewed *clientv3.LeaseKeepAliveResponse
 		p, err := a.acquire(ctx, sess, ask, kind, name)
-		if err != nil {
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			if sess.Close(closing) != nil { // its lease is not revoked, and would last as long as the permit
-				fmt.Fprintf(a.std.Err, "etcdkit hold: etcd has not confirmed that the request is withdrawn: it may be granted later, and last %v. 'etcdkit release %s/%s --id %s' removes it.\n", lasts, kind, printable(name), printable(ask.id))
-			}
-			return err
+		if err == nil {
+			renewed, err = a.renew(ctx, client, sess) // the lease has aged while the request waited
 		}
-		renewing, cancel := context.WithTimeout(ctx, a.etcd.timeout)
-		defer cancel()
-		renewed, err := client.KeepAliveOnce(renewing, sess.Lease()) // it has aged while the request waited
 		if err == nil {
 			err = p.Err()
 		}
 		if err != nil {
-			return fmt.Errorf("renew the lease of %s/%s: %w", kind, name, err)
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			if sess.Close(closing) != nil { // its lease is not revoked, and would last as long as the permit
+				fmt.Fprintf(a.std.Err, "etcdkit hold: etcd has not confirmed that the request has ended: it may hold a permit now or later, for %v. 'etcdkit release %s/%s --id %s' removes it.\n", lasts, kind, printable(name), printable(ask.id))
+			}
+			return err
 		}
 		ends := time.Now().Add(time.Duration(renewed.TTL) * time.Second)
 		// Without its client the session can neither renew the lease nor revoke it.
@@ -117,6 +121,17 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 	})
 }
 
+// renew renews the lease of a session once.
+func (a *app) renew(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) (*clientv3.LeaseKeepAliveResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
+	defer cancel()
+	renewed, err := client.KeepAliveOnce(ctx, sess.Lease())
+	if err != nil {
+		return nil, fmt.Errorf("renew the lease of the permit: %w", err)
+	}
+	return renewed, nil
+}
+
 // revoke ends a lease by a connection of its own.
 func (a *app) revoke(ctx context.Context, lease clientv3.LeaseID) error {
 	return a.withClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
@@ -126,21 +141,27 @@ func (a *app) revoke(ctx context.Context, lease clientv3.LeaseID) error {
 }
 
 func (a *app) release() *cobra.Command {
-	var id string
+	var which released
 	cmd := &cobra.Command{
 		Use:   "release NAME --id ID",
 		Short: "Release the permit with an ID, on behalf of its holder",
 		Long: `Release the permit with this ID: that of 'etcdkit hold', or of a program that has acquired it with an ID.
-The work must have ended. The holder's context ends, if it still runs. A request that waits is removed.
+The work must have ended. The holder's context ends, if it still runs. A request that waits is removed. That of
+'etcdkit run' is not released: its command may still work, and 'etcdkit evict' asks it to end.
 
 If no live request has the ID, the command exits with 1: it was released before, or its time has passed,
-and the work may have overlapped with another holder's.`,
-		Example: "etcdkit release -N deploy production --id deploy-42",
+and the work may have overlapped with another holder's. A later hold may have the same ID by then: with --token,
+as hold has printed it, the permit of that is not released, and the code is 1 too.`,
+		Example: "etcdkit release -N deploy production --id deploy-42\netcdkit release -N deploy production --id deploy-42 --token 4711",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := parseSubject(args[0])
-			if err == nil && id == "" {
+			switch {
+			case err != nil:
+			case which.id == "":
 				err = usageError{errors.New("--id is missing")}
+			case which.token < 0 || which.token == 0 && cmd.Flags().Changed("token"):
+				err = usageError{fmt.Errorf("--token %d is not positive", which.token)}
 			}
 			if err != nil {
 				return err
@@ -152,12 +173,28 @@ and the work may have overlapped with another holder's.`,
 				if err != nil {
 					return err
 				}
-				return a.releaseID(ctx, client, sess, s, id)
+				return a.releaseID(ctx, client, sess, s, which)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&id, "id", "", "ID of the permit (required)")
+	cmd.Flags().StringVar(&which.id, "id", "", "ID of the permit (required)")
+	cmd.Flags().Int64Var(&which.token, "token", 0, "token of the permit: one with the same ID and another token is not released")
 	return cmd
+}
+
+// endLease revokes the lease of a permit of 'etcdkit hold', which has ended or, as err says, could not end for want of
+// space: no process has that lease or needs a notice. The process of a waiter may live, and would queue anew.
+func endLease(ctx context.Context, client *clientv3.Client, s subject, holders []concurrency.Request, is func(concurrency.Request) bool, err error) error {
+	i := slices.IndexFunc(holders, is)
+	if i < 0 || !strings.HasPrefix(holders[i].Owner, holdOwner) || err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
+		return err
+	}
+	if _, failed := client.Revoke(ctx, holders[i].Lease); failed != nil && err == nil {
+		return fmt.Errorf("%s: it has ended, but its lease could not be revoked, and expires: %w", s, failed)
+	} else if failed == nil {
+		return nil
+	}
+	return err
 }
 
 // releaser is a queue whose permits have IDs.
@@ -165,7 +202,17 @@ type releaser interface {
 	ReleaseID(ctx context.Context, id string) error
 }
 
-func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *concurrency.Session, s subject, id string) error {
+// released is what `release` is asked to release.
+type released struct {
+	id    string
+	token int64 // or 0
+}
+
+func (w released) is(r concurrency.Request) bool {
+	return r.ID == w.id && (w.token == 0 || r.Token == w.token)
+}
+
+func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *concurrency.Session, s subject, which released) error {
 	q, err := queueOf(sess, s)
 	if err != nil {
 		return err
@@ -178,19 +225,19 @@ func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *conc
 	if err != nil {
 		return err
 	}
-	err = by.ReleaseID(ctx, id)
-	for _, r := range st.Holders { // the process of one that waits may live, and would queue anew on another lease
-		if r.ID != id || !strings.HasPrefix(r.Owner, holdOwner) || err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
-			continue
-		}
-		// No process has this lease, and needs a notice, for which etcd may have no space.
-		if _, failed := client.Revoke(ctx, r.Lease); err == nil && failed != nil {
-			return fmt.Errorf("%s: released, but its lease could not be revoked, and expires: %w", s, failed)
-		} else if failed == nil {
-			err = nil
-		}
+	all := slices.Concat(st.Holders, st.Waiters)
+	i := slices.IndexFunc(all, which.is)
+	switch {
+	case i < 0 && which.token != 0:
+		return fmt.Errorf("%s: no live request has the ID %q and the token %d: %w", s, which.id, which.token, concurrency.ErrNotHeld)
+	case i >= 0 && strings.HasPrefix(all[i].Owner, runOwner):
+		return fmt.Errorf("%s: the request %q is of a command that may still work (%s), and ends with that; 'etcdkit evict' asks it to end, by its token %d", s, which.id, all[i].Owner, all[i].Token)
+	case which.token != 0:
+		err = q.EvictToken(ctx, which.token, "released by its ID")
+	default:
+		err = by.ReleaseID(ctx, which.id)
 	}
-	if err != nil {
+	if err := endLease(ctx, client, s, st.Holders, which.is, err); err != nil {
 		return err
 	}
 	return a.printChange(struct {
@@ -198,5 +245,5 @@ func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *conc
 		Name     string `json:"name"`
 		ID       string `json:"id"`
 		Released bool   `json:"released"`
-	}{schemaOf("released"), s.String(), id, true}, func(t *table) { t.line(fmt.Sprintf("%s: the permit %q is released", s, id)) })
+	}{schemaOf("released"), s.String(), which.id, true}, func(t *table) { t.line(fmt.Sprintf("%s: the permit %q is released", s, which.id)) })
 }

@@ -4,13 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
@@ -31,7 +38,10 @@ func TestHold(t *testing.T) {
 	f.shell("hold -N test production --id deploy-42 --for 30m --no-wait")
 	f.shell("hold -N test production --id deploy-43 --for 30m --no-wait")
 	f.shell("release -N test production --id deploy-43")
-	f.shell("release -N test production --id deploy-42")
+	f.shell("release -N test production --id deploy-42 --token 4712") // of another attempt
+	f.shell("evict -N test mutex/production 4711 --yes")              // which has no process
+	require.Len(t, f.status("production").Holders, 1)
+	f.shell("release -N test production --id deploy-42 --token 4711")
 	f.shell("release -N test mutex/production --id deploy-42")
 	require.Empty(t, testkit.Keys(t, f.etcd, f.prefix, "mutex"), "no request is left")
 	leases, err := f.etcd.Client().Leases(testkit.Context(t))
@@ -50,6 +60,51 @@ func TestHold(t *testing.T) {
 	f.shell("hold -N test production --id x --for 30m --lock --limit 3")
 	f.shell("hold -N test production --id x --for 30m --leader")
 	f.golden("hold")
+}
+
+// A permit of hold that is taken by force leaves no lease, which would show its session as live.
+func TestEvictHold(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Zero(t, f.run("hold", "-N", "test", "x", "--id", "a", "--for", "30m").code)
+	held := f.status("x").Holders[0]
+	r := f.run("evict", "-N", "test", "x", strconv.FormatInt(held.Token, 10), "--yes", "--force")
+	require.Zero(t, r.code, r.err)
+	require.Empty(t, testkit.Keys(t, f.etcd, f.prefix, "mutex"))
+	left, err := f.etcd.Client().TimeToLive(testkit.Context(t), held.Lease)
+	require.NoError(t, err)
+	require.Negative(t, left.TTL)
+}
+
+// A permit that is granted as etcd goes away may last as long as --for: hold says so.
+func TestHoldThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var gone atomic.Bool
+	var errs bytes.Buffer
+	a := &app{std: Streams{Out: &bytes.Buffer{}, Err: &errs}, uncatch: func() {}, output: "table", etcd: connection{timeout: time.Second, prefix: f.prefix, namespace: "test"}}
+	unavailable := status.Error(codes.Unavailable, "for a test")
+	a.etcd.once.Do(func() {
+		a.etcd.made = &clientv3.Config{Endpoints: f.etcd.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if gone.Load() {
+					return unavailable
+				}
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}),
+			grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				if strings.HasSuffix(method, "/LeaseKeepAlive") && len(testkit.Keys(t, f.etcd, f.prefix, "mutex/")) > 0 {
+					gone.Store(true)
+					return nil, unavailable
+				}
+				return open(ctx, desc, cc, method, opts...)
+			}),
+		}}
+	})
+	defer func() { a.messages.close() }()
+	require.Error(t, a.keep(testkit.Context(t), asking{id: "a"}, concurrency.KindMutex, "x", 30*time.Minute))
+	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. 'etcdkit release mutex/x --id a' removes it.")
+	require.Zero(t, f.run("release", "-N", "test", "mutex/x", "--id", "a").code)
 }
 
 // status reads a mutex.

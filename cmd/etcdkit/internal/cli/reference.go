@@ -107,14 +107,14 @@ version, such as ` + "`etcdkit.queue/v1`" + `; a version keeps its members and m
 leases are strings, since readers of JSON lose digits of large numbers. Times are RFC 3339 in UTC, and
 durations are seconds.
 
-Only 'run', 'hold', 'console --write', 'bench' and 'conformance' open a session with a lease. Verbs that
+Only 'run', 'hold', 'console --write', 'doctor', 'bench' and 'conformance' open a session with a lease. Verbs that
 change nothing write nothing to etcd, and need read permission alone for the
 prefix of the namespace: ls, show, top, elections, jobs, jobs history, jobs watch, requests, requests list,
 requests stats, requests get, limit without a number, export, and console without --write.
 
 Verbs that end or delete something ask for confirmation on a terminal. Without a terminal they need
 ` + "`--yes`" + `. release, which is for
-scripts, does not ask: an ID is known to its caller.
+scripts, does not ask: an ID is known to its caller. With the token, it releases no later permit with that ID.
 
 ## Exit codes
 

@@ -56,8 +56,8 @@ Exceptions, in which processes can outlive the permit: this process and the guar
 uninterruptibly in the kernel, or may not be signalled by this user, as a setuid program; another process
 works for the command, as the daemon that runs its container; a process has entered another PID namespace
 ('nsenter'), whose init gets what it leaves behind; a program forks and exits faster than /proc can be read.
-And those of every permit (docs/guarantees.md, exceptions): it is taken by force ('etcdkit evict --force'),
-its lease, its presence key or its own key is removed by hand, a leader of etcd is stopped and continued or
+And those of every permit (docs/guarantees.md, exceptions): it is taken by force ('etcdkit evict --force', or a
+program's Evict or ReleaseID), its lease, its presence key or its own key is removed by hand, a leader of etcd is stopped and continued or
 cut off, a machine is paused with its clocks.
 
 The command gets standard input and the open files that this process was started with. It gets once each

@@ -511,6 +511,22 @@ func TestRunLosesItsPermit(t *testing.T) {
 	require.Contains(t, string(note), `"result":"lost","code":76`)
 }
 
+// release of an ID does not take the permit of a command that still works.
+func TestReleaseLeavesRun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.start(nil, "x", "--id", "a", "--", "sh", "-c", "echo started; while :; do sleep 0.02; done")
+	require.Equal(t, "started", p.line())
+	for _, args := range [][]string{{}, {"--token", strconv.FormatInt(f.status("x").Holders[0].Token, 10)}} {
+		r := f.run(append([]string{"release", "-N", "test", "x", "--id", "a"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, "'etcdkit evict' asks it to end")
+		require.Len(t, f.status("x").Holders, 1)
+	}
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 143, p.code())
+}
+
 // An operator's request ends the command, and the permit is released when it is dead.
 func TestRunIsAskedToStop(t *testing.T) {
 	t.Parallel()
