@@ -23,6 +23,29 @@ func (f *fixture) nothingLeft() {
 	require.Empty(f.t, testkit.Keys(f.t, f.etcd, f.prefix, ""))
 }
 
+// A verb with a namespace of its own leaves no lease either, also none whose answer its client has not seen.
+func TestScratchLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var of *scratch
+	err := f.app(io.Discard).scratch(testkit.Context(t), "test", func(ctx context.Context, s *scratch) error {
+		of = s
+		sess, err := s.session(ctx, brisk("test"))
+		require.NoError(t, err)
+		_, err = s.clients[0].Grant(ctx, 600)
+		require.NoError(t, err)
+		require.Contains(t, s.leases, sess.Lease())
+		return nil
+	})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(of.leases), 2)
+	for _, id := range of.leases {
+		left, err := f.etcd.Client().TimeToLive(testkit.Context(t), id)
+		require.NoError(t, err)
+		require.Negative(t, left.TTL)
+	}
+}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

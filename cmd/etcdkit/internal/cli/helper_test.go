@@ -5,14 +5,19 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -51,6 +56,15 @@ func newFixture(t *testing.T) *fixture {
 	_, err := etcd.Client().Delete(t.Context(), f.prefix)
 	require.NoError(t, err)
 	return f
+}
+
+// app is an execution of the command whose connections have these options.
+func (f *fixture) app(errs io.Writer, dial ...grpc.DialOption) *app {
+	a := &app{std: Streams{Out: &bytes.Buffer{}, Err: errs}, uncatch: func() {}, output: "table", etcd: connection{timeout: time.Second, prefix: f.prefix, namespace: "test"}}
+	a.etcd.once.Do(func() {
+		a.etcd.made = &clientv3.Config{Endpoints: f.etcd.Endpoints(), Logger: zap.NewNop(), DialOptions: dial}
+	})
+	return a
 }
 
 // session starts a session of a service.

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -82,25 +80,21 @@ func TestHoldThroughAnOutage(t *testing.T) {
 	f := newFixture(t)
 	var gone atomic.Bool
 	var errs bytes.Buffer
-	a := &app{std: Streams{Out: &bytes.Buffer{}, Err: &errs}, uncatch: func() {}, output: "table", etcd: connection{timeout: time.Second, prefix: f.prefix, namespace: "test"}}
 	unavailable := status.Error(codes.Unavailable, "for a test")
-	a.etcd.once.Do(func() {
-		a.etcd.made = &clientv3.Config{Endpoints: f.etcd.Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				if gone.Load() {
-					return unavailable
-				}
-				return invoke(ctx, method, req, reply, cc, opts...)
-			}),
-			grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-				if strings.HasSuffix(method, "/LeaseKeepAlive") && len(testkit.Keys(t, f.etcd, f.prefix, "mutex/")) > 0 {
-					gone.Store(true)
-					return nil, unavailable
-				}
-				return open(ctx, desc, cc, method, opts...)
-			}),
-		}}
-	})
+	a := f.app(&errs,
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if gone.Load() {
+				return unavailable
+			}
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			if strings.HasSuffix(method, "/LeaseKeepAlive") && len(testkit.Keys(t, f.etcd, f.prefix, "mutex/")) > 0 {
+				gone.Store(true)
+				return nil, unavailable
+			}
+			return open(ctx, desc, cc, method, opts...)
+		}))
 	defer func() { a.messages.close() }()
 	require.Error(t, a.keep(testkit.Context(t), asking{id: "a"}, concurrency.KindMutex, "x", 30*time.Minute))
 	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. 'etcdkit release mutex/x --id a' removes it.")

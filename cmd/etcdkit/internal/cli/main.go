@@ -70,6 +70,9 @@ func (a *app) main(ctx context.Context, args []string) int {
 	if err != nil && !a.parsed {
 		err = usage(cmd, err)
 	}
+	if err == nil && a.help.failed != nil {
+		err = fmt.Errorf("print: %w", a.help.failed)
+	}
 	code, text := explain(orInterrupted(ctx, err))
 	if text != "" {
 		lines := strings.Split(text, "\n")
@@ -93,12 +96,25 @@ func orInterrupted(ctx context.Context, err error) error {
 // app is one execution of the command.
 type app struct {
 	std      Streams
+	help     *noting   // where cobra prints, which drops failures
 	messages *messages // what std.Err is after surviveReader; nil before
 	uncatch  func()    // no signal cancels the ctx of the verb any more; those that came before have
 	etcd     connection
 	output   string
 	yes      bool
 	parsed   bool // flags and arguments are valid
+}
+
+// noting keeps the first failure of a writer.
+type noting struct {
+	io.Writer
+	failed error
+}
+
+func (n *noting) Write(p []byte) (int, error) {
+	written, err := n.Writer.Write(p)
+	n.failed = cmp.Or(n.failed, err)
+	return written, err
 }
 
 // root returns the command with all of its verbs.
@@ -112,9 +128,9 @@ Flags that are given on each command line can be variables: those that etcdctl h
 ETCDCTL_CACERT, ETCDCTL_USER and so on; ETCDKIT_NAMESPACE, ETCDKIT_PREFIX and ETCDKIT_OUTPUT are the others. A
 flag counts more than its variable.
 
-Exit codes: 0 done, 1 not found, in another state, or the result cannot be printed, 64 wrong flag or argument, 69 etcd does not answer, 75 no
-permit was granted, 76 the permit was lost, 77 etcd refuses the user, 128+n ended by a signal: console and export,
-which have no other end, exit with 0 then.`,
+Exit codes: 0 done, 1 not found, in another state, or the result cannot be printed, 64 wrong flag or argument,
+69 etcd does not answer, 75 no permit was granted, 76 the permit was lost, 77 etcd refuses the user, 128+n ended by
+a signal: console and export, which have no other end, exit with 0 then.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -133,7 +149,8 @@ which have no other end, exit with 0 then.`,
 	}
 	root.SetHelpCommand(helpOf(root))
 	root.SetIn(a.std.In)
-	root.SetOut(a.std.Out) // before complete: the verb completion keeps it
+	a.help = &noting{Writer: a.std.Out}
+	root.SetOut(a.help) // before complete: the verb completion keeps it
 	root.SetErr(a.std.Err)
 	flags := root.PersistentFlags()
 	a.etcd.define(flags)

@@ -44,6 +44,16 @@ func TestMain(m *testing.M) {
 	embedtest.Main(m)
 }
 
+// A help that cannot be printed is an error, as every result is.
+func TestHelpThatCannotBePrinted(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help"}, {"--help"}, {"run", "--help"}, {"version"}, {"completion", "bash"}} {
+		var errs bytes.Buffer
+		require.Equal(t, exitFailed, execute(t.Context(), args, Streams{In: strings.NewReader(""), Out: full{}, Err: &errs}), args)
+		require.Contains(t, errs.String(), "no space left on device", args)
+	}
+}
+
 // A wrong command line is refused before etcd is asked, with what would be right.
 func TestUsage(t *testing.T) {
 	t.Parallel()

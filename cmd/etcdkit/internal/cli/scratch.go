@@ -1,15 +1,22 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
+	crypto "crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"google.golang.org/grpc"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -27,10 +34,11 @@ type scratch struct {
 	mu       sync.Mutex
 	clients  []*clientv3.Client
 	sessions []*concurrency.Session
+	leases   []clientv3.LeaseID // that were asked for
 }
 
 // unique returns a name with a random part.
-func unique(verb string) string { return "etcdkit-" + verb + "-" + strings.ToLower(rand.Text()[:10]) }
+func unique(verb string) string { return "etcdkit-" + verb + "-" + strings.ToLower(crypto.Text()[:10]) }
 
 // scratch runs fn with a namespace of its own.
 func (a *app) scratch(ctx context.Context, verb string, fn func(context.Context, *scratch) error) (err error) {
@@ -39,6 +47,7 @@ func (a *app) scratch(ctx context.Context, verb string, fn func(context.Context,
 		return err
 	}
 	s := &scratch{app: a, config: *config, namespace: unique(verb)}
+	s.config.DialOptions = append(slices.Clip(s.config.DialOptions), grpc.WithChainUnaryInterceptor(s.grant))
 	if s.space, err = keyspace.New(a.etcd.prefix, s.namespace); err != nil {
 		return usageError{err}
 	}
@@ -47,6 +56,18 @@ func (a *app) scratch(ctx context.Context, verb string, fn func(context.Context,
 	}
 	defer func() { err = errors.Join(err, s.remove(context.WithoutCancel(ctx))) }()
 	return fn(ctx, s)
+}
+
+// grant gives each lease an ID before it is asked for: one whose answer does not come is revoked at the end, too.
+func (s *scratch) grant(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if asked, ok := req.(*etcdserverpb.LeaseGrantRequest); ok {
+		named := &etcdserverpb.LeaseGrantRequest{TTL: asked.TTL, ID: cmp.Or(asked.ID, rand.Int64())}
+		s.mu.Lock()
+		s.leases = append(s.leases, clientv3.LeaseID(named.ID))
+		s.mu.Unlock()
+		req = named
+	}
+	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
 // reach returns an error if etcd cannot be reached, denies the user, or refuses a write: no promise is broken
@@ -87,7 +108,7 @@ func (s *scratch) session(ctx context.Context, opts *concurrency.SessionOptions)
 	return sess, nil
 }
 
-// remove closes the sessions, which revokes their leases, and deletes all keys of the namespace.
+// remove closes the sessions, and removes all that they have asked etcd for: the keys of the namespace and the leases.
 func (s *scratch) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.app.etcd.timeout)
 	defer cancel()
@@ -95,7 +116,7 @@ func (s *scratch) remove(ctx context.Context) error {
 	defer end()
 	var closing sync.WaitGroup
 	for _, sess := range s.sessions {
-		closing.Go(func() { _ = sess.Close(soon) }) // at worst its lease expires
+		closing.Go(func() { _ = sess.Close(soon) })
 	}
 	closing.Wait()
 	for _, c := range s.clients {
@@ -107,11 +128,31 @@ func (s *scratch) remove(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("keys with the prefix %s may be left: delete them with etcdctl: %w", s.space.Root(), err)
 		}
-		if pass > 0 && resp.Deleted == 0 {
+		revoked, err := s.revoke(ctx)
+		if err != nil {
+			return fmt.Errorf("revoke the leases, which expire else: %w", err)
+		}
+		if pass > 0 && resp.Deleted == 0 && !revoked {
 			return nil
 		}
 		time.Sleep(settling)
 	}
+}
+
+// revoke revokes the leases that are left, and reports whether there were any.
+func (s *scratch) revoke(ctx context.Context) (some bool, err error) {
+	s.mu.Lock()
+	leases := slices.Clone(s.leases)
+	s.mu.Unlock()
+	for _, id := range leases {
+		switch _, err := s.etcd.Revoke(ctx, id); {
+		case err == nil:
+			some = true
+		case !errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return some, err
+		}
+	}
+	return some, nil
 }
 
 // settling is the time in which etcd executes what it has received of a client that is closed.
