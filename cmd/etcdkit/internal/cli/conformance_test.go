@@ -74,6 +74,9 @@ func TestConformanceBroken(t *testing.T) {
 	code, text := explain(err)
 	require.Equal(t, exitFailed, code)
 	f.script.WriteString("$ etcdkit conformance\n" + string(out) + "etcdkit conformance: " + text + "\n[exit code 1]\n")
+	out, a.output = nil, "json"
+	require.Error(t, a.reportPromises(all))
+	f.script.WriteString("$ etcdkit conformance -o json\n" + string(out))
 	f.golden("conformance-broken")
 }
 

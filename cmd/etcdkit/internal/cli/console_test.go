@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,12 +61,22 @@ func TestConsole(t *testing.T) {
 	f.shows(at.Query().Get("token"), "S3FFR5VGXXMTKEDQ2XQV7OWBGO")
 	f.shows(at.Host, "127.0.0.1:41833")
 	fmt.Fprintf(&f.script, "$ etcdkit console -N test\n%s\n", line)
+	line, asJSON := f.service(ctx, "console", "-N", "test", "-o", "json")
+	var printed struct{ URL string }
+	require.NoError(t, json.Unmarshal([]byte(line), &printed))
+	at, err = url.Parse(printed.URL)
+	require.NoError(t, err)
+	f.shows(at.Query().Get("token"), "VYQ2MKZ4ODAFH6WJ3NRT7CBUXE")
+	f.shows(at.Host, "127.0.0.1:41834")
+	fmt.Fprintf(&f.script, "$ etcdkit console -N test -o json\n%s\n", line)
 	f.shell("console -N test --listen 0.0.0.0:8080")
 	f.shell("console -N test --listen 8080")
 	f.shell("console")
 	cancel(interrupted{syscall.SIGINT})
-	r := testkit.Got(t, done, "it ends")
-	require.Zero(t, r.code, r.err)
+	for _, ended := range []<-chan result{done, asJSON} {
+		r := testkit.Got(t, ended, "it ends")
+		require.Zero(t, r.code, r.err)
+	}
 	f.golden("console")
 }
 

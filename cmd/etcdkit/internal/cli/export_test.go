@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,12 +68,17 @@ func TestExport(t *testing.T) {
 	host := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics")
 	f.shows(host, "127.0.0.1:9464")
 	fmt.Fprintf(&f.script, "$ etcdkit export -N test\n%s\n", line)
+	line, asJSON := f.service(ctx, "export", "-N", "test", "--listen", "127.0.0.1:0", "-o", "json")
+	f.shows(regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line), "127.0.0.1:9465")
+	fmt.Fprintf(&f.script, "$ etcdkit export -N test --listen 127.0.0.1:9465 -o json\n%s\n", line)
 	f.shell("export -N test --listen 127.0.0.1:9464")
 	f.shell("export")
 	f.shell("export -N test --max-names -1")
 	cancel(interrupted{syscall.SIGTERM})
-	r := testkit.Got(t, done, "it ends")
-	require.Zero(t, r.code, "that is how a service is ended: %s", r.err)
+	for _, ended := range []<-chan result{done, asJSON} {
+		r := testkit.Got(t, ended, "it ends")
+		require.Zero(t, r.code, "that is how a service is ended: %s", r.err)
+	}
 	f.golden("export")
 }
 

@@ -120,6 +120,8 @@ func TestJobsUnlock(t *testing.T) {
 	require.NoError(t, err)
 	f.shows(records[0].By, "etcdkit jobs unlock by ada@ci-3, process 4242")
 	f.shell("jobs history -N test import")
+	f.shell("jobs history -N test import -o json")
+	f.shell("jobs -N test -o json")
 	f.golden("jobs-unlock")
 }
 
@@ -259,9 +261,12 @@ func TestJobsWatch(t *testing.T) {
 	}
 	_, err = l.Do(ctx, "sweep", nothing, schedlock.Tick(tick(5)))
 	require.NoError(t, err)
+	_, ended := f.active(l, "sweep", schedlock.Tick(tick(6)))
+	require.NoError(t, l.Unlock(ctx, "sweep", "host is gone"))
+	require.ErrorIs(t, testkit.Got(t, ended, "the run ends"), schedlock.ErrUnlocked)
 	f.script.WriteString("$ etcdkit jobs watch -N test sweep -o json\n")
 	var states []schedlock.State
-	for len(states) < 2 {
+	for len(states) < 4 {
 		var r struct {
 			schema
 			Name  string
@@ -271,12 +276,12 @@ func TestJobsWatch(t *testing.T) {
 		line := testkit.Got(t, lines, "a line")
 		require.NoError(t, json.Unmarshal([]byte(line), &r))
 		require.Equal(t, []string{"etcdkit.run/v1", "sweep"}, []string{r.Schema, r.Name})
-		if r.Tick.Equal(tick(5)) {
+		if !r.Tick.Before(tick(5)) {
 			states = append(states, r.State)
 			f.script.WriteString(line + "\n")
 		}
 	}
-	require.Equal(t, []schedlock.State{schedlock.RunActive, schedlock.RunDone}, states)
+	require.Equal(t, []schedlock.State{schedlock.RunActive, schedlock.RunDone, schedlock.RunActive, schedlock.RunUnlocked}, states)
 	cancel(interrupted{syscall.SIGINT})
 	r := testkit.Got(t, done, "it ends")
 	require.Equal(t, 130, r.code)

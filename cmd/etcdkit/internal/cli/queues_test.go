@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -189,6 +190,7 @@ func TestLimit(t *testing.T) {
 	f.shell("limit -N test limiter/api")
 	f.shell("limit -N test limiter/api 6")
 	f.shell("limit -N test limiter/api --total")
+	f.shell("limit -N test limiter/api --total -o json")
 	f.shell("limit -N test limiter/api --total 300")
 	f.shell("limit -N test limiter/api/tenant-7 20")
 	f.shell("limit -N test limiter/api/tenant-7 --clear")
@@ -344,7 +346,7 @@ func TestShowOfAKey(t *testing.T) {
 	l, err := concurrency.NewKeyedLimiter(f.session("web-7"), "api", 2, &concurrency.KeyedLimiterOptions{Total: 1})
 	require.NoError(t, err)
 	acme := l.Key("acme")
-	f.permit(acme.Acquire(ctx))
+	f.permit(acme.Acquire(ctx, concurrency.MaxHold(time.Hour)))
 	for n := range 2 { // one waits for the total, and the next one for the key
 		go func() { _, _ = acme.Acquire(ctx) }()
 		require.Eventually(t, func() bool { st, err := acme.Status(ctx); return err == nil && len(st.Waiters) == n+1 }, testkit.Soon, time.Millisecond)
@@ -354,4 +356,22 @@ func TestShowOfAKey(t *testing.T) {
 	require.Regexp(t, `(?m)^waits for the total +\d`, out)
 	require.Regexp(t, `(?m)^waits 1st +\d`, out)
 	require.NotContains(t, out, "2nd")
+	st, err := acme.Status(ctx)
+	require.NoError(t, err)
+	for i, r := range slices.Concat(st.Holders, st.Waiters) {
+		f.shows(r.Token, strconv.Itoa(4711+i))
+	}
+	f.shell("show -N test limiter/api/acme -o json")
+	f.golden("show-key")
+}
+
+// The shares of a rate are shown with the processes that have them.
+func TestShowOfARate(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l, err := concurrency.NewRateLimiter(f.session("web-7"), "mail", concurrency.Rate{PerSecond: 10, Burst: 1}, nil)
+	require.NoError(t, err)
+	require.NoError(t, l.Wait(testkit.Context(t)))
+	f.shell("show -N test rate/mail -o json")
+	f.golden("show-rate")
 }

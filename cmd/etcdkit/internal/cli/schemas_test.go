@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,4 +19,30 @@ func TestSchemas(t *testing.T) {
 	require.Len(t, forms, 2)
 	require.Equal(t, "`all` list of `a/v1`, `more` true or false", forms["as/v1"].String())
 	require.Equal(t, "`name`, `at` time, `n` number, `parts` list of {`k`, `l` number}, `words` list, `none` list", forms["a/v1"].String())
+}
+
+// The table of the documentation has each member that the code prints: the transcripts show all.
+func TestSchemasAreWhole(t *testing.T) {
+	documented, err := os.ReadFile(filepath.FromSlash("../../../../docs/cli.md"))
+	require.NoError(t, err)
+	var table strings.Builder
+	for line := range strings.Lines(string(documented)) {
+		if strings.HasPrefix(line, "| `etcdkit.") {
+			table.WriteString(line)
+		}
+	}
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || file == "run_exit_file.go" { // whose table the text about the exit file has
+			continue
+		}
+		code, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, tag := range regexp.MustCompile("json:\"([a-z_0-9]+)").FindAllStringSubmatch(string(code), -1) {
+			if tag[1] != "schema" {
+				require.Contains(t, table.String(), "`"+tag[1]+"`", file)
+			}
+		}
+	}
 }
