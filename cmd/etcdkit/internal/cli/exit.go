@@ -138,7 +138,7 @@ var classes = []class{
 	{exitUsage, "", func(err error) bool { var u usageError; return errors.As(err, &u) }},
 	{exitUsage, "", is(concurrency.ErrInvalid)},
 	{exitDenied, "Check --user and --password (ETCDCTL_USER, ETCDCTL_PASSWORD).", func(err error) bool { return noUser(err) || errors.Is(err, rpctypes.ErrAuthFailed) }},
-	{exitDenied, "The role of --user must cover the prefix of the namespace; for verbs that change nothing, read is enough: see docs/operations.md, roles.",
+	{exitDenied, "The role of --user must cover the prefix of the namespace, or --prefix for a verb without one; a verb that changes nothing needs read in place of readwrite: see docs/operations.md, roles.",
 		func(err error) bool {
 			return grpcCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
 		}},
