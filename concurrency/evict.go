@@ -157,6 +157,28 @@ func (q *sessionQueue) endID(ctx context.Context, id string, n record.Notice) er
 	return q.evictFound(ctx, fmt.Sprintf("ID %q", id), func(ctx context.Context) (owner, bool, error) { return q.ownerOf(ctx, id) }, n)
 }
 
+// releaseID is endID for a release, of one request with this ID alone if the options say so.
+func (q *sessionQueue) releaseID(ctx context.Context, id string, opts []ReleaseOption) error {
+	var r releasing
+	for i, o := range opts {
+		if o == nil {
+			return q.failed("release", invalid("ReleaseOption %d is nil", i+1))
+		}
+		o(&r)
+	}
+	if err := keyspace.CheckID(id); err != nil {
+		return q.failed("release", invalid("the ID %w", err))
+	}
+	return q.evictFound(ctx, fmt.Sprintf("ID %q", id), func(ctx context.Context) (owner, bool, error) {
+		o, live, err := q.ownerOf(ctx, id)
+		if r.only == nil || err != nil || !live {
+			return o, live, err
+		}
+		named, live, err := q.withToken(ctx, *r.only)
+		return o, live && named.Key == o.Key && named.Create == o.Create, err
+	}, record.Notice{Cause: record.CauseReleased})
+}
+
 func (q *sessionQueue) endToken(ctx context.Context, token int64, n record.Notice) error {
 	return q.evictFound(ctx, fmt.Sprintf("token %d", token), func(ctx context.Context) (owner, bool, error) { return q.withToken(ctx, token) }, n)
 }

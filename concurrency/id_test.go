@@ -191,6 +191,38 @@ func TestReleaseIDFromElsewhere(t *testing.T) {
 	f.NoKeys("/id/")
 }
 
+// With OnlyToken, ReleaseID releases the request that its caller means, and no later one with the same ID; also at a
+// key of a limiter with a total, whose permits have the token of the total.
+func TestReleaseIDOnlyToken(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, _ := f.Session(nil)
+	b, _ := f.Session(nil)
+	limited := func(s *concurrency.Session) *concurrency.Semaphore {
+		l, err := concurrency.NewKeyedLimiter(s, "y", 1, &concurrency.KeyedLimiterOptions{Total: 2})
+		require.NoError(t, err)
+		return l.Key("k")
+	}
+	for _, q := range [][2]*concurrency.Semaphore{{sem(t, a, "x", 1), sem(t, b, "x", 1)}, {limited(a), limited(b)}} {
+		first := acquire(t, ctx, q[0], concurrency.ID("flow"))
+		require.NoError(t, first.Release(ctx))
+		second := acquire(t, ctx, q[0], concurrency.ID("flow"))
+		require.ErrorIs(t, q[1].ReleaseID(ctx, "flow", concurrency.OnlyToken(first.Token())), concurrency.ErrNotHeld)
+		require.NoError(t, second.Err())
+		require.ErrorIs(t, q[1].ReleaseID(ctx, "other", concurrency.OnlyToken(second.Token())), concurrency.ErrNotHeld)
+		require.ErrorIs(t, q[1].ReleaseID(ctx, "flow", nil), concurrency.ErrInvalid)
+		require.NoError(t, second.Err())
+		st, err := q[1].Status(ctx)
+		require.NoError(t, err)
+		require.Len(t, st.Holders, 1)
+		require.NoError(t, q[1].ReleaseID(ctx, "flow", concurrency.OnlyToken(st.Holders[0].Token)))
+		closed(t, second.Lost(), "its permit ends")
+		require.ErrorIs(t, second.Err(), concurrency.ErrReleased)
+		require.NoError(t, second.Release(ctx))
+	}
+}
+
 func TestEvict(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -90,8 +90,8 @@ func (m *Mutex) Evict(ctx context.Context, id, reason string) error {
 
 // ReleaseID unlocks on behalf of the request with this ID, as Semaphore.ReleaseID
 // does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
-func (m *Mutex) ReleaseID(ctx context.Context, id string) error {
-	return m.queue.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
+func (m *Mutex) ReleaseID(ctx context.Context, id string, opts ...ReleaseOption) error {
+	return m.queue.releaseID(ctx, id, opts)
 }
 
 // EvictToken ends the request with this token, whether it holds the mutex or waits, as

@@ -357,12 +357,22 @@ func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) 
 	return err
 }
 
+// ReleaseOption configures a call of ReleaseID.
+type ReleaseOption func(*releasing)
+
+type releasing struct{ only *int64 }
+
+// OnlyToken lets ReleaseID release only the request with this token, the one whose work has ended
+// (Permit.Token, Request.Token). If another one has the ID by then, ReleaseID returns ErrNotHeld and
+// changes nothing.
+func OnlyToken(token int64) ReleaseOption { return func(r *releasing) { r.only = &token } }
+
 // ReleaseID releases the permit with this ID on behalf of its owner: the end of work that
 // began in another process. The owner's context ends with ErrReleased when its process
 // receives the notice, possibly after another request was granted the permit; its own Release
 // returns nil. A request that waits ends as well. ReleaseID returns ErrNotHeld if no live
 // request has this ID, for example because it was released before; and the other errors of
-// Evict.
-func (s *Semaphore) ReleaseID(ctx context.Context, id string) error {
-	return s.queue.endID(ctx, id, record.Notice{Cause: record.CauseReleased})
+// Evict. A later request may have the same ID by then: pass OnlyToken.
+func (s *Semaphore) ReleaseID(ctx context.Context, id string, opts ...ReleaseOption) error {
+	return s.queue.releaseID(ctx, id, opts)
 }

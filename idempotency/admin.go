@@ -228,9 +228,9 @@ func HasFailed(failure string) Resolution {
 // kept.
 func NotDone() Resolution { return Resolution{state: record.AttemptReleased} }
 
-// Resolve records the outcome of a request in state Unknown. It is kept for Retain, and at least as long
-// as RetainUnknown of the store that has begun the request, so an operator's store needs no options of
-// the service's but its Codec. Another attempt can be lost between the look at the record and the call:
+// Resolve records the outcome of a request in state Unknown. It is kept for RetainUnknown of the store
+// that has begun the request, which no Retain of that exceeds; so an operator's store needs no options
+// of the service's but its Codec. Another attempt can be lost between the look at the record and the call:
 // pass OnlyRevision. Resolve returns ErrInProgress, as an
 // *InProgressError, if an attempt is in progress; ErrConflict if the request is in another state, or
 // changes meanwhile; ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than 128 KiB,
@@ -273,7 +273,7 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []Ch
 	if err != nil {
 		return err
 	}
-	pool := s.retain(max(s.opts.Retain, unknown))
+	pool := s.retain(cmp.Or(unknown, s.opts.Retain))
 	lease, err := pool.take(ctx, 1)
 	if err != nil {
 		return err
@@ -287,7 +287,7 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []Ch
 }
 
 // keptUnknown returns for how long the store that has begun a request keeps it with an unknown outcome, which is no
-// shorter than its Retain: the lease of the record shows it. It returns 0 if that has expired.
+// shorter than its Retain: the lease of the record shows it. It returns 0 if that has expired: then there is no record either.
 func (s *Store) keptUnknown(ctx context.Context, st state) (time.Duration, error) {
 	call, done := commit.Call(ctx)
 	defer done()

@@ -54,8 +54,9 @@ type Options struct {
 	//
 	//  1. Add the new secret to OldSecrets.
 	//  2. Make it the Secret, and put the previous one into OldSecrets.
-	//  3. Remove the previous one, when RetainUnknown plus the longest Retain of any call have
-	//     passed since the last process with the previous Secret ended.
+	//  3. Remove the previous one, when twice RetainUnknown has passed since the last process with
+	//     the previous Secret ended: an operator may resolve what that has left at the end of the
+	//     first, and the outcome is kept for the second.
 	//
 	// Such a process may work for MaxExecution after its last new request. If a secret that is
 	// still needed is missing, duplicates are refused with ErrMismatch, and no function runs twice.

@@ -135,20 +135,37 @@ func (l *Locker) Unlock(ctx context.Context, name, reason string, opts ...Unlock
 func (l *Locker) unlock(ctx context.Context, name, reason string, u unlocking) error {
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
+	for {
+		removal, err := l.unlockSeen(ctx, name, reason, u)
+		switch {
+		case err != nil:
+			return err
+		case removal != commit.Absent:
+			return nil
+		case u.only != nil:
+			return ErrNotRunning
+		}
+		// The run has ended meanwhile, and may cool down, or another one is active.
+	}
+}
+
+// unlockSeen removes the lock that it reads, with its cooldown, or a cooldown alone. It returns Absent if that is gone
+// meanwhile.
+func (l *Locker) unlockSeen(ctx context.Context, name, reason string, u unlocking) (commit.Removal, error) {
 	keys := l.space.Job(name)
 	kvs, err := l.get(ctx, func() []clientv3.Op {
 		return []clientv3.Op{clientv3.OpGet(keys.Lock()), clientv3.OpGet(keys.Cooldown())}
 	})
 	if err != nil {
-		return err
+		return commit.Absent, err
 	}
 	lock, cooldown := kvs[0], kvs[1]
 	if len(lock) == 0 && len(cooldown) == 0 || u.only != nil && tokenOf(lock) != *u.only {
-		return ErrNotRunning
+		return commit.Absent, ErrNotRunning
 	}
 	if len(lock) == 0 {
 		removal, err := commit.Remove(ctx, l.client, keys.Cooldown(), cooldown[0].CreateRevision)
-		return unlocked(ctx, removal, err)
+		return removal, joinEnd(ctx, err)
 	}
 	token := tokenOf(lock)
 	// The run record was written with the lock. The tick is read from its key, not from the lock's
@@ -157,7 +174,7 @@ func (l *Locker) unlock(ctx context.Context, name, reason string, u unlocking) e
 		return []clientv3.Op{clientv3.OpGet(keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(token), clientv3.WithMaxModRev(token))}
 	})
 	if err != nil {
-		return err
+		return commit.Absent, err
 	}
 	then := []clientv3.Op{clientv3.OpDelete(keys.Cooldown())} // if the run is active still
 	for _, kv := range run[0] {
@@ -167,15 +184,7 @@ func (l *Locker) unlock(ctx context.Context, name, reason string, u unlocking) e
 		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
 	}
 	removal, err := commit.RemoveWith(ctx, l.client, keys.Lock(), token, then)
-	return unlocked(ctx, removal, err)
-}
-
-// unlocked returns the error of an Unlock by what has become of its key.
-func unlocked(ctx context.Context, r commit.Removal, err error) error {
-	if err == nil && r == commit.Absent {
-		return ErrNotRunning
-	}
-	return joinEnd(ctx, err)
+	return removal, joinEnd(ctx, err)
 }
 
 // tokenOf returns the token of the run that has the lock, or 0.

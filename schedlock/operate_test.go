@@ -261,27 +261,34 @@ func TestUnlockOnlyRun(t *testing.T) {
 	require.ErrorIs(t, b.Unlock(ctx, "job", "", nil), schedlock.ErrInvalid)
 }
 
-// A run that ends between the look at it and its removal keeps its cooldown: Unlock has done nothing.
+// A run that ends between the look at it and its removal keeps its cooldown if the caller means that run; otherwise
+// Unlock looks again, and ends the cooldown.
 func TestUnlockOfARunThatEnds(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	end := make(chan struct{}, 1)
-	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)), schedlock.AtLeast(time.Hour))
-	run := got(t, started, "it starts")
-	between := b.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Match: func(_ string, msg any) bool {
-		r, ok := msg.(*etcdserverpb.TxnRequest)
-		return ok && slices.ContainsFunc(r.Success, func(op *etcdserverpb.RequestOp) bool { return op.GetRequestDeleteRange() != nil })
-	}, Before: func() {
-		end <- struct{}{}
-		got(t, done, "it ends")
-	}})
-	require.ErrorIs(t, b.Unlock(ctx, "job", "for a test", schedlock.OnlyRun(run.Token())), schedlock.ErrNotRunning)
-	require.Equal(t, 1, between.Hits())
-	st, err := b.Status(ctx, "job")
-	require.NoError(t, err)
-	require.True(t, st.CoolingDown)
+	for _, only := range []bool{true, false} {
+		f := shared(t)
+		ctx := ctxT(t)
+		a, b := f.instance(nil, nil), f.instance(nil, nil)
+		end := make(chan struct{}, 1)
+		started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)), schedlock.AtLeast(time.Hour))
+		run := got(t, started, "it starts")
+		between := b.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Match: func(_ string, msg any) bool {
+			r, ok := msg.(*etcdserverpb.TxnRequest)
+			return ok && slices.ContainsFunc(r.Success, func(op *etcdserverpb.RequestOp) bool { return op.GetRequestDeleteRange() != nil })
+		}, Before: func() {
+			end <- struct{}{}
+			got(t, done, "it ends")
+		}})
+		if only {
+			require.ErrorIs(t, b.Unlock(ctx, "job", "for a test", schedlock.OnlyRun(run.Token())), schedlock.ErrNotRunning)
+		} else {
+			require.NoError(t, b.Unlock(ctx, "job", "for a test"))
+		}
+		require.Equal(t, 1, between.Hits())
+		st, err := b.Status(ctx, "job")
+		require.NoError(t, err)
+		require.Equal(t, only, st.CoolingDown)
+	}
 }
 
 // A lock whose value is damaged is unlocked like any other, and its tick stays closed.

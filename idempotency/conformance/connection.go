@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -15,10 +17,10 @@ import (
 )
 
 // connection is the connection between one client and etcd. It records the leases that are
-// granted, and injects faults.
+// asked for, and injects faults.
 type connection struct {
 	mu       sync.Mutex
-	leases   map[int64]struct{} // granted and not revoked
+	leases   map[int64]struct{} // asked for and not revoked
 	lose     int                // countdown to the Txn whose response is lost
 	refuse   bool               // no Txn is sent
 	cut      bool               // nothing is sent
@@ -49,8 +51,10 @@ func (c *connection) dial(cfg clientv3.Config) (*clientv3.Client, error) {
 }
 
 func (c *connection) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if r, ok := req.(*pb.LeaseGrantRequest); ok && r.ID != 0 {
-		c.granted(r.ID) // even if no response comes
+	if r, ok := req.(*pb.LeaseGrantRequest); ok {
+		named := &pb.LeaseGrantRequest{TTL: r.TTL, ID: cmp.Or(r.ID, rand.Int64())}
+		c.granted(named.ID) // even if no response comes
+		req = named
 	}
 	lose, err := c.fault(strings.HasSuffix(method, "/Txn"))
 	if err != nil {
@@ -58,17 +62,10 @@ func (c *connection) unary(ctx context.Context, method string, req, reply any, c
 		return err
 	}
 	err = invoke(ctx, method, req, reply, cc, opts...)
-	switch r := reply.(type) {
-	case *pb.LeaseGrantResponse:
-		if err == nil {
-			c.granted(r.ID)
-		}
-	case *pb.LeaseRevokeResponse:
-		if r, ok := req.(*pb.LeaseRevokeRequest); ok && err == nil {
-			c.mu.Lock()
-			delete(c.leases, r.ID)
-			c.mu.Unlock()
-		}
+	if r, ok := req.(*pb.LeaseRevokeRequest); ok && err == nil {
+		c.mu.Lock()
+		delete(c.leases, r.ID)
+		c.mu.Unlock()
 	}
 	if lose && err == nil {
 		c.countHit()

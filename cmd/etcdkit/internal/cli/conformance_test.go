@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -27,20 +29,20 @@ func (f *fixture) nothingLeft() {
 func TestScratchLeavesNoLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var of *scratch
+	var leases []int64
 	err := f.app(io.Discard).scratch(testkit.Context(t), "test", func(ctx context.Context, s *scratch) error {
-		of = s
 		sess, err := s.session(ctx, brisk("test"))
 		require.NoError(t, err)
 		_, err = s.clients[0].Grant(ctx, 600)
 		require.NoError(t, err)
-		require.Contains(t, s.leases, sess.Lease())
+		leases = slices.Collect(maps.Keys(s.leases))
+		require.Contains(t, leases, int64(sess.Lease()))
 		return nil
 	})
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(of.leases), 2)
-	for _, id := range of.leases {
-		left, err := f.etcd.Client().TimeToLive(testkit.Context(t), id)
+	require.GreaterOrEqual(t, len(leases), 2)
+	for _, id := range leases {
+		left, err := f.etcd.Client().TimeToLive(testkit.Context(t), clientv3.LeaseID(id))
 		require.NoError(t, err)
 		require.Negative(t, left.TTL)
 	}

@@ -60,7 +60,7 @@ func newFixture(t *testing.T) *fixture {
 
 // app is an execution of the command whose connections have these options.
 func (f *fixture) app(errs io.Writer, dial ...grpc.DialOption) *app {
-	a := &app{std: Streams{Out: &bytes.Buffer{}, Err: errs}, uncatch: func() {}, output: "table", etcd: connection{timeout: time.Second, prefix: f.prefix, namespace: "test"}}
+	a := &app{std: Streams{Out: &bytes.Buffer{}, Err: errs}, uncatch: func() {}, output: "table", etcd: connection{timeout: 5 * time.Second, prefix: f.prefix, namespace: "test"}}
 	a.etcd.once.Do(func() {
 		a.etcd.made = &clientv3.Config{Endpoints: f.etcd.Endpoints(), Logger: zap.NewNop(), DialOptions: dial}
 	})

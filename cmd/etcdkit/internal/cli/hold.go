@@ -96,6 +96,9 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 		if err != nil {
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
+			if p != nil {
+				_ = p.Release(closing) // Close waits for that
+			}
 			if sess.Close(closing) != nil { // its lease is not revoked, and would last as long as the permit
 				fmt.Fprintf(a.std.Err, "etcdkit hold: etcd has not confirmed that the request has ended: it may hold a permit now or later, for %v. 'etcdkit release %s/%s --id %s' removes it.\n", lasts, kind, printable(name), printable(ask.id))
 			}
@@ -189,17 +192,19 @@ func endLease(ctx context.Context, client *clientv3.Client, s subject, holders [
 	if i < 0 || !strings.HasPrefix(holders[i].Owner, holdOwner) || err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
 		return err
 	}
-	if _, failed := client.Revoke(ctx, holders[i].Lease); failed != nil && err == nil {
-		return fmt.Errorf("%s: it has ended, but its lease could not be revoked, and expires: %w", s, failed)
-	} else if failed == nil {
+	_, failed := client.Revoke(ctx, holders[i].Lease)
+	switch {
+	case failed == nil || errors.Is(failed, rpctypes.ErrLeaseNotFound):
 		return nil
+	case err == nil:
+		return fmt.Errorf("%s: it has ended, but its lease could not be revoked, and expires: %w", s, failed)
 	}
 	return err
 }
 
 // releaser is a queue whose permits have IDs.
 type releaser interface {
-	ReleaseID(ctx context.Context, id string) error
+	ReleaseID(ctx context.Context, id string, opts ...concurrency.ReleaseOption) error
 }
 
 // released is what `release` is asked to release.
@@ -229,14 +234,13 @@ func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *conc
 	i := slices.IndexFunc(all, which.is)
 	switch {
 	case i < 0 && which.token != 0:
-		return fmt.Errorf("%s: no live request has the ID %q and the token %d: %w", s, which.id, which.token, concurrency.ErrNotHeld)
-	case i >= 0 && strings.HasPrefix(all[i].Owner, runOwner):
+		return fmt.Errorf("%s: %w: none has the ID %q and the token %d", s, concurrency.ErrNotHeld, which.id, which.token)
+	case i < 0:
+		return fmt.Errorf("%s: %w: none has the ID %q", s, concurrency.ErrNotHeld, which.id)
+	case strings.HasPrefix(all[i].Owner, runOwner):
 		return fmt.Errorf("%s: the request %q is of a command that may still work (%s), and ends with that; 'etcdkit evict' asks it to end, by its token %d", s, which.id, all[i].Owner, all[i].Token)
-	case which.token != 0:
-		err = q.EvictToken(ctx, which.token, "released by its ID")
-	default:
-		err = by.ReleaseID(ctx, which.id)
 	}
+	err = by.ReleaseID(ctx, which.id, concurrency.OnlyToken(all[i].Token)) // and not what has the ID by now
 	if err := endLease(ctx, client, s, st.Holders, which.is, err); err != nil {
 		return err
 	}

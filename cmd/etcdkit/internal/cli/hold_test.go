@@ -95,8 +95,9 @@ func TestHoldThroughAnOutage(t *testing.T) {
 			}
 			return open(ctx, desc, cc, method, opts...)
 		}))
-	defer func() { a.messages.close() }()
 	require.Error(t, a.keep(testkit.Context(t), asking{id: "a"}, concurrency.KindMutex, "x", 30*time.Minute))
+	a.messages.close()
+	testkit.Closed(t, a.messages.done, "its messages are written")
 	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. 'etcdkit release mutex/x --id a' removes it.")
 	require.Zero(t, f.run("release", "-N", "test", "mutex/x", "--id", "a").code)
 }

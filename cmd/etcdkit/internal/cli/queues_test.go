@@ -348,7 +348,7 @@ func TestShowOfAKey(t *testing.T) {
 	acme := l.Key("acme")
 	f.permit(acme.Acquire(ctx, concurrency.MaxHold(time.Hour)))
 	for n := range 2 { // one waits for the total, and the next one for the key
-		go func() { _, _ = acme.Acquire(ctx) }()
+		go func() { _, _ = acme.Acquire(ctx, concurrency.ID(strconv.Itoa(n)), concurrency.Note("for a test")) }()
 		require.Eventually(t, func() bool { st, err := acme.Status(ctx); return err == nil && len(st.Waiters) == n+1 }, testkit.Soon, time.Millisecond)
 	}
 	out := f.run("show", "-N", "test", "limiter/api/acme").out

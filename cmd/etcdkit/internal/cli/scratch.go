@@ -6,6 +6,7 @@ import (
 	crypto "crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ type scratch struct {
 	mu       sync.Mutex
 	clients  []*clientv3.Client
 	sessions []*concurrency.Session
-	leases   []clientv3.LeaseID // that were asked for
+	leases   map[int64]bool // that were asked for, and were not revoked
 }
 
 // unique returns a name with a random part.
@@ -46,8 +47,8 @@ func (a *app) scratch(ctx context.Context, verb string, fn func(context.Context,
 	if err != nil {
 		return err
 	}
-	s := &scratch{app: a, config: *config, namespace: unique(verb)}
-	s.config.DialOptions = append(slices.Clip(s.config.DialOptions), grpc.WithChainUnaryInterceptor(s.grant))
+	s := &scratch{app: a, config: *config, namespace: unique(verb), leases: map[int64]bool{}}
+	s.config.DialOptions = append(slices.Clip(s.config.DialOptions), grpc.WithChainUnaryInterceptor(s.follow))
 	if s.space, err = keyspace.New(a.etcd.prefix, s.namespace); err != nil {
 		return usageError{err}
 	}
@@ -58,14 +59,24 @@ func (a *app) scratch(ctx context.Context, verb string, fn func(context.Context,
 	return fn(ctx, s)
 }
 
-// grant gives each lease an ID before it is asked for: one whose answer does not come is revoked at the end, too.
-func (s *scratch) grant(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if asked, ok := req.(*etcdserverpb.LeaseGrantRequest); ok {
-		named := &etcdserverpb.LeaseGrantRequest{TTL: asked.TTL, ID: cmp.Or(asked.ID, rand.Int64())}
+// follow keeps which leases the clients have. Each has an ID before it is asked for, so that one whose answer does not
+// come is revoked at the end, too.
+func (s *scratch) follow(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	switch r := req.(type) {
+	case *etcdserverpb.LeaseGrantRequest:
+		named := &etcdserverpb.LeaseGrantRequest{TTL: r.TTL, ID: cmp.Or(r.ID, rand.Int64())}
 		s.mu.Lock()
-		s.leases = append(s.leases, clientv3.LeaseID(named.ID))
+		s.leases[named.ID] = true
 		s.mu.Unlock()
 		req = named
+	case *etcdserverpb.LeaseRevokeRequest:
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if err == nil {
+			s.mu.Lock()
+			delete(s.leases, r.ID)
+			s.mu.Unlock()
+		}
+		return err
 	}
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
@@ -142,10 +153,10 @@ func (s *scratch) remove(ctx context.Context) error {
 // revoke revokes the leases that are left, and reports whether there were any.
 func (s *scratch) revoke(ctx context.Context) (some bool, err error) {
 	s.mu.Lock()
-	leases := slices.Clone(s.leases)
+	leases := slices.Collect(maps.Keys(s.leases))
 	s.mu.Unlock()
 	for _, id := range leases {
-		switch _, err := s.etcd.Revoke(ctx, id); {
+		switch _, err := s.etcd.Revoke(ctx, clientv3.LeaseID(id)); {
 		case err == nil:
 			some = true
 		case !errors.Is(err, rpctypes.ErrLeaseNotFound):
