@@ -36,7 +36,7 @@ func (t *target) say(label, text string) {
 
 // since adds a time that has passed, if it is known.
 func (t *target) since(label string, at time.Time) {
-	if !at.IsZero() {
+	if at = shown(at); !at.IsZero() {
 		t.facts = append(t.facts, fact{Label: label, Since: at})
 	}
 }
@@ -132,8 +132,8 @@ func (q request) examineRequest(ctx context.Context, t *target, s subject, token
 		t.since("Waits since", r.Requested)
 	}
 	t.since("Renewed", r.Renewed.Truncate(time.Second))
-	if !r.ExpiresBy.IsZero() {
-		t.facts = append(t.facts, fact{Label: "Free at the latest, if its process is dead", At: r.ExpiresBy})
+	if by := shown(r.ExpiresBy); !by.IsZero() {
+		t.facts = append(t.facts, fact{Label: "Free at the latest, if its process is dead", At: by})
 	}
 	return nil
 }

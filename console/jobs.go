@@ -113,7 +113,9 @@ func nextOf(j *fleet.Job, n int) (next []time.Time) {
 		}
 	}
 	for range n {
-		after = ticks.Next(j.Period, after)
+		if after = shown(ticks.Next(j.Period, after)); after.IsZero() {
+			break
+		}
 		next = append(next, after)
 	}
 	return next
@@ -139,7 +141,7 @@ func runsOf(j *fleet.Job) (rows []runRow) {
 			continue
 		}
 		row := runRow{
-			Tick: time.UnixMilli(tick), State: run.State, Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt,
+			Tick: shown(time.UnixMilli(tick)), State: run.State, Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt,
 			Start: when(r.StartMS), end: when(r.EndMS), Took: "–",
 		}
 		switch {
@@ -149,7 +151,7 @@ func runsOf(j *fleet.Job) (rows []runRow) {
 			row.Token = j.Token()
 		}
 		row.Bad = row.State == string(schedlock.RunLost) || row.State == record.RunFailed
-		if !row.end.IsZero() {
+		if !row.Start.IsZero() && !row.end.IsZero() {
 			row.Took = max(0, row.end.Sub(row.Start)).Round(time.Millisecond).String()
 		}
 		rows = append(rows, row)
@@ -169,7 +171,7 @@ func withSkipped(rows []runRow, period time.Duration) (out []runRow) {
 		if no.Count == 0 {
 			continue
 		}
-		row := runRow{Tick: no.First, State: "skipped", Error: no.Why, Skipped: true, Took: "–"}
+		row := runRow{Tick: shown(no.First), State: "skipped", Error: no.Why, Skipped: true, Took: "–"}
 		if no.Count > 1 {
 			row.State = fmt.Sprintf("skipped, %d ticks", no.Count)
 		}
@@ -181,7 +183,7 @@ func withSkipped(rows []runRow, period time.Duration) (out []runRow) {
 // skippedSince is the row of the ticks since the latest record that no process has started.
 func skippedSince(latest runRow, period time.Duration, since, now time.Time) runRow {
 	no := ticks.Between(period, since.Add(-period), latest.end, now)
-	row := runRow{Tick: no.First, State: "skipped", Error: "no process has started the job since", Skipped: true, Bad: true, Took: "–"}
+	row := runRow{Tick: shown(no.First), State: "skipped", Error: "no process has started the job since", Skipped: true, Bad: true, Took: "–"}
 	if no.Count > 1 {
 		row.State = fmt.Sprintf("skipped, %d ticks", no.Count)
 	}

@@ -203,7 +203,16 @@ func when(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}
-	return time.UnixMilli(ms)
+	return shown(time.UnixMilli(ms))
+}
+
+// shown returns a time that a page can show, or zero outside of the years 1 to 9999: any program may store any number,
+// and JSON, which the tag of a page is made of, has no such years.
+func shown(t time.Time) time.Time {
+	if year := t.Year(); year < 1 || year > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 // compareAges sorts earlier times first, and those that are not known last.

@@ -96,7 +96,7 @@ type requestRow struct {
 func rowOf(r concurrency.Request) requestRow {
 	return requestRow{
 		Owner: r.Owner, ID: r.ID, Note: r.Note, ForTotal: r.WaitsFor == concurrency.LevelTotal, Weight: r.Weight, Token: strconv.FormatInt(r.Token, 10),
-		Requested: r.Requested, Renewed: r.Renewed.Truncate(time.Second), ExpiresBy: r.ExpiresBy.Truncate(time.Second),
+		Requested: shown(r.Requested), Renewed: shown(r.Renewed.Truncate(time.Second)), ExpiresBy: shown(r.ExpiresBy.Truncate(time.Second)),
 	}
 }
 
@@ -274,7 +274,7 @@ func (p *queuePage) fill(q request, st concurrency.Status, held map[int64]int64)
 	holder := func(r concurrency.Request) requestRow {
 		row := rowOf(r)
 		if row.Held = when(held[r.Token]); row.Held.IsZero() {
-			row.Held = r.Requested
+			row.Held = row.Requested
 		}
 		return row
 	}
