@@ -117,7 +117,7 @@ func (c *console) route(w http.ResponseWriter, r *http.Request, form error) {
 		rooted.URL = &at
 		r = &rooted
 	}
-	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean != "/" || strings.HasPrefix(r.URL.Path, "//") {
+	if clean := path.Clean(r.URL.Path); clean != r.URL.Path {
 		// The mux would redirect to the clean path, without the one below which the console is mounted.
 		http.NotFound(w, r)
 		return

@@ -23,7 +23,7 @@ func TestRedirectsStayBelowThePath(t *testing.T) {
 	h, err := console.Handler(sess, nil)
 	require.NoError(t, err)
 	for path, want := range map[string]int{
-		"": 303, "/": 200, "/jobs": 200, "//": 404, "//queue?name=x": 404, "/./jobs": 404, "/x/../jobs": 404, "//evil.example/": 404, "/static/../jobs": 404, "/jobs/": 404, "/static/": 404,
+		"": 303, "/": 200, "/jobs": 200, "//": 404, "//queue?name=x": 404, "/./jobs": 404, "/x/../jobs": 404, "//evil.example/": 404, "/static/../jobs": 404, "/static/../": 404, "/./": 404, "/x/..": 404, "/jobs/": 404, "/static/": 404,
 	} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/ops"+path, nil)

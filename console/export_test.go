@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// SetNow sets the clock of a console that has no viewers yet.
+func SetNow(h http.Handler, now func() time.Time) { h.(*console).now = now }
+
 // SetUnseen sets after how long without a viewer a console's watch ends.
 func SetUnseen(h http.Handler, d time.Duration) {
 	f := &h.(*console).follower

@@ -131,7 +131,8 @@ func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v vi
 		c.refuse(w, r, http.StatusInternalServerError, err)
 		return
 	}
-	sum := sha256.Sum256(append(append(state, st.unconfirmed...), r.URL.RawQuery...))
+	today := c.now().UTC().Format(time.DateOnly) // of which times are shown without their date
+	sum := sha256.Sum256(append(append(append(state, st.unconfirmed...), today...), r.URL.RawQuery...))
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Set("X-As-Of", st.asOf.UTC().Format(time.RFC3339Nano))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -114,6 +115,26 @@ func TestETag(t *testing.T) {
 	}
 	s.acquire(sm)
 	require.Eventually(t, func() bool { return s.get("/queue?name=semaphore/charge", with).StatusCode == http.StatusOK }, testkit.Soon, testkit.Soon/1000)
+}
+
+// A page that has not changed is sent again on the next day: it shows the times of today without their date.
+func TestETagOfTheDay(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	now := time.Date(2026, 11, 25, 23, 59, 59, 0, time.UTC)
+	console.SetNow(s.handler, func() time.Time { return now })
+	tag := ""
+	read := func() int {
+		r := httptest.NewRequest(http.MethodGet, "http://localhost/jobs", nil)
+		r.Header.Set("If-None-Match", tag)
+		w := recorded(s.handler, r)
+		tag = w.Header().Get("ETag")
+		return w.Code
+	}
+	require.Equal(t, http.StatusOK, read())
+	require.Equal(t, http.StatusNotModified, read())
+	now = now.Add(time.Minute)
+	require.Equal(t, http.StatusOK, read())
 }
 
 // A session that is closed is an error that says so, in place of a page from before.

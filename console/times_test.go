@@ -20,6 +20,20 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
+// The state of a run is a text of another program, like all others.
+func TestStateOfARunIsText(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	s.job("invoices", nil)
+	space, err := keyspace.New(s.Root, "test")
+	require.NoError(t, err)
+	_, err = s.NewClient(t, nil).Put(testkit.Context(t), space.Job("invoices").Run(time.Now().Add(time.Hour)), record.Run{State: "do\u202ene\u200b", Attempt: 1}.Encode())
+	require.NoError(t, err)
+	for _, path := range []string{"/jobs", "/job?name=invoices"} {
+		require.Contains(t, s.page(path), `<bdi>do\u202ene\u200b</bdi>`, path)
+	}
+}
+
 // A stored time may be any number. One that no page can show keeps no page from its viewers.
 func TestTimesOutOfRange(t *testing.T) {
 	t.Parallel()
