@@ -51,7 +51,10 @@ func orderOf(r *http.Request) (order, error) {
 		}
 	}
 	if done[o.Verb] == "" {
-		return o, badRequest{fmt.Errorf("%q is no action", o.Verb)}
+		return o, badRequest{fmt.Errorf("%.20q is no action", o.Verb)}
+	}
+	if err := checkName(o.Name); err != nil {
+		return o, err
 	}
 	if !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, unicode.IsControl) {
 		// A browser would send another name than the one that the form has.

@@ -2,7 +2,9 @@ package console
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"net/url"
 	"path"
@@ -55,18 +57,33 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // readForm reads the form of an action, before the action takes the place of a viewer: a slow sender would keep it.
+// The bound of the body stays until the answer is sent, since the server may read what is left of the body.
 func readForm(w http.ResponseWriter, r *http.Request) error {
 	if reads(r) {
 		return nil
 	}
-	connection := http.NewResponseController(w)
-	_ = connection.SetReadDeadline(time.Now().Add(formBound)) // below a writer that has none, those of the server are left
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formBound)) // below a writer that has none, those of the server are left
 	r.Body = http.MaxBytesReader(w, r.Body, formSize)
-	if err := r.ParseForm(); err != nil {
-		w.Header().Set("Connection", "close") // else the server would wait for the rest
+	err := formType(r)
+	if err == nil {
+		err = r.ParseForm()
+	}
+	if err != nil {
+		w.Header().Set("Connection", "close") // else the server would wait for the rest before it answers
 		return badRequest{fmt.Errorf("read the form: %w", err)}
 	}
-	_ = connection.SetReadDeadline(time.Time{})
+	return nil
+}
+
+// errFormType is the error of a body that is no form of a page: http.Request.ParseForm would leave it unread.
+var errFormType = errors.New("an action is a POST with the Content-Type application/x-www-form-urlencoded, as the pages of this console send it")
+
+// formType returns an error if the body is not of the type that the pages of the console send.
+func formType(r *http.Request) error {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/x-www-form-urlencoded" || r.Method != http.MethodPost {
+		return errFormType
+	}
 	return nil
 }
 

@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// Remembered returns how many readings a console remembers.
+func Remembered(h http.Handler) int {
+	s := &h.(*console).shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pages)
+}
+
 // SetNow sets the clock of a console that has no viewers yet.
 func SetNow(h http.Handler, now func() time.Time) { h.(*console).now = now }
 

@@ -113,6 +113,10 @@ type frame struct {
 // view answers with a page.
 func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v view) {
 	q := request{Request: r, console: c}
+	if err := checkName(q.name()); err != nil {
+		c.refuse(w, r, status(err), err)
+		return
+	}
 	if err := c.opts.may(r, Action{Verb: Read, Name: v.subject(q)}); err != nil {
 		c.refuse(w, r, http.StatusForbidden, err)
 		return
@@ -215,6 +219,8 @@ func status(err error) int {
 	switch {
 	case errors.As(err, &huge):
 		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, errFormType):
+		return http.StatusUnsupportedMediaType
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return http.StatusRequestTimeout
 	case errors.As(err, &no):

@@ -1,8 +1,11 @@
 package console_test
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -163,6 +166,28 @@ func TestTextsFromEtcdAreEscaped(t *testing.T) {
 	}
 }
 
+// Names that nothing can have are refused before anything is kept of them; the longest one that something has is not.
+func TestHugeNames(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	name, key := strings.Repeat("n", 255), strings.Repeat("k", 255)
+	lim, err := concurrency.NewKeyedLimiter(s.session("web-7"), name, 5, nil)
+	require.NoError(t, err)
+	s.acquire(lim.Key(key))
+	require.Contains(t, s.page("/queue?name=limiter/"+name+"/"+key), "Limit 5, 1 used")
+	s.page("/confirm?do=set-limit&name=limiter/" + name + "/" + key)
+	before := console.Remembered(s.handler)
+	for i := range 10 {
+		huge := fmt.Sprint(strings.Repeat("x", 600), i)
+		for _, page := range []string{"queue?name=limiter/api/", "queue?name=mutex/", "job?name=", "store?name=", "jobs?name=", "confirm?do=pause&name=", "confirm?do=delete&target=x&name="} {
+			require.Equal(t, http.StatusBadRequest, s.get("/"+page+huge).StatusCode, page)
+		}
+		require.Equal(t, http.StatusBadRequest, s.submit("pause", huge, "", "reason", "x").StatusCode)
+		require.Equal(t, http.StatusBadRequest, s.submit("evict", "mutex/"+huge, "7").StatusCode)
+	}
+	require.Equal(t, before, console.Remembered(s.handler))
+}
+
 // Values of any size are refused or shown, and harm nothing.
 func TestHugeValues(t *testing.T) {
 	t.Parallel()
@@ -264,8 +289,35 @@ func TestSlowForms(t *testing.T) {
 	w = &connection{ResponseRecorder: httptest.NewRecorder()}
 	s.handler.ServeHTTP(w, r)
 	require.Equal(t, http.StatusNotFound, w.Code)
-	require.Len(t, w.until, 2)
-	require.Zero(t, w.until[1], "the action has the time that it needs")
+	require.Len(t, w.until, 1, "what is left of a body is read while the answer is sent")
+}
+
+// A body that is no form is not waited for: the answer comes at once, and the connection ends.
+func TestBodiesThatAreNoForms(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	for name, header := range map[string]string{
+		"text": "POST /action HTTP/1.1\r\nContent-Type: text/plain", "another form": "POST /action HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x",
+		"no type": "POST /action HTTP/1.1\r\nX-Type: none", "another method": "PUT /action HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+			require.NoError(t, conn.SetDeadline(time.Now().Add(testkit.Soon)))
+			_, err = fmt.Fprintf(conn, "%s\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\nContent-Length: 200000\r\n\r\nx", header)
+			require.NoError(t, err)
+			got, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			defer func() { _ = got.Body.Close() }()
+			require.Equal(t, http.StatusUnsupportedMediaType, got.StatusCode)
+			require.True(t, got.Close)
+			body, err := io.ReadAll(got.Body)
+			require.NoError(t, err)
+			require.Contains(t, string(body), "an action is a POST with the Content-Type")
+		})
+	}
 }
 
 // receiving is a writer whose client does not read yet.

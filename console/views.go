@@ -3,9 +3,13 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // request is a request for a page.
@@ -16,6 +20,17 @@ type request struct {
 
 // name is the name that the page is about.
 func (q request) name() string { return q.URL.Query().Get("name") }
+
+// mostName is the length of the longest name, in bytes: limiter/NAME/KEY.
+const mostName = len(concurrency.KindLimiter) + 2*(1+keyspace.MaxName)
+
+// checkName refuses a name that nothing has. What is read by a name is remembered by it, so its length is bounded.
+func checkName(name string) error {
+	if len(name) > mostName {
+		return badRequest{fmt.Errorf("the name %.20q… has %d bytes, more than %d: nothing has such a name", name, len(name), mostName)}
+	}
+	return nil
+}
 
 // page is the number of the page of a table, from 0 on, by the parameter that has it.
 func (q request) page(param string) int {
