@@ -2,10 +2,8 @@ package console
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,18 +20,12 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// done says what an action has done.
-var done = map[Verb]string{
-	SetLimit: "The limit is changed.", RequestStop: "The request was asked to end; a holder keeps its permit until it releases it.",
-	Evict: "The request has ended.", Pause: "The job is paused.", Resume: "The job may start again, from its next tick on.",
-	Unlock: "The job is unlocked.", Trigger: "The job was started.", Resolve: "The outcome is recorded.", Delete: "The record is deleted.",
-}
-
 // order is an action that is requested.
 type order struct {
 	Action
 	value, reason, result, confirm string
-	revision                       int64 // of the record that the form has shown, or 0
+	seen                           string // identifies the state of the target that the form has shown, or ""
+	form                           string // the key of the form, or ""
 }
 
 // total is the target of an action that changes the total of a limiter.
@@ -43,12 +35,10 @@ const total = "total"
 // that filled it in would be one key from the action.
 func orderOf(r *http.Request) (order, error) {
 	get, typed := r.FormValue, r.PostFormValue
-	o := order{Action{Verb(get("do")), get("name"), get("target")}, typed("value"), strings.TrimSpace(typed("reason")), typed("result"), typed("confirm"), 0}
-	if shown := typed("revision"); shown != "" {
-		var err error
-		if o.revision, err = strconv.ParseInt(shown, 10, 64); err != nil {
-			return o, badRequest{fmt.Errorf("%q is no revision", shown)}
-		}
+	o := order{
+		Action: Action{Verb(get("do")), get("name"), get("target")},
+		value:  typed("value"), reason: strings.TrimSpace(typed("reason")), result: typed("result"), confirm: typed("confirm"),
+		seen: typed("seen"), form: cut(typed("form"), mostKey),
 	}
 	if done[o.Verb] == "" {
 		return o, badRequest{fmt.Errorf("%.20q is no action", o.Verb)}
@@ -123,39 +113,45 @@ const (
 	startBound = 5 * time.Second // for the start of a job
 	mostReason = 800             // bytes; etcdkit stores 1024, with the name of the operator
 	mostActor  = 128             // bytes
+	mostKey    = 64              // bytes of the key of a form
 )
 
 // act executes an action and sends the browser to the page that shows it.
 func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	o, err := orderOf(r)
 	if err != nil {
+		c.logRefusal(r, err)
 		c.refuse(w, r, status(err), err)
 		return
 	}
-	actor := cut(c.opts.Actor(r), mostActor)
-	fields := []zap.Field{zap.String("action", string(o.Verb)), zap.String("name", cut(o.Name, mostReason)), zap.String("target", cut(o.Target, mostReason)), zap.String("actor", actor), zap.String("value", cut(o.value, mostReason)), zap.String("reason", cut(o.reason, mostReason))}
 	if err := c.opts.may(r, o.action()); err != nil {
-		c.logRefusal(r, err, fields...)
+		c.logRefusal(r, err)
 		c.refuse(w, r, http.StatusForbidden, err)
-		return
-	}
-	if wrong := o.mistake(); wrong != "" {
-		q := request{Request: r, console: c}
-		at, err := q.examine(o)
-		if err != nil {
-			c.refuse(w, r, status(err), err)
-			return
-		}
-		p := o.confirmation(at)
-		p.Alert = wrong + " Nothing was changed."
-		c.render(w, r, "confirm", http.StatusBadRequest, frame{Title: confirmTitle(q), Namespace: c.namespace(), AsOf: at.asOf, Data: p})
 		return
 	}
 	// A viewer that leaves does not end an action halfway.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actBound)
 	defer cancel()
-	err = c.do(ctx, o, actor)
-	log := c.opts.Logger.With(fields...)
+	q := request{Request: r.WithContext(ctx), console: c}
+	if wrong := o.mistake(); wrong != "" {
+		c.ask(w, q, o, wrong)
+		return
+	}
+	key, first := c.begin(o.form)
+	if !first {
+		err := changed{errors.New("this form was sent before, and its action is made once: look at what it has done; to make the action again, open its page again")}
+		c.logRefusal(r, err)
+		c.refuseTo(w, r, status(err), err, o.back())
+		return
+	}
+	var at target
+	if o.seen != "" {
+		at, err = q.still(o)
+	}
+	if err == nil {
+		err = c.do(ctx, o, at, cut(c.opts.Actor(r), mostActor))
+	}
+	log := c.opts.Logger.With(c.about(r)...)
 	if err != nil {
 		log.Warn("an action of the console failed", zap.Error(err))
 		if ctx.Err() != nil {
@@ -166,8 +162,36 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 	log.Info("an action of the console")
 	c.settle(ctx)
-	w.Header().Set("Location", o.back()+"&done="+c.did(o.Verb))
+	c.did(key, o.Verb)
+	w.Header().Set("Location", o.back()+"&"+url.Values{"done": {key}}.Encode())
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// ask shows a form again that was filled in wrongly.
+func (c *console) ask(w http.ResponseWriter, q request, o order, wrong string) {
+	if err := c.opts.may(q.Request, Action{Verb: Read, Name: o.action().Name}); err != nil {
+		c.logRefusal(q.Request, err)
+		c.refuse(w, q.Request, http.StatusForbidden, err)
+		return
+	}
+	at, err := q.still(o)
+	if err != nil {
+		c.logRefusal(q.Request, err)
+		c.refuseTo(w, q.Request, status(err), err, o.back())
+		return
+	}
+	p := o.confirmation(at)
+	p.Alert = wrong + " Nothing was changed."
+	c.render(w, q.Request, "confirm", http.StatusBadRequest, frame{Title: confirmTitle(q), Namespace: c.namespace(), AsOf: at.asOf, Data: p})
+}
+
+// about describes the action that a request asks for, for the log.
+func (c *console) about(r *http.Request) []zap.Field {
+	field := func(name, text string) zap.Field { return zap.String(name, cut(text, mostReason)) }
+	return []zap.Field{
+		field("action", r.FormValue("do")), field("name", r.FormValue("name")), field("target", r.FormValue("target")),
+		zap.String("actor", cut(c.opts.Actor(r), mostActor)), field("value", r.PostFormValue("value")), field("reason", r.PostFormValue("reason")),
+	}
 }
 
 // cut returns at most so many bytes of a text, as valid UTF-8.
@@ -176,49 +200,18 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// remembered is for how long the page after an action says what it has done.
-const remembered = time.Minute
-
-// deed is an action that was made.
-type deed struct {
-	verb Verb
-	at   time.Time
-}
-
-// did notes an action, and returns by what the page after it finds it again: a link from elsewhere does not show
-// that something was done.
-func (c *console) did(v Verb) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.deeds, func(_ string, d deed) bool { return time.Since(d.at) > remembered })
-	key := rand.Text()
-	c.deeds[key] = deed{v, time.Now()}
-	return key
-}
-
-// done returns what an action has done, in words.
-func (c *console) done(key string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if d, ok := c.deeds[key]; ok && time.Since(d.at) <= remembered {
-		return done[d.verb]
-	}
-	return ""
-}
-
 // changed is an error of an action whose page no longer shows what is.
 type changed struct{ error }
 
 // actStatus returns the HTTP status of an action that failed.
 func actStatus(err error) int {
-	var other changed
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	switch {
 	case is(schedlock.ErrUnknownJob, concurrency.ErrNoLimit, idempotency.ErrNotFound):
 		return http.StatusNotFound
-	case errors.As(err, &other), is(concurrency.ErrNotHeld, schedlock.ErrNotRunning, idempotency.ErrConflict, idempotency.ErrInProgress, idempotency.ErrUnreadable):
+	case is(concurrency.ErrNotHeld, schedlock.ErrNotRunning, idempotency.ErrConflict, idempotency.ErrInProgress, idempotency.ErrUnreadable):
 		return http.StatusConflict
 	case is(idempotency.ErrInvalid, idempotency.ErrTooLarge):
 		return http.StatusBadRequest
@@ -226,8 +219,8 @@ func actStatus(err error) int {
 	return status(err)
 }
 
-// do executes an action.
-func (c *console) do(ctx context.Context, o order, actor string) error {
+// do executes an action on a target as it was shown. A record that has changed since it was examined stays as it is.
+func (c *console) do(ctx context.Context, o order, at target, actor string) error {
 	s, name, err := o.subject()
 	if err != nil {
 		return err
@@ -271,19 +264,19 @@ func (c *console) do(ctx context.Context, o order, actor string) error {
 			return err
 		}
 		ref := idempotency.Ref(o.Target)
-		var shown []idempotency.ChangeOption
-		if o.revision != 0 {
-			shown = append(shown, idempotency.OnlyRevision(o.revision))
+		var only []idempotency.ChangeOption
+		if at.revision != 0 {
+			only = append(only, idempotency.OnlyRevision(at.revision))
 		}
 		switch {
 		case o.Verb == Delete:
-			return st.Delete(ctx, ref, shown...)
+			return st.Delete(ctx, ref, only...)
 		case o.value == "failed": // duplicates get this text
-			return st.Resolve(ctx, ref, idempotency.HasFailed(o.reason), shown...)
+			return st.Resolve(ctx, ref, idempotency.HasFailed(o.reason), only...)
 		case o.value == "done":
-			return st.Resolve(ctx, ref, idempotency.WasDone([]byte(o.result)), shown...)
+			return st.Resolve(ctx, ref, idempotency.WasDone([]byte(o.result)), only...)
 		case o.value == "not-done":
-			return st.Resolve(ctx, ref, idempotency.NotDone(), shown...)
+			return st.Resolve(ctx, ref, idempotency.NotDone(), only...)
 		}
 		return badRequest{fmt.Errorf("%q is no outcome", o.value)}
 	}

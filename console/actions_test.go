@@ -144,6 +144,8 @@ func TestResolveWithAResult(t *testing.T) {
 	ref := s.lose("orders", "K-1")
 	form := s.page("/confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)))
 	require.Contains(t, form, `<textarea name="result"`)
+	require.Contains(t, form, "JSON makes the record unreadable", "of idemhttp, idemgrpc and a Codec")
+	require.Contains(t, form, "etcdkit requests resolve STORE REF --done FILE")
 	require.Contains(t, s.submit("resolve", "orders", string(ref), "value", "done", "result", "{").body, "The result is no JSON.")
 	require.Contains(t, s.submit("resolve", "orders", string(ref), "value", "failed").body, "The reason is missing.")
 	require.Equal(t, http.StatusBadRequest, s.submit("resolve", "orders", string(ref), "value", "maybe").StatusCode)
@@ -263,14 +265,21 @@ func TestRefusedActionsAreLogged(t *testing.T) {
 	form := url.Values{"do": {"evict"}, "name": {"semaphore/charge"}, "target": {"7"}}
 	require.Equal(t, http.StatusForbidden, s.post(form, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }).StatusCode)
 	require.Equal(t, http.StatusMisdirectedRequest, s.post(form, func(r *http.Request) { r.Host = "evil.example" }).StatusCode)
+	require.Equal(t, http.StatusUnsupportedMediaType, s.post(form, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }).StatusCode)
+	require.Equal(t, http.StatusBadRequest, s.submit("evict", "semaphore/charge", "07", "reason", "stuck").StatusCode)
 	refused := logs.FilterMessage("an action of the console was refused").All()
-	require.Len(t, refused, 3)
-	for i, want := range []string{"ask the owner", `Sec-Fetch-Site "cross-site"`, `not at the host "evil.example"`} {
+	require.Len(t, refused, 5)
+	for i, want := range []struct{ error, action string }{
+		{"ask the owner", "evict semaphore/charge 7 ada stuck"}, {`Sec-Fetch-Site "cross-site"`, "evict semaphore/charge 7 ada "},
+		{`not at the host "evil.example"`, "<nil> <nil> <nil> <nil> <nil>"}, {"Content-Type", "<nil> <nil> <nil> <nil> <nil>"}, // whose form is not read
+		{`"07" is no target`, "evict semaphore/charge 07 ada stuck"},
+	} {
+		got := refused[i].ContextMap()
 		require.Equal(t, zap.WarnLevel, refused[i].Level)
-		require.Contains(t, refused[i].ContextMap()["error"], want)
-		require.NotEmpty(t, refused[i].ContextMap()["from"])
+		require.Contains(t, got["error"], want.error)
+		require.NotEmpty(t, got["from"])
+		require.Equal(t, want.action, fmt.Sprint(got["action"], " ", got["name"], " ", got["target"], " ", got["actor"], " ", got["reason"]))
 	}
-	require.Equal(t, "evict semaphore/charge 7 ada stuck", fmt.Sprint(refused[0].ContextMap()["action"], " ", refused[0].ContextMap()["name"], " ", refused[0].ContextMap()["target"], " ", refused[0].ContextMap()["actor"], " ", refused[0].ContextMap()["reason"]))
 	began := time.Now()
 	for range 300 {
 		s.post(form, func(r *http.Request) { r.Host = "evil.example" })

@@ -119,6 +119,7 @@ func (c *console) route(w http.ResponseWriter, r *http.Request, form error) {
 		}
 	}
 	if form != nil {
+		c.logRefusal(r, form)
 		c.refuse(w, r, status(form), form)
 		return
 	}
@@ -147,9 +148,13 @@ func elsewhere(r *http.Request) error {
 	return fmt.Errorf("nothing was changed: an action has to come from a page of this console, and the browser has sent Origin %q and Sec-Fetch-Site %q to the host %q; a proxy in between has to pass the Host header on", r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"), r.Host)
 }
 
-// logRefusal logs an action that was refused.
-func (c *console) logRefusal(r *http.Request, err error, fields ...zap.Field) {
-	c.refusals.Warn("an action of the console was refused", append(fields, zap.String("path", r.URL.Path), zap.String("from", r.RemoteAddr), zap.Error(err))...)
+// logRefusal logs an action that was refused, and which one it is if its form was read.
+func (c *console) logRefusal(r *http.Request, err error) {
+	fields := []zap.Field{zap.String("path", cut(r.URL.Path, mostReason)), zap.String("from", r.RemoteAddr), zap.Error(err)}
+	if r.PostForm != nil {
+		fields = append(fields, c.about(r)...)
+	}
+	c.refusals.Warn("an action of the console was refused", fields...)
 }
 
 // asked returns the path of a request before http.StripPrefix.

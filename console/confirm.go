@@ -1,6 +1,7 @@
 package console
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -16,7 +17,7 @@ type confirmation struct {
 	Verb                                 Verb
 	Name, Target, Question, Button, Back string
 	Facts                                []fact
-	Revision                             int64 // of the record, or 0
+	Seen, Form                           string // what identifies the state that is shown, and the form
 	Number, Outcome, Reason, MustReason  bool
 	Alert                                string // what was wrong with the form
 	Value, ReasonText, ResultText, Typed string // as they were filled in
@@ -46,7 +47,7 @@ func (o order) confirmation(at target) confirmation {
 	n := needs[o.Verb]
 	p := confirmation{
 		Verb: o.Verb, Name: o.Name, Target: o.Target, Question: n.question, Button: n.button, Back: o.back(), MustReason: n.reason,
-		Facts: at.facts, Revision: at.revision, Value: o.value, ReasonText: o.reason, ResultText: o.result, Typed: o.confirm,
+		Facts: at.facts, Seen: at.seen, Form: rand.Text(), Value: o.value, ReasonText: o.reason, ResultText: o.result, Typed: o.confirm,
 	}
 	p.Number, p.Outcome = o.Verb == SetLimit, o.Verb == Resolve
 	p.Reason = o.Verb != SetLimit && o.Verb != Resume && o.Verb != Delete
@@ -88,7 +89,7 @@ func readConfirm(q request) (any, quality, error) {
 		return nil, quality{}, forbidden{err}
 	}
 	at, err := q.examine(o)
-	return o.confirmation(at), quality{asOf: at.asOf}, err
+	return o.confirmation(at), at.quality, err
 }
 
 // mistake returns what is wrong with a form that was filled in, or "".

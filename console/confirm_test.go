@@ -13,7 +13,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
-	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -99,28 +98,4 @@ func TestOutcomeIsChosen(t *testing.T) {
 	require.Equal(t, "unknown", s.facts("resolve", "orders", string(ref))["State"])
 	again := s.submit("resolve", "orders", string(ref), "value", "not-done", "confirm", "order")
 	require.Contains(t, again.body, `<option value="not-done" selected>`, "what was chosen is kept")
-}
-
-// A record that has changed since its page was shown is neither resolved nor deleted.
-func TestChangedRecordStays(t *testing.T) {
-	t.Parallel()
-	s := open(t, "", &console.Options{Authorize: all})
-	ref := s.lose("orders", "K-1")
-	page := "/confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref))
-	m := regexp.MustCompile(`name="revision" value="(\d+)"`).FindStringSubmatch(s.page(page))
-	require.NotNil(t, m)
-	st, err := idempotency.NewStore(s.session("web-8"), "orders", nil)
-	require.NoError(t, err)
-	require.NoError(t, st.Resolve(testkit.Context(t), ref, idempotency.NotDone()))
-	a, _, err := st.Begin(testkit.Context(t), idempotency.Key{Scope: "acme", Op: "POST /payments", ID: "K-1"}, nil)
-	require.NoError(t, err)
-	require.NoError(t, a.Abandon(testkit.Context(t)))
-	for _, do := range []string{"resolve", "delete"} {
-		a := s.submit(do, "orders", string(ref), "value", "not-done", "revision", m[1])
-		require.Equal(t, http.StatusConflict, a.StatusCode)
-		require.Contains(t, a.body, "the record has changed since revision "+m[1])
-	}
-	require.Equal(t, http.StatusBadRequest, s.submit("delete", "orders", string(ref), "revision", "x").StatusCode)
-	now := regexp.MustCompile(`name="revision" value="(\d+)"`).FindStringSubmatch(s.page(page))
-	s.followed(s.submit("delete", "orders", string(ref), "revision", now[1]))
 }

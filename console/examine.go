@@ -2,15 +2,20 @@ package console
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // fact is one thing that is known of the target of an action: a text, or a time.
@@ -21,10 +26,17 @@ type fact struct {
 
 // target is what an action is about, as it is now.
 type target struct {
-	facts    []fact
-	asOf     time.Time
-	waits    bool  // it is a request that has no permit
-	revision int64 // of the record, or 0
+	facts []fact
+	quality
+	seen     string // identifies what an action depends on
+	waits    bool   // it is a request that has no permit
+	revision int64  // of the record, or 0
+}
+
+// see sets what an action depends on: if it differs later, the action is another one than the page has shown.
+func (t *target) see(state ...any) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%#v", state))
+	t.seen = base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
 // say adds a text that is not empty.
@@ -46,7 +58,7 @@ func (t *target) since(label string, at time.Time) {
 func (q request) examine(o order) (target, error) {
 	ctx, cancel := context.WithTimeoutCause(q.Context(), firstWait, errSlow)
 	defer cancel()
-	t := target{asOf: time.Now()}
+	t := target{quality: quality{asOf: time.Now()}}
 	s, name, err := o.subject()
 	if err != nil {
 		return t, err
@@ -57,9 +69,9 @@ func (q request) examine(o order) (target, error) {
 	case RequestStop, Evict:
 		err = q.examineRequest(ctx, &t, s, o.Target)
 	case Resolve, Delete:
-		err = q.examineRecord(ctx, &t, name, idempotency.Ref(o.Target))
+		err = q.examineRecord(ctx, &t, name, o)
 	default:
-		err = q.examineJob(&t, name, o.Target)
+		err = q.examineJob(ctx, &t, name, o)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -67,44 +79,90 @@ func (q request) examine(o order) (target, error) {
 	return t, err
 }
 
+// still examines the target of a form again, and returns an error if it is not what the form has shown.
+func (q request) still(o order) (target, error) {
+	at, err := q.examine(o)
+	if err == nil && o.seen != "" && at.seen != o.seen {
+		q.console.shared.drop() // its page shows what is
+		err = changed{fmt.Errorf("%s of %s: nothing was done, since what the page has shown of it has changed meanwhile; look at it again", o.Verb, o.action().Name)}
+	}
+	return at, err
+}
+
+// statusOf returns the state of a queue with its leases: as all viewers have it for a page, and of now before an action.
+func (q request) statusOf(ctx context.Context, s subject) (concurrency.Status, quality, error) {
+	status := func(ctx context.Context) (concurrency.Status, error) {
+		of, err := q.console.of(s)
+		if err != nil {
+			return concurrency.Status{}, err
+		}
+		return of.Status(ctx, concurrency.CheckLeases())
+	}
+	if reads(q.Request) {
+		return read(q, "queue/"+s.String(), status)
+	}
+	now := time.Now()
+	st, err := status(ctx)
+	return st, quality{asOf: now}, err
+}
+
 // examineLimit adds the limit that is changed, and what is below it.
 func (q request) examineLimit(ctx context.Context, t *target, s subject, of string) error {
 	if s.kind == concurrency.KindLimiter && s.key == "" && of != total {
-		list, _, err := look(q, "default/"+s.name, func(state *fleet.State) keyList { return keysOf(s, state.Limiters[s.name]) })
-		if list.Default == "" {
-			list.Default = "none is stored"
-		}
-		t.say("Default limit now", list.Default)
-		t.say("Keys in use", strconv.Itoa(list.InUse))
-		t.say("Used, by all keys", strconv.FormatInt(list.Used, 10))
-		t.say("Waiting at their key", strconv.Itoa(list.Waiting))
+		return q.examineDefault(ctx, t, s.name)
+	}
+	if _, err := q.console.limited(s); err != nil {
 		return err
 	}
-	sm, err := q.console.limited(s)
+	st, read, err := q.statusOf(ctx, s)
 	if err != nil {
 		return err
 	}
-	st, err := sm.Status(ctx)
-	limit := "none is stored"
-	if st.Stored {
-		limit = strconv.Itoa(st.Limit)
-	}
-	t.say("Limit now", limit)
+	t.quality = read
+	t.limit("Limit now", st.Limit, st.Stored)
 	t.say("Used", strconv.Itoa(st.Used))
 	t.say("Waiting", strconv.Itoa(len(st.Waiters)))
+	return nil
+}
+
+// limit adds a limit.
+func (t *target) limit(label string, n int, stored bool) {
+	t.see(n, stored)
+	if stored {
+		t.say(label, strconv.Itoa(n))
+	} else {
+		t.say(label, "none is stored")
+	}
+}
+
+// examineDefault adds the default limit of a limiter.
+func (q request) examineDefault(ctx context.Context, t *target, name string) error {
+	resp, err := q.console.inner.Read(ctx, q.console.inner.Space().Limiter(name).Default)
+	if err != nil {
+		return err
+	}
+	var now record.Limit
+	stored := false
+	if len(resp.Kvs) > 0 {
+		now, stored = record.DecodeLimit(resp.Kvs[0].Value)
+	}
+	t.limit("Default limit now", int(now.Limit), stored)
+	list, _, err := look(q, "default/"+name, func(state *fleet.State) keyList {
+		return keysOf(subject{kind: concurrency.KindLimiter, name: name}, state.Limiters[name])
+	})
+	t.say("Keys in use", strconv.Itoa(list.InUse))
+	t.say("Used, by all keys", strconv.FormatInt(list.Used, 10))
+	t.say("Waiting at their key", strconv.Itoa(list.Waiting))
 	return err
 }
 
 // examineRequest adds the owner of a request, its note, and since when it holds or waits.
 func (q request) examineRequest(ctx context.Context, t *target, s subject, token string) error {
-	of, err := q.console.of(s)
+	st, read, err := q.statusOf(ctx, s)
 	if err != nil {
 		return err
 	}
-	st, err := of.Status(ctx, concurrency.CheckLeases())
-	if err != nil {
-		return err
-	}
+	t.quality = read
 	is := func(r concurrency.Request) bool { return strconv.FormatInt(r.Token, 10) == token }
 	requests, i := st.Holders, slices.IndexFunc(st.Holders, is)
 	if t.waits = i < 0; t.waits {
@@ -114,6 +172,7 @@ func (q request) examineRequest(ctx context.Context, t *target, s subject, token
 		return notFound{fmt.Errorf("%s has no request with token %s: it has ended", s, token)}
 	}
 	r := requests[i]
+	t.see(t.waits)
 	t.say("Process", r.Owner)
 	t.say("ID", r.ID)
 	t.say("Note", r.Note)
@@ -139,12 +198,12 @@ func (q request) examineRequest(ctx context.Context, t *target, s subject, token
 }
 
 // examineRecord adds the request that the record is of, and its latest attempt.
-func (q request) examineRecord(ctx context.Context, t *target, store string, ref idempotency.Ref) error {
+func (q request) examineRecord(ctx context.Context, t *target, store string, o order) error {
 	st, err := q.console.store(store)
 	if err != nil {
 		return err
 	}
-	r, _, err := st.Get(ctx, ref)
+	r, _, err := st.Get(ctx, idempotency.Ref(o.Target))
 	switch {
 	case errors.Is(err, idempotency.ErrNotFound):
 		return notFound{err}
@@ -153,7 +212,11 @@ func (q request) examineRecord(ctx context.Context, t *target, store string, ref
 	case err != nil && !errors.Is(err, idempotency.ErrUnreadable): // whose record is there
 		return err
 	}
+	if o.Verb == Delete && r.State == idempotency.InProgress {
+		return changed{fmt.Errorf("delete record %s in store %q: %w; a record can be deleted after its attempt has ended", r.Ref, store, idempotency.ErrInProgress)}
+	}
 	t.revision = r.Revision
+	t.see(r.State, r.Attempt, r.Revision)
 	t.say("Reference", string(r.Ref))
 	t.say("State", r.State.String())
 	t.say("Operation", r.Op)
@@ -166,8 +229,12 @@ func (q request) examineRecord(ctx context.Context, t *target, store string, ref
 	return nil
 }
 
-// examineJob adds what the job does, and which process has the run that is unlocked.
-func (q request) examineJob(t *target, name, token string) error {
+// examineJob adds what the job does, its pause, and which process has the run that is unlocked.
+func (q request) examineJob(ctx context.Context, t *target, name string, o order) error {
+	resp, err := q.console.inner.Read(ctx, q.console.inner.Space().Job(name).Pause())
+	if err != nil {
+		return err
+	}
 	type jobNow struct {
 		state string
 		runs  []runRow
@@ -179,11 +246,27 @@ func (q request) examineJob(t *target, name, token string) error {
 		return now
 	})
 	t.say("Job", now.state)
+	t.pause(resp.Kvs, o.Verb)
 	for _, run := range now.runs {
-		if run.Token != 0 && strconv.FormatInt(run.Token, 10) == token {
+		if run.Token != 0 && strconv.FormatInt(run.Token, 10) == o.Target {
 			t.say("Process", run.Owner)
 			t.since("Started", run.Start)
 		}
 	}
 	return err
+}
+
+// pause adds the stored pause of a job, on which all actions but Unlock depend: that ends the run with its token.
+func (t *target) pause(stored []*mvccpb.KeyValue, v Verb) {
+	var revision int64
+	for _, kv := range stored {
+		p, _ := record.DecodePause(kv.Value)
+		t.say("Paused by", p.By)
+		t.say("Reason of the pause", p.Reason)
+		t.since("Paused since", when(p.AtMS))
+		revision = kv.ModRevision
+	}
+	if v != Unlock {
+		t.see(revision)
+	}
 }

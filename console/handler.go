@@ -215,6 +215,7 @@ func status(err error) int {
 	var missing notFound
 	var bad badRequest
 	var no forbidden
+	var other changed
 	var huge *http.MaxBytesError
 	switch {
 	case errors.As(err, &huge):
@@ -225,6 +226,8 @@ func status(err error) int {
 		return http.StatusRequestTimeout
 	case errors.As(err, &no):
 		return http.StatusForbidden
+	case errors.As(err, &other):
+		return http.StatusConflict
 	case errors.As(err, &missing):
 		return http.StatusNotFound
 	case errors.As(err, &bad), errors.Is(err, concurrency.ErrInvalid):

@@ -28,11 +28,12 @@ type Options struct {
 	Authorize func(*http.Request, Action) error
 
 	// Actor returns the name of the operator who makes a request, for the log and for the reasons that
-	// etcd stores. It is called for actions that Authorize refuses, too. Defaults to the address of the client.
+	// etcd stores. It is called for actions that are refused, too. Defaults to the address of the client.
 	Actor func(*http.Request) string
 
 	// Logger receives each action, as information, and each failure and each action that is refused, as a
-	// warning: of those that are refused, ten in a second at most. Defaults to no logging.
+	// warning: of those that are refused, ten in a second at most. An action whose form was not read, as of a
+	// request for a host that is not in Hosts, is logged without its name and the operator. Defaults to no logging.
 	Logger *zap.Logger
 
 	// MaxViewers bounds the requests that are answered at the same time; more of them get the status

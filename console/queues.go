@@ -181,13 +181,7 @@ func readQueue(q request) (any, quality, error) {
 			return p, st, nil
 		}
 	}
-	state, st, err := read(q, "queue/"+s.String(), func(ctx context.Context) (concurrency.Status, error) {
-		of, err := q.console.of(s)
-		if err != nil {
-			return concurrency.Status{}, err
-		}
-		return of.Status(ctx, concurrency.CheckLeases())
-	})
+	state, st, err := q.statusOf(q.Context(), s)
 	if err != nil && q.Context().Err() == nil {
 		state, st, err = q.seen(s, err)
 	}

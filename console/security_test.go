@@ -79,6 +79,24 @@ func TestAuthorize(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, s.post(url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "value": {"2"}}, user).StatusCode)
 }
 
+// A form that is filled in wrongly is shown again to a viewer that may read it.
+func TestMistakesShowNothingUnread(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: func(_ *http.Request, a console.Action) error {
+		if a.Verb == console.Read && a.Name == "semaphore/charge" {
+			return errors.New("not for you")
+		}
+		return nil
+	}})
+	p := s.acquire(s.semaphore("web-7", "charge", 1), concurrency.Note("secret note"))
+	form := evicting(p)
+	form.Set("confirm", "x")
+	a := s.post(form)
+	require.Equal(t, http.StatusForbidden, a.StatusCode)
+	require.NotContains(t, a.body, "secret note")
+	require.NoError(t, p.Err())
+}
+
 // A request that another site has caused, or that has no sign of where it comes from, changes nothing;
 // nor does one for a host that is not the console's, which is how DNS rebinding looks.
 func TestOtherSites(t *testing.T) {

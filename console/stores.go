@@ -168,7 +168,6 @@ func readStore(q request) (any, quality, error) {
 	if !slices.Contains(shownStates, state) {
 		state = shownStates[0]
 	}
-	page := q.page("page")
 	of, st, err := look(q, fmt.Sprintf("store/%d/%s", state, name), func(s *fleet.State) *storeState { return storeOf(s, name, state) })
 	if err != nil {
 		return nil, st, err
@@ -176,7 +175,7 @@ func readStore(q request) (any, quality, error) {
 	refs, place := paged(q, of.sorted(), "page")
 	var found []idempotency.Record
 	if len(refs) > 0 {
-		found, st, err = read(q, fmt.Sprintf("records/%d/%d/%s", state, page, name), func(ctx context.Context) ([]idempotency.Record, error) {
+		found, st, err = read(q, fmt.Sprintf("records/%d/%d/%s", state, place.From, name), func(ctx context.Context) ([]idempotency.Record, error) {
 			return q.console.records(ctx, name, state, refs)
 		})
 		if err != nil {
