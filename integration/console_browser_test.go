@@ -314,7 +314,7 @@ func TestConsoleInABrowser(t *testing.T) {
 
 	// Actions, with the keyboard alone after the first link.
 	b.open("queue?name=semaphore/charge")
-	b.do(chromedp.Focus(fmt.Sprintf(`a[href*="do=evict"][href*="target=%d"]`, second.Token())), chromedp.KeyEvent("\r"), chromedp.WaitVisible("form"))
+	b.do(chromedp.Focus(fmt.Sprintf(`a[href*="do=evict"][href*="target=%d"]`, second.Token())), chromedp.KeyEvent("\r"), chromedp.WaitVisible("form", chromedp.ByQuery))
 	b.do(chromedp.SendKeys("input[name=reason]", "stuck"), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r"), chromedp.WaitVisible(".done"))
 	b.shows("The request has ended.")
 	<-second.Lost()
@@ -332,7 +332,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	} {
 		page, verb, _ := strings.Cut(c.link, "|")
 		b.open(page)
-		b.do(chromedp.Click(fmt.Sprintf(`a[href*="do=%s"]`, verb)), chromedp.WaitVisible("form"))
+		b.do(chromedp.Click(fmt.Sprintf(`a[href*="do=%s"]`, verb)), chromedp.WaitVisible("form", chromedp.ByQuery))
 		for field := range strings.SplitSeq(c.fields, "&") {
 			if name, value, ok := strings.Cut(field, "="); ok {
 				b.do(chromedp.SetValue("form [name="+name+"]", value))
