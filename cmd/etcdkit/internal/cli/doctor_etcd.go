@@ -198,6 +198,9 @@ func (d *doctor) majority(ctx context.Context) []finding {
 // auth reports whether users are checked.
 func (d *doctor) auth(ctx context.Context) []finding {
 	st, err := d.client.AuthStatus(ctx)
+	if err == nil && st.Enabled { // etcd 3.7 answers that without a user, too
+		_, err = d.client.Get(ctx, d.app.etcd.prefix, clientv3.WithCountOnly())
+	}
 	code, _ := classify(err)
 	switch {
 	case noUser(err):
