@@ -25,6 +25,20 @@ import (
 // asFront has the test binary be a front process.
 const asFront = "ETCDKIT_TEST_FRONT"
 
+// counting has the test binary write each SIGINT and SIGUSR1, until SIGTERM. A shell can lose one that comes between
+// two of its commands.
+const counting = "ETCDKIT_TEST_COUNTING"
+
+func count() {
+	signals := make(chan os.Signal, 10)
+	signal.Notify(signals, unix.SIGINT, unix.SIGUSR1, unix.SIGTERM)
+	time.Sleep(5 * together) // a signal soon after the start of a command may reach it twice
+	fmt.Println(os.Getpid())
+	for s := <-signals; s != unix.SIGTERM; s = <-signals {
+		fmt.Println(s)
+	}
+}
+
 // headless has the test binary be a process whose main thread has ended, until SIGTERM.
 const headless = "ETCDKIT_TEST_HEADLESS"
 
@@ -44,6 +58,9 @@ func TestMain(m *testing.M) {
 	case os.Getenv(asFront) != "":
 		_ = os.Unsetenv(asFront)
 		os.Exit(frontMain())
+	case os.Getenv(counting) != "":
+		count()
+		os.Exit(0)
 	case os.Getenv(headless) != "":
 		terms := make(chan os.Signal, 1)
 		signal.Notify(terms, syscall.SIGTERM)

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -56,20 +57,19 @@ func TestRelay(t *testing.T) {
 // A signal to the process group reaches the command once, and one that has a group of its own too.
 func TestSignalToTheGroup(t *testing.T) {
 	t.Parallel()
-	const counts = `trap 'echo int' INT; trap 'echo usr' USR1; trap 'exit 0' TERM; sleep 0.5; echo $$; while :; do sleep 0.02; done`
-	for name, args := range map[string][]string{
-		"in it":     {"bash", "-c", `exec 7>"$ALIVE"; ` + counts},
-		"not in it": {"setsid", "bash", "-c", `exec 7>"$ALIVE"; ` + counts},
-	} {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	in := append(sh(counting+`=1 exec "$0"`), self)
+	for name, args := range map[string][]string{"in it": in, "not in it": append([]string{"setsid"}, in...)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := run{until: time.Hour, group: true, args: args}.start(t)
 			f.number()
 			for range 3 {
 				require.NoError(t, syscall.Kill(-f.cmd.Process.Pid, unix.SIGINT))
-				require.Equal(t, "int", f.line())
+				require.Equal(t, unix.SIGINT.String(), f.line())
 				require.NoError(t, f.cmd.Process.Signal(unix.SIGUSR1))
-				require.Equal(t, "usr", f.line(), "and not a second SIGINT")
+				require.Equal(t, unix.SIGUSR1.String(), f.line(), "and not a second SIGINT")
 			}
 			require.NoError(t, f.cmd.Process.Signal(unix.SIGTERM))
 			f.dead(soon)
