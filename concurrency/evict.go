@@ -150,14 +150,22 @@ func doing(n record.Notice) string {
 	return "evict"
 }
 
-func (q *sessionQueue) endID(ctx context.Context, id string, n record.Notice) error {
+// endID ends the request with an ID, and only the one with this token, if that is not nil.
+func (q *sessionQueue) endID(ctx context.Context, id string, only *int64, n record.Notice) error {
 	if err := keyspace.CheckID(id); err != nil {
 		return q.failed(doing(n), invalid("the ID %w", err))
 	}
-	return q.evictFound(ctx, fmt.Sprintf("ID %q", id), func(ctx context.Context) (owner, bool, error) { return q.ownerOf(ctx, id) }, n)
+	return q.evictFound(ctx, fmt.Sprintf("ID %q", id), func(ctx context.Context) (owner, bool, error) {
+		o, live, err := q.ownerOf(ctx, id)
+		if only == nil || err != nil || !live {
+			return o, live, err
+		}
+		named, live, err := q.withToken(ctx, *only)
+		return o, live && named.Key == o.Key && named.Create == o.Create, err
+	}, n)
 }
 
-// releaseID is endID for a release, of one request with this ID alone if the options say so.
+// releaseID ends a request by its ID as released.
 func (q *sessionQueue) releaseID(ctx context.Context, id string, opts []ReleaseOption) error {
 	var r releasing
 	for i, o := range opts {
@@ -166,17 +174,7 @@ func (q *sessionQueue) releaseID(ctx context.Context, id string, opts []ReleaseO
 		}
 		o(&r)
 	}
-	if err := keyspace.CheckID(id); err != nil {
-		return q.failed("release", invalid("the ID %w", err))
-	}
-	return q.evictFound(ctx, fmt.Sprintf("ID %q", id), func(ctx context.Context) (owner, bool, error) {
-		o, live, err := q.ownerOf(ctx, id)
-		if r.only == nil || err != nil || !live {
-			return o, live, err
-		}
-		named, live, err := q.withToken(ctx, *r.only)
-		return o, live && named.Key == o.Key && named.Create == o.Create, err
-	}, record.Notice{Cause: record.CauseReleased})
+	return q.endID(ctx, id, r.only, record.Notice{Cause: record.CauseReleased})
 }
 
 func (q *sessionQueue) endToken(ctx context.Context, token int64, n record.Notice) error {

@@ -85,7 +85,7 @@ func (m *Mutex) Watch(ctx context.Context) iter.Seq2[Status, error] { return m.q
 // Evict ends the request with this ID, whether it holds the mutex or waits, as
 // Semaphore.Evict does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
 func (m *Mutex) Evict(ctx context.Context, id, reason string) error {
-	return m.queue.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return m.queue.endID(ctx, id, nil, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
 
 // ReleaseID unlocks on behalf of the request with this ID, as Semaphore.ReleaseID

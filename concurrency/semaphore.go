@@ -346,7 +346,7 @@ func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] {
 // one of etcd's; after the last two the request may be gone or not. It does not work while
 // etcd is out of space.
 func (s *Semaphore) Evict(ctx context.Context, id, reason string) error {
-	return s.queue.endID(ctx, id, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return s.queue.endID(ctx, id, nil, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
 
 // EvictToken is Evict for the request with this token, as Status shows it. It returns

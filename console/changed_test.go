@@ -122,7 +122,7 @@ func TestChangedTargetsStay(t *testing.T) {
 			}
 		}
 		require.Equal(t, before, after, "%s %s", c.do, c.name)
-		if c.do != "trigger" { // which nobody would run
+		if c.do != "trigger" { // of a job that is paused by then
 			s.followed(s.post(s.form(c.do, c.name, c.target, c.more...)))
 		}
 	}

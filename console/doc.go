@@ -18,10 +18,10 @@
 // All viewers share one watch of the namespace, and each page is made of it at most once a second. What the
 // watch does not have (the remaining time of leases on the page of a queue and on that of its actions, the records
 // of a store, the members of etcd) is read at most once a second, and for at most a tenth of the time, however many
-// look at it; after a failure, again after a second. The page of an action on a job, on a record or on a default
-// limit reads one key for each request. Each action reads its target, and has each page read again.
-// A minute after the last viewer nothing is followed, read or kept, but for the schedlock.Locker of the first action
-// on a job, which lives as long as the session.
+// look at it; after a failure, or findings of the doctor, again after a second. The page of an action on a job, on a
+// record or on a default limit reads one key for each request. Each action reads its target, and has each page read
+// again. A minute after the last viewer nothing is followed, read or kept, but for the schedlock.Locker of the first
+// action on a job, which lives as long as the session.
 //
 // While etcd does not answer, a page shows what was read last, and since when that is not confirmed.
 //

@@ -114,11 +114,11 @@ func (q request) examineLimit(ctx context.Context, t *target, s subject, of stri
 	if _, err := q.console.limited(s); err != nil {
 		return err
 	}
-	st, read, err := q.statusOf(ctx, s)
+	st, how, err := q.statusOf(ctx, s)
 	if err != nil {
 		return err
 	}
-	t.quality = read
+	t.quality = how
 	t.limit("Limit now", st.Limit, st.Stored)
 	t.say("Used", strconv.Itoa(st.Used))
 	t.say("Waiting", strconv.Itoa(len(st.Waiters)))
@@ -158,11 +158,11 @@ func (q request) examineDefault(ctx context.Context, t *target, name string) err
 
 // examineRequest adds the owner of a request, its note, and since when it holds or waits.
 func (q request) examineRequest(ctx context.Context, t *target, s subject, token string) error {
-	st, read, err := q.statusOf(ctx, s)
+	st, how, err := q.statusOf(ctx, s)
 	if err != nil {
 		return err
 	}
-	t.quality = read
+	t.quality = how
 	is := func(r concurrency.Request) bool { return strconv.FormatInt(r.Token, 10) == token }
 	requests, i := st.Holders, slices.IndexFunc(st.Holders, is)
 	if t.waits = i < 0; t.waits {

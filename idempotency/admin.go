@@ -228,14 +228,13 @@ func HasFailed(failure string) Resolution {
 // kept.
 func NotDone() Resolution { return Resolution{state: record.AttemptReleased} }
 
-// Resolve records the outcome of a request in state Unknown. It is kept for RetainUnknown of the store
-// that has begun the request, which no Retain of that exceeds; so an operator's store needs no options
-// of the service's but its Codec. Another attempt can be lost between the look at the record and the call:
-// pass OnlyRevision. Resolve returns ErrInProgress, as an
-// *InProgressError, if an attempt is in progress; ErrConflict if the request is in another state, or
-// changes meanwhile; ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than 128 KiB,
-// ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two the outcome may be
-// recorded or not.
+// Resolve records the outcome of a request in state Unknown. The outcome is kept for RetainUnknown of
+// the store that has begun the request, which is no shorter than any Retain there; so an operator's
+// store needs no option of the service's but its Codec. Another attempt can be lost between the look at
+// the record and the call: pass OnlyRevision. Resolve returns ErrInProgress, as an *InProgressError, if
+// an attempt is in progress; ErrConflict if the request is in another state, or changes meanwhile;
+// ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than 128 KiB, ErrUnreadable, ErrClosed,
+// ctx's error or one of etcd's; after the last two the outcome may be recorded or not.
 func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution, opts ...ChangeOption) error {
 	return s.about(ctx, "resolve record "+string(ref), s.resolve(ctx, ref, what, opts))
 }
@@ -287,7 +286,7 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []Ch
 }
 
 // keptUnknown returns for how long the store that has begun a request keeps it with an unknown outcome, which is no
-// shorter than its Retain: the lease of the record shows it. It returns 0 if that has expired: then there is no record either.
+// shorter than its Retain: the lease of the record shows it. It returns 0 if that has expired, and the record with it.
 func (s *Store) keptUnknown(ctx context.Context, st state) (time.Duration, error) {
 	call, done := commit.Call(ctx)
 	defer done()

@@ -199,7 +199,9 @@ func (d *doctor) majority(ctx context.Context) []finding {
 func (d *doctor) auth(ctx context.Context) []finding {
 	st, err := d.client.AuthStatus(ctx)
 	if err == nil && st.Enabled { // etcd 3.7 answers that without a user, too
-		_, err = d.client.Get(ctx, d.app.etcd.prefix, clientv3.WithCountOnly())
+		if _, denied := d.client.Get(ctx, "etcdkit", clientv3.WithCountOnly()); noUser(denied) {
+			err = denied
+		}
 	}
 	code, _ := classify(err)
 	switch {
