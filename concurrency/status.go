@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Status is the state of a semaphore, mutex or election at one revision of etcd.
@@ -45,9 +46,9 @@ type Request struct {
 	// WaitsFor says, of a waiter at the key of a KeyedLimiter with a total, at which level it waits.
 	WaitsFor Level
 	Lease    clientv3.LeaseID
-	// Requested is when the request was made, by the clock of the machine that made it. The
-	// time of the grant is not stored, because a waiter that is admitted writes nothing:
-	// Watch shows it.
+	// Requested is when the request was made, by the clock of the machine that made it; zero if what is
+	// stored is no time of the years 1 to 9998. The time of the grant is not stored, because a waiter
+	// that is admitted writes nothing: Watch shows it.
 	Requested time.Time
 	// MaxHold is the option MaxHold of the call, in whole milliseconds. It is 0 without the option,
 	// with the SemaphoreOptions Keep or Handover, by which a request serves several calls, and if the
@@ -78,10 +79,10 @@ type statusRead struct{ leases bool }
 func CheckLeases() StatusOption { return func(r *statusRead) { r.leases = true } }
 
 func describe(r mirror.Request) Request {
-	record := r.Record()
+	of := r.Record()
 	return Request{
-		Token: r.Create, ID: record.ID, Owner: record.Owner, Note: record.Note,
-		Weight: int(r.Weight), MaxHold: record.MaxHold(), Lease: clientv3.LeaseID(r.Slot.Lease), Requested: time.UnixMilli(record.AtMS),
+		Token: r.Create, ID: of.ID, Owner: of.Owner, Note: of.Note,
+		Weight: int(r.Weight), MaxHold: of.MaxHold(), Lease: clientv3.LeaseID(r.Slot.Lease), Requested: record.Time(of.AtMS),
 	}
 }
 

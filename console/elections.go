@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // electionRow is an election.
@@ -44,7 +45,7 @@ func electionsOf(s *fleet.State) (rows []electionRow) {
 		}
 		row := electionRow{Name: id.Name, Candidates: of.Now.Waiting}
 		if holders, _ := of.Requests(0, 1); len(holders) > 0 {
-			row.Leader, row.Note, row.Since = holders[0].Owner, holders[0].Note, when(holders[0].Since)
+			row.Leader, row.Note, row.Since = holders[0].Owner, holders[0].Note, record.Time(holders[0].Since)
 		}
 		rows = append(rows, row)
 	}

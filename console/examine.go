@@ -48,7 +48,7 @@ func (t *target) say(label, text string) {
 
 // since adds a time that has passed, if it is known.
 func (t *target) since(label string, at time.Time) {
-	if at = shown(at); !at.IsZero() {
+	if !at.IsZero() {
 		t.facts = append(t.facts, fact{Label: label, Since: at})
 	}
 }
@@ -180,7 +180,7 @@ func (q request) examineRequest(ctx context.Context, t *target, s subject, token
 	switch {
 	case !t.waits:
 		held, _, _ := look(q, "held/"+s.String(), func(state *fleet.State) map[int64]int64 { return heldSince(s, state) })
-		since := when(held[r.Token])
+		since := record.Time(held[r.Token])
 		if since.IsZero() {
 			since = r.Requested // which bounds the time of the grant
 		}
@@ -191,7 +191,7 @@ func (q request) examineRequest(ctx context.Context, t *target, s subject, token
 		t.since("Waits since", r.Requested)
 	}
 	t.since("Renewed", r.Renewed.Truncate(time.Second))
-	if by := shown(r.ExpiresBy); !by.IsZero() {
+	if by := r.ExpiresBy; !by.IsZero() {
 		t.facts = append(t.facts, fact{Label: "Free at the latest, if its process is dead", At: by})
 	}
 	return nil
@@ -263,7 +263,7 @@ func (t *target) pause(stored []*mvccpb.KeyValue, v Verb) {
 		p, _ := record.DecodePause(kv.Value)
 		t.say("Paused by", p.By)
 		t.say("Reason of the pause", p.Reason)
-		t.since("Paused since", when(p.AtMS))
+		t.since("Paused since", record.Time(p.AtMS))
 		revision = kv.ModRevision
 	}
 	if v != Unlock {

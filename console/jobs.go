@@ -98,7 +98,7 @@ func overdueSince(j *fleet.Job, now time.Time) time.Time {
 	if j.Paused || j.Running() || j.Cooling {
 		return time.Time{}
 	}
-	return ticks.Unstarted(when(j.History().Next), now)
+	return ticks.Unstarted(record.Time(j.History().Next), now)
 }
 
 // nextOf returns fire times that have not come and have no record, if the job has a period and is not paused.
@@ -113,7 +113,7 @@ func nextOf(j *fleet.Job, n int) (next []time.Time) {
 		}
 	}
 	for range n {
-		if after = shown(ticks.Next(j.Period, after)); after.IsZero() {
+		if after = record.Time(ticks.Next(j.Period, after).UnixMilli()); after.IsZero() {
 			break
 		}
 		next = append(next, after)
@@ -141,8 +141,8 @@ func runsOf(j *fleet.Job) (rows []runRow) {
 			continue
 		}
 		row := runRow{
-			Tick: shown(time.UnixMilli(tick)), State: run.State, Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt,
-			Start: when(r.StartMS), end: when(r.EndMS), Took: "–",
+			Tick: record.Time(tick), State: run.State, Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt,
+			Start: record.Time(r.StartMS), end: record.Time(r.EndMS), Took: "–",
 		}
 		switch {
 		case j.Lost(run):
@@ -171,7 +171,7 @@ func withSkipped(rows []runRow, period time.Duration) (out []runRow) {
 		if no.Count == 0 {
 			continue
 		}
-		row := runRow{Tick: shown(no.First), State: "skipped", Error: no.Why, Skipped: true, Took: "–"}
+		row := runRow{Tick: no.First, State: "skipped", Error: no.Why, Skipped: true, Took: "–"}
 		if no.Count > 1 {
 			row.State = fmt.Sprintf("skipped, %d ticks", no.Count)
 		}
@@ -183,7 +183,7 @@ func withSkipped(rows []runRow, period time.Duration) (out []runRow) {
 // skippedSince is the row of the ticks since the latest record that no process has started.
 func skippedSince(latest runRow, period time.Duration, since, now time.Time) runRow {
 	no := ticks.Between(period, since.Add(-period), latest.end, now)
-	row := runRow{Tick: shown(no.First), State: "skipped", Error: "no process has started the job since", Skipped: true, Bad: true, Took: "–"}
+	row := runRow{Tick: no.First, State: "skipped", Error: "no process has started the job since", Skipped: true, Bad: true, Took: "–"}
 	if no.Count > 1 {
 		row.State = fmt.Sprintf("skipped, %d ticks", no.Count)
 	}
@@ -275,7 +275,7 @@ func readJob(q request) (any, quality, error) {
 			v.runs = append([]runRow{skippedSince(runs[0], j.Period, v.Overdue, time.Now())}, v.runs...)
 		}
 		if pause := j.Pause; j.Paused {
-			v.Paused, v.PausedSince = &pause, when(pause.AtMS)
+			v.Paused, v.PausedSince = &pause, record.Time(pause.AtMS)
 		}
 		return v
 	})

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // queueRow is a queue in the overview.
@@ -100,9 +100,7 @@ func busiest(s *fleet.State) (out busy) {
 		}
 		out.rows = append(out.rows, row)
 	}
-	slices.SortFunc(out.rows, func(a, b queueRow) int {
-		return cmp.Or(last(a.Election)-last(b.Election), compareAges(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(out.rows, func(a, b queueRow) int { return a.rank().Compare(b.rank()) })
 	for _, r := range out.rows {
 		n.Foreign += r.Foreign
 		n.Overdue += r.Overdue
@@ -156,16 +154,12 @@ func rowOfQueue(id fleet.QueueID, of *fleet.Queue) queueRow {
 	return row
 }
 
-// last sorts what is so behind the others.
-func last(so bool) int {
-	if so {
-		return 1
-	}
-	return 0
+func (r queueRow) rank() fleet.Rank {
+	return fleet.Rank{Election: r.Election, OldestWait: r.OldestWait, Used: r.Used, Name: r.Name}
 }
 
 func (r *queueRow) fill(n fleet.Summary) {
-	r.Read, r.Used, r.Waiting, r.OldestWait, r.OldestHold = true, n.Used, n.Waiting, when(n.OldestWait), when(n.OldestHold)
+	r.Read, r.Used, r.Waiting, r.OldestWait, r.OldestHold = true, n.Used, n.Waiting, record.Time(n.OldestWait), record.Time(n.OldestHold)
 	if n.Known {
 		r.Limit, r.Paused = strconv.FormatInt(n.Limit, 10), n.Limit == 0
 	}
@@ -185,8 +179,8 @@ func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Su
 		row.Limit += " per key"
 	}
 	if total := of.Total; total != nil {
-		row.Used, row.Waiting, row.OldestHold = total.Now.Used, row.Waiting+total.Now.Waiting, when(total.Now.OldestHold)
-		if at := when(total.Now.OldestWait); compareAges(at, row.OldestWait) < 0 {
+		row.Used, row.Waiting, row.OldestHold = total.Now.Used, row.Waiting+total.Now.Waiting, record.Time(total.Now.OldestHold)
+		if at := record.Time(total.Now.OldestWait); fleet.CompareAges(at, row.OldestWait) < 0 {
 			row.OldestWait = at
 		}
 		if total.Now.Known {
@@ -196,36 +190,6 @@ func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Su
 		row.Full = row.Full || total.Now.Full
 	}
 	return row, sum
-}
-
-// when returns a stored time.
-func when(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return shown(time.UnixMilli(ms))
-}
-
-// shown returns a time that a page can show, or zero outside of the years 1 to 9999: any program may store any number,
-// and JSON, which the tag of a page is made of, has no such years.
-func shown(t time.Time) time.Time {
-	if year := t.Year(); year < 1 || year > 9999 {
-		return time.Time{}
-	}
-	return t
-}
-
-// compareAges sorts earlier times first, and those that are not known last.
-func compareAges(a, b time.Time) int {
-	switch {
-	case a.IsZero() && b.IsZero():
-		return 0
-	case a.IsZero():
-		return 1
-	case b.IsZero():
-		return -1
-	}
-	return a.Compare(b)
 }
 
 // mostNamespaces bounds how many other namespaces are named.

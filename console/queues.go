@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // subject is a queue, as KIND/NAME or limiter/NAME/KEY.
@@ -96,7 +97,7 @@ type requestRow struct {
 func rowOf(r concurrency.Request) requestRow {
 	return requestRow{
 		Owner: r.Owner, ID: r.ID, Note: r.Note, ForTotal: r.WaitsFor == concurrency.LevelTotal, Weight: r.Weight, Token: strconv.FormatInt(r.Token, 10),
-		Requested: shown(r.Requested), Renewed: shown(r.Renewed.Truncate(time.Second)), ExpiresBy: shown(r.ExpiresBy.Truncate(time.Second)),
+		Requested: r.Requested, Renewed: r.Renewed.Truncate(time.Second), ExpiresBy: r.ExpiresBy.Truncate(time.Second),
 	}
 }
 
@@ -240,7 +241,7 @@ func statusOf(of *fleet.Queue) *concurrency.Status {
 func requestsOf(all []fleet.Request) (out []concurrency.Request) {
 	for _, r := range all {
 		out = append(out, concurrency.Request{
-			Token: r.Token, Owner: r.Owner, ID: r.ID, Note: r.Note, Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Lease), Requested: when(r.Requested),
+			Token: r.Token, Owner: r.Owner, ID: r.ID, Note: r.Note, Weight: int(r.Weight), Lease: clientv3.LeaseID(r.Lease), Requested: record.Time(r.Requested),
 		})
 	}
 	return out
@@ -267,7 +268,7 @@ func heldSince(s subject, state *fleet.State) map[int64]int64 {
 func (p *queuePage) fill(q request, st concurrency.Status, held map[int64]int64) {
 	holder := func(r concurrency.Request) requestRow {
 		row := rowOf(r)
-		if row.Held = when(held[r.Token]); row.Held.IsZero() {
+		if row.Held = record.Time(held[r.Token]); row.Held.IsZero() {
 			row.Held = row.Requested
 		}
 		return row
@@ -313,7 +314,7 @@ func keysOf(s subject, of *fleet.Limiter) (out keyList) {
 		out.Default = strconv.FormatInt(of.Base.Limit.Limit, 10)
 	}
 	for key, l := range of.Keys {
-		row := keyRow{Name: subject{s.kind, s.name, key}.String(), Key: key, Own: l.Own(), Limit: "–", Used: l.Now.Used, Waiting: l.Now.Waiting, OldestWait: when(l.Now.OldestWait)}
+		row := keyRow{Name: subject{s.kind, s.name, key}.String(), Key: key, Own: l.Own(), Limit: "–", Used: l.Now.Used, Waiting: l.Now.Waiting, OldestWait: record.Time(l.Now.OldestWait)}
 		if l.Now.Known {
 			row.Limit = strconv.FormatInt(l.Now.Limit, 10)
 		}

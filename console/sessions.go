@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // sessionRow is a live session.
@@ -41,13 +42,15 @@ func readSessions(q request) (any, quality, error) {
 // sessionsOf returns the live sessions, the oldest first.
 func sessionsOf(s *fleet.State) (rows []sessionRow) {
 	for lease, of := range s.Sessions {
-		row := sessionRow{Owner: of.Owner, Lease: lease, Since: when(of.Since)}
+		row := sessionRow{Owner: of.Owner, Lease: lease, Since: record.Time(of.Since)}
 		if ms, ok := s.Lead(lease); ok {
 			row.Clock = skew(time.Duration(ms) * time.Millisecond)
 		}
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b sessionRow) int { return cmp.Or(compareAges(a.Since, b.Since), cmp.Compare(a.Lease, b.Lease)) })
+	slices.SortFunc(rows, func(a, b sessionRow) int {
+		return cmp.Or(fleet.CompareAges(a.Since, b.Since), cmp.Compare(a.Lease, b.Lease))
+	})
 	return rows
 }
 

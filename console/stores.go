@@ -189,7 +189,7 @@ func readStore(q request) (any, quality, error) {
 	for _, r := range found {
 		p.Records = append(p.Records, recordRow{
 			Ref: string(r.Ref), State: r.State.String(), Op: r.Op, Scope: r.Scope, Owner: r.Owner, Failure: r.Failure, Attempt: r.Attempt,
-			Started: shown(r.Started), Ended: shown(r.Ended), Bad: wants(r.State),
+			Started: r.Started, Ended: r.Ended, Bad: wants(r.State),
 			Unknown: r.State == idempotency.Unknown, Deletable: r.State != idempotency.InProgress,
 		})
 	}

@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"iter"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -202,12 +201,7 @@ func describe(e keyspace.Entry, st state) Record {
 	out.Scope, out.Op, out.Attempt, out.Token, out.Owner = r.Scope, r.Op, r.Number, r.Token, r.Owner
 	out.Failure, out.Bytes, out.Omitted = r.Error, r.Size, r.Omitted
 	out.Refuse, out.Resolved = r.Refuse, r.By
-	if r.StartMS != 0 {
-		out.Started = time.UnixMilli(r.StartMS)
-	}
-	if r.EndMS != 0 {
-		out.Ended = time.UnixMilli(r.EndMS)
-	}
+	out.Started, out.Ended = record.Time(r.StartMS), record.Time(r.EndMS)
 	switch {
 	case r.State == record.AttemptDone:
 		out.State = Done

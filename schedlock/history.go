@@ -38,10 +38,10 @@ type Record struct {
 	Tick    time.Time
 	State   State
 	Attempt int
-	Token   int64  // the run's fencing token while it is active, otherwise 0
-	Owner   string // the process that started it
-	Start   time.Time
-	End     time.Time // zero if none is recorded
+	Token   int64     // the run's fencing token while it is active, otherwise 0
+	Owner   string    // the process that started it
+	Start   time.Time // zero if none is recorded, as of End, or none of the years 1 to 9998
+	End     time.Time
 	// Error is the text of the function's error, cut to 1024 bytes, or the reason of Unlock.
 	Error string
 	By    string // the process that unlocked it
@@ -108,12 +108,9 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 	if !ok || !readable {
 		return Record{}, false
 	}
-	out := Record{Job: j.name, Tick: tick, Attempt: r.Attempt, Owner: r.Owner, Start: time.UnixMilli(r.StartMS), Error: r.Error, By: r.By, State: State(r.State)}
-	if r.EndMS != 0 {
-		out.End = time.UnixMilli(r.EndMS)
-	}
+	out := Record{Job: j.name, Tick: tick, Attempt: r.Attempt, Owner: r.Owner, Start: record.Time(r.StartMS), End: record.Time(r.EndMS), Error: r.Error, By: r.By, State: State(r.State)}
 	if ended, ok := j.open[kv.ModRevision]; ok && r.State == record.RunRunning {
-		out.State, out.End, out.Error = RunUnconfirmed, time.UnixMilli(ended.EndMS), ended.Error
+		out.State, out.End, out.Error = RunUnconfirmed, record.Time(ended.EndMS), ended.Error
 	} else if r.State == record.RunRunning && tokenOf(lock) != kv.ModRevision {
 		out.State = RunLost
 	}
@@ -152,7 +149,7 @@ func pauseOf(kvs []*mvccpb.KeyValue) *Pause {
 	if !ok {
 		return &Pause{}
 	}
-	return &Pause{By: p.By, Reason: p.Reason, Since: time.UnixMilli(p.AtMS)}
+	return &Pause{By: p.By, Reason: p.Reason, Since: record.Time(p.AtMS)}
 }
 
 // Status returns the state of a job. It returns the errors of History, ErrUnknownJob among them.

@@ -3,6 +3,8 @@ package schedlock
 import (
 	"fmt"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // CallOption configures one call of Locker.Do: Tick, Every, and each Option. Of two options that
@@ -48,7 +50,7 @@ func Tick(t time.Time) CallOption {
 		switch {
 		case t.IsZero():
 			return invalid("the tick is the zero time")
-		case t.Year() < 1 || t.Year() > 9998:
+		case t.Year() < 1 || t.Year() > record.LastYear:
 			return invalid("the tick is in the year %d", t.Year())
 		}
 		return nil

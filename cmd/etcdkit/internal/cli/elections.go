@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 func (a *app) elections() *cobra.Command {
@@ -130,7 +131,7 @@ func (a *app) listElections(ctx context.Context, sess *concurrency.Session) erro
 	for id, q := range state.Queues {
 		l := concurrency.Leader{Revision: state.Revision()}
 		if holders, _ := q.Requests(0, 1); len(holders) > 0 {
-			l.Owner, l.Token, l.Note, l.Requested = holders[0].Owner, holders[0].Token, holders[0].Note, atMillis(holders[0].Requested)
+			l.Owner, l.Token, l.Note, l.Requested = holders[0].Owner, holders[0].Token, holders[0].Note, record.Time(holders[0].Requested).UTC()
 		}
 		if l.Elected() || q.Now.Waiting > 0 { // else it has foreign keys alone
 			all = append(all, showLeader(id.Name, l, q.Now.Waiting))

@@ -102,7 +102,7 @@ func nextFire(st schedlock.Status, now time.Time) time.Time {
 	if st.Last != nil && st.Last.Tick.After(now) {
 		now = st.Last.Tick
 	}
-	return ticks.Next(period, now)
+	return record.Time(ticks.Next(period, now).UnixMilli()).UTC()
 }
 
 func (a *app) listJobs(ctx context.Context, sess *concurrency.Session) error {

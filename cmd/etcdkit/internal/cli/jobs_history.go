@@ -36,9 +36,9 @@ type skippedTicks struct {
 }
 
 func showRun(r schedlock.Record) shownRun {
-	s := shownRun{Tick: r.Tick.UTC(), State: r.State, Attempt: r.Attempt, Token: number(r.Token), Owner: r.Owner, Start: r.Start.UTC(), Error: r.Error, By: r.By}
-	if !r.End.IsZero() {
-		s.End, s.Took = r.End.UTC(), new(seconds(max(0, r.End.Sub(r.Start))))
+	s := shownRun{Tick: r.Tick.UTC(), State: r.State, Attempt: r.Attempt, Token: number(r.Token), Owner: r.Owner, Start: r.Start.UTC(), End: r.End.UTC(), Error: r.Error, By: r.By}
+	if !r.Start.IsZero() && !r.End.IsZero() {
+		s.Took = new(seconds(max(0, r.End.Sub(r.Start))))
 	}
 	return s
 }

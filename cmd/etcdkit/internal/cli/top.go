@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 func (a *app) top() *cobra.Command {
@@ -139,16 +139,8 @@ type busyQueue struct {
 
 func busy(of subject, q fleet.Summary) busyQueue {
 	return busyQueue{
-		of.String(), q.Limit, q.Known && !of.fixed(), q.Known && q.Limit == 0, q.Used, q.Waiting, atMillis(q.OldestWait), atMillis(q.OldestHold), of, q.Foreign,
+		of.String(), q.Limit, q.Known && !of.fixed(), q.Known && q.Limit == 0, q.Used, q.Waiting, record.Time(q.OldestWait).UTC(), record.Time(q.OldestHold).UTC(), of, q.Foreign,
 	}
-}
-
-// atMillis is a time in milliseconds, none if that is 0.
-func atMillis(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
 }
 
 // limit is the limit in a table.
@@ -160,14 +152,6 @@ func (b busyQueue) limit() string {
 		return "-"
 	}
 	return strconv.FormatInt(b.Limit, 10)
-}
-
-// last reports whether the queue is an election: its candidates wait for as long as the leader leads.
-func (b busyQueue) last() int {
-	if b.of.kind == concurrency.KindElection {
-		return 1
-	}
-	return 0
 }
 
 // busiest returns the queues of a namespace, the keys and totals of limiters among them, the oldest wait first and
@@ -196,22 +180,11 @@ func busyKeys(name string, l *fleet.Limiter) (all []busyQueue) {
 }
 
 func sortBusy(all []busyQueue) {
-	slices.SortFunc(all, func(a, b busyQueue) int {
-		return cmp.Or(a.last()-b.last(), byAge(a.OldestWait, b.OldestWait), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(all, func(a, b busyQueue) int { return a.rank().Compare(b.rank()) })
 }
 
-// byAge sorts earlier times first, and those that are not known last.
-func byAge(a, b time.Time) int {
-	switch {
-	case a.IsZero() && b.IsZero():
-		return 0
-	case a.IsZero():
-		return 1
-	case b.IsZero():
-		return -1
-	}
-	return a.Compare(b)
+func (b busyQueue) rank() fleet.Rank {
+	return fleet.Rank{Election: b.of.kind == concurrency.KindElection, OldestWait: b.OldestWait, Used: b.Used, Name: b.Name}
 }
 
 func (a *app) printTop(all []busyQueue, rows int) error {

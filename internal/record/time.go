@@ -1,0 +1,17 @@
+package record
+
+import "time"
+
+// LastYear bounds a time that etcdkit stores or shows, so that it has four digits in each time zone, as RFC 3339 and
+// JSON need.
+const LastYear = 9998
+
+// Time returns a stored time, in milliseconds since 1970. It is the zero Time if that is 0, none, or of a year before
+// 1 or after LastYear: any program may store any number.
+func Time(ms int64) time.Time {
+	t := time.UnixMilli(ms)
+	if year := t.UTC().Year(); ms == 0 || year < 1 || year > LastYear {
+		return time.Time{}
+	}
+	return t
+}

@@ -1,0 +1,27 @@
+package record
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each time that Time returns can be written as JSON in each zone, and the others are none.
+func TestTime(t *testing.T) {
+	t.Parallel()
+	first, last := time.Date(1, 1, 1, 0, 0, 0, 1e6, time.UTC), time.Date(LastYear, 12, 31, 23, 59, 59, 999e6, time.UTC)
+	for _, ms := range []int64{1, -1, 1795680000000, first.UnixMilli(), last.UnixMilli()} {
+		at := Time(ms)
+		require.Equal(t, ms, at.UnixMilli())
+		for _, zone := range []int{-14, 0, 14} {
+			_, err := json.Marshal(at.In(time.FixedZone("", zone*3600)))
+			require.NoError(t, err, "%d in zone %d", ms, zone)
+		}
+	}
+	for _, ms := range []int64{0, first.Add(-time.Second).UnixMilli(), last.Add(time.Millisecond).UnixMilli(), math.MinInt64, math.MaxInt64} {
+		require.Zero(t, Time(ms), "%d", ms)
+	}
+}
