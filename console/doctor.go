@@ -72,7 +72,7 @@ func (c *console) examine(ctx context.Context) (all findings, _ error) {
 		all = append(all, finding{"alarms", fmt.Sprint(alarms.Alarms), "With NOSPACE nothing new is acquired; permits are kept and released.", true})
 	}
 	switch {
-	case c.inner.Reads():
+	case c.inner.Leaseless():
 		all = append(all, finding{Check: "session", Text: "this console only reads, and is no session"})
 	case c.sess.Lease() == 0:
 		all = append(all, finding{"session", "this console's session has no lease at the moment", "It takes a new one as soon as etcd grants it.", true})

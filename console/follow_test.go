@@ -135,7 +135,7 @@ func TestOwnSession(t *testing.T) {
 	t.Parallel()
 	s := open(t, "", nil)
 	require.Regexp(t, `<bdi>console</bdi> \(this console\)`, s.page("/sessions"))
-	sess, err := concurrency.NewSession(engine.Reader(testkit.Context(t)), s.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: s.Root})
+	sess, err := concurrency.NewSession(engine.Leaseless(testkit.Context(t)), s.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: s.Root})
 	require.NoError(t, err)
 	h, err := console.Handler(sess, nil)
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ func readSessions(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	l := sessionList{Own: int64(q.console.sess.Lease()), Reads: q.console.inner.Reads()}
+	l := sessionList{Own: int64(q.console.sess.Lease()), Reads: q.console.inner.Leaseless()}
 	l.Sessions, l.pager = paged(q, rows, "page")
 	return l, st, nil
 }

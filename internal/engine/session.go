@@ -38,16 +38,16 @@ type Options struct {
 // Session is one lease after the other, each with the requests on it. It is safe for
 // concurrent use.
 type Session struct {
-	client  *clientv3.Client
-	kv      *recorded
-	contact contact
-	opts    Options
-	space   keyspace.Space
-	lease   lease.API
-	reads   bool // without a lease: see Reader
-	source  *mirror.Source
-	nonces  atomic.Uint64 // the number of the latest Nonce
-	seen    atomic.Int64  // greatest revision of etcd that was ever met
+	client    *clientv3.Client
+	kv        *recorded
+	contact   contact
+	opts      Options
+	space     keyspace.Space
+	lease     lease.API
+	leaseless bool // see Leaseless
+	source    *mirror.Source
+	nonces    atomic.Uint64 // the number of the latest Nonce
+	seen      atomic.Int64  // greatest revision of etcd that was ever met
 
 	// creations and removals gather what callers write at the same time. They are apart, since a
 	// put fails where etcd has no space, and all that is in one Txn with it.
@@ -89,7 +89,7 @@ type Session struct {
 const writesAtOnce = 8
 
 // New takes a lease in etcd and starts a session. ctx bounds this call only. After an error
-// nothing is left in etcd that does not expire by itself. Reader says what a ctx of it changes.
+// nothing is left in etcd that does not expire by itself. Leaseless says what a ctx of it changes.
 func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts Options) (*Session, error) {
 	s := &Session{
 		client: etcd, opts: opts, space: space,
@@ -107,8 +107,8 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
 	opening, cancel := s.Open(ctx)
 	defer cancel()
-	if s.reads = ctx.Value(readerKey{}) != nil; s.reads {
-		return s.openReader(opening)
+	if s.leaseless = ctx.Value(leaselessKey{}) != nil; s.leaseless {
+		return s.openLeaseless(opening)
 	}
 	e, err := s.openEpoch(opening)
 	if err != nil {
@@ -345,10 +345,10 @@ func (s *Session) become(e *Epoch) {
 }
 
 // Live returns the present epoch, and waits for one between two leases. It
-// returns ErrClosed, ctx's error joined with why there is no lease, or ErrReader.
+// returns ErrClosed, ctx's error joined with why there is no lease, or ErrLeaseless.
 func (s *Session) Live(ctx context.Context) (*Epoch, error) {
-	if s.reads {
-		return nil, ErrReader
+	if s.leaseless {
+		return nil, ErrLeaseless
 	}
 	for {
 		s.mu.Lock()

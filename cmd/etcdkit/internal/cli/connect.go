@@ -189,7 +189,7 @@ func (a *app) session(ctx context.Context, verb string, fn func(context.Context,
 // open is session with options, and without a bound for fn. The session has no lease: it can acquire nothing.
 func (a *app) open(ctx context.Context, verb string, opts *concurrency.SessionOptions, fn func(context.Context, *concurrency.Session) error) error {
 	opts.Owner = cmp.Or(opts.Owner, owner(verb))
-	return a.connected(engine.Reader(ctx), opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error { return fn(ctx, sess) })
+	return a.connected(engine.Leaseless(ctx), opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error { return fn(ctx, sess) })
 }
 
 // connected is open for verbs that use the client as well, or whose session needs a lease.

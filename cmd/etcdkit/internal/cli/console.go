@@ -44,7 +44,7 @@ by which browsers reach it; the connection is not encrypted.`,
 			}
 			ctx := cmd.Context()
 			if !write {
-				ctx = engine.Reader(ctx)
+				ctx = engine.Leaseless(ctx)
 			}
 			return a.connected(ctx, &concurrency.SessionOptions{Owner: owner("console")}, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
 				return a.serveConsole(ctx, sess, listen, hosts, write)

@@ -30,7 +30,7 @@ func (d *doctor) session(ctx context.Context) []finding {
 	opts := &concurrency.SessionOptions{Prefix: d.app.etcd.prefix, Owner: owner("doctor"), TTL: probeTTL}
 	sess, err := concurrency.NewSession(ctx, d.client, d.app.etcd.namespace, opts)
 	if err != nil { // the checks after it read
-		d.sess, _ = concurrency.NewSession(engine.Reader(ctx), d.client, d.app.etcd.namespace, opts)
+		d.sess, _ = concurrency.NewSession(engine.Leaseless(ctx), d.client, d.app.etcd.namespace, opts)
 	}
 	if code, _ := classify(err); code == exitDenied {
 		return one(levelFail, "The user cannot acquire anything in this namespace. Its role needs read and write permission for it: see docs/operations.md, roles.", "no session: %v", err)

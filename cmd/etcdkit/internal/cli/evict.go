@@ -54,7 +54,7 @@ effects.`,
 			if err := a.confirm(cmd.Context(), question); err != nil {
 				return err
 			}
-			return a.connected(engine.Reader(cmd.Context()), &concurrency.SessionOptions{Owner: owner("evict")}, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
+			return a.connected(engine.Leaseless(cmd.Context()), &concurrency.SessionOptions{Owner: owner("evict")}, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 				ctx, cancel := context.WithTimeout(ctx, wait+a.etcd.timeout)
 				defer cancel()
 				s, err := named.resolve(ctx, sess)

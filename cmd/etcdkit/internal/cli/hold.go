@@ -169,7 +169,7 @@ as hold has printed it, the permit of that is not released, and the code is 1 to
 			if err != nil {
 				return err
 			}
-			return a.connected(engine.Reader(cmd.Context()), &concurrency.SessionOptions{Owner: owner("release")}, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
+			return a.connected(engine.Leaseless(cmd.Context()), &concurrency.SessionOptions{Owner: owner("release")}, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 				ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
 				defer cancel()
 				s, err := named.resolve(ctx, sess)
