@@ -278,8 +278,8 @@ func (d *doctor) unstarted(ctx context.Context, st schedlock.Status) (since time
 	}
 	latest := st.Last.Tick
 	for _, kv := range resp.Kvs {
-		if at, ok := record.DecodeOperated(kv.Value); ok && time.UnixMilli(at.AtMS).After(latest) {
-			latest = time.UnixMilli(at.AtMS)
+		if at, ok := record.DecodeOperated(kv.Value); ok && record.Time(at.AtMS).After(latest) {
+			latest = record.Time(at.AtMS)
 		}
 	}
 	return ticks.Unstarted(ticks.Next(period, latest), d.now()), nil
