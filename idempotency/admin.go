@@ -3,11 +3,13 @@ package idempotency
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -186,7 +188,7 @@ func (s *Store) Delete(ctx context.Context, ref Ref, opts ...ChangeOption) error
 // revision of the change.
 func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
 	if st.claim {
-		return 0, &InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Owner: st.rec.Owner, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)}
+		return 0, s.inProgress(ctx, st)
 	}
 	sent := now()
 	res, err := commit.Amend(ctx, s.client, commit.Amendment{
@@ -202,8 +204,15 @@ func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then 
 	case res.Outcome == commit.Amended:
 		s.saw(res.Mod, sent) // so that no answer of a member that lags behind is used here
 		return res.Mod, nil
+	case res.Outcome == commit.LeaseGone:
+		return 0, fmt.Errorf("%w: %w", ErrConflict, rpctypes.ErrLeaseNotFound)
 	}
 	return 0, fmt.Errorf("%w: the record has changed meanwhile", ErrConflict)
+}
+
+// inProgress is the error of a change of a record while its attempt is in progress.
+func (s *Store) inProgress(ctx context.Context, st state) error {
+	return &InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Owner: st.rec.Owner, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)}
 }
 
 // Resolution is what an operator has found out about a request whose attempt was lost: WasDone,
@@ -252,7 +261,9 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []Ch
 		return err
 	case st.bad:
 		return ErrUnreadable
-	case !st.lost() && !st.claim:
+	case st.claim:
+		return s.inProgress(ctx, st)
+	case !st.lost():
 		return fmt.Errorf("%w: the request is %v", ErrConflict, describe(e, st).State)
 	}
 	r := st.rec
@@ -273,16 +284,24 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []Ch
 		return err
 	}
 	pool := s.retain(cmp.Or(unknown, s.opts.Retain))
-	lease, err := pool.take(ctx, 1)
-	if err != nil {
+	for {
+		lease, err := pool.take(ctx, 1)
+		if err != nil {
+			return err
+		}
+		mod, err := s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
+			func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
+		switch {
+		case err == nil:
+			return s.prolong(ctx, pool, lease, commit.Amending{Mod: mod}, kept{entry: e, text: text})
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			pool.forget(lease)
+			continue
+		case errors.Is(err, ErrConflict):
+			pool.give(lease, false)
+		}
 		return err
 	}
-	mod, err := s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
-		func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
-	if err != nil {
-		return err
-	}
-	return s.prolong(ctx, pool, lease, commit.Amending{Mod: mod}, kept{entry: e, text: text})
 }
 
 // keptUnknown returns for how long the store that has begun a request keeps it with an unknown outcome, which is no

@@ -95,21 +95,23 @@ func TestLeasesThatLiveOn(t *testing.T) {
 	require.Greater(t, time.Since(began), p.ttl)
 }
 
-// A lease without records is revoked with its session, and one with a lost attempt is not.
-func TestWorkLeasesOfAClosedSession(t *testing.T) {
+// A lease without records is revoked with its session, and one with an outcome or a lost attempt is not.
+func TestLeasesOfAClosedSession(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Shared(t)
-	for _, left := range []bool{false, true} {
-		s, err := concurrency.NewSession(t.Context(), c.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
-		require.NoError(t, err)
-		p := newWork(engine.Of(s), time.Hour)
-		l, err := p.take(t.Context(), 1)
-		require.NoError(t, err)
-		p.give(l, left)
-		require.NoError(t, s.Close(t.Context()))
-		resp, err := c.Client().TimeToLive(t.Context(), l.id)
-		require.NoError(t, err)
-		require.Equal(t, left, resp.TTL > 0)
+	for _, kind := range []func(*engine.Session, time.Duration) *pool{newWork, newRetention} {
+		for _, left := range []bool{false, true} {
+			s, err := concurrency.NewSession(t.Context(), c.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
+			require.NoError(t, err)
+			p := kind(engine.Of(s), time.Hour)
+			l, err := p.take(t.Context(), 1)
+			require.NoError(t, err)
+			p.give(l, left)
+			require.NoError(t, s.Close(t.Context()))
+			resp, err := c.Client().TimeToLive(t.Context(), l.id)
+			require.NoError(t, err)
+			require.Equal(t, left, resp.TTL > 0)
+		}
 	}
 }
 

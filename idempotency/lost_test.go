@@ -398,3 +398,32 @@ func TestClaimWithoutRecordIsSeen(t *testing.T) {
 	require.NotErrorIs(t, err, idempotency.ErrUnseen)
 	require.NoError(t, at.Err(), "it is live")
 }
+
+// A Resolve that is refused leaves no lease: neither while an attempt is in progress, nor after another operator was
+// faster.
+func TestRefusedResolveLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	service, fast, slow := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, nil)
+	ref := service.Ref(key("1"))
+	begin(t, service, key("1"))
+	leases := func() int {
+		resp, err := f.Client().Leases(ctxT(t))
+		require.NoError(t, err)
+		return len(resp.Leases)
+	}
+	before := leases()
+	require.ErrorIs(t, slow.Resolve(ctxT(t), ref, idempotency.NotDone()), idempotency.ErrInProgress)
+	require.Equal(t, before, leases())
+
+	service.crash(t, f)
+	var first error
+	taken := slow.client.Inject(embedtest.Fault{Method: "LeaseGrant", Before: func() { first = fast.Resolve(ctxT(t), ref, idempotency.WasDone(nil)) }})
+	require.ErrorIs(t, slow.Resolve(ctxT(t), ref, idempotency.NotDone()), idempotency.ErrConflict)
+	require.Equal(t, 1, taken.Hits())
+	require.NoError(t, first)
+	require.NoError(t, fast.sess.Close(ctxT(t)))
+	before = leases()
+	require.NoError(t, slow.sess.Close(ctxT(t)))
+	require.Equal(t, before-2, leases(), "that of the session, and that of the outcome")
+}

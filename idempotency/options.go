@@ -54,9 +54,11 @@ type Options struct {
 	//
 	//  1. Add the new secret to OldSecrets.
 	//  2. Make it the Secret, and put the previous one into OldSecrets.
-	//  3. Remove the previous one, when twice RetainUnknown has passed since the last process with
-	//     the previous Secret ended: an operator may resolve what that has left at the end of the
-	//     first, and the outcome is kept for the second.
+	//  3. Remove the previous one, when three times RetainUnknown has passed since the last process
+	//     with the previous Secret ended, and since etcd's latest change of its leader, which begins
+	//     the time of all leases again. What that process has left unknown is stored for up to one
+	//     and a half times RetainUnknown; an operator may resolve it at the end of that, and the
+	//     outcome is kept for RetainUnknown from then.
 	//
 	// Such a process may work for MaxExecution after its last new request. If a secret that is
 	// still needed is missing, duplicates are refused with ErrMismatch, and no function runs twice.

@@ -1,6 +1,8 @@
 package idempotency
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -22,7 +24,8 @@ func (p *pool) watchOver(l *pooled) {
 // lease within seconds.
 func (p *pool) slack() time.Duration { return p.ttl/10 + 2*time.Second }
 
-// reap revokes the leases whose time has passed, one after the other.
+// reap revokes the leases whose time has passed, one after the other, and at the end of the session those that no key
+// is on.
 func (p *pool) reap() {
 	ctx, client := p.sess.Context(), p.sess.Client()
 	for {
@@ -39,6 +42,7 @@ func (p *pool) reap() {
 		select {
 		case <-time.After(p.ttl + p.slack() - passed):
 		case <-ctx.Done():
+			p.revokeUnused()
 			return
 		}
 		if passed < p.ttl+p.slack() {
@@ -59,5 +63,22 @@ func (p *pool) reap() {
 		p.mu.Lock()
 		p.granted = p.granted[1:]
 		p.mu.Unlock()
+	}
+}
+
+// revokeUnused revokes the leases that no key is on: those that were granted for a next caller, or for an outcome that
+// was refused.
+func (p *pool) revokeUnused() {
+	p.mu.Lock()
+	unused := slices.DeleteFunc(slices.Clone(p.granted), func(l *pooled) bool { return l.used > 0 || l.gone })
+	for _, l := range unused {
+		l.gone = true // for a caller that still takes one
+	}
+	p.mu.Unlock()
+	client := p.sess.Client()
+	call, cancel := context.WithTimeout(client.Ctx(), time.Second)
+	defer cancel()
+	for _, l := range unused {
+		_, _ = client.Revoke(call, l.id)
 	}
 }
