@@ -24,6 +24,7 @@ type Guarded struct {
 	reports *os.File
 	decoder *json.Decoder // of reports
 	events  chan Event
+	others  others        // children from before
 	died    chan struct{} // closed when the guard has ended
 	over    chan struct{} // closed when no process is left
 
@@ -53,8 +54,11 @@ func Supported() error {
 }
 
 // Start starts a guard, and the command under it. The command has ended at the deadline plus the grace, or
-// earlier, see Stop. This process must have no other children, becomes a subreaper, and catches the signals
-// that a terminal and an operator send; Events passes the command's events, and must be read until Empty.
+// earlier, see Stop. This process becomes a subreaper, and catches the signals that a terminal and an operator send;
+// Events passes the command's events, and must be read until Empty.
+//
+// What this process has started before is not the command's, as where a shell has started something and then executed
+// this program in its own place. It must start nothing afterwards. Their orphans are taken for the command's.
 //
 // Start calls begin when the guard is ready and the signals are caught: from then on they are the command's.
 // If begin returns an error, or ctx ends before, the command is not started and Start returns the error; a
@@ -63,17 +67,24 @@ func Start(ctx context.Context, c Command, until time.Time, begin func() error) 
 	if len(c.Args) == 0 {
 		return nil, errors.New("guard: there is no command")
 	}
+	before, err := descendants(os.Getpid(), nil)
+	if err != nil {
+		return nil, err
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
 	g := &Guarded{
 		grace: c.Grace, events: make(chan Event), died: make(chan struct{}), over: make(chan struct{}), terminal: modesOfTerminal(),
-		trust: trust{grace: c.Grace, until: boot(until)},
+		trust: trust{grace: c.Grace, until: boot(until)}, others: others{},
+	}
+	for _, p := range before {
+		g.others[p.pid] = p.started
 	}
 	if err := g.spawn(); err != nil {
 		return nil, err
 	}
-	err := g.ready(ctx)
+	err = g.ready(ctx)
 	signals := make(chan os.Signal, 16)
 	if err == nil {
 		catch(signals) // for the rest of this process: what comes after the command has ended ends nothing either
@@ -290,13 +301,18 @@ func (g *Guarded) late(by time.Duration) bool {
 	return s == kill
 }
 
-// kill kills everything below this process but the guard, which is to report the end, and returns how many processes there were.
+// kill kills everything below this process but the guard, which is to report the end, and others. It returns how many
+// processes there were.
 func (g *Guarded) kill() int {
-	n, err := sendAll(os.Getpid(), unix.SIGKILL, g.guard.Process.Pid)
+	all, err := descendants(os.Getpid(), g.others)
+	if err == nil {
+		all = slices.DeleteFunc(all, func(p found) bool { return p.pid == g.guard.Process.Pid })
+		err = sendEach(all, unix.SIGKILL)
+	}
 	if err != nil {
 		g.refuse(err.Error())
 	}
-	return n
+	return len(all)
 }
 
 // refuse reports once why a process cannot be ended, of what both processes find.
@@ -307,21 +323,33 @@ func (g *Guarded) refuse(why string) {
 	}
 }
 
-// killAll kills everything below this process: first what the guard was to kill, then the guard, whose
+// killAll kills everything below this process but others: first what the guard was to kill, then the guard, whose
 // orphans become children of this process.
 func (g *Guarded) killAll() {
 	g.kill()
 	_ = g.guard.Process.Kill()
 	<-g.died
-	for p := pause(0); reap(nil); time.Sleep(p.next()) {
+	for p := pause(0); g.left(); time.Sleep(p.next()) {
 		g.kill()
-		killOrphans(nil)
+		killOrphans(g.others, nil)
 	}
 	g.terminal.restore()
 	if !g.exited {
 		g.events <- Event{Died: true}
 	}
 	g.events <- Event{Empty: true}
+}
+
+// left reports whether this process has children that are not others. Without others, the kernel says that.
+func (g *Guarded) left() bool {
+	if !reap(nil) {
+		return false
+	}
+	if len(g.others) == 0 {
+		return true
+	}
+	all, err := descendants(os.Getpid(), g.others)
+	return err != nil || len(all) > 0 || slices.ContainsFunc(children(), func(pid int) bool { return !g.others.has(pid) })
 }
 
 // forward passes on to the command what this process gets, but what is of no use to it.

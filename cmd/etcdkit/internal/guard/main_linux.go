@@ -182,7 +182,7 @@ func (k *keeper) pass(s passed) {
 	}
 	has := func(group int) bool { return s.group && group == unix.Getpgrp() }
 	if k.child == 0 {
-		left, _ := descendants(os.Getpid())
+		left, _ := descendants(os.Getpid(), nil)
 		for _, p := range left {
 			if !has(p.group) {
 				_ = send(p, s.signal)
@@ -211,15 +211,12 @@ func (k *keeper) act() time.Duration {
 		return again - now
 	case s == terminate && k.done != terminate:
 		k.done = terminate
-		_, err := sendAll(os.Getpid(), unix.SIGTERM)
-		k.refuse(err)
-		_, err = sendAll(os.Getpid(), unix.SIGCONT) // one that is stopped cannot end
-		k.refuse(err)
+		k.refuse(sendAll(unix.SIGTERM))
+		k.refuse(sendAll(unix.SIGCONT)) // one that is stopped cannot end
 	case s == kill:
 		k.done = kill
-		_, err := sendAll(os.Getpid(), unix.SIGKILL)
-		k.refuse(err)
-		killOrphans(k.ended)
+		k.refuse(sendAll(unix.SIGKILL))
+		killOrphans(nil, k.ended)
 		return k.pause.next()
 	}
 	return again - now
@@ -255,7 +252,7 @@ func (k *keeper) ended(pid int, s unix.WaitStatus) {
 }
 
 func (k *keeper) reportLeft() {
-	all, err := descendants(os.Getpid())
+	all, err := descendants(os.Getpid(), nil)
 	if err != nil {
 		return
 	}

@@ -166,7 +166,7 @@ func (r run) start(t *testing.T) *front {
 	}
 	f.control, f.events, f.out = control, json.NewDecoder(reports), bufio.NewReader(out)
 	t.Cleanup(func() {
-		below, _ := descendants(f.cmd.Process.Pid)
+		below, _ := descendants(f.cmd.Process.Pid, nil)
 		for _, p := range below {
 			_ = send(p, unix.SIGCONT)
 		}
@@ -266,6 +266,37 @@ func TestAProcessFails(t *testing.T) {
 				all := f.rest()
 				require.True(t, all[len(all)-2].Died, "%+v", all)
 			}
+		})
+	}
+}
+
+// What the front process had started before, as a shell that executes it in its own place does, is not the command's:
+// it lives on, also if the front process has to kill.
+func TestChildrenFromBefore(t *testing.T) {
+	t.Parallel()
+	for name, by := range map[string]syscall.Signal{"the guard is killed": syscall.SIGKILL, "the guard is stopped": syscall.SIGSTOP, "the command ends": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := []string{"sh", "-c", `sh -c 'sleep 600 & wait' & echo $!; exec "$@"`, "sh"}
+			args := sh(stubborn)
+			if by == 0 {
+				args = sh("echo $PPID")
+			}
+			f := run{until: 4 * time.Second, wrap: before, args: args}.start(t)
+			other := f.number()
+			t.Cleanup(func() {
+				below, _ := descendants(other, nil)
+				require.Len(t, below, 1)
+				require.NoError(t, sendEach(below, unix.SIGKILL))
+				_ = syscall.Kill(other, syscall.SIGKILL)
+			})
+			if guard := f.number(); by != 0 {
+				require.NoError(t, syscall.Kill(guard, by))
+			}
+			f.rest()
+			f.dead(soon)
+			p, lives := look(other)
+			require.True(t, lives && !p.dead(), "%+v", p)
 		})
 	}
 }

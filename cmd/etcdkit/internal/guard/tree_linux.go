@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -24,8 +23,21 @@ type found struct {
 // dead reports whether a process has ended. One whose main thread has ended is in state Z too, as long as it has others.
 func (p found) dead() bool { return p.state == 'X' || p.state == 'Z' && p.threads <= 1 }
 
-// descendants returns the processes below one that are not dead yet, and not one of these.
-func descendants(of int, without ...int) ([]found, error) {
+// others are processes that are not the command's: their IDs, and when they were started.
+type others map[int]string
+
+// has reports whether a process is one of them.
+func (o others) has(pid int) bool {
+	started, ok := o[pid]
+	if !ok {
+		return false
+	}
+	p, lives := look(pid)
+	return lives && p.started == started
+}
+
+// descendants returns the processes below one that are not dead yet, without others and what is below those.
+func descendants(of int, not others) ([]found, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
@@ -41,8 +53,12 @@ func descendants(of int, without ...int) ([]found, error) {
 	var out []found
 	for next := below[of]; len(next) > 0; {
 		p := next[0]
-		next = append(next[1:], below[p.pid]...)
-		if !p.dead() && !slices.Contains(without, p.pid) {
+		next = next[1:]
+		if started, ok := not[p.pid]; ok && started == p.started {
+			continue
+		}
+		next = append(next, below[p.pid]...)
+		if !p.dead() {
 			out = append(out, p)
 		}
 	}
@@ -98,39 +114,53 @@ func send(p found, s unix.Signal) error {
 	return err
 }
 
-// sendAll sends a signal to all descendants, and returns how many there were and the first refusal.
-func sendAll(of int, s unix.Signal, without ...int) (n int, refused error) {
-	all, err := descendants(of, without...)
+// sendAll sends a signal to all descendants, and returns the first refusal.
+func sendAll(s unix.Signal) (refused error) {
+	all, err := descendants(os.Getpid(), nil)
 	if err != nil {
-		return 0, err
+		return err
 	}
+	return sendEach(all, s)
+}
+
+// sendEach sends a signal to processes, and returns the first refusal.
+func sendEach(all []found, s unix.Signal) (refused error) {
 	for _, p := range all {
 		if err := send(p, s); err != nil && refused == nil {
 			refused = &os.SyscallError{Syscall: "send " + s.String() + " to " + Process{p.pid, p.name}.String(), Err: err}
 		}
 	}
-	return len(all), refused
+	return refused
 }
 
 // killOrphans kills processes that have lost their parent, for a moment without pause: a program that forks
 // and exits at once has another process before all of them can be listed, but it is an orphan by then, and a
 // child of the subreaper, which is this process. The caller alone reaps children, so their IDs are their own.
-func killOrphans(ended func(pid int, s unix.WaitStatus)) {
-	self := strconv.Itoa(os.Getpid())
+func killOrphans(not others, ended func(pid int, s unix.WaitStatus)) {
 	for range 200 {
 		if !reap(ended) {
 			return
 		}
-		children, err := os.ReadFile("/proc/self/task/" + self + "/children")
-		if err != nil {
-			return // this kernel does not list them
-		}
-		for _, child := range bytes.Fields(children) {
-			if pid, err := strconv.Atoi(string(child)); err == nil {
+		for _, pid := range children() {
+			if !not.has(pid) {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}
 		}
 	}
+}
+
+// children returns the children of this process, or none if this kernel does not list them.
+func children() (pids []int) {
+	text, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children")
+	if err != nil {
+		return nil
+	}
+	for _, child := range bytes.Fields(text) {
+		if pid, err := strconv.Atoi(string(child)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // pause is the time between two attempts to kill, which are rare after a while: what still lives then may
@@ -145,7 +175,7 @@ func (p *pause) next() time.Duration {
 // resume continues the command, if it is stopped, and what a terminal stops with it: the process group of this
 // process. A command may not be stopped itself, since it waits for a stopped process that it has started with vfork.
 func resume(command int) {
-	all, _ := descendants(os.Getpid())
+	all, _ := descendants(os.Getpid(), nil)
 	for _, p := range all {
 		if p.state == 'T' && (p.pid == command || p.group == unix.Getpgrp()) {
 			_ = send(p, unix.SIGCONT)
