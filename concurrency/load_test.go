@@ -81,6 +81,9 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	const byID = "`Evict`, `ReleaseID`, and 1 Txn of the holder's session"
 	ends(byID, load{"Range": 2, "Txn": 1}, func(*concurrency.Permit) error { return sm.Evict(ctx, "i", "") }, concurrency.ID("i"))
 	ends(byID, load{"Range": 2, "Txn": 1}, func(*concurrency.Permit) error { return sm.ReleaseID(ctx, "i") }, concurrency.ID("i"))
+	ends("`ReleaseID` with `OnlyToken`, and 1 Txn of the holder's session", load{"Range": 4, "Txn": 1}, func(p *concurrency.Permit) error {
+		return sm.ReleaseID(ctx, "i", concurrency.OnlyToken(p.Token()))
+	}, concurrency.ID("i"))
 	byToken := func(p *concurrency.Permit) error { return sm.EvictToken(ctx, p.Token(), "") }
 	ends("`EvictToken`, and 1 Txn of the holder's session", load{"Range": 1, "Txn": 1}, byToken)
 	ends("`EvictToken` of a request with an `ID`, and 1 Txn of the holder's session", load{"Range": 2, "Txn": 1}, byToken, concurrency.ID("i"))

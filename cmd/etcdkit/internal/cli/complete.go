@@ -107,8 +107,8 @@ func ofKind(s keyspace.Space, kind keyspace.Kind, as concurrency.QueueKind) list
 	}}
 }
 
-// names returns the names in etcd that begin with what was typed: those of listings, or of namespaces
-// without them. It reads one key of each, and returns nothing if etcd does not answer, or a password
+// names returns the names in etcd that begin with what was typed and need no quotes: those of listings, or of
+// namespaces without them. It reads one key of each, and returns nothing if etcd does not answer, or a password
 // would have to be asked for.
 func (a *app) names(cmd *cobra.Command, typed string, in func(keyspace.Space) []listing) (found []string) {
 	if err := cmp.Or(checkConnection(cmd.Flags()), fromEnvironment(cmd.Flags())); err != nil || a.etcd.user != "" && a.etcd.password == "" && !strings.Contains(a.etcd.user, ":") {
@@ -144,7 +144,8 @@ func (a *app) names(cmd *cobra.Command, typed string, in func(keyspace.Space) []
 			return found
 		}
 		for _, name := range names {
-			if name = l.before + name; strings.HasPrefix(name, typed) && printable(name) == name {
+			// A shell evaluates what it completes: a name that is not one plain word could be a program of another's.
+			if name = l.before + name; strings.HasPrefix(name, typed) && word(name) == name {
 				found = append(found, name)
 			}
 		}

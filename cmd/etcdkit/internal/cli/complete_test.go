@@ -51,6 +51,12 @@ func TestCompletion(t *testing.T) {
 	} {
 		require.Equal(t, want, f.completed(strings.Split(line, " ")...), line)
 	}
+	for _, name := range []string{"a`touch x`", "a$(id)", "a${IFS}b", "a;b", "a b", "a|b", "a>b", "a'b", `a"b`, `a\b`, "~a", "a*", "a#b", "größe-1.2"} {
+		sem, err := concurrency.NewSemaphore(f.session("web-7"), name, 2, nil)
+		require.NoError(t, err)
+		f.permit(sem.Acquire(ctx))
+	}
+	require.Equal(t, "semaphore/charge\nsemaphore/größe-1.2\nmutex/charge\n:4", f.completed("show", "-N", "test", ""), "a shell evaluates what it completes")
 	require.Equal(t, ":4", f.completed("--endpoints", "127.0.0.1:1", "--user", "app", "show", "-N", "test", ""), "no password is asked for")
 	r := f.run("completion", "bash")
 	require.Zero(t, r.code)

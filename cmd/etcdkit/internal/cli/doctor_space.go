@@ -156,7 +156,7 @@ func (d *doctor) queues(ctx context.Context) (found []finding) {
 	}
 	for name, l := range state.Limiters {
 		if l.Base.Rev != 0 && l.Base.Limit.Limit == 0 && !l.Base.Damaged {
-			found = append(found, one(levelWarn, fmt.Sprintf("'etcdkit limit limiter/%s N' admits again.", name), "limiter/%s: its keys are paused by a default limit of 0", name)...)
+			found = append(found, one(levelWarn, fmt.Sprintf("'etcdkit limit %s N' admits again.", word("limiter/"+name)), "limiter/%s: its keys are paused by a default limit of 0", name)...)
 		}
 	}
 	all := busiest(state)
@@ -164,7 +164,7 @@ func (d *doctor) queues(ctx context.Context) (found []finding) {
 		if l := state.Limiters[q.of.name]; q.of.key != "" && !l.Keys[q.of.key].Own() {
 			q.Paused = false // it has the default
 		}
-		limit := q.Name
+		limit := word(q.Name)
 		if q.of.kind == concurrency.KindLimiter && q.of.key == "" {
 			limit += " --total"
 		}

@@ -73,7 +73,7 @@ effects.`,
 				if force {
 					err = endLease(ctx, client, s, st.Holders, named, q.EvictToken(ctx, token, reason))
 				} else if i := slices.IndexFunc(st.Holders, named); i >= 0 && strings.HasPrefix(st.Holders[i].Owner, holdOwner) {
-					err = fmt.Errorf("%s: the permit with token %d is held by no process that could be asked; when its work has ended: etcdkit release %s --id %s; --force ends it at once", s, token, printable(s.String()), printable(st.Holders[i].ID))
+					err = fmt.Errorf("%s: the permit with token %d is held by no process that could be asked; --force ends it at once; when its work has ended, this releases it: %s", s, token, a.releasing(s.String(), st.Holders[i].ID))
 				} else {
 					err = ask(ctx, q, s, token, reason, wait)
 				}

@@ -40,7 +40,7 @@ the same ID exits with 75. Of two attempts of one pipeline, each has an ID of it
 release.
 
 An interrupted hold leaves no request. One that is killed while it waits leaves its request, which may be granted
-later and then lasts up to --for: 'etcdkit release' with its ID removes it.
+later and then lasts up to --for: 'etcdkit release' with its ID removes it. Its session stays for --for.
 
 The token and the time at which the permit ends are printed. If they cannot be, the permit is released.`,
 		Example: "etcdkit hold -N deploy production --id deploy-42 --for 30m\netcdkit hold -N deploy staging --limit 3 --id build-7 --for 10m --wait 5m -o json",
@@ -86,9 +86,14 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 	return a.connected(ctx, opts, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 		reports.sess.Store(sess)
 		var renewed *clientv3.LeaseKeepAliveResponse
+		var ends time.Time
 		p, err := a.acquire(ctx, sess, ask, kind, name)
 		if err == nil {
+			asked := time.Now()
 			renewed, err = a.renew(ctx, client, sess) // the lease has aged while the request waited
+			if err == nil {
+				ends = asked.Add(time.Duration(renewed.TTL) * time.Second) // at the earliest: the answer may be late
+			}
 		}
 		if err == nil {
 			err = p.Err()
@@ -100,11 +105,10 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 				_ = p.Release(closing) // Close waits for that
 			}
 			if sess.Close(closing) != nil { // its lease is not revoked, and would last as long as the permit
-				fmt.Fprintf(a.std.Err, "etcdkit hold: etcd has not confirmed that the request has ended: it may hold a permit now or later, for %v. 'etcdkit release %s/%s --id %s' removes it.\n", lasts, kind, printable(name), printable(ask.id))
+				fmt.Fprintf(a.std.Err, "etcdkit hold: etcd has not confirmed that the request has ended: it may hold a permit now or later, for %v. This removes it: %s\n", lasts, a.releasing(string(kind)+"/"+name, ask.id))
 			}
 			return err
 		}
-		ends := time.Now().Add(time.Duration(renewed.TTL) * time.Second)
 		// Without its client the session can neither renew the lease nor revoke it.
 		_ = client.Close()
 		ended, cancel := context.WithCancel(ctx)
@@ -207,14 +211,20 @@ type releaser interface {
 	ReleaseID(ctx context.Context, id string, opts ...concurrency.ReleaseOption) error
 }
 
+// releasing returns the command that releases a permit, as a shell takes it.
+func (a *app) releasing(name, id string) string {
+	return fmt.Sprintf("etcdkit release -N %s %s --id %s", word(a.etcd.namespace), word(name), word(id))
+}
+
 // released is what `release` is asked to release.
 type released struct {
 	id    string
 	token int64 // or 0
 }
 
+// is reports whether a request may be the one. What is no text in its ID is shown as U+FFFD.
 func (w released) is(r concurrency.Request) bool {
-	return r.ID == w.id && (w.token == 0 || r.Token == w.token)
+	return r.ID == string([]rune(w.id)) && (w.token == 0 || r.Token == w.token)
 }
 
 func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *concurrency.Session, s subject, which released) error {
@@ -223,25 +233,34 @@ func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *conc
 		return err
 	}
 	by, ok := q.(releaser)
-	if !ok {
+	switch {
+	case s.kind == concurrency.KindLimiter && s.key == "":
+		return usageError{fmt.Errorf("%s: a permit with an ID is one of a key: %s/KEY; 'etcdkit show' lists the keys", s, s)}
+	case !ok:
 		return usageError{fmt.Errorf("%s: a term has no ID by which it is released; 'etcdkit evict' asks its leader to resign", s)}
 	}
 	st, err := q.Status(ctx)
 	if err != nil {
 		return err
 	}
-	all := slices.Concat(st.Holders, st.Waiters)
-	i := slices.IndexFunc(all, which.is)
-	switch {
-	case i < 0 && which.token != 0:
-		return fmt.Errorf("%s: %w: none has the ID %q and the token %d", s, concurrency.ErrNotHeld, which.id, which.token)
-	case i < 0:
-		return fmt.Errorf("%s: %w: none has the ID %q", s, concurrency.ErrNotHeld, which.id)
-	case strings.HasPrefix(all[i].Owner, runOwner):
-		return fmt.Errorf("%s: the request %q is of a command that may still work (%s), and ends with that; 'etcdkit evict' asks it to end, by its token %d", s, which.id, all[i].Owner, all[i].Token)
+	err = fmt.Errorf("%s: %w: none has the ID %q", s, concurrency.ErrNotHeld, which.id)
+	if which.token != 0 {
+		err = fmt.Errorf("%w and the token %d", err, which.token)
 	}
-	err = by.ReleaseID(ctx, which.id, concurrency.OnlyToken(all[i].Token)) // and not what has the ID by now
-	if err := endLease(ctx, client, s, st.Holders, which.is, err); err != nil {
+	for _, r := range slices.Concat(st.Holders, st.Waiters) {
+		if !which.is(r) {
+			continue
+		}
+		if strings.HasPrefix(r.Owner, runOwner) {
+			return fmt.Errorf("%s: the request %q is of a command that may still work (%s), and ends with that; 'etcdkit evict' asks it to end, by its token %d", s, which.id, r.Owner, r.Token)
+		}
+		err = by.ReleaseID(ctx, which.id, concurrency.OnlyToken(r.Token)) // and not what has the ID by now
+		err = endLease(ctx, client, s, st.Holders, func(other concurrency.Request) bool { return other.Token == r.Token }, err)
+		if !errors.Is(err, concurrency.ErrNotHeld) { // IDs that are not text may look alike
+			break
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return a.printChange(struct {

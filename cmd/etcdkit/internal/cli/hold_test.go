@@ -41,6 +41,7 @@ func TestHold(t *testing.T) {
 	require.Len(t, f.status("production").Holders, 1)
 	f.shell("release -N test production --id deploy-42 --token 4711")
 	f.shell("release -N test mutex/production --id deploy-42")
+	f.shell("release -N test limiter/api --id deploy-42")
 	require.Empty(t, testkit.Keys(t, f.etcd, f.prefix, "mutex"), "no request is left")
 	leases, err := f.etcd.Client().Leases(testkit.Context(t))
 	require.NoError(t, err)
@@ -98,8 +99,23 @@ func TestHoldThroughAnOutage(t *testing.T) {
 	require.Error(t, a.keep(testkit.Context(t), asking{id: "a"}, concurrency.KindMutex, "x", 30*time.Minute))
 	a.messages.close()
 	testkit.Closed(t, a.messages.done, "its messages are written")
-	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. 'etcdkit release mutex/x --id a' removes it.")
+	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. This removes it: etcdkit release -N test mutex/x --id a\n")
 	require.Zero(t, f.run("release", "-N", "test", "mutex/x", "--id", "a").code)
+}
+
+// An ID may be no text. Then two may be shown alike, and each is released by its own.
+func TestIDsThatAreNoText(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, id := range []string{"job-\xff", "job-\xfe"} {
+		r := f.run("hold", "-N", "test", "x", "--limit", "2", "--id", id, "--for", "10m")
+		require.Zero(t, r.code, r.err)
+	}
+	for _, id := range []string{"job-\xfe", "job-\xff"} {
+		require.Zero(t, f.run("release", "-N", "test", "x", "--id", id).code, "%q", id)
+		require.Equal(t, 1, f.run("release", "-N", "test", "x", "--id", id).code, "%q", id)
+	}
+	require.NotContains(t, f.run("show", "-N", "test", "x").out, "job-")
 }
 
 // status reads a mutex.

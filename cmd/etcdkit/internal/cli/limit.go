@@ -55,6 +55,11 @@ docs/operations.md, changing a limit.`,
 					return err
 				}
 			}
+			if n.clear && named.key != "" && !a.yes {
+				if err := a.confirmClear(cmd.Context(), named); err != nil {
+					return err
+				}
+			}
 			return a.session(cmd.Context(), "limit", func(ctx context.Context, sess *concurrency.Session) error {
 				s, err := named.resolve(ctx, sess)
 				if err != nil && n.create && errors.Is(err, errNoQueue) {
@@ -73,6 +78,24 @@ docs/operations.md, changing a limit.`,
 	f.BoolVar(&n.clear, "clear", false, "of limiter/NAME/KEY: remove the key's own limit")
 	f.BoolVar(&n.total, "total", false, "of limiter/NAME: the total of all keys")
 	return cmd
+}
+
+// confirmClear asks before a key gets a default limit of 0.
+func (a *app) confirmClear(ctx context.Context, s subject) error {
+	paused := false
+	err := a.session(ctx, "limit", func(ctx context.Context, sess *concurrency.Session) error {
+		q, err := semaphoreOf(sess, subject{kind: s.kind, name: s.name, key: unusedKey})
+		if err != nil {
+			return err
+		}
+		st, err := q.Status(ctx)
+		paused = err == nil && st.Stored && st.Limit == 0
+		return err
+	})
+	if err != nil || !paused {
+		return err
+	}
+	return a.confirm(ctx, fmt.Sprintf("The default limit of limiter/%s is 0. Without its own limit %s is paused, in all processes", s.name, s))
 }
 
 // changeLimit changes the limit of a queue, if it is to be changed, and prints it.

@@ -114,6 +114,17 @@ func ago(now, t time.Time) string {
 // brief returns a duration to a second, "0s" if it is negative.
 func brief(d time.Duration) string { return max(0, d).Truncate(time.Second).String() }
 
+// word returns a text as a shell takes it for one word, if it has no character that a terminal does not show.
+func word(s string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:@%+,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(printable(s), "'", `'\''`) + "'"
+}
+
 // or returns a text, or "-" if it is empty.
 func or(s string) string {
 	if s == "" {

@@ -117,7 +117,7 @@ It runs on Linux only, with the /proc of its own PID namespace.`,
 	f.DurationVar(&x.maxHold, "max-hold", 0, "end the command after so long, and then release the permit")
 	f.DurationVar(&x.ttl, "ttl", 0, "how long etcd keeps the permit after the last renewal (default: 15s, or what --grace needs)")
 	f.BoolVar(&x.endLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
-	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file, which is emptied at the start, unless a flag, an argument or a variable is wrong")
+	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file, which is emptied at the start; if the command line is wrong (64), it may be left as it was")
 	return cmd
 }
 

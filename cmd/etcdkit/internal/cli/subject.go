@@ -35,6 +35,9 @@ func (s subject) fixed() bool {
 // parseSubject reads an argument.
 func parseSubject(arg string) (subject, error) {
 	kind, rest, ok := strings.Cut(arg, "/")
+	if arg == "" { // as of a variable of a script that is not set
+		return subject{}, usageError{errors.New("NAME is empty")}
+	}
 	if !ok {
 		return subject{name: arg}, nil
 	}
