@@ -50,25 +50,37 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case c.viewers <- struct{}{}:
 		c.route(answer, r, form)
 	default:
+		err := errors.New("too many requests at the same time (Options.MaxViewers)")
+		if !reads(r) {
+			c.logRefusal(r, err)
+		}
 		h.Set("Retry-After", "2")
-		http.Error(answer, "Too many requests at the same time (Options.MaxViewers).", http.StatusServiceUnavailable)
+		http.Error(answer, err.Error(), http.StatusServiceUnavailable)
 	}
 	answer.send()
 }
 
 // readForm reads the form of an action, before the action takes the place of a viewer: a slow sender would keep it.
-// The bound of the body stays until the answer is sent, since the server may read what is left of the body.
+// The deadline of a body that was not read stays until the answer is sent, since the server may read what is left of it.
+// With one that was read it ends: the server watches the connection until the answer is sent, and would take the
+// deadline for the end of that.
 func readForm(w http.ResponseWriter, r *http.Request) error {
 	if reads(r) {
 		return nil
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formBound)) // below a writer that has none, those of the server are left
+	if r.PostForm != nil { // what is around the handler has read it
+		return formType(r)
+	}
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(formBound)) // below a writer that has none, those of the server are left
 	r.Body = http.MaxBytesReader(w, r.Body, formSize)
 	err := formType(r)
 	if err == nil {
 		err = r.ParseForm()
 	}
-	if err != nil {
+	if err == nil {
+		_ = connection.SetReadDeadline(time.Time{})
+	} else {
 		w.Header().Set("Connection", "close") // else the server would wait for the rest before it answers
 		return badRequest{fmt.Errorf("read the form: %w", err)}
 	}

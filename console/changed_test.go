@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
@@ -238,4 +239,123 @@ func TestConfirmationsShareReads(t *testing.T) {
 	for _, method := range []string{"LeaseTimeToLive", "Txn"} {
 		require.Less(t, after[method]-before[method], pages, method)
 	}
+}
+
+// A form that ends a cooldown ends no later one.
+func TestLaterCooldownStays(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	ctx := testkit.Context(t)
+	l, err := schedlock.New(s.session("web-7"), nil)
+	require.NoError(t, err)
+	tick := time.Now().Truncate(time.Hour)
+	cool := func() {
+		tick = tick.Add(time.Second)
+		_, err := l.Do(ctx, "invoices", func(context.Context, *schedlock.Run) error { return nil }, schedlock.AtLeast(time.Hour), schedlock.Tick(tick))
+		require.NoError(t, err)
+	}
+	cool()
+	form := s.form("unlock", "invoices", "", "reason", "x")
+	require.NoError(t, l.Unlock(ctx, "invoices", "theirs"))
+	cool()
+	a := s.post(form)
+	require.Equal(t, http.StatusConflict, a.StatusCode, a.body)
+	st, err := l.Status(ctx, "invoices")
+	require.NoError(t, err)
+	require.True(t, st.CoolingDown)
+	s.followed(s.post(s.form("unlock", "invoices", "", "reason", "x")))
+	st, err = l.Status(ctx, "invoices")
+	require.NoError(t, err)
+	require.False(t, st.CoolingDown)
+}
+
+// A form whose target cannot be read has done nothing, says so, and can be sent again.
+func TestFormOfAnOutage(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	l := s.job("invoices", nil)
+	form := s.form("pause", "invoices", "", "reason", "moving")
+	gone := s.etcd.Inject(embedtest.Fault{Method: "Range", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(_ string, msg any) bool {
+		return strings.HasSuffix(string(msg.(*etcdserverpb.RangeRequest).Key), "/pause")
+	}})
+	a := s.post(form)
+	require.Equal(t, 1, gone.Hits())
+	require.Equal(t, http.StatusBadGateway, a.StatusCode, a.body)
+	require.Contains(t, a.body, "nothing was done: ")
+	s.followed(s.post(form))
+	st, err := l.Status(testkit.Context(t), "invoices")
+	require.NoError(t, err)
+	require.NotNil(t, st.Paused)
+}
+
+// An action does not wait for what its page shows besides: the list of a large namespace takes long after an idle minute.
+func TestActionsDoNotWaitForTheList(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	console.SetUnseen(s.handler, time.Second)
+	l := s.job("invoices", nil)
+	lim, err := concurrency.NewKeyedLimiter(s.session("web-7"), "api", 5, nil)
+	require.NoError(t, err)
+	s.acquire(lim.Key("acme"))
+	forms := []url.Values{s.form("pause", "invoices", "", "reason", "moving"), s.form("set-limit", "limiter/api", "", "value", "7")}
+	require.Eventually(t, func() bool { return !console.Follows(s.handler) }, testkit.Soon, time.Millisecond)
+	console.SetUnseen(s.handler, time.Minute)
+	listed := make(chan struct{})
+	t.Cleanup(func() { close(listed) })
+	s.etcd.Inject(embedtest.Fault{Method: "Range", Times: -1, Before: func() { <-listed }, Match: func(_ string, msg any) bool {
+		return len(msg.(*etcdserverpb.RangeRequest).RangeEnd) > 0 && msg.(*etcdserverpb.RangeRequest).Limit > 0
+	}})
+	for _, form := range forms {
+		a := s.post(form)
+		require.Equal(t, http.StatusSeeOther, a.StatusCode, a.body)
+	}
+	st, err := l.Status(testkit.Context(t), "invoices")
+	require.NoError(t, err)
+	require.NotNil(t, st.Paused)
+}
+
+// The page of an action on a record reads no result, and none is offered for a record that has one already.
+func TestPageOfARecordReadsNoResult(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	ctx := testkit.Context(t)
+	st, err := idempotency.NewStore(s.session("web-7"), "orders", nil)
+	require.NoError(t, err)
+	key := idempotency.Key{Scope: "acme", Op: "POST /payments", ID: "K-1"}
+	a, _, err := st.Begin(ctx, key, nil)
+	require.NoError(t, err)
+	target := url.QueryEscape(string(st.Ref(key)))
+	got := s.get("/confirm?do=resolve&name=orders&target=" + target)
+	require.Equal(t, http.StatusConflict, got.StatusCode, "it is in progress")
+	require.NoError(t, a.Commit(ctx, []byte(`"`+strings.Repeat("x", 1<<20)+`"`)))
+	parts := s.etcd.Inject(embedtest.Fault{Method: "Range", Times: -1, Before: func() {}, Match: func(_ string, msg any) bool {
+		return strings.Contains(string(msg.(*etcdserverpb.RangeRequest).Key), string(st.Ref(key))) && len(msg.(*etcdserverpb.RangeRequest).RangeEnd) > 0
+	}})
+	s.page("/confirm?do=delete&name=orders&target=" + target)
+	require.Zero(t, parts.Hits())
+	got = s.get("/confirm?do=resolve&name=orders&target=" + target)
+	require.Equal(t, http.StatusConflict, got.StatusCode)
+	require.Contains(t, got.body, "its outcome is not unknown, the request is done")
+	require.NotContains(t, got.body, "<form")
+}
+
+// Of a limiter with a total a holder has another token than it had as a waiter. It is not said to have ended.
+func TestAdmittedWithAnotherToken(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	ctx := testkit.Context(t)
+	lim, err := concurrency.NewKeyedLimiter(s.session("web-7"), "api", 1, &concurrency.KeyedLimiterOptions{Total: 9})
+	require.NoError(t, err)
+	sm := lim.Key("acme")
+	held := s.acquire(sm)
+	s.wait(sm, 1)
+	st, err := sm.Status(ctx)
+	require.NoError(t, err)
+	form := s.form("request-stop", "limiter/api/acme", fmt.Sprint(st.Waiters[0].Token), "reason", "x")
+	require.NoError(t, held.Release(ctx))
+	require.Eventually(t, func() bool { st, err = sm.Status(ctx); return err == nil && len(st.Holders) == 1 }, testkit.Soon, time.Millisecond)
+	a := s.post(form)
+	require.Equal(t, http.StatusNotFound, a.StatusCode)
+	require.Contains(t, a.body, "nothing was done: ")
+	require.Contains(t, a.body, "or was admitted, and has another token since")
 }

@@ -54,12 +54,12 @@ func (o order) confirmation(at target) confirmation {
 	s, _, _ := o.subject()
 	switch {
 	case o.Verb == Unlock && o.Target == "":
-		p.Question = "End the cooldown, so that the job may start again at once. If a run is active by then, nothing is done."
+		p.Question = "End the cooldown, so that the job may start again at once. If that has ended by then, nothing is done."
 	case o.Verb == Evict && at.waits:
-		p.Question = fmt.Sprintf("Remove the waiting request with token %s. If it holds a permit by then, the next request may be admitted while its work still runs.", text(o.Target))
+		p.Question = fmt.Sprintf("Remove the waiting request with token %s. If it holds a permit by then, nothing is done.", text(o.Target))
 		p.Button = "Remove it"
 	case o.Verb == RequestStop && at.waits:
-		p.Question = fmt.Sprintf("Ask the process of the waiting request with token %s to withdraw it. If it holds a permit by then, it is asked to release that; no permit is revoked.", text(o.Target))
+		p.Question = fmt.Sprintf("Ask the process of the waiting request with token %s to withdraw it. If it holds a permit by then, nothing is done.", text(o.Target))
 		p.Button = "Ask to withdraw"
 	case o.Verb == RequestStop, o.Verb == Evict, o.Verb == Unlock:
 		p.Question = fmt.Sprintf(n.question, text(o.Target))

@@ -38,6 +38,13 @@ func (c *console) begin(form string) (key string, first bool) {
 	return form, true
 }
 
+// unsent forgets that a form was sent, of which nothing was done.
+func (c *console) unsent(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.deeds, key)
+}
+
 // did notes that an action was made. The page after it finds it by its key: a link from elsewhere does not show that
 // something was done.
 func (c *console) did(key string, v Verb) {

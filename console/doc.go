@@ -11,15 +11,16 @@
 // pages run no script and load nothing but the console's own files (Content-Security-Policy).
 //
 // An action is made on what its page has shown. It reads its target again, and does nothing if that has changed:
-// the limit, the pause of a job, whether a request waits or holds, the attempt of a record. etcd's transaction
-// refuses a record that changes after that; a limit or a pause that changes in the same moment is replaced. A form
-// is made once, however often it is sent within a minute.
+// the limit, the pause of a job, its cooldown or the token of its run, whether a request waits or holds, the attempt of
+// a record. etcd's transaction refuses a record that changes after that; a limit, a pause or a cooldown that changes in
+// the same moment is replaced, and a waiter that is admitted then is ended. A form is made once, however often it is
+// sent to one process within a minute.
 //
 // All viewers share one watch of the namespace, and each page is made of it at most once a second. What the
 // watch does not have (the remaining time of leases on the page of a queue and on that of its actions, the records
 // of a store, the members of etcd) is read at most once a second, and for at most a tenth of the time, however many
 // look at it; after a failure, or findings of the doctor, again after a second. The page of an action on a job, on a
-// record or on a default limit reads one key for each request. Each action reads its target, and has each page read
+// record or on a default limit reads the keys of that alone, for each request. Each action reads its target, and has each page read
 // again. A minute after the last viewer nothing is followed, read or kept, but for the schedlock.Locker of the first
 // action on a job, which lives as long as the session.
 //

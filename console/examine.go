@@ -85,6 +85,8 @@ func (q request) still(o order) (target, error) {
 	if err == nil && o.seen != "" && at.seen != o.seen {
 		q.console.shared.drop() // its page shows what is
 		err = changed{fmt.Errorf("%s of %s: nothing was done, since what the page has shown of it has changed meanwhile; look at it again", o.Verb, o.action().Name)}
+	} else if err != nil {
+		err = fmt.Errorf("nothing was done: %w", err)
 	}
 	return at, err
 }
@@ -147,7 +149,7 @@ func (q request) examineDefault(ctx context.Context, t *target, name string) err
 		now, stored = record.DecodeLimit(resp.Kvs[0].Value)
 	}
 	t.limit("Default limit now", int(now.Limit), stored)
-	list, _, err := look(q, "default/"+name, func(state *fleet.State) keyList {
+	list, _, err := glance(q, "default/"+name, func(state *fleet.State) keyList {
 		return keysOf(subject{kind: concurrency.KindLimiter, name: name}, state.Limiters[name])
 	})
 	t.say("Keys in use", strconv.Itoa(list.InUse))
@@ -169,7 +171,11 @@ func (q request) examineRequest(ctx context.Context, t *target, s subject, token
 		requests, i = st.Waiters, slices.IndexFunc(st.Waiters, is)
 	}
 	if i < 0 {
-		return notFound{fmt.Errorf("%s has no request with token %s: it has ended", s, token)}
+		why := "it has ended"
+		if s.kind == concurrency.KindLimiter {
+			why += ", or was admitted, and has another token since"
+		}
+		return notFound{fmt.Errorf("%s has no request with token %s: %s", s, token, why)}
 	}
 	r := requests[i]
 	t.see(t.waits)
@@ -203,17 +209,18 @@ func (q request) examineRecord(ctx context.Context, t *target, store string, o o
 	if err != nil {
 		return err
 	}
-	r, _, err := st.Get(ctx, idempotency.Ref(o.Target))
+	r, err := recordOf(ctx, st, idempotency.Ref(o.Target))
 	switch {
 	case errors.Is(err, idempotency.ErrNotFound):
-		return notFound{err}
+		return notFound{fmt.Errorf("record %.80q of store %q: %w", o.Target, store, err)}
 	case errors.Is(err, idempotency.ErrInvalid):
 		return badRequest{err}
-	case err != nil && !errors.Is(err, idempotency.ErrUnreadable): // whose record is there
+	case err != nil:
 		return err
-	}
-	if o.Verb == Delete && r.State == idempotency.InProgress {
+	case o.Verb == Delete && r.State == idempotency.InProgress:
 		return changed{fmt.Errorf("delete record %s in store %q: %w; a record can be deleted after its attempt has ended", r.Ref, store, idempotency.ErrInProgress)}
+	case o.Verb == Resolve && r.State != idempotency.Unknown:
+		return changed{fmt.Errorf("resolve record %s in store %q: %w: its outcome is not unknown, the request is %v", r.Ref, store, idempotency.ErrConflict, r.State)}
 	}
 	t.revision = r.Revision
 	t.see(r.State, r.Attempt, r.Revision)
@@ -229,9 +236,22 @@ func (q request) examineRecord(ctx context.Context, t *target, store string, o o
 	return nil
 }
 
+// recordOf returns a record without its result, which may be large.
+func recordOf(ctx context.Context, st *idempotency.Store, ref idempotency.Ref) (idempotency.Record, error) {
+	for r, err := range st.List(ctx, idempotency.Filter{Refs: []idempotency.Ref{ref}}) {
+		return r, err
+	}
+	return idempotency.Record{}, idempotency.ErrNotFound
+}
+
 // examineJob adds what the job does, its pause, and which process has the run that is unlocked.
 func (q request) examineJob(ctx context.Context, t *target, name string, o order) error {
-	resp, err := q.console.inner.Read(ctx, q.console.inner.Space().Job(name).Pause())
+	keys := q.console.inner.Space().Job(name)
+	read := keys.Pause()
+	if o.Verb == Unlock { // of the run with the token, or of a cooldown, whatever is paused
+		read = keys.Cooldown()
+	}
+	resp, err := q.console.inner.Read(ctx, read)
 	if err != nil {
 		return err
 	}
@@ -239,14 +259,19 @@ func (q request) examineJob(ctx context.Context, t *target, name string, o order
 		state string
 		runs  []runRow
 	}
-	now, _, err := look(q, "now/"+name, func(state *fleet.State) (now jobNow) {
+	now, _, err := glance(q, "now/"+name, func(state *fleet.State) (now jobNow) {
 		if j := state.Jobs[name]; j != nil && !j.Forgotten() {
 			now = jobNow{stateOf(j), runsOf(j)}
 		}
 		return now
 	})
 	t.say("Job", now.state)
-	t.pause(resp.Kvs, o.Verb)
+	if o.Verb != Unlock {
+		t.pause(resp.Kvs)
+	}
+	if o.Target == "" { // a run has its token
+		t.see(revisionOf(resp.Kvs))
+	}
 	for _, run := range now.runs {
 		if run.Token != 0 && strconv.FormatInt(run.Token, 10) == o.Target {
 			t.say("Process", run.Owner)
@@ -256,17 +281,33 @@ func (q request) examineJob(ctx context.Context, t *target, name string, o order
 	return err
 }
 
-// pause adds the stored pause of a job, on which all actions but Unlock depend: that ends the run with its token.
-func (t *target) pause(stored []*mvccpb.KeyValue, v Verb) {
-	var revision int64
+// glance is look for what a page shows beside that on which its action depends. The action itself waits for it only a
+// moment, and is made without it.
+func glance[T any](q request, key string, fn func(*fleet.State) T) (T, quality, error) {
+	if reads(q.Request) {
+		return look(q, key, fn)
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), patience)
+	defer cancel()
+	q.Request = q.WithContext(ctx)
+	found, how, _ := look(q, key, fn)
+	return found, how, nil
+}
+
+// revisionOf returns the revision of a key that was read, or 0 if it does not exist.
+func revisionOf(kvs []*mvccpb.KeyValue) int64 {
+	if len(kvs) == 0 {
+		return 0
+	}
+	return kvs[0].ModRevision
+}
+
+// pause adds the stored pause of a job.
+func (t *target) pause(stored []*mvccpb.KeyValue) {
 	for _, kv := range stored {
 		p, _ := record.DecodePause(kv.Value)
 		t.say("Paused by", p.By)
 		t.say("Reason of the pause", p.Reason)
 		t.since("Paused since", record.Time(p.AtMS))
-		revision = kv.ModRevision
-	}
-	if v != Unlock {
-		t.see(revision)
 	}
 }

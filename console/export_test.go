@@ -23,3 +23,6 @@ func SetUnseen(h http.Handler, d time.Duration) {
 	defer f.mu.Unlock()
 	f.unseen = d
 }
+
+// Follows reports whether a console follows the namespace.
+func Follows(h http.Handler) bool { return h.(*console).follower.active() != nil }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
@@ -223,7 +225,8 @@ func TestHugeValues(t *testing.T) {
 func TestMaxViewers(t *testing.T) {
 	t.Parallel()
 	hang, entered := make(chan struct{}), make(chan struct{}, 1)
-	s := open(t, "", &console.Options{MaxViewers: 1, Authorize: func(r *http.Request, _ console.Action) error {
+	core, logs := observer.New(zap.InfoLevel)
+	s := open(t, "", &console.Options{MaxViewers: 1, Logger: zap.New(core), Authorize: func(r *http.Request, _ console.Action) error {
 		if r.Header.Get("X-Hang") != "" {
 			entered <- struct{}{}
 			<-hang
@@ -246,6 +249,8 @@ func TestMaxViewers(t *testing.T) {
 	a := s.get("/")
 	require.Equal(t, http.StatusServiceUnavailable, a.StatusCode)
 	require.NotEmpty(t, a.Header.Get("Retry-After"))
+	require.Equal(t, http.StatusServiceUnavailable, s.post(url.Values{"do": {"pause"}, "name": {"none"}}).StatusCode)
+	require.Len(t, logs.FilterMessage("an action of the console was refused").All(), 1)
 	release()
 	require.Equal(t, http.StatusOK, testkit.Got(t, first, "the first answer"))
 }
@@ -307,7 +312,17 @@ func TestSlowForms(t *testing.T) {
 	w = &connection{ResponseRecorder: httptest.NewRecorder()}
 	s.handler.ServeHTTP(w, r)
 	require.Equal(t, http.StatusNotFound, w.Code)
-	require.Len(t, w.until, 1, "what is left of a body is read while the answer is sent")
+	require.Len(t, w.until, 2)
+	require.Zero(t, w.until[1], "the server watches the connection while the action is made, and takes a deadline for its end")
+
+	r = httptest.NewRequest(http.MethodPost, "http://localhost/action", strings.NewReader("do=pause&name=none&confirm=none&reason=x"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	require.Equal(t, "none", r.FormValue("name"), "a program's own handler reads the form")
+	w = &connection{ResponseRecorder: httptest.NewRecorder()}
+	s.handler.ServeHTTP(w, r)
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.Empty(t, w.until, "the server watches the connection by then")
 }
 
 // A body that is no form is not waited for: the answer comes at once, and the connection ends.
