@@ -141,7 +141,7 @@ func TestRecordChangesDuringTheAction(t *testing.T) {
 			of := func(_ string, msg any) bool {
 				return strings.HasSuffix(string(msg.(*etcdserverpb.RangeRequest).Key), string(ref))
 			}
-			second := s.etcd.Inject(embedtest.Fault{Method: "Range", Skip: 1, Match: of, Before: func() { s.attempt("orders", "K-1") }}) // the first one is for the page
+			second := s.etcd.Inject(embedtest.Fault{Method: "Range", Match: of, Before: func() { s.attempt("orders", "K-1") }}) // the page is compared by a Txn
 			a := s.post(form)
 			require.Equal(t, 1, second.Hits())
 			require.Equal(t, http.StatusConflict, a.StatusCode, a.body)

@@ -247,13 +247,16 @@ func recordOf(ctx context.Context, st *idempotency.Store, ref idempotency.Ref) (
 // examineJob adds what the job does, its pause, and which process has the run that is unlocked.
 func (q request) examineJob(ctx context.Context, t *target, name string, o order) error {
 	keys := q.console.inner.Space().Job(name)
-	read := keys.Pause()
-	if o.Verb == Unlock { // of the run with the token, or of a cooldown, whatever is paused
-		read = keys.Cooldown()
-	}
-	resp, err := q.console.inner.Read(ctx, read)
+	resp, err := q.console.inner.Read(ctx, keys.Pause())
 	if err != nil {
 		return err
+	}
+	paused, depends := resp.Kvs, resp.Kvs
+	if o.Verb == Unlock && o.Target == "" { // it ends a cooldown
+		if resp, err = q.console.inner.Read(ctx, keys.Cooldown()); err != nil {
+			return err
+		}
+		depends = resp.Kvs
 	}
 	type jobNow struct {
 		state string
@@ -266,11 +269,9 @@ func (q request) examineJob(ctx context.Context, t *target, name string, o order
 		return now
 	})
 	t.say("Job", now.state)
-	if o.Verb != Unlock {
-		t.pause(resp.Kvs)
-	}
+	t.pause(paused)
 	if o.Target == "" { // a run has its token
-		t.see(revisionOf(resp.Kvs))
+		t.see(revisionOf(depends))
 	}
 	for _, run := range now.runs {
 		if run.Token != 0 && strconv.FormatInt(run.Token, 10) == o.Target {

@@ -133,6 +133,14 @@ type runRow struct {
 	end time.Time
 }
 
+// tickOf returns the time of a tick, or zero if no page can show it. That of 0 is a tick like others.
+func tickOf(ms int64) time.Time {
+	if ms == 0 {
+		return time.UnixMilli(0)
+	}
+	return record.Time(ms)
+}
+
 // runsOf returns the recorded runs, the latest tick first. Records that cannot be read are left out.
 func runsOf(j *fleet.Job) (rows []runRow) {
 	for tick, run := range j.Runs {
@@ -141,7 +149,7 @@ func runsOf(j *fleet.Job) (rows []runRow) {
 			continue
 		}
 		row := runRow{
-			Tick: record.Time(tick), State: run.State, Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt,
+			Tick: tickOf(tick), State: run.State, Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt,
 			Start: record.Time(r.StartMS), end: record.Time(r.EndMS), Took: "–",
 		}
 		switch {
