@@ -148,18 +148,14 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	if o.seen != "" {
 		at, err = q.still(o)
 	}
-	log := c.opts.Logger.With(c.about(r)...)
 	if err != nil {
 		c.unsent(key)
-		log.Warn("an action of the console failed", zap.Error(err))
-		c.refuseTo(w, r, actStatus(err), err, o.back())
-		return
+	} else if err = c.do(ctx, o, at, cut(c.opts.Actor(r), mostActor)); err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w; etcd has not confirmed the action within %v, and whether it is done is not known: look before you repeat it", err, actBound)
 	}
-	if err = c.do(ctx, o, at, cut(c.opts.Actor(r), mostActor)); err != nil {
+	log := c.opts.Logger.With(c.about(r)...)
+	if err != nil {
 		log.Warn("an action of the console failed", zap.Error(err))
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w; etcd has not confirmed the action within %v, and whether it is done is not known: look before you repeat it", err, actBound)
-		}
 		c.refuseTo(w, r, actStatus(err), err, o.back())
 		return
 	}

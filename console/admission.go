@@ -78,12 +78,11 @@ func readForm(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		err = r.ParseForm()
 	}
-	if err == nil {
-		_ = connection.SetReadDeadline(time.Time{})
-	} else {
+	if err != nil {
 		w.Header().Set("Connection", "close") // else the server would wait for the rest before it answers
 		return badRequest{fmt.Errorf("read the form: %w", err)}
 	}
+	_ = connection.SetReadDeadline(time.Time{})
 	return nil
 }
 

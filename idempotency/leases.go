@@ -208,14 +208,7 @@ func (p *pool) renew(l *pooled) {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			p.mu.Lock()
-			idle := l.used == 0 && !l.gone
-			p.mu.Unlock()
-			if idle && client.Ctx().Err() == nil {
-				call, cancel := context.WithTimeout(client.Ctx(), time.Second)
-				_, _ = client.Revoke(call, l.id)
-				cancel()
-			}
+			p.revokeUnused(l)
 			return
 		}
 		p.mu.Lock()

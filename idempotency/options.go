@@ -54,11 +54,12 @@ type Options struct {
 	//
 	//  1. Add the new secret to OldSecrets.
 	//  2. Make it the Secret, and put the previous one into OldSecrets.
-	//  3. Remove the previous one, when three times RetainUnknown has passed since the last process
-	//     with the previous Secret ended, and since etcd's latest change of its leader, which begins
-	//     the time of all leases again. What that process has left unknown is stored for up to one
-	//     and a half times RetainUnknown; an operator may resolve it at the end of that, and the
-	//     outcome is kept for RetainUnknown from then.
+	//  3. Remove the previous one, when three times RetainUnknown has passed, or four times
+	//     SessionOptions.TTL if that is longer, since the last process with the previous Secret ended
+	//     and since etcd's latest change of its leader, which begins the time of all leases again.
+	//     What that process has left unknown is stored for up to one and a half times RetainUnknown,
+	//     or twice the TTL; an operator may resolve it at the end of that, and the outcome is kept for
+	//     two thirds of that time from then.
 	//
 	// Such a process may work for MaxExecution after its last new request. If a secret that is
 	// still needed is missing, duplicates are refused with ErrMismatch, and no function runs twice.

@@ -24,8 +24,7 @@ func (p *pool) watchOver(l *pooled) {
 // lease within seconds.
 func (p *pool) slack() time.Duration { return p.ttl/10 + 2*time.Second }
 
-// reap revokes the leases whose time has passed, one after the other, and at the end of the session those that no key
-// is on.
+// reap revokes the leases whose time has passed, one after the other, and at the end of the session the unused ones.
 func (p *pool) reap() {
 	ctx, client := p.sess.Context(), p.sess.Client()
 	for {
@@ -42,7 +41,10 @@ func (p *pool) reap() {
 		select {
 		case <-time.After(p.ttl + p.slack() - passed):
 		case <-ctx.Done():
-			p.revokeUnused()
+			p.mu.Lock()
+			all := slices.Clone(p.granted)
+			p.mu.Unlock()
+			p.revokeUnused(all...)
 			return
 		}
 		if passed < p.ttl+p.slack() {
@@ -66,19 +68,19 @@ func (p *pool) reap() {
 	}
 }
 
-// revokeUnused revokes the leases that no key is on: those that were granted for a next caller, or for an outcome that
-// was refused.
-func (p *pool) revokeUnused() {
+// revokeUnused revokes those of some leases that have no key, at the end of the session. A lease on which something may
+// have been put is left to expire.
+func (p *pool) revokeUnused(of ...*pooled) {
 	p.mu.Lock()
-	unused := slices.DeleteFunc(slices.Clone(p.granted), func(l *pooled) bool { return l.used > 0 || l.gone })
-	for _, l := range unused {
+	of = slices.DeleteFunc(of, func(l *pooled) bool { return l.used > 0 || l.gone })
+	for _, l := range of {
 		l.gone = true // for a caller that still takes one
 	}
 	p.mu.Unlock()
 	client := p.sess.Client()
 	call, cancel := context.WithTimeout(client.Ctx(), time.Second)
 	defer cancel()
-	for _, l := range unused {
+	for _, l := range of {
 		_, _ = client.Revoke(call, l.id)
 	}
 }

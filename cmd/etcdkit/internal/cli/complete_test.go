@@ -61,4 +61,6 @@ func TestCompletion(t *testing.T) {
 	r := f.run("completion", "bash")
 	require.Zero(t, r.code)
 	require.Contains(t, r.out, "__start_etcdkit")
+	f.shell("completion tcsh")
+	f.golden("completion")
 }

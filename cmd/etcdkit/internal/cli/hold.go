@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -85,15 +87,11 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 	opts := &concurrency.SessionOptions{TTL: lasts, Owner: owner("hold"), Hooks: []observe.Hooks{reports.hooks()}}
 	return a.connected(ctx, opts, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 		reports.sess.Store(sess)
-		var renewed *clientv3.LeaseKeepAliveResponse
+		var lease clientv3.LeaseID
 		var ends time.Time
 		p, err := a.acquire(ctx, sess, ask, kind, name)
 		if err == nil {
-			asked := time.Now()
-			renewed, err = a.renew(ctx, client, sess) // the lease has aged while the request waited
-			if err == nil {
-				ends = asked.Add(time.Duration(renewed.TTL) * time.Second) // at the earliest: the answer may be late
-			}
+			lease, ends, err = a.renew(ctx, client, sess) // it has aged while the request waited
 		}
 		if err == nil {
 			err = p.Err()
@@ -114,12 +112,12 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = sess.Close(ended)
-		err = a.print(heldPermit{schemaOf("hold"), fmt.Sprintf("%s/%s", kind, name), ask.id, number(p.Token()), number(renewed.ID), ends.UTC().Truncate(time.Second)}, func(t *table) {
+		err = a.print(heldPermit{schemaOf("hold"), fmt.Sprintf("%s/%s", kind, name), ask.id, number(p.Token()), number(lease), ends.UTC().Truncate(time.Second)}, func(t *table) {
 			t.line(fmt.Sprintf("%s/%s: token %d, held as %q until %s UTC", kind, name, p.Token(), ask.id, ends.UTC().Format(time.DateTime)))
 		})
 		if err != nil { // its caller takes that for a permit that it does not have
 			err = fmt.Errorf("the permit was granted, but its token cannot be printed: %w", err)
-			if failed := a.revoke(ctx, renewed.ID); failed != nil {
+			if failed := a.revoke(ctx, lease); failed != nil {
 				return fmt.Errorf("%w; it is held as %q until 'etcdkit release' or %s UTC, since its lease cannot be revoked: %w", err, ask.id, ends.UTC().Format(time.DateTime), failed)
 			}
 			return fmt.Errorf("%w; it is released", err)
@@ -128,15 +126,17 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 	})
 }
 
-// renew renews the lease of a session once.
-func (a *app) renew(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) (*clientv3.LeaseKeepAliveResponse, error) {
+// renew renews the lease of a session once, and returns when that ends at the earliest: it counts from the request,
+// since the answer may be late.
+func (a *app) renew(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) (lease clientv3.LeaseID, ends time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.etcd.timeout)
 	defer cancel()
+	asked := time.Now()
 	renewed, err := client.KeepAliveOnce(ctx, sess.Lease())
 	if err != nil {
-		return nil, fmt.Errorf("renew the lease of the permit: %w", err)
+		return 0, ends, fmt.Errorf("renew the lease of the permit: %w", err)
 	}
-	return renewed, nil
+	return renewed.ID, asked.Add(time.Duration(renewed.TTL) * time.Second), nil
 }
 
 // revoke ends a lease by a connection of its own.
@@ -213,7 +213,14 @@ type releaser interface {
 
 // releasing returns the command that releases a permit, as a shell takes it.
 func (a *app) releasing(name, id string) string {
-	return fmt.Sprintf("etcdkit release -N %s %s --id %s", word(a.etcd.namespace), word(name), word(id))
+	space := "-N " + word(a.etcd.namespace)
+	if a.etcd.prefix != keyspace.DefaultPrefix {
+		space += " --prefix " + word(a.etcd.prefix)
+	}
+	if printable(id) != id || strings.ContainsRune(id, utf8.RuneError) { // what is shown of it is not the ID
+		return fmt.Sprintf("etcdkit release %s %s --id, with the ID that hold was given", space, word(name))
+	}
+	return fmt.Sprintf("etcdkit release %s %s --id %s", space, word(name), word(id))
 }
 
 // released is what `release` is asked to release.
@@ -252,13 +259,15 @@ func (a *app) releaseID(ctx context.Context, client *clientv3.Client, sess *conc
 			continue
 		}
 		if strings.HasPrefix(r.Owner, runOwner) {
-			return fmt.Errorf("%s: the request %q is of a command that may still work (%s), and ends with that; 'etcdkit evict' asks it to end, by its token %d", s, which.id, r.Owner, r.Token)
+			err = fmt.Errorf("%s: the request %q is of a command that may still work (%s), and ends with that; 'etcdkit evict' asks it to end, by its token %d", s, which.id, r.Owner, r.Token)
+			continue
 		}
-		err = by.ReleaseID(ctx, which.id, concurrency.OnlyToken(r.Token)) // and not what has the ID by now
-		err = endLease(ctx, client, s, st.Holders, func(other concurrency.Request) bool { return other.Token == r.Token }, err)
-		if !errors.Is(err, concurrency.ErrNotHeld) { // IDs that are not text may look alike
-			break
+		released := by.ReleaseID(ctx, which.id, concurrency.OnlyToken(r.Token)) // and not what has the ID by now
+		if errors.Is(released, concurrency.ErrNotHeld) {
+			continue // it has ended, or its ID is not text and looks like this one
 		}
+		err = endLease(ctx, client, s, st.Holders, func(other concurrency.Request) bool { return other.Token == r.Token }, released)
+		break
 	}
 	if err != nil {
 		return err

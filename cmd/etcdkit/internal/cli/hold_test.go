@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 func TestHold(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	f.also = []pattern{{regexp.MustCompile(` --prefix \S+`), ""}} // that of the test, where users have the default
 	f.shell("hold -N test production --id deploy-42 --for 30m")
 	st := f.status("production")
 	require.Len(t, st.Holders, 1)
@@ -99,7 +101,7 @@ func TestHoldThroughAnOutage(t *testing.T) {
 	require.Error(t, a.keep(testkit.Context(t), asking{id: "a"}, concurrency.KindMutex, "x", 30*time.Minute))
 	a.messages.close()
 	testkit.Closed(t, a.messages.done, "its messages are written")
-	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. This removes it: etcdkit release -N test mutex/x --id a\n")
+	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. This removes it: etcdkit release -N test --prefix "+f.prefix+" mutex/x --id a\n")
 	require.Zero(t, f.run("release", "-N", "test", "mutex/x", "--id", "a").code)
 }
 
@@ -107,15 +109,24 @@ func TestHoldThroughAnOutage(t *testing.T) {
 func TestIDsThatAreNoText(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	sm, err := concurrency.NewSemaphore(f.session(runOwner+"ada"), "x", 3, nil)
+	require.NoError(t, err)
+	f.permit(sm.Acquire(testkit.Context(t), concurrency.ID("job-\xfd")))
 	for _, id := range []string{"job-\xff", "job-\xfe"} {
-		r := f.run("hold", "-N", "test", "x", "--limit", "2", "--id", id, "--for", "10m")
+		r := f.run("hold", "-N", "test", "x", "--limit", "3", "--id", id, "--for", "10m")
 		require.Zero(t, r.code, r.err)
 	}
+	st, err := sm.Status(testkit.Context(t))
+	require.NoError(t, err)
+	r := f.run("evict", "-N", "test", "semaphore/x", strconv.FormatInt(st.Holders[1].Token, 10), "--yes")
+	require.Contains(t, r.err, "etcdkit release -N test --prefix "+f.prefix+" semaphore/x --id, with the ID that hold was given")
 	for _, id := range []string{"job-\xfe", "job-\xff"} {
 		require.Zero(t, f.run("release", "-N", "test", "x", "--id", id).code, "%q", id)
 		require.Equal(t, 1, f.run("release", "-N", "test", "x", "--id", id).code, "%q", id)
 	}
-	require.NotContains(t, f.run("show", "-N", "test", "x").out, "job-")
+	r = f.run("release", "-N", "test", "x", "--id", "job-\xfd")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.err, "is of a command that may still work")
 }
 
 // status reads a mutex.
