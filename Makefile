@@ -76,6 +76,9 @@ test: ## Vet and run all tests; needs only Go
 	@$(patiently) go vet $(PKGS)
 	@$(RERUN) go test -p $(PACKAGES) -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
+# These take many times as long.
+race stall: TESTTIMEOUT = 30m
+
 .PHONY: race
 race: ## Run all tests in random order under the race detector; needs a C compiler
 	@cc=$$(go env CC); command -v "$${cc%% *}" >/dev/null || { \

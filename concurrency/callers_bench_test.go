@@ -89,7 +89,7 @@ func (c *callers) queued(n int) {
 	require.Eventually(c.T, func() bool {
 		resp, err := c.Client().Get(context.Background(), c.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && resp.Count == int64(n)
-	}, time.Minute, tick, "%d requests are queued", n)
+	}, 3*time.Minute, tick, "%d requests are queued", n)
 }
 
 // cancelSome cancels k of them, from the middle of the queue, one after the other, and returns what

@@ -42,8 +42,11 @@ func largeResult(f *fixture) {
 		_, err := k.run(ctx, at)
 		return large, err
 	}
-	if got := f.wantAnswer(a.do(r)); got.Replayed || got.Value != large {
-		f.failf("the first call got %d bytes that are not its result of %d bytes", len(got.Value), len(large))
+	// A slow etcd may take longer to record so much than the call waits. Then the duplicates wait.
+	if first := a.do(r); first.err == nil || first.kind != NotRecorded {
+		if got := f.wantAnswer(first); got.Replayed || got.Value != large {
+			f.failf("the first call got %d bytes that are not its result of %d bytes", len(got.Value), len(large))
+		}
 	}
 	for _, m := range []*member{b, a} {
 		switch o := m.do(r); {

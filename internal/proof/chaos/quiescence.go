@@ -19,7 +19,7 @@ import (
 // lost needs a new lease; a dead one's permits come back after its TTL, half a
 // second, and up to 7 s if the revocation fails at the server.
 const (
-	recovery = 30 * time.Second
+	recovery = Slowness * 30 * time.Second
 	cleanup  = 3 * time.Second
 )
 

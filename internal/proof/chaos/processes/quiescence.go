@@ -13,7 +13,7 @@ import (
 )
 
 // recovery is how long things may take when nothing harms them any more.
-const recovery = 20 * time.Second
+const recovery = chaos.Slowness * 20 * time.Second
 
 // quiescencePhase is the part of the run after the faults: everything must work again, and
 // nothing may be left in etcd. It returns what does not hold.

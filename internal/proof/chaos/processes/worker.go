@@ -31,7 +31,7 @@ type settings struct {
 }
 
 // probing bounds the use of everything when all is well again.
-const probing = 2 * time.Minute
+const probing = chaos.Slowness * 2 * time.Minute
 
 // Worker is the life of a client process. It returns the exit status.
 func Worker() int {
