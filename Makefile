@@ -122,7 +122,7 @@ compat: ## Run all tests against real servers of etcd 3.5, 3.6 and 3.7, one afte
 	@go run ./compat -- -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: mutants
-mutants: ## Take one rule after the other out of the product and show which checker or test notices (ARGS="-only m04"); takes half an hour
+mutants: ## Take one rule after the other out of the product and show which checker or test notices (ARGS="-only m04"); takes more than an hour
 	@$(patiently) go build -o bin/mutants ./internal/proof/mutants/cmd
 	@bin/mutants $(ARGS)
 
