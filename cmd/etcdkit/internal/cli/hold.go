@@ -107,11 +107,18 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 			}
 			return err
 		}
-		// Without its client the session can neither renew the lease nor revoke it.
+		// Without its connection the session can neither renew the lease nor revoke it. To close the client alone ends
+		// the session first, whose request to revoke the lease may still be sent then.
+		_ = client.ActiveConnection().Close()
+		lost := p.Err() // before that, and its lease is revoked, or may be
 		_ = client.Close()
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = sess.Close(ended)
+		if lost != nil {
+			_ = a.revoke(ctx, lease)
+			return lost
+		}
 		err = a.print(heldPermit{schemaOf("hold"), fmt.Sprintf("%s/%s", kind, name), ask.id, number(p.Token()), number(lease), ends.UTC().Truncate(time.Second)}, func(t *table) {
 			t.line(fmt.Sprintf("%s/%s: token %d, held as %q until %s UTC", kind, name, p.Token(), ask.id, ends.UTC().Format(time.DateTime)))
 		})
