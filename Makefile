@@ -76,7 +76,7 @@ test: ## Vet and run all tests; needs only Go
 	@$(patiently) go vet $(PKGS)
 	@$(RERUN) go test -p $(PACKAGES) -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
-# These take many times as long.
+# Under the race detector concurrency alone takes seven to eight minutes.
 race stall: TESTTIMEOUT = 30m
 
 .PHONY: race

@@ -2,6 +2,6 @@
 
 package chaos
 
-// Slowness is how many times as long as usual things may take, at most, when nothing harms them: under the race
-// detector each instruction of the members and of their clients takes about ten times as long.
+// Slowness is how many times as long as usual things may take, at most, when nothing harms them: the
+// race detector makes programs 2 to 20 times as slow (go.dev/doc/articles/race_detector), members and clients alike.
 const Slowness = 4

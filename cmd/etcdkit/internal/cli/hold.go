@@ -110,26 +110,25 @@ func (a *app) keep(ctx context.Context, ask asking, kind concurrency.QueueKind, 
 		// Without its connection the session can neither renew the lease nor revoke it. To close the client alone ends
 		// the session first, whose request to revoke the lease may still be sent then.
 		_ = client.ActiveConnection().Close()
-		lost := p.Err() // before that, and its lease is revoked, or may be
+		err = p.Err() // if it was lost until then, its lease may be revoked already
 		_ = client.Close()
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = sess.Close(ended)
-		if lost != nil {
-			_ = a.revoke(ctx, lease)
-			return lost
-		}
-		err = a.print(heldPermit{schemaOf("hold"), fmt.Sprintf("%s/%s", kind, name), ask.id, number(p.Token()), number(lease), ends.UTC().Truncate(time.Second)}, func(t *table) {
-			t.line(fmt.Sprintf("%s/%s: token %d, held as %q until %s UTC", kind, name, p.Token(), ask.id, ends.UTC().Format(time.DateTime)))
-		})
-		if err != nil { // its caller takes that for a permit that it does not have
-			err = fmt.Errorf("the permit was granted, but its token cannot be printed: %w", err)
-			if failed := a.revoke(ctx, lease); failed != nil {
-				return fmt.Errorf("%w; it is held as %q until 'etcdkit release' or %s UTC, since its lease cannot be revoked: %w", err, ask.id, ends.UTC().Format(time.DateTime), failed)
+		if err == nil {
+			err = a.print(heldPermit{schemaOf("hold"), fmt.Sprintf("%s/%s", kind, name), ask.id, number(p.Token()), number(lease), ends.UTC().Truncate(time.Second)}, func(t *table) {
+				t.line(fmt.Sprintf("%s/%s: token %d, held as %q until %s UTC", kind, name, p.Token(), ask.id, ends.UTC().Format(time.DateTime)))
+			})
+			if err == nil {
+				return nil
 			}
-			return fmt.Errorf("%w; it is released", err)
+			err = fmt.Errorf("the permit was granted, but its token cannot be printed: %w", err)
 		}
-		return nil
+		// Its caller takes that for a permit that it does not have.
+		if failed := a.revoke(ctx, lease); failed != nil {
+			return fmt.Errorf("%w; it is held as %q until 'etcdkit release' or %s UTC, since its lease cannot be revoked: %w", err, ask.id, ends.UTC().Format(time.DateTime), failed)
+		}
+		return fmt.Errorf("%w; it is released", err)
 	})
 }
 
@@ -146,11 +145,13 @@ func (a *app) renew(ctx context.Context, client *clientv3.Client, sess *concurre
 	return renewed.ID, asked.Add(time.Duration(renewed.TTL) * time.Second), nil
 }
 
-// revoke ends a lease by a connection of its own.
+// revoke ends a lease, if it still exists, by a connection of its own.
 func (a *app) revoke(ctx context.Context, lease clientv3.LeaseID) error {
 	return a.withClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.Revoke(ctx, lease)
-		return err
+		if _, err := client.Revoke(ctx, lease); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return err
+		}
+		return nil
 	})
 }
 
