@@ -33,6 +33,11 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 			cancel()
 			go func() { _ = in.sess.Close(ctx) }()
 		},
+		"closed, and ended": func(t *testing.T, f fixture, in instance) {
+			ctx, cancel := context.WithCancel(ctxT(t))
+			cancel()
+			_ = in.sess.Close(ctx)
+		},
 		"too long, and cut off": func(_ *testing.T, _ fixture, in instance) { in.client.Cut() },
 		"not at all":            nil,
 	} {

@@ -110,7 +110,7 @@ func (a *Attempt) settle(ctx context.Context, o *settlement) error {
 		err, again = a.write(tries, o)
 	}
 	if again {
-		return a.about(endings[o.state].verb, a.finishLater(o, errors.Join(ErrNotRecorded, a.store.sess.Explain(because(ctx, err)))))
+		return a.about(endings[o.state].verb, a.finishLater(o, a.store.sess.Explain(because(ctx, err))))
 	}
 	a.settled(o, err)
 	return a.about(endings[o.state].verb, err)
@@ -133,15 +133,21 @@ func (a *Attempt) beginEnding(o *settlement) error {
 }
 
 // finishLater has the outcome written in the background, as soon as the record may be written. It
-// returns err, joined with why the attempt's context has ended unless the caller reports that.
-func (a *Attempt) finishLater(o *settlement, err error) error {
+// returns ErrNotRecorded, joined with why it could not be written yet, and with why the attempt's context has
+// ended unless the caller reports that.
+func (a *Attempt) finishLater(o *settlement, why error) error {
 	if !a.epoch.Valid() { // once more: the write may have taken long
 		a.life.Lose(a.lostWithSession())
 	}
-	a.life.End(ErrSettled)                                          // that ends a recovery point under way, too
-	if gone := a.interrupted(); gone != nil && gone != o.reported { //nolint:errorlint // the same error, not the same kind
-		err = errors.Join(err, gone)
+	a.life.End(ErrSettled) // that ends a recovery point under way, too
+	gone := a.interrupted()
+	if gone != nil && errors.Is(gone, why) {
+		why = nil // it is part of that
 	}
+	if gone == o.reported { //nolint:errorlint // the same error, not the same kind
+		gone = nil
+	}
+	err := errors.Join(ErrNotRecorded, why, gone)
 	s := a.store
 	s.count.add(&s.count.Pending, 1)
 	if !s.sess.Background(func() {

@@ -75,7 +75,7 @@ func TestResolvedForTheService(t *testing.T) {
 		begin(t, service, key("1"), idempotency.OnLost(idempotency.Refuse))
 		service.crash(t, f)
 		require.NoError(t, operator.Resolve(ctxT(t), operator.Ref(key("1")), what))
-		kept := f.keptFor("/r/", 1)
+		kept := f.keptFor(time.Now(), "/r/", 1)
 		require.GreaterOrEqual(t, kept, 2*days)
 		require.Less(t, kept, 3*days)
 	}

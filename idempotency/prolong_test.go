@@ -78,8 +78,8 @@ func age(begun time.Time) {
 	}
 }
 
-// keptFor returns for how long the keys of an outcome are kept from now on, at least.
-func (f fixture) keptFor(part string, n int) time.Duration {
+// keptFor returns for how long the keys of an outcome are kept from a time on, at least.
+func (f fixture) keptFor(from time.Time, part string, n int) time.Duration {
 	f.T.Helper()
 	resp, err := f.Client().Get(ctxT(f.T), f.Root, clientv3.WithPrefix())
 	require.NoError(f.T, err)
@@ -89,9 +89,10 @@ func (f fixture) keptFor(part string, n int) time.Duration {
 			continue
 		}
 		found++
+		asked := time.Now()
 		left, err := f.Client().TimeToLive(ctxT(f.T), clientv3.LeaseID(kv.Lease))
 		require.NoError(f.T, err)
-		least = min(least, time.Duration(left.TTL)*time.Second)
+		least = min(least, asked.Sub(from)+time.Duration(left.TTL)*time.Second)
 	}
 	require.Equal(f.T, n, found)
 	return least
@@ -150,10 +151,11 @@ func TestRetentionWhenClosed(t *testing.T) {
 					}
 				}()
 			})
+			reported := time.Now()
 			require.NoError(t, err)
 			require.NoError(t, a.sess.Close(ctxT(t)))
 			require.Equal(t, 1, inj.Hits())
-			require.GreaterOrEqual(t, f.keptFor("/idem/", 1+tt.parts), retain)
+			require.GreaterOrEqual(t, f.keptFor(reported, "/idem/", 1+tt.parts), retain)
 		})
 	}
 }
@@ -177,10 +179,11 @@ func TestRetentionAfterALostAnswer(t *testing.T) {
 			result := make([]byte, parts<<20+1)
 			require.ErrorIs(t, at.Commit(ctxT(t), result), idempotency.ErrNotRecorded)
 			age(begun)
+			from := time.Now()
 			inj.Remove()
 			require.NoError(t, a.sess.Close(ctxT(t)), "it waits for the attempt")
 			require.EqualValues(t, 1, a.Stats().Done)
-			require.GreaterOrEqual(t, f.keptFor("/idem/", 1+(len(result)-1)>>20+min(parts, 1)), retain)
+			require.GreaterOrEqual(t, f.keptFor(from, "/idem/", 1+(len(result)-1)>>20+min(parts, 1)), retain)
 			require.Equal(t, result, replayed(t, b, key("1")).Value)
 		})
 	}

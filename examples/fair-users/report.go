@@ -69,7 +69,7 @@ func (o *outcome) compare(wrong func(format string, args ...any)) {
 		wrong("one queue: the greedy user had %d requests at the same time, no more than its later limit: the demo shows nothing", o.OneQueue.Greedy.Peak)
 	}
 	if o.ByUser.P50 >= o.OneQueue.P50/2 {
-		wrong("a limit for each user: the median wait of the users is %.3f s, want less than half of that with one queue of %.3f s", o.ByUser.P50, o.OneQueue.P50)
+		wrong("a limit for each user: the median of the users' waits is %.3f s, want less than half of that with one queue of %.3f s", o.ByUser.P50, o.OneQueue.P50)
 	}
 	if o.ByUser.P95 >= o.OneQueue.P50 {
 		wrong("a limit for each user: the 95th percentile of the users' waits is %.3f s, want less than the median with one queue of %.3f s", o.ByUser.P95, o.OneQueue.P50)
