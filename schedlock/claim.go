@@ -36,7 +36,7 @@ func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, r request) (
 	ctx, cancel := l.untilClose(sent)
 	defer cancel()
 	c, res, err := l.ask(ctx, sent, j, plan{tick: tick, attempt: 1, settings: j.expected(r.shared())}, r)
-	if err != nil && ended(ctx) == errLate {
+	if tooLate(ctx, err) {
 		if err != errLate { //nolint:errorlint // joined with what was in the way
 			l.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", j.name), zap.Time("tick", tick), zap.Error(err))
 		}

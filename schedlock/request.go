@@ -53,6 +53,12 @@ func (r request) late(tick time.Time, attempt int, now time.Time) bool {
 // errLate ends the claim of a tick whose time has passed.
 var errLate = errors.New("it is too late for the tick")
 
+// tooLate reports whether a claim has failed because it was too late for the tick. The ctx of a claim
+// in flight may end a moment before the ctx of the call, since both are derived from the one that ends.
+func tooLate(ctx context.Context, err error) bool {
+	return err != nil && (errors.Is(err, errLate) || ended(ctx) == errLate) //nolint:errorlint // by this package
+}
+
 // bound derives a ctx that ends, by errLate, when it is too late for a tick.
 func (r request) bound(ctx context.Context, tick, now time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -21,7 +21,7 @@ type promise struct {
 	// From is an instance that has to have served a request.
 	From string
 	// Early allows answers with 429 before the wait has passed: in an outage a request asks for a
-	// second whether etcd answers.
+	// second whether etcd answers. A row with answers with 503 had moments without an answer of etcd.
 	Early bool
 }
 
@@ -126,7 +126,7 @@ func judge(p promise, r *row) (wrong []string) {
 			early++
 		}
 	}
-	if early > 0 && !p.Early {
+	if early > 0 && !p.Early && r.Unavailable == 0 {
 		bad("%d answers with 429 came before %v had passed", early, wait)
 	}
 	return wrong

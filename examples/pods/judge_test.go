@@ -35,6 +35,7 @@ func TestJudge(t *testing.T) {
 		"without a permit":          {calm, 4, []waits.Answer{ok, without}, "requests without a permit: 1, want 0"},
 		"refused before the wait":   {calm, 4, []waits.Answer{ok, early}, "1 answers with 429 came before 4s"},
 		"refused early, as allowed": {promise{Served: some, Full: some, Early: true}, 4, []waits.Answer{ok, early}, ""},
+		"refused early, no answer":  {promise{Served: some, Full: some, Unavailable: some}, 4, []waits.Answer{ok, early, gone}, ""},
 		"served by another":         {promise{Served: some, From: "pod-2"}, 4, []waits.Answer{ok}, "pod-2 has served no request"},
 	} {
 		r := &row{promise: c.promise, Peak: c.peak, answers: c.answers}
